@@ -3,8 +3,6 @@
 option(NPU_ROPE_SIM "Build the kernels and the operator package for the simulator" ON)
 # The package's interfaces are written by a program of this build, so it must run on this machine.
 if(NOT NPU_ROPE_SIM OR (CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR))
-  function(npu_rope_add_sim_op)
-  endfunction()
   function(npu_rope_add_cann_op)
   endfunction()
   function(npu_rope_add_kernel)
@@ -44,16 +42,6 @@ endif()
 set(NPU_ROPE_SIM_SOCS ascend910b ascend310p CACHE STRING
   "SoCs that the simulated kernels are compiled for; those of others only where a target needs them")
 set(simulated_package "${CMAKE_BINARY_DIR}/simcann_opp")
-
-add_library(npu_rope_sim SHARED csrc/sim/common.cpp)
-target_compile_options(npu_rope_sim PRIVATE -O2)
-target_link_libraries(npu_rope_sim PRIVATE npu_rope_options npu_rope_op_host ascend_sim ascend_sim_host ${CMAKE_DL_LIBS})
-set_target_properties(npu_rope_sim PROPERTIES INSTALL_RPATH "\$ORIGIN/../../ascend_sim/lib")
-
-# npu_rope_add_sim_op(<stem>): the operator's entry csrc/sim/<stem>.cpp.
-function(npu_rope_add_sim_op stem)
-  target_sources(npu_rope_sim PRIVATE csrc/sim/${stem}.cpp)
-endfunction()
 
 # npu_rope_add_kernel(<stem> SOC <soc> ARGUMENTS <names...> COLUMNS <type,type,...> ...): op_kernel/npu_<stem>.cpp, see
 # ascend_sim_add_kernel(). The headers of op_kernel do not depend on a column's macros
@@ -96,7 +84,6 @@ function(npu_rope_add_simulated_package)
 
   set(folder ${lib_dir}/simcann_opp)
   get_property(kernels GLOBAL PROPERTY NPU_ROPE_SIM_KERNELS)
-  install(TARGETS npu_rope_sim LIBRARY DESTINATION ${lib_dir})
   install(TARGETS ${kernels} LIBRARY DESTINATION ${folder}/sim_kernels)
   install(TARGETS npu_rope_opapi LIBRARY DESTINATION ${folder}/op_api/lib)
   install(TARGETS npu_rope_opmaster LIBRARY DESTINATION

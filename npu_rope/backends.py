@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from npu_rope import native, native_sim
+from npu_rope import native, simulated_package
 from npu_rope.errors import BackendUnavailable, bad_value
 from npu_rope.params import RopeParams
 from npu_rope.values import ANGLE_POLICIES, Angle, angle_policy, flag
@@ -51,7 +51,7 @@ def _cpu_missing() -> Missing | None:
 
 def _sim_missing() -> Missing | None:
     try:
-        native_sim.load()
+        simulated_package.load()
     except BackendUnavailable as error:
         return Missing(error.missing, error.remedy)
     return None

@@ -124,6 +124,9 @@ def find_library(stem: str) -> Path | None:
     return None
 
 
+# The remedy for a missing library.
+INSTALL = "Build it with 'pip install ./simulator .' in the project's folder (a C++17 compiler is needed)."
+
 # ---- a loaded library -------------------------------------------------------------------------------
 
 # Exception type for each nonzero status; RuntimeError for the others.
@@ -139,24 +142,22 @@ class Library:
         path: of the library.
         prefix: of its entries' names; ``<prefix>last_error()`` returns the error message.
         mode: of the load, as in :class:`ctypes.CDLL`.
-        more: types of the arguments that follow those of ``npu_rope.h``; the values passed for them
-            have a method ``as_c()``.
     """
 
-    def __init__(self, path: Path, prefix: str, mode: int = C.DEFAULT_MODE, more: Sequence[Any] = ()) -> None:
+    def __init__(self, path: Path, prefix: str, mode: int = C.DEFAULT_MODE) -> None:
         self.path, self.lib = path, C.CDLL(str(path), mode=mode)
         self.check_abi()
         self._last_error = self.text_entry(f"{prefix}last_error")
         attributes = [TENSOR, C.POINTER(CParams), C.c_int32, C.c_int32]  # freq_factors, …, forward, angle
         for op, read, written in (("rope", 2, 1), ("rope_qk", 3, 2), ("rope_set_rows", 3, 1)):
-            types = [*[TENSOR] * read, *attributes, *[TENSOR] * written, *more]
+            types = [*[TENSOR] * read, *attributes, *[TENSOR] * written]
             setattr(self, f"_{op}", self.status_entry(f"{prefix}{op}", *types))
         # By operator: tensors read, attributes between them and forward, tensors written.
         rotary = {"rotary_mul": (3, 2, 1), "rotary_mul_qk": (4, 2, 2), "rotary_embedding": (4, 2, 1)}
         self._rotary = {
             op: self.checked_entry(
                 f"{prefix}{op}",
-                *[*[TENSOR] * read, C.c_int32, *[C.c_int64] * sizes, C.c_int32, *[TENSOR] * written, *more],
+                *[*[TENSOR] * read, C.c_int32, *[C.c_int64] * sizes, C.c_int32, *[TENSOR] * written],
             )
             for op, (read, sizes, written) in rotary.items()
         }
@@ -202,11 +203,10 @@ class Library:
         forward: bool,
         angle: str,
         out: CTensor,
-        *more: Any,
     ) -> None:
         """Call ``npu_rope_rope``; a nonzero status is raised as ValueError, TypeError or RuntimeError."""
-        code, options = ANGLE_POLICIES.index(angle), [m.as_c() for m in more]
-        self._raise_on(self._rope(x, positions, freq_factors, params, forward, code, out, *options))
+        code = ANGLE_POLICIES.index(angle)
+        self._raise_on(self._rope(x, positions, freq_factors, params, forward, code, out))
 
     def rope_qk(
         self,
@@ -219,13 +219,10 @@ class Library:
         angle: str,
         q_out: CTensor,
         k_out: CTensor,
-        *more: Any,
     ) -> None:
         """Call ``npu_rope_rope_qk``; raises as :meth:`rope`."""
-        code, options = ANGLE_POLICIES.index(angle), [m.as_c() for m in more]
-        self._raise_on(
-            self._rope_qk(q, k, positions, freq_factors, params, forward, code, q_out, k_out, *options)
-        )
+        code = ANGLE_POLICIES.index(angle)
+        self._raise_on(self._rope_qk(q, k, positions, freq_factors, params, forward, code, q_out, k_out))
 
     def rope_set_rows(
         self,
@@ -237,13 +234,10 @@ class Library:
         forward: bool,
         angle: str,
         cache: CTensor,
-        *more: Any,
     ) -> None:
         """Call ``npu_rope_rope_set_rows``; raises as :meth:`rope`."""
-        code, options = ANGLE_POLICIES.index(angle), [m.as_c() for m in more]
-        self._raise_on(
-            self._rope_set_rows(x, positions, rows, freq_factors, params, forward, code, cache, *options)
-        )
+        code = ANGLE_POLICIES.index(angle)
+        self._raise_on(self._rope_set_rows(x, positions, rows, freq_factors, params, forward, code, cache))
 
     def rotary(
         self,
@@ -253,11 +247,10 @@ class Library:
         sizes: tuple[int, int],
         forward: bool,
         written: Sequence[CTensor],
-        *more: Any,
     ) -> None:
         """Call ``npu_rope_rotary_mul``, ``..._qk`` (sizes: rotary_dim, offset) or
         ``npu_rope_rotary_embedding`` (sizes: num_heads, rotary_embedding_dim); raises as :meth:`rope`."""
-        self._rotary[op](*read, interleaved, *sizes, forward, *written, *[m.as_c() for m in more])
+        self._rotary[op](*read, interleaved, *sizes, forward, *written)
 
 
 class Native(Library):
@@ -315,14 +308,13 @@ def load_or_say_why(
     backend: str, stem: str, path: Path | None, make: Callable[[Path], L]
 ) -> L | BackendUnavailable:
     """A backend's library, loaded by ``make(path)``, or the error to store and raise on first use."""
-    remedy = "Build it with 'pip install ./simulator .' in the project's folder (a C++17 compiler is needed)."
     if path is None:
         looked = ", ".join(str(p) for p in library_folders())
-        return BackendUnavailable(backend, f"its library lib{stem} was not found in {looked}", remedy)
+        return BackendUnavailable(backend, f"its library lib{stem} was not found in {looked}", INSTALL)
     try:
         return make(path)
     except (OSError, AttributeError) as cause:  # AttributeError: it lacks an entry
-        return BackendUnavailable(backend, f"its library does not load: {cause}", remedy)
+        return BackendUnavailable(backend, f"its library does not load: {cause}", INSTALL)
 
 
 # ---- arrays -------------------------------------------------------------------------------------------

@@ -87,21 +87,6 @@ CPP_LAYERS = (
             "include/npu_rope.h",
         ),
     ),
-    Layer(
-        ("csrc/sim/*",),
-        (
-            C_STD,
-            "dlfcn.h",
-            "csrc/sim/*",
-            "csrc/core/*",
-            "op_host/*",
-            "op_kernel/*_tiling_data.h",
-            "include/npu_rope.h",
-            "include/npu_rope_sim.h",
-            "ascend_sim.h",
-            "src/profile.h",
-        ),
-    ),
     # Code inside another project's backend uses only the operator's own interface of this project.
     Layer(
         ("integrations/ggml_cann/*",),
@@ -189,9 +174,10 @@ PYTHON_LAYERS = (
     ),
     Layer(("npu_rope/errors.py", "npu_rope/dtypes.py", "npu_rope/strided.py"), (PY_STD, "numpy")),
     Layer(("npu_rope/optional_torch.py",), (PY_STD, "torch", "torch_npu", "npu_rope.errors")),
+    Layer(("npu_rope/native.py",), (PY_STD, "numpy", "npu_rope", *PURE)),
     Layer(
-        ("npu_rope/native.py", "npu_rope/native_sim.py"),
-        (PY_STD, "numpy", "npu_rope", "npu_rope.native", "ascend_sim", "ascend_sim.library", *PURE),
+        ("npu_rope/simulated_package.py",),
+        (PY_STD, "ascend_sim", "ascend_sim.package", "npu_rope.native", "npu_rope.errors"),
     ),
     Layer(("npu_rope/simulator.py",), (PY_STD, "ascend_sim")),  # the old name
     Layer(
@@ -205,10 +191,12 @@ PYTHON_LAYERS = (
         (
             PY_STD,
             "numpy",
+            "ascend_sim",
             "ascend_sim.library",
+            "ascend_sim.package",
             *PURE,
             "npu_rope.native",
-            "npu_rope.native_sim",
+            "npu_rope.simulated_package",
             "npu_rope.backends",
             "npu_rope.dtypes",
             "npu_rope.optional_torch",

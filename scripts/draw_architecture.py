@@ -50,7 +50,11 @@ ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
         "",
         (
             Box("executors", "arrays and tensors, by back end", ("npu_rope/executors/*",)),
-            Box("backends, native", "what is there; ctypes", ("npu_rope/backends.py", "npu_rope/native*.py")),
+            Box(
+                "backends, native",
+                "what is there; ctypes",
+                ("npu_rope/backends.py", "npu_rope/native.py", "npu_rope/simulated_package.py"),
+            ),
             Box("reference", "NumPy, float64", ("npu_rope/reference/*",)),
             Box(
                 "params, checks",
@@ -69,7 +73,6 @@ ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
         (
             Box("csrc/torch", "torch.ops on the CPU", ("csrc/torch/*",)),
             Box("csrc/capi", "the C interface", ("csrc/capi/*",)),
-            Box("csrc/sim", "operators on ascend_sim", ("csrc/sim/*",)),
             Box("csrc/npu", "torch.ops on an NPU", ("csrc/npu/*",)),
         ),
     ),
@@ -95,7 +98,7 @@ ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
 # Links that no include or import shows: from, to, how.
 LINKS = (
     ("backends, native", "csrc/capi", "ctypes"),
-    ("backends, native", "csrc/sim", "ctypes"),
+    ("simulator/ascend_sim", "op_host", "aclnn"),
     ("csrc/npu", "op_host", "aclnn"),
     ("simulator/ascend_sim", "simulator/src", "ctypes"),
 )

@@ -21,7 +21,8 @@ from mutation_rope_calls import judge_all, reported
 # Import these after the module above, which prevents the import of torch.
 import numpy as np  # isort: skip
 
-from npu_rope import native_sim  # isort: skip
+from ascend_sim import Options
+
 from npu_rope.executors import rms_norm, rms_norm_rope  # isort: skip
 from npu_rope.params import RopeParams  # isort: skip
 from npu_rope.rms_norm_checks import RmsNormAttributes  # isort: skip
@@ -258,7 +259,7 @@ def check(call: Norm | Heads) -> str:
     """The detected problem, or an empty string."""
     backend = BACKENDS[call.soc]
     of_operator = rms_norm_rope if isinstance(call, Heads) else rms_norm
-    options = native_sim.SimOptions(call.soc, most_cores=call.cores)
+    options = Options(call.soc, most_cores=call.cores)
     of_operator.EXECUTORS = {backend: partial(of_operator.on_sim, options)}
     if isinstance(call, Heads):
         ratio = random_norm_ropes.judge(heads_draw(call), backend, parts=False)

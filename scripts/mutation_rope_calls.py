@@ -20,9 +20,12 @@ from typing import Any
 sys.modules["torch"] = None  # type: ignore[assignment]
 
 import numpy as np  # noqa: E402
+from ascend_sim import Options  # noqa: E402
+from ascend_sim import library as simulator  # noqa: E402
 
-from npu_rope import native, native_sim  # noqa: E402
+from npu_rope.checks import RopeTensors, rope_qk_tensors, rope_set_rows_tensors, rope_tensors  # noqa: E402
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values  # noqa: E402
+from npu_rope.executors import rope as executors  # noqa: E402
 from npu_rope.params import RopeParams  # noqa: E402
 from npu_rope.reference import rope as reference  # noqa: E402
 from npu_rope.testing.bounds import E_ANGLE_DEVICE, rotation_bound, worst_ratio  # noqa: E402
@@ -163,10 +166,6 @@ def laid_out(call: Call, values: np.ndarray) -> np.ndarray:
     return view
 
 
-def describe(a: np.ndarray, dtype: str) -> native.CTensor:
-    return native.c_tensor(a.ctypes.data, dtype, a.shape, tuple(s // a.itemsize for s in a.strides))
-
-
 class Side:
     """One tensor of a call, and its output."""
 
@@ -213,21 +212,20 @@ def positions_of(call: Call, rng: np.random.Generator) -> np.ndarray:
 def check(call: Call) -> str:
     """The detected problem, or an empty string."""
     rng = np.random.default_rng(sum(call.shape))
-    simulator, options = native_sim.load(), native_sim.SimOptions(call.soc)
     positions = positions_of(call, rng)
     factors = rng.uniform(0.5, 8, call.params.pairs).astype(np.float32) if call.factors else None
     sides = [Side(call, heads, rng) for heads in (call.shape[2], call.keys) if heads]
-    read = [describe(side.x, call.dtype) for side in sides]
-    read.append(describe(positions, positions.dtype.name))
-    told = (None if factors is None else describe(factors, "float32"), native.c_params(call.params))
-    told = (*told, call.forward, "exact")
     planes = reference.position_planes(positions, call.params)
     c, sine = reference.cos_sin(planes, call.params, factors, forward=call.forward)
     c, sine = c[..., None, :], sine[..., None, :]
     if call.cache:
-        return check_cache(call, sides[0], read, told, c, sine)
-    written = [describe(side.out, call.dtype) for side in sides]
-    getattr(simulator, call.op)(*read, *told, *written, options)
+        return check_cache(call, sides[0], positions, factors, c, sine)
+    outs = tuple(side.out for side in sides)
+    if call.keys:
+        t = rope_qk_tensors(sides[0].x, sides[1].x, positions, factors, (outs[0], outs[1]))
+    else:
+        t = rope_tensors(sides[0].x, positions, factors, outs[0])
+    launch(call, t, outs)
     for side in sides:
         got = bfloat16_values(np.ascontiguousarray(side.out)) if call.dtype == BF16 else side.out
         if noticed := side.noticed(got, c, sine, call.dtype):
@@ -235,7 +233,14 @@ def check(call: Call) -> str:
     return reported()
 
 
-def check_cache(call: Call, side: Side, read: list, told: tuple, c: np.ndarray, sine: np.ndarray) -> str:
+def launch(call: Call, t: RopeTensors[Any], outs: tuple[Any, ...]) -> None:
+    attributes = executors.Attributes(call.params, call.forward, "exact")
+    executors.launch_on_sim(Options(call.soc), t, outs, attributes)
+
+
+def check_cache(
+    call: Call, side: Side, positions: np.ndarray, factors: Any, c: np.ndarray, sine: np.ndarray
+) -> str:
     """Tokens in a shuffled order into a cache of more rows; every fifth is left out."""
     b, s, n, d = call.shape
     rng = np.random.default_rng(b + s)
@@ -243,10 +248,7 @@ def check_cache(call: Call, side: Side, read: list, told: tuple, c: np.ndarray, 
     rows = rng.permutation(b * s + 7)[: b * s].reshape(b, s).astype(integer)
     rows[..., ::5] = -1
     cache = np.full((b * s + 7, n, d), 5, call.cache)
-    read.append(describe(rows, integer.name))
-    native_sim.load().rope_set_rows(
-        *read, *told, describe(cache, call.cache), native_sim.SimOptions(call.soc)
-    )
+    launch(call, rope_set_rows_tensors(side.x, positions, rows, factors, cache), (cache,))
     got = np.where((rows < 0)[..., None, None], 0, cache[rows]).astype(call.cache)
     kept = rows >= 0
     c, sine = (np.broadcast_to(t, (b, s, 1, t.shape[-1])) for t in (c, sine))
@@ -261,7 +263,7 @@ def check_cache(call: Call, side: Side, read: list, told: tuple, c: np.ndarray, 
 
 def reported() -> str:
     """The simulator's advice of the last launch."""
-    return next((str(warning["text"]) for warning in native_sim.load().report()["warnings"]), "")
+    return next((str(warning["text"]) for warning in simulator.load().report()["warnings"]), "")
 
 
 class Times:
@@ -278,7 +280,7 @@ class Times:
 
     def slower(self, call: Any) -> str:
         """The problem if the last launch, of this call, was too slow; otherwise an empty string."""
-        cycles = native_sim.load().report()["summary"]["cycles"]
+        cycles = simulator.load().report()["summary"]["cycles"]
         if not self.compares:
             self.known[str(call)] = cycles
         unchanged = self.known[str(call)]

@@ -14,13 +14,22 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from mutation_rope_calls import BF16, F16, F32, describe, judge_all, laid_out, reported
+from mutation_rope_calls import BF16, F16, F32, judge_all, laid_out, reported
 
 # Import these after the module above, which prevents the import of torch.
 import numpy as np  # isort: skip
 
-from npu_rope import native, native_sim  # isort: skip
+from ascend_sim import Options  # isort: skip
+
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values  # isort: skip
+from npu_rope.executors import rotary as executors  # isort: skip
+from npu_rope.rotary_checks import (  # isort: skip
+    RotaryAttributes,
+    RotaryTensors,
+    rotary_embedding_tensors,
+    rotary_mul_qk_tensors,
+    rotary_mul_tensors,
+)
 from npu_rope.testing import rotary_spec  # isort: skip
 from npu_rope.testing.bounds import table_bound, worst_ratio  # isort: skip
 
@@ -172,33 +181,25 @@ def partners(t: np.ndarray, interleaved: bool) -> np.ndarray:
 def check(call: Call) -> str:
     """The detected problem, or an empty string."""
     rng = np.random.default_rng(sum(call.shape))
-    simulator, options = native_sim.load(), native_sim.SimOptions(call.soc)
     views, values = tables_of(call, rng)
     turned = [Turned(call, heads, rng) for heads in (call.shape[2], call.keys) if heads]
-    tables = [table_view(call, t) for t in views]
+    t: RotaryTensors[Any]
     if call.rows:
         b, s, _, _ = call.shape
         ids = rng.integers(0, call.rows, (b, s)).astype(np.int32 if call.narrow_ids else np.int64)
         values = [t[ids] for t in values]
-        heads_first = [describe(t.transpose(0, 2, 1, 3), call.dtype) for t in (turned[0].x, turned[0].out)]
-        read = [heads_first[0], *tables, native.describe(ids)]
-        sizes = (0, call.rotary_dim)
-        simulator.rotary(
-            "rotary_embedding", read, call.interleaved, sizes, call.forward, heads_first[1:], options
-        )
+        heads_first = [a.transpose(0, 2, 1, 3) for a in (turned[0].x, turned[0].out)]
+        t = rotary_embedding_tensors(heads_first[0], *views, ids, heads_first[1])
+    elif call.keys:
+        t = rotary_mul_qk_tensors(turned[0].x, turned[1].x, *views, (turned[0].out, turned[1].out))
     else:
-        read = [*(describe(t.x, call.dtype) for t in turned), *tables]
-        written = [describe(t.out, call.dtype) for t in turned]
-        sizes = (call.rotary_dim, call.offset)
-        simulator.rotary(call.op, read, call.interleaved, sizes, call.forward, written, options)
-    for t in turned:
-        if noticed := t.noticed(call, values):
+        t = rotary_mul_tensors(turned[0].x, *views, turned[0].out)
+    a = RotaryAttributes(call.interleaved, call.rotary_dim, call.offset, 0, call.forward)
+    executors.launch_on_sim(Options(call.soc), t, tuple(t.outs.values()), a)
+    for side in turned:
+        if noticed := side.noticed(call, values):
             return noticed
     return reported()
-
-
-def table_view(call: Call, t: np.ndarray) -> native.CTensor:
-    return describe(t, TABLES[call.dtype])
 
 
 def main(op: str = "", soc: str = "", dtype: str = "") -> int:

@@ -26,9 +26,9 @@ from npu_rope import (
     cann_versions,
     chips,
     native,
-    native_sim,
     operator_package,
     optional_torch,
+    simulated_package,
 )
 from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.registrar import REINSTALL, npu_binding_error
@@ -127,15 +127,16 @@ def _backends(npu: list[Finding]) -> list[Finding]:
 def _simulator() -> list[Finding]:
     group = "simulator"
     try:
-        library = native_sim.load()
+        package = simulated_package.load()
     except BackendUnavailable as error:
         return [Finding(group, "library", False, error.missing, error.remedy)]
     findings = [
-        Finding(group, "library", True, str(library.path)),
-        Finding(group, "kernels for", None, ", ".join(library.socs())),
-        _kernels(library.kernel_folder),
-        Finding(group, "chips", None, ", ".join(str(p["name"]) for p in library.profiles())),
-        Finding(group, "rules", None, f"{len(library.simulator.rules())}, all on"),
+        Finding(group, "library", True, str(package.simulator.path)),
+        Finding(group, "operator package", True, str(package.folder)),
+        Finding(group, "kernels for", None, ", ".join(package.socs)),
+        _kernels(package.folder / "sim_kernels"),
+        Finding(group, "chips", None, ", ".join(str(p["name"]) for p in package.simulator.profiles())),
+        Finding(group, "rules", None, f"{len(package.simulator.rules())}, all on"),
     ]
     try:
         findings.append(Finding(group, "kernel headers", True, str(folders.include())))

@@ -7,23 +7,26 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from ascend_sim import timeline, timeline_plot
+from ascend_sim import Options, timeline, timeline_plot
 from ascend_sim.files import replacing, unwritable
 from rich.console import Console
 from rich.markup import escape
 
-from npu_rope import native, native_sim
+from npu_rope import simulated_package
+from npu_rope.checks import rope_tensors
 from npu_rope.dtypes import bfloat16_bits
 from npu_rope.errors import BackendUnavailable, bad_value
+from npu_rope.executors import rope as rope_executors
+from npu_rope.executors import rotary as rotary_executors
 from npu_rope.params import RopeParams
-from npu_rope.rotary_checks import RotaryAttributes
+from npu_rope.rotary_checks import RotaryAttributes, rotary_embedding_tensors, rotary_mul_tensors
 
 RULE_BROKEN, USAGE_ERROR = 1, 2
 
@@ -53,10 +56,6 @@ class Layout(str, Enum):
 
     BSND = "bsnd"
     BNSD = "bnsd"
-
-
-_NAMES = {Dtype.F32: "float32", Dtype.F16: "float16", Dtype.BF16: "bfloat16"}
-_ITEM = {Dtype.F32: 4, Dtype.F16: 2, Dtype.BF16: 2}
 
 
 class Width(str, Enum):
@@ -144,7 +143,7 @@ def rope(
     """
     sizes = sizes_of_text(shape)
 
-    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
+    def launch(options: Options) -> dict[str, Any]:
         params = params_of(sizes[3], mode, n_dims, n_offs, sections)
         own = dtype or default_dtype(soc)
         return _run_rope(sizes, own, params, layout, not backward, freq_factors, in_place, options)
@@ -195,7 +194,7 @@ def rotary_mul(
     """
     sizes = sizes_of_text(shape)
 
-    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
+    def launch(options: Options) -> dict[str, Any]:
         tables = _GivenTables(table_dtype, width, rows)
         attributes = RotaryAttributes(interleaved, rotary_dim, offset, 0, not backward)
         return _run_rotary(sizes, dtype or default_dtype(soc), tables, attributes, layout, in_place, options)
@@ -204,7 +203,7 @@ def rotary_mul(
 
 
 def run_command(
-    launch: Callable[[native_sim.SimOptions], dict[str, Any]],
+    launch: Callable[[Options], dict[str, Any]],
     soc: str,
     output: Path | None,
     cores: int,
@@ -225,9 +224,7 @@ def run_command(
             spans = Path(folder) / "trace.json"
             path = None if output is None and plot is None else str(spans)
             run = launch(
-                native_sim.SimOptions(
-                    soc=soc, trace_path=path, trace_cores=cores, one_order=True, most_cores=most_cores
-                )
+                Options(soc=soc, trace_path=path, trace_cores=cores, one_order=True, most_cores=most_cores)
             )
             if output is not None:
                 with spans.open("rb") as source, replacing(output, "wb") as stream:
@@ -292,7 +289,7 @@ def params_of(head: int, mode: Mode, n_dims: int | None, n_offs: int, sections: 
 
 def default_dtype(soc: str) -> Dtype:
     """Return bfloat16 if the chip has it, else float16."""
-    chips = native_sim.load().profiles()
+    chips = simulated_package.load().simulator.profiles()
     lacking = {name.lower() for p in chips if p["arch"] == 200 for name in (p["soc"], p["name"])}
     return Dtype.F16 if soc.lower() in lacking else Dtype.BF16
 
@@ -313,11 +310,9 @@ def rounded_to(values: Any, dtype: Dtype) -> Any:
     return values.astype(np.float16) if dtype is Dtype.F16 else bfloat16_bits(values)
 
 
-def view_of(a: Any, dtype: Dtype, layout: Layout = Layout.BSND) -> native.CTensor:
-    """Describe an array of the dtype's values, or bits, for the library."""
-    view = a.transpose(0, 2, 1, 3) if layout is Layout.BNSD else a
-    strides = tuple(step // _ITEM[dtype] for step in view.strides)
-    return native.c_tensor(a.ctypes.data, _NAMES[dtype], view.shape, strides)
+def view_of(a: Any, layout: Layout) -> Any:
+    """Return the view ``[B,S,N,D]`` of an array of that layout."""
+    return a.transpose(0, 2, 1, 3) if layout is Layout.BNSD else a
 
 
 def _x_and_out(sizes: tuple[int, ...], dtype: Dtype, layout: Layout, in_place: bool) -> tuple[Any, Any]:
@@ -328,7 +323,7 @@ def _x_and_out(sizes: tuple[int, ...], dtype: Dtype, layout: Layout, in_place: b
 
 def summary_of(call: str, least: int, about: dict[str, Any]) -> dict[str, Any]:
     """Summarize the last launch. least: bytes that any kernel must move; about: the call's description."""
-    summary: dict[str, Any] = native_sim.load().report()["summary"]
+    summary: dict[str, Any] = simulated_package.load().simulator.report()["summary"]
     roofline = least / summary["gm_bytes_per_cycle"]
     return {
         "call": call,
@@ -349,23 +344,16 @@ def _run_rope(
     forward: bool,
     with_factors: bool,
     in_place: bool,
-    options: native_sim.SimOptions,
+    options: Options,
 ) -> dict[str, Any]:
     x, out = _x_and_out(sizes, dtype, layout, in_place)
     positions = np.arange(sizes[1], dtype=np.int32)
     if params.rope_mode.has_sections:
         positions = np.tile(positions, (4, 1))
     factors = np.linspace(1, 8, params.pairs, dtype=np.float32) if with_factors else None
-    native_sim.load().rope(
-        view_of(x, dtype, layout),
-        native.describe(positions),
-        None if factors is None else native.describe(factors),
-        native.c_params(params),
-        forward,
-        "exact",
-        view_of(out, dtype, layout),
-        options,
-    )
+    t = rope_tensors(view_of(x, layout), positions, factors, None)
+    attributes = rope_executors.Attributes(params, forward, "exact")
+    rope_executors.launch_on_sim(options, t, (view_of(out, layout),), attributes)
     about: dict[str, Any] = {
         "op": "rope",
         "shape": list(sizes),
@@ -414,7 +402,7 @@ def _run_rotary(
     a: RotaryAttributes,
     layout: Layout,
     in_place: bool,
-    options: native_sim.SimOptions,
+    options: Options,
 ) -> dict[str, Any]:
     b, s, n, d = sizes
     x, out = _x_and_out(sizes, dtype, layout, in_place)
@@ -422,30 +410,20 @@ def _run_rotary(
     lanes = a.rotary_dim or d
     entries = lanes if tables.width is Width.LANE else lanes // 2
     cos, sin = (rounded_to(values_of((tables.rows or s, entries)), table_dtype) for _ in range(2))
-    views = [view_of(t, table_dtype) for t in (cos, sin)]
     read, about_tables = 2 * cos.nbytes, {"table_dtype": table_dtype.value, "width": tables.width.value}
-    sim = native_sim.load()
     if tables.rows:
         _check_rows(tables, a)
         ids = np.random.default_rng(0).integers(0, tables.rows, (b, s))
         # ONNX's layouts: heads before tokens, or both in one dimension.
         flat = layout is Layout.BSND
-        inputs = [_onnx_view(t, dtype, flat) for t in (x, out)]
-        sizes_of = (n if flat else 0, a.rotary_dim)
-        sim.rotary(
-            "rotary_embedding",
-            [inputs[0], *views, native.describe(ids)],
-            a.interleaved,
-            sizes_of,
-            a.forward,
-            inputs[1:],
-            options,
-        )
+        views = [v.reshape(*v.shape[:2], -1) if flat else v for v in (x, out)]
+        t = rotary_embedding_tensors(views[0], cos, sin, ids, None)
+        a = replace(a, num_heads=n if flat else 0)
         read = 2 * b * s * cos[0].nbytes  # neither sum has the scalar unit's reads of ids
     else:
-        xs = [view_of(t, dtype, layout) for t in (x, out)]
-        sizes_of = (a.rotary_dim, a.offset)
-        sim.rotary("rotary_mul", [xs[0], *views], a.interleaved, sizes_of, a.forward, xs[1:], options)
+        views = [view_of(v, layout) for v in (x, out)]
+        t = rotary_mul_tensors(views[0], cos, sin, None)
+    rotary_executors.launch_on_sim(options, t, (views[1],), a)
     about = {
         "op": "rotary_embedding" if tables.rows else "rotary_mul",
         "shape": list(sizes),
@@ -471,8 +449,3 @@ def _check_rows(tables: _GivenTables, a: RotaryAttributes) -> None:
         raise bad_value("trace", "width must be pair where rows are given but got lane.")
     if a.offset:
         raise bad_value("trace", f"offset must be 0 where rows are given but got {a.offset}.")
-
-
-def _onnx_view(a: Any, dtype: Dtype, flat: bool) -> native.CTensor:
-    """Return ``[B,S,N,D]`` as ``[B,S,N*D]``, or ``[B,N,S,D]`` unchanged."""
-    return view_of(a.reshape(*a.shape[:2], -1) if flat else a, dtype)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from ascend_sim import Options
 
-from npu_rope import native, native_sim
 from npu_rope.cli import trace
 from npu_rope.cli.trace import (
     CoresOption,
@@ -37,10 +36,6 @@ from npu_rope.rms_norm_checks import (
 from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, rms_norm_rope_tensors
 
 
-def _see(dtype: Dtype, a: Any) -> native.CTensor:
-    return native.describe(a) if a.dtype in (np.int32, np.int64, np.float32) else trace.view_of(a, dtype)
-
-
 def _values(sizes: tuple[int, ...], dtype: Dtype) -> Any:
     return trace.rounded_to(trace.values_of(sizes), dtype)
 
@@ -56,10 +51,10 @@ def _run(
     sizes = _rows(shape)
     dtype, soc, output, cores, most_cores, plot, json_ = how
 
-    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
+    def launch(options: Options) -> dict[str, Any]:
         own = dtype or trace.default_dtype(soc)
         t, outs = call(_values(sizes, own), _values(sizes[1:], own))
-        norms.launch(t, outs, RmsNormAttributes(), 1, partial(_see, own), options)
+        norms.launch_on_sim(options, t, outs, RmsNormAttributes(), 1)
         about = {"op": op, "shape": list(sizes), "dtype": own.value}
         least = sum(a.nbytes for a in (*t.xs.values(), t.scale, *outs))
         return trace.summary_of(f"{op} [{sizes[0]},{sizes[1]}] {own.value}", least, about)
@@ -204,7 +199,7 @@ def rms_norm_rope(
     """
     b, s, n, d = trace.sizes_of_text(shape)
 
-    def launch(options: native_sim.SimOptions) -> dict[str, Any]:
+    def launch(options: Options) -> dict[str, Any]:
         own = dtype or trace.default_dtype(soc)
         params: RopeParams = trace.params_of(d, mode, n_dims, 0, None)
         if params.rope_mode.has_sections:
@@ -215,7 +210,7 @@ def rms_norm_rope(
         outs = np.empty_like(q), np.empty_like(k).reshape(b * s, keys, d) if cache else np.empty_like(k)
         t = rms_norm_rope_tensors(q, k, scales[0], scales[1], positions, None, outs, rows if cache else None)
         a = RmsNormRopeAttributes(params, intermediate_rounding=intermediate_rounding)
-        fused.launch(t, outs, fused.as_c(a), partial(_see, own), options)
+        fused.launch_on_sim(options, t, outs, a)
         about = {
             "op": "rms_norm_rope",
             "shape": [b, s, n, d],

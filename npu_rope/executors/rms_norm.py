@@ -8,8 +8,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from ascend_sim import Options
 
-from npu_rope import backends, native, native_sim
+from npu_rope import backends, native
 from npu_rope.executors import TENSOR, npu, sim
 from npu_rope.executors.tensors import (
     array_of,
@@ -32,6 +33,7 @@ from npu_rope.reference.rms_norm import NormDtypes, summed_to
 from npu_rope.rms_norm_checks import (
     ADD,
     BACKWARD,
+    FORWARD,
     MAX_NATIVE_NDIM,
     RmsNormAttributes,
     RmsNormTensors,
@@ -81,13 +83,10 @@ def on_reference(t: Tensors, a: RmsNormAttributes) -> Results:
 
 
 @cache
-def _entry(op: str, simulated: bool = False) -> Callable[..., None]:
-    """Return ``npu_rope_<op>``, or ``npu_rope_sim_<op>``, which also takes options."""
+def _entry(op: str) -> Callable[..., None]:
+    """Return ``npu_rope_<op>``."""
     read, written = (3, 2) if op in (BACKWARD, ADD) else (2, 1)
     types = [*[TENSOR] * read, C.c_int64, C.c_double, C.c_int64, *[TENSOR] * written]
-    if simulated:
-        options = C.POINTER(native_sim.CSimOptions)
-        return native_sim.load().checked_entry(f"npu_rope_sim_{op}", *types, options)
     return native.load().checked_entry(f"npu_rope_{op}", *types)
 
 
@@ -120,36 +119,33 @@ def launch(
     a: RmsNormAttributes,
     axis: int,
     see: Callable[[Any], native.CTensor] | None = None,
-    options: native_sim.SimOptions | None = None,
 ) -> None:
     """Call the library's entry of the operator, on copies of the inputs that it cannot read in place.
-
-    More than four dimensions are joined to four or fewer (:func:`npu_rope.rms_norm_checks.runs_of`). Joined
-    inputs must be contiguous.
 
     Args:
         t, results, a: of the call; results have their sizes and types.
         axis: counted from the front.
         see: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
-        options: of the simulator, which then runs the call.
     """
     see = see or (c_tensor if is_tensor(t.x) else native.describe)
+    sources, written, axis = _in_four_dimensions(t, results, axis)  # copies live until the call is over
+    read = [see(source) for source in sources]
+    _entry(t.op)(*read, axis, a.epsilon, a.stash_type, *[see(result) for result in written])
+
+
+def _in_four_dimensions(t: Tensors, results: Results, axis: int) -> tuple[list[Any], list[Any], int]:
+    """Return the inputs as the kernels read them, views of the results, and axis.
+
+    More than four dimensions are joined to four or fewer (:func:`npu_rope.rms_norm_checks.runs_of`). Joined
+    inputs must be contiguous.
+    """
     rows = [t.xs["grad"], t.x] if t.op == BACKWARD else list(t.xs.values())
     if len(t.x.shape) <= MAX_NATIVE_NDIM:
-        # Copies live until the call is over.
-        sources = [_readable(v, axis) for v in rows] + [_readable(t.scale, t.scale.ndim)]
-        structs = [see(v) for v in (*sources, *results)]
-    else:
-        runs, of_scale, first = runs_of(tuple(t.x.shape), tuple(t.scale.shape), axis)
-        sources = [_readable(v, 0).reshape(runs) for v in rows]
-        sources.append(_readable(t.scale, 0).reshape(of_scale))
-        shapes = (runs, of_scale) if t.op == BACKWARD else (runs,) * len(results)
-        views = [r.reshape(s) for r, s in zip(results, shapes, strict=True)]
-        structs, axis = [see(v) for v in (*sources, *views)], first
-    read = len(sources)
-    more = () if options is None else (options.as_c(),)
-    entry = _entry(t.op, simulated=options is not None)
-    entry(*structs[:read], axis, a.epsilon, a.stash_type, *structs[read:], *more)
+        return [_readable(v, axis) for v in rows] + [_readable(t.scale, t.scale.ndim)], list(results), axis
+    runs, of_scale, first = runs_of(tuple(t.x.shape), tuple(t.scale.shape), axis)
+    sources = [_readable(v, 0).reshape(runs) for v in rows] + [_readable(t.scale, 0).reshape(of_scale)]
+    shapes = (runs, of_scale) if t.op == BACKWARD else (runs,) * len(results)
+    return sources, [r.reshape(s) for r, s in zip(results, shapes, strict=True)], first
 
 
 def _new_results(t: Tensors) -> Results:
@@ -184,23 +180,45 @@ def _summed(dscale: Any, scale: Any) -> Any:
     return round_to(summed_to(dscale, scale.shape), scale)
 
 
-def on_sim(options: native_sim.SimOptions, t: Tensors, a: RmsNormAttributes) -> Results:
+def on_sim(options: Options, t: Tensors, a: RmsNormAttributes) -> Results:
     """Run the AscendC kernel on the simulated core."""
 
-    def run(_: native_sim.NativeSim, t: Tensors, results: Results) -> None:
+    def run(t: Tensors, results: Results) -> None:
         axis = check(t, a)
         if t.op == BACKWARD:
             _differentiate_on_sim(options, t, results, a, axis)
         else:
-            launch(in_few_runs(t, axis), results, a, axis, options=options)
+            launch_on_sim(options, in_few_runs(t, axis), results, a, axis)
+
+    def check_for_sim(t: Tensors) -> None:
+        check(t, a)
+        sim.check_types(options, t.op, t.op, {"x": t.x, "scale": t.scale})
 
     make = _new_sums if t.op == BACKWARD else _new_results
-    results = sim.run(options, t, lambda t: _ignored(check(t, a)), run, make)
+    results = sim.run(options, t, check_for_sim, run, make)
     return results if t.op != BACKWARD else (results[0], _rounded_sums(results[1], t.scale))
 
 
+# The kernels' tensors in the order of the definitions. The backward adds to dscale, zeros.
+_PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    FORWARD: ("x", "scale", "out"),
+    ADD: ("x", "residual", "scale", "out", "sum"),
+    BACKWARD: ("grad", "x", "scale", "dx", "dscale"),  # of the results; dscale, an input too, comes before dx
+}
+
+
+def launch_on_sim(options: Options, t: Tensors, results: Results, a: RmsNormAttributes, axis: int) -> None:
+    """Launch the kernel for a checked call; bfloat16 may be its bits in uint16 (:func:`.sim.launch`)."""
+    sources, written, axis = _in_four_dimensions(t, results, axis)
+    tensors = dict(zip(_PARAMETERS[t.op], (*sources, *written), strict=True))
+    if t.op == BACKWARD:
+        tensors["dx"] = tensors.pop("dx")
+    attributes = {"axis": axis, "epsilon": a.epsilon, "stash_type": a.stash_type}
+    sim.launch(options, t.op, t.op, tensors, attributes)
+
+
 def _differentiate_on_sim(
-    options: native_sim.SimOptions, t: Tensors, results: Results, a: RmsNormAttributes, axis: int
+    options: Options, t: Tensors, results: Results, a: RmsNormAttributes, axis: int
 ) -> None:
     """Run the backward on the simulated core. The kernel takes one row of scale for all rows. A row of scale
     that lacks elements is expanded; several rows of scale take one launch each, on the rows of x they
@@ -211,16 +229,9 @@ def _differentiate_on_sim(
     def differentiate(grad: Any, x: Any, scale: Any) -> Results:
         part = rms_norm_backward_tensors(grad, x, scale)
         made = _new_sums(part)
-        launch(part, made, a, axis, options=options)
+        launch_on_sim(options, part, made, a, axis)
         return made
 
-    if 0 in shape:
-        # The launch reports types that the device lacks, so an empty call needs it as well.
-        zeros = (
-            t.scale.new_zeros(shape[axis:]) if is_tensor(t.scale) else np.zeros(shape[axis:], t.scale.dtype)
-        )
-        differentiate(t.xs["grad"], t.x, zeros)
-        return
     aligned = (1,) * (len(shape) - t.scale.ndim) + tuple(t.scale.shape)
     scales, sums = t.scale.reshape(aligned), sums.reshape(aligned)
     for index in np.ndindex(aligned[:axis]):

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from npu_rope import backends, native, native_sim
+from ascend_sim import Options
+
+from npu_rope import backends, native
 from npu_rope.checks import check_memory
 from npu_rope.errors import bad_value
 from npu_rope.executors import TENSOR, npu, rope, sim
@@ -74,14 +76,11 @@ def on_reference(t: Tensors, a: Attributes) -> Results:
 
 
 @cache
-def _entry(scatters: bool, simulated: bool) -> Callable[..., None]:
-    """Return ``npu_rope_rms_norm_rope``, or ``npu_rope_sim_...``, which also takes options."""
+def _entry(scatters: bool) -> Callable[..., None]:
+    """Return ``npu_rope_rms_norm_rope`` or ``npu_rope_rms_norm_rope_set_rows``."""
     attributes = C.POINTER(native.CParams), C.c_double, C.c_int32, C.c_int32
     name, read = (f"{OP}_set_rows", 7) if scatters else (OP, 6)
     types = [*[TENSOR] * read, *attributes, TENSOR, TENSOR]
-    if simulated:
-        options = C.POINTER(native_sim.CSimOptions)
-        return native_sim.load().checked_entry(f"npu_rope_sim_{name}", *types, options)
     return native.load().checked_entry(f"npu_rope_{name}", *types)
 
 
@@ -105,14 +104,12 @@ def launch(
     results: Results,
     given: CAttributes,
     see: Callable[[Any], native.CTensor] | None = None,
-    options: native_sim.SimOptions | None = None,
 ) -> None:
     """Call the library's entry, on copies of the inputs that it cannot read in place.
 
     Args:
         t, results, given: of the call.
         see: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
-        options: of the simulator, which then runs the call.
     """
     tensors = is_tensor(t.first[1])
     read = readable_tensor if tensors else readable_array
@@ -121,9 +118,7 @@ def launch(
     sources = [x if name in t.in_place else read(x) for name, x in t.xs.items()]
     sources += [read(b, unit_stride=name in t.scales) for name, b in t.beside().items()]
     inputs = [see(source) for source in sources] + ([] if t.freq_factors is not None else [None])
-    more = () if options is None else (options.as_c(),)
-    entry = _entry(t.scatters, options is not None)
-    entry(*inputs, *given, *[see(result) for result in results], *more)
+    _entry(t.scatters)(*inputs, *given, *[see(result) for result in results])
 
 
 def on_cpu(t: Tensors, a: Attributes) -> Results:
@@ -169,28 +164,49 @@ def on_cpu_packed(t: Tensors, packed: Any) -> None:
 # ---- the kernel --------------------------------------------------------------------------------------------
 
 
-def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results:
+def on_sim(options: Options, t: Tensors, a: Attributes) -> Results:
     """Run the AscendC kernel on the simulated core, for arrays or CPU torch tensors without a gradient."""
-    return sim.run(
-        options,
-        t,
-        lambda t: check(t, a),
-        lambda _, t, results: launch(t, results, as_c(a), options=options),
-    )
+
+    def check_for_sim(t: Tensors) -> None:
+        check(t, a)
+        sim.check_angle(t.op, a.angle)
+        sim.check_types(options, t.op, t.op, t.xs)
+        check_values(t, a)
+
+    return sim.run(options, t, check_for_sim, lambda t, results: launch_on_sim(options, t, results, a))
+
+
+def launch_on_sim(options: Options, t: Tensors, results: Results, a: Attributes) -> None:
+    """Launch the kernel for a checked call; bfloat16 may be its bits in uint16 (:func:`.sim.launch`)."""
+    read = readable_tensor if is_tensor(t.first[1]) else readable_array
+    xs = {name: x if name in t.in_place else read(x) for name, x in t.xs.items()}
+    scales = {name: read(scale) for name, scale in t.scales.items()}
+    factors = None if t.freq_factors is None else read(t.freq_factors, unit_stride=False)
+    q_out, k_out = results
+    beside = {
+        "positions": read(t.positions, unit_stride=False),
+        "rows": sim.rows_of(t.rows),
+        "freq_factors": factors,
+        "cache": k_out if t.scatters else None,
+    }
+    attributes = rope.Attributes(a.params, True, a.angle).as_aclnn()
+    attributes |= {"epsilon": a.epsilon, "intermediate_rounding": a.intermediate_rounding}
+    tensors = {**xs, **scales, **beside, "q_out": q_out, "k_out": k_out}
+    sim.launch(options, OP, OP, tensors, attributes)
 
 
 def on_npu(t: Tensors, a: Attributes) -> Results:
     """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
-
-    def check_all(t: Tensors) -> None:
-        check(t, a)
-        check_values(t, a)
 
     def run_operator(xs: dict[str, Any], beside: dict[str, Any], written: list[Any]) -> None:
         named = dict(zip(t.outs or ("q_out", "k_out"), written, strict=True))
         operators = torch.ops.npu_rope
         operator = operators.rms_norm_rope_set_rows_out if t.scatters else operators.rms_norm_rope_out
         operator.default(**xs, **beside, **named, **as_schema(a))
+
+    def check_all(t: Tensors) -> None:
+        check(t, a)
+        check_values(t, a)
 
     return npu.run(t, check_all, run_operator, written_whole=not t.scatters)
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from ascend_sim import Options
 
-from npu_rope import backends, native, native_sim
+from npu_rope import backends, native
 from npu_rope.checks import RopeTensors, check_call, check_memory, check_position_values, check_row_values
 from npu_rope.errors import bad_value
 from npu_rope.executors import npu, sim
@@ -36,7 +37,7 @@ from npu_rope.params import RopeParams
 from npu_rope.reference import rope as rope_reference
 from npu_rope.reference import rope_qk as rope_qk_reference
 from npu_rope.reference import rope_set_rows as rope_set_rows_reference
-from npu_rope.rope_attributes import check_freq_factor_values
+from npu_rope.rope_attributes import check_freq_factor_values, check_frequencies
 from npu_rope.values import ANGLE_POLICIES, Angle, AnglePolicy, angle_policy
 
 
@@ -70,6 +71,13 @@ class Attributes:
             "forward": self.forward,
             "angle": ANGLE_POLICIES.index(self.angle),
         }
+
+    def as_aclnn(self) -> dict[str, Any]:
+        """Return the attributes by their names in the operators' definitions (op_host/rope_cann.cpp)."""
+        named = self.as_schema()
+        del named["angle"]
+        mode = named.pop("rope_mode")
+        return {**named, "mode": mode, "sections": list(self.params.sections)}
 
 
 CAttributes = tuple[native.CParams, bool, AnglePolicy]
@@ -121,14 +129,14 @@ def write_rows(cache: Any, rows: Array, tokens: Array) -> None:
 # ---- cpu -------------------------------------------------------------------------------------------
 
 
-def _launch(library: native.Library, t: Tensors, results: Results, a: CAttributes, *more: Any) -> None:
+def _launch(library: native.Library, t: Tensors, results: Results, a: CAttributes) -> None:
     """Call the library's entry of the operator, on copies of the inputs that it cannot read in place."""
     read, see = (readable_tensor, c_tensor) if is_tensor(t.first[1]) else (readable_array, native.describe)
     # Copies live until the call is over.
     sources = [x if name in t.in_place else read(x) for name, x in t.xs.items()]
     sources += [read(b, unit_stride=False) for b in t.beside().values()]
     inputs = [see(source) for source in sources] + ([] if t.freq_factors is not None else [None])
-    getattr(library, t.op)(*inputs, *a, *[see(result) for result in results], *more)
+    getattr(library, t.op)(*inputs, *a, *[see(result) for result in results])
 
 
 def on_cpu(t: Tensors, a: Attributes) -> Results:
@@ -159,14 +167,28 @@ def on_cpu_packed(t: Tensors, packed: Any) -> None:
 # ---- sim -------------------------------------------------------------------------------------------
 
 
-def on_sim(options: native_sim.SimOptions, t: Tensors, a: Attributes) -> Results:
+def on_sim(options: Options, t: Tensors, a: Attributes) -> Results:
     """Run the AscendC kernel on the simulated core, for arrays or CPU torch tensors without a gradient."""
-    return sim.run(
-        options,
-        t,
-        lambda t: _check(t, a),
-        lambda library, t, results: _launch(library, t, results, a.as_c(), options),
-    )
+
+    def check(t: Tensors) -> None:
+        _check(t, a)
+        sim.check_angle(t.op, a.angle)
+        sim.check_types(options, t.op, t.op, {**t.xs, **t.outs})
+        check_values(t, a)
+
+    return sim.run(options, t, check, lambda t, results: launch_on_sim(options, t, results, a))
+
+
+def launch_on_sim(options: Options, t: Tensors, results: Results, a: Attributes) -> None:
+    """Launch the kernel for a checked call; bfloat16 may be its bits in uint16 (:func:`.sim.launch`)."""
+    read = readable_tensor if is_tensor(t.first[1]) else readable_array
+    xs = {name: x if name in t.in_place else read(x) for name, x in t.xs.items()}
+    tensors: dict[str, Any] = {**xs, "positions": read(t.positions, unit_stride=False)}
+    if t.scatters:
+        tensors["rows"] = sim.rows_of(t.rows)
+    tensors["freq_factors"] = None if t.freq_factors is None else read(t.freq_factors, unit_stride=False)
+    written = dict(zip(t.outs or NEW_OUTS[t.op], results, strict=True))
+    sim.launch(options, t.op, t.op, {**tensors, **written}, a.as_aclnn())
 
 
 # ---- npu -------------------------------------------------------------------------------------------
@@ -183,6 +205,7 @@ def check_values(t: Any, a: Any) -> None:
     check_position_values(arrays.positions, op=t.op)
     if arrays.freq_factors is not None:
         check_freq_factor_values(arrays.freq_factors, a.params, op=t.op)
+    check_frequencies(a.params.frequencies("exact", arrays.freq_factors))
     if arrays.rows is not None:
         check_row_values(arrays.rows, len(arrays.outs["cache"]), op=t.op)
     far = arrays.positions[np.abs(arrays.positions.astype(np.int64)) >= DEVICE_POSITIONS]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from npu_rope import backends, native, native_sim
+from ascend_sim import Options
+
+from npu_rope import backends, native
 from npu_rope.checks import check_memory
 from npu_rope.executors import npu, sim
 from npu_rope.executors.tensors import (
@@ -43,7 +45,7 @@ def on_reference(t: Tensors, a: RotaryAttributes) -> Results:
     return rounded(t, reference.rotary(t.map(array_of), a))
 
 
-def launch(library: native.Library, t: Tensors, results: Results, a: RotaryAttributes, *more: Any) -> None:
+def launch(library: native.Library, t: Tensors, results: Results, a: RotaryAttributes) -> None:
     """Call the library's entry of the operator, on copies of the inputs that it cannot read in place."""
     read, see = (readable_tensor, c_tensor) if is_tensor(t.first[1]) else (readable_array, native.describe)
     # Copies live until the call is over.
@@ -55,7 +57,7 @@ def launch(library: native.Library, t: Tensors, results: Results, a: RotaryAttri
     if t.onnx and t.position_ids is None:
         inputs.append(None)
     sizes = (a.num_heads, a.rotary_dim) if t.onnx else (a.rotary_dim, a.offset)
-    library.rotary(t.op, inputs, a.interleaved, sizes, a.forward, [see(r) for r in results], *more)
+    library.rotary(t.op, inputs, a.interleaved, sizes, a.forward, [see(r) for r in results])
 
 
 def on_cpu(t: Tensors, a: RotaryAttributes) -> Results:
@@ -70,26 +72,68 @@ def on_cpu_tensors(t: Tensors, a: RotaryAttributes) -> None:
     launch(native.load(), t, tuple(t.outs.values()), a)
 
 
-def on_sim(options: native_sim.SimOptions, t: Tensors, a: RotaryAttributes) -> Results:
-    """Run the AscendC kernel on the simulated core."""
-    return sim.run(
-        options,
-        t,
-        lambda t: check(t, a),
-        lambda library, t, results: launch(library, t, results, a, options),
-    )
-
-
 OUTS = {"rotary_mul": ("out",), "rotary_mul_qk": ("q_out", "k_out"), "rotary_embedding": ("Y",)}
+
+
+def check_values(t: Tensors) -> None:
+    """Check the values of position_ids, which a kernel cannot check."""
+    if t.position_ids is not None:
+        check_position_id_values(t.op, array_of(t.position_ids), len(next(iter(t.tables.values()))))
+
+
+def on_sim(options: Options, t: Tensors, a: RotaryAttributes) -> Results:
+    """Run the AscendC kernel on the simulated core."""
+
+    def run(t: Tensors, results: Results) -> None:
+        launch_on_sim(options, t, results, a)
+
+    def check_for_sim(t: Tensors) -> None:
+        check(t, a)
+        if t.onnx:
+            sim.check_types(options, t.op, "rotary_mul", {"x": t.first[1]}, ONNX_NAMES)
+        else:
+            sim.check_types(options, t.op, t.op, t.xs)
+        check_values(t)
+
+    return sim.run(options, t, check_for_sim, run)
+
+
+# rotary_mul's tensors by their names in messages of rotary_embedding, which launches it.
+ONNX_NAMES = {"x": "X", "cos": "cos_cache", "sin": "sin_cache", "out": "Y"}
+
+
+def launch_on_sim(options: Options, t: Tensors, results: Results, a: RotaryAttributes) -> None:
+    """Launch the kernel for a checked call; bfloat16 may be its bits in uint16 (:func:`.sim.launch`)."""
+    read = readable_tensor if is_tensor(t.first[1]) else readable_array
+    xs = {name: x if name in t.in_place else read(x) for name, x in t.xs.items()}
+    tables = [read(table) for table in t.tables.values()]
+    written = dict(zip(t.outs or OUTS[t.op], results, strict=True))
+    attributes = {"interleaved": a.interleaved, "offset": a.offset, "forward": a.forward}
+    if not t.onnx:
+        tensors = {**xs, **dict(zip(("cos", "sin"), tables, strict=True))}
+        if t.op == "rotary_mul":
+            tensors["position_ids"] = None
+        sim.launch(options, t.op, t.op, {**tensors, **written}, {**attributes, "rotary_dim": a.rotary_dim})
+        return
+    # A launch of rotary_mul on views: heads in their own dimension, and the entries that the rotation reads.
+    (x,), (y,) = xs.values(), written.values()
+    x, y = _with_heads(x, a.num_heads), _with_heads(y, a.num_heads)
+    width = a.rotary_dim or x.shape[-1]
+    cos, sin = (table[..., : width // 2] for table in tables)
+    ids = sim.rows_of(t.position_ids)
+    named = {"x": x, "cos": cos, "sin": sin, "position_ids": ids, "out": y}
+    sim.launch(options, t.op, "rotary_mul", named, {**attributes, "rotary_dim": a.rotary_dim}, ONNX_NAMES)
+
+
+def _with_heads(x: Any, num_heads: int) -> Any:
+    """Return the view ``[B,S,N,D]`` of ``[B,N,S,D]``, or of ``[B,S,N*D]``."""
+    if x.ndim == 4:
+        return x.swapaxes(1, 2)
+    return x.reshape(*x.shape[:2], num_heads, x.shape[2] // num_heads)
 
 
 def on_npu(t: Tensors, a: RotaryAttributes) -> Results:
     """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
-
-    def check_all(t: Tensors) -> None:
-        check(t, a)
-        if t.position_ids is not None:
-            check_position_id_values(t.op, array_of(t.position_ids), len(next(iter(t.tables.values()))))
 
     def run_operator(xs: dict[str, Any], beside: dict[str, Any], written: list[Any]) -> None:
         attributes: dict[str, Any] = {"interleaved": a.interleaved, "forward": a.forward}
@@ -100,6 +144,10 @@ def on_npu(t: Tensors, a: RotaryAttributes) -> Results:
             attributes |= {"rotary_dim": a.rotary_dim, "offset": a.offset}
         named = dict(zip(OUTS[t.op], written, strict=True))
         getattr(torch.ops.npu_rope, f"{t.op}_out").default(**xs, **beside, **attributes, **named)
+
+    def check_all(t: Tensors) -> None:
+        check(t, a)
+        check_values(t)
 
     return npu.run(t, check_all, run_operator)
 

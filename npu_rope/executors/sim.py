@@ -1,4 +1,6 @@
-"""Run calls on the simulated core, for arrays and for CPU torch tensors."""
+"""Run calls on the simulated cores, for arrays and for CPU torch tensors: through definitions, tilings and
+aclnn's two phases, as on an NPU, but on the host's memory.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,24 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+from ascend_sim import KernelBroken, Options
 from ascend_sim.library import DEFAULT_SOC
+from ascend_sim.package import Refused, Tensor
 
-from npu_rope import backends, native_sim
+from npu_rope import backends, simulated_package
 from npu_rope.checks import CallTensors
-from npu_rope.errors import bad_value
-from npu_rope.executors.tensors import as_arrays, check_tensors, check_whole_elements, empty_like, is_tensor
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.executors.tensors import (
+    as_arrays,
+    assign,
+    check_tensors,
+    check_whole_elements,
+    empty_like,
+    is_tensor,
+    spec_of,
+)
+from npu_rope.native import DTYPES
 from npu_rope.optional_torch import torch
 
 C = TypeVar("C", bound=CallTensors[Any])
@@ -20,26 +34,25 @@ R = TypeVar("R")
 
 def by_soc(run: Callable[..., R]) -> Mapping[str, Callable[..., R]]:
     """Return the backends ``sim`` and ``sim:<soc>`` of a function that takes simulator options and a call."""
-    named = {f"sim:{soc}": partial(run, native_sim.SimOptions(soc)) for soc in backends.SIMULATED_SOCS}
-    return {"sim": partial(run, native_sim.SimOptions()), **named}
+    named = {f"sim:{soc}": partial(run, Options(soc)) for soc in backends.SIMULATED_SOCS}
+    return {"sim": partial(run, Options()), **named}
 
 
 def run(
-    options: native_sim.SimOptions,
+    options: Options,
     t: C,
     check: Callable[[C], None],
-    launch: Callable[[native_sim.NativeSim, C, tuple[Any, ...]], None],
+    launch: Callable[[C, tuple[Any, ...]], None],
     new_results: Callable[[C], tuple[Any, ...]] | None = None,
 ) -> tuple[Any, ...]:
     """Launch the kernel, into outs or new memory. No gradient flows through tensors.
 
     Args:
-        check: checks every rule that needs no element's value. It runs before the launch, because the C
-            library cannot name dtypes and shapes that its structs do not represent.
-        launch: calls the library's entry for a call and its results.
+        check: checks every rule, including rules of element values, which a kernel cannot check.
+        launch: launches the kernel for a call and its results.
         new_results: allocates the results of a call without outs; by default they are like xs.
     """
-    simulator = native_sim.load()
+    simulated_package.load()
     tensors = is_tensor(t.first[1])
     if tensors:
         check_tensors("sim" if options.soc in (None, DEFAULT_SOC) else f"sim:{options.soc}", t)
@@ -50,10 +63,136 @@ def run(
         t = as_arrays(t)
         check_whole_elements(t)
     check(t)
+    forwards = t if tensors else _forwards(t)
     make = new_results or (lambda t: tuple(empty_like(x) for x in t.xs.values()))
-    results = tuple(t.outs.values()) or make(t)
-    launch(simulator, t, results)
+    results = tuple(forwards.outs.values()) or make(t)
+    if any(0 not in x.shape for x in forwards.xs.values()):
+        launch(forwards, results)
+    for out, result in zip(t.outs.values(), results, strict=False):
+        if out is not result:
+            assign(out, result)
     if tensors and t.outs:
         # autograd must detect that tensors it saved for a gradient have changed.
         torch.autograd.graph.increment_version(results)
-    return results
+    return tuple(t.outs.values()) or results
+
+
+def _forwards(t: C) -> C:
+    """Return the call with copies of arrays whose strides are negative: aclnn's documents name none."""
+    copies: dict[int, Any] = {}
+
+    def forward(a: Any) -> Any:
+        if all(step >= 0 for step in a.strides):
+            return a
+        return copies.setdefault(id(a), a.copy(order="C"))
+
+    changed: C = t.map(forward)  # type: ignore[attr-defined]
+    return changed
+
+
+# The inputs that aclnn makes contiguous (AutoContiguous() in op_host/); `strides` does not have theirs.
+_PACKED = ("q_scale", "k_scale", "freq_factors")
+# aclnn's status where an operator's tiling refuses a call, with the operator's own message.
+_TILING_REFUSED = 561002
+
+
+def launch(
+    options: Options,
+    op: str,
+    kernel: str,
+    tensors: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+    names: Mapping[str, str] | None = None,
+) -> None:
+    """Launch an operator of the package once.
+
+    Args:
+        options: of the simulator.
+        op: the operator's name in messages.
+        kernel: the stem of the launched operator.
+        tensors: arrays or CPU tensors in the definition's order, by its names; None for an absent one.
+            uint16 arrays are bfloat16's bits.
+        attributes: by the definition's names, without ``strides``.
+        names: the tensors' names in messages, where they differ.
+
+    Raises:
+        ValueError, TypeError: the chip does not support the call; nothing was written.
+        RuntimeError: the kernel broke a rule of the simulator.
+    """
+    package = simulated_package.load()
+    given = {name: None if t is None else described(t) for name, t in tensors.items()}
+    check_types(options, op, kernel, given, names)
+    views = [v for name, v in given.items() if v is not None and name not in _PACKED]
+    try:
+        package.call(_type_of(kernel), {**given, **attributes, "strides": _strides_of(views)}, options)
+    except KernelBroken as error:
+        text = f"[{op}] kernel must keep the simulator's rules but got {error}"
+        raise RuntimeError(text) from error
+    except Refused as error:
+        if error.status == _TILING_REFUSED:
+            raise ValueError(str(error)) from None
+        raise RuntimeError(f"[{op}] call must succeed but got {error}") from error
+
+
+def check_types(
+    options: Options,
+    op: str,
+    kernel: str,
+    tensors: Mapping[str, Any],
+    names: Mapping[str, str] | None = None,
+) -> None:
+    """Check that the chip's kernel takes the tensors' types; the arguments are those of :func:`launch`.
+
+    Raises:
+        TypeError: it does not.
+        ValueError: there is no such chip.
+    """
+    package = simulated_package.load()
+    operator = package.operators(str(package.chip(options.soc)["soc"]))[_type_of(kernel)]
+    types = {**operator.inputs, **operator.outputs}
+    for name, t in tensors.items():
+        if t is None:
+            continue
+        dtype = (t if isinstance(t, Tensor) else described(t)).dtype
+        if dtype not in types[name]:
+            rule = _listed([d for d in DTYPES if d in types[name]])
+            said = (names or {}).get(name, name)
+            soc = DEFAULT_SOC if options.soc is None else options.soc
+            raise bad_type(op, f"{said} must be {rule} on {soc} but got {dtype}.")
+
+
+def _type_of(kernel: str) -> str:
+    """The operator's type, ``NpuRopeQk`` of rope_qk."""
+    return "Npu" + "".join(word.capitalize() for word in kernel.split("_"))
+
+
+def described(t: Any) -> Tensor:
+    """Return the memory of an array or a tensor for aclnn; a uint16 array as bfloat16."""
+    if is_tensor(t):
+        spec = spec_of(t)
+        return Tensor(t.data_ptr(), spec.dtype, spec.shape, spec.strides)
+    return Tensor.of(t, dtype="bfloat16" if t.dtype == np.uint16 else None)
+
+
+def _strides_of(views: list[Tensor]) -> list[int]:
+    """The attribute ``strides``: of every view, or one 0 if all are contiguous (op_host/cann.h)."""
+    if all(view.is_contiguous() for view in views):
+        return [0]
+    return [step for view in views for step in view.strides]
+
+
+def _listed(words: list[str]) -> str:
+    return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
+
+
+def check_angle(op: str, angle: str) -> None:
+    """Check for the angles that the kernels compute."""
+    if angle != "exact":
+        raise bad_value(op, f"angle must be exact (0) on backend sim but got {angle}.")
+
+
+def rows_of(rows: Any) -> Any:
+    """Return row numbers in int64, the type that the operators' definitions have; None for None."""
+    if rows is None:
+        return None
+    return rows.long() if is_tensor(rows) else np.asarray(rows, np.int64)

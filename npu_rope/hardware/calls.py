@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from ascend_sim import Options
 
 import npu_rope
 from npu_rope.checks import RopeTensors, rope_qk_tensors, rope_set_rows_tensors, rope_tensors
@@ -20,7 +21,6 @@ from npu_rope.executors import rms_norm as norm_executors
 from npu_rope.executors import rms_norm_rope as norm_rope_executors
 from npu_rope.executors import rope as rope_executors
 from npu_rope.executors import rotary as rotary_executors
-from npu_rope.native_sim import SimOptions
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.rms_norm_checks import (
@@ -402,7 +402,7 @@ _RUN: Mapping[str, Callable[[Any, Any], Any]] = {
     "rms_norm_backward": _run_rms_norm_backward,
     "rms_norm_rope": _run_rms_norm_rope,
 }
-_ON_SIMULATOR: Mapping[type, Callable[[SimOptions, Any, Any], Any]] = {
+_ON_SIMULATOR: Mapping[type, Callable[[Options, Any, Any], Any]] = {
     RopeTensors: rope_executors.on_sim,
     RotaryTensors: rotary_executors.on_sim,
     RmsNormTensors: norm_executors.on_sim,
@@ -410,9 +410,8 @@ _ON_SIMULATOR: Mapping[type, Callable[[SimOptions, Any, Any], Any]] = {
 }
 
 
-def simulate(call: Call, options: SimOptions) -> None:
-    """Run the call's one launch on the simulated cores; :func:`npu_rope.native_sim.load` then has a
-    report."""
+def simulate(call: Call, options: Options) -> None:
+    """Run the call's one launch on the simulated cores; :func:`ascend_sim.library.load` then has a report."""
     _ON_SIMULATOR[type(call.tensors)](options, call.tensors, call.attributes)
 
 

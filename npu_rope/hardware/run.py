@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from os import cpu_count
 from typing import Any, Protocol
 
-from npu_rope import native_sim
+from npu_rope import simulated_package
 from npu_rope.errors import BackendUnavailable
 from npu_rope.hardware import calls, document, machine, supervisor
 from npu_rope.hardware.calls import TimedCall
@@ -187,7 +187,7 @@ class Run:
 
     def _choose_profile(self, chip: str) -> None:
         try:
-            profiles = native_sim.load().profiles()
+            profiles = simulated_package.load().simulator.profiles()
         except BackendUnavailable as error:
             self._profile_note = str(error)
             return

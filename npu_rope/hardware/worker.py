@@ -18,7 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from npu_rope import native_sim
+import ascend_sim
+from ascend_sim import library
+
 from npu_rope.cli.report import explain
 from npu_rope.hardware import calls, kernel_times, machine
 from npu_rope.hardware.calls import Call, TimedCall
@@ -129,13 +131,13 @@ class Worker:
 
     def predict(self, unit: str) -> dict[str, Any]:
         """Return a call's cycles on the simulated chip."""
-        library = native_sim.load()
-        before = library.launches()
-        options = native_sim.SimOptions(soc=self.options["profile"], one_order=True)
+        simulator = library.load()
+        before = simulator.launches()
+        options = ascend_sim.Options(soc=self.options["profile"], one_order=True)
         calls.simulate(calls.make(self.calls[unit]), options)
-        if (launches := library.launches() - before) != 1:
+        if (launches := simulator.launches() - before) != 1:
             raise RuntimeError(f"the simulator must launch one kernel but launched {launches}")
-        summary = library.report()["summary"]
+        summary = simulator.report()["summary"]
         return {name: summary[name] for name in ("cycles", "microseconds", "cores")}
 
     def has_lost_device(self) -> str:

@@ -26,10 +26,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from ascend_sim import Options
 
 import npu_rope
-from npu_rope import native, native_sim
+from npu_rope import native
+from npu_rope.checks import rope_tensors
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
+from npu_rope.executors import rope as executors
 from npu_rope.optional_torch import torch
 from npu_rope.reference import rope as reference
 from npu_rope.rope_attributes import AXIS_NAMES, RopeMode
@@ -196,7 +199,7 @@ def exact_expectation(case: RopeCase, data: CaseData, e_angle: float | Array = E
 
 def as_taken(case: RopeCase, backend: str) -> RopeCase:
     """Return the case as the backend receives it: attributes of a CANN operator are float32."""
-    if backend != "npu":
+    if not is_device(backend):
         return case
     numbers = {f.name: getattr(case.params, f.name) for f in fields(case.params)}
     rounded: dict[str, Any] = {
@@ -292,14 +295,16 @@ def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: Angle
     def tensor(a: Array) -> native.CTensor:
         return native.c_tensor(a.ctypes.data, "bfloat16", a.shape, tuple(s // 2 for s in a.strides))
 
+    if is_device(backend):
+        t = rope_tensors(x, data.positions, data.freq_factors, out)
+        attributes = executors.Attributes(case.params, case.forward, angle)
+        executors.launch_on_sim(Options(soc_of(backend)), t, (out,), attributes)
+        return bfloat16_values(out)
+
     factors = None if data.freq_factors is None else native.describe(data.freq_factors)
     params = native.c_params(case.params)
     positions = native.describe(data.positions)
-    call = (tensor(x), positions, factors, params, case.forward, angle, tensor(out))
-    if is_device(backend):
-        native_sim.load().rope(*call, native_sim.SimOptions(soc_of(backend)))
-    else:
-        native.load().rope(*call)
+    native.load().rope(tensor(x), positions, factors, params, case.forward, angle, tensor(out))
     return bfloat16_values(out)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from ascend_sim import Options
 
-from npu_rope import native_sim
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.errors import BackendUnavailable
 from npu_rope.executors import rms_norm_rope as executors
@@ -284,9 +284,10 @@ def _execute(case: NormRopeCase, data: NormRopeData, backend: str) -> list[Array
     before = [a.tobytes() for a in read]
     if backend == "npu":
         executors.run(backend, t.map(tensor_of_bits), case.attributes)
+    elif is_device(backend):
+        executors.launch_on_sim(Options(soc_of(backend)), t, outs, case.attributes)
     else:
-        options = native_sim.SimOptions(soc_of(backend)) if is_device(backend) else None
-        executors.launch(t, outs, executors.as_c(case.attributes), see_bits, options)
+        executors.launch(t, outs, executors.as_c(case.attributes), see_bits)
     if before != [a.tobytes() for a in read]:
         raise AssertionError("an input was written")
     return [bfloat16_values(y) if bits else y for y in outs]

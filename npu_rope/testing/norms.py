@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from ascend_sim import Options
 
-from npu_rope import native_sim
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.errors import BackendUnavailable
 from npu_rope.executors import rms_norm as executors
@@ -291,9 +291,11 @@ def _on_bits(
     elif backend == "npu":
         outs = dict(zip(("out", "sum"), results, strict=False))
         executors.run(backend, replace(t, outs=outs).map(tensor_of_bits), case.attributes)
+    elif is_device(backend):
+        options = Options(soc_of(backend))
+        executors.launch_on_sim(options, t, results, case.attributes, case.axis % x.ndim)
     else:
-        options = native_sim.SimOptions(soc_of(backend)) if is_device(backend) else None
-        executors.launch(t, results, case.attributes, case.axis % x.ndim, see_bits, options)
+        executors.launch(t, results, case.attributes, case.axis % x.ndim, see_bits)
     return list(results)
 
 

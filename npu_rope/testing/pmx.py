@@ -247,10 +247,10 @@ def _judge_backend(case: PmxCase, query: Array, key: Array, backend: str) -> Jud
     device = is_device(backend)
     got = _execute(case, query, key, backend)
     # Attributes of a CANN operator are float32, so that a scaled theta is rounded.
-    angles = angles_of(case, _in_float32 if backend == "npu" else float)
+    angles = angles_of(case, _in_float32 if device else float)
     expected = expectation(case, query, key, angles, E_ANGLE_DEVICE if device else E_ANGLE_HOST)
     judgement = compare(case, backend, got, expected, angles)
-    scaled_there = backend == "npu" and case.scaling[0] == "dynamic"  # and not so on the CPU
+    scaled_there = device and case.scaling[0] == "dynamic"  # and not so on the CPU
     if device and case.dtype == "float16" and not scaled_there:
         near = within_one_ulp(got, _execute(case, query, key, "cpu"), case.dtype)
         judgement.near_cpu = near

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from ascend_sim import Options
 
-from npu_rope import native, native_sim
+from npu_rope import native
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.errors import BackendUnavailable
 from npu_rope.executors import rotary as executors
@@ -302,17 +303,16 @@ def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
 
 def _on_bits(case: TableCase, t: RotaryTensors[Array], backend: str) -> None:
     """Run the C library, or the simulator, on arrays of bfloat16's bits."""
-
+    if is_device(backend):
+        options = Options(soc_of(backend))
+        return executors.launch_on_sim(options, t, tuple(t.outs.values()), case.attributes)
     read: list[native.CTensor | None] = [see_bits(a) for a in (*t.xs.values(), *t.beside().values())]
     if t.onnx and t.position_ids is None:
         read.append(None)
     a = case.attributes
     sizes = (a.num_heads, a.rotary_dim) if t.onnx else (a.rotary_dim, a.offset)
-    device = is_device(backend)
-    library: native.Library = native_sim.load() if device else native.load()
-    more = (native_sim.SimOptions(soc_of(backend)),) if device else ()
     written = [see_bits(y) for y in t.outs.values()]
-    library.rotary(t.op, read, a.interleaved, sizes, True, written, *more)
+    native.load().rotary(t.op, read, a.interleaved, sizes, True, written)
 
 
 def _index_names(case: TableCase) -> str:

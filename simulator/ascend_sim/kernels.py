@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ascend_sim.compiler import AICORE, build
 from ascend_sim.errors import bad_type, bad_value
-from ascend_sim.library import DEFAULT_SOC, Options, load
+from ascend_sim.library import DEFAULT_SOC, Memory, Options, load
 
 
 class KernelBroken(RuntimeError):
@@ -47,6 +47,11 @@ class Report:
     errors: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Report:
+        """The report of :meth:`ascend_sim.library.Library.report`."""
+        return cls(found["errors"], found["warnings"], found.get("summary", {}))
 
 
 Array = npt.NDArray[Any]
@@ -92,29 +97,8 @@ Given = In | Out | InOut | Sum
 Argument = Given | None
 
 
-class _Memory(C.Structure):
-    _fields_ = [("name", C.c_char_p), ("data", C.c_void_p), ("bytes", C.c_uint64), ("role", C.c_int32)]
-
-
 class _Arg(C.Structure):
     _fields_ = [("memory", C.c_int32), ("offset", C.c_int64)]
-
-
-class _Launch(C.Structure):
-    _fields_ = [
-        ("soc", C.c_char_p),
-        ("block_dim", C.c_uint32),
-        ("tiling_key", C.c_uint64),
-        ("tiling", C.c_char_p),
-        ("tiling_bytes", C.c_uint64),
-        ("workspace_bytes", C.c_uint64),
-        ("lenient", C.c_char_p),
-        ("auto_sync", C.c_int32),
-        ("saturate", C.c_int32),
-        ("one_order", C.c_int32),
-        ("trace_path", C.c_char_p),
-        ("trace_cores", C.c_int32),
-    ]
 
 
 _Placed = tuple[Given, int]  # an argument and the index of its memory
@@ -175,19 +159,15 @@ class Kernel:
         memories, args = _memories_of(arguments)
         o = options or Options()
         soc = self.soc if o.soc is None else o.soc
-        known = {"all", *(rule["rule"] for rule in self._sim.rules())}
-        if unknown := [rule for rule in o.lenient if rule not in known]:
-            raise bad_value(f"options.lenient must name rules or be all but got {unknown[0]}.")
+        self._sim.check_options(o)
         if self._arch_of(soc) not in (None, AICORE[self.soc]):
             raise bad_value(f"options.soc must run code of {self.soc} but got {soc}.")
-        launch = _Launch(
-            soc.encode(), block_dim, tiling_key, tiling, len(tiling), workspace_bytes,
-            ",".join(o.lenient).encode() or None, o.auto_sync, o.saturate, o.one_order,
-            None if o.trace_path is None else str(o.trace_path).encode(), o.trace_cores,
-        )  # fmt: skip
+        launch = o.as_launch()
+        launch.soc, launch.block_dim, launch.workspace_bytes = soc.encode(), block_dim, workspace_bytes
+        launch.tiling_key, launch.tiling, launch.tiling_bytes = tiling_key, tiling, len(tiling)
         status = self._sim.lib.ascend_sim_run(
             self._address,
-            (_Memory * len(memories))(*memories),
+            (Memory * len(memories))(*memories),
             len(memories),
             (_Arg * len(args))(*args),
             len(args),
@@ -196,14 +176,14 @@ class Kernel:
         found = self._sim.report()
         if status == 2:
             raise bad_value(f"launch must be possible but got {found.get('message')}.")
-        report = Report(found["errors"], found["warnings"], found.get("summary", {}))
+        report = Report.of(found)
         if check and report.errors:
             raise KernelBroken(report)
         return report
 
 
-def _memories_of(arguments: Sequence[Argument]) -> tuple[list[_Memory], list[_Arg]]:
-    memories: list[_Memory] = []
+def _memories_of(arguments: Sequence[Argument]) -> tuple[list[Memory], list[_Arg]]:
+    memories: list[Memory] = []
     args: list[_Arg] = []
     seen: list[_Placed] = []
     for index, argument in enumerate(arguments):
@@ -224,7 +204,7 @@ def _memories_of(arguments: Sequence[Argument]) -> tuple[list[_Memory], list[_Ar
         if memory is None:
             memory = len(memories)
             name = (argument.name or f"argument {index}").encode()
-            memories.append(_Memory(name, array.ctypes.data, array.nbytes, argument.role))
+            memories.append(Memory(name, array.ctypes.data, array.nbytes, argument.role))
         args.append(_Arg(memory, 0))
         seen.append((argument, memory))
     return memories, args

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes as C
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ascend_sim import folders
-from ascend_sim.errors import Unavailable
+from ascend_sim.errors import Unavailable, bad_value
 
 ABI_VERSION = 1
 DEFAULT_SOC = "ascend910b"
@@ -44,6 +45,42 @@ class Options:
         if isinstance(self.lenient, str):
             object.__setattr__(self, "lenient", (self.lenient,))
 
+    def as_launch(self) -> Launch:
+        """A launch with these options, but for the chip and the number of cores."""
+        return Launch(
+            lenient=",".join(self.lenient).encode() or None,
+            auto_sync=self.auto_sync,
+            saturate=self.saturate,
+            one_order=self.one_order,
+            trace_path=None if self.trace_path is None else str(self.trace_path).encode(),
+            trace_cores=self.trace_cores,
+        )
+
+
+class Memory(C.Structure):
+    """``ascend_sim_memory``."""
+
+    _fields_ = [("name", C.c_char_p), ("data", C.c_void_p), ("bytes", C.c_uint64), ("role", C.c_int32)]
+
+
+class Launch(C.Structure):
+    """``ascend_sim_launch``."""
+
+    _fields_ = [
+        ("soc", C.c_char_p),
+        ("block_dim", C.c_uint32),
+        ("tiling_key", C.c_uint64),
+        ("tiling", C.c_char_p),
+        ("tiling_bytes", C.c_uint64),
+        ("workspace_bytes", C.c_uint64),
+        ("lenient", C.c_char_p),
+        ("auto_sync", C.c_int32),
+        ("saturate", C.c_int32),
+        ("one_order", C.c_int32),
+        ("trace_path", C.c_char_p),
+        ("trace_cores", C.c_int32),
+    ]
+
 
 class Library:
     """A loaded libascend_sim."""
@@ -70,15 +107,35 @@ class Library:
         """Number of kernels that this thread has launched."""
         return int(self.lib.ascend_sim_launches())
 
+    def check_options(self, options: Options) -> None:
+        """Check the options that every launch has.
+
+        Raises:
+            ValueError: an unknown rule, a negative number of cores, a trace that cannot be written.
+        """
+        known = {"all", *(rule["rule"] for rule in self.rules())} if options.lenient else ()
+        if unknown := [rule for rule in options.lenient if rule not in known]:
+            raise bad_value(f"options.lenient must name rules or be all but got {unknown[0]}.")
+        if options.most_cores < 0:
+            text = f"most_cores must be 0 (all) or a number of cores but got {options.most_cores}."
+            raise bad_value(text)
+        path = options.trace_path
+        if path is not None and not self.lib.ascend_sim_may_write(str(path).encode()):
+            raise bad_value(f"trace_path must be a file one may write but got {path}.")
+
     def rules(self) -> list[dict[str, str]]:
         """Every rule: ``rule``, ``severity``, ``text``, ``basis``."""
         rules: list[dict[str, str]] = self._json("rules")
         return rules
 
-    def profiles(self) -> list[dict[str, Any]]:
-        """Every simulated chip's sizes and rates."""
+    @cached_property
+    def _profiles(self) -> list[dict[str, Any]]:
         profiles: list[dict[str, Any]] = self._json("profiles")
         return profiles
+
+    def profiles(self) -> list[dict[str, Any]]:
+        """Every simulated chip's sizes and rates."""
+        return self._profiles
 
     def instructions(self) -> list[dict[str, Any]]:
         """Every instruction: ``instruction``, ``source``, and its element types by instruction set

@@ -77,6 +77,8 @@ const OperatorPackages& operator_packages() {
     return g_packages;
 }
 
+const ascend_sim_launch* launch_options() { return nullptr; }
+
 void record_launch(const std::string& operator_name, const std::string& simulator_report) {
     ++g_launches;
     g_launched = operator_name;

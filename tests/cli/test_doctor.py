@@ -46,7 +46,7 @@ def test_the_library_in_use_is_named(findings):
 def test_the_simulator_is_described(findings):
     found = {f["piece"]: f for f in findings if f["group"] == "simulator"}
     assert found["library"]["present"] is True
-    assert "libnpu_rope_sim" in found["library"]["detail"]
+    assert "libascend_sim" in found["library"]["detail"]
     assert found["kernels for"]["detail"] == "ascend910b, ascend910_93, ascend310p"
     assert found["kernels"]["present"] is True
     kernels = len(
@@ -73,7 +73,7 @@ def test_a_missing_simulator_comes_with_a_remedy(tmp_path):
     ):
         finding = told[group, piece]
         assert finding["present"] is False
-        assert finding["detail"] == f"its library libnpu_rope_sim was not found in {tmp_path}"
+        assert finding["detail"] == f"its operator package simcann_opp was not found in {tmp_path}"
         assert "pip install" in finding["remedy"]
     assert told["back ends", "cpu"]["present"] is True
 

@@ -13,7 +13,7 @@ import pytest
 from ascend_sim import timeline_plot
 from typer.testing import CliRunner
 
-from npu_rope import native_sim
+from npu_rope import simulated_package
 from npu_rope.cli.app import app
 
 SMALL = ["--shape", "1,40,6,64"]
@@ -295,11 +295,11 @@ def test_bad_usage_exits_2_with_one_line_and_writes_nothing(name, tmp_path, monk
 
 
 def test_a_missing_simulator_exits_2_and_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(native_sim, "_loaded", None)
-    monkeypatch.setattr(native_sim, "find_library", lambda stem: None)
+    monkeypatch.setattr(simulated_package, "_loaded", None)
+    monkeypatch.setattr(simulated_package, "find", lambda: None)
     done = run(*SMALL)
     assert done.exit_code == 2
-    assert "[sim] backend must be available but its library libnpu_rope_sim was not found" in done.stderr
+    assert "[sim] backend must be available but its operator package simcann_opp was not found" in done.stderr
     assert "Build it with" in done.stderr
 
 

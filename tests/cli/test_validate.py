@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 import npu_rope
-from npu_rope import native_sim
+from npu_rope import simulated_package
 from npu_rope.cli import validate as command
 from npu_rope.cli.app import app
 from npu_rope.cli.report import _summary_line as summary_line
@@ -366,11 +366,13 @@ def test_a_kernel_with_a_wrong_sign_fails_with_its_worst_element(broken):
 
 
 def test_a_missing_simulator_exits_2_where_it_is_forced(tmp_path, monkeypatch):
-    monkeypatch.setattr(native_sim, "_loaded", None)
-    monkeypatch.setattr(native_sim, "find_library", lambda stem: None)
+    monkeypatch.setattr(simulated_package, "_loaded", None)
+    monkeypatch.setattr(simulated_package, "find", lambda: None)
     done = invoke(*DECODE)
     assert done.exit_code == 2
-    assert "[sim] backend must be available but its library libnpu_rope_sim was not found in" in done.stderr
+    assert (
+        "[sim] backend must be available but its operator package simcann_opp was not found in" in done.stderr
+    )
     few = invoke("--no-ggml", "--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32")
     assert few.exit_code == 0
     assert "simulated" not in few.stdout

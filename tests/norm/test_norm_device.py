@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from ascend_sim import Options
+from ascend_sim import library as simulator
 
-from npu_rope import RopeParams, add_rms_norm, native_sim, rms_norm, rms_norm_backward, rms_norm_rope, rope_qk
+from npu_rope import RopeParams, add_rms_norm, rms_norm, rms_norm_backward, rms_norm_rope, rope_qk
 from npu_rope.executors import rms_norm as executors
 from npu_rope.rms_norm_checks import RmsNormAttributes, rms_norm_tensors
 
@@ -16,7 +18,7 @@ D = 128
 
 def timeline(run, least=0):
     """Return cycles, bytes over the least bytes, and the share of the memory's time of run's only launch."""
-    library = native_sim.load()
+    library = simulator.load()
     before = library.launches()
     run()
     assert library.launches() == before + 1
@@ -93,7 +95,7 @@ def test_no_float16_overflow_makes_a_nan(device, saturate):
     soc = "ascend310p" if device.endswith("310p") else "ascend910b"
     x = np.full((5, 4096), 65504, np.float16)
     t = rms_norm_tensors(x, np.ones(4096, np.float16))
-    (y,) = executors.on_sim(native_sim.SimOptions(soc, saturate=saturate), t, RmsNormAttributes())
+    (y,) = executors.on_sim(Options(soc, saturate=saturate), t, RmsNormAttributes())
     assert np.all(y == 1)
 
 
@@ -104,16 +106,16 @@ def test_the_split_among_cores_changes_no_bit(device, cores, shape):
     soc = "ascend310p" if device.endswith("310p") else "ascend910b"
     x = np.random.default_rng(0).standard_normal(shape, np.float32)
     t, a = rms_norm_tensors(x, np.ones(shape[-1], np.float32)), RmsNormAttributes()
-    (few,) = executors.on_sim(native_sim.SimOptions(soc, most_cores=cores), t, a)
-    (all_of_them,) = executors.on_sim(native_sim.SimOptions(soc), t, a)
+    (few,) = executors.on_sim(Options(soc, most_cores=cores), t, a)
+    (all_of_them,) = executors.on_sim(Options(soc), t, a)
     assert few.tobytes() == all_of_them.tobytes()
 
 
 @pytest.mark.parametrize(
     ("device", "stash_type", "text"),
     [
-        ("sim", 11, "1 (float32), 10 (float16) or 16 (bfloat16) on ascend910b but got 11 (float64)"),
-        ("sim:ascend310p", 16, "1 (float32) or 10 (float16) on ascend310p but got 16 (bfloat16)"),
+        ("sim", 11, "1 (float32), 10 (float16) or 16 (bfloat16) on Ascend910B but got 11 (float64)"),
+        ("sim:ascend310p", 16, "1 (float32) or 10 (float16) on Ascend310P but got 16 (bfloat16)"),
     ],
 )
 def test_stash_types_that_a_chip_lacks_are_refused(device, stash_type, text):

@@ -8,11 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from ascend_sim import Options
+from ascend_sim import library as simulator
+from ascend_sim.package import Package
 from rope_bad_calls import SENTINEL, sentinels
 from rope_cases import NUMPY_DTYPES, assert_within, layout_strides, to_torch, values_of
 from together import together
 
-from npu_rope import RopeParams, backends, native, native_sim, rope, rope_
+from npu_rope import RopeParams, backends, rope, rope_
+from npu_rope.checks import rope_tensors
+from npu_rope.executors import rope as executors
 from npu_rope.testing.bounds import DEVICE_NEAR_CPU, within_one_ulp
 from npu_rope.testing.chip_types import soc_of
 
@@ -107,9 +112,8 @@ def test_of_nothing_there_is_no_position_to_refuse(device, shape):
 
 
 def launch(x, out, **options):
-    tensors = (native.describe(x), native.describe(np.arange(x.shape[-3])), None)
-    settings = (native.c_params(RopeParams(x.shape[-1])), True, "exact", native.describe(out))
-    native_sim.load().rope(*tensors, *settings, native_sim.SimOptions(**options))
+    t = rope_tensors(x, np.arange(x.shape[-3]), None, out)
+    executors.on_sim(Options(**options), t, executors.Attributes(RopeParams(x.shape[-1]), True, "exact"))
 
 
 SOCS = (
@@ -118,20 +122,20 @@ SOCS = (
     "Ascend310P3, Ascend310P1, Ascend310P5, Ascend310P7"
 )
 BAD_OPTIONS = {
-    "soc": ({"soc": "ascend999"}, rf"^\[rope\] soc must be one of {SOCS} but got ascend999\.$"),
-    "no soc": ({"soc": ""}, rf"^\[rope\] soc must be one of {SOCS} but got \.$"),
+    "soc": ({"soc": "ascend999"}, rf"^\[simulator\] soc must be one of {SOCS} but got ascend999\.$"),
+    "no soc": ({"soc": ""}, rf"^\[simulator\] soc must be one of {SOCS} but got \.$"),
     "soc without kernels": (
         {"soc": "ascend950"},
-        rf"^\[rope\] soc must be one of {SOCS} but got ascend950, for which there are no kernels of npu_rope"
+        rf"^\[simulator\] soc must be one of {SOCS} but got ascend950, for which the package has no operators"
         r"\.$",
     ),
     "rule": (
         {"lenient": ("SIM-NONE-01",)},
-        r"^\[rope\] options must make a launch possible but got no rule SIM-NONE-01\.$",
+        r"^\[simulator\] options.lenient must name rules or be all but got SIM-NONE-01\.$",
     ),
     "trace": (
         {"trace_path": "/nonexistent/x.json"},
-        r"^\[rope\] trace_path must be a file one may write but got /nonexistent/x.json\.$",
+        r"^\[simulator\] trace_path must be a file one may write but got /nonexistent/x.json\.$",
     ),
 }
 
@@ -271,13 +275,13 @@ def test_a_view_that_negates_is_not_written(device):
 def test_unit_last_stride_reaches_the_kernel_uncopied(framework, device, monkeypatch):
     """x's own memory with x's own strides, and out's."""
     seen = []
-    original = native_sim.NativeSim.rope
+    original = Package.call
 
-    def watched(self, x, positions, factors, params, forward, angle, out, options):
-        seen.append([(t.data, list(t.stride)) for t in (x, out)])
-        return original(self, x, positions, factors, params, forward, angle, out, options)
+    def watched(self, op, given, options):
+        seen.append([(given[name].address, list(given[name].strides)) for name in ("x", "out")])
+        return original(self, op, given, options)
 
-    monkeypatch.setattr(native_sim.NativeSim, "rope", watched)
+    monkeypatch.setattr(Package, "call", watched)
     x = normal((2, 3, 6, 40)).transpose(0, 2, 1, 3)
     out = np.empty((2, 6, 3, 80), np.float32)[..., 40:]
     convert = to_torch if framework == "torch" else lambda a: a
@@ -308,7 +312,7 @@ def test_every_byte_is_moved_once(mode, n_offs, forward, layout, D, dtype, devic
         positions = np.stack([positions, positions * 2, positions * 3, positions * 5])
     params = RopeParams(n_dims, mode, n_offs=n_offs, sections=sections)
     rope(x, positions, params, backend=device, out=out, forward=forward)
-    summary = native_sim.load().report()["summary"]
+    summary = simulator.load().report()["summary"]
     frequencies = summary["cores"] * 2 * (D // 2 + 8) * 4
     planes = 4 if sections else 1
     of_x = x.size * x.itemsize
@@ -327,7 +331,7 @@ def test_launches_on_several_threads_do_not_meet(device):
     def one(seed):
         x = normal((1, 20 + seed, 3, 32), "float16", seed)
         y = rope(x, np.arange(20 + seed), params, backend=device)
-        moved = native_sim.load().report()["summary"]["bytes_written"]
+        moved = simulator.load().report()["summary"]["bytes_written"]
         with pytest.raises(ValueError, match=f"but got {2**22 + seed}"):
             rope(x, np.full(20 + seed, 2**22 + seed), params, backend=device)
         return x, y, moved
@@ -361,7 +365,6 @@ def test_half_overflows_to_infinity_or_clamps_as_asked(saturate, most, soc):
     x = np.full((1, 1, 64), 65504, np.float16)
     params = RopeParams(64, freq_scale=np.pi / 4, freq_base=1.0)  # 45 degrees
     out = np.empty_like(x)
-    tensors = (native.describe(x), native.describe(np.int32([1])), None, native.c_params(params))
-    options = native_sim.SimOptions(soc, saturate=saturate)
-    native_sim.load().rope(*tensors, True, "exact", native.describe(out), options)
+    t, a = rope_tensors(x, np.int32([1]), None, out), executors.Attributes(params, True, "exact")
+    executors.on_sim(Options(soc, saturate=saturate), t, a)
     assert np.all(values_of(out)[0, 0, 1::2] == most)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes as C
-from functools import partial
 
 import numpy as np
 import pytest
@@ -28,11 +27,11 @@ from npu_rope import (
     BackendUnavailable,
     RopeParams,
     native,
-    native_sim,
     rope,
     rope_,
     rope_qk,
     rotary_position_embedding,
+    simulated_package,
 )
 from npu_rope.native import CParams, c_tensor
 
@@ -73,14 +72,14 @@ def test_back_to_back_memory_is_no_overlap(path):
 # ---- what only C can say ----------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["cpu", "sim"])
-def c_call(request):
+@pytest.fixture
+def c_call():
     """Return a function that makes a correct call with replaceable C structs; it returns status, text and
     out."""
-    return partial(_c_call, request.param)
+    return _c_call
 
 
-def _c_call(library_name, x_shape=(3, 2, 8), **changed):
+def _c_call(x_shape=(3, 2, 8), **changed):
     data = np.ones(48, np.float32)
     positions, out = np.arange(3, dtype=np.int32), sentinels(48)
     structs = {
@@ -93,11 +92,8 @@ def _c_call(library_name, x_shape=(3, 2, 8), **changed):
     }
     pointers = [None if s is None else C.byref(s) for s in structs.values()]
     call = (*pointers[:4], 1, 0, pointers[4])
-    if library_name == "cpu":
-        library = native.load()
-        return library._rope(*call), library.lib.npu_rope_last_error().decode(), out
-    library, options = native_sim.load(), native_sim.SimOptions().as_c()
-    return library._rope(*call, C.byref(options)), library.lib.npu_rope_sim_last_error().decode(), out
+    library = native.load()
+    return library._rope(*call), library.lib.npu_rope_last_error().decode(), out
 
 
 @pytest.mark.parametrize(
@@ -213,14 +209,14 @@ def test_unknown_backend_names_the_known_ones(framework):
 @pytest.mark.parametrize(
     ("name", "piece"),
     [
-        ("sim", "its library libnpu_rope_sim was not found in "),
-        ("sim:ascend310p", "its library libnpu_rope_sim was not found in "),
+        ("sim", "its operator package simcann_opp was not found in "),
+        ("sim:ascend310p", "its operator package simcann_opp was not found in "),
         ("npu", "npu_rope's operator package"),
     ],
 )
 def test_an_absent_backend_says_what_is_missing_and_how_to_get_it(name, piece, framework, monkeypatch):
-    monkeypatch.setattr(native_sim, "_loaded", None)
-    monkeypatch.setattr(native_sim, "find_library", lambda stem: None)
+    monkeypatch.setattr(simulated_package, "_loaded", None)
+    monkeypatch.setattr(simulated_package, "find", lambda: None)
     monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH", raising=False)
     with pytest.raises(BackendUnavailable) as caught:
         rope(*ones(framework), RopeParams(8), backend=name)

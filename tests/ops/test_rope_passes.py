@@ -12,8 +12,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from ascend_sim import library as simulator
 
-from npu_rope import RopeParams, native_sim, rope, rope_qk, rope_qk_, rope_set_rows
+from npu_rope import RopeParams, rope, rope_qk, rope_qk_, rope_set_rows
 
 TOKENS, FEW, MANY, D = 240, 32, 64, 128
 DEVICES = ("sim", "sim:ascend310p")
@@ -46,7 +47,7 @@ def work(dtype, mode, heads, backend):
         RopeParams(D // 2 if mode == "vision" else D, mode, sections=SECTIONS.get(mode)),
         backend=backend,
     )
-    summary = native_sim.load().report()["summary"]
+    summary = simulator.load().report()["summary"]
     return summary["vector_repeats"], Counter({a["api"]: a["repeats"] for a in summary["apis"]})
 
 
@@ -123,7 +124,7 @@ every_form = pytest.mark.parametrize(("mode", "n_offs", "forward"), FORMS)
 
 def assert_moved_once(xs, tokens, d, backend):
     """Global memory moved each element once in and once out: no copy was made of any of them."""
-    summary = native_sim.load().report()["summary"]
+    summary = simulator.load().report()["summary"]
     size = sum(x.size for x in xs) * 2
     # A run that is no whole number of 32-byte blocks ends twice where no DMA pads (310P).
     most = size * (1 if d == 64 or backend == "sim" else 2)
@@ -139,10 +140,10 @@ def test_a_view_is_read_and_written_where_it_lies(mode, n_offs, forward, name, b
     d = WIDTHS[forward]
     x = VIEWS[name](d)
     out = np.empty(x.shape, x.dtype)
-    before = native_sim.load().launches()
+    before = simulator.load().launches()
     params, positions = params_of(mode, d, n_offs), positions_of(mode, x.shape[1])
     rope(x, positions, params, backend=backend, out=out, forward=forward)
-    assert native_sim.load().launches() == before + 1
+    assert simulator.load().launches() == before + 1
     assert_moved_once([x], x.shape[1], d, backend)
 
 
@@ -167,10 +168,10 @@ def test_views_of_queries_and_keys_are_read_and_written_where_they_lie(mode, n_o
     d = WIDTHS[forward]
     xs = PROJECTIONS[name](d)
     outs = tuple(np.empty(x.shape, x.dtype) for x in xs)
-    before = native_sim.load().launches()
+    before = simulator.load().launches()
     params, positions = params_of(mode, d, n_offs), positions_of(mode, xs[0].shape[1])
     rope_qk(*xs, positions, params, backend=backend, out=outs, forward=forward)
-    assert native_sim.load().launches() == before + 1
+    assert simulator.load().launches() == before + 1
     assert_moved_once(xs, xs[0].shape[1], d, backend)
 
 

@@ -10,7 +10,7 @@ import torch
 from rope_bad_calls import c_view
 from rope_cases import assert_within, to_torch
 
-from npu_rope import RopeParams, native, native_sim, rope, rope_qk, rope_set_rows
+from npu_rope import RopeParams, native, rope, rope_qk, rope_set_rows
 from npu_rope.reference import rope as reference
 from npu_rope.testing.bounds import worst_ratio
 from npu_rope.testing.models import PEER_RTOL
@@ -86,15 +86,12 @@ def test_every_size_of_batch_takes_it(batch, form, backend):
     assert np.array_equal(y, rope(x, of_no_batch(positions), params, backend=backend))
 
 
-@pytest.mark.parametrize("library", [native, native_sim], ids=["cpu", "sim"])
-def test_the_c_interface_takes_it_where_it_lies(form, library):
+def test_the_c_interface_takes_it_where_it_lies(form):
     params, positions = form
     x, out = normal(B, S, N, D), np.zeros((B, S, N, D), np.float32)
     views = [c_view(x), c_view(far_batches(positions)), None]
-    more = [native_sim.SimOptions()] if library is native_sim else []
-    library.load().rope(*views, native.c_params(params), True, "exact", c_view(out), *more)
-    backend = "sim" if library is native_sim else "cpu"
-    assert np.array_equal(out, rope(x, of_no_batch(positions), params, backend=backend))
+    native.load().rope(*views, native.c_params(params), True, "exact", c_view(out))
+    assert np.array_equal(out, rope(x, of_no_batch(positions), params, backend="cpu"))
 
 
 def test_compiled_and_differentiated_calls_take_it(form):

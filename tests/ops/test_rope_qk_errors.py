@@ -280,24 +280,22 @@ def test_slices_of_one_projection_are_no_overlap(path):
 # ---- what only C can say ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("library", ["cpu", "sim"])
 @pytest.mark.parametrize("name", ["q", "k", "positions", "params", "q_out", "k_out"])
-def test_null_arguments_are_named(name, library):
+def test_null_arguments_are_named(name):
     made = call()
-    status, said = c_status(library, QK, {**c_arguments(made), name: None})
+    status, said = c_status(QK, {**c_arguments(made), name: None})
     kind = "struct" if name == "params" else "tensor"
     assert (status, said) == (1, f"[rope_qk] {name} must be a {kind} but got NULL.")
     assert np.all(made.tensors["q_out"] == SENTINEL)
     assert np.all(made.tensors["k_out"] == SENTINEL)
 
 
-@pytest.mark.parametrize("library", ["cpu", "sim"])
 @pytest.mark.parametrize("name", ["q", "k", "q_out", "k_out"])
-def test_null_data_is_refused(name, library):
+def test_null_data_is_refused(name):
     made = call()
     shape = Q if name.startswith("q") else K
     nothing = c_tensor(0, "float32", shape, (1, 1, 1, 1))
-    status, said = c_status(library, QK, {**c_arguments(made), name: nothing})
+    status, said = c_status(QK, {**c_arguments(made), name: nothing})
     assert (status, said) == (1, f"[rope_qk] {name} must have data but got NULL.")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import rope_cases
 import torch
+from ascend_sim import library as simulator
 from guarded_memory import GuardedMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,7 +32,7 @@ from rope_cases import (
 )
 from together import together
 
-from npu_rope import RopeParams, native_sim, rope, rope_set_rows
+from npu_rope import RopeParams, rope, rope_set_rows
 from npu_rope.testing.bounds import worst_ratio
 from npu_rope.testing.chip_types import has_bfloat16
 
@@ -331,9 +332,9 @@ def test_the_cast_rounds_to_nearest_even_and_overflows_to_infinity(cache, backen
 )
 def test_a_call_is_one_launch(case, device, guarded):
     inputs = make_inputs(case, guarded)
-    before = native_sim.load().launches()
+    before = simulator.load().launches()
     run(case, inputs, device)
-    assert native_sim.load().launches() == before + 1
+    assert simulator.load().launches() == before + 1
 
 
 @pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
@@ -341,7 +342,7 @@ def test_only_the_rows_that_are_named_are_moved(device):
     """The cache is a thousand times as large as the tokens."""
     x, cache = np.ones((1, 4, 8, 128), np.float32), np.zeros((4000, 8, 128), np.float16)
     rope_set_rows(x, np.arange(4), np.array([[7, -1, 3999, 0]]), cache, RopeParams(128), backend=device)
-    summary = native_sim.load().report()["summary"]
+    summary = simulator.load().report()["summary"]
     assert summary["bytes_written"] == 3 * 8 * 128 * 2
     assert summary["bytes_read"] < 2 * x.nbytes
     assert np.flatnonzero(cache.any((1, 2))).tolist() == [0, 7, 3999]

@@ -286,23 +286,21 @@ def test_a_cache_in_the_gaps_of_its_tokens_is_no_overlap(path):
 # ---- what only C can say ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("library", ["cpu", "sim"])
 @pytest.mark.parametrize("name", ["x", "positions", "rows", "params", "cache"])
-def test_null_arguments_are_named(name, library):
+def test_null_arguments_are_named(name):
     made = call()
-    status, said = c_status(library, SET_ROWS, {**c_arguments(made), name: None})
+    status, said = c_status(SET_ROWS, {**c_arguments(made), name: None})
     kind = "struct" if name == "params" else "tensor"
     assert (status, said) == (1, f"[rope_set_rows] {name} must be a {kind} but got NULL.")
     assert np.all(made.tensors["cache"] == SENTINEL)
 
 
-@pytest.mark.parametrize("library", ["cpu", "sim"])
 @pytest.mark.parametrize("name", ["x", "rows", "cache"])
-def test_null_data_is_refused(name, library):
+def test_null_data_is_refused(name):
     made = call()
     dtype, shape = ("int64", (B, S)) if name == "rows" else ("float32", X if name == "x" else CACHE)
     nothing = c_tensor(0, dtype, shape, (1,) * len(shape))
-    status, said = c_status(library, SET_ROWS, {**c_arguments(made), name: nothing})
+    status, said = c_status(SET_ROWS, {**c_arguments(made), name: nothing})
     assert (status, said) == (1, f"[rope_set_rows] {name} must have data but got NULL.")
 
 

@@ -7,10 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from ascend_sim import library as simulator
 from rope_cases import NUMPY_DTYPES, values_of
 from test_rope_passes import repeats_by_instruction as of_rope
 
-from npu_rope import native_sim, rotary_embedding, rotary_mul, rotary_mul_qk
+from npu_rope import rotary_embedding, rotary_mul, rotary_mul_qk
 from npu_rope.testing import rotary_spec
 from npu_rope.testing.bounds import table_bound, worst_ratio
 
@@ -26,7 +27,7 @@ def tables(tokens, D, width, dtype=torch.bfloat16):
 
 def share_of_roofline(least):
     """Return the last launch's share of the roofline, and its bytes over the least bytes."""
-    found = native_sim.load().report()["summary"]
+    found = simulator.load().report()["summary"]
     moved = found["bytes_read"] + found["bytes_written"]
     return least / found["gm_bytes_per_cycle"] / found["cycles"], moved / least
 
@@ -53,9 +54,9 @@ def test_gathered_rows_are_read_once_each(interleaved):
 def test_queries_and_keys_share_their_tables():
     q, k = (torch.ones((1, 4096, n, 128), dtype=torch.bfloat16) for n in (32, 8))
     cos, sin = tables(4096, 128, "full")
-    before = native_sim.load().launches()
+    before = simulator.load().launches()
     rotary_mul_qk(q, k, cos, sin, backend="sim")
-    assert native_sim.load().launches() == before + 1
+    assert simulator.load().launches() == before + 1
     share, bytes_ = share_of_roofline(2 * (q.nbytes + k.nbytes) + cos.nbytes + sin.nbytes)
     assert share >= 0.95
     assert bytes_ <= 1.001
@@ -68,7 +69,7 @@ def work(dtype, heads, width, interleaved, backend):
         np.ones((2, 240, 128 if width == "full" else 64), dtype),
     )
     rotary_mul(x, cos, sin, interleaved=interleaved, backend=backend)
-    summary = native_sim.load().report()["summary"]
+    summary = simulator.load().report()["summary"]
     return summary["vector_repeats"], Counter({a["api"]: a["repeats"] for a in summary["apis"]})
 
 

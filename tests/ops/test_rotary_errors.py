@@ -17,7 +17,6 @@ from together import together
 
 from npu_rope import (
     native,
-    native_sim,
     rotary_embedding,
     rotary_mul,
     rotary_mul_backward,
@@ -347,16 +346,12 @@ def test_out_of_queries_and_keys_is_a_pair(out, kind, text, framework):
 ATTRIBUTES = {"rotary_mul": ("rotary_dim", "offset"), "rotary_mul_qk": ("rotary_dim", "offset")}
 
 
-def entry_of(library_name, op):
-    """The C entry, what it takes besides npu_rope.h's arguments, and its last words."""
-    if library_name == "cpu":
-        library, more, prefix = native.load(), (), "npu_rope_"
-    else:
-        library, more = native_sim.load(), (C.byref(native_sim.SimOptions().as_c()),)
-        prefix = "npu_rope_sim_"
-    entry = library.lib[f"{prefix}{op.name}"]
+def entry_of(op):
+    """The C entry, and its last words."""
+    library = native.load().lib
+    entry = library[f"npu_rope_{op.name}"]
     entry.restype = C.c_int32
-    return entry, more, library.lib[f"{prefix}last_error"]
+    return entry, library["npu_rope_last_error"]
 
 
 def words(last_error):
@@ -364,9 +359,8 @@ def words(last_error):
     return last_error().decode()
 
 
-@pytest.mark.parametrize("library_name", ["cpu", "sim"])
 @pytest.mark.parametrize("case", [c for c in BAD if not c.python_only], ids=str)
-def test_the_c_entry_says_the_same(case, library_name):
+def test_the_c_entry_says_the_same(case):
     op, named, outs = arguments_of(case)
     if not outs[0] is not None:
         outs = [np.full(named[x].shape, 7, named[x].dtype) for x in op.xs]
@@ -379,25 +373,24 @@ def test_the_c_entry_says_the_same(case, library_name):
             c_tensor(a.ctypes.data, a.dtype.name, a.shape, tuple(s // a.itemsize for s in a.strides))
         )
 
-    entry, more, last_error = entry_of(library_name, op)
+    entry, last_error = entry_of(op)
     sizes = [named.get(n, 0) for n in ATTRIBUTES.get(op.name, ("num_heads", "rotary_embedding_dim"))]
     read = [seen(named[n]) for n in (*op.xs, *op.tables)]
-    status = entry(*read, C.c_int32(0), *map(C.c_int64, sizes), C.c_int32(1), *map(seen, outs), *more)
+    status = entry(*read, C.c_int32(0), *map(C.c_int64, sizes), C.c_int32(1), *map(seen, outs))
     assert status == (2 if case.kind is TypeError else 1)
     assert words(last_error) == f"[{op.name}] {case.text}"
     assert before == [o.tobytes() for o in outs]
 
 
-@pytest.mark.parametrize("library_name", ["cpu", "sim"])
 @pytest.mark.parametrize("op", OPS)
-def test_null_arguments_are_named(op, library_name):
+def test_null_arguments_are_named(op):
     op = OPS[op]
-    entry, more, last_error = entry_of(library_name, op)
+    entry, last_error = entry_of(op)
     tensor = c_tensor(ones(B, S, N, D).ctypes.data, "float32", (B, S, N, D), (96, 32, 8, 1))
     for missing in (*op.xs, *op.tables[:2], *op.outs):
         read = [None if n == missing else C.byref(tensor) for n in (*op.xs, *op.tables)]
         written = [None if n == missing else C.byref(tensor) for n in op.outs]
-        assert entry(*read, C.c_int32(0), C.c_int64(0), C.c_int64(0), C.c_int32(1), *written, *more) == 1
+        assert entry(*read, C.c_int32(0), C.c_int64(0), C.c_int64(0), C.c_int32(1), *written) == 1
         assert words(last_error) == f"[{op.name}] {missing} must be a tensor but got NULL."
 
 

@@ -13,7 +13,7 @@ import numpy
 import pytest
 from ascend_sim.programs import stubs
 
-from npu_rope import native_sim, operator_package
+from npu_rope import operator_package, simulated_package
 
 compiles = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -88,7 +88,7 @@ def test_wheel_holds_the_library_its_header_and_the_licence(unpacked):
 @compiles
 def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
     names = files(unpacked)
-    assert {"ascend_sim/lib/libascend_sim.so", "npu_rope/include/npu_rope_sim.h"} <= names
+    assert {"ascend_sim/lib/libascend_sim.so", "npu_rope/include/npu_rope.h"} <= names
     headers = {
         str(p.relative_to(ROOT / "simulator/include")) for p in (ROOT / "simulator/include").rglob("*.h")
     }
@@ -99,7 +99,7 @@ def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
 
 def test_an_install_has_every_kernel():
     """This one, which is of all SoCs."""
-    found = kernels_in(native_sim.load().kernel_folder)
+    found = kernels_in(simulated_package.load().folder / "sim_kernels")
     assert found == every_kernel("ascend910b") | every_kernel("ascend310p")
 
 

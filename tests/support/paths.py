@@ -16,7 +16,7 @@ import torch
 from rope_bad_calls import ANGLES, DEFAULTS, as_schema, sentinels, tensor_of
 from together import together
 
-from npu_rope import RopeParams, native, native_sim, rope_qk, rope_set_rows
+from npu_rope import RopeParams, native, rope_qk, rope_set_rows
 from npu_rope.native import CParams, c_tensor
 
 
@@ -113,21 +113,17 @@ def c_arguments(call):
     return structs | {name: c_view(call.tensors[name]) for name in call.op.writes}
 
 
-def c_status(library_name, op, structs, angle=0):
+def c_status(op, structs, angle=0):
     """(status, words) of the C entry on structs, of which each may be None."""
     pointers = {name: None if s is None else C.byref(s) for name, s in structs.items()}
     read, written = (tuple(pointers[n] for n in names) for names in (op.reads, op.writes))
     arguments = (*read, pointers["params"], 1, angle, *written)
-    if library_name == "cpu":
-        library = native.load()
-        return getattr(library, f"_{op.name}")(*arguments), library.lib.npu_rope_last_error().decode()
-    library, options = native_sim.load(), native_sim.SimOptions().as_c()
-    status = getattr(library, f"_{op.name}")(*arguments, C.byref(options))
-    return status, library.lib.npu_rope_sim_last_error().decode()
+    library = native.load()
+    return getattr(library, f"_{op.name}")(*arguments), library.lib.npu_rope_last_error().decode()
 
 
-def through_c(library_name, call):
-    status, words = c_status(library_name, call.op, c_arguments(call), call.angle)
+def through_c(call):
+    status, words = c_status(call.op, c_arguments(call), call.angle)
     if status:
         raise {1: ValueError, 2: TypeError}.get(status, RuntimeError)(words)
 
@@ -142,8 +138,7 @@ PATHS: dict[str, Callable[[Call], None]] = {
         for backend in ("reference", "cpu", "sim", None)
     },
     "torch-ops": through_torch_ops,
-    "c": partial(through_c, "cpu"),
-    "c-sim": partial(through_c, "sim"),
+    "c": through_c,
 }
 C_PATHS = ("c", "c-sim")
 PYTHON = tuple(p for p in PATHS if p not in ("torch-ops", *C_PATHS))  # their errors name every dtype

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from rope_cases import to_torch
 
-from npu_rope import RopeParams, native, native_sim, rope
+from npu_rope import RopeParams, native, rope
 from npu_rope.native import CParams, c_tensor
 
 SENTINEL = 99.0
@@ -111,12 +111,6 @@ def through_c(call):
     library._raise_on(library._rope(*c_arguments(call)))
 
 
-def through_c_simulated(call):
-    library = native_sim.load()
-    options = native_sim.SimOptions().as_c()
-    library._raise_on(library._rope(*c_arguments(call), C.byref(options)))
-
-
 PATHS: dict[str, Callable[[Call], None]] = {
     "numpy-reference": through_python("reference", lambda a: a),
     "numpy-cpu": through_python("cpu", lambda a: a),
@@ -128,9 +122,8 @@ PATHS: dict[str, Callable[[Call], None]] = {
     "numpy-sim:ascend310p": through_python("sim:ascend310p", lambda a: a),
     "torch-ops": through_torch_ops,
     "c": through_c,
-    "c-sim": through_c_simulated,
 }
-C_PATHS = ("c", "c-sim")
+C_PATHS = ("c",)
 PYTHON = tuple(p for p in PATHS if p not in ("torch-ops", *C_PATHS))
 NUMPY = tuple(p for p in PATHS if p.startswith("numpy"))
 

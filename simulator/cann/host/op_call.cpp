@@ -35,12 +35,12 @@ struct SimulatedSoc {
     const ascend_sim::Profile* profile;
 };
 
-// A profile with another number of cores. It lives until the process ends, because launches refer to it.
-const ascend_sim::Profile* with_cores(const ascend_sim::Profile& family, int32_t cores) {
+// A chip's profile with another number of cores. It lives until the process ends, because launches refer to it.
+const ascend_sim::Profile* with_cores(const ascend_sim::Profile& chip, int32_t cores) {
     static std::mutex mutex;
     static std::map<std::pair<std::string, int32_t>, ascend_sim::Profile> made;
     const std::lock_guard<std::mutex> lock(mutex);
-    ascend_sim::Profile& own = made.try_emplace({family.name, cores}, family).first->second;
+    ascend_sim::Profile& own = made.try_emplace({chip.name, cores}, chip).first->second;
     own.cores = cores;
     return &own;
 }
@@ -49,8 +49,8 @@ const ascend_sim::Profile* with_cores(const ascend_sim::Profile& family, int32_t
 SimulatedSoc find_soc(const std::string& name) {
     const ascend_sim::Family* family = ascend_sim::find_family(name.c_str());
     if (!family || family->arch == ascend_sim::kArch950) return {name, nullptr};
-    if (ascend_sim::find_chip(name.c_str())) return {family->soc, ascend_sim::find_profile(name.c_str())};
-    return {family->soc, with_cores(*ascend_sim::find_profile(family->soc), soc_kernel_cores())};
+    const char* const core = ascend_sim::find_chip(name.c_str()) ? name.c_str() : family->soc;
+    return {family->soc, with_cores(*ascend_sim::find_profile(core), soc_kernel_cores())};
 }
 
 // A tensor's format as the runtime compares it with the definition's: these are ND (opbase
@@ -236,7 +236,7 @@ void* OpCall::Parts::find_entry(size_t column) const {
 // The key has a tensor's original format: NCHW and ND compare as equal but are tiled separately (opbase
 // indv_cache_key_builder.cpp, AppendShapeInfo).
 std::string OpCall::Parts::cache_key() const {
-    TilingKey key(type, chip.profile->name);
+    TilingKey key(type, chip.profile->name + (":" + std::to_string(chip.profile->cores)));
     auto add = [&](const CallTensors::Item& item) {
         if (item.given)
             key.tensor(item.dtype, item.format, item.view.shape, item.view.strides, item.offset);
@@ -373,6 +373,7 @@ void OpCall::Parts::check_strides_told() const {
             int64_t step = 1;
             for (size_t d = shape.size(); d-- > 0; step *= shape[d]) expected[d] = step;
             for (size_t d = 0; d < shape.size() && !told.empty(); ++d) expected[d] = told.at(at++);
+            if (std::find(shape.begin(), shape.end(), 0) != shape.end()) continue;  // nothing is read by strides
             for (size_t d = 0; d < shape.size(); ++d)
                 if (shape[d] != 1 && expected[d] != item.view.strides[d])
                     refuse(kBadArgument, "strides must be those of " + item.param->name + ", " +

@@ -74,7 +74,8 @@ int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
         const DeviceView* v = i < 0 ? nullptr : &views[static_cast<size_t>(i)];
         args.push_back({i, v ? v->first - v->low : 0});
     }
-    ascend_sim_launch launch = {};
+    const ascend_sim_launch* const options = launch_options();
+    ascend_sim_launch launch = options ? *options : ascend_sim_launch{};
     launch.soc = chip.c_str();
     launch.block_dim = block_dim;
     launch.tiling_key = tiling_key;

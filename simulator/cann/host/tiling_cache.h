@@ -23,8 +23,8 @@ struct Tiled {
 std::shared_ptr<const Tiled> find_tiled(const std::string& key);
 void keep_tiled(const std::string& key, std::shared_ptr<const Tiled> tiled);
 
-// Builds a key in CANN's order. Attributes are appended as bytes without their lengths. CANN's key contains the numbers
-// of cores; this key contains the chip, because a process has one chip. The rank of a communicator and the level of
+// Builds a key in CANN's order. Attributes are appended as bytes without their lengths. As in CANN, the
+// key contains the number of cores; it also contains the chip. The rank of a communicator and the level of
 // determinism, which CANN appends (NnopbaseMatchArgs), are not simulated.
 class TilingKey {
 public:

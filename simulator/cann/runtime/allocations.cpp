@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "cann/runtime/api.h"
+#include "cann/runtime/host_calls.h"
 #include "cann/runtime/report.h"
 
 namespace npu_cann {
@@ -206,6 +207,7 @@ const Allocation* holder_of(const void* address) {
 }  // namespace
 
 bool find_allocation(const void* address, void** first, uint64_t* bytes) {
+    if (host_calls()) return find_host_memory(address, first, bytes);
     std::lock_guard<std::mutex> lock(table().mutex);
     const Allocation* a = holder_of(address);
     if (!a) return false;

@@ -8,6 +8,7 @@
 #include "cann/runtime/api.h"
 #include "cann/runtime/chips.h"
 #include "cann/runtime/graphs.h"
+#include "cann/runtime/host_calls.h"
 #include "cann/runtime/scheduler.h"
 #include "src/chips.h"
 
@@ -114,8 +115,8 @@ aclError no_context(const char* call) {
     return failed(kContextNull, std::string(call) + ": a device must be set on this thread first (aclrtSetDevice).");
 }
 
-const char* soc_name() { return this_chip().name.c_str(); }
-int32_t soc_kernel_cores() { return this_chip().kernel_cores; }
+const char* soc_name() { return host_calls() ? host_calls()->chip : this_chip().name.c_str(); }
+int32_t soc_kernel_cores() { return host_calls() ? host_calls()->cores : this_chip().kernel_cores; }
 
 aclError kernel_exception() {
     return std::strncmp(soc_name(), "Ascend310P", 10) == 0 ? kAiCoreException : kVectorCoreException;

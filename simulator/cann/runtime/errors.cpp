@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "cann/runtime/api.h"
+#include "cann/runtime/host_calls.h"
 #include "cann/runtime/report.h"
 
 namespace npu_cann {
@@ -31,6 +32,7 @@ int log_level() {
 }  // namespace
 
 void set_error(const std::string& text) {
+    if (host_calls()) return set_host_error(text);
     std::lock_guard<std::mutex> lock(error_mutex);
     recent_error = text;
 }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "include/ascend_sim.h"
+
 // Values of aclDataType and aclFormat.
 struct aclTensor {
     std::vector<int64_t> shape, strides;  // of the view, in elements
@@ -84,10 +86,10 @@ int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executo
 void set_error(const std::string& text);
 
 // First byte and size of the device allocation that holds this address, whose guard zones the simulator checks;
-// false if no allocation holds it.
+// false if no allocation holds it. In host calls (include/ascend_sim_cann.h): of their memory.
 bool find_allocation(const void* address, void** first, uint64_t* bytes);
 
-// The chip of this process, such as "Ascend910B2".
+// The chip of this process, or of this thread's host calls, such as "Ascend910B2".
 const char* soc_name();
 
 // The operator packages that CANN has read, including CANN's own: those in the environment at the first call that
@@ -101,6 +103,9 @@ const OperatorPackages& operator_packages();
 
 // Number of the chip's cores among which tilings divide a kernel's work.
 int32_t soc_kernel_cores();
+
+// The options of this thread's kernels; null for the default ones.
+const ascend_sim_launch* launch_options();
 
 // Adds one launch of an operator to the report. `simulator_report` is ascend_sim's JSON, or "".
 void record_launch(const std::string& operator_name, const std::string& simulator_report);

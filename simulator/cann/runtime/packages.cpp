@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cann/runtime/api.h"
+#include "cann/runtime/host_calls.h"
 
 namespace npu_cann {
 namespace {
@@ -57,6 +58,7 @@ OperatorPackages read_packages() {
 }  // namespace
 
 const OperatorPackages& operator_packages() {
+    if (host_calls()) return host_packages();
     static std::mutex mutex;
     static OperatorPackages read;
     std::lock_guard<std::mutex> lock(mutex);

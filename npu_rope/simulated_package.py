@@ -1,0 +1,48 @@
+"""The operator package for the simulated cores, loaded on first use: definitions, tilings and kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ascend_sim import Unavailable
+from ascend_sim.package import Package
+
+from npu_rope.errors import BackendUnavailable
+from npu_rope.native import INSTALL, library_folders
+
+FOLDER = "simcann_opp"
+
+
+def find() -> Path | None:
+    """The first package among the library folders, or None."""
+    return next((folder / FOLDER for folder in library_folders() if (folder / FOLDER).is_dir()), None)
+
+
+_loaded: Package | BackendUnavailable | None = None
+
+
+def load() -> Package:
+    """The package, loaded once.
+
+    Raises:
+        BackendUnavailable: the package or the simulator is missing or does not load; the message has the
+            cause.
+    """
+    global _loaded
+    if _loaded is None:
+        _loaded = _load()
+    if isinstance(_loaded, BackendUnavailable):
+        raise _loaded
+    return _loaded
+
+
+def _load() -> Package | BackendUnavailable:
+    folder = find()
+    if folder is None:
+        looked = ", ".join(str(f) for f in library_folders())
+        missing = f"its operator package {FOLDER} was not found in {looked}"
+        return BackendUnavailable("sim", missing, INSTALL)
+    try:
+        return Package(folder)
+    except Unavailable as error:
+        return BackendUnavailable("sim", f"{error.piece}: {error.missing}", error.remedy)

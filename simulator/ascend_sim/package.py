@@ -1,0 +1,343 @@
+"""Call the operators of an operator package on the simulated cores, through aclnn's two phases, on the host's
+memory.
+
+A package is what CANN's tools make of operator definitions: interfaces, tilings, kernels
+(docs/programs.md). A call runs all of it, as a program's call on an NPU does: the checks of aclnn, the
+operator's tiling, the kernel.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ascend_sim import folders
+from ascend_sim.errors import Unavailable, bad_type, bad_value
+from ascend_sim.kernels import KernelBroken, Report
+from ascend_sim.library import DEFAULT_SOC, Launch, Library, Memory, Options, load
+
+# aclDataType and the bytes of an element, by NumPy's name of the type.
+_TYPES = {
+    "float32": (0, 4),
+    "float16": (1, 2),
+    "int8": (2, 1),
+    "int32": (3, 4),
+    "uint8": (4, 1),
+    "int16": (6, 2),
+    "int64": (9, 8),
+    "float64": (11, 8),
+    "bool": (12, 1),
+    "bfloat16": (27, 2),
+}
+_ND = 2  # aclFormat
+_OK = 0
+# The parameters of attributes, by their types in a definition.
+_SCALARS = {"int": C.c_int64, "float": C.c_double, "bool": C.c_bool}
+_LISTS: dict[str, tuple[str, Any]] = {
+    "listInt": ("IntArray", C.c_int64),
+    "listFloat": ("FloatArray", C.c_float),
+    "listBool": ("BoolArray", C.c_bool),
+}
+
+
+class Refused(ValueError):
+    """A phase of aclnn that failed, with aclGetRecentErrMsg's message.
+
+    Attributes:
+        status: aclnn's status, such as 561002 where the operator's tiling refuses the call.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor in the host's memory.
+
+    Attributes:
+        address: of the first element.
+        dtype: NumPy's name of the type, or ``bfloat16``.
+        shape: the sizes.
+        strides: in elements; they may be 0 or negative.
+    """
+
+    address: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, array: Any, dtype: str | None = None) -> Tensor:
+        """An array's memory, which must outlive the call. dtype: another type of the same size."""
+        item, address = array.itemsize, array.__array_interface__["data"][0]
+        if any(s % item for s in array.strides):
+            raise bad_value(f"array must have strides of whole elements but got {array.strides}.")
+        return cls(address, dtype or array.dtype.name, array.shape, tuple(s // item for s in array.strides))
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements follow each other in order."""
+        if 0 in self.shape:
+            return True
+        step = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if size != 1 and stride != step:
+                return False
+            step *= size
+        return True
+
+    def span(self) -> tuple[int, int]:
+        """The first address and the number of bytes from the lowest element to the highest."""
+        if 0 in self.shape:
+            return self.address, 0
+        reaches = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
+        item, low = _TYPES[self.dtype][1], sum(r for r in reaches if r < 0)
+        return self.address + low * item, (sum(r for r in reaches if r > 0) - low + 1) * item
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator of a package, as its definition describes it for a SoC.
+
+    Attributes:
+        inputs, outputs: the types of each tensor, one for each kernel, by the tensor's name.
+        attributes: the type of each attribute by its name: int, float, bool, str, listInt, ...
+    """
+
+    inputs: Mapping[str, tuple[str, ...]]
+    attributes: Mapping[str, str]
+    outputs: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, described: Mapping[str, Any]) -> Operator:
+        """The operator of an entry of ``aic-<soc>-ops-info.json``."""
+
+        def tensors(kind: str) -> dict[str, tuple[str, ...]]:
+            parts = (p for key, p in described.items() if re.fullmatch(rf"{kind}\d+", key))
+            return {part["name"]: tuple(part["dtype"].split(",")) for part in parts}
+
+        names = [n for n in described.get("attr", {}).get("list", "").split(",") if n]
+        types = {name: described[f"attr_{name}"]["type"] for name in names}
+        return cls(tensors("input"), types, tensors("output"))
+
+    def parameters(self) -> list[str]:
+        """The names of the first phase's parameters, in order. An output that is an input is one of them."""
+        return [*self.inputs, *self.attributes, *(o for o in self.outputs if o not in self.inputs)]
+
+
+class _HostCalls(C.Structure):
+    _fields_ = [
+        ("chip", C.c_char_p),
+        ("package", C.c_char_p),
+        ("cores", C.c_int32),
+        ("memories", C.POINTER(Memory)),
+        ("memory_count", C.c_int32),
+        ("options", C.POINTER(Launch)),
+    ]
+
+
+class _Cann:
+    """libascend_sim_cann."""
+
+    def __init__(self) -> None:
+        path = folders.library("ascend_sim_cann")
+        try:
+            self.lib = C.CDLL(str(path))
+        except OSError as cause:
+            remedy = "Install ascend-sim again."
+            raise Unavailable("libascend_sim_cann.so", f"it does not load: {cause}", remedy) from None
+        self.lib.ascend_sim_end_host_calls.restype = C.c_char_p
+        for kind in ("Tensor", "IntArray", "FloatArray", "BoolArray"):
+            getattr(self.lib, f"aclCreate{kind}").restype = C.c_void_p
+
+    def tensor(self, tensor: Tensor) -> C.c_void_p:
+        low, size = tensor.span()
+        (type_, item), dims = _TYPES[tensor.dtype], len(tensor.shape)
+        numbers = C.c_int64 * dims
+        sizes, strides = numbers(*tensor.shape), numbers(*tensor.strides)
+        offset, storage = C.c_int64((tensor.address - low) // item), C.c_int64(size // item)
+        view = sizes, C.c_uint64(dims), type_, strides, offset
+        memory = C.byref(storage), C.c_uint64(1), C.c_void_p(low)
+        return C.c_void_p(self.lib.aclCreateTensor(*view, _ND, *memory))
+
+    def array(self, kind: str, item: Any, values: Sequence[Any]) -> C.c_void_p:
+        given = (item * len(values))(*values)
+        return C.c_void_p(getattr(self.lib, f"aclCreate{kind}")(given, C.c_uint64(len(values))))
+
+    def destroy(self, made: Sequence[tuple[str, C.c_void_p]]) -> None:
+        for kind, handle in made:
+            getattr(self.lib, f"aclDestroy{kind}")(handle)
+
+
+@cache
+def _cann() -> _Cann:
+    return _Cann()
+
+
+class Package:
+    """An operator package.
+
+    Args:
+        folder: the package, with ``op_api/`` and ``op_impl/``; its kernels are compiled for the simulator.
+
+    Raises:
+        Unavailable: the simulator or the package is not installed.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder).resolve()
+        self.simulator: Library = load()
+        self._cann = _cann()
+        interface = self.folder / "op_api" / "lib" / "libcust_opapi.so"
+        remedy = "Build the package for the simulator: docs/programs.md."
+        if not interface.is_file():
+            raise Unavailable("operator package", f"{interface} was not found", remedy)
+        try:
+            self._opapi = C.CDLL(str(interface))
+        except OSError as cause:
+            raise Unavailable("operator package", f"it does not load: {cause}", remedy) from None
+        self._operators: dict[str, dict[str, Operator]] = {}
+
+    @cached_property
+    def socs(self) -> tuple[str, ...]:
+        """The SoCs that the operators are defined for, such as ``ascend910b``."""
+        return tuple(sorted(folder.name for folder in self._descriptions().iterdir()))
+
+    def operators(self, soc: str) -> Mapping[str, Operator]:
+        """The operators that are defined for a SoC, by their types."""
+        if soc not in self._operators:
+            path = self._descriptions() / soc / f"aic-{soc}-ops-info.json"
+            described = json.loads(path.read_text(encoding="utf-8"))
+            self._operators[soc] = {name: Operator.of(entry) for name, entry in described.items()}
+        return self._operators[soc]
+
+    def _descriptions(self) -> Path:
+        return self.folder / "op_impl" / "ai_core" / "tbe" / "config"
+
+    def chip(self, soc: str | None) -> dict[str, Any]:
+        """The profile of a chip or SoC by its name; of Ascend910B for None.
+
+        Raises:
+            ValueError: there is no such chip, or the package has no operators for it.
+        """
+        wanted, known = (DEFAULT_SOC if soc is None else soc).lower(), self.simulator.profiles()
+        ours = [p for p in known if p["soc"] in self.socs]
+        for profile in known:
+            if wanted in (str(profile["name"]).lower(), profile["soc"]):
+                if profile in ours:
+                    return profile
+                soc = f"{soc}, for which the package has no operators"
+                break
+        names = ", ".join(str(p["name"]) for p in ours)
+        raise bad_value(f"soc must be one of {names} but got {soc}.")
+
+    def call(self, op: str, given: Mapping[str, Any], options: Options | None = None) -> Report:
+        """Run both phases of an operator.
+
+        Args:
+            op: the operator's type, such as ``"AddCustom"``.
+            given: its inputs, attributes and outputs by their names in the definition: arrays or
+                :class:`Tensor`, numbers, lists; None for an optional tensor that is absent. An output that
+                has the name of an input is that input.
+            options: chip, lenient rules, trace, number of cores.
+
+        Raises:
+            Refused: aclnn or the operator's tiling refuses the call; nothing was written.
+            KernelBroken: the kernel broke a rule of the simulator; its outputs were not written.
+            ValueError, TypeError: an argument is missing or unknown, or has a type that CANN lacks.
+        """
+        o = options or Options()
+        profile = self.chip(o.soc)
+        self.simulator.check_options(o)
+        operators = self.operators(str(profile["soc"]))
+        if op not in operators:
+            raise bad_value(f"op must be one of {', '.join(operators)} but got {op}.")
+        operator = operators[op]
+        tensors = {name: _as_tensor(name, value) for name, value in given.items() if _is_tensor(value)}
+        spans = [tensor.span() for tensor in tensors.values()]
+        memories = (Memory * len(spans))(*[Memory(None, low, size, 0) for low, size in spans])
+        cores = min(profile["cores"], o.most_cores) if o.most_cores else profile["cores"]
+        calls = _HostCalls(
+            str(profile["name"]).encode(),
+            str(self.folder).encode(),
+            cores,
+            memories,
+            len(spans),
+            C.pointer(o.as_launch()),
+        )
+        before = self.simulator.launches()
+        self._cann.lib.ascend_sim_begin_host_calls(C.byref(calls))
+        try:
+            status = self._both_phases(op, operator, {**given, **tensors})
+        finally:
+            said = self._cann.lib.ascend_sim_end_host_calls().decode()
+        ran = self.simulator.launches() != before
+        report = Report.of(self.simulator.report()) if ran else Report()
+        if report.errors:
+            raise KernelBroken(report)
+        if status != _OK:
+            raise Refused(status, said)
+        return report
+
+    def _both_phases(self, op: str, operator: Operator, given: Mapping[str, Any]) -> int:
+        size, executor = C.c_uint64(), C.c_void_p()
+        made: list[tuple[str, C.c_void_p]] = []
+        try:
+            arguments = self._arguments(op, operator, given, made)
+            prepare = getattr(self._opapi, f"aclnn{op}GetWorkspaceSize")
+            status = int(prepare(*arguments, C.byref(size), C.byref(executor)))
+        finally:
+            self._cann.destroy(made)  # the second phase does not need them
+        if status != _OK:
+            return status
+        workspace = np.empty(size.value, np.uint8)
+        address = C.c_void_p(workspace.ctypes.data if size.value else None)
+        return int(getattr(self._opapi, f"aclnn{op}")(address, size, executor, None))
+
+    def _arguments(
+        self, op: str, operator: Operator, given: Mapping[str, Any], made: list[tuple[str, C.c_void_p]]
+    ) -> list[Any]:
+        """The first phase's arguments but for the last two. ``made`` receives the handles to destroy."""
+        known = operator.parameters()
+        if unknown := set(given) - set(known):
+            raise bad_value(f"arguments of {op} must be {', '.join(known)} but got {sorted(unknown)[0]}.")
+        arguments: list[Any] = []
+        for name in known:
+            if name not in given:
+                raise bad_value(f"arguments of {op} must have all of {', '.join(known)} but got no {name}.")
+            value, type_ = given[name], operator.attributes.get(name)
+            if value is None:
+                arguments.append(None)
+            elif type_ is None:
+                made.append(("Tensor", self._cann.tensor(value)))
+                arguments.append(made[-1][1])
+            elif type_ in _LISTS:
+                kind, item = _LISTS[type_]
+                made.append((kind, self._cann.array(kind, item, value)))
+                arguments.append(made[-1][1])
+            elif type_ == "str":
+                arguments.append(C.c_char_p(str(value).encode()))
+            else:
+                arguments.append(_SCALARS[type_](value))
+        return arguments
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor | np.ndarray)
+
+
+def _as_tensor(name: str, value: Any) -> Tensor:
+    tensor = value if isinstance(value, Tensor) else Tensor.of(value)
+    if tensor.dtype not in _TYPES:
+        raise bad_type(f"{name} must be {', '.join(_TYPES)} but got {tensor.dtype}.")
+    return tensor

@@ -1,0 +1,19 @@
+// Calls on the host's own memory, of one thread: include/ascend_sim_cann.h.
+#pragma once
+
+#include <string>
+
+#include "cann/runtime/objects.h"
+#include "include/ascend_sim_cann.h"
+
+namespace npu_cann {
+
+// Null on a thread whose calls go to the device.
+const ascend_sim_host_calls* host_calls();
+
+const OperatorPackages& host_packages();
+void set_host_error(const std::string& text);
+bool find_host_memory(const void* address, void** first, uint64_t* bytes);
+int32_t run_on_host(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes);
+
+}  // namespace npu_cann
