@@ -135,7 +135,10 @@ class Operator:
         return [*self.inputs, *self.attributes, *(o for o in self.outputs if o not in self.inputs)]
 
 
-class _HostCalls(C.Structure):
+class HostCalls(C.Structure):
+    """``ascend_sim_host_calls``: a context in which this thread's calls of aclnn use a chip, a package and
+    the host's memory. Afterwards ``error`` is the message of the last call that failed, or empty."""
+
     _fields_ = [
         ("chip", C.c_char_p),
         ("package", C.c_char_p),
@@ -144,9 +147,25 @@ class _HostCalls(C.Structure):
         ("memory_count", C.c_int32),
         ("options", C.POINTER(Launch)),
     ]
+    error = ""
+
+    def __init__(self, chip: str, package: Path, cores: int, options: Options) -> None:
+        launch = C.pointer(options.as_launch())
+        super().__init__(chip=chip.encode(), package=str(package).encode(), cores=cores, options=launch)
+
+    def hold(self, spans: Sequence[tuple[int, int]]) -> None:
+        """Set the memory that calls may read and write: first addresses and numbers of bytes."""
+        self.memories = (Memory * len(spans))(*[Memory(None, low, size, 0) for low, size in spans])
+        self.memory_count = len(spans)
+
+    def __enter__(self) -> None:
+        cann().lib.ascend_sim_begin_host_calls(C.byref(self))
+
+    def __exit__(self, *_: object) -> None:
+        self.error = cann().lib.ascend_sim_end_host_calls().decode()
 
 
-class _Cann:
+class Cann:
     """libascend_sim_cann."""
 
     def __init__(self) -> None:
@@ -161,6 +180,7 @@ class _Cann:
             getattr(self.lib, f"aclCreate{kind}").restype = C.c_void_p
 
     def tensor(self, tensor: Tensor) -> C.c_void_p:
+        """Create an aclTensor."""
         low, size = tensor.span()
         (type_, item), dims = _TYPES[tensor.dtype], len(tensor.shape)
         numbers = C.c_int64 * dims
@@ -171,17 +191,24 @@ class _Cann:
         return C.c_void_p(self.lib.aclCreateTensor(*view, _ND, *memory))
 
     def array(self, kind: str, item: Any, values: Sequence[Any]) -> C.c_void_p:
+        """Create an aclIntArray, aclFloatArray or aclBoolArray."""
         given = (item * len(values))(*values)
         return C.c_void_p(getattr(self.lib, f"aclCreate{kind}")(given, C.c_uint64(len(values))))
 
     def destroy(self, made: Sequence[tuple[str, C.c_void_p]]) -> None:
+        """Destroy handles, each with its kind."""
         for kind, handle in made:
             getattr(self.lib, f"aclDestroy{kind}")(handle)
 
 
 @cache
-def _cann() -> _Cann:
-    return _Cann()
+def cann() -> Cann:
+    """libascend_sim_cann, loaded once.
+
+    Raises:
+        Unavailable: it is missing or does not load.
+    """
+    return Cann()
 
 
 class Package:
@@ -197,7 +224,7 @@ class Package:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder).resolve()
         self.simulator: Library = load()
-        self._cann = _cann()
+        self._cann = cann()
         interface = self.folder / "op_api" / "lib" / "libcust_opapi.so"
         remedy = "Build the package for the simulator: docs/programs.md."
         if not interface.is_file():
@@ -264,32 +291,21 @@ class Package:
             raise bad_value(f"op must be one of {', '.join(operators)} but got {op}.")
         operator = operators[op]
         tensors = {name: _as_tensor(name, value) for name, value in given.items() if _is_tensor(value)}
-        spans = [tensor.span() for tensor in tensors.values()]
-        memories = (Memory * len(spans))(*[Memory(None, low, size, 0) for low, size in spans])
         cores = min(profile["cores"], o.most_cores) if o.most_cores else profile["cores"]
-        calls = _HostCalls(
-            str(profile["name"]).encode(),
-            str(self.folder).encode(),
-            cores,
-            memories,
-            len(spans),
-            C.pointer(o.as_launch()),
-        )
+        calls = HostCalls(str(profile["name"]), self.folder, cores, o)
+        calls.hold([tensor.span() for tensor in tensors.values()])
         before = self.simulator.launches()
-        self._cann.lib.ascend_sim_begin_host_calls(C.byref(calls))
-        try:
-            status = self._both_phases(op, operator, {**given, **tensors})
-        finally:
-            said = self._cann.lib.ascend_sim_end_host_calls().decode()
+        with calls:
+            status = self._both_phases(op, operator, {**given, **tensors}, calls)
         ran = self.simulator.launches() != before
         report = Report.of(self.simulator.report()) if ran else Report()
         if report.errors:
             raise KernelBroken(report)
         if status != _OK:
-            raise Refused(status, said)
+            raise Refused(status, calls.error)
         return report
 
-    def _both_phases(self, op: str, operator: Operator, given: Mapping[str, Any]) -> int:
+    def _both_phases(self, op: str, operator: Operator, given: Mapping[str, Any], calls: HostCalls) -> int:
         size, executor = C.c_uint64(), C.c_void_p()
         made: list[tuple[str, C.c_void_p]] = []
         try:
@@ -301,8 +317,10 @@ class Package:
         if status != _OK:
             return status
         workspace = np.empty(size.value, np.uint8)
-        address = C.c_void_p(workspace.ctypes.data if size.value else None)
-        return int(getattr(self._opapi, f"aclnn{op}")(address, size, executor, None))
+        address = workspace.ctypes.data if size.value else None
+        spans = [value.span() for value in given.values() if isinstance(value, Tensor)]
+        calls.hold([*spans, (address or 0, size.value)])
+        return int(getattr(self._opapi, f"aclnn{op}")(C.c_void_p(address), size, executor, None))
 
     def _arguments(
         self, op: str, operator: Operator, given: Mapping[str, Any], made: list[tuple[str, C.c_void_p]]

@@ -17,12 +17,12 @@ typedef struct ascend_sim_host_calls {
     const char* chip;    /* "Ascend910B3": one of ascend_sim_profiles() */
     const char* package; /* the operator package's folder, without links */
     int32_t cores;       /* number of the chip's cores that a tiling may use */
-    const ascend_sim_memory* memories; /* what the calls may read and write; roles and names are not read */
+    const ascend_sim_memory* memories; /* what the calls may read and write, with workspaces; roles and names are unused */
     int32_t memory_count;
     const ascend_sim_launch* options; /* lenient, auto_sync, saturate, one_order, trace_path, trace_cores */
 } ascend_sim_host_calls;
 
-/* The struct and what it points to must live until the end. */
+/* The struct and what it points to must live until the end; they may change between calls. */
 ASCEND_SIM_EXPORT void ascend_sim_begin_host_calls(const ascend_sim_host_calls* calls);
 
 /* Returns the message of the last call that failed; "" if none did. It is valid until the thread's next begin. */

@@ -5,24 +5,19 @@ phases. The functions' parameters are read from the generated headers, so a call
 from __future__ import annotations
 
 import ctypes as C
-import json
 import os
 import re
-import shlex
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ascend_sim import folders, library
+from ascend_sim import Options, library
+from ascend_sim.package import HostCalls, cann
 
 from npu_rope.native import library_folders
 
 ROOT = Path(__file__).resolve().parents[2]
-MACHINE = folders.root()  # of ascend_sim: its headers
-# The tests' own runtime.
-RUNTIME = (ROOT / "tests/cann/runtime_double.cpp", ROOT / "simulator/cann/runtime/tensors.cpp")
 TILINGS = f"op_impl/ai_core/tbe/op_tiling/lib/linux/{os.uname().machine}/libcust_opmaster_rt2.0.so"
 TYPES = {"float32": 0, "float16": 1, "int32": 3, "int64": 9, "float64": 11, "bfloat16": 27}
 OK = 0
@@ -42,25 +37,6 @@ def package_folder() -> Path:
         if (folder / "simcann_opp" / "op_api" / "lib" / "libcust_opapi.so").exists():
             return folder / "simcann_opp"
     raise FileNotFoundError(f"no simcann_opp among {[str(f) for f in library_folders()]}")
-
-
-def build_double(folder: Path) -> Path:
-    library = folder / "libruntime_double.so"
-    compiler = shlex.split(os.environ.get("CXX", "c++"))
-    flags = [
-        "-std=c++17",
-        "-O1",
-        "-shared",
-        "-fPIC",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        f"-I{MACHINE}",
-        f"-I{MACHINE / 'cann/include'}",
-        f"-I{ROOT}",
-    ]
-    subprocess.run([*compiler, *flags, *map(str, RUNTIME), "-o", str(library)], check=True)
-    return library
 
 
 @dataclass(frozen=True)
@@ -94,55 +70,66 @@ class Tensor:
     handle: int
 
 
+GUARD, GUARD_BYTE = 512, 0xA5
+
+
 @dataclass
 class Device:
-    """The package on the test's runtime."""
+    """An operator package on device memory that this module plays: host memory with guard bytes around it."""
 
-    double: C.CDLL
+    cann: C.CDLL
     opapi: C.CDLL
     headers: str
+    calls: HostCalls
+    allocations: dict[int, Any] = field(default_factory=dict)  # the bytes with both guards, by first address
     memories: dict[int, int] = field(default_factory=dict)
     format: int = 2  # format of the created tensors: ND
 
     @classmethod
-    def open(cls, double: Path, package: Path | None = None) -> Device:
-        library.load()  # the simulator, once per process
-        runtime = C.CDLL(str(double), C.RTLD_GLOBAL)
-        for name in ("aclGetRecentErrMsg", "double_launched", "double_report"):
-            getattr(runtime, name).restype = C.c_char_p
-        for name in ("aclCreateTensor", "aclCreateIntArray", "aclCreateFloatArray", "aclCreateBoolArray"):
-            getattr(runtime, name).restype = C.c_void_p
+    def open(cls, package: Path | None = None) -> Device:
         package = (package or package_folder()).resolve()
-        runtime.double_add_package(str(package).encode())
         folder = package / "op_api"
+        library.load()  # once per process, before the package that needs it
+        runtime = cann().lib
         opapi = C.CDLL(str(folder / "lib" / "libcust_opapi.so"))
         headers = "".join(p.read_text() for p in sorted((folder / "include").glob("*.h")))
-        return cls(runtime, opapi, headers)
+        return cls(runtime, opapi, headers, HostCalls("Ascend910B1", package, 48, Options()))
 
     def set_soc(self, name: str) -> None:
-        self.double.double_set_soc(name.encode())
+        """Play a chip. One that ascend_sim's table lacks has fewer cores here than any chip of the table."""
+        known = {p["name"]: p["cores"] for p in library.load().profiles()}
+        self.calls.chip, self.calls.cores = name.encode(), known.get(name, 6)
 
     def tilings(self) -> C.CDLL:
         """The package's tiling library."""
         return C.CDLL(str(Path(self.opapi._name).parents[2] / TILINGS))
 
-    def error(self) -> str:
-        return str(self.double.aclGetRecentErrMsg().decode())
-
     def report(self) -> dict[str, Any]:
-        report: dict[str, Any] = json.loads(self.double.double_report())
-        return report
+        return library.load().report()
+
+    def launches(self) -> int:
+        return library.load().launches()
 
     # ---- memory ----------------------------------------------------------------------------------
 
     def allocate(self, size: int) -> int:
-        memory = C.c_void_p()
-        assert self.double.aclrtMalloc(C.byref(memory), C.c_size_t(size), 0) == OK
-        assert memory.value is not None
-        return memory.value
+        whole = np.full(size + 3 * GUARD, GUARD_BYTE, np.uint8)
+        first = (whole.ctypes.data + 2 * GUARD - 1) // GUARD * GUARD
+        self.allocations[first] = whole[first - GUARD - whole.ctypes.data :][: size + 2 * GUARD]
+        self._hold()
+        return first
 
     def free(self, memory: int) -> None:
-        assert self.double.aclrtFree(C.c_void_p(memory)) == OK, "written outside an allocation"
+        assert self.is_whole(memory), "written outside an allocation"
+        del self.allocations[memory]
+        self._hold()
+
+    def is_whole(self, memory: int) -> bool:
+        guarded = self.allocations[memory]
+        return bool(np.all(guarded[:GUARD] == GUARD_BYTE) and np.all(guarded[-GUARD:] == GUARD_BYTE))
+
+    def _hold(self) -> None:
+        self.calls.hold([(first, len(bytes_) - 2 * GUARD) for first, bytes_ in self.allocations.items()])
 
     def upload(self, array: Any) -> int:
         """Copy the memory of an array's owner to device memory, once per owner."""
@@ -169,7 +156,7 @@ class Device:
         offset = (array.ctypes.data - owner.ctypes.data) // item
         sizes, strides = dims(array.shape), dims([s // item for s in array.strides])
         storage = dims([owner.nbytes // item])
-        handle = self.double.aclCreateTensor(
+        handle = self.cann.aclCreateTensor(
             sizes, C.c_uint64(array.ndim), TYPES[array.dtype.name], strides, C.c_int64(offset), self.format,
             storage, C.c_uint64(1), C.c_void_p(memory),
         )  # fmt: skip
@@ -180,7 +167,7 @@ class Device:
         if values is None:
             return C.c_void_p()
         item = {"Int": C.c_int64, "Float": C.c_float, "Bool": C.c_bool}[kind]
-        create = getattr(self.double, f"aclCreate{kind}Array")
+        create = getattr(self.cann, f"aclCreate{kind}Array")
         return C.c_void_p(create((item * len(values))(*values), C.c_uint64(len(values))))
 
     # ---- calls -----------------------------------------------------------------------------------
@@ -213,12 +200,13 @@ class Device:
                 arguments.append(
                     {"int64_t": C.c_int64, "double": C.c_double, "bool": C.c_bool}[p.type](given[name])
                 )
-        status = getattr(self.opapi, f"aclnn{op}GetWorkspaceSize")(*arguments)
+        with self.calls:
+            status = getattr(self.opapi, f"aclnn{op}GetWorkspaceSize")(*arguments)
         for handle in handles:  # the second phase does not need them
             if handle is not None:
-                self.double.aclDestroyTensor(C.c_void_p(handle))
+                self.cann.aclDestroyTensor(C.c_void_p(handle))
         if status != OK:
-            raise Refused(status, self.error(), executor.value)
+            raise Refused(status, self.calls.error, executor.value)
         return size.value, executor
 
     def run(self, op: str, size: int, executor: C.c_void_p, *, less: int = 0) -> None:
@@ -230,11 +218,12 @@ class Device:
             self.free(workspace)
 
     def launch(self, op: str, workspace: int | None, size: int, executor: C.c_void_p) -> None:
-        status = getattr(self.opapi, f"aclnn{op}")(
-            C.c_void_p(workspace), C.c_uint64(size), executor, C.c_void_p()
-        )
+        with self.calls:
+            status = getattr(self.opapi, f"aclnn{op}")(
+                C.c_void_p(workspace), C.c_uint64(size), executor, C.c_void_p()
+            )
         if status != OK:
-            raise Refused(status, self.error())
+            raise Refused(status, self.calls.error)
 
     def call(self, op: str, given: dict[str, Any]) -> None:
         """Run both phases on copies of NumPy views in device memory, then write them back to their owners."""
@@ -243,7 +232,7 @@ class Device:
             for array in given.values():
                 if isinstance(array, np.ndarray):
                     self.download(array)
-            assert self.double.double_guards_are_whole()
+            assert all(map(self.is_whole, self.allocations))
         finally:
             self.forget()
 

@@ -1,4 +1,4 @@
-"""The simulated operator package on the tests' own runtime, once per process."""
+"""The simulated operator package, called through aclnn on memory with guards, once per process."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def runtime(tmp_path_factory):
-    """The library of the tests' runtime: one per process."""
-    return aclnn.build_double(tmp_path_factory.mktemp("double"))
-
-
-@pytest.fixture(scope="session")
-def package(runtime):
+def package():
     """The package; its chip is set by each test."""
-    return aclnn.Device.open(runtime)
+    return aclnn.Device.open()
 
 
 @pytest.fixture
@@ -44,10 +38,10 @@ def foreign_half_kernel(tmp_path_factory):
 
 
 @pytest.fixture
-def foreign(runtime, foreign_package, foreign_kernel, monkeypatch):
+def foreign(foreign_package, foreign_kernel, monkeypatch):
     """The foreign operator's package on Ascend910B4."""
     monkeypatch.setenv("ASCEND_SIM_KERNELS", str(foreign_kernel))
-    opened = aclnn.Device.open(runtime, foreign_package)
+    opened = aclnn.Device.open(foreign_package)
     opened.set_soc("Ascend910B4")
     yield opened
     opened.forget()

@@ -18,6 +18,7 @@ MACHINE = folders.root()
 LIBRARIES = folders.library("ascend_sim").parent
 FLAGS = ["-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 FLAGS += [f"-I{MACHINE}", f"-I{MACHINE / 'cann/include'}", f"-I{FOREIGN}"]
+RUNTIME = [LIBRARIES / "libascend_sim.so", LIBRARIES / "libascend_sim_cann.so"]
 HOST = [LIBRARIES / "libascend_sim_host.a"]
 OP_BUILD = [LIBRARIES / "libascend_sim_op_build.a", *HOST]
 
@@ -53,7 +54,7 @@ def build_package(folder: Path) -> Path:
         headers / "aclnn_weighted_add.cpp",
         *parts[:2],
         output=libraries / "libcust_opapi.so",
-        more=["-shared", f"-I{headers}", *HOST, LIBRARIES / "libascend_sim.so"],
+        more=["-shared", f"-I{headers}", *HOST, *RUNTIME],
     )
     return folder
 

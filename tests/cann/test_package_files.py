@@ -20,8 +20,8 @@ def package(foreign_package, tmp_path):
 
 
 @pytest.fixture
-def device(runtime, package, foreign):
-    opened = aclnn.Device.open(runtime, package)
+def device(package, foreign):
+    opened = aclnn.Device.open(package)
     opened.set_soc("Ascend910B4")
     return opened
 

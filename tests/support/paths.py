@@ -140,7 +140,7 @@ PATHS: dict[str, Callable[[Call], None]] = {
     "torch-ops": through_torch_ops,
     "c": through_c,
 }
-C_PATHS = ("c", "c-sim")
+C_PATHS = ("c",)
 PYTHON = tuple(p for p in PATHS if p not in ("torch-ops", *C_PATHS))  # their errors name every dtype
 NUMPY = tuple(p for p in PATHS if p.startswith("numpy"))
 

@@ -7,9 +7,6 @@ struct HostThread {
     const ascend_sim_host_calls* calls = nullptr;
     OperatorPackages packages;
     std::string error;
-    // Of the second phase that runs.
-    char* workspace = nullptr;
-    uint64_t workspace_bytes = 0;
 };
 thread_local HostThread host;
 
@@ -23,28 +20,17 @@ void set_host_error(const std::string& text) { host.error = text; }
 bool find_host_memory(const void* address, void** first, uint64_t* bytes) {
     const char* const at = static_cast<const char*>(address);
     char *begin = nullptr, *end = nullptr;
-    auto look = [&](void* data, uint64_t size) {
-        char* const low = static_cast<char*>(data);
-        if (at < low || at >= low + size || (end && low + size <= end)) return;
+    for (int32_t i = 0; i < host.calls->memory_count; ++i) {
+        const ascend_sim_memory& memory = host.calls->memories[i];
+        char* const low = static_cast<char*>(memory.data);
+        if (at < low || at >= low + memory.bytes || (end && low + memory.bytes <= end)) continue;
         begin = low;
-        end = low + size;
-    };
-    for (int32_t i = 0; i < host.calls->memory_count; ++i)
-        look(host.calls->memories[i].data, host.calls->memories[i].bytes);
-    look(host.workspace, host.workspace_bytes);
+        end = low + memory.bytes;
+    }
     if (!begin) return false;
     *first = begin;
     *bytes = static_cast<uint64_t>(end - begin);
     return true;
-}
-
-int32_t run_on_host(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
-    host.workspace = static_cast<char*>(workspace);
-    host.workspace_bytes = workspace_bytes;
-    const int32_t status = executor.run(workspace, workspace_bytes);
-    host.workspace = nullptr;
-    host.workspace_bytes = 0;
-    return status;
 }
 
 const ascend_sim_launch* launch_options() { return host.calls ? host.calls->options : nullptr; }

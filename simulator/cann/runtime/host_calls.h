@@ -14,6 +14,5 @@ const ascend_sim_host_calls* host_calls();
 const OperatorPackages& host_packages();
 void set_host_error(const std::string& text);
 bool find_host_memory(const void* address, void** first, uint64_t* bytes);
-int32_t run_on_host(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes);
 
 }  // namespace npu_cann
