@@ -2,7 +2,8 @@
 #
 # Adds one operator to every target: csrc/capi/<stem>.cpp always, csrc/torch/<stem>.cpp and csrc/npu/<stem>.cpp if
 # torch's registration and torch_npu's binding are built, csrc/cpu/<c>.cpp for each CPU, and for each KERNELS k the
-# dispatcher csrc/cpu/<k>.cpp with one compile of csrc/cpu/<k>_<isa>.cpp per instruction set.
+# dispatcher csrc/cpu/<k>.cpp with one compile of csrc/cpu/<k>_<isa>.cpp per instruction set. cmake/NpuRopeSim.cmake
+# adds the definitions and the kernels for NPUs.
 function(npu_rope_add_op stem)
   cmake_parse_arguments(op "" "" "CPU;KERNELS" ${ARGN})
   target_sources(npu_rope PRIVATE csrc/capi/${stem}.cpp)

@@ -3,12 +3,6 @@
 option(NPU_ROPE_SIM "Build the kernels and the operator package for the simulator" ON)
 # The package's interfaces are written by a program of this build, so it must run on this machine.
 if(NOT NPU_ROPE_SIM OR (CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR))
-  function(npu_rope_add_cann_op)
-  endfunction()
-  function(npu_rope_add_kernel)
-  endfunction()
-  function(npu_rope_add_simulated_package)
-  endfunction()
   return()
 endif()
 
@@ -41,29 +35,6 @@ endif()
 
 set(NPU_ROPE_SIM_SOCS ascend910b ascend310p CACHE STRING
   "SoCs that the simulated kernels are compiled for; those of others only where a target needs them")
-set(simulated_package "${CMAKE_BINARY_DIR}/simcann_opp")
-
-# npu_rope_add_kernel(<stem> SOC <soc> ARGUMENTS <names...> COLUMNS <type,type,...> ...): op_kernel/npu_<stem>.cpp, see
-# ascend_sim_add_kernel(). The headers of op_kernel do not depend on a column's macros
-# (tests/ops/test_kernel_headers.py).
-function(npu_rope_add_kernel stem)
-  cmake_parse_arguments(k "" "SOC" "" ${ARGN})
-  set(library npu_${stem}__${k_SOC})
-  ascend_sim_add_kernel(npu_${stem} SOURCE "${PROJECT_SOURCE_DIR}/op_kernel/npu_${stem}.cpp"
-    FOLDER "${simulated_package}/sim_kernels" INCLUDE op_kernel ${ARGN})
-  target_link_libraries(${library} PRIVATE npu_rope_options)
-  set_target_properties(${library} PROPERTIES INSTALL_RPATH "\$ORIGIN/../../../../ascend_sim/lib")
-  if(NOT k_SOC IN_LIST NPU_ROPE_SIM_SOCS)
-    set_target_properties(${library} PROPERTIES EXCLUDE_FROM_ALL ON)
-  else()
-    set_property(GLOBAL APPEND PROPERTY NPU_ROPE_SIM_KERNELS ${library})
-  endif()
-endfunction()
-
-# npu_rope_add_cann_op(<stem>): the operator's definition op_host/<stem>_def.cpp.
-function(npu_rope_add_cann_op stem)
-  set_property(GLOBAL APPEND PROPERTY NPU_ROPE_CANN_OPS ${stem})
-endfunction()
 
 # From CANN's contexts to the checks and tilings of npu_rope_op_host.
 file(GLOB from_cann CONFIGURE_DEPENDS op_host/*cann.cpp)
@@ -71,25 +42,31 @@ add_library(npu_rope_cann_op_host OBJECT ${from_cann})
 target_compile_options(npu_rope_cann_op_host PRIVATE -O1)
 target_link_libraries(npu_rope_cann_op_host PUBLIC npu_rope_op_host npu_rope_options ascend_sim_host)
 
-# Called by CMakeLists.txt when all operators are known.
-function(npu_rope_add_simulated_package)
-  get_property(stems GLOBAL PROPERTY NPU_ROPE_CANN_OPS)
-  set(operators ${stems})
-  list(TRANSFORM operators PREPEND npu_)
-  set(definitions ${stems})
-  list(TRANSFORM definitions REPLACE "(.+)" "op_host/\\1_def.cpp")
-  ascend_sim_add_package(npu_rope FOLDER "${simulated_package}" OPERATORS ${operators}
-    SOCS ascend310p ascend910_93 ascend910b DEFINITIONS ${definitions} LINK npu_rope_cann_op_host)
-  set_target_properties(npu_rope_opapi PROPERTIES INSTALL_RPATH "\$ORIGIN/../../../../../ascend_sim/lib")
+# The package of all operators with a definition. The headers of op_kernel do not depend on a column's macros
+# (tests/ops/test_kernel_headers.py).
+set(simulated_package "${CMAKE_BINARY_DIR}/simcann_opp")
+file(GLOB definitions CONFIGURE_DEPENDS op_host/*_def.cpp)
+list(TRANSFORM definitions REPLACE ".*/(.+)_def[.]cpp" "npu_\\1" OUTPUT_VARIABLE operators)
+ascend_sim_add_package(npu_rope FOLDER "${simulated_package}" OPERATORS ${operators}
+  SOCS ascend310p ascend910_93 ascend910b DEFINITIONS ${definitions} LINK npu_rope_cann_op_host
+  KERNELS "${PROJECT_SOURCE_DIR}/op_kernel")
 
-  set(folder ${lib_dir}/simcann_opp)
-  get_property(kernels GLOBAL PROPERTY NPU_ROPE_SIM_KERNELS)
-  install(TARGETS ${kernels} LIBRARY DESTINATION ${folder}/sim_kernels)
-  install(TARGETS npu_rope_opapi LIBRARY DESTINATION ${folder}/op_api/lib)
-  install(TARGETS npu_rope_opmaster LIBRARY DESTINATION
-    ${folder}/op_impl/ai_core/tbe/op_tiling/lib/linux/${CMAKE_SYSTEM_PROCESSOR})
-  install(DIRECTORY "${simulated_package}/op_api/include" DESTINATION ${folder}/op_api)
-  foreach(part kernel config)
-    install(DIRECTORY "${simulated_package}/op_impl/ai_core/tbe/${part}" DESTINATION ${folder}/op_impl/ai_core/tbe)
-  endforeach()
-endfunction()
+set(folder ${lib_dir}/simcann_opp)
+foreach(kernel IN LISTS npu_rope_kernels)
+  target_link_libraries(${kernel} PRIVATE npu_rope_options)
+  set_target_properties(${kernel} PROPERTIES INSTALL_RPATH "\$ORIGIN/../../../../ascend_sim/lib")
+  string(REGEX REPLACE ".*__" "" soc ${kernel})
+  if(soc IN_LIST NPU_ROPE_SIM_SOCS)
+    install(TARGETS ${kernel} LIBRARY DESTINATION ${folder}/sim_kernels)
+  else()
+    set_target_properties(${kernel} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+endforeach()
+set_target_properties(npu_rope_opapi PROPERTIES INSTALL_RPATH "\$ORIGIN/../../../../../ascend_sim/lib")
+install(TARGETS npu_rope_opapi LIBRARY DESTINATION ${folder}/op_api/lib)
+install(TARGETS npu_rope_opmaster LIBRARY DESTINATION
+  ${folder}/op_impl/ai_core/tbe/op_tiling/lib/linux/${CMAKE_SYSTEM_PROCESSOR})
+install(DIRECTORY "${simulated_package}/op_api/include" DESTINATION ${folder}/op_api)
+foreach(part kernel config)
+  install(DIRECTORY "${simulated_package}/op_impl/ai_core/tbe/${part}" DESTINATION ${folder}/op_impl/ai_core/tbe)
+endforeach()

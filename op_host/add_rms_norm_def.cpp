@@ -47,7 +47,7 @@ namespace ops {
 
 class NpuAddRmsNorm : public OpDef {
 public:
-    // Each column of types is one compile of the kernel, as in CMakeLists.txt.
+    // Each column of types is one compile of the kernel.
     explicit NpuAddRmsNorm(const char* name) : OpDef(name) {
         this->Input("x")
             .ParamType(REQUIRED)

@@ -52,7 +52,7 @@ namespace ops {
 
 class NpuRmsNormBackward : public OpDef {
 public:
-    // Each column of types is one compile of the kernel, as in CMakeLists.txt.
+    // Each column of types is one compile of the kernel.
     explicit NpuRmsNormBackward(const char* name) : OpDef(name) {
         this->Input("grad")
             .ParamType(REQUIRED)

@@ -39,7 +39,7 @@ namespace ops {
 
 class NpuRmsNorm : public OpDef {
 public:
-    // Each column of types is one compile of the kernel, as in CMakeLists.txt.
+    // Each column of types is one compile of the kernel.
     explicit NpuRmsNorm(const char* name) : OpDef(name) {
         this->Input("x")
             .ParamType(REQUIRED)

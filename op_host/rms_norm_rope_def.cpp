@@ -33,7 +33,7 @@ namespace ops {
 
 class NpuRmsNormRope : public OpDef {
 public:
-    // Each column of types is one compile of the kernel, as in CMakeLists.txt.
+    // Each column of types is one compile of the kernel.
     explicit NpuRmsNormRope(const char* name) : OpDef(name) {
         this->Input("q")
             .ParamType(REQUIRED)

@@ -26,7 +26,7 @@ namespace ops {
 
 class NpuRopeQk : public OpDef {
 public:
-    // Each column of types is one compile of the kernel, as in CMakeLists.txt.
+    // Each column of types is one compile of the kernel.
     explicit NpuRopeQk(const char* name) : OpDef(name) {
         this->Input("q")
             .ParamType(REQUIRED)

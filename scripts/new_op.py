@@ -81,14 +81,6 @@ def cmake(text: str, name: str) -> str:
     return text[: last.end()] + f"npu_rope_add_op({name} CPU {name})\n" + text[last.end() :]
 
 
-def cmake_kernel(text: str, name: str) -> str:
-    """Add the kernel's lines after the operator's line."""
-    line = f"npu_rope_add_op({name} CPU {name})\n"
-    added = f"npu_rope_add_kernel({name} SOC ascend910b ARGUMENTS X OUT COLUMNS\n  float,float)\n"
-    added += f"npu_rope_add_cann_op({name})\n"
-    return text.replace(line, line + added)
-
-
 def package(text: str, name: str) -> str:
     """The import and the entry in __all__, both in order."""
     imports = list(re.finditer(r"^from npu_rope\.([\w.]+) import .*\n", text, re.MULTILINE))
@@ -128,8 +120,6 @@ def make(name: str, kernel: bool) -> list[Path]:
             raise Refused(f"NAME must be free but {path.relative_to(ROOT)} exists.")
     for file, edit in EDITS.items():
         made[ROOT / file] = edit((ROOT / file).read_text(), name)
-    if kernel:
-        made[ROOT / "CMakeLists.txt"] = cmake_kernel(made[ROOT / "CMakeLists.txt"], name)
     for path, text in made.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

@@ -55,7 +55,7 @@ def compiler() -> str:
 
 
 def column_entry(kernel: str, soc: str, types: Mapping[str, str]) -> str:
-    """The name of a kernel's entry for one column of element types, as CMake's functions make it.
+    """The name of a kernel's entry for one column of element types, as a package's op_build makes it.
 
     >>> column_entry("add", "ascend910b", {"X": "half", "Y": "half"})
     'add__ascend910b__half_half'

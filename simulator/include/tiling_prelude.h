@@ -8,7 +8,7 @@
 #include "ascendc/tiling_struct.h"
 
 #ifndef __CCE_AICORE__
-#error "__CCE_AICORE__ is not defined: compile kernels as ascend_sim_add_kernel of CMake does (220, 200 or 310)"
+#error "__CCE_AICORE__ is not defined: compile kernels as ascend_sim.build does (220, 200 or 310)"
 #endif
 #ifndef __NPU_ARCH__
 #if __CCE_AICORE__ == 220

@@ -1,5 +1,5 @@
-"""The operator package's interface and description match the specification and the kernels that CMake
-compiles, and every kernel is reachable through all layers."""
+"""The operator package's interface and description match the specification and the compiled kernels, and
+every kernel is reachable through all layers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from pathlib import Path
 
 import aclnn
 import pytest
+from ascend_sim.programs import stubs
 
 ROOT = Path(__file__).resolve().parents[2]
 STEMS = sorted(p.stem.removeprefix("npu_") for p in (ROOT / "op_kernel").glob("*.cpp"))
 SOCS = ("ascend910b", "ascend910_93", "ascend310p")
+# The SoCs that run the kernels compiled for one of them.
+SHARED = {"ascend910b": ("ascend910b", "ascend910_93"), "ascend310p": ("ascend310p",)}
+KERNELS = [(stem, soc) for stem in STEMS for soc in SHARED]
 # A kernel's type by its name in the description.
 KERNEL_TYPES = {
     "float16": "half",
@@ -68,22 +72,30 @@ def socs_of(stem: str) -> set[str]:
     return {soc for soc in SOCS if op_type(stem) in description(soc)}
 
 
-def compiled(stem: str, soc: str) -> tuple[list[str], list[list[str]]]:
-    """Arguments and columns of the kernel in CMakeLists.txt; 910_93 runs the kernels compiled for 910b."""
-    text = (ROOT / "CMakeLists.txt").read_text()
-    binary = {"ascend910_93": "ascend910b"}.get(soc, soc)
-    call = re.search(
-        rf"npu_rope_add_kernel\({stem} SOC {binary} ARGUMENTS (.*?) COLUMNS\s(.*?)\)", text, re.DOTALL
-    )
-    assert call is not None, f"CMakeLists.txt compiles no {stem} for {binary}"
-    return call[1].split(), [column.split(",") for column in call[2].split()]
+def tensors(stem: str, soc: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """The described inputs and outputs."""
+    described = description(soc)[op_type(stem)]
+    inputs = [described[key] for key in described if re.fullmatch(r"input\d+", key)]
+    return inputs, [described[key] for key in described if re.fullmatch(r"output\d+", key)]
+
+
+def entries(stem: str, soc: str) -> set[str]:
+    """The kernels' names for the described columns, each with the types of all arguments."""
+    inputs, outputs = tensors(stem, soc)
+    read = {i["name"] for i in inputs}
+    arguments = inputs + [o for o in outputs if o["name"] not in read]
+    types = [[KERNEL_TYPES[t] for t in a["dtype"].split(",")] for a in arguments]
+    return {"_".join(column) for column in zip(*types, strict=True)}
+
+
+def compiled(library: Path) -> set[str]:
+    return {name for name in stubs.Elf.read(library).defined if name.startswith(f"{library.stem}__")}
 
 
 def test_every_kernel_has_its_definition_its_interface_and_its_place_in_the_package():
     for stem in STEMS:
         definition = (ROOT / f"op_host/{stem}_def.cpp").read_text()
         assert f"OP_ADD({op_type(stem)});" in definition
-        assert f"npu_rope_add_cann_op({stem}" in (ROOT / "CMakeLists.txt").read_text()
         assert interface(stem)
         for soc in socs_of(stem):
             assert description(soc)[op_type(stem)]["opFile"]["value"] == f"npu_{stem}"
@@ -123,32 +135,36 @@ def test_no_optional_list_is_empty_by_default(soc):
     assert {name: value for name, value in defaults.items() if value == "[]"} == {}
 
 
-@pytest.mark.parametrize("stem", STEMS)
-def test_it_is_defined_for_the_socs_that_cmake_compiles_for(stem):
-    text = (ROOT / "CMakeLists.txt").read_text()
-    binaries = set(re.findall(rf"npu_rope_add_kernel\({stem} SOC (\w+)", text))
-    assert socs_of(stem) == binaries | ({"ascend910_93"} if "ascend910b" in binaries else set())
-
-
-KERNELS = [(stem, soc) for stem in STEMS for soc in SOCS]
-
-
 @pytest.mark.parametrize(("stem", "soc"), KERNELS)
-def test_types_are_the_columns_that_cmake_compiles(stem, soc):
-    if soc not in socs_of(stem):
-        return
-    described = description(soc)[op_type(stem)]
-    inputs = [described[key] for key in described if re.fullmatch(r"input\d+", key)]
-    written = {i["name"] for i in inputs}
-    outputs = [described[key] for key in described if re.fullmatch(r"output\d+", key)]
-    arguments = inputs + [o for o in outputs if o["name"] not in written]
-    names, columns = compiled(stem, soc)
-    assert [a["name"].upper() for a in arguments] == names
-    of_arguments = [[KERNEL_TYPES[t] for t in a["dtype"].split(",")] for a in arguments]
-    assert [list(column) for column in zip(*of_arguments, strict=True)] == columns
-    for output in outputs:
-        if output["name"] in written:
-            assert output["dtype"] == next(i["dtype"] for i in inputs if i["name"] == output["name"])
+def test_a_kernel_is_compiled_for_every_column_of_the_definition_and_no_other(stem, soc):
+    named = {entry for each in SHARED[soc] for entry in entries(stem, each)}
+    library = aclnn.package_folder() / f"sim_kernels/npu_{stem}__{soc}.so"
+    assert compiled(library) == {f"{library.stem}__{entry}" for entry in named}
+
+
+def test_every_compiled_library_is_that_of_an_operator():
+    libraries = {path.name for path in (aclnn.package_folder() / "sim_kernels").iterdir()}
+    assert libraries == {f"npu_{stem}__{soc}.so" for stem, soc in KERNELS}
+
+
+@pytest.mark.parametrize("soc", SOCS)
+def test_every_kernel_of_the_package_names_a_compiled_one(soc):
+    kernels = aclnn.package_folder() / "op_impl/ai_core/tbe/kernel" / soc
+    named = [json.loads(path.read_text())["kernelName"] for path in kernels.rglob("*.json")]
+    libraries = {entry.rsplit("__", 1)[0] for entry in named}
+    assert set(named) == {
+        entry
+        for library in libraries
+        for entry in compiled(aclnn.package_folder() / f"sim_kernels/{library}.so")
+    }
+    assert len(named) == sum(len(entries(stem, soc)) for stem in STEMS)
+
+
+@pytest.mark.parametrize(("stem", "soc"), [(stem, soc) for stem in STEMS for soc in SOCS])
+def test_a_tensor_that_is_read_and_written_has_one_type_in_each_column(stem, soc):
+    inputs, outputs = tensors(stem, soc)
+    types = {i["name"]: i["dtype"] for i in inputs}
+    assert [o["dtype"] for o in outputs] == [types.get(o["name"], o["dtype"]) for o in outputs]
 
 
 @pytest.mark.parametrize("stem", STEMS)

@@ -5,12 +5,15 @@ one is not."""
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 
 import aclnn
+import ascend_sim
 import numpy as np
 import pytest
-from foreign_operator import call, generate
+from ascend_sim.programs import stubs
+from foreign_operator import FOREIGN, call, generate
 
 
 @pytest.fixture
@@ -185,6 +188,12 @@ OP_ADD(HTTPScaleV2);
 """
 
 
+def defined_for(soc: str) -> str:
+    """Return the definition with this SoC as a second one."""
+    only = 'AddConfig("ascend910b")'
+    return DEFINITION.replace(only, f'{only}.AddConfig("{soc}")')
+
+
 def test_an_optional_input_that_is_written_is_named_both(tmp_path):
     """Only parameters whose names end in Ref are not const."""
     header = (generate(DEFINITION, tmp_path) / "aclnn_http_scale_v2.h").read_text()
@@ -195,6 +204,49 @@ def test_an_optional_input_that_is_written_is_named_both(tmp_path):
         ("const aclTensor*", "stateRefOptional"),
         ("const aclTensor*", "sumOut"),
     ]
+
+
+def test_the_source_of_kernels_defines_each_argument_of_a_column_once(tmp_path):
+    """Two SoCs of one instruction set share the kernel."""
+    source = (generate(defined_for("ascend910_93"), tmp_path) / "http_scale_v2__ascend910b.cpp").read_text()
+    names = ("X_IN", "KV_CACHE", "STATE", "SUM")
+    types = [(f"DTYPE_{name}", "float") for name in names]
+    numbers = [(f"ORIG_DTYPE_{name}", "DT_FLOAT") for name in names]
+    kernel = ("http_scale_v2", "http_scale_v2__ascend910b__float_float_float_float")
+    assert sorted(re.findall(r"#define (\S+) (\S+)", source)) == sorted(
+        [("__CCE_AICORE__", "220"), kernel, *types, *numbers]
+    )
+    assert source.count('#include "http_scale_v2.cpp"\n') == 1
+
+
+def test_an_operator_without_a_soc_of_the_package_has_no_kernel_in_its_library(tmp_path):
+    folder = generate(DEFINITION + defined_for("ascend310p").replace("HTTPScaleV2", "Other"), tmp_path)
+    sources = {path.stem: path.read_text().count("#include") for path in folder.glob("*__*.cpp")}
+    assert sources == {
+        "http_scale_v2__ascend310p": 0,
+        "http_scale_v2__ascend910b": 2,
+        "other__ascend310p": 2,
+        "other__ascend910b": 2,
+    }
+
+
+def test_the_source_of_kernels_compiles_one_for_each_column(package, tmp_path):
+    source = package / "op_api/include/weighted_add__ascend910b.cpp"
+    library = ascend_sim.build(source, include=[FOREIGN], folder=tmp_path)
+    compiled = {name for name in stubs.Elf.read(library).defined if name.startswith("weighted_add")}
+    assert compiled == {f"weighted_add__ascend910b__{t}_{t}_{t}" for t in ("float", "half")}
+
+
+def test_files_that_would_not_change_are_left_as_they_are(tmp_path):
+    """So a build does not compile them again."""
+    folder = generate(DEFINITION, tmp_path)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    subprocess.run([folder / "op_build", folder], check=True)
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+    generate(DEFINITION.replace("{ge::DT_FLOAT}", "{ge::DT_FLOAT16}"), folder)
+    after = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert after["aclnn_http_scale_v2.h"] == before["aclnn_http_scale_v2.h"]
+    assert after["http_scale_v2__ascend910b.cpp"] != before["http_scale_v2__ascend910b.cpp"]
 
 
 def test_every_description_names_its_core_and_its_pattern(package):

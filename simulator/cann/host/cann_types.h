@@ -12,18 +12,19 @@ namespace npu_cann {
 struct TypeRow {
     ge::DataType type;
     const char* name;    // in messages
-    const char* kernel;  // in a compiled kernel's name
+    const char* kernel;  // in a kernel: DTYPE_X, and in its name
+    const char* macro;   // in a kernel: ORIG_DTYPE_X
     int64_t bytes;
 };
 
 constexpr TypeRow kTypes[] = {
-    {ge::DT_FLOAT, "float32", "float", 4},      {ge::DT_FLOAT16, "float16", "half", 2},
-    {ge::DT_BF16, "bfloat16", "bfloat16_t", 2}, {ge::DT_DOUBLE, "float64", "double", 8},
-    {ge::DT_INT8, "int8", "int8_t", 1},         {ge::DT_UINT8, "uint8", "uint8_t", 1},
-    {ge::DT_INT16, "int16", "int16_t", 2},      {ge::DT_UINT16, "uint16", "uint16_t", 2},
-    {ge::DT_INT32, "int32", "int32_t", 4},      {ge::DT_UINT32, "uint32", "uint32_t", 4},
-    {ge::DT_INT64, "int64", "int64_t", 8},      {ge::DT_UINT64, "uint64", "uint64_t", 8},
-    {ge::DT_BOOL, "bool", "bool", 1},
+    {ge::DT_FLOAT, "float32", "float", "DT_FLOAT", 4},     {ge::DT_FLOAT16, "float16", "half", "DT_FLOAT16", 2},
+    {ge::DT_BF16, "bfloat16", "bfloat16_t", "DT_BF16", 2}, {ge::DT_DOUBLE, "float64", "double", "DT_DOUBLE", 8},
+    {ge::DT_INT8, "int8", "int8_t", "DT_INT8", 1},         {ge::DT_UINT8, "uint8", "uint8_t", "DT_UINT8", 1},
+    {ge::DT_INT16, "int16", "int16_t", "DT_INT16", 2},     {ge::DT_UINT16, "uint16", "uint16_t", "DT_UINT16", 2},
+    {ge::DT_INT32, "int32", "int32_t", "DT_INT32", 4},     {ge::DT_UINT32, "uint32", "uint32_t", "DT_UINT32", 4},
+    {ge::DT_INT64, "int64", "int64_t", "DT_INT64", 8},     {ge::DT_UINT64, "uint64", "uint64_t", "DT_UINT64", 8},
+    {ge::DT_BOOL, "bool", "bool", "DT_BOOL", 1},
 };
 
 // Null if the simulator lacks the type.

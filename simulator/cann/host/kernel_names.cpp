@@ -19,24 +19,32 @@ std::string simplified_key(const OpRecord& def, size_t column) {
     return key;
 }
 
+std::vector<const ParamRecord*> kernel_arguments(const OpRecord& def) {
+    std::vector<const ParamRecord*> all;
+    for (const ParamRecord& p : def.inputs) all.push_back(&p);
+    for (size_t o = 0; o < def.outputs.size(); ++o)
+        if (def.input_of_output(o) < 0) all.push_back(&def.outputs[o]);
+    return all;
+}
+
 std::string column_name(const OpRecord& def, size_t column) {
     std::string name;
-    auto add = [&](const ParamRecord& p) {
-        const TypeRow* row = find_type(p.types.at(column));
+    for (const ParamRecord* p : kernel_arguments(def)) {
+        const TypeRow* row = find_type(p->types.at(column));
         name += (name.empty() ? "" : "_") + std::string(row ? row->kernel : "unknown");
-    };
-    for (const ParamRecord& p : def.inputs) add(p);
-    for (size_t o = 0; o < def.outputs.size(); ++o)
-        if (def.input_of_output(o) < 0) add(def.outputs[o]);
+    }
     return name;
 }
 
 bool is_simulated(const std::string& soc) { return ascend_sim::find_profile(soc.c_str()) != nullptr; }
 
+std::string kernel_library(const std::string& op_type, const std::string& soc) {
+    const ascend_sim::Profile* profile = ascend_sim::find_profile(soc.c_str());
+    return snake_case(op_type) + "__" + (profile && profile->arch == 220 ? "ascend910b" : soc);
+}
+
 std::string kernel_entry(const OpRecord& def, size_t column) {
-    const ascend_sim::Profile* profile = ascend_sim::find_profile(def.soc.c_str());
-    const std::string soc = profile && profile->arch == 220 ? "ascend910b" : def.soc;
-    return snake_case(def.type) + "__" + soc + "__" + column_name(def, column);
+    return kernel_library(def.type, def.soc) + "__" + column_name(def, column);
 }
 
 }  // namespace npu_cann

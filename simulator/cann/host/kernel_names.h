@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "cann/host/def_reader.h"
 
@@ -13,10 +14,16 @@ namespace npu_cann {
 // NnopbaseExecutorGenDynamicKey).
 std::string simplified_key(const OpRecord& def, size_t column);
 
+// A kernel's arguments: inputs, then outputs. A tensor that is both occurs once.
+std::vector<const ParamRecord*> kernel_arguments(const OpRecord& def);
+
 // The types of a kernel's arguments, as in its file name.
 std::string column_name(const OpRecord& def, size_t column);
 
-// The name of a kernel of sim_kernels. SoCs of one instruction set share kernels.
+// The library of sim_kernels with the operator's kernels for a SoC. SoCs of one instruction set share kernels.
+std::string kernel_library(const std::string& op_type, const std::string& soc);
+
+// The name of a kernel in its library.
 std::string kernel_entry(const OpRecord& def, size_t column);
 
 // Whether the simulator supports the definition's SoC.

@@ -1,11 +1,12 @@
 // Writes an operator package's sources from its definitions, as CANN's op_build does: for each operator the two
-// functions of aclnn with their header, and for each SoC the operators' description as JSON. If PACKAGE is given,
-// also writes the kernels of the simulated SoCs and their lists there.
+// functions of aclnn with their header, and for each SoC the operators' description as JSON; beyond CANN's op_build,
+// for each simulated SoC the source <operator>__<soc>.cpp of its kernels. If PACKAGE is given, also writes the files of
+// these kernels and their lists there.
 //
 // usage: op_build FOLDER [PACKAGE]
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
+#include <map>
 #include <stdexcept>
 
 #include "cann/host/kernel_names.h"
@@ -286,6 +287,7 @@ struct Soc {
 
 void write_all(const std::string& folder, const std::string& package) {
     std::vector<Soc> socs;
+    std::map<std::string, std::string> kernel_sources;  // by the name of the library
     for (const std::string& type : DefReader::op_types()) {
         OpRecord def;
         DefReader::read(type, "", &def);
@@ -299,9 +301,17 @@ void write_all(const std::string& folder, const std::string& package) {
             if (at == socs.size()) socs.push_back({soc, "", ""});
             auto add = [](std::string* all, const std::string& one) { *all += (all->empty() ? "" : ",\n  ") + one; };
             add(&socs[at].descriptions, description(def));
-            if (!package.empty() && is_simulated(soc)) add(&socs[at].kernels, write_kernels(package, def));
+            if (!is_simulated(soc)) continue;
+            add_kernels_to_source(def, &kernel_sources[kernel_library(type, soc)]);
+            if (!package.empty()) add(&socs[at].kernels, write_kernels(package, def));
         }
     }
+    // The build declares a library for each operator and SoC. An operator without the SoC has no kernel in it.
+    for (const std::string& type : DefReader::op_types())
+        for (const Soc& soc : socs)
+            if (is_simulated(soc.name)) kernel_sources[kernel_library(type, soc.name)];
+    for (const auto& [library, text] : kernel_sources)
+        write_file(folder + "/" + library + ".cpp", "// Generated from the operator's definition.\n" + text);
     for (const Soc& soc : socs) {
         write_file(folder + "/aic-" + soc.name + "-ops-info.json", "{\n  " + soc.descriptions + "\n}\n");
         if (!soc.kernels.empty()) write_kernel_list(package, soc.name, soc.kernels);

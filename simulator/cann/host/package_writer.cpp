@@ -1,16 +1,20 @@
 #include "cann/host/package_writer.h"
 
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 
+#include "cann/host/cann_types.h"
 #include "cann/host/kernel_file.h"
 #include "cann/host/kernel_names.h"
 #include "src/json.h"
+#include "src/profile.h"
 
 namespace npu_cann {
 namespace {
@@ -75,6 +79,8 @@ std::string sha256(std::string bytes) {
 }  // namespace
 
 void write_file(const std::string& path, const std::string& text) {
+    if (std::ifstream old(path, std::ios::binary); old)
+        if (std::string(std::istreambuf_iterator<char>(old), {}) == text) return;
     std::ofstream file(path, std::ios::binary);
     file << text;
     file.close();
@@ -100,6 +106,30 @@ std::string write_kernels(const std::string& package, const OpRecord& def) {
         entries += (entries.empty() ? "" : ",\n    ") + listed.done();
     }
     return "\"" + def.type + "\": {\"binaryList\": [\n    " + entries + "]}";
+}
+
+void add_kernels_to_source(const OpRecord& def, std::string* source) {
+    const std::string kernel = snake_case(def.type);
+    if (source->empty())
+        *source = "#define __CCE_AICORE__ " + std::to_string(ascend_sim::find_profile(def.soc.c_str())->arch) +
+                  "\n#include \"tiling_prelude.h\"\n";
+    for (size_t column = 0; column < def.columns(); ++column) {
+        std::string defines, undefs;
+        auto define = [&](const std::string& name, const std::string& value) {
+            defines += "#define " + name + " " + value + "\n";
+            undefs += "#undef " + name + "\n";
+        };
+        define(kernel, kernel_entry(def, column));
+        for (const ParamRecord* p : kernel_arguments(def)) {
+            std::string name;
+            for (char c : p->name) name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+            const TypeRow* row = find_type(p->types.at(column));  // op_build describes no unknown type
+            define("DTYPE_" + name, row->kernel);
+            define("ORIG_DTYPE_" + name, row->macro);
+        }
+        const std::string compile = "\n" + defines + "#include \"" + kernel + ".cpp\"\n" + undefs;
+        if (source->find(compile) == std::string::npos) *source += compile;
+    }
 }
 
 void write_kernel_list(const std::string& package, const std::string& soc, const std::string& members) {

@@ -9,7 +9,7 @@
 #include "ascendc/runtime.h"
 
 #ifndef __CCE_AICORE__
-#error "__CCE_AICORE__ is not defined: compile kernels as ascend_sim_add_kernel of CMake does (220, 200 or 310)"
+#error "__CCE_AICORE__ is not defined: compile kernels as ascend_sim.build does (220, 200 or 310)"
 #endif
 
 #define __aicore__
