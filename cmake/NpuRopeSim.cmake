@@ -24,7 +24,6 @@ else()
   foreach(option SANITIZE WERROR C_TESTS)
     set(ASCEND_SIM_${option} ${NPU_ROPE_${option}})
   endforeach()
-  set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)
   if(NPU_ROPE_C_TESTS)
     add_subdirectory(simulator)  # with its tests
   else()

@@ -1,0 +1,28 @@
+# Settings of the builds of ascend_sim, and of npu_rope, which is compiled in the same way. Include it after project().
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# add_project_options(<project>): the options <PROJECT>_SANITIZE, <PROJECT>_WERROR and <PROJECT>_C_TESTS, and the target
+# <project>_options with the warnings, sanitizers and include root of all targets of the project.
+function(add_project_options project)
+  string(TOUPPER ${project} prefix)
+  option(${prefix}_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
+  option(${prefix}_WERROR "Treat warnings as errors" OFF)
+  option(${prefix}_C_TESTS "Build the C test programs" OFF)
+  add_library(${project}_options INTERFACE)
+  target_include_directories(${project}_options INTERFACE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_compile_options(${project}_options INTERFACE -Wall -Wextra $<$<BOOL:${${prefix}_WERROR}>:-Werror>)
+  if(${prefix}_SANITIZE)
+    set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1)
+    target_compile_options(${project}_options INTERFACE ${sanitizers} -O1)  # a higher level doubles the compile time
+    target_link_options(${project}_options INTERFACE ${sanitizers})
+  endif()
+endfunction()
