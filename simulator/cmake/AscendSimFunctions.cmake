@@ -77,7 +77,7 @@ function(ascend_sim_add_package name)
   endforeach()
   set(${name}_kernels ${kernels} PARENT_SCOPE)
 
-  # The functions of cann/runtime/objects.h come from the process's CANN runtime: the simulated one, or that of a test.
+  # The functions of cann/runtime/objects.h come from the simulated CANN runtime of the process.
   add_library(${name}_opapi SHARED ${sources} $<TARGET_OBJECTS:${name}_defs> $<TARGET_OBJECTS:${name}_shapes>)
   target_include_directories(${name}_opapi PRIVATE "${generated}")
   target_compile_options(${name}_opapi PRIVATE -O1)
