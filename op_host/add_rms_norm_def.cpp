@@ -27,87 +27,26 @@ static ge::graphStatus NpuAddRmsNormTiling(gert::TilingContext* context) {
 
 }  // namespace optiling
 
-namespace ge {
-
-static ge::graphStatus NpuAddRmsNormInferShape(gert::InferShapeContext* context) {
-    return npu_rope::infer_shapes_of_inputs(context, 0, 2);
-}
-
-static ge::graphStatus NpuAddRmsNormInferDataType(gert::InferDataTypeContext* context) {
-    // out has scale's type, sum has x's type.
-    const ge::DataType x = context->GetRequiredInputDataType(0), scale = context->GetRequiredInputDataType(2);
-    if (x == ge::DT_UNDEFINED || scale == ge::DT_UNDEFINED) return ge::GRAPH_FAILED;
-    const bool set = context->SetOutputDataType(0, scale) == ge::GRAPH_SUCCESS;
-    return set ? context->SetOutputDataType(1, x) : ge::GRAPH_FAILED;
-}
-
-}  // namespace ge
-
 namespace ops {
 
 class NpuAddRmsNorm : public OpDef {
 public:
-    // Each column of types is one compile of the kernel.
     explicit NpuAddRmsNorm(const char* name) : OpDef(name) {
-        this->Input("x")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_BF16, ge::DT_BF16,
-                       ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("residual")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_BF16, ge::DT_BF16,
-                       ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("scale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT,
-                       ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Output("out")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT,
-                       ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-        this->Output("sum")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_BF16, ge::DT_BF16,
-                       ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-        npu_rope::add_rms_norm_attributes(this);
-
-        // Ascend310P has no bfloat16.
-        OpAICoreConfig of_310p;
-        of_310p.Input("x")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("residual")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("scale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Output("out")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-        of_310p.Output("sum")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-
-        this->SetInferShape(ge::NpuAddRmsNormInferShape).SetInferDataType(ge::NpuAddRmsNormInferDataType);
+        using namespace npu_rope;
+        // Each column of types is one compile of the kernel.
+        const Types x = {ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_BF16,
+                         ge::DT_BF16,    ge::DT_FLOAT,   ge::DT_FLOAT,   ge::DT_FLOAT};
+        const Types scale = {ge::DT_FLOAT16, ge::DT_BF16,    ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16,
+                             ge::DT_FLOAT,   ge::DT_FLOAT16, ge::DT_BF16,  ge::DT_FLOAT};
+        const std::vector<Parameter> parameters = {
+            {"x", kInput, x},        {"residual", kInput, x}, {"scale", kInput, scale},
+            {"out", kOutput, scale}, {"sum", kOutput, x},
+        };
+        add_parameters(this, parameters);
+        add_rms_norm_attributes(this);
+        this->SetInferShape(shapes_of_inputs<0, 1>).SetInferDataType(types_of_inputs<2, 0>);
         this->AICore().SetTiling(optiling::NpuAddRmsNormTiling);
-        npu_rope::add_chips(this, &of_310p);
+        add_chips(this, parameters);
     }
 };
 

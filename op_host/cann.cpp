@@ -178,11 +178,49 @@ Check hand_to_cann(const char* op, gert::TilingContext* context, const void* dat
     return {};
 }
 
-void add_chips(ops::OpDef* def, ops::OpAICoreConfig* of_310p) {
-    ops::OpAICoreConfig of_910b;
+namespace {
+
+// Adds a parameter to a definition or to a SoC's configuration.
+template <typename Owner>
+void add_parameter(Owner* owner, const Parameter& p, const Types& types) {
+    const bool is_optional = p.kind == kOptionalInput || p.kind == kOptionalContiguousInput;
+    ops::OpParamDef& added = p.kind == kOutput ? owner->Output(p.name) : owner->Input(p.name);
+    added.ParamType(is_optional ? ops::OPTIONAL : ops::REQUIRED).DataType(types).FormatList({ge::FORMAT_ND});
+    if (p.kind == kContiguousInput || p.kind == kOptionalContiguousInput) {
+        added.AutoContiguous();
+    } else if (p.kind != kOutput) {
+        added.IgnoreContiguous();
+    }
+}
+
+// The indices of the columns without bfloat16.
+std::vector<size_t> columns_without_bfloat16(const std::vector<Parameter>& parameters) {
+    std::vector<size_t> columns;
+    for (size_t k = 0; k < parameters.front().types.size(); ++k) {
+        bool has_bfloat16 = false;
+        for (const Parameter& p : parameters) has_bfloat16 |= p.types[k] == ge::DT_BF16;
+        if (!has_bfloat16) columns.push_back(k);
+    }
+    return columns;
+}
+
+}  // namespace
+
+void add_parameters(ops::OpDef* def, const std::vector<Parameter>& parameters) {
+    for (const Parameter& p : parameters) add_parameter(def, p, p.types);
+}
+
+void add_chips(ops::OpDef* def, const std::vector<Parameter>& parameters) {
+    ops::OpAICoreConfig of_910b, of_310p;
     def->AICore().AddConfig("ascend910b", tile_at_run_time(&of_910b));
     def->AICore().AddConfig("ascend910_93", of_910b);
-    def->AICore().AddConfig("ascend310p", tile_at_run_time(of_310p));
+    const std::vector<size_t> columns = columns_without_bfloat16(parameters);
+    for (const Parameter& p : parameters) {
+        Types types;
+        for (size_t k : columns) types.push_back(p.types[k]);
+        add_parameter(&of_310p, p, types);
+    }
+    def->AICore().AddConfig("ascend310p", tile_at_run_time(&of_310p));
 }
 
 ge::graphStatus said_to_cann(const Check& check) {
@@ -191,9 +229,9 @@ ge::graphStatus said_to_cann(const Check& check) {
     return ge::GRAPH_FAILED;
 }
 
-ge::graphStatus infer_shapes_of_inputs(gert::InferShapeContext* context, size_t first_input, size_t outputs) {
-    for (size_t k = 0; k < outputs; ++k) {
-        const gert::Shape* in = context->GetRequiredInputShape(first_input + k);
+ge::graphStatus infer_shapes(gert::InferShapeContext* context, const std::vector<size_t>& inputs) {
+    for (size_t k = 0; k < inputs.size(); ++k) {
+        const gert::Shape* in = context->GetRequiredInputShape(inputs[k]);
         gert::Shape* out = context->GetOutputShape(k);
         if (in == nullptr || out == nullptr) return ge::GRAPH_FAILED;
         *out = *in;
@@ -201,9 +239,9 @@ ge::graphStatus infer_shapes_of_inputs(gert::InferShapeContext* context, size_t 
     return ge::GRAPH_SUCCESS;
 }
 
-ge::graphStatus infer_types_of_inputs(gert::InferDataTypeContext* context, size_t first_input, size_t outputs) {
-    for (size_t k = 0; k < outputs; ++k) {
-        ge::DataType type = context->GetRequiredInputDataType(first_input + k);
+ge::graphStatus infer_types(gert::InferDataTypeContext* context, const std::vector<size_t>& inputs) {
+    for (size_t k = 0; k < inputs.size(); ++k) {
+        ge::DataType type = context->GetRequiredInputDataType(inputs[k]);
         if (type == ge::DT_UNDEFINED) return ge::GRAPH_FAILED;
         if (context->SetOutputDataType(k, type) != ge::GRAPH_SUCCESS) return ge::GRAPH_FAILED;
     }

@@ -71,6 +71,25 @@ Check nothing_of(const char* op, const char* what);
 // Writes the reason for which a host function rejects a call to CANN's log.
 void log_to_cann(const std::string& error);
 
+// The kinds of a definition's parameters, as CannCall reads them. CANN makes contiguous inputs contiguous before a
+// call.
+enum ParameterKind { kInput, kContiguousInput, kOptionalInput, kOptionalContiguousInput, kOutput };
+
+// The data types of a parameter: a column of each compile of the kernel.
+using Types = std::vector<ge::DataType>;
+
+// A parameter of a definition. The types at the same index of all parameters belong together.
+struct Parameter {
+    const char* name;
+    ParameterKind kind;
+    Types types;
+};
+
+void add_parameters(ops::OpDef* def, const std::vector<Parameter>& parameters);
+
+// Adds the SoCs. Ascend310P has no bfloat16: its configuration leaves out the columns that contain it.
+void add_chips(ops::OpDef* def, const std::vector<Parameter>& parameters);
+
 // A SoC's configuration with which tilings run at each call, for every shape. A kernel that reads its tiling data from
 // their address in global memory needs this. AddConfig(soc) without a configuration allows CANN to compile for static
 // shapes, with tiling data as constants of the kernel.
@@ -88,15 +107,22 @@ Check hand_to_cann(const char* op, gert::TilingContext* context, const Data& dat
     return hand_to_cann(op, context, &data, sizeof data, room, block_dim, tiling_key, workspace_bytes);
 }
 
-// Adds the SoCs that have the definition's types, and Ascend310P with the types in `of_310p`. All kernels are tiled at
-// run time.
-void add_chips(ops::OpDef* def, ops::OpAICoreConfig* of_310p);
-
 // Converts a check to a status. Writes the reason for which a tiling function rejects a call to CANN's log.
 ge::graphStatus said_to_cann(const Check& check);
 
-// Gives output k the shape, or the type, of the definition's input `first_input` + k.
-ge::graphStatus infer_shapes_of_inputs(gert::InferShapeContext* context, size_t first_input, size_t outputs);
-ge::graphStatus infer_types_of_inputs(gert::InferDataTypeContext* context, size_t first_input, size_t outputs);
+// Gives output k the shape, or the type, of the definition's input inputs[k].
+ge::graphStatus infer_shapes(gert::InferShapeContext* context, const std::vector<size_t>& inputs);
+ge::graphStatus infer_types(gert::InferDataTypeContext* context, const std::vector<size_t>& inputs);
+
+// The same as functions that a definition registers.
+template <size_t... inputs>
+ge::graphStatus shapes_of_inputs(gert::InferShapeContext* context) {
+    return infer_shapes(context, {inputs...});
+}
+
+template <size_t... inputs>
+ge::graphStatus types_of_inputs(gert::InferDataTypeContext* context) {
+    return infer_types(context, {inputs...});
+}
 
 }  // namespace npu_rope

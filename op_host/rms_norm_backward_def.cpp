@@ -28,102 +28,27 @@ static ge::graphStatus NpuRmsNormBackwardTiling(gert::TilingContext* context) {
 
 }  // namespace optiling
 
-namespace ge {
-
-static ge::graphStatus NpuRmsNormBackwardInferShape(gert::InferShapeContext* context) {
-    const gert::Shape *x = context->GetRequiredInputShape(1), *dscale = context->GetRequiredInputShape(3);
-    gert::Shape *dx = context->GetOutputShape(0), *dscale_out = context->GetOutputShape(1);
-    if (x == nullptr || dscale == nullptr || dx == nullptr || dscale_out == nullptr) return ge::GRAPH_FAILED;
-    *dx = *x;
-    *dscale_out = *dscale;
-    return ge::GRAPH_SUCCESS;
-}
-
-static ge::graphStatus NpuRmsNormBackwardInferDataType(gert::InferDataTypeContext* context) {
-    const ge::DataType x = context->GetRequiredInputDataType(1), dscale = context->GetRequiredInputDataType(3);
-    if (x == ge::DT_UNDEFINED || dscale == ge::DT_UNDEFINED) return ge::GRAPH_FAILED;
-    const bool set = context->SetOutputDataType(0, x) == ge::GRAPH_SUCCESS;
-    return set ? context->SetOutputDataType(1, dscale) : ge::GRAPH_FAILED;
-}
-
-}  // namespace ge
-
 namespace ops {
 
 class NpuRmsNormBackward : public OpDef {
 public:
-    // Each column of types is one compile of the kernel.
     explicit NpuRmsNormBackward(const char* name) : OpDef(name) {
-        this->Input("grad")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT,
-                       ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("x")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_BF16, ge::DT_BF16,
-                       ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("scale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT,
-                       ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("dscale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT,
-                       ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Output("dx")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_BF16, ge::DT_BF16,
-                       ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-        this->Output("dscale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT,
-                       ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-        npu_rope::add_rms_norm_attributes(this);
-
-        // Ascend310P has no bfloat16.
-        OpAICoreConfig of_310p;
-        of_310p.Input("grad")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("x")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("scale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("dscale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Output("dx")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-        of_310p.Output("dscale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-
-        this->SetInferShape(ge::NpuRmsNormBackwardInferShape).SetInferDataType(ge::NpuRmsNormBackwardInferDataType);
+        using namespace npu_rope;
+        // Each column of types is one compile of the kernel.
+        const Types x = {ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_BF16,
+                         ge::DT_BF16,    ge::DT_FLOAT,   ge::DT_FLOAT,   ge::DT_FLOAT};
+        const Types scale = {ge::DT_FLOAT16, ge::DT_BF16,    ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16,
+                             ge::DT_FLOAT,   ge::DT_FLOAT16, ge::DT_BF16,  ge::DT_FLOAT};
+        const Types dscale(x.size(), ge::DT_FLOAT);
+        const std::vector<Parameter> parameters = {
+            {"grad", kInput, scale},    {"x", kInput, x},   {"scale", kInput, scale},
+            {"dscale", kInput, dscale}, {"dx", kOutput, x}, {"dscale", kOutput, dscale},
+        };
+        add_parameters(this, parameters);
+        add_rms_norm_attributes(this);
+        this->SetInferShape(shapes_of_inputs<1, 3>).SetInferDataType(types_of_inputs<1, 3>);
         this->AICore().SetTiling(optiling::NpuRmsNormBackwardTiling);
-        npu_rope::add_chips(this, &of_310p);
+        add_chips(this, parameters);
     }
 };
 

@@ -23,63 +23,27 @@ static ge::graphStatus NpuRmsNormTiling(gert::TilingContext* context) {
 
 }  // namespace optiling
 
-namespace ge {
-
-static ge::graphStatus NpuRmsNormInferShape(gert::InferShapeContext* context) {
-    return npu_rope::infer_shapes_of_inputs(context, 0, 1);
-}
-
-static ge::graphStatus NpuRmsNormInferDataType(gert::InferDataTypeContext* context) {
-    return npu_rope::infer_types_of_inputs(context, 1, 1);
-}
-
-}  // namespace ge
-
 namespace ops {
 
 class NpuRmsNorm : public OpDef {
 public:
-    // Each column of types is one compile of the kernel.
     explicit NpuRmsNorm(const char* name) : OpDef(name) {
-        this->Input("x")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_BF16, ge::DT_BF16,
-                       ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("scale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT,
-                       ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Output("out")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT,
-                       ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-        npu_rope::add_rms_norm_attributes(this);
-
-        // Ascend310P has no bfloat16.
-        OpAICoreConfig of_310p;
-        of_310p.Input("x")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("scale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Output("out")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-
-        this->SetInferShape(ge::NpuRmsNormInferShape).SetInferDataType(ge::NpuRmsNormInferDataType);
+        using namespace npu_rope;
+        // Each column of types is one compile of the kernel.
+        const Types x = {ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_BF16,
+                         ge::DT_BF16,    ge::DT_FLOAT,   ge::DT_FLOAT,   ge::DT_FLOAT};
+        const Types scale = {ge::DT_FLOAT16, ge::DT_BF16,    ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16,
+                             ge::DT_FLOAT,   ge::DT_FLOAT16, ge::DT_BF16,  ge::DT_FLOAT};
+        const std::vector<Parameter> parameters = {
+            {"x", kInput, x},
+            {"scale", kInput, scale},
+            {"out", kOutput, scale},
+        };
+        add_parameters(this, parameters);
+        add_rms_norm_attributes(this);
+        this->SetInferShape(shapes_of_inputs<0>).SetInferDataType(types_of_inputs<1>);
         this->AICore().SetTiling(optiling::NpuRmsNormTiling);
-        npu_rope::add_chips(this, &of_310p);
+        add_chips(this, parameters);
     }
 };
 

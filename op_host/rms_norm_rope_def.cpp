@@ -23,122 +23,36 @@ static ge::graphStatus NpuRmsNormRopeInferShape(gert::InferShapeContext* context
     return ge::GRAPH_SUCCESS;
 }
 
-static ge::graphStatus NpuRmsNormRopeInferDataType(gert::InferDataTypeContext* context) {
-    return npu_rope::infer_types_of_inputs(context, 0, 2);
-}
-
 }  // namespace ge
 
 namespace ops {
 
 class NpuRmsNormRope : public OpDef {
 public:
-    // Each column of types is one compile of the kernel.
     explicit NpuRmsNormRope(const char* name) : OpDef(name) {
-        this->Input("q")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("k")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("q_scale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .AutoContiguous();
-        this->Input("k_scale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .AutoContiguous();
-        this->Input("positions")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("rows")
-            .ParamType(OPTIONAL)
-            .DataType({ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("freq_factors")
-            .ParamType(OPTIONAL)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .AutoContiguous();
-        this->Input("cache")
-            .ParamType(OPTIONAL)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Output("q_out")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-        this->Output("k_out")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-        npu_rope::add_rms_norm_rope_attributes(this);
-
-        // Ascend310P has no bfloat16.
-        OpAICoreConfig of_310p;
-        of_310p.Input("q")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("k")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("q_scale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .AutoContiguous();
-        of_310p.Input("k_scale")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .AutoContiguous();
-        of_310p.Input("positions")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("rows")
-            .ParamType(OPTIONAL)
-            .DataType({ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("freq_factors")
-            .ParamType(OPTIONAL)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .AutoContiguous();
-        of_310p.Input("cache")
-            .ParamType(OPTIONAL)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Output("q_out")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-        of_310p.Output("k_out")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-
-        this->SetInferShape(ge::NpuRmsNormRopeInferShape).SetInferDataType(ge::NpuRmsNormRopeInferDataType);
+        using namespace npu_rope;
+        // Each column of types is one compile of the kernel.
+        const Types x = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT};
+        const Types positions = {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64};
+        const Types rows(x.size(), ge::DT_INT64);
+        const Types freq_factors(x.size(), ge::DT_FLOAT);
+        const std::vector<Parameter> parameters = {
+            {"q", kInput, x},
+            {"k", kInput, x},
+            {"q_scale", kContiguousInput, x},
+            {"k_scale", kContiguousInput, x},
+            {"positions", kInput, positions},
+            {"rows", kOptionalInput, rows},
+            {"freq_factors", kOptionalContiguousInput, freq_factors},
+            {"cache", kOptionalInput, x},
+            {"q_out", kOutput, x},
+            {"k_out", kOutput, x},
+        };
+        add_parameters(this, parameters);
+        add_rms_norm_rope_attributes(this);
+        this->SetInferShape(ge::NpuRmsNormRopeInferShape).SetInferDataType(types_of_inputs<0, 1>);
         this->AICore().SetTiling(optiling::NpuRmsNormRopeTiling);
-        npu_rope::add_chips(this, &of_310p);
+        add_chips(this, parameters);
     }
 };
 

@@ -10,70 +10,27 @@ static ge::graphStatus NpuRopeTiling(gert::TilingContext* context) {
 
 }  // namespace optiling
 
-namespace ge {
-
-static ge::graphStatus NpuRopeInferShape(gert::InferShapeContext* context) {
-    return npu_rope::infer_shapes_of_inputs(context, 0, 1);
-}
-
-static ge::graphStatus NpuRopeInferDataType(gert::InferDataTypeContext* context) {
-    return npu_rope::infer_types_of_inputs(context, 0, 1);
-}
-
-}  // namespace ge
-
 namespace ops {
 
 class NpuRope : public OpDef {
 public:
-    // Each column of types is one compile of the kernel.
     explicit NpuRope(const char* name) : OpDef(name) {
-        this->Input("x")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("positions")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("freq_factors")
-            .ParamType(OPTIONAL)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .AutoContiguous();
-        this->Output("out")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-        npu_rope::add_rope_attributes(this);
-
-        // Ascend310P has no bfloat16.
-        OpAICoreConfig of_310p;
-        of_310p.Input("x")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("positions")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("freq_factors")
-            .ParamType(OPTIONAL)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .AutoContiguous();
-        of_310p.Output("out")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND});
-
-        this->SetInferShape(ge::NpuRopeInferShape).SetInferDataType(ge::NpuRopeInferDataType);
+        using namespace npu_rope;
+        // Each column of types is one compile of the kernel.
+        const Types x = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT};
+        const Types positions = {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64};
+        const Types freq_factors(x.size(), ge::DT_FLOAT);
+        const std::vector<Parameter> parameters = {
+            {"x", kInput, x},
+            {"positions", kInput, positions},
+            {"freq_factors", kOptionalContiguousInput, freq_factors},
+            {"out", kOutput, x},
+        };
+        add_parameters(this, parameters);
+        add_rope_attributes(this);
+        this->SetInferShape(shapes_of_inputs<0>).SetInferDataType(types_of_inputs<0>);
         this->AICore().SetTiling(optiling::NpuRopeTiling);
-        npu_rope::add_chips(this, &of_310p);
+        add_chips(this, parameters);
     }
 };
 

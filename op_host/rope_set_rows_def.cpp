@@ -10,96 +10,31 @@ static ge::graphStatus NpuRopeSetRowsTiling(gert::TilingContext* context) {
 
 }  // namespace optiling
 
-namespace ge {
-
-static ge::graphStatus NpuRopeSetRowsInferShape(gert::InferShapeContext* context) {
-    return npu_rope::infer_shapes_of_inputs(context, 4, 1);
-}
-
-static ge::graphStatus NpuRopeSetRowsInferDataType(gert::InferDataTypeContext* context) {
-    return npu_rope::infer_types_of_inputs(context, 4, 1);
-}
-
-}  // namespace ge
-
 namespace ops {
 
 class NpuRopeSetRows : public OpDef {
 public:
-    // Each column of types is one compile of the kernel.
     explicit NpuRopeSetRows(const char* name) : OpDef(name) {
-        this->Input("x")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT16,
-                       ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("positions")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64,
-                       ge::DT_INT64, ge::DT_INT64, ge::DT_INT64})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("rows")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64,
-                       ge::DT_INT64, ge::DT_INT64, ge::DT_INT64})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Input("freq_factors")
-            .ParamType(OPTIONAL)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT,
-                       ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .AutoContiguous();
-        this->Input("cache")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT16,
-                       ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        this->Output("cache")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT16,
-                       ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16})
-            .FormatList({ge::FORMAT_ND});
-        npu_rope::add_rope_attributes(this);
-
-        // Ascend310P has no bfloat16.
-        OpAICoreConfig of_310p;
-        of_310p.Input("x")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("positions")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("rows")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Input("freq_factors")
-            .ParamType(OPTIONAL)
-            .DataType({ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT})
-            .FormatList({ge::FORMAT_ND})
-            .AutoContiguous();
-        of_310p.Input("cache")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16})
-            .FormatList({ge::FORMAT_ND})
-            .IgnoreContiguous();
-        of_310p.Output("cache")
-            .ParamType(REQUIRED)
-            .DataType({ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT, ge::DT_FLOAT16})
-            .FormatList({ge::FORMAT_ND});
-
-        this->SetInferShape(ge::NpuRopeSetRowsInferShape).SetInferDataType(ge::NpuRopeSetRowsInferDataType);
+        using namespace npu_rope;
+        // Each column of types is one compile of the kernel.
+        const Types x = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT,
+                         ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT};
+        const Types positions = {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32,
+                                 ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64};
+        const Types rows(x.size(), ge::DT_INT64);
+        const Types freq_factors(x.size(), ge::DT_FLOAT);
+        const Types cache = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16,
+                             ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16};
+        const std::vector<Parameter> parameters = {
+            {"x", kInput, x},         {"positions", kInput, positions},
+            {"rows", kInput, rows},   {"freq_factors", kOptionalContiguousInput, freq_factors},
+            {"cache", kInput, cache}, {"cache", kOutput, cache},
+        };
+        add_parameters(this, parameters);
+        add_rope_attributes(this);
+        this->SetInferShape(shapes_of_inputs<4>).SetInferDataType(types_of_inputs<4>);
         this->AICore().SetTiling(optiling::NpuRopeSetRowsTiling);
-        npu_rope::add_chips(this, &of_310p);
+        add_chips(this, parameters);
     }
 };
 
