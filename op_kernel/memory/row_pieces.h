@@ -5,6 +5,7 @@
 
 #include "kernel_operator.h"
 #include "row_bursts.h"
+#include "row_steps.h"
 #include "vector_steps.h"
 
 namespace memory {
@@ -47,6 +48,36 @@ public:
 #else
         AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(T), 0, 0, 0);
         AscendC::DataCopyPad(target, src, run);
+#endif
+    }
+
+    // Queues a piece, waits for its instructions and stores it.
+    template <typename Queue>
+    __aicore__ inline void StoreQueued(GM_ADDR memory, Queue* queue, LocalTensor<T> piece, int64_t first,
+                                       int32_t count) {
+        queue->EnQue(piece);
+        piece = queue->template DeQue<T>();
+        Store(memory, piece, first, count);
+        queue->FreeTensor(piece);
+    }
+
+    // A loaded piece as float32. `lanes` ends within the piece's last block of T; the lanes from `count` on are 0.
+    __aicore__ inline void Widen(LocalTensor<float> wide, LocalTensor<T> piece, int32_t count, int32_t lanes) {
+#if __CCE_AICORE__ == 200
+        int32_t defined = count;
+#else
+        int32_t defined = lanes;
+#endif
+        Complete(piece, count);
+        if constexpr (sizeof(T) == sizeof(float)) {
+            AscendC::Muls(wide, piece, 1.0f, defined);
+        } else {
+            AscendC::Cast(wide, piece, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(defined));
+        }
+        OrderV();
+#if __CCE_AICORE__ == 200
+        // The DMA of this SoC does not pad.
+        ClearLanes(wide, 0, 1, Lanes{count, lanes});
 #endif
     }
 

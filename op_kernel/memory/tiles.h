@@ -122,6 +122,23 @@ private:
     int32_t side_ = 0;
 };
 
+// The tiles that a core has in hand: tile t is stored after the load of tile t + 2 is issued, because all other work
+// waits for loads. For each tile: Fetch(), load the next tile if it exists, store the one before if it exists, compute;
+// Advance() returns whether a tile is left. The caller stores the last tile.
+struct TileWindow {
+    Tile stored, tile, next;
+    bool has_stored, has_next;
+
+    __aicore__ inline void Fetch(Tiles* tiles) { has_next = tiles->Next(&next); }
+
+    __aicore__ inline bool Advance() {
+        stored = tile;
+        tile = next;
+        has_stored = true;
+        return has_next;
+    }
+};
+
 // A tile's rows in GM, in their UB order: `loops` x `blocks` runs of `run` elements.
 struct RunPlan {
     int64_t loops;

@@ -1,4 +1,5 @@
-// The sum of a long row over its chunks, each reduced to 64 numbers.
+// The chunks of a long row, and what is found over all of them: sums, each chunk reduced to 64 numbers, and the largest
+// magnitude.
 #pragma once
 
 #include "../memory/row_steps.h"
@@ -8,6 +9,29 @@
 namespace norm {
 
 using namespace memory;
+
+struct RowChunks {
+    int64_t elements;  // of the row
+    int64_t chunk;     // elements of each chunk but the last
+
+    __aicore__ inline int64_t Count() const { return (elements + chunk - 1) / chunk; }
+
+    // The number of elements of chunk k.
+    __aicore__ inline int32_t CountOf(int64_t k) const {
+        int64_t left = elements - k * chunk;
+        return static_cast<int32_t>(left < chunk ? left : chunk);
+    }
+};
+
+// Raises the 8 numbers in `largest` to the magnitudes of `numbers`. temp: scratch memory of `width` floats. The caller
+// orders the vector instructions before each call and hands over to the scalar unit after the last.
+__aicore__ inline void RaiseToLargest(LocalTensor<float> largest, LocalTensor<float> numbers, LocalTensor<float> temp,
+                                      int32_t width) {
+    AscendC::Abs(temp, numbers, width);
+    OrderV();
+    FoldRows<RowOp::kMax>(temp, 0, 1, width, kBlockFloats);
+    AscendC::Max(largest, largest, temp, kBlockFloats);
+}
 
 // levels_[level] is the sum of 2^level chunks where bit `level` of the number of chunks is set, so that every number
 // goes through log2 n additions.

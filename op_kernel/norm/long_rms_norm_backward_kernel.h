@@ -45,7 +45,7 @@ private:
                                 const RmsNormBackwardArguments& arguments) {
         td_ = td;
         arguments_ = arguments;
-        chunks_ = (td->n + td->chunk - 1) / td->chunk;
+        chunks_ = RowChunks{td->n, td->chunk};
         pipe->InitBuffer(in_, 2, static_cast<uint32_t>(td->head.queue_bytes));
         pipe->InitBuffer(grad_, 2, static_cast<uint32_t>(td->grad_queue_bytes));
         pipe->InitBuffer(out_, 2, static_cast<uint32_t>(td->head.queue_bytes));
@@ -82,15 +82,15 @@ private:
         grad_at_ = TileOffset(row, td_->head.side[1].x_stride);
         factor_ = 1.0f;
         WalkRow(Walk::kSum);
-        squares_.Total(sums_, chunks_);
+        squares_.Total(sums_, chunks_.Count());
         if (norm_.FindInverse(sums_, td_->norm.added)) {
             SumScaled();
         } else {
-            products_.Total(sums_, chunks_);
+            products_.Total(sums_, chunks_.Count());
             gradient_.FindMeanOfUndivided(sums_);
         }
         WalkRow(Walk::kWrite);
-        scale_is_here_ = td_->scale_stays != 0;
+        scale_rows_.EndRow(td_->scale_stays != 0);
     }
 
     // Where squares leave float32's range, sums the squares again, of the row times a power of two. The products with
@@ -102,33 +102,28 @@ private:
         RowScale scale = norm_.ScaleOf(largest_);  // before FindInverse() hands over to the vectors
         factor_ = scale.factor;
         WalkRow(Walk::kSum);
-        squares_.Total(sums_, chunks_);
+        squares_.Total(sums_, chunks_.Count());
         norm_.FindInverse(sums_, scale.added);
         gradient_.MoveFactors(1);
         WalkRow(Walk::kProducts);
-        products_.Total(sums_, chunks_);
+        products_.Total(sums_, chunks_.Count());
         gradient_.FindMean(sums_);
     }
 
     // ---- a row's chunks, one after another
 
-    __aicore__ inline int32_t CountOf(int64_t chunk) const {
-        int64_t left = td_->n - chunk * td_->chunk;
-        return static_cast<int32_t>(left < td_->chunk ? left : td_->chunk);
-    }
-
     __aicore__ inline void WalkRow(Walk walk) {
         Fetch(0);
-        for (int64_t k = 0; k < chunks_; ++k) {
-            int32_t count = CountOf(k), lanes = RoundUp(count, kBlockFloats);
+        for (int64_t k = 0; k < chunks_.Count(); ++k) {
+            int32_t count = chunks_.CountOf(k), lanes = RoundUp(count, kBlockFloats);
             LocalTensor<T> x = in_.template DeQue<T>();
             LocalTensor<S> grad = grad_.template DeQue<S>();
-            if (k + 1 < chunks_) Fetch(k + 1);
-            Widen(pieces_, rows_, x, count);
+            if (k + 1 < chunks_.Count()) Fetch(k + 1);
+            pieces_.Widen(rows_, x, count, lanes);
             in_.FreeTensor(x);
             stash_.Round(rows_, temp_, lanes);
             if (walk == Walk::kLargest) {
-                FindLargest(lanes);
+                RaiseToLargest(largest_, rows_, temp_, lanes);
             } else {
                 if (factor_ != 1.0f) AscendC::Muls(rows_, rows_, factor_, lanes);
                 FindG(grad, k, count);  // also orders the rows
@@ -144,51 +139,19 @@ private:
     __aicore__ inline void Fetch(int64_t k) {
         int64_t at = k * td_->chunk;
         LocalTensor<T> x = in_.template AllocTensor<T>();
-        pieces_.Load(x, arguments_.x, x_at_ + at, CountOf(k));
+        pieces_.Load(x, arguments_.x, x_at_ + at, chunks_.CountOf(k));
         in_.EnQue(x);
         LocalTensor<S> grad = grad_.template AllocTensor<S>();
-        grad_pieces_.Load(grad, arguments_.grad, grad_at_ + at, CountOf(k));
+        grad_pieces_.Load(grad, arguments_.grad, grad_at_ + at, chunks_.CountOf(k));
         grad_.EnQue(grad);
-    }
-
-    // A piece as float32; lanes after its last are 0, up to a multiple of 8.
-    template <typename U>
-    __aicore__ inline void Widen(RowPieces<U>& pieces, LocalTensor<float> wide, LocalTensor<U> piece, int32_t count) {
-        int32_t lanes = RoundUp(count, kBlockFloats);
-#if __CCE_AICORE__ == 200
-        int32_t defined = count;
-#else
-        int32_t defined = lanes;
-#endif
-        pieces.Complete(piece, count);
-        if constexpr (sizeof(U) == sizeof(float)) {
-            AscendC::Muls(wide, piece, 1.0f, defined);
-        } else {
-            AscendC::Cast(wide, piece, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(defined));
-        }
-        OrderV();
-#if __CCE_AICORE__ == 200
-        // The DMA of this SoC does not pad.
-        ClearLanes(wide, 0, 1, Lanes{count, lanes});
-#endif
     }
 
     // g_ = grad * scale, for chunk k.
     __aicore__ inline void FindG(LocalTensor<S> grad, int64_t k, int32_t count) {
-        Widen(grad_pieces_, g_, grad, count);
-        AscendC::Mul(g_, g_, Scale(k * td_->chunk, count), RoundUp(count, kBlockFloats));
-    }
-
-    // The scale of elements [at, at + count) of the row.
-    __aicore__ inline LocalTensor<float> Scale(int64_t at, int32_t count) {
-        auto to = static_cast<int32_t>(td_->scale_stays != 0 ? at : 0);
-        // The first walk over a row has loaded the whole scale.
-        if (!scale_is_here_) {
-            int32_t from = sizeof(S) == sizeof(float) ? to : 0;
-            scale_rows_.Load(arguments_.scale, 0, at, count, from);
-            scale_rows_.Widen(to, from, count);
-        }
-        return scale_rows_.Wide()[static_cast<uint32_t>(to)];
+        int32_t lanes = RoundUp(count, kBlockFloats);
+        grad_pieces_.Widen(g_, grad, count, lanes);
+        LocalTensor<float> scale = scale_rows_.Piece(arguments_.scale, 0, k * td_->chunk, count, td_->scale_stays != 0);
+        AscendC::Mul(g_, g_, scale, lanes);
     }
 
     // ---- sums
@@ -202,14 +165,6 @@ private:
     __aicore__ inline void AddProducts(int64_t k, int32_t lanes) {
         AscendC::Mul(temp_, rows_, g_, lanes);
         products_.Add(temp_, k, lanes);
-    }
-
-    // The caller orders the vector instructions before each piece and hands over to the scalar unit after the last.
-    __aicore__ inline void FindLargest(int32_t lanes) {
-        AscendC::Abs(temp_, rows_, lanes);
-        OrderV();
-        FoldRows<RowOp::kMax>(temp_, 0, 1, lanes, kBlockFloats);
-        AscendC::Max(largest_, largest_, temp_, kBlockFloats);
     }
 
     // ---- results
@@ -232,7 +187,7 @@ private:
         int32_t lanes = RoundUp(count, kBlockFloats);
         WriteDx(at, count);
         stash_.template RoundBack<T>(rows_, temp_, lanes);
-        Widen(grad_pieces_, g_, grad, count);
+        grad_pieces_.Widen(g_, grad, count, lanes);
         if (td_->dscale_stays != 0) {
             AscendC::Mul(rows_, rows_, g_, lanes);
             OrderV();
@@ -259,10 +214,7 @@ private:
             AscendC::Cast(dx, temp_, NarrowMode<T>(), static_cast<uint32_t>(lanes));
         pieces_.SetAside(dx, count);
         OrderV();
-        out_.EnQue(dx);
-        dx = out_.template DeQue<T>();
-        pieces_.Store(arguments_.dx, dx, dx_at_ + at, count);
-        out_.FreeTensor(dx);
+        pieces_.StoreQueued(arguments_.dx, &out_, dx, dx_at_ + at, count);
     }
 
     static constexpr int32_t kOffsets = 16;
@@ -282,10 +234,9 @@ private:
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, dscale_buffer_;
     LocalTensor<float> rows_, g_, temp_, sums_, largest_;
-    int64_t chunks_ = 0;
+    RowChunks chunks_{};
     int64_t x_at_ = 0, dx_at_ = 0, grad_at_ = 0;
     float factor_ = 1.0f;  // not 1 for rows that are multiplied
-    bool scale_is_here_ = false;
 };
 
 }  // namespace norm

@@ -43,7 +43,7 @@ private:
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
         td_ = td;
         arguments_ = arguments;
-        chunks_ = (td->n + td->chunk - 1) / td->chunk;
+        chunks_ = RowChunks{td->n, td->chunk};
         pipe->InitBuffer(in_, 2, static_cast<uint32_t>(td->head.queue_bytes));
         pipe->InitBuffer(out_, 2, static_cast<uint32_t>(td->head.queue_bytes));
         if constexpr (adds) {
@@ -92,20 +92,15 @@ private:
             norm_.FindInverse(Total(), scale.added);
         }
         WalkRow(Walk::kWrite);
-        scale_is_here_ = td_->scale_stays != 0;
+        scale_rows_.EndRow(td_->scale_stays != 0);
     }
 
     // ---- a row's chunks, one after another
 
-    __aicore__ inline int32_t CountOf(int64_t chunk) const {
-        int64_t left = td_->n - chunk * td_->chunk;
-        return static_cast<int32_t>(left < td_->chunk ? left : td_->chunk);
-    }
-
     __aicore__ inline void WalkRow(Walk walk) {
         if (!row_is_here_) Fetch(0);
-        for (int64_t k = 0; k < chunks_; ++k) {
-            int32_t count = CountOf(k);
+        for (int64_t k = 0; k < chunks_.Count(); ++k) {
+            int32_t count = chunks_.CountOf(k);
             LocalTensor<float> chunk = td_->row_stays != 0 ? row_[static_cast<uint32_t>(k * td_->chunk)] : row_;
             if (!row_is_here_) Arrive(chunk, k, count);
             int32_t padded = RoundUp(count, kPadding);
@@ -123,11 +118,11 @@ private:
     __aicore__ inline void Fetch(int64_t k) {
         int64_t at = k * td_->chunk;
         LocalTensor<T> x = in_.template AllocTensor<T>();
-        pieces_.Load(x, arguments_.x, x_at_ + at, CountOf(k));
+        pieces_.Load(x, arguments_.x, x_at_ + at, chunks_.CountOf(k));
         in_.EnQue(x);
         if constexpr (adds) {
             LocalTensor<T> residual = residual_.template AllocTensor<T>();
-            pieces_.Load(residual, arguments_.residual, residual_at_ + at, CountOf(k));
+            pieces_.Load(residual, arguments_.residual, residual_at_ + at, chunks_.CountOf(k));
             residual_.EnQue(residual);
         }
     }
@@ -137,40 +132,17 @@ private:
     __aicore__ inline void Arrive(LocalTensor<float> chunk, int64_t k, int32_t count) {
         LocalTensor<T> x = in_.template DeQue<T>(), residual;
         if constexpr (adds) residual = residual_.template DeQue<T>();
-        if (k + 1 < chunks_) Fetch(k + 1);
-        Widen(chunk, x, count);
+        if (k + 1 < chunks_.Count()) Fetch(k + 1);
+        int32_t padded = RoundUp(count, kPadding);
+        pieces_.Widen(chunk, x, count, padded);
         in_.FreeTensor(x);
         if constexpr (adds) {
-            int32_t padded = RoundUp(count, kPadding);
-            Widen(piece_, residual, count);
+            pieces_.Widen(piece_, residual, count, padded);
             residual_.FreeTensor(residual);
             AscendC::Add(chunk, chunk, piece_, padded);
             OrderV();
             if constexpr (!kIsFloat) RoundTo<T>(chunk, piece_, padded);
         }
-    }
-
-    __aicore__ inline void Widen(LocalTensor<float> chunk, LocalTensor<T> x, int32_t count) {
-        pieces_.Complete(x, count);
-        if constexpr (kIsFloat) {
-            AscendC::Muls(chunk, x, 1.0f, Defined(count));
-        } else {
-            AscendC::Cast(chunk, x, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(Defined(count)));
-        }
-        OrderV();
-#if __CCE_AICORE__ == 200
-        // The DMA of this SoC does not pad.
-        ClearLanes(chunk, 0, 1, Lanes{count, RoundUp(count, kPadding)});
-#endif
-    }
-
-    // Number of elements that a load writes, padding included.
-    __aicore__ inline int32_t Defined(int32_t count) const {
-#if __CCE_AICORE__ == 200
-        return count;
-#else
-        return RoundUp(count, kPadding);
-#endif
     }
 
     // ---- the sum of squares
@@ -182,7 +154,7 @@ private:
     }
 
     __aicore__ inline LocalTensor<float> Total() {
-        squares_.Total(sums_, chunks_);
+        squares_.Total(sums_, chunks_.Count());
         return sums_;
     }
 
@@ -202,13 +174,9 @@ private:
         stash_.Round(piece_, temp_, padded);
     }
 
-    // The caller orders the vector instructions before each piece and hands over to the scalar unit after the last.
     __aicore__ inline void FindLargest(LocalTensor<float> chunk, int32_t padded) {
         Stashed(chunk, padded);
-        AscendC::Abs(temp_, piece_, padded);
-        OrderV();
-        FoldRows<RowOp::kMax>(temp_, 0, 1, padded, kBlockFloats);
-        AscendC::Max(largest_, largest_, temp_, kBlockFloats);
+        RaiseToLargest(largest_, piece_, temp_, padded);
     }
 
     // ---- the result
@@ -219,7 +187,7 @@ private:
         if constexpr (adds) WriteSum(chunk, at, count);
         norm_.NormalizePiece(piece_, Prepared(chunk, padded), padded);
         stash_.template RoundBack<T>(piece_, temp_, padded);
-        LocalTensor<float> scale = Scale(at, count);
+        LocalTensor<float> scale = scale_rows_.Piece(arguments_.scale, scale_at_, at, count, td_->scale_stays != 0);
         LocalTensor<S> y = out_.template AllocTensor<S>();
         int32_t lanes = RoundUp(count, kBlockFloats);
         if constexpr (sizeof(S) == sizeof(float)) {
@@ -231,10 +199,7 @@ private:
         }
         out_pieces_.SetAside(y, count);
         OrderV();
-        out_.EnQue(y);
-        y = out_.template DeQue<S>();
-        out_pieces_.Store(arguments_.out, y, out_at_ + at, count);
-        out_.FreeTensor(y);
+        out_pieces_.StoreQueued(arguments_.out, &out_, y, out_at_ + at, count);
     }
 
     __aicore__ inline void WriteSum(LocalTensor<float> chunk, int64_t at, int32_t count) {
@@ -246,21 +211,7 @@ private:
             AscendC::Cast(sum, chunk, NarrowMode<T>(), lanes);
         }
         pieces_.SetAside(sum, count);
-        sum_.EnQue(sum);
-        sum = sum_.template DeQue<T>();
-        pieces_.Store(arguments_.sum, sum, sum_at_ + at, count);
-        sum_.FreeTensor(sum);
-    }
-
-    // The scale of elements [at, at + count) of the row.
-    __aicore__ inline LocalTensor<float> Scale(int64_t at, int32_t count) {
-        auto to = static_cast<int32_t>(td_->scale_stays != 0 ? at : 0);
-        if (!scale_is_here_) {
-            int32_t from = sizeof(S) == sizeof(float) ? to : 0;
-            scale_rows_.Load(arguments_.scale, scale_at_, at, count, from);
-            scale_rows_.Widen(to, from, count);
-        }
-        return scale_rows_.Wide()[static_cast<uint32_t>(to)];
+        pieces_.StoreQueued(arguments_.sum, &sum_, sum, sum_at_ + at, count);
     }
 
     static constexpr int32_t kOffsets = 16;
@@ -278,10 +229,10 @@ private:
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_, sum_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> row_buffer_, work_, stats_;
     LocalTensor<float> row_, piece_, temp_, sums_, largest_;
-    int64_t chunks_ = 0;
+    RowChunks chunks_{};
     int64_t x_at_ = 0, out_at_ = 0, residual_at_ = 0, sum_at_ = 0, scale_at_ = 0;
     float factor_ = 1.0f;
-    bool row_is_here_ = false, scale_is_here_ = false;
+    bool row_is_here_ = false;
 };
 
 }  // namespace norm

@@ -32,24 +32,20 @@ public:
     __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td,
                                const RmsNormBackwardArguments& arguments) {
         tiles_.Init(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
-        Tile tile{};
-        if (!tiles_.Next(&tile)) return;
+        TileWindow window{};
+        if (!tiles_.Next(&window.tile)) return;
         Init(pipe, td, arguments);
-        LoadTile(tile);
+        LoadTile(window.tile);
         Prepare();
-        // Tile t is stored after the load of tile t + 2 is issued, because all other work waits for loads.
-        Tile stored{}, next{};
-        for (bool first = true, more = true; more; first = false) {
+        do {
             LocalTensor<T> x = in_.template DeQue<T>();
             LocalTensor<S> grad = grad_.template DeQue<S>();
-            more = tiles_.Next(&next);
-            if (more) LoadTile(next);
-            if (!first) StoreTile(stored);
-            DifferentiateTile(x, grad, tile);
-            stored = tile;
-            tile = next;
-        }
-        StoreTile(stored);
+            window.Fetch(&tiles_);
+            if (window.has_next) LoadTile(window.next);
+            if (window.has_stored) StoreTile(window.stored);
+            DifferentiateTile(x, grad, window.tile);
+        } while (window.Advance());
+        StoreTile(window.stored);
         x_rows_.Finish(arguments_.dx);
         dscale_.Flush(arguments_.dscale, 0, head_->head_size);
     }

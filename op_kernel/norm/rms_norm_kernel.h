@@ -28,24 +28,20 @@ class RmsNormKernel {
 public:
     __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
         tiles_.Init(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
-        Tile tile{};
-        if (!tiles_.Next(&tile)) return;
+        TileWindow window{};
+        if (!tiles_.Next(&window.tile)) return;
         Init(pipe, td, arguments);
-        LoadTile(tile);
+        LoadTile(window.tile);
         Prepare();
-        // Tile t is stored after the load of tile t + 2 is issued, because all other work waits for loads.
-        Tile stored{}, next{};
-        for (bool first = true, more = true; more; first = false) {
+        do {
             LocalTensor<T> x = in_.template DeQue<T>();
             if constexpr (adds) other_ = residual_.template DeQue<T>();
-            more = tiles_.Next(&next);
-            if (more) LoadTile(next);
-            if (!first) StoreTile(stored);
-            NormalizeTile(x, tile);
-            stored = tile;
-            tile = next;
-        }
-        StoreTile(stored);
+            window.Fetch(&tiles_);
+            if (window.has_next) LoadTile(window.next);
+            if (window.has_stored) StoreTile(window.stored);
+            NormalizeTile(x, window.tile);
+        } while (window.Advance());
+        StoreTile(window.stored);
         out_rows_.Finish(arguments_.out);
     }
 

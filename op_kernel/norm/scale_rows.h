@@ -66,6 +66,19 @@ public:
         }
     }
 
+    // Elements [first, first + count) of a long row's scale, as float32. With `stays`, the room holds a whole scale
+    // that all rows share, and only the first row loads it. Call EndRow() after each row.
+    __aicore__ inline LocalTensor<float> Piece(GM_ADDR memory, int64_t row, int64_t first, int32_t count, bool stays) {
+        auto to = static_cast<int32_t>(stays ? first : 0);
+        if (!is_here_) {
+            int32_t from = sizeof(S) == sizeof(float) ? to : 0;
+            Load(memory, row, first, count, from);
+            Widen(to, from, count);
+        }
+        return wide_[static_cast<uint32_t>(to)];
+    }
+    __aicore__ inline void EndRow(bool stays) { is_here_ = stays; }
+
     // Exchanges neighbours among the first `count` raw elements, of 16 bits, and converts them to float32 from `to` on.
     __aicore__ inline void WidenSwapped(int32_t to, int32_t count) {
         if constexpr (sizeof(S) != sizeof(float)) {
@@ -101,6 +114,7 @@ private:
     LocalTensor<S> raw_;
     LocalTensor<float> wide_;
     ScaleLayout layout_{};
+    bool is_here_ = false;  // the whole scale is in UB
 };
 
 }  // namespace norm

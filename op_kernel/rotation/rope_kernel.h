@@ -43,32 +43,27 @@ public:
     __aicore__ inline void Run(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
                                const typename Table::Source& source, const typename Norm::Source& norm) {
         tiles_.Init(td, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
-        Tile tile{};
-        if (!tiles_.Next(&tile)) return;
+        TileWindow window{};
+        if (!tiles_.Next(&window.tile)) return;
         Init(pipe, td, arguments, source);
         norm_.Init(pipe, td, norm);
         table_.LoadConstants();
-        table_.Load(tile);
-        LoadTile(tile);
+        table_.Load(window.tile);
+        LoadTile(window.tile);
         BuildConstants();
-        table_.Build(tile.block_tokens);
+        table_.Build(window.tile.block_tokens);
         norm_.Prepare();
-        // Tile t is stored after the load of tile t + 2 is issued, because all other work waits for loads.
-        Tile stored{}, next{};
-        for (bool first = true, more = true; more; first = false) {
+        do {
             LocalTensor<T> x = in_.template DeQue<T>();
-            more = tiles_.Next(&next);
-            if (more) {
-                if (next.opens_block != 0) table_.Load(next);
-                LoadTile(next);
-            }
-            if (!first) StoreTile(stored);
-            RotateTile(x, tile);
-            if (more && next.opens_block != 0) table_.Build(next.block_tokens);
-            stored = tile;
-            tile = next;
-        }
-        StoreTile(stored);
+            window.Fetch(&tiles_);
+            const bool opens_block = window.has_next && window.next.opens_block != 0;
+            if (opens_block) table_.Load(window.next);
+            if (window.has_next) LoadTile(window.next);
+            if (window.has_stored) StoreTile(window.stored);
+            RotateTile(x, window.tile);
+            if (opens_block) table_.Build(window.next.block_tokens);
+        } while (window.Advance());
+        StoreTile(window.stored);
         Finish();
     }
 
