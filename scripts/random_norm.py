@@ -18,6 +18,7 @@ from rich.progress import track
 
 from npu_rope.testing import random_norm_ropes, random_norms
 from npu_rope.testing.random_norms import DTYPES
+from npu_rope.testing.random_runs import parse, parser_of, show_failures
 
 HELP = """\
 Draw random calls of rms_norm, rms_norm_backward and add_rms_norm: any rank and axis, scales of any broadcast
@@ -37,31 +38,16 @@ examples:
 
 exit status: 0 every result within its bound; 1 not so; 2 bad usage.
 """
-MOST_SHOWN = 20
 OPS: dict[str, Any] = {"rms_norm": random_norms, "rms_norm_rope": random_norm_ropes}
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="random_norm.py",
-        description=HELP,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = parser_of("random_norm.py", HELP, EXAMPLES, "call", 10_000)
     add = parser.add_argument
     add("--op", default="rms_norm", choices=OPS, help="which calls (rms_norm, and its backward)")
-    add("--count", type=int, default=10_000, metavar="N", help="calls (10000)")
-    add("--seed", type=int, default=0, metavar="N", help="another seed, other calls (0)")
     add("--dtype", action="append", choices=DTYPES, help="x of this type only; repeatable")
     add("--backend", default="cpu", metavar="NAME", help="of npu_rope (cpu)")
-    add("--only", type=int, metavar="INDEX", help="one call, in words")
-    options = parser.parse_args(given)
-    if options.count < 1:
-        parser.error(f"--count must be at least 1 but got {options.count}")
-    if options.only is not None and options.only < 0:
-        parser.error(f"--only must be at least 0 but got {options.only}")
-    return options
+    return parse(parser, given, least=1)
 
 
 def taken(calls: Any, seed: int, dtypes: tuple[str, ...], backend: str) -> Iterator[tuple[int, Any]]:
@@ -98,10 +84,7 @@ def main(given: Sequence[str] | None = None) -> int:
         worst = max(worst, ratio)
         if not ratio <= 1:
             failures.append(f"--only {index}: {call.text}: {ratio:.4g} of the bound")
-    for line in failures[:MOST_SHOWN]:
-        console.print(line)
-    if len(failures) > MOST_SHOWN:
-        console.print(f"... and {len(failures) - MOST_SHOWN} more")
+    show_failures(failures, console.print)
     counts = ", ".join(f"{number} {kind}" for kind, number in sorted(seen.items()))
     console.print(
         f"{'FAIL' if failures else 'OK'}: {options.count} calls on {options.backend} ({counts}) in"

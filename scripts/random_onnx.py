@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import onnx
 from rich.console import Console
@@ -17,6 +18,7 @@ from rich.progress import track
 from rich.table import Table
 
 from npu_rope.testing.random_onnx import ELEMENTS, EXPLAINED, OnnxCase, Outcome, draw, run
+from npu_rope.testing.random_runs import parse, parser_of, show_failures
 
 HELP = """\
 Draw random ONNX models of one RotaryEmbedding node (opset 23), run each by npu_rope's backends, by ONNX
@@ -39,7 +41,6 @@ examples:
 
 exit status: 0 npu_rope within its bound and every disagreement explained; 1 not so; 2 bad usage.
 """
-MOST_SHOWN = 20
 
 
 @dataclass
@@ -53,25 +54,11 @@ class Tally:
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="random_onnx.py",
-        description=HELP,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = parser_of("random_onnx.py", HELP, EXAMPLES, "model", 2000)
     add = parser.add_argument
-    add("--count", type=int, default=2000, metavar="N", help="models (2000)")
-    add("--seed", type=int, default=0, metavar="N", help="another seed, other models (0)")
     add("--dtype", action="append", choices=tuple(ELEMENTS), help="of this type only; repeatable")
     add("--backend", action="append", metavar="NAME", help="of npu_rope; repeatable (cpu and reference)")
-    add("--only", type=int, metavar="INDEX", help="one model, in words")
-    options = parser.parse_args(given)
-    if options.count < 1:
-        parser.error(f"--count must be at least 1 but got {options.count}")
-    if options.only is not None and options.only < 0:
-        parser.error(f"--only must be at least 0 but got {options.only}")
-    return options
+    return parse(parser, given, least=1)
 
 
 def explanation(refusal: str) -> str | None:
@@ -149,10 +136,7 @@ def main(given: Sequence[str] | None = None) -> int:
             tallies.setdefault((who, case.dtype), Tally()).refused[reason] += 1
         failures += [f"--only {index}: {what}" for what in wrong(outcome, backends)]
     report(tallies, console)
-    for line in failures[:MOST_SHOWN]:
-        console.print(line, highlight=False, markup=False)
-    if len(failures) > MOST_SHOWN:
-        console.print(f"... and {len(failures) - MOST_SHOWN} more")
+    show_failures(failures, partial(console.print, highlight=False, markup=False))
     told = "FAIL" if failures else "OK"
     console.print(
         f"{told}: {options.count} models, {len(failures)} unexplained disagreements", highlight=False

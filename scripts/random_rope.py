@@ -22,6 +22,7 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.optional_torch import torch
 from npu_rope.testing.random_calls import ARRAYS, OPERATORS, Call, draw, reach_of
 from npu_rope.testing.random_judge import Execute, execute, judge, reduce
+from npu_rope.testing.random_runs import MOST_SHOWN, parse, parser_of
 
 HELP = """\
 Draw random calls of rope, rope_qk and rope_set_rows, run them on one back end and judge each.
@@ -53,7 +54,6 @@ that runs it again; 2 bad usage, or the back end is not here; 130 interrupted.
 """
 VERSION = 1
 SECONDS_BETWEEN_SAVES = 2.0
-MOST_SHOWN = 20
 
 
 @dataclass
@@ -96,30 +96,14 @@ def load(path: Path | None, settings: dict[str, Any]) -> State:
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="random_rope.py",
-        description=HELP,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = parser_of("random_rope.py", HELP, EXAMPLES, "call", 1000)
     add = parser.add_argument
     add("--backend", default="cpu", metavar="NAME", help="cpu (default), sim, sim:ascend310p, reference")
-    add("--count", type=int, default=1000, metavar="N", help="calls in all, earlier runs' included (1000)")
-    add("--seed", type=int, default=0, metavar="N", help="another seed, other calls (0)")
     add("--minutes", type=float, metavar="M", help="stop after so many")
-    add("--resume", type=Path, metavar="FILE", help="go on where this file says, and keep it up to date")
-    add(
-        "--only",
-        type=int,
-        metavar="INDEX",
-        help="run one call, say it in words, and reduce it where it is wrong",
-    )
+    add("--resume", type=Path, metavar="FILE", help="continue the run in this file, and keep it up to date")
     add("--op", action="append", choices=OPERATORS, help="of this operator only; repeatable")
     add("--arrays", choices=("both", *ARRAYS), default="both", help="NumPy arrays, torch tensors (both)")
-    options = parser.parse_args(given)
-    if options.count < 0 or (options.only is not None and options.only < 0):
-        parser.error("--count and --only must be numbers >= 0")
+    options = parse(parser, given, least=0)
     if options.only is not None and options.resume is not None:
         parser.error("--only must come without --resume")
     return options

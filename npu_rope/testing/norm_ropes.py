@@ -7,8 +7,9 @@ Values come from a generator seeded by the case's name.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ import numpy.typing as npt
 from ascend_sim import Options
 
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
-from npu_rope.errors import BackendUnavailable
 from npu_rope.executors import rms_norm_rope as executors
 from npu_rope.params import RopeParams
 from npu_rope.reference import rms_norm_rope as reference
@@ -27,23 +27,13 @@ from npu_rope.testing.bounds import (
     E_ANGLE_HOST,
     is_device,
     normalized_error_on,
-    worst_ratio,
 )
 from npu_rope.testing.cases import FAR_4M, SHORT, rounded
 from npu_rope.testing.chip_types import lacks_type, soc_of
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.judge import (
-    FAIL,
-    OK,
-    UNSUPPORTED,
-    CaseResult,
-    Expectation,
-    Judgement,
-    Worst,
-    see_bits,
-    tensor_of_bits,
-)
+from npu_rope.testing.judge import CaseResult, Expectation, Judgement, see_bits, tensor_of_bits
 from npu_rope.testing.norm_spec import FORMATS
+from npu_rope.testing.outcomes import compare_all, judge_each, unwritten
 
 Array = npt.NDArray[Any]
 DTYPES = ("float32", "float16", "bfloat16")
@@ -209,27 +199,37 @@ def _heads(case: NormRopeCase, rng: np.random.Generator, shape: tuple[int, ...])
 
 def expectation(case: NormRopeCase, data: NormRopeData, backend: str = "cpu") -> list[Expectation]:
     """Return the results for q and for k (or the cache), with the bounds of the backend's errors."""
-    e_angle = E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
-    q, k = (
-        Expectation(
-            *norm_rope_spec.rms_norm_rope(
-                norm_rope_spec.NormRopeCall(
-                    x,
-                    scale,
-                    data.positions,
-                    case.params,
-                    case.dtype,
-                    data.freq_factors,
-                    case.epsilon,
-                    case.intermediate_rounding,
-                    e_angle=e_angle,
-                    error=normalized_error_on(backend, x.shape[-1]),
-                )
-            )
-        )
-        for x, scale in zip(data.xs, data.scales, strict=True)
-    )
+    pairs = zip(data.xs, data.scales, strict=True)
+    q, k = expected_heads(pairs, data.positions, data.freq_factors, case.dtype, case.attributes, backend)
     return [q, k if data.rows is None else in_rows(k, data.rows, data.cache)]
+
+
+def expected_heads(
+    given: Iterable[tuple[Array, Array]],
+    positions: Array,
+    freq_factors: Array | None,
+    dtype: str,
+    a: RmsNormRopeAttributes,
+    backend: str,
+) -> list[Expectation]:
+    """Return the expectation for each tensor of heads; ``given`` has the heads and their scale."""
+    e_angle = E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
+    expected = []
+    for x, scale in given:
+        call = norm_rope_spec.NormRopeCall(
+            x,
+            scale,
+            positions,
+            a.params,
+            dtype,
+            freq_factors,
+            a.epsilon,
+            a.intermediate_rounding,
+            e_angle=e_angle,
+            error=normalized_error_on(backend, x.shape[-1]),
+        )
+        expected.append(Expectation(*norm_rope_spec.rms_norm_rope(call)))
+    return expected
 
 
 def in_rows(k: Expectation, rows: Array, cache: Array) -> Expectation:
@@ -246,19 +246,18 @@ def in_rows(k: Expectation, rows: Array, cache: Array) -> Expectation:
 
 def judge_norm_ropes(case: NormRopeCase, backends: list[str], ggml: GgmlProcess | None = None) -> CaseResult:
     """Run and judge one case; ggml has no such operator."""
-    data, result = make_data(case), CaseResult(case)
-    for backend in backends:
-        if lacks := lacks_type(backend, (case.dtype,)) or _lacks_positions(backend, data.positions):
-            result.judgements.append(Judgement(backend, UNSUPPORTED, message=lacks))
-            continue
-        try:
-            got = _execute(case, data, backend)
-            result.judgements.append(_compare(backend, got, expectation(case, data, backend)))
-        except BackendUnavailable as error:
-            result.judgements.append(Judgement(backend, UNSUPPORTED, message=error.missing))
-        except (ValueError, TypeError, AssertionError, RuntimeError) as error:
-            result.judgements.append(Judgement(backend, FAIL, message=str(error)))
-    return result
+    data = make_data(case)
+    return judge_each(case, backends, partial(_lacks, case, data), partial(_judge, case, data))
+
+
+def _lacks(case: NormRopeCase, data: NormRopeData, backend: str) -> str:
+    """Return in words why the backend does not support the case; empty if it does."""
+    return lacks_type(backend, (case.dtype,)) or _lacks_positions(backend, data.positions)
+
+
+def _judge(case: NormRopeCase, data: NormRopeData, backend: str) -> Judgement:
+    got, expected = _execute(case, data, backend), expectation(case, data, backend)
+    return compare_all(backend, got, expected, ["q's index", "k's index"])
 
 
 def _lacks_positions(backend: str, positions: Array) -> str:
@@ -280,16 +279,13 @@ def _execute(case: NormRopeCase, data: NormRopeData, backend: str) -> list[Array
     )
     if backend == "reference":
         return _on_reference(case, t)
-    read = [*t.xs.values(), *t.beside().values()]
-    before = [a.tobytes() for a in read]
-    if backend == "npu":
-        executors.run(backend, t.map(tensor_of_bits), case.attributes)
-    elif is_device(backend):
-        executors.launch_on_sim(Options(soc_of(backend)), t, outs, case.attributes)
-    else:
-        executors.launch(t, outs, executors.as_c(case.attributes), see_bits)
-    if before != [a.tobytes() for a in read]:
-        raise AssertionError("an input was written")
+    with unwritten([*t.xs.values(), *t.beside().values()]):
+        if backend == "npu":
+            executors.run(backend, t.map(tensor_of_bits), case.attributes)
+        elif is_device(backend):
+            executors.launch_on_sim(Options(soc_of(backend)), t, outs, case.attributes)
+        else:
+            executors.launch(t, outs, executors.as_c(case.attributes), see_bits)
     return [bfloat16_values(y) if bits else y for y in outs]
 
 
@@ -300,18 +296,3 @@ def _on_reference(case: NormRopeCase, t: RmsNormRopeTensors[Array]) -> list[Arra
     cache, rows = t.outs["cache"], t.rows.ravel()
     cache[rows[rows >= 0]] = k.reshape(rows.size, *k.shape[-2:])[rows >= 0]
     return [q, cache]
-
-
-def _compare(executor: str, got: list[Array], expected: list[Expectation]) -> Judgement:
-    ratio, error, worst = 0.0, 0.0, None
-    for name, y, e in zip("qk", got, expected, strict=True):
-        wide = y.astype(np.float64)
-        own, at = worst_ratio(wide, e.value, e.bound)
-        with np.errstate(invalid="ignore"):
-            error = max(error, float(np.nanmax(np.abs(wide - e.value), initial=0.0)))
-        if at and (worst is None or own > ratio):
-            worst = Worst(
-                at, None, float("nan"), float(wide[at]), float(e.value[at]), names=f"{name}'s index"
-            )
-        ratio = max(ratio, own)
-    return Judgement(executor, OK if ratio <= 1 else FAIL, error, ratio, worst)

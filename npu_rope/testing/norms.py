@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ import numpy.typing as npt
 from ascend_sim import Options
 
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
-from npu_rope.errors import BackendUnavailable
 from npu_rope.executors import rms_norm as executors
 from npu_rope.reference import rms_norm as reference
 from npu_rope.reference.add_rms_norm import add_rms_norm
@@ -28,21 +28,12 @@ from npu_rope.rms_norm_checks import (
     rms_norm_tensors,
 )
 from npu_rope.testing import norm_spec
-from npu_rope.testing.bounds import is_device, normalized_error_on, worst_ratio
+from npu_rope.testing.bounds import is_device, normalized_error_on
 from npu_rope.testing.cases import SHORT, rounded
 from npu_rope.testing.chip_types import lacks_type, soc_of
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.judge import (
-    FAIL,
-    OK,
-    UNSUPPORTED,
-    CaseResult,
-    Expectation,
-    Judgement,
-    Worst,
-    see_bits,
-    tensor_of_bits,
-)
+from npu_rope.testing.judge import CaseResult, Expectation, Judgement, see_bits, tensor_of_bits
+from npu_rope.testing.outcomes import compare_all, judge_each, unwritten
 
 Array = npt.NDArray[Any]
 DTYPES = ("float32", "float16", "bfloat16")
@@ -217,23 +208,21 @@ def expectation(case: NormCase, data: NormData, backend: str = "cpu") -> list[Ex
 
 def judge_norms(case: NormCase, backends: list[str], ggml: GgmlProcess | None = None) -> CaseResult:
     """Run and judge one case; ggml's rms_norm has neither a scale nor another type than float32."""
-    data, result = make_data(case), CaseResult(case)
-    stash = norm_spec.STASH[case.stash_type]
-    for backend in backends:
-        lacks = lacks_type(backend, (case.dtype, case.scale_type, stash))
-        if case.backward and backend == "npu" and not spec_call(case, data).scale_is_of_each_row:
-            lacks = lacks or "a kernel for gradients of scales that are another one for other rows"
-        if lacks:
-            result.judgements.append(Judgement(backend, UNSUPPORTED, message=lacks))
-            continue
-        try:
-            got = _execute(case, data, backend)
-            result.judgements.append(_compare(backend, got, expectation(case, data, backend)))
-        except BackendUnavailable as error:
-            result.judgements.append(Judgement(backend, UNSUPPORTED, message=error.missing))
-        except (ValueError, TypeError, AssertionError, RuntimeError) as error:
-            result.judgements.append(Judgement(backend, FAIL, message=str(error)))
-    return result
+    data = make_data(case)
+    return judge_each(case, backends, partial(_lacks, case, data), partial(_judge, case, data))
+
+
+def _lacks(case: NormCase, data: NormData, backend: str) -> str:
+    """Return in words why the backend does not support the case; empty if it does."""
+    lacks = lacks_type(backend, (case.dtype, case.scale_type, norm_spec.STASH[case.stash_type]))
+    if not lacks and case.backward and backend == "npu" and not spec_call(case, data).scale_is_of_each_row:
+        return "a kernel for gradients of scales that are another one for other rows"
+    return lacks
+
+
+def _judge(case: NormCase, data: NormData, backend: str) -> Judgement:
+    got, expected = _execute(case, data, backend), expectation(case, data, backend)
+    return compare_all(backend, got, expected, ["index"] * len(got))
 
 
 def _execute(case: NormCase, data: NormData, backend: str) -> list[Array]:
@@ -245,10 +234,8 @@ def _execute(case: NormCase, data: NormData, backend: str) -> list[Array]:
         bfloat16_bits(a) if t == "bfloat16" else a.copy()
         for a, t in zip((data.x, data.scale, data.grad, data.residual), types, strict=True)
     ]
-    before = [a.tobytes() for a in held]
-    results = _on_bits(case, backend, *held)
-    if before != [a.tobytes() for a in held]:
-        raise AssertionError("an input was written")
+    with unwritten(held):
+        results = _on_bits(case, backend, *held)
     return [bfloat16_values(y) if y.dtype == np.uint16 else y for y in results]
 
 
@@ -297,16 +284,3 @@ def _on_bits(
     else:
         executors.launch(t, results, case.attributes, case.axis % x.ndim, see_bits)
     return list(results)
-
-
-def _compare(executor: str, got: list[Array], expected: list[Expectation]) -> Judgement:
-    ratio, error, worst = 0.0, 0.0, None
-    for y, e in zip(got, expected, strict=True):
-        wide, value = np.atleast_1d(y).astype(np.float64), np.atleast_1d(e.value)
-        own, at = worst_ratio(wide, value, np.atleast_1d(e.bound))
-        with np.errstate(invalid="ignore"):
-            error = max(error, float(np.nanmax(np.abs(wide - value), initial=0.0)))
-        if at and (worst is None or own > ratio):
-            worst = Worst(at, None, float("nan"), float(wide[at]), float(value[at]), names="index")
-        ratio = max(ratio, own)
-    return Judgement(executor, OK if ratio <= 1 else FAIL, error, ratio, worst)

@@ -14,10 +14,10 @@ import onnx
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from npu_rope.dtypes import bfloat16_bits
 from npu_rope.integrations import onnx_backend
 from npu_rope.testing import rotary_spec
 from npu_rope.testing.bounds import table_bound, worst_ratio
+from npu_rope.testing.random_norms import rounded
 
 Array = npt.NDArray[Any]
 ELEMENTS = {
@@ -75,20 +75,12 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = ("float32", "float16",
         "sin_cache": (rows, half) if by_row else (batch, tokens, half),
     }
     values = np.random.default_rng(rng.getrandbits(63))
-    inputs = {name: _rounded(values.uniform(-2, 2, shape), dtype) for name, shape in shapes.items()}
+    inputs = {name: rounded(values.uniform(-2, 2, shape), dtype) for name, shape in shapes.items()}
     if by_row:
         inputs["position_ids"] = values.integers(0, rows, (batch, tokens))
     sizes = ", ".join(f"{name} {list(a.shape)}" for name, a in inputs.items())
     text = f"{dtype}: {sizes}, {attributes}"
     return OnnxCase(text, dtype, _model(inputs, dtype, attributes), inputs, attributes)
-
-
-def _rounded(values: npt.NDArray[np.float64], dtype: str) -> Array:
-    if dtype != "bfloat16":
-        return values.astype(dtype)
-    import ml_dtypes
-
-    return bfloat16_bits(values).view(ml_dtypes.bfloat16)
 
 
 def _model(inputs: dict[str, Array], dtype: str, attributes: dict[str, int]) -> onnx.ModelProto:

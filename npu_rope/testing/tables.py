@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from ascend_sim import Options
 
 from npu_rope import native
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
-from npu_rope.errors import BackendUnavailable
 from npu_rope.executors import rotary as executors
 from npu_rope.rotary_checks import (
     RotaryAttributes,
@@ -28,22 +28,19 @@ from npu_rope.rotary_checks import (
     rotary_mul_tensors,
 )
 from npu_rope.testing import rotary_spec
-from npu_rope.testing.bounds import is_device, table_bound, worst_ratio
+from npu_rope.testing.bounds import is_device, table_bound
 from npu_rope.testing.cases import SHORT, rounded
 from npu_rope.testing.chip_types import chip_lacks, soc_of
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.judge import (
-    FAIL,
-    OK,
-    UNSUPPORTED,
     CaseResult,
     Expectation,
     Judgement,
-    Worst,
     hold_near_cpu,
     see_bits,
     tensor_of_bits,
 )
+from npu_rope.testing.outcomes import compare_all, judge_each
 
 Array = npt.NDArray[Any]
 DTYPES = ("float32", "float16", "bfloat16")
@@ -243,28 +240,22 @@ def expectation(case: TableCase, data: TableData) -> list[Expectation]:
 
 def judge_tables(case: TableCase, backends: list[str], ggml: GgmlProcess | None = None) -> CaseResult:
     """Run and judge one case; ggml has no such operator."""
-    data, result = make_data(case), CaseResult(case)
-    expected = expectation(case, data)
-    for backend in backends:
-        result.judgements.append(_judge_on(case, data, backend, expected))
-    return result
+    data = make_data(case)
+    judge = partial(_judge, case, data, expectation(case, data))
+    return judge_each(case, backends, partial(_lacks, case), judge)
 
 
-def _judge_on(case: TableCase, data: TableData, backend: str, expected: list[Expectation]) -> Judgement:
-    if is_device(backend) and (lacks := chip_lacks(case.dtype, backend)):
-        return Judgement(backend, UNSUPPORTED, message=lacks)
-    try:
-        got = _execute(case, data, backend)
-        judgement = _compare(case, backend, got, expected)
-        if is_device(backend) and case.dtype != "float32":
-            flat, on_cpu = (
-                np.concatenate([y.ravel() for y in ys]) for ys in (got, _execute(case, data, "cpu"))
-            )
-            hold_near_cpu(judgement, flat, on_cpu, case.dtype)
-    except BackendUnavailable as error:
-        return Judgement(backend, UNSUPPORTED, message=error.missing)
-    except (ValueError, TypeError, AssertionError, RuntimeError) as error:
-        return Judgement(backend, FAIL, message=str(error))
+def _lacks(case: TableCase, backend: str) -> str:
+    """Return in words why the backend does not support the case; empty if it does."""
+    return chip_lacks(case.dtype, backend) if is_device(backend) else ""
+
+
+def _judge(case: TableCase, data: TableData, expected: list[Expectation], backend: str) -> Judgement:
+    got = _execute(case, data, backend)
+    judgement = compare_all(backend, got, expected, [_index_names(case)] * len(got))
+    if is_device(backend) and case.dtype != "float32":
+        flat, on_cpu = (np.concatenate([y.ravel() for y in ys]) for ys in (got, _execute(case, data, "cpu")))
+        hold_near_cpu(judgement, flat, on_cpu, case.dtype)
     return judgement
 
 
@@ -319,15 +310,3 @@ def _index_names(case: TableCase) -> str:
     if case.suite == "onnx":
         return "(b, n, s, d)" if len(case.shape) == 4 else "(b, s, n*D + d)"
     return "(b, s, n, d)" if len(case.shape) == 4 else "(t, n, d)"
-
-
-def _compare(case: TableCase, executor: str, got: list[Array], expected: list[Expectation]) -> Judgement:
-    ratio, error, worst = 0.0, 0.0, None
-    for y, e in zip(got, expected, strict=True):
-        own, at = worst_ratio(y, e.value, e.bound)
-        error = max(error, float(np.abs(y.astype(np.float64) - e.value).max(initial=0.0)))
-        if at and (worst is None or own > ratio):
-            found, right = float(y[at]), float(e.value[at])
-            worst = Worst(at, None, float("nan"), found, right, names=_index_names(case))
-        ratio = max(ratio, own)
-    return Judgement(executor, OK if ratio <= 1 else FAIL, error, ratio, worst)
