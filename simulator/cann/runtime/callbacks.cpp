@@ -88,6 +88,12 @@ aclError refuse_host_functions(const char* call, void* handle, const Stream& str
                   std::string(call) + ": " + stream.place() + " must not have had a function of aclrtLaunchHostFunc.");
 }
 
+// api_impl.cc, ApiImpl::SubscribeReport: a null stream is the context's. Call it with Reports' mutex.
+aclError refuse_subscription(const char* call, void* handle, const Stream& stream) {
+    if (aclError refused = refuse_host_functions(call, handle, stream)) return refused;
+    return handle ? kSuccess : no_context(call);
+}
+
 }  // namespace
 
 void end_reports(const Stream& stream) {
@@ -156,17 +162,14 @@ NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argumen
     return submit(stream, std::move(work));
 }
 
-// hicann/runtime src/runtime/core/src/utils/subscribe.cc, CbSubscribe::CheckForInsert. api_impl.cc,
-// ApiImpl::SubscribeReport: a null stream is the context's.
+// hicann/runtime src/runtime/core/src/utils/subscribe.cc, CbSubscribe::CheckForInsert.
 NPU_CANN_API aclError aclrtSubscribeReport(uint64_t thread, void* handle) {
     const char* call = "aclrtSubscribeReport";
     StreamPtr stream;
     if (aclError refused = take_stream(call, handle, &stream)) return refused;
     Reports& r = reports();
     std::lock_guard<std::mutex> lock(r.mutex);
-    if (aclError refused = refuse_host_functions(call, handle, *stream)) return refused;
-    if (!handle)
-        if (aclError refused = no_context(call)) return refused;
+    if (aclError refused = refuse_subscription(call, handle, *stream)) return refused;
     if (r.thread_of_stream.count(stream->id) || r.of_runtime.count(stream->id))
         return failed(kStreamSubscribe, std::string(call) + ": " + stream->place() + " must not be subscribed.");
     r.thread_of_stream[stream->id] = thread;
@@ -180,9 +183,7 @@ NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t thread, void* handle) {
     if (aclError refused = take_stream(call, handle, &stream)) return refused;
     Reports& r = reports();
     std::lock_guard<std::mutex> lock(r.mutex);
-    if (aclError refused = refuse_host_functions(call, handle, *stream)) return refused;
-    if (!handle)
-        if (aclError refused = no_context(call)) return refused;
+    if (aclError refused = refuse_subscription(call, handle, *stream)) return refused;
     auto found = r.thread_of_stream.find(stream->id);
     if (found == r.thread_of_stream.end() && !r.of_runtime.count(stream->id))
         return failed(kStreamSubscribe, std::string(call) + ": " + stream->place() + " must be subscribed.");

@@ -176,6 +176,32 @@ aclError act_on(void* event, void* handle, const char* call, Refusal refuse,
     return status;
 }
 
+// An event's last record when the host asks for it, and the record's stream; null if there is none.
+struct LatestRecord {
+    std::shared_ptr<Record> record;
+    StreamPtr stream;
+    bool is_extended = false;  // the event's
+};
+
+aclError take_latest(void* handle, const char* call, LatestRecord* out) {
+    if (!handle) return no_event(call);
+    auto lock = lock_streams();
+    Event* event = nullptr;
+    if (aclError dead = take_event(handle, call, &event)) return dead;
+    if (aclError refused = refuse_flag(*event, kEventExternal, call)) return refused;
+    if (is_capturing(*event)) return refuse_captured_event(*event, call);
+    if (int32_t error = context_error()) return error;
+    *out = {event->latest, event->latest ? event->latest->stream.lock() : nullptr, event->is_extended};
+    return kSuccess;
+}
+
+aclError refuse_without_time(std::initializer_list<const Event*> events, const char* call) {
+    for (uint32_t flag : {kEventExternal, kEventOfProcesses})
+        for (const Event* event : events)
+            if (aclError refused = refuse_flag(*event, flag, call)) return refused;
+    return kSuccess;
+}
+
 }  // namespace
 }  // namespace npu_cann
 
@@ -223,52 +249,32 @@ NPU_CANN_API aclError aclrtResetEvent(void* event, void* stream) {
 NPU_CANN_API aclError aclrtSynchronizeEvent(void* handle) {
     const char* call = "aclrtSynchronizeEvent";
     count_host_wait(call);
-    if (!handle) return no_event(call);
-    std::shared_ptr<Record> latest;
-    StreamPtr stream;
-    {
-        auto lock = lock_streams();
-        Event* event = nullptr;
-        if (aclError dead = take_event(handle, call, &event)) return dead;
-        if (aclError refused = refuse_flag(*event, kEventExternal, call)) return refused;
-        if (is_capturing(*event)) return refuse_captured_event(*event, call);
-        if (int32_t error = context_error()) return error;
-        latest = event->latest;
-        if (!latest) return kSuccess;  // event.cc, Synchronize: no record to wait for
-        stream = latest->stream.lock();
-    }
-    if (!latest->done && stream && !run_until({{stream, latest->position}})) {
+    LatestRecord latest;
+    if (aclError refused = take_latest(handle, call, &latest)) return refused;
+    if (!latest.record) return kSuccess;  // event.cc, Synchronize: no record to wait for
+    if (!latest.record->done && latest.stream && !run_until({{latest.stream, latest.record->position}})) {
         auto lock = lock_streams();
         if (int32_t error = context_error()) return error;
         return failed(kStreamSyncTimeout, "aclrtSynchronizeEvent: the event's stream waits for what nothing records.");
     }
     auto lock = lock_streams();
-    host_knows(latest->clock);
+    host_knows(latest.record->clock);
     return context_error();
 }
 
 NPU_CANN_API aclError aclrtQueryEventStatus(void* handle, int32_t* status) {
     const char* call = "aclrtQueryEventStatus";
-    if (!handle || !status) return no_event(call);
-    std::shared_ptr<Record> latest;
-    StreamPtr stream;
-    {
-        auto lock = lock_streams();
-        Event* event = nullptr;
-        if (aclError dead = take_event(handle, call, &event)) return dead;
-        if (aclError refused = refuse_flag(*event, kEventExternal, call)) return refused;
-        if (is_capturing(*event)) return refuse_captured_event(*event, call);
-        if (int32_t error = context_error()) return error;
-        latest = event->latest;
-        // event.cc, QueryEventStatus.
-        *status = event->is_extended ? kRecordComplete : kRecordNotReady;
-        if (!latest) return kSuccess;
-        stream = latest->stream.lock();
+    if (!status) return no_event(call);
+    LatestRecord latest;
+    if (aclError refused = take_latest(handle, call, &latest)) return refused;
+    if (!latest.record) {
+        *status = latest.is_extended ? kRecordComplete : kRecordNotReady;  // event.cc, QueryEventStatus
+        return kSuccess;
     }
-    if (!latest->done && stream) run_some({{stream, latest->position}});
+    if (!latest.record->done && latest.stream) run_some({{latest.stream, latest.record->position}});
     auto lock = lock_streams();
-    *status = latest->done ? kRecordComplete : kRecordNotReady;
-    if (latest->done) host_knows(latest->clock);
+    *status = latest.record->done ? kRecordComplete : kRecordNotReady;
+    if (latest.record->done) host_knows(latest.record->clock);
     return kSuccess;
 }
 
@@ -297,9 +303,7 @@ NPU_CANN_API aclError aclrtEventElapsedTime(float* milliseconds, void* start, vo
     if (aclError dead = take_event(end, call, &events[1])) return dead;
     for (const Event* event : events)
         if (is_capturing(*event)) return refuse_captured_event(*event, call);
-    for (uint32_t flag : {kEventExternal, kEventOfProcesses})
-        for (const Event* event : events)
-            if (aclError refused = refuse_flag(*event, flag, call)) return refused;
+    if (aclError refused = refuse_without_time({events[0], events[1]}, call)) return refused;
     int64_t first = 0, last = 0;
     if (aclError status = moment(*events[0], call, &first)) return status;
     if (aclError status = moment(*events[1], call, &last)) return status;
@@ -313,8 +317,7 @@ NPU_CANN_API aclError aclrtEventGetTimestamp(void* handle, uint64_t* microsecond
     auto lock = lock_streams();
     Event* event = nullptr;
     if (aclError dead = take_event(handle, call, &event)) return dead;
-    for (uint32_t flag : {kEventExternal, kEventOfProcesses})
-        if (aclError refused = refuse_flag(*event, flag, call)) return refused;
+    if (aclError refused = refuse_without_time({event}, call)) return refused;
     if (is_capturing(*event)) return refuse_captured_event(*event, call);
     int64_t nanoseconds = 0;
     if (aclError status = moment(*event, call, &nanoseconds)) return status;
