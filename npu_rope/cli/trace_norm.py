@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -40,44 +39,49 @@ def _values(sizes: tuple[int, ...], dtype: Dtype) -> Any:
     return trace.rounded_to(trace.values_of(sizes), dtype)
 
 
-# Options of every command of the norms: dtype, soc, output, cores, most_cores, plot, json.
-_How = tuple[Dtype | None, str, Path | None, int, int, Path | None, bool]
-
-
-def _run(
-    op: str, call: Callable[[Any, Any], tuple[RmsNormTensors[Any], tuple[Any, ...]]], shape: str, how: _How
-) -> None:
-    """Trace a norm. call: returns the tensors of a call on x and a scale, and its results."""
-    sizes = _rows(shape)
-    dtype, soc, output, cores, most_cores, plot, json_ = how
-
-    def launch(options: Options) -> dict[str, Any]:
-        own = dtype or trace.default_dtype(soc)
-        t, outs = call(_values(sizes, own), _values(sizes[1:], own))
-        norms.launch_on_sim(options, t, outs, RmsNormAttributes(), 1)
-        about = {"op": op, "shape": list(sizes), "dtype": own.value}
-        least = sum(a.nbytes for a in (*t.xs.values(), t.scale, *outs))
-        return trace.summary_of(f"{op} [{sizes[0]},{sizes[1]}] {own.value}", least, about)
-
-    trace.run_command(launch, soc, output, cores, most_cores, plot, json_)
-
-
 RowsOption = Annotated[str, typer.Option(help="Rows and their elements: R,N.")]
 
 app = trace.app  # the norms' commands join those of the rotations
 
 
-@app.command("rms_norm")
-def rms_norm(
-    shape: RowsOption = "2048,4096",
-    dtype: DtypeOption = None,
-    soc: SocOption = "ascend910b",
-    output: OutputOption = None,
-    cores: CoresOption = 4,
-    most_cores: MostCoresOption = 0,
-    plot: PlotOption = None,
-    json_: JsonOption = False,
+def _add_command(
+    op: str, call: Callable[[Any, Any], tuple[RmsNormTensors[Any], tuple[Any, ...]]], text: str
 ) -> None:
+    """Add the command of a norm. call: returns the tensors of a call on x and a scale, and its results."""
+
+    def command(
+        shape: RowsOption = "2048,4096",
+        dtype: DtypeOption = None,
+        soc: SocOption = "ascend910b",
+        output: OutputOption = None,
+        cores: CoresOption = 4,
+        most_cores: MostCoresOption = 0,
+        plot: PlotOption = None,
+        json_: JsonOption = False,
+    ) -> None:
+        sizes = _rows(shape)
+
+        def launch(options: Options) -> dict[str, Any]:
+            own = dtype or trace.default_dtype(soc)
+            t, outs = call(_values(sizes, own), _values(sizes[1:], own))
+            norms.launch_on_sim(options, t, outs, RmsNormAttributes(), 1)
+            about = {"op": op, "shape": list(sizes), "dtype": own.value}
+            least = sum(a.nbytes for a in (*t.xs.values(), t.scale, *outs))
+            return trace.summary_of(f"{op} [{sizes[0]},{sizes[1]}] {own.value}", least, about)
+
+        trace.run_command(launch, soc, output, cores, most_cores, plot, json_)
+
+    app.command(op, help=text)(command)
+
+
+def _backward(x: Any, scale: Any) -> tuple[RmsNormTensors[Any], tuple[Any, ...]]:
+    sums = np.zeros(scale.shape, np.float32)
+    return rms_norm_backward_tensors(x.copy(), x, scale), (np.empty_like(x), sums)
+
+
+_add_command(
+    "rms_norm",
+    lambda x, scale: (rms_norm_tensors(x, scale), (np.empty_like(x),)),
     """Run rms_norm's kernel once and show the use of its cycles.
 
     The kernel processes several rows at a time if they fit, and longer rows in
@@ -93,25 +97,11 @@ def rms_norm(
       npu-rope trace rms_norm --shape 131072,128
 
       npu-rope trace rms_norm --shape 48,1000003 --dtype f32
-    """
-
-    def call(x: Any, scale: Any) -> tuple[RmsNormTensors[Any], tuple[Any, ...]]:
-        return rms_norm_tensors(x, scale), (np.empty_like(x),)
-
-    _run("rms_norm", call, shape, (dtype, soc, output, cores, most_cores, plot, json_))
-
-
-@app.command("add_rms_norm")
-def add_rms_norm(
-    shape: RowsOption = "2048,4096",
-    dtype: DtypeOption = None,
-    soc: SocOption = "ascend910b",
-    output: OutputOption = None,
-    cores: CoresOption = 4,
-    most_cores: MostCoresOption = 0,
-    plot: PlotOption = None,
-    json_: JsonOption = False,
-) -> None:
+    """,
+)
+_add_command(
+    "add_rms_norm",
+    lambda x, scale: (add_rms_norm_tensors(x, x.copy(), scale), (np.empty_like(x), np.empty_like(x))),
     """Run add_rms_norm's kernel once and show the use of its cycles.
 
     x and the residual are added, and their sum, which is a result itself, is
@@ -124,25 +114,11 @@ def add_rms_norm(
       npu-rope trace add_rms_norm
 
       npu-rope trace add_rms_norm --shape 32,4096 --dtype f16
-    """
-
-    def call(x: Any, scale: Any) -> tuple[RmsNormTensors[Any], tuple[Any, ...]]:
-        return add_rms_norm_tensors(x, x.copy(), scale), (np.empty_like(x), np.empty_like(x))
-
-    _run("add_rms_norm", call, shape, (dtype, soc, output, cores, most_cores, plot, json_))
-
-
-@app.command("rms_norm_backward")
-def rms_norm_backward(
-    shape: RowsOption = "2048,4096",
-    dtype: DtypeOption = None,
-    soc: SocOption = "ascend910b",
-    output: OutputOption = None,
-    cores: CoresOption = 4,
-    most_cores: MostCoresOption = 0,
-    plot: PlotOption = None,
-    json_: JsonOption = False,
-) -> None:
+    """,
+)
+_add_command(
+    "rms_norm_backward",
+    _backward,
     """Run rms_norm_backward's kernel once and show the use of its cycles.
 
     Each core sums the scale's gradient over its rows, and adds its sums to those
@@ -155,13 +131,8 @@ def rms_norm_backward(
       npu-rope trace rms_norm_backward
 
       npu-rope trace rms_norm_backward --shape 16,100000
-    """
-
-    def call(x: Any, scale: Any) -> tuple[RmsNormTensors[Any], tuple[Any, ...]]:
-        sums = np.zeros(scale.shape, np.float32)
-        return rms_norm_backward_tensors(x.copy(), x, scale), (np.empty_like(x), sums)
-
-    _run("rms_norm_backward", call, shape, (dtype, soc, output, cores, most_cores, plot, json_))
+    """,
+)
 
 
 @app.command("rms_norm_rope")
