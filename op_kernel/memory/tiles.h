@@ -125,11 +125,18 @@ private:
 // The tiles that a core has in hand: tile t is stored after the load of tile t + 2 is issued, because all other work
 // waits for loads. For each tile: Fetch(), load the next tile if it exists, store the one before if it exists, compute;
 // Advance() returns whether a tile is left. The caller stores the last tile.
-struct TileWindow {
-    Tile stored, tile, next;
-    bool has_stored, has_next;
+class TileWindow {
+public:
+    Tile stored{}, tile{}, next{};
+    bool has_stored = false, has_next = false;
 
-    __aicore__ inline void Fetch(Tiles* tiles) { has_next = tiles->Next(&next); }
+    // Returns whether the core has a tile.
+    __aicore__ inline bool Begin(const RopeTilingHead* td) {
+        tiles_.Init(td, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        return tiles_.Next(&tile);
+    }
+
+    __aicore__ inline void Fetch() { has_next = tiles_.Next(&next); }
 
     __aicore__ inline bool Advance() {
         stored = tile;
@@ -137,6 +144,9 @@ struct TileWindow {
         has_stored = true;
         return has_next;
     }
+
+private:
+    Tiles tiles_;
 };
 
 // A tile's rows in GM, in their UB order: `loops` x `blocks` runs of `run` elements.

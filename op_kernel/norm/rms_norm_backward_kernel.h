@@ -31,16 +31,15 @@ class RmsNormBackwardKernel {
 public:
     __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td,
                                const RmsNormBackwardArguments& arguments) {
-        tiles_.Init(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
-        TileWindow window{};
-        if (!tiles_.Next(&window.tile)) return;
+        TileWindow window;
+        if (!window.Begin(&td->head)) return;
         Init(pipe, td, arguments);
         LoadTile(window.tile);
         Prepare();
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
             LocalTensor<S> grad = grad_.template DeQue<S>();
-            window.Fetch(&tiles_);
+            window.Fetch();
             if (window.has_next) LoadTile(window.next);
             if (window.has_stored) StoreTile(window.stored);
             DifferentiateTile(x, grad, window.tile);
@@ -252,7 +251,6 @@ private:
     const RmsNormTilingData* td_ = nullptr;
     const RopeTilingHead* head_ = nullptr;
     RmsNormBackwardArguments arguments_{};
-    Tiles tiles_;
     RowNorm norm_;
     GradientRows gradient_;
     DscaleRows dscale_;

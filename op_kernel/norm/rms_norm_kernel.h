@@ -27,16 +27,15 @@ template <typename T, typename S, bool adds>
 class RmsNormKernel {
 public:
     __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
-        tiles_.Init(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
-        TileWindow window{};
-        if (!tiles_.Next(&window.tile)) return;
+        TileWindow window;
+        if (!window.Begin(&td->head)) return;
         Init(pipe, td, arguments);
         LoadTile(window.tile);
         Prepare();
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
             if constexpr (adds) other_ = residual_.template DeQue<T>();
-            window.Fetch(&tiles_);
+            window.Fetch();
             if (window.has_next) LoadTile(window.next);
             if (window.has_stored) StoreTile(window.stored);
             NormalizeTile(x, window.tile);
@@ -258,7 +257,6 @@ private:
     const RmsNormTilingData* td_ = nullptr;
     const RopeTilingHead* head_ = nullptr;
     RmsNormArguments arguments_{};
-    Tiles tiles_;
     RowNorm norm_;
     StashRows stash_;
     ScaleRows<S> scale_rows_;

@@ -42,9 +42,8 @@ class RopeKernel {
 public:
     __aicore__ inline void Run(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
                                const typename Table::Source& source, const typename Norm::Source& norm) {
-        tiles_.Init(td, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
-        TileWindow window{};
-        if (!tiles_.Next(&window.tile)) return;
+        TileWindow window;
+        if (!window.Begin(td)) return;
         Init(pipe, td, arguments, source);
         norm_.Init(pipe, td, norm);
         table_.LoadConstants();
@@ -55,7 +54,7 @@ public:
         norm_.Prepare();
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
-            window.Fetch(&tiles_);
+            window.Fetch();
             const bool opens_block = window.has_next && window.next.opens_block != 0;
             if (opens_block) table_.Load(window.next);
             if (window.has_next) LoadTile(window.next);
@@ -355,7 +354,6 @@ private:
 
     const RopeTilingHead* td_ = nullptr;
     RopeArguments arguments_{};
-    Tiles tiles_;
     PairIndex index_;
     Table table_;
     Norm norm_;

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -58,38 +58,33 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class In:
-    """An argument the kernel reads."""
-
+class _Given:
     array: Array
     name: str = ""
+    role: ClassVar[int]
+
+
+class In(_Given):
+    """An argument the kernel reads."""
+
     role = 0
 
 
-@dataclass(frozen=True)
-class Out:
+class Out(_Given):
     """An argument the kernel writes; the kernel must not read it first."""
 
-    array: Array
-    name: str = ""
     role = 1
 
 
-@dataclass(frozen=True)
-class InOut:
+class InOut(_Given):
     """An argument the kernel reads and writes."""
 
-    array: Array
-    name: str = ""
     role = 2
 
 
-@dataclass(frozen=True)
-class Sum:
+class Sum(_Given):
     """An :class:`InOut` whose sums of atomic float copies may depend on the order of the cores."""
 
-    array: Array
-    name: str = ""
     role = 3
 
 
