@@ -131,8 +131,8 @@ public:
     bool has_stored = false, has_next = false;
 
     // Returns whether the core has a tile.
-    __aicore__ inline bool Begin(const RopeTilingHead* td) {
-        tiles_.Init(td, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+    __aicore__ inline bool Begin(const RopeTilingHead* td, int64_t first_unit, int64_t unit_step) {
+        tiles_.Init(td, first_unit, unit_step);
         return tiles_.Next(&tile);
     }
 

@@ -32,7 +32,7 @@ public:
     __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td,
                                const RmsNormBackwardArguments& arguments) {
         TileWindow window;
-        if (!window.Begin(&td->head)) return;
+        if (!window.Begin(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
         Init(pipe, td, arguments);
         LoadTile(window.tile);
         Prepare();

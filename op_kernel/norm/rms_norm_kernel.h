@@ -28,7 +28,7 @@ class RmsNormKernel {
 public:
     __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
         TileWindow window;
-        if (!window.Begin(&td->head)) return;
+        if (!window.Begin(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
         Init(pipe, td, arguments);
         LoadTile(window.tile);
         Prepare();

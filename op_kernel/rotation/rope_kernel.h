@@ -43,7 +43,7 @@ public:
     __aicore__ inline void Run(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
                                const typename Table::Source& source, const typename Norm::Source& norm) {
         TileWindow window;
-        if (!window.Begin(td)) return;
+        if (!window.Begin(td, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
         Init(pipe, td, arguments, source);
         norm_.Init(pipe, td, norm);
         table_.LoadConstants();
