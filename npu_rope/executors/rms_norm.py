@@ -11,6 +11,7 @@ import numpy as np
 from ascend_sim import Options
 
 from npu_rope import backends, native
+from npu_rope.errors import bad_value
 from npu_rope.executors import TENSOR, npu, sim
 from npu_rope.executors.tensors import (
     array_of,
@@ -35,6 +36,7 @@ from npu_rope.rms_norm_checks import (
     BACKWARD,
     FORWARD,
     MAX_NATIVE_NDIM,
+    STASH_DTYPES,
     RmsNormAttributes,
     RmsNormTensors,
     check_call,
@@ -193,6 +195,12 @@ def on_sim(options: Options, t: Tensors, a: RmsNormAttributes) -> Results:
     def check_for_sim(t: Tensors) -> None:
         check(t, a)
         sim.check_types(options, t.op, t.op, {"x": t.x, "scale": t.scale})
+        types = sim.types_of(options, t.op)["x"]
+        if a.stash_dtype not in types:
+            numbers = {dtype: f"{number} ({dtype})" for number, dtype in STASH_DTYPES.items()}
+            rule, got = sim.listed([numbers[d] for d in types]), numbers[a.stash_dtype]
+            text = f"stash_type must be {rule} on {sim.soc_of(options)} but got {got}."
+            raise bad_value(t.op, text)
 
     make = _new_sums if t.op == BACKWARD else _new_results
     results = sim.run(options, t, check_for_sim, run, make)

@@ -4,7 +4,7 @@ aclnn's two phases, as on an NPU, but on the host's memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -147,18 +147,27 @@ def check_types(
         TypeError: it does not.
         ValueError: there is no such chip.
     """
-    package = simulated_package.load()
-    operator = package.operators(str(package.chip(options.soc)["soc"]))[_type_of(kernel)]
-    types = {**operator.inputs, **operator.outputs}
+    types = types_of(options, kernel)
     for name, t in tensors.items():
         if t is None:
             continue
         dtype = (t if isinstance(t, Tensor) else described(t)).dtype
         if dtype not in types[name]:
-            rule = _listed([d for d in DTYPES if d in types[name]])
-            said = (names or {}).get(name, name)
-            soc = DEFAULT_SOC if options.soc is None else options.soc
-            raise bad_type(op, f"{said} must be {rule} on {soc} but got {dtype}.")
+            rule, said = listed(types[name]), (names or {}).get(name, name)
+            raise bad_type(op, f"{said} must be {rule} on {soc_of(options)} but got {dtype}.")
+
+
+def types_of(options: Options, kernel: str) -> Mapping[str, Sequence[str]]:
+    """Return the types of each tensor that the chip's kernel takes, by its name in the definition."""
+    package = simulated_package.load()
+    operator = package.operators(str(package.chip(options.soc)["soc"]))[_type_of(kernel)]
+    types = {**operator.inputs, **operator.outputs}
+    return {name: [d for d in DTYPES if d in taken] for name, taken in types.items()}
+
+
+def soc_of(options: Options) -> str:
+    """Return the name of the options' chip in messages."""
+    return DEFAULT_SOC if options.soc is None else options.soc
 
 
 def _type_of(kernel: str) -> str:
@@ -181,7 +190,8 @@ def _strides_of(views: list[Tensor]) -> list[int]:
     return [step for view in views for step in view.strides]
 
 
-def _listed(words: list[str]) -> str:
+def listed(words: Sequence[str]) -> str:
+    """Return ``a, b or c``."""
     return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
 
 
