@@ -99,6 +99,16 @@ NPU_ROPE_API const char *npu_rope_version(void);
  * before the first error. Valid until this thread's next call into the library. */
 NPU_ROPE_API const char *npu_rope_last_error(void);
 
+/* The parts of that error, so that no caller reads the message to find out what is wrong: the argument `argument` of
+ * the operator `op` must `rule` but got `value`. No pointer is NULL; before the first error the status is NPU_ROPE_OK
+ * and the texts are empty. Valid as long as the message. */
+typedef struct npu_rope_error {
+    npu_rope_status status;
+    const char *op, *argument, *rule, *value;
+    const char *message; /* npu_rope_last_error() */
+} npu_rope_error;
+NPU_ROPE_API npu_rope_error npu_rope_last_error_parts(void);
+
 /* The instruction set of the kernels: "avx512_bf16", "avx512", "avx2", "baseline" or "neon". */
 NPU_ROPE_API const char *npu_rope_isa(void);
 
@@ -269,6 +279,32 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
                                                    const npu_rope_tensor *scale, int64_t axis, double epsilon,
                                                    int64_t stash_type, const npu_rope_tensor *out,
                                                    const npu_rope_tensor *sum);
+
+/* What a check may read of a call's tensors besides sizes, types and strides. It skips the rules of all else. */
+typedef enum npu_rope_known {
+    NPU_ROPE_KNOWN_VALUES = 0,    /* addresses and elements: memory of this process */
+    NPU_ROPE_KNOWN_ADDRESSES = 1, /* addresses: memory of a device */
+    NPU_ROPE_KNOWN_LAYOUT = 2     /* neither: tensors without memory, as in a traced graph; data may be NULL */
+} npu_rope_known;
+
+#define NPU_ROPE_MAX_INPUTS 7
+#define NPU_ROPE_MAX_OUTPUTS 2
+
+/* A call of any operator. Arguments that the operator does not have are ignored. */
+typedef struct npu_rope_call {
+    const char *op; /* the name of its function without the prefix: "rope_qk" is npu_rope_rope_qk */
+    npu_rope_known known;
+    npu_rope_angle angle;
+    const npu_rope_tensor *inputs[NPU_ROPE_MAX_INPUTS];   /* in the order of the function's arguments */
+    const npu_rope_tensor *outputs[NPU_ROPE_MAX_OUTPUTS]; /* likewise. NULL: still to be allocated, and not checked */
+    const npu_rope_params *params;
+    double epsilon;
+    int64_t axis, stash_type;              /* of the norms */
+    int64_t rotary_dim, offset, num_heads; /* of the rotary operators; rotary_dim is also rotary_embedding_dim */
+} npu_rope_call;
+
+/* Check a call by the rules of its operator, and compute nothing. Status and error are those of the operator. */
+NPU_ROPE_API npu_rope_status npu_rope_check(const npu_rope_call *call);
 
 #ifdef __cplusplus
 }

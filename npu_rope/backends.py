@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from npu_rope import native, simulated_package
-from npu_rope.errors import BackendUnavailable, bad_value
+from npu_rope.errors import BackendUnavailable, BrokenRule, bad_value
 from npu_rope.params import RopeParams
 from npu_rope.values import ANGLE_POLICIES, Angle, angle_policy, flag
 
@@ -84,6 +84,11 @@ def npu_binding() -> str | None:
     """Return the path of the torch_npu binding, or None if it was not built."""
     path = native.find_library("npu_rope_torch_npu")
     return None if path is None else str(path)
+
+
+def raised_by_torch(message: str) -> BrokenRule | None:
+    """Return the error that a C++ operator of this thread raised with that message, or None."""
+    return native.raised_by_torch(message, npu_binding())
 
 
 CUSTOM_OPP, OPP = "ASCEND_CUSTOM_OPP_PATH", "ASCEND_OPP_PATH"
@@ -269,7 +274,7 @@ def find(name: str, *, op: str = "rope") -> Backend:
     try:
         return BACKENDS[name]
     except (KeyError, TypeError):
-        raise bad_value(op, f"backend must be one of {', '.join(BACKENDS)} but got {name}.") from None
+        raise bad_value(op, "backend", f"be one of {', '.join(BACKENDS)}", name) from None
 
 
 def executor_of(op: str, executors: Mapping[str, E], name: str) -> E:

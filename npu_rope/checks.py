@@ -170,7 +170,7 @@ def check_memory(t: CallTensors[StridedView]) -> None:
         check_aligned(name, out, op=t.op)
         if not is_injective(out):
             strides = [s // out.item_bytes for s in out.strides]
-            raise bad_value(t.op, f"{name} must not overlap itself but got strides {strides}.")
+            raise bad_value(t.op, name, "not overlap itself", f"strides {strides}")
         own = list(t.xs)[side]
         others = {} if name != "cache" and is_same_view(out, t.xs[own]) else {own: t.xs[own]}
         for other, (x_name, out_name) in enumerate(zip(t.xs, t.outs, strict=True)):
@@ -185,10 +185,7 @@ def _check_apart(t: CallTensors[StridedView], name: str, own: str, others: Mappi
     itself = "" if name == "cache" else f"be {own} itself or "
     for other, view in others.items():
         if may_share_memory(t.outs[name], view):
-            raise bad_value(
-                t.op,
-                f"{name} must {itself}share no memory with {other} but got memory that they share.",
-            )
+            raise bad_value(t.op, name, f"{itself}share no memory with {other}", "memory that they share")
 
 
 # ---- one tensor each ---------------------------------------------------------------------------------
@@ -206,9 +203,9 @@ def check_x(
     """Check a rotated tensor's dtype, its shape, and that the rotated window fits its heads. With ``like``,
     its dtype and its shape except for the number of heads must be those of the other tensor."""
     if x.dtype not in FLOAT_DTYPES:
-        raise bad_type(op, f"{name} must be float32, float16, bfloat16 or float64 but got {x.dtype}.")
+        raise bad_type(op, name, "be float32, float16, bfloat16 or float64", x.dtype)
     if len(x.shape) not in (3, 4):
-        raise bad_value(op, f"{name} must have shape [B,S,N,D] or [S,N,D] but got {x.text()}.")
+        raise bad_value(op, name, "have shape [B,S,N,D] or [S,N,D]", x.text())
     if like is not None:
         check_like(x, name, *like, op)
     _check_window(x.shape[-1], params, op)
@@ -219,33 +216,29 @@ def check_x(
 def check_like(x: TensorSpec, name: str, other_name: str, other: TensorSpec, op: str) -> None:
     """Check for the other tensor's dtype, and for its shape except for the number of heads."""
     if x.dtype != other.dtype:
-        raise bad_type(op, f"{name} must have {other_name}'s dtype {other.dtype} but got {x.dtype}.")
+        raise bad_type(op, name, f"have {other_name}'s dtype {other.dtype}", x.dtype)
     if (x.shape[:-2], x.shape[-1]) != (other.shape[:-2], other.shape[-1]):
         rule = f"{other_name}'s shape {other.text()} except for the heads"
-        raise bad_value(op, f"{name} must have {rule} but got {x.text()}.")
+        raise bad_value(op, name, f"have {rule}", x.text())
 
 
 def _check_window(head: int, params: RopeParams, op: str) -> None:
     """Check that the rotated window and the sections fit into a head."""
     if params.n_dims > head:
-        raise bad_value(op, f"n_dims must be at most the head size {head} but got {params.n_dims}.")
+        raise bad_value(op, "n_dims", f"be at most the head size {head}", params.n_dims)
     if params.n_offs + params.n_dims > head:
         end = params.n_offs + params.n_dims
-        raise bad_value(op, f"n_offs + n_dims must be at most the head size {head} but got {end}.")
+        raise bad_value(op, "n_offs + n_dims", f"be at most the head size {head}", end)
     if params.rope_mode is RopeMode.VISION and 2 * params.n_dims != head:
-        raise bad_value(
-            op, f"n_dims must be half the head size in mode vision but got {params.n_dims} of {head}."
-        )
+        raise bad_value(op, "n_dims", "be half the head size in mode vision", f"{params.n_dims} of {head}")
     if sum(params.sections) > head:
-        raise bad_value(
-            op, f"sections must add up to at most the head size {head} but got {list(params.sections)}."
-        )
+        raise bad_value(op, "sections", f"add up to at most the head size {head}", list(params.sections))
 
 
 def check_unit_stride(name: str, t: TensorSpec, *, op: str = "rope") -> None:
     """Check that the last dimension is contiguous, if it has more than one element."""
     if 0 not in t.shape and t.shape[-1] > 1 and t.strides[-1] != 1:
-        raise bad_value(op, f"{name} must have unit stride in its last dimension but got {t.strides[-1]}.")
+        raise bad_value(op, name, "have unit stride in its last dimension", t.strides[-1])
 
 
 def check_positions(positions: TensorSpec, x: TensorSpec, params: RopeParams, *, op: str = "rope") -> None:
@@ -253,7 +246,7 @@ def check_positions(positions: TensorSpec, x: TensorSpec, params: RopeParams, *,
     with sections four or three planes of positions: ``[4,S]``, flat ``[4*S]``, ``[3,S]``, ``[4,B,S]``,
     ``[3,B,S]``, ``[4,1,S]`` or ``[3,1,S]``."""
     if positions.dtype not in INDEX_DTYPES:
-        raise bad_type(op, f"positions must be int32 or int64 but got {positions.dtype}.")
+        raise bad_type(op, "positions", "be int32 or int64", positions.dtype)
     batch, tokens = x.shape[0] if len(x.shape) == 4 else 0, x.shape[-3]
     allowed: Sequence[tuple[int, ...]]
     if params.rope_mode.has_sections:
@@ -271,14 +264,14 @@ def check_positions(positions: TensorSpec, x: TensorSpec, params: RopeParams, *,
         allowed = [(tokens,)]
         rule = f"[S] = [{tokens}]"
     if positions.shape not in allowed:
-        raise bad_value(op, f"positions must have shape {rule} but got {positions.text()}.")
+        raise bad_value(op, "positions", f"have shape {rule}", positions.text())
 
 
 def check_position_values(positions: npt.NDArray[np.integer], *, op: str = "rope") -> None:
     """Check that every position is in the int32 range."""
     outside = positions[(positions < -(2**31)) | (positions >= 2**31)]
     if outside.size:
-        raise bad_value(op, f"positions must be in the int32 range but got {outside.flat[0]}.")
+        raise bad_value(op, "positions", "be in the int32 range", outside.flat[0])
 
 
 def check_out(
@@ -292,19 +285,16 @@ def check_out(
 def check_same(out: TensorSpec, x: TensorSpec, *, op: str, name: str, x_name: str) -> None:
     """Check for x's dtype and shape."""
     if out.dtype != x.dtype:
-        raise bad_type(op, f"{name} must have {x_name}'s dtype {x.dtype} but got {out.dtype}.")
+        raise bad_type(op, name, f"have {x_name}'s dtype {x.dtype}", out.dtype)
     if out.shape != x.shape:
-        raise bad_value(op, f"{name} must have {x_name}'s shape {x.text()} but got {out.text()}.")
+        raise bad_value(op, name, f"have {x_name}'s shape {x.text()}", out.text())
 
 
 def check_aligned(name: str, t: StridedView, *, op: str = "rope") -> None:
     """Check that the address of every element is a multiple of its size."""
     whole = all(s % t.item_bytes == 0 for n, s in zip(t.sizes, t.strides, strict=True) if n > 1)
     if not t.is_empty() and not (t.base % t.item_bytes == 0 and whole):
-        raise bad_value(
-            op,
-            f"{name} must be aligned to its {t.item_bytes}-byte elements but got an address that is not.",
-        )
+        raise bad_value(op, name, f"be aligned to its {t.item_bytes}-byte elements", "an address that is not")
 
 
 # ---- a cache and its rows ------------------------------------------------------------------------------
@@ -313,14 +303,14 @@ def check_aligned(name: str, t: StridedView, *, op: str = "rope") -> None:
 def check_rows(rows: TensorSpec, x: TensorSpec, *, op: str = "rope_set_rows") -> None:
     """Check rows: int32 or int64; ``[B,S]``, or ``[S]`` if B is 1."""
     if rows.dtype not in INDEX_DTYPES:
-        raise bad_type(op, f"rows must be int32 or int64 but got {rows.dtype}.")
+        raise bad_type(op, "rows", "be int32 or int64", rows.dtype)
     batched, tokens = len(x.shape) == 4, x.shape[-3]
     rule = f"[B, S] = [{x.shape[0]}, {tokens}]" if batched else f"[S] = [{tokens}]"
     if batched and x.shape[0] == 1:
         rule += f" or [S] = [{tokens}]"
     alone = rows.shape == (tokens,) and (not batched or x.shape[0] == 1)
     if not alone and not (batched and rows.shape == (x.shape[0], tokens)):
-        raise bad_value(op, f"rows must have shape {rule} but got {rows.text()}.")
+        raise bad_value(op, "rows", f"have shape {rule}", rows.text())
 
 
 def check_cache(
@@ -335,11 +325,11 @@ def check_cache(
     others = narrower.get(x.dtype, ())
     if cache.dtype not in (x.dtype, *others):
         rule = " or ".join([", ".join([x.dtype, *others[:-1]]), *others[-1:]])
-        raise bad_type(op, f"cache must have {x_name}'s dtype {rule} but got {cache.dtype}.")
+        raise bad_type(op, "cache", f"have {x_name}'s dtype {rule}", cache.dtype)
     heads, head = x.shape[-2:]
     if len(cache.shape) != 3 or cache.shape[1:] != (heads, head):
         rule = f"[R,N,D] = [R, {heads}, {head}]"
-        raise bad_value(op, f"cache must have shape {rule} but got {cache.text()}.")
+        raise bad_value(op, "cache", f"have shape {rule}", cache.text())
     check_unit_stride("cache", cache, op=op)
 
 
@@ -347,10 +337,8 @@ def check_row_values(rows: npt.NDArray[np.integer], cache_rows: int, *, op: str 
     """Check that each element is -1 or a row of the cache, and that no row occurs twice."""
     outside = rows[(rows < -1) | (rows >= cache_rows)]
     if outside.size:
-        raise bad_value(
-            op, f"rows must be -1 or a row of the cache's {cache_rows} but got {outside.flat[0]}."
-        )
+        raise bad_value(op, "rows", f"be -1 or a row of the cache's {cache_rows}", outside.flat[0])
     distinct, counts = np.unique(rows[rows >= 0], return_counts=True)
     if np.any(counts > 1):
         twice = distinct[counts > 1][0]
-        raise bad_value(op, f"rows must differ from each other but got {twice} twice.")
+        raise bad_value(op, "rows", "differ from each other", f"{twice} twice")

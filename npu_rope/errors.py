@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 
 class BackendUnavailable(RuntimeError):
     """The requested backend is unavailable.
@@ -17,11 +19,58 @@ class BackendUnavailable(RuntimeError):
         super().__init__(f"[{backend}] backend must be available but {missing}.\n{remedy}")
 
 
-def bad_value(op: str, text: str) -> ValueError:
+class BrokenRule(Exception):
+    """A call breaks a rule. The classes below are also the built-in ones that a caller expects.
+
+    Attributes:
+        op: the operator or function, such as ``"rope"``.
+        argument: the argument that breaks its rule.
+        rule: the rule, after "must".
+        value: the value that the argument has, as a text.
+    """
+
+    op: str
+    argument: str
+    rule: str
+    value: str
+
+
+class InvalidValue(BrokenRule, ValueError):
+    """A value breaks its rule."""
+
+
+class InvalidType(BrokenRule, TypeError):
+    """An element type or a Python type is unsupported."""
+
+
+class InternalError(BrokenRule, RuntimeError):
+    """The machine or npu_rope failed, not the call."""
+
+
+class GradientRefused(BrokenRule, RuntimeError):
+    """An operator of ``torch.ops`` has no gradient for the call, which torch's own operators report as
+    RuntimeError."""
+
+
+E = TypeVar("E", bound=BrokenRule)
+
+
+def broken(kind: type[E], op: str, argument: str, rule: str, value: Any, remedy: str = "") -> E:
+    """Return an error of that class. The remedy is another line of its message."""
+    error = kind(f"[{op}] {argument} must {rule} but got {value}." + (f"\n{remedy}" if remedy else ""))
+    error.op, error.argument, error.rule, error.value = op, argument, rule, f"{value}"
+    return error
+
+
+def bad_value(op: str, argument: str, rule: str, value: Any, *, remedy: str = "") -> InvalidValue:
     """Return the error for a value that breaks its rule."""
-    return ValueError(f"[{op}] {text}")
+    return broken(InvalidValue, op, argument, rule, value, remedy)
 
 
-def bad_type(op: str, text: str) -> TypeError:
+def bad_type(op: str, argument: str, rule: str, value: Any, *, remedy: str = "") -> InvalidType:
     """Return the error for an unsupported element type or Python type."""
-    return TypeError(f"[{op}] {text}")
+    return broken(InvalidType, op, argument, rule, value, remedy)
+
+
+# By the status of a C call (npu_rope_status).
+BY_STATUS: dict[int, type[BrokenRule]] = {1: InvalidValue, 2: InvalidType, 3: InternalError}

@@ -113,7 +113,7 @@ def from_gguf(path: str | PathLike[str], layer: int | None = None, n_ctx: int | 
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            raise bad_value(OP, f"{name} must be None or an integer from {least} on but got {value!r}.")
+            raise bad_value(OP, name, f"be None or an integer from {least} on", repr(value))
     return GgufFile(path).rope(layer, n_ctx)
 
 
@@ -122,13 +122,13 @@ class GgufFile:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         if not isinstance(path, (str, PathLike)):
-            raise bad_type(OP, f"path must be a file's name but got {type(path).__name__}.")
+            raise bad_type(OP, "path", "be a file's name", type(path).__name__)
         self.path = Path(fspath(path))
         self.values, self.tensors = _read(self.path)
         self.architecture = str(self._required("general.architecture", str))
         if not self.architecture.isprintable():
             got = repr(self.architecture)
-            raise bad_value(OP, f"general.architecture must be a name in {self.path} but got {got}.")
+            raise bad_value(OP, "general.architecture", f"be a name in {self.path}", got)
 
     # ---- its values
 
@@ -136,7 +136,7 @@ class GgufFile:
         value = self.values[key]
         if not isinstance(value, kind):
             got = "none" if value is None else repr(value)
-            raise bad_value(OP, f"{key} must be a {kind.__name__} in {self.path} but got {got}.")
+            raise bad_value(OP, key, f"be a {kind.__name__} in {self.path}", got)
         return value
 
     def value(self, key: str) -> Any:
@@ -150,7 +150,7 @@ class GgufFile:
             return default
         if isinstance(value, (bool, str, list)) or not math.isfinite(value):
             told = f"{self.architecture}.{key}"
-            raise bad_value(OP, f"{told} must be a finite number in {self.path} but got {value!r}.")
+            raise bad_value(OP, told, f"be a finite number in {self.path}", repr(value))
         return float(value)
 
     def count(self, key: str, layer: int | None = None) -> int | None:
@@ -162,7 +162,7 @@ class GgufFile:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
             told = f"{self.architecture}.{key}"
-            raise bad_value(OP, f"{told} must be a positive integer in {self.path} but got {value!r}.")
+            raise bad_value(OP, told, f"be a positive integer in {self.path}", repr(value))
         return value
 
     # ---- its rope
@@ -185,11 +185,14 @@ class GgufFile:
             if name in names:
                 return mode
         if name in NONE:
-            raise bad_value(OP, f"general.architecture must be one with rope but got {name}.")
+            raise bad_value(OP, "general.architecture", "be one with rope", name)
         raise bad_value(
             OP,
-            f"general.architecture must be one whose pairs are known but got {name}.\n"
-            "Make RopeParams yourself: normal where weights pair neighbours, neox where they pair halves.",
+            "general.architecture",
+            "be one whose pairs are known",
+            name,
+            remedy="Make RopeParams yourself: normal where weights pair neighbours,"
+            " neox where they pair halves.",
         )
 
     def sections(self) -> tuple[int, int, int, int]:
@@ -198,7 +201,7 @@ class GgufFile:
         if value is None:
             return (0, 0, 0, 0)
         if not (isinstance(value, list) and len(value) <= 4 and all(isinstance(n, int) for n in value)):
-            raise bad_value(OP, f"rope.dimension_sections must be up to four integers but got {value!r}.")
+            raise bad_value(OP, "rope.dimension_sections", "be up to four integers", repr(value))
         a, b, c, d = [*value, 0, 0, 0, 0][:4]
         return (a, b, c, d)
 
@@ -207,7 +210,7 @@ class GgufFile:
         values = self.value(key)
         if layer >= len(values):
             told = f"{self.architecture}.{key}"
-            raise bad_value(OP, f"{told} must have a value for layer {layer} but got {len(values)} of them.")
+            raise bad_value(OP, told, f"have a value for layer {layer}", f"{len(values)} of them")
         return values[layer]
 
     # ---- its layers
@@ -217,7 +220,7 @@ class GgufFile:
         """The number of layers; None: the file does not have it."""
         layers = self.count("block_count")
         if layers is not None and layers > MOST_LAYERS:
-            raise bad_value(OP, f"block_count must be at most {MOST_LAYERS} in {self.path} but got {layers}.")
+            raise bad_value(OP, "block_count", f"be at most {MOST_LAYERS} in {self.path}", layers)
         return layers
 
     def _trunk(self) -> int | None:
@@ -281,15 +284,15 @@ class GgufFile:
         layers = range(self.layers or 0)
         if layer is not None:
             if layers and layer not in layers:
-                raise bad_value(OP, f"layer must be in [0, {layers[-1]}] but got {layer}.")
+                raise bad_value(OP, "layer", f"be in [0, {layers[-1]}]", layer)
             if not self.turns(layer):
-                raise bad_value(OP, f"layer must be one whose heads rotate but got {layer}.")
+                raise bad_value(OP, "layer", "be one whose heads rotate", layer)
             return layer
         turning = [i for i in layers if self.turns(i)]
         if len(turning) == len(layers):
             return None
         if not turning:
-            raise bad_value(OP, f"{self.path} must have a layer whose heads rotate but got none.")
+            raise bad_value(OP, f"{self.path}", "have a layer whose heads rotate", "none")
         return min(turning, key=self.looks_at_a_window)
 
     # ---- its parameters
@@ -306,8 +309,9 @@ class GgufFile:
         if embedding is None or heads is None:
             raise bad_value(
                 OP,
-                f"{self.path} must have rope.dimension_count, or embedding_length and attention.head_count,"
-                " but got neither.",
+                f"{self.path}",
+                "have rope.dimension_count, or embedding_length and attention.head_count,",
+                "neither",
             )
         return embedding // heads
 
@@ -322,7 +326,7 @@ class GgufFile:
         window = self.looks_at_a_window(layer)
         width = self.width(window, layer)
         if width > MOST_LANES:
-            raise bad_value(OP, f"{self.path} must have heads of at most {MOST_LANES} lanes but got {width}.")
+            raise bad_value(OP, f"{self.path}", f"have heads of at most {MOST_LANES} lanes", width)
         shape: dict[str, Any] = {"n_dims": width, "mode": mode, "n_ctx_orig": self.trained}
         if mode.has_sections:
             shape["sections"] = self.sections()
@@ -360,10 +364,10 @@ class GgufFile:
         """Return ggml's factors, as llama.cpp computes them from the file's values."""
         kind = self.value("rope.scaling.type")
         if kind not in (None, "none", "linear", "yarn", "longrope"):
-            raise bad_value(OP, f"rope.scaling.type must be none, linear, yarn or longrope but got {kind!r}.")
+            raise bad_value(OP, "rope.scaling.type", "be none, linear, yarn or longrope", repr(kind))
         factor = self.number("rope.scaling.factor", self.number("rope.scale_linear", 0.0))
         if factor < 0:
-            raise bad_value(OP, f"rope.scaling.factor must not be negative but got {factor:g}.")
+            raise bad_value(OP, "rope.scaling.factor", "not be negative", f"{factor:g}")
         scale = 1.0 if factor == 0 or kind == "none" else 1 / factor
         extrapolated = self.number("rope.scaling.yarn_ext_factor", -1.0)
         if extrapolated < 0:
@@ -400,17 +404,15 @@ class GgufFile:
             session = n_ctx or self.count("context_length") or 0
             name = LONG if session > self.trained else SHORT
             if name not in self.tensors:
-                raise bad_value(OP, f"{self.path} must have {name} for a context of {session} but got none.")
+                raise bad_value(OP, f"{self.path}", f"have {name} for a context of {session}", "none")
         factors = self.tensors.get(name)
         if factors is None:
             return None
         if factors.ndim != 1 or len(factors) < pairs:
-            raise bad_value(
-                OP, f"{name} must have a factor for each of {pairs} pairs but got {factors.shape}."
-            )
+            raise bad_value(OP, name, f"have a factor for each of {pairs} pairs", factors.shape)
         factors = factors[:pairs]
         if not (np.isfinite(factors).all() and (factors > 0).all()):
-            raise bad_value(OP, f"{name} must be positive and finite numbers but got others.")
+            raise bad_value(OP, name, "be positive and finite numbers", "others")
         return factors
 
 
@@ -432,7 +434,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.float32]
         text = "gguf must be installed to read a GGUF file but it is not.\nInstall it with: pip install gguf"
         raise ImportError(f"[{OP}] {text}") from None
     except OSError as error:
-        raise bad_value(OP, f"path must be a readable GGUF file but got {path} ({error.strerror}).") from None
+        raise bad_value(OP, "path", "be a readable GGUF file", f"{path} ({error.strerror})") from None
     except ValueError as error:
-        raise bad_value(OP, f"path must be a whole GGUF file but got {path} ({error}).") from None
+        raise bad_value(OP, "path", "be a whole GGUF file", f"{path} ({error})") from None
     return values, tensors

@@ -45,15 +45,15 @@ def read_file(config: Any) -> Any:
     path = Path(config)
     path = path / "config.json" if path.is_dir() else path
     if path.exists() and not path.is_file():
-        raise bad_value(OP, f"config must be a readable file but got {path} (it is no file).")
+        raise bad_value(OP, "config", "be a readable file", f"{path} (it is no file)")
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise bad_value(OP, f"config must be a readable file but got {path} ({error.strerror}).") from None
+        raise bad_value(OP, "config", "be a readable file", f"{path} ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
-        raise bad_value(OP, f"config must be a JSON file but got {path} ({error}).") from None
+        raise bad_value(OP, "config", "be a JSON file", f"{path} ({error})") from None
     if not isinstance(read, dict):
-        raise bad_value(OP, f"config must hold a JSON object but got {path} with a {type(read).__name__}.")
+        raise bad_value(OP, "config", "hold a JSON object", f"{path} with a {type(read).__name__}")
     return read
 
 
@@ -72,7 +72,7 @@ def as_transformers(config: Any) -> Any:
         return CONFIG_MAPPING[config["model_type"]].from_dict(copy.deepcopy(dict(config)))
     except Exception as error:
         why = " ".join(str(error).split()) or type(error).__name__
-        raise bad_value(OP, f"config must be one that transformers can read but got: {why}") from None
+        raise bad_value(OP, "config", "be one that transformers can read", why.rstrip(".")) from None
 
 
 def text_config(config: Any) -> Any:
@@ -83,9 +83,7 @@ def text_config(config: Any) -> Any:
                 return text_config(config[name])
         return config
     if config is None or isinstance(config, (bool, int, float, list, tuple)):
-        raise bad_type(
-            OP, f"config must be a configuration, a dict or a path but got {type(config).__name__}."
-        )
+        raise bad_type(OP, "config", "be a configuration, a dict or a path", type(config).__name__)
     thinker = getattr(config, "thinker_config", None)
     if thinker is not None:
         return text_config(thinker)
@@ -137,14 +135,15 @@ class Config:
             if not (is_count(hidden) and is_count(heads)):
                 raise bad_value(
                     OP,
-                    "config must have head_dim, or hidden_size and num_attention_heads, but got"
-                    f" {hidden!r} and {heads!r}.",
+                    "config",
+                    "have head_dim, or hidden_size and num_attention_heads,",
+                    f"{hidden!r} and {heads!r}",
                 )
             size = hidden // heads
         if not is_count(size):
-            raise bad_value(OP, f"head_dim must be a positive integer but got {size!r}.")
+            raise bad_value(OP, "head_dim", "be a positive integer", repr(size))
         if size > MOST_LANES:
-            raise bad_value(OP, f"head_dim must be at most {MOST_LANES} but got {size}.")
+            raise bad_value(OP, "head_dim", f"be at most {MOST_LANES}", size)
         return int(size)
 
     def rope(self) -> RopeEntry:
@@ -154,7 +153,7 @@ class Config:
             given = self.get("rope_scaling")
         given = {} if given is None else given
         if not isinstance(given, Mapping):
-            raise bad_type(OP, f"rope_parameters must be a dict but got {type(given).__name__}.")
+            raise bad_type(OP, "rope_parameters", "be a dict", type(given).__name__)
         nested = self._nested(given)
         if not nested:
             self._require_rope(given)
@@ -163,13 +162,13 @@ class Config:
         chosen = self.layer_type
         if chosen is None:
             if len(nested) > 1:
-                raise bad_value(OP, f"layer_type must be one of {types} for this config but got None.")
+                raise bad_value(OP, "layer_type", f"be one of {types} for this config", "None")
             (chosen,) = nested
         if chosen not in nested:
-            raise bad_value(OP, f"layer_type must be one of {types} for this config but got {chosen}.")
+            raise bad_value(OP, "layer_type", f"be one of {types} for this config", chosen)
         entries = nested[chosen]
         if entries is None:
-            raise bad_value(OP, f"layer_type must be one whose heads rotate but got {chosen}.")
+            raise bad_value(OP, "layer_type", "be one whose heads rotate", chosen)
         return RopeEntry(self._with_defaults(dict(entries)), given, nested=True)
 
     def _require_rope(self, given: Mapping[str, Any]) -> None:
@@ -177,11 +176,11 @@ class Config:
         named = isinstance(self.config, Mapping) and "rope_scaling" in self.config
         if not given and not named and all(self.get(name) is None for name in SAY_ROPE):
             model = self.model_type or "none of these"
-            raise bad_value(OP, f"config must have rope_parameters, or rope_theta, but got {model}.")
+            raise bad_value(OP, "config", "have rope_parameters, or rope_theta,", model)
         known = self.get("layer_types") or ()
         if self.layer_type is not None and self.layer_type not in known:
             told = f"one of {', '.join(dict.fromkeys(known))}" if known else "None for this config"
-            raise bad_value(OP, f"layer_type must be {told} but got {self.layer_type}.")
+            raise bad_value(OP, "layer_type", f"be {told}", self.layer_type)
 
     def _nested(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the entries by type of layer; empty where all layers have the same."""
@@ -244,7 +243,7 @@ class RopeEntry:
         kind = str(entries.get("rope_type", entries.get("type", "default")))
         self.kind = OLD_TYPES.get(kind, kind)
         if self.kind not in ROPE_TYPES:
-            raise bad_value(OP, f"rope_type must be one of {', '.join(ROPE_TYPES)} but got {kind}.")
+            raise bad_value(OP, "rope_type", f"be one of {', '.join(ROPE_TYPES)}", kind)
 
     def number(self, name: str, default: float | None = None) -> float:
         """Return a positive number; the entry is required if there is no default."""
@@ -252,26 +251,27 @@ class RopeEntry:
         if value is None:
             raise bad_value(
                 OP,
-                f"rope_parameters must have {name} for rope_type {self.kind} but got"
-                f" {', '.join(sorted(self.entries))}.",
+                "rope_parameters",
+                f"have {name} for rope_type {self.kind}",
+                ", ".join(sorted(self.entries)),
             )
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-            raise bad_type(OP, f"{name} must be a number but got {value!r}.")
+            raise bad_type(OP, name, "be a number", repr(value))
         if not (math.isfinite(value) and value > 0):
-            raise bad_value(OP, f"{name} must be positive and finite but got {value:g}.")
+            raise bad_value(OP, name, "be positive and finite", f"{value:g}")
         return float(value)
 
     def factors(self, name: str, count: int) -> npt.NDArray[np.float32]:
         """Return a positive number for each pair."""
         value = self.entries.get(name)
         if value is None:
-            raise bad_value(OP, f"rope_parameters must have {name} for rope_type {self.kind} but got none.")
+            raise bad_value(OP, "rope_parameters", f"have {name} for rope_type {self.kind}", "none")
         try:
             made = np.asarray(value, np.float32)
         except (TypeError, ValueError):
-            raise bad_type(OP, f"{name} must be a list of numbers but got {type(value).__name__}.") from None
+            raise bad_type(OP, name, "be a list of numbers", type(value).__name__) from None
         if made.shape != (count,):
-            raise bad_value(OP, f"{name} must have a number for each of {count} pairs but got {made.shape}.")
+            raise bad_value(OP, name, f"have a number for each of {count} pairs", made.shape)
         if not (np.isfinite(made).all() and (made > 0).all()):
-            raise bad_value(OP, f"{name} must be positive and finite numbers but got others.")
+            raise bad_value(OP, name, "be positive and finite numbers", "others")
         return made

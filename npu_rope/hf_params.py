@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.errors import bad_value
+from npu_rope.errors import BrokenRule, bad_value
 from npu_rope.hf_config import OP, Config, RopeEntry, config_of, is_count
 from npu_rope.rope_attributes import FileRope, RopeAttributes, RopeMode
 
@@ -50,7 +50,7 @@ def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = No
     if seq_len is not None and (
         isinstance(seq_len, bool) or not isinstance(seq_len, (int, np.integer)) or seq_len <= 0
     ):
-        raise bad_value(OP, f"seq_len must be a positive number of tokens but got {seq_len!r}.")
+        raise bad_value(OP, "seq_len", "be a positive number of tokens", repr(seq_len))
     given = config_of(config, layer_type)
     with _numbers_of_their_kind():
         rope = given.rope()
@@ -64,9 +64,9 @@ def _numbers_of_their_kind() -> Iterator[None]:
     try:
         yield
     except (TypeError, ArithmeticError) as error:
-        if str(error).startswith(f"[{OP}] "):
+        if isinstance(error, BrokenRule):
             raise
-        raise bad_value(OP, f"config must say its rope in numbers of their kind but got: {error}.") from None
+        raise bad_value(OP, "config", "say its rope in numbers of their kind", error) from None
 
 
 # ---- how it rotates ---------------------------------------------------------------------------------
@@ -78,25 +78,30 @@ def _shape(rope: RopeEntry, config: Config, head: int, width: int) -> dict[str, 
     if model.startswith(OF_PICTURES):
         raise bad_value(
             OP,
-            f"model_type must turn by a token's place in a row but got {model}, of rows and columns.\n"
-            "Turn its heads by the tables that the model makes: rotary_mul(x, cos, sin).",
+            "model_type",
+            "turn by a token's place in a row",
+            f"{model}, of rows and columns",
+            remedy="Turn its heads by the tables that the model makes: rotary_mul(x, cos, sin).",
         )
     sections = rope.entries.get("mrope_section")
     if not sections and (model in INTERLEAVED_SECTIONS or model.startswith((*ALTERNATING, *SECTIONED))):
-        raise bad_value(OP, f"rope_parameters must have mrope_section for model_type {model} but got none.")
+        raise bad_value(OP, "rope_parameters", f"have mrope_section for model_type {model}", "none")
     if not sections:
         mode = RopeMode.NORMAL if _is_interleaved(config) else RopeMode.NEOX
         return {"n_dims": width, "mode": mode, "n_offs": head - width if model in TAIL else 0}
     if model in INTERLEAVED_SECTIONS:
         raise bad_value(
             OP,
-            f"model_type must pair halves where it has mrope_section but got {model}.\n"
-            "Turn its heads by the tables that the model makes: rotary_mul(x, cos, sin, interleaved=True).",
+            "model_type",
+            "pair halves where it has mrope_section",
+            model,
+            remedy="Turn its heads by the tables that the model makes:"
+            " rotary_mul(x, cos, sin, interleaved=True).",
         )
     if not isinstance(sections, (list, tuple)) or not 1 <= len(sections) <= 4:
-        raise bad_value(OP, f"mrope_section must be up to four numbers but got {sections!r}.")
+        raise bad_value(OP, "mrope_section", "be up to four numbers", repr(sections))
     if sum(sections) > width // 2:
-        raise bad_value(OP, f"mrope_section must add up to at most {width // 2} pairs but got {sections!r}.")
+        raise bad_value(OP, "mrope_section", f"add up to at most {width // 2} pairs", repr(sections))
     sections = [*sections, 0, 0, 0][:4]
     if not (rope.entries.get("mrope_interleaved") or model.startswith(ALTERNATING)):
         return {"n_dims": width, "mode": RopeMode.MROPE, "sections": sections}
@@ -114,11 +119,11 @@ def _is_interleaved(config: Config) -> bool:
 def _width(rope: RopeEntry, head: int) -> int:
     if (width := rope.entries.get("rotary_dim")) is not None:
         if not is_count(width) or width > head:
-            raise bad_value(OP, f"rotary_dim must be an integer from 2 to head_dim {head} but got {width!r}.")
+            raise bad_value(OP, "rotary_dim", f"be an integer from 2 to head_dim {head}", repr(width))
         return int(width)
     share = rope.number("partial_rotary_factor")
     if share > 1:
-        raise bad_value(OP, f"partial_rotary_factor must be at most 1 but got {share:g}.")
+        raise bad_value(OP, "partial_rotary_factor", "be at most 1", f"{share:g}")
     return int(head * share)
 
 
@@ -128,14 +133,14 @@ def _original(rope: RopeEntry, config: Config) -> int:
     said = rope.entries.get("original_max_position_embeddings") if said is None else said
     said = config.get("max_position_embeddings") if said is None else said
     if not is_count(said):
-        raise bad_value(OP, f"original_max_position_embeddings must be a positive integer but got {said!r}.")
+        raise bad_value(OP, "original_max_position_embeddings", "be a positive integer", repr(said))
     return int(said)
 
 
 def _longest(config: Config) -> int:
     said = config.get("max_position_embeddings")
     if not is_count(said):
-        raise bad_value(OP, f"max_position_embeddings must be a positive integer but got {said!r}.")
+        raise bad_value(OP, "max_position_embeddings", "be a positive integer", repr(said))
     return int(said)
 
 
@@ -157,7 +162,7 @@ def _dynamic(rope: RopeEntry, config: Config, head: int, seq_len: int | None) ->
     )
     width = head if fixed else _width(rope, head)
     if width <= 2:
-        raise bad_value(OP, f"rope_type dynamic must rotate more than 2 dimensions but got {width}.")
+        raise bad_value(OP, "rope_type dynamic", "rotate more than 2 dimensions", width)
     if fixed:
         base = rope.number("rope_theta") * rope.number("alpha") ** (width / (width - 2))
         return FileRope(RopeAttributes(**_shape(rope, config, head, width), freq_base=base))
@@ -187,7 +192,7 @@ def _by_factors(
 def _yarn(rope: RopeEntry, config: Config, head: int, _: int | None) -> FileRope:
     width, theta, trained = _width(rope, head), rope.number("rope_theta"), _original(rope, config)
     if theta == 1:
-        raise bad_value(OP, "rope_theta must differ from 1 for rope_type yarn but got 1.")
+        raise bad_value(OP, "rope_theta", "differ from 1 for rope_type yarn", "1")
     factor = rope.number("factor", _longest(config) / trained if "factor" not in rope.entries else None)
     fast, slow = rope.number("beta_fast", 32.0), rope.number("beta_slow", 1.0)
     attention = _yarn_attention(rope, factor)

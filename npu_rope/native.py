@@ -4,6 +4,7 @@ registration. A load failure is stored and raised, with its cause, on first use.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as C
 import os
 import struct
@@ -11,9 +12,10 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from npu_rope.errors import BackendUnavailable
+from npu_rope import errors
+from npu_rope.errors import BackendUnavailable, BrokenRule
 from npu_rope.params import RopeParams
 from npu_rope.values import ANGLE_POLICIES
 
@@ -54,6 +56,19 @@ class CParams(C.Structure):
         ("beta_slow", C.c_double),
         ("sections", C.c_int32 * 4),
     ]
+
+
+class CError(C.Structure):
+    """``npu_rope_error``."""
+
+    _fields_ = [("status", C.c_int32)] + [
+        (name, C.c_char_p) for name in ("op", "argument", "rule", "value", "message")
+    ]
+
+    def as_exception(self) -> BrokenRule:
+        """The exception with these parts. The status must not be 0."""
+        parts = self.op, self.argument, self.rule, self.value
+        return errors.broken(errors.BY_STATUS[self.status], *[part.decode() for part in parts])
 
 
 class PackedCall(C.Structure):
@@ -129,10 +144,33 @@ INSTALL = "Build it with 'pip install ./simulator .' in the project's folder (a 
 
 # ---- a loaded library -------------------------------------------------------------------------------
 
-# Exception type for each nonzero status; RuntimeError for the others.
-_STATUS_ERRORS: dict[int, type[Exception]] = {1: ValueError, 2: TypeError}
-
 TENSOR = C.POINTER(CTensor)  # const npu_rope_tensor *
+
+
+def error_entry(lib: C.CDLL, name: str) -> Callable[[], CError]:
+    """The entry ``name`` of a library, which returns its thread's last error."""
+    entry: Any = getattr(lib, name)
+    entry.restype = CError
+    return cast(Callable[[], CError], entry)
+
+
+def raised_by_torch(message: str, binding: str | None) -> BrokenRule | None:
+    """The error that a C++ operator raised in this thread, by the parts that its library keeps: torch passes
+    on the message only, with other text around it.
+
+    Args:
+        message: of torch's exception.
+        binding: the path of the kernels of NPU tensors, or None.
+    """
+    found = [load().last_error()]
+    if binding is not None:
+        with contextlib.suppress(OSError):  # it is not loaded
+            library = C.CDLL(binding, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+            found.append(error_entry(library, "npu_rope_torch_npu_last_error_parts")())
+    for error in found:
+        if error.status != 0 and error.message.decode() in message:
+            return error.as_exception()
+    return None
 
 
 class Library:
@@ -140,14 +178,14 @@ class Library:
 
     Args:
         path: of the library.
-        prefix: of its entries' names; ``<prefix>last_error()`` returns the error message.
+        prefix: of its entries' names; ``<prefix>last_error_parts()`` returns the error.
         mode: of the load, as in :class:`ctypes.CDLL`.
     """
 
     def __init__(self, path: Path, prefix: str, mode: int = C.DEFAULT_MODE) -> None:
         self.path, self.lib = path, C.CDLL(str(path), mode=mode)
         self.check_abi()
-        self._last_error = self.text_entry(f"{prefix}last_error")
+        self.last_error = error_entry(self.lib, f"{prefix}last_error_parts")
         attributes = [TENSOR, C.POINTER(CParams), C.c_int32, C.c_int32]  # freq_factors, …, forward, angle
         for op, read, written in (("rope", 2, 1), ("rope_qk", 3, 2), ("rope_set_rows", 3, 1)):
             types = [*[TENSOR] * read, *attributes, *[TENSOR] * written]
@@ -192,7 +230,7 @@ class Library:
 
     def _raise_on(self, status: int) -> None:
         if status != 0:
-            raise _STATUS_ERRORS.get(status, RuntimeError)(self._last_error().decode())
+            raise self.last_error().as_exception()
 
     def rope(
         self,

@@ -85,13 +85,13 @@ class RopeParams(RopeAttributes):
         require_positive("scaling_factor", factor, op=op)
         longest = integer("max_position_embeddings", max_position_embeddings, op)
         if longest <= 0:
-            raise bad_value(op, f"max_position_embeddings must be positive but got {longest}.")
+            raise bad_value(op, "max_position_embeddings", "be positive", longest)
         if scaling_type not in ("", "linear", "dynamic"):
-            raise bad_value(op, f"scaling_type must be '', 'linear' or 'dynamic' but got {scaling_type!r}.")
+            raise bad_value(op, "scaling_type", "be '', 'linear' or 'dynamic'", repr(scaling_type))
         if scaling_type == "linear":
             return cls(width, RopeMode.NORMAL, freq_base=theta, freq_scale=1.0 / factor)
         if scaling_type == "dynamic" and width == 2:
-            raise bad_value(op, "scaling_type must not be 'dynamic' where 2 dimensions rotate but got it.")
+            raise bad_value(op, "scaling_type", "not be 'dynamic' where 2 dimensions rotate", "it")
         if scaling_type == "dynamic" and end > longest:
             stretched = theta * (factor * end / longest - (factor - 1.0)) ** (width / (width - 2.0))
             require_positive("theta", stretched, " after its scaling", op=op)

@@ -120,7 +120,7 @@ def check_epsilon(op: str, epsilon: float) -> None:
     """Check that epsilon is >= 0 and finite in float32."""
     kept = kept_epsilon(epsilon)
     if not (kept >= 0 and np.isfinite(kept)):
-        raise bad_value(op, f"epsilon must be >= 0 and finite in float32 but got {epsilon:g}.")
+        raise bad_value(op, "epsilon", "be >= 0 and finite in float32", f"{epsilon:g}")
 
 
 def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormAttributes:
@@ -144,16 +144,12 @@ def check_call(t: RmsNormTensors[TensorSpec], a: RmsNormAttributes) -> int:
     front."""
     for name, tensor in (("x", t.x), ("scale", t.scale)):
         if tensor.dtype not in FLOAT_DTYPES:
-            raise bad_type(
-                t.op, f"{name} must be float32, float16, bfloat16 or float64 but got {tensor.dtype}."
-            )
+            raise bad_type(t.op, name, "be float32, float16, bfloat16 or float64", tensor.dtype)
     if not t.x.shape:
-        raise bad_value(t.op, "x must have at least one dimension but got [].")
+        raise bad_value(t.op, "x", "have at least one dimension", "[]")
     axis = _check_attributes(t.op, len(t.x.shape), a)
     if not broadcasts(t.scale.shape, t.x.shape):
-        raise bad_value(
-            t.op, f"scale must be broadcastable to x's shape {t.x.text()} but got {t.scale.text()}."
-        )
+        raise bad_value(t.op, "scale", f"be broadcastable to x's shape {t.x.text()}", t.scale.text())
     if "grad" in t.xs:
         _check_typed(t, "grad", t.xs["grad"], "scale")
     if "residual" in t.xs:
@@ -166,11 +162,11 @@ def check_call(t: RmsNormTensors[TensorSpec], a: RmsNormAttributes) -> int:
 
 def _check_attributes(op: str, ndim: int, a: RmsNormAttributes) -> int:
     if not -ndim <= a.axis < ndim:
-        raise bad_value(op, f"axis must be in [{-ndim}, {ndim - 1}] but got {a.axis}.")
+        raise bad_value(op, "axis", f"be in [{-ndim}, {ndim - 1}]", a.axis)
     check_epsilon(op, a.epsilon)
     if a.stash_type not in STASH_DTYPES:
         rule = "1 (float32), 10 (float16), 11 (float64) or 16 (bfloat16)"
-        raise bad_value(op, f"stash_type must be {rule} but got {a.stash_type}.")
+        raise bad_value(op, "stash_type", f"be {rule}", a.stash_type)
     return a.axis % ndim
 
 
@@ -185,9 +181,9 @@ def _check_typed(t: RmsNormTensors[TensorSpec], name: str, tensor: TensorSpec, l
     """Check for x's shape, and for the dtype of x or of scale."""
     wanted = t.x.dtype if like == "x" else t.scale.dtype
     if tensor.dtype != wanted:
-        raise bad_type(t.op, f"{name} must have {like}'s dtype {wanted} but got {tensor.dtype}.")
+        raise bad_type(t.op, name, f"have {like}'s dtype {wanted}", tensor.dtype)
     if tensor.shape != t.x.shape:
-        raise bad_value(t.op, f"{name} must have x's shape {t.x.text()} but got {tensor.text()}.")
+        raise bad_value(t.op, name, f"have x's shape {t.x.text()}", tensor.text())
 
 
 def is_dense_from(axis: int, t: TensorSpec) -> bool:
@@ -205,7 +201,7 @@ def check_rows(op: str, name: str, t: TensorSpec, axis: int) -> None:
     than the C interface supports."""
     where = "" if len(t.shape) > MAX_NATIVE_NDIM else " in the normalized dimensions"
     if not is_dense_from(axis if where else 0, t):
-        raise bad_value(op, f"{name} must be contiguous{where} but got strides {list(t.strides)}.")
+        raise bad_value(op, name, f"be contiguous{where}", f"strides {list(t.strides)}")
 
 
 def check_memory(t: RmsNormTensors[StridedView]) -> None:
@@ -214,7 +210,7 @@ def check_memory(t: RmsNormTensors[StridedView]) -> None:
     for name, out in t.outs.items():
         if not is_injective(out):
             strides = [s // out.item_bytes for s in out.strides]
-            raise bad_value(t.op, f"{name} must not overlap itself but got strides {strides}.")
+            raise bad_value(t.op, name, "not overlap itself", f"strides {strides}")
     itself = f"be {' or '.join(t.xs)} itself or "
     for name, out in t.outs.items():
         for read, other in (*t.xs.items(), ("scale", t.scale)):
@@ -229,7 +225,7 @@ def _check_apart(
 ) -> None:
     if may_share_memory(out, other):
         rule = f"{itself}share no memory with {other_name}"
-        raise bad_value(op, f"{name} must {rule} but got memory that they share.")
+        raise bad_value(op, name, rule, "memory that they share")
 
 
 # ---- more dimensions than the C interface has ------------------------------------------------------------

@@ -125,6 +125,6 @@ def check_call(t: RmsNormRopeTensors[TensorSpec], a: RmsNormRopeAttributes) -> N
     check_epsilon(t.op, a.epsilon)
     for (name, scale), (x_name, x) in zip(t.scales.items(), t.xs.items(), strict=True):
         if scale.dtype != x.dtype:
-            raise bad_type(t.op, f"{name} must have {x_name}'s dtype {x.dtype} but got {scale.dtype}.")
+            raise bad_type(t.op, name, f"have {x_name}'s dtype {x.dtype}", scale.dtype)
         if scale.shape != x.shape[-1:]:
-            raise bad_value(t.op, f"{name} must have shape [D] = [{x.shape[-1]}] but got {scale.text()}.")
+            raise bad_value(t.op, name, f"have shape [D] = [{x.shape[-1]}]", scale.text())

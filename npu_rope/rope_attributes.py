@@ -60,17 +60,17 @@ def _mode(value: Any) -> RopeMode:
         except ValueError:
             pass
     names = ", ".join(f"{m.name.lower()} ({m.value})" for m in RopeMode)
-    raise bad_value("rope", f"mode must be one of {names} but got {value}.")
+    raise bad_value("rope", "mode", f"be one of {names}", value)
 
 
 def _sections(value: Any) -> tuple[int, int, int, int]:
     if value is None:
         return (0, 0, 0, 0)
     if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, str):
-        raise bad_type("rope", f"sections must be four integers but got {value!r}.")
+        raise bad_type("rope", "sections", "be four integers", repr(value))
     numbers = [integer(f"sections[{i}]", v) for i, v in enumerate(value)]
     if len(numbers) != 4:
-        raise bad_value("rope", f"sections must be four numbers >= 0 but got {len(numbers)} numbers.")
+        raise bad_value("rope", "sections", "be four numbers >= 0", f"{len(numbers)} numbers")
     return (numbers[0], numbers[1], numbers[2], numbers[3])
 
 
@@ -96,11 +96,11 @@ class RopeAttributes:
 
         put("n_dims", integer("n_dims", self.n_dims))
         if self.n_dims <= 0 or self.n_dims % 2:
-            raise bad_value("rope", f"n_dims must be a positive even number but got {self.n_dims}.")
+            raise bad_value("rope", "n_dims", "be a positive even number", self.n_dims)
         put("mode", _mode(self.mode))
         put("n_ctx_orig", integer("n_ctx_orig", self.n_ctx_orig))
         if self.n_ctx_orig < 0:
-            raise bad_value("rope", f"n_ctx_orig must be >= 0 but got {self.n_ctx_orig}.")
+            raise bad_value("rope", "n_ctx_orig", "be >= 0", self.n_ctx_orig)
         for name in ("freq_base", "freq_scale", "ext_factor", "attn_factor", "beta_fast", "beta_slow"):
             put(name, number(name, getattr(self, name)))
         self._check_numbers()
@@ -108,37 +108,35 @@ class RopeAttributes:
         self._check_sections()
         put("n_offs", integer("n_offs", self.n_offs))
         if self.n_offs < 0 or self.n_offs % 2:
-            raise bad_value("rope", f"n_offs must be an even number >= 0 but got {self.n_offs}.")
+            raise bad_value("rope", "n_offs", "be an even number >= 0", self.n_offs)
         if self.n_offs and self.rope_mode is RopeMode.VISION:
-            raise bad_value("rope", f"n_offs must be 0 in mode vision but got {self.n_offs}.")
+            raise bad_value("rope", "n_offs", "be 0 in mode vision", self.n_offs)
 
     def _check_numbers(self) -> None:
         require_positive("freq_base", self.freq_base)
         require_positive("freq_scale", self.freq_scale)
         for name in ("ext_factor", "attn_factor"):
             if not math.isfinite(as_float32(getattr(self, name))):
-                raise bad_value("rope", f"{name} must be finite but got {getattr(self, name):g}.")
+                raise bad_value("rope", name, "be finite", f"{getattr(self, name):g}")
         if self.ext_factor == 0:
             return
         when = " when ext_factor is not 0"
         if self.n_ctx_orig <= 0:
-            raise bad_value("rope", f"n_ctx_orig must be positive{when} but got {self.n_ctx_orig}.")
+            raise bad_value("rope", "n_ctx_orig", f"be positive{when}", self.n_ctx_orig)
         if as_float32(self.freq_base) == 1.0:
-            raise bad_value("rope", f"freq_base must differ from 1{when} but got 1.")
+            raise bad_value("rope", "freq_base", f"differ from 1{when}", "1")
         require_positive("beta_fast", self.beta_fast, when)
         require_positive("beta_slow", self.beta_slow, when)
 
     def _check_sections(self) -> None:
         given = list(self.sections)
         if any(s < 0 for s in given):
-            raise bad_value("rope", f"sections must be four numbers >= 0 but got {given}.")
+            raise bad_value("rope", "sections", "be four numbers >= 0", given)
         name = self.rope_mode.name.lower()
         if any(given) and not self.rope_mode.has_sections:
-            raise bad_value("rope", f"sections must be [0, 0, 0, 0] in mode {name} but got {given}.")
+            raise bad_value("rope", "sections", f"be [0, 0, 0, 0] in mode {name}", given)
         if self.rope_mode.has_sections and not any(given[:3]):
-            raise bad_value(
-                "rope", f"sections must name time, height or width in mode {name} but got {given}."
-            )
+            raise bad_value("rope", "sections", f"name time, height or width in mode {name}", given)
 
     @property
     def rope_mode(self) -> RopeMode:
@@ -205,7 +203,7 @@ class RopeAttributes:
         for name in ("n_ctx_orig", "beta_fast", "beta_slow"):
             require_positive(name, float(getattr(self, name)), " for corr_dims")
         if self.freq_base == 1.0:
-            raise bad_value("rope", "freq_base must differ from 1 for corr_dims but got 1.")
+            raise bad_value("rope", "freq_base", "differ from 1 for corr_dims", "1")
 
         def dim(rotations: float) -> float:
             turns = self.n_ctx_orig / (rotations * 2 * math.pi)
@@ -311,13 +309,14 @@ class FileRope(NamedTuple):
 def check_freq_factors(factors: TensorSpec, params: RopeAttributes, *, op: str = "rope") -> None:
     """Check factors: ``[>= pairs]`` float32."""
     if factors.dtype != "float32":
-        raise bad_type(op, f"freq_factors must be float32 but got {factors.dtype}.")
+        raise bad_type(op, "freq_factors", "be float32", factors.dtype)
     pairs = params.pairs
     if len(factors.shape) != 1 or factors.shape[0] < pairs:
         raise bad_value(
             op,
-            f"freq_factors must have one dimension of at least {_pairs_rule(params)} elements"
-            f" but got shape {factors.text()}.",
+            "freq_factors",
+            f"have one dimension of at least {_pairs_rule(params)} elements",
+            f"shape {factors.text()}",
         )
 
 
@@ -333,7 +332,7 @@ def check_freq_factor_values(
     wrong = np.flatnonzero(~(np.isfinite(used) & (used > 0)))
     if wrong.size:
         at = int(wrong[0])
-        raise bad_value(op, f"freq_factors must be positive and finite but got {used[at]:g} at index {at}.")
+        raise bad_value(op, "freq_factors", "be positive and finite", f"{used[at]:g} at index {at}")
 
 
 def check_frequencies(frequencies: npt.NDArray[np.float64]) -> None:
@@ -343,8 +342,9 @@ def check_frequencies(frequencies: npt.NDArray[np.float64]) -> None:
         at = int(wrong[0])
         raise bad_value(
             "rope",
-            "frequencies must be at most 1e+09 radians per position"
-            f" but got {abs(frequencies[at]):g} for pair {at}.",
+            "frequencies",
+            "be at most 1e+09 radians per position",
+            f"{abs(frequencies[at]):g} for pair {at}",
         )
 
 

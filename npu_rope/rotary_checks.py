@@ -186,10 +186,10 @@ def _check_x(
 ) -> RotarySizes:
     op = t.op
     if x.dtype not in FLOAT_DTYPES:
-        raise bad_type(op, f"{name} must be float32, float16, bfloat16 or float64 but got {x.dtype}.")
+        raise bad_type(op, name, "be float32, float16, bfloat16 or float64", x.dtype)
     if len(x.shape) not in (3, 4):
         rule = "[B,N,S,D] or [B,S,hidden]" if t.onnx else "[B,S,N,D] or [S,N,D]"
-        raise bad_value(op, f"{name} must have shape {rule} but got {x.text()}.")
+        raise bad_value(op, name, f"have shape {rule}", x.text())
     if like is not None:
         check_like(x, name, *like, op)
     if t.onnx:
@@ -208,9 +208,9 @@ def _onnx_sizes(op: str, x: TensorSpec, num_heads: int) -> tuple[int, int, int, 
         return batch, tokens, heads, head
     batch, tokens, hidden = x.shape
     if num_heads <= 0:
-        raise bad_value(op, f"num_heads must be positive where X has shape [B,S,hidden] but got {num_heads}.")
+        raise bad_value(op, "num_heads", "be positive where X has shape [B,S,hidden]", num_heads)
     if hidden % num_heads:
-        raise bad_value(op, f"num_heads must divide X's hidden size {hidden} but got {num_heads}.")
+        raise bad_value(op, "num_heads", f"divide X's hidden size {hidden}", num_heads)
     return batch, tokens, num_heads, hidden // num_heads
 
 
@@ -218,10 +218,10 @@ def _check_window(t: RotaryTensors[TensorSpec], head: int, a: RotaryAttributes) 
     name = "rotary_embedding_dim" if t.onnx else "rotary_dim"
     width = rotated_width(t.op, name, head, a.rotary_dim)
     if a.offset < 0 or a.offset % 2:
-        raise bad_value(t.op, f"offset must be an even number >= 0 but got {a.offset}.")
+        raise bad_value(t.op, "offset", "be an even number >= 0", a.offset)
     if a.offset > head - width:
         rule = f"at most the head size {head} less the rotated {width}"
-        raise bad_value(t.op, f"offset must be {rule} but got {a.offset}.")
+        raise bad_value(t.op, "offset", f"be {rule}", a.offset)
     return width
 
 
@@ -231,14 +231,12 @@ def _check_table(t: RotaryTensors[TensorSpec], name: str, sizes: RotarySizes) ->
     first_name, first = next(iter(t.tables.items()))
     if name != first_name:
         if table.dtype != first.dtype:
-            raise bad_type(op, f"{name} must have {first_name}'s dtype {first.dtype} but got {table.dtype}.")
+            raise bad_type(op, name, f"have {first_name}'s dtype {first.dtype}", table.dtype)
         if table.shape != first.shape:
-            raise bad_value(
-                op, f"{name} must have {first_name}'s shape {first.text()} but got {table.text()}."
-            )
+            raise bad_value(op, name, f"have {first_name}'s shape {first.text()}", table.text())
     if table.dtype not in (x.dtype, "float32"):
         wider = "" if x.dtype == "float32" else " or float32"
-        raise bad_type(op, f"{name} must have {x_name}'s dtype {x.dtype}{wider} but got {table.dtype}.")
+        raise bad_type(op, name, f"have {x_name}'s dtype {x.dtype}{wider}", table.dtype)
     if t.onnx:
         _check_cache_shape(t, name, table, sizes)
         return sizes
@@ -257,9 +255,7 @@ def _check_table_shape(op: str, name: str, table: TensorSpec, sizes: RotarySizes
         allowed += [(tokens, 1, width)]
         rule = f"[S,W] or [S,1,W] with S = {tokens}"
     if width not in (half, 2 * half) or table.shape not in allowed:
-        raise bad_value(
-            op, f"{name} must have shape {rule} and W = {half} or {2 * half} but got {table.text()}."
-        )
+        raise bad_value(op, name, f"have shape {rule} and W = {half} or {2 * half}", table.text())
 
 
 def _check_cache_shape(
@@ -269,32 +265,32 @@ def _check_cache_shape(
     if t.position_ids is not None:
         if len(table.shape) != 2 or table.shape[1] < half:
             rule = f"[rows, W] with W >= {half} where position_ids is given"
-            raise bad_value(t.op, f"{name} must have shape {rule} but got {table.text()}.")
+            raise bad_value(t.op, name, f"have shape {rule}", table.text())
         return
     if len(table.shape) != 3 or table.shape[:2] != (sizes.batch, sizes.tokens) or table.shape[2] < half:
         rule = (
             f"[B,S,W] = [{sizes.batch}, {sizes.tokens}, W] with W >= {half} where position_ids is not given"
         )
-        raise bad_value(t.op, f"{name} must have shape {rule} but got {table.text()}.")
+        raise bad_value(t.op, name, f"have shape {rule}", table.text())
 
 
 def _check_position_ids(t: RotaryTensors[TensorSpec], ids: TensorSpec, sizes: RotarySizes) -> None:
     op = t.op
     if ids.dtype not in INDEX_DTYPES:
-        raise bad_type(op, f"position_ids must be int64 or int32 but got {ids.dtype}.")
+        raise bad_type(op, "position_ids", "be int64 or int32", ids.dtype)
     if ids.shape != (sizes.batch, sizes.tokens):
         rule = f"[B, S] = [{sizes.batch}, {sizes.tokens}]"
-        raise bad_value(op, f"position_ids must have shape {rule} but got {ids.text()}.")
+        raise bad_value(op, "position_ids", f"have shape {rule}", ids.text())
     name, cos = next(iter(t.tables.items()))
     if sizes.batch * sizes.tokens > 0 and cos.shape[0] == 0:
-        raise bad_value(op, f"{name} must have a row where position_ids is given but got {cos.text()}.")
+        raise bad_value(op, name, "have a row where position_ids is given", cos.text())
 
 
 def check_position_id_values(op: str, ids: npt.NDArray[np.integer], rows: int) -> None:
     """Check that each element is a row of the caches."""
     outside = ids[(ids < 0) | (ids >= rows)]
     if outside.size:
-        raise bad_value(op, f"position_ids must be rows of the caches' {rows} but got {outside.flat[0]}.")
+        raise bad_value(op, "position_ids", f"be rows of the caches' {rows}", outside.flat[0])
 
 
 def check_grad(

@@ -26,7 +26,7 @@ def angle_policy(op: str, angle: Any) -> AnglePolicy:
                 return policy
         elif isinstance(angle, (int, np.integer)) and not isinstance(angle, bool) and angle == code:
             return policy
-    raise bad_value(op, f"angle must be exact (0), f32 (1) or ggml (2) but got {angle!r}.")
+    raise bad_value(op, "angle", "be exact (0), f32 (1) or ggml (2)", repr(angle))
 
 
 def flag(op: str, name: str, value: Any) -> bool:
@@ -38,7 +38,7 @@ def flag(op: str, name: str, value: Any) -> bool:
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     told = repr(value) if value is None or isinstance(value, (int, float, str)) else type(value).__name__
-    raise bad_type(op, f"{name} must be True or False but got {told}.")
+    raise bad_type(op, name, "be True or False", told)
 
 
 def integer(name: str, value: Any, op: str = "rope", *, bits: int = 32) -> int:
@@ -48,11 +48,11 @@ def integer(name: str, value: Any, op: str = "rope", *, bits: int = 32) -> int:
         TypeError, ValueError: the value is something else, or does not fit.
     """
     if isinstance(value, (bool, np.timedelta64)) or not isinstance(value, (int, np.integer)):
-        raise bad_type(op, f"{name} must be an integer but got {value!r}.")
+        raise bad_type(op, name, "be an integer", repr(value))
     whole = int(value)
     if not -(2 ** (bits - 1)) <= whole < 2 ** (bits - 1):
         got = str(whole) if abs(whole) < 10**30 else "a number of more than 30 digits"
-        raise bad_value(op, f"{name} must be in the int{bits} range but got {got}.")
+        raise bad_value(op, name, f"be in the int{bits} range", got)
     return whole
 
 
@@ -64,11 +64,11 @@ def number(name: str, value: Any, op: str = "rope") -> float:
     """
     numbers = int, float, np.integer, np.floating
     if isinstance(value, (bool, np.timedelta64)) or not isinstance(value, numbers):
-        raise bad_type(op, f"{name} must be a number but got {value!r}.")
+        raise bad_type(op, name, "be a number", repr(value))
     try:
         return float(value)
     except OverflowError:
-        raise bad_value(op, f"{name} must be finite but got an integer beyond float64.") from None
+        raise bad_value(op, name, "be finite", "an integer beyond float64") from None
 
 
 def as_float32(value: float) -> float:
@@ -85,7 +85,7 @@ def require_positive(name: str, value: float, when: str = "", *, op: str = "rope
         ValueError: it is not.
     """
     if not (math.isfinite(as_float32(value)) and as_float32(value) > 0):
-        raise bad_value(op, f"{name} must be positive and finite{when} but got {value:g}.")
+        raise bad_value(op, name, f"be positive and finite{when}", f"{value:g}")
 
 
 def rotated_width(op: str, name: str, head: int, width: int) -> int:
@@ -95,7 +95,7 @@ def rotated_width(op: str, name: str, head: int, width: int) -> int:
         ValueError: the width is odd or wider than the head.
     """
     if width == 0 and (head <= 0 or head % 2):
-        raise bad_value(op, f"the head size must be even and positive where {name} is 0 but got {head}.")
+        raise bad_value(op, "the head size", f"be even and positive where {name} is 0", head)
     if width < 0 or width % 2 or width > head:
-        raise bad_value(op, f"{name} must be 0 or an even number up to the head size {head} but got {width}.")
+        raise bad_value(op, name, f"be 0 or an even number up to the head size {head}", width)
     return width or head

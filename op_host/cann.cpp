@@ -67,7 +67,7 @@ Check CannCall::read(size_t index, const char* name, int32_t* value) const {
     int64_t wide = 0;
     if (Check c = read(index, name, &wide); !c.ok()) return c;
     if (wide < INT32_MIN || wide > INT32_MAX)
-        return bad_value(op_, "%s must be in the int32 range but got %lld.", name, static_cast<long long>(wide));
+        return bad_value(op_, name, "be in the int32 range", std::to_string(wide));
     *value = static_cast<int32_t>(wide);
     return {};
 }
@@ -108,9 +108,9 @@ const npu_rope_tensor* CannCall::output(size_t index) {
 
 Check CannCall::end() const {
     if (strides_.empty() || strides_at_ == strides_.size()) return {};
-    return bad_value(op_,
-                     "strides must be [0] or the strides of all %zu dimensions of the tensors but got %zu numbers.",
-                     strides_at_, strides_.size());
+    return bad_value(op_, "strides",
+                     formatted("be [0] or the strides of all %zu dimensions of the tensors", strides_at_),
+                     formatted("%zu numbers", strides_.size()));
 }
 
 const npu_rope_tensor* CannCall::tensor(const gert::StorageShape* shape, const gert::CompileTimeTensorDesc* desc,
@@ -137,7 +137,7 @@ Check platform_from_cann(const char* op, const gert::TilingContext& context, Pla
             platform->arch = kArch310p;
             break;
         default:
-            return bad_value(op, "soc must be Ascend910B, Ascend910_93 or Ascend310P but got another.");
+            return bad_value(op, "soc", "be Ascend910B, Ascend910_93 or Ascend310P", "another");
     }
     uint64_t ub_bytes = 0;
     chip.GetCoreMemSize(platform_ascendc::CoreMemType::UB, ub_bytes);
@@ -146,9 +146,7 @@ Check platform_from_cann(const char* op, const gert::TilingContext& context, Pla
     return {};
 }
 
-Check nothing_of(const char* op, const char* what) {
-    return {Check::kInternal, "[" + std::string(op) + "] " + what + " must be there but got none."};
-}
+Check nothing_of(const char* op, const char* what) { return internal_error(op, what, "be there", "none"); }
 
 void log_to_cann(const std::string& error) {
     constexpr uint32_t kModuleOp = 63, kDebugLog = 0;
@@ -225,7 +223,7 @@ void add_chips(ops::OpDef* def, const std::vector<Parameter>& parameters) {
 
 ge::graphStatus said_to_cann(const Check& check) {
     if (check.ok()) return ge::GRAPH_SUCCESS;
-    log_to_cann(check.message);
+    log_to_cann(check.message());
     return ge::GRAPH_FAILED;
 }
 

@@ -28,8 +28,7 @@ Check tile_rms_norm_call(gert::TilingContext* context, const RmsNormTilingInput&
     const char* chip = platform.arch == kArch310p ? "Ascend310P" : "Ascend910B";
     if (Check c = check_rms_norm_on_chip(in, platform, chip); !c.ok()) return c;
     if (in.shape.rows == 0 || in.shape.n == 0)
-        return bad_value(in.op, "x must have elements on an NPU but got shape %s.",
-                         shape_text(x.shape, x.ndim).c_str());
+        return bad_value(in.op, "x", "have elements on an NPU", "shape " + shape_text(x.shape, x.ndim));
     RmsNormTilingData data;
     RopeLaunch launch;
     if (Check c = rms_norm_tiling(in, platform, &data, &launch); !c.ok()) return c;

@@ -16,8 +16,7 @@ Check read_tensors(CannCall* call, RmsNormRopeTensors* t) {
     const npu_rope_tensor *positions = call->input(4), *rows = call->optional_view(5);
     const npu_rope_tensor *factors = call->optional_contiguous(6), *cache = call->optional_view(7);
     const npu_rope_tensor *q_out = call->output(0), *k_out = call->output(1);
-    if ((rows == nullptr) != (cache == nullptr))
-        return bad_value(kOp, "cache must be given with rows but got one of the two.");
+    if ((rows == nullptr) != (cache == nullptr)) return bad_value(kOp, "cache", "be given with rows", "one of the two");
     if (cache == nullptr)
         *t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, factors, q_out, k_out);
     else
@@ -33,7 +32,7 @@ Check tile(gert::TilingContext* context) {
     bool forward = true;
     HeadNorm norm;
     if (Check c = read_rope_attributes(call, kOp, &params, &forward); !c.ok()) return c;
-    if (!forward) return bad_value(kOp, "forward must be true but got false.");
+    if (!forward) return bad_value(kOp, "forward", "be true", "false");
     if (Check c = call.read(kEpsilon, "epsilon", &norm.epsilon); !c.ok()) return c;
     if (Check c = call.read(kIntermediateRounding, "intermediate_rounding", &norm.rounds); !c.ok()) return c;
     RmsNormRopeTensors t = {};

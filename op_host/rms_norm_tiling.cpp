@@ -101,13 +101,13 @@ public:
 
     Check run(RopeLaunch* launch) {
         if (!Dimensions(in_, &d_).join())
-            return bad_value(in_.op, "x must have at most %d rows in a dimension of its own on an NPU but got more.",
-                             INT32_MAX);
+            return bad_value(in_.op, "x",
+                             formatted("have at most %d rows in a dimension of its own on an NPU", INT32_MAX), "more");
         set_shape();
         launch->tiling_key = kRmsNormRows;
         if (!set_rows()) {
             launch->tiling_key = kRmsNormLong;
-            if (!set_long()) return {Check::kInternal, "[" + std::string(in_.op) + "] no tile fits into UB."};
+            if (!set_long()) return internal_error(in_.op, "tile", "fit into UB", "none that does");
         }
         launch->block_dim = static_cast<uint32_t>(head_.row_parts * head_.head_parts);
         launch->workspace_bytes = 0;
@@ -322,10 +322,10 @@ Check scale_of_each_row(const RmsNormTilingInput& in, const char* soc) {
     if (in.shape.rows == 0 || in.shape.n == 0 || scale_is_of_each_row(in.shape)) return {};
     int first = 0;
     while (first < NPU_ROPE_MAX_NDIM - 1 && in.shape.inner[first] == 1) ++first;
-    return bad_value(in.op,
-                     "scale must have the elements of one row, %s, for all rows and be contiguous on %s but got one "
-                     "that lacks some, is another one for other rows or has gaps.",
-                     shape_text(in.shape.inner + first, NPU_ROPE_MAX_NDIM - first).c_str(), soc);
+    return bad_value(in.op, "scale",
+                     formatted("have the elements of one row, %s, for all rows and be contiguous on %s",
+                               shape_text(in.shape.inner + first, NPU_ROPE_MAX_NDIM - first).c_str(), soc),
+                     "one that lacks some, is another one for other rows or has gaps");
 }
 
 }  // namespace
@@ -340,9 +340,11 @@ Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platf
     const bool has_bfloat16 = platform.arch != kArch310p;
     if (stash == NPU_ROPE_FLOAT32 || stash == NPU_ROPE_FLOAT16 || (has_bfloat16 && stash == NPU_ROPE_BFLOAT16))
         return {};
-    return bad_value(in.op, "stash_type must be %s on %s but got %s.",
-                     has_bfloat16 ? "1 (float32), 10 (float16) or 16 (bfloat16)" : "1 (float32) or 10 (float16)", soc,
-                     stash == NPU_ROPE_FLOAT64 ? "11 (float64)" : "16 (bfloat16)");
+    return bad_value(
+        in.op, "stash_type",
+        formatted("be %s on %s",
+                  has_bfloat16 ? "1 (float32), 10 (float16) or 16 (bfloat16)" : "1 (float32) or 10 (float16)", soc),
+        stash == NPU_ROPE_FLOAT64 ? "11 (float64)" : "16 (bfloat16)");
 }
 
 Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data,

@@ -13,10 +13,10 @@ Check read_sections(const CannCall& call, const char* op, int32_t* sections) {
     size_t count = given_list == nullptr ? 0 : given_list->GetSize();
     if (count == 0) return {};
     const int64_t* given = given_list->GetData();
-    if (count != 4) return bad_value(op, "sections must be four numbers >= 0 but got %zu numbers.", count);
+    if (count != 4) return bad_value(op, "sections", "be four numbers >= 0", formatted("%zu numbers", count));
     for (size_t i = 0; i < count; ++i) {
         if (given[i] < INT32_MIN || given[i] > INT32_MAX)
-            return bad_value(op, "sections must be in the int32 range but got %lld.", static_cast<long long>(given[i]));
+            return bad_value(op, "sections", "be in the int32 range", std::to_string(given[i]));
         sections[i] = static_cast<int32_t>(given[i]);
     }
     return {};

@@ -35,8 +35,7 @@ Check read_rope_attributes(const CannCall& call, const char* op, npu_rope_params
 // Rejects tensors without elements, which aclnn does not take. T: RopeTensors or RotaryTensors.
 template <typename T>
 Check no_elements(const T& t) {
-    return bad_value(t.op, "%s must have elements on an NPU but got shape %s.", t.x_name[0],
-                     shape_text(t.x[0]->shape, t.x[0]->ndim).c_str());
+    return bad_value(t.op, t.x_name[0], "have elements on an NPU", "shape " + shape_text(t.x[0]->shape, t.x[0]->ndim));
 }
 
 // `tensors` holds the call's operator, names and sides; the function reads its tensors from the context.

@@ -21,11 +21,11 @@ Check check_supported(const RopeTilingInput& in, const Platform& p) {
     if (Check c = check_dtype_on_chip(in.op, in.x_name, in.dtype, p, soc); !c.ok()) return c;
     if (Check c = check_dtype_on_chip(in.op, "cache", in.out_dtype, p, soc); !c.ok()) return c;
     if (in.shape.D > kRopeMaxHeadSize)
-        return bad_value(in.op, "%s must have a head size of at most %d on an NPU but got %lld.", in.x_name,
-                         kRopeMaxHeadSize, static_cast<long long>(in.shape.D));
+        return bad_value(in.op, in.x_name, formatted("have a head size of at most %d on an NPU", kRopeMaxHeadSize),
+                         std::to_string(in.shape.D));
     if (in.shape.heads() > INT32_MAX)
-        return bad_value(in.op, "%s must have at most %d heads on an NPU but got %lld.", in.x_name, INT32_MAX,
-                         static_cast<long long>(in.shape.heads()));
+        return bad_value(in.op, in.x_name, formatted("have at most %d heads on an NPU", INT32_MAX),
+                         std::to_string(in.shape.heads()));
     return {};
 }
 
@@ -87,7 +87,7 @@ public:
             split();
             layout = best_layout(call_, tile_candidates(call_));
         }
-        if (!layout) return {Check::kInternal, "[" + std::string(in_.op) + "] no tile fits into UB."};
+        if (!layout) return internal_error(in_.op, "tile", "fit into UB", "none that does");
         set_layout(*layout);
         launch->block_dim = static_cast<uint32_t>(d_.row_parts * d_.head_parts);
         launch->tiling_key = static_cast<uint64_t>(call_.key);
@@ -273,8 +273,9 @@ private:
 Check check_dtype_on_chip(const char* op, const char* name, int32_t dtype, const Platform& platform, const char* soc) {
     bool has_bfloat16 = platform.arch != kArch310p;
     if (dtype != NPU_ROPE_FLOAT64 && (dtype != NPU_ROPE_BFLOAT16 || has_bfloat16)) return {};
-    return bad_type(op, "%s must be %s on %s but got %s.", name,
-                    has_bfloat16 ? "float32, float16 or bfloat16" : "float32 or float16", soc, dtype_name(dtype));
+    return bad_type(op, name,
+                    formatted("be %s on %s", has_bfloat16 ? "float32, float16 or bfloat16" : "float32 or float16", soc),
+                    dtype_name(dtype));
 }
 
 RopeTilingInput rope_tiling_input(const RopeTensors& t, const RopeShape& shape, const npu_rope_params& params,
@@ -297,7 +298,7 @@ RopeTilingInput rope_tiling_input(const RopeTensors& t, const RopeShape& shape, 
 Check check_rope_on_chip(const RopeTensors& t, int32_t angle, const char* backend, const Platform& platform,
                          const char* soc) {
     if (angle != NPU_ROPE_ANGLE_EXACT)
-        return bad_value(t.op, "angle must be exact (0) on backend %s but got %s.", backend,
+        return bad_value(t.op, "angle", formatted("be exact (0) on backend %s", backend),
                          angle == NPU_ROPE_ANGLE_F32 ? "f32" : "ggml");
     if (Check c = check_dtype_on_chip(t.op, t.x_name[0], t.x[0]->dtype, platform, soc); !c.ok()) return c;
     return check_dtype_on_chip(t.op, t.out_name[0], t.out[0]->dtype, platform, soc);

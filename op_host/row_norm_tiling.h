@@ -21,9 +21,9 @@ inline double rounded_to(double value, int bits, int least) {
 // Rejects a larger epsilon: epsilon times n would leave float32's range, or epsilon the stash type's range.
 inline Check check_device_epsilon(const char* op, double epsilon, int32_t stash_dtype) {
     if (stash_dtype == NPU_ROPE_FLOAT16 && epsilon > 65504)
-        return bad_value(op, "epsilon must be at most 65504, float16's largest number, on the device but got %g.",
-                         epsilon);
-    if (epsilon > 0x1p64) return bad_value(op, "epsilon must be at most 2^64 on the device but got %g.", epsilon);
+        return bad_value(op, "epsilon", "be at most 65504, float16's largest number, on the device",
+                         formatted("%g", epsilon));
+    if (epsilon > 0x1p64) return bad_value(op, "epsilon", "be at most 2^64 on the device", formatted("%g", epsilon));
     return {};
 }
 

@@ -5,11 +5,11 @@
 
 namespace npu_rope {
 namespace {
-thread_local std::string g_last_error;
+thread_local Check g_last_error;
 }
 
 npu_rope_status report(const Check& check) {
-    if (!check.ok()) g_last_error = check.message;
+    if (!check.ok()) g_last_error = check;
     return static_cast<npu_rope_status>(check.kind);
 }
 
@@ -19,14 +19,14 @@ extern "C" {
 
 int32_t npu_rope_abi_version(void) { return NPU_ROPE_ABI_VERSION; }
 const char* npu_rope_version(void) { return NPU_ROPE_VERSION; }
-const char* npu_rope_last_error(void) { return npu_rope::g_last_error.c_str(); }
+const char* npu_rope_last_error(void) { return npu_rope_last_error_parts().message; }
+npu_rope_error npu_rope_last_error_parts(void) { return npu_rope::parts_of(npu_rope::g_last_error); }
 const char* npu_rope_isa(void) { return npu_rope::isa_name(npu_rope::active_isa()); }
 int32_t npu_rope_num_threads(void) { return npu_rope::num_threads(); }
 
 int32_t npu_rope_force_isa(const char* name) {
     if (npu_rope::force_isa(name)) return NPU_ROPE_OK;
-    return npu_rope::report(
-        npu_rope::bad_value("force_isa", "name must be an instruction set this machine runs but got %s.", name));
+    return npu_rope::report(npu_rope::bad_value("force_isa", "name", "be an instruction set this machine runs", name));
 }
 
 void npu_rope_set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn num_threads) {

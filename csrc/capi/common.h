@@ -1,4 +1,4 @@
-// Shared parts of all C entries: the thread's last message, and a function that lets no exception through.
+// Shared parts of all C entries: the thread's last error, and a function that lets no exception through.
 #pragma once
 
 #include <exception>
@@ -16,7 +16,7 @@ npu_rope_status guarded(const char* op, F body) noexcept {
     try {
         return report(body());
     } catch (const std::exception& e) {
-        return report({Check::kInternal, "[" + std::string(op) + "] call must succeed but got " + e.what() + "."});
+        return report(internal_error(op, "call", "succeed", e.what()));
     }
 }
 

@@ -13,8 +13,9 @@ public:
     Rules(const char* op, Known known, const RmsNormAttributes& a, RmsNormShape* s)
         : TensorRules(op, known), a_(a), s_(*s) {}
 
-    Check forward(const npu_rope_tensor& x, const npu_rope_tensor& scale, const npu_rope_tensor& out) {
-        if (Check c = check_inputs(x, scale); !c.ok()) return c;
+    Check forward(const RmsNormTensors& t) {
+        if (Check c = check_inputs(*t.x, *t.scale); !c.ok() || !t.out) return c;
+        const npu_rope_tensor &x = *t.x, &scale = *t.scale, &out = *t.out;
         if (Check c = check_result("out", out, "scale", scale.dtype, x); !c.ok()) return c;
         fill_outer(out, s_.out_stride);
         if (known_ == Known::kLayout) return {};
@@ -29,17 +30,17 @@ public:
         if (Check c = check_memory("grad", *t.grad); !c.ok()) return c;
         if (Check c = check_rows("grad", *t.grad); !c.ok()) return c;
         fill_outer(*t.grad, s_.grad_stride);
+        if (!t.dx || !t.dscale) return {};
         if (Check c = check_result("dx", *t.dx, "x", t.x->dtype, *t.x); !c.ok()) return c;
         fill_outer(*t.dx, s_.out_stride);
         npu_rope_tensor dscale = *t.dscale;
         if (sums && dscale.dtype != NPU_ROPE_FLOAT32)
-            return bad_type(op_, "dscale must be float32 but got %s.", dtype_name(dscale.dtype));
+            return bad_type(op_, "dscale", "be float32", dtype_name(dscale.dtype));
         if (sums) dscale.dtype = t.scale->dtype;
         if (Check c = check_like("dscale", dscale, "scale", *t.scale); !c.ok()) return c;
         if (Check c = check_memory("dscale", *t.dscale); !c.ok()) return c;
         if (!is_dense_from(0, *t.dscale))
-            return bad_value(op_, "dscale must be contiguous but got strides %s.",
-                             shape_text(t.dscale->stride, t.dscale->ndim).c_str());
+            return bad_value(op_, "dscale", "be contiguous", "strides " + shape_text(t.dscale->stride, t.dscale->ndim));
         if (known_ == Known::kLayout) return {};
         for (const NamedTensor& out : {NamedTensor{"dx", t.dx}, NamedTensor{"dscale", t.dscale}})
             if (Check c = check_apart(out.name, *out.tensor, "", {{"grad", t.grad}, {"x", t.x}, {"scale", t.scale}});
@@ -54,6 +55,7 @@ public:
         if (Check c = check_memory("residual", *t.residual); !c.ok()) return c;
         if (Check c = check_rows("residual", *t.residual); !c.ok()) return c;
         fill_outer(*t.residual, s_.residual_stride);
+        if (!t.out || !t.sum) return {};
         if (Check c = check_result("out", *t.out, "scale", t.scale->dtype, *t.x); !c.ok()) return c;
         fill_outer(*t.out, s_.out_stride);
         if (Check c = check_result("sum", *t.sum, "x", t.x->dtype, *t.x); !c.ok()) return c;
@@ -73,15 +75,14 @@ private:
     Check check_inputs(const npu_rope_tensor& x, const npu_rope_tensor& scale) {
         for (const NamedTensor& t : {NamedTensor{"x", &x}, NamedTensor{"scale", &scale}})
             if (!is_float(t.tensor->dtype))
-                return bad_type(op_, "%s must be float32, float16, bfloat16 or float64 but got %s.", t.name,
-                                dtype_name(t.tensor->dtype));
+                return bad_type(op_, t.name, "be float32, float16, bfloat16 or float64", dtype_name(t.tensor->dtype));
         if (x.ndim < 1 || x.ndim > NPU_ROPE_MAX_NDIM)
-            return bad_value(op_, "x must have at least one dimension%s but got %s.",
-                             x.ndim < 1 ? "" : " and at most 4", got_shape(x).c_str());
+            return bad_value(op_, "x", formatted("have at least one dimension%s", x.ndim < 1 ? "" : " and at most 4"),
+                             got_shape(x));
         if (Check c = check_attributes(x.ndim); !c.ok()) return c;
         if (!broadcasts(scale, x))
-            return bad_value(op_, "scale must be broadcastable to x's shape %s but got %s.",
-                             shape_text(x.shape, x.ndim).c_str(), got_shape(scale).c_str());
+            return bad_value(op_, "scale", "be broadcastable to x's shape " + shape_text(x.shape, x.ndim),
+                             got_shape(scale));
         if (Check c = check_memory("x", x); !c.ok()) return c;
         if (Check c = check_memory("scale", scale); !c.ok()) return c;
         if (Check c = check_rows("x", x); !c.ok()) return c;
@@ -92,16 +93,14 @@ private:
 
     Check check_attributes(int ndim) {
         if (a_.axis < -ndim || a_.axis >= ndim)
-            return bad_value(op_, "axis must be in [%d, %d] but got %lld.", -ndim, ndim - 1,
-                             static_cast<Wide>(a_.axis));
+            return bad_value(op_, "axis", formatted("be in [%d, %d]", -ndim, ndim - 1), std::to_string(a_.axis));
         axis_ = static_cast<int>(a_.axis < 0 ? a_.axis + ndim : a_.axis);
         if (Check c = check_epsilon(a_.epsilon); !c.ok()) return c;
         s_.epsilon = static_cast<double>(static_cast<float>(a_.epsilon));
         s_.stash_dtype = rms_norm_stash_dtype(a_.stash_type);
         if (s_.stash_dtype < 0)
-            return bad_value(
-                op_, "stash_type must be 1 (float32), 10 (float16), 11 (float64) or 16 (bfloat16) but got %lld.",
-                static_cast<Wide>(a_.stash_type));
+            return bad_value(op_, "stash_type", "be 1 (float32), 10 (float16), 11 (float64) or 16 (bfloat16)",
+                             std::to_string(a_.stash_type));
         return {};
     }
 
@@ -117,8 +116,8 @@ private:
     // A row's elements must be contiguous.
     Check check_rows(const char* name, const npu_rope_tensor& t) {
         if (is_dense_from(axis_, t)) return {};
-        return bad_value(op_, "%s must be contiguous in the normalized dimensions but got strides %s.", name,
-                         shape_text(t.stride, t.ndim).c_str());
+        return bad_value(op_, name, "be contiguous in the normalized dimensions",
+                         "strides " + shape_text(t.stride, t.ndim));
     }
 
     static bool is_dense_from(int axis, const npu_rope_tensor& t) {
@@ -135,11 +134,9 @@ private:
     Check check_typed(const char* name, const npu_rope_tensor& t, const char* like, int32_t dtype,
                       const npu_rope_tensor& x) {
         if (t.dtype != dtype)
-            return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, like, dtype_name(dtype),
-                            dtype_name(t.dtype));
+            return bad_type(op_, name, formatted("have %s's dtype %s", like, dtype_name(dtype)), dtype_name(t.dtype));
         if (t.ndim < 0 || t.ndim > NPU_ROPE_MAX_NDIM || !same_shape(t, x))
-            return bad_value(op_, "%s must have x's shape %s but got %s.", name, shape_text(x.shape, x.ndim).c_str(),
-                             got_shape(t).c_str());
+            return bad_value(op_, name, "have x's shape " + shape_text(x.shape, x.ndim), got_shape(t));
         return {};
     }
 
@@ -149,16 +146,15 @@ private:
         if (Check c = check_memory(name, out); !c.ok()) return c;
         if (Check c = check_rows(name, out); !c.ok()) return c;
         if (is_injective(view_of(out))) return {};
-        return bad_value(op_, "%s must not overlap itself but got strides %s.", name,
-                         shape_text(out.stride, out.ndim).c_str());
+        return bad_value(op_, name, "not overlap itself", "strides " + shape_text(out.stride, out.ndim));
     }
 
     Check check_apart(const char* name, const npu_rope_tensor& out, const char* itself,
                       std::initializer_list<NamedTensor> others) {
         for (const NamedTensor& other : others)
             if (may_share_memory(view_of(out), view_of(*other.tensor)))
-                return bad_value(op_, "%s must %sshare no memory with %s but got memory that they share.", name, itself,
-                                 other.name);
+                return bad_value(op_, name, formatted("%sshare no memory with %s", itself, other.name),
+                                 "memory that they share");
         return {};
     }
 
@@ -204,17 +200,17 @@ private:
     int axis_ = 0;
 };
 
-Check missing(const char* op, std::initializer_list<NamedTensor> tensors) {
+// may_lack: the tensors are outputs that are still to be allocated.
+Check missing(const char* op, std::initializer_list<NamedTensor> tensors, bool may_lack = false) {
     for (const NamedTensor& t : tensors)
-        if (!t.tensor) return bad_value(op, "%s must be a tensor but got NULL.", t.name);
+        if (!t.tensor && !may_lack) return bad_value(op, t.name, "be a tensor", "NULL");
     return {};
 }
 
 Check check_backward(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, bool sums, RmsNormShape* shape) {
     constexpr const char* op = "rms_norm_backward";
-    if (Check c = missing(op, {{"grad", t.grad}, {"x", t.x}, {"scale", t.scale}, {"dx", t.dx}, {"dscale", t.dscale}});
-        !c.ok())
-        return c;
+    if (Check c = missing(op, {{"grad", t.grad}, {"x", t.x}, {"scale", t.scale}}); !c.ok()) return c;
+    if (Check c = missing(op, {{"dx", t.dx}, {"dscale", t.dscale}}, t.allocates); !c.ok()) return c;
     *shape = RmsNormShape{};
     return Rules(op, t.known, a, shape).backward(t, sums);
 }
@@ -238,9 +234,10 @@ int32_t rms_norm_stash_dtype(int64_t stash_type) {
 
 Check check_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape) {
     constexpr const char* op = "rms_norm";
-    if (Check c = missing(op, {{"x", t.x}, {"scale", t.scale}, {"out", t.out}}); !c.ok()) return c;
+    if (Check c = missing(op, {{"x", t.x}, {"scale", t.scale}}); !c.ok()) return c;
+    if (Check c = missing(op, {{"out", t.out}}, t.allocates); !c.ok()) return c;
     *shape = RmsNormShape{};
-    return Rules(op, t.known, a, shape).forward(*t.x, *t.scale, *t.out);
+    return Rules(op, t.known, a, shape).forward(t);
 }
 
 Check check_rms_norm_backward(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, RmsNormShape* shape) {
@@ -253,10 +250,8 @@ Check check_rms_norm_backward_sums(const RmsNormBackwardTensors& t, const RmsNor
 
 Check check_add_rms_norm(const AddRmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape) {
     constexpr const char* op = "add_rms_norm";
-    if (Check c =
-            missing(op, {{"x", t.x}, {"residual", t.residual}, {"scale", t.scale}, {"out", t.out}, {"sum", t.sum}});
-        !c.ok())
-        return c;
+    if (Check c = missing(op, {{"x", t.x}, {"residual", t.residual}, {"scale", t.scale}}); !c.ok()) return c;
+    if (Check c = missing(op, {{"out", t.out}, {"sum", t.sum}}, t.allocates); !c.ok()) return c;
     *shape = RmsNormShape{};
     return Rules(op, t.known, a, shape).add(t);
 }

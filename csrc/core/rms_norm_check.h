@@ -17,6 +17,7 @@ struct RmsNormTensors {
     const npu_rope_tensor* scale;
     const npu_rope_tensor* out;
     Known known = Known::kValues;
+    bool allocates = false;  // an output may be NULL: it is still to be allocated
 };
 struct RmsNormBackwardTensors {
     const npu_rope_tensor* grad;
@@ -25,6 +26,7 @@ struct RmsNormBackwardTensors {
     const npu_rope_tensor* dx;
     const npu_rope_tensor* dscale;
     Known known = Known::kValues;
+    bool allocates = false;  // an output may be NULL: it is still to be allocated
 };
 
 // sum = x + residual, out = rms_norm of sum.
@@ -35,6 +37,7 @@ struct AddRmsNormTensors {
     const npu_rope_tensor* out;
     const npu_rope_tensor* sum;
     Known known = Known::kValues;
+    bool allocates = false;  // an output may be NULL: it is still to be allocated
 };
 
 struct RmsNormAttributes {

@@ -24,11 +24,11 @@ private:
         const npu_rope_tensor &scale = *t_.scale[side], &x = *t_.rope.x[side];
         const char *name = kScaleName[side], *x_name = t_.rope.x_name[side];
         if (scale.dtype != x.dtype)
-            return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, x_name, dtype_name(x.dtype),
+            return bad_type(op_, name, formatted("have %s's dtype %s", x_name, dtype_name(x.dtype)),
                             dtype_name(scale.dtype));
         if (!has_shape(scale, {D_}))
-            return bad_value(op_, "%s must have shape [D] = [%lld] but got %s.", name, static_cast<long long>(D_),
-                             got_shape(scale).c_str());
+            return bad_value(op_, name, formatted("have shape [D] = [%lld]", static_cast<long long>(D_)),
+                             got_shape(scale));
         if (Check c = check_memory(name, scale); !c.ok()) return c;
         return check_unit_stride(name, scale);
     }
@@ -38,7 +38,7 @@ private:
         const RopeTensors& r = t_.rope;
         for (int side = 0; side < r.sides; ++side)
             for (int of = 0; of < r.sides; ++of)
-                if (may_share_memory(view_of(*r.out[side]), view_of(*t_.scale[of])))
+                if (r.out[side] && may_share_memory(view_of(*r.out[side]), view_of(*t_.scale[of])))
                     return shares_memory(r.out_name[side], r.to_cache(side) ? nullptr : r.x_name[side], kScaleName[of]);
         return {};
     }
@@ -74,7 +74,7 @@ RmsNormRopeTensors rms_norm_rope_set_rows_tensors(const npu_rope_tensor* q, cons
 Check check_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params* params, double epsilon, int32_t angle,
                           RopeShape* shape) {
     for (int side = 0; side < t.rope.sides; ++side)
-        if (!t.scale[side]) return bad_value(t.rope.op, "%s must be a tensor but got NULL.", kScaleName[side]);
+        if (!t.scale[side]) return bad_value(t.rope.op, kScaleName[side], "be a tensor", "NULL");
     if (Check c = check_rope(t.rope, params, angle, shape); !c.ok()) return c;
     return Rules(t, shape->D).all(epsilon);
 }

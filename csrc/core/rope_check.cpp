@@ -16,12 +16,12 @@ constexpr const char* kParamsOp = "rope";  // parameters are checked without the
 Check check_positive(const char* name, double v, const char* when = "") {
     float f = static_cast<float>(v);
     if (std::isfinite(f) && f > 0) return {};
-    return bad_value(kParamsOp, "%s must be positive and finite%s but got %s.", name, when, Number(v).text);
+    return bad_value(kParamsOp, name, std::string("be positive and finite") + when, Number(v).text);
 }
 
 Check check_finite(const char* name, double v) {
     if (std::isfinite(static_cast<float>(v))) return {};
-    return bad_value(kParamsOp, "%s must be finite but got %s.", name, Number(v).text);
+    return bad_value(kParamsOp, name, "be finite", Number(v).text);
 }
 
 Check check_sections(const npu_rope_params& p) {
@@ -32,22 +32,23 @@ Check check_sections(const npu_rope_params& p) {
     }
     const int32_t* s = p.sections;
     if (negative)
-        return bad_value(kParamsOp, "sections must be four numbers >= 0 but got [%d, %d, %d, %d].", s[0], s[1], s[2],
-                         s[3]);
+        return bad_value(kParamsOp, "sections", "be four numbers >= 0",
+                         formatted("[%d, %d, %d, %d]", s[0], s[1], s[2], s[3]));
     if (any && !rope_has_sections(p.mode))
-        return bad_value(kParamsOp, "sections must be [0, 0, 0, 0] in mode %s but got [%d, %d, %d, %d].",
-                         mode_name(p.mode), s[0], s[1], s[2], s[3]);
+        return bad_value(kParamsOp, "sections", formatted("be [0, 0, 0, 0] in mode %s", mode_name(p.mode)),
+                         formatted("[%d, %d, %d, %d]", s[0], s[1], s[2], s[3]));
     if (rope_has_sections(p.mode) && s[0] == 0 && s[1] == 0 && s[2] == 0)
-        return bad_value(kParamsOp, "sections must name time, height or width in mode %s but got [%d, %d, %d, %d].",
-                         mode_name(p.mode), s[0], s[1], s[2], s[3]);
+        return bad_value(kParamsOp, "sections", formatted("name time, height or width in mode %s", mode_name(p.mode)),
+                         formatted("[%d, %d, %d, %d]", s[0], s[1], s[2], s[3]));
     return {};
 }
 
 Check check_yarn(const npu_rope_params& p) {
     const char* when = " when ext_factor is not 0";
-    if (p.n_ctx_orig <= 0) return bad_value(kParamsOp, "n_ctx_orig must be positive%s but got %d.", when, p.n_ctx_orig);
+    if (p.n_ctx_orig <= 0)
+        return bad_value(kParamsOp, "n_ctx_orig", std::string("be positive") + when, std::to_string(p.n_ctx_orig));
     if (static_cast<float>(p.freq_base) == 1.0f)
-        return bad_value(kParamsOp, "freq_base must differ from 1%s but got 1.", when);
+        return bad_value(kParamsOp, "freq_base", std::string("differ from 1") + when, "1");
     if (Check c = check_positive("beta_fast", p.beta_fast, when); !c.ok()) return c;
     return check_positive("beta_slow", p.beta_slow, when);
 }
@@ -66,7 +67,8 @@ public:
         if (t_.freq_factors)
             if (Check c = check_freq_factors(*t_.freq_factors); !c.ok()) return c;
         for (int k = 0; k < t_.sides; ++k)
-            if (Check c = t_.to_cache(k) ? check_cache(k) : check_out(k); !c.ok()) return c;
+            if (t_.out[k])
+                if (Check c = t_.to_cache(k) ? check_cache(k) : check_out(k); !c.ok()) return c;
         return {};
     }
 
@@ -95,16 +97,18 @@ private:
     // The rotated window and the sections must fit a head.
     Check check_window() {
         auto D = static_cast<long long>(s_.D);
-        if (p_.n_dims > D) return bad_value(op_, "n_dims must be at most the head size %lld but got %d.", D, p_.n_dims);
+        if (p_.n_dims > D)
+            return bad_value(op_, "n_dims", formatted("be at most the head size %lld", D), std::to_string(p_.n_dims));
         if (int64_t{p_.n_offs} + p_.n_dims > D)
-            return bad_value(op_, "n_offs + n_dims must be at most the head size %lld but got %lld.", D,
-                             static_cast<long long>(p_.n_offs) + p_.n_dims);
+            return bad_value(op_, "n_offs + n_dims", formatted("be at most the head size %lld", D),
+                             std::to_string(static_cast<long long>(p_.n_offs) + p_.n_dims));
         if (p_.mode == NPU_ROPE_MODE_VISION && int64_t{2} * p_.n_dims != D)
-            return bad_value(op_, "n_dims must be half the head size in mode vision but got %d of %lld.", p_.n_dims, D);
+            return bad_value(op_, "n_dims", "be half the head size in mode vision",
+                             formatted("%d of %lld", p_.n_dims, D));
         const int32_t* s = p_.sections;
         if (int64_t{s[0]} + s[1] + s[2] + s[3] > D)
-            return bad_value(op_, "sections must add up to at most the head size %lld but got [%d, %d, %d, %d].", D,
-                             s[0], s[1], s[2], s[3]);
+            return bad_value(op_, "sections", formatted("add up to at most the head size %lld", D),
+                             formatted("[%d, %d, %d, %d]", s[0], s[1], s[2], s[3]));
         return {};
     }
 
@@ -120,15 +124,13 @@ private:
                 for (int64_t k = 0; k < size[2]; ++k) {
                     int64_t v = static_cast<const int64_t*>(t.data)[i * stride[0] + j * stride[1] + k * stride[2]];
                     if (v < INT32_MIN || v > INT32_MAX)
-                        return bad_value(op_, "positions must be in the int32 range but got %lld.",
-                                         static_cast<long long>(v));
+                        return bad_value(op_, "positions", "be in the int32 range", std::to_string(v));
                 }
         return {};
     }
 
     Check check_positions(const npu_rope_tensor& t) {
-        if (!is_index(t.dtype))
-            return bad_type(op_, "positions must be int32 or int64 but got %s.", dtype_name(t.dtype));
+        if (!is_index(t.dtype)) return bad_type(op_, "positions", "be int32 or int64", dtype_name(t.dtype));
         if (Check c = rope_has_sections(p_.mode) ? place_four_positions(t) : place_positions(t); !c.ok()) return c;
         return t.dtype == NPU_ROPE_INT64 && known_ == Known::kValues ? check_position_values(t) : Check{};
     }
@@ -154,13 +156,14 @@ private:
             auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
             std::string got = got_shape(t);
             if (!batched)
-                return bad_value(op_,
-                                 "positions must have shape [4,S] = [4, %lld], [4*S] or [3,S] in mode %s but got %s.",
-                                 S, mode_name(p_.mode), got.c_str());
-            return bad_value(op_,
-                             "positions must have shape [4,S] = [4, %lld], [4*S], [3,S], [4,B,S] = [4, %lld, %lld], "
-                             "[3,B,S], [4,1,S] or [3,1,S] in mode %s but got %s.",
-                             S, B, S, mode_name(p_.mode), got.c_str());
+                return bad_value(
+                    op_, "positions",
+                    formatted("have shape [4,S] = [4, %lld], [4*S] or [3,S] in mode %s", S, mode_name(p_.mode)), got);
+            return bad_value(op_, "positions",
+                             formatted("have shape [4,S] = [4, %lld], [4*S], [3,S], [4,B,S] = [4, %lld, %lld], "
+                                       "[3,B,S], [4,1,S] or [3,1,S] in mode %s",
+                                       S, B, S, mode_name(p_.mode)),
+                             got);
         }
         if (Check c = check_memory("positions", t); !c.ok()) return c;
         s_.pos_stride[0] = by_batch && s_.B > 1 ? t.stride[1] : 0;
@@ -173,26 +176,26 @@ private:
     Check wrong_positions(const npu_rope_tensor& t, bool batched) {
         auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
         std::string got = got_shape(t);
-        if (!batched) return bad_value(op_, "positions must have shape [S] = [%lld] but got %s.", S, got.c_str());
-        return bad_value(op_, "positions must have shape [S] = [%lld], [B, S] = [%lld, %lld] or [1, S] but got %s.", S,
-                         B, S, got.c_str());
+        if (!batched) return bad_value(op_, "positions", formatted("have shape [S] = [%lld]", S), got);
+        return bad_value(op_, "positions",
+                         formatted("have shape [S] = [%lld], [B, S] = [%lld, %lld] or [1, S]", S, B, S), got);
     }
 
     Check check_freq_factors(const npu_rope_tensor& t) {
-        if (t.dtype != NPU_ROPE_FLOAT32)
-            return bad_type(op_, "freq_factors must be float32 but got %s.", dtype_name(t.dtype));
+        if (t.dtype != NPU_ROPE_FLOAT32) return bad_type(op_, "freq_factors", "be float32", dtype_name(t.dtype));
         int pairs = rope_pairs(p_);
         if (t.ndim != 1 || t.shape[0] < pairs)
-            return bad_value(
-                op_, "freq_factors must have one dimension of at least n_dims%s = %d elements but got shape %s.",
-                pairs == p_.n_dims ? "" : "/2", pairs, got_shape(t).c_str());
+            return bad_value(op_, "freq_factors",
+                             formatted("have one dimension of at least n_dims%s = %d elements",
+                                       pairs == p_.n_dims ? "" : "/2", pairs),
+                             "shape " + got_shape(t));
         if (Check c = check_memory("freq_factors", t); !c.ok() || known_ != Known::kValues) return c;
         auto* f = static_cast<const float*>(t.data);
         for (int i = 0; i < pairs; ++i) {
             double v = f[i * t.stride[0]];
             if (!(std::isfinite(v) && v > 0))
-                return bad_value(op_, "freq_factors must be positive and finite but got %s at index %d.",
-                                 Number(v).text, i);
+                return bad_value(op_, "freq_factors", "be positive and finite",
+                                 formatted("%s at index %d", Number(v).text, i));
         }
         return {};
     }
@@ -219,16 +222,15 @@ private:
 
     // rows holds a token's row in the cache, or -1 for none. The check reads all of them; they must differ.
     Check check_rows(const npu_rope_tensor& t) {
-        if (!is_index(t.dtype)) return bad_type(op_, "rows must be int32 or int64 but got %s.", dtype_name(t.dtype));
+        if (!is_index(t.dtype)) return bad_type(op_, "rows", "be int32 or int64", dtype_name(t.dtype));
         bool batched = t_.x[0]->ndim == 4, by_batch = batched && has_shape(t, {s_.B, s_.S});
         if (!(has_shape(t, {s_.S}) && s_.B == 1) && !by_batch) {
             auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
-            if (!batched)
-                return bad_value(op_, "rows must have shape [S] = [%lld] but got %s.", S, got_shape(t).c_str());
+            if (!batched) return bad_value(op_, "rows", formatted("have shape [S] = [%lld]", S), got_shape(t));
             if (B == 1)
-                return bad_value(op_, "rows must have shape [B, S] = [1, %lld] or [S] = [%lld] but got %s.", S, S,
-                                 got_shape(t).c_str());
-            return bad_value(op_, "rows must have shape [B, S] = [%lld, %lld] but got %s.", B, S, got_shape(t).c_str());
+                return bad_value(op_, "rows", formatted("have shape [B, S] = [1, %lld] or [S] = [%lld]", S, S),
+                                 got_shape(t));
+            return bad_value(op_, "rows", formatted("have shape [B, S] = [%lld, %lld]", B, S), got_shape(t));
         }
         if (Check c = check_memory("rows", t); !c.ok()) return c;
         s_.row_stride[0] = by_batch && s_.B > 1 ? t.stride[0] : 0;
@@ -242,12 +244,13 @@ private:
         bool may_narrow = t_.narrows && x.dtype == NPU_ROPE_FLOAT32;
         bool narrows = may_narrow && (cache.dtype == NPU_ROPE_FLOAT16 || cache.dtype == NPU_ROPE_BFLOAT16);
         if (cache.dtype != x.dtype && !narrows)
-            return bad_type(op_, "cache must have %s's dtype %s%s but got %s.", t_.x_name[side], dtype_name(x.dtype),
-                            may_narrow ? ", float16 or bfloat16" : "", dtype_name(cache.dtype));
+            return bad_type(op_, "cache",
+                            formatted("have %s's dtype %s%s", t_.x_name[side], dtype_name(x.dtype),
+                                      may_narrow ? ", float16 or bfloat16" : ""),
+                            dtype_name(cache.dtype));
         auto N = static_cast<long long>(placed.N), D = static_cast<long long>(s_.D);
         if (cache.ndim != 3 || cache.shape[1] != N || cache.shape[2] != D)
-            return bad_value(op_, "cache must have shape [R,N,D] = [R, %lld, %lld] but got %s.", N, D,
-                             got_shape(cache).c_str());
+            return bad_value(op_, "cache", formatted("have shape [R,N,D] = [R, %lld, %lld]", N, D), got_shape(cache));
         if (Check c = check_written("cache", cache); !c.ok()) return c;
         s_.cache_rows = cache.shape[0];
         placed.out_stride[0] = 0;
@@ -268,8 +271,10 @@ private:
                 int64_t at = b * s_.row_stride[0] + i * s_.row_stride[1];
                 int64_t row = index_at(t.data, t.dtype == NPU_ROPE_INT64, at);
                 if (row < -1 || row >= s_.cache_rows)
-                    return bad_value(op_, "rows must be -1 or a row of the cache's %lld but got %lld.",
-                                     static_cast<long long>(s_.cache_rows), static_cast<long long>(row));
+                    return bad_value(
+                        op_, "rows",
+                        formatted("be -1 or a row of the cache's %lld", static_cast<long long>(s_.cache_rows)),
+                        std::to_string(row));
                 if (row < 0) continue;
                 rising = rising && (seen.empty() || seen.back() < row);
                 seen.push_back(row);
@@ -278,7 +283,8 @@ private:
         std::sort(seen.begin(), seen.end());
         auto twice = std::adjacent_find(seen.begin(), seen.end());
         if (twice == seen.end()) return {};
-        return bad_value(op_, "rows must differ from each other but got %lld twice.", static_cast<long long>(*twice));
+        return bad_value(op_, "rows", "differ from each other",
+                         formatted("%lld twice", static_cast<long long>(*twice)));
     }
 
     const RopeTensors& t_;
@@ -306,12 +312,11 @@ const char* mode_name(int32_t mode) {
 
 Check check_rope_params(const npu_rope_params& p) {
     if (p.n_dims <= 0 || p.n_dims % 2 != 0)
-        return bad_value(kParamsOp, "n_dims must be a positive even number but got %d.", p.n_dims);
+        return bad_value(kParamsOp, "n_dims", "be a positive even number", std::to_string(p.n_dims));
     if (!mode_name(p.mode))
-        return bad_value(kParamsOp,
-                         "mode must be one of normal (0), neox (2), mrope (8), vision (24), imrope (40) but got %d.",
-                         p.mode);
-    if (p.n_ctx_orig < 0) return bad_value(kParamsOp, "n_ctx_orig must be >= 0 but got %d.", p.n_ctx_orig);
+        return bad_value(kParamsOp, "mode", "be one of normal (0), neox (2), mrope (8), vision (24), imrope (40)",
+                         std::to_string(p.mode));
+    if (p.n_ctx_orig < 0) return bad_value(kParamsOp, "n_ctx_orig", "be >= 0", std::to_string(p.n_ctx_orig));
     if (Check c = check_positive("freq_base", p.freq_base); !c.ok()) return c;
     if (Check c = check_positive("freq_scale", p.freq_scale); !c.ok()) return c;
     if (Check c = check_finite("ext_factor", p.ext_factor); !c.ok()) return c;
@@ -320,9 +325,9 @@ Check check_rope_params(const npu_rope_params& p) {
         if (Check c = check_yarn(p); !c.ok()) return c;
     if (Check c = check_sections(p); !c.ok()) return c;
     if (p.n_offs < 0 || p.n_offs % 2 != 0)
-        return bad_value(kParamsOp, "n_offs must be an even number >= 0 but got %d.", p.n_offs);
+        return bad_value(kParamsOp, "n_offs", "be an even number >= 0", std::to_string(p.n_offs));
     if (p.n_offs != 0 && p.mode == NPU_ROPE_MODE_VISION)
-        return bad_value(kParamsOp, "n_offs must be 0 in mode vision but got %d.", p.n_offs);
+        return bad_value(kParamsOp, "n_offs", "be 0 in mode vision", std::to_string(p.n_offs));
     return {};
 }
 
@@ -330,8 +335,8 @@ Check check_rope_frequencies(const std::vector<long double>& frequencies) {
     for (size_t i = 0; i < frequencies.size(); ++i) {
         double radians = std::fabs(static_cast<double>(frequencies[i]));
         if (radians <= kMaxFrequency) continue;
-        return bad_value(kParamsOp, "frequencies must be at most 1e+09 radians per position but got %s for pair %lld.",
-                         Number(radians).text, static_cast<long long>(i));
+        return bad_value(kParamsOp, "frequencies", "be at most 1e+09 radians per position",
+                         formatted("%s for pair %lld", Number(radians).text, static_cast<long long>(i)));
     }
     return {};
 }
@@ -358,7 +363,7 @@ RopeTensors rope_set_rows_tensors(const npu_rope_tensor* x, const npu_rope_tenso
 
 Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle, RopeShape* shape) {
     auto missing = [&](const char* name, const char* kind) {
-        return bad_value(t.op, "%s must be a %s but got NULL.", name, kind);
+        return bad_value(t.op, name, formatted("be a %s", kind), "NULL");
     };
     for (int k = 0; k < t.sides; ++k)
         if (!t.x[k]) return missing(t.x_name[k], "tensor");
@@ -366,10 +371,10 @@ Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle, 
     if (t.scatters && !t.rows) return missing("rows", "tensor");
     if (!p) return missing("params", "struct");
     for (int k = 0; k < t.sides; ++k)
-        if (!t.out[k]) return missing(t.out_name[k], "tensor");
+        if (!t.out[k] && !t.allocates) return missing(t.out_name[k], "tensor");
     if (Check c = check_rope_params(*p); !c.ok()) return c;
     if (angle < NPU_ROPE_ANGLE_EXACT || angle > NPU_ROPE_ANGLE_GGML)
-        return bad_value(t.op, "angle must be exact (0), f32 (1) or ggml (2) but got %d.", angle);
+        return bad_value(t.op, "angle", "be exact (0), f32 (1) or ggml (2)", std::to_string(angle));
     *shape = RopeShape{};
     shape->sides = t.sides;
     return Rules(t, *p, shape).all();

@@ -46,7 +46,8 @@ struct RopeTensors {
     bool scatters;                        // the last out is a cache; rows holds the rows to write
     const npu_rope_tensor* rows;
     Known known = Known::kValues;
-    bool narrows = true;  // a cache may be of a narrower type than float32 x
+    bool narrows = true;     // a cache may be of a narrower type than float32 x
+    bool allocates = false;  // an output may be NULL: it is still to be allocated
     // rows belongs to the last side.
     bool to_cache(int side) const { return scatters && side == sides - 1; }
 };

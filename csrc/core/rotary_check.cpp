@@ -18,7 +18,8 @@ public:
         if (t_.position_ids)
             if (Check c = check_position_ids(*t_.position_ids); !c.ok()) return c;
         for (int k = 0; k < t_.sides; ++k)
-            if (Check c = check_out(k); !c.ok()) return c;
+            if (t_.out[k])
+                if (Check c = check_out(k); !c.ok()) return c;
         return {};
     }
 
@@ -49,11 +50,12 @@ private:
     Check place_onnx(const npu_rope_tensor& x) {
         if (x.ndim == 3) {
             if (a_.num_heads <= 0)
-                return bad_value(op_, "num_heads must be positive where X has shape [B,S,hidden] but got %lld.",
-                                 static_cast<Wide>(a_.num_heads));
+                return bad_value(op_, "num_heads", "be positive where X has shape [B,S,hidden]",
+                                 std::to_string(a_.num_heads));
             if (x.shape[2] % a_.num_heads != 0)
-                return bad_value(op_, "num_heads must divide X's hidden size %lld but got %lld.",
-                                 static_cast<Wide>(x.shape[2]), static_cast<Wide>(a_.num_heads));
+                return bad_value(op_, "num_heads",
+                                 formatted("divide X's hidden size %lld", static_cast<Wide>(x.shape[2])),
+                                 std::to_string(a_.num_heads));
         }
         r_.B = x.shape[0];
         r_.S = x.shape[x.ndim == 3 ? 1 : 2];
@@ -74,17 +76,20 @@ private:
     Check check_window() {
         int64_t D = r_.D, width = a_.rotary_dim;
         if (width == 0 && (D <= 0 || D % 2 != 0))
-            return bad_value(op_, "the head size must be even and positive where %s is 0 but got %lld.", width_name(),
-                             static_cast<Wide>(D));
+            return bad_value(op_, "the head size", formatted("be even and positive where %s is 0", width_name()),
+                             std::to_string(D));
         if (width < 0 || width % 2 != 0 || width > D)
-            return bad_value(op_, "%s must be 0 or an even number up to the head size %lld but got %lld.", width_name(),
-                             static_cast<Wide>(D), static_cast<Wide>(width));
+            return bad_value(op_, width_name(),
+                             formatted("be 0 or an even number up to the head size %lld", static_cast<Wide>(D)),
+                             std::to_string(width));
         s_.rotary_dim = width ? width : D;
         if (a_.offset < 0 || a_.offset % 2 != 0)
-            return bad_value(op_, "offset must be an even number >= 0 but got %lld.", static_cast<Wide>(a_.offset));
+            return bad_value(op_, "offset", "be an even number >= 0", std::to_string(a_.offset));
         if (a_.offset > D - s_.rotary_dim)
-            return bad_value(op_, "offset must be at most the head size %lld less the rotated %lld but got %lld.",
-                             static_cast<Wide>(D), static_cast<Wide>(s_.rotary_dim), static_cast<Wide>(a_.offset));
+            return bad_value(op_, "offset",
+                             formatted("be at most the head size %lld less the rotated %lld", static_cast<Wide>(D),
+                                       static_cast<Wide>(s_.rotary_dim)),
+                             std::to_string(a_.offset));
         return {};
     }
 
@@ -93,8 +98,10 @@ private:
     Check check_table(const char* name, const npu_rope_tensor& t, int64_t* stride) {
         int32_t own = t_.x[0]->dtype;
         if (t.dtype != own && t.dtype != NPU_ROPE_FLOAT32)
-            return bad_type(op_, "%s must have %s's dtype %s%s but got %s.", name, t_.x_name[0], dtype_name(own),
-                            own == NPU_ROPE_FLOAT32 ? "" : " or float32", dtype_name(t.dtype));
+            return bad_type(op_, name,
+                            formatted("have %s's dtype %s%s", t_.x_name[0], dtype_name(own),
+                                      own == NPU_ROPE_FLOAT32 ? "" : " or float32"),
+                            dtype_name(t.dtype));
         if (Check c = t_.onnx ? place_cache(name, t, stride) : place_table(name, t, stride); !c.ok()) return c;
         if (Check c = check_memory(name, t); !c.ok()) return c;
         return check_unit_stride(name, t);
@@ -116,13 +123,14 @@ private:
             auto S = static_cast<Wide>(r_.S), B = static_cast<Wide>(r_.B), w = static_cast<Wide>(half);
             std::string got = got_shape(t);
             if (!batched)
-                return bad_value(op_,
-                                 "%s must have shape [S,W] or [S,1,W] with S = %lld and W = %lld or %lld but got %s.",
-                                 name, S, w, 2 * w, got.c_str());
-            return bad_value(op_,
-                             "%s must have shape [S,W], [B,S,W] or [B,S,1,W] with S = %lld, B = %lld or 1 and W = %lld "
-                             "or %lld but got %s.",
-                             name, S, B, w, 2 * w, got.c_str());
+                return bad_value(
+                    op_, name, formatted("have shape [S,W] or [S,1,W] with S = %lld and W = %lld or %lld", S, w, 2 * w),
+                    got);
+            return bad_value(
+                op_, name,
+                formatted("have shape [S,W], [B,S,W] or [B,S,1,W] with S = %lld, B = %lld or 1 and W = %lld or %lld", S,
+                          B, w, 2 * w),
+                got);
         }
         s_.full = W != half;
         bool has_batch = batched && t.ndim >= 3;
@@ -134,9 +142,10 @@ private:
     // [rows, W]; position_ids select rows.
     Check place_rows(const char* name, const npu_rope_tensor& t, bool wide, int64_t* stride) {
         if (t.ndim != 2 || !wide)
-            return bad_value(
-                op_, "%s must have shape [rows, W] with W = %lld or %lld where position_ids is given but got %s.", name,
-                static_cast<Wide>(s_.rotary_dim / 2), static_cast<Wide>(s_.rotary_dim), got_shape(t).c_str());
+            return bad_value(op_, name,
+                             formatted("have shape [rows, W] with W = %lld or %lld where position_ids is given",
+                                       static_cast<Wide>(s_.rotary_dim / 2), static_cast<Wide>(s_.rotary_dim)),
+                             got_shape(t));
         s_.full = t.shape[1] == s_.rotary_dim;
         stride[0] = 0;
         stride[1] = stride_that_matters(t, 0);
@@ -149,19 +158,19 @@ private:
         s_.full = false;
         if (t_.position_ids) {
             if (t.ndim != 2 || t.shape[1] < w)
-                return bad_value(op_,
-                                 "%s must have shape [rows, W] with W >= %lld where position_ids is given but got %s.",
-                                 name, w, got_shape(t).c_str());
+                return bad_value(op_, name,
+                                 formatted("have shape [rows, W] with W >= %lld where position_ids is given", w),
+                                 got_shape(t));
             stride[0] = 0;
             stride[1] = stride_that_matters(t, 0);
             return {};
         }
         if (t.ndim != 3 || t.shape[0] != r_.B || t.shape[1] != r_.S || t.shape[2] < w)
             return bad_value(
-                op_,
-                "%s must have shape [B,S,W] = [%lld, %lld, W] with W >= %lld where position_ids is not given "
-                "but got %s.",
-                name, B, S, w, got_shape(t).c_str());
+                op_, name,
+                formatted("have shape [B,S,W] = [%lld, %lld, W] with W >= %lld where position_ids is not given", B, S,
+                          w),
+                got_shape(t));
         stride[0] = stride_that_matters(t, 0);
         stride[1] = stride_that_matters(t, 1);
         return {};
@@ -170,23 +179,24 @@ private:
     Check check_sin() {
         const npu_rope_tensor &sin = *t_.sin, &cos = *t_.cos;
         if (sin.dtype != cos.dtype)
-            return bad_type(op_, "%s must have %s's dtype %s but got %s.", t_.sin_name, t_.cos_name,
-                            dtype_name(cos.dtype), dtype_name(sin.dtype));
+            return bad_type(op_, t_.sin_name, formatted("have %s's dtype %s", t_.cos_name, dtype_name(cos.dtype)),
+                            dtype_name(sin.dtype));
         if (sin.ndim < 0 || sin.ndim > NPU_ROPE_MAX_NDIM || !same_shape(sin, cos))
-            return bad_value(op_, "%s must have %s's shape %s but got %s.", t_.sin_name, t_.cos_name,
-                             shape_text(cos.shape, cos.ndim).c_str(), got_shape(sin).c_str());
+            return bad_value(op_, t_.sin_name,
+                             formatted("have %s's shape %s", t_.cos_name, shape_text(cos.shape, cos.ndim).c_str()),
+                             got_shape(sin));
         return check_table(t_.sin_name, sin, s_.sin_stride);
     }
 
     Check check_position_ids(const npu_rope_tensor& t) {
-        if (!is_index(t.dtype))
-            return bad_type(op_, "position_ids must be int64 or int32 but got %s.", dtype_name(t.dtype));
+        if (!is_index(t.dtype)) return bad_type(op_, "position_ids", "be int64 or int32", dtype_name(t.dtype));
         if (!has_shape(t, {r_.B, r_.S}))
-            return bad_value(op_, "position_ids must have shape [B, S] = [%lld, %lld] but got %s.",
-                             static_cast<Wide>(r_.B), static_cast<Wide>(r_.S), got_shape(t).c_str());
+            return bad_value(
+                op_, "position_ids",
+                formatted("have shape [B, S] = [%lld, %lld]", static_cast<Wide>(r_.B), static_cast<Wide>(r_.S)),
+                got_shape(t));
         if (r_.B * r_.S > 0 && t_.cos->shape[0] == 0)
-            return bad_value(op_, "%s must have a row where position_ids is given but got %s.", t_.cos_name,
-                             got_shape(*t_.cos).c_str());
+            return bad_value(op_, t_.cos_name, "have a row where position_ids is given", got_shape(*t_.cos));
         if (Check c = check_memory("position_ids", t); !c.ok()) return c;
         r_.pos_stride[0] = stride_that_matters(t, 0);
         r_.pos_stride[1] = stride_that_matters(t, 1);
@@ -197,8 +207,9 @@ private:
                 int64_t at = b * r_.pos_stride[0] + i * r_.pos_stride[1];
                 int64_t row = index_at(t.data, t.dtype == NPU_ROPE_INT64, at);
                 if (row < 0 || row >= rows)
-                    return bad_value(op_, "position_ids must be rows of the caches' %lld but got %lld.",
-                                     static_cast<Wide>(rows), static_cast<Wide>(row));
+                    return bad_value(op_, "position_ids",
+                                     formatted("be rows of the caches' %lld", static_cast<Wide>(rows)),
+                                     std::to_string(row));
             }
         return {};
     }
@@ -250,13 +261,13 @@ RotaryTensors rotary_embedding_tensors(const npu_rope_tensor* x, const npu_rope_
 }
 
 Check check_rotary(const RotaryTensors& t, const RotaryAttributes& a, RotaryShape* shape) {
-    auto missing = [&](const char* name) { return bad_value(t.op, "%s must be a tensor but got NULL.", name); };
+    auto missing = [&](const char* name) { return bad_value(t.op, name, "be a tensor", "NULL"); };
     for (int k = 0; k < t.sides; ++k)
         if (!t.x[k]) return missing(t.x_name[k]);
     if (!t.cos) return missing(t.cos_name);
     if (!t.sin) return missing(t.sin_name);
     for (int k = 0; k < t.sides; ++k)
-        if (!t.out[k]) return missing(t.out_name[k]);
+        if (!t.out[k] && !t.allocates) return missing(t.out_name[k]);
     *shape = RotaryShape{};
     shape->rows.sides = t.sides;
     return Rules(t, a, shape).all();

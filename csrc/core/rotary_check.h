@@ -24,6 +24,7 @@ struct RotaryTensors {
     bool onnx;                            // rotary_embedding: ONNX's layouts, half-width tables
     const npu_rope_tensor* position_ids;  // rotary_embedding and rotary_mul's launch: rows of the tables, or NULL
     Known known = Known::kValues;
+    bool allocates = false;  // an output may be NULL: it is still to be allocated
 };
 
 struct RotaryAttributes {

@@ -109,24 +109,21 @@ public:
 
     Check check_memory(const char* name, const npu_rope_tensor& t) {
         for (int k = 0; k < t.ndim; ++k)
-            if (t.shape[k] < 0)
-                return bad_value(op_, "%s must have sizes >= 0 but got %s.", name, shape_text(t.shape, t.ndim).c_str());
-        if (!fits(t))
-            return bad_value(op_, "%s must have fewer than 2^63 bytes but got shape %s.", name,
-                             shape_text(t.shape, t.ndim).c_str());
+            if (t.shape[k] < 0) return bad_value(op_, name, "have sizes >= 0", shape_text(t.shape, t.ndim));
+        if (!fits(t)) return bad_value(op_, name, "have fewer than 2^63 bytes", "shape " + shape_text(t.shape, t.ndim));
         if (view_of(t).empty() || known_ == Known::kLayout) return {};
-        if (t.data == nullptr) return bad_value(op_, "%s must have data but got NULL.", name);
+        if (t.data == nullptr) return bad_value(op_, name, "have data", "NULL");
         int64_t bytes = kDtypes[t.dtype].bytes;
         if (reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) != 0)
-            return bad_value(op_, "%s must be aligned to its %lld-byte elements but got an address that is not.", name,
-                             static_cast<long long>(bytes));
+            return bad_value(op_, name,
+                             formatted("be aligned to its %lld-byte elements", static_cast<long long>(bytes)),
+                             "an address that is not");
         return {};
     }
 
     Check check_unit_stride(const char* name, const npu_rope_tensor& t) {
         if (t.shape[t.ndim - 1] <= 1 || t.stride[t.ndim - 1] == 1 || view_of(t).empty()) return {};
-        return bad_value(op_, "%s must have unit stride in its last dimension but got %lld.", name,
-                         static_cast<long long>(t.stride[t.ndim - 1]));
+        return bad_value(op_, name, "have unit stride in its last dimension", std::to_string(t.stride[t.ndim - 1]));
     }
 
     // A rotated tensor must be a float tensor of three or four dimensions. Its sizes must be those of `like` (or NULL),
@@ -134,16 +131,16 @@ public:
     Check check_turning(const char* name, const npu_rope_tensor& x, const char* shapes, const char* like_name,
                         const npu_rope_tensor* like) {
         if (!is_float(x.dtype))
-            return bad_type(op_, "%s must be float32, float16, bfloat16 or float64 but got %s.", name,
-                            dtype_name(x.dtype));
-        if (x.ndim != 3 && x.ndim != 4)
-            return bad_value(op_, "%s must have shape %s but got %s.", name, shapes, got_shape(x).c_str());
+            return bad_type(op_, name, "be float32, float16, bfloat16 or float64", dtype_name(x.dtype));
+        if (x.ndim != 3 && x.ndim != 4) return bad_value(op_, name, std::string("have shape ") + shapes, got_shape(x));
         if (like && x.dtype != like->dtype)
-            return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, like_name, dtype_name(like->dtype),
+            return bad_type(op_, name, formatted("have %s's dtype %s", like_name, dtype_name(like->dtype)),
                             dtype_name(x.dtype));
         if (like && !same_but_heads(x, *like))
-            return bad_value(op_, "%s must have %s's shape %s except for the heads but got %s.", name, like_name,
-                             shape_text(like->shape, like->ndim).c_str(), shape_text(x.shape, x.ndim).c_str());
+            return bad_value(op_, name,
+                             formatted("have %s's shape %s except for the heads", like_name,
+                                       shape_text(like->shape, like->ndim).c_str()),
+                             shape_text(x.shape, x.ndim));
         return check_memory(name, x);
     }
 
@@ -167,26 +164,26 @@ public:
     // itself: the input that the output may be; NULL: none.
     Check shares_memory(const char* name, const char* itself, const char* other) {
         if (!itself)
-            return bad_value(op_, "%s must share no memory with %s but got memory that they share.", name, other);
-        return bad_value(op_, "%s must be %s itself or share no memory with %s but got memory that they share.", name,
-                         itself, other);
+            return bad_value(op_, name, std::string("share no memory with ") + other, "memory that they share");
+        return bad_value(op_, name, formatted("be %s itself or share no memory with %s", itself, other),
+                         "memory that they share");
     }
 
     // epsilon of a norm; all paths keep it as float32.
     Check check_epsilon(double epsilon) {
         const float kept = static_cast<float>(epsilon);
         if (kept >= 0 && !std::isinf(kept)) return {};
-        return bad_value(op_, "epsilon must be >= 0 and finite in float32 but got %s.", Number(epsilon).text);
+        return bad_value(op_, "epsilon", "be >= 0 and finite in float32", Number(epsilon).text);
     }
 
     // An output must have x's dtype and shape.
     Check check_like(const char* name, const npu_rope_tensor& out, const char* x_name, const npu_rope_tensor& x) {
         if (out.dtype != x.dtype)
-            return bad_type(op_, "%s must have %s's dtype %s but got %s.", name, x_name, dtype_name(x.dtype),
+            return bad_type(op_, name, formatted("have %s's dtype %s", x_name, dtype_name(x.dtype)),
                             dtype_name(out.dtype));
         if (out.ndim < 0 || out.ndim > NPU_ROPE_MAX_NDIM || !same_shape(out, x))
-            return bad_value(op_, "%s must have %s's shape %s but got %s.", name, x_name,
-                             shape_text(x.shape, x.ndim).c_str(), got_shape(out).c_str());
+            return bad_value(op_, name, formatted("have %s's shape %s", x_name, shape_text(x.shape, x.ndim).c_str()),
+                             got_shape(out));
         return {};
     }
 
@@ -194,8 +191,7 @@ public:
         if (Check c = check_memory(name, out); !c.ok()) return c;
         if (Check c = check_unit_stride(name, out); !c.ok()) return c;
         if (is_injective(view_of(out))) return {};
-        return bad_value(op_, "%s must not overlap itself but got strides %s.", name,
-                         shape_text(out.stride, out.ndim).c_str());
+        return bad_value(op_, name, "not overlap itself", "strides " + shape_text(out.stride, out.ndim));
     }
 
 protected:

@@ -11,6 +11,8 @@
 namespace npu_rope {
 namespace {
 
+thread_local Check g_last_error;
+
 int32_t dtype_code(at::ScalarType type) {
     switch (type) {
         case at::kFloat:
@@ -80,9 +82,10 @@ bool all_contiguous(const std::vector<LaunchTensor>& tensors) {
 
 // Raises the exceptions that Python's checks raise.
 void raise_on(const Check& c) {
-    TORCH_CHECK_TYPE(c.kind != Check::kType, c.message);
-    TORCH_CHECK_VALUE(c.kind != Check::kValue, c.message);
-    TORCH_CHECK(c.ok(), c.message);
+    if (!c.ok()) g_last_error = c;
+    TORCH_CHECK_TYPE(c.kind != Check::kType, c.message());
+    TORCH_CHECK_VALUE(c.kind != Check::kValue, c.message());
+    TORCH_CHECK(c.ok(), c.message());
 }
 
 namespace {
@@ -104,8 +107,7 @@ Check find_this_platform(const char* op, Platform* found) {
     }();
     const Family* family = family_of(name.c_str());
     if (family == nullptr || family->arch == kArch950)
-        return bad_value(op, "soc must be an Ascend910B, Ascend910_93 or Ascend310P but got %s.",
-                         name.empty() ? "none" : name.c_str());
+        return bad_value(op, "soc", "be an Ascend910B, Ascend910_93 or Ascend310P", name.empty() ? "none" : name);
     if (const std::optional<Platform> known = find_platform(name.c_str())) {
         *found = *known;
         return {};
@@ -113,8 +115,8 @@ Check find_this_platform(const char* op, Platform* found) {
     const bool on_ai_cores = family->arch == kArch310p;  // which execute vector instructions there
     const int32_t cores = cores_of_device(on_ai_cores ? ACL_DEVICE_INFO_AI_CORE_NUM : ACL_DEVICE_INFO_VECTOR_CORE_NUM);
     if (cores < 1)
-        return bad_value(op, "soc must be a chip whose cores CANN knows but got %s, for which it has none.",
-                         name.c_str());
+        return bad_value(op, "soc", "be a chip whose cores CANN knows",
+                         formatted("%s, for which it has none", name.c_str()));
     *found = {name.c_str(), family->arch, cores, family->ub_bytes};
     return {};
 }
@@ -152,8 +154,8 @@ void check_devices(const char* op, const std::vector<LaunchTensor>& tensors) {
     const at::Device device = first.tensor->device();
     for (const LaunchTensor& n : tensors)
         if (n.tensor->device() != device)
-            raise_on(bad_value(op, "%s must be on %s's device %s but got %s.", n.name, first.name, device.str().c_str(),
-                               n.tensor->device().str().c_str()));
+            raise_on(bad_value(op, n.name, formatted("be on %s's device %s", first.name, device.str().c_str()),
+                               n.tensor->device().str()));
 }
 
 std::vector<int64_t> strides_of(const std::vector<LaunchTensor>& tensors) {
@@ -165,3 +167,8 @@ std::vector<int64_t> strides_of(const std::vector<LaunchTensor>& tensors) {
 }
 
 }  // namespace npu_rope
+
+// The last error that this thread raised here, in parts: npu_rope/ops/registrar.py.
+extern "C" NPU_ROPE_API npu_rope_error npu_rope_torch_npu_last_error_parts(void) {
+    return npu_rope::parts_of(npu_rope::g_last_error);
+}

@@ -34,7 +34,8 @@ at::Tensor NormCall::read(const at::Tensor& t) const {
 at::Tensor NormCall::written(const at::Tensor& t) const {
     if (!is_joined() || t.dim() != int64_t(sizes_.size())) return t;
     if (!t.is_contiguous())
-        raise_on(bad_value("rms_norm", "out must be contiguous where x has more than 4 dimensions."));
+        raise_on(bad_value("rms_norm", "out", "be contiguous where x has more than 4 dimensions",
+                           "strides " + shape_text(t.strides().data(), static_cast<int>(t.dim()))));
     return t.flatten(first_).flatten(0, first_ > 0 ? first_ - 1 : 0);
 }
 

@@ -9,8 +9,7 @@ namespace npu_rope {
 namespace {
 
 int32_t narrow(const char* op, const char* name, int64_t v) {
-    if (v < INT32_MIN || v > INT32_MAX)
-        raise_on(bad_value(op, "%s must be in the int32 range but got %lld.", name, static_cast<long long>(v)));
+    if (v < INT32_MIN || v > INT32_MAX) raise_on(bad_value(op, name, "be in the int32 range", std::to_string(v)));
     return static_cast<int32_t>(v);
 }
 
@@ -19,7 +18,7 @@ int32_t narrow(const char* op, const char* name, int64_t v) {
 npu_rope_params params_of(const Attributes& a) {
     npu_rope_params p = {};
     if (a.sections.size() != 4)
-        raise_on(bad_value("rope", "sections must be four numbers >= 0 but got %zu numbers.", a.sections.size()));
+        raise_on(bad_value("rope", "sections", "be four numbers >= 0", formatted("%zu numbers", a.sections.size())));
     for (size_t i = 0; i < 4; ++i) p.sections[i] = narrow("rope", "sections", a.sections[i]);
     p.n_dims = narrow("rope", "n_dims", a.n_dims);
     p.mode = narrow("rope", "mode", a.mode);

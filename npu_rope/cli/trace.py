@@ -283,7 +283,7 @@ def params_of(head: int, mode: Mode, n_dims: int | None, n_offs: int, sections: 
     except ValueError:
         axes = []
     if len(axes) != 4:
-        raise bad_value("trace", f"sections must be four numbers such as 16,24,24,0 but got {sections}.")
+        raise bad_value("trace", "sections", "be four numbers such as 16,24,24,0", sections)
     return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=axes)
 
 
@@ -300,7 +300,7 @@ def values_of(sizes: tuple[int, ...]) -> Any:
         return np.random.default_rng(0).standard_normal(sizes, dtype=np.float32)
     except (ValueError, MemoryError):
         text = ",".join(str(size) for size in sizes)
-        raise bad_value("trace", f"shape must fit into memory but got {text}.") from None
+        raise bad_value("trace", "shape", "fit into memory", text) from None
 
 
 def rounded_to(values: Any, dtype: Dtype) -> Any:
@@ -446,6 +446,6 @@ def _run_rotary(
 
 def _check_rows(tables: _GivenTables, a: RotaryAttributes) -> None:
     if tables.width is not Width.PAIR:
-        raise bad_value("trace", "width must be pair where rows are given but got lane.")
+        raise bad_value("trace", "width", "be pair where rows are given", "lane")
     if a.offset:
-        raise bad_value("trace", f"offset must be 0 where rows are given but got {a.offset}.")
+        raise bad_value("trace", "offset", "be 0 where rows are given", a.offset)

@@ -174,7 +174,7 @@ def rms_norm_rope(
         own = dtype or trace.default_dtype(soc)
         params: RopeParams = trace.params_of(d, mode, n_dims, 0, None)
         if params.rope_mode.has_sections:
-            raise bad_value("trace", f"mode must be neox or normal here but got {mode.value}.")
+            raise bad_value("trace", "mode", "be neox or normal here", mode.value)
         q, k = (_values((b, s, heads, d), own) for heads in (n, keys))
         scales = [_values((d,), own) for _ in range(2)]
         positions, rows = np.arange(s, dtype=np.int32), np.arange(b * s, dtype=np.int64).reshape(b, s)

@@ -81,13 +81,11 @@ def npu_apply_rotary_pos_emb(
     _require_tensors(op, query=query, key=key, cos=cos, sin=sin)
     layouts = {"BSND": (0, 1, 2, 3), "SBND": (1, 0, 2, 3), "BNSD": (0, 2, 1, 3), "TND": (0, 1, 2)}
     if layout not in layouts:
-        raise bad_value(op, f"layout must be one of {', '.join(layouts)} but got {layout!r}.")
+        raise bad_value(op, "layout", f"be one of {', '.join(layouts)}", repr(layout))
     order = layouts[layout]
     for name, t in (("query", query), ("key", key), ("cos", cos), ("sin", sin)):
         if t.dim() != len(order):
-            raise bad_value(
-                op, f"{name} must have {len(order)} dimensions in layout {layout} but got {t.dim()}."
-            )
+            raise bad_value(op, name, f"have {len(order)} dimensions in layout {layout}", t.dim())
     q, k, c, s = (t.permute(order) for t in (query, key, cos, sin))
     for window in _windows(c.shape[-1], rotary_mode):
         rotary_mul_qk(q, k, c[..., window.tables], s[..., window.tables], **window.how, out=(q, k))
@@ -111,7 +109,7 @@ def npu_interleave_rope(x: Any, cos: Any, sin: Any) -> Any:
     op = "npu_interleave_rope"
     _require_tensors(op, x=x, cos=cos, sin=sin)
     if x.dim() != 4 or x.shape[-1] % 2:
-        raise bad_value(op, f"x must have shape [B,N,S,D] with an even D but got {list(x.shape)}.")
+        raise bad_value(op, "x", "have shape [B,N,S,D] with an even D", list(x.shape))
     apart = x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
     return npu_rotary_mul(apart, cos, sin)
 
@@ -151,12 +149,12 @@ def npu_mrope(
     _require_tensors(op, positions=positions, query=query, key=key, cos_sin_cache=cos_sin_cache)
     rotary_mode = "half" if rotary_mode is None else rotary_mode
     if rotary_mode not in ("half", "interleave", "interleaved"):
-        raise bad_value(op, f"rotary_mode must be half or interleave but got {rotary_mode!r}.")
+        raise bad_value(op, "rotary_mode", "be half or interleave", repr(rotary_mode))
     if cache_mode not in ("default", "interleave"):
-        raise bad_value(op, f"cache_mode must be default or interleave but got {cache_mode!r}.")
+        raise bad_value(op, "cache_mode", "be default or interleave", repr(cache_mode))
     head_size = integer("head_size", head_size, op, bits=64)
     if mrope_section is not None and not isinstance(mrope_section, (list, tuple)):
-        raise bad_type(op, f"mrope_section must be a list of integers but got {mrope_section!r}.")
+        raise bad_type(op, "mrope_section", "be a list of integers", repr(mrope_section))
     sections = [integer("mrope_section", n, op, bits=64) for n in (mrope_section or ())]
     _check_mrope(op, positions, query, key, cos_sin_cache, head_size, sections)
     width = cos_sin_cache.shape[-1]
@@ -230,7 +228,7 @@ def npu_add_rms_norm(x1: Any, x2: Any, gamma: Any, epsilon: float = 1e-6) -> tup
     _require_tensors(op, x2=x2)
     if x2.shape != x1.shape or x2.dtype != x1.dtype:
         wanted, got = (f"{list(t.shape)} of {str(t.dtype)[6:]}" for t in (x1, x2))
-        raise bad_value(op, f"x2 must be {wanted} like x1 but got {got}.")
+        raise bad_value(op, "x2", f"be {wanted} like x1", got)
     y, x = add_rms_norm(x1, x2, gamma, axis=axis, epsilon=epsilon, stash_type=_stash_type(x1.dtype))
     return y.to(x1.dtype), _rstd(x, axis, epsilon), x
 
@@ -240,10 +238,10 @@ def _check_gamma(op: str, gamma: Any, name: str, x: Any) -> int:
     _require_tensors(op, **{name: x, "gamma": gamma})
     if not 1 <= gamma.dim() <= x.dim() or gamma.shape != x.shape[x.dim() - gamma.dim() :]:
         rule = f"{name}'s last dimensions, of {list(x.shape)},"
-        raise bad_value(op, f"gamma must have {rule} but got {list(gamma.shape)}.")
+        raise bad_value(op, "gamma", f"have {rule}", list(gamma.shape))
     if gamma.dtype not in (x.dtype, torch.float32):
         rule = " or ".join(dict.fromkeys((str(x.dtype)[6:], "float32")))
-        raise bad_type(op, f"gamma must be {rule} but got {str(gamma.dtype)[6:]}.")
+        raise bad_type(op, "gamma", f"be {rule}", str(gamma.dtype)[6:])
     return -int(gamma.dim())
 
 
@@ -263,25 +261,25 @@ def _rstd(x: Any, axis: int, epsilon: float) -> Any:
 
 def _check_mode(op: str, mode: Any) -> None:
     if mode not in ROTARY_MODES:
-        raise bad_value(op, f"rotary_mode must be one of {', '.join(ROTARY_MODES)} but got {mode!r}.")
+        raise bad_value(op, "rotary_mode", f"be one of {', '.join(ROTARY_MODES)}", repr(mode))
 
 
 def _check_rotate(op: str, rotate: Any, D: int, mode: str) -> None:
     _require_tensors(op, rotate=rotate)
     if tuple(rotate.shape) != (D, D):
-        raise bad_value(op, f"rotate must have shape [D, D] = [{D}, {D}] but got {list(rotate.shape)}.")
+        raise bad_value(op, "rotate", f"have shape [D, D] = [{D}, {D}]", list(rotate.shape))
     if torch.compiler.is_compiling() or rotate.is_meta or not calls.is_plain(rotate):
         return  # its values are not available
     one, zero = torch.eye(D, device="cpu"), torch.zeros(1, D, device="cpu")
     expected = npu_rotary_mul(one[None], zero[None], torch.ones_like(zero)[None], mode)[0]
     if not torch.equal(rotate.detach().to("cpu", torch.float32), expected):
-        raise bad_value(op, f"rotate must be mode {mode}'s rotation matrix but got another.")
+        raise bad_value(op, "rotate", f"be mode {mode}'s rotation matrix", "another")
 
 
 def _require_tensors(op: str, **named: Any) -> None:
     for name, t in named.items():
         if torch is None or not isinstance(t, torch.Tensor):
-            raise bad_type(op, f"{name} must be a torch tensor but got {type(t).__name__}.")
+            raise bad_type(op, name, "be a torch tensor", type(t).__name__)
         require_dense(op, name, t)
 
 
@@ -312,13 +310,13 @@ def _as_tokens(op: str, name: str, x: Any, cos: Any, sin: Any) -> tuple[Any, Any
     dimensions of size 1 select the order. Also return the inverse of x's permutation."""
     rule = f"{name}'s shape {list(x.shape)} with 1 where they are broadcast"
     if x.dim() not in (3, 4):
-        raise bad_value(op, f"{name} must have three or four dimensions but got {list(x.shape)}.")
+        raise bad_value(op, name, "have three or four dimensions", list(x.shape))
     for table_name, t in (("r1", cos), ("r2", sin)):
         pairs = zip(t.shape, x.shape, strict=False)
         if t.dim() != x.dim() or t.shape[-1] != x.shape[-1] or any(n not in (1, m) for n, m in pairs):
-            raise bad_value(op, f"{table_name} must have {rule} but got {list(t.shape)}.")
+            raise bad_value(op, table_name, f"have {rule}", list(t.shape))
     if sin.shape != cos.shape:
-        raise bad_value(op, f"r2 must have r1's shape {list(cos.shape)} but got {list(sin.shape)}.")
+        raise bad_value(op, "r2", f"have r1's shape {list(cos.shape)}", list(sin.shape))
     own = [d for d in range(x.dim() - 1) if cos.shape[d] != 1]
     shared = [d for d in range(x.dim() - 1) if d not in own]
     if not own:  # one row for all
@@ -351,25 +349,25 @@ def _check_mrope(
     op: str, positions: Any, query: Any, key: Any, cache: Any, head_size: Any, sections: Sequence[int]
 ) -> None:
     if positions.dtype not in (torch.int32, torch.int64):
-        raise bad_type(op, f"positions must be int32 or int64 but got {str(positions.dtype)[6:]}.")
+        raise bad_type(op, "positions", "be int32 or int64", str(positions.dtype)[6:])
     for name, t in (("query", query), ("key", key)):
         if t.dim() != 2 or head_size <= 0 or t.shape[1] % head_size:
-            raise bad_value(op, f"{name} must have shape [T, N*{head_size}] but got {list(t.shape)}.")
+            raise bad_value(op, name, f"have shape [T, N*{head_size}]", list(t.shape))
     if cache.dim() != 2 or cache.shape[1] % 2 or cache.shape[1] > head_size:
         rule = f"[rows, W] with an even W up to the head size {head_size}"
-        raise bad_value(op, f"cos_sin_cache must have shape {rule} but got {list(cache.shape)}.")
+        raise bad_value(op, "cos_sin_cache", f"have shape {rule}", list(cache.shape))
     tokens, kinds = query.shape[0], len(sections) if any(sections) else 0
     wanted = (kinds, tokens) if kinds else (tokens,)
     if tuple(positions.shape) != wanted:
-        raise bad_value(op, f"positions must have shape {list(wanted)} but got {list(positions.shape)}.")
+        raise bad_value(op, "positions", f"have shape {list(wanted)}", list(positions.shape))
     if kinds and (min(sections) < 0 or sum(sections) != cache.shape[1] // 2):
         rule = f"numbers >= 0 that add up to W/2 = {cache.shape[1] // 2}"
-        raise bad_value(op, f"mrope_section must be {rule} but got {list(sections)}.")
+        raise bad_value(op, "mrope_section", f"be {rule}", list(sections))
     if positions.device.type == "cpu" and not torch.compiler.is_compiling() and positions.numel():
         low, high = int(positions.min()), int(positions.max())
         if low < 0 or high >= cache.shape[0]:
             wrong = low if low < 0 else high
-            raise bad_value(op, f"positions must be rows of the cache's {cache.shape[0]} but got {wrong}.")
+            raise bad_value(op, "positions", f"be rows of the cache's {cache.shape[0]}", wrong)
 
 
 __all__ = [

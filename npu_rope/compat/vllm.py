@@ -57,14 +57,13 @@ def rotary_embedding(
     _check_positions(positions, query, cos_sin_cache)
     width = cos_sin_cache.shape[1]
     if size <= 0 or width > size:
-        rule = "head_size must be at least the cache's width"
-        raise bad_value(OP, f"{rule} {width} but got {size}.")
+        raise bad_value(OP, "head_size", f"be at least the cache's width {width}", size)
     heads = [_heads(name, x, positions, size) for name, x in given.items()]
     rows = cos_sin_cache[positions.flatten().long()]
     cos, sin = rows.chunk(2, dim=-1)
     if heads[0].dtype != cos.dtype and cos.dtype != torch.float32:
         got = f"{cos_sin_cache.dtype} with {heads[0].dtype}"
-        raise bad_type(OP, f"cos_sin_cache must be of query's dtype or float32 but got {got}.")
+        raise bad_type(OP, "cos_sin_cache", "be of query's dtype or float32", got)
     how: dict[str, Any] = {"rotary_dim": width, "interleaved": not neox}
     try:
         if key is None:
@@ -76,15 +75,16 @@ def rotary_embedding(
         if isinstance(error, TypeError):
             raise
         # Only addresses have not been checked so far, so the error is about them.
-        both = "query and key must overlap neither each other nor themselves"
-        rule = "query must not overlap itself" if key is None else both
-        raise bad_value(OP, f"{rule} but got memory that is shared.") from error
+        names, rule = "query and key", "overlap neither each other nor themselves"
+        if key is None:
+            names, rule = "query", "not overlap itself"
+        raise bad_value(OP, names, rule, "memory that is shared") from error
 
 
 def _require_tensors(**tensors: Any) -> None:
     for name, t in tensors.items():
         if torch is None or not isinstance(t, torch.Tensor):
-            raise bad_type(OP, f"{name} must be a torch tensor but got {type(t).__name__}.")
+            raise bad_type(OP, name, "be a torch tensor", type(t).__name__)
         require_dense(OP, name, t)
 
 
@@ -92,23 +92,23 @@ def _check_like_query(query: Any, **others: Any) -> None:
     """Check dtypes and devices. The rotation checks them also, but its errors have its own argument names."""
     if query.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
         rule = "float32, float16, bfloat16 or float64"
-        raise bad_type(OP, f"query must be {rule} but got {query.dtype}.")
+        raise bad_type(OP, "query", f"be {rule}", query.dtype)
     for name, t in others.items():
         if t.device != query.device:
-            raise bad_value(OP, f"{name} must be on query's device {query.device} but got {t.device}.")
+            raise bad_value(OP, name, f"be on query's device {query.device}", t.device)
         if name == "key" and t.dtype != query.dtype:
-            raise bad_type(OP, f"key must have query's dtype {query.dtype} but got {t.dtype}.")
+            raise bad_type(OP, "key", f"have query's dtype {query.dtype}", t.dtype)
 
 
 def _check_positions(positions: Any, query: Any, cache: Any) -> None:
     if positions.dtype not in (torch.int32, torch.int64):
-        raise bad_type(OP, f"positions must be int32 or int64 but got {positions.dtype}.")
+        raise bad_type(OP, "positions", "be int32 or int64", positions.dtype)
     if positions.device != query.device:
-        raise bad_value(OP, f"positions must be on query's device {query.device} but got {positions.device}.")
+        raise bad_value(OP, "positions", f"be on query's device {query.device}", positions.device)
     if positions.ndim not in (1, 2):
-        raise bad_value(OP, f"positions must be [T] or [B,S] but got {list(positions.shape)}.")
+        raise bad_value(OP, "positions", "be [T] or [B,S]", list(positions.shape))
     if cache.ndim != 2 or cache.shape[1] % 2 or cache.shape[1] == 0:
-        raise bad_value(OP, f"cos_sin_cache must be [rows, W] with an even W but got {list(cache.shape)}.")
+        raise bad_value(OP, "cos_sin_cache", "be [rows, W] with an even W", list(cache.shape))
     if positions.device.type != "cpu":
         return
     if torch.compiler.is_compiling():
@@ -118,7 +118,7 @@ def _check_positions(positions: Any, query: Any, cache: Any) -> None:
         least, most = int(positions.min()), int(positions.max())
         if least < 0 or most >= len(cache):
             got = least if least < 0 else most
-            raise bad_value(OP, f"positions must be rows of the cache's {len(cache)} but got {got}.")
+            raise bad_value(OP, "positions", f"be rows of the cache's {len(cache)}", got)
 
 
 def _heads(name: str, x: Any, positions: Any, size: int) -> Any:
@@ -129,9 +129,9 @@ def _heads(name: str, x: Any, positions: Any, size: int) -> Any:
         flat or (x.ndim == positions.ndim + 2 and x.shape[-1] == size)
     ):
         wanted = f"[{', '.join(map(str, lead))}, N*{size}]"
-        raise bad_value(OP, f"{name} must be {wanted} or with heads apart but got {list(x.shape)}.")
+        raise bad_value(OP, name, f"be {wanted} or with heads apart", list(x.shape))
     if x.numel() and x.shape[-1] > 1 and x.stride(-1) != 1:
-        raise bad_value(OP, f"{name} must have unit stride in its last dimension but got {x.stride(-1)}.")
+        raise bad_value(OP, name, "have unit stride in its last dimension", x.stride(-1))
     heads = x.unflatten(-1, (-1, size)) if flat else x
     if len(lead) == 1:
         return heads
@@ -139,7 +139,7 @@ def _heads(name: str, x: Any, positions: Any, size: int) -> Any:
         return heads.view(lead[0] * lead[1], *heads.shape[2:])
     except RuntimeError:
         raise bad_value(
-            OP, f"{name}'s batches must follow each other in memory but got strides {x.stride()}."
+            OP, f"{name}'s batches", "follow each other in memory", f"strides {x.stride()}"
         ) from None
 
 

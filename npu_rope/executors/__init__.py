@@ -35,8 +35,8 @@ def run(op: str, executors: Mapping[str, Callable[..., Any]], backend: str, x: A
     executor = backends.executor_of(op, executors, backend)
     if torch is not None and isinstance(x, torch.Tensor):
         if x.device.type != "cpu":
-            raise bad_value(op, f"x must be on device cpu for backend {backend} but got {x.device}.")
+            raise bad_value(op, "x", f"be on device cpu for backend {backend}", x.device)
         return torch.from_numpy(executor(x.detach().numpy(), *rest))
     if not isinstance(x, np.ndarray):
-        raise bad_type(op, f"x must be a torch tensor or a NumPy array but got {type(x).__name__}.")
+        raise bad_type(op, "x", "be a torch tensor or a NumPy array", type(x).__name__)
     return executor(x, *rest)

@@ -199,8 +199,7 @@ def on_sim(options: Options, t: Tensors, a: RmsNormAttributes) -> Results:
         if a.stash_dtype not in types:
             numbers = {dtype: f"{number} ({dtype})" for number, dtype in STASH_DTYPES.items()}
             rule, got = sim.listed([numbers[d] for d in types]), numbers[a.stash_dtype]
-            text = f"stash_type must be {rule} on {sim.soc_of(options)} but got {got}."
-            raise bad_value(t.op, text)
+            raise bad_value(t.op, "stash_type", f"be {rule} on {sim.soc_of(options)}", got)
 
     make = _new_sums if t.op == BACKWARD else _new_results
     results = sim.run(options, t, check_for_sim, run, make)

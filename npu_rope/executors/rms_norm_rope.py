@@ -154,8 +154,7 @@ def on_cpu_packed(t: Tensors, packed: Any) -> None:
     """Run :func:`on_cpu_tensors` with the attributes of :func:`packed_call`."""
     held, size = packed.numpy().tobytes(), C.sizeof(PackedCall)
     if packed.dim() != 1 or len(held) != size:
-        text = f"packed must be the {size} contiguous bytes of packed_call but got another tensor."
-        raise bad_value(t.op, text)
+        raise bad_value(t.op, "packed", f"be the {size} contiguous bytes of packed_call", "another tensor")
     call = PackedCall.from_buffer_copy(held)
     given = call.params, call.epsilon, bool(call.intermediate_rounding), call.angle
     launch(t, tuple(t.outs.values()), given)

@@ -156,9 +156,7 @@ def on_cpu_packed(t: Tensors, packed: Any) -> None:
     held = packed.numpy().tobytes()
     size = C.sizeof(native.PackedCall)
     if packed.dim() != 1 or len(held) != size:
-        raise bad_value(
-            t.op, f"packed must be the {size} contiguous bytes of packed_call but got another tensor."
-        )
+        raise bad_value(t.op, "packed", f"be the {size} contiguous bytes of packed_call", "another tensor")
     call = native.PackedCall.from_buffer_copy(held)
     attributes = (call.params, bool(call.forward), ANGLE_POLICIES[call.angle])
     _launch(native.load(), t, tuple(t.outs.values()), attributes)
@@ -212,9 +210,7 @@ def check_values(t: Any, a: Any) -> None:
     takes = spec_of(t.first[1]).dtype != "float64" and a.angle == "exact"  # else the binding raises the error
     if far.size and takes and any(x.size for x in arrays.xs.values()):
         most = DEVICE_POSITIONS - 1
-        raise bad_value(
-            t.op, f"positions must be between -{most} and {most} on the device but got {far.flat[0]}."
-        )
+        raise bad_value(t.op, "positions", f"be between -{most} and {most} on the device", far.flat[0])
 
 
 NEW_OUTS = {"rope": ("out",), "rope_qk": ("q_out", "k_out")}

@@ -90,7 +90,7 @@ def plan_call(
     if seqstarts is None:
         return *_static(query, start_pos, pad_len, scaling), scaling
     if pad_len is not None:
-        raise bad_value(OP, "pad_len must be None where seqstarts is given but got both.")
+        raise bad_value(OP, "pad_len", "be None where seqstarts is given", "both")
     return *_packed(query, start_pos, seqstarts, scaling), scaling
 
 
@@ -100,21 +100,19 @@ def _check_pair(query: Any, key: Any, *, packed: bool) -> None:
     for name, spec in specs.items():
         if spec.dtype not in (*FLOAT_DTYPES, "int8"):
             kinds = f"{', '.join(FLOAT_DTYPES)} or int8"
-            raise bad_type(OP, f"{name} must be {kinds} but got {spec.dtype}.")
+            raise bad_type(OP, name, f"be {kinds}", spec.dtype)
         if len(spec.shape) != (3 if packed else 4):
-            raise bad_value(OP, f"{name} must have shape {form} but got {spec.text()}.")
+            raise bad_value(OP, name, f"have shape {form}", spec.text())
     if is_tensor(query) != is_tensor(key):
         kind = "a torch tensor" if is_tensor(query) else "a NumPy array"
-        raise bad_type(OP, f"key must be {kind} like query but got {type(key).__name__}.")
+        raise bad_type(OP, "key", f"be {kind} like query", type(key).__name__)
     if is_tensor(query) and query.device != key.device:
-        raise bad_value(OP, f"key must be on query's device {query.device} but got {key.device}.")
+        raise bad_value(OP, "key", f"be on query's device {query.device}", key.device)
     q, k = specs["query"], specs["key"]
     if k.dtype != q.dtype:
-        raise bad_type(OP, f"key must have query's dtype {q.dtype} but got {k.dtype}.")
+        raise bad_type(OP, "key", f"have query's dtype {q.dtype}", k.dtype)
     if _but_heads(k) != _but_heads(q):
-        raise bad_value(
-            OP, f"key must have query's shape {q.text()} except for the heads but got {k.text()}."
-        )
+        raise bad_value(OP, "key", f"have query's shape {q.text()} except for the heads", k.text())
 
 
 def _but_heads(spec: TensorSpec) -> tuple[int, ...]:
@@ -136,29 +134,29 @@ def _listed(value: Any) -> Any:
 def _check_integers(name: str, value: Any, shape: tuple[int, ...], rule: str) -> None:
     """Check for an integer tensor or array of that shape. ``()`` accepts every shape of one element."""
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-        raise bad_type(OP, f"{name} must be {rule} but got {type(value).__name__}.")
+        raise bad_type(OP, name, f"be {rule}", type(value).__name__)
     spec = spec_of(value)
     if spec.dtype not in ("int32", "int64"):
-        raise bad_type(OP, f"{name} must be int32 or int64 but got {spec.dtype}.")
+        raise bad_type(OP, name, "be int32 or int64", spec.dtype)
     single = not shape and all(n == 1 for n in spec.shape)
     if not single and spec.shape != shape:
-        raise bad_value(OP, f"{name} must be {rule} but got shape {spec.text()}.")
+        raise bad_value(OP, name, f"be {rule}", f"shape {spec.text()}")
 
 
 def _check_range(low: int, high: int) -> None:
     for end in (low, high):
         if not _INT32[0] <= end <= _INT32[1]:
-            raise bad_value(OP, f"start_pos + s - pad_len must be in the int32 range but got {end}.")
+            raise bad_value(OP, "start_pos + s - pad_len", "be in the int32 range", end)
 
 
 def _check_seqstarts(starts: Sequence[int], tokens: int) -> None:
     if starts[0] != 0:
-        raise bad_value(OP, f"seqstarts must begin with 0 but got {starts[0]}.")
+        raise bad_value(OP, "seqstarts", "begin with 0", starts[0])
     for before, after in pairwise(starts):
         if after < before:
-            raise bad_value(OP, f"seqstarts must not decrease but got {after} after {before}.")
+            raise bad_value(OP, "seqstarts", "not decrease", f"{after} after {before}")
     if starts[-1] != tokens:
-        raise bad_value(OP, f"seqstarts must end with the {tokens} tokens but got {starts[-1]}.")
+        raise bad_value(OP, "seqstarts", f"end with the {tokens} tokens", starts[-1])
 
 
 # ---- positions -------------------------------------------------------------------------------------

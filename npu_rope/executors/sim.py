@@ -58,7 +58,7 @@ def run(
         check_tensors("sim" if options.soc in (None, DEFAULT_SOC) else f"sim:{options.soc}", t)
         for name, out in t.outs.items():
             if out.is_neg():
-                raise bad_value(t.op, f"{name} must hold its own values but got a view that negates them.")
+                raise bad_value(t.op, name, "hold its own values", "a view that negates them")
     else:
         t = as_arrays(t)
         check_whole_elements(t)
@@ -154,7 +154,7 @@ def check_types(
         dtype = (t if isinstance(t, Tensor) else described(t)).dtype
         if dtype not in types[name]:
             rule, said = listed(types[name]), (names or {}).get(name, name)
-            raise bad_type(op, f"{said} must be {rule} on {soc_of(options)} but got {dtype}.")
+            raise bad_type(op, said, f"be {rule} on {soc_of(options)}", dtype)
 
 
 def types_of(options: Options, kernel: str) -> Mapping[str, Sequence[str]]:
@@ -198,7 +198,7 @@ def listed(words: Sequence[str]) -> str:
 def check_angle(op: str, angle: str) -> None:
     """Check for the angles that the kernels compute."""
     if angle != "exact":
-        raise bad_value(op, f"angle must be exact (0) on backend sim but got {angle}.")
+        raise bad_value(op, "angle", "be exact (0) on backend sim", angle)
 
 
 def rows_of(rows: Any) -> Any:

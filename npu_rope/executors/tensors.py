@@ -30,14 +30,14 @@ def is_tensor(t: Any) -> bool:
 def require_tensor_like(op: str, name: str, value: Any) -> None:
     """Raise TypeError for a value that is neither an array nor a tensor."""
     if not is_tensor(value) and not (hasattr(value, "shape") and hasattr(value, "dtype")):
-        raise bad_type(op, f"{name} must be a torch tensor or a NumPy array but got {type(value).__name__}.")
+        raise bad_type(op, name, "be a torch tensor or a NumPy array", type(value).__name__)
 
 
 def require_dense(op: str, name: str, tensor: Any) -> None:
     """Raise TypeError for a torch tensor that is sparse, nested or of mkldnn's layout."""
     if tensor.is_nested or tensor.layout != torch.strided:
         got = "a nested one" if tensor.is_nested else str(tensor.layout)
-        raise bad_type(op, f"{name} must be a dense tensor but got {got}.")
+        raise bad_type(op, name, "be a dense tensor", got)
 
 
 # ---- specs and views for the rules -----------------------------------------------------------------
@@ -87,7 +87,7 @@ def as_arrays(t: C) -> C:
         for name, array in named.items():
             if not isinstance(array, np.ndarray):
                 like = "" if name == t.first[0] else f" like {t.first[0]}"
-                raise bad_type(t.op, f"{name} must be a NumPy array{like} but got {type(array).__name__}.")
+                raise bad_type(t.op, name, f"be a NumPy array{like}", type(array).__name__)
     for name, out in t.outs.items():
         _check_writeable(t.op, name, out)
     for value in t.beside().values():
@@ -100,12 +100,12 @@ def as_arrays(t: C) -> C:
 
 def _as_array(op: str, name: str, value: Any) -> Array:
     if value is None:
-        raise bad_type(op, f"{name} must be an array but got NoneType.")
+        raise bad_type(op, name, "be an array", "NoneType")
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError):  # ragged; a tensor of a type NumPy does not have
         got = type(value).__name__
-        raise bad_type(op, f"{name} must be something NumPy makes an array of but got {got}.") from None
+        raise bad_type(op, name, "be something NumPy makes an array of", got) from None
 
 
 def taken(backend: str, t: C) -> C:
@@ -118,9 +118,9 @@ def taken(backend: str, t: C) -> C:
 
 def _check_writeable(op: str, name: str, out: Array) -> None:
     if not out.flags.writeable:
-        raise bad_value(op, f"{name} must be writeable but got a read-only array.")
+        raise bad_value(op, name, "be writeable", "a read-only array")
     if not out.dtype.isnative:
-        raise bad_type(op, f"{name} must be in the machine's byte order but got {out.dtype.str}.")
+        raise bad_type(op, name, "be in the machine's byte order", out.dtype.str)
 
 
 def check_tensors(backend: str, t: CallTensors[Any]) -> None:
@@ -128,26 +128,18 @@ def check_tensors(backend: str, t: CallTensors[Any]) -> None:
     them."""
     first, _ = t.first
     if torch._C._functorch.peek_interpreter_stack() is not None:
-        raise bad_value(
-            t.op, f"{first} must be outside torch.func for backend {backend} but got one of its transforms."
-        )
+        raise bad_value(t.op, first, f"be outside torch.func for backend {backend}", "one of its transforms")
     for name, tensor in t.differentiable().items():
         if torch.is_grad_enabled() and is_tensor(tensor) and tensor.requires_grad:
-            raise bad_value(
-                t.op, f"{name} must not need a gradient for backend {backend} but got requires_grad."
-            )
+            raise bad_value(t.op, name, f"not need a gradient for backend {backend}", "requires_grad")
     if torch.autograd.forward_ad._current_level >= 0:
-        raise bad_value(
-            t.op, f"{first} must be outside a dual level for backend {backend} but got one inside."
-        )
+        raise bad_value(t.op, first, f"be outside a dual level for backend {backend}", "one inside")
     for name, tensor in {**t.xs, **t.beside(), **t.outs}.items():
         if not is_tensor(tensor):
-            raise bad_type(
-                t.op, f"{name} must be a torch tensor like {first} but got {type(tensor).__name__}."
-            )
+            raise bad_type(t.op, name, f"be a torch tensor like {first}", type(tensor).__name__)
         require_dense(t.op, name, tensor)
         if tensor.device.type != "cpu":
-            raise bad_value(t.op, f"{name} must be on device cpu for this backend but got {tensor.device}.")
+            raise bad_value(t.op, name, "be on device cpu for this backend", tensor.device)
 
 
 # ---- inputs and results of kernels -----------------------------------------------------------------

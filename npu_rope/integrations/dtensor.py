@@ -87,7 +87,7 @@ def _require_one_of(op: Any, placed: list[Given], tensors: Given) -> None:
             name = op._schema.name.removeprefix("npu_rope::").removesuffix("_out").removesuffix("_")
             got = ", ".join(f"{n} {p}" for n, p in where.items())
             rules = "; ".join(", ".join(f"{n} {own.get(n, Replicate())}" for n in tensors) for own in placed)
-            raise bad_value(name, f"placements must be one of ({rules}) but got ({got}).")
+            raise bad_value(name, "placements", f"be one of ({rules})", f"({got})")
 
 
 def _positions(given: Given, what: str) -> Given | None:

@@ -407,7 +407,7 @@ def with_parameters(
             values = {**defaults, **dict(zip(names, given, strict=False)), **named}
             if len(given) > by_position or len(values) != len(names):
                 got = ", ".join((*names[: len(given)], *named))
-                raise bad_type(OP, f"a rotation must be given {', '.join(names)} but got {got}.")
+                raise bad_type(OP, "a rotation", f"be given {', '.join(names)}", got)
             heads, dim = [values[name] for name in tensors], values.get("unsqueeze_dim")
             cos, sin = values["cos"], values["sin"]
         made = rotate(heads, cos, sin, dim)

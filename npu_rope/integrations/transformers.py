@@ -129,14 +129,14 @@ def apply_npu_rope(
         TypeError, ValueError: an argument breaks its rule; nothing was changed.
     """
     if not isinstance(model, torch.nn.Module):
-        raise bad_type(OP, f"model must be a torch.nn.Module but got {type(model).__name__}.")
+        raise bad_type(OP, "model", "be a torch.nn.Module", type(model).__name__)
     if level not in LEVELS:
-        raise bad_value(OP, f"level must be one of {', '.join(LEVELS)} but got {level!r}.")
+        raise bad_value(OP, "level", f"be one of {', '.join(LEVELS)}", repr(level))
     for name, value in (("rope", rope), ("rms_norm", rms_norm)):
         if not isinstance(value, bool):
-            raise bad_type(OP, f"{name} must be True or False but got {value!r}.")
+            raise bad_type(OP, name, "be True or False", repr(value))
     if any(p.is_meta for p in model.parameters()):
-        raise bad_value(OP, "model must have its weights but got parameters on device meta.")
+        raise bad_value(OP, "model", "have its weights", "parameters on device meta")
     unpatch(model)
     report = Report(level)
     try:
@@ -153,7 +153,7 @@ def apply_npu_rope(
 def unpatch(model: torch.nn.Module) -> int:
     """Undo :func:`apply_npu_rope`; return the number of modules that have their class's forward again."""
     if not isinstance(model, torch.nn.Module):
-        raise bad_type("unpatch", f"model must be a torch.nn.Module but got {type(model).__name__}.")
+        raise bad_type("unpatch", "model", "be a torch.nn.Module", type(model).__name__)
     count = 0
     for module in model.modules():
         function = getattr(module.__dict__.get("forward"), "__func__", None)

@@ -10,7 +10,7 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.checks import CallTensors, RopeTensors, check_cache, check_call, check_out
-from npu_rope.errors import bad_type, bad_value
+from npu_rope.errors import BrokenRule, GradientRefused, bad_type, bad_value
 from npu_rope.executors import rope as executors
 from npu_rope.executors.tensors import require_dense, spec_of_tensor
 from npu_rope.ops.registrar import Operator
@@ -29,7 +29,7 @@ ATTRIBUTES = (
 def require_params(op: str, params: Any) -> None:
     """Raise TypeError if params is not a RopeParams."""
     if not isinstance(params, RopeParams):
-        raise bad_type(op, f"params must be a RopeParams but got {type(params).__name__}.")
+        raise bad_type(op, "params", "be a RopeParams", type(params).__name__)
 
 
 def attributes_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> dict[str, Any]:
@@ -82,14 +82,10 @@ def check_devices(t: CallTensors[Any]) -> None:
     first_name, first = t.first
     for name, tensor in {**t.xs, **t.beside(), **t.outs}.items():
         if not isinstance(tensor, torch.Tensor):
-            raise bad_type(
-                t.op, f"{name} must be a torch tensor like {first_name} but got {type(tensor).__name__}."
-            )
+            raise bad_type(t.op, name, f"be a torch tensor like {first_name}", type(tensor).__name__)
         require_dense(t.op, name, tensor)
         if tensor.device != first.device:
-            raise bad_value(
-                t.op, f"{name} must be on {first_name}'s device {first.device} but got {tensor.device}."
-            )
+            raise bad_value(t.op, name, f"be on {first_name}'s device {first.device}", tensor.device)
 
 
 def check_tensors(t: RopeTensors[Any], params: RopeParams, angle: Angle) -> None:
@@ -115,35 +111,32 @@ def check_packed(t: RopeTensors[Any], packed: Any) -> None:
             check_out(out, x, op=t.op, name=name, x_name=x_name)
 
 
-def explained(error: Exception, op: str, check: Callable[[], object]) -> Exception:
-    """Convert an error of a C++ operator, which torch reports as RuntimeError, to its own class and text: the
-    error that ``check`` raises, else that of the C++ checks."""
+def explained(error: Exception, check: Callable[[], object]) -> Exception:
+    """Return the error of a call as the class of its rule: the one that ``check`` raises, else the one that
+    the C++ operator reported, which torch raises as RuntimeError, else the error itself."""
     try:
         check()
-    except (ValueError, TypeError) as broken:
+    except BrokenRule as broken:
         return broken
-    text = str(error)
-    if isinstance(error, NotImplementedError):
+    if isinstance(error, GradientRefused):
+        return bad_value(error.op, error.argument, error.rule, error.value)
+    if isinstance(error, (BrokenRule, NotImplementedError)):
         return error
-    for begin in (f"[{op}] ", "[rope] "):  # errors of params name rope
-        if begin in text:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            return kind(text[text.index(begin) :].split("\n")[0])
-    return error
+    return backends.raised_by_torch(str(error)) or error
 
 
 def explained_rope(error: Exception, t: RopeTensors[Any], params: Any, angle: Angle) -> Exception:
     """Convert an error of rope, rope_qk or rope_set_rows as :func:`explained` does."""
     require_params(t.op, params)
-    return explained(error, t.op, partial(check_tensors, t, params, angle))
+    return explained(error, partial(check_tensors, t, params, angle))
 
 
 def require_pair(op: str, out: Any, names: str = "(q_out, k_out)") -> None:
     """Raise TypeError or ValueError if out is not a pair."""
     if not isinstance(out, (tuple, list)):
-        raise bad_type(op, f"out must be a pair {names} but got {type(out).__name__}.")
+        raise bad_type(op, "out", f"be a pair {names}", type(out).__name__)
     if len(out) != 2:
-        raise bad_value(op, f"out must be a pair {names} but got {len(out)} elements.")
+        raise bad_value(op, "out", f"be a pair {names}", f"{len(out)} elements")
 
 
 # ---- hot path --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from npu_rope.checks import CallTensors, RopeTensors
+from npu_rope.errors import GradientRefused, broken
 from npu_rope.executors import rope as executors
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -132,11 +133,12 @@ def rotate_in_place(t: RopeTensors[Any], attributes: dict[str, Any]) -> tuple[()
     return ()
 
 
-def write(t: CallTensors[Any], rule: str, run: Callable[[], Any]) -> Any:
+def write(t: CallTensors[Any], error: tuple[str | None, str, str], run: Callable[[], Any]) -> Any:
     """Autograd kernel of a write without a gradient: to other memory, or to a cache. Return run's result."""
     for name, tensor in t.differentiable().items():
         if differentiates(t.op, name, tensor):
-            raise RuntimeError(f"[{t.op}] {rule.format(name=name)}")
+            argument, rule, value = error
+            raise broken(GradientRefused, t.op, argument or name, rule, value)
     with _below():
         result = run()
     _increment_version(tuple(t.outs.values()))

@@ -20,6 +20,7 @@ from npu_rope.ops import gradients
 from npu_rope.optional_torch import load_torch_npu, torch
 
 Call = tuple[Any, Any]  # a call's tensors (checks.CallTensors) and its attributes
+NoGradient = tuple[str | None, str, str]
 Results = Mapping[str, Any]  # tensors, by their names in CallTensors.outs
 
 
@@ -36,7 +37,8 @@ class Operator:
         results: allocates the tensors that the operator returns.
         autograd: its Autograd kernel. None: ``gradient``, else a write that refuses gradients.
         gradient: the gradient of an operator whose backward is another operator.
-        no_gradient: the error of a write for which a gradient is needed, with ``{name}`` of the tensor.
+        no_gradient: argument, rule and value of the error of a write for which a gradient is needed. No
+            argument: the tensor that needs it.
         functional: the operator that replaces an operator that writes, under functionalisation. None: torch's
             own replacement, which writes in place.
         hot_path: it has no Autograd kernel; its callers exclude gradients.
@@ -50,7 +52,7 @@ class Operator:
     results: Callable[[Any], Results] = lambda t: {}
     autograd: Callable[[Any, Any], Any] | None = None
     gradient: gradients.Gradient | None = None
-    no_gradient: str = "{name} must not need a gradient where memory is given but got one that does."
+    no_gradient: NoGradient = (None, "not need a gradient where memory is given", "one that does")
     functional: str | None = None
     hot_path: bool = False
     on_npu: bool = True

@@ -135,9 +135,9 @@ def run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...
         try:
             return _dispatched(t, a)
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-            raise calls.explained(error, t.op, partial(check, t, a)) from error.__cause__
+            raise calls.explained(error, partial(check, t, a)) from error.__cause__
     if chosen == "cpu":
-        raise bad_value(t.op, f"x must be on device cpu for backend cpu but got {t.x.device}.")
+        raise bad_value(t.op, "x", "be on device cpu for backend cpu", t.x.device)
     if torch.compiler.is_compiling():
         torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
         ys: tuple[Any, ...] = _uncompiled(chosen, t, a)

@@ -105,7 +105,7 @@ def rms_norm_rope(
                 (params, epsilon, intermediate_rounding, angle),
             )
         if chosen == "cpu":
-            raise bad_value(OP, f"q must be on device cpu for backend cpu but got {q.device}.")
+            raise bad_value(OP, "q", "be on device cpu for backend cpu", q.device)
     else:
         require_tensor_like(OP, "q", q)
         chosen = backend or backends.default_backend or "cpu"
@@ -122,7 +122,7 @@ def _written(rows: Any, cache: Any, out: Any) -> tuple[Any, Any] | None:
     """Return the outputs of q and k that the caller passed. With a cache q's may be missing."""
     if (rows is None) != (cache is None):
         missing, other = ("rows", "cache") if rows is None else ("cache", "rows")
-        raise bad_value(OP, f"{missing} must be given where {other} is but got None.")
+        raise bad_value(OP, missing, f"be given where {other} is", "None")
     if cache is not None:
         return out, cache
     if out is not None:
@@ -181,7 +181,7 @@ def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[An
             operator(*inputs, rows, k_out, freq_factors, **attributes, q_out=q_out)
         return q_out, k_out
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise calls.explained(error, OP, partial(_check_call, tensors, given)) from error.__cause__
+        raise calls.explained(error, partial(_check_call, tensors, given)) from error.__cause__
 
 
 def _needs_gradient(tensors: tuple[Any, ...]) -> bool:

@@ -74,7 +74,7 @@ def rope(
         if chosen is None or chosen == x.device.type:
             return _rope_torch(x, positions, params, freq_factors, out, forward, angle)
         if chosen == "cpu":
-            raise bad_value("rope", f"x must be on device cpu for backend cpu but got {x.device}.")
+            raise bad_value("rope", "x", "be on device cpu for backend cpu", x.device)
     else:
         require_tensor_like("rope", "x", x)
         chosen = backend or backends.default_backend or "cpu"
@@ -181,7 +181,7 @@ register(
     calls.rope_operator(
         f"rope_out(Tensor x, {_INPUTS}, {ATTRIBUTES}, Tensor(a!) out) -> ()",
         _call,
-        no_gradient="out must be None or x itself where a gradient is needed but got another tensor.",
+        no_gradient=("out", "be None or x itself where a gradient is needed", "another tensor"),
         functional="rope",
     ),
     calls.packed_operator(

@@ -76,7 +76,7 @@ def rope_qk(
         if chosen is None or chosen == q.device.type:
             return _rope_qk_torch(q, k, positions, params, freq_factors, out, forward, angle)
         if chosen == "cpu":
-            raise bad_value("rope_qk", f"q must be on device cpu for backend cpu but got {q.device}.")
+            raise bad_value("rope_qk", "q", "be on device cpu for backend cpu", q.device)
     else:
         require_tensor_like("rope_qk", "q", q)
         chosen = backend or backends.default_backend or "cpu"
@@ -229,7 +229,7 @@ register(
     calls.rope_operator(
         f"rope_qk_out(Tensor q, Tensor k, {_INPUTS}, {ATTRIBUTES}, Tensor(a!) q_out, Tensor(b!) k_out) -> ()",
         _call,
-        no_gradient="out must be None or (q, k) where a gradient is needed but got other tensors.",
+        no_gradient=("out", "be None or (q, k) where a gradient is needed", "other tensors"),
         functional="rope_qk",
     ),
     calls.packed_operator(

@@ -19,7 +19,7 @@ from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.values import Angle, flag
 
-_NO_GRADIENT = "{name} must not need a gradient but got one that does."
+_NO_GRADIENT = "not need a gradient", "one that does"
 
 
 def rope_set_rows(
@@ -78,7 +78,7 @@ def rope_set_rows(
         if chosen is None or chosen == x.device.type:
             return _set_rows_torch(x, positions, rows, cache, params, freq_factors, forward, angle)
         if chosen == "cpu":
-            raise bad_value("rope_set_rows", f"x must be on device cpu for backend cpu but got {x.device}.")
+            raise bad_value("rope_set_rows", "x", "be on device cpu for backend cpu", x.device)
     else:
         require_tensor_like("rope_set_rows", "x", x)
         chosen = backend or backends.default_backend or "cpu"
@@ -104,7 +104,7 @@ def _set_rows_torch(
         if torch.is_grad_enabled():
             for name, t in (("x", x), ("cache", cache)):
                 if t.requires_grad:
-                    raise bad_value("rope_set_rows", _NO_GRADIENT.format(name=name))
+                    raise bad_value("rope_set_rows", name, *_NO_GRADIENT)
         if not torch.compiler.is_compiling() and calls.is_plain(x) and type(cache) in calls.ORDINARY:
             _set_rows_packed(x, positions, rows, cache, params, freq_factors, forward, angle)
             return cache
@@ -159,7 +159,7 @@ register(
     calls.rope_operator(
         f"rope_set_rows({_INPUTS}, Tensor? freq_factors=None, {ATTRIBUTES}) -> ()",
         _call,
-        no_gradient=_NO_GRADIENT,
+        no_gradient=(None, *_NO_GRADIENT),
     ),
     calls.packed_operator(
         f"rope_set_rows_packed_({_INPUTS}, Tensor packed, Tensor? freq_factors=None) -> ()", _call_packed

@@ -43,7 +43,7 @@ def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]
     if chosen is None or chosen == first.device.type:
         return _on_own_device(t, a)
     if chosen == "cpu":
-        raise bad_value(t.op, f"{first_name} must be on device cpu for backend cpu but got {first.device}.")
+        raise bad_value(t.op, first_name, "be on device cpu for backend cpu", first.device)
     if torch.compiler.is_compiling():
         torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
         ys: tuple[Any, ...] = _uncompiled(chosen, t, a)
@@ -67,7 +67,7 @@ def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
         with _below():  # without a gradient, straight to the kernel
             return _dispatched(t, a)
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise calls.explained(error, t.op, partial(_check, t, a)) from error.__cause__
+        raise calls.explained(error, partial(_check, t, a)) from error.__cause__
 
 
 def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:

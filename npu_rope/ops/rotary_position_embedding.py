@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from npu_rope.errors import BrokenRule, broken
 from npu_rope.executors import rotary_position_embedding as plan
 from npu_rope.executors.tensors import is_tensor, spec_of
 from npu_rope.ops.registrar import register_composite
@@ -135,28 +136,20 @@ def _turn(
     return (plan.narrowed(y), plan.narrowed(z)) if narrow else (y, z)
 
 
-# Patterns of the names in errors of rope and rope_qk, and this operator's names.
-_WORDS = {
-    r"^\[rope(_qk)?\] ": f"[{_OP}] ",
-    r"\b[qx] must\b": "query must",
-    r"\bk must\b": "key must",
-    r"\b[qx]'s\b": "query's",
-    r"\blike [qx]\b": "like query",
-    r"\bpositions must\b": "start_pos + s - pad_len must",
-}
+# This operator's names of the arguments of rope and rope_qk, also where a rule names x or q.
+_NAMES = {"x": "query", "q": "query", "k": "key", "positions": "start_pos + s - pad_len"}
+_IN_RULES = re.compile(r"\b[qx]('s\b|$)")
 
 
 def _in_our_words(turn: Callable[[plan.Part], tuple[Any, Any]], part: plan.Part) -> tuple[Any, Any]:
     """Run the call. Convert an error of rope to this operator's name and argument names."""
     try:
         return turn(part)
-    except (ValueError, TypeError) as error:
-        text = str(error)
-        if not re.match(r"\[rope(_qk)?\] ", text):
+    except BrokenRule as error:
+        if error.op not in ("rope", "rope_qk"):
             raise
-        for theirs, ours in _WORDS.items():
-            text = re.sub(theirs, ours, text)
-        raise type(error)(text) from error.__cause__
+        argument, rule = _NAMES.get(error.argument, error.argument), _IN_RULES.sub(r"query\1", error.rule)
+        raise broken(type(error), _OP, argument, rule, error.value) from error.__cause__
 
 
 # ---- torch -----------------------------------------------------------------------------------------

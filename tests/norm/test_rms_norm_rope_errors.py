@@ -263,7 +263,7 @@ def test_a_bad_call_is_refused_in_the_same_words(case, framework, backend):
     before = [a.tobytes() for a in arrays_of(named)]
     with pytest.raises(case.kind) as caught:
         rms_norm_rope(**(in_torch(named) if framework == "torch" else named), backend=backend)
-    assert type(caught.value) is case.kind
+    assert isinstance(caught.value, case.kind)
     assert str(caught.value) == f"[rms_norm_rope] {case.text}"
     assert before == [a.tobytes() for a in arrays_of(named)]
 
@@ -306,7 +306,7 @@ def test_the_c_interface_says_the_same(case):
     arguments, written = c_call(named)
     before = [o.tobytes() for o in written]
     status = c_entry("rows" in named)(*arguments.values())
-    assert native.load().lib.npu_rope_last_error().decode() == f"[rms_norm_rope] {case.text}"
+    assert native.load().last_error().message.decode() == f"[rms_norm_rope] {case.text}"
     assert status == (2 if case.kind is TypeError else 1)
     assert before == [o.tobytes() for o in written]
 
@@ -321,7 +321,7 @@ def test_null_arguments_are_named(scatters):
             continue
         assert c_entry(scatters)(*{**arguments, name: None}.values()) == 1
         kind = "struct" if name == "params" else "tensor"
-        said = native.load().lib.npu_rope_last_error().decode()
+        said = native.load().last_error().message.decode()
         assert said == f"[rms_norm_rope] {name} must be a {kind} but got NULL."
 
 
@@ -330,7 +330,7 @@ def test_parameters_are_checked_before_they_are_used():
     params = CParams.from_buffer_copy(c_params(PARAMS))
     params.freq_base = -1
     assert c_entry(False)(*{**arguments, "params": C.byref(params)}.values()) == 1
-    said = native.load().lib.npu_rope_last_error().decode()
+    said = native.load().last_error().message.decode()
     assert said == "[rope] freq_base must be positive and finite but got -1."
 
 

@@ -371,7 +371,7 @@ def test_operators_and_compiled_calls_raise_runtime_errors_with_the_same_words()
     ):
         with pytest.raises(kind) as caught:
             call()
-        assert type(caught.value) is kind
+        assert isinstance(caught.value, kind)
         said.append(str(caught.value).splitlines()[0])
     assert said == ["[rope] positions must be in the int32 range but got 2147483648."] * 3
 

@@ -1,0 +1,99 @@
+"""Errors carry their parts, the same ones on every path."""
+
+from __future__ import annotations
+
+import copy
+import ctypes as C
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from npu_rope import RopeParams, add_rms_norm, native, rms_norm, rope, rotary_mul
+from npu_rope.errors import BrokenRule, InternalError, InvalidType, InvalidValue, bad_value
+
+X, POSITIONS, PARAMS = np.ones((3, 2, 8), np.float32), np.arange(3), RopeParams(8)
+SCALE = np.ones(8, np.float32)
+RULE = "be float32, float16, bfloat16 or float64"
+
+# A call, and the parts of its error.
+CALLS = {
+    "shape": (
+        lambda see, **how: rope(see(X), see(np.arange(4)), PARAMS, **how),
+        (InvalidValue, "rope", "positions", "have shape [S] = [3]", "[4]"),
+    ),
+    "value": (
+        lambda see, **how: rope(see(X), see(POSITIONS + 2**31), PARAMS, **how),
+        (InvalidValue, "rope", "positions", "be in the int32 range", "2147483648"),
+    ),
+    "dtype": (
+        lambda see, **how: rope(see(X.astype(np.int32)), see(POSITIONS), PARAMS, **how),
+        (InvalidType, "rope", "x", RULE, "int32"),
+    ),
+    "dtype that C does not know": (
+        lambda see, **how: rope(see(X.astype(np.uint16)), see(POSITIONS), PARAMS, **how),
+        (InvalidType, "rope", "x", RULE, "uint16"),
+    ),
+    "more sizes than C has": (
+        lambda see, **how: rope(see(X[None, None, None]), see(POSITIONS), PARAMS, **how),
+        (InvalidValue, "rope", "x", "have shape [B,S,N,D] or [S,N,D]", "[1, 1, 1, 3, 2, 8]"),
+    ),
+    "attribute": (
+        lambda see, **how: rotary_mul(see(X), see(X[:, 0]), see(X[:, 0]), offset=1, **how),
+        (InvalidValue, "rotary_mul", "offset", "be an even number >= 0", "1"),
+    ),
+    "norm": (
+        lambda see, **how: rms_norm(see(X), see(SCALE), axis=3, **how),
+        (InvalidValue, "rms_norm", "axis", "be in [-3, 2]", "3"),
+    ),
+    "norm of a sum": (
+        lambda see, **how: add_rms_norm(see(X), see(X), see(SCALE[:7]), **how),
+        (InvalidValue, "add_rms_norm", "scale", "be broadcastable to x's shape [3, 2, 8]", "[7]"),
+    ),
+}
+
+
+@pytest.mark.parametrize("see", [np.asarray, torch.tensor], ids=["array", "tensor"])
+@pytest.mark.parametrize("name", CALLS)
+def test_an_error_has_the_same_parts_everywhere(name, see, backend):
+    call, (kind, op, argument, rule, value) = CALLS[name]
+    for how in ({"backend": backend}, {}):
+        with pytest.raises(kind) as caught:
+            call(see, **how)
+        error = caught.value
+        assert isinstance(error, BrokenRule)
+        assert (error.op, error.argument, error.rule, error.value) == (op, argument, rule, value)
+        assert str(error) == f"[{op}] {argument} must {rule} but got {value}."
+
+
+def test_the_classes_are_also_the_built_in_ones():
+    assert issubclass(InvalidValue, ValueError)
+    assert issubclass(InvalidType, TypeError)
+    assert issubclass(InternalError, RuntimeError)
+
+
+@pytest.mark.parametrize("again", [copy.copy, lambda e: pickle.loads(pickle.dumps(e))])
+def test_a_copy_has_the_parts(again):
+    error = again(bad_value("rope", "x", "be another one", 7, remedy="Pass another."))
+    assert type(error) is InvalidValue
+    assert (error.op, error.argument, error.rule) == ("rope", "x", "be another one")
+    assert str(error) == "[rope] x must be another one but got 7.\nPass another."
+
+
+def test_an_error_of_torch_s_own_is_no_earlier_error_of_ours():
+    """The C library keeps its thread's last error; a later failure of torch must not report it."""
+    with pytest.raises(InvalidValue, match="head size"):
+        rope(torch.tensor(X), torch.tensor(POSITIONS), RopeParams(16))
+    assert native.raised_by_torch("expected a tensor", None) is None
+    assert native.raised_by_torch("n_dims", None) is None
+
+
+def test_c_gives_the_parts_of_the_last_error():
+    library = native.load()
+    x = native.c_tensor(X.ctypes.data, "float32", X.shape, (16, 8, 1))
+    assert library._rope(C.byref(x), None, None, None, 1, 0, C.byref(x)) == 1
+    error = library.last_error()
+    parts = error.status, error.op, error.argument, error.rule, error.value
+    assert parts == (1, b"rope", b"positions", b"be a tensor", b"NULL")
+    assert error.message == b"[rope] positions must be a tensor but got NULL."
