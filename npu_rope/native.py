@@ -12,12 +12,12 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from npu_rope import errors
 from npu_rope.errors import BackendUnavailable, BrokenRule
 from npu_rope.params import RopeParams
-from npu_rope.values import ANGLE_POLICIES
+from npu_rope.values import ANGLE_POLICIES, AnglePolicy
 
 ABI_VERSION = 1
 MAX_NDIM = 4
@@ -145,6 +145,27 @@ INSTALL = "Build it with 'pip install ./simulator .' in the project's folder (a 
 # ---- a loaded library -------------------------------------------------------------------------------
 
 TENSOR = C.POINTER(CTensor)  # const npu_rope_tensor *
+
+Known = Literal["values", "addresses", "layout"]  # what a check may read besides the layout: npu_rope_known
+
+
+class CCall(C.Structure):
+    """``npu_rope_call``."""
+
+    _fields_ = [
+        ("op", C.c_char_p),
+        ("known", C.c_int32),
+        ("angle", C.c_int32),
+        ("inputs", TENSOR * 7),
+        ("outputs", TENSOR * 2),
+        ("params", C.POINTER(CParams)),
+        ("epsilon", C.c_double),
+        ("axis", C.c_int64),
+        ("stash_type", C.c_int64),
+        ("rotary_dim", C.c_int64),
+        ("offset", C.c_int64),
+        ("num_heads", C.c_int64),
+    ]
 
 
 def error_entry(lib: C.CDLL, name: str) -> Callable[[], CError]:
@@ -299,6 +320,7 @@ class Native(Library):
         self._version, self._isa = self.text_entry("npu_rope_version"), self.text_entry("npu_rope_isa")
         self._num_threads = self.status_entry("npu_rope_num_threads")
         self._force_isa = self.status_entry("npu_rope_force_isa", C.c_char_p)
+        self._check = self.checked_entry("npu_rope_check", C.POINTER(CCall))
 
     def check_abi(self) -> None:
         """Raise OSError if the library does not match this package's version."""
@@ -319,6 +341,34 @@ class Native(Library):
     def num_threads(self) -> int:
         """Maximum number of threads of a large call."""
         return int(self._num_threads())
+
+    def check(
+        self,
+        op: str,
+        inputs: Sequence[CTensor],
+        outputs: Sequence[CTensor],
+        known: Known,
+        *,
+        params: RopeParams | None = None,
+        angle: AnglePolicy = "exact",
+        **numbers: float,
+    ) -> None:
+        """Check a call and compute nothing; raises as :meth:`rope`.
+
+        Args:
+            op: the name of the C function without its prefix.
+            inputs, outputs: in the order of the function's arguments. Outputs may be left out.
+            known: what the library may read.
+            params, angle, numbers: the arguments besides tensors, as far as they have rules.
+        """
+        call = CCall(op=op.encode(), angle=ANGLE_POLICIES.index(angle), **numbers)
+        call.known = get_args(Known).index(known)
+        for array, tensors in ((call.inputs, inputs), (call.outputs, outputs)):
+            for k, tensor in enumerate(tensors):
+                array[k] = C.pointer(tensor)
+        if params is not None:
+            call.params = C.pointer(c_params(params))
+        self._check(C.byref(call))
 
     def force_isa(self, name: str | None) -> None:
         """Use a narrower instruction set (None: the widest)."""

@@ -1,6 +1,5 @@
-"""Rules of the tensors and attributes of rms_norm, its backward and add_rms_norm for the Python paths.
-
-The native paths state the same rules in ``csrc/core/rms_norm_check.cpp``; a test compares the words.
+"""Tensors and attributes of a call of rms_norm, its backward or add_rms_norm. The rules are those of
+``csrc/core/rms_norm_check.cpp``.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from npu_rope.checks import FLOAT_DTYPES, CallTensors
-from npu_rope.errors import bad_type, bad_value
-from npu_rope.strided import StridedView, TensorSpec, is_injective, is_same_view, may_share_memory
+from npu_rope.checks import CallTensors, TensorSpec
+from npu_rope.errors import bad_value
 from npu_rope.values import integer, number
 
 T = TypeVar("T")
@@ -47,6 +45,13 @@ class RmsNormTensors(CallTensors[T]):
     def x(self) -> T:
         """The normalized tensor."""
         return self.xs["x"]
+
+    def inputs(self) -> dict[str, T]:
+        """Return all inputs, by name, in the order of the C function."""
+        named = {**self.xs, **self.beside()}
+        if self.op == BACKWARD:
+            return {name: named[name] for name in ("grad", "x", "scale")}
+        return named
 
     def beside(self) -> dict[str, T]:
         """Return the scale, by name."""
@@ -100,6 +105,11 @@ class RmsNormAttributes:
     stash_type: int = 1
 
     @property
+    def rules(self) -> dict[str, Any]:
+        """The arguments that have rules."""
+        return {"axis": self.axis, "epsilon": self.epsilon, "stash_type": self.stash_type}
+
+    @property
     def stash_dtype(self) -> str:
         """The name of the stash type."""
         return STASH_DTYPES[self.stash_type]
@@ -116,13 +126,6 @@ def kept_epsilon(epsilon: float) -> np.float32:
         return np.float32(epsilon)
 
 
-def check_epsilon(op: str, epsilon: float) -> None:
-    """Check that epsilon is >= 0 and finite in float32."""
-    kept = kept_epsilon(epsilon)
-    if not (kept >= 0 and np.isfinite(kept)):
-        raise bad_value(op, "epsilon", "be >= 0 and finite in float32", f"{epsilon:g}")
-
-
 def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormAttributes:
     """Return the attributes of a Python call.
 
@@ -136,38 +139,22 @@ def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormA
     )
 
 
-# ---- rules ---------------------------------------------------------------------------------------------
+# ---- more dimensions than the C interface has ------------------------------------------------------------
 
 
-def check_call(t: RmsNormTensors[TensorSpec], a: RmsNormAttributes) -> int:
-    """Check every rule that needs neither an element's value nor an address. Return axis, counted from the
-    front."""
-    for name, tensor in (("x", t.x), ("scale", t.scale)):
-        if tensor.dtype not in FLOAT_DTYPES:
-            raise bad_type(t.op, name, "be float32, float16, bfloat16 or float64", tensor.dtype)
-    if not t.x.shape:
-        raise bad_value(t.op, "x", "have at least one dimension", "[]")
-    axis = _check_attributes(t.op, len(t.x.shape), a)
+def check_many_sizes(t: RmsNormTensors[TensorSpec], a: RmsNormAttributes) -> None:
+    """Check the rules that need all sizes, for a call that C represents only after dimensions are joined."""
+    ndim = len(t.x.shape)
+    if not -ndim <= a.axis < ndim:
+        raise bad_value(t.op, "axis", f"be in [{-ndim}, {ndim - 1}]", a.axis)
     if not broadcasts(t.scale.shape, t.x.shape):
         raise bad_value(t.op, "scale", f"be broadcastable to x's shape {t.x.text()}", t.scale.text())
-    if "grad" in t.xs:
-        _check_typed(t, "grad", t.xs["grad"], "scale")
-    if "residual" in t.xs:
-        _check_typed(t, "residual", t.xs["residual"], "x")
+    for name, tensor in {**t.xs, **t.outs}.items():
+        if tensor.shape != t.x.shape:
+            raise bad_value(t.op, name, f"have x's shape {t.x.text()}", tensor.text())
     for name, out in t.outs.items():
-        _check_typed(t, name, out, "x" if name == "sum" else "scale")
-        check_rows(t.op, name, out, axis)
-    return axis
-
-
-def _check_attributes(op: str, ndim: int, a: RmsNormAttributes) -> int:
-    if not -ndim <= a.axis < ndim:
-        raise bad_value(op, "axis", f"be in [{-ndim}, {ndim - 1}]", a.axis)
-    check_epsilon(op, a.epsilon)
-    if a.stash_type not in STASH_DTYPES:
-        rule = "1 (float32), 10 (float16), 11 (float64) or 16 (bfloat16)"
-        raise bad_value(op, "stash_type", f"be {rule}", a.stash_type)
-    return a.axis % ndim
+        if not is_dense_from(0, out):
+            raise bad_value(t.op, name, "be contiguous", f"strides {list(out.strides)}")
 
 
 def broadcasts(scale: tuple[int, ...], x: tuple[int, ...]) -> bool:
@@ -175,15 +162,6 @@ def broadcasts(scale: tuple[int, ...], x: tuple[int, ...]) -> bool:
     return len(scale) <= len(x) and all(
         s in (1, n) for s, n in zip(reversed(scale), reversed(x), strict=False)
     )
-
-
-def _check_typed(t: RmsNormTensors[TensorSpec], name: str, tensor: TensorSpec, like: str) -> None:
-    """Check for x's shape, and for the dtype of x or of scale."""
-    wanted = t.x.dtype if like == "x" else t.scale.dtype
-    if tensor.dtype != wanted:
-        raise bad_type(t.op, name, f"have {like}'s dtype {wanted}", tensor.dtype)
-    if tensor.shape != t.x.shape:
-        raise bad_value(t.op, name, f"have x's shape {t.x.text()}", tensor.text())
 
 
 def is_dense_from(axis: int, t: TensorSpec) -> bool:
@@ -194,41 +172,6 @@ def is_dense_from(axis: int, t: TensorSpec) -> bool:
             return False
         expected *= size
     return True
-
-
-def check_rows(op: str, name: str, t: TensorSpec, axis: int) -> None:
-    """Check that an output is contiguous in the normalized dimensions, or in all dimensions if it has more
-    than the C interface supports."""
-    where = "" if len(t.shape) > MAX_NATIVE_NDIM else " in the normalized dimensions"
-    if not is_dense_from(axis if where else 0, t):
-        raise bad_value(op, name, f"be contiguous{where}", f"strides {list(t.strides)}")
-
-
-def check_memory(t: RmsNormTensors[StridedView]) -> None:
-    """Check the memory of the outputs. An output does not overlap itself and shares no memory with scale or
-    the other output. It is one of xs itself or shares no memory with them."""
-    for name, out in t.outs.items():
-        if not is_injective(out):
-            strides = [s // out.item_bytes for s in out.strides]
-            raise bad_value(t.op, name, "not overlap itself", f"strides {strides}")
-    itself = f"be {' or '.join(t.xs)} itself or "
-    for name, out in t.outs.items():
-        for read, other in (*t.xs.items(), ("scale", t.scale)):
-            if read == "scale" or not is_same_view(out, other):
-                _check_apart(t.op, name, out, itself, read, other)
-    if "sum" in t.outs:
-        _check_apart(t.op, "out", t.outs["out"], "", "sum", t.outs["sum"])
-
-
-def _check_apart(
-    op: str, name: str, out: StridedView, itself: str, other_name: str, other: StridedView
-) -> None:
-    if may_share_memory(out, other):
-        rule = f"{itself}share no memory with {other_name}"
-        raise bad_value(op, name, rule, "memory that they share")
-
-
-# ---- more dimensions than the C interface has ------------------------------------------------------------
 
 
 def runs_of(x: tuple[int, ...], scale: tuple[int, ...], axis: int) -> tuple[list[int], list[int], int]:

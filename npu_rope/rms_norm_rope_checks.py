@@ -1,21 +1,13 @@
-"""Rules of the tensors and attributes of rms_norm_rope for the Python paths, on top of rope_qk's
-(``checks.py``).
-
-The native paths state the same rules in ``csrc/core/rms_norm_rope_check.cpp``; a test compares the words.
-"""
+"""Tensors and attributes of a call of rms_norm_rope. ``csrc/core/rms_norm_rope_check.cpp`` has the rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
-from npu_rope import checks
 from npu_rope.checks import RopeTensors
-from npu_rope.errors import bad_type, bad_value
 from npu_rope.params import RopeParams
-from npu_rope.rms_norm_checks import check_epsilon
-from npu_rope.strided import TensorSpec
 from npu_rope.values import Angle, AnglePolicy, angle_policy, flag, number
 
 T = TypeVar("T")
@@ -34,8 +26,12 @@ class RmsNormRopeTensors(RopeTensors[T]):
             both.
     """
 
-    narrower: ClassVar[Mapping[str, Sequence[str]]] = {}
     scales: Mapping[str, T] = field(default_factory=dict)
+
+    @property
+    def entry(self) -> str:
+        """The name of the call's C function, without its prefix."""
+        return f"{OP}_set_rows" if self.scatters else OP
 
     def beside(self) -> dict[str, T]:
         """Return the other inputs, by name, in the C interface's order."""
@@ -101,6 +97,11 @@ class RmsNormRopeAttributes:
     intermediate_rounding: bool = False
     angle: AnglePolicy = "exact"
 
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The arguments that have rules."""
+        return {"params": self.params, "epsilon": self.epsilon, "angle": self.angle}
+
     def norm_stash_type(self, dtype: str) -> int:
         """Return the stash type of rms_norm on heads of that dtype, by ONNX's number: float64 for float64
         data without intermediate rounding, else float32."""
@@ -117,14 +118,3 @@ def attributes_of(
     """
     rounding = flag(OP, "intermediate_rounding", intermediate_rounding)
     return RmsNormRopeAttributes(params, number("epsilon", epsilon, OP), rounding, angle_policy(OP, angle))
-
-
-def check_call(t: RmsNormRopeTensors[TensorSpec], a: RmsNormRopeAttributes) -> None:
-    """Check every rule that needs neither an element's value nor an address."""
-    checks.check_call(t, a.params, a.angle)
-    check_epsilon(t.op, a.epsilon)
-    for (name, scale), (x_name, x) in zip(t.scales.items(), t.xs.items(), strict=True):
-        if scale.dtype != x.dtype:
-            raise bad_type(t.op, name, f"have {x_name}'s dtype {x.dtype}", scale.dtype)
-        if scale.shape != x.shape[-1:]:
-            raise bad_value(t.op, name, f"have shape [D] = [{x.shape[-1]}]", scale.text())

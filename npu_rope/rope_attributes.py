@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.strided import TensorSpec
 from npu_rope.values import Angle, angle_policy, as_float32, integer, number, require_positive
 
 # Radians per position beyond which the fractional turn of a far position loses its accuracy.
@@ -257,7 +256,7 @@ class RopeAttributes:
             return None
         with np.errstate(over="ignore", under="ignore"):
             factors = np.asarray(freq_factors, np.float32)
-        check_freq_factors(TensorSpec("float32", factors.shape, (1,)), self)
+        check_freq_factors(factors, self)
         check_freq_factor_values(factors, self)
         check_frequencies(self.extended_frequencies(factors).astype(np.float64))
         return factors
@@ -306,17 +305,14 @@ class FileRope(NamedTuple):
 # ---- frequency factors ------------------------------------------------------------------------------
 
 
-def check_freq_factors(factors: TensorSpec, params: RopeAttributes, *, op: str = "rope") -> None:
-    """Check factors: ``[>= pairs]`` float32."""
-    if factors.dtype != "float32":
-        raise bad_type(op, "freq_factors", "be float32", factors.dtype)
-    pairs = params.pairs
-    if len(factors.shape) != 1 or factors.shape[0] < pairs:
+def check_freq_factors(factors: npt.NDArray[np.float32], params: RopeAttributes) -> None:
+    """Check the shape of factors: ``[>= pairs]``."""
+    if factors.ndim != 1 or len(factors) < params.pairs:
         raise bad_value(
-            op,
+            "rope",
             "freq_factors",
             f"have one dimension of at least {_pairs_rule(params)} elements",
-            f"shape {factors.text()}",
+            f"shape {list(factors.shape)}",
         )
 
 
@@ -324,15 +320,13 @@ def _pairs_rule(params: RopeAttributes) -> str:
     return f"n_dims{'' if params.pairs == params.n_dims else '/2'} = {params.pairs}"
 
 
-def check_freq_factor_values(
-    factors: npt.NDArray[np.float32], params: RopeAttributes, *, op: str = "rope"
-) -> None:
+def check_freq_factor_values(factors: npt.NDArray[np.float32], params: RopeAttributes) -> None:
     """Check that the factors of the pairs are positive and finite. Further factors are not read."""
     used = np.asarray(factors[: params.pairs], np.float64)
     wrong = np.flatnonzero(~(np.isfinite(used) & (used > 0)))
     if wrong.size:
         at = int(wrong[0])
-        raise bad_value(op, "freq_factors", "be positive and finite", f"{used[at]:g} at index {at}")
+        raise bad_value("rope", "freq_factors", "be positive and finite", f"{used[at]:g} at index {at}")
 
 
 def check_frequencies(frequencies: npt.NDArray[np.float64]) -> None:

@@ -1,6 +1,5 @@
-"""Rules of the tensors and attributes of rotary_mul, rotary_mul_qk and rotary_embedding for the Python paths.
-
-The native paths state the same rules in ``csrc/core/rotary_check.cpp``; a test compares the words.
+"""Tensors, attributes and layouts of a call of rotary_mul, rotary_mul_qk or rotary_embedding.
+``csrc/core/rotary_check.cpp`` has the rules.
 """
 
 from __future__ import annotations
@@ -10,20 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from npu_rope.checks import (
-    FLOAT_DTYPES,
-    INDEX_DTYPES,
-    CallTensors,
-    check_like,
-    check_out,
-    check_same,
-    check_unit_stride,
-)
-from npu_rope.errors import bad_type, bad_value
-from npu_rope.strided import TensorSpec
-from npu_rope.values import flag, integer, rotated_width
+from npu_rope.checks import CallTensors
+from npu_rope.values import flag, integer
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -118,6 +106,11 @@ class RotaryAttributes:
     num_heads: int = 0
     forward: bool = True
 
+    @property
+    def rules(self) -> dict[str, int]:
+        """The arguments that have rules."""
+        return {"rotary_dim": self.rotary_dim, "offset": self.offset, "num_heads": self.num_heads}
+
 
 @dataclass(frozen=True, slots=True)
 class RotarySizes:
@@ -160,151 +153,22 @@ def _is_bit(value: Any) -> bool:
 # ---- tensors -------------------------------------------------------------------------------------------
 
 
-def check_call(t: RotaryTensors[TensorSpec], a: RotaryAttributes) -> RotarySizes:
-    """Check every rule that needs neither an element's value nor an address. Return the sizes."""
-    sizes, like = None, None
-    for name, x in t.xs.items():
-        sizes = _check_x(t, name, x, like, a, sizes)
-        like = t.first
-    assert sizes is not None
-    for name in t.tables:
-        sizes = _check_table(t, name, sizes)
-    if t.position_ids is not None:
-        _check_position_ids(t, t.position_ids, sizes)
-    for (name, out), (x_name, x) in zip(t.outs.items(), t.xs.items(), strict=False):
-        check_out(out, x, op=t.op, name=name, x_name=x_name)
-    return sizes
-
-
-def _check_x(
-    t: RotaryTensors[TensorSpec],
-    name: str,
-    x: TensorSpec,
-    like: tuple[str, TensorSpec] | None,
-    a: RotaryAttributes,
-    before: RotarySizes | None,
-) -> RotarySizes:
-    op = t.op
-    if x.dtype not in FLOAT_DTYPES:
-        raise bad_type(op, name, "be float32, float16, bfloat16 or float64", x.dtype)
-    if len(x.shape) not in (3, 4):
-        rule = "[B,N,S,D] or [B,S,hidden]" if t.onnx else "[B,S,N,D] or [S,N,D]"
-        raise bad_value(op, name, f"have shape {rule}", x.text())
-    if like is not None:
-        check_like(x, name, *like, op)
-    if t.onnx:
-        batch, tokens, heads, head = _onnx_sizes(op, x, a.num_heads)
-    else:
-        batch, (tokens, heads, head) = (x.shape[0] if len(x.shape) == 4 else 1), x.shape[-3:]
-    width = _check_window(t, head, a)
-    if name in t.in_place:
-        check_unit_stride(name, x, op=op)
-    return RotarySizes(batch, tokens, (*(before.heads if before else ()), heads), head, width, False)
-
-
-def _onnx_sizes(op: str, x: TensorSpec, num_heads: int) -> tuple[int, int, int, int]:
-    if len(x.shape) == 4:
-        batch, heads, tokens, head = x.shape
-        return batch, tokens, heads, head
-    batch, tokens, hidden = x.shape
-    if num_heads <= 0:
-        raise bad_value(op, "num_heads", "be positive where X has shape [B,S,hidden]", num_heads)
-    if hidden % num_heads:
-        raise bad_value(op, "num_heads", f"divide X's hidden size {hidden}", num_heads)
-    return batch, tokens, num_heads, hidden // num_heads
-
-
-def _check_window(t: RotaryTensors[TensorSpec], head: int, a: RotaryAttributes) -> int:
-    name = "rotary_embedding_dim" if t.onnx else "rotary_dim"
-    width = rotated_width(t.op, name, head, a.rotary_dim)
-    if a.offset < 0 or a.offset % 2:
-        raise bad_value(t.op, "offset", "be an even number >= 0", a.offset)
-    if a.offset > head - width:
-        rule = f"at most the head size {head} less the rotated {width}"
-        raise bad_value(t.op, "offset", f"be {rule}", a.offset)
-    return width
-
-
-def _check_table(t: RotaryTensors[TensorSpec], name: str, sizes: RotarySizes) -> RotarySizes:
-    """Check one of the tables. The second must be like the first."""
-    op, table, (x_name, x) = t.op, t.tables[name], t.first
-    first_name, first = next(iter(t.tables.items()))
-    if name != first_name:
-        if table.dtype != first.dtype:
-            raise bad_type(op, name, f"have {first_name}'s dtype {first.dtype}", table.dtype)
-        if table.shape != first.shape:
-            raise bad_value(op, name, f"have {first_name}'s shape {first.text()}", table.text())
-    if table.dtype not in (x.dtype, "float32"):
-        wider = "" if x.dtype == "float32" else " or float32"
-        raise bad_type(op, name, f"have {x_name}'s dtype {x.dtype}{wider}", table.dtype)
-    if t.onnx:
-        _check_cache_shape(t, name, table, sizes)
-        return sizes
-    _check_table_shape(op, name, table, sizes, batched=len(x.shape) == 4)
-    return replace(sizes, full=table.shape[-1] != sizes.width // 2)
-
-
-def _check_table_shape(op: str, name: str, table: TensorSpec, sizes: RotarySizes, *, batched: bool) -> None:
-    batch, tokens, half = sizes.batch, sizes.tokens, sizes.width // 2
-    width = table.shape[-1] if table.shape else -1
-    allowed: list[tuple[int, ...]] = [(tokens, width)]
-    if batched:
-        allowed += [(b, *rest) for b in (1, batch) for rest in ((tokens, width), (tokens, 1, width))]
-        rule = f"[S,W], [B,S,W] or [B,S,1,W] with S = {tokens}, B = {batch} or 1"
-    else:
-        allowed += [(tokens, 1, width)]
-        rule = f"[S,W] or [S,1,W] with S = {tokens}"
-    if width not in (half, 2 * half) or table.shape not in allowed:
-        raise bad_value(op, name, f"have shape {rule} and W = {half} or {2 * half}", table.text())
-
-
-def _check_cache_shape(
-    t: RotaryTensors[TensorSpec], name: str, table: TensorSpec, sizes: RotarySizes
-) -> None:
-    half = sizes.width // 2
-    if t.position_ids is not None:
-        if len(table.shape) != 2 or table.shape[1] < half:
-            rule = f"[rows, W] with W >= {half} where position_ids is given"
-            raise bad_value(t.op, name, f"have shape {rule}", table.text())
-        return
-    if len(table.shape) != 3 or table.shape[:2] != (sizes.batch, sizes.tokens) or table.shape[2] < half:
-        rule = (
-            f"[B,S,W] = [{sizes.batch}, {sizes.tokens}, W] with W >= {half} where position_ids is not given"
-        )
-        raise bad_value(t.op, name, f"have shape {rule}", table.text())
-
-
-def _check_position_ids(t: RotaryTensors[TensorSpec], ids: TensorSpec, sizes: RotarySizes) -> None:
-    op = t.op
-    if ids.dtype not in INDEX_DTYPES:
-        raise bad_type(op, "position_ids", "be int64 or int32", ids.dtype)
-    if ids.shape != (sizes.batch, sizes.tokens):
-        rule = f"[B, S] = [{sizes.batch}, {sizes.tokens}]"
-        raise bad_value(op, "position_ids", f"have shape {rule}", ids.text())
-    name, cos = next(iter(t.tables.items()))
-    if sizes.batch * sizes.tokens > 0 and cos.shape[0] == 0:
-        raise bad_value(op, name, "have a row where position_ids is given", cos.text())
-
-
-def check_position_id_values(op: str, ids: npt.NDArray[np.integer], rows: int) -> None:
-    """Check that each element is a row of the caches."""
-    outside = ids[(ids < 0) | (ids >= rows)]
-    if outside.size:
-        raise bad_value(op, "position_ids", f"be rows of the caches' {rows}", outside.flat[0])
-
-
-def check_grad(
-    t: RotaryTensors[Any], grad: Any, a: RotaryAttributes, see: Callable[[Any], TensorSpec]
-) -> RotarySizes:
-    """Check that a result's gradient is like x. Also checks the forward call."""
-    specs = t.map(see)
-    sizes = check_call(specs, a)
-    name, x = specs.first
-    check_same(see(grad), x, op=t.op, name="grad", x_name=name)
-    return sizes
-
-
 # ---- layouts, of arrays and tensors alike ----------------------------------------------------------------
+
+
+def sizes_of(t: RotaryTensors[Any], a: RotaryAttributes) -> RotarySizes:
+    """Return the sizes of a checked call."""
+    _, x = t.first
+    if not t.onnx:
+        batch, tokens, head = (x.shape[0] if x.ndim == 4 else 1), x.shape[-3], x.shape[-1]
+        heads = tuple(v.shape[-2] for v in t.xs.values())
+    elif x.ndim == 4:
+        batch, tokens, head, heads = x.shape[0], x.shape[2], x.shape[3], (x.shape[1],)
+    else:
+        batch, tokens, head, heads = x.shape[0], x.shape[1], x.shape[2] // a.num_heads, (a.num_heads,)
+    width = a.rotary_dim or head
+    full = not t.onnx and next(iter(t.tables.values())).shape[-1] != width // 2
+    return RotarySizes(batch, tokens, heads, head, width, full)
 
 
 def lanes(width: int, interleaved: bool) -> tuple[slice, slice]:

@@ -135,7 +135,6 @@ PURE = (
     "npu_rope.*_params",
     "npu_rope.gguf_header",
     "npu_rope.hf_config",
-    "npu_rope.strided",
     "npu_rope.dtypes",
     "npu_rope.errors",
 )
@@ -172,7 +171,7 @@ PYTHON_LAYERS = (
         (PY_STD, "numpy", "npu_rope.reference", *PURE),
         functions_may_import=("gguf", "transformers.*"),  # where they are installed
     ),
-    Layer(("npu_rope/errors.py", "npu_rope/dtypes.py", "npu_rope/strided.py"), (PY_STD, "numpy")),
+    Layer(("npu_rope/errors.py", "npu_rope/dtypes.py"), (PY_STD, "numpy")),
     Layer(("npu_rope/optional_torch.py",), (PY_STD, "torch", "torch_npu", "npu_rope.errors")),
     Layer(("npu_rope/native.py",), (PY_STD, "numpy", "npu_rope", *PURE)),
     Layer(

@@ -1,6 +1,4 @@
-// Every rule of the arguments of rms_norm, rms_norm_backward and add_rms_norm, for all native paths.
-// npu_rope/rms_norm_checks.py states the same rules with the same words for the Python paths; a test
-// compares the two.
+// Every rule of the arguments of rms_norm, rms_norm_backward and add_rms_norm, for all paths.
 #pragma once
 
 #include <cstdint>

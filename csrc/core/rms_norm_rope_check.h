@@ -1,6 +1,4 @@
-// Every rule of rms_norm_rope's arguments, for all native paths, on top of rope_qk's (rope_check.h).
-// npu_rope/rms_norm_rope_checks.py states the same rules with the same words for the Python paths; a test compares
-// the two.
+// Every rule of rms_norm_rope's arguments, for all paths, on top of rope_qk's (rope_check.h).
 #pragma once
 
 #include <cstdint>

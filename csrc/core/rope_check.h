@@ -1,5 +1,4 @@
-// Every rule of rope's arguments, for all native paths. npu_rope/checks.py states the same
-// rules with the same words for the Python paths; a test compares the two.
+// Every rule of rope's arguments, for all paths.
 #pragma once
 
 #include <cstdint>

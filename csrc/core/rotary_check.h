@@ -1,6 +1,4 @@
-// Every rule of the arguments of rotary_mul, rotary_mul_qk and rotary_embedding, for all native paths.
-// npu_rope/rotary_checks.py states the same rules with the same words for the Python paths; a test
-// compares the two.
+// Every rule of the arguments of rotary_mul, rotary_mul_qk and rotary_embedding, for all paths.
 #pragma once
 
 #include <cstdint>

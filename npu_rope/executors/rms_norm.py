@@ -11,8 +11,9 @@ import numpy as np
 from ascend_sim import Options
 
 from npu_rope import backends, native
+from npu_rope.checks import TensorSpec
 from npu_rope.errors import bad_value
-from npu_rope.executors import TENSOR, npu, sim
+from npu_rope.executors import TENSOR, npu, rules, sim
 from npu_rope.executors.tensors import (
     array_of,
     as_arrays,
@@ -25,7 +26,6 @@ from npu_rope.executors.tensors import (
     round_to,
     spec_of,
     taken,
-    view_of,
 )
 from npu_rope.optional_torch import torch
 from npu_rope.reference import rms_norm as reference
@@ -39,8 +39,7 @@ from npu_rope.rms_norm_checks import (
     STASH_DTYPES,
     RmsNormAttributes,
     RmsNormTensors,
-    check_call,
-    check_memory,
+    check_many_sizes,
     is_dense_from,
     rms_norm_backward_tensors,
     runs_of,
@@ -52,10 +51,27 @@ Results = tuple[Any, ...]
 
 def check(t: Tensors, a: RmsNormAttributes) -> int:
     """Check every rule. Return axis, counted from the front."""
-    axis = check_call(t.map(spec_of), a)
+    ndim = len(t.x.shape)
+    axis = a.axis % max(ndim, 1)
+    if ndim <= MAX_NATIVE_NDIM:
+        rules.check(t, a.rules, lambda name, v: _readable(v, v.ndim if name == "scale" else axis))
+        return axis
+    check_layout(t.map(spec_of), a)
     if t.outs:
-        check_memory(t.map(view_of))
+        sources, written, first = _in_four_dimensions(in_few_runs(t, axis), tuple(t.outs.values()), axis)
+        xs, outs = dict(zip(t.xs, sources, strict=False)), dict(zip(t.outs, written, strict=True))
+        rules.check(RmsNormTensors(t.op, xs, sources[-1], outs, t.in_place), {**a.rules, "axis": first})
     return axis
+
+
+def check_layout(t: RmsNormTensors[TensorSpec], a: RmsNormAttributes) -> None:
+    """Check the rules that need neither an element's value nor an address."""
+    if len(t.x.shape) <= MAX_NATIVE_NDIM:
+        rules.check_layout(t, a.rules)
+    elif not rules.is_open(t):
+        check_many_sizes(t, a)
+        # The rules of types and attributes do not depend on the sizes.
+        rules.check_layout(t.map(lambda spec: TensorSpec(spec.dtype, (1,), (1,))), {**a.rules, "axis": 0})
 
 
 # ---- reference -----------------------------------------------------------------------------------------

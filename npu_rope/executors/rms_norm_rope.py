@@ -10,10 +10,9 @@ from typing import Any
 from ascend_sim import Options
 
 from npu_rope import backends, native
-from npu_rope.checks import check_memory
 from npu_rope.errors import bad_value
-from npu_rope.executors import TENSOR, npu, rope, sim
-from npu_rope.executors.rope import check_values, write_rows
+from npu_rope.executors import TENSOR, npu, rope, rules, sim
+from npu_rope.executors.rope import check_device_positions, write_rows
 from npu_rope.executors.tensors import (
     array_of,
     assign,
@@ -28,11 +27,10 @@ from npu_rope.executors.tensors import (
     rounded,
     spec_of,
     taken,
-    view_of,
 )
 from npu_rope.optional_torch import torch
 from npu_rope.reference import rms_norm_rope as reference
-from npu_rope.rms_norm_rope_checks import OP, RmsNormRopeAttributes, RmsNormRopeTensors, check_call
+from npu_rope.rms_norm_rope_checks import OP, RmsNormRopeAttributes, RmsNormRopeTensors
 from npu_rope.values import ANGLE_POLICIES
 
 Tensors = RmsNormRopeTensors[Any]
@@ -41,10 +39,8 @@ Results = tuple[Any, ...]
 
 
 def check(t: Tensors, a: Attributes) -> None:
-    """Check every rule that needs no element's value."""
-    check_call(t.map(spec_of), a)
-    if t.outs:
-        check_memory(t.map(view_of))
+    """Check every rule."""
+    rules.check(t, a.rules)
 
 
 def new_q_out(q: Any) -> Any:
@@ -123,7 +119,7 @@ def launch(
 
 def on_cpu(t: Tensors, a: Attributes) -> Results:
     """Run the C library on arrays."""
-    return on_arrays(t, lambda t, results: launch(t, results, as_c(a)), lambda t: check(t, a))
+    return on_arrays(t, lambda t, results: launch(t, results, as_c(a)))
 
 
 def on_cpu_tensors(t: Tensors, a: Attributes) -> None:
@@ -170,7 +166,7 @@ def on_sim(options: Options, t: Tensors, a: Attributes) -> Results:
         check(t, a)
         sim.check_angle(t.op, a.angle)
         sim.check_types(options, t.op, t.op, t.xs)
-        check_values(t, a)
+        check_device_positions(t, a)
 
     return sim.run(options, t, check_for_sim, lambda t, results: launch_on_sim(options, t, results, a))
 
@@ -205,7 +201,7 @@ def on_npu(t: Tensors, a: Attributes) -> Results:
 
     def check_all(t: Tensors) -> None:
         check(t, a)
-        check_values(t, a)
+        check_device_positions(t, a)
 
     return npu.run(t, check_all, run_operator, written_whole=not t.scatters)
 

@@ -14,9 +14,9 @@ import numpy as np
 from ascend_sim import Options
 
 from npu_rope import backends, native
-from npu_rope.checks import RopeTensors, check_call, check_memory, check_position_values, check_row_values
+from npu_rope.checks import RopeTensors
 from npu_rope.errors import bad_value
-from npu_rope.executors import npu, sim
+from npu_rope.executors import npu, rules, sim
 from npu_rope.executors.tensors import (
     Array,
     array_of,
@@ -29,7 +29,6 @@ from npu_rope.executors.tensors import (
     rounded,
     spec_of,
     taken,
-    view_of,
     writing,
 )
 from npu_rope.optional_torch import torch
@@ -37,7 +36,6 @@ from npu_rope.params import RopeParams
 from npu_rope.reference import rope as rope_reference
 from npu_rope.reference import rope_qk as rope_qk_reference
 from npu_rope.reference import rope_set_rows as rope_set_rows_reference
-from npu_rope.rope_attributes import check_freq_factor_values, check_frequencies
 from npu_rope.values import ANGLE_POLICIES, Angle, AnglePolicy, angle_policy
 
 
@@ -85,11 +83,9 @@ Tensors = RopeTensors[Any]
 Results = tuple[Any, ...]  # the written tensors: one for each of xs, or the cache
 
 
-def _check(t: Tensors, a: Attributes) -> None:
-    """Check every rule that needs no element's value."""
-    check_call(t.map(spec_of), a.params, a.angle)
-    if t.outs:
-        check_memory(t.map(view_of))
+def check(t: Tensors, a: Attributes) -> None:
+    """Check every rule."""
+    rules.check(t, {"params": a.params, "angle": a.angle})
 
 
 # ---- reference ------------------------------------------------------------------------------------
@@ -105,7 +101,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
 def on_reference(t: Tensors, a: Attributes) -> Results:
     """Run the reference on arrays, or on CPU torch tensors (no gradient flows through them)."""
     t = taken("reference", t)
-    _check(t, a)
+    check(t, a)
     arrays = t.map(array_of)
     read: list[Array | None] = [*arrays.xs.values(), arrays.positions]
     if t.scatters:
@@ -142,7 +138,7 @@ def _launch(library: native.Library, t: Tensors, results: Results, a: CAttribute
 def on_cpu(t: Tensors, a: Attributes) -> Results:
     """Run the C library on arrays. (For tensors: csrc/torch, or :func:`on_cpu_tensors`.)"""
     library = native.load()
-    return on_arrays(t, lambda t, results: _launch(library, t, results, a.as_c()), lambda t: _check(t, a))
+    return on_arrays(t, lambda t, results: _launch(library, t, results, a.as_c()))
 
 
 def on_cpu_tensors(t: Tensors, a: Attributes) -> None:
@@ -168,13 +164,13 @@ def on_cpu_packed(t: Tensors, packed: Any) -> None:
 def on_sim(options: Options, t: Tensors, a: Attributes) -> Results:
     """Run the AscendC kernel on the simulated core, for arrays or CPU torch tensors without a gradient."""
 
-    def check(t: Tensors) -> None:
-        _check(t, a)
+    def check_all(t: Tensors) -> None:
+        check(t, a)
         sim.check_angle(t.op, a.angle)
         sim.check_types(options, t.op, t.op, {**t.xs, **t.outs})
-        check_values(t, a)
+        check_device_positions(t, a)
 
-    return sim.run(options, t, check, lambda t, results: launch_on_sim(options, t, results, a))
+    return sim.run(options, t, check_all, lambda t, results: launch_on_sim(options, t, results, a))
 
 
 def launch_on_sim(options: Options, t: Tensors, results: Results, a: Attributes) -> None:
@@ -196,16 +192,10 @@ def launch_on_sim(options: Options, t: Tensors, results: Results, a: Attributes)
 DEVICE_POSITIONS = 2**22
 
 
-def check_values(t: Any, a: Any) -> None:
-    """Check the values of positions, rows and factors. The host can read them; the binding cannot read the
-    elements of NPU tensors."""
+def check_device_positions(t: Any, a: Any) -> None:
+    """Check that the device can rotate by the positions of a checked call. The host can read them; the
+    binding cannot read the elements of NPU tensors."""
     arrays = t.map(array_of)
-    check_position_values(arrays.positions, op=t.op)
-    if arrays.freq_factors is not None:
-        check_freq_factor_values(arrays.freq_factors, a.params, op=t.op)
-    check_frequencies(a.params.frequencies("exact", arrays.freq_factors))
-    if arrays.rows is not None:
-        check_row_values(arrays.rows, len(arrays.outs["cache"]), op=t.op)
     far = arrays.positions[np.abs(arrays.positions.astype(np.int64)) >= DEVICE_POSITIONS]
     takes = spec_of(t.first[1]).dtype != "float64" and a.angle == "exact"  # else the binding raises the error
     if far.size and takes and any(x.size for x in arrays.xs.values()):
@@ -219,16 +209,16 @@ NEW_OUTS = {"rope": ("out",), "rope_qk": ("q_out", "k_out")}
 def on_npu(t: Tensors, a: Attributes) -> Results:
     """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
 
-    def check(t: Tensors) -> None:
-        _check(t, a)
-        check_values(t, a)
+    def check_all(t: Tensors) -> None:
+        check(t, a)
+        check_device_positions(t, a)
 
     def launch(xs: dict[str, Any], beside: dict[str, Any], written: list[Any]) -> None:
         named = dict(zip(t.outs or NEW_OUTS[t.op], written, strict=True))
         operator = getattr(torch.ops.npu_rope, t.op if t.scatters else f"{t.op}_out")
         operator.default(**xs, **beside, **named, **a.as_schema())
 
-    return npu.run(t, check, launch, written_whole=not t.scatters)
+    return npu.run(t, check_all, launch, written_whole=not t.scatters)
 
 
 # ---- by backend ------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ from typing import Any
 from ascend_sim import Options
 
 from npu_rope import backends, native
-from npu_rope.checks import check_memory
-from npu_rope.executors import npu, sim
+from npu_rope.executors import npu, rules, sim
 from npu_rope.executors.tensors import (
     array_of,
     c_tensor,
@@ -19,23 +18,19 @@ from npu_rope.executors.tensors import (
     readable_tensor,
     round_to,
     rounded,
-    spec_of,
     taken,
-    view_of,
 )
 from npu_rope.optional_torch import torch
 from npu_rope.reference import rotary as reference
-from npu_rope.rotary_checks import RotaryAttributes, RotaryTensors, check_call, check_position_id_values
+from npu_rope.rotary_checks import RotaryAttributes, RotaryTensors
 
 Tensors = RotaryTensors[Any]
 Results = tuple[Any, ...]
 
 
 def check(t: Tensors, a: RotaryAttributes) -> None:
-    """Check every rule that needs no element's value."""
-    check_call(t.map(spec_of), a)
-    if t.outs:
-        check_memory(t.map(view_of))
+    """Check every rule."""
+    rules.check(t, a.rules)
 
 
 def on_reference(t: Tensors, a: RotaryAttributes) -> Results:
@@ -63,22 +58,15 @@ def launch(library: native.Library, t: Tensors, results: Results, a: RotaryAttri
 def on_cpu(t: Tensors, a: RotaryAttributes) -> Results:
     """Run the C library on arrays."""
     library = native.load()
-    return on_arrays(t, lambda t, results: launch(library, t, results, a), lambda t: check(t, a))
+    return on_arrays(t, lambda t, results: launch(library, t, results, a))
 
 
 def on_cpu_tensors(t: Tensors, a: RotaryAttributes) -> None:
     """Run the C library on torch tensors, into outs."""
-    check(t, a)
     launch(native.load(), t, tuple(t.outs.values()), a)
 
 
 OUTS = {"rotary_mul": ("out",), "rotary_mul_qk": ("q_out", "k_out"), "rotary_embedding": ("Y",)}
-
-
-def check_values(t: Tensors) -> None:
-    """Check the values of position_ids, which a kernel cannot check."""
-    if t.position_ids is not None:
-        check_position_id_values(t.op, array_of(t.position_ids), len(next(iter(t.tables.values()))))
 
 
 def on_sim(options: Options, t: Tensors, a: RotaryAttributes) -> Results:
@@ -93,7 +81,6 @@ def on_sim(options: Options, t: Tensors, a: RotaryAttributes) -> Results:
             sim.check_types(options, t.op, "rotary_mul", {"x": t.first[1]}, ONNX_NAMES)
         else:
             sim.check_types(options, t.op, t.op, t.xs)
-        check_values(t)
 
     return sim.run(options, t, check_for_sim, run)
 
@@ -145,11 +132,7 @@ def on_npu(t: Tensors, a: RotaryAttributes) -> Results:
         named = dict(zip(OUTS[t.op], written, strict=True))
         getattr(torch.ops.npu_rope, f"{t.op}_out").default(**xs, **beside, **attributes, **named)
 
-    def check_all(t: Tensors) -> None:
-        check(t, a)
-        check_values(t)
-
-    return npu.run(t, check_all, run_operator)
+    return npu.run(t, lambda t: check(t, a), run_operator)
 
 
 EXECUTORS: Mapping[str, Callable[[Tensors, RotaryAttributes], Results]] = {

@@ -86,7 +86,7 @@ def _forwards(t: C) -> C:
             return a
         return copies.setdefault(id(a), a.copy(order="C"))
 
-    changed: C = t.map(forward)  # type: ignore[attr-defined]
+    changed: C = t.map(forward)
     return changed
 
 

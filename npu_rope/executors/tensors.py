@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope import native
-from npu_rope.checks import CallTensors, check_aligned
+from npu_rope.checks import CallTensors, TensorSpec
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
-from npu_rope.errors import bad_type, bad_value
+from npu_rope.errors import BrokenRule, InvalidType, InvalidValue, bad_type, bad_value, broken
 from npu_rope.optional_torch import torch
-from npu_rope.strided import StridedView, TensorSpec
 
 Array = npt.NDArray[Any]
 C = TypeVar("C", bound=CallTensors[Any])
@@ -59,12 +58,17 @@ def spec_of(t: Any) -> TensorSpec:
     return spec_of_tensor(t) if is_tensor(t) else spec_of_array(t)
 
 
-def view_of(t: Any) -> StridedView:
-    """Return the view of memory that an array or a tensor touches."""
-    if not is_tensor(t):
-        return StridedView(t.ctypes.data, max(t.dtype.itemsize, 1), t.shape, t.strides)
-    item = t.element_size()
-    return StridedView(t.data_ptr(), item, tuple(t.shape), tuple(s * item for s in t.stride()))
+def in_full(error: BrokenRule, t: CallTensors[TensorSpec]) -> BrokenRule:
+    """Return an error of the C library with the whole value of its argument if that is a tensor that a C
+    struct cannot represent: the name of a dtype that C does not know, or more sizes than C has."""
+    spec = {**t.inputs(), **t.outs}.get(error.argument)
+    if spec is None:
+        return error
+    if isinstance(error, InvalidType) and spec.dtype not in native.DTYPES:
+        return broken(type(error), error.op, error.argument, error.rule, spec.dtype)
+    if isinstance(error, InvalidValue) and len(spec.shape) > native.MAX_NDIM:
+        return broken(type(error), error.op, error.argument, error.rule, spec.text())
+    return error
 
 
 def c_tensor(t: Any) -> native.CTensor:
@@ -156,8 +160,9 @@ def in_whole_elements(a: Array) -> bool:
 def check_whole_elements(t: CallTensors[Array]) -> None:
     """Check the outputs: the C interface represents only strides that are multiples of the element's size."""
     for name, out in t.outs.items():
-        if not in_whole_elements(out):
-            check_aligned(name, view_of(out), op=t.op)
+        if out.size and not in_whole_elements(out):
+            rule = f"be aligned to its {out.itemsize}-byte elements"
+            raise bad_value(t.op, name, rule, "an address that is not")
 
 
 def readable_array(a: Array, *, unit_stride: bool = True) -> Array:
@@ -231,18 +236,13 @@ def rounded(t: CallTensors[Any], wide: tuple[npt.NDArray[np.float64], ...]) -> t
 # ---- native code on arrays ------------------------------------------------------------------------------
 
 
-def on_arrays(
-    t: C, launch: Callable[[C, tuple[Any, ...]], None], check: Callable[[C], None]
-) -> tuple[Any, ...]:
-    """Launch a C library on arrays, into outs or new arrays. The library checks the call first. ``check``
-    runs after an error, for texts that the library cannot give: names of unsupported dtypes, more than four
-    sizes."""
+def on_arrays(t: C, launch: Callable[[C, tuple[Any, ...]], None]) -> tuple[Any, ...]:
+    """Launch a C library on arrays, into outs or new arrays. The library checks the call first."""
     t = as_arrays(t)
     check_whole_elements(t)
     results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
     try:
         launch(t, results)
-    except (ValueError, TypeError):
-        check(t)
-        raise
+    except BrokenRule as error:
+        raise in_full(error, t.map(spec_of)) from None
     return results

@@ -9,10 +9,11 @@ from functools import cache, partial
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.checks import CallTensors, RopeTensors, check_cache, check_call, check_out
+from npu_rope.checks import CallTensors, RopeTensors
 from npu_rope.errors import BrokenRule, GradientRefused, bad_type, bad_value
 from npu_rope.executors import rope as executors
-from npu_rope.executors.tensors import require_dense, spec_of_tensor
+from npu_rope.executors import rules
+from npu_rope.executors.tensors import require_dense, spec_of
 from npu_rope.ops.registrar import Operator
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -91,7 +92,7 @@ def check_devices(t: CallTensors[Any]) -> None:
 def check_tensors(t: RopeTensors[Any], params: RopeParams, angle: Angle) -> None:
     """Check every rule that needs neither an element's value nor an address."""
     check_devices(t)
-    check_call(t.map(spec_of_tensor), params, angle)
+    rules.check_layout(t.map(spec_of), {"params": params, "angle": angle_policy(t.op, angle)})
 
 
 def check_traced(t: RopeTensors[Any], attributes: dict[str, Any]) -> None:
@@ -101,14 +102,8 @@ def check_traced(t: RopeTensors[Any], attributes: dict[str, Any]) -> None:
 
 
 def check_packed(t: RopeTensors[Any], packed: Any) -> None:
-    """Check a call whose attributes are bytes in a tensor, as far as fake tensors allow."""
+    """Check a call whose attributes are bytes in a tensor, which a fake tensor does not have."""
     check_devices(t)
-    specs = t.map(spec_of_tensor)
-    for (name, out), (x_name, x) in zip(specs.outs.items(), specs.xs.items(), strict=True):
-        if name == "cache":
-            check_cache(out, x, op=t.op, x_name=x_name, narrower=t.narrower)
-        else:
-            check_out(out, x, op=t.op, name=name, x_name=x_name)
 
 
 def explained(error: Exception, check: Callable[[], object]) -> Exception:

@@ -12,7 +12,7 @@ from typing import Any
 from npu_rope import backends
 from npu_rope.errors import bad_value
 from npu_rope.executors import rms_norm as executors
-from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of_tensor, view_of
+from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.registrar import Call, Operator, register
 from npu_rope.optional_torch import torch
@@ -22,11 +22,9 @@ from npu_rope.rms_norm_checks import (
     RmsNormAttributes,
     RmsNormTensors,
     attributes_of,
-    check_call,
     rms_norm_backward_tensors,
     rms_norm_tensors,
 )
-from npu_rope.strided import is_same_view
 
 Tensors = RmsNormTensors[Any]
 
@@ -170,9 +168,9 @@ def _dispatched(t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
 
 
 def _is_same(out: Any, x: Any) -> bool:
-    """Return whether both are views of the same memory. False for tensors without memory."""
+    """Return whether both begin at the same address. False for tensors without memory."""
     known = not torch.compiler.is_compiling() and calls.is_plain(x)
-    return known and is_same_view(view_of(out), view_of(x))
+    return known and out.data_ptr() == x.data_ptr()
 
 
 def _as_tuple(results: Any) -> tuple[Any, ...]:
@@ -182,7 +180,7 @@ def _as_tuple(results: Any) -> tuple[Any, ...]:
 def check(t: Tensors, a: RmsNormAttributes) -> None:
     """Check every rule that needs neither an element's value nor an address. Tensors may be fake."""
     calls.check_devices(t)
-    check_call(t.map(spec_of_tensor), a)
+    executors.check_layout(t.map(spec_of), a)
 
 
 # ---- gradients -----------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from npu_rope import backends
 from npu_rope.errors import bad_value
 from npu_rope.executors import rms_norm_rope as executors
 from npu_rope.executors import rope as rope_executors
-from npu_rope.executors.tensors import require_tensor_like, spec_of_tensor
+from npu_rope.executors import rules
+from npu_rope.executors.tensors import require_tensor_like, spec_of
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.registrar import Call, Operator, like_xs, register
 from npu_rope.optional_torch import torch
@@ -24,7 +25,6 @@ from npu_rope.rms_norm_rope_checks import (
     RmsNormRopeAttributes,
     RmsNormRopeTensors,
     attributes_of,
-    check_call,
     rms_norm_rope_tensors,
 )
 from npu_rope.values import Angle
@@ -241,7 +241,7 @@ def _check_call(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> None:
 def _check(t: Tensors, a: RmsNormRopeAttributes) -> None:
     """Check every rule that needs neither an element's value nor an address. Tensors may be fake."""
     calls.check_devices(t)
-    check_call(t.map(spec_of_tensor), a)
+    rules.check_layout(t.map(spec_of), a.rules)
 
 
 # ---- attributes ------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
     named = rope_executors.Attributes(a.params, False, a.angle).as_schema()
     turned = _operators.rope_qk.default(q_gradient, k_gradient, positions, freq_factors, **named)
     needed = ctx.needs_input_grad
-    stash = a.norm_stash_type(spec_of_tensor(q).dtype)
+    stash = a.norm_stash_type(spec_of(q).dtype)
     gradients_of: list[Any] = [None] * 4
     for side, (gradient, x, scale) in enumerate(zip(turned, (q, k), (q_scale, k_scale), strict=True)):
         if needed[side] or needed[2 + side]:

@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.errors import bad_value
+from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors import rotary as executors
-from npu_rope.executors.tensors import is_tensor, spec_of_tensor
+from npu_rope.executors import rules
+from npu_rope.executors.tensors import is_tensor, spec_of
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.gradients import Gradient
 from npu_rope.ops.registrar import Call, Operator, like_xs, register
@@ -22,12 +23,12 @@ from npu_rope.rotary_checks import (
     RotarySizes,
     RotaryTensors,
     as_heads,
-    check_call,
     lanes,
     rotary_embedding_tensors,
     rotary_mul_qk_tensors,
     rotary_mul_tensors,
     serves_all_batches,
+    sizes_of,
 )
 
 Tensors = RotaryTensors[Any]
@@ -110,17 +111,24 @@ def _needs_gradient(t: Tensors) -> bool:
     return torch.is_grad_enabled() and any(v.requires_grad for v in (*t.xs.values(), *t.tables.values()))
 
 
-def _check(t: Tensors, a: RotaryAttributes) -> RotarySizes:
+def _check(t: Tensors, a: RotaryAttributes) -> None:
     """Check every rule that needs neither an element's value nor an address. Tensors may be fake."""
     calls.check_devices(t)
-    return check_call(t.map(spec_of_tensor), a)
+    rules.check_layout(t.map(spec_of), a.rules)
 
 
 def _check_outs(t: Tensors, a: RotaryAttributes) -> None:
-    """Check the rules of the outputs' memory, before anything is computed."""
-    _check(t, a)
+    """Check the rules of the outputs, before anything is computed."""
     if torch.compiler.is_compiling():
+        # The functional operator's fake checks the other arguments. A copy would convert and broadcast.
+        for (name, out), (x_name, x) in zip(t.outs.items(), t.xs.items(), strict=True):
+            if out.dtype != x.dtype:
+                rule = f"have {x_name}'s dtype {spec_of(x).dtype}"
+                raise bad_type(t.op, name, rule, spec_of(out).dtype)
+            if out.shape != x.shape:
+                raise bad_value(t.op, name, f"have {x_name}'s shape {list(x.shape)}", list(out.shape))
         return
+    _check(t, a)
     if torch.is_grad_enabled():
         for out in t.outs.values():
             gradients.refuse_in_place(out)
@@ -197,7 +205,7 @@ def _gradient_of(make: Callable[..., Call], xs: int, tensors: int) -> Gradient:
             of_xs = of_xs if isinstance(of_xs, tuple) else (of_xs,)
         if not ctx.kept:
             return of_xs
-        return *of_xs, *table_gradients(t, grads, a, check_call(t.map(spec_of_tensor), a))
+        return *of_xs, *table_gradients(t, grads, a, sizes_of(t, a))
 
     return Gradient(backward, setup_context, ((0, 2, 3), (1, 2, 3)) if xs == 2 else ())
 

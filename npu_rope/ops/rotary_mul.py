@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors.rotary import table_gradients
+from npu_rope.executors.rules import check_layout
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import rotary
 from npu_rope.ops.calls import require_pair, straight
 from npu_rope.optional_torch import torch
-from npu_rope.rotary_checks import attributes_of, check_grad, rotary_mul_qk_tensors, rotary_mul_tensors
+from npu_rope.rotary_checks import attributes_of, rotary_mul_qk_tensors, rotary_mul_tensors, sizes_of
 
 
 def rotary_mul(
@@ -179,12 +181,17 @@ def rotary_mul_backward(
     a = attributes_of("rotary_mul", interleaved, rotary_dim, offset)
     t = rotary_mul_tensors(x, cos, sin, None)
     back = attributes_of("rotary_mul", interleaved, rotary_dim, offset, forward=False)
-    sizes = check_grad(t, grad, a, spec_of)
-    of_x = rotary.run(backend, rotary_mul_tensors(grad, cos, sin, None), back)[0]
+    check_layout(t.map(spec_of), a.rules)
+    of_grad, of_x = spec_of(grad), spec_of(x)
+    if of_grad.dtype != of_x.dtype:
+        raise bad_type("rotary_mul", "grad", f"have x's dtype {of_x.dtype}", of_grad.dtype)
+    if of_grad.shape != of_x.shape:
+        raise bad_value("rotary_mul", "grad", f"have x's shape {of_x.text()}", of_grad.text())
+    dx = rotary.run(backend, rotary_mul_tensors(grad, cos, sin, None), back)[0]
     if is_tensor(x):
         with torch.no_grad():
-            return of_x, *rotary.table_gradients(t, (grad,), a, sizes)
-    return of_x, *table_gradients(t, (grad,), a)
+            return dx, *rotary.table_gradients(t, (grad,), a, sizes_of(t, a))
+    return dx, *table_gradients(t, (grad,), a)
 
 
 __all__ = ["rotary_mul", "rotary_mul_", "rotary_mul_backward", "rotary_mul_qk", "rotary_mul_qk_"]

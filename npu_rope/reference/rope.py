@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.checks import RopeTensors, check_call, check_position_values, check_row_values, rope_tensors
+from npu_rope.checks import RopeTensors, rope_tensors
 from npu_rope.params import RopeParams
-from npu_rope.rope_attributes import AXES, check_freq_factor_values, check_frequencies, ggml_angles
-from npu_rope.strided import TensorSpec
+from npu_rope.rope_attributes import AXES, ggml_angles
 from npu_rope.values import Angle, AnglePolicy, angle_policy, flag
 
 Array = npt.NDArray[Any]
@@ -110,7 +109,8 @@ def rope(
     forward: bool = True,
     angle: Angle = "exact",
 ) -> npt.NDArray[np.float64]:
-    """Rotate x by its positions; the result in float64, before any rounding to x's dtype.
+    """Rotate x by its positions; the result in float64, before any rounding to x's dtype. It does not check
+    the arguments: ``npu_rope.rope(..., backend="reference")`` does.
 
     Args:
         x: ``[B,S,N,D]`` or ``[S,N,D]``, float32, float16, bfloat16 (ml_dtypes) or float64.
@@ -121,41 +121,20 @@ def rope(
         forward: False rotates back (the gradient).
         angle: the angle policy.
 
-    Raises:
-        ValueError, TypeError: an argument breaks its rule.
-
     >>> x = np.array([[[1.0, 0.0]]])
     >>> rope(x, np.array([1], np.int32), RopeParams(2)).round(4)
     array([[[0.5403, 0.8415]]])
     """
     factors = None if freq_factors is None else np.asarray(freq_factors)
     t = rope_tensors(np.asarray(x), np.asarray(positions), factors, None)
-    check_arrays(t, params, angle)
     return turned(t.xs["x"], t, params, forward=forward, angle=angle)
-
-
-def check_arrays(t: RopeTensors[Array], params: RopeParams, angle: Angle) -> None:
-    """Check every rule of a call's arrays, including the rules of values."""
-    check_call(t.map(spec_of), params, angle)
-    check_position_values(t.positions, op=t.op)
-    if t.freq_factors is not None:
-        check_freq_factor_values(t.freq_factors, params, op=t.op)
-    check_frequencies(params.frequencies("exact", t.freq_factors))
-    if t.rows is not None:
-        check_row_values(t.rows, len(t.outs["cache"]), op=t.op)
 
 
 def turned(
     x: Array, t: RopeTensors[Array], params: RopeParams, *, forward: bool, angle: Angle
 ) -> npt.NDArray[np.float64]:
-    """Return x rotated by the positions of a checked call."""
+    """Return x rotated by the positions of a call."""
     planes, forward = position_planes(t.positions, params), flag(t.op, "forward", forward)
     policy = angle_policy(t.op, angle)
     c, s = cos_sin(planes, params, t.freq_factors, forward=forward, policy=policy)
     return rotate(x, c[..., None, :], s[..., None, :], params)
-
-
-def spec_of(a: Array) -> TensorSpec:
-    """Return an array's dtype, shape and strides for the rules."""
-    size = max(a.dtype.itemsize, 1)
-    return TensorSpec(a.dtype.name, a.shape, tuple(s // size for s in a.strides))

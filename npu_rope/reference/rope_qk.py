@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from npu_rope.checks import rope_qk_tensors
 from npu_rope.params import RopeParams
-from npu_rope.reference.rope import check_arrays, turned
+from npu_rope.reference.rope import turned
 from npu_rope.values import Angle
 
 
@@ -27,15 +27,11 @@ def rope_qk(
         q, k: ``[B,S,N,D]`` or ``[S,N,D]`` of one dtype, with the same sizes except for N.
         positions, params, freq_factors, forward, angle: as for :func:`npu_rope.reference.rope.rope`.
 
-    Raises:
-        ValueError, TypeError: an argument breaks its rule.
-
     >>> q, k = rope_qk(np.eye(2)[None], np.ones((1, 1, 2)), np.array([1]), RopeParams(2))
     >>> q.round(4).tolist(), k.round(4).tolist()
     ([[[0.5403, 0.8415], [-0.8415, 0.5403]]], [[[-0.3012, 1.3818]]])
     """
     factors = None if freq_factors is None else np.asarray(freq_factors)
     t = rope_qk_tensors(np.asarray(q), np.asarray(k), np.asarray(positions), factors, None)
-    check_arrays(t, params, angle)
     first, second = (turned(x, t, params, forward=forward, angle=angle) for x in t.xs.values())
     return first, second

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from npu_rope.checks import rope_set_rows_tensors
 from npu_rope.params import RopeParams
-from npu_rope.reference.rope import check_arrays, turned
+from npu_rope.reference.rope import turned
 from npu_rope.values import Angle
 
 
@@ -33,9 +33,6 @@ def rope_set_rows(
             same, or -1 for a token that is skipped.
         cache: ``[R,N,D]`` of x's dtype, or float16 or bfloat16 for float32 x.
         positions, params, freq_factors, forward, angle: as for :func:`npu_rope.reference.rope.rope`.
-
-    Raises:
-        ValueError, TypeError: an argument breaks its rule.
 
     >>> x, cache = np.ones((2, 1, 2)), np.zeros((3, 1, 2))
     >>> rope_set_rows(x, np.array([0, 1]), np.array([-1, 2]), cache, RopeParams(2)).round(4).tolist()
@@ -63,11 +60,10 @@ def rotated_tokens(
     forward: bool = True,
     angle: Angle = "exact",
 ) -> npt.NDArray[np.float64]:
-    """Return the new values of the rows, ``[B*S,N,D]``, including those of skipped tokens. The cache's shape
-    and dtype are checked; its elements are not read. Arguments and errors as for :func:`rope_set_rows`."""
+    """Return the new values of the rows, ``[B*S,N,D]``, including those of skipped tokens. Arguments as
+    for :func:`rope_set_rows`."""
     factors = None if freq_factors is None else np.asarray(freq_factors)
     x, rows = np.asarray(x), np.asarray(rows)
     t = rope_set_rows_tensors(x, np.asarray(positions), rows, factors, np.asarray(cache))
-    check_arrays(t, params, angle)
     y = turned(x, t, params, forward=forward, angle=angle)
     return y.reshape(rows.size, *y.shape[-2:])

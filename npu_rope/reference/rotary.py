@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.reference.rope import spec_of
 from npu_rope.rotary_checks import (
     RotaryAttributes,
     RotarySizes,
     RotaryTensors,
     as_heads,
-    check_call,
-    check_position_id_values,
     lanes,
     serves_all_batches,
+    sizes_of,
 )
 
 Array = npt.NDArray[Any]
@@ -37,7 +35,6 @@ def token_table(t: RotaryTensors[Array], which: str, a: RotaryAttributes, sizes:
     if t.onnx:
         table = table[..., : sizes.width // 2]
         if t.position_ids is not None:
-            check_position_id_values(t.op, t.position_ids, len(table))
             table = table[t.position_ids]
     table = (
         table.reshape(-1, sizes.tokens, 1, table.shape[-1])
@@ -73,12 +70,8 @@ def as_given(t: RotaryTensors[Array], y: Wide, like: Array) -> Wide:
 
 
 def rotary(t: RotaryTensors[Array], a: RotaryAttributes) -> tuple[Wide, ...]:
-    """Run a call on arrays. Return its results in float64, before any rounding, one for each of xs.
-
-    Raises:
-        ValueError, TypeError: an argument breaks its rule.
-    """
-    sizes = check_call(t.map(spec_of), a)
+    """Run a call on arrays. Return its results in float64, before any rounding, one for each of xs."""
+    sizes = sizes_of(t, a)
     cos, sin = (token_table(t, which, a, sizes) for which in t.tables)
     return tuple(as_given(t, rotate(as_heads(t, x, sizes), cos, sin, a), x) for x in t.xs.values())
 
@@ -92,11 +85,8 @@ def table_gradients(
     Args:
         t: the forward call.
         grads: the gradients of its results.
-
-    Raises:
-        ValueError, TypeError: an argument breaks its rule.
     """
-    sizes = check_call(t.map(spec_of), a)
+    sizes = sizes_of(t, a)
     shape = (sizes.batch, sizes.tokens, sizes.width)
     of_cos, of_sin = np.zeros(shape), np.zeros(shape)
     first, second = lanes(sizes.width, a.interleaved)

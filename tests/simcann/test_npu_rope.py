@@ -150,7 +150,8 @@ for name, call in calls.items():
         call()
         found[name] = "no error"
     except Exception as error:
-        found[name] = f"{type(error).__name__}: {error}"
+        kind = next(c for c in (ValueError, TypeError, Exception) if isinstance(error, c))
+        found[name] = f"{kind.__name__}: {error}"
 y = rope(x, at, p)
 found["after"] = bool((y.cpu() - rope(x.cpu(), at.cpu(), p)).abs().max() < 1e-6)
 print(json.dumps(found))

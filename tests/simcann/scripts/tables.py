@@ -19,11 +19,12 @@ def inputs(dtype=torch.float32):
 
 
 def said(call):
-    """The class and message of a refused call's error."""
+    """The built-in class and message of a refused call's error."""
     try:
         call()
     except (ValueError, TypeError, RuntimeError) as error:
-        return f"{type(error).__name__}: {error}"
+        kind = next(c for c in (ValueError, TypeError, RuntimeError) if isinstance(error, c))
+        return f"{kind.__name__}: {error}"
     raise AssertionError("no error")
 
 

@@ -1,0 +1,95 @@
+"""Check calls by the rules of ``csrc/core``, which the C library judges (``npu_rope_check``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from npu_rope import native
+from npu_rope.checks import CallTensors, TensorSpec
+from npu_rope.errors import BrokenRule
+from npu_rope.executors.tensors import (
+    c_tensor,
+    check_whole_elements,
+    in_full,
+    is_tensor,
+    readable_array,
+    readable_tensor,
+    spec_of,
+)
+
+
+def check(
+    t: CallTensors[Any], arguments: Mapping[str, Any], read: Callable[[str, Any], Any] | None = None
+) -> None:
+    """Check every rule of a call on arrays or CPU tensors.
+
+    Args:
+        t: the call. Outputs that it lacks are not checked.
+        arguments: the other arguments that have rules, as :meth:`npu_rope.native.Native.check` takes them.
+        read: returns the input of a name as the kernels read it: a copy where they cannot read it in place.
+
+    Raises:
+        InvalidValue, InvalidType: an argument breaks its rule.
+    """
+    tensors = is_tensor(t.first[1])
+    if not tensors:
+        check_whole_elements(t)
+    see = c_tensor if tensors else native.describe
+    readable = readable_tensor if tensors else readable_array
+    # Copies live until the check is over.
+    sources = {
+        name: x if name in t.in_place else readable(x) if read is None else read(name, x)
+        for name, x in t.inputs().items()
+    }
+    inputs, outs = [see(source) for source in sources.values()], [see(out) for out in t.outs.values()]
+    _judge(t.map(spec_of), "values", inputs, outs, arguments)
+
+
+def check_layout(t: CallTensors[TensorSpec], arguments: Mapping[str, Any]) -> None:
+    """Check the rules that need neither an element's value nor an address. A call with a size that a trace
+    keeps open is not checked: the operator itself judges it when it runs.
+
+    Raises:
+        InvalidValue, InvalidType: an argument breaks its rule.
+    """
+    if is_open(t):
+        return
+    # The kernels read any other input from a contiguous copy where they cannot read it in place.
+    read = [
+        _without_memory(spec, spec.strides if name in t.in_place else contiguous(spec.shape))
+        for name, spec in t.inputs().items()
+    ]
+    _judge(t, "layout", read, [_without_memory(out, out.strides) for out in t.outs.values()], arguments)
+
+
+def is_open(t: CallTensors[TensorSpec]) -> bool:
+    """Return whether a trace keeps a size or a stride of the call open."""
+    specs = *t.inputs().values(), *t.outs.values()
+    return not all(type(n) is int for spec in specs for n in (*spec.shape, *spec.strides))
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a contiguous tensor."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def _without_memory(spec: TensorSpec, strides: tuple[int, ...]) -> native.CTensor:
+    return native.c_tensor(0, spec.dtype, spec.shape, strides)
+
+
+def _judge(
+    t: CallTensors[TensorSpec],
+    known: native.Known,
+    inputs: list[native.CTensor],
+    outs: list[native.CTensor],
+    arguments: Mapping[str, Any],
+) -> None:
+    try:
+        native.load().check(t.entry, inputs, outs, known, **arguments)
+    except BrokenRule as error:
+        raise in_full(error, t) from None

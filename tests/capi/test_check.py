@@ -1,0 +1,100 @@
+"""npu_rope_check: the rules of every operator without its computation, by what the library may read."""
+
+from __future__ import annotations
+
+import ctypes as C
+
+import numpy as np
+import pytest
+
+from npu_rope import RopeParams, native
+from npu_rope.errors import InvalidType, InvalidValue
+from npu_rope.native import CCall, c_tensor, describe
+
+PARAMS = {"params": RopeParams(8)}
+X, POSITIONS, SCALE = np.ones((3, 2, 8), np.float32), np.arange(3), np.ones(8, np.float32)
+TABLE, ROWS, CACHE = np.ones((3, 8), np.float32), np.array([0, 2, 1]), np.zeros((4, 2, 8), np.float32)
+NORM = {"axis": -1, "epsilon": 1e-5, "stash_type": 1}
+ONNX_X, ONNX_TABLE = np.ones((1, 2, 3, 8), np.float32), np.ones((1, 3, 4), np.float32)
+
+# By operator: a correct call's inputs and outputs, and its other arguments.
+CALLS = {
+    "rope": ((X, POSITIONS), (X,), PARAMS),
+    "rope_qk": ((X, X + 0, POSITIONS), (), PARAMS),
+    "rope_set_rows": ((X, POSITIONS, ROWS), (CACHE,), PARAMS),
+    "rotary_mul": ((X, TABLE, TABLE), (X,), {}),
+    "rotary_mul_qk": ((X, X + 0, TABLE, TABLE), (), {}),
+    "rotary_embedding": ((ONNX_X, ONNX_TABLE, ONNX_TABLE), (ONNX_X,), {}),
+    "rms_norm": ((X, SCALE), (X,), NORM),
+    "rms_norm_backward": ((X, X, SCALE), (X + 0, SCALE + 0), NORM),
+    "add_rms_norm": ((X, X, SCALE), (X, X + 0), NORM),
+    "rms_norm_rope": ((X, X + 0, SCALE, SCALE, POSITIONS), (), {**PARAMS, "epsilon": 1e-5}),
+    "rms_norm_rope_set_rows": (
+        (X, X, SCALE, SCALE, POSITIONS, ROWS),
+        (X + 0, CACHE),
+        {**PARAMS, "epsilon": 1e-5},
+    ),
+}
+
+
+def judged(op, inputs, outs, named, known="values"):
+    native.load().check(op, [describe(a) for a in inputs], [describe(a) for a in outs], known, **named)
+
+
+@pytest.mark.parametrize("known", ["values", "addresses", "layout"])
+@pytest.mark.parametrize("op", CALLS)
+def test_a_correct_call_passes_and_nothing_is_written(op, known):
+    inputs, outs, named = CALLS[op]
+    before = [a.copy() for a in (*inputs, *outs)]
+    judged(op, inputs, outs, named, known)
+    judged(op, inputs, (), named, known)
+    assert all(np.array_equal(a, b) for a, b in zip((*inputs, *outs), before, strict=True))
+
+
+@pytest.mark.parametrize("op", CALLS)
+def test_each_operator_s_own_rules_are_checked(op):
+    inputs, outs, named = CALLS[op]
+    pairs = ("rope_qk", "rotary_mul_qk", "rms_norm_rope", "rms_norm_rope_set_rows")
+    name = "X" if op == "rotary_embedding" else "q" if op in pairs else "x"
+    at = 1 if op == "rms_norm_backward" else 0
+    wrong = [a.astype(np.int32) if k == at else a for k, a in enumerate(inputs)]
+    said = "rms_norm_rope" if op == "rms_norm_rope_set_rows" else op
+    with pytest.raises(InvalidType) as caught:
+        judged(op, wrong, outs, named)
+    error = caught.value
+    assert (error.op, error.argument, error.value) == (said, name, "int32")
+
+
+def test_values_and_addresses_are_read_only_where_they_are_known():
+    far = np.array([0, 1, 2**40])
+    with pytest.raises(InvalidValue, match="int32 range"):
+        judged("rope", (X, far), (), PARAMS)
+    judged("rope", (X, far), (), PARAMS, "addresses")
+    both = np.ones(60, np.float32)
+    x, out = both[:48].reshape(3, 2, 8), both[8:56].reshape(3, 2, 8)
+    with pytest.raises(InvalidValue, match="share no memory"):
+        judged("rope", (x, POSITIONS), (out,), PARAMS, "addresses")
+    judged("rope", (x, POSITIONS), (out,), PARAMS, "layout")
+    nothing = c_tensor(0, "float32", (3, 2, 8), (16, 8, 1))
+    native.load().check("rope", [nothing, c_tensor(0, "int64", (3,), (1,))], [], "layout", **PARAMS)
+
+
+def test_frequencies_beyond_the_limit_are_found_also_without_memory():
+    fast = {"params": RopeParams(8, freq_scale=2e9)}
+    for known in ("values", "layout"):
+        with pytest.raises(InvalidValue, match="frequencies must be at most"):
+            judged("rope", (X, POSITIONS), (), fast, known)
+
+
+def test_an_unknown_operator_is_named():
+    with pytest.raises(InvalidValue) as caught:
+        judged("rope_twice", (X,), (), {})
+    assert str(caught.value) == "[check] op must be an operator of npu_rope.h but got rope_twice."
+
+
+def test_missing_arguments_are_named():
+    library = native.load()
+    assert library.lib.npu_rope_check(None) == 1
+    assert library.last_error().message == b"[check] call must name its operator but got NULL."
+    assert library.lib.npu_rope_check(C.byref(CCall(op=b"rope"))) == 1
+    assert library.last_error().message == b"[rope] x must be a tensor but got NULL."
