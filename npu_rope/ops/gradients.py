@@ -314,9 +314,9 @@ def _rotate_named(
     """Run rope or rope_qk and its gradient on the backend of that name."""
 
     def run(xs: Sequence[Any], positions: Any, freq_factors: Any, forward: bool) -> tuple[Any, ...]:
-        named = t.xs if len(xs) == len(t.xs) else list(t.xs)[:1]  # one of two gradients: by rope
-        op = t.op if len(xs) == len(t.xs) else "rope"
-        given = RopeTensors(op, dict(zip(named, xs, strict=True)), positions, freq_factors)
+        # One of two gradients: by rope.
+        op, names = (t.op, tuple(t.xs)) if len(xs) == len(t.xs) else ("rope", ("x",))
+        given = RopeTensors(op, dict(zip(names, xs, strict=True)), positions, freq_factors)
         return executors.run(backend, given, params, forward, angle)
 
     ys: tuple[Any, ...] = _RotationNamed.apply(*t.xs.values(), t.positions, t.freq_factors, run, forward)

@@ -152,7 +152,7 @@ void test_tilings_are_the_pure_tilings() {
         Node node;
         fill_node(c, &node);
         std::string said = said_of(&node, c.type);
-        check_text(said, expected.message);
+        check_text(said, expected.message());
         if (!expected.ok()) {
             ++refused;
             continue;

@@ -113,7 +113,7 @@ void tilings_of_norms_are_the_pure_tilings() {
         if (expected.ok()) expected = rms_norm_tiling(in, chip, &data, &launch);
         Node node;
         fill_node(c, &node);
-        check_text(said_of(&node, c.type()), expected.message);
+        check_text(said_of(&node, c.type()), expected.message());
         if (!expected.ok()) {
             ++refused;
             continue;
@@ -235,7 +235,7 @@ void tilings_of_normed_heads_are_the_pure_tilings() {
                                             &data, &launch);
         Node node;
         fill_node(c, &node);
-        check_text(said_of(&node, "NpuRmsNormRope"), expected.message);
+        check_text(said_of(&node, "NpuRmsNormRope"), expected.message());
         if (!expected.ok()) {
             ++refused;
             continue;

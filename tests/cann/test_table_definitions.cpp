@@ -113,7 +113,7 @@ void tilings_are_the_pure_tilings() {
                                      &launch);
         Node node;
         fill_node(c, &node);
-        check_text(said_of(&node, c.type()), expected.message);
+        check_text(said_of(&node, c.type()), expected.message());
         if (!expected.ok()) {
             ++refused;
             continue;

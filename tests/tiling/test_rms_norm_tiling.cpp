@@ -54,7 +54,7 @@ Case cut(const RmsNormTilingInput& in, const char* soc) {
     c.platform = *find_platform(soc);
     Check check = rms_norm_tiling(in, c.platform, &c.d, &c.launch);
     if (!check.ok()) {
-        std::fprintf(stderr, "%s\n", check.message.c_str());
+        std::fprintf(stderr, "%s\n", check.message().c_str());
         describe(c);
         std::exit(1);
     }

@@ -123,7 +123,7 @@ Case cut(const RopeTilingInput& in, const char* soc, bool given = false, bool no
                   : given ? rotary_tiling(in, c.platform, &c.rotary, &c.launch)
                           : rope_tiling(in, c.platform, &c.data, &c.launch);
     if (!check.ok()) {
-        std::fprintf(stderr, "%s: %s\n", g_test, check.message.c_str());
+        std::fprintf(stderr, "%s: %s\n", g_test, check.message().c_str());
         describe(c);
         std::exit(1);
     }
@@ -672,7 +672,7 @@ void expect_error(const RopeTilingInput& in, const char* soc, const char* text) 
     c.in = in;
     c.platform = *find_platform(soc);
     Check check = rope_tiling(in, c.platform, &c.data, &c.launch);
-    CHECK(c, check.message == text);
+    CHECK(c, check.message() == text);
 }
 
 void what_an_npu_does_not_take_is_said() {

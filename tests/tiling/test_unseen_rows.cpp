@@ -72,7 +72,7 @@ int scatter(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
     RopeTilingData tiling;
     RopeLaunch launch;
     if (Check c = rope_tiling(in, platform_of(arch, cores), &tiling, &launch); !c.ok()) {
-        std::fprintf(stderr, "%s\n", c.message.c_str());
+        std::fprintf(stderr, "%s\n", c.message().c_str());
         return 1;
     }
     std::string entry = "npu_rope_set_rows__" + std::string(soc) + "__float_int32_t_int64_t_float_float";
@@ -119,7 +119,7 @@ int gather(const char* kernels, const char* soc, int32_t arch, int32_t cores, in
     RotaryTilingData tiling;
     RopeLaunch launch;
     if (Check c = rotary_tiling(in, platform_of(arch, cores), &tiling, &launch); !c.ok()) {
-        std::fprintf(stderr, "%s\n", c.message.c_str());
+        std::fprintf(stderr, "%s\n", c.message().c_str());
         return 1;
     }
     std::string entry = "npu_rotary_mul__" + std::string(soc) + "__float_float_float_int64_t_float";
