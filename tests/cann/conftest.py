@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import aclnn
-import foreign_operator
 import pytest
+
+from npu_rope import simulated_package
 
 
 @pytest.fixture(scope="session")
 def package():
     """The package; its chip is set by each test."""
-    return aclnn.Device.open()
+    return aclnn.Device.open(simulated_package.find())
 
 
 @pytest.fixture
@@ -19,29 +20,3 @@ def device(package):
     package.set_soc("Ascend910B1")
     yield package
     package.forget()
-
-
-@pytest.fixture(scope="session")
-def foreign_package(tmp_path_factory):
-    """The package of a foreign operator."""
-    return foreign_operator.build_package(tmp_path_factory.mktemp("foreign"))
-
-
-@pytest.fixture(scope="session")
-def foreign_kernel(tmp_path_factory):
-    return foreign_operator.build_kernel(tmp_path_factory.mktemp("kernel"))
-
-
-@pytest.fixture(scope="session")
-def foreign_half_kernel(tmp_path_factory):
-    return foreign_operator.build_kernel(tmp_path_factory.mktemp("kernel"), dtype="half")
-
-
-@pytest.fixture
-def foreign(foreign_package, foreign_kernel, monkeypatch):
-    """The foreign operator's package on Ascend910B4."""
-    monkeypatch.setenv("ASCEND_SIM_KERNELS", str(foreign_kernel))
-    opened = aclnn.Device.open(foreign_package)
-    opened.set_soc("Ascend910B4")
-    yield opened
-    opened.forget()

@@ -11,7 +11,10 @@ import aclnn
 import pytest
 from ascend_sim.programs import stubs
 
+from npu_rope import simulated_package
+
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = simulated_package.load().folder
 STEMS = sorted(p.stem.removeprefix("npu_") for p in (ROOT / "op_kernel").glob("*.cpp"))
 SOCS = ("ascend910b", "ascend910_93", "ascend310p")
 # The SoCs that run the kernels compiled for one of them.
@@ -54,15 +57,13 @@ def op_type(stem: str) -> str:
 
 
 def interface(stem: str) -> list[tuple[str, str]]:
-    header = aclnn.package_folder() / "op_api" / "include" / f"aclnn_npu_{stem}.h"
+    header = PACKAGE / "op_api" / "include" / f"aclnn_npu_{stem}.h"
     declared = aclnn.declared(header.read_text(), f"aclnn{op_type(stem)}GetWorkspaceSize")
     return [(re.sub(r"_(optional|ref)$", "", aclnn.snake(p.name)), p.type) for p in declared]
 
 
 def description(soc: str) -> dict[str, dict[str, dict[str, str]]]:
-    path = (
-        aclnn.package_folder() / "op_impl" / "ai_core" / "tbe" / "config" / soc / f"aic-{soc}-ops-info.json"
-    )
+    path = PACKAGE / "op_impl" / "ai_core" / "tbe" / "config" / soc / f"aic-{soc}-ops-info.json"
     described: dict[str, dict[str, dict[str, str]]] = json.loads(path.read_text())
     return described
 
@@ -113,7 +114,7 @@ def test_the_interface_is_the_specifications_table(stem):
 
 @pytest.mark.parametrize("stem", READ)
 def test_optional_arguments_are_called_so(stem):
-    header = (aclnn.package_folder() / "op_api" / "include" / f"aclnn_npu_{stem}.h").read_text()
+    header = (PACKAGE / "op_api" / "include" / f"aclnn_npu_{stem}.h").read_text()
     optional = {
         p.name
         for p in aclnn.declared(header, f"aclnn{op_type(stem)}GetWorkspaceSize")
@@ -138,24 +139,22 @@ def test_no_optional_list_is_empty_by_default(soc):
 @pytest.mark.parametrize(("stem", "soc"), KERNELS)
 def test_a_kernel_is_compiled_for_every_column_of_the_definition_and_no_other(stem, soc):
     named = {entry for each in SHARED[soc] for entry in entries(stem, each)}
-    library = aclnn.package_folder() / f"sim_kernels/npu_{stem}__{soc}.so"
+    library = PACKAGE / f"sim_kernels/npu_{stem}__{soc}.so"
     assert compiled(library) == {f"{library.stem}__{entry}" for entry in named}
 
 
 def test_every_compiled_library_is_that_of_an_operator():
-    libraries = {path.name for path in (aclnn.package_folder() / "sim_kernels").iterdir()}
+    libraries = {path.name for path in (PACKAGE / "sim_kernels").iterdir()}
     assert libraries == {f"npu_{stem}__{soc}.so" for stem, soc in KERNELS}
 
 
 @pytest.mark.parametrize("soc", SOCS)
 def test_every_kernel_of_the_package_names_a_compiled_one(soc):
-    kernels = aclnn.package_folder() / "op_impl/ai_core/tbe/kernel" / soc
+    kernels = PACKAGE / "op_impl/ai_core/tbe/kernel" / soc
     named = [json.loads(path.read_text())["kernelName"] for path in kernels.rglob("*.json")]
     libraries = {entry.rsplit("__", 1)[0] for entry in named}
     assert set(named) == {
-        entry
-        for library in libraries
-        for entry in compiled(aclnn.package_folder() / f"sim_kernels/{library}.so")
+        entry for library in libraries for entry in compiled(PACKAGE / f"sim_kernels/{library}.so")
     }
     assert len(named) == sum(len(entries(stem, soc)) for stem in STEMS)
 

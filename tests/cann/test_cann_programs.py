@@ -9,9 +9,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import aclnn
 import pytest
 from ascend_sim import folders
+
+from npu_rope import simulated_package
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPILER = shlex.split(os.environ.get("CXX", "c++"))
@@ -62,7 +63,7 @@ def test_the_example_s_own_commands_run_it_on_the_simulated_runtime(tmp_path):
 
 
 def test_the_example_rotates_without_torch(tmp_path):
-    folder = aclnn.package_folder()
+    folder = simulated_package.find()
     libraries = [folder / "op_api/lib", folder.parent]
     more = [f"-I{folder / 'op_api/include'}", *(f"-Wl,-rpath,{path}" for path in libraries)]
     sim = folders.library("ascend_sim").parent

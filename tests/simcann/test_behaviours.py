@@ -43,7 +43,7 @@ def test_every_row_has_a_category_a_behaviour_a_source_and_a_test():
 
 def test_every_test_exists():
     for *_, test in rows():
-        named = re.fullmatch(r"`(tests/[\w/]+\.py)::((?:test|check)_\w+)`", test)
+        named = re.fullmatch(r"`((?:simulator/)?tests/[\w/]+\.py)::((?:test|check)_\w+)`", test)
         assert named is not None, test
         assert named[2] in functions(ROOT / named[1]), test
 

@@ -1,4 +1,4 @@
-"""The simulated operator package through ctypes, as a program calls it: device memory, aclTensors, the two
+"""An operator package through ctypes, as a program calls it: device memory, aclTensors, the two
 phases. The functions' parameters are read from the generated headers, so a call passes them by name.
 """
 
@@ -15,9 +15,6 @@ import numpy as np
 from ascend_sim import Options, library
 from ascend_sim.package import HostCalls, cann
 
-from npu_rope.native import library_folders
-
-ROOT = Path(__file__).resolve().parents[2]
 TILINGS = f"op_impl/ai_core/tbe/op_tiling/lib/linux/{os.uname().machine}/libcust_opmaster_rt2.0.so"
 TYPES = {"float32": 0, "float16": 1, "int32": 3, "int64": 9, "float64": 11, "bfloat16": 27}
 OK = 0
@@ -29,14 +26,6 @@ class Refused(Exception):
     def __init__(self, status: int, text: str, executor: int | None = None) -> None:
         super().__init__(text)
         self.status, self.executor = status, executor
-
-
-def package_folder() -> Path:
-    """The folder of the built or installed package: the root of op_api/ and op_impl/."""
-    for folder in library_folders():
-        if (folder / "simcann_opp" / "op_api" / "lib" / "libcust_opapi.so").exists():
-            return folder / "simcann_opp"
-    raise FileNotFoundError(f"no simcann_opp among {[str(f) for f in library_folders()]}")
 
 
 @dataclass(frozen=True)
@@ -86,8 +75,8 @@ class Device:
     format: int = 2  # format of the created tensors: ND
 
     @classmethod
-    def open(cls, package: Path | None = None) -> Device:
-        package = (package or package_folder()).resolve()
+    def open(cls, package: Path) -> Device:
+        package = package.resolve()
         folder = package / "op_api"
         library.load()  # once per process, before the package that needs it
         runtime = cann().lib

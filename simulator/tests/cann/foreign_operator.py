@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,10 @@ def build_package(folder: Path) -> Path:
     ]
     op_build = compiled(parts[0], output=folder / "op_build", more=OP_BUILD)
     subprocess.run([op_build, headers, folder], check=True)
+    for described in headers.glob("aic-*-ops-info.json"):
+        config = folder / "op_impl/ai_core/tbe/config" / described.name.split("-")[1]
+        config.mkdir(parents=True)
+        shutil.copy(described, config)
     tiling_library = ["-Wl,-u,npu_cann_tiling_library", LIBRARIES / "libascend_sim_tilings.a", *HOST]
     compiled(parts[2], output=tilings, more=["-shared", *tiling_library])
     compiled(
