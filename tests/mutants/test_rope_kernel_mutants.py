@@ -1,6 +1,6 @@
 """Break the AscendC kernel on purpose, one mistake at a time: the operator's tests must detect it.
 
-``scripts/mutate_kernels.py`` breaks it everywhere, against calls of its own; here it is the tests that
+``mutate_kernels.py`` breaks it everywhere, against calls of its own; here it is the tests that
 every change runs that are put to the proof.
 """
 

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from ascend_sim import CompileFailed
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 CAUGHT, SURVIVED, STILLBORN, EXPLAINED = "caught", "SURVIVED", "does not compile", "equivalent"

@@ -10,7 +10,7 @@ from pathlib import Path
 import ascend_sim
 from ascend_sim import compiler
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
