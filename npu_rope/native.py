@@ -12,7 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from npu_rope import errors
 from npu_rope.errors import BackendUnavailable, BrokenRule
@@ -24,8 +24,6 @@ MAX_NDIM = 4
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64")
 _DTYPE_CODE = {name: code for code, name in enumerate(DTYPES)}
 _UNKNOWN_DTYPE = -1
-
-L = TypeVar("L")
 
 
 class CTensor(C.Structure):
@@ -194,39 +192,38 @@ def raised_by_torch(message: str, binding: str | None) -> BrokenRule | None:
     return None
 
 
-class Library:
-    """A loaded library with npu_rope's operators. Its calls raise an exception for a nonzero status.
+class Native:
+    """A loaded libnpu_rope. Its calls raise an exception for a nonzero status."""
 
-    Args:
-        path: of the library.
-        prefix: of its entries' names; ``<prefix>last_error_parts()`` returns the error.
-        mode: of the load, as in :class:`ctypes.CDLL`.
-    """
-
-    def __init__(self, path: Path, prefix: str, mode: int = C.DEFAULT_MODE) -> None:
-        self.path, self.lib = path, C.CDLL(str(path), mode=mode)
-        self.check_abi()
-        self.last_error = error_entry(self.lib, f"{prefix}last_error_parts")
+    def __init__(self, path: Path) -> None:
+        self.path, self.lib = path, C.CDLL(str(path))
+        found = self.status_entry("npu_rope_abi_version")()
+        if found != ABI_VERSION:
+            raise OSError(
+                f"{path} has ABI version {found}, this package needs {ABI_VERSION}: reinstall npu-rope"
+            )
+        self.last_error = error_entry(self.lib, "npu_rope_last_error_parts")
         attributes = [TENSOR, C.POINTER(CParams), C.c_int32, C.c_int32]  # freq_factors, …, forward, angle
         for op, read, written in (("rope", 2, 1), ("rope_qk", 3, 2), ("rope_set_rows", 3, 1)):
             types = [*[TENSOR] * read, *attributes, *[TENSOR] * written]
-            setattr(self, f"_{op}", self.status_entry(f"{prefix}{op}", *types))
+            setattr(self, f"_{op}", self.status_entry(f"npu_rope_{op}", *types))
         # By operator: tensors read, attributes between them and forward, tensors written.
         rotary = {"rotary_mul": (3, 2, 1), "rotary_mul_qk": (4, 2, 2), "rotary_embedding": (4, 2, 1)}
         self._rotary = {
             op: self.checked_entry(
-                f"{prefix}{op}",
+                f"npu_rope_{op}",
                 *[*[TENSOR] * read, C.c_int32, *[C.c_int64] * sizes, C.c_int32, *[TENSOR] * written],
             )
             for op, (read, sizes, written) in rotary.items()
         }
+        self._version, self._isa = self.text_entry("npu_rope_version"), self.text_entry("npu_rope_isa")
+        self._num_threads = self.status_entry("npu_rope_num_threads")
+        self._force_isa = self.status_entry("npu_rope_force_isa", C.c_char_p)
+        self._check = self.checked_entry("npu_rope_check", C.POINTER(CCall))
 
     _rope: Any
     _rope_qk: Any
     _rope_set_rows: Any
-
-    def check_abi(self) -> None:
-        """Raise OSError if the library does not match this package's version."""
 
     def text_entry(self, name: str) -> Any:
         """The entry ``name``, which takes no arguments and returns a string."""
@@ -311,25 +308,6 @@ class Library:
         ``npu_rope_rotary_embedding`` (sizes: num_heads, rotary_embedding_dim); raises as :meth:`rope`."""
         self._rotary[op](*read, interleaved, *sizes, forward, *written)
 
-
-class Native(Library):
-    """libnpu_rope."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "npu_rope_")
-        self._version, self._isa = self.text_entry("npu_rope_version"), self.text_entry("npu_rope_isa")
-        self._num_threads = self.status_entry("npu_rope_num_threads")
-        self._force_isa = self.status_entry("npu_rope_force_isa", C.c_char_p)
-        self._check = self.checked_entry("npu_rope_check", C.POINTER(CCall))
-
-    def check_abi(self) -> None:
-        """Raise OSError if the library does not match this package's version."""
-        found = self.status_entry("npu_rope_abi_version")()
-        if found != ABI_VERSION:
-            raise OSError(
-                f"{self.path} has ABI version {found}, this package needs {ABI_VERSION}: reinstall npu-rope"
-            )
-
     def version(self) -> str:
         """The library's version."""
         return str(self._version().decode())
@@ -386,23 +364,21 @@ def load() -> Native:
     """
     global _loaded
     if _loaded is None:
-        _loaded = load_or_say_why("cpu", "npu_rope", find_library("npu_rope"), Native)
+        _loaded = _load()
     if isinstance(_loaded, BackendUnavailable):
         raise _loaded
     return _loaded
 
 
-def load_or_say_why(
-    backend: str, stem: str, path: Path | None, make: Callable[[Path], L]
-) -> L | BackendUnavailable:
-    """A backend's library, loaded by ``make(path)``, or the error to store and raise on first use."""
+def _load() -> Native | BackendUnavailable:
+    path = find_library("npu_rope")
     if path is None:
         looked = ", ".join(str(p) for p in library_folders())
-        return BackendUnavailable(backend, f"its library lib{stem} was not found in {looked}", INSTALL)
+        return BackendUnavailable("cpu", f"its library libnpu_rope was not found in {looked}", INSTALL)
     try:
-        return make(path)
+        return Native(path)
     except (OSError, AttributeError) as cause:  # AttributeError: it lacks an entry
-        return BackendUnavailable(backend, f"its library does not load: {cause}", INSTALL)
+        return BackendUnavailable("cpu", f"its library does not load: {cause}", INSTALL)
 
 
 # ---- arrays -------------------------------------------------------------------------------------------

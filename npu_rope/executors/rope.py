@@ -125,7 +125,7 @@ def write_rows(cache: Any, rows: Array, tokens: Array) -> None:
 # ---- cpu -------------------------------------------------------------------------------------------
 
 
-def _launch(library: native.Library, t: Tensors, results: Results, a: CAttributes) -> None:
+def _launch(library: native.Native, t: Tensors, results: Results, a: CAttributes) -> None:
     """Call the library's entry of the operator, on copies of the inputs that it cannot read in place."""
     read, see = (readable_tensor, c_tensor) if is_tensor(t.first[1]) else (readable_array, native.describe)
     # Copies live until the call is over.

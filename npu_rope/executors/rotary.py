@@ -40,7 +40,7 @@ def on_reference(t: Tensors, a: RotaryAttributes) -> Results:
     return rounded(t, reference.rotary(t.map(array_of), a))
 
 
-def launch(library: native.Library, t: Tensors, results: Results, a: RotaryAttributes) -> None:
+def launch(library: native.Native, t: Tensors, results: Results, a: RotaryAttributes) -> None:
     """Call the library's entry of the operator, on copies of the inputs that it cannot read in place."""
     read, see = (readable_tensor, c_tensor) if is_tensor(t.first[1]) else (readable_array, native.describe)
     # Copies live until the call is over.

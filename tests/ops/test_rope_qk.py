@@ -278,7 +278,7 @@ def test_a_call_on_the_cpu_enters_the_library_once(monkeypatch, guarded):
     def watched(self, *arguments):
         seen.append([(t.data, list(t.stride)) for t in (*arguments[:2], *arguments[-2:])])
 
-    monkeypatch.setattr(native.Library, "rope_qk", watched)
+    monkeypatch.setattr(native.Native, "rope_qk", watched)
     case = QkCase(x_layout="fused", out="beside-v")
     inputs = make_inputs(case, guarded)
     call(case, inputs, "cpu")
