@@ -366,7 +366,7 @@ def load() -> Native:
     if _loaded is None:
         _loaded = _load()
     if isinstance(_loaded, BackendUnavailable):
-        raise _loaded
+        raise _loaded.with_traceback(None)
     return _loaded
 
 

@@ -32,7 +32,7 @@ def load() -> Package:
     if _loaded is None:
         _loaded = _load()
     if isinstance(_loaded, BackendUnavailable):
-        raise _loaded
+        raise _loaded.with_traceback(None)
     return _loaded
 
 

@@ -22,7 +22,7 @@ static npu_rope::Check tile(gert::TilingContext* context) {
 }
 
 static ge::graphStatus NpuAddRmsNormTiling(gert::TilingContext* context) {
-    return context == nullptr ? ge::GRAPH_FAILED : npu_rope::said_to_cann(tile(context));
+    return context == nullptr ? ge::GRAPH_FAILED : npu_rope::report_to_cann(tile(context));
 }
 
 }  // namespace optiling

@@ -2,7 +2,7 @@
 
 #include "tiling/platform/platform_ascendc.h"
 
-// Declared in base/alog_pub.h of CANN, weak as in that header: without the library, there is no log.
+// Declared in base/alog_pub.h of CANN, weak as in that header: NULL where CANN's log library is absent.
 extern "C" __attribute__((weak, format(printf, 4, 5))) int32_t AlogRecord(uint32_t module, uint32_t log_type,
                                                                           int32_t level, const char* format, ...);
 
@@ -48,7 +48,7 @@ void add_strides_attribute(ops::OpDef* def) { def->Attr("strides").AttrType(ops:
 // every operator has at least two tensors with at least one dimension each.
 Check CannCall::begin(size_t strides_attribute) {
     attrs_ = context_->GetAttrs();
-    if (attrs_ == nullptr) return nothing_of(op_, "attributes");
+    if (attrs_ == nullptr) return missing_from_cann(op_, "attributes");
     const auto* strides = attrs_->GetListInt(strides_attribute);
     size_t count = strides == nullptr ? 0 : strides->GetSize();
     const bool contiguous = count == 0 || (count == 1 && *strides->GetData() == 0);
@@ -58,7 +58,7 @@ Check CannCall::begin(size_t strides_attribute) {
 
 Check CannCall::read(size_t index, const char* name, int64_t* value) const {
     const int64_t* given = attrs_->GetInt(index);
-    if (given == nullptr) return nothing_of(op_, name);
+    if (given == nullptr) return missing_from_cann(op_, name);
     *value = *given;
     return {};
 }
@@ -74,14 +74,14 @@ Check CannCall::read(size_t index, const char* name, int32_t* value) const {
 
 Check CannCall::read(size_t index, const char* name, double* value) const {
     const float* given = attrs_->GetFloat(index);
-    if (given == nullptr) return nothing_of(op_, name);
+    if (given == nullptr) return missing_from_cann(op_, name);
     *value = *given;
     return {};
 }
 
 Check CannCall::read(size_t index, const char* name, bool* value) const {
     const bool* given = attrs_->GetBool(index);
-    if (given == nullptr) return nothing_of(op_, name);
+    if (given == nullptr) return missing_from_cann(op_, name);
     *value = *given;
     return {};
 }
@@ -127,7 +127,7 @@ const npu_rope_tensor* CannCall::tensor(const gert::StorageShape* shape, const g
 }
 
 Check platform_from_cann(const char* op, const gert::TilingContext& context, Platform* platform) {
-    if (context.GetPlatformInfo() == nullptr) return nothing_of(op, "platform");
+    if (context.GetPlatformInfo() == nullptr) return missing_from_cann(op, "platform");
     platform_ascendc::PlatformAscendC chip(context.GetPlatformInfo());
     switch (chip.GetSocVersion()) {
         case platform_ascendc::SocVersion::ASCEND910B:  // and Ascend910_93
@@ -146,7 +146,7 @@ Check platform_from_cann(const char* op, const gert::TilingContext& context, Pla
     return {};
 }
 
-Check nothing_of(const char* op, const char* what) { return internal_error(op, what, "be there", "none"); }
+Check missing_from_cann(const char* op, const char* what) { return internal_error(op, what, "be there", "none"); }
 
 void log_to_cann(const std::string& error) {
     constexpr uint32_t kModuleOp = 63, kDebugLog = 0;
@@ -165,14 +165,14 @@ ops::OpAICoreConfig& tile_at_run_time(ops::OpAICoreConfig* config) {
 
 Check hand_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
                    uint32_t block_dim, uint64_t tiling_key, int64_t workspace_bytes) {
-    if (room == nullptr) return nothing_of(op, "room for the tiling data");
+    if (room == nullptr) return missing_from_cann(op, "room for the tiling data");
     std::memcpy(room, data, bytes);
     size_t* workspaces = context->GetWorkspaceSizes(1);
-    if (workspaces == nullptr) return nothing_of(op, "a workspace");
+    if (workspaces == nullptr) return missing_from_cann(op, "a workspace");
     platform_ascendc::PlatformAscendC chip(context->GetPlatformInfo());
     workspaces[0] = static_cast<size_t>(workspace_bytes) + chip.GetLibApiWorkSpaceSize();
-    if (context->SetBlockDim(block_dim) != ge::GRAPH_SUCCESS) return nothing_of(op, "a block count");
-    if (context->SetTilingKey(tiling_key) != ge::GRAPH_SUCCESS) return nothing_of(op, "a tiling key");
+    if (context->SetBlockDim(block_dim) != ge::GRAPH_SUCCESS) return missing_from_cann(op, "a block count");
+    if (context->SetTilingKey(tiling_key) != ge::GRAPH_SUCCESS) return missing_from_cann(op, "a tiling key");
     return {};
 }
 
@@ -221,7 +221,7 @@ void add_chips(ops::OpDef* def, const std::vector<Parameter>& parameters) {
     def->AICore().AddConfig("ascend310p", tile_at_run_time(&of_310p));
 }
 
-ge::graphStatus said_to_cann(const Check& check) {
+ge::graphStatus report_to_cann(const Check& check) {
     if (check.ok()) return ge::GRAPH_SUCCESS;
     log_to_cann(check.message());
     return ge::GRAPH_FAILED;

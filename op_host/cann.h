@@ -66,7 +66,7 @@ private:
 Check platform_from_cann(const char* op, const gert::TilingContext& context, Platform* platform);
 
 // The error for a part of the call that the framework did not pass.
-Check nothing_of(const char* op, const char* what);
+Check missing_from_cann(const char* op, const char* what);
 
 // Writes the reason for which a host function rejects a call to CANN's log.
 void log_to_cann(const std::string& error);
@@ -108,7 +108,7 @@ Check hand_to_cann(const char* op, gert::TilingContext* context, const Data& dat
 }
 
 // Converts a check to a status. Writes the reason for which a tiling function rejects a call to CANN's log.
-ge::graphStatus said_to_cann(const Check& check);
+ge::graphStatus report_to_cann(const Check& check);
 
 // Gives output k the shape, or the type, of the definition's input inputs[k].
 ge::graphStatus infer_shapes(gert::InferShapeContext* context, const std::vector<size_t>& inputs);

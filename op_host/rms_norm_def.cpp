@@ -18,7 +18,7 @@ static npu_rope::Check tile(gert::TilingContext* context) {
 }
 
 static ge::graphStatus NpuRmsNormTiling(gert::TilingContext* context) {
-    return context == nullptr ? ge::GRAPH_FAILED : npu_rope::said_to_cann(tile(context));
+    return context == nullptr ? ge::GRAPH_FAILED : npu_rope::report_to_cann(tile(context));
 }
 
 }  // namespace optiling

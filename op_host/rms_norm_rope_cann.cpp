@@ -9,7 +9,8 @@ constexpr const char* kOp = "rms_norm_rope";
 
 enum OwnAttribute : size_t { kEpsilon = kRopeAttributes, kIntermediateRounding };
 
-// Reads the tensors in the definition's order. With a cache, k_out is the cache and is read as one.
+// Reads the tensors in the definition's order. If the call has a cache, k_out is the
+// cache and follows its rules.
 Check read_tensors(CannCall* call, RmsNormRopeTensors* t) {
     const npu_rope_tensor *q = call->input(0), *k = call->input(1);
     const npu_rope_tensor *q_scale = call->contiguous_input(2), *k_scale = call->contiguous_input(3);
@@ -59,7 +60,7 @@ void add_rms_norm_rope_attributes(ops::OpDef* def) {
 }
 
 ge::graphStatus tile_rms_norm_rope(gert::TilingContext* context) {
-    return context == nullptr ? ge::GRAPH_FAILED : said_to_cann(tile(context));
+    return context == nullptr ? ge::GRAPH_FAILED : report_to_cann(tile(context));
 }
 
 }  // namespace npu_rope

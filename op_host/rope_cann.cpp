@@ -109,7 +109,7 @@ void add_rope_attributes(ops::OpDef* def) {
 
 ge::graphStatus tile_rope(gert::TilingContext* context, RopeTensors tensors) {
     if (context == nullptr) return ge::GRAPH_FAILED;
-    return said_to_cann(Call(context, tensors).run());
+    return report_to_cann(Call(context, tensors).run());
 }
 
 }  // namespace npu_rope

@@ -52,7 +52,7 @@ void add_rotary_attributes(ops::OpDef* def) {
 }
 
 ge::graphStatus tile_rotary(gert::TilingContext* context, RotaryTensors tensors) {
-    return context == nullptr ? ge::GRAPH_FAILED : said_to_cann(tile(context, tensors));
+    return context == nullptr ? ge::GRAPH_FAILED : report_to_cann(tile(context, tensors));
 }
 
 }  // namespace npu_rope

@@ -130,7 +130,7 @@ private:
         return true;
     }
 
-    // Must have the dtype of another tensor and x's shape.
+    // Checks that a tensor has the dtype of another one and x's shape.
     Check check_typed(const char* name, const npu_rope_tensor& t, const char* like, int32_t dtype,
                       const npu_rope_tensor& x) {
         if (t.dtype != dtype)
@@ -174,7 +174,7 @@ private:
         for (int k = 0; k < axis_; ++k) stride[kRmsNormOuter - axis_ + k] = stride_that_matters(t, k);
     }
 
-    // The scale has the last of x's dimensions; rows of the dimensions that it lacks share it.
+    // The scale has x's last dimensions. Rows that differ only in the others share it.
     void place_scale(const npu_rope_tensor& scale, int ndim) {
         const int lacks = ndim - scale.ndim;
         for (bool& shared : s_.scale_is_shared) shared = true;

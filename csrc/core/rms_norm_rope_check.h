@@ -1,4 +1,4 @@
-// Every rule of rms_norm_rope's arguments, for all paths, on top of rope_qk's (rope_check.h).
+// Checks rms_norm_rope's arguments, for all paths: rope_qk's rules (rope_check.h), and those of the scales and epsilon.
 #pragma once
 
 #include <cstdint>

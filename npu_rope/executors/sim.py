@@ -15,7 +15,7 @@ from ascend_sim.package import Refused, Tensor
 
 from npu_rope import backends, simulated_package
 from npu_rope.checks import CallTensors
-from npu_rope.errors import bad_type, bad_value
+from npu_rope.errors import InternalError, bad_type, bad_value, broken
 from npu_rope.executors.tensors import (
     as_arrays,
     assign,
@@ -23,6 +23,8 @@ from npu_rope.executors.tensors import (
     check_whole_elements,
     empty_like,
     is_tensor,
+    readable_array,
+    readable_tensor,
     spec_of,
 )
 from npu_rope.native import DTYPES
@@ -126,12 +128,12 @@ def launch(
     try:
         package.call(_type_of(kernel), {**given, **attributes, "strides": _strides_of(views)}, options)
     except KernelBroken as error:
-        text = f"[{op}] kernel must keep the simulator's rules but got {error}"
-        raise RuntimeError(text) from error
+        said = str(error).removesuffix(".")
+        raise broken(InternalError, op, "kernel", "keep the simulator's rules", said) from error
     except Refused as error:
-        if error.status == _TILING_REFUSED:
+        if error.status == _TILING_REFUSED:  # CANN passes a tiling's message on, not its parts
             raise ValueError(str(error)) from None
-        raise RuntimeError(f"[{op}] call must succeed but got {error}") from error
+        raise broken(InternalError, op, "call", "succeed", str(error).removesuffix(".")) from error
 
 
 def check_types(
@@ -205,4 +207,6 @@ def rows_of(rows: Any) -> Any:
     """Return row numbers in int64, the type that the operators' definitions have; None for None."""
     if rows is None:
         return None
-    return rows.long() if is_tensor(rows) else np.asarray(rows, np.int64)
+    if is_tensor(rows):
+        return readable_tensor(rows, unit_stride=False).long()
+    return readable_array(rows, unit_stride=False).astype(np.int64, copy=False)

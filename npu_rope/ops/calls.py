@@ -113,6 +113,8 @@ def explained(error: Exception, check: Callable[[], object]) -> Exception:
         check()
     except BrokenRule as broken:
         return broken
+    if isinstance(error.__cause__, BrokenRule):  # torch has added its own text, as DTensor does
+        return error.__cause__
     if isinstance(error, GradientRefused):
         return bad_value(error.op, error.argument, error.rule, error.value)
     if isinstance(error, (BrokenRule, NotImplementedError)):

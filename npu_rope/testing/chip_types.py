@@ -1,12 +1,16 @@
-"""The element types that a back end's chip lacks."""
+"""The element types that a back end's chip lacks, and the values of attributes that a back end holds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields, replace
+from typing import Any
 
+import numpy as np
 from ascend_sim.library import DEFAULT_SOC
 
 from npu_rope import backends
+from npu_rope.params import RopeParams
 from npu_rope.testing.bounds import is_device
 
 
@@ -35,3 +39,14 @@ def chip_lacks(dtype: str, backend: str) -> str:
     if dtype == "bfloat16" and not has_bfloat16(backend):
         return "Ascend310P has no bfloat16"
     return ""
+
+
+def held(params: RopeParams, backend: str) -> RopeParams:
+    """Return the attributes as the backend holds them: those of a CANN operator are float32."""
+    if not is_device(backend):
+        return params
+    numbers = {f.name: getattr(params, f.name) for f in fields(params)}
+    narrow: dict[str, Any] = {
+        name: float(np.float32(value)) for name, value in numbers.items() if isinstance(value, float)
+    }
+    return replace(params, **narrow)

@@ -21,7 +21,7 @@ The comparisons:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,7 +49,7 @@ from npu_rope.testing.bounds import (
     worst_ratio,
 )
 from npu_rope.testing.cases import CaseData, RopeCase, make_data, view_of
-from npu_rope.testing.chip_types import chip_lacks, soc_of
+from npu_rope.testing.chip_types import chip_lacks, held, soc_of
 from npu_rope.testing.ggml import GgmlFailed, GgmlProcess, GgmlRefused, GgmlRope
 from npu_rope.testing.ggml_tables import ggml_table
 from npu_rope.values import AnglePolicy
@@ -199,13 +199,7 @@ def exact_expectation(case: RopeCase, data: CaseData, e_angle: float | Array = E
 
 def as_taken(case: RopeCase, backend: str) -> RopeCase:
     """Return the case as the backend receives it: attributes of a CANN operator are float32."""
-    if not is_device(backend):
-        return case
-    numbers = {f.name: getattr(case.params, f.name) for f in fields(case.params)}
-    rounded: dict[str, Any] = {
-        name: float(np.float32(v)) for name, v in numbers.items() if isinstance(v, float)
-    }
-    return replace(case, params=replace(case.params, **rounded))
+    return replace(case, params=held(case.params, backend))
 
 
 def execute(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:

@@ -22,6 +22,7 @@ from npu_rope.optional_torch import torch
 from npu_rope.reference import rope as reference
 from npu_rope.testing import spec
 from npu_rope.testing.bounds import rotation_bound, worst_ratio
+from npu_rope.testing.chip_types import held
 from npu_rope.testing.random_calls import Call, Layout, Reach, reach_of, simpler
 
 Array = npt.NDArray[Any]
@@ -311,7 +312,7 @@ class _Expected:
 
 def judge(call: Call, backend: str, run: Execute = execute) -> Verdict:
     """Run one call; check its results, and that nothing else was written."""
-    reach = reach_of(backend)
+    reach, call = reach_of(backend), replace(call, params=held(call.params, backend))
     data = make_data(call, reach)
     expected = [_expectation(call, data, x, reach) for x in data.x_before]
     if problem := _reference_problem(call, data, expected):

@@ -162,7 +162,7 @@ def load() -> Library:
     if _loaded is None:
         _loaded = _load()
     if isinstance(_loaded, Unavailable):
-        raise _loaded
+        raise _loaded.with_traceback(None)
     return _loaded
 
 

@@ -12,6 +12,7 @@ import ctypes as C
 import json
 import os
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -135,6 +136,9 @@ class Operator:
         return [*self.inputs, *self.attributes, *(o for o in self.outputs if o not in self.inputs)]
 
 
+_begun = threading.local()
+
+
 class HostCalls(C.Structure):
     """``ascend_sim_host_calls``: a context in which this thread's calls of aclnn use a chip, a package and
     the host's memory. Afterwards ``error`` is the message of the last call that failed, or empty."""
@@ -159,6 +163,7 @@ class HostCalls(C.Structure):
         self.memory_count = len(spans)
 
     def __enter__(self) -> None:
+        _begun.calls = self  # C keeps the address: it must stay valid even if an interrupt skips the end
         cann().lib.ascend_sim_begin_host_calls(C.byref(self))
 
     def __exit__(self, *_: object) -> None:
@@ -172,12 +177,12 @@ class Cann:
         path = folders.library("ascend_sim_cann")
         try:
             self.lib = C.CDLL(str(path))
-        except OSError as cause:
+            self.lib.ascend_sim_end_host_calls.restype = C.c_char_p
+            for kind in ("Tensor", "IntArray", "FloatArray", "BoolArray"):
+                getattr(self.lib, f"aclCreate{kind}").restype = C.c_void_p
+        except (OSError, AttributeError) as cause:  # AttributeError: it lacks an entry
             remedy = "Install ascend-sim again."
             raise Unavailable("libascend_sim_cann.so", f"it does not load: {cause}", remedy) from None
-        self.lib.ascend_sim_end_host_calls.restype = C.c_char_p
-        for kind in ("Tensor", "IntArray", "FloatArray", "BoolArray"):
-            getattr(self.lib, f"aclCreate{kind}").restype = C.c_void_p
 
     def tensor(self, tensor: Tensor) -> C.c_void_p:
         """Create an aclTensor."""
@@ -227,8 +232,9 @@ class Package:
         self._cann = cann()
         interface = self.folder / "op_api" / "lib" / "libcust_opapi.so"
         remedy = "Build the package for the simulator: docs/programs.md."
-        if not interface.is_file():
-            raise Unavailable("operator package", f"{interface} was not found", remedy)
+        for piece in (interface, self._descriptions()):
+            if not piece.exists():
+                raise Unavailable("operator package", f"{piece} was not found", remedy)
         try:
             self._opapi = C.CDLL(str(interface))
         except OSError as cause:
@@ -290,7 +296,11 @@ class Package:
         if op not in operators:
             raise bad_value(f"op must be one of {', '.join(operators)} but got {op}.")
         operator = operators[op]
-        tensors = {name: _as_tensor(name, value) for name, value in given.items() if _is_tensor(value)}
+        tensors = {
+            name: _as_tensor(name, value, is_written=name in operator.outputs)
+            for name, value in given.items()
+            if isinstance(value, Tensor | np.ndarray)
+        }
         cores = min(profile["cores"], o.most_cores) if o.most_cores else profile["cores"]
         calls = HostCalls(str(profile["name"]), self.folder, cores, o)
         calls.hold([tensor.span() for tensor in tensors.values()])
@@ -314,13 +324,19 @@ class Package:
             status = int(prepare(*arguments, C.byref(size), C.byref(executor)))
         finally:
             self._cann.destroy(made)  # the second phase does not need them
-        if status != _OK:
-            return status
-        workspace = np.empty(size.value, np.uint8)
-        address = workspace.ctypes.data if size.value else None
-        spans = [value.span() for value in given.values() if isinstance(value, Tensor)]
-        calls.hold([*spans, (address or 0, size.value)])
-        return int(getattr(self._opapi, f"aclnn{op}")(C.c_void_p(address), size, executor, None))
+        ran = False
+        try:
+            if status == _OK:
+                workspace = np.empty(size.value, np.uint8)
+                address = workspace.ctypes.data if size.value else None
+                spans = [value.span() for value in given.values() if isinstance(value, Tensor)]
+                calls.hold([*spans, (address or 0, size.value)])
+                ran = True
+                status = int(getattr(self._opapi, f"aclnn{op}")(C.c_void_p(address), size, executor, None))
+        finally:
+            if not ran and executor.value:  # a second phase gives it back itself
+                self._cann.lib.aclDestroyAclOpExecutor(executor)
+        return status
 
     def _arguments(
         self, op: str, operator: Operator, given: Mapping[str, Any], made: list[tuple[str, C.c_void_p]]
@@ -334,6 +350,7 @@ class Package:
             if name not in given:
                 raise bad_value(f"arguments of {op} must have all of {', '.join(known)} but got no {name}.")
             value, type_ = given[name], operator.attributes.get(name)
+            _check_kind(name, value, type_)
             if value is None:
                 arguments.append(None)
             elif type_ is None:
@@ -350,12 +367,32 @@ class Package:
         return arguments
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor | np.ndarray)
+def _check_kind(name: str, value: Any, type_: str | None) -> None:
+    """Check that a value is of the kind of its parameter; type_: of an attribute, or None for a tensor."""
+    got = type(value).__name__
+    if type_ is None:
+        if value is not None and not isinstance(value, Tensor):
+            raise bad_type(f"{name} must be an array, a Tensor or None but got {got}.")
+    elif type_ in _LISTS:
+        if value is not None and not isinstance(value, Sequence):
+            raise bad_type(f"{name} must be a list or None but got {got}.")
+    elif type_ != "str":
+        if not isinstance(value, int | float | np.number | np.bool_):
+            raise bad_type(f"{name} must be a number but got {got}.")
+        if type_ == "int" and not -(2**63) <= value < 2**63:
+            raise bad_value(f"{name} must be in the int64 range but got {value}.")
 
 
-def _as_tensor(name: str, value: Any) -> Tensor:
-    tensor = value if isinstance(value, Tensor) else Tensor.of(value)
+def _as_tensor(name: str, value: Any, *, is_written: bool) -> Tensor:
+    if isinstance(value, np.ndarray):
+        if not value.dtype.isnative:
+            raise bad_type(f"{name} must be in the machine's byte order but got {value.dtype.str}.")
+        if not value.flags.aligned:
+            raise bad_value(f"{name} must be aligned to its elements but got an address that is not.")
+        if is_written and not value.flags.writeable:
+            raise bad_value(f"{name} must be writeable but got a read-only array.")
+        value = Tensor.of(value)
+    tensor: Tensor = value
     if tensor.dtype not in _TYPES:
         raise bad_type(f"{name} must be {', '.join(_TYPES)} but got {tensor.dtype}.")
     return tensor

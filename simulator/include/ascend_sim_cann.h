@@ -1,9 +1,9 @@
 /* Calls of the simulated CANN on the host's own memory: the C interface of libascend_sim_cann beside CANN's.
  *
- * Between ascend_sim_begin_host_calls() and ascend_sim_end_host_calls(), aclnn's two phases on the calling thread use
- * the chip, the operator package, the memory and the options that are given here. A kernel runs immediately, in its
- * second phase. There is no device, no stream, no guard zone and no entry in the process's report; other threads notice
- * nothing. The argument checks, definitions, tilings and kernels are those of every other call. */
+ * Between ascend_sim_begin_host_calls() and ascend_sim_end_host_calls(), aclnn's two phases of a generated operator on
+ * the calling thread use the chip, the operator package, the memory and the options that are given here. A kernel runs
+ * immediately, in its second phase. There is no device, no stream, no guard zone and no entry in the process's report;
+ * other threads notice nothing. The argument checks, definitions, tilings and kernels are those of every other call. */
 #ifndef ASCEND_SIM_CANN_H
 #define ASCEND_SIM_CANN_H
 
@@ -17,12 +17,14 @@ typedef struct ascend_sim_host_calls {
     const char* chip;    /* "Ascend910B3": one of ascend_sim_profiles() */
     const char* package; /* the operator package's folder, without links */
     int32_t cores;       /* number of the chip's cores that a tiling may use */
-    const ascend_sim_memory* memories; /* what the calls may read and write, with workspaces; roles and names are unused */
+    const ascend_sim_memory*
+        memories; /* what the calls may read and write, with workspaces; roles and names are unused */
     int32_t memory_count;
     const ascend_sim_launch* options; /* lenient, auto_sync, saturate, one_order, trace_path, trace_cores */
 } ascend_sim_host_calls;
 
-/* The struct and what it points to must live until the end; they may change between calls. */
+/* The struct and what it points to must live until the end; they may change between calls. Begins do not nest: a begin
+ * replaces the one before. */
 ASCEND_SIM_EXPORT void ascend_sim_begin_host_calls(const ascend_sim_host_calls* calls);
 
 /* Returns the message of the last call that failed; "" if none did. It is valid until the thread's next begin. */

@@ -34,7 +34,7 @@ BASES = [10000.0, 500000.0, 1e6, 160.0, 10000000.0]
 
 def held(number, backend):
     """Return an attribute's value on the back end: CANN stores float32."""
-    return float(np.float32(number)) if backend == "npu" else number
+    return float(np.float32(number)) if is_device(backend) else number
 
 
 def exact_within(backend):

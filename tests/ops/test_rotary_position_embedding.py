@@ -147,7 +147,7 @@ def refusal(call, backend):
 
 def held_by(backend):
     """How it holds an attribute: a CANN operator in float32 (docs/npu.md)."""
-    return (lambda number: float(np.float32(number))) if backend == "npu" else float
+    return (lambda number: float(np.float32(number))) if is_device(backend) else float
 
 
 def run_and_judge(call, backend, seed=0):

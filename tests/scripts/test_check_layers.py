@@ -175,7 +175,7 @@ def test_violation_is_caught(layers: Any, tree: Path, name: str) -> None:
 
 
 def test_a_circle_of_imports_is_caught_also_inside_a_function(layers: Any, tree: Path) -> None:
-    plant(tree, "npu_rope/dtypes.py", "def f():\n    from npu_rope.params import RopeParams")
+    plant(tree, "npu_rope/errors.py", "def f():\n    from npu_rope.params import RopeParams")
     assert any("imports must form no circle but got npu_rope." in text for text in found(layers, tree))
 
 

@@ -10,8 +10,8 @@ import ggml_workers
 import numpy as np
 import pytest
 
+import npu_rope
 from npu_rope.params import RopeParams
-from npu_rope.reference import rope as reference
 from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing import ggml_worker
 from npu_rope.testing import judge as judge_module
@@ -207,7 +207,7 @@ def test_what_npu_rope_refuses_of_sections_aborts_ggml(ggml, mode, n_dims, secti
     x = np.ones((1, 3, 1, 8), np.float32)
     positions = np.zeros(12, np.int32)
     with pytest.raises(ValueError, match="must"):
-        reference.rope(x, positions, RopeParams(n_dims, mode, sections=sections))
+        npu_rope.rope(x, positions, RopeParams(n_dims, mode, sections=sections), backend="reference")
     params = RopeParams(2, mode, sections=(1, 0, 0, 0))
     for name, value in (("n_dims", n_dims), ("sections", sections)):
         object.__setattr__(params, name, value)

@@ -7,8 +7,8 @@
 
 namespace npu_cann {
 
-// nullptr if no memory is left. The caller may use the bytes from `bytes` to `bytes + padding` by CANN's rules;
-// here they are part of the guard zone.
+// nullptr if no memory is left. CANN lets the caller use `padding` bytes more; here they are part
+// of the guard zone.
 void* allocate_device(size_t bytes, size_t padding);
 
 // Properties of a freed allocation.
@@ -26,16 +26,16 @@ bool free_device(void* first, Freed* out);
 // "" or the freed allocation that contained the address, such as "allocation 7 of 4096 bytes".
 std::string describe_freed(const void* address);
 
-// Whether the address was in a freed allocation with padding, which torch_npu uses with its cache off.
+// Whether the address was in a freed allocation with padding. With its cache off, torch_npu allocates with padding.
 bool is_freed_with_padding(const void* address);
 
 // The number of the allocation that holds the address, from 1; false if none does.
 bool number_of_allocation(const void* address, uint64_t* number);
-// "byte 16 of allocation 7"; the address itself if no allocation holds it.
+// "byte 16 of allocation 7"; "an address that is not allocated" if no allocation holds it.
 std::string describe_address(const void* address);
 
 // kWhole checks the whole zones of every allocation. kGlance, for frequent checks, reads the bytes next to some
-// hundreds of allocations and continues with the following ones at the next call.
+// hundreds of allocations and continues at the next call with the next allocations.
 enum class Look { kWhole, kGlance };
 
 // Checks guard zones. Returns "" or one message per damaged allocation. Each damage is reported once.

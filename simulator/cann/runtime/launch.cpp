@@ -60,7 +60,13 @@ int32_t submit_to(void* handle, Work work) {
 int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream) {
     if (!executor) return no_executor();
     std::shared_ptr<const aclOpExecutor> owned(executor);
-    if (host_calls()) return owned->run(workspace, workspace_bytes);
+    if (host_calls()) {
+        try {
+            return owned->run(workspace, workspace_bytes);
+        } catch (const std::exception& error) {
+            return failed(kInternalError, owned->name + ": " + error.what());
+        }
+    }
     Work work;
     work.name = owned->name;
     work.accesses = owned->accesses;

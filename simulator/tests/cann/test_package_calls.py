@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import ascend_sim
 import numpy as np
 import pytest
@@ -75,9 +77,14 @@ def test_memory_is_given_by_its_address_too(package):
         ({"x": np.ones((7, 3), np.float32).T}, Refused, "[WeightedAdd] x must be contiguous, or declared"),
         ({"z": np.zeros(21, np.float32)}, Refused, "[WeightedAdd] z must have shape [3, 7] but got [21]."),
         ({"x": np.ones((3, 7), np.complex64)}, TypeError, "[simulator] x must be float32, float16, int8"),
+        ({"x": np.ones((3, 7), ">f4")}, TypeError, "[simulator] x must be in the machine's byte order but"),
+        ({"x": 3.0}, TypeError, "[simulator] x must be an array, a Tensor or None but got float."),
+        ({"weights": np.ones(1)}, TypeError, "[simulator] weights must be a list or None but got Tensor."),
+        ({"alpha": None}, TypeError, "[simulator] alpha must be a number but got NoneType."),
+        ({"copies": 2**64}, ValueError, "[simulator] copies must be in the int64 range but got"),
         ({"w": 1}, ValueError, "[simulator] arguments of WeightedAdd must be x, y, alpha,"),
     ],
-    ids=["tiling", "list", "view", "shape", "type", "unknown"],
+    ids=["tiling", "list", "view", "shape", "type", "order", "number", "array", "none", "range", "unknown"],
 )
 def test_a_bad_call_is_refused_and_nothing_is_written(package, changed, error, text):
     arguments = given(**changed)
@@ -87,6 +94,37 @@ def test_a_bad_call_is_refused_and_nothing_is_written(package, changed, error, t
     assert str(caught.value).startswith(text)
     assert not arguments["z"].any()
     assert library.load().launches() == launches
+
+
+def test_an_output_must_be_writeable(package):
+    arguments = given()
+    arguments["z"].flags.writeable = False
+    with pytest.raises(ValueError, match="z must be writeable but got a read-only array"):
+        package.call(OP, arguments)
+
+
+def test_refused_calls_leave_no_executor(package):
+    """The pool of executors is searched at each call."""
+    made = []
+
+    class Watched:
+        def __init__(self, lib):
+            self.lib = lib
+
+        def __getattr__(self, name):
+            if name == "aclDestroyAclOpExecutor":
+                made.append(name)
+            return getattr(self.lib, name)
+
+    cann = package._cann
+    whole, cann.lib = cann.lib, Watched(cann.lib)
+    try:
+        for changed in ({"kind": "other"}, {}):
+            with contextlib.suppress(Refused):
+                package.call(OP, given(**changed))
+    finally:
+        cann.lib = whole
+    assert len(made) == 1
 
 
 def test_a_missing_argument_and_a_missing_operator_are_named(package):
