@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from npu_rope import backends
 from npu_rope.checks import CallTensors
 from npu_rope.executors.tensors import (
     Array,
@@ -61,7 +62,10 @@ def run(
     twins = {id(x): sources[name] for name, x in t.xs.items() if written_whole}
     written = [twins.get(id(result), None) for result in results]
     written = [to_device(r) if w is None else w for r, w in zip(results, written, strict=True)]
-    launch(sources, beside, written)
+    try:
+        launch(sources, beside, written)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise backends.raised_by_torch(str(error)) or error from error.__cause__
     for result, device in zip(results, written, strict=True):
         copy_back(device, result)
     if tensors and t.outs:

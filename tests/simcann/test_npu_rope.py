@@ -472,7 +472,7 @@ WRONG_CHIPS = {
 def test_a_chip_that_no_kernel_is_for_is_refused_by_name(simulated, library_in_front, arguments):
     done = simulated.code(CALL, library_in_front, *arguments, fresh=True)
     assert done.status == 1
-    assert f"ValueError: {WRONG_CHIPS[arguments]}" in done.stderr
+    assert f"InvalidValue: {WRONG_CHIPS[arguments]}" in done.stderr
     assert not done.report.launches
 
 
