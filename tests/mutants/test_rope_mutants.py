@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 # The tests compare results of small calls. Without optimization the compile takes a seventh of the time.
 OPTIMIZE = "-O0"
 EDITED = ("csrc", "op_host")  # where the edits' texts are
-SOURCES = ("CMakeLists.txt", "pyproject.toml", "cmake", "include", "op_kernel", *EDITED)
+SOURCES = ("CMakeLists.txt", "pyproject.toml", "cmake", "simulator/cmake", "include", "op_kernel", *EDITED)
 
 # Each mistake by its name.
 MUTANTS = {
@@ -53,7 +53,7 @@ class Workshop:
         self.source, self.build = folder / "src", folder / "build"
         for name in SOURCES:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-            self.source.mkdir(exist_ok=True)
+            (self.source / name).parent.mkdir(parents=True, exist_ok=True)
             copy(ROOT / name, self.source / name)
         options = [
             "-DNPU_ROPE_TORCH=OFF",
@@ -66,7 +66,8 @@ class Workshop:
         self.compile()
 
     def _run(self, *command: str) -> None:
-        subprocess.run(command, check=True, capture_output=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        assert done.returncode == 0, done.stdout
 
     def compile(self) -> Path:
         self._run("cmake", "--build", str(self.build), "-j2")
