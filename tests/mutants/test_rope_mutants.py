@@ -66,7 +66,9 @@ class Workshop:
         self.compile()
 
     def _run(self, *command: str) -> None:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout
 
     def compile(self) -> Path:
