@@ -20,7 +20,9 @@ def test_all_are_shown():
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n.startswith("train") else ()) for n in SHOWN]
+)
 def test_an_example_prints_what_is_shown(name):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = ["bash" if name.endswith(".sh") else sys.executable, str(ROOT / "examples" / name)]

@@ -156,7 +156,10 @@ def test_gradient_checkpointing(level):
     assert all((got[n] - g).abs().max() <= 1e-5 * largest for n, g in expected.items())
 
 
-@pytest.mark.parametrize(("family", "level"), [("llama3", "positions"), ("gemma3", "tables")])
+@pytest.mark.parametrize(
+    ("family", "level"),
+    [("llama3", "positions"), pytest.param("gemma3", "tables", marks=pytest.mark.slow)],
+)
 def test_it_compiles_whole(family, level):
     model = made(family)
     before, expected = logits(model), gradients(model)

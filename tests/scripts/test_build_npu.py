@@ -547,7 +547,9 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="CANN's tem
 
 
 @needs_make
-@pytest.mark.parametrize("build", VERSIONS, indirect=True)
+@pytest.mark.parametrize(
+    "build", [*(pytest.param(v, marks=pytest.mark.slow) for v in VERSIONS[:-1]), VERSIONS[-1]], indirect=True
+)
 def test_a_build_calls_cann_s_tools_and_compiles_kernels_side_by_side(build):
     done = build.run("ascend910b", "ascend310p", "-j", "4")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -625,7 +627,7 @@ def kill_group(running, number):
     [
         (kill_group, signal.SIGINT),  # Control-C
         pytest.param(kill_group, signal.SIGHUP, marks=pytest.mark.slow),  # the terminal is closed
-        (kill_script, signal.SIGTERM),
+        pytest.param(kill_script, signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param(kill_script, signal.SIGHUP, marks=pytest.mark.slow),
     ],
 )
@@ -649,6 +651,7 @@ def test_an_interrupted_build_leaves_no_process_and_nothing_to_install(build, ki
 
 
 @needs_make
+@pytest.mark.slow
 def test_cann_s_folder_may_have_a_space_in_its_name(build):
     home = build.machine.home.rename(build.machine.folder / "CANN 9.1")
     build.machine.home = home

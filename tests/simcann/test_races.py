@@ -39,11 +39,13 @@ def test_a_race_is_reported_or_seen(simulated, name):
         done = run(simulated, seed, name)
         seen += done.json() is False
         reported += not done.report.is_clean
+        if seen or reported:
+            break
     assert reported or name in ON_THE_HOST, done.stderr
     assert seen or reported
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS[:3], *(pytest.param(s, marks=pytest.mark.slow) for s in SEEDS[3:])])
 def test_the_programs_with_their_waits_are_right_and_clean(simulated, seed):
     done = run(simulated, seed, "right")
     assert done.json() == dict.fromkeys(programs(), True)
