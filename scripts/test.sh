@@ -15,10 +15,10 @@ run installs everything, which takes a few minutes; later runs skip what did not
 
   scripts/test.sh                      all three: everything but slow tests and real NPUs
   scripts/test.sh -m slow              the slow tests
-  scripts/test.sh tests/ops -k cache   a part of it, without npu; every argument goes to pytest
+  scripts/test.sh tests/rope -k cache  a part of it, without npu; every argument goes to pytest
   scripts/test.sh -n 0 -x --pdb        one process, stop at the first failure, look around
   scripts/test.sh --npu                the operator tests on backend npu only
-  scripts/test.sh --npu tests/ops/test_rope_qk.py -k heads    a part of those
+  scripts/test.sh --npu tests/rope/test_rope_qk.py -k heads    a part of those
 
 Small cases run many to a test, which names those that fail; NPU_ROPE_TEST_CASES=apart makes each a test of
 its own, for -k to choose by what it is about.
@@ -28,8 +28,9 @@ TEXT
 }
 
 # The operator tests on backend npu. Tests of the library itself need not run again.
-NPU_TESTS=(tests/ops tests/norm/test_rms_norm.py tests/norm/test_rms_norm_backward.py tests/norm/test_add_rms_norm.py
-  tests/norm/test_rms_norm_rope.py tests/integrations/test_onnx_backend.py --ignore=tests/ops/test_rope_kernels.py)
+NPU_TESTS=(tests/ops tests/rope tests/rotary tests/norm/test_rms_norm.py tests/norm/test_rms_norm_backward.py
+  tests/norm/test_add_rms_norm.py tests/norm/test_rms_norm_rope.py tests/integrations/test_onnx_backend.py
+  --ignore=tests/rope/test_rope_kernels.py)
 
 # Tests that need torch_npu; each test runs in separate processes.
 TORCH_NPU_TESTS=(tests/simcann/test_npu_rope.py tests/simcann/test_torch_npu.py tests/simcann/test_first_call.py)

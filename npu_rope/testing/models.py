@@ -1,6 +1,6 @@
 """Rope parameters of real models for ``npu-rope validate``, as data, each with its source.
 
-A new model is a new entry in ``MODELS``; ``tests/testing/test_models.py`` compares each with
+A new model is a new entry in ``MODELS``; ``tests/validation/test_models.py`` compares each with
 transformers' own code. Pairing, YaRN and factors follow ``specs/ggml_rope_acltensor.txt``.
 """
 

@@ -12,6 +12,7 @@ from aclnn import Device, strides_of
 
 from npu_rope import RopeParams
 
+CHIPS = {"sim": "Ascend910B1", "sim:ascend310p": "Ascend310P3"}
 OPERATORS = {"rope": "NpuRope", "rope_qk": "NpuRopeQk", "rope_set_rows": "NpuRopeSetRows"}
 # Tensors whose strides the attribute `strides` holds, in this order.
 VIEWS = {
@@ -55,3 +56,14 @@ def call(
 ) -> None:
     """Run the operator on views of NumPy arrays, which it writes."""
     device.call(OPERATORS[op], arguments(op, tensors, attributes(params, forward)))
+
+
+def viewed(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Values in some layout: contiguous, with gaps, tokens and heads exchanged."""
+    how = rng.integers(3)
+    if how == 0 or len(shape) < 3:
+        return rng.standard_normal(shape).astype(dtype)
+    if how == 1:
+        return rng.standard_normal((*shape[:-1], shape[-1] + 3)).astype(dtype)[..., : shape[-1]]
+    swapped = (*shape[:-3], shape[-2], shape[-3], shape[-1])
+    return rng.standard_normal(swapped).astype(dtype).swapaxes(-2, -3)

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import Refused, strides_of
-from test_aclnn_tables import CHIPS, viewed
+from aclnn_calls import CHIPS, viewed
 
 from npu_rope import RopeParams, add_rms_norm, rms_norm, rms_norm_rope
 from npu_rope.executors.rope import Attributes

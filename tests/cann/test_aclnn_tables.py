@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import Refused, strides_of
+from aclnn_calls import CHIPS, viewed
 
 from npu_rope import rotary_embedding, rotary_mul, rotary_mul_qk
 
-CHIPS = {"sim": "Ascend910B1", "sim:ascend310p": "Ascend310P3"}
 ORDER = ("x", "q", "k", "cos", "sin", "position_ids", "out", "q_out", "k_out")
 
 
@@ -29,17 +29,6 @@ def launch(device: Any, tensors: dict[str, Any], **attributes: Any) -> None:
         device.call("NpuRotaryMulQk", {**rest, **named, **given})
     else:
         device.call("NpuRotaryMul", {"position_ids": None, **tensors, **given})
-
-
-def viewed(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Values in some layout: contiguous, with gaps, tokens and heads exchanged."""
-    how = rng.integers(3)
-    if how == 0 or len(shape) < 3:
-        return rng.standard_normal(shape).astype(dtype)
-    if how == 1:
-        return rng.standard_normal((*shape[:-1], shape[-1] + 3)).astype(dtype)[..., : shape[-1]]
-    swapped = (*shape[:-3], shape[-2], shape[-3], shape[-1])
-    return rng.standard_normal(swapped).astype(dtype).swapaxes(-2, -3)
 
 
 @pytest.mark.parametrize("backend", CHIPS)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 def operator_tests(library: Path) -> subprocess.CompletedProcess:
     """One factor changed at a time, and the angles, on Ascend910B with the kernel of float32."""
     environment = {**os.environ, "NPU_ROPE_TEST_BACKEND": "sim", changed.VARIABLE: str(library)}
-    tests = [str(ROOT / "tests/ops" / name) for name in ("test_rope.py", "test_rope_angles.py")]
+    tests = [str(ROOT / "tests/rope" / name) for name in ("test_rope.py", "test_rope_angles.py")]
     chosen = ["-k", "one_factor or cos_and_sin", "-x", "-q", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", *tests, *chosen]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=ROOT)

@@ -119,7 +119,7 @@ FILTER = [
 def _operator_tests(library: Path) -> int:
     slice_ = ["-k", "one_factor and not reference", "-x", "-q", "-p", "no:cacheprovider"]
     environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(library), "NPU_ROPE_TEST_BACKEND": "cpu"}
-    command = [sys.executable, "-m", "pytest", str(ROOT / "tests/ops/test_rope.py"), *slice_]
+    command = [sys.executable, "-m", "pytest", str(ROOT / "tests/rope/test_rope.py"), *slice_]
     return subprocess.run(command, capture_output=True, env=environment, check=False, cwd=ROOT).returncode
 
 

@@ -9,6 +9,7 @@ import re
 import pytest
 import torch
 from rope_cases import refusal
+from rotated_halves import rotate
 from together import together
 
 from npu_rope import backends
@@ -43,16 +44,6 @@ def or_refused(test):
 
 def randn(*shape, dtype=torch.float32, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
-
-
-def rotate(x, mode):
-    if mode == "half":
-        x1, x2 = x.chunk(2, -1)
-        return torch.cat((-x2, x1), -1)
-    if mode == "interleave":
-        return torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
-    x1, x2, x3, x4 = x.chunk(4, -1)
-    return torch.cat((-x2, x1, -x4, x3), -1)
 
 
 def formula(x, cos, sin, mode="half"):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from ascend_sim import library as simulator
+from head_repeats import repeats_by_instruction as of_rope
 from rope_cases import NUMPY_DTYPES, values_of
-from test_rope_passes import repeats_by_instruction as of_rope
 
 from npu_rope import rotary_embedding, rotary_mul, rotary_mul_qk
 from npu_rope.testing import rotary_spec

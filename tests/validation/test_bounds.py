@@ -174,7 +174,7 @@ def test_the_right_result_is_accepted(dtype, backend):
     x = data(dtype)
     assert ratio_of(right(x, YARN, dtype, FACTORS), x, YARN, dtype, factors=FACTORS) <= 1
     if is_device(backend) and dtype in ("float64", "bfloat16"):
-        return  # not on every device; tests/ops runs those that are
+        return  # not on every device; tests/rope runs those that are
     y = rope(x, POSITIONS, YARN, FACTORS, backend=backend)
     e_angle = E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
     assert ratio_of(y, x, YARN, dtype, factors=FACTORS, e_angle=e_angle) <= 1

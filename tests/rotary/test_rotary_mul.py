@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairwise import pairwise
 from rope_cases import NUMPY_DTYPES, bytes_of, layout_strides, refusal, to_torch, values_of
-from test_compat_torch_npu import rotate
+from rotated_halves import rotate
 from together import together
 
 from npu_rope import (
