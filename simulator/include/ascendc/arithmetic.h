@@ -114,18 +114,12 @@ inline void own_mask(const char* api) {
 }
 
 // The lanes of a repeat form: from the mask argument, or from the register with isSetMask = false.
-template <bool isSetMask>
-Lanes repeat_lanes(const char* api, uint32_t widest_bytes, uint64_t mask, uint64_t repeats, uint64_t most = 255) {
+template <bool isSetMask, class Word>
+Lanes repeat_lanes(const char* api, uint32_t widest_bytes, MaskOf<Word> mask, uint64_t repeats, uint64_t most = 255) {
     if (!isSetMask) return Lanes::from_register(widest_bytes, repeats);
     own_mask(api);
-    return Lanes::first(widest_bytes, mask, repeats, most);
-}
-template <bool isSetMask>
-Lanes repeat_lanes(const char* api, uint32_t widest_bytes, const uint64_t mask[], uint64_t repeats,
-                   uint64_t most = 255) {
-    if (!isSetMask) return Lanes::from_register(widest_bytes, repeats);
-    own_mask(api);
-    return Lanes::bits_of(widest_bytes, mask, repeats, most);
+    return mask.is_bits ? Lanes::bits_of(widest_bytes, mask.bits, repeats, most)
+                        : Lanes::first(widest_bytes, mask.count, repeats, most);
 }
 // The lanes of a count form; with isSetMask = false from the register, which must be in counter mode.
 template <bool isSetMask>

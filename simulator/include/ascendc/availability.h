@@ -54,75 +54,71 @@ constexpr Elements kAllWords = kWords | kBfloat16;          // and with bfloat16
 constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
 }  // namespace cell
 
-// ASCEND_SIM_INSTRUCTION(identifier, name, Ascend910B and 910_93, Ascend310P, Ascend950, source)
-#define ASCEND_SIM_INSTRUCTIONS(ASCEND_SIM_INSTRUCTION)                                                               \
-    ASCEND_SIM_INSTRUCTION(Add, "Add", kSigned, kSigned, kAllWords, "Add")                                            \
-    ASCEND_SIM_INSTRUCTION(Sub, "Sub", kSigned, kSigned, kAllWords, "Sub")                                            \
-    ASCEND_SIM_INSTRUCTION(Mul, "Mul", kSigned, kSigned, kAllWords, "Mul")                                            \
-    ASCEND_SIM_INSTRUCTION(Max, "Max", kSigned, kSigned, kAllWords, "Max")                                            \
-    ASCEND_SIM_INSTRUCTION(Min, "Min", kSigned, kSigned, kAllWords, "Min")                                            \
-    ASCEND_SIM_INSTRUCTION(Div, "Div", kFloating, kFloating, kFloating, "Div")                                        \
-    ASCEND_SIM_INSTRUCTION(And, "And", kInt16s, kInt16s, kInt16s | kInt32s, "And")                                    \
-    ASCEND_SIM_INSTRUCTION(Or, "Or", kInt16s, kInt16s, kInt16s | kInt32s, "Or")                                       \
-    ASCEND_SIM_INSTRUCTION(Not, "Not", kInt16s, kInt16s, kInt16s | kInt32s, "Not")                                    \
-    ASCEND_SIM_INSTRUCTION(Adds, "Adds", kSigned, kSigned, kSigned | kBfloat16, "Adds")                               \
-    ASCEND_SIM_INSTRUCTION(Muls, "Muls", kSigned, kSigned, kSigned | kBfloat16, "Muls")                               \
-    ASCEND_SIM_INSTRUCTION(Maxs, "Maxs", kSigned, kSigned, kSigned | kBfloat16, "Maxs")                               \
-    ASCEND_SIM_INSTRUCTION(Mins, "Mins", kSigned, kSigned, kSigned | kBfloat16, "Mins")                               \
-    ASCEND_SIM_INSTRUCTION(Axpy, "Axpy", kFloating, kFloating, kFloating | kBfloat16, "Axpy")                         \
-    ASCEND_SIM_INSTRUCTION(AxpyToFloat, "Axpy into float, of", kHalf, kHalf, kHalf, "Axpy")                           \
-    ASCEND_SIM_INSTRUCTION(MulAddDst, "MulAddDst", kFloating, kFloating, kFloating, "MulAddDst")                      \
-    ASCEND_SIM_INSTRUCTION(MulAddDstToFloat, "MulAddDst into float, of", kHalf, kHalf, kHalf, "MulAddDst")            \
-    ASCEND_SIM_INSTRUCTION(FusedMulAdd, "FusedMulAdd", kFloating, kFloating, kFloating | kBfloat16, "FusedMulAdd")    \
-    ASCEND_SIM_INSTRUCTION(Abs, "Abs", kFloating, kFloating, kFloating, "Abs")                                        \
-    ASCEND_SIM_INSTRUCTION(Exp, "Exp", kFloating, kFloating, kFloating, "Exp")                                        \
-    ASCEND_SIM_INSTRUCTION(Ln, "Ln", kFloating, kFloating, kFloating, "Ln")                                           \
-    ASCEND_SIM_INSTRUCTION(Sqrt, "Sqrt", kFloating, kFloating, kFloating, "Sqrt")                                     \
-    ASCEND_SIM_INSTRUCTION(Rsqrt, "Rsqrt", kFloating, kFloating, kFloating, "Rsqrt")                                  \
-    ASCEND_SIM_INSTRUCTION(Reciprocal, "Reciprocal", kFloating, kFloating, kFloating, "Reciprocal")                   \
-    ASCEND_SIM_INSTRUCTION(Relu, "Relu", kFloating | kInt32, kFloating | kInt32, kFloating | kInt32, "Relu")          \
-    ASCEND_SIM_INSTRUCTION(Neg, "Neg", kNone, kNone, kSigned, "Neg (ISASI)")                                          \
-    ASCEND_SIM_INSTRUCTION(ShiftLeft, "ShiftLeft", kInt16s | kInt32s, kNone, kInt16s | kInt32s, "ShiftLeft")          \
-    ASCEND_SIM_INSTRUCTION(ShiftRight, "ShiftRight", kInt16s | kInt32s, kNone, kInt16s | kInt32s, "ShiftRight")       \
-    ASCEND_SIM_INSTRUCTION(Compare, "Compare", kFloating | kInt32, kFloating, kWords, "Compare")                      \
-    ASCEND_SIM_INSTRUCTION(Compares, "Compares", kFloating | kInt32, kFloating, kWords, "Compares")                   \
-    ASCEND_SIM_INSTRUCTION(CompareScalar, "CompareScalar", kFloating | kInt32, kFloating, kWords, "Compares")         \
-    ASCEND_SIM_INSTRUCTION(CompareOrder, "comparisons other than EQ", kFloating, kFloating, kWords,                   \
-                           "Compare, Compares")                                                                       \
-    ASCEND_SIM_INSTRUCTION(Select, "Select", kFloating, kFloating, kAllWords, "Select")                               \
-    ASCEND_SIM_INSTRUCTION(WholeReduceSum, "WholeReduceSum", kFloating, kFloating, kFloating, "ReduceRepeat")         \
-    ASCEND_SIM_INSTRUCTION(ReduceRepeat, "ReduceRepeat", kFloating, kFloating, kFloating, "ReduceRepeat")             \
-    ASCEND_SIM_INSTRUCTION(RepeatReduceSum, "RepeatReduceSum", kFloating, kFloating, kFloating, "ReduceRepeat")       \
-    ASCEND_SIM_INSTRUCTION(BlockReduceSum, "BlockReduceSum", kFloating, kFloating, kFloating, "ReduceDataBlock")      \
-    ASCEND_SIM_INSTRUCTION(ReduceDataBlock, "ReduceDataBlock", kFloating, kFloating, kFloating, "ReduceDataBlock")    \
-    ASCEND_SIM_INSTRUCTION(PairReduceSum, "PairReduceSum", kFloating, kFloating, kFloating, "ReducePairElem")         \
-    ASCEND_SIM_INSTRUCTION(ReducePairElem, "ReducePairElem", kFloating, kFloating, kFloating, "ReducePairElem")       \
-    ASCEND_SIM_INSTRUCTION(ReduceSum, "ReduceSum", kFloating, kFloating, kFloating, "ReduceSum")                      \
-    ASCEND_SIM_INSTRUCTION(CreateVecIndex, "CreateVecIndex", kSigned, kSigned, kSigned | kInt8 | kInt64,              \
-                           "CreateVecIndex; on Ascend310P notes B.5")                                                 \
-    ASCEND_SIM_INSTRUCTION(ArithProgression, "ArithProgression", kSigned, kSigned, kSigned | kInt64, "Arange")        \
-    ASCEND_SIM_INSTRUCTION(Arange, "Arange", kSigned, kSigned, kSigned | kInt64, "Arange")                            \
-    ASCEND_SIM_INSTRUCTION(Duplicate, "Duplicate", kAllWords, kWords, kNumbers | kBool, "Duplicate")                  \
-    ASCEND_SIM_INSTRUCTION(Brcb, "Brcb", kAllWords, kWords, kAllWords, "Brcb")                                        \
-    ASCEND_SIM_INSTRUCTION(Gather, "Gather", kAllWords, kWords, kAllWords | kInt64s, "Gather")                        \
-    ASCEND_SIM_INSTRUCTION(Gatherb, "Gatherb", kUint16 | kUint32, kNone, kNumbers, "Gatherb (ISASI)")                 \
-    ASCEND_SIM_INSTRUCTION(Scatter, "Scatter", kNone, kFloating | kUint16 | kUint32, kAllWords | kInt64s,             \
-                           "Scatter (ISASI)")                                                                         \
-    ASCEND_SIM_INSTRUCTION(GatherMask, "GatherMask", kAllWords, kWords, kAllWords | kInt8s, "GatherMask")             \
-    ASCEND_SIM_INSTRUCTION(Interleave, "Interleave", kNone, kNone, kNumbers, "Interleave (ISASI)")                    \
-    ASCEND_SIM_INSTRUCTION(DeInterleave, "DeInterleave", kNone, kNone, kNumbers, "DeInterleave (ISASI)")              \
-    ASCEND_SIM_INSTRUCTION(Copy, "Copy", kAllWords, kNone, kNumbers, "Copy")                                          \
-    ASCEND_SIM_INSTRUCTION(DataCopy, "DataCopy", kAny, kAny, kAny, "DataCopy; any type: its bytes are moved")         \
-    ASCEND_SIM_INSTRUCTION(DataCopyPad, "DataCopyPad", kAny, kNone, kAny, "DataCopyPad, support")                     \
-    ASCEND_SIM_INSTRUCTION(DataCopyPadCompact, "DataCopyPad with PaddingMode::Compact", kNone, kNone, kAny,           \
-                           "DataCopyPad")                                                                             \
-    ASCEND_SIM_INSTRUCTION(SetAtomicAdd, "SetAtomicAdd", kSigned | kBfloat16 | kInt8, kFloating | kInt16,             \
-                           kSigned | kBfloat16 | kInt8, "SetAtomicAdd")                                               \
-    ASCEND_SIM_INSTRUCTION(DataSyncBarrier, "DataSyncBarrier", kAny, kNone, kAny, "DataSyncBarrier (ISASI), support") \
-    ASCEND_SIM_INSTRUCTION(CleanWithDestination, "DataCacheCleanAndInvalid with DcciDst", kAny, kNone, kAny,          \
-                           "DataCacheCleanAndInvalid")                                                                \
-    ASCEND_SIM_INSTRUCTION(GmReference, "GlobalTensor::operator()", kAny, kNone, kAny, "notes G")                     \
-    ASCEND_SIM_INSTRUCTION(SetL2CacheHint, "SetL2CacheHint", kAny, kNone, kAny, "SetL2CacheHint, support")
+// ROW(identifier, name, Ascend910B and 910_93, Ascend310P, Ascend950, source)
+#define ASCEND_SIM_INSTRUCTIONS(ROW)                                                                                  \
+    ROW(Add, "Add", kSigned, kSigned, kAllWords, "Add")                                                               \
+    ROW(Sub, "Sub", kSigned, kSigned, kAllWords, "Sub")                                                               \
+    ROW(Mul, "Mul", kSigned, kSigned, kAllWords, "Mul")                                                               \
+    ROW(Max, "Max", kSigned, kSigned, kAllWords, "Max")                                                               \
+    ROW(Min, "Min", kSigned, kSigned, kAllWords, "Min")                                                               \
+    ROW(Div, "Div", kFloating, kFloating, kFloating, "Div")                                                           \
+    ROW(And, "And", kInt16s, kInt16s, kInt16s | kInt32s, "And")                                                       \
+    ROW(Or, "Or", kInt16s, kInt16s, kInt16s | kInt32s, "Or")                                                          \
+    ROW(Not, "Not", kInt16s, kInt16s, kInt16s | kInt32s, "Not")                                                       \
+    ROW(Adds, "Adds", kSigned, kSigned, kSigned | kBfloat16, "Adds")                                                  \
+    ROW(Muls, "Muls", kSigned, kSigned, kSigned | kBfloat16, "Muls")                                                  \
+    ROW(Maxs, "Maxs", kSigned, kSigned, kSigned | kBfloat16, "Maxs")                                                  \
+    ROW(Mins, "Mins", kSigned, kSigned, kSigned | kBfloat16, "Mins")                                                  \
+    ROW(Axpy, "Axpy", kFloating, kFloating, kFloating | kBfloat16, "Axpy")                                            \
+    ROW(AxpyToFloat, "Axpy into float, of", kHalf, kHalf, kHalf, "Axpy")                                              \
+    ROW(MulAddDst, "MulAddDst", kFloating, kFloating, kFloating, "MulAddDst")                                         \
+    ROW(MulAddDstToFloat, "MulAddDst into float, of", kHalf, kHalf, kHalf, "MulAddDst")                               \
+    ROW(FusedMulAdd, "FusedMulAdd", kFloating, kFloating, kFloating | kBfloat16, "FusedMulAdd")                       \
+    ROW(Abs, "Abs", kFloating, kFloating, kFloating, "Abs")                                                           \
+    ROW(Exp, "Exp", kFloating, kFloating, kFloating, "Exp")                                                           \
+    ROW(Ln, "Ln", kFloating, kFloating, kFloating, "Ln")                                                              \
+    ROW(Sqrt, "Sqrt", kFloating, kFloating, kFloating, "Sqrt")                                                        \
+    ROW(Rsqrt, "Rsqrt", kFloating, kFloating, kFloating, "Rsqrt")                                                     \
+    ROW(Reciprocal, "Reciprocal", kFloating, kFloating, kFloating, "Reciprocal")                                      \
+    ROW(Relu, "Relu", kFloating | kInt32, kFloating | kInt32, kFloating | kInt32, "Relu")                             \
+    ROW(Neg, "Neg", kNone, kNone, kSigned, "Neg (ISASI)")                                                             \
+    ROW(ShiftLeft, "ShiftLeft", kInt16s | kInt32s, kNone, kInt16s | kInt32s, "ShiftLeft")                             \
+    ROW(ShiftRight, "ShiftRight", kInt16s | kInt32s, kNone, kInt16s | kInt32s, "ShiftRight")                          \
+    ROW(Compare, "Compare", kFloating | kInt32, kFloating, kWords, "Compare")                                         \
+    ROW(Compares, "Compares", kFloating | kInt32, kFloating, kWords, "Compares")                                      \
+    ROW(CompareScalar, "CompareScalar", kFloating | kInt32, kFloating, kWords, "Compares")                            \
+    ROW(CompareOrder, "comparisons other than EQ", kFloating, kFloating, kWords, "Compare, Compares")                 \
+    ROW(Select, "Select", kFloating, kFloating, kAllWords, "Select")                                                  \
+    ROW(WholeReduceSum, "WholeReduceSum", kFloating, kFloating, kFloating, "ReduceRepeat")                            \
+    ROW(ReduceRepeat, "ReduceRepeat", kFloating, kFloating, kFloating, "ReduceRepeat")                                \
+    ROW(RepeatReduceSum, "RepeatReduceSum", kFloating, kFloating, kFloating, "ReduceRepeat")                          \
+    ROW(BlockReduceSum, "BlockReduceSum", kFloating, kFloating, kFloating, "ReduceDataBlock")                         \
+    ROW(ReduceDataBlock, "ReduceDataBlock", kFloating, kFloating, kFloating, "ReduceDataBlock")                       \
+    ROW(PairReduceSum, "PairReduceSum", kFloating, kFloating, kFloating, "ReducePairElem")                            \
+    ROW(ReducePairElem, "ReducePairElem", kFloating, kFloating, kFloating, "ReducePairElem")                          \
+    ROW(ReduceSum, "ReduceSum", kFloating, kFloating, kFloating, "ReduceSum")                                         \
+    ROW(CreateVecIndex, "CreateVecIndex", kSigned, kSigned, kSigned | kInt8 | kInt64,                                 \
+        "CreateVecIndex; on Ascend310P notes B.5")                                                                    \
+    ROW(ArithProgression, "ArithProgression", kSigned, kSigned, kSigned | kInt64, "Arange")                           \
+    ROW(Arange, "Arange", kSigned, kSigned, kSigned | kInt64, "Arange")                                               \
+    ROW(Duplicate, "Duplicate", kAllWords, kWords, kNumbers | kBool, "Duplicate")                                     \
+    ROW(Brcb, "Brcb", kAllWords, kWords, kAllWords, "Brcb")                                                           \
+    ROW(Gather, "Gather", kAllWords, kWords, kAllWords | kInt64s, "Gather")                                           \
+    ROW(Gatherb, "Gatherb", kUint16 | kUint32, kNone, kNumbers, "Gatherb (ISASI)")                                    \
+    ROW(Scatter, "Scatter", kNone, kFloating | kUint16 | kUint32, kAllWords | kInt64s, "Scatter (ISASI)")             \
+    ROW(GatherMask, "GatherMask", kAllWords, kWords, kAllWords | kInt8s, "GatherMask")                                \
+    ROW(Interleave, "Interleave", kNone, kNone, kNumbers, "Interleave (ISASI)")                                       \
+    ROW(DeInterleave, "DeInterleave", kNone, kNone, kNumbers, "DeInterleave (ISASI)")                                 \
+    ROW(Copy, "Copy", kAllWords, kNone, kNumbers, "Copy")                                                             \
+    ROW(DataCopy, "DataCopy", kAny, kAny, kAny, "DataCopy; any type: its bytes are moved")                            \
+    ROW(DataCopyPad, "DataCopyPad", kAny, kNone, kAny, "DataCopyPad, support")                                        \
+    ROW(DataCopyPadCompact, "DataCopyPad with PaddingMode::Compact", kNone, kNone, kAny, "DataCopyPad")               \
+    ROW(SetAtomicAdd, "SetAtomicAdd", kSigned | kBfloat16 | kInt8, kFloating | kInt16, kSigned | kBfloat16 | kInt8,   \
+        "SetAtomicAdd")                                                                                               \
+    ROW(DataSyncBarrier, "DataSyncBarrier", kAny, kNone, kAny, "DataSyncBarrier (ISASI), support")                    \
+    ROW(CleanWithDestination, "DataCacheCleanAndInvalid with DcciDst", kAny, kNone, kAny, "DataCacheCleanAndInvalid") \
+    ROW(GmReference, "GlobalTensor::operator()", kAny, kNone, kAny, "notes G")                                        \
+    ROW(SetL2CacheHint, "SetL2CacheHint", kAny, kNone, kAny, "SetL2CacheHint, support")
 
 enum class Api : uint8_t {
 #define ASCEND_SIM_INSTRUCTION(name, text, a910b, a310p, a950, source) name,

@@ -30,15 +30,9 @@ namespace AscendC {
         sim_detail::Name##Lanes(dst, src0, src1, ascend_sim::count_lanes<true>(sizeof(T), count));                     \
     }                                                                                                                  \
     template <class T, bool isSetMask = true>                                                                          \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,        \
-              const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {            \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
-        sim_detail::Name##Lanes(dst, src0, src1,                                                                       \
-                                ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);      \
-    }                                                                                                                  \
-    template <class T, bool isSetMask = true>                                                                          \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask[],      \
-              const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {            \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                       \
+              ascend_sim::Mask mask, const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params,        \
+              ASCEND_SIM_SITE) {                                                                                       \
         ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
         sim_detail::Name##Lanes(dst, src0, src1,                                                                       \
                                 ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);      \

@@ -107,16 +107,7 @@ void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode&
                         ascend_sim::count_lanes<true>(ascend_sim::kWidest<T, U>, count), roundMode);
 }
 template <class T, class U, bool isSetMask = true>
-void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, const uint64_t mask,
-          const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, ASCEND_SIM_SITE) {
-    ascend_sim::start(ascend_sim::Pipe::V, "Cast", site);
-    ascend_sim::cast_op(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                        ascend_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride},
-                        ascend_sim::repeat_lanes<isSetMask>("Cast", ascend_sim::kWidest<T, U>, mask, repeatTime),
-                        roundMode);
-}
-template <class T, class U, bool isSetMask = true>
-void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, const uint64_t mask[],
+void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& roundMode, ascend_sim::ConstMask mask,
           const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Cast", site);
     ascend_sim::cast_op(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},

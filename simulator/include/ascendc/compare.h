@@ -16,20 +16,8 @@ using AscendC::CMPMODE;
 
 template <class W>
 bool holds(CMPMODE mode, W a, W b) {
-    switch (mode) {
-        case CMPMODE::LT:
-            return a < b;
-        case CMPMODE::GT:
-            return a > b;
-        case CMPMODE::EQ:
-            return a == b;
-        case CMPMODE::LE:
-            return a <= b;
-        case CMPMODE::GE:
-            return a >= b;
-        default:
-            return a != b;
-    }
+    const bool results[] = {a<b, a> b, a == b, a <= b, a >= b, a != b};
+    return results[int(mode) < 5 ? int(mode) : 5];
 }
 
 template <class T, class U>
@@ -84,8 +72,8 @@ Lanes compare_count(uint32_t count) {
 }
 
 // Below Ascend950 the mask has no effect.
-template <class T, class M>
-Lanes compare_lanes(const char* api, M mask, uint64_t repeats) {
+template <class T>
+Lanes compare_lanes(const char* api, ConstMask mask, uint64_t repeats) {
     if (kIs950) return repeat_lanes<true>(api, sizeof(T), mask, repeats);
     return Lanes::first(sizeof(T), kRepeatBytes / sizeof(T), repeats);
 }
@@ -103,50 +91,34 @@ void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalT
 }
 template <class T, class U, bool isSetMask = true>
 void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode,
-             const uint64_t mask, ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& p, ASCEND_SIM_SITE) {
-    ascend_sim::start(ascend_sim::Pipe::V, "Compare", site);
-    ascend_sim::compare_tensors(dst, ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
-                                ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
-                                ascend_sim::compare_lanes<T>("Compare", mask, repeatTime), cmpMode);
-}
-template <class T, class U, bool isSetMask = true>
-void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode,
-             const uint64_t mask[], ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& p, ASCEND_SIM_SITE) {
+             ascend_sim::ConstMask mask, ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& p,
+             ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Compare", site);
     ascend_sim::compare_tensors(dst, ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
                                 ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
                                 ascend_sim::compare_lanes<T>("Compare", mask, repeatTime), cmpMode);
 }
 
-#define ASCEND_SIM_COMPARE_SCALAR(Name)                                                                                \
-    template <class T, class U>                                                                                        \
-    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,              \
-              uint32_t count, ASCEND_SIM_SITE) {                                                                       \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
-        ascend_sim::check_compare<T, U>(cmpMode);                                                                      \
-        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0}, ascend_sim::compare_count<T>(count),         \
-                               cmpMode, [=](uint32_t, uint32_t) { return src1Scalar; });                               \
-    }                                                                                                                  \
-    template <class T, class U, bool isSetMask = true>                                                                 \
-    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,              \
-              const uint64_t mask, ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, ASCEND_SIM_SITE) {   \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
-        ascend_sim::check_compare<T, U>(cmpMode);                                                                      \
-        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},              \
-                               ascend_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \
-                               [=](uint32_t, uint32_t) { return src1Scalar; });                                        \
-    }                                                                                                                  \
-    template <class T, class U, bool isSetMask = true>                                                                 \
-    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,              \
-              const uint64_t mask[], ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p, ASCEND_SIM_SITE) { \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
-        ascend_sim::check_compare<T, U>(cmpMode);                                                                      \
-        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},              \
-                               ascend_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                         \
-                               [=](uint32_t, uint32_t) { return src1Scalar; });                                        \
+#define ASCEND_SIM_COMPARE_SCALAR(Name)                                                                        \
+    template <class T, class U>                                                                                \
+    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,      \
+              uint32_t count, ASCEND_SIM_SITE) {                                                               \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                   \
+        ASCEND_SIM_NEEDS(Name, T);                                                                             \
+        ascend_sim::check_compare<T, U>(cmpMode);                                                              \
+        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0}, ascend_sim::compare_count<T>(count), \
+                               cmpMode, [=](uint32_t, uint32_t) { return src1Scalar; });                       \
+    }                                                                                                          \
+    template <class T, class U, bool isSetMask = true>                                                         \
+    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,      \
+              ascend_sim::ConstMask mask, ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p,       \
+              ASCEND_SIM_SITE) {                                                                               \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                   \
+        ASCEND_SIM_NEEDS(Name, T);                                                                             \
+        ascend_sim::check_compare<T, U>(cmpMode);                                                              \
+        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},      \
+                               ascend_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                 \
+                               [=](uint32_t, uint32_t) { return src1Scalar; });                                \
     }
 
 ASCEND_SIM_COMPARE_SCALAR(Compares)

@@ -13,38 +13,19 @@ namespace ascend_sim {
 
 constexpr uint32_t kMaxBursts = 4095;
 
-// The values of ge::DataType.
+// The values of ge::DataType, in Element's order.
+constexpr int32_t kDtypeNumbers[kElements] = {12, 2, 4, 6, 7, 1, 27, 3, 8, 0, 9, 10, 11, 28};
 template <class T>
 constexpr int32_t dtype_number() {
-    if (kIsBfloat16<T>) return 27;
-    if (std::is_same_v<T, half>) return 1;
-    if (std::is_same_v<T, float>) return 0;
-    if (std::is_same_v<T, double>) return 11;
-    if (std::is_same_v<T, bool>) return 12;
-    if (!std::is_integral_v<T>) return 28;
-    constexpr int32_t kSigned[] = {2, 6, 3, 9}, kUnsigned[] = {4, 7, 8, 10};
-    constexpr int kSize = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
-    return std::is_signed_v<T> ? kSigned[kSize] : kUnsigned[kSize];
+    return kDtypeNumbers[int(element_of<T>())];
 }
 
 // The types that atomics take, by their value in ge::DataType.
 inline const char* dtype_name(int32_t number) {
-    switch (number) {
-        case 0:
-            return "float";
-        case 1:
-            return "half";
-        case 2:
-            return "int8";
-        case 3:
-            return "int32";
-        case 6:
-            return "int16";
-        case 27:
-            return "bfloat16";
-        default:
-            return "another type";
-    }
+    for (int e = 0; e < kElements; ++e)
+        if (kDtypeNumbers[e] == number && (cell::kSigned | cell::kBfloat16 | cell::kInt8) & set_of(Element(e)))
+            return kElementNames[e];
+    return "another type";
 }
 
 // A transfer: `count` bursts of `bytes`; the steps are bytes between the starts of bursts.
@@ -186,6 +167,9 @@ void move_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<
 }
 
 inline int64_t step_of(uint64_t length, uint64_t gap) { return int64_t((length + gap) * kBlockBytes); }
+inline Bursts bursts_of(const AscendC::DataCopyParams& p, uint64_t gm_gap, uint64_t ub_gap) {
+    return {p.blockCount, p.blockLen * uint64_t(kBlockBytes), step_of(p.blockLen, gm_gap), step_of(p.blockLen, ub_gap)};
+}
 
 }  // namespace ascend_sim
 
@@ -226,9 +210,7 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataC
     ascend_sim::start(ascend_sim::Pipe::MTE2, "DataCopy", site);
     ascend_sim::check_burst_count(p.blockCount, p.blockLen);
     ascend_sim::check_gm_aligned("src", src.data());
-    const ascend_sim::Bursts b{p.blockCount, p.blockLen * uint64_t(ascend_sim::kBlockBytes),
-                               ascend_sim::step_of(p.blockLen, p.srcStride),
-                               ascend_sim::step_of(p.blockLen, p.dstStride)};
+    const ascend_sim::Bursts b = ascend_sim::bursts_of(p, p.srcStride, p.dstStride);
     ascend_sim::read_bursts(dst, src, b, b.bytes);
     ascend_sim::finish_copy(b.count * b.bytes, uint32_t(b.count), uintptr_t(src.data()));
 }
@@ -237,9 +219,7 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataC
     ascend_sim::start(ascend_sim::Pipe::MTE3, "DataCopy", site);
     ascend_sim::check_burst_count(p.blockCount, p.blockLen);
     ascend_sim::check_gm_aligned("dst", dst.data());
-    const ascend_sim::Bursts b{p.blockCount, p.blockLen * uint64_t(ascend_sim::kBlockBytes),
-                               ascend_sim::step_of(p.blockLen, p.dstStride),
-                               ascend_sim::step_of(p.blockLen, p.srcStride)};
+    const ascend_sim::Bursts b = ascend_sim::bursts_of(p, p.dstStride, p.srcStride);
     ascend_sim::write_bursts(dst, src, b);
     ascend_sim::finish_copy(b.count * b.bytes, uint32_t(b.count), uintptr_t(dst.data()));
 }

@@ -33,16 +33,7 @@ void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, const int32_t& c
     sim_detail::duplicate_lanes(dst, scalarValue, ascend_sim::count_lanes<true>(sizeof(T), count), 1, 8);
 }
 template <class T, bool isSetMask = true>
-void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask, const ascend_sim::RepeatTime repeatTime,
-               const ascend_sim::Stride<uint16_t> dstBlockStride, const ascend_sim::Stride<uint8_t> dstRepeatStride,
-               ASCEND_SIM_SITE) {
-    ascend_sim::start(ascend_sim::Pipe::V, "Duplicate", site);
-    sim_detail::duplicate_lanes(dst, scalarValue,
-                                ascend_sim::repeat_lanes<isSetMask>("Duplicate", sizeof(T), mask, repeatTime),
-                                dstBlockStride, dstRepeatStride);
-}
-template <class T, bool isSetMask = true>
-void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, uint64_t mask[],
+void Duplicate(const LocalTensor<T>& dst, const T& scalarValue, ascend_sim::Mask mask,
                const ascend_sim::RepeatTime repeatTime, const ascend_sim::Stride<uint16_t> dstBlockStride,
                const ascend_sim::Stride<uint8_t> dstRepeatStride, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Duplicate", site);

@@ -54,16 +54,9 @@ void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const Loca
     sim_detail::MulAddDstLanes(dst, src0, src1, ascend_sim::count_lanes<true>(ascend_sim::kWidest<T, U>, count));
 }
 template <class T, class U, bool isSetMask = true>
-void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, uint64_t mask,
-               const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {
-    ascend_sim::start(ascend_sim::Pipe::V, "MulAddDst", site);
-    sim_detail::MulAddDstLanes(
-        dst, src0, src1, ascend_sim::repeat_lanes<isSetMask>("MulAddDst", ascend_sim::kWidest<T, U>, mask, repeatTime),
-        params);
-}
-template <class T, class U, bool isSetMask = true>
-void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, const uint64_t mask[],
-               const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {
+void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1,
+               ascend_sim::ConstMask mask, const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params,
+               ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "MulAddDst", site);
     sim_detail::MulAddDstLanes(
         dst, src0, src1, ascend_sim::repeat_lanes<isSetMask>("MulAddDst", ascend_sim::kWidest<T, U>, mask, repeatTime),
@@ -77,15 +70,9 @@ void FusedMulAdd(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const Lo
     sim_detail::FusedMulAddLanes(dst, src0, src1, ascend_sim::count_lanes<true>(sizeof(T), count));
 }
 template <class T, bool isSetMask = true>
-void FusedMulAdd(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,
-                 const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {
-    ascend_sim::start(ascend_sim::Pipe::V, "FusedMulAdd", site);
-    sim_detail::FusedMulAddLanes(
-        dst, src0, src1, ascend_sim::repeat_lanes<isSetMask>("FusedMulAdd", sizeof(T), mask, repeatTime), params);
-}
-template <class T, bool isSetMask = true>
-void FusedMulAdd(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask[],
-                 const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params, ASCEND_SIM_SITE) {
+void FusedMulAdd(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
+                 ascend_sim::Mask mask, const ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params,
+                 ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "FusedMulAdd", site);
     sim_detail::FusedMulAddLanes(
         dst, src0, src1, ascend_sim::repeat_lanes<isSetMask>("FusedMulAdd", sizeof(T), mask, repeatTime), params);

@@ -43,9 +43,14 @@ inline Range view_range(const UbView& v, uint64_t bytes) { return {v.addr, int64
 
 // The lanes step through `stepped`: dst of a gather, src of a scatter. The offsets point into `pointed`.
 template <bool kGather, class T>
-void indexed_op(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
-                const AscendC::LocalTensor<uint32_t>& offsets, uint64_t base, const Lanes& lanes) {
+void indexed(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
+             const AscendC::LocalTensor<uint32_t>& offsets, uint64_t base, const Lanes& lanes) {
+    static_assert(!kGather || kTakes<T, Api::Gather>, "Gather: this SoC does not have it for this type");
+    static_assert(kGather || kTakes<T, Api::Scatter>, "Scatter: this SoC does not have it for this type");
     const char* const name = kGather ? "src" : "dst";
+    auto finish = [&] {
+        finish_vector(lanes.repeats(), lanes.per_repeat() * cycles_of(Cost::GatheredElement), lanes.is_count_form());
+    };
     const uint32_t from = pointed.view().addr, list = offsets.view().addr;
     check_aligned("offsets", list);
     check_aligned(name, from);
@@ -86,7 +91,7 @@ void indexed_op(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointe
     for (uint64_t at = lowest; at <= highest && at < elements; ++at)
         if (marks[at]) point_at(to, int64_t(from + at * sizeof(T)), sizeof(T));
     const auto& step = ranges_of(lanes, layout_of(stepped, lanes), stepped.tensor.view().addr);
-    if (step.empty()) return;
+    if (step.empty()) return finish();
     const Range steps{step.front().begin, step.back().end};
     const Range index_bytes{list, int64_t(list + lanes.dense_lanes() * 4)};
     check_apart(kGather ? "dst" : "src", steps, name, to.all);
@@ -111,15 +116,7 @@ void indexed_op(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointe
                 std::memcpy(origin + offset[i], at + i, sizeof(T));
         }
     });
-}
-
-template <bool kGather, class T>
-void indexed(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
-             const AscendC::LocalTensor<uint32_t>& offsets, uint64_t base, const Lanes& lanes) {
-    static_assert(!kGather || kTakes<T, Api::Gather>, "Gather: this SoC does not have it for this type");
-    static_assert(kGather || kTakes<T, Api::Scatter>, "Scatter: this SoC does not have it for this type");
-    indexed_op<kGather>(stepped, pointed, offsets, base, lanes);
-    finish_vector(lanes.repeats(), lanes.per_repeat() * cycles_of(Cost::GatheredElement), lanes.is_count_form());
+    finish();
 }
 
 }  // namespace ascend_sim
@@ -135,15 +132,7 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTen
 }
 template <class T>
 void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
-            const uint32_t srcBaseAddr, const uint64_t mask, const ascend_sim::RepeatTime repeatTime,
-            const ascend_sim::Stride<uint16_t> dstRepStride, ASCEND_SIM_SITE) {
-    ascend_sim::start(ascend_sim::Pipe::V, "Gather", site);
-    ascend_sim::indexed<true>(ascend_sim::Operand<T>{"dst", dst, 1, dstRepStride}, src, srcOffset, srcBaseAddr,
-                              ascend_sim::repeat_lanes<true>("Gather", sizeof(T), mask, repeatTime));
-}
-template <class T>
-void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& srcOffset,
-            const uint32_t srcBaseAddr, const uint64_t mask[], const ascend_sim::RepeatTime repeatTime,
+            const uint32_t srcBaseAddr, ascend_sim::ConstMask mask, const ascend_sim::RepeatTime repeatTime,
             const ascend_sim::Stride<uint16_t> dstRepStride, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Gather", site);
     ascend_sim::indexed<true>(ascend_sim::Operand<T>{"dst", dst, 1, dstRepStride}, src, srcOffset, srcBaseAddr,
@@ -159,15 +148,7 @@ void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
 }
 template <class T>
 void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset,
-             const uint32_t dstBaseAddr, const uint64_t mask, const ascend_sim::RepeatTime repeatTime,
-             const ascend_sim::Stride<uint8_t> srcRepStride, ASCEND_SIM_SITE) {
-    ascend_sim::start(ascend_sim::Pipe::V, "Scatter", site);
-    ascend_sim::indexed<false>(ascend_sim::Operand<T>{"src", src, 1, srcRepStride}, dst, dstOffset, dstBaseAddr,
-                               ascend_sim::repeat_lanes<true>("Scatter", sizeof(T), mask, repeatTime));
-}
-template <class T>
-void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& dstOffset,
-             const uint32_t dstBaseAddr, const uint64_t mask[], const ascend_sim::RepeatTime repeatTime,
+             const uint32_t dstBaseAddr, ascend_sim::ConstMask mask, const ascend_sim::RepeatTime repeatTime,
              const ascend_sim::Stride<uint8_t> srcRepStride, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Scatter", site);
     ascend_sim::indexed<false>(ascend_sim::Operand<T>{"src", src, 1, srcRepStride}, dst, dstOffset, dstBaseAddr,

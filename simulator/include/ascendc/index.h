@@ -60,9 +60,7 @@ void progression_op(const char* api, const Operand<T>& dst, const Progression<T>
     });
     writes("dst", dst.tensor.view(), stores.data(), stores.size());
     finish_scalar(cycles_of(Cost::IndexStore) * (stores_repeat ? P::kInRepeat : P::kInBlock));
-    const int32_t event = fetch_event(Pipe::S, Pipe::V, site);
-    set_flag(Pipe::S, Pipe::V, event, api, site);
-    wait_flag(Pipe::S, Pipe::V, event, api, site);
+    hand_over(Pipe::S, Pipe::V, api, site);
 
     start(Pipe::V, api, site);
     check_destination(dst, lanes);
@@ -91,35 +89,16 @@ void CreateVecIndex(LocalTensor<T> dst, const T& firstValue, uint32_t count, ASC
                                ascend_sim::Lanes::counted(sizeof(T), count), false, site);
 }
 template <class T>
-void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, uint64_t mask, ascend_sim::RepeatTime repeatTime,
+void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, ascend_sim::Mask mask, ascend_sim::RepeatTime repeatTime,
                     ascend_sim::Stride<uint16_t> dstBlkStride, ascend_sim::Stride<uint8_t> dstRepStride,
                     ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(CreateVecIndex, T);
     ascend_sim::start(ascend_sim::Pipe::S, "CreateVecIndex", site);
     ascend_sim::progression_op("CreateVecIndex", ascend_sim::Operand<T>{"dst", dst, dstBlkStride, dstRepStride},
                                ascend_sim::Progression<T>(firstValue, T(1), true),
-                               ascend_sim::repeat_lanes<true>("CreateVecIndex", sizeof(T), mask, repeatTime), false,
-                               site);
+                               ascend_sim::repeat_lanes<true>("CreateVecIndex", sizeof(T), mask, repeatTime),
+                               mask.is_bits, site);
 }
-template <class T>
-void CreateVecIndex(LocalTensor<T>& dst, const T& firstValue, uint64_t mask[], ascend_sim::RepeatTime repeatTime,
-                    ascend_sim::Stride<uint16_t> dstBlkStride, ascend_sim::Stride<uint8_t> dstRepStride,
-                    ASCEND_SIM_SITE) {
-    ASCEND_SIM_NEEDS(CreateVecIndex, T);
-    ascend_sim::start(ascend_sim::Pipe::S, "CreateVecIndex", site);
-    ascend_sim::progression_op("CreateVecIndex", ascend_sim::Operand<T>{"dst", dst, dstBlkStride, dstRepStride},
-                               ascend_sim::Progression<T>(firstValue, T(1), true),
-                               ascend_sim::repeat_lanes<true>("CreateVecIndex", sizeof(T), mask, repeatTime), true,
-                               site);
-}
-
-namespace sim_detail {
-inline void vector_then_scalar(ascend_sim::Site site) {
-    const int32_t event = ascend_sim::fetch_event(ascend_sim::Pipe::V, ascend_sim::Pipe::S, site);
-    ascend_sim::set_flag(ascend_sim::Pipe::V, ascend_sim::Pipe::S, event, "ArithProgression", site);
-    ascend_sim::wait_flag(ascend_sim::Pipe::V, ascend_sim::Pipe::S, event, "ArithProgression", site);
-}
-}  // namespace sim_detail
 
 template <class T>
 void ArithProgression(const LocalTensor<T>& dst, const T firstValue, const T diffValue, const int32_t count,
@@ -134,7 +113,7 @@ void ArithProgression(const LocalTensor<T>& dst, const T firstValue, const T dif
     if (written > kInBlock)
         written = (written + kInBlock - 1) / kInBlock * kInBlock;
     else
-        sim_detail::vector_then_scalar(site);
+        ascend_sim::hand_over(ascend_sim::Pipe::V, ascend_sim::Pipe::S, "ArithProgression", site);
     ascend_sim::own_mask("ArithProgression");
     ascend_sim::progression_op("ArithProgression", ascend_sim::Operand<T>{"dst", dst},
                                ascend_sim::Progression<T>(firstValue, diffValue, false),

@@ -20,18 +20,12 @@ inline uint64_t check_even(int32_t count) {
     return n;
 }
 
+// The first n elements of an operand, which the instruction accesses.
 template <class T>
-Range source_range(const char* name, const AscendC::LocalTensor<T>& t, uint64_t n) {
+Range range_of(decltype(reads)& accesses, const char* name, const AscendC::LocalTensor<T>& t, uint64_t n) {
     check_aligned(name, t.view().addr);
     const Range r = view_range(t.view(), n * sizeof(T));
-    reads(name, t.view(), &r, n ? 1 : 0);
-    return r;
-}
-template <class T>
-Range destination_range(const char* name, const AscendC::LocalTensor<T>& t, uint64_t n) {
-    check_aligned(name, t.view().addr);
-    const Range r = view_range(t.view(), n * sizeof(T));
-    writes(name, t.view(), &r, n ? 1 : 0);
+    accesses(name, t.view(), &r, n ? 1 : 0);
     return r;
 }
 
@@ -47,8 +41,8 @@ inline void check_two_apart(const Range (&dst)[2], std::initializer_list<std::pa
 template <class T>
 void check_two_to_two(const AscendC::LocalTensor<T>& dst0, const AscendC::LocalTensor<T>& dst1,
                       const AscendC::LocalTensor<T>& src0, const AscendC::LocalTensor<T>& src1, uint64_t n) {
-    const Range a = source_range("src0", src0, n), b = source_range("src1", src1, n);
-    const Range to[2] = {destination_range("dst0", dst0, n), destination_range("dst1", dst1, n)};
+    const Range a = range_of(reads, "src0", src0, n), b = range_of(reads, "src1", src1, n);
+    const Range to[2] = {range_of(writes, "dst0", dst0, n), range_of(writes, "dst1", dst1, n)};
     check_two_apart(to, {{"src0", a}, {"src1", b}});
 }
 
@@ -98,9 +92,9 @@ void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const 
     ASCEND_SIM_NEEDS(DeInterleave, T);
     ascend_sim::start(ascend_sim::Pipe::V, "DeInterleave", site);
     const uint64_t n = ascend_sim::check_even(srcCount);
-    const ascend_sim::Range a = ascend_sim::source_range("src", src, n);
-    const ascend_sim::Range to[2] = {ascend_sim::destination_range("dst0", dst0, n / 2),
-                                     ascend_sim::destination_range("dst1", dst1, n / 2)};
+    const ascend_sim::Range a = ascend_sim::range_of(ascend_sim::reads, "src", src, n);
+    const ascend_sim::Range to[2] = {ascend_sim::range_of(ascend_sim::writes, "dst0", dst0, n / 2),
+                                     ascend_sim::range_of(ascend_sim::writes, "dst1", dst1, n / 2)};
     ascend_sim::check_two_apart(to, {{"src", a}});
     ascend_sim::deinterleave(dst0, dst1, std::vector<T>(src.data(), src.data() + n));
 }

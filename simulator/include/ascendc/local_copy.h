@@ -30,14 +30,7 @@ void copy_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const asce
 }  // namespace sim_detail
 
 template <class T, bool isSetMask = true>
-void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask,
-          const ascend_sim::RepeatTime repeatTime, const CopyRepeatParams& repeatParams, ASCEND_SIM_SITE) {
-    ascend_sim::start(ascend_sim::Pipe::V, "Copy", site);
-    sim_detail::copy_lanes(dst, src, ascend_sim::repeat_lanes<isSetMask>("Copy", sizeof(T), mask, repeatTime),
-                           repeatParams);
-}
-template <class T, bool isSetMask = true>
-void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[],
+void Copy(const LocalTensor<T>& dst, const LocalTensor<T>& src, ascend_sim::ConstMask mask,
           const ascend_sim::RepeatTime repeatTime, const CopyRepeatParams& repeatParams, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Copy", site);
     sim_detail::copy_lanes(dst, src, ascend_sim::repeat_lanes<isSetMask>("Copy", sizeof(T), mask, repeatTime),

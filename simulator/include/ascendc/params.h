@@ -116,6 +116,20 @@ private:
     uint64_t value_;
 };
 
+// The mask argument of a repeat form: a number of lanes, or the bits of lanes. Word is const where CANN's array is.
+template <class Word>
+struct MaskOf {
+    MaskOf(uint64_t lanes) : count(lanes) {}
+    MaskOf(Word* words) : bits(words), is_bits(true) {}
+    template <class I, Rule rule>
+    MaskOf(const Field<I, rule>& value) : count(I(value)) {}
+    uint64_t count = 0;
+    const uint64_t* bits = nullptr;
+    bool is_bits = false;
+};
+using Mask = MaskOf<uint64_t>;
+using ConstMask = MaskOf<const uint64_t>;
+
 }  // namespace ascend_sim
 
 namespace AscendC {

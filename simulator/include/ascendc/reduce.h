@@ -65,30 +65,33 @@ inline void check_reduce_overlap(const std::vector<std::vector<Range>>& read,
                                       w, unsigned(to.begin), unsigned(to.end), r);
 }
 
-// Each group of kGroup lanes of a repeat gives one element; a repeat's results are contiguous.
-template <uint32_t kGroup, class T>
+enum class Group { Repeat, Block, Pair };
+
+// Each group of lanes of a repeat gives one element; a repeat's results are contiguous.
+template <Group group, class T>
 void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
-                   int64_t dst_stride, int64_t src_block, int64_t src_repeat, uint32_t alignment, Cost cost) {
-    constexpr uint32_t kLanes = kRepeatBytes / sizeof(T), kGroups = kLanes / kGroup;
+                   int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
+    constexpr bool kWhole = group == Group::Repeat, kBlocks = group == Group::Block;
+    constexpr uint32_t kLanes = kRepeatBytes / sizeof(T), kInBlock = kBlockBytes / sizeof(T);
+    constexpr uint32_t kGroup = kWhole ? kLanes : kBlocks ? kInBlock : 2, kGroups = kLanes / kGroup;
+    constexpr uint32_t kAlignment = kWhole ? sizeof(T) : kBlocks ? 8 * sizeof(T) : kBlockBytes;
     check_int_stride("dstRepStride", dst_stride);
     check_int_stride("srcBlkStride", src_block);
     check_int_stride("srcRepStride", src_repeat);
     const uint32_t to = dst.view().addr;
-    if (to % alignment) broken(Rule::Align02, "`dst` starts at UB byte %u, which is no multiple of %u.", to, alignment);
+    check_aligned("dst", to, kAlignment, Rule::Align02);
     const Operand<T> from{"src", src, uint32_t(src_block), uint32_t(src_repeat)};
     const Layout layout = layout_of(from, lanes);
     check_source(from, lanes);
     // The groups that have active lanes, and the places of each repeat's results.
-    constexpr bool kFillsEmpty = kIs950 && kGroup != kLanes;
-    auto has_lanes = [&](uint32_t r, uint32_t group) {
+    constexpr bool kFillsEmpty = kIs950 && !kWhole;
+    auto has_lanes = [&](uint32_t r, uint32_t g) {
         if (kFillsEmpty) return true;
         for (uint32_t i = 0; i < kGroup; ++i)
-            if (lanes.is_active(r, group * kGroup + i)) return true;
+            if (lanes.is_active(r, g * kGroup + i)) return true;
         return false;
     };
-    auto place = [&](uint32_t r, uint32_t group) {
-        return to + uint32_t((r * dst_stride * kGroups + group) * sizeof(T));
-    };
+    auto place = [&](uint32_t r, uint32_t g) { return to + uint32_t((r * dst_stride * kGroups + g) * sizeof(T)); };
     std::vector<std::vector<Range>> read(lanes.repeats()), written(lanes.repeats());
     std::vector<Range> all;
     for (uint32_t r = 0; r < lanes.repeats(); ++r) {
@@ -125,25 +128,7 @@ void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
             if (any || kFillsEmpty) std::memcpy(ub() + place(r, g), &sum, sizeof sum);
         }
     }
-    finish_vector(lanes.repeats(), cycles_of(cost), lanes.is_count_form());
-}
-
-template <class T>
-void reduce_whole(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
-                  int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
-    reduce_groups<kRepeatBytes / sizeof(T)>(dst, src, lanes, dst_stride, src_block, src_repeat, sizeof(T),
-                                            Cost::WholeReduce);
-}
-template <class T>
-void reduce_blocks(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
-                   int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
-    reduce_groups<kBlockBytes / sizeof(T)>(dst, src, lanes, dst_stride, src_block, src_repeat, 8 * sizeof(T),
-                                           Cost::BlockReduce);
-}
-template <class T>
-void reduce_pairs(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
-                  int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
-    reduce_groups<2>(dst, src, lanes, dst_stride, src_block, src_repeat, kBlockBytes, Cost::BlockReduce);
+    finish_vector(lanes.repeats(), cycles_of(kWhole ? Cost::WholeReduce : Cost::BlockReduce), lanes.is_count_form());
 }
 
 // ---- ReduceSum: the sum of all elements ----------------------------------------------------------------
@@ -178,6 +163,14 @@ std::vector<T> repeat_sums(const AscendC::LocalTensor<T>& src, const Layout& lay
     if (lanewise && tree_sum(merged, kLanes, type, [&](uint32_t i) { return merged_active[i]; }, &sum))
         sums.push_back(sum);
     return sums;
+}
+
+// A register's lowest bytes as a T.
+template <class T>
+T from_bits(uint64_t bits) {
+    T value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 template <class T>
@@ -234,18 +227,13 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
     }
     if (order == RepeatOrder::Sequential) {  // the sum is in a register, so the scalar unit stores it
         finish_vector(lanes.repeats(), cycles, true);
-        auto hand_over = [site](Pipe a, Pipe b) {
-            const int32_t event = fetch_event(a, b, site);
-            set_flag(a, b, event, "ReduceSum", site);
-            wait_flag(a, b, event, "ReduceSum", site);
-        };
-        hand_over(Pipe::V, Pipe::S);
+        hand_over(Pipe::V, Pipe::S, "ReduceSum", site);
         start(Pipe::S, "ReduceSum", site);
         writes("dst", dst.view(), &result, 1);
         std::memcpy(ub() + result.begin, &sum, sizeof sum);
         finish_scalar(cycles_of(Cost::ScalarUb));
-        hand_over(Pipe::S, Pipe::V);
-        hand_over(Pipe::S, Pipe::MTE3);
+        hand_over(Pipe::S, Pipe::V, "ReduceSum", site);
+        hand_over(Pipe::S, Pipe::MTE3, "ReduceSum", site);
         return;
     }
     writes("dst", dst.view(), &result, 1);
@@ -257,103 +245,53 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
 
 namespace AscendC {
 
-// Name(mask, repeat) or Name(repeat, mask): two argument orders, two mask forms.
-#define ASCEND_SIM_REDUCE(Name, reduce, A, B)                                                                        \
-    template <class T, bool isSetMask = true>                                                                        \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t A, const int32_t B,                \
-              const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) { \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                   \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
-        ascend_sim::reduce(dst, src,                                                                                 \
-                           ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), uint64_t(mask), uint64_t(repeat)),  \
-                           dstRepStride, srcBlkStride, srcRepStride);                                                \
+// Name(mask, repeat) or Name(repeat, mask): two argument orders.
+#define ASCEND_SIM_REDUCE(Name, group, A, B)                                                                       \
+    template <class T, bool isSetMask = true>                                                                      \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, A, B, const int32_t dstRepStride,              \
+              const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {                           \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                 \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                       \
+        ascend_sim::reduce_groups<ascend_sim::Group::group>(                                                       \
+            dst, src, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, uint64_t(repeat)), dstRepStride, \
+            srcBlkStride, srcRepStride);                                                                           \
     }
 
-ASCEND_SIM_REDUCE(WholeReduceSum, reduce_whole, mask, repeat)
-ASCEND_SIM_REDUCE(BlockReduceSum, reduce_blocks, repeat, mask)
-ASCEND_SIM_REDUCE(PairReduceSum, reduce_pairs, repeat, mask)
+ASCEND_SIM_REDUCE(WholeReduceSum, Repeat, ascend_sim::ConstMask mask, const int32_t repeat)
+ASCEND_SIM_REDUCE(BlockReduceSum, Block, const int32_t repeat, ascend_sim::ConstMask mask)
+ASCEND_SIM_REDUCE(PairReduceSum, Pair, const int32_t repeat, ascend_sim::ConstMask mask)
 
-template <class T, bool isSetMask = true>
-void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[], const int32_t repeat,
-                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
-                    ASCEND_SIM_SITE) {
-    ASCEND_SIM_NEEDS(WholeReduceSum, T);
-    ascend_sim::start(ascend_sim::Pipe::V, "WholeReduceSum", site);
-    ascend_sim::reduce_whole(dst, src,
-                             ascend_sim::repeat_lanes<isSetMask>("WholeReduceSum", sizeof(T), mask, uint64_t(repeat)),
-                             dstRepStride, srcBlkStride, srcRepStride);
-}
-template <class T, bool isSetMask = true>
-void BlockReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat, const uint64_t mask[],
-                    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
-                    ASCEND_SIM_SITE) {
-    ASCEND_SIM_NEEDS(BlockReduceSum, T);
-    ascend_sim::start(ascend_sim::Pipe::V, "BlockReduceSum", site);
-    ascend_sim::reduce_blocks(dst, src,
-                              ascend_sim::repeat_lanes<isSetMask>("BlockReduceSum", sizeof(T), mask, uint64_t(repeat)),
-                              dstRepStride, srcBlkStride, srcRepStride);
-}
-template <class T, bool isSetMask = true>
-void PairReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat, const uint64_t mask[],
-                   const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
-                   ASCEND_SIM_SITE) {
-    ASCEND_SIM_NEEDS(PairReduceSum, T);
-    ascend_sim::start(ascend_sim::Pipe::V, "PairReduceSum", site);
-    ascend_sim::reduce_pairs(dst, src,
-                             ascend_sim::repeat_lanes<isSetMask>("PairReduceSum", sizeof(T), mask, uint64_t(repeat)),
-                             dstRepStride, srcBlkStride, srcRepStride);
-}
 template <class T, bool isSetMask = true>
 void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat,
                      const int32_t elemsInOneRepeat, const int32_t /*dstBlkStride*/, const int32_t srcBlkStride,
                      const int32_t dstRepStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(RepeatReduceSum, T);
     ascend_sim::start(ascend_sim::Pipe::V, "RepeatReduceSum", site);
-    ascend_sim::reduce_whole(
+    ascend_sim::reduce_groups<ascend_sim::Group::Repeat>(
         dst, src,
-        ascend_sim::repeat_lanes<isSetMask>("RepeatReduceSum", sizeof(T), uint64_t(elemsInOneRepeat), uint64_t(repeat)),
+        ascend_sim::repeat_lanes<isSetMask>("RepeatReduceSum", sizeof(T),
+                                            ascend_sim::ConstMask(uint64_t(elemsInOneRepeat)), uint64_t(repeat)),
         dstRepStride, srcBlkStride, srcRepStride);
 }
 
 // The newer names; only sums are simulated.
 enum class ReduceType : uint8_t { SUM, MAX, MIN };
 
-#define ASCEND_SIM_REDUCE_ALIAS(Name, reduce, Mask)                                                                  \
-    template <ReduceType reduceType, class T, class U, bool isSetMask = true>                                        \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Mask, const int32_t repeatTime,            \
-              const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) { \
-        static_assert(reduceType == ReduceType::SUM && std::is_same_v<T, U>, #Name ": the simulator has sums");      \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                   \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
-        ascend_sim::reduce(                                                                                          \
-            dst, src,                                                                                                \
-            ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), ascend_sim::as_mask(mask), uint64_t(repeatTime)),  \
-            dstRepStride, srcBlkStride, srcRepStride);                                                               \
+#define ASCEND_SIM_REDUCE_ALIAS(Name, group)                                                                           \
+    template <ReduceType reduceType, class T, class U, bool isSetMask = true>                                          \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, ascend_sim::Mask mask, const int32_t repeatTime,   \
+              const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {   \
+        static_assert(reduceType == ReduceType::SUM && std::is_same_v<T, U>, #Name ": the simulator has sums");        \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
+        ascend_sim::reduce_groups<ascend_sim::Group::group>(                                                           \
+            dst, src, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, uint64_t(repeatTime)), dstRepStride, \
+            srcBlkStride, srcRepStride);                                                                               \
     }
 
-}  // namespace AscendC
-
-namespace ascend_sim {
-
-// A register's lowest bytes as a T.
-template <class T>
-T from_bits(uint64_t bits) {
-    T value;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
-}
-inline uint64_t as_mask(int32_t mask) { return uint64_t(mask); }
-inline const uint64_t* as_mask(const uint64_t* mask) { return mask; }
-}  // namespace ascend_sim
-
-namespace AscendC {
-
-ASCEND_SIM_REDUCE_ALIAS(ReduceRepeat, reduce_whole, int32_t mask)
-ASCEND_SIM_REDUCE_ALIAS(ReduceRepeat, reduce_whole, uint64_t mask[])
-ASCEND_SIM_REDUCE_ALIAS(ReduceDataBlock, reduce_blocks, int32_t mask)
-ASCEND_SIM_REDUCE_ALIAS(ReduceDataBlock, reduce_blocks, uint64_t mask[])
-ASCEND_SIM_REDUCE_ALIAS(ReducePairElem, reduce_pairs, int32_t mask)
-ASCEND_SIM_REDUCE_ALIAS(ReducePairElem, reduce_pairs, uint64_t mask[])
+ASCEND_SIM_REDUCE_ALIAS(ReduceRepeat, Repeat)
+ASCEND_SIM_REDUCE_ALIAS(ReduceDataBlock, Block)
+ASCEND_SIM_REDUCE_ALIAS(ReducePairElem, Pair)
 
 template <class T, bool isSetMask = true>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
@@ -368,36 +306,15 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Local
                            order == RepeatOrder::Tree, site);
 }
 
-namespace sim_detail {
-
-constexpr uint64_t kMostSumRepeats = 0x7fffffff;  // ReduceSum itself splits longer sums
-
 template <class T>
-void reduce_sum_repeats(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& work,
-                        const ascend_sim::Lanes& lanes, int32_t srcRepStride, ascend_sim::Site site) {
+void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
+               ascend_sim::ConstMask mask, const int32_t repeatTime, const int32_t srcRepStride, ASCEND_SIM_SITE) {
+    constexpr uint64_t kMostRepeats = 0x7fffffff;  // ReduceSum itself splits longer sums
+    ascend_sim::start(ascend_sim::Pipe::V, "ReduceSum", site);
+    const auto lanes = ascend_sim::repeat_lanes<true>("ReduceSum", sizeof(T), mask, uint64_t(repeatTime), kMostRepeats);
     ascend_sim::check_int_stride("srcRepStride", srcRepStride);
-    ascend_sim::reduce_sum(dst, src, work, lanes, uint32_t(srcRepStride), ascend_sim::RepeatOrder::Tree, true, site);
-}
-
-}  // namespace sim_detail
-
-template <class T>
-void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
-               const int32_t mask, const int32_t repeatTime, const int32_t srcRepStride, ASCEND_SIM_SITE) {
-    ascend_sim::start(ascend_sim::Pipe::V, "ReduceSum", site);
-    sim_detail::reduce_sum_repeats(dst, src, sharedTmpBuffer,
-                                   ascend_sim::repeat_lanes<true>("ReduceSum", sizeof(T), uint64_t(mask),
-                                                                  uint64_t(repeatTime), sim_detail::kMostSumRepeats),
-                                   srcRepStride, site);
-}
-template <class T>
-void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
-               const uint64_t mask[], const int32_t repeatTime, const int32_t srcRepStride, ASCEND_SIM_SITE) {
-    ascend_sim::start(ascend_sim::Pipe::V, "ReduceSum", site);
-    sim_detail::reduce_sum_repeats(
-        dst, src, sharedTmpBuffer,
-        ascend_sim::repeat_lanes<true>("ReduceSum", sizeof(T), mask, uint64_t(repeatTime), sim_detail::kMostSumRepeats),
-        srcRepStride, site);
+    ascend_sim::reduce_sum(dst, src, sharedTmpBuffer, lanes, uint32_t(srcRepStride), ascend_sim::RepeatOrder::Tree,
+                           true, site);
 }
 
 // The register's bits, which hold the last sum of ReduceSum's count form.

@@ -31,14 +31,7 @@ namespace AscendC {
         sim_detail::Name##Lanes(dst, src, scalarValue, ascend_sim::count_lanes<isSetMask>(sizeof(T), count));        \
     }                                                                                                                \
     template <class T, bool isSetMask = true>                                                                        \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,             \
-              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {           \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
-        sim_detail::Name##Lanes(dst, src, scalarValue,                                                               \
-                                ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);    \
-    }                                                                                                                \
-    template <class T, bool isSetMask = true>                                                                        \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask[],           \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, ascend_sim::Mask mask,     \
               const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {           \
         ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
         sim_detail::Name##Lanes(dst, src, scalarValue,                                                               \
@@ -75,15 +68,7 @@ void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarV
     sim_detail::AxpyLanes(dst, src, scalarValue, ascend_sim::count_lanes<true>(ascend_sim::kWidest<T, U>, count), {});
 }
 template <class T, class U, bool isSetMask = true>
-void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarValue, uint64_t mask,
-          const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {
-    ascend_sim::start(ascend_sim::Pipe::V, "Axpy", site);
-    sim_detail::AxpyLanes(dst, src, scalarValue,
-                          ascend_sim::repeat_lanes<isSetMask>("Axpy", ascend_sim::kWidest<T, U>, mask, repeatTime),
-                          params);
-}
-template <class T, class U, bool isSetMask = true>
-void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarValue, uint64_t mask[],
+void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const U& scalarValue, ascend_sim::Mask mask,
           const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Axpy", site);
     sim_detail::AxpyLanes(dst, src, scalarValue,

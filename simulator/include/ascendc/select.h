@@ -84,30 +84,24 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const Loca
                               ascend_sim::count_lanes<true>(sizeof(T), count), selMode);
 }
 
-#define ASCEND_SIM_SELECT(Mask)                                                                                 \
-    template <class T, class U, bool isSetMask = true>                                                          \
-    void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,           \
-                const LocalTensor<T>& src1, SELMODE selMode, Mask, ascend_sim::RepeatTime repeatTime,           \
-                const BinaryRepeatParams& p, ASCEND_SIM_SITE) {                                                 \
-        ascend_sim::start(ascend_sim::Pipe::V, "Select", site);                                                 \
-        ascend_sim::select_tensors(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride}, selMask, \
-                                   ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},      \
-                                   ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},      \
-                                   ascend_sim::repeat_lanes<isSetMask>("Select", sizeof(T), mask, repeatTime),  \
-                                   selMode);                                                                    \
-    }                                                                                                           \
-    template <class T, class U, bool isSetMask = true>                                                          \
-    void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, T src1,   \
-                SELMODE selMode, Mask, ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& p,          \
-                ASCEND_SIM_SITE) {                                                                              \
-        ascend_sim::start(ascend_sim::Pipe::V, "Select", site);                                                 \
-        ascend_sim::select_scalar(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride}, selMask,  \
-                                  ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride}, src1, \
-                                  ascend_sim::repeat_lanes<isSetMask>("Select", sizeof(T), mask, repeatTime),   \
-                                  selMode);                                                                     \
-    }
-
-ASCEND_SIM_SELECT(uint64_t mask)
-ASCEND_SIM_SELECT(uint64_t mask[])
+template <class T, class U, bool isSetMask = true>
+void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0,
+            const LocalTensor<T>& src1, SELMODE selMode, ascend_sim::Mask mask, ascend_sim::RepeatTime repeatTime,
+            const BinaryRepeatParams& p, ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Select", site);
+    ascend_sim::select_tensors(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride}, selMask,
+                               ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
+                               ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
+                               ascend_sim::repeat_lanes<isSetMask>("Select", sizeof(T), mask, repeatTime), selMode);
+}
+template <class T, class U, bool isSetMask = true>
+void Select(const LocalTensor<T>& dst, const LocalTensor<U>& selMask, const LocalTensor<T>& src0, T src1,
+            SELMODE selMode, ascend_sim::Mask mask, ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& p,
+            ASCEND_SIM_SITE) {
+    ascend_sim::start(ascend_sim::Pipe::V, "Select", site);
+    ascend_sim::select_scalar(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride}, selMask,
+                              ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride}, src1,
+                              ascend_sim::repeat_lanes<isSetMask>("Select", sizeof(T), mask, repeatTime), selMode);
+}
 
 }  // namespace AscendC

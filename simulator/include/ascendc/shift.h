@@ -42,14 +42,7 @@ void shift_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar,
                                       {});                                                                           \
     }                                                                                                                \
     template <class T, bool isSetMask = true>                                                                        \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask,             \
-              const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {           \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
-        sim_detail::shift_lanes<left>(                                                                               \
-            dst, src, scalarValue, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params); \
-    }                                                                                                                \
-    template <class T, bool isSetMask = true>                                                                        \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, uint64_t mask[],           \
+    void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const T& scalarValue, ascend_sim::Mask mask,     \
               const ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params, ASCEND_SIM_SITE) {           \
         ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                         \
         sim_detail::shift_lanes<left>(                                                                               \

@@ -3,6 +3,17 @@
 
 #include "ascendc/types.h"
 
+namespace ascend_sim {
+
+// An event that an instruction fetches, sets and waits for itself.
+inline void hand_over(Pipe from, Pipe to, const char* api, Site site) {
+    const int32_t event = fetch_event(from, to, site);
+    set_flag(from, to, event, api, site);
+    wait_flag(from, to, event, api, site);
+}
+
+}  // namespace ascend_sim
+
 namespace AscendC {
 
 constexpr ascend_sim::Pipe source_pipe(HardEvent e) {
