@@ -44,13 +44,6 @@ std::vector<Part> parts_of(const std::vector<Step>& path) {
     return parts;
 }
 
-template <class List, class F>
-std::string json_list(const List& list, F to_json) {
-    std::string s = "[";
-    for (const auto& item : list) s += (s.size() > 1 ? "," : "") + to_json(item).done();
-    return s + "]";
-}
-
 }  // namespace
 
 std::string critical_path_json(const std::vector<Step>& path, int64_t core) {
@@ -66,13 +59,14 @@ std::string critical_path_json(const std::vector<Step>& path, int64_t core) {
     j.field("core", double(core)).field("cycles", path.empty() ? 0.0 : path.back().end);
     j.field("steps", double(path.size())).raw("pipes", pipes.done());
     j.raw("parts", json_list(parts_of(path), [](const Part& p) {
-              return described(p.pipe, p.api, p.kind).field("count", double(p.count)).field("cycles", p.cycles);
+              return described(p.pipe, p.api, p.kind).field("count", double(p.count)).field("cycles", p.cycles).done();
           }));
     j.raw("longest", json_list(longest, [](const Step& s) {
               return described(s.pipe, s.api, s.kind)
                   .field("line", where(s.site).c_str())
                   .field("begin", s.begin)
-                  .field("cycles", s.end - s.begin);
+                  .field("cycles", s.end - s.begin)
+                  .done();
           }));
     return j.done();
 }

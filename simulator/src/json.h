@@ -1,4 +1,4 @@
-// Writer of one flat JSON object.
+// Writers of JSON: texts, lists, and flat objects.
 #pragma once
 
 #include <cstdio>
@@ -6,22 +6,32 @@
 
 namespace ascend_sim {
 
+inline std::string json_text(const char* text) {
+    std::string quoted = "\"";
+    for (const char* c = text; *c; ++c) {
+        if (*c == '"' || *c == '\\') quoted += '\\';
+        if (static_cast<unsigned char>(*c) < 0x20) {
+            char code[8];
+            std::snprintf(code, sizeof code, "\\u%04x", *c);
+            quoted += code;
+        } else {
+            quoted += *c;
+        }
+    }
+    return quoted + "\"";
+}
+
+// A list of items, each of which item(element) gives as JSON.
+template <class List, class F>
+std::string json_list(const List& list, F item) {
+    std::string text;
+    for (const auto& one : list) text += (text.empty() ? "" : ",") + item(one);
+    return "[" + text + "]";
+}
+
 class Json {
 public:
-    Json& field(const char* name, const char* text) {
-        std::string quoted = "\"";
-        for (const char* c = text; *c; ++c) {
-            if (*c == '"' || *c == '\\') quoted += '\\';
-            if (static_cast<unsigned char>(*c) < 0x20) {
-                char code[8];
-                std::snprintf(code, sizeof code, "\\u%04x", *c);
-                quoted += code;
-            } else {
-                quoted += *c;
-            }
-        }
-        return raw(name, quoted + "\"");
-    }
+    Json& field(const char* name, const char* text) { return raw(name, json_text(text)); }
     Json& field(const char* name, double value) {
         char text[40];
         std::snprintf(text, sizeof text, "%.17g", value);

@@ -242,15 +242,11 @@ void check_waves(const Job& job, Pass& pass) {
 }
 
 std::string list_of(const std::vector<Report>& reports) {
-    std::string s = "[";
-    for (const Report& r : reports) {
+    return json_list(reports, [](const Report& r) {
         Json j;
         j.field("rule", rule_id(r.rule)).field("text", r.text.c_str()).field("file", r.file.c_str());
-        j.field("line", double(r.line)).field("core", double(r.core));
-        if (s.size() > 1) s += ",";
-        s += j.done();
-    }
-    return s + "]";
+        return j.field("line", double(r.line)).field("core", double(r.core)).done();
+    });
 }
 
 // The site of the last call of the API.

@@ -115,39 +115,29 @@ const char* ascend_sim_rules(void) {
 
 const char* ascend_sim_instructions(void) {
     using namespace ascend_sim;
-    static const std::string text = [] {
-        std::string s = "[";
-        for (const Instruction& row : kInstructions) {
-            if (s.size() > 1) s += ",";
-            Json json;
-            json.field("instruction", row.name).field("source", row.source);
-            for (int32_t arch : kArchs) {
-                const Elements types = row.types[int(core_of(arch))];
-                json.raw(std::to_string(arch).c_str(),
-                         types == cell::kAny ? "[\"any\"]" : names_of(types, kElementNames, kElements));
-            }
-            s += json.done();
+    static const std::string text = json_list(kInstructions, [](const Instruction& row) {
+        Json json;
+        json.field("instruction", row.name).field("source", row.source);
+        for (int32_t arch : kArchs) {
+            const Elements types = row.types[int(core_of(arch))];
+            json.raw(std::to_string(arch).c_str(),
+                     types == cell::kAny ? "[\"any\"]" : names_of(types, kElementNames, kElements));
         }
-        return s + "]";
-    }();
+        return json.done();
+    });
     return text.c_str();
 }
 
 const char* ascend_sim_conversions(void) {
     using namespace ascend_sim;
-    static const std::string text = [] {
-        std::string s = "[";
-        for (const Conversion& row : kConversions) {
-            if (s.size() > 1) s += ",";
-            Json json;
-            json.field("from", kElementNames[int(row.from)]).field("to", kElementNames[int(row.to)]);
-            for (int32_t arch : kArchs)
-                json.raw(std::to_string(arch).c_str(),
-                         names_of(row.modes[int(core_of(arch))], kRoundModeNames, kRoundModes));
-            s += json.done();
-        }
-        return s + "]";
-    }();
+    static const std::string text = json_list(kConversions, [](const Conversion& row) {
+        Json json;
+        json.field("from", kElementNames[int(row.from)]).field("to", kElementNames[int(row.to)]);
+        for (int32_t arch : kArchs)
+            json.raw(std::to_string(arch).c_str(),
+                     names_of(row.modes[int(core_of(arch))], kRoundModeNames, kRoundModes));
+        return json.done();
+    });
     return text.c_str();
 }
 

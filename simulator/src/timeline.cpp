@@ -91,16 +91,14 @@ std::string summary_of(const Timeline& timeline, const Profile& profile) {
         j.field(("instructions_" + name).c_str(), double(all.instructions[p]));
         j.field(("busy_" + name).c_str(), timeline.cores.empty() ? 0.0 : timeline.cores[slowest].busy[p]);
     }
-    std::string apis = "[";
-    if (!timeline.cores.empty())
-        for (const ApiTotal& t : timeline.cores[slowest].apis) {
-            Json a;
-            a.field("api", t.api).field("pipe", pipe_name(t.pipe)).field("count", double(t.count));
-            a.field("repeats", double(t.repeats)).field("bytes", double(t.bytes)).field("cycles", t.cycles);
-            apis += (apis.size() > 1 ? "," : "") + a.done();
-        }
+    const Totals& shown = timeline.cores.empty() ? all : timeline.cores[slowest];  // all has no APIs
+    const std::string by_api = json_list(shown.apis, [](const ApiTotal& t) {
+        Json a;
+        a.field("api", t.api).field("pipe", pipe_name(t.pipe)).field("count", double(t.count));
+        return a.field("repeats", double(t.repeats)).field("bytes", double(t.bytes)).field("cycles", t.cycles).done();
+    });
     j.raw("critical_path", critical_path_json(timeline.critical_path, timeline.critical_core));
-    return j.raw("apis", apis + "]").done();
+    return j.raw("apis", by_api).done();
 }
 
 bool write_trace(const char* path, const Timeline& timeline, const Profile& profile, const std::string& summary) {

@@ -66,28 +66,17 @@ std::string counts(const std::map<std::string, uint64_t>& by_name) {
 }
 
 std::string list(const std::vector<std::string>& items) {
-    std::string text;
-    for (const std::string& item : items) text += (text.empty() ? "" : ",") + item;
-    return "[" + text + "]";
+    return ascend_sim::json_list(items, [](const std::string& item) { return item; });
 }
+
+std::string quoted(const std::string& text) { return ascend_sim::json_text(text.c_str()); }
+
+std::string quoted_list(const std::vector<std::string>& texts) { return ascend_sim::json_list(texts, quoted); }
 
 // The number `name` in the simulator's report, or 0.
 double number_of(const std::string& json, const std::string& name) {
     const size_t at = json.find("\"" + name + "\":");
     return at == std::string::npos ? 0 : std::strtod(json.c_str() + at + name.size() + 3, nullptr);
-}
-
-std::string quoted(const std::string& text);
-
-std::string quoted_list(const std::vector<std::string>& texts) {
-    std::vector<std::string> items;
-    for (const std::string& one : texts) items.push_back(quoted(one));
-    return list(items);
-}
-
-std::string quoted(const std::string& text) {
-    std::string json = ascend_sim::Json().field("t", text.c_str()).done();
-    return json.substr(5, json.size() - 6);
 }
 
 // Call it with the lock held. The file is renamed into place, so that readers see a complete file. A fork writes only
