@@ -61,6 +61,14 @@ constexpr aclError kAclnnInvalidParam = 161002;
 
 // Sets aclGetRecentErrMsg's text and returns the status: `return failed(kInvalidParam, "...")`.
 aclError failed(aclError status, const std::string& text);
+// As above, with the text "CALL: RULE", and for a refused value "CALL: RULE but got VALUE.".
+inline aclError failed(aclError status, const std::string& call, const std::string& rule) {
+    return failed(status, call + ": " + rule);
+}
+template <class T>
+aclError failed(aclError status, const std::string& call, const std::string& rule, T got) {
+    return failed(status, call, rule + " but got " + std::to_string(got) + ".");
+}
 
 // The text that was set last; does not clear it.
 std::string recent_error_text();

@@ -63,7 +63,7 @@ int32_t hand_over(uint64_t thread, void (*function)(void*), void* argument, bool
     r.changed.notify_all();
     if (!blocks || thread == this_thread() || r.changed.wait_for(lock, kMostPatience, [&] { return report->is_done; }))
         return kSuccess;
-    return failed(kReportTimeout, "aclrtLaunchCallback: the thread that subscribed must call aclrtProcessReport.");
+    return failed(kReportTimeout, "aclrtLaunchCallback", "the thread that subscribed must call aclrtProcessReport.");
 }
 
 Work host_code(const char* call, std::function<int32_t()> run) {
@@ -74,18 +74,11 @@ Work host_code(const char* call, std::function<int32_t()> run) {
     return work;
 }
 
-aclError take_stream(const char* call, void* handle, StreamPtr* out) {
-    auto lock = lock_streams();
-    *out = stream_of(handle);
-    return *out ? kSuccess : no_stream(call);
-}
-
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SubscribeReport, ::UnSubscribeReport,
 // ::CallbackLaunch: not on a stream with host functions. A null stream is not looked at. Call it with Reports' mutex.
 aclError refuse_host_functions(const char* call, void* handle, const Stream& stream) {
     if (!handle || !reports().of_runtime.count(stream.id)) return kSuccess;
-    return failed(kStreamSubscribe,
-                  std::string(call) + ": " + stream.place() + " must not have had a function of aclrtLaunchHostFunc.");
+    return failed(kStreamSubscribe, call, stream.place() + " must not have had a function of aclrtLaunchHostFunc.");
 }
 
 // api_impl.cc, ApiImpl::SubscribeReport: a null stream is the context's. Call it with Reports' mutex.
@@ -111,9 +104,9 @@ using namespace npu_cann;
 // subscribed. api_impl.cc, ApiImpl::LaunchHostFunc: the runtime subscribes the stream, unless it is captured.
 NPU_CANN_API aclError aclrtLaunchHostFunc(void* handle, void (*function)(void*), void* argument) {
     const char* call = "aclrtLaunchHostFunc";
-    StreamPtr stream;
-    if (aclError refused = take_stream(call, handle, &stream)) return refused;
-    if (!function) return failed(kRtInvalid, std::string(call) + ": fn must not be null.");
+    StreamPtr stream = find_stream(handle);
+    if (!stream) return no_stream(call);
+    if (!function) return failed(kRtInvalid, call, "fn must not be null.");
     bool is_captured = false;
     {
         auto lock = lock_streams();
@@ -124,8 +117,8 @@ NPU_CANN_API aclError aclrtLaunchHostFunc(void* handle, void (*function)(void*),
         std::lock_guard<std::mutex> lock(r.mutex);
         const bool is_subscribed = r.thread_of_stream.count(stream->id);
         if (handle && is_subscribed)
-            return failed(kStreamSubscribe, std::string(call) + ": " + stream->place() +
-                                                " must not be one that aclrtSubscribeReport named.");
+            return failed(kStreamSubscribe, call,
+                          stream->place() + " must not be one that aclrtSubscribeReport named.");
         if (aclError refused = no_context(call)) return refused;
         if (!is_captured && !is_subscribed) r.of_runtime.insert(stream->id);
     }
@@ -140,11 +133,10 @@ NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argumen
     const char* call = "aclrtLaunchCallback";
     // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtLaunchCallbackImpl.
     if (block != kCallbackBlocks && block != kCallbackGoesOn)
-        return failed(kInvalidParam,
-                      std::string(call) + ": blockType must be 0 or 1 but got " + std::to_string(block) + ".");
-    StreamPtr stream;
-    if (aclError refused = take_stream(call, handle, &stream)) return refused;
-    if (!function) return failed(kRtInvalid, std::string(call) + ": fn must not be null.");
+        return failed(kInvalidParam, call, "blockType must be 0 or 1", block);
+    StreamPtr stream = find_stream(handle);
+    if (!stream) return no_stream(call);
+    if (!function) return failed(kRtInvalid, call, "fn must not be null.");
     uint64_t thread = 0;
     {
         Reports& r = reports();
@@ -153,7 +145,7 @@ NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argumen
         if (aclError refused = no_context(call)) return refused;
         auto found = r.thread_of_stream.find(stream->id);
         if (found == r.thread_of_stream.end())
-            return failed(kNotSubscribed, std::string(call) + ": stream must be one that aclrtSubscribeReport named.");
+            return failed(kNotSubscribed, call, "stream must be one that aclrtSubscribeReport named.");
         thread = found->second;
     }
     const bool blocks = block == kCallbackBlocks;
@@ -165,13 +157,13 @@ NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argumen
 // hicann/runtime src/runtime/core/src/utils/subscribe.cc, CbSubscribe::CheckForInsert.
 NPU_CANN_API aclError aclrtSubscribeReport(uint64_t thread, void* handle) {
     const char* call = "aclrtSubscribeReport";
-    StreamPtr stream;
-    if (aclError refused = take_stream(call, handle, &stream)) return refused;
+    StreamPtr stream = find_stream(handle);
+    if (!stream) return no_stream(call);
     Reports& r = reports();
     std::lock_guard<std::mutex> lock(r.mutex);
     if (aclError refused = refuse_subscription(call, handle, *stream)) return refused;
     if (r.thread_of_stream.count(stream->id) || r.of_runtime.count(stream->id))
-        return failed(kStreamSubscribe, std::string(call) + ": " + stream->place() + " must not be subscribed.");
+        return failed(kStreamSubscribe, call, stream->place() + " must not be subscribed.");
     r.thread_of_stream[stream->id] = thread;
     return kSuccess;
 }
@@ -179,17 +171,16 @@ NPU_CANN_API aclError aclrtSubscribeReport(uint64_t thread, void* handle) {
 // subscribe.cc, CbSubscribe::Delete.
 NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t thread, void* handle) {
     const char* call = "aclrtUnSubscribeReport";
-    StreamPtr stream;
-    if (aclError refused = take_stream(call, handle, &stream)) return refused;
+    StreamPtr stream = find_stream(handle);
+    if (!stream) return no_stream(call);
     Reports& r = reports();
     std::lock_guard<std::mutex> lock(r.mutex);
     if (aclError refused = refuse_subscription(call, handle, *stream)) return refused;
     auto found = r.thread_of_stream.find(stream->id);
     if (found == r.thread_of_stream.end() && !r.of_runtime.count(stream->id))
-        return failed(kStreamSubscribe, std::string(call) + ": " + stream->place() + " must be subscribed.");
+        return failed(kStreamSubscribe, call, stream->place() + " must be subscribed.");
     if (found == r.thread_of_stream.end() || found->second != thread)
-        return failed(kThreadSubscribe,
-                      std::string(call) + ": threadId must be the one that aclrtSubscribeReport named.");
+        return failed(kThreadSubscribe, call, "threadId must be the one that aclrtSubscribeReport named.");
     r.thread_of_stream.erase(found);
     return kSuccess;
 }
@@ -198,8 +189,7 @@ NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t thread, void* handle) {
 NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
     // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtProcessReportImpl.
     if (timeout_ms < -1 || timeout_ms == 0)
-        return failed(kInvalidParam, "aclrtProcessReport: timeout must be -1 or greater than 0 but got " +
-                                         std::to_string(timeout_ms) + ".");
+        return failed(kInvalidParam, "aclrtProcessReport", "timeout must be -1 or greater than 0", timeout_ms);
     Reports& r = reports();
     bool is_subscribed = false;
     {
@@ -211,7 +201,7 @@ NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
         // torch_npu's thread (torch_npu/csrc/npu/Graph.cpp, process_callback) calls this again at once.
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         // subscribe.cc, CbSubscribe::GetGroupIdByThreadId.
-        return failed(kThreadSubscribe, "aclrtProcessReport: thread must be one that aclrtSubscribeReport named.");
+        return failed(kThreadSubscribe, "aclrtProcessReport", "thread must be one that aclrtSubscribeReport named.");
     }
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms < 0 ? 1000 : timeout_ms);
     std::shared_ptr<Report> report;
@@ -227,7 +217,7 @@ NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
             report = own.front();
             own.pop_front();
         } else if (std::chrono::steady_clock::now() >= end) {
-            return failed(kReportTimeout, "aclrtProcessReport: no callback within the timeout.");
+            return failed(kReportTimeout, "aclrtProcessReport", "no callback within the timeout.");
         }
     }
     report->function(report->argument);

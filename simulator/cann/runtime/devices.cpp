@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 
 #include "cann/runtime/api.h"
@@ -104,15 +105,13 @@ namespace {
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SetDevice and ::DeviceReset.
 aclError no_device(const char* call, int32_t device) {
     if (device >= 0 && uint32_t(device) < kDevices) return kSuccess;
-    return failed(kRtInvalidDevice, std::string(call) +
-                                        ": deviceId must be 0, the one device that is simulated, but got " +
-                                        std::to_string(device) + ".");
+    return failed(kRtInvalidDevice, call, "deviceId must be 0, the one device that is simulated,", device);
 }
 }  // namespace
 
 aclError no_context(const char* call) {
     if (has_context()) return kSuccess;
-    return failed(kContextNull, std::string(call) + ": a device must be set on this thread first (aclrtSetDevice).");
+    return failed(kContextNull, call, "a device must be set on this thread first (aclrtSetDevice).");
 }
 
 const char* soc_name() { return host_calls() ? host_calls()->chip : this_chip().name.c_str(); }
@@ -138,7 +137,7 @@ NPU_CANN_API aclError aclFinalize() {
 }
 
 NPU_CANN_API aclError aclrtGetDeviceCount(uint32_t* count) {
-    if (!count) return failed(kInvalidParam, "aclrtGetDeviceCount: count must not be null.");
+    if (!count) return failed(kInvalidParam, "aclrtGetDeviceCount", "count must not be null.");
     *count = kDevices;
     return kSuccess;
 }
@@ -150,7 +149,7 @@ NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
-    if (!device) return failed(kInvalidParam, "aclrtGetDevice: deviceId must not be null.");
+    if (!device) return failed(kInvalidParam, "aclrtGetDevice", "deviceId must not be null.");
     if (!has_context()) return kContextNull;  // no message: torch_npu asks before it sets the device
     *device = 0;
     return kSuccess;
@@ -159,7 +158,8 @@ NPU_CANN_API aclError aclrtResetDevice(int32_t device) {
     if (aclError refused = no_device("aclrtResetDevice", device)) return refused;
     {
         std::lock_guard<std::mutex> lock(context_mutex);
-        if (times_set == 0) return failed(kContextReleased, "aclrtResetDevice: deviceId must be a device that is set.");
+        if (times_set == 0)
+            return failed(kContextReleased, "aclrtResetDevice", "deviceId must be a device that is set.");
         if (--times_set > 0) return kSuccess;
         ++context_number;
     }
@@ -167,35 +167,33 @@ NPU_CANN_API aclError aclrtResetDevice(int32_t device) {
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetCurrentContext(void** out) {
-    if (!out) return failed(kInvalidParam, "aclrtGetCurrentContext: context must not be null.");
+    if (!out) return failed(kInvalidParam, "aclrtGetCurrentContext", "context must not be null.");
     if (!has_context()) return kContextNull;
     *out = &context;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtSetCurrentContext(void* wanted) {
-    if (!wanted) return failed(kInvalidParam, "aclrtSetCurrentContext: context must not be null.");
+    if (!wanted) return failed(kInvalidParam, "aclrtSetCurrentContext", "context must not be null.");
     std::lock_guard<std::mutex> lock(context_mutex);
     if (wanted != &context || times_set == 0)
-        return failed(kRtInvalid, "aclrtSetCurrentContext: context must be one that exists.");
+        return failed(kRtInvalid, "aclrtSetCurrentContext", "context must be one that exists.");
     thread_context = context_number;
     return kSuccess;
 }
 // hicann/runtime src/acl/aclrt_impl/context.cpp, aclrtGetPrimaryCtxStateImpl: flags is reserved.
 NPU_CANN_API aclError aclrtGetPrimaryCtxState(int32_t device, uint32_t* flags, int32_t* active) {
     const char* call = "aclrtGetPrimaryCtxState";
-    if (!active) return failed(kInvalidParam, std::string(call) + ": active must not be null.");
-    if (flags) return failed(kInvalidParam, std::string(call) + ": flags must be null.");
+    if (!active) return failed(kInvalidParam, call, "active must not be null.");
+    if (flags) return failed(kInvalidParam, call, "flags must be null.");
     if (aclError refused = no_device(call, device)) return refused;
     *active = has_context();
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic) {
     const char* call = "aclrtGetLogicDevIdByUserDevId";
-    if (!logic) return failed(kInvalidParam, std::string(call) + ": logicDevId must not be null.");
+    if (!logic) return failed(kInvalidParam, call, "logicDevId must not be null.");
     // hicann/runtime src/runtime/api/api_c_device.cc, rtsGetLogicDevIdByUserDevId, has its own status for less than 0.
-    if (user < 0)
-        return failed(kRtInvalid,
-                      std::string(call) + ": userDevid must be at least 0 but got " + std::to_string(user) + ".");
+    if (user < 0) return failed(kRtInvalid, call, "userDevid must be at least 0", user);
     if (aclError refused = no_device(call, user)) return refused;
     *logic = user;
     return kSuccess;
@@ -206,49 +204,42 @@ NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic
 NPU_CANN_API aclError aclrtDeviceCanAccessPeer(int32_t* /*can*/, int32_t device, int32_t peer) {
     constexpr uint32_t kMostDevices = 64;
     const std::string call = "aclrtDeviceCanAccessPeer", got = " but got " + std::to_string(device) + ".";
-    if (device == peer) return failed(kInvalidParam, call + ": deviceId must not be peerDeviceId" + got);
+    if (device == peer) return failed(kInvalidParam, call, "deviceId must not be peerDeviceId" + got);
     if (aclError refused = no_device(call.c_str(), peer)) return refused;
-    if (uint32_t(device) >= kMostDevices) return failed(kRtInvalid, call + ": deviceId must be 0 to 63" + got);
-    return failed(kContextNull, call + ": deviceId must be a device that is set on this thread" + got);
+    if (uint32_t(device) >= kMostDevices) return failed(kRtInvalid, call, "deviceId must be 0 to 63" + got);
+    return failed(kContextNull, call, "deviceId must be a device that is set on this thread" + got);
 }
 
 NPU_CANN_API const char* aclrtGetSocName() { return soc_name(); }
 
 NPU_CANN_API aclError aclGetDeviceCapability(uint32_t device, int what, int64_t* value) {
-    if (device >= kDevices || !value) return failed(kInvalidParam, "aclGetDeviceCapability: deviceId must be 0.");
+    if (device >= kDevices || !value) return failed(kInvalidParam, "aclGetDeviceCapability", "deviceId must be 0.");
     const int64_t values[] = {this_chip().ai_cores, this_chip().vector_cores, this_chip().l2_bytes};
     if (what < 0 || what > 2)
-        return failed(kInvalidParam,
-                      "aclGetDeviceCapability: deviceInfo must be 0, 1 or 2 but got " + std::to_string(what) + ".");
+        return failed(kInvalidParam, "aclGetDeviceCapability", "deviceInfo must be 0, 1 or 2", what);
     *value = values[what];
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetDeviceInfo(uint32_t device, int what, int64_t* value) {
-    if (device >= kDevices || !value) return failed(kInvalidParam, "aclrtGetDeviceInfo: deviceId must be 0.");
-    switch (what) {
-        case 101:
-        case 102:
-            *value = this_chip().ai_cores;
-            return kSuccess;
-        case 201:
-            *value = this_chip().vector_cores;
-            return kSuccess;
-        case 302:
-            *value = this_chip().l2_bytes;
-            return kSuccess;
-        default:
-            return failed(kNotSupported, "aclrtGetDeviceInfo: attribute " + std::to_string(what) +
-                                             " is not simulated; add it in simulator/cann/runtime/devices.cpp.");
-    }
+    if (device >= kDevices || !value) return failed(kInvalidParam, "aclrtGetDeviceInfo", "deviceId must be 0.");
+    const SimulatedChip& chip = this_chip();
+    const std::map<int, int64_t> known = {
+        {101, chip.ai_cores}, {102, chip.ai_cores}, {201, chip.vector_cores}, {302, chip.l2_bytes}};
+    const auto found = known.find(what);
+    if (found == known.end())
+        return failed(
+            kNotSupported, "aclrtGetDeviceInfo",
+            "attribute " + std::to_string(what) + " is not simulated; add it in simulator/cann/runtime/devices.cpp.");
+    *value = found->second;
+    return kSuccess;
 }
 
 namespace {
 // 0 cube cores, 1 vector cores: the limits are the chip's, and setting a limit is not simulated. hicann/runtime
 // src/runtime/api/impl/api_error.cc, ApiErrorDecorator::GetDeviceResLimit and its neighbours.
 aclError core_limit(const char* call, int kind, uint32_t* value) {
-    if (!value) return failed(kInvalidParam, std::string(call) + ": value must not be null.");
-    if (kind < 0 || kind > 1)
-        return failed(kRtInvalid, std::string(call) + ": type must be 0 or 1 but got " + std::to_string(kind) + ".");
+    if (!value) return failed(kInvalidParam, call, "value must not be null.");
+    if (kind < 0 || kind > 1) return failed(kRtInvalid, call, "type must be 0 or 1", kind);
     *value = uint32_t(kind == 0 ? this_chip().ai_cores : this_chip().vector_cores);
     return kSuccess;
 }
@@ -273,14 +264,14 @@ NPU_CANN_API aclError aclrtGetResInCurrentThread(int kind, uint32_t* value) {
 // aclCannAttr: 0 inf/nan mode, 1 bfloat16, 2 just-in-time compile.
 NPU_CANN_API aclError aclGetCannAttributeList(const int32_t** list, size_t* count) {
     static const int32_t attributes[] = {0, 1, 2};
-    if (!list || !count) return failed(kInvalidParam, "aclGetCannAttributeList: arguments must not be null.");
+    if (!list || !count) return failed(kInvalidParam, "aclGetCannAttributeList", "arguments must not be null.");
     *list = attributes;
     *count = 3;
     return kSuccess;
 }
 NPU_CANN_API aclError aclGetCannAttribute(int attribute, int32_t* value) {
     if (!value || attribute < 0 || attribute > 2)
-        return failed(kInvalidParam, "aclGetCannAttribute: cannAttr must be 0, 1 or 2.");
+        return failed(kInvalidParam, "aclGetCannAttribute", "cannAttr must be 0, 1 or 2.");
     const bool is_310p = std::strncmp(soc_name(), "Ascend310P", 10) == 0;
     *value = attribute == 2 || is_310p ? 0 : 1;
     return kSuccess;
@@ -290,10 +281,9 @@ NPU_CANN_API aclError aclGetCannAttribute(int attribute, int32_t* value) {
 // rtSetDeviceSatMode: the 310P has no mode 1. The mode is not used.
 NPU_CANN_API aclError aclrtSetDeviceSatMode(int mode) {
     const char* call = "aclrtSetDeviceSatMode";
-    if (mode < 0 || mode > 1)
-        return failed(kRtInvalid, std::string(call) + ": mode must be 0 or 1 but got " + std::to_string(mode) + ".");
+    if (mode < 0 || mode > 1) return failed(kRtInvalid, call, "mode must be 0 or 1", mode);
     if (mode == 1 && std::strncmp(soc_name(), "Ascend310P", 10) == 0)
-        return failed(kRtNotSupported, std::string(call) + ": mode must be 0 on this chip but got 1.");
+        return failed(kRtNotSupported, call, "mode must be 0 on this chip but got 1.");
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtSetOpExecuteTimeOut(uint32_t /*seconds*/) { return kSuccess; }
@@ -307,15 +297,13 @@ namespace {
 // hicann/runtime src/acl/aclrt_impl/context.cpp, SetSysParamOpt and GetSysParamOpt.
 aclError no_option(const char* call, int option, int options) {
     if (option >= 0 && option < options) return kSuccess;
-    return failed(kInvalidParam, std::string(call) + ": opt must be 0 to " + std::to_string(options - 1) + " but got " +
-                                     std::to_string(option) + ".");
+    return failed(kInvalidParam, call, "opt must be 0 to " + std::to_string(options - 1), option);
 }
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::CtxSetSysParamOpt.
 aclError no_value_of_option(const char* call, int option, int64_t value) {
     const int64_t most = option == 0 ? 3 : 1;
     if (value >= 0 && value <= most) return kSuccess;
-    return failed(kRtInvalid, std::string(call) + ": value must be 0 to " + std::to_string(most) + " but got " +
-                                  std::to_string(value) + ".");
+    return failed(kRtInvalid, call, "value must be 0 to " + std::to_string(most), value);
 }
 }  // namespace
 
@@ -337,7 +325,7 @@ NPU_CANN_API aclError aclrtCtxSetSysParamOpt(int option, int64_t value) {
 }
 NPU_CANN_API aclError aclrtGetSysParamOpt(int option, int64_t* value) {
     const char* call = "aclrtGetSysParamOpt";
-    if (!value) return failed(kInvalidParam, std::string(call) + ": value must not be null.");
+    if (!value) return failed(kInvalidParam, call, "value must not be null.");
     if (aclError refused = no_option(call, option, kSystemOptions)) return refused;
     *value = system_options[option];
     return kSuccess;

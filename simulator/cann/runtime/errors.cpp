@@ -51,7 +51,7 @@ std::string recent_error_text() {
 }
 
 aclError no_object(const char* call, const char* argument) {
-    return failed(kInvalidHandle, std::string(call) + ": " + argument + " must be one that exists.");
+    return failed(kInvalidHandle, call, std::string(argument) + " must be one that exists.");
 }
 
 aclError failed(aclError status, const std::string& text) {

@@ -37,13 +37,14 @@ bool are_flags(uint32_t flags, bool is_extended) {
 }
 
 aclError make_event(void** out, uint32_t flags, bool is_extended, const char* call) {
-    if (!out) return failed(kInvalidParam, std::string(call) + ": event must not be null.");
+    if (!out) return failed(kInvalidParam, call, "event must not be null.");
     if (!are_flags(flags, is_extended))
-        return failed(kRtInvalid, std::string(call) + ": flag must be an OR of 1, 2, 4 and 8, or " +
-                                      (is_extended ? "64" : "16 or 32") + " alone, but got " + std::to_string(flags) +
-                                      ".");
+        return failed(
+            kRtInvalid, call,
+            std::string("flag must be an OR of 1, 2, 4 and 8, or ") + (is_extended ? "64" : "16 or 32") + " alone,",
+            flags);
     if (is_extended && flags == kEventOfProcesses && std::strncmp(soc_name(), "Ascend310P", 10) == 0)
-        return failed(kRtNotSupported, std::string(call) + ": flag must not be 64, ACL_EVENT_IPC, on this chip.");
+        return failed(kRtNotSupported, call, "flag must not be 64, ACL_EVENT_IPC, on this chip.");
     if (aclError refused = no_context(call)) return refused;
     auto lock = lock_streams();
     auto event = std::make_unique<Event>();
@@ -55,7 +56,7 @@ aclError make_event(void** out, uint32_t flags, bool is_extended, const char* ca
     return kSuccess;
 }
 
-aclError no_event(const char* call) { return failed(kInvalidParam, std::string(call) + ": event must not be null."); }
+aclError no_event(const char* call) { return failed(kInvalidParam, call, "event must not be null."); }
 
 // The event of a handle that is not null. Call it with the lock held.
 aclError take_event(void* handle, const char* call, Event** out) {
@@ -68,21 +69,21 @@ aclError take_event(void* handle, const char* call, Event** out) {
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::EventRecord, ::StreamWaitEvent and ::EventReset.
 aclError refuse_event_of_device(const Event& event, const char* call) {
     if (event.flags != kEventOfDevice) return kSuccess;
-    return failed(kRtInvalid, std::string(call) + ": event must not have the flag 16, ACL_EVENT_DEVICE_USE_ONLY.");
+    return failed(kRtInvalid, call, "event must not have the flag 16, ACL_EVENT_DEVICE_USE_ONLY.");
 }
 
 // The same file, the same calls and ::EventSynchronize, ::EventQueryStatus, ::EventQueryWaitStatus, ::EventElapsedTime
 // and ::EventGetTimeStamp.
 aclError refuse_flag(const Event& event, uint32_t flag, const char* call) {
     if (event.flags != flag) return kSuccess;
-    return failed(kRtNotSupported, std::string(call) + ": event must not have the flag " + std::to_string(flag) +
-                                       (flag == kEventExternal ? ", ACL_EVENT_EXTERNAL." : ", ACL_EVENT_IPC."));
+    return failed(kRtNotSupported, call,
+                  "event must not have the flag " + std::to_string(flag) +
+                      (flag == kEventExternal ? ", ACL_EVENT_EXTERNAL." : ", ACL_EVENT_IPC."));
 }
 
 aclError refuse_unwaitable(const Event& event, const char* call) {
     if (can_be_waited_for(event)) return kSuccess;
-    return failed(kRtNotSupported, std::string(call) + ": event must have the flag 1, ACL_EVENT_SYNC, but got " +
-                                       std::to_string(event.flags) + ".");
+    return failed(kRtNotSupported, call, "event must have the flag 1, ACL_EVENT_SYNC,", event.flags);
 }
 
 // Call it with the lock held.
@@ -116,15 +117,12 @@ aclError wait(const StreamPtr& stream, Event* event) {
 // have a time (hicann/runtime src/runtime/core/src/task/task_info/event/event_task.cc; event.cc,
 // Event::ElapsedTime).
 aclError moment(const Event& event, const char* call, int64_t* nanoseconds) {
-    if (!event.latest)
-        return failed(kRtInternal, std::string(call) + ": event must have been recorded but nothing recorded it.");
+    if (!event.latest) return failed(kRtInternal, call, "event must have been recorded but nothing recorded it.");
     if (!event.latest->done)
-        return failed(kEventTimestampInvalid,
-                      std::string(call) + ": event must have happened but its record is still in a queue.");
+        return failed(kEventTimestampInvalid, call, "event must have happened but its record is still in a queue.");
     if (!(event.flags & kEventTimeLine))
-        return failed(kEventTimestampInvalid, std::string(call) +
-                                                  ": event must be made with the flag 8, ACL_EVENT_TIME_LINE "
-                                                  "(torch.npu.Event(enable_timing=True)).");
+        return failed(kEventTimestampInvalid, call,
+                      "event must be made with the flag 8, ACL_EVENT_TIME_LINE (torch.npu.Event(enable_timing=True)).");
     *nanoseconds = event.latest->nanoseconds;
     return kSuccess;
 }
@@ -159,20 +157,12 @@ aclError with_stream(void* handle, void* stream_handle, const char* call, Refusa
     return act(stream, event);
 }
 
-void run_early_of(void* handle) {
-    StreamPtr stream;
-    {
-        auto lock = lock_streams();
-        stream = stream_of(handle);
-    }
-    if (stream) run_early(stream);
-}
-
 aclError act_on(void* event, void* handle, const char* call, Refusal refuse,
                 aclError (*act)(const StreamPtr&, Event*)) {
     bool is_queued = false;
     const aclError status = with_stream(event, handle, call, refuse, act, &is_queued);
-    if (status == kSuccess && is_queued) run_early_of(handle);
+    if (status != kSuccess || !is_queued) return status;
+    if (StreamPtr stream = find_stream(handle)) run_early(stream);
     return status;
 }
 
@@ -238,9 +228,9 @@ NPU_CANN_API aclError aclrtStreamWaitEvent(void* stream, void* event) {
 NPU_CANN_API aclError aclrtResetEvent(void* event, void* stream) {
     return act_on(event, stream, "aclrtResetEvent", refuse_reset, [](const StreamPtr& s, Event* e) -> aclError {
         if (e->is_extended)
-            return failed(kRtNotSupported, "aclrtResetEvent: event must not be of aclrtCreateEventExWithFlag.");
+            return failed(kRtNotSupported, "aclrtResetEvent", "event must not be of aclrtCreateEventExWithFlag.");
         if (is_capturing(*s) && e->flags != kEventExternal)
-            return failed(kRtNotSupported, "aclrtResetEvent: stream must not be in a capture.");
+            return failed(kRtNotSupported, "aclrtResetEvent", "stream must not be in a capture.");
         e->latest = nullptr;
         return kSuccess;
     });
@@ -255,7 +245,8 @@ NPU_CANN_API aclError aclrtSynchronizeEvent(void* handle) {
     if (!latest.record->done && latest.stream && !run_until({{latest.stream, latest.record->position}})) {
         auto lock = lock_streams();
         if (int32_t error = context_error()) return error;
-        return failed(kStreamSyncTimeout, "aclrtSynchronizeEvent: the event's stream waits for what nothing records.");
+        return failed(kStreamSyncTimeout, "aclrtSynchronizeEvent",
+                      "the event's stream waits for what nothing records.");
     }
     auto lock = lock_streams();
     host_knows(latest.record->clock);
@@ -285,8 +276,7 @@ NPU_CANN_API aclError aclrtQueryEventWaitStatus(void* handle, int32_t* status) {
     auto lock = lock_streams();
     Event* event = nullptr;
     if (aclError dead = take_event(handle, call, &event)) return dead;
-    if (event->is_extended)
-        return failed(kRtNotSupported, std::string(call) + ": event must not be of aclrtCreateEventExWithFlag.");
+    if (event->is_extended) return failed(kRtNotSupported, call, "event must not be of aclrtCreateEventExWithFlag.");
     if (aclError refused = refuse_flag(*event, kEventExternal, call)) return refused;
     *status = event->waiting.empty() && (!event->latest || event->latest->done) ? kWaitComplete : kWaitNotReady;
     return kSuccess;

@@ -48,8 +48,6 @@ void invalidate(const Graph& g) {
 
 bool is_going_on(const Graph& g) { return g && g->state != Capture::State::kReady; }
 
-std::string named(const Stream& s) { return s.place(); }
-
 size_t add_lane(const Graph& g, const StreamPtr& s) {
     g->lanes.push_back({s, nullptr, s->id});
     s->capture = g;
@@ -82,7 +80,7 @@ std::string unjoined(const Capture& g) {
         size_t last = g.nodes.size();
         for (size_t i = 0; i < g.nodes.size(); ++i)
             if (g.nodes[i].lane == lane) last = i;
-        const std::string name = named(*g.lanes[lane].source);
+        const std::string name = g.lanes[lane].source->place();
         if (last == g.nodes.size() || g.nodes[last].work.kind != Work::Kind::kRecord)
             return name + " joined the capture, and its last work is not the record of an event";
         bool is_waited_for = false;
@@ -94,11 +92,6 @@ std::string unjoined(const Capture& g) {
         if (!is_waited_for) return name + " joined the capture, and no stream waits for its last event";
     }
     return origin_waits ? "" : "the stream that began the capture waits for none of the streams that joined it";
-}
-
-Graph graph_of(void* handle) {
-    auto found = graphs().by_handle.find(handle);
-    return found == graphs().by_handle.end() ? nullptr : found->second;
 }
 
 // Nodes of lanes other than the origin's run on streams of the graph, which are created at the first replay.
@@ -132,20 +125,22 @@ aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
 
 // The modelRI argument, a graph that is ready or being captured.
 aclError take_graph(void* handle, const char* call, Graph* out) {
-    if (!handle) return failed(kInvalidParam, std::string(call) + ": modelRI must not be null.");
-    *out = graph_of(handle);
-    return *out ? kSuccess : no_object(call, "modelRI");
+    if (!handle) return failed(kInvalidParam, call, "modelRI must not be null.");
+    auto found = graphs().by_handle.find(handle);
+    if (found == graphs().by_handle.end()) return no_object(call, "modelRI");
+    *out = found->second;
+    return kSuccess;
 }
 
 // capture_model.cc, CaptureModel::CheckExecuteReady, and context.cc, Context::ModelDestroy.
 aclError refuse_captured_graph(const Capture& g, const char* call) {
     if (g.state == Capture::State::kReady) return kSuccess;
-    return failed(kModelCaptured, std::string(call) + ": modelRI must not be in a capture.");
+    return failed(kModelCaptured, call, "modelRI must not be in a capture.");
 }
 
 // The stream argument of this file's calls, which must not be null, as in CANN.
 aclError take_stream(void* handle, const char* call, StreamPtr* out) {
-    if (!handle) return failed(kInvalidParam, std::string(call) + ": stream must not be null.");
+    if (!handle) return failed(kInvalidParam, call, "stream must not be null.");
     *out = stream_of(handle);
     return *out ? kSuccess : no_stream(call);
 }
@@ -163,8 +158,8 @@ StreamPtr any_captured_stream() {
 }
 
 aclError keep_captured_stream(const Stream& stream, const std::string& call) {
-    return failed(kStreamCaptured,
-                  call + ": " + named(stream) + " must not be in a capture: its work is recorded and does not run.");
+    return failed(kStreamCaptured, call,
+                  stream.place() + " must not be in a capture: its work is recorded and does not run.");
 }
 
 // hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md: such a call is illegal in every mode; according
@@ -176,21 +171,20 @@ aclError refuse_captured_stream(const Stream& stream, const std::string& call) {
 
 aclError refuse_captured_event(const Event& event, const std::string& call) {
     invalidate(event.capture);
-    return failed(kEventCaptured, call + ": event " + std::to_string(event.id) +
-                                      " must not be in a capture: its record does not happen.");
+    return failed(kEventCaptured, call,
+                  "event " + std::to_string(event.id) + " must not be in a capture: its record does not happen.");
 }
 
 aclError refuse_while_capturing(const std::string& call, aclError status) {
     if (mode_allows_unsafe_calls()) return kSuccess;
     for (const Graph& g : graphs().active) invalidate(g);
-    return failed(status, call +
-                              ": operation must not be made while a stream is captured and the mode of the capture "
-                              "is not relaxed.");
+    return failed(status, call,
+                  "operation must not be made while a stream is captured and the mode of the capture is not relaxed.");
 }
 
 aclError capture_work(const StreamPtr& stream, Work work) {
     if (stream->capture->state == Capture::State::kInvalid)
-        return failed(kCaptureInvalidated, work.name + ": the capture of " + named(*stream) + " is invalid.");
+        return failed(kCaptureInvalidated, work.name, "the capture of " + stream->place() + " is invalid.");
     add_node(stream->capture, stream->lane, std::move(work));
     return kSuccess;
 }
@@ -200,11 +194,11 @@ aclError update_task(const StreamPtr& stream, Work work) {
     TaskUpdate& update = *stream->update;
     auto* group = static_cast<Capture::Group*>(update.group);
     if (update.done >= group->nodes.size())
-        return failed(kTaskGroupStatus,
-                      work.name + ": the group has no more than " + std::to_string(group->nodes.size()) + " tasks.");
+        return failed(kTaskGroupStatus, work.name,
+                      "the group has no more than " + std::to_string(group->nodes.size()) + " tasks.");
     Work& old = update.graph->nodes[group->nodes[update.done]].work;
     if (old.name != work.name)
-        return failed(kTaskGroupStatus, work.name + ": the task of the group must be " + old.name + ".");
+        return failed(kTaskGroupStatus, work.name, "the task of the group must be " + old.name + ".");
     old = std::move(work);
     ++update.done;
     return kSuccess;
@@ -214,13 +208,12 @@ aclError update_task(const StreamPtr& stream, Work work) {
 // wait for succeeds without any effect.
 aclError capture_record(const StreamPtr& stream, Event* event) {
     const char* call = "aclrtRecordEvent";
-    if (!event->is_extended)
-        return failed(kRtNotSupported, std::string(call) + ": event must be of aclrtCreateEventExWithFlag.");
+    if (!event->is_extended) return failed(kRtNotSupported, call, "event must be of aclrtCreateEventExWithFlag.");
     if (!can_be_waited_for(*event)) return kSuccess;
     if (is_capturing(*event) && event->capture != stream->capture) {
         invalidate(event->capture);
         invalidate(stream->capture);
-        return failed(kCaptureConflict, std::string(call) + ": event and stream must be of one capture.");
+        return failed(kCaptureConflict, call, "event and stream must be of one capture.");
     }
     Work work;
     work.kind = Work::Kind::kRecord;
@@ -235,17 +228,16 @@ aclError capture_record(const StreamPtr& stream, Event* event) {
 aclError capture_wait(const StreamPtr& stream, Event* event) {
     const std::string call = "aclrtStreamWaitEvent";
     if (!is_capturing(*event)) {
-        if (!event->is_extended)
-            return failed(kRtNotSupported, call + ": event must be of aclrtCreateEventExWithFlag.");
+        if (!event->is_extended) return failed(kRtNotSupported, call, "event must be of aclrtCreateEventExWithFlag.");
         if (!event->latest) return kSuccess;
-        return failed(kCaptureDependency, call + ": event must be recorded in the capture of " + named(*stream) + ".");
+        return failed(kCaptureDependency, call, "event must be recorded in the capture of " + stream->place() + ".");
     }
-    if (stream == default_stream()) return failed(kCaptureImplicit, call + ": stream must not be the default stream.");
+    if (stream == default_stream()) return failed(kCaptureImplicit, call, "stream must not be the default stream.");
     const Graph graph = event->capture;
     if (is_going_on(stream->capture) && stream->capture != graph) {
         invalidate(graph);
         invalidate(stream->capture);
-        return failed(kCaptureConflict, call + ": event and stream must be of one capture.");
+        return failed(kCaptureConflict, call, "event and stream must be of one capture.");
     }
     if (!stream->capture) add_lane(graph, stream);
     Work work;
@@ -266,10 +258,8 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
     auto lock = lock_streams();
     StreamPtr stream;
     if (aclError wrong = take_stream(handle, call, &stream)) return wrong;
-    if (mode < kGlobal || mode > kRelaxed)
-        return failed(kRtInvalid, std::string(call) + ": mode must be 0, 1 or 2 but got " + std::to_string(mode) + ".");
-    if (stream == default_stream())
-        return failed(kRtNotSupported, std::string(call) + ": stream must not be the default stream.");
+    if (mode < kGlobal || mode > kRelaxed) return failed(kRtInvalid, call, "mode must be 0, 1 or 2", mode);
+    if (stream == default_stream()) return failed(kRtNotSupported, call, "stream must not be the default stream.");
     if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
     auto graph = std::make_shared<Capture>();
     graph->id = ++graphs().made;
@@ -284,7 +274,7 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
 // aclmdlRICaptureStatus: 0 none, 1 active, 2 invalidated.
 NPU_CANN_API aclError aclmdlRICaptureGetInfo(void* handle, int32_t* status, void** model) {
     const char* call = "aclmdlRICaptureGetInfo";
-    if (!status && !model) return failed(kInvalidParam, std::string(call) + ": status must not be null.");
+    if (!status && !model) return failed(kInvalidParam, call, "status must not be null.");
     auto lock = lock_streams();
     StreamPtr stream;
     if (aclError wrong = take_stream(handle, call, &stream)) return wrong;
@@ -298,7 +288,7 @@ NPU_CANN_API aclError aclmdlRIGetId(void* model, uint32_t* id) {
     auto lock = lock_streams();
     const char* call = "aclmdlRIGetId";
     Graph graph;
-    if (!id) return failed(kInvalidParam, std::string(call) + ": modelRIId must not be null.");
+    if (!id) return failed(kInvalidParam, call, "modelRIId must not be null.");
     if (aclError wrong = take_graph(model, call, &graph)) return wrong;
     *id = graph->id;
     return kSuccess;
@@ -310,22 +300,21 @@ NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
     auto lock = lock_streams();
     StreamPtr stream;
     if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
-    if (!model) return failed(kRtInvalid, call + ": modelRI must not be null.");
+    if (!model) return failed(kRtInvalid, call, "modelRI must not be null.");
     *model = nullptr;
     Graph graph = stream->capture;
-    if (!is_going_on(graph))
-        return failed(kStreamNotCaptured, call + ": " + stream->place() + " must be in a capture.");
+    if (!is_going_on(graph)) return failed(kStreamNotCaptured, call, stream->place() + " must be in a capture.");
     if (stream->lane != 0)
-        return failed(kCaptureUnmatched, call + ": " + stream->place() + " must be the one that began the capture.");
+        return failed(kCaptureUnmatched, call, stream->place() + " must be the one that began the capture.");
     const std::string wrong = unjoined(*graph);
     leave_capture(graph);
     aclError status = kSuccess;
     if (graph->mode != kRelaxed && graph->thread != this_thread())
-        status = failed(kCaptureWrongThread, call + ": thread must be the one that began the capture.");
+        status = failed(kCaptureWrongThread, call, "thread must be the one that began the capture.");
     else if (graph->state == Capture::State::kInvalid)
-        status = failed(kCaptureInvalidated, call + ": the capture is invalid: an earlier call in it failed.");
+        status = failed(kCaptureInvalidated, call, "the capture is invalid: an earlier call in it failed.");
     else if (!wrong.empty())
-        status = failed(graph->open_groups.empty() ? kStreamUnjoined : kTaskGroupStatus, call + ": " + wrong + ".");
+        status = failed(graph->open_groups.empty() ? kStreamUnjoined : kTaskGroupStatus, call, wrong + ".");
     if (status != kSuccess) {
         graph->state = Capture::State::kInvalid;
         graphs().by_handle.erase(graph.get());
@@ -337,10 +326,9 @@ NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
 }
 
 NPU_CANN_API aclError aclmdlRICaptureThreadExchangeMode(int32_t* mode) {
-    if (!mode) return failed(kInvalidParam, "aclmdlRICaptureThreadExchangeMode: mode must not be null.");
+    if (!mode) return failed(kInvalidParam, "aclmdlRICaptureThreadExchangeMode", "mode must not be null.");
     if (*mode < kGlobal || *mode > kRelaxed)
-        return failed(kRtInvalid, "aclmdlRICaptureThreadExchangeMode: mode must be 0, 1 or 2 but got " +
-                                      std::to_string(*mode) + ".");
+        return failed(kRtInvalid, "aclmdlRICaptureThreadExchangeMode", "mode must be 0, 1 or 2", *mode);
     const CaptureMode wanted = static_cast<CaptureMode>(*mode);
     *mode = exchanged_mode;
     exchanged_mode = wanted;
@@ -384,8 +372,9 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
     auto lock = lock_streams();
     // A context that stopped on an error runs nothing more.
     if (!is_done && !context_error())
-        return failed(kModelRunning, std::string(call) + ": modelRI must not be running, but its replay waits for " +
-                                         "work that is not queued.");
+        return failed(kModelRunning, call,
+                      "modelRI must not be running, but its replay waits for "
+                      "work that is not queued.");
     graphs().by_handle.erase(model);
     return kSuccess;
 }
@@ -395,11 +384,10 @@ NPU_CANN_API aclError aclmdlRICaptureTaskGrpBegin(void* handle) {
     auto lock = lock_streams();
     StreamPtr stream;
     if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
-    if (!is_capturing(*stream))
-        return failed(kStreamNotCaptured, call + ": " + stream->place() + " must be in a capture.");
+    if (!is_capturing(*stream)) return failed(kStreamNotCaptured, call, stream->place() + " must be in a capture.");
     Capture& graph = *stream->capture;
     if (graph.open_groups.count(stream->lane))
-        return failed(kTaskGroupStatus, call + ": " + stream->place() + " must not have an open group.");
+        return failed(kTaskGroupStatus, call, stream->place() + " must not have an open group.");
     graph.groups.push_back(std::make_unique<Capture::Group>());
     graph.open_groups[stream->lane] = graph.groups.back().get();
     return kSuccess;
@@ -410,18 +398,17 @@ NPU_CANN_API aclError aclmdlRICaptureTaskGrpEnd(void* handle, void** group) {
     auto lock = lock_streams();
     StreamPtr stream;
     if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
-    if (!group) return failed(kInvalidParam, call + ": handle must not be null.");
+    if (!group) return failed(kInvalidParam, call, "handle must not be null.");
     *group = nullptr;
-    if (!is_capturing(*stream))
-        return failed(kStreamNotCaptured, call + ": " + stream->place() + " must be in a capture.");
+    if (!is_capturing(*stream)) return failed(kStreamNotCaptured, call, stream->place() + " must be in a capture.");
     Capture& graph = *stream->capture;
     auto open = graph.open_groups.find(stream->lane);
     if (open == graph.open_groups.end())
-        return failed(kTaskGroupStatus, call + ": " + stream->place() + " must have an open group.");
+        return failed(kTaskGroupStatus, call, stream->place() + " must have an open group.");
     Capture::Group* closed = open->second;
     graph.open_groups.erase(open);
     if (graph.state == Capture::State::kInvalid)
-        return failed(kCaptureInvalidated, call + ": the capture of " + stream->place() + " is invalid.");
+        return failed(kCaptureInvalidated, call, "the capture of " + stream->place() + " is invalid.");
     *group = closed;
     return kSuccess;
 }
@@ -432,18 +419,16 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateBegin(void* handle, void* group) 
     StreamPtr stream;
     if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
     if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
-    if (stream->update)
-        return failed(kTaskGroupStatus, call + ": " + stream->place() + " must not update another group.");
+    if (stream->update) return failed(kTaskGroupStatus, call, stream->place() + " must not update another group.");
     for (const auto& [key, graph] : graphs().by_handle)
         for (const auto& one : graph->groups) {
             if (one.get() != group || graph->state != Capture::State::kReady) continue;
-            if (one->is_updated)
-                return failed(kTaskGroupStatus, call + ": handle must not be updated by another stream.");
+            if (one->is_updated) return failed(kTaskGroupStatus, call, "handle must not be updated by another stream.");
             one->is_updated = true;
             stream->update = std::make_shared<TaskUpdate>(TaskUpdate{graph, group, 0});
             return kSuccess;
         }
-    return failed(kInvalidParam, call + ": handle must be a group of a graph that exists.");
+    return failed(kInvalidParam, call, "handle must be a group of a graph that exists.");
 }
 
 NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
@@ -452,14 +437,15 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
     StreamPtr stream;
     if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
     if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
-    if (!stream->update) return failed(kTaskGroupStatus, call + ": " + stream->place() + " must update a group.");
+    if (!stream->update) return failed(kTaskGroupStatus, call, stream->place() + " must update a group.");
     const std::shared_ptr<TaskUpdate> update = std::move(stream->update);
     stream->update = nullptr;
     auto* group = static_cast<Capture::Group*>(update->group);
     group->is_updated = false;
     if (update->done == group->nodes.size()) return kSuccess;
-    return failed(kRtInternal, call + ": every task of the group must be updated but got " +
-                                   std::to_string(update->done) + " of " + std::to_string(group->nodes.size()) + ".");
+    return failed(kRtInternal, call,
+                  "every task of the group must be updated but got " + std::to_string(update->done) + " of " +
+                      std::to_string(group->nodes.size()) + ".");
 }
 
 NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint32_t /*flags*/) {
@@ -468,7 +454,7 @@ NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint
     Graph graph;
     if (aclError wrong = take_graph(model, call, &graph)) return wrong;
     std::FILE* file = path ? std::fopen(path, "w") : nullptr;
-    if (!file) return failed(kRtInvalid, std::string(call) + ": path must be a file that can be written.");
+    if (!file) return failed(kRtInvalid, call, "path must be a file that can be written.");
     std::fputs(as_trace(*graph).c_str(), file);
     std::fclose(file);
     return kSuccess;

@@ -46,18 +46,14 @@ NPU_CANN_API aclError npu_cann_host_kernel_begin(void* handle, const char* name)
         target = {stream, stream->queued};
     }
     if (!run_until({target}))
-        return failed(kStreamSyncTimeout, std::string(name) + ": the stream waits for an event that nothing records.");
+        return failed(kStreamSyncTimeout, name, "the stream waits for an event that nothing records.");
     auto lock = lock_streams();
     return context_error();
 }
 
 // Reports the accesses of an operator that has run.
 NPU_CANN_API aclError npu_cann_host_kernel_end(void* handle, const char* name, const int64_t* words, int64_t count) {
-    StreamPtr stream;
-    {
-        auto lock = lock_streams();
-        stream = stream_of(handle);
-    }
+    StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(name);
     Work work;
     work.name = name;
@@ -79,7 +75,7 @@ NPU_CANN_API aclError npu_cann_host_kernel_capture(void* handle, const char* nam
     auto lock = lock_streams();
     StreamPtr stream = stream_of(handle);
     if (!stream) return no_stream(name);
-    if (!is_capturing(*stream)) return failed(kStreamNotCaptured, std::string(name) + ": stream must be in a capture.");
+    if (!is_capturing(*stream)) return failed(kStreamNotCaptured, name, "stream must be in a capture.");
     Work work;
     work.kind = Work::Kind::kHostCode;
     work.name = name;

@@ -45,12 +45,8 @@ MemoryAccess whole_workspace(void* workspace, uint64_t bytes) {
 constexpr int32_t kLaunchRefused = 361001;
 
 int32_t submit_to(void* handle, Work work) {
-    StreamPtr stream;
-    {
-        auto lock = lock_streams();
-        stream = stream_of(handle);
-    }
-    if (!stream) return failed(kLaunchRefused, work.name + ": stream must be one that exists.");
+    StreamPtr stream = find_stream(handle);
+    if (!stream) return failed(kLaunchRefused, work.name, "stream must be one that exists.");
     if (no_context(work.name.c_str())) return kLaunchRefused;
     return submit(stream, std::move(work)) == kSuccess ? kSuccess : kLaunchRefused;
 }

@@ -31,18 +31,17 @@ size_t torch_padding(size_t bytes) {
 }
 
 aclError allocate(void** out, size_t bytes, size_t padding, const char* call) {
-    if (!out) return failed(kInvalidParam, std::string(call) + ": devPtr must not be null.");
-    if (bytes == 0) return failed(kInvalidParam, std::string(call) + ": size must be greater than 0.");
+    if (!out) return failed(kInvalidParam, call, "devPtr must not be null.");
+    if (bytes == 0) return failed(kInvalidParam, call, "size must be greater than 0.");
     if (aclError refused = no_context(call)) return refused;
-    if (bytes > kMostBytes)
-        return failed(kRtInvalid,
-                      std::string(call) + ": size must be at most 2^50 but got " + std::to_string(bytes) + ".");
+    if (bytes > kMostBytes) return failed(kRtInvalid, call, "size must be at most 2^50", bytes);
     *out = allocate_device(bytes - padding, padding);
     if (*out) return kSuccess;
     // The only status that torch_npu treats as a lack of memory: it frees its cache, tries again, and then raises
     // OutOfMemoryError (Ascend/pytorch torch_npu/csrc/core/npu/NPUCachingAllocator.cpp, alloc_block).
-    return failed(kRtOutOfMemory, std::string(call) + ": no memory left for " + std::to_string(bytes) + " bytes; " +
-                                      std::to_string(device_bytes_in_use()) + " are in use.");
+    return failed(kRtOutOfMemory, call,
+                  "no memory left for " + std::to_string(bytes) + " bytes; " + std::to_string(device_bytes_in_use()) +
+                      " are in use.");
 }
 
 // "" or the reason why these bytes are not inside one allocation; host memory is not checked.
@@ -66,12 +65,10 @@ struct Copy {
 // Checks in the order of CANN's: hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtMemcpyImpl and
 // MemcpyKindTranslate; then src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemCopySync and ::MemcpyAsync.
 aclError refuse_copy(const char* call, const Copy& c, int kind) {
-    if (!c.to || !c.from) return failed(kInvalidParam, std::string(call) + ": dst and src must not be null.");
-    if (kind < 0 || kind > kLastKind)
-        return failed(kInvalidParam, std::string(call) + ": kind must be 0 to 5 but got " + std::to_string(kind) + ".");
+    if (!c.to || !c.from) return failed(kInvalidParam, call, "dst and src must not be null.");
+    if (kind < 0 || kind > kLastKind) return failed(kInvalidParam, call, "kind must be 0 to 5", kind);
     if (c.bytes > c.to_bytes)
-        return failed(kRtInvalid, std::string(call) + ": count must be at most destMax " + std::to_string(c.to_bytes) +
-                                      " but got " + std::to_string(c.bytes) + ".");
+        return failed(kRtInvalid, call, "count must be at most destMax " + std::to_string(c.to_bytes), c.bytes);
     if (aclError refused = no_context(call)) return refused;
     std::string wrong = outside(call, "dst", c.to, c.bytes);
     if (wrong.empty()) wrong = outside(call, "src", c.from, c.bytes);
@@ -79,10 +76,9 @@ aclError refuse_copy(const char* call, const Copy& c, int kind) {
 }
 
 aclError refuse_fill(const char* call, void* to, size_t to_bytes, size_t bytes) {
-    if (!to) return failed(kInvalidParam, std::string(call) + ": devPtr must not be null.");
+    if (!to) return failed(kInvalidParam, call, "devPtr must not be null.");
     if (bytes > to_bytes)
-        return failed(kRtInvalid, std::string(call) + ": count must be at most maxCount " + std::to_string(to_bytes) +
-                                      " but got " + std::to_string(bytes) + ".");
+        return failed(kRtInvalid, call, "count must be at most maxCount " + std::to_string(to_bytes), bytes);
     if (aclError refused = no_context(call)) return refused;
     const std::string wrong = outside(call, "devPtr", to, bytes);
     return wrong.empty() ? kSuccess : failed(kInvalidParam, wrong);
@@ -106,8 +102,7 @@ aclError refuse_other_kind(const char* call, const Copy& c, int kind) {
     const bool from_device = kind == kDeviceToHost || kind == kInDevice;
     const bool to_device = kind != kDeviceToHost && kind != kInHost;
     if (is_device(c.from) == from_device && is_device(c.to) == to_device) return kSuccess;
-    return failed(kInvalidParam,
-                  std::string(call) + ": kind must say where dst and src are but got " + std::to_string(kind) + ".");
+    return failed(kInvalidParam, call, "kind must say where dst and src are", kind);
 }
 
 aclError copy_now(const char* call, const Copy& c) {
@@ -156,11 +151,6 @@ void forget_pinned(const void* first) {
     if (number_of_pinned(first, &number)) note_free(number, nullptr);
 }
 
-StreamPtr find_stream(void* handle) {
-    auto lock = lock_streams();
-    return stream_of(handle);
-}
-
 // hicann/runtime src/runtime/api/impl/api_error.cc, MemcpyAsync: pageable memory cannot be part of a graph. On another
 // stream its copy becomes a synchronous one, which the mode of a capture may refuse.
 aclError refuse_pageable(const char* call, const StreamPtr& stream, const Copy& c) {
@@ -168,7 +158,7 @@ aclError refuse_pageable(const char* call, const StreamPtr& stream, const Copy& 
     for (const void* side : {static_cast<const void*>(c.to), c.from}) {
         if (is_device(side) || is_pinned(side, c.bytes)) continue;
         if (!is_capturing(*stream)) return refuse_while_capturing(call, kCaptureModeRefusesAsync);
-        return failed(kRtInvalid, std::string(call) + ": host memory must be of aclrtMallocHost during a capture.");
+        return failed(kRtInvalid, call, "host memory must be of aclrtMallocHost during a capture.");
     }
     return kSuccess;
 }
@@ -193,27 +183,27 @@ NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int /*policy*/
 NPU_CANN_API aclError aclrtFree(void* first) {
     Freed freed;
     if (!find_start(first, &freed))
-        return failed(kInvalidParam, "aclrtFree: devPtr must be what aclrtMalloc gave and not be freed twice.");
+        return failed(kInvalidParam, "aclrtFree", "devPtr must be what aclrtMalloc gave and not be freed twice.");
     {
         auto lock = lock_streams();
         note_freed(freed.number, freed.is_padded);
     }
     if (!free_device(first, &freed))
-        return failed(kInvalidParam, "aclrtFree: devPtr must be what aclrtMalloc gave and not be freed twice.");
+        return failed(kInvalidParam, "aclrtFree", "devPtr must be what aclrtMalloc gave and not be freed twice.");
     if (!freed.damage.empty()) report_damage(freed.damage, "when it was freed");
     return kSuccess;
 }
 
 NPU_CANN_API aclError aclrtMallocHost(void** out, size_t bytes) {
-    if (!out || bytes == 0) return failed(kInvalidParam, "aclrtMallocHost: hostPtr must not be null, size not 0.");
+    if (!out || bytes == 0) return failed(kInvalidParam, "aclrtMallocHost", "hostPtr must not be null, size not 0.");
     if (aclError refused = no_context("aclrtMallocHost")) return refused;
     *out = allocate_host(bytes);
-    return *out ? kSuccess : failed(kRtOutOfMemory, "aclrtMallocHost: no memory left.");
+    return *out ? kSuccess : failed(kRtOutOfMemory, "aclrtMallocHost", "no memory left.");
 }
 NPU_CANN_API aclError aclrtFreeHost(void* first) {
-    if (!first) return failed(kInvalidParam, "aclrtFreeHost: hostPtr must not be null.");
+    if (!first) return failed(kInvalidParam, "aclrtFreeHost", "hostPtr must not be null.");
     const size_t bytes = pinned_bytes(first);
-    if (bytes == 0) return failed(kInvalidParam, "aclrtFreeHost: hostPtr must be what aclrtMallocHost gave.");
+    if (bytes == 0) return failed(kInvalidParam, "aclrtFreeHost", "hostPtr must be what aclrtMallocHost gave.");
     std::string user;
     {
         auto lock = lock_streams();
@@ -246,8 +236,7 @@ NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* fr
     const Copy c{to, to_bytes, from, bytes};
     if (aclError refused = refuse_copy(call, c, kind)) return refused;
     if (!is_device(to) && !is_device(from))
-        return failed(kRtNotSupported,
-                      std::string(call) + ": dst or src must be the device's, but both are the host's.");
+        return failed(kRtNotSupported, call, "dst or src must be the device's, but both are the host's.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
     if (aclError refused = refuse_pageable(call, stream, c)) return refused;
@@ -282,10 +271,9 @@ NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value,
 // Kinds of memory: hicann/runtime src/runtime/api/impl/api_error.cc, MemGetInfoEx; pkg_inc/runtime/runtime/mem.h.
 NPU_CANN_API aclError aclrtGetMemInfo(int attribute, size_t* free_bytes, size_t* total) {
     constexpr int kKindsOfMemory = 18;
-    if (!free_bytes || !total) return failed(kInvalidParam, "aclrtGetMemInfo: free and total must not be null.");
+    if (!free_bytes || !total) return failed(kInvalidParam, "aclrtGetMemInfo", "free and total must not be null.");
     if (attribute < 0 || attribute >= kKindsOfMemory)
-        return failed(kInvalidMemoryType,
-                      "aclrtGetMemInfo: attr must be 0 to 17 but got " + std::to_string(attribute) + ".");
+        return failed(kInvalidMemoryType, "aclrtGetMemInfo", "attr must be 0 to 17", attribute);
     if (aclError refused = no_context("aclrtGetMemInfo")) return refused;
     *total = kDeviceBytes;
     *free_bytes = kDeviceBytes - device_bytes_in_use();
@@ -301,7 +289,7 @@ struct PointerAttributes {
 };
 NPU_CANN_API aclError aclrtPointerGetAttributes(const void* address, PointerAttributes* out) {
     if (!out || !address)
-        return failed(kInvalidParam, "aclrtPointerGetAttributes: ptr and attributes must not be null.");
+        return failed(kInvalidParam, "aclrtPointerGetAttributes", "ptr and attributes must not be null.");
     void* first = nullptr;
     uint64_t bytes = 0;
     *out = PointerAttributes{};

@@ -112,7 +112,7 @@ int32_t run(const Work& work, std::string* text) {
         try {
             status = work.run ? work.run() : 0;
         } catch (const std::exception& error) {
-            status = failed(kernel_exception(), work.name + ": " + error.what());
+            status = failed(kernel_exception(), work.name, error.what());
         }
     }
     if (status) *text = recent_error_text();
@@ -259,6 +259,11 @@ StreamPtr stream_of(void* handle) {
     return found == state().streams.end() ? nullptr : found->second;
 }
 
+StreamPtr find_stream(void* handle) {
+    auto lock = lock_streams();
+    return stream_of(handle);
+}
+
 void forget_stream(void* handle) { state().streams.erase(handle); }
 
 int32_t enqueue(const StreamPtr& s, Work work) {
@@ -267,7 +272,7 @@ int32_t enqueue(const StreamPtr& s, Work work) {
     if (s->update) return update_task(s, std::move(work));
     // hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md: the default stream must not be used.
     if (s == st.default_stream && any_captured_stream())
-        return failed(kCaptureImplicit, work.name + ": stream must not be the default stream during a capture.");
+        return failed(kCaptureImplicit, work.name, "stream must not be the default stream during a capture.");
     if (st.stops_on_failure && st.failure) {
         set_error(st.failure_text);
         return st.failure;
@@ -411,9 +416,10 @@ int32_t never_ends(const char* call) {
         auto lock = lock_streams();
         if (int32_t error = context_error()) return error;
         if (const Work* kept = kept_for_report())
-            return failed(kReportTimeout, std::string(call) + ": the stream waits for the callback of " + kept->name +
-                                              ", and this thread subscribed to it: it must call aclrtProcessReport "
-                                              "first, in this thread.");
+            return failed(
+                kReportTimeout, call,
+                "the stream waits for the callback of " + kept->name +
+                    ", and this thread subscribed to it: it must call aclrtProcessReport first, in this thread.");
     }
     const std::string text = std::string(call) + ": the stream waits for an event that nothing records.";
     report_race(text, "", true);

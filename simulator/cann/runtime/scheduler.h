@@ -161,6 +161,9 @@ void note_freed(uint64_t allocation, bool is_torchs_own);
 
 // ---- without the lock --------------------------------------------------------------------------------
 
+// stream_of, with the lock held meanwhile.
+StreamPtr find_stream(void* handle);
+
 // Calls enqueue, then runs work early as drawn; waits if the queue is full.
 int32_t submit(const StreamPtr& stream, Work work);
 void run_early(const StreamPtr& stream);

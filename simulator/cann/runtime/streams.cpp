@@ -16,20 +16,15 @@ constexpr uint64_t kContinueOnFailure = 0, kStopOnFailure = 1;
 enum Attribute { kFailureMode = 1, kOverflowSwitch, kCustomTag, kCacheOpInfo, kPriority };  // aclrtStreamAttr
 
 aclError make_stream(void** out, const char* call) {
-    if (!out) return failed(kInvalidParam, std::string(call) + ": stream must not be null.");
+    if (!out) return failed(kInvalidParam, call, "stream must not be null.");
     if (aclError refused = no_context(call)) return refused;
     auto lock = lock_streams();
     *out = new_stream().get();
     return kSuccess;
 }
 
-StreamPtr find_stream(void* handle) {
-    auto lock = lock_streams();
-    return stream_of(handle);
-}
-
 aclError destroy(void* handle, bool waits, const char* call) {
-    if (!handle) return failed(kInvalidParam, std::string(call) + ": stream must not be null.");
+    if (!handle) return failed(kInvalidParam, call, "stream must not be null.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
     if (aclError refused = no_context(call)) return refused;
@@ -50,8 +45,7 @@ aclError destroy(void* handle, bool waits, const char* call) {
 aclError wait_for(void* handle, int32_t timeout_ms, const char* call) {
     count_host_wait("aclrtSynchronizeStream");
     if (timeout_ms < kNoTimeout || timeout_ms == 0)
-        return failed(kRtInvalid, std::string(call) + ": timeout must be -1 or greater than 0 but got " +
-                                      std::to_string(timeout_ms) + ".");
+        return failed(kRtInvalid, call, "timeout must be -1 or greater than 0", timeout_ms);
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
     if (aclError refused = no_context(call)) return refused;
@@ -80,12 +74,11 @@ aclError wait_for_device(const char* call) {
 aclError set_mode(void* handle, uint64_t mode, const char* call) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
-    if (mode > kStopOnFailure)
-        return failed(kRtInvalid, std::string(call) + ": mode must be 0 or 1 but got " + std::to_string(mode) + ".");
+    if (mode > kStopOnFailure) return failed(kRtInvalid, call, "mode must be 0 or 1", mode);
     if (aclError refused = no_context(call)) return refused;
     auto lock = lock_streams();
     if (mode == kContinueOnFailure && stream->stops_on_failure)
-        return failed(kRtNotSupported, std::string(call) + ": mode must stay 1 once it is 1 but got 0.");
+        return failed(kRtNotSupported, call, "mode must stay 1 once it is 1 but got 0.");
     set_failure_mode(stream, mode == kStopOnFailure);
     return kSuccess;
 }
@@ -95,9 +88,7 @@ aclError set_mode(void* handle, uint64_t mode, const char* call) {
 aclError set_unused(void* handle, uint32_t most, uint32_t value, const char* call) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
-    if (value > most)
-        return failed(kRtInvalid, std::string(call) + ": value must be at most " + std::to_string(most) + " but got " +
-                                      std::to_string(value) + ".");
+    if (value > most) return failed(kRtInvalid, call, "value must be at most " + std::to_string(most), value);
     {
         auto lock = lock_streams();
         if (handle && is_capturing(*stream)) return keep_captured_stream(*stream, call);
@@ -122,7 +113,7 @@ NPU_CANN_API aclError aclrtDestroyStreamForce(void* stream) {
     return destroy(stream, false, "aclrtDestroyStreamForce");
 }
 NPU_CANN_API aclError aclrtStreamGetId(void* handle, int32_t* id) {
-    if (!id) return failed(kInvalidParam, "aclrtStreamGetId: streamId must not be null.");
+    if (!id) return failed(kInvalidParam, "aclrtStreamGetId", "streamId must not be null.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream("aclrtStreamGetId");
     *id = stream->id;
@@ -131,7 +122,7 @@ NPU_CANN_API aclError aclrtStreamGetId(void* handle, int32_t* id) {
 
 NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
     const char* call = "aclrtStreamQuery";
-    if (!status) return failed(kInvalidParam, "aclrtStreamQuery: status must not be null.");
+    if (!status) return failed(kInvalidParam, "aclrtStreamQuery", "status must not be null.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
     if (aclError refused = no_context(call)) return refused;
@@ -151,14 +142,13 @@ NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
 
 NPU_CANN_API aclError aclrtSetStreamFailureMode(void* handle, uint64_t mode) {
     const char* call = "aclrtSetStreamFailureMode";
-    if (!handle) return failed(kInvalidParam, std::string(call) + ": stream must not be null.");
+    if (!handle) return failed(kInvalidParam, call, "stream must not be null.");
     return set_mode(handle, mode, call);
 }
 // hicann/runtime src/acl/aclrt_impl/stream.cpp. The value is not used: the effect of the switch is not simulated.
 NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* handle, uint32_t flag) {
     const char* call = "aclrtSetStreamOverflowSwitch";
-    if (flag > 1)
-        return failed(kInvalidParam, std::string(call) + ": flag must be 0 or 1 but got " + std::to_string(flag) + ".");
+    if (flag > 1) return failed(kInvalidParam, call, "flag must be 0 or 1", flag);
     return set_unused(handle, 1, flag, call);
 }
 
@@ -166,7 +156,7 @@ NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* handle, uint32_t flag) 
 // the other attributes are not used: their effects are not simulated.
 NPU_CANN_API aclError aclrtSetStreamAttribute(void* handle, int kind, void* value) {
     const char* call = "aclrtSetStreamAttribute";
-    if (!value) return failed(kInvalidParam, std::string(call) + ": value must not be null.");
+    if (!value) return failed(kInvalidParam, call, "value must not be null.");
     uint32_t word = 0;
     std::memcpy(&word, value, sizeof(word));
     switch (kind) {
@@ -180,21 +170,18 @@ NPU_CANN_API aclError aclrtSetStreamAttribute(void* handle, int kind, void* valu
         case kCustomTag:
             return set_unused(handle, UINT32_MAX, word, call);
         case kCacheOpInfo:
-            if (word > 1)
-                return failed(kRtInvalid,
-                              std::string(call) + ": value must be 0 or 1 but got " + std::to_string(word) + ".");
+            if (word > 1) return failed(kRtInvalid, call, "value must be 0 or 1", word);
             return find_stream(handle) ? no_context(call) : no_stream(call);
         case kPriority:
             return find_stream(handle) ? no_context(call) : no_stream(call);
         default:
             if (!find_stream(handle)) return no_stream(call);
-            return failed(kRtInvalid,
-                          std::string(call) + ": stmAttrType must be 1 to 5 but got " + std::to_string(kind) + ".");
+            return failed(kRtInvalid, call, "stmAttrType must be 1 to 5", kind);
     }
 }
 NPU_CANN_API aclError aclrtGetStreamOverflowSwitch(void* stream, uint32_t* flag) {
     const char* call = "aclrtGetStreamOverflowSwitch";
-    if (!flag) return failed(kInvalidParam, std::string(call) + ": flag must not be null.");
+    if (!flag) return failed(kInvalidParam, call, "flag must not be null.");
     *flag = 0;
     return find_stream(stream) ? no_context(call) : no_stream(call);
 }
@@ -208,7 +195,7 @@ NPU_CANN_API aclError aclrtSynchronizeStreamWithTimeout(void* stream, int32_t ti
 NPU_CANN_API aclError aclrtSynchronizeDevice() { return wait_for_device("aclrtSynchronizeDevice"); }
 NPU_CANN_API aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout_ms) {
     if (timeout_ms < kNoTimeout || timeout_ms == 0)
-        return failed(kRtInvalid, "aclrtSynchronizeDeviceWithTimeout: timeout must be -1 or greater than 0 but got " +
-                                      std::to_string(timeout_ms) + ".");
+        return failed(kRtInvalid, "aclrtSynchronizeDeviceWithTimeout", "timeout must be -1 or greater than 0",
+                      timeout_ms);
     return wait_for_device("aclrtSynchronizeDeviceWithTimeout");
 }

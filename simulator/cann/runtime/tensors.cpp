@@ -1,6 +1,7 @@
 // aclnn's handles, which CANN's libnnopbase creates, returns and destroys. objects.h has their structs.
 // Null cases and statuses: opbase src/nnopbase/common/api/acl_op_api.cpp.
 #include <cstring>
+#include <map>
 
 #include "cann/runtime/api.h"
 
@@ -8,31 +9,15 @@ namespace npu_cann {
 namespace {
 
 size_t value_bytes(int32_t dtype) {
-    switch (dtype) {
-        case 2:
-        case 4:
-        case 12:
-            return 1;  // int8, uint8, bool
-        case 1:
-        case 6:
-        case 7:
-        case 27:
-            return 2;  // float16, int16, uint16, bfloat16
-        case 0:
-        case 3:
-        case 8:
-        case 33:
-            return 4;  // float, int32, uint32, complex32
-        case 9:
-        case 10:
-        case 11:
-        case 16:
-            return 8;  // int64, uint64, double, complex64
-        case 17:
-            return 16;  // complex128
-        default:
-            return 0;
-    }
+    static const std::map<int32_t, size_t> bytes = {
+        {2, 1},   {4, 1},  {12, 1},           // int8, uint8, bool
+        {1, 2},   {6, 2},  {7, 2},  {27, 2},  // float16, int16, uint16, bfloat16
+        {0, 4},   {3, 4},  {8, 4},  {33, 4},  // float, int32, uint32, complex32
+        {9, 8},   {10, 8}, {11, 8}, {16, 8},  // int64, uint64, double, complex64
+        {17, 16},                             // complex128
+    };
+    auto found = bytes.find(dtype);
+    return found == bytes.end() ? 0 : found->second;
 }
 
 constexpr aclError kAclnnInner = 561000, kAclnnInnerNullptr = 561103;
@@ -76,10 +61,10 @@ aclError count_of(const List* list, uint64_t* count) {
 // if the executor refuses the call.
 aclError set_address(aclOpExecutor* executor, PooledExecutor::Side side, size_t index, aclTensor* tensor,
                      void* address) {
-    if (!tensor) return failed(kAclnnInnerNullptr, "aclSetTensorAddr: tensor must not be null.");
+    if (!tensor) return failed(kAclnnInnerNullptr, "aclSetTensorAddr", "tensor must not be null.");
     tensor->data = address;
-    if (!executor) return failed(kAclnnInnerNullptr, "aclSetTensorAddr: executor must not be null.");
-    if (!executor->pooled) return failed(kAclnnInner, "aclSetTensorAddr: " + executor->name + " has no addresses.");
+    if (!executor) return failed(kAclnnInnerNullptr, "aclSetTensorAddr", "executor must not be null.");
+    if (!executor->pooled) return failed(kAclnnInner, "aclSetTensorAddr", executor->name + " has no addresses.");
     char* first = static_cast<char*>(address) + tensor->offset * static_cast<int64_t>(value_bytes(tensor->dtype));
     return executor->pooled->set_address(side, index, first);
 }
@@ -156,11 +141,11 @@ NPU_CANN_API aclError aclDestroyScalarList(const aclScalarList* list) { return d
 // Executors: opbase src/nnopbase/common/api/acl_op_api.cpp. A stand-in's executor was deleted by its second phase; a
 // generated operator's executor returns to its pool.
 NPU_CANN_API aclError aclDestroyAclOpExecutor(aclOpExecutor* executor) {
-    if (!executor) return failed(kAclnnInnerNullptr, "aclDestroyAclOpExecutor: executor must not be null.");
+    if (!executor) return failed(kAclnnInnerNullptr, "aclDestroyAclOpExecutor", "executor must not be null.");
     return executor->pooled ? executor->pooled->release() : destroy(executor);
 }
 NPU_CANN_API aclError aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
-    if (!executor) return failed(kAclnnInnerNullptr, "aclSetAclOpExecutorRepeatable: executor must not be null.");
+    if (!executor) return failed(kAclnnInnerNullptr, "aclSetAclOpExecutorRepeatable", "executor must not be null.");
     if (!executor->pooled)
         return failed(kAclnnInner, "aclSetAclOpExecutorRepeatable is not simulated for " + executor->name + ".");
     return executor->pooled->set_repeatable();
