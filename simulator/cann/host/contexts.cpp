@@ -192,13 +192,8 @@ void PlatformAscendC::GetCoreMemSize(const CoreMemType& memory, uint64_t& size) 
 
 // Ascend910_93 counts as Ascend910B (asc-devkit impl/utils/tiling/platform/platform_ascendc.cpp).
 SocVersion PlatformAscendC::GetSocVersion(void) const {
-    switch (platform_info_->profile->arch) {
-        case 220:
-            return SocVersion::ASCEND910B;
-        case 200:
-            return SocVersion::ASCEND310P;
-    }
-    return SocVersion::RESERVED_VERSION;
+    const int32_t arch = platform_info_->profile->arch;
+    return arch == 220 ? SocVersion::ASCEND910B : arch == 200 ? SocVersion::ASCEND310P : SocVersion::RESERVED_VERSION;
 }
 
 }  // namespace platform_ascendc

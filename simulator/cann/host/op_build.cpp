@@ -34,24 +34,19 @@ struct Parameter {
     const AttrRecord* attr = nullptr;
 };
 
-const char* attr_type(ops::AttrDataType type) {
-    switch (type) {
-        case ops::AttrDataType::ATTR_DT_BOOL:
-            return "bool ";
-        case ops::AttrDataType::ATTR_DT_FLOAT:
-            return "double ";
-        case ops::AttrDataType::ATTR_DT_INT:
-            return "int64_t ";
-        case ops::AttrDataType::ATTR_DT_STR:
-            return "char *";
-        case ops::AttrDataType::ATTR_DT_LIST_BOOL:
-            return "const aclBoolArray *";
-        case ops::AttrDataType::ATTR_DT_LIST_FLOAT:
-            return "const aclFloatArray *";
-        case ops::AttrDataType::ATTR_DT_LIST_INT:
-            return "const aclIntArray *";
-    }
-    return nullptr;
+// In the order of AttrDataType.
+struct AttrTexts {
+    const char *argument, *described;
+};
+const AttrTexts& texts_of(const AttrRecord& a) {
+    static constexpr AttrTexts kTexts[] = {{"bool ", "bool"},
+                                           {"double ", "float"},
+                                           {"int64_t ", "int"},
+                                           {"char *", "str"},
+                                           {"const aclBoolArray *", "listBool"},
+                                           {"const aclFloatArray *", "listFloat"},
+                                           {"const aclIntArray *", "listInt"}};
+    return kTexts[static_cast<size_t>(a.type)];
 }
 
 bool is_output_too(const OpRecord& def, const std::string& input) {
@@ -73,7 +68,7 @@ std::vector<Parameter> parameters(const OpRecord& def) {
                        optional ? "optional" : "required", "input"});
     }
     for (const AttrRecord& a : def.attrs)
-        all.push_back({attr_type(a.type), camel_case(a.name) + (!a.required && a.is_pointer() ? "Optional" : ""),
+        all.push_back({texts_of(a).argument, camel_case(a.name) + (!a.required && a.is_pointer() ? "Optional" : ""),
                        a.required ? "required" : "optional", "attr", &a});
     for (size_t i = 0; i < def.outputs.size(); ++i) {
         if (def.input_of_output(i) >= 0) continue;
@@ -155,28 +150,13 @@ std::string source(const OpRecord& def) {
 }
 
 const char* type_text(ge::DataType type) {
-    switch (type) {
-        case ge::DT_FLOAT:
-            return "float32";
-        case ge::DT_FLOAT16:
-            return "float16";
-        case ge::DT_BF16:
-            return "bfloat16";
-        case ge::DT_DOUBLE:
-            return "double";
-        case ge::DT_INT8:
-            return "int8";
-        case ge::DT_UINT8:
-            return "uint8";
-        case ge::DT_INT32:
-            return "int32";
-        case ge::DT_INT64:
-            return "int64";
-        case ge::DT_BOOL:
-            return "bool";
-        default:
-            throw std::runtime_error("a type that is not described");
-    }
+    static const std::map<ge::DataType, const char*> texts = {
+        {ge::DT_FLOAT, "float32"}, {ge::DT_FLOAT16, "float16"}, {ge::DT_BF16, "bfloat16"},
+        {ge::DT_DOUBLE, "double"}, {ge::DT_INT8, "int8"},       {ge::DT_UINT8, "uint8"},
+        {ge::DT_INT32, "int32"},   {ge::DT_INT64, "int64"},     {ge::DT_BOOL, "bool"}};
+    const auto found = texts.find(type);
+    if (found == texts.end()) throw std::runtime_error("a type that is not described");
+    return found->second;
 }
 
 std::string format_text(ge::Format format) {
@@ -203,11 +183,6 @@ private:
     std::vector<std::pair<std::string, std::string>> sections_;
 };
 
-const char* attr_text(ops::AttrDataType type) {
-    constexpr const char* kNames[] = {"bool", "float", "int", "str", "listBool", "listFloat", "listInt"};
-    return kNames[static_cast<size_t>(type)];
-}
-
 void describe(const std::string& section, const ParamRecord& p, Json* json) {
     std::string types, formats;
     for (size_t i = 0; i < p.types.size(); ++i) {
@@ -229,7 +204,7 @@ std::string description(const OpRecord& def) {
     for (const AttrRecord& a : def.attrs) names += (names.empty() ? "" : ",") + a.name;
     if (!names.empty()) json.add("attr", "list", names);
     for (const AttrRecord& a : def.attrs) {
-        json.add("attr_" + a.name, "type", attr_text(a.type));
+        json.add("attr_" + a.name, "type", texts_of(a).described);
         json.add("attr_" + a.name, "value", "all");
         json.add("attr_" + a.name, "paramType", a.required ? "required" : "optional");
         if (a.has_default) json.add("attr_" + a.name, "defaultValue", a.default_text);

@@ -24,14 +24,21 @@ constexpr uint32_t kUnsigned32And64 = types({kUint32, kUint64});
 constexpr uint32_t kWide = kUnsigned16 | kUnsigned32And64;
 constexpr uint32_t kBf16 = types({kBfloat16});
 
+struct TypesByChip {
+    uint32_t on_910, on_310p;  // on Ascend910B and Ascend910_93; on Ascend310P
+};
+// Types of all chips, and bfloat16, which Ascend310P lacks.
+constexpr TypesByChip and_bf16(uint32_t all) { return {all | kBf16, all}; }
+constexpr TypesByChip on_all(uint32_t all) { return {all, all}; }
+constexpr TypesByChip by_chip(uint32_t on_910, uint32_t on_310p) { return {on_910, on_310p}; }
+
 struct ArgumentTypes {
     const char* function;  // without aclnn and Inplace
-    uint32_t inputs, inputs_310p, outputs, outputs_310p;
+    TypesByChip inputs, outputs;
     const char* source;  // in hicann/ops-math
 };
 
-// The second and the fourth column hold on Ascend910B and Ascend910_93, the third and the fifth on Ascend310P. Inputs
-// are tensors and scalars; an in-place function's tensor is an input and an output. tests/simcann has these
+// Inputs are tensors and scalars; an in-place function's tensor is an input and an output. tests/simcann has these
 // lists a second time.
 //
 // If a source checks fewer arguments than the function's documentation lists, the table has the documentation's
@@ -39,55 +46,47 @@ struct ArgumentTypes {
 // the inputs of EqTensor, GtTensor, GeTensor and GeScalar, whose source checks only the common type; the value of
 // FillTensor.
 constexpr ArgumentTypes kArgumentTypes[] = {
-    {"Add", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/add/op_api/aclnn_add.cpp"},
-    {"Adds", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/add/op_api/aclnn_add.cpp"},
-    {"Sub", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/sub/op_api/aclnn_sub.cpp"},
-    {"Subs", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/sub/op_api/aclnn_sub.cpp"},
-    {"Mul", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/mul/op_api/aclnn_mul.cpp"},
-    {"Muls", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/mul/op_api/aclnn_mul.cpp"},
-    {"Div", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/div/op_api/aclnn_div.cpp"},
-    {"Divs", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/div/op_api/aclnn_div.cpp"},
-    {"Neg", kSigned | kComplex | kBf16, kSigned | kComplex, kSigned | kComplex | kBf16, kSigned | kComplex,
-     "math/neg/op_api/aclnn_neg.cpp"},
-    {"EqTensor", kNumber | kBf16, kNumber | kUnsigned32And64, kNumber | kBf16, kNumber | kUnsigned32And64,
-     "math/equal/op_api/aclnn_eq_tensor.cpp"},
+    {"Add", and_bf16(kNumber), and_bf16(kNumber), "math/add/op_api/aclnn_add.cpp"},
+    {"Adds", and_bf16(kNumber), and_bf16(kNumber), "math/add/op_api/aclnn_add.cpp"},
+    {"Sub", and_bf16(kNumber), and_bf16(kNumber), "math/sub/op_api/aclnn_sub.cpp"},
+    {"Subs", and_bf16(kNumber), and_bf16(kNumber), "math/sub/op_api/aclnn_sub.cpp"},
+    {"Mul", and_bf16(kNumber), and_bf16(kNumber), "math/mul/op_api/aclnn_mul.cpp"},
+    {"Muls", and_bf16(kNumber), and_bf16(kNumber), "math/mul/op_api/aclnn_mul.cpp"},
+    {"Div", and_bf16(kNumber), and_bf16(kNumber), "math/div/op_api/aclnn_div.cpp"},
+    {"Divs", and_bf16(kNumber), and_bf16(kNumber), "math/div/op_api/aclnn_div.cpp"},
+    {"Neg", and_bf16(kSigned | kComplex), and_bf16(kSigned | kComplex), "math/neg/op_api/aclnn_neg.cpp"},
+    {"EqTensor", by_chip(kNumber | kBf16, kNumber | kUnsigned32And64),
+     by_chip(kNumber | kBf16, kNumber | kUnsigned32And64), "math/equal/op_api/aclnn_eq_tensor.cpp"},
     // The source treats every unknown chip as an Ascend910B, including bfloat16. The kernel of Ascend310P has no
     // bfloat16 (equal.cpp beside it), and the documentation does not list it.
-    {"EqScalar", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/equal/op_api/aclnn_eq_scalar.cpp"},
-    {"NeTensor", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/not_equal/op_api/aclnn_ne_tensor.cpp"},
-    {"NeScalar", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "math/not_equal/op_api/aclnn_ne_scalar.cpp"},
-    {"LtTensor", kReal | kWide | kBf16, kReal | kWide, kReal | kWide | kBf16, kReal | kWide,
-     "math/less/op_api/aclnn_lt_tensor.cpp"},
-    {"LtScalar", kReal | kWide | kBf16, kReal | kWide, kReal | kWide | kBf16, kReal | kWide,
-     "math/less/op_api/aclnn_lt_scalar.cpp"},
-    {"LeTensor", kReal | kUnsigned16 | kBf16, kReal | kUnsigned16, kReal | kUnsigned16 | kBf16, kReal | kUnsigned16,
+    {"EqScalar", and_bf16(kNumber), and_bf16(kNumber), "math/equal/op_api/aclnn_eq_scalar.cpp"},
+    {"NeTensor", and_bf16(kNumber), and_bf16(kNumber), "math/not_equal/op_api/aclnn_ne_tensor.cpp"},
+    {"NeScalar", and_bf16(kNumber), and_bf16(kNumber), "math/not_equal/op_api/aclnn_ne_scalar.cpp"},
+    {"LtTensor", and_bf16(kReal | kWide), and_bf16(kReal | kWide), "math/less/op_api/aclnn_lt_tensor.cpp"},
+    {"LtScalar", and_bf16(kReal | kWide), and_bf16(kReal | kWide), "math/less/op_api/aclnn_lt_scalar.cpp"},
+    {"LeTensor", and_bf16(kReal | kUnsigned16), and_bf16(kReal | kUnsigned16),
      "math/less_equal/op_api/aclnn_le_tensor.cpp"},
-    {"LeScalar", kReal | kUnsigned16 | kBf16, kReal | kUnsigned16, kReal | kUnsigned16 | kBf16, kReal | kUnsigned16,
+    {"LeScalar", and_bf16(kReal | kUnsigned16), and_bf16(kReal | kUnsigned16),
      "math/less_equal/op_api/aclnn_le_scalar.cpp"},
-    {"GtTensor", kReal | kWide | kBf16, kReal | kWide, kNumber | kWide | kBf16, kNumber | kWide,
-     "math/greater/op_api/aclnn_gt_tensor.cpp"},
-    {"GtScalar", kReal | kWide | kBf16, kReal | kWide, kNumber | kWide | kBf16, kNumber | kWide,
-     "math/greater/op_api/aclnn_gt_scalar.cpp"},
+    {"GtTensor", and_bf16(kReal | kWide), and_bf16(kNumber | kWide), "math/greater/op_api/aclnn_gt_tensor.cpp"},
+    {"GtScalar", and_bf16(kReal | kWide), and_bf16(kNumber | kWide), "math/greater/op_api/aclnn_gt_scalar.cpp"},
     // The source accepts an output of bfloat16 on Ascend310P; the documentation does not list it.
-    {"GeTensor", kReal | kWide | kBf16, kReal | kWide, kNumber | kWide | kBf16, kNumber | kWide,
-     "math/greater_equal/op_api/aclnn_ge_tensor.cpp"},
-    {"GeScalar", kReal | kWide | kBf16, kReal | kWide, kNumber | kWide | kBf16, kNumber | kWide,
-     "math/greater_equal/op_api/aclnn_ge_scalar.cpp"},
-    {"Arange", kReal | kBf16, kReal, kRange | kBf16, kRange, "math/range/op_api/aclnn_arange.cpp"},
-    {"Cast", kNumber | kWide | kBf16, kNumber | kWide, kNumber | kWide | kBf16, kNumber | kWide,
-     "math/cast/op_api/aclnn_cast.cpp"},
+    {"GeTensor", and_bf16(kReal | kWide), and_bf16(kNumber | kWide), "math/greater_equal/op_api/aclnn_ge_tensor.cpp"},
+    {"GeScalar", and_bf16(kReal | kWide), and_bf16(kNumber | kWide), "math/greater_equal/op_api/aclnn_ge_scalar.cpp"},
+    {"Arange", and_bf16(kReal), and_bf16(kRange), "math/range/op_api/aclnn_arange.cpp"},
+    {"Cast", and_bf16(kNumber | kWide), and_bf16(kNumber | kWide), "math/cast/op_api/aclnn_cast.cpp"},
     // Source and documentation have one list for all chips, including bfloat16.
-    {"Copy", kNumber | kWide | kBf16, kNumber | kWide | kBf16, kNumber | kWide | kBf16, kNumber | kWide | kBf16,
+    {"Copy", on_all(kNumber | kWide | kBf16), on_all(kNumber | kWide | kBf16),
      "conversion/view_copy/op_api/aclnn_copy.cpp"},
-    {"Complex", kHalfToDouble, kHalfToDouble, kComplex, kComplex, "math/complex/op_api/aclnn_complex.cpp"},
-    {"FillScalar", kNumber | kWide | kBf16, kNumber, kNumber | kWide | kBf16, kNumber,
+    {"Complex", on_all(kHalfToDouble), on_all(kComplex), "math/complex/op_api/aclnn_complex.cpp"},
+    {"FillScalar", by_chip(kNumber | kWide | kBf16, kNumber), by_chip(kNumber | kWide | kBf16, kNumber),
      "conversion/fill/op_api/aclnn_fill_scalar.cpp"},
-    {"FillTensor", kNumber | kBf16, kNumber, kNumber | kBf16, kNumber, "conversion/fill/op_api/aclnn_fill_tensor.cpp"},
-    {"One", kReal | kBf16, kReal, kReal | kBf16, kReal, "math/ones_like/op_api/aclnn_ones.cpp"},
+    {"FillTensor", and_bf16(kNumber), and_bf16(kNumber), "conversion/fill/op_api/aclnn_fill_tensor.cpp"},
+    {"One", and_bf16(kReal), and_bf16(kReal), "math/ones_like/op_api/aclnn_ones.cpp"},
     // The source has one list for every chip, and math/zero_op/tests/ut/op_api/test_aclnn_zero.cpp says that bfloat16
     // has an AI CPU kernel where it has no AI core kernel. The documentation does not list it on Ascend310P.
-    {"Zero", kNumber | kUnsigned16 | kBf16, kNumber | kUnsigned16 | kBf16, kNumber | kUnsigned16 | kBf16,
-     kNumber | kUnsigned16 | kBf16, "math/zero_op/op_api/aclnn_zero.cpp"},
+    {"Zero", on_all(kNumber | kUnsigned16 | kBf16), on_all(kNumber | kUnsigned16 | kBf16),
+     "math/zero_op/op_api/aclnn_zero.cpp"},
 };
 
 // hicann/ops-math, CheckShape of each source. For Muls and its in-place form only the documentation has the limit. Zero
@@ -155,9 +154,8 @@ std::string type_rule(const char* function, Role role, const char* what, int32_t
     const ArgumentTypes* row = row_of(function);
     if (!row) return "has no row in simulator/cann/opapi/argument_types.cpp.";
     const bool is_310p = starts_with(soc_name(), "Ascend310P");
-    const uint32_t inputs = is_310p ? row->inputs_310p : row->inputs,
-                   outputs = is_310p ? row->outputs_310p : row->outputs;
-    const uint32_t allowed = role == Role::kInput ? inputs : outputs;
+    const TypesByChip& types = role == Role::kInput ? row->inputs : row->outputs;
+    const uint32_t allowed = is_310p ? types.on_310p : types.on_910;
     if (allowed >> dtype & 1) return "";
     return std::string(what) + " must be " + list_of(allowed) + " on " + soc_name() + " but got " + dtype_name(dtype) +
            ".";

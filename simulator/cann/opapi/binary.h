@@ -29,61 +29,35 @@ enum class Computed {
     kAsInputs,  // in the promoted dtype of a and b: comparison
 };
 
+inline Second second_of(const aclTensor* other, const aclScalar* alpha = nullptr) { return {other, nullptr, alpha}; }
+inline Second second_of(const aclScalar* other, const aclScalar* alpha = nullptr) { return {nullptr, other, alpha}; }
+
 aclError prepare_binary(const char* name, const BinaryFunction& f, Computed computed, const aclTensor* self,
                         const Second& second, const aclTensor* out, uint64_t* workspace_bytes,
                         aclOpExecutor** executor);
 
 }  // namespace npu_cann
 
-// The four forms of an operator f; SCALAR is aclnn's name of the form with a scalar.
-#define NPU_CANN_WITHOUT_ALPHA(TENSOR, SCALAR, f, computed)                                                            \
-    NPU_CANN_API aclError aclnn##TENSOR##GetWorkspaceSize(const aclTensor* self, const aclTensor* other,               \
-                                                          aclTensor* out, uint64_t* bytes, aclOpExecutor** e) {        \
-        return npu_cann::prepare_binary("aclnn" #TENSOR, f, computed, self, {other, nullptr, nullptr}, out, bytes, e); \
-    }                                                                                                                  \
-    NPU_CANN_API aclError aclnn##SCALAR##GetWorkspaceSize(const aclTensor* self, const aclScalar* other,               \
-                                                          aclTensor* out, uint64_t* bytes, aclOpExecutor** e) {        \
-        return npu_cann::prepare_binary("aclnn" #SCALAR, f, computed, self, {nullptr, other, nullptr}, out, bytes, e); \
-    }                                                                                                                  \
-    NPU_CANN_API aclError aclnnInplace##TENSOR##GetWorkspaceSize(aclTensor* self, const aclTensor* other,              \
-                                                                 uint64_t* bytes, aclOpExecutor** e) {                 \
-        return npu_cann::prepare_binary("aclnnInplace" #TENSOR, f, computed, self, {other, nullptr, nullptr}, self,    \
-                                        bytes, e);                                                                     \
-    }                                                                                                                  \
-    NPU_CANN_API aclError aclnnInplace##SCALAR##GetWorkspaceSize(aclTensor* self, const aclScalar* other,              \
-                                                                 uint64_t* bytes, aclOpExecutor** e) {                 \
-        return npu_cann::prepare_binary("aclnnInplace" #SCALAR, f, computed, self, {nullptr, other, nullptr}, self,    \
-                                        bytes, e);                                                                     \
-    }                                                                                                                  \
-    NPU_CANN_PHASE_TWO(aclnn##TENSOR)                                                                                  \
-    NPU_CANN_PHASE_TWO(aclnn##SCALAR)                                                                                  \
-    NPU_CANN_PHASE_TWO(aclnnInplace##TENSOR)                                                                           \
-    NPU_CANN_PHASE_TWO(aclnnInplace##SCALAR)
+// One form of an operator f: the arguments behind self are the last ones here, `result` is out or self.
+#define NPU_CANN_BINARY(name, f, computed, second, result, ...)                                                      \
+    NPU_CANN_API aclError name##GetWorkspaceSize(aclTensor* self, __VA_ARGS__, uint64_t* bytes, aclOpExecutor** e) { \
+        return npu_cann::prepare_binary(#name, f, computed, self, npu_cann::second_of second, result, bytes, e);     \
+    }                                                                                                                \
+    NPU_CANN_PHASE_TWO(name)
+
+// The four forms; SCALAR is aclnn's name of the form with a scalar.
+#define NPU_CANN_WITHOUT_ALPHA(TENSOR, SCALAR, f, computed)                                           \
+    NPU_CANN_BINARY(aclnn##TENSOR, f, computed, (other), out, const aclTensor* other, aclTensor* out) \
+    NPU_CANN_BINARY(aclnn##SCALAR, f, computed, (other), out, const aclScalar* other, aclTensor* out) \
+    NPU_CANN_BINARY(aclnnInplace##TENSOR, f, computed, (other), self, const aclTensor* other)         \
+    NPU_CANN_BINARY(aclnnInplace##SCALAR, f, computed, (other), self, const aclScalar* other)
 
 #define NPU_CANN_WITH_ALPHA(TENSOR, SCALAR, f)                                                                         \
-    NPU_CANN_API aclError aclnn##TENSOR##GetWorkspaceSize(const aclTensor* self, const aclTensor* other,               \
-                                                          const aclScalar* alpha, aclTensor* out, uint64_t* bytes,     \
-                                                          aclOpExecutor** e) {                                         \
-        return npu_cann::prepare_binary("aclnn" #TENSOR, f, npu_cann::Computed::kAsOut, self, {other, nullptr, alpha}, \
-                                        out, bytes, e);                                                                \
-    }                                                                                                                  \
-    NPU_CANN_API aclError aclnn##SCALAR##GetWorkspaceSize(const aclTensor* self, const aclScalar* other,               \
-                                                          const aclScalar* alpha, aclTensor* out, uint64_t* bytes,     \
-                                                          aclOpExecutor** e) {                                         \
-        return npu_cann::prepare_binary("aclnn" #SCALAR, f, npu_cann::Computed::kAsOut, self, {nullptr, other, alpha}, \
-                                        out, bytes, e);                                                                \
-    }                                                                                                                  \
-    NPU_CANN_API aclError aclnnInplace##TENSOR##GetWorkspaceSize(                                                      \
-        aclTensor* self, const aclTensor* other, const aclScalar* alpha, uint64_t* bytes, aclOpExecutor** e) {         \
-        return npu_cann::prepare_binary("aclnnInplace" #TENSOR, f, npu_cann::Computed::kAsOut, self,                   \
-                                        {other, nullptr, alpha}, self, bytes, e);                                      \
-    }                                                                                                                  \
-    NPU_CANN_API aclError aclnnInplace##SCALAR##GetWorkspaceSize(                                                      \
-        aclTensor* self, const aclScalar* other, const aclScalar* alpha, uint64_t* bytes, aclOpExecutor** e) {         \
-        return npu_cann::prepare_binary("aclnnInplace" #SCALAR, f, npu_cann::Computed::kAsOut, self,                   \
-                                        {nullptr, other, alpha}, self, bytes, e);                                      \
-    }                                                                                                                  \
-    NPU_CANN_PHASE_TWO(aclnn##TENSOR)                                                                                  \
-    NPU_CANN_PHASE_TWO(aclnn##SCALAR)                                                                                  \
-    NPU_CANN_PHASE_TWO(aclnnInplace##TENSOR)                                                                           \
-    NPU_CANN_PHASE_TWO(aclnnInplace##SCALAR)
+    NPU_CANN_BINARY(aclnn##TENSOR, f, npu_cann::Computed::kAsOut, (other, alpha), out, const aclTensor* other,         \
+                    const aclScalar* alpha, aclTensor* out)                                                            \
+    NPU_CANN_BINARY(aclnn##SCALAR, f, npu_cann::Computed::kAsOut, (other, alpha), out, const aclScalar* other,         \
+                    const aclScalar* alpha, aclTensor* out)                                                            \
+    NPU_CANN_BINARY(aclnnInplace##TENSOR, f, npu_cann::Computed::kAsOut, (other, alpha), self, const aclTensor* other, \
+                    const aclScalar* alpha)                                                                            \
+    NPU_CANN_BINARY(aclnnInplace##SCALAR, f, npu_cann::Computed::kAsOut, (other, alpha), self, const aclScalar* other, \
+                    const aclScalar* alpha)

@@ -111,40 +111,24 @@ T written(C value) {
 // Calls work(T{}) with the C++ type of the dtype.
 template <class Work>
 void with_type(int32_t dtype, Work work) {
-    switch (dtype) {
-        case kFloat:
-            return work(float{});
-        case kFloat16:
-            return work(Half{});
-        case kBfloat16:
-            return work(Bfloat16{});
-        case kDouble:
-            return work(double{});
-        case kComplex64:
-            return work(std::complex<float>{});
-        case kComplex128:
-            return work(std::complex<double>{});
-        case kBool:
-            return work(Bool{});
-        case kInt8:
-            return work(int8_t{});
-        case kUint8:
-            return work(uint8_t{});
-        case kInt16:
-            return work(int16_t{});
-        case kUint16:
-            return work(uint16_t{});
-        case kInt32:
-            return work(int32_t{});
-        case kUint32:
-            return work(uint32_t{});
-        case kInt64:
-            return work(int64_t{});
-        case kUint64:
-            return work(uint64_t{});
-        default:
-            return;
-    }
+    const auto of = [&](Dtype one, auto value) {
+        if (one == dtype) work(value);
+    };
+    of(kFloat, float{});
+    of(kFloat16, Half{});
+    of(kBfloat16, Bfloat16{});
+    of(kDouble, double{});
+    of(kComplex64, std::complex<float>{});
+    of(kComplex128, std::complex<double>{});
+    of(kBool, Bool{});
+    of(kInt8, int8_t{});
+    of(kUint8, uint8_t{});
+    of(kInt16, int16_t{});
+    of(kUint16, uint16_t{});
+    of(kInt32, int32_t{});
+    of(kUint32, uint32_t{});
+    of(kInt64, int64_t{});
+    of(kUint64, uint64_t{});
 }
 
 int category(int32_t dtype) { return dtype == kBool ? 0 : is_complex(dtype) ? 3 : is_floating(dtype) ? 2 : 1; }
