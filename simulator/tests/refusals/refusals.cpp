@@ -71,6 +71,13 @@ void add_bfloat16() { Add(ub<bfloat16_t>(), ub<bfloat16_t>(), ub<bfloat16_t>(), 
 void muls_bfloat16() { Muls(ub<bfloat16_t>(), ub<bfloat16_t>(), bfloat16_t(1.0f), 16); }  // not on ascend910b, ascend310p
 void adds_uint16() { Adds(ub<uint16_t>(), ub<uint16_t>(), uint16_t(1), 16); }  // not on any: Adds: this SoC
 void add_uint16() { Add(ub<uint16_t>(), ub<uint16_t>(), ub<uint16_t>(), 16); }  // not on ascend910b, ascend310p
+extern const uint64_t kBits[2];
+extern uint64_t bits[2];
+void add_by_lanes() { Add(ub<half>(), ub<half>(), ub<half>(), 64, 1, {1, 1, 1, 8, 8, 8}); }
+void add_by_bits() { Add(ub<half>(), ub<half>(), ub<half>(), bits, 1, {1, 1, 1, 8, 8, 8}); }
+void add_by_const_bits() { Add(ub<half>(), ub<half>(), ub<half>(), kBits, 1, {1, 1, 1, 8, 8, 8}); }  // not on any: no matching function
+void cast_by_const_bits() { Cast(ub<float>(), ub<half>(), RoundMode::CAST_NONE, kBits, 1, {1, 1, 8, 4}); }
+void add_by_nought() { Add(ub<half>(), ub<half>(), ub<half>(), 0, 1, {1, 1, 1, 8, 8, 8}); }  // not on any
 void add_int8() { Add(ub<int8_t>(), ub<int8_t>(), ub<int8_t>(), 32); }  // not on any: Add: this SoC does not have it for this type
 void div_float() { Div(ub<float>(), ub<float>(), ub<float>(), 16); }
 void and_uint16() { And(ub<uint16_t>(), ub<uint16_t>(), ub<uint16_t>(), 16); }
