@@ -44,10 +44,12 @@ static Check tile(gert::TilingContext* context) {
     HeadNorm norm;
     attributes(&call, &params, &forward, &norm);
     Tensors v;
-    if (Check c = call.tensors(kParameters, &v); !c.ok()) return c;
+    const Check read = call.tensors(kParameters, &v);
+    if (v.size() == kParameters.size() && (v[5] == nullptr) != (v[7] == nullptr))
+        return bad_value(op, "cache", "be given with rows", "one of the two");
+    if (!read.ok()) return read;
     if (!forward) return bad_value(op, "forward", "be true", "false");
     const npu_rope_tensor *rows = v[5], *cache = v[7];
-    if ((rows == nullptr) != (cache == nullptr)) return bad_value(op, "cache", "be given with rows", "one of the two");
     RmsNormRopeTensors t = cache ? rms_norm_rope_set_rows_tensors(v[0], v[1], v[2], v[3], v[4], rows, v[6], v[8], v[9])
                                  : rms_norm_rope_tensors(v[0], v[1], v[2], v[3], v[4], v[6], v[8], v[9]);
     t.rope.known = Known::kLayout;

@@ -75,7 +75,10 @@ void launch(const Sides& s, const at::Tensor& positions, const at::Tensor* rows,
                     tensors[8], tensors[9]);
 }
 
-#define NPU_ROPE_CALL_PARAMETERS NPU_ROPE_PARAMETERS, double epsilon, bool intermediate_rounding, int64_t angle
+#define NPU_ROPE_CALL_PARAMETERS                                                                                   \
+    int64_t n_dims, int64_t rope_mode, int64_t n_ctx_orig, double freq_base, double freq_scale, double ext_factor, \
+        double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs,  \
+        double epsilon, bool intermediate_rounding, int64_t angle
 #define NPU_ROPE_CALL \
     Call { NPU_ROPE_ATTRIBUTES, epsilon, intermediate_rounding }
 

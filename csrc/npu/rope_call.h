@@ -21,10 +21,10 @@ struct Attributes {
     int64_t angle;
 };
 
-#define NPU_ROPE_PARAMETERS                                                                                        \
+#define NPU_ROPE_ATTRIBUTE_PARAMETERS                                                                              \
     int64_t n_dims, int64_t rope_mode, int64_t n_ctx_orig, double freq_base, double freq_scale, double ext_factor, \
-        double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs
-#define NPU_ROPE_ATTRIBUTE_PARAMETERS NPU_ROPE_PARAMETERS, bool forward, int64_t angle
+        double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs,  \
+        bool forward, int64_t angle
 #define NPU_ROPE_ATTRIBUTES                                                                                  \
     npu_rope::Attributes {                                                                                   \
         n_dims, rope_mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, \

@@ -50,7 +50,8 @@ void run(const Side& q, const Side& k, const Others& others, const Optional& fac
                                              &a.params, a.epsilon, a.intermediate_rounding, a.angle, q.out(), k.out()));
 }
 
-// rms_norm_rope(q, k, q_scale, k_scale, positions, freq_factors, attributes) and rms_norm_rope_out(..., q_out, k_out)
+// rms_norm_rope(q, k, q_scale, k_scale, positions, freq_factors, attributes)
+// rms_norm_rope_out(q, k, q_scale, k_scale, positions, freq_factors, attributes, q_out, k_out)
 struct Call {
     static constexpr int kSides = 2, kInputs = 6, kOutsAt = kInputs + kNormRopeAttributes;
     Owned x[2], q_scale, k_scale, positions;
@@ -69,8 +70,8 @@ struct Call {
     }
 };
 
-// rms_norm_rope_set_rows(q, k, q_scale, k_scale, positions, rows, cache, freq_factors, attributes) and
-// rms_norm_rope_set_rows_out(..., q_out)
+// rms_norm_rope_set_rows(q, k, q_scale, k_scale, positions, rows, cache, freq_factors, attributes)
+// rms_norm_rope_set_rows_out(q, k, q_scale, k_scale, positions, rows, cache, freq_factors, attributes, q_out)
 struct SetRowsCall {
     static constexpr int kSides = 1, kInputs = 8, kOutsAt = kInputs + kNormRopeAttributes;
     Owned x[1], k, q_scale, k_scale, positions, rows, cache;

@@ -13,7 +13,9 @@ void run(AtenTensorHandle x, AtenTensorHandle positions, const Optional& factors
     raise_on(npu_rope_rope(side.x(), &tp, Given(factors).get(), &a.params, a.forward, a.angle, side.out()));
 }
 
-// rope(x, positions, freq_factors, attributes), rope_(...) and rope_out(..., out)
+// rope(x, positions, freq_factors, attributes)
+// rope_(x, positions, freq_factors, attributes)
+// rope_out(x, positions, freq_factors, attributes, out)
 struct Call {
     static constexpr int kSides = 1, kInputs = 3, kOutsAt = kInputs + kAttributes;
     Owned x[1], positions;

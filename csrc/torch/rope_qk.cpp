@@ -12,7 +12,9 @@ void run(const Side& q, const Side& k, AtenTensorHandle positions, const Optiona
         npu_rope_rope_qk(q.x(), k.x(), &tp, Given(factors).get(), &a.params, a.forward, a.angle, q.out(), k.out()));
 }
 
-// rope_qk(q, k, positions, freq_factors, attributes), rope_qk_(...) and rope_qk_out(..., q_out, k_out)
+// rope_qk(q, k, positions, freq_factors, attributes)
+// rope_qk_(q, k, positions, freq_factors, attributes)
+// rope_qk_out(q, k, positions, freq_factors, attributes, q_out, k_out)
 struct Call {
     static constexpr int kSides = 2, kInputs = 4, kOutsAt = kInputs + kAttributes;
     Owned x[2], positions;

@@ -6,7 +6,7 @@ namespace {
 
 using namespace npu_rope;
 
-// rotary_embedding(X, cos_cache, sin_cache, position_ids, attributes) and
+// rotary_embedding(X, cos_cache, sin_cache, position_ids, attributes)
 // rotary_embedding_out(X, cos_cache, sin_cache, position_ids, Y, attributes)
 struct Call {
     static constexpr int kSides = 1, kInputs = 4, kOutsAt = kInputs;

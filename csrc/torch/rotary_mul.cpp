@@ -6,7 +6,9 @@ namespace {
 
 using namespace npu_rope;
 
-// rotary_mul(x, cos, sin, attributes), rotary_mul_(...) and rotary_mul_out(x, cos, sin, out, attributes)
+// rotary_mul(x, cos, sin, attributes)
+// rotary_mul_(x, cos, sin, attributes)
+// rotary_mul_out(x, cos, sin, out, attributes)
 struct Call {
     static constexpr int kSides = 1, kInputs = 3, kOutsAt = kInputs;
     Owned x[1], cos, sin;

@@ -6,7 +6,8 @@ namespace {
 
 using namespace npu_rope;
 
-// rotary_mul_qk(q, k, cos, sin, attributes), rotary_mul_qk_(...) and
+// rotary_mul_qk(q, k, cos, sin, attributes)
+// rotary_mul_qk_(q, k, cos, sin, attributes)
 // rotary_mul_qk_out(q, k, cos, sin, q_out, k_out, attributes)
 struct Call {
     static constexpr int kSides = 2, kInputs = 4, kOutsAt = kInputs;
