@@ -1,9 +1,9 @@
 # npu_rope_add_op(<stem> [CPU stems...] [KERNELS stems...])
 #
 # Adds one operator to every target: csrc/capi/<stem>.cpp always, csrc/torch/<stem>.cpp and csrc/npu/<stem>.cpp if
-# torch's registration and torch_npu's binding are built, csrc/cpu/<c>.cpp for each CPU, and for each KERNELS k the
-# dispatcher csrc/cpu/<k>.cpp with one compile of csrc/cpu/<k>_<isa>.cpp per instruction set. cmake/NpuRopeSim.cmake
-# adds the definitions and the kernels for NPUs.
+# torch's registration and torch_npu's binding are built, csrc/cpu/<c>.cpp for each CPU, and one compile of
+# csrc/cpu/<k>.cpp per instruction set for each KERNELS k. cmake/NpuRopeSim.cmake adds the definitions and the kernels
+# for NPUs.
 function(npu_rope_add_op stem)
   cmake_parse_arguments(op "" "" "CPU;KERNELS" ${ARGN})
   target_sources(npu_rope PRIVATE csrc/capi/${stem}.cpp)
@@ -21,6 +21,7 @@ function(npu_rope_add_op stem)
   endif()
 endfunction()
 
+set(NPU_ROPE_CPU_FLAGS $<IF:$<CONFIG:Debug>,-O1,-O3> -ffp-contract=off -fno-math-errno)
 # Multiply-adds are fused only in vec.h's mul_add.
 set(NPU_ROPE_KERNEL_FLAGS -ffp-contract=off -fno-trapping-math)
 set(NPU_ROPE_AVX2_FLAGS -mavx2 -mfma -mf16c)
@@ -31,17 +32,19 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 
 function(npu_rope_add_kernels name)
-  target_sources(npu_rope PRIVATE csrc/cpu/${name}.cpp csrc/cpu/${name}_baseline.cpp)
-  set_source_files_properties(csrc/cpu/${name}_baseline.cpp PROPERTIES COMPILE_OPTIONS "${NPU_ROPE_KERNEL_FLAGS}")
+  npu_rope_compile_kernels(${name} baseline 4)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    target_compile_definitions(npu_rope PRIVATE NPU_ROPE_X86)
-    target_sources(npu_rope PRIVATE
-      csrc/cpu/${name}_avx2.cpp csrc/cpu/${name}_avx512.cpp csrc/cpu/${name}_avx512bf16.cpp)
-    set_source_files_properties(csrc/cpu/${name}_avx2.cpp PROPERTIES
-      COMPILE_OPTIONS "${NPU_ROPE_KERNEL_FLAGS};${NPU_ROPE_AVX2_FLAGS}")
-    set_source_files_properties(csrc/cpu/${name}_avx512.cpp PROPERTIES
-      COMPILE_OPTIONS "${NPU_ROPE_KERNEL_FLAGS};${NPU_ROPE_AVX512_FLAGS}")
-    set_source_files_properties(csrc/cpu/${name}_avx512bf16.cpp PROPERTIES
-      COMPILE_OPTIONS "${NPU_ROPE_KERNEL_FLAGS};${NPU_ROPE_AVX512_FLAGS};-mavx512bf16")
+    npu_rope_compile_kernels(${name} avx2 8 ${NPU_ROPE_AVX2_FLAGS})
+    npu_rope_compile_kernels(${name} avx512 16 ${NPU_ROPE_AVX512_FLAGS})
+    npu_rope_compile_kernels(${name} avx512bf16 16 ${NPU_ROPE_AVX512_FLAGS} -mavx512bf16)
   endif()
+endfunction()
+
+function(npu_rope_compile_kernels name isa lanes)
+  set(compile npu_rope_${name}_${isa})
+  add_library(${compile} OBJECT csrc/cpu/${name}.cpp)
+  target_compile_definitions(${compile} PRIVATE NPU_ROPE_ISA=${isa} NPU_ROPE_LANES=${lanes})
+  target_compile_options(${compile} PRIVATE ${NPU_ROPE_CPU_FLAGS} ${NPU_ROPE_KERNEL_FLAGS} ${ARGN})
+  target_link_libraries(${compile} PRIVATE npu_rope_options npu_rope_core)
+  target_sources(npu_rope PRIVATE $<TARGET_OBJECTS:${compile}>)
 endfunction()

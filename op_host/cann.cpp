@@ -1,5 +1,7 @@
 #include "op_host/cann.h"
 
+#include <algorithm>
+
 #include "tiling/platform/platform_ascendc.h"
 
 // Declared in base/alog_pub.h of CANN, weak as in that header: NULL where CANN's log library is absent.
@@ -9,22 +11,10 @@ extern "C" __attribute__((weak, format(printf, 4, 5))) int32_t AlogRecord(uint32
 namespace npu_rope {
 
 int32_t dtype_from_cann(ge::DataType type) {
-    switch (type) {
-        case ge::DT_FLOAT:
-            return NPU_ROPE_FLOAT32;
-        case ge::DT_FLOAT16:
-            return NPU_ROPE_FLOAT16;
-        case ge::DT_BF16:
-            return NPU_ROPE_BFLOAT16;
-        case ge::DT_DOUBLE:
-            return NPU_ROPE_FLOAT64;
-        case ge::DT_INT32:
-            return NPU_ROPE_INT32;
-        case ge::DT_INT64:
-            return NPU_ROPE_INT64;
-        default:
-            return -1;
-    }
+    constexpr ge::DataType kTypes[] = {ge::DT_FLOAT,  ge::DT_FLOAT16, ge::DT_BF16,  // by npu_rope_dtype
+                                       ge::DT_DOUBLE, ge::DT_INT32,   ge::DT_INT64};
+    const auto* found = std::find(std::begin(kTypes), std::end(kTypes), type);
+    return found == std::end(kTypes) ? -1 : static_cast<int32_t>(found - kTypes);
 }
 
 npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::CompileTimeTensorDesc& desc) {
@@ -42,88 +32,88 @@ npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::Co
     return t;
 }
 
-void add_strides_attribute(ops::OpDef* def) { def->Attr("strides").AttrType(ops::OPTIONAL).ListInt({0}); }
+CannCall::CannCall(const char* op, gert::TilingContext* context)
+    : op_(op), context_(context), attrs_(context == nullptr ? nullptr : context->GetAttrs()) {
+    if (attrs_ == nullptr) check_ = missing_from_cann(op_, "attributes");
+}
+
+void CannCall::keep(Check check) {
+    if (check_.ok()) check_ = std::move(check);
+}
+
+template <typename T, typename Value>
+void CannCall::read(const char* name, Value* value) {
+    const T* given = attrs_ == nullptr ? nullptr : attrs_->GetAttrPointer<T>(attribute_++);
+    if (given == nullptr) return keep(missing_from_cann(op_, name, "be an attribute of the node"));
+    *value = *given;
+}
+
+void CannCall::narrow(const char* name, int64_t wide, int32_t* value) {
+    *value = static_cast<int32_t>(wide);
+    if (*value != wide) keep(bad_value(op_, name, "be in the int32 range", std::to_string(wide)));
+}
+
+void CannCall::required(const char* name, int32_t* value) {
+    int64_t wide = *value;
+    read<int64_t>(name, &wide);
+    narrow(name, wide, value);
+}
+
+void CannCall::optional(const char* name, int64_t* value) { read<int64_t>(name, value); }
+void CannCall::optional(const char* name, bool* value) { read<bool>(name, value); }
+void CannCall::optional(const char* name, double* value) { read<float>(name, value); }
+
+void CannCall::optional(const char* name, int32_t (*value)[4]) {
+    const auto* list = attrs_ == nullptr ? nullptr : attrs_->GetListInt(attribute_++);
+    const size_t count = list == nullptr ? 0 : list->GetSize();
+    if (count != 0 && count != 4)
+        return keep(bad_value(op_, name, "be four numbers >= 0", formatted("%zu numbers", count)));
+    for (size_t i = 0; i < count; ++i) narrow(name, list->GetData()[i], &(*value)[i]);
+}
 
 // A graph may still pass an empty list, which has the meaning of one 0. One 0 cannot be the strides of a call, because
 // every operator has at least two tensors with at least one dimension each.
-Check CannCall::begin(size_t strides_attribute) {
-    attrs_ = context_->GetAttrs();
-    if (attrs_ == nullptr) return missing_from_cann(op_, "attributes");
-    const auto* strides = attrs_->GetListInt(strides_attribute);
-    size_t count = strides == nullptr ? 0 : strides->GetSize();
+void CannCall::strides() {
+    const auto* strides = attrs_ == nullptr ? nullptr : attrs_->GetListInt(attribute_++);
+    const size_t count = strides == nullptr ? 0 : strides->GetSize();
     const bool contiguous = count == 0 || (count == 1 && *strides->GetData() == 0);
     if (!contiguous) strides_.assign(strides->GetData(), strides->GetData() + count);
-    return {};
 }
 
-Check CannCall::read(size_t index, const char* name, int64_t* value) const {
-    const int64_t* given = attrs_->GetInt(index);
-    if (given == nullptr) return missing_from_cann(op_, name);
-    *value = *given;
-    return {};
+Check CannCall::tensors(const Parameters& parameters, Tensors* tensors) {
+    if (attrs_ == nullptr) return check_;
+    size_t inputs = 0, outputs = 0;
+    for (const Parameter& p : parameters) {
+        auto has_name = [&](const Parameter& other) { return &other < &p && std::strcmp(other.name, p.name) == 0; };
+        if (std::any_of(parameters.begin(), parameters.end(), has_name)) continue;
+        const bool is_optional = p.kind == kOptionalInput || p.kind == kOptionalContiguousInput;
+        const size_t index = p.kind == kOutput ? outputs++ : inputs++;
+        const gert::StorageShape* shape = p.kind == kOutput ? context_->GetOutputShape(index)
+                                          : is_optional     ? context_->GetOptionalInputShape(index)
+                                                            : context_->GetRequiredInputShape(index);
+        const gert::CompileTimeTensorDesc* desc = p.kind == kOutput ? context_->GetOutputDesc(index)
+                                                  : is_optional     ? context_->GetOptionalInputDesc(index)
+                                                                    : context_->GetRequiredInputDesc(index);
+        tensors->push_back(nullptr);
+        if (shape == nullptr || desc == nullptr) continue;
+        npu_rope_tensor* t = &tensors_[tensors->size() - 1];
+        *t = tensor_from_cann(*shape, *desc);
+        tensors->back() = t;
+        if (p.kind != kContiguousInput && p.kind != kOptionalContiguousInput) read_strides(t);
+    }
+    if (check_.ok() && !strides_.empty() && strides_at_ != strides_.size())
+        return bad_value(op_, "strides",
+                         formatted("be [0] or the strides of all %zu dimensions of the tensors", strides_at_),
+                         formatted("%zu numbers", strides_.size()));
+    return check_;
 }
 
-Check CannCall::read(size_t index, const char* name, int32_t* value) const {
-    int64_t wide = 0;
-    if (Check c = read(index, name, &wide); !c.ok()) return c;
-    if (wide < INT32_MIN || wide > INT32_MAX)
-        return bad_value(op_, name, "be in the int32 range", std::to_string(wide));
-    *value = static_cast<int32_t>(wide);
-    return {};
-}
-
-Check CannCall::read(size_t index, const char* name, double* value) const {
-    const float* given = attrs_->GetFloat(index);
-    if (given == nullptr) return missing_from_cann(op_, name);
-    *value = *given;
-    return {};
-}
-
-Check CannCall::read(size_t index, const char* name, bool* value) const {
-    const bool* given = attrs_->GetBool(index);
-    if (given == nullptr) return missing_from_cann(op_, name);
-    *value = *given;
-    return {};
-}
-
-const npu_rope_tensor* CannCall::input(size_t index) {
-    return tensor(context_->GetRequiredInputShape(index), context_->GetRequiredInputDesc(index), true);
-}
-
-const npu_rope_tensor* CannCall::contiguous_input(size_t index) {
-    return tensor(context_->GetRequiredInputShape(index), context_->GetRequiredInputDesc(index), false);
-}
-
-const npu_rope_tensor* CannCall::optional_view(size_t index) {
-    return tensor(context_->GetOptionalInputShape(index), context_->GetOptionalInputDesc(index), true);
-}
-
-const npu_rope_tensor* CannCall::optional_contiguous(size_t index) {
-    return tensor(context_->GetOptionalInputShape(index), context_->GetOptionalInputDesc(index), false);
-}
-
-const npu_rope_tensor* CannCall::output(size_t index) {
-    return tensor(context_->GetOutputShape(index), context_->GetOutputDesc(index), true);
-}
-
-Check CannCall::end() const {
-    if (strides_.empty() || strides_at_ == strides_.size()) return {};
-    return bad_value(op_, "strides",
-                     formatted("be [0] or the strides of all %zu dimensions of the tensors", strides_at_),
-                     formatted("%zu numbers", strides_.size()));
-}
-
-const npu_rope_tensor* CannCall::tensor(const gert::StorageShape* shape, const gert::CompileTimeTensorDesc* desc,
-                                        bool may_be_view) {
-    if (shape == nullptr || desc == nullptr) return nullptr;
-    npu_rope_tensor* t = &tensors_[tensor_count_++];
-    *t = tensor_from_cann(*shape, *desc);
-    if (!may_be_view || strides_.empty()) return t;
-    auto dims = static_cast<size_t>(t->ndim);
+void CannCall::read_strides(npu_rope_tensor* t) {
+    if (strides_.empty()) return;
+    const auto dims = static_cast<size_t>(t->ndim);
     for (size_t d = 0; d < dims && d < NPU_ROPE_MAX_NDIM && strides_at_ + d < strides_.size(); ++d)
         t->stride[d] = strides_[strides_at_ + d];
     strides_at_ += dims;
-    return t;
 }
 
 Check platform_from_cann(const char* op, const gert::TilingContext& context, Platform* platform) {
@@ -146,12 +136,8 @@ Check platform_from_cann(const char* op, const gert::TilingContext& context, Pla
     return {};
 }
 
-Check missing_from_cann(const char* op, const char* what) { return internal_error(op, what, "be there", "none"); }
-
-void log_to_cann(const std::string& error) {
-    constexpr uint32_t kModuleOp = 63, kDebugLog = 0;
-    constexpr int32_t kError = 3;
-    if (AlogRecord != nullptr) AlogRecord(kModuleOp, kDebugLog, kError, "%s", error.c_str());
+Check missing_from_cann(const char* op, const char* what, const char* rule) {
+    return internal_error(op, what, rule, "none");
 }
 
 ops::OpAICoreConfig& tile_at_run_time(ops::OpAICoreConfig* config) {
@@ -192,7 +178,7 @@ void add_parameter(Owner* owner, const Parameter& p, const Types& types) {
 }
 
 // The indices of the columns without bfloat16.
-std::vector<size_t> columns_without_bfloat16(const std::vector<Parameter>& parameters) {
+std::vector<size_t> columns_without_bfloat16(const Parameters& parameters) {
     std::vector<size_t> columns;
     for (size_t k = 0; k < parameters.front().types.size(); ++k) {
         bool has_bfloat16 = false;
@@ -204,11 +190,12 @@ std::vector<size_t> columns_without_bfloat16(const std::vector<Parameter>& param
 
 }  // namespace
 
-void add_parameters(ops::OpDef* def, const std::vector<Parameter>& parameters) {
+void define(ops::OpDef* def, const Parameters& parameters, void (*attributes)(AttributeAdder*),
+            gert::OpImplRegisterV2::TilingKernelFunc tiling) {
     for (const Parameter& p : parameters) add_parameter(def, p, p.types);
-}
-
-void add_chips(ops::OpDef* def, const std::vector<Parameter>& parameters) {
+    AttributeAdder adder(def);
+    attributes(&adder);
+    def->AICore().SetTiling(tiling);
     ops::OpAICoreConfig of_910b, of_310p;
     def->AICore().AddConfig("ascend910b", tile_at_run_time(&of_910b));
     def->AICore().AddConfig("ascend910_93", of_910b);
@@ -223,7 +210,9 @@ void add_chips(ops::OpDef* def, const std::vector<Parameter>& parameters) {
 
 ge::graphStatus report_to_cann(const Check& check) {
     if (check.ok()) return ge::GRAPH_SUCCESS;
-    log_to_cann(check.message());
+    constexpr uint32_t kModuleOp = 63, kDebugLog = 0;
+    constexpr int32_t kError = 3;
+    if (AlogRecord != nullptr) AlogRecord(kModuleOp, kDebugLog, kError, "%s", check.message().c_str());
     return ge::GRAPH_FAILED;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -20,59 +21,7 @@ int32_t dtype_from_cann(ge::DataType type);
 // shape covers all of the view's memory. The tensor has no data pointer, because the host cannot read the values.
 npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::CompileTimeTensorDesc& desc);
 
-// Adds the attribute `strides`, which every operator has. Its default, one 0, means that every tensor is contiguous.
-// It must not be empty: aclnn's runtime rejects a list without elements (561103), and the code that CANN generates
-// for an empty default passes one element of undefined memory.
-void add_strides_attribute(ops::OpDef* def);
-
-// A call as CANN passes it to a tiling function: its attributes, and its tensors with their strides from the
-// attribute `strides`, see docs/npu.md. The list is one 0 where every tensor is contiguous. Otherwise it holds the
-// strides of every tensor that may be a view and is given, inputs first. Read the tensors in that order.
-class CannCall {
-public:
-    CannCall(const char* op, gert::TilingContext* context) : op_(op), context_(context) {}
-
-    Check begin(size_t strides_attribute);
-    Check read(size_t index, const char* name, int64_t* value) const;
-    Check read(size_t index, const char* name, int32_t* value) const;
-    Check read(size_t index, const char* name, double* value) const;  // a float attribute
-    Check read(size_t index, const char* name, bool* value) const;
-    const gert::RuntimeAttrs& attributes() const { return *attrs_; }
-
-    // NULL if the call has no such tensor.
-    const npu_rope_tensor* input(size_t index);
-    const npu_rope_tensor* contiguous_input(size_t index);
-    const npu_rope_tensor* optional_view(size_t index);
-    const npu_rope_tensor* optional_contiguous(size_t index);
-    const npu_rope_tensor* output(size_t index);
-
-    // To be called after all tensors are read.
-    Check end() const;
-
-private:
-    const npu_rope_tensor* tensor(const gert::StorageShape* shape, const gert::CompileTimeTensorDesc* desc,
-                                  bool may_be_view);
-
-    const char* op_;
-    gert::TilingContext* context_;
-    const gert::RuntimeAttrs* attrs_ = nullptr;
-    std::vector<int64_t> strides_;
-    size_t strides_at_ = 0;
-    npu_rope_tensor tensors_[12];  // no operator has more
-    size_t tensor_count_ = 0;
-};
-
-// The chip of the call.
-Check platform_from_cann(const char* op, const gert::TilingContext& context, Platform* platform);
-
-// The error for a part of the call that the framework did not pass.
-Check missing_from_cann(const char* op, const char* what);
-
-// Writes the reason for which a host function rejects a call to CANN's log.
-void log_to_cann(const std::string& error);
-
-// The kinds of a definition's parameters, as CannCall reads them. CANN makes contiguous inputs contiguous before a
-// call.
+// The kinds of a definition's parameters. CANN makes contiguous inputs contiguous before a call.
 enum ParameterKind { kInput, kContiguousInput, kOptionalInput, kOptionalContiguousInput, kOutput };
 
 // The data types of a parameter: a column of each compile of the kernel.
@@ -85,10 +34,85 @@ struct Parameter {
     Types types;
 };
 
-void add_parameters(ops::OpDef* def, const std::vector<Parameter>& parameters);
+// The parameters of a definition, inputs first. An output with the name of an input is that input, which the kernel
+// writes.
+using Parameters = std::vector<Parameter>;
 
-// Adds the SoCs. Ascend310P has no bfloat16: its configuration leaves out the columns that contain it.
-void add_chips(ops::OpDef* def, const std::vector<Parameter>& parameters);
+// The tensors of a call, in the order of the parameters.
+using Tensors = std::vector<const npu_rope_tensor*>;
+
+// An operator's list of attributes is one function, which calls required() and optional() for each attribute in the
+// definition's order. With this class it adds the attributes to a definition: *value is the default.
+class AttributeAdder {
+public:
+    explicit AttributeAdder(ops::OpDef* def) : def_(def) {}
+
+    void required(const char* name, int32_t*) { def_->Attr(name).AttrType(ops::REQUIRED).Int(); }
+    void optional(const char* name, int32_t* value) { def_->Attr(name).AttrType(ops::OPTIONAL).Int(*value); }
+    void optional(const char* name, int64_t* value) { def_->Attr(name).AttrType(ops::OPTIONAL).Int(*value); }
+    void optional(const char* name, bool* value) { def_->Attr(name).AttrType(ops::OPTIONAL).Bool(*value); }
+    void optional(const char* name, double* value) {
+        def_->Attr(name).AttrType(ops::OPTIONAL).Float(static_cast<float>(*value));
+    }
+    void optional(const char* name, int32_t (*value)[4]) {
+        def_->Attr(name).AttrType(ops::OPTIONAL).ListInt({std::begin(*value), std::end(*value)});
+    }
+    // The attribute `strides`, which every operator has. Its default, one 0, means that every tensor is contiguous. It
+    // must not be empty: aclnn's runtime rejects a list without elements (561103), and the code that CANN generates
+    // for an empty default passes one element of undefined memory.
+    void strides() { def_->Attr("strides").AttrType(ops::OPTIONAL).ListInt({0}); }
+
+private:
+    ops::OpDef* def_;
+};
+
+// A call as CANN passes it to a tiling function. With this class an operator's list of attributes reads them. Call
+// tensors() next, and return its error, which may also be an attribute's.
+class CannCall {
+public:
+    CannCall(const char* op, gert::TilingContext* context);
+
+    void required(const char* name, int32_t* value);
+    void optional(const char* name, int32_t* value) { required(name, value); }
+    void optional(const char* name, int64_t* value);
+    void optional(const char* name, bool* value);
+    void optional(const char* name, double* value);
+    void optional(const char* name, int32_t (*value)[4]);
+    void strides();
+
+    // Returns the tensors in the definition's order, with their strides from the attribute `strides`, see docs/npu.md:
+    // NULL for an optional one that the call does not have. The list is one 0 where every tensor is contiguous.
+    // Otherwise it holds the strides of every tensor that may be a view and is given, inputs first.
+    Check tensors(const Parameters& parameters, Tensors* tensors);
+
+private:
+    // Reads the next attribute of a type of CANN.
+    template <typename T, typename Value>
+    void read(const char* name, Value* value);
+    void narrow(const char* name, int64_t wide, int32_t* value);
+    void keep(Check check);
+    void read_strides(npu_rope_tensor* t);
+
+    const char* op_;
+    gert::TilingContext* context_;
+    const gert::RuntimeAttrs* attrs_;
+    size_t attribute_ = 0;  // index of the next one
+    Check check_;           // the first error of an attribute
+    std::vector<int64_t> strides_;
+    size_t strides_at_ = 0;
+    npu_rope_tensor tensors_[12];  // no operator has more
+};
+
+// The chip of the call.
+Check platform_from_cann(const char* op, const gert::TilingContext& context, Platform* platform);
+
+// The error for a part of the call that the framework did not pass.
+Check missing_from_cann(const char* op, const char* what, const char* rule = "be in CANN's tiling context");
+
+// Adds the parameters, the attributes that `attributes` adds, and the SoCs to a definition, with its tiling function.
+// Ascend310P has no bfloat16: its configuration leaves out the columns that contain it.
+void define(ops::OpDef* def, const Parameters& parameters, void (*attributes)(AttributeAdder*),
+            gert::OpImplRegisterV2::TilingKernelFunc tiling);
 
 // A SoC's configuration with which tilings run at each call, for every shape. A kernel that reads its tiling data from
 // their address in global memory needs this. AddConfig(soc) without a configuration allows CANN to compile for static
@@ -107,7 +131,7 @@ Check hand_to_cann(const char* op, gert::TilingContext* context, const Data& dat
     return hand_to_cann(op, context, &data, sizeof data, room, block_dim, tiling_key, workspace_bytes);
 }
 
-// Converts a check to a status. Writes the reason for which a tiling function rejects a call to CANN's log.
+// Writes the reason for which a tiling function rejects a call to CANN's log.
 ge::graphStatus report_to_cann(const Check& check);
 
 // Gives output k the shape, or the type, of the definition's input inputs[k].

@@ -4,26 +4,18 @@
 
 namespace optiling {
 
-static npu_rope::Check tile(gert::TilingContext* context) {
-    using namespace npu_rope;
-    CannCall call("rms_norm_backward", context);
-    RmsNormAttributes a = {};
-    if (Check c = read_rms_norm_attributes(&call, &a); !c.ok()) return c;
-    const npu_rope_tensor *grad = call.input(0), *x = call.input(1), *scale = call.input(2), *dscale = call.input(3);
-    const npu_rope_tensor* dx = call.output(0);
-    if (Check c = call.end(); !c.ok()) return c;
-    RmsNormTilingInput in;
-    in.op = "rms_norm_backward";
-    in.backward = true;
-    if (Check c = check_rms_norm_backward_sums({grad, x, scale, dx, dscale, Known::kLayout}, a, &in.shape); !c.ok())
-        return c;
-    in.dtype = x->dtype;
-    in.scale_dtype = scale->dtype;
-    return tile_rms_norm_call(context, in, *x);
-}
+using namespace npu_rope;
+
+static const Parameters kParameters = {
+    {"grad", kInput, scale_types()},     {"x", kInput, normalized_types()},
+    {"scale", kInput, scale_types()},    {"dscale", kInput, Types(9, ge::DT_FLOAT)},
+    {"dx", kOutput, normalized_types()}, {"dscale", kOutput, Types(9, ge::DT_FLOAT)},
+};
 
 static ge::graphStatus NpuRmsNormBackwardTiling(gert::TilingContext* context) {
-    return context == nullptr ? ge::GRAPH_FAILED : npu_rope::report_to_cann(tile(context));
+    return report_to_cann(tile_rms_norm(context, "rms_norm_backward", kParameters, [](const Tensors& t) {
+        return rms_norm_backward_tensors(t[0], t[1], t[2], t[4], t[3], /*sums_dscale=*/true);
+    }));
 }
 
 }  // namespace optiling
@@ -33,22 +25,9 @@ namespace ops {
 class NpuRmsNormBackward : public OpDef {
 public:
     explicit NpuRmsNormBackward(const char* name) : OpDef(name) {
-        using namespace npu_rope;
-        // Each column of types is one compile of the kernel.
-        const Types x = {ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_BF16,
-                         ge::DT_BF16,    ge::DT_FLOAT,   ge::DT_FLOAT,   ge::DT_FLOAT};
-        const Types scale = {ge::DT_FLOAT16, ge::DT_BF16,    ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16,
-                             ge::DT_FLOAT,   ge::DT_FLOAT16, ge::DT_BF16,  ge::DT_FLOAT};
-        const Types dscale(x.size(), ge::DT_FLOAT);
-        const std::vector<Parameter> parameters = {
-            {"grad", kInput, scale},    {"x", kInput, x},   {"scale", kInput, scale},
-            {"dscale", kInput, dscale}, {"dx", kOutput, x}, {"dscale", kOutput, dscale},
-        };
-        add_parameters(this, parameters);
-        add_rms_norm_attributes(this);
-        this->SetInferShape(shapes_of_inputs<1, 3>).SetInferDataType(types_of_inputs<1, 3>);
-        this->AICore().SetTiling(optiling::NpuRmsNormBackwardTiling);
-        add_chips(this, parameters);
+        npu_rope::define(this, optiling::kParameters, npu_rope::add_rms_norm_attributes,
+                         optiling::NpuRmsNormBackwardTiling);
+        this->SetInferShape(npu_rope::shapes_of_inputs<1, 3>).SetInferDataType(npu_rope::types_of_inputs<1, 3>);
     }
 };
 

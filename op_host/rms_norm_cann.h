@@ -1,17 +1,26 @@
 // Shared parts of the CANN definitions of rms_norm, add_rms_norm and rms_norm_backward.
 #pragma once
 
+#include "csrc/core/rms_norm_check.h"
 #include "op_host/cann.h"
-#include "op_host/rms_norm_tiling.h"
 
 namespace npu_rope {
 
+// Types of x and of the scale. Each column is one compile of the kernel.
+inline Types normalized_types() {
+    return {ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_BF16,
+            ge::DT_BF16,    ge::DT_FLOAT,   ge::DT_FLOAT,   ge::DT_FLOAT};
+}
+inline Types scale_types() {
+    return {ge::DT_FLOAT16, ge::DT_BF16,    ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16,
+            ge::DT_FLOAT,   ge::DT_FLOAT16, ge::DT_BF16,  ge::DT_FLOAT};
+}
+
 // Adds axis, epsilon, stash_type and strides, in this order.
-void add_rms_norm_attributes(ops::OpDef* def);
+void add_rms_norm_attributes(AttributeAdder* adder);
 
-Check read_rms_norm_attributes(CannCall* call, RmsNormAttributes* a);
-
-// Tiles a call that its operator's rules accept; x: for messages.
-Check tile_rms_norm_call(gert::TilingContext* context, const RmsNormTilingInput& in, const npu_rope_tensor& x);
+// Tiles a call. make: the call's tensors from those of the definition.
+Check tile_rms_norm(gert::TilingContext* context, const char* op, const Parameters& parameters,
+                    RmsNormTensors (*make)(const Tensors&));
 
 }  // namespace npu_rope

@@ -3,22 +3,17 @@
 
 namespace optiling {
 
-static npu_rope::Check tile(gert::TilingContext* context) {
-    using namespace npu_rope;
-    CannCall call("rms_norm", context);
-    RmsNormAttributes a = {};
-    if (Check c = read_rms_norm_attributes(&call, &a); !c.ok()) return c;
-    const npu_rope_tensor *x = call.input(0), *scale = call.input(1), *out = call.output(0);
-    if (Check c = call.end(); !c.ok()) return c;
-    RmsNormTilingInput in;
-    if (Check c = check_rms_norm({x, scale, out, Known::kLayout}, a, &in.shape); !c.ok()) return c;
-    in.dtype = x->dtype;
-    in.scale_dtype = scale->dtype;
-    return tile_rms_norm_call(context, in, *x);
-}
+using namespace npu_rope;
+
+static const Parameters kParameters = {
+    {"x", kInput, normalized_types()},
+    {"scale", kInput, scale_types()},
+    {"out", kOutput, scale_types()},
+};
 
 static ge::graphStatus NpuRmsNormTiling(gert::TilingContext* context) {
-    return context == nullptr ? ge::GRAPH_FAILED : npu_rope::report_to_cann(tile(context));
+    return report_to_cann(tile_rms_norm(context, "rms_norm", kParameters,
+                                        [](const Tensors& t) { return rms_norm_tensors(t[0], t[1], t[2]); }));
 }
 
 }  // namespace optiling
@@ -28,22 +23,8 @@ namespace ops {
 class NpuRmsNorm : public OpDef {
 public:
     explicit NpuRmsNorm(const char* name) : OpDef(name) {
-        using namespace npu_rope;
-        // Each column of types is one compile of the kernel.
-        const Types x = {ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_BF16,
-                         ge::DT_BF16,    ge::DT_FLOAT,   ge::DT_FLOAT,   ge::DT_FLOAT};
-        const Types scale = {ge::DT_FLOAT16, ge::DT_BF16,    ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16,
-                             ge::DT_FLOAT,   ge::DT_FLOAT16, ge::DT_BF16,  ge::DT_FLOAT};
-        const std::vector<Parameter> parameters = {
-            {"x", kInput, x},
-            {"scale", kInput, scale},
-            {"out", kOutput, scale},
-        };
-        add_parameters(this, parameters);
-        add_rms_norm_attributes(this);
-        this->SetInferShape(shapes_of_inputs<0>).SetInferDataType(types_of_inputs<1>);
-        this->AICore().SetTiling(optiling::NpuRmsNormTiling);
-        add_chips(this, parameters);
+        npu_rope::define(this, optiling::kParameters, npu_rope::add_rms_norm_attributes, optiling::NpuRmsNormTiling);
+        this->SetInferShape(npu_rope::shapes_of_inputs<0>).SetInferDataType(npu_rope::types_of_inputs<1>);
     }
 };
 

@@ -1,12 +1,71 @@
 // rms_norm_rope in CANN: heads of queries and keys normalized, scaled and rotated in one launch. With `rows` and
 // `cache`, keys are stored into these rows of the cache, and k_out is the cache itself.
-#include "op_host/rms_norm_rope_cann.h"
+#include "op_host/rms_norm_rope_tiling.h"
+#include "op_host/rope_cann.h"
 
 namespace optiling {
 
-static ge::graphStatus NpuRmsNormRopeTiling(gert::TilingContext* context) {
-    return npu_rope::tile_rms_norm_rope(context);
+using namespace npu_rope;
+
+static const Parameters kParameters = {
+    {"q", kInput, rope_types()},
+    {"k", kInput, rope_types()},
+    {"q_scale", kContiguousInput, rope_types()},
+    {"k_scale", kContiguousInput, rope_types()},
+    {"positions", kInput, position_types()},
+    {"rows", kOptionalInput, Types(6, ge::DT_INT64)},
+    {"freq_factors", kOptionalContiguousInput, Types(6, ge::DT_FLOAT)},
+    {"cache", kOptionalInput, rope_types()},
+    {"q_out", kOutput, rope_types()},
+    {"k_out", kOutput, rope_types()},
+};
+
+// Rope's attributes, then those of the norm. A: AttributeAdder or CannCall.
+template <typename A>
+static void attributes(A* a, npu_rope_params* params, bool* forward, HeadNorm* norm) {
+    rope_attributes(a, params, forward);
+    *norm = {1e-5, false};
+    a->optional("epsilon", &norm->epsilon);
+    a->optional("intermediate_rounding", &norm->intermediate_rounding);
 }
+
+static void add_attributes(AttributeAdder* adder) {
+    npu_rope_params params;
+    bool forward = true;
+    HeadNorm norm;
+    attributes(adder, &params, &forward, &norm);
+}
+
+static Check tile(gert::TilingContext* context) {
+    constexpr const char* op = "rms_norm_rope";
+    CannCall call(op, context);
+    npu_rope_params params;
+    bool forward = true;
+    HeadNorm norm;
+    attributes(&call, &params, &forward, &norm);
+    Tensors v;
+    const Check read = call.tensors(kParameters, &v);
+    if (v.size() == kParameters.size() && (v[5] == nullptr) != (v[7] == nullptr))
+        return bad_value(op, "cache", "be given with rows", "one of the two");
+    if (!read.ok()) return read;
+    if (!forward) return bad_value(op, "forward", "be true", "false");
+    const npu_rope_tensor *rows = v[5], *cache = v[7];
+    RmsNormRopeTensors t = cache ? rms_norm_rope_set_rows_tensors(v[0], v[1], v[2], v[3], v[4], rows, v[6], v[8], v[9])
+                                 : rms_norm_rope_tensors(v[0], v[1], v[2], v[3], v[4], v[6], v[8], v[9]);
+    t.rope.known = Known::kLayout;
+    RopeShape shape;
+    if (Check c = check_rms_norm_rope(t, &params, norm.epsilon, NPU_ROPE_ANGLE_EXACT, &shape); !c.ok()) return c;
+    Platform platform = {};
+    if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
+    if (shape.empty()) return no_elements(t.rope);
+    const RopeTilingInput in = rms_norm_rope_tiling_input(t, shape, params, norm);
+    RmsNormRopeTilingData data;
+    RopeLaunch launch;
+    if (Check c = rms_norm_rope_tiling(in, platform, &data, &launch); !c.ok()) return c;
+    return hand_to_cann(op, context, data, launch.block_dim, launch.tiling_key, launch.workspace_bytes);
+}
+
+static ge::graphStatus NpuRmsNormRopeTiling(gert::TilingContext* context) { return report_to_cann(tile(context)); }
 
 }  // namespace optiling
 
@@ -30,29 +89,8 @@ namespace ops {
 class NpuRmsNormRope : public OpDef {
 public:
     explicit NpuRmsNormRope(const char* name) : OpDef(name) {
-        using namespace npu_rope;
-        // Each column of types is one compile of the kernel.
-        const Types x = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT};
-        const Types positions = {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64};
-        const Types rows(x.size(), ge::DT_INT64);
-        const Types freq_factors(x.size(), ge::DT_FLOAT);
-        const std::vector<Parameter> parameters = {
-            {"q", kInput, x},
-            {"k", kInput, x},
-            {"q_scale", kContiguousInput, x},
-            {"k_scale", kContiguousInput, x},
-            {"positions", kInput, positions},
-            {"rows", kOptionalInput, rows},
-            {"freq_factors", kOptionalContiguousInput, freq_factors},
-            {"cache", kOptionalInput, x},
-            {"q_out", kOutput, x},
-            {"k_out", kOutput, x},
-        };
-        add_parameters(this, parameters);
-        add_rms_norm_rope_attributes(this);
-        this->SetInferShape(ge::NpuRmsNormRopeInferShape).SetInferDataType(types_of_inputs<0, 1>);
-        this->AICore().SetTiling(optiling::NpuRmsNormRopeTiling);
-        add_chips(this, parameters);
+        npu_rope::define(this, optiling::kParameters, optiling::add_attributes, optiling::NpuRmsNormRopeTiling);
+        this->SetInferShape(ge::NpuRmsNormRopeInferShape).SetInferDataType(npu_rope::types_of_inputs<0, 1>);
     }
 };
 

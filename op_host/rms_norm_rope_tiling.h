@@ -11,7 +11,7 @@ inline RopeTilingInput rms_norm_rope_tiling_input(const RmsNormRopeTensors& t, c
                                                   const npu_rope_params& params, const HeadNorm& norm) {
     RopeTilingInput in = rope_tiling_input(t.rope, shape, params, true);
     in.norm.epsilon = static_cast<float>(norm.epsilon);
-    in.norm.rounds = norm.rounds;
+    in.norm.intermediate_rounding = norm.intermediate_rounding;
     return in;
 }
 

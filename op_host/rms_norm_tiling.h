@@ -23,6 +23,11 @@ struct RmsNormTilingInput {
     bool backward = false;
 };
 
+// The tiling's input for a call that check_rms_norm has accepted; shape: as that check filled it.
+inline RmsNormTilingInput rms_norm_tiling_input(const RmsNormTensors& t, const RmsNormShape& shape) {
+    return {t.op, shape, t.x->dtype, t.scale->dtype, t.adds, t.backward};
+}
+
 // Checks for calls that no kernel on this chip supports: element and stash types that it lacks and, in the backward, a
 // scale that does not have one element for each element of a row, shared by all rows. soc: the caller's name of the
 // chip.

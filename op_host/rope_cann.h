@@ -1,44 +1,52 @@
-// Shared parts of the CANN definitions of rope, rope_qk and rope_set_rows: attributes, and the conversion of CANN's
-// contexts for the checks and the tiling of all native paths.
+// Shared parts of the CANN definitions of rope, rope_qk and rope_set_rows: types, attributes, and the conversion of
+// CANN's contexts for the checks and the tiling of all native paths.
 #pragma once
 
 #include "csrc/core/rope_check.h"
 #include "op_host/cann.h"
-#include "register/op_def_registry.h"
 
 namespace npu_rope {
 
-// Adds the attributes of specs/ggml_rope_acltensor.txt with its order and types, then n_offs of the current ggml, then
-// strides of every tensor except freq_factors.
-void add_rope_attributes(ops::OpDef* def);
+// Types of the parameters where x, positions and outputs decide them. Each column is one compile of the kernel.
+inline Types rope_types() {
+    return {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT};
+}
+inline Types position_types() {
+    return {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64};
+}
 
-// Indices of the attributes.
-enum RopeAttribute : size_t {
-    kNDims,
-    kMode,
-    kNCtxOrig,
-    kFreqBase,
-    kFreqScale,
-    kExtFactor,
-    kAttnFactor,
-    kBetaFast,
-    kBetaSlow,
-    kSections,
-    kForward,
-    kNOffs,
-    kStrides,
-    kRopeAttributes,  // number of attributes
-};
+// The attributes of specs/ggml_rope_acltensor.txt with its order and types, then n_offs of the current ggml, then
+// strides of every tensor except freq_factors. A: AttributeAdder or CannCall.
+template <typename A>
+void rope_attributes(A* a, npu_rope_params* params, bool* forward) {
+    *params = npu_rope_params{};
+    params->freq_base = 10000.0;
+    params->freq_scale = params->attn_factor = params->beta_slow = 1.0;
+    params->beta_fast = 32.0;
+    a->required("n_dims", &params->n_dims);
+    a->required("mode", &params->mode);
+    a->optional("n_ctx_orig", &params->n_ctx_orig);
+    a->optional("freq_base", &params->freq_base);
+    a->optional("freq_scale", &params->freq_scale);
+    a->optional("ext_factor", &params->ext_factor);
+    a->optional("attn_factor", &params->attn_factor);
+    a->optional("beta_fast", &params->beta_fast);
+    a->optional("beta_slow", &params->beta_slow);
+    a->optional("sections", &params->sections);
+    a->optional("forward", forward);
+    a->optional("n_offs", &params->n_offs);
+    a->strides();
+}
 
-Check read_rope_attributes(const CannCall& call, const char* op, npu_rope_params* params, bool* forward);
+void add_rope_attributes(AttributeAdder* adder);
 
-// Rejects tensors without elements, which aclnn does not take. T: RopeTensors or RotaryTensors.
-template <typename T>
-Check no_elements(const T& t) {
+// Rejects tensors without elements, which aclnn does not take.
+inline Check no_elements(const RotatedTensors& t) {
     return bad_value(t.op, t.x_name[0], "have elements on an NPU", "shape " + shape_text(t.x[0]->shape, t.x[0]->ndim));
 }
 
-// `tensors` holds the call's operator, names and sides; the function reads its tensors from the context.
-ge::graphStatus tile_rope(gert::TilingContext* context, RopeTensors tensors);
+// Tiles a call. make: the call's tensors from those of the definition.
+Check tile_rope(gert::TilingContext* context, const char* op, const Parameters& parameters,
+                RopeTensors (*make)(const Tensors&));
 
 }  // namespace npu_rope

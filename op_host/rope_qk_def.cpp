@@ -3,9 +3,21 @@
 
 namespace optiling {
 
+using namespace npu_rope;
+
+static const Parameters kParameters = {
+    {"q", kInput, rope_types()},
+    {"k", kInput, rope_types()},
+    {"positions", kInput, position_types()},
+    {"freq_factors", kOptionalContiguousInput, Types(6, ge::DT_FLOAT)},
+    {"q_out", kOutput, rope_types()},
+    {"k_out", kOutput, rope_types()},
+};
+
 static ge::graphStatus NpuRopeQkTiling(gert::TilingContext* context) {
-    return npu_rope::tile_rope(context,
-                               npu_rope::rope_qk_tensors(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr));
+    return report_to_cann(tile_rope(context, "rope_qk", kParameters, [](const Tensors& t) {
+        return rope_qk_tensors(t[0], t[1], t[2], t[3], t[4], t[5]);
+    }));
 }
 
 }  // namespace optiling
@@ -15,24 +27,8 @@ namespace ops {
 class NpuRopeQk : public OpDef {
 public:
     explicit NpuRopeQk(const char* name) : OpDef(name) {
-        using namespace npu_rope;
-        // Each column of types is one compile of the kernel.
-        const Types x = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT};
-        const Types positions = {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64};
-        const Types freq_factors(x.size(), ge::DT_FLOAT);
-        const std::vector<Parameter> parameters = {
-            {"q", kInput, x},
-            {"k", kInput, x},
-            {"positions", kInput, positions},
-            {"freq_factors", kOptionalContiguousInput, freq_factors},
-            {"q_out", kOutput, x},
-            {"k_out", kOutput, x},
-        };
-        add_parameters(this, parameters);
-        add_rope_attributes(this);
-        this->SetInferShape(shapes_of_inputs<0, 1>).SetInferDataType(types_of_inputs<0, 1>);
-        this->AICore().SetTiling(optiling::NpuRopeQkTiling);
-        add_chips(this, parameters);
+        npu_rope::define(this, optiling::kParameters, npu_rope::add_rope_attributes, optiling::NpuRopeQkTiling);
+        this->SetInferShape(npu_rope::shapes_of_inputs<0, 1>).SetInferDataType(npu_rope::types_of_inputs<0, 1>);
     }
 };
 

@@ -4,8 +4,28 @@
 
 namespace optiling {
 
+using namespace npu_rope;
+
+// Each column of types is one compile of the kernel.
+static const Types x = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT,
+                        ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT};
+static const Types positions = {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32,
+                                ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64};
+static const Types cache = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16,
+                            ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16};
+static const Parameters kParameters = {
+    {"x", kInput, x},
+    {"positions", kInput, positions},
+    {"rows", kInput, Types(x.size(), ge::DT_INT64)},
+    {"freq_factors", kOptionalContiguousInput, Types(x.size(), ge::DT_FLOAT)},
+    {"cache", kInput, cache},
+    {"cache", kOutput, cache},
+};
+
 static ge::graphStatus NpuRopeSetRowsTiling(gert::TilingContext* context) {
-    return npu_rope::tile_rope(context, npu_rope::rope_set_rows_tensors(nullptr, nullptr, nullptr, nullptr, nullptr));
+    return report_to_cann(tile_rope(context, "rope_set_rows", kParameters, [](const Tensors& t) {
+        return rope_set_rows_tensors(t[0], t[1], t[2], t[3], t[4]);
+    }));
 }
 
 }  // namespace optiling
@@ -15,26 +35,8 @@ namespace ops {
 class NpuRopeSetRows : public OpDef {
 public:
     explicit NpuRopeSetRows(const char* name) : OpDef(name) {
-        using namespace npu_rope;
-        // Each column of types is one compile of the kernel.
-        const Types x = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT,
-                         ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT};
-        const Types positions = {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32,
-                                 ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64};
-        const Types rows(x.size(), ge::DT_INT64);
-        const Types freq_factors(x.size(), ge::DT_FLOAT);
-        const Types cache = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16,
-                             ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16};
-        const std::vector<Parameter> parameters = {
-            {"x", kInput, x},         {"positions", kInput, positions},
-            {"rows", kInput, rows},   {"freq_factors", kOptionalContiguousInput, freq_factors},
-            {"cache", kInput, cache}, {"cache", kOutput, cache},
-        };
-        add_parameters(this, parameters);
-        add_rope_attributes(this);
-        this->SetInferShape(shapes_of_inputs<4>).SetInferDataType(types_of_inputs<4>);
-        this->AICore().SetTiling(optiling::NpuRopeSetRowsTiling);
-        add_chips(this, parameters);
+        npu_rope::define(this, optiling::kParameters, npu_rope::add_rope_attributes, optiling::NpuRopeSetRowsTiling);
+        this->SetInferShape(npu_rope::shapes_of_inputs<4>).SetInferDataType(npu_rope::types_of_inputs<4>);
     }
 };
 

@@ -123,8 +123,8 @@ private:
         if (given_) set_given();
         if (norm_) {
             norm_->norm = row_norm_tiling(shape_.D, in_.norm.epsilon, kStashFloat32, in_.dtype != NPU_ROPE_FLOAT16);
-            norm_->rounds = in_.norm.rounds;
-            norm_->swaps = call_.key == kRopeSwapByShifts && !in_.norm.rounds;
+            norm_->intermediate_rounding = in_.norm.intermediate_rounding;
+            norm_->swaps = call_.key == kRopeSwapByShifts && !in_.norm.intermediate_rounding;
             norm_->scatters = in_.scatters;
             call_.normalizes = true;
             call_.swaps = norm_->swaps;

@@ -27,7 +27,7 @@ struct GivenTables {
 // How rms_norm_rope normalizes heads before it rotates them.
 struct HeadNorm {
     double epsilon = 0;
-    bool rounds = false;  // rounds between the steps, as a call of rms_norm and then rope does
+    bool intermediate_rounding = false;  // round between the steps, as a call of rms_norm and then rope does
 };
 
 // A call with elements whose arguments check_rope or check_rotary has accepted; one of two sides may have no heads.

@@ -4,8 +4,18 @@
 
 namespace optiling {
 
+using namespace npu_rope;
+
+static const Parameters kParameters = {
+    {"x", kInput, rotated_types()},    {"cos", kInput, table_types()},
+    {"sin", kInput, table_types()},    {"position_ids", kOptionalInput, Types(5, ge::DT_INT64)},
+    {"out", kOutput, rotated_types()},
+};
+
 static ge::graphStatus NpuRotaryMulTiling(gert::TilingContext* context) {
-    return npu_rope::tile_rotary(context, npu_rope::rotary_mul_tensors(nullptr, nullptr, nullptr, nullptr));
+    return report_to_cann(tile_rotary(context, "rotary_mul", kParameters, [](const Tensors& t) {
+        return rotary_mul_tensors(t[0], t[1], t[2], t[4], t[3]);
+    }));
 }
 
 }  // namespace optiling
@@ -15,21 +25,8 @@ namespace ops {
 class NpuRotaryMul : public OpDef {
 public:
     explicit NpuRotaryMul(const char* name) : OpDef(name) {
-        using namespace npu_rope;
-        // Each column of types is one compile of the kernel.
-        const Types x = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16};
-        const Types table = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT};
-        const Types position_ids(x.size(), ge::DT_INT64);
-        const std::vector<Parameter> parameters = {
-            {"x", kInput, x},       {"cos", kInput, table},
-            {"sin", kInput, table}, {"position_ids", kOptionalInput, position_ids},
-            {"out", kOutput, x},
-        };
-        add_parameters(this, parameters);
-        add_rotary_attributes(this);
-        this->SetInferShape(shapes_of_inputs<0>).SetInferDataType(types_of_inputs<0>);
-        this->AICore().SetTiling(optiling::NpuRotaryMulTiling);
-        add_chips(this, parameters);
+        npu_rope::define(this, optiling::kParameters, npu_rope::add_rotary_attributes, optiling::NpuRotaryMulTiling);
+        this->SetInferShape(npu_rope::shapes_of_inputs<0>).SetInferDataType(npu_rope::types_of_inputs<0>);
     }
 };
 

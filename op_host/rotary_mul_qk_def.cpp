@@ -3,9 +3,17 @@
 
 namespace optiling {
 
+using namespace npu_rope;
+
+static const Parameters kParameters = {
+    {"q", kInput, rotated_types()}, {"k", kInput, rotated_types()},      {"cos", kInput, table_types()},
+    {"sin", kInput, table_types()}, {"q_out", kOutput, rotated_types()}, {"k_out", kOutput, rotated_types()},
+};
+
 static ge::graphStatus NpuRotaryMulQkTiling(gert::TilingContext* context) {
-    return npu_rope::tile_rotary(context,
-                                 npu_rope::rotary_mul_qk_tensors(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr));
+    return report_to_cann(tile_rotary(context, "rotary_mul_qk", kParameters, [](const Tensors& t) {
+        return rotary_mul_qk_tensors(t[0], t[1], t[2], t[3], t[4], t[5]);
+    }));
 }
 
 }  // namespace optiling
@@ -15,19 +23,8 @@ namespace ops {
 class NpuRotaryMulQk : public OpDef {
 public:
     explicit NpuRotaryMulQk(const char* name) : OpDef(name) {
-        using namespace npu_rope;
-        // Each column of types is one compile of the kernel.
-        const Types x = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16};
-        const Types table = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT};
-        const std::vector<Parameter> parameters = {
-            {"q", kInput, x},       {"k", kInput, x},      {"cos", kInput, table},
-            {"sin", kInput, table}, {"q_out", kOutput, x}, {"k_out", kOutput, x},
-        };
-        add_parameters(this, parameters);
-        add_rotary_attributes(this);
-        this->SetInferShape(shapes_of_inputs<0, 1>).SetInferDataType(types_of_inputs<0, 1>);
-        this->AICore().SetTiling(optiling::NpuRotaryMulQkTiling);
-        add_chips(this, parameters);
+        npu_rope::define(this, optiling::kParameters, npu_rope::add_rotary_attributes, optiling::NpuRotaryMulQkTiling);
+        this->SetInferShape(npu_rope::shapes_of_inputs<0, 1>).SetInferDataType(npu_rope::types_of_inputs<0, 1>);
     }
 };
 

@@ -10,11 +10,6 @@ extern "C" __global__ __aicore__ void npu_add_rms_norm(GM_ADDR x, GM_ADDR residu
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace norm;
-    RmsNormArguments arguments{x, residual, scale, out, sum};
-    if (TILING_KEY_IS(1)) {
-        RunRmsNorm<DTYPE_X, DTYPE_SCALE, true>(&td, arguments);
-    } else if (TILING_KEY_IS(2)) {
-        RunLongRmsNorm<DTYPE_X, DTYPE_SCALE, true>(&td, arguments);
-    }
+    norm::RmsNormArguments arguments{x, residual, scale, out, sum};
+    norm::RunRmsNorm<DTYPE_X, DTYPE_SCALE, true>(&td, arguments);
 }

@@ -11,11 +11,6 @@ extern "C" __global__ __aicore__ void npu_rms_norm(GM_ADDR x, GM_ADDR scale, GM_
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace norm;
-    RmsNormArguments arguments{x, nullptr, scale, out, nullptr};
-    if (TILING_KEY_IS(1)) {
-        RunRmsNorm<DTYPE_X, DTYPE_SCALE, false>(&td, arguments);
-    } else if (TILING_KEY_IS(2)) {
-        RunLongRmsNorm<DTYPE_X, DTYPE_SCALE, false>(&td, arguments);
-    }
+    norm::RmsNormArguments arguments{x, nullptr, scale, out, nullptr};
+    norm::RunRmsNorm<DTYPE_X, DTYPE_SCALE, false>(&td, arguments);
 }

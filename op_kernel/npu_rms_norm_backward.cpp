@@ -11,12 +11,7 @@ extern "C" __global__ __aicore__ void npu_rms_norm_backward(GM_ADDR grad, GM_ADD
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace norm;
     // dscale is an input that the kernel writes: input and output have the same memory.
-    RmsNormBackwardArguments arguments{grad, x, scale, dx, dscale_out};
-    if (TILING_KEY_IS(1)) {
-        RunRmsNormBackward<DTYPE_X, DTYPE_SCALE>(&td, arguments);
-    } else if (TILING_KEY_IS(2)) {
-        RunLongRmsNormBackward<DTYPE_X, DTYPE_SCALE>(&td, arguments);
-    }
+    norm::RmsNormBackwardArguments arguments{grad, x, scale, dx, dscale_out};
+    norm::RunRmsNormBackward<DTYPE_X, DTYPE_SCALE>(&td, arguments);
 }

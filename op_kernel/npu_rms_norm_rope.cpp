@@ -10,22 +10,14 @@ extern "C" __global__ __aicore__ void npu_rms_norm_rope(GM_ADDR q, GM_ADDR k, GM
                                                         GM_ADDR cache, GM_ADDR q_out, GM_ADDR k_out, GM_ADDR workspace,
                                                         GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RmsNormRopeTilingData);
-    // The scalar unit does not read the turns; a DMA copies them to UB.
     GET_TILING_DATA_MEMBER(RmsNormRopeTilingData, head, td, tiling);
     GET_TILING_DATA_MEMBER(RmsNormRopeTilingData, norm, norm_td, tiling);
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rotation;
     // A cache is an input that the kernel writes: k_out has the same memory.
-    RopeArguments arguments{{q, k}, {q_out, k_out}, rows};
-    RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RmsNormRopeTilingData, turns)};
-    HeadNormSource norm{{q_scale, k_scale}, &norm_td};
-    if (TILING_KEY_IS(1)) {
-        RunRmsNormRope<DTYPE_Q, DTYPE_POSITIONS, kRopeHalves>(&td, arguments, source, norm);
-    } else if (TILING_KEY_IS(2)) {
-        RunRmsNormRope<DTYPE_Q, DTYPE_POSITIONS, kRopeSwapByShifts>(&td, arguments, source, norm);
-    } else if (TILING_KEY_IS(3)) {
-        RunRmsNormRope<DTYPE_Q, DTYPE_POSITIONS, kRopeSwapByGather>(&td, arguments, source, norm);
-    }
+    rotation::RopeArguments arguments{{q, k}, {q_out, k_out}, rows};
+    rotation::RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RmsNormRopeTilingData, turns)};
+    norm::HeadNormSource norm{{q_scale, k_scale}, &norm_td};
+    rotation::RunRmsNormRope<DTYPE_Q, DTYPE_POSITIONS>(&td, arguments, source, norm);
 }

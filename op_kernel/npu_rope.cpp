@@ -6,19 +6,11 @@
 extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_ADDR freq_factors, GM_ADDR out,
                                                GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RopeTilingData);
-    // The scalar unit does not read the turns; a DMA copies them to UB.
     GET_TILING_DATA_MEMBER(RopeTilingData, head, td, tiling);
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rotation;
-    RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};
-    RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
-    if (TILING_KEY_IS(1)) {
-        RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false, kRopeHalves>(&td, arguments, source);
-    } else if (TILING_KEY_IS(2)) {
-        RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false, kRopeSwapByShifts>(&td, arguments, source);
-    } else if (TILING_KEY_IS(3)) {
-        RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false, kRopeSwapByGather>(&td, arguments, source);
-    }
+    rotation::RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};
+    rotation::RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
+    rotation::RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false>(&td, arguments, source);
 }

@@ -7,20 +7,12 @@ extern "C" __global__ __aicore__ void npu_rope_set_rows(GM_ADDR x, GM_ADDR posit
                                                         GM_ADDR freq_factors, GM_ADDR cache, GM_ADDR cache_out,
                                                         GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RopeTilingData);
-    // The scalar unit does not read the turns; a DMA copies them to UB.
     GET_TILING_DATA_MEMBER(RopeTilingData, head, td, tiling);
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rotation;
     // The cache is an input that the kernel writes: input and output have the same memory.
-    RopeArguments arguments{{x, nullptr}, {cache_out, nullptr}, rows};
-    RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
-    if (TILING_KEY_IS(1)) {
-        RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeHalves>(&td, arguments, source);
-    } else if (TILING_KEY_IS(2)) {
-        RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeSwapByShifts>(&td, arguments, source);
-    } else if (TILING_KEY_IS(3)) {
-        RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true, kRopeSwapByGather>(&td, arguments, source);
-    }
+    rotation::RopeArguments arguments{{x, nullptr}, {cache_out, nullptr}, rows};
+    rotation::RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
+    rotation::RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true>(&td, arguments, source);
 }

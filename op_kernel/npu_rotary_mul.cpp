@@ -11,14 +11,7 @@ extern "C" __global__ __aicore__ void npu_rotary_mul(GM_ADDR x, GM_ADDR cos, GM_
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rotation;
-    RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};
-    RotarySource source{cos, sin, position_ids, &td.table};
-    if (TILING_KEY_IS(1)) {
-        RunRotary<DTYPE_X, DTYPE_COS, kRopeHalves>(&td.head, arguments, source);
-    } else if (TILING_KEY_IS(2)) {
-        RunRotary<DTYPE_X, DTYPE_COS, kRopeSwapByShifts>(&td.head, arguments, source);
-    } else if (TILING_KEY_IS(3)) {
-        RunRotary<DTYPE_X, DTYPE_COS, kRopeSwapByGather>(&td.head, arguments, source);
-    }
+    rotation::RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};
+    rotation::RotarySource source{cos, sin, position_ids, &td.table};
+    rotation::RunRotary<DTYPE_X, DTYPE_COS>(&td.head, arguments, source);
 }

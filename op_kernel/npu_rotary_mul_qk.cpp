@@ -10,14 +10,7 @@ extern "C" __global__ __aicore__ void npu_rotary_mul_qk(GM_ADDR q, GM_ADDR k, GM
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
-    using namespace rotation;
-    RopeArguments arguments{{q, k}, {q_out, k_out}, nullptr};
-    RotarySource source{cos, sin, nullptr, &td.table};
-    if (TILING_KEY_IS(1)) {
-        RunRotary<DTYPE_Q, DTYPE_COS, kRopeHalves>(&td.head, arguments, source);
-    } else if (TILING_KEY_IS(2)) {
-        RunRotary<DTYPE_Q, DTYPE_COS, kRopeSwapByShifts>(&td.head, arguments, source);
-    } else if (TILING_KEY_IS(3)) {
-        RunRotary<DTYPE_Q, DTYPE_COS, kRopeSwapByGather>(&td.head, arguments, source);
-    }
+    rotation::RopeArguments arguments{{q, k}, {q_out, k_out}, nullptr};
+    rotation::RotarySource source{cos, sin, nullptr, &td.table};
+    rotation::RunRotary<DTYPE_Q, DTYPE_COS>(&td.head, arguments, source);
 }

@@ -5,9 +5,9 @@
 
 struct HeadNormTiling {
     RowNormTiling norm;
-    int32_t rounds;    // 1: Normalized and its product with the scale are rounded to x's type
-    int32_t scatters;  // 1: side 1 is stored into rows of a cache
-    int32_t swaps;     // 1: the kernel also normalizes each head's partners
+    int32_t intermediate_rounding;  // 1: Normalized and its product with the scale are rounded to x's type
+    int32_t scatters;               // 1: side 1 is stored into rows of a cache
+    int32_t swaps;                  // 1: the kernel also normalizes each head's partners
 
     // UB, in bytes.
     int32_t scale_bytes;      // both sides' scales, float32; if swaps, then the scales with neighbours exchanged

@@ -7,6 +7,7 @@ extern "C" npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor* x, const
                                                  int64_t stash_type, const npu_rope_tensor* out,
                                                  const npu_rope_tensor* sum) {
     using namespace npu_rope;
-    return guarded("add_rms_norm",
-                   [&] { return run_add_rms_norm_cpu({x, residual, scale, out, sum}, {axis, epsilon, stash_type}); });
+    return guarded("add_rms_norm", [&] {
+        return run_rms_norm_cpu(add_rms_norm_tensors(x, residual, scale, out, sum), {axis, epsilon, stash_type});
+    });
 }

@@ -46,12 +46,11 @@ Check judge(const Call& c, RotaryTensors t) {
     return check_rotary(t, {false, c.rotary_dim, c.offset, c.num_heads}, &shape);
 }
 
-template <typename Tensors>
-Check judge_norm(const Call& c, Tensors t, Check (*check)(const Tensors&, const RmsNormAttributes&, RmsNormShape*)) {
+Check judge(const Call& c, RmsNormTensors t) {
     RmsNormShape shape;
     t.known = known_of(c);
     t.allocates = true;
-    return check(t, {c.axis, c.epsilon, c.stash_type}, &shape);
+    return check_rms_norm(t, {c.axis, c.epsilon, c.stash_type}, &shape);
 }
 
 struct Row {
@@ -71,11 +70,9 @@ const Row kRows[] = {
     NPU_ROPE_ROW("rotary_mul", judge(c, rotary_mul_tensors(in[0], in[1], in[2], out[0]))),
     NPU_ROPE_ROW("rotary_mul_qk", judge(c, rotary_mul_qk_tensors(in[0], in[1], in[2], in[3], out[0], out[1]))),
     NPU_ROPE_ROW("rotary_embedding", judge(c, rotary_embedding_tensors(in[0], in[1], in[2], in[3], out[0]))),
-    NPU_ROPE_ROW("rms_norm", judge_norm(c, RmsNormTensors{in[0], in[1], out[0]}, check_rms_norm)),
-    NPU_ROPE_ROW("rms_norm_backward",
-                 judge_norm(c, RmsNormBackwardTensors{in[0], in[1], in[2], out[0], out[1]}, check_rms_norm_backward)),
-    NPU_ROPE_ROW("add_rms_norm",
-                 judge_norm(c, AddRmsNormTensors{in[0], in[1], in[2], out[0], out[1]}, check_add_rms_norm)),
+    NPU_ROPE_ROW("rms_norm", judge(c, rms_norm_tensors(in[0], in[1], out[0]))),
+    NPU_ROPE_ROW("rms_norm_backward", judge(c, rms_norm_backward_tensors(in[0], in[1], in[2], out[0], out[1]))),
+    NPU_ROPE_ROW("add_rms_norm", judge(c, add_rms_norm_tensors(in[0], in[1], in[2], out[0], out[1]))),
     NPU_ROPE_ROW("rms_norm_rope",
                  judge(c, rms_norm_rope_tensors(in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1]))),
     NPU_ROPE_ROW("rms_norm_rope_set_rows", judge(c, rms_norm_rope_set_rows_tensors(in[0], in[1], in[2], in[3], in[4],

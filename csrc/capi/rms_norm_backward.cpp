@@ -8,6 +8,6 @@ extern "C" npu_rope_status npu_rope_rms_norm_backward(const npu_rope_tensor* gra
                                                       const npu_rope_tensor* dscale) {
     using namespace npu_rope;
     return guarded("rms_norm_backward", [&] {
-        return run_rms_norm_backward_cpu({grad, x, scale, dx, dscale}, {axis, epsilon, stash_type});
+        return run_rms_norm_cpu(rms_norm_backward_tensors(grad, x, scale, dx, dscale), {axis, epsilon, stash_type});
     });
 }

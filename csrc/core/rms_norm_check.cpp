@@ -1,78 +1,36 @@
 #include "csrc/core/rms_norm_check.h"
 
 #include <algorithm>
-#include <initializer_list>
+#include <iterator>
 
 namespace npu_rope {
 namespace {
 
-using Wide = long long;
-
 class Rules : TensorRules {
 public:
-    Rules(const char* op, Known known, const RmsNormAttributes& a, RmsNormShape* s)
-        : TensorRules(op, known), a_(a), s_(*s) {}
+    Rules(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* s)
+        : TensorRules(t.op, t.known), t_(t), a_(a), s_(*s) {}
 
-    Check forward(const RmsNormTensors& t) {
-        if (Check c = check_inputs(*t.x, *t.scale); !c.ok() || !t.out) return c;
-        const npu_rope_tensor &x = *t.x, &scale = *t.scale, &out = *t.out;
-        if (Check c = check_result("out", out, "scale", scale.dtype, x); !c.ok()) return c;
-        fill_outer(out, s_.out_stride);
-        if (known_ == Known::kLayout) return {};
-        if (!is_same_view(view_of(out), view_of(x)))
-            if (Check c = check_apart("out", out, "be x itself or ", {{"x", &x}}); !c.ok()) return c;
-        return check_apart("out", out, "be x itself or ", {{"scale", &scale}});
-    }
-
-    Check backward(const RmsNormBackwardTensors& t, bool sums) {
-        if (Check c = check_inputs(*t.x, *t.scale); !c.ok()) return c;
-        if (Check c = check_typed("grad", *t.grad, "scale", t.scale->dtype, *t.x); !c.ok()) return c;
-        if (Check c = check_memory("grad", *t.grad); !c.ok()) return c;
-        if (Check c = check_rows("grad", *t.grad); !c.ok()) return c;
-        fill_outer(*t.grad, s_.grad_stride);
-        if (!t.dx || !t.dscale) return {};
-        if (Check c = check_result("dx", *t.dx, "x", t.x->dtype, *t.x); !c.ok()) return c;
-        fill_outer(*t.dx, s_.out_stride);
-        npu_rope_tensor dscale = *t.dscale;
-        if (sums && dscale.dtype != NPU_ROPE_FLOAT32)
-            return bad_type(op_, "dscale", "be float32", dtype_name(dscale.dtype));
-        if (sums) dscale.dtype = t.scale->dtype;
-        if (Check c = check_like("dscale", dscale, "scale", *t.scale); !c.ok()) return c;
-        if (Check c = check_memory("dscale", *t.dscale); !c.ok()) return c;
-        if (!is_dense_from(0, *t.dscale))
-            return bad_value(op_, "dscale", "be contiguous", "strides " + shape_text(t.dscale->stride, t.dscale->ndim));
-        if (known_ == Known::kLayout) return {};
-        for (const NamedTensor& out : {NamedTensor{"dx", t.dx}, NamedTensor{"dscale", t.dscale}})
-            if (Check c = check_apart(out.name, *out.tensor, "", {{"grad", t.grad}, {"x", t.x}, {"scale", t.scale}});
-                !c.ok())
-                return c;
-        return check_apart("dscale", *t.dscale, "", {{"dx", t.dx}});
-    }
-
-    Check add(const AddRmsNormTensors& t) {
-        if (Check c = check_inputs(*t.x, *t.scale); !c.ok()) return c;
-        if (Check c = check_like("residual", *t.residual, "x", *t.x); !c.ok()) return c;
-        if (Check c = check_memory("residual", *t.residual); !c.ok()) return c;
-        if (Check c = check_rows("residual", *t.residual); !c.ok()) return c;
-        fill_outer(*t.residual, s_.residual_stride);
-        if (!t.out || !t.sum) return {};
-        if (Check c = check_result("out", *t.out, "scale", t.scale->dtype, *t.x); !c.ok()) return c;
-        fill_outer(*t.out, s_.out_stride);
-        if (Check c = check_result("sum", *t.sum, "x", t.x->dtype, *t.x); !c.ok()) return c;
-        fill_outer(*t.sum, s_.sum_stride);
-        if (known_ == Known::kLayout) return {};
-        constexpr const char* itself = "be x or residual itself or ";
-        for (const NamedTensor& out : {NamedTensor{"out", t.out}, NamedTensor{"sum", t.sum}}) {
-            for (const NamedTensor& in : {NamedTensor{"x", t.x}, NamedTensor{"residual", t.residual}})
-                if (!is_same_view(view_of(*out.tensor), view_of(*in.tensor)))
-                    if (Check c = check_apart(out.name, *out.tensor, itself, {in}); !c.ok()) return c;
-            if (Check c = check_apart(out.name, *out.tensor, itself, {{"scale", t.scale}}); !c.ok()) return c;
-        }
-        return check_apart("out", *t.out, "", {{"sum", t.sum}});
+    Check all() {
+        const int32_t x_dtype = t_.x->dtype, scale_dtype = t_.scale->dtype;
+        if (Check c = check_x_and_scale(*t_.x, *t_.scale); !c.ok()) return c;
+        if (t_.adds)
+            if (Check c = check_tensor("residual", *t_.residual, "x", x_dtype, s_.residual_stride); !c.ok()) return c;
+        if (t_.backward)
+            if (Check c = check_tensor("grad", *t_.grad, "scale", scale_dtype, s_.grad_stride); !c.ok()) return c;
+        if (!t_.out || (t_.adds && !t_.sum) || (t_.backward && !t_.dscale)) return {};
+        const char* like = t_.backward ? "x" : "scale";
+        const int32_t out_dtype = t_.backward ? x_dtype : scale_dtype;
+        if (Check c = check_output(t_.out_name(), *t_.out, like, out_dtype, s_.out_stride); !c.ok()) return c;
+        if (t_.adds)
+            if (Check c = check_output("sum", *t_.sum, "x", x_dtype, s_.sum_stride); !c.ok()) return c;
+        if (t_.backward)
+            if (Check c = check_dscale(*t_.dscale); !c.ok()) return c;
+        return known_ == Known::kLayout ? Check{} : check_overlap();
     }
 
 private:
-    Check check_inputs(const npu_rope_tensor& x, const npu_rope_tensor& scale) {
+    Check check_x_and_scale(const npu_rope_tensor& x, const npu_rope_tensor& scale) {
         for (const NamedTensor& t : {NamedTensor{"x", &x}, NamedTensor{"scale", &scale}})
             if (!is_float(t.tensor->dtype))
                 return bad_type(op_, t.name, "be float32, float16, bfloat16 or float64", dtype_name(t.tensor->dtype));
@@ -86,8 +44,8 @@ private:
         if (Check c = check_memory("x", x); !c.ok()) return c;
         if (Check c = check_memory("scale", scale); !c.ok()) return c;
         if (Check c = check_rows("x", x); !c.ok()) return c;
-        place(x);
-        place_scale(scale, x.ndim);
+        fill_sizes(x);
+        fill_scale(scale, x.ndim);
         return {};
     }
 
@@ -121,46 +79,61 @@ private:
     }
 
     static bool is_dense_from(int axis, const npu_rope_tensor& t) {
-        int64_t expected = 1;
-        if (view_of(t).empty()) return true;
-        for (int k = t.ndim - 1; k >= axis; --k) {
-            if (t.shape[k] > 1 && t.stride[k] != expected) return false;
-            expected *= t.shape[k];
-        }
-        return true;
+        return view_of(t).empty() || npu_rope::is_dense_from(axis, t.ndim, t.shape, t.stride);
     }
 
-    // Checks that a tensor has the dtype of another one and x's shape.
-    Check check_typed(const char* name, const npu_rope_tensor& t, const char* like, int32_t dtype,
-                      const npu_rope_tensor& x) {
+    // Checks a tensor of x's shape with the dtype of the tensor `like`, and fills its strides.
+    Check check_tensor(const char* name, const npu_rope_tensor& t, const char* like, int32_t dtype, int64_t* stride) {
+        const npu_rope_tensor& x = *t_.x;
         if (t.dtype != dtype)
             return bad_type(op_, name, formatted("have %s's dtype %s", like, dtype_name(dtype)), dtype_name(t.dtype));
         if (t.ndim < 0 || t.ndim > NPU_ROPE_MAX_NDIM || !same_shape(t, x))
             return bad_value(op_, name, "have x's shape " + shape_text(x.shape, x.ndim), got_shape(t));
+        if (Check c = check_memory(name, t); !c.ok()) return c;
+        if (Check c = check_rows(name, t); !c.ok()) return c;
+        fill_outer(t, stride);
         return {};
     }
 
-    Check check_result(const char* name, const npu_rope_tensor& out, const char* like, int32_t dtype,
-                       const npu_rope_tensor& x) {
-        if (Check c = check_typed(name, out, like, dtype, x); !c.ok()) return c;
-        if (Check c = check_memory(name, out); !c.ok()) return c;
-        if (Check c = check_rows(name, out); !c.ok()) return c;
-        if (is_injective(view_of(out))) return {};
-        return bad_value(op_, name, "not overlap itself", "strides " + shape_text(out.stride, out.ndim));
+    Check check_output(const char* name, const npu_rope_tensor& t, const char* like, int32_t dtype, int64_t* stride) {
+        if (Check c = check_tensor(name, t, like, dtype, stride); !c.ok()) return c;
+        if (is_injective(view_of(t))) return {};
+        return bad_value(op_, name, "not overlap itself", "strides " + shape_text(t.stride, t.ndim));
     }
 
-    Check check_apart(const char* name, const npu_rope_tensor& out, const char* itself,
-                      std::initializer_list<NamedTensor> others) {
-        for (const NamedTensor& other : others)
-            if (may_share_memory(view_of(out), view_of(*other.tensor)))
-                return bad_value(op_, name, formatted("%sshare no memory with %s", itself, other.name),
-                                 "memory that they share");
-        return {};
+    Check check_dscale(npu_rope_tensor dscale) {
+        if (t_.sums_dscale && dscale.dtype != NPU_ROPE_FLOAT32)
+            return bad_type(op_, "dscale", "be float32", dtype_name(dscale.dtype));
+        if (t_.sums_dscale) dscale.dtype = t_.scale->dtype;
+        if (Check c = check_like("dscale", dscale, "scale", *t_.scale); !c.ok()) return c;
+        if (Check c = check_memory("dscale", *t_.dscale); !c.ok()) return c;
+        if (is_dense_from(0, dscale)) return {};
+        return bad_value(op_, "dscale", "be contiguous", "strides " + shape_text(dscale.stride, dscale.ndim));
+    }
+
+    // Outputs share no memory with each other and with inputs. Outputs of the forward may be x or the residual.
+    Check check_overlap() {
+        const char* itself = t_.backward ? "" : t_.adds ? "be x or residual itself or " : "be x itself or ";
+        for (const NamedTensor& out : {NamedTensor{t_.out_name(), t_.out}, {"sum", t_.sum}, {"dscale", t_.dscale}}) {
+            if (!out.tensor) continue;
+            for (const NamedTensor& in : {NamedTensor{"grad", t_.grad}, {"x", t_.x}, {"residual", t_.residual}})
+                if (in.tensor && (t_.backward || !is_same_view(view_of(*out.tensor), view_of(*in.tensor))))
+                    if (Check c = check_apart(out, itself, in); !c.ok()) return c;
+            if (Check c = check_apart(out, "", {"scale", t_.scale}); !c.ok()) return c;
+        }
+        if (t_.adds) return check_apart({"out", t_.out}, "", {"sum", t_.sum});
+        return t_.backward ? check_apart({"dscale", t_.dscale}, "", {"dx", t_.out}) : Check{};
+    }
+
+    Check check_apart(const NamedTensor& out, const char* itself, const NamedTensor& other) {
+        if (!may_share_memory(view_of(*out.tensor), view_of(*other.tensor))) return {};
+        return bad_value(op_, out.name, formatted("%sshare no memory with %s", itself, other.name),
+                         "memory that they share");
     }
 
     // ---- strides
 
-    void place(const npu_rope_tensor& x) {
+    void fill_sizes(const npu_rope_tensor& x) {
         for (int64_t& size : s_.outer) size = 1;
         for (int64_t& size : s_.inner) size = 1;
         s_.rows = s_.n = 1;
@@ -175,7 +148,7 @@ private:
     }
 
     // The scale has x's last dimensions. Rows that differ only in the others share it.
-    void place_scale(const npu_rope_tensor& scale, int ndim) {
+    void fill_scale(const npu_rope_tensor& scale, int ndim) {
         const int lacks = ndim - scale.ndim;
         for (bool& shared : s_.scale_is_shared) shared = true;
         for (bool& shared : s_.scale_inner_is_shared) shared = true;
@@ -195,65 +168,51 @@ private:
         }
     }
 
+    const RmsNormTensors& t_;
     const RmsNormAttributes& a_;
     RmsNormShape& s_;
     int axis_ = 0;
 };
 
-// may_lack: the tensors are outputs that are still to be allocated.
-Check missing(const char* op, std::initializer_list<NamedTensor> tensors, bool may_lack = false) {
-    for (const NamedTensor& t : tensors)
-        if (!t.tensor && !may_lack) return bad_value(op, t.name, "be a tensor", "NULL");
-    return {};
-}
-
-Check check_backward(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, bool sums, RmsNormShape* shape) {
-    constexpr const char* op = "rms_norm_backward";
-    if (Check c = missing(op, {{"grad", t.grad}, {"x", t.x}, {"scale", t.scale}}); !c.ok()) return c;
-    if (Check c = missing(op, {{"dx", t.dx}, {"dscale", t.dscale}}, t.allocates); !c.ok()) return c;
-    *shape = RmsNormShape{};
-    return Rules(op, t.known, a, shape).backward(t, sums);
-}
-
 }  // namespace
 
 int32_t rms_norm_stash_dtype(int64_t stash_type) {
-    switch (stash_type) {
-        case 1:
-            return NPU_ROPE_FLOAT32;
-        case 10:
-            return NPU_ROPE_FLOAT16;
-        case 11:
-            return NPU_ROPE_FLOAT64;
-        case 16:
-            return NPU_ROPE_BFLOAT16;
-        default:
-            return -1;
-    }
+    constexpr int64_t kNumbers[] = {1, 10, 16, 11};  // by npu_rope_dtype
+    const auto* found = std::find(std::begin(kNumbers), std::end(kNumbers), stash_type);
+    return found == std::end(kNumbers) ? -1 : static_cast<int32_t>(found - kNumbers);
+}
+
+RmsNormTensors rms_norm_tensors(const npu_rope_tensor* x, const npu_rope_tensor* scale, const npu_rope_tensor* out) {
+    return {"rms_norm", x, scale, out, nullptr, nullptr, nullptr, nullptr};
+}
+
+RmsNormTensors rms_norm_backward_tensors(const npu_rope_tensor* grad, const npu_rope_tensor* x,
+                                         const npu_rope_tensor* scale, const npu_rope_tensor* dx,
+                                         const npu_rope_tensor* dscale, bool sums_dscale) {
+    return {"rms_norm_backward", x, scale, dx, nullptr, nullptr, grad, dscale, false, true, sums_dscale};
+}
+
+RmsNormTensors add_rms_norm_tensors(const npu_rope_tensor* x, const npu_rope_tensor* residual,
+                                    const npu_rope_tensor* scale, const npu_rope_tensor* out,
+                                    const npu_rope_tensor* sum) {
+    return {"add_rms_norm", x, scale, out, residual, sum, nullptr, nullptr, /*adds=*/true};
 }
 
 Check check_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape) {
-    constexpr const char* op = "rms_norm";
-    if (Check c = missing(op, {{"x", t.x}, {"scale", t.scale}}); !c.ok()) return c;
-    if (Check c = missing(op, {{"out", t.out}}, t.allocates); !c.ok()) return c;
+    const struct {
+        NamedTensor named;
+        bool required;
+    } all[] = {{{"grad", t.grad}, t.backward},
+               {{"x", t.x}, true},
+               {{"residual", t.residual}, t.adds},
+               {{"scale", t.scale}, true},
+               {{t.out_name(), t.out}, !t.allocates},
+               {{"sum", t.sum}, t.adds && !t.allocates},
+               {{"dscale", t.dscale}, t.backward && !t.allocates}};
+    for (const auto& [named, required] : all)
+        if (required && !named.tensor) return bad_value(t.op, named.name, "be a tensor", "NULL");
     *shape = RmsNormShape{};
-    return Rules(op, t.known, a, shape).forward(t);
-}
-
-Check check_rms_norm_backward(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, RmsNormShape* shape) {
-    return check_backward(t, a, false, shape);
-}
-
-Check check_rms_norm_backward_sums(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, RmsNormShape* shape) {
-    return check_backward(t, a, true, shape);
-}
-
-Check check_add_rms_norm(const AddRmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape) {
-    constexpr const char* op = "add_rms_norm";
-    if (Check c = missing(op, {{"x", t.x}, {"residual", t.residual}, {"scale", t.scale}}); !c.ok()) return c;
-    if (Check c = missing(op, {{"out", t.out}, {"sum", t.sum}}, t.allocates); !c.ok()) return c;
-    *shape = RmsNormShape{};
-    return Rules(op, t.known, a, shape).add(t);
+    return Rules(t, a, shape).all();
 }
 
 }  // namespace npu_rope

@@ -9,34 +9,28 @@
 
 namespace npu_rope {
 
-// The tensors of a call as the caller passes them.
+// The tensors of a call as the caller passes them; an operator's other tensors are NULL.
 struct RmsNormTensors {
+    const char* op;
     const npu_rope_tensor* x;
     const npu_rope_tensor* scale;
-    const npu_rope_tensor* out;
+    const npu_rope_tensor* out;             // of the backward: dx
+    const npu_rope_tensor *residual, *sum;  // of add_rms_norm: sum = x + residual, out = rms_norm of sum
+    const npu_rope_tensor *grad, *dscale;   // of the backward
+    bool adds = false, backward = false;    // the operator is add_rms_norm, or rms_norm_backward
+    bool sums_dscale = false;               // dscale holds the float32 sums of a kernel
     Known known = Known::kValues;
     bool allocates = false;  // an output may be NULL: it is still to be allocated
-};
-struct RmsNormBackwardTensors {
-    const npu_rope_tensor* grad;
-    const npu_rope_tensor* x;
-    const npu_rope_tensor* scale;
-    const npu_rope_tensor* dx;
-    const npu_rope_tensor* dscale;
-    Known known = Known::kValues;
-    bool allocates = false;  // an output may be NULL: it is still to be allocated
+    const char* out_name() const { return backward ? "dx" : "out"; }
 };
 
-// sum = x + residual, out = rms_norm of sum.
-struct AddRmsNormTensors {
-    const npu_rope_tensor* x;
-    const npu_rope_tensor* residual;
-    const npu_rope_tensor* scale;
-    const npu_rope_tensor* out;
-    const npu_rope_tensor* sum;
-    Known known = Known::kValues;
-    bool allocates = false;  // an output may be NULL: it is still to be allocated
-};
+RmsNormTensors rms_norm_tensors(const npu_rope_tensor* x, const npu_rope_tensor* scale, const npu_rope_tensor* out);
+RmsNormTensors rms_norm_backward_tensors(const npu_rope_tensor* grad, const npu_rope_tensor* x,
+                                         const npu_rope_tensor* scale, const npu_rope_tensor* dx,
+                                         const npu_rope_tensor* dscale, bool sums_dscale = false);
+RmsNormTensors add_rms_norm_tensors(const npu_rope_tensor* x, const npu_rope_tensor* residual,
+                                    const npu_rope_tensor* scale, const npu_rope_tensor* out,
+                                    const npu_rope_tensor* sum);
 
 struct RmsNormAttributes {
     int64_t axis;
@@ -69,9 +63,5 @@ int32_t rms_norm_stash_dtype(int64_t stash_type);
 // Check NULLs, attributes, shapes, dtypes, strides and overlap, and fill *shape. The computation still has to round
 // epsilon to the stash type.
 Check check_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
-Check check_rms_norm_backward(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
-// The check of a kernel that sums the scale's gradient in float32: dscale is the float32 tensor of sums.
-Check check_rms_norm_backward_sums(const RmsNormBackwardTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
-Check check_add_rms_norm(const AddRmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
 
 }  // namespace npu_rope

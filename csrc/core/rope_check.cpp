@@ -295,18 +295,16 @@ private:
 }  // namespace
 
 const char* mode_name(int32_t mode) {
-    switch (mode) {
-        case NPU_ROPE_MODE_NORMAL:
-            return "normal";
-        case NPU_ROPE_MODE_NEOX:
-            return "neox";
-        case NPU_ROPE_MODE_MROPE:
-            return "mrope";
-        case NPU_ROPE_MODE_VISION:
-            return "vision";
-        case NPU_ROPE_MODE_IMROPE:
-            return "imrope";
-    }
+    constexpr struct {
+        int32_t mode;
+        const char* name;
+    } kModes[] = {{NPU_ROPE_MODE_NORMAL, "normal"},
+                  {NPU_ROPE_MODE_NEOX, "neox"},
+                  {NPU_ROPE_MODE_MROPE, "mrope"},
+                  {NPU_ROPE_MODE_VISION, "vision"},
+                  {NPU_ROPE_MODE_IMROPE, "imrope"}};
+    for (const auto& row : kModes)
+        if (row.mode == mode) return row.name;
     return nullptr;
 }
 
@@ -343,35 +341,25 @@ Check check_rope_frequencies(const std::vector<long double>& frequencies) {
 
 RopeTensors rope_tensors(const npu_rope_tensor* x, const npu_rope_tensor* positions,
                          const npu_rope_tensor* freq_factors, const npu_rope_tensor* out) {
-    return {"rope",         1,         {"x", nullptr}, {x, nullptr}, {"out", nullptr},
-            {out, nullptr}, positions, freq_factors,   false,        nullptr};
+    return {{"rope", 1, {"x"}, {x}, {"out"}, {out}}, positions, freq_factors};
 }
 
 RopeTensors rope_qk_tensors(const npu_rope_tensor* q, const npu_rope_tensor* k, const npu_rope_tensor* positions,
                             const npu_rope_tensor* freq_factors, const npu_rope_tensor* q_out,
                             const npu_rope_tensor* k_out) {
-    return {"rope_qk",      2,         {"q", "k"},   {q, k}, {"q_out", "k_out"},
-            {q_out, k_out}, positions, freq_factors, false,  nullptr};
+    return {{"rope_qk", 2, {"q", "k"}, {q, k}, {"q_out", "k_out"}, {q_out, k_out}}, positions, freq_factors};
 }
 
 RopeTensors rope_set_rows_tensors(const npu_rope_tensor* x, const npu_rope_tensor* positions,
                                   const npu_rope_tensor* rows, const npu_rope_tensor* freq_factors,
                                   const npu_rope_tensor* cache) {
-    return {"rope_set_rows",  1,         {"x", nullptr}, {x, nullptr}, {"cache", nullptr},
-            {cache, nullptr}, positions, freq_factors,   true,         rows};
+    return {{"rope_set_rows", 1, {"x"}, {x}, {"cache"}, {cache}}, positions, freq_factors, true, rows};
 }
 
 Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle, RopeShape* shape) {
-    auto missing = [&](const char* name, const char* kind) {
-        return bad_value(t.op, name, formatted("be a %s", kind), "NULL");
-    };
-    for (int k = 0; k < t.sides; ++k)
-        if (!t.x[k]) return missing(t.x_name[k], "tensor");
-    if (!t.positions) return missing("positions", "tensor");
-    if (t.scatters && !t.rows) return missing("rows", "tensor");
-    if (!p) return missing("params", "struct");
-    for (int k = 0; k < t.sides; ++k)
-        if (!t.out[k] && !t.allocates) return missing(t.out_name[k], "tensor");
+    const npu_rope_tensor* rows = t.scatters ? t.rows : t.positions;
+    if (Check c = check_given(t, {{"positions", t.positions}, {"rows", rows}}); !c.ok()) return c;
+    if (!p) return bad_value(t.op, "params", "be a struct", "NULL");
     if (Check c = check_rope_params(*p); !c.ok()) return c;
     if (angle < NPU_ROPE_ANGLE_EXACT || angle > NPU_ROPE_ANGLE_GGML)
         return bad_value(t.op, "angle", "be exact (0), f32 (1) or ggml (2)", std::to_string(angle));

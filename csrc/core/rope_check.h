@@ -32,21 +32,12 @@ struct RopeShape {
     bool empty() const { return B * S * heads() * D == 0; }
 };
 
-// The tensors of a call as the caller passes them, and their names in messages.
-struct RopeTensors {
-    const char* op;
-    int sides;
-    const char* x_name[2];
-    const npu_rope_tensor* x[2];
-    const char* out_name[2];
-    const npu_rope_tensor* out[2];
+struct RopeTensors : RotatedTensors {
     const npu_rope_tensor* positions;
     const npu_rope_tensor* freq_factors;  // may be NULL
-    bool scatters;                        // the last out is a cache; rows holds the rows to write
-    const npu_rope_tensor* rows;
-    Known known = Known::kValues;
-    bool narrows = true;     // a cache may be of a narrower type than float32 x
-    bool allocates = false;  // an output may be NULL: it is still to be allocated
+    bool scatters = false;                // the last out is a cache; rows holds the rows to write
+    const npu_rope_tensor* rows = nullptr;
+    bool narrows = true;  // a cache may be of a narrower type than float32 x
     // rows belongs to the last side.
     bool to_cache(int side) const { return scatters && side == sides - 1; }
 };

@@ -3,7 +3,7 @@
 namespace npu_rope {
 namespace {
 
-using Wide = long long;
+using Wide = long long;  // the type of %lld
 
 class Rules : TensorRules {
 public:
@@ -241,33 +241,27 @@ private:
 }  // namespace
 
 RotaryTensors rotary_mul_tensors(const npu_rope_tensor* x, const npu_rope_tensor* cos, const npu_rope_tensor* sin,
-                                 const npu_rope_tensor* out) {
-    return {"rotary_mul", 1,   {"x", nullptr}, {x, nullptr}, {"out", nullptr}, {out, nullptr}, "cos", cos,
-            "sin",        sin, false,          nullptr};
+                                 const npu_rope_tensor* out, const npu_rope_tensor* position_ids) {
+    return {{"rotary_mul", 1, {"x"}, {x}, {"out"}, {out}}, "cos", cos, "sin", sin, position_ids};
 }
 
 RotaryTensors rotary_mul_qk_tensors(const npu_rope_tensor* q, const npu_rope_tensor* k, const npu_rope_tensor* cos,
                                     const npu_rope_tensor* sin, const npu_rope_tensor* q_out,
                                     const npu_rope_tensor* k_out) {
-    return {"rotary_mul_qk", 2,   {"q", "k"}, {q, k}, {"q_out", "k_out"}, {q_out, k_out}, "cos", cos,
-            "sin",           sin, false,      nullptr};
+    return {{"rotary_mul_qk", 2, {"q", "k"}, {q, k}, {"q_out", "k_out"}, {q_out, k_out}}, "cos", cos, "sin", sin};
 }
 
 RotaryTensors rotary_embedding_tensors(const npu_rope_tensor* x, const npu_rope_tensor* cos_cache,
                                        const npu_rope_tensor* sin_cache, const npu_rope_tensor* position_ids,
                                        const npu_rope_tensor* y) {
-    return {"rotary_embedding", 1,         {"X", nullptr}, {x, nullptr}, {"Y", nullptr}, {y, nullptr},
-            "cos_cache",        cos_cache, "sin_cache",    sin_cache,    true,           position_ids};
+    RotaryTensors t = {{"rotary_embedding", 1, {"X"}, {x}, {"Y"}, {y}}, "cos_cache", cos_cache, "sin_cache", sin_cache};
+    t.onnx = true;
+    t.position_ids = position_ids;
+    return t;
 }
 
 Check check_rotary(const RotaryTensors& t, const RotaryAttributes& a, RotaryShape* shape) {
-    auto missing = [&](const char* name) { return bad_value(t.op, name, "be a tensor", "NULL"); };
-    for (int k = 0; k < t.sides; ++k)
-        if (!t.x[k]) return missing(t.x_name[k]);
-    if (!t.cos) return missing(t.cos_name);
-    if (!t.sin) return missing(t.sin_name);
-    for (int k = 0; k < t.sides; ++k)
-        if (!t.out[k] && !t.allocates) return missing(t.out_name[k]);
+    if (Check c = check_given(t, {{t.cos_name, t.cos}, {t.sin_name, t.sin}}); !c.ok()) return c;
     *shape = RotaryShape{};
     shape->rows.sides = t.sides;
     return Rules(t, a, shape).all();

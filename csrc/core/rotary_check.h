@@ -7,22 +7,13 @@
 
 namespace npu_rope {
 
-// The tensors of a call as the caller passes them, and their names in messages.
-struct RotaryTensors {
-    const char* op;
-    int sides;
-    const char* x_name[2];
-    const npu_rope_tensor* x[2];
-    const char* out_name[2];
-    const npu_rope_tensor* out[2];
+struct RotaryTensors : RotatedTensors {
     const char* cos_name;
     const npu_rope_tensor* cos;
     const char* sin_name;
     const npu_rope_tensor* sin;
-    bool onnx;                            // rotary_embedding: ONNX's layouts, half-width tables
-    const npu_rope_tensor* position_ids;  // rotary_embedding and rotary_mul's launch: rows of the tables, or NULL
-    Known known = Known::kValues;
-    bool allocates = false;  // an output may be NULL: it is still to be allocated
+    const npu_rope_tensor* position_ids = nullptr;  // rotary_embedding and rotary_mul's launch: rows of the tables
+    bool onnx = false;                              // rotary_embedding: ONNX's layouts, half-width tables
 };
 
 struct RotaryAttributes {
@@ -41,7 +32,7 @@ struct RotaryShape {
 };
 
 RotaryTensors rotary_mul_tensors(const npu_rope_tensor* x, const npu_rope_tensor* cos, const npu_rope_tensor* sin,
-                                 const npu_rope_tensor* out);
+                                 const npu_rope_tensor* out, const npu_rope_tensor* position_ids = nullptr);
 RotaryTensors rotary_mul_qk_tensors(const npu_rope_tensor* q, const npu_rope_tensor* k, const npu_rope_tensor* cos,
                                     const npu_rope_tensor* sin, const npu_rope_tensor* q_out,
                                     const npu_rope_tensor* k_out);

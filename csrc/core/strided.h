@@ -17,6 +17,16 @@ struct StridedView {
     bool empty() const;
 };
 
+// Whether the dimensions from `first` on are contiguous. Strides of dimensions of size 1 count as any.
+inline bool is_dense_from(int64_t first, int64_t ndim, const int64_t* size, const int64_t* stride) {
+    int64_t expected = 1;
+    for (int64_t k = ndim - 1; k >= first; --k) {
+        if (size[k] > 1 && stride[k] != expected) return false;
+        expected *= size[k];
+    }
+    return true;
+}
+
 // Whether different index tuples of the view always refer to different bytes. The result is exact for views whose
 // strides nest (each at least the extent of the smaller ones). Others, which only as_strided makes, count as
 // overlapping.

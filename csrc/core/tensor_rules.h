@@ -102,6 +102,30 @@ struct NamedTensor {
     const npu_rope_tensor* tensor;  // may be NULL
 };
 
+// The rotated tensors of a call as the caller passes them, and their names in messages.
+struct RotatedTensors {
+    const char* op;
+    int sides;  // 2: queries and keys
+    const char* x_name[2];
+    const npu_rope_tensor* x[2];
+    const char* out_name[2];
+    const npu_rope_tensor* out[2];
+    Known known = Known::kValues;
+    bool allocates = false;  // an output may be NULL: it is still to be allocated
+};
+
+// The first tensor that a call lacks: its inputs, the other required tensors, its outputs.
+inline Check check_given(const RotatedTensors& t, std::initializer_list<NamedTensor> required) {
+    auto missing = [&](const char* name) { return bad_value(t.op, name, "be a tensor", "NULL"); };
+    for (int k = 0; k < t.sides; ++k)
+        if (!t.x[k]) return missing(t.x_name[k]);
+    for (const NamedTensor& r : required)
+        if (!r.tensor) return missing(r.name);
+    for (int k = 0; k < t.sides; ++k)
+        if (!t.out[k] && !t.allocates) return missing(t.out_name[k]);
+    return {};
+}
+
 // Rules for any tensor of a call. Every message begins with the operator's name.
 class TensorRules {
 public:
@@ -145,10 +169,9 @@ public:
     }
 
     // The name of the first tensor with which an output must share no memory but does; NULL: none. Candidates: its own
-    // input if the call is not in place, the other inputs, the outputs before it, and the tensors in `beside`. T:
-    // RopeTensors or RotaryTensors.
-    template <typename T>
-    static const char* shared_with(const T& t, int side, bool in_place, std::initializer_list<NamedTensor> beside) {
+    // input if the call is not in place, the other inputs, the outputs before it, and the tensors in `beside`.
+    static const char* shared_with(const RotatedTensors& t, int side, bool in_place,
+                                   std::initializer_list<NamedTensor> beside) {
         const StridedView out = view_of(*t.out[side]);
         auto shares = [&](const npu_rope_tensor* other) { return other && may_share_memory(out, view_of(*other)); };
         if (!in_place && shares(t.x[side])) return t.x_name[side];

@@ -13,7 +13,7 @@ struct Candidate {
 };
 
 bool always() { return true; }
-#if defined(NPU_ROPE_X86)
+#if defined(__x86_64__)
 bool has_avx2() {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
@@ -26,7 +26,7 @@ bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf1
 
 // Widest first.
 const Candidate kCandidates[] = {
-#if defined(NPU_ROPE_X86)
+#if defined(__x86_64__)
     {Isa::kAvx512Bf16, "avx512_bf16", has_avx512bf16},
     {Isa::kAvx512, "avx512", has_avx512},
     {Isa::kAvx2, "avx2", has_avx2},

@@ -1,5 +1,5 @@
-// The instruction set of this process's kernels. Kernels are compiled once per instruction set, and the active one
-// selects the compile.
+// The instruction set of this process's kernels. CMake compiles each csrc/cpu/*_kernels.cpp once per instruction set,
+// with its name as NPU_ROPE_ISA and its floats per vector as NPU_ROPE_LANES. The active one selects the compile.
 #pragma once
 
 namespace npu_rope {
@@ -15,21 +15,24 @@ bool force_isa(const char* name);
 // "avx512_bf16", "avx512", "avx2", "baseline" or "neon".
 const char* isa_name(Isa isa);
 
-// The compile of a set of kernels for the active instruction set.
-template <typename Set>
-const Set& of_active_isa(const Set& (*baseline)(), const Set& (*avx2)(), const Set& (*avx512)(),
-                         const Set& (*avx512bf16)()) {
-    switch (active_isa()) {
-        case Isa::kAvx2:
-            return avx2();
-        case Isa::kAvx512:
-            return avx512();
-        case Isa::kAvx512Bf16:
-            return avx512bf16();
-        case Isa::kBaseline:
-            break;
+// The function that returns the set of kernels `name` of an instruction set.
+#define NPU_ROPE_OF_ISA(name, isa) NPU_ROPE_JOINED(name, isa)
+#define NPU_ROPE_JOINED(name, isa) name##_##isa
+
+// These functions for each instruction set, by Isa.
+#if defined(__x86_64__)
+#define NPU_ROPE_OF_EACH_ISA(name) name##_baseline, name##_avx2, name##_avx512, name##_avx512bf16
+#else
+#define NPU_ROPE_OF_EACH_ISA(name) name##_baseline
+#endif
+
+// Declares these functions, and active_<name>(), which returns the set of the active instruction set.
+#define NPU_ROPE_DECLARE_KERNELS(Set, name)                               \
+    using name##_function = const Set&();                                 \
+    name##_function NPU_ROPE_OF_EACH_ISA(name);                           \
+    inline const Set& active_##name() {                                   \
+        name##_function* const compiles[] = {NPU_ROPE_OF_EACH_ISA(name)}; \
+        return compiles[static_cast<int>(active_isa())]();                \
     }
-    return baseline();
-}
 
 }  // namespace npu_rope

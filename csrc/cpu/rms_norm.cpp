@@ -216,15 +216,15 @@ void run_forward(Job& job) {
     parallel_ranges(s.rows, threads, normalize_rows, &job);
 }
 
-Job job_of(const RmsNormShape& shape, const npu_rope_tensor& x, const npu_rope_tensor& scale,
-           const npu_rope_tensor* grad, const npu_rope_tensor& out) {
-    return {shape,
-            norm_row(shape.n, x.dtype, scale.dtype, shape.stash_dtype, shape.epsilon),
-            static_cast<const char*>(x.data),
-            static_cast<const char*>(scale.data),
-            grad ? static_cast<const char*>(grad->data) : nullptr,
-            static_cast<char*>(out.data),
+Job job_of(const RmsNormShape& shape, const RmsNormTensors& t) {
+    auto read = [](const npu_rope_tensor* in) { return in ? static_cast<const char*>(in->data) : nullptr; };
+    Job job{shape,          norm_row(shape.n, t.x->dtype, t.scale->dtype, shape.stash_dtype, shape.epsilon),
+            read(t.x),      read(t.scale),
+            read(t.grad),   static_cast<char*>(t.out->data),
             Storing::kPlain};
+    job.residual = read(t.residual);
+    if (t.sum) job.sum = static_cast<char*>(t.sum->data);
+    return job;
 }
 
 // ---- backward ------------------------------------------------------------------------------------------
@@ -363,41 +363,30 @@ void join_groups(BackwardJob& b) {
     }
 }
 
-}  // namespace
-
-Check run_rms_norm_cpu(const RmsNormTensors& t, const RmsNormAttributes& a) {
-    RmsNormShape shape;
-    if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
-    if (shape.rows * shape.n == 0) return {};
-    Job job = job_of(shape, *t.x, *t.scale, nullptr, *t.out);
-    run_forward(job);
-    return {};
-}
-
-Check run_add_rms_norm_cpu(const AddRmsNormTensors& t, const RmsNormAttributes& a) {
-    RmsNormShape shape;
-    if (Check c = check_add_rms_norm(t, a, &shape); !c.ok()) return c;
-    if (shape.rows * shape.n == 0) return {};
-    Job job = job_of(shape, *t.x, *t.scale, nullptr, *t.out);
-    job.residual = static_cast<const char*>(t.residual->data);
-    job.sum = static_cast<char*>(t.sum->data);
-    run_forward(job);
-    return {};
-}
-
-Check run_rms_norm_backward_cpu(const RmsNormBackwardTensors& t, const RmsNormAttributes& a) {
-    RmsNormShape shape;
-    if (Check c = check_rms_norm_backward(t, a, &shape); !c.ok()) return c;
-    BackwardJob b{job_of(shape, *t.x, *t.scale, t.grad, *t.dx), static_cast<char*>(t.dscale->data), 1, 1, 1, 1, {}};
+void run_backward(const Job& job, char* dscale) {
+    const RmsNormShape& shape = job.shape;
+    BackwardJob b{job, dscale, 1, 1, 1, 1, {}};
     for (int k = 0; k < kRmsNormOuter; ++k) (shape.scale_is_shared[k] ? b.sharers : b.scales) *= shape.outer[k];
     for (int k = 0; k < NPU_ROPE_MAX_NDIM; ++k)
         if (!shape.scale_inner_is_shared[k]) b.scale_elements *= shape.inner[k];
-    if (b.scales * b.scale_elements == 0) return {};
+    if (b.scales * b.scale_elements == 0) return;
     const int64_t most = std::max<int64_t>(kMostGroups / b.scales, 1);
     b.groups = std::clamp<int64_t>(b.sharers / kLeastRowsPerGroup, 1, most);
     if (b.groups > 1) b.sums.resize(static_cast<size_t>(b.scales * b.groups * shape.n));
     parallel_ranges(b.scales * b.groups, threads_for(shape.rows * shape.n), differentiate_groups, &b);
     if (b.groups > 1) join_groups(b);
+}
+
+}  // namespace
+
+Check run_rms_norm_cpu(const RmsNormTensors& t, const RmsNormAttributes& a) {
+    RmsNormShape shape;
+    if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
+    Job job = job_of(shape, t);
+    if (t.backward)
+        run_backward(job, static_cast<char*>(t.dscale->data));
+    else if (shape.rows * shape.n != 0)
+        run_forward(job);
     return {};
 }
 

@@ -5,9 +5,7 @@
 
 namespace npu_rope {
 
-// Check the call and compute it; write nothing if a check fails.
+// Checks a call of any of the three operators and computes it; writes nothing if a check fails.
 Check run_rms_norm_cpu(const RmsNormTensors& t, const RmsNormAttributes& a);
-Check run_rms_norm_backward_cpu(const RmsNormBackwardTensors& t, const RmsNormAttributes& a);
-Check run_add_rms_norm_cpu(const AddRmsNormTensors& t, const RmsNormAttributes& a);
 
 }  // namespace npu_rope

@@ -1,8 +1,10 @@
-// The kernels of rms_norm for one instruction set. rms_norm_kernels.inl is compiled once per instruction set, and each
+// The kernels of rms_norm for one instruction set. rms_norm_kernels.cpp is compiled once per instruction set, and each
 // compile fills one RmsNormKernels.
 #pragma once
 
 #include <cstdint>
+
+#include "csrc/cpu/isa.h"
 
 namespace npu_rope {
 
@@ -67,14 +69,6 @@ struct RmsNormKernels {
     void (*project)(const double* a, const double* b, double mean, double by, double* to, int64_t count);
 };
 
-const RmsNormKernels& rms_norm_kernels_baseline();
-#if defined(NPU_ROPE_X86)
-const RmsNormKernels& rms_norm_kernels_avx2();
-const RmsNormKernels& rms_norm_kernels_avx512();
-const RmsNormKernels& rms_norm_kernels_avx512bf16();
-#endif
-
-// The kernels of the active instruction set.
-const RmsNormKernels& active_rms_norm_kernels();
+NPU_ROPE_DECLARE_KERNELS(RmsNormKernels, rms_norm_kernels)
 
 }  // namespace npu_rope

@@ -1,17 +1,129 @@
-// Selects rms_norm_rope's kernel set for this process.
+// The kernels for vectors of NPU_ROPE_LANES floats. Every product and sum is rounded, as in
+// rope_kernels.cpp.
 #include "csrc/cpu/rms_norm_rope_kernels.h"
 
-#include "csrc/cpu/isa.h"
+#include "csrc/cpu/elements.h"
+#include "csrc/cpu/pairs.h"
 
 namespace npu_rope {
+namespace {
 
-const RmsNormRopeKernels& active_rms_norm_rope_kernels() {
-#if defined(NPU_ROPE_X86)
-    return of_active_isa(rms_norm_rope_kernels_baseline, rms_norm_rope_kernels_avx2, rms_norm_rope_kernels_avx512,
-                         rms_norm_rope_kernels_avx512bf16);
-#else
-    return rms_norm_rope_kernels_baseline();
-#endif
+// A head's elements from i on as floats, normalized and scaled.
+template <typename E>
+struct Scaled {
+    using T = typename E::T;
+    const T* x;
+    const T* scale;
+    float inverse;
+    explicit Scaled(const NormalizedHead& j)
+        : x(static_cast<const T*>(j.x)), scale(static_cast<const T*>(j.scale)), inverse(j.inverse) {}
+
+    VF vector(int64_t i) const { return E::load_v(x + i) * inverse * E::load_v(scale + i); }
+    float one(int64_t i) const { return E::get(x[i]) * inverse * E::get(scale[i]); }
+    // Fewer elements than a vector holds.
+    VF some(int64_t i, int64_t count) const {
+        return E::load_v(Padded<T>(x + i, count).elements) * inverse * E::load_v(Padded<T>(scale + i, count).elements);
+    }
+    // bfloat16: 2 W elements as even and odd ones, because a 32-bit lane holds two.
+    void even_odd(int64_t i, VF* even, VF* odd) const {
+        VU v = load<VU>(x + i), s = load<VU>(scale + i);
+        *even = as_float(v << 16) * inverse * as_float(s << 16);
+        *odd = as_float(v & 0xffff0000u) * inverse * as_float(s & 0xffff0000u);
+    }
+};
+
+// ---- elements that are not rotated ---------------------------------------------------------------------
+
+template <typename E, bool kStream>
+inline void put_beside(const Scaled<E>& head, typename E::T* y, int64_t from, int64_t count) {
+    const int64_t end = from + count;
+    int64_t i = from;
+    for (; i + W <= end; i += W) E::template store_v<kStream>(y + i, head.vector(i));
+    if (i == end) return;
+    Padded<typename E::T> made;
+    E::template store_v<false>(made.elements, head.some(i, end - i));
+    made.copy_to(y + i, end - i);
+}
+
+// ---- one step of the rotation: a vector's worth of pairs --------------------------------------------------
+//
+// Each step defines its number of pairs and the order of its table. rope_kernels.cpp has the same steps for
+// unchanged elements.
+
+template <typename E>
+struct HalfTurn {
+    static constexpr int kPairs = W;
+    template <bool kStream>
+    static void run(const Scaled<E>& head, typename E::T* y, int i, int half, const float* ct, const float* st) {
+        VF a = head.vector(i), b = head.vector(half + i), c = load<VF>(ct + i), s = load<VF>(st + i);
+        E::template store_v<kStream>(y + i, a * c - b * s);
+        E::template store_v<kStream>(y + half + i, a * s + b * c);
+    }
+};
+
+template <typename E>
+struct InterleavedTurn {
+    static constexpr int kPairs = W / 2;
+    template <bool kStream>
+    static void run(const Scaled<E>& head, typename E::T* y, int i, int, const float* ct, const float* st) {
+        VF first, second;
+        duplicate_pairs(head.vector(2 * i), &first, &second);
+        E::template store_v<kStream>(y + 2 * i, first * load<VF>(ct + 2 * i) + second * load<VF>(st + 2 * i));
+    }
+};
+
+struct Bf16HalfTurn {
+    static constexpr int kPairs = 2 * W;
+    template <bool kStream>
+    static void run(const Scaled<Bf16>& head, uint16_t* y, int i, int half, const float* ct, const float* st) {
+        VF ae, ao, be, bo;
+        head.even_odd(i, &ae, &ao);
+        head.even_odd(half + i, &be, &bo);
+        VF ce = load<VF>(ct + i), co = load<VF>(ct + i + W), se = load<VF>(st + i), so = load<VF>(st + i + W);
+        put<kStream>(y + i, pack_bf16(ae * ce - be * se, ao * co - bo * so));
+        put<kStream>(y + half + i, pack_bf16(ae * se + be * ce, ao * so + bo * co));
+    }
+};
+
+struct Bf16InterleavedTurn {
+    static constexpr int kPairs = W;
+    template <bool kStream>
+    static void run(const Scaled<Bf16>& head, uint16_t* y, int i, int, const float* ct, const float* st) {
+        VF a, b, c = load<VF>(ct + i), s = load<VF>(st + i);
+        head.even_odd(2 * i, &a, &b);
+        put<kStream>(y + 2 * i, pack_bf16(a * c - b * s, a * s + b * c));
+    }
+};
+
+template <typename E, typename Step, Pairing kPairing, bool kCross, bool kStream>
+void turn_head(const NormalizedHead& j) {
+    const Scaled<E> head(j);
+    auto* y = static_cast<typename E::T*>(j.y);
+    const float *c = j.cos_table, *s = j.sin_table;
+    put_beside<E, kStream>(head, y, -j.before, j.before);
+    int i = 0;
+    for (; i + Step::kPairs <= j.pairs; i += Step::kPairs) Step::template run<kStream>(head, y, i, j.pairs, c, s);
+    // The pairs after bfloat16's last double step may still fill a vector, whose table has natural order.
+    if constexpr (kPairing == kHalf && Step::kPairs > W)
+        for (; i + W <= j.pairs; i += W) HalfTurn<E>::template run<kStream>(head, y, i, j.pairs, c, s);
+    turn_pairs<E, kPairing, kCross>([&head](int lane) { return head.one(lane); }, y, i, j.pairs, c, s);
+    put_beside<E, kStream>(head, y, 2 * j.pairs, j.after);
+}
+
+template <typename E, typename Step, Pairing kPairing, bool kCross>
+void turn(const NormalizedHead& j) {
+    j.stream ? turn_head<E, Step, kPairing, kCross, true>(j) : turn_head<E, Step, kPairing, kCross, false>(j);
+}
+
+}  // namespace
+
+const RmsNormRopeKernels& NPU_ROPE_OF_ISA(rms_norm_rope_kernels, NPU_ROPE_ISA)() {
+    static const RmsNormRopeKernels set = {
+        {{nullptr, turn<F16, HalfTurn<F16>, kHalf, false>, turn<Bf16, Bf16HalfTurn, kHalf, false>},
+         {nullptr, turn<F16, InterleavedTurn<F16>, kInterleaved, true>,
+          turn<Bf16, Bf16InterleavedTurn, kInterleaved, false>}},
+    };
+    return set;
 }
 
 }  // namespace npu_rope

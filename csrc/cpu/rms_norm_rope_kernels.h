@@ -1,7 +1,8 @@
-// The kernels of rms_norm_rope for one instruction set. rms_norm_rope_kernels.inl is compiled once per instruction set,
+// The kernels of rms_norm_rope for one instruction set. rms_norm_rope_kernels.cpp is compiled once per instruction set,
 // and each compile fills one RmsNormRopeKernels.
 #pragma once
 
+#include "csrc/cpu/isa.h"
 #include "csrc/cpu/rope_kernels.h"
 
 namespace npu_rope {
@@ -24,14 +25,6 @@ struct RmsNormRopeKernels {
     void (*turn[kPairings][3])(const NormalizedHead&);
 };
 
-const RmsNormRopeKernels& rms_norm_rope_kernels_baseline();
-#if defined(NPU_ROPE_X86)
-const RmsNormRopeKernels& rms_norm_rope_kernels_avx2();
-const RmsNormRopeKernels& rms_norm_rope_kernels_avx512();
-const RmsNormRopeKernels& rms_norm_rope_kernels_avx512bf16();
-#endif
-
-// The kernels of the active instruction set.
-const RmsNormRopeKernels& active_rms_norm_rope_kernels();
+NPU_ROPE_DECLARE_KERNELS(RmsNormRopeKernels, rms_norm_rope_kernels)
 
 }  // namespace npu_rope

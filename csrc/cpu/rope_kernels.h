@@ -1,8 +1,10 @@
 // The kernels of rope for one instruction set: the cos/sin table of a token, and the rotation of its
-// heads. rope_kernels.inl is compiled once per instruction set, and each compile fills one KernelSet.
+// heads. rope_kernels.cpp is compiled once per instruction set, and each compile fills one KernelSet.
 #pragma once
 
 #include <cstdint>
+
+#include "csrc/cpu/isa.h"
 
 namespace npu_rope {
 
@@ -76,15 +78,7 @@ struct KernelSet {
     WidenFn widen[4];    // nullptr for float64
 };
 
-const KernelSet& kernels_baseline();
-#if defined(NPU_ROPE_X86)
-const KernelSet& kernels_avx2();
-const KernelSet& kernels_avx512();
-const KernelSet& kernels_avx512bf16();
-#endif
-
-// The kernels of the active instruction set.
-const KernelSet& active_kernels();
+NPU_ROPE_DECLARE_KERNELS(KernelSet, kernels)
 
 // Number of floats of a table of `pairs` pairs, sufficient for any order.
 constexpr int table_floats(int pairs) { return 2 * ((pairs + 31) / 32 * 32); }

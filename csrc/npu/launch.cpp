@@ -13,40 +13,35 @@ namespace {
 
 thread_local Check g_last_error;
 
+// No operator takes the types from kChar on, which are known for error messages.
+struct {
+    at::ScalarType type;
+    int32_t code;
+} constexpr kTypes[] = {{at::kFloat, NPU_ROPE_FLOAT32},
+                        {at::kHalf, NPU_ROPE_FLOAT16},
+                        {at::kBFloat16, NPU_ROPE_BFLOAT16},
+                        {at::kDouble, NPU_ROPE_FLOAT64},
+                        {at::kInt, NPU_ROPE_INT32},
+                        {at::kLong, NPU_ROPE_INT64},
+                        {at::kChar, NPU_ROPE_INT8},
+                        {at::kShort, NPU_ROPE_INT16},
+                        {at::kByte, NPU_ROPE_UINT8},
+                        {at::kBool, NPU_ROPE_BOOL},
+                        {at::kComplexFloat, NPU_ROPE_COMPLEX64},
+                        {at::kComplexDouble, NPU_ROPE_COMPLEX128}};
+
 int32_t dtype_code(at::ScalarType type) {
-    switch (type) {
-        case at::kFloat:
-            return NPU_ROPE_FLOAT32;
-        case at::kHalf:
-            return NPU_ROPE_FLOAT16;
-        case at::kBFloat16:
-            return NPU_ROPE_BFLOAT16;
-        case at::kDouble:
-            return NPU_ROPE_FLOAT64;
-        case at::kInt:
-            return NPU_ROPE_INT32;
-        case at::kLong:
-            return NPU_ROPE_INT64;
-        case at::kChar:  // no operator takes this type or those below; they are known for error messages
-            return NPU_ROPE_INT8;
-        case at::kShort:
-            return NPU_ROPE_INT16;
-        case at::kByte:
-            return NPU_ROPE_UINT8;
-        case at::kBool:
-            return NPU_ROPE_BOOL;
-        case at::kComplexFloat:
-            return NPU_ROPE_COMPLEX64;
-        case at::kComplexDouble:
-            return NPU_ROPE_COMPLEX128;
-        default:
-            return -1;
-    }
+    for (const auto& row : kTypes)
+        if (row.type == type) return row.code;
+    return -1;
 }
 
-bool is_readable(const at::Tensor& x) {
-    const int64_t last = x.dim() - 1;
-    return last < 0 || x.size(last) <= 1 || x.stride(last) == 1;
+// Whether the kernel reads the tensor as it is.
+bool is_readable(const LaunchTensor& t) {
+    if (t.form == LaunchTensor::kContiguous) return t.tensor->is_contiguous();
+    const int64_t last = t.tensor->dim() - 1;
+    return t.form != LaunchTensor::kUnitStride || t.tensor->is_same(*t.out) || last < 0 || t.tensor->size(last) <= 1 ||
+           t.tensor->stride(last) == 1;
 }
 
 npu_rope_tensor view_of_own(const at::Tensor& t) {
@@ -72,10 +67,6 @@ npu_rope_tensor view_of_copy(const at::Tensor& t, size_t number) {
         stride *= view.shape[k];
     }
     return view;
-}
-
-bool all_contiguous(const std::vector<LaunchTensor>& tensors) {
-    return std::all_of(tensors.begin(), tensors.end(), [](const LaunchTensor& n) { return n.tensor->is_contiguous(); });
 }
 
 }  // namespace
@@ -135,35 +126,40 @@ const Platform& platform(const char* op) {
     return *known;
 }
 
-at::Tensor readable(const at::Tensor& x, const at::Tensor& out) {
-    return x.is_same(out) || is_readable(x) ? x : x.contiguous();
+LaunchTensors::LaunchTensors(const char* op, std::vector<LaunchTensor> tensors)
+    : guard_(tensors[0].tensor->device()), tensors_(std::move(tensors)) {
+    const at::Device device = tensors_[0].tensor->device();
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+        const LaunchTensor& t = tensors_[i];
+        if (t.tensor && t.tensor->device() != device)
+            raise_on(bad_value(op, t.name, formatted("be on %s's device %s", tensors_[0].name, device.str().c_str()),
+                               t.tensor->device().str()));
+        made_.push_back(t.tensor ? OptionalTensor(*t.tensor) : std::nullopt);
+        views_.push_back(!t.tensor        ? npu_rope_tensor{}
+                         : is_readable(t) ? view_of_own(*t.tensor)
+                                          : view_of_copy(*t.tensor, i));
+    }
 }
 
-OptionalTensor contiguous(const OptionalTensor& factors) {
-    return factors.has_value() ? OptionalTensor(factors->contiguous()) : factors;
+void LaunchTensors::copy_inputs() {
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+        const LaunchTensor& t = tensors_[i];
+        if (!t.tensor) continue;
+        if (!is_readable(t)) made_[i] = t.tensor->contiguous();
+        if (t.form == LaunchTensor::kInt64) made_[i] = t.tensor->to(at::kLong);
+    }
 }
 
-npu_rope_tensor view_for_launch(const at::Tensor& t, bool copied, size_t number) {
-    return copied ? view_of_copy(t, number) : view_of_own(t);
-}
-
-bool will_be_copied(const at::Tensor& x, const at::Tensor& out) { return !is_readable(x) && !x.is_same(out); }
-
-void check_devices(const char* op, const std::vector<LaunchTensor>& tensors) {
-    const LaunchTensor& first = tensors[0];
-    const at::Device device = first.tensor->device();
-    for (const LaunchTensor& n : tensors)
-        if (n.tensor->device() != device)
-            raise_on(bad_value(op, n.name, formatted("be on %s's device %s", first.name, device.str().c_str()),
-                               n.tensor->device().str()));
-}
-
-std::vector<int64_t> strides_of(const std::vector<LaunchTensor>& tensors) {
+at::IntArrayRef LaunchTensors::strides() {
+    bool contiguous = true;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+        if (!made_[i].has_value() || tensors_[i].form == LaunchTensor::kContiguous) continue;
+        strides_.insert(strides_.end(), made_[i]->strides().begin(), made_[i]->strides().end());
+        contiguous = contiguous && made_[i]->is_contiguous();
+    }
     // aclnn rejects an empty list (561103): one 0 means that all tensors are contiguous, see op_host/cann.h.
-    if (all_contiguous(tensors)) return {0};
-    std::vector<int64_t> all;
-    for (const LaunchTensor& n : tensors) all.insert(all.end(), n.tensor->strides().begin(), n.tensor->strides().end());
-    return all;
+    if (contiguous) strides_ = {0};
+    return strides_;
 }
 
 }  // namespace npu_rope

@@ -16,30 +16,50 @@ namespace npu_rope {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// A tensor of a launch and its name in messages.
-struct LaunchTensor {
-    const char* name;
-    const at::Tensor* tensor;
-};
-
 // Raises the exceptions that Python's checks raise.
 void raise_on(const Check& c);
 
 const Platform& platform(const char* op);
 
-// x, or a copy of it if its last dimension has no unit stride, the only layout that the kernels do not read. Never
-// copies a tensor that is written in place. Call it after the launch is accepted, because a copy is also a launch.
-at::Tensor readable(const at::Tensor& x, const at::Tensor& out);
-bool will_be_copied(const at::Tensor& x, const at::Tensor& out);
-OptionalTensor contiguous(const OptionalTensor& factors);
+// A tensor of a launch.
+struct LaunchTensor {
+    // How the kernel reads the tensor: as it is; as it is if its last dimension has unit stride; contiguous; as int64.
+    // The operator package supports int64 rows only, which halves its number of kernels.
+    enum Form { kAsIs, kUnitStride, kContiguous, kInt64 };
+    const char* name;          // in messages
+    const at::Tensor* tensor;  // NULL: the call has none
+    Form form = kAsIs;
+    const at::Tensor* out = nullptr;  // of kUnitStride: an output; never copies the tensor that it is
+};
 
-// The view of t or, if copied, of the later contiguous copy, in memory that holds nothing else. number: index among the
-// launch's tensors.
-npu_rope_tensor view_for_launch(const at::Tensor& t, bool copied, size_t number);
+inline const at::Tensor* given(const OptionalTensor& t) { return t.has_value() ? &*t : nullptr; }
 
-void check_devices(const char* op, const std::vector<LaunchTensor>& tensors);
+// The tensors of one launch, in the order of the operator's definition in op_host/. Selects their device.
+class LaunchTensors {
+public:
+    // Raises an error unless all tensors are on the first one's device. They must outlive this object.
+    LaunchTensors(const char* op, std::vector<LaunchTensor> tensors);
 
-// The attribute `strides`: the strides of every tensor, or one 0 if all are contiguous.
-std::vector<int64_t> strides_of(const std::vector<LaunchTensor>& tensors);
+    // Tensor i for the checks, in the form that copy_inputs() gives it; NULL if the call has none. A copy is in memory
+    // that holds nothing else.
+    const npu_rope_tensor* view(size_t i) const { return tensors_[i].tensor ? &views_[i] : nullptr; }
+
+    // Copies the inputs that are not in the kernel's form. Call it after the checks, because a copy is also a launch.
+    void copy_inputs();
+
+    // Tensor i for aclnn.
+    const at::Tensor& operator[](size_t i) const { return *made_[i]; }
+    const OptionalTensor& optional(size_t i) const { return made_[i]; }
+    // The attribute `strides`: those of every tensor that is not kContiguous, or one 0 if all are contiguous. Call it
+    // once.
+    at::IntArrayRef strides();
+
+private:
+    c10::OptionalDeviceGuard guard_;
+    std::vector<LaunchTensor> tensors_;
+    std::vector<npu_rope_tensor> views_;
+    std::vector<OptionalTensor> made_;
+    std::vector<int64_t> strides_;
+};
 
 }  // namespace npu_rope

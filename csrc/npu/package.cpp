@@ -25,32 +25,26 @@ constexpr const char* kBuild =
     "Build the package where CANN is and install npu_rope again: "
     "scripts/build_npu.sh && pip install --no-build-isolation --force-reinstall --no-deps .";
 
-std::vector<std::string> split(const std::string& text, char separator) {
-    std::vector<std::string> parts;
-    std::stringstream stream(text);
-    for (std::string part; std::getline(stream, part, separator);)
-        if (!part.empty()) parts.push_back(part);
-    return parts;
-}
-
-std::string environment(const char* name) {
-    const char* value = std::getenv(name);
-    return value == nullptr ? "" : value;
-}
-
 // The folders that CANN and torch_npu search for packages, in their order: ASCEND_CUSTOM_OPP_PATH, then the vendors in
 // the list in CANN's own folder (op_api_common.cpp, get_custom_lib_path and get_default_custom_lib_path).
 std::vector<std::string> package_folders() {
-    std::vector<std::string> folders = split(environment("ASCEND_CUSTOM_OPP_PATH"), ':');
-    const std::string vendors = environment("ASCEND_OPP_PATH") + "/vendors";
-    std::ifstream config(vendors + "/config.ini");
+    std::vector<std::string> folders;
+    auto add = [&](const std::string& list, char separator, const std::string& parent) {
+        std::istringstream names(list);
+        for (std::string name; std::getline(names, name, separator);)
+            if (!name.empty()) folders.push_back(parent + name);
+    };
+    const char *custom = std::getenv("ASCEND_CUSTOM_OPP_PATH"), *opp = std::getenv("ASCEND_OPP_PATH");
+    add(custom == nullptr ? "" : custom, ':', "");
+    const std::string vendors = std::string(opp == nullptr ? "" : opp) + "/vendors/";
+    std::ifstream config(vendors + "config.ini");
     for (std::string line; std::getline(config, line);) {
         if (!line.empty() && line.back() == '\r') line.pop_back();
         // Same parsing as CANN: hicann/opbase indv_collector.cpp, NnopbaseReadConfigFile.
         if (line.rfind('#', 0) == 0 || line.find("priority") == std::string::npos) continue;
         const size_t equal = line.find('=');
         if (equal == std::string::npos) break;
-        for (const std::string& name : split(line.substr(equal + 1), ',')) folders.push_back(vendors + "/" + name);
+        add(line.substr(equal + 1), ',', vendors);
         break;
     }
     return folders;
@@ -134,8 +128,7 @@ void check_first_phase(const Package& package) {
     const at::Tensor x = at::empty({1, 1, 1, 16}, on_npu.dtype(at::kHalf));
     const at::Tensor positions = at::empty({1}, on_npu.dtype(at::kInt)), out = at::empty_like(x);
     const std::vector<int64_t> zeros(4, 0);
-    const std::vector<int64_t> all_strides = strides_of({{"x", &x}, {"positions", &positions}, {"out", &out}});
-    const at::IntArrayRef sections(zeros), strides(all_strides);
+    const at::IntArrayRef sections(zeros), strides(zeros.data(), 1);  // 0: all tensors are contiguous
     uint64_t workspace_bytes = 0;
     aclOpExecutor* executor = nullptr;
     auto converted = ConvertTypes(x, positions, out, sections, strides);

@@ -8,13 +8,9 @@
 namespace npu_rope {
 namespace {
 
-bool is_dense_from(int64_t first, const at::Tensor& t) {
-    int64_t expected = 1;
-    for (int64_t k = t.dim() - 1; k >= first; --k) {
-        if (t.size(k) > 1 && t.stride(k) != expected) return false;
-        expected *= t.size(k);
-    }
-    return true;
+// The dimensions from `first` on, and those before them, as one each.
+at::Tensor as_rows(const at::Tensor& t, int64_t first) {
+    return t.flatten(first).flatten(0, std::max<int64_t>(first - 1, 0));
 }
 
 }  // namespace
@@ -27,8 +23,10 @@ NormCall::NormCall(const at::Tensor& x, const RmsNormAttributes& a)
 }
 
 at::Tensor NormCall::read(const at::Tensor& t) const {
-    if (is_joined()) return t.contiguous().flatten(first_).flatten(0, first_ > 0 ? first_ - 1 : 0);
-    return t.dim() != int64_t(sizes_.size()) || is_dense_from(first_, t) ? t : t.contiguous();
+    if (is_joined()) return as_rows(t.contiguous(), first_);
+    return t.dim() != int64_t(sizes_.size()) || is_dense_from(first_, t.dim(), t.sizes().data(), t.strides().data())
+               ? t
+               : t.contiguous();
 }
 
 at::Tensor NormCall::written(const at::Tensor& t) const {
@@ -36,7 +34,7 @@ at::Tensor NormCall::written(const at::Tensor& t) const {
     if (!t.is_contiguous())
         raise_on(bad_value("rms_norm", "out", "be contiguous where x has more than 4 dimensions",
                            "strides " + shape_text(t.strides().data(), static_cast<int>(t.dim()))));
-    return t.flatten(first_).flatten(0, first_ > 0 ? first_ - 1 : 0);
+    return as_rows(t, first_);
 }
 
 at::Tensor NormCall::scale(const at::Tensor& scale) const {
@@ -44,7 +42,7 @@ at::Tensor NormCall::scale(const at::Tensor& scale) const {
     const bool shared = scale.dim() <= int64_t(sizes_.size()) - first_;
     const at::IntArrayRef sizes = at::IntArrayRef(sizes_).slice(shared ? size_t(first_) : 0);
     at::Tensor whole = scale.expand(sizes).contiguous();
-    return shared ? whole.flatten() : whole.flatten(first_).flatten(0, first_ > 0 ? first_ - 1 : 0);
+    return shared ? whole.flatten() : as_rows(whole, first_);
 }
 
 // Whether all rows share the scale and it can be expanded inside a row: it lacks the dimensions before the row's or has
@@ -71,10 +69,14 @@ at::Tensor NormCall::summed_as(const at::Tensor& scale, const at::Tensor& sums) 
     return summed.reshape(scale.sizes()).to(scale.scalar_type());
 }
 
-bool accepts_rms_norm(const RmsNormTilingInput& in) {
-    const Platform& chip = platform(in.op);
+bool accepts_rms_norm(RmsNormTensors t, const RmsNormAttributes& a) {
+    t.known = Known::kAddresses;
+    RmsNormShape shape;
+    raise_on(check_rms_norm(t, a, &shape));
+    const RmsNormTilingInput in = rms_norm_tiling_input(t, shape);
+    const Platform& chip = platform(t.op);
     raise_on(check_rms_norm_on_chip(in, chip, chip.soc));
-    if (in.shape.rows == 0 || in.shape.n == 0) return false;
+    if (shape.rows == 0 || shape.n == 0) return false;
     RmsNormTilingData data;
     RopeLaunch launch;
     raise_on(rms_norm_tiling(in, chip, &data, &launch));
@@ -89,23 +91,14 @@ using namespace npu_rope;
 
 void launch(const at::Tensor& given, const at::Tensor& given_scale, const RmsNormAttributes& a,
             const at::Tensor& given_out) {
-    const c10::OptionalDeviceGuard guard(given.device());
-    check_devices("rms_norm", {{"x", &given}, {"scale", &given_scale}, {"out", &given_out}});
     const NormCall norm(given, a);
     const at::Tensor out = norm.written(given_out);
     const at::Tensor x = given.is_same(given_out) ? out : norm.read(given), scale = norm.scale(given_scale);
-    const npu_rope_tensor of_x = view_for_launch(x, false, 0), of_scale = view_for_launch(scale, false, 1);
-    const npu_rope_tensor of_out = view_for_launch(out, false, 2);
-    RmsNormTilingInput in;
-    raise_on(check_rms_norm({&of_x, &of_scale, &of_out, Known::kAddresses}, norm.attributes, &in.shape));
-    in.dtype = of_x.dtype;
-    in.scale_dtype = of_scale.dtype;
-    if (!accepts_rms_norm(in)) return;
-    const std::vector<int64_t> all_strides = strides_of({{"x", &x}, {"scale", &scale}, {"out", &out}});
-    at::IntArrayRef strides(all_strides);
-    int64_t axis = norm.attributes.axis, stash_type = norm.attributes.stash_type;
-    double epsilon = norm.attributes.epsilon;
-    NPU_ROPE_LAUNCH(aclnnNpuRmsNorm, x, scale, axis, epsilon, stash_type, strides, out);
+    LaunchTensors tensors("rms_norm", {{"x", &x}, {"scale", &scale}, {"out", &out}});
+    const RmsNormAttributes& of = norm.attributes;
+    if (!accepts_rms_norm(rms_norm_tensors(tensors.view(0), tensors.view(1), tensors.view(2)), of)) return;
+    const at::IntArrayRef strides = tensors.strides();
+    NPU_ROPE_LAUNCH(aclnnNpuRmsNorm, x, scale, of.axis, of.epsilon, of.stash_type, strides, out);
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& scale, int64_t axis, double epsilon, int64_t stash_type) {

@@ -35,8 +35,7 @@ private:
     int64_t first_;               // index of the first normalized dimension
 };
 
-// Raises ValueError or TypeError if the chip does not support a call that the operator's rules accept; returns false if
-// there is nothing to launch.
-bool accepts_rms_norm(const RmsNormTilingInput& in);
+// Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch.
+bool accepts_rms_norm(RmsNormTensors t, const RmsNormAttributes& a);
 
 }  // namespace npu_rope

@@ -20,40 +20,14 @@ struct Call {
     bool intermediate_rounding;
 };
 
-// Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch. Checks inputs in the
-// form that readable() and contiguous() give them. rows: NULL, or the keys' rows in k_out, a cache.
-bool accepts(const Sides& s, const at::Tensor& positions, const at::Tensor* rows, const OptionalTensor& factors,
-             const Call& asked, const at::Tensor& q_out, const at::Tensor& k_out) {
-    constexpr const char* op = "rms_norm_rope";
-    std::vector<LaunchTensor> tensors = {{"q", &s.q},
-                                         {"k", &s.k},
-                                         {"q_scale", &s.q_scale},
-                                         {"k_scale", &s.k_scale},
-                                         {"positions", &positions},
-                                         {"q_out", &q_out},
-                                         {rows ? "cache" : "k_out", &k_out}};
-    if (rows) tensors.push_back({"rows", rows});
-    if (factors.has_value()) tensors.push_back({"freq_factors", &*factors});
-    check_devices(op, tensors);
-    std::vector<npu_rope_tensor> views;
-    views.reserve(tensors.size());
-    for (size_t i = 0; i < tensors.size(); ++i) {
-        const at::Tensor& t = *tensors[i].tensor;
-        const bool is_x = i < 2, is_vector = i == 2 || i == 3 || (factors.has_value() && i + 1 == tensors.size());
-        const bool copied = is_x ? will_be_copied(t, i == 0 ? q_out : k_out) : is_vector && !t.is_contiguous();
-        views.push_back(view_for_launch(t, copied, i));
-    }
-    const npu_rope_tensor* v = views.data();
-    const npu_rope_tensor* of_factors = factors.has_value() ? &views.back() : nullptr;
-    RmsNormRopeTensors t =
-        rows ? rms_norm_rope_set_rows_tensors(v, v + 1, v + 2, v + 3, v + 4, v + 7, of_factors, v + 5, v + 6)
-             : rms_norm_rope_tensors(v, v + 1, v + 2, v + 3, v + 4, of_factors, v + 5, v + 6);
+// Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch.
+bool accepts(RmsNormRopeTensors t, const Call& asked) {
     t.rope.known = Known::kAddresses;
     const npu_rope_params params = params_of(asked.attributes);
     const auto angle = static_cast<int32_t>(asked.attributes.angle);
     RopeShape shape;
     raise_on(check_rms_norm_rope(t, &params, asked.epsilon, angle, &shape));
-    const Platform& chip = platform(op);
+    const Platform& chip = platform(t.rope.op);
     raise_on(check_rope_on_chip(t.rope, angle, "npu", chip, chip.soc));
     raise_on(check_rope_frequencies(rope_frequencies(params, nullptr, 1)));
     if (shape.empty()) return false;
@@ -64,52 +38,51 @@ bool accepts(const Sides& s, const at::Tensor& positions, const at::Tensor* rows
     return true;
 }
 
-void launch(const Sides& given, const at::Tensor& positions, const at::Tensor* given_rows,
-            const OptionalTensor& given_factors, const Call& asked, const at::Tensor& q_out, const at::Tensor& k_out) {
-    const c10::OptionalDeviceGuard guard(given.q.device());
-    if (!accepts(given, positions, given_rows, given_factors, asked, q_out, k_out)) return;
+// rows: NULL, or the keys' rows in k_out, a cache.
+void launch(const Sides& s, const at::Tensor& positions, const at::Tensor* rows, const OptionalTensor& factors,
+            const Call& asked, const at::Tensor& q_out, const at::Tensor& k_out) {
+    using T = LaunchTensor;
+    LaunchTensors tensors("rms_norm_rope", {{"q", &s.q, T::kUnitStride, &q_out},
+                                            {"k", &s.k, T::kUnitStride, &k_out},
+                                            {"q_scale", &s.q_scale, T::kContiguous},
+                                            {"k_scale", &s.k_scale, T::kContiguous},
+                                            {"positions", &positions},
+                                            {"rows", rows, T::kInt64},
+                                            {"freq_factors", given(factors), T::kContiguous},
+                                            {"cache", rows ? &k_out : nullptr},
+                                            {"q_out", &q_out},
+                                            {"k_out", &k_out}});
+    auto v = [&](size_t i) { return tensors.view(i); };
+    if (!accepts(rows ? rms_norm_rope_set_rows_tensors(v(0), v(1), v(2), v(3), v(4), v(5), v(6), v(8), v(7))
+                      : rms_norm_rope_tensors(v(0), v(1), v(2), v(3), v(4), v(6), v(8), v(9)),
+                 asked))
+        return;
     // aclnn takes no tensor without elements. The other side replaces it, with an output that is discarded.
-    if (given.q.numel() == 0) {
-        const Sides keys{given.k, given.k, given.k_scale, given.k_scale};
-        return launch(keys, positions, given_rows, given_factors, asked, at::empty_like(given.k), k_out);
+    if (s.q.numel() == 0) {
+        const Sides keys{s.k, s.k, s.k_scale, s.k_scale};
+        return launch(keys, positions, rows, factors, asked, at::empty_like(s.k), k_out);
     }
-    if (given.k.numel() == 0) {
-        const Sides queries{given.q, given.q, given.q_scale, given.q_scale};
-        return launch(queries, positions, nullptr, given_factors, asked, q_out, at::empty_like(given.q));
+    if (s.k.numel() == 0) {
+        const Sides queries{s.q, s.q, s.q_scale, s.q_scale};
+        return launch(queries, positions, nullptr, factors, asked, q_out, at::empty_like(s.q));
     }
-    const at::Tensor q = readable(given.q, q_out), k = readable(given.k, k_out);
-    const at::Tensor q_scale = given.q_scale.contiguous(), k_scale = given.k_scale.contiguous();
-    const OptionalTensor factors = contiguous(given_factors);
-    OptionalTensor rows, cache;
-    std::vector<LaunchTensor> tensors = {{"q", &q}, {"k", &k}, {"positions", &positions}};
-    if (given_rows) {
-        // The operator package supports int64 rows only, which halves its number of kernels.
-        rows = given_rows->to(at::kLong);
-        cache = k_out;
-        tensors.push_back({"rows", &*rows});
-        tensors.push_back({"cache", &*cache});
-    }
-    tensors.push_back({"q_out", &q_out});
-    tensors.push_back({"k_out", &k_out});
-    const std::vector<int64_t> all_strides = strides_of(tensors);
+    tensors.copy_inputs();
     const Attributes& a = asked.attributes;
-    at::IntArrayRef sections(a.sections), strides(all_strides);
-    double epsilon = asked.epsilon;
-    bool rounds = asked.intermediate_rounding;
-    NPU_ROPE_LAUNCH(aclnnNpuRmsNormRope, q, k, q_scale, k_scale, positions, rows, factors, cache,
-                    NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), epsilon, rounds, q_out, k_out);
+    const at::IntArrayRef sections(a.sections), strides = tensors.strides();
+    NPU_ROPE_LAUNCH(aclnnNpuRmsNormRope, tensors[0], tensors[1], tensors[2], tensors[3], tensors[4],
+                    tensors.optional(5), tensors.optional(6), tensors.optional(7),
+                    NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), asked.epsilon, asked.intermediate_rounding,
+                    tensors[8], tensors[9]);
 }
 
 #define NPU_ROPE_CALL_PARAMETERS                                                                                   \
     int64_t n_dims, int64_t rope_mode, int64_t n_ctx_orig, double freq_base, double freq_scale, double ext_factor, \
         double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs,  \
         double epsilon, bool intermediate_rounding, int64_t angle
-#define NPU_ROPE_CALL                                                                            \
-    Call {                                                                                       \
-        {n_dims,    rope_mode, n_ctx_orig,       freq_base, freq_scale, ext_factor, attn_factor, \
-         beta_fast, beta_slow, listed(sections), n_offs,    true,       angle},                  \
-            epsilon, intermediate_rounding                                                       \
-    }
+#define NPU_ROPE_CALL \
+    Call { NPU_ROPE_ATTRIBUTES, epsilon, intermediate_rounding }
+
+constexpr bool forward = true;  // in NPU_ROPE_ATTRIBUTES: the operator has no other direction
 
 std::tuple<at::Tensor, at::Tensor> rms_norm_rope(const at::Tensor& q, const at::Tensor& k, const at::Tensor& q_scale,
                                                  const at::Tensor& k_scale, const at::Tensor& positions,

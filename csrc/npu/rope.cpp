@@ -4,15 +4,17 @@
 
 namespace npu_rope {
 
-void launch_rope(const at::Tensor& given, const at::Tensor& positions, const OptionalTensor& given_factors,
-                 const Attributes& a, const at::Tensor& out) {
-    const c10::OptionalDeviceGuard guard(given.device());
-    if (!RopeLaunchCheck::rope(given, positions, given_factors, out).accepts(a)) return;
-    const at::Tensor x = readable(given, out);
-    const OptionalTensor factors = contiguous(given_factors);
-    const std::vector<int64_t> all_strides = RopeLaunchCheck::rope(x, positions, factors, out).strides();
-    at::IntArrayRef sections(a.sections), strides(all_strides);
-    NPU_ROPE_LAUNCH(aclnnNpuRope, x, positions, factors, NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), out);
+void launch_rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors, const Attributes& a,
+                 const at::Tensor& out) {
+    LaunchTensors tensors("rope", {{"x", &x, LaunchTensor::kUnitStride, &out},
+                                   {"positions", &positions},
+                                   {"freq_factors", given(factors), LaunchTensor::kContiguous},
+                                   {"out", &out}});
+    if (!accepts_rope(rope_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3)), a)) return;
+    tensors.copy_inputs();
+    const at::IntArrayRef sections(a.sections), strides = tensors.strides();
+    NPU_ROPE_LAUNCH(aclnnNpuRope, tensors[0], tensors[1], tensors.optional(2),
+                    NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), tensors[3]);
 }
 
 }  // namespace npu_rope

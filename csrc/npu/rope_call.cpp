@@ -1,7 +1,5 @@
 #include "csrc/npu/rope_call.h"
 
-#include <cstring>
-
 #include "csrc/core/rope_frequency.h"
 #include "op_host/rope_tiling.h"
 
@@ -33,55 +31,13 @@ npu_rope_params params_of(const Attributes& a) {
     return p;
 }
 
-RopeLaunchCheck::RopeLaunchCheck(const char* op, int sides, std::vector<LaunchTensor> tensors,
-                                 const OptionalTensor& factors)
-    : op_(op), sides_(sides), tensors_(std::move(tensors)), factors_(factors) {}
-
-RopeLaunchCheck RopeLaunchCheck::rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors,
-                                      const at::Tensor& out) {
-    return {"rope", 1, {{"x", &x}, {"positions", &positions}, {"out", &out}}, factors};
-}
-
-RopeLaunchCheck RopeLaunchCheck::rope_qk(const at::Tensor& q, const at::Tensor& k, const at::Tensor& positions,
-                                         const OptionalTensor& factors, const at::Tensor& q_out,
-                                         const at::Tensor& k_out) {
-    return {
-        "rope_qk", 2, {{"q", &q}, {"k", &k}, {"positions", &positions}, {"q_out", &q_out}, {"k_out", &k_out}}, factors};
-}
-
-RopeLaunchCheck RopeLaunchCheck::rope_set_rows(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& rows,
-                                               const OptionalTensor& factors, const at::Tensor& cache) {
-    return {"rope_set_rows", 1, {{"x", &x}, {"positions", &positions}, {"rows", &rows}, {"cache", &cache}}, factors};
-}
-
-bool RopeLaunchCheck::accepts(const Attributes& a) const {
-    std::vector<LaunchTensor> all = tensors_;
-    if (factors_.has_value()) all.push_back({"freq_factors", &*factors_});
-    check_devices(op_, all);
+bool accepts_rope(RopeTensors t, const Attributes& a) {
     const npu_rope_params params = params_of(a);
-    std::vector<npu_rope_tensor> views;
-    views.reserve(tensors_.size() + 1);
-    const size_t sides = size_t(sides_), first_out = tensors_.size() - sides;
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-        const at::Tensor& tensor = *tensors_[i].tensor;
-        const bool copied = i < sides && will_be_copied(tensor, *tensors_[first_out + i].tensor);
-        views.push_back(view_for_launch(tensor, copied, i));
-    }
-    const npu_rope_tensor* factors = nullptr;
-    if (factors_.has_value()) {
-        views.push_back(view_for_launch(*factors_, !factors_->is_contiguous(), sides));
-        factors = &views.back();
-    }
-    const npu_rope_tensor* v = views.data();
-    const bool scatters = std::strcmp(op_, "rope_set_rows") == 0;
-    RopeTensors t = sides_ == 2 ? rope_qk_tensors(v, v + 1, v + 2, factors, v + 3, v + 4)
-                    : scatters  ? rope_set_rows_tensors(v, v + 1, v + 2, factors, v + 3)
-                                : rope_tensors(v, v + 1, factors, v + 2);
+    const int32_t angle = narrow(t.op, "angle", a.angle);
     t.known = Known::kAddresses;
     RopeShape shape;
-    const int32_t angle = narrow(op_, "angle", a.angle);
     raise_on(check_rope(t, &params, angle, &shape));
-    const Platform& chip = platform(op_);
+    const Platform& chip = platform(t.op);
     raise_on(check_rope_on_chip(t, angle, "npu", chip, chip.soc));
     raise_on(check_rope_frequencies(rope_frequencies(params, nullptr, 1)));
     if (shape.empty()) return false;
@@ -90,7 +46,5 @@ bool RopeLaunchCheck::accepts(const Attributes& a) const {
     raise_on(rope_tiling(rope_tiling_input(t, shape, params, a.forward), chip, &data, &launch));
     return true;
 }
-
-std::vector<int64_t> RopeLaunchCheck::strides() const { return strides_of(tensors_); }
 
 }  // namespace npu_rope

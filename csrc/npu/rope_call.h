@@ -1,5 +1,5 @@
-// Shared parts of rope, rope_qk and rope_set_rows on NPU tensors: their attributes, the checks before a launch,
-// and the tensors' description for aclnn. aclnn's first phase cannot report an error through torch_npu's queue,
+// Shared parts of rope, rope_qk and rope_set_rows on NPU tensors: their attributes, and the checks before a launch.
+// aclnn's first phase cannot report an error through torch_npu's queue,
 // so this code rejects everything that the tiling may reject, before the launch.
 #pragma once
 
@@ -47,31 +47,7 @@ npu_rope_params params_of(const Attributes& a);
 void launch_rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors, const Attributes& a,
                  const at::Tensor& out);
 
-// One launch: its tensors and their names in messages, in the order of the definition in
-// op_host/, which is also the order of `strides`. freq_factors is separate, because it is contiguous.
-class RopeLaunchCheck {
-public:
-    // The call's tensors must outlive this object.
-    static RopeLaunchCheck rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors,
-                                const at::Tensor& out);
-    static RopeLaunchCheck rope_qk(const at::Tensor& q, const at::Tensor& k, const at::Tensor& positions,
-                                   const OptionalTensor& factors, const at::Tensor& q_out, const at::Tensor& k_out);
-    static RopeLaunchCheck rope_set_rows(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& rows,
-                                         const OptionalTensor& factors, const at::Tensor& cache);
-
-    // Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch. Inputs may have
-    // any layout: they are checked in the form that readable() and contiguous() give them.
-    bool accepts(const Attributes& a) const;
-    // The strides of every tensor except freq_factors; one 0 if all are contiguous.
-    std::vector<int64_t> strides() const;
-
-private:
-    RopeLaunchCheck(const char* op, int sides, std::vector<LaunchTensor> tensors, const OptionalTensor& factors);
-
-    const char* op_;
-    int sides_;
-    std::vector<LaunchTensor> tensors_;  // x, or q and k; positions; rows; outputs
-    const OptionalTensor& factors_;
-};
+// Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch.
+bool accepts_rope(RopeTensors t, const Attributes& a);
 
 }  // namespace npu_rope

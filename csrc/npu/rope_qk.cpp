@@ -6,20 +6,25 @@ namespace {
 
 using namespace npu_rope;
 
-void launch(const at::Tensor& given_q, const at::Tensor& given_k, const at::Tensor& positions,
-            const OptionalTensor& given_factors, const Attributes& a, const at::Tensor& q_out,
-            const at::Tensor& k_out) {
-    const c10::OptionalDeviceGuard guard(given_q.device());
-    if (!RopeLaunchCheck::rope_qk(given_q, given_k, positions, given_factors, q_out, k_out).accepts(a)) return;
+void launch(const at::Tensor& q, const at::Tensor& k, const at::Tensor& positions, const OptionalTensor& factors,
+            const Attributes& a, const at::Tensor& q_out, const at::Tensor& k_out) {
+    LaunchTensors tensors("rope_qk", {{"q", &q, LaunchTensor::kUnitStride, &q_out},
+                                      {"k", &k, LaunchTensor::kUnitStride, &k_out},
+                                      {"positions", &positions},
+                                      {"freq_factors", given(factors), LaunchTensor::kContiguous},
+                                      {"q_out", &q_out},
+                                      {"k_out", &k_out}});
+    if (!accepts_rope(rope_qk_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3),
+                                      tensors.view(4), tensors.view(5)),
+                      a))
+        return;
     // aclnn takes no tensor without elements.
-    if (given_q.numel() == 0) return launch_rope(given_k, positions, given_factors, a, k_out);
-    if (given_k.numel() == 0) return launch_rope(given_q, positions, given_factors, a, q_out);
-    const at::Tensor q = readable(given_q, q_out), k = readable(given_k, k_out);
-    const OptionalTensor factors = contiguous(given_factors);
-    const std::vector<int64_t> all_strides = RopeLaunchCheck::rope_qk(q, k, positions, factors, q_out, k_out).strides();
-    at::IntArrayRef sections(a.sections), strides(all_strides);
-    NPU_ROPE_LAUNCH(aclnnNpuRopeQk, q, k, positions, factors, NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), q_out,
-                    k_out);
+    if (q.numel() == 0) return launch_rope(k, positions, factors, a, k_out);
+    if (k.numel() == 0) return launch_rope(q, positions, factors, a, q_out);
+    tensors.copy_inputs();
+    const at::IntArrayRef sections(a.sections), strides = tensors.strides();
+    NPU_ROPE_LAUNCH(aclnnNpuRopeQk, tensors[0], tensors[1], tensors[2], tensors.optional(3),
+                    NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), tensors[4], tensors[5]);
 }
 
 std::tuple<at::Tensor, at::Tensor> rope_qk(const at::Tensor& q, const at::Tensor& k, const at::Tensor& positions,

@@ -6,18 +6,20 @@ namespace {
 
 using namespace npu_rope;
 
-void launch(const at::Tensor& given, const at::Tensor& positions, const at::Tensor& rows, const at::Tensor& cache,
-            const OptionalTensor& given_factors, const Attributes& a) {
-    const c10::OptionalDeviceGuard guard(given.device());
-    if (!RopeLaunchCheck::rope_set_rows(given, positions, rows, given_factors, cache).accepts(a)) return;
-    const at::Tensor x = readable(given, cache);
-    const OptionalTensor factors = contiguous(given_factors);
-    // The operator package supports int64 rows only, which halves its number of kernels.
-    const at::Tensor wide_rows = rows.to(at::kLong);
-    const std::vector<int64_t> all_strides =
-        RopeLaunchCheck::rope_set_rows(x, positions, wide_rows, factors, cache).strides();
-    at::IntArrayRef sections(a.sections), strides(all_strides);
-    NPU_ROPE_LAUNCH(aclnnNpuRopeSetRows, x, positions, wide_rows, factors, cache,
+void launch(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& rows, const at::Tensor& cache,
+            const OptionalTensor& factors, const Attributes& a) {
+    LaunchTensors tensors("rope_set_rows", {{"x", &x, LaunchTensor::kUnitStride, &cache},
+                                            {"positions", &positions},
+                                            {"rows", &rows, LaunchTensor::kInt64},
+                                            {"freq_factors", given(factors), LaunchTensor::kContiguous},
+                                            {"cache", &cache}});
+    if (!accepts_rope(
+            rope_set_rows_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3), tensors.view(4)),
+            a))
+        return;
+    tensors.copy_inputs();
+    const at::IntArrayRef sections(a.sections), strides = tensors.strides();
+    NPU_ROPE_LAUNCH(aclnnNpuRopeSetRows, tensors[0], tensors[1], tensors[2], tensors.optional(3), tensors[4],
                     NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides));
 }
 

@@ -17,14 +17,11 @@ struct TorchTables {
     const at::Tensor &cos, &sin;
 };
 
-// Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch. tensors: in the
-// order of t's xs, cos, sin, position_ids if the call has them, outs. Inputs are checked in the form that readable()
-// gives them.
-bool accepts_rotary(RotaryTensors t, const std::vector<LaunchTensor>& tensors, const RotaryCall& rotary,
-                    RotaryShape* shape);
+// Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch.
+bool accepts_rotary(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shape);
 
-// One launch of NpuRotaryMul for an accepted call: [B,S,N,D] or [S,N,D]. ids may be undefined.
-void launch_rotary_mul(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const OptionalTensor& ids,
+// One launch of NpuRotaryMul for an accepted call: [B,S,N,D] or [S,N,D].
+void launch_rotary_mul(const at::Tensor& x, const TorchTables& tables, const OptionalTensor& ids,
                        const RotaryCall& rotary, const at::Tensor& out);
 
 }  // namespace npu_rope

@@ -13,18 +13,22 @@ at::Tensor as_heads(const at::Tensor& x, int64_t num_heads) {
 
 void launch(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const OptionalTensor& ids,
             const RotaryCall& rotary, const at::Tensor& out) {
-    const c10::OptionalDeviceGuard guard(x.device());
-    std::vector<LaunchTensor> tensors = {{"X", &x}, {"cos_cache", &cos}, {"sin_cache", &sin}};
-    if (ids.has_value()) tensors.push_back({"position_ids", &*ids});
-    tensors.push_back({"Y", &out});
+    LaunchTensors tensors("rotary_embedding", {{"X", &x, LaunchTensor::kUnitStride, &out},
+                                               {"cos_cache", &cos, LaunchTensor::kUnitStride, &out},
+                                               {"sin_cache", &sin, LaunchTensor::kUnitStride, &out},
+                                               {"position_ids", given(ids)},
+                                               {"Y", &out}});
     RotaryShape shape;
-    if (!accepts_rotary(rotary_embedding_tensors(nullptr, nullptr, nullptr, nullptr, nullptr), tensors, rotary, &shape))
+    if (!accepts_rotary(rotary_embedding_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3),
+                                                 tensors.view(4)),
+                        rotary, &shape))
         return;
     const int64_t heads = rotary.attributes.num_heads, width = shape.rotary_dim / 2;
     RotaryCall of_heads = rotary;
     of_heads.attributes.num_heads = 0;
-    launch_rotary_mul(as_heads(readable(x, out), heads), cos.narrow(-1, 0, width), sin.narrow(-1, 0, width), ids,
-                      of_heads, as_heads(out, heads));
+    tensors.copy_inputs();
+    const at::Tensor narrow_cos = cos.narrow(-1, 0, width), narrow_sin = sin.narrow(-1, 0, width);
+    launch_rotary_mul(as_heads(tensors[0], heads), {narrow_cos, narrow_sin}, ids, of_heads, as_heads(out, heads));
 }
 
 at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,

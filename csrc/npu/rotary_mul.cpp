@@ -6,24 +6,7 @@
 
 namespace npu_rope {
 
-bool accepts_rotary(RotaryTensors t, const std::vector<LaunchTensor>& tensors, const RotaryCall& rotary,
-                    RotaryShape* shape) {
-    check_devices(t.op, tensors);
-    std::vector<npu_rope_tensor> views;
-    views.reserve(tensors.size());
-    const size_t sides = size_t(t.sides), first_out = tensors.size() - sides, ids_at = sides + 2;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-        const at::Tensor& out = *tensors[first_out + (i < sides ? i : 0)].tensor;
-        const bool source = i < ids_at;
-        views.push_back(view_for_launch(*tensors[i].tensor, source && will_be_copied(*tensors[i].tensor, out), i));
-    }
-    for (size_t k = 0; k < sides; ++k) {
-        t.x[k] = &views[k];
-        t.out[k] = &views[first_out + k];
-    }
-    t.cos = &views[sides];
-    t.sin = &views[sides + 1];
-    t.position_ids = first_out > ids_at ? &views[ids_at] : nullptr;
+bool accepts_rotary(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shape) {
     t.known = Known::kAddresses;
     raise_on(check_rotary(t, rotary.attributes, shape));
     const Platform& chip = platform(t.op);
@@ -35,19 +18,24 @@ bool accepts_rotary(RotaryTensors t, const std::vector<LaunchTensor>& tensors, c
     return true;
 }
 
-void launch_rotary_mul(const at::Tensor& given, const at::Tensor& given_cos, const at::Tensor& given_sin,
-                       const OptionalTensor& ids, const RotaryCall& rotary, const at::Tensor& out) {
-    const at::Tensor x = readable(given, out), cos = readable(given_cos, out), sin = readable(given_sin, out);
-    // The operator package supports int64 rows only, which halves its number of kernels.
-    const OptionalTensor rows = ids.has_value() ? OptionalTensor(ids->to(at::kLong)) : ids;
-    std::vector<LaunchTensor> tensors = {{"x", &x}, {"cos", &cos}, {"sin", &sin}};
-    if (rows.has_value()) tensors.push_back({"position_ids", &*rows});
-    tensors.push_back({"out", &out});
-    const std::vector<int64_t> all_strides = strides_of(tensors);
-    at::IntArrayRef strides(all_strides);
-    bool interleaved = rotary.attributes.interleaved, forward = rotary.forward;
-    int64_t rotary_dim = rotary.attributes.rotary_dim, offset = rotary.attributes.offset;
-    NPU_ROPE_LAUNCH(aclnnNpuRotaryMul, x, cos, sin, rows, interleaved, rotary_dim, offset, forward, strides, out);
+static LaunchTensors rotary_mul_launch(const at::Tensor& x, const TorchTables& tables, const OptionalTensor& ids,
+                                       const at::Tensor& out) {
+    return {"rotary_mul",
+            {{"x", &x, LaunchTensor::kUnitStride, &out},
+             {"cos", &tables.cos, LaunchTensor::kUnitStride, &out},
+             {"sin", &tables.sin, LaunchTensor::kUnitStride, &out},
+             {"position_ids", given(ids), LaunchTensor::kInt64},
+             {"out", &out}}};
+}
+
+void launch_rotary_mul(const at::Tensor& x, const TorchTables& tables, const OptionalTensor& ids,
+                       const RotaryCall& rotary, const at::Tensor& out) {
+    LaunchTensors tensors = rotary_mul_launch(x, tables, ids, out);
+    tensors.copy_inputs();
+    const at::IntArrayRef strides = tensors.strides();
+    const RotaryAttributes& a = rotary.attributes;
+    NPU_ROPE_LAUNCH(aclnnNpuRotaryMul, tensors[0], tensors[1], tensors[2], tensors.optional(3), a.interleaved,
+                    a.rotary_dim, a.offset, rotary.forward, strides, tensors[4]);
 }
 
 }  // namespace npu_rope
@@ -56,12 +44,12 @@ namespace {
 
 using namespace npu_rope;
 
-void launch(const at::Tensor& x, const TorchTables& t, const RotaryCall& rotary, const at::Tensor& out) {
-    const c10::OptionalDeviceGuard guard(x.device());
+void launch(const at::Tensor& x, const TorchTables& tables, const RotaryCall& rotary, const at::Tensor& out) {
+    const LaunchTensors tensors = rotary_mul_launch(x, tables, std::nullopt, out);
     RotaryShape shape;
-    if (accepts_rotary(rotary_mul_tensors(nullptr, nullptr, nullptr, nullptr),
-                       {{"x", &x}, {"cos", &t.cos}, {"sin", &t.sin}, {"out", &out}}, rotary, &shape))
-        launch_rotary_mul(x, t.cos, t.sin, std::nullopt, rotary, out);
+    if (accepts_rotary(rotary_mul_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(4)), rotary,
+                       &shape))
+        launch_rotary_mul(x, tables, std::nullopt, rotary, out);
 }
 
 at::Tensor rotary_mul(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, bool interleaved,

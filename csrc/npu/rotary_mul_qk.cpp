@@ -7,27 +7,27 @@ namespace {
 
 using namespace npu_rope;
 
-void launch(const at::Tensor& given_q, const at::Tensor& given_k, const TorchTables& t, const RotaryCall& rotary,
+void launch(const at::Tensor& q, const at::Tensor& k, const TorchTables& tables, const RotaryCall& rotary,
             const at::Tensor& q_out, const at::Tensor& k_out) {
-    const c10::OptionalDeviceGuard guard(given_q.device());
+    LaunchTensors tensors("rotary_mul_qk", {{"q", &q, LaunchTensor::kUnitStride, &q_out},
+                                            {"k", &k, LaunchTensor::kUnitStride, &k_out},
+                                            {"cos", &tables.cos, LaunchTensor::kUnitStride, &q_out},
+                                            {"sin", &tables.sin, LaunchTensor::kUnitStride, &q_out},
+                                            {"q_out", &q_out},
+                                            {"k_out", &k_out}});
     RotaryShape shape;
-    const std::vector<LaunchTensor> all = {{"q", &given_q}, {"k", &given_k},   {"cos", &t.cos},
-                                           {"sin", &t.sin}, {"q_out", &q_out}, {"k_out", &k_out}};
-    if (!accepts_rotary(rotary_mul_qk_tensors(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr), all, rotary,
-                        &shape))
+    if (!accepts_rotary(rotary_mul_qk_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3),
+                                              tensors.view(4), tensors.view(5)),
+                        rotary, &shape))
         return;
     // aclnn takes no tensor without elements.
-    if (given_q.numel() == 0) return launch_rotary_mul(given_k, t.cos, t.sin, std::nullopt, rotary, k_out);
-    if (given_k.numel() == 0) return launch_rotary_mul(given_q, t.cos, t.sin, std::nullopt, rotary, q_out);
-    const at::Tensor q = readable(given_q, q_out), k = readable(given_k, k_out);
-    const at::Tensor cos = readable(t.cos, q_out), sin = readable(t.sin, q_out);
-    const std::vector<int64_t> all_strides =
-        strides_of({{"q", &q}, {"k", &k}, {"cos", &cos}, {"sin", &sin}, {"q_out", &q_out}, {"k_out", &k_out}});
-    at::IntArrayRef strides(all_strides);
-    bool interleaved = rotary.attributes.interleaved, forward = rotary.forward;
-    int64_t rotary_dim = rotary.attributes.rotary_dim, offset = rotary.attributes.offset;
-    NPU_ROPE_LAUNCH(aclnnNpuRotaryMulQk, q, k, cos, sin, interleaved, rotary_dim, offset, forward, strides, q_out,
-                    k_out);
+    if (q.numel() == 0) return launch_rotary_mul(k, tables, std::nullopt, rotary, k_out);
+    if (k.numel() == 0) return launch_rotary_mul(q, tables, std::nullopt, rotary, q_out);
+    tensors.copy_inputs();
+    const at::IntArrayRef strides = tensors.strides();
+    const RotaryAttributes& a = rotary.attributes;
+    NPU_ROPE_LAUNCH(aclnnNpuRotaryMulQk, tensors[0], tensors[1], tensors[2], tensors[3], a.interleaved, a.rotary_dim,
+                    a.offset, rotary.forward, strides, tensors[4], tensors[5]);
 }
 
 std::tuple<at::Tensor, at::Tensor> rotary_mul_qk(const at::Tensor& q, const at::Tensor& k, const at::Tensor& cos,

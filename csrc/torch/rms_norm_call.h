@@ -24,15 +24,6 @@ struct NormAttributes {
           stash_type(torch::stable::detail::to<int64_t>(s[2])) {}
 };
 
-struct Sizes {
-    int64_t ndim, *size, *stride;
-    explicit Sizes(AtenTensorHandle h) {
-        check(aoti_torch_get_dim(h, &ndim));
-        check(aoti_torch_get_sizes(h, &size));
-        check(aoti_torch_get_strides(h, &stride));
-    }
-};
-
 inline Tensor borrowed(AtenTensorHandle h) {
     AtenTensorHandle same;
     check(aoti_torch_new_tensor_handle(h, &same));
@@ -184,23 +175,5 @@ private:
     Runs runs_;
     std::vector<Tensor> copies_;
 };
-
-// A new tensor with the sizes of `shaped` and the type of `typed`.
-inline Owned empty_of(AtenTensorHandle shaped, AtenTensorHandle typed) {
-    const Sizes s(shaped);
-    std::vector<int64_t> strides(static_cast<size_t>(s.ndim));
-    int64_t step = 1;
-    for (int64_t k = s.ndim - 1; k >= 0; --k) {
-        strides[static_cast<size_t>(k)] = step;
-        step *= s.size[k] > 1 ? s.size[k] : 1;
-    }
-    int32_t dtype, device, index;
-    check(aoti_torch_get_dtype(typed, &dtype));
-    check(aoti_torch_get_device_type(shaped, &device));
-    check(aoti_torch_get_device_index(shaped, &index));
-    AtenTensorHandle out;
-    check(aoti_torch_empty_strided(s.ndim, s.size, strides.data(), dtype, device, index, &out));
-    return Owned(out);
-}
 
 }  // namespace npu_rope

@@ -32,89 +32,82 @@ NormRopeAttributes read_packed(AtenTensorHandle packed) {
     return {p.params, p.epsilon, p.intermediate_rounding != 0, static_cast<npu_rope_angle>(p.angle)};
 }
 
-// Queries or keys, their scale and their output: a tensor of their own or a cache.
-struct Side {
-    AtenTensorHandle x, scale, out;
+// Tensors of a call besides q, k and their outputs.
+struct Others {
+    AtenTensorHandle q_scale, k_scale, positions;
+    AtenTensorHandle rows;  // NULL, or k's rows in a cache
 };
 
-// rows: NULL, or k's rows in a cache.
-void run(const Side& q, const Side& k, AtenTensorHandle positions, AtenTensorHandle rows, const Optional& factors,
-         const NormRopeAttributes& a) {
-    const Readable tq(q.x, q.out), tk(k.x, k.out), q_scale(q.scale, q.out), k_scale(k.scale, k.out);
-    const npu_rope_tensor tp = view_of(positions);
-    const npu_rope_tensor q_out = q.x == q.out ? *tq.get() : view_of(q.out);
-    const npu_rope_tensor k_out = k.x == k.out ? *tk.get() : view_of(k.out);
+void run(const Side& q, const Side& k, const Others& others, const Optional& factors, const NormRopeAttributes& a) {
+    const Readable q_scale(others.q_scale, q.out_handle), k_scale(others.k_scale, k.out_handle);
+    const npu_rope_tensor tp = view_of(others.positions);
     const Given given(factors);
-    if (!rows)
-        return raise_on(npu_rope_rms_norm_rope(tq.get(), tk.get(), q_scale.get(), k_scale.get(), &tp, given.get(),
-                                               &a.params, a.epsilon, a.intermediate_rounding, a.angle, &q_out, &k_out));
-    const npu_rope_tensor tr = view_of(rows);
-    raise_on(npu_rope_rms_norm_rope_set_rows(tq.get(), tk.get(), q_scale.get(), k_scale.get(), &tp, &tr, given.get(),
-                                             &a.params, a.epsilon, a.intermediate_rounding, a.angle, &q_out, &k_out));
+    if (!others.rows)
+        return raise_on(npu_rope_rms_norm_rope(q.x(), k.x(), q_scale.get(), k_scale.get(), &tp, given.get(), &a.params,
+                                               a.epsilon, a.intermediate_rounding, a.angle, q.out(), k.out()));
+    const npu_rope_tensor tr = view_of(others.rows);
+    raise_on(npu_rope_rms_norm_rope_set_rows(q.x(), k.x(), q_scale.get(), k_scale.get(), &tp, &tr, given.get(),
+                                             &a.params, a.epsilon, a.intermediate_rounding, a.angle, q.out(), k.out()));
 }
-
-// q, k, q_scale, k_scale and positions, the first arguments of the schemas.
-struct Inputs {
-    Owned q, k, q_scale, k_scale, positions;
-    explicit Inputs(StableIValue* s) : q(s[0]), k(s[1]), q_scale(s[2]), k_scale(s[3]), positions(s[4]) {}
-    Side q_to(AtenTensorHandle out) const { return {q.get(), q_scale.get(), out}; }
-    Side k_to(AtenTensorHandle out) const { return {k.get(), k_scale.get(), out}; }
-};
 
 // rms_norm_rope(q, k, q_scale, k_scale, positions, freq_factors, attributes)
-void rms_norm_rope(StableIValue* stack, uint64_t, uint64_t) {
-    Inputs in(stack);
-    Optional factors(stack[5]);
-    const NormRopeAttributes a = read(stack + 6);
-    Owned q = empty_contiguous(in.q.get()), k = empty_contiguous(in.k.get());
-    run(in.q_to(q.get()), in.k_to(k.get()), in.positions.get(), nullptr, factors, a);
-    stack[0] = torch::stable::detail::from(q.release());
-    stack[1] = torch::stable::detail::from(k.release());
-}
-
 // rms_norm_rope_out(q, k, q_scale, k_scale, positions, freq_factors, attributes, q_out, k_out)
-void rms_norm_rope_out(StableIValue* stack, uint64_t, uint64_t) {
-    Inputs in(stack);
-    Optional factors(stack[5]);
-    Owned q(stack[6 + kNormRopeAttributes]), k(stack[7 + kNormRopeAttributes]);
-    run(in.q_to(q.get()), in.k_to(k.get()), in.positions.get(), nullptr, factors, read(stack + 6));
-}
+struct Call {
+    static constexpr int kSides = 2, kInputs = 6, kOutsAt = kInputs + kNormRopeAttributes;
+    Owned x[2], q_scale, k_scale, positions;
+    Optional factors;
+    NormRopeAttributes attributes;
+    Call(StableIValue* s, StableIValue* a)
+        : x{Owned(s[0]), Owned(s[1])},
+          q_scale(s[2]),
+          k_scale(s[3]),
+          positions(s[4]),
+          factors(s[5]),
+          attributes(read(a)) {}
+    void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const {
+        ::run({x[0].get(), q_out}, {x[1].get(), k_out}, {q_scale.get(), k_scale.get(), positions.get(), nullptr},
+              factors, attributes);
+    }
+};
 
 // rms_norm_rope_set_rows(q, k, q_scale, k_scale, positions, rows, cache, freq_factors, attributes)
-void rms_norm_rope_set_rows(StableIValue* stack, uint64_t, uint64_t) {
-    Inputs in(stack);
-    Owned rows(stack[5]), cache(stack[6]);
-    Optional factors(stack[7]);
-    const NormRopeAttributes a = read(stack + 8);
-    Owned q = empty_contiguous(in.q.get());
-    run(in.q_to(q.get()), in.k_to(cache.get()), in.positions.get(), rows.get(), factors, a);
-    stack[0] = torch::stable::detail::from(q.release());
-}
-
 // rms_norm_rope_set_rows_out(q, k, q_scale, k_scale, positions, rows, cache, freq_factors, attributes, q_out)
-void rms_norm_rope_set_rows_out(StableIValue* stack, uint64_t, uint64_t) {
-    Inputs in(stack);
-    Owned rows(stack[5]), cache(stack[6]), q(stack[8 + kNormRopeAttributes]);
-    Optional factors(stack[7]);
-    run(in.q_to(q.get()), in.k_to(cache.get()), in.positions.get(), rows.get(), factors, read(stack + 8));
-}
+struct SetRowsCall {
+    static constexpr int kSides = 1, kInputs = 8, kOutsAt = kInputs + kNormRopeAttributes;
+    Owned x[1], k, q_scale, k_scale, positions, rows, cache;
+    Optional factors;
+    NormRopeAttributes attributes;
+    SetRowsCall(StableIValue* s, StableIValue* a)
+        : x{Owned(s[0])},
+          k(s[1]),
+          q_scale(s[2]),
+          k_scale(s[3]),
+          positions(s[4]),
+          rows(s[5]),
+          cache(s[6]),
+          factors(s[7]),
+          attributes(read(a)) {}
+    void run(AtenTensorHandle q_out) const {
+        ::run({x[0].get(), q_out}, {k.get(), cache.get()}, {q_scale.get(), k_scale.get(), positions.get(), rows.get()},
+              factors, attributes);
+    }
+};
 
 // rms_norm_rope_packed_(q_out, k_out, q, k, q_scale, k_scale, positions, packed, rows, freq_factors)
 // An output without q or k is rotated in place; with rows, k_out is a cache.
 void rms_norm_rope_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned q_out(stack[0]), k_out(stack[1]), q_scale(stack[4]), k_scale(stack[5]), positions(stack[6]), packed(stack[7]);
     Optional q(stack[2]), k(stack[3]), rows(stack[8]), factors(stack[9]);
-    run({q.get() ? q.get() : q_out.get(), q_scale.get(), q_out.get()},
-        {k.get() ? k.get() : k_out.get(), k_scale.get(), k_out.get()}, positions.get(), rows.get(), factors,
-        read_packed(packed.get()));
+    run({q.get() ? q.get() : q_out.get(), q_out.get()}, {k.get() ? k.get() : k_out.get(), k_out.get()},
+        {q_scale.get(), k_scale.get(), positions.get(), rows.get()}, factors, read_packed(packed.get()));
 }
 
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rms_norm_rope", &rms_norm_rope);
-    m.impl("rms_norm_rope_out", &rms_norm_rope_out);
-    m.impl("rms_norm_rope_set_rows", &rms_norm_rope_set_rows);
-    m.impl("rms_norm_rope_set_rows_out", &rms_norm_rope_set_rows_out);
+    m.impl("rms_norm_rope", &Forms<Call>::functional);
+    m.impl("rms_norm_rope_out", &Forms<Call>::out);
+    m.impl("rms_norm_rope_set_rows", &Forms<SetRowsCall>::functional);
+    m.impl("rms_norm_rope_set_rows_out", &Forms<SetRowsCall>::out);
     m.impl("rms_norm_rope_packed_", &rms_norm_rope_packed);
 }

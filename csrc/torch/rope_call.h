@@ -7,10 +7,12 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <array>
 #include <cstring>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "csrc/torch/tensor_view.h"
 #include "include/npu_rope.h"
@@ -114,11 +116,8 @@ inline void* data_of(AtenTensorHandle h) {
 template <typename Packed>
 Packed unpack_as(const char* op, AtenTensorHandle packed) {
     Packed p;
-    int64_t ndim, *sizes, *strides;
-    check(aoti_torch_get_dim(packed, &ndim));
-    check(aoti_torch_get_sizes(packed, &sizes));
-    check(aoti_torch_get_strides(packed, &strides));
-    if (ndim != 1 || sizes[0] != int64_t{sizeof p} || strides[0] != 1)
+    const Sizes s(packed);
+    if (s.ndim != 1 || s.size[0] != int64_t{sizeof p} || s.stride[0] != 1)
         throw std::runtime_error("[" + std::string(op) + "] packed must be the " + std::to_string(sizeof p) +
                                  " contiguous bytes of packed_call but got another tensor.");
     std::memcpy(&p, data_of(packed), sizeof p);
@@ -172,21 +171,62 @@ private:
     npu_rope_tensor view_;
 };
 
-inline Owned empty_contiguous(AtenTensorHandle x) {
-    int64_t ndim, *sizes, strides[64], step = 1;
-    int32_t dtype, device, index;
-    check(aoti_torch_get_dim(x, &ndim));
-    check(aoti_torch_get_sizes(x, &sizes));
-    check(aoti_torch_get_dtype(x, &dtype));
-    check(aoti_torch_get_device_type(x, &device));
-    check(aoti_torch_get_device_index(x, &index));
-    for (int64_t k = ndim - 1; k >= 0; --k) {
+// A new tensor with the sizes of `shaped` and the type of `typed`.
+inline Owned empty_of(AtenTensorHandle shaped, AtenTensorHandle typed) {
+    const Sizes s(shaped);
+    int64_t strides[64], step = 1;
+    for (int64_t k = s.ndim - 1; k >= 0; --k) {
         strides[k] = step;
-        step *= sizes[k] > 1 ? sizes[k] : 1;
+        step *= s.size[k] > 1 ? s.size[k] : 1;
     }
+    int32_t dtype, device, index;
+    check(aoti_torch_get_dtype(typed, &dtype));
+    check(aoti_torch_get_device_type(shaped, &device));
+    check(aoti_torch_get_device_index(shaped, &index));
     AtenTensorHandle out;
-    check(aoti_torch_empty_strided(ndim, sizes, strides, dtype, device, index, &out));
+    check(aoti_torch_empty_strided(s.ndim, s.size, strides, dtype, device, index, &out));
     return Owned(out);
 }
+
+// A tensor to rotate, and its output, which is the tensor itself in place.
+class Side {
+public:
+    Side(AtenTensorHandle x, AtenTensorHandle out)
+        : out_handle(out), x_(x, out), out_(x == out ? *x_.get() : view_of(out)) {}
+    const npu_rope_tensor* x() const { return x_.get(); }
+    const npu_rope_tensor* out() const { return &out_; }
+    const AtenTensorHandle out_handle;
+
+private:
+    Readable x_;
+    npu_rope_tensor out_;
+};
+
+// The boxed kernels of an operator whose first inputs, x, have an output each. Call(stack, attributes) takes kInputs
+// inputs from the stack; run(outs...) computes. kOutsAt: the outputs' place in the schema of the form "out", which is
+// before or after the attributes.
+template <typename Call, typename Sides = std::make_index_sequence<Call::kSides>>
+struct Forms;
+
+template <typename Call, size_t... k>
+struct Forms<Call, std::index_sequence<k...>> {
+    static void functional(StableIValue* stack, uint64_t, uint64_t) {
+        const Call call(stack, stack + Call::kInputs);
+        std::array<Owned, Call::kSides> outs{empty_of(call.x[k].get(), call.x[k].get())...};
+        call.run(outs[k].get()...);
+        ((stack[k] = torch::stable::detail::from(outs[k].release())), ...);
+    }
+
+    static void inplace(StableIValue* stack, uint64_t, uint64_t) {
+        const Call call(stack, stack + Call::kInputs);
+        call.run(call.x[k].get()...);
+    }
+
+    static void out(StableIValue* stack, uint64_t, uint64_t) {
+        const std::array<Owned, Call::kSides> outs{Owned(stack[Call::kOutsAt + k])...};
+        const Call call(stack, stack + Call::kInputs + (Call::kOutsAt == Call::kInputs ? Call::kSides : 0));
+        call.run(outs[k].get()...);
+    }
+};
 
 }  // namespace npu_rope

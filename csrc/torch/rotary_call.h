@@ -17,10 +17,4 @@ struct RotaryAttributes {
           forward(torch::stable::detail::to<bool>(s[3])) {}
 };
 
-// cos and sin, or copies of them if the kernels do not read their layout.
-struct RotaryTables {
-    Owned cos, sin;
-    RotaryTables(StableIValue c, StableIValue s) : cos(c), sin(s) {}
-};
-
 }  // namespace npu_rope

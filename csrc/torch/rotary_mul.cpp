@@ -6,40 +6,26 @@ namespace {
 
 using namespace npu_rope;
 
-void run(AtenTensorHandle x, const RotaryTables& t, const RotaryAttributes& a, AtenTensorHandle out) {
-    const Readable tx(x, out), cos(t.cos.get(), out), sin(t.sin.get(), out);
-    const npu_rope_tensor to = x == out ? *tx.get() : view_of(out);
-    raise_on(npu_rope_rotary_mul(tx.get(), cos.get(), sin.get(), a.interleaved, a.first, a.second, a.forward, &to));
-}
-
 // rotary_mul(x, cos, sin, attributes)
-void rotary_mul(StableIValue* stack, uint64_t, uint64_t) {
-    Owned x(stack[0]);
-    RotaryTables tables(stack[1], stack[2]);
-    const RotaryAttributes a(stack + 3);
-    Owned out = empty_contiguous(x.get());
-    run(x.get(), tables, a, out.get());
-    stack[0] = torch::stable::detail::from(out.release());
-}
-
 // rotary_mul_(x, cos, sin, attributes)
-void rotary_mul_inplace(StableIValue* stack, uint64_t, uint64_t) {
-    Owned x(stack[0]);
-    RotaryTables tables(stack[1], stack[2]);
-    run(x.get(), tables, RotaryAttributes(stack + 3), x.get());
-}
-
 // rotary_mul_out(x, cos, sin, out, attributes)
-void rotary_mul_out(StableIValue* stack, uint64_t, uint64_t) {
-    Owned x(stack[0]), out(stack[3]);
-    RotaryTables tables(stack[1], stack[2]);
-    run(x.get(), tables, RotaryAttributes(stack + 4), out.get());
-}
+struct Call {
+    static constexpr int kSides = 1, kInputs = 3, kOutsAt = kInputs;
+    Owned x[1], cos, sin;
+    RotaryAttributes a;
+    Call(StableIValue* s, StableIValue* a) : x{Owned(s[0])}, cos(s[1]), sin(s[2]), a(a) {}
+    void run(AtenTensorHandle out) const {
+        const Side side(x[0].get(), out);
+        const Readable c(cos.get(), out), s(sin.get(), out);
+        raise_on(
+            npu_rope_rotary_mul(side.x(), c.get(), s.get(), a.interleaved, a.first, a.second, a.forward, side.out()));
+    }
+};
 
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rotary_mul", &rotary_mul);
-    m.impl("rotary_mul_", &rotary_mul_inplace);
-    m.impl("rotary_mul_out", &rotary_mul_out);
+    m.impl("rotary_mul", &Forms<Call>::functional);
+    m.impl("rotary_mul_", &Forms<Call>::inplace);
+    m.impl("rotary_mul_out", &Forms<Call>::out);
 }

@@ -6,44 +6,26 @@ namespace {
 
 using namespace npu_rope;
 
-void run(AtenTensorHandle q, AtenTensorHandle k, const RotaryTables& t, const RotaryAttributes& a,
-         AtenTensorHandle q_out, AtenTensorHandle k_out) {
-    const Readable tq(q, q_out), tk(k, k_out), cos(t.cos.get(), q_out), sin(t.sin.get(), q_out);
-    const npu_rope_tensor to_q = q == q_out ? *tq.get() : view_of(q_out);
-    const npu_rope_tensor to_k = k == k_out ? *tk.get() : view_of(k_out);
-    raise_on(npu_rope_rotary_mul_qk(tq.get(), tk.get(), cos.get(), sin.get(), a.interleaved, a.first, a.second,
-                                    a.forward, &to_q, &to_k));
-}
-
 // rotary_mul_qk(q, k, cos, sin, attributes)
-void rotary_mul_qk(StableIValue* stack, uint64_t, uint64_t) {
-    Owned q(stack[0]), k(stack[1]);
-    RotaryTables tables(stack[2], stack[3]);
-    const RotaryAttributes a(stack + 4);
-    Owned q_out = empty_contiguous(q.get()), k_out = empty_contiguous(k.get());
-    run(q.get(), k.get(), tables, a, q_out.get(), k_out.get());
-    stack[0] = torch::stable::detail::from(q_out.release());
-    stack[1] = torch::stable::detail::from(k_out.release());
-}
-
 // rotary_mul_qk_(q, k, cos, sin, attributes)
-void rotary_mul_qk_inplace(StableIValue* stack, uint64_t, uint64_t) {
-    Owned q(stack[0]), k(stack[1]);
-    RotaryTables tables(stack[2], stack[3]);
-    run(q.get(), k.get(), tables, RotaryAttributes(stack + 4), q.get(), k.get());
-}
-
 // rotary_mul_qk_out(q, k, cos, sin, q_out, k_out, attributes)
-void rotary_mul_qk_out(StableIValue* stack, uint64_t, uint64_t) {
-    Owned q(stack[0]), k(stack[1]), q_out(stack[4]), k_out(stack[5]);
-    RotaryTables tables(stack[2], stack[3]);
-    run(q.get(), k.get(), tables, RotaryAttributes(stack + 6), q_out.get(), k_out.get());
-}
+struct Call {
+    static constexpr int kSides = 2, kInputs = 4, kOutsAt = kInputs;
+    Owned x[2], cos, sin;
+    RotaryAttributes a;
+    Call(StableIValue* s, StableIValue* a) : x{Owned(s[0]), Owned(s[1])}, cos(s[2]), sin(s[3]), a(a) {}
+    void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const {
+        const Side q(x[0].get(), q_out), k(x[1].get(), k_out);
+        const Readable c(cos.get(), q_out), s(sin.get(), q_out);
+        raise_on(npu_rope_rotary_mul_qk(q.x(), k.x(), c.get(), s.get(), a.interleaved, a.first, a.second, a.forward,
+                                        q.out(), k.out()));
+    }
+};
 
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rotary_mul_qk", &rotary_mul_qk);
-    m.impl("rotary_mul_qk_", &rotary_mul_qk_inplace);
-    m.impl("rotary_mul_qk_out", &rotary_mul_qk_out);
+    m.impl("rotary_mul_qk", &Forms<Call>::functional);
+    m.impl("rotary_mul_qk_", &Forms<Call>::inplace);
+    m.impl("rotary_mul_qk_out", &Forms<Call>::out);
 }

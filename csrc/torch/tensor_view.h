@@ -35,44 +35,43 @@ private:
     AtenTensorHandle handle_;
 };
 
-// Types that no operator takes; known so that an error message can name them.
-inline int32_t foreign_dtype(int32_t d) {
-    if (d == aoti_torch_dtype_int8()) return NPU_ROPE_INT8;
-    if (d == aoti_torch_dtype_int16()) return NPU_ROPE_INT16;
-    if (d == aoti_torch_dtype_uint8()) return NPU_ROPE_UINT8;
-    if (d == aoti_torch_dtype_bool()) return NPU_ROPE_BOOL;
-    if (d == aoti_torch_dtype_complex64()) return NPU_ROPE_COMPLEX64;
-    if (d == aoti_torch_dtype_complex128()) return NPU_ROPE_COMPLEX128;
+// No operator takes the types from int8 on, which are known for error messages.
+inline int32_t dtype_code(AtenTensorHandle h) {
+    static const struct {
+        int32_t type, code;
+    } types[] = {
+        {aoti_torch_dtype_float32(), NPU_ROPE_FLOAT32},     {aoti_torch_dtype_float16(), NPU_ROPE_FLOAT16},
+        {aoti_torch_dtype_bfloat16(), NPU_ROPE_BFLOAT16},   {aoti_torch_dtype_float64(), NPU_ROPE_FLOAT64},
+        {aoti_torch_dtype_int32(), NPU_ROPE_INT32},         {aoti_torch_dtype_int64(), NPU_ROPE_INT64},
+        {aoti_torch_dtype_int8(), NPU_ROPE_INT8},           {aoti_torch_dtype_int16(), NPU_ROPE_INT16},
+        {aoti_torch_dtype_uint8(), NPU_ROPE_UINT8},         {aoti_torch_dtype_bool(), NPU_ROPE_BOOL},
+        {aoti_torch_dtype_complex64(), NPU_ROPE_COMPLEX64}, {aoti_torch_dtype_complex128(), NPU_ROPE_COMPLEX128}};
+    int32_t d;
+    check(aoti_torch_get_dtype(h, &d));
+    for (const auto& row : types)
+        if (row.type == d) return row.code;
     return -1;
 }
 
-inline int32_t dtype_code(AtenTensorHandle h) {
-    static const int32_t f32 = aoti_torch_dtype_float32(), f16 = aoti_torch_dtype_float16(),
-                         bf16 = aoti_torch_dtype_bfloat16(), f64 = aoti_torch_dtype_float64(),
-                         i32 = aoti_torch_dtype_int32(), i64 = aoti_torch_dtype_int64();
-    int32_t d;
-    check(aoti_torch_get_dtype(h, &d));
-    if (d == f32) return NPU_ROPE_FLOAT32;
-    if (d == f16) return NPU_ROPE_FLOAT16;
-    if (d == bf16) return NPU_ROPE_BFLOAT16;
-    if (d == f64) return NPU_ROPE_FLOAT64;
-    if (d == i32) return NPU_ROPE_INT32;
-    if (d == i64) return NPU_ROPE_INT64;
-    return foreign_dtype(d);
-}
+// A tensor's sizes and strides, which belong to the tensor.
+struct Sizes {
+    int64_t ndim, *size, *stride;
+    explicit Sizes(AtenTensorHandle h) {
+        check(aoti_torch_get_dim(h, &ndim));
+        check(aoti_torch_get_sizes(h, &size));
+        check(aoti_torch_get_strides(h, &stride));
+    }
+};
 
 inline npu_rope_tensor view_of(AtenTensorHandle h) {
+    const Sizes s(h);
     npu_rope_tensor t = {};
-    int64_t ndim, *sizes, *strides;
     check(aoti_torch_get_data_ptr(h, &t.data));
-    check(aoti_torch_get_dim(h, &ndim));
-    check(aoti_torch_get_sizes(h, &sizes));
-    check(aoti_torch_get_strides(h, &strides));
     t.dtype = dtype_code(h);
-    t.ndim = static_cast<int32_t>(ndim);
-    for (int64_t k = 0; k < ndim && k < NPU_ROPE_MAX_NDIM; ++k) {
-        t.shape[k] = sizes[k];
-        t.stride[k] = strides[k];
+    t.ndim = static_cast<int32_t>(s.ndim);
+    for (int64_t k = 0; k < s.ndim && k < NPU_ROPE_MAX_NDIM; ++k) {
+        t.shape[k] = s.size[k];
+        t.stride[k] = s.stride[k];
     }
     return t;
 }

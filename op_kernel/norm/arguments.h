@@ -1,6 +1,7 @@
-// The addresses in GM of the arguments of rms_norm, add_rms_norm and rms_norm_backward.
+// The addresses in GM of the arguments of rms_norm, add_rms_norm and rms_norm_backward, and the start of their kernels.
 #pragma once
 
+#include "../rms_norm_tiling_data.h"
 #include "kernel_operator.h"
 
 namespace norm {
@@ -20,5 +21,21 @@ struct RmsNormBackwardArguments {
     GM_ADDR dx;
     GM_ADDR dscale;
 };
+
+// Runs the kernel of the launch's tiling key: rows that fit UB, or long ones. The keys are literals, because CANN's
+// build reads them from the preprocessed source.
+template <typename Rows, typename LongRows, typename Arguments>
+__aicore__ inline void RunByKey(const RmsNormTilingData* td, const Arguments& arguments) {
+    AscendC::TPipe pipe;
+    if (TILING_KEY_IS(1)) {
+        Rows kernel;
+        kernel.Run(&pipe, td, arguments);
+    } else if (TILING_KEY_IS(2)) {
+        LongRows kernel;
+        kernel.Run(&pipe, td, arguments);
+    }
+}
+
+static_assert(kRmsNormRows == 1 && kRmsNormLong == 2, "RunByKey has them as literals");
 
 }  // namespace norm

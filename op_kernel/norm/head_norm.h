@@ -61,7 +61,7 @@ public:
         scales_.WidenSwapped(2 * td_->row_pitch, 2 * td_->row_pitch);
     }
 
-    __aicore__ inline bool Rounds() const { return source_.tiling->rounds != 0; }
+    __aicore__ inline bool Rounds() const { return source_.tiling->intermediate_rounding != 0; }
 
     // Divides each of the tile's heads [row_pitch] by its RMS and multiplies it by its side's scale. The heads'
     // padding is 0. temp: the same number of floats.
@@ -112,7 +112,7 @@ private:
     // Rounds to T, as rms_norm rounds its result before rope reads it.
     __aicore__ inline void Round(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
         if constexpr (sizeof(T) != sizeof(float))
-            if (source_.tiling->rounds != 0) RoundTo<T>(rows, temp, count);
+            if (source_.tiling->intermediate_rounding != 0) RoundTo<T>(rows, temp, count);
     }
 
     const RopeTilingHead* td_ = nullptr;

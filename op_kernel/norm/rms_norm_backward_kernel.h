@@ -34,8 +34,7 @@ public:
         TileWindow window;
         if (!window.Begin(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
         Init(pipe, td, arguments);
-        LoadTile(window.tile);
-        Prepare();
+        Prepare(window.tile);
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
             LocalTensor<S> grad = grad_.template DeQue<S>();
@@ -78,8 +77,9 @@ private:
 #endif
     }
 
-    // Called once per core, before the first tile.
-    __aicore__ inline void Prepare() {
+    // Called once per core: prepares constants while the first tile is loaded.
+    __aicore__ inline void Prepare(const Tile& first) {
+        LoadTile(first);
         constexpr int32_t kStats = kRowNormStats + kGradientStats;
         int32_t slots = td_->stats_bytes / (kStats * static_cast<int32_t>(sizeof(float)));
         LocalTensor<float> stats = stats_.template Get<float>();
@@ -271,18 +271,7 @@ private:
 
 template <typename T, typename S>
 __aicore__ inline void RunRmsNormBackward(const RmsNormTilingData* td, const RmsNormBackwardArguments& arguments) {
-    AscendC::TPipe pipe;
-    RmsNormBackwardKernel<T, S> kernel;
-    kernel.Run(&pipe, td, arguments);
+    RunByKey<RmsNormBackwardKernel<T, S>, LongRmsNormBackwardKernel<T, S>>(td, arguments);
 }
-
-template <typename T, typename S>
-__aicore__ inline void RunLongRmsNormBackward(const RmsNormTilingData* td, const RmsNormBackwardArguments& arguments) {
-    AscendC::TPipe pipe;
-    LongRmsNormBackwardKernel<T, S> kernel;
-    kernel.Run(&pipe, td, arguments);
-}
-
-static_assert(kRmsNormRows == 1 && kRmsNormLong == 2, "the entry says them as literals");
 
 }  // namespace norm

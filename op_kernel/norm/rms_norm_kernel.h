@@ -30,8 +30,7 @@ public:
         TileWindow window;
         if (!window.Begin(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
         Init(pipe, td, arguments);
-        LoadTile(window.tile);
-        Prepare();
+        Prepare(window.tile);
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
             if constexpr (adds) other_ = residual_.template DeQue<T>();
@@ -71,8 +70,9 @@ private:
 #endif
     }
 
-    // Called once per core, before the first tile.
-    __aicore__ inline void Prepare() {
+    // Called once per core: prepares constants while the first tile is loaded.
+    __aicore__ inline void Prepare(const Tile& first) {
+        LoadTile(first);
         norm_.Init(&td_->norm, stats_.template Get<float>(),
                    td_->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float))));
 #if __CCE_AICORE__ == 200
@@ -275,18 +275,7 @@ private:
 
 template <typename T, typename S, bool adds>
 __aicore__ inline void RunRmsNorm(const RmsNormTilingData* td, const RmsNormArguments& arguments) {
-    AscendC::TPipe pipe;
-    RmsNormKernel<T, S, adds> kernel;
-    kernel.Run(&pipe, td, arguments);
+    RunByKey<RmsNormKernel<T, S, adds>, LongRmsNormKernel<T, S, adds>>(td, arguments);
 }
-
-template <typename T, typename S, bool adds>
-__aicore__ inline void RunLongRmsNorm(const RmsNormTilingData* td, const RmsNormArguments& arguments) {
-    AscendC::TPipe pipe;
-    LongRmsNormKernel<T, S, adds> kernel;
-    kernel.Run(&pipe, td, arguments);
-}
-
-static_assert(kRmsNormRows == 1 && kRmsNormLong == 2, "the entries say them as literals");
 
 }  // namespace norm

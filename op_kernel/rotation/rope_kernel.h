@@ -374,29 +374,41 @@ private:
     int32_t row_count_ = 0, count_ = 0;  // of the tile: head rows, and elements with their padding
 };
 
-// key, the launch's tiling key, selects how the kernel combines the two lanes of a pair.
-template <typename T, typename U, typename P, bool scatters, int32_t key>
-__aicore__ inline void RunRope(const RopeTilingHead* td, const RopeArguments& arguments, const RopeSource& source) {
+// Runs the kernel of the launch's tiling key, which selects how the two lanes of a pair are combined. The keys are
+// literals, because CANN's build reads them from the preprocessed source. C: the type of positions, or of given tables.
+template <typename T, typename U, template <typename, int32_t> class Table, typename C, bool scatters, typename Norm>
+__aicore__ inline void RunByKey(const RopeTilingHead* td, const RopeArguments& arguments,
+                                const typename Table<C, kRopeHalves>::Source& source,
+                                const typename Norm::Source& norm) {
     AscendC::TPipe pipe;
-    RopeKernel<T, U, ComputedTable<P, key>, key, scatters> kernel;
-    kernel.Run(&pipe, td, arguments, source, NoNorm::Source{});
+    if (TILING_KEY_IS(1)) {
+        RopeKernel<T, U, Table<C, kRopeHalves>, kRopeHalves, scatters, Norm> kernel;
+        kernel.Run(&pipe, td, arguments, source, norm);
+    } else if (TILING_KEY_IS(2)) {
+        RopeKernel<T, U, Table<C, kRopeSwapByShifts>, kRopeSwapByShifts, scatters, Norm> kernel;
+        kernel.Run(&pipe, td, arguments, source, norm);
+    } else if (TILING_KEY_IS(3)) {
+        RopeKernel<T, U, Table<C, kRopeSwapByGather>, kRopeSwapByGather, scatters, Norm> kernel;
+        kernel.Run(&pipe, td, arguments, source, norm);
+    }
 }
 
-template <typename T, typename P, int32_t key>
+static_assert(kRopeHalves == 1 && kRopeSwapByShifts == 2 && kRopeSwapByGather == 3, "RunByKey has them as literals");
+
+template <typename T, typename U, typename P, bool scatters>
+__aicore__ inline void RunRope(const RopeTilingHead* td, const RopeArguments& arguments, const RopeSource& source) {
+    RunByKey<T, U, ComputedTable, P, scatters, NoNorm>(td, arguments, source, NoNorm::Source{});
+}
+
+template <typename T, typename P>
 __aicore__ inline void RunRmsNormRope(const RopeTilingHead* td, const RopeArguments& arguments,
                                       const RopeSource& source, const HeadNormSource& norm) {
-    AscendC::TPipe pipe;
-    RopeKernel<T, T, ComputedTable<P, key>, key, false, HeadNorm<T>> kernel;
-    kernel.Run(&pipe, td, arguments, source, norm);
+    RunByKey<T, T, ComputedTable, P, false, HeadNorm<T>>(td, arguments, source, norm);
 }
 
-template <typename T, typename C, int32_t key>
+template <typename T, typename C>
 __aicore__ inline void RunRotary(const RopeTilingHead* td, const RopeArguments& arguments, const RotarySource& source) {
-    AscendC::TPipe pipe;
-    RopeKernel<T, T, GivenTable<C, key>, key, false> kernel;
-    kernel.Run(&pipe, td, arguments, source, NoNorm::Source{});
+    RunByKey<T, T, GivenTable, C, false, NoNorm>(td, arguments, source, NoNorm::Source{});
 }
-
-static_assert(kRopeHalves == 1 && kRopeSwapByShifts == 2 && kRopeSwapByGather == 3, "the entries say them as literals");
 
 }  // namespace rotation

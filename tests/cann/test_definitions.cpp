@@ -275,13 +275,14 @@ void test_attributes_are_read_with_care() {
     check_text(refusal(c, list(9, {})), "");
     check_text(refusal(c, list(12, {768, 256, 64, 1})),
                "[rope] strides must be [0] or the strides of all 9 dimensions of the tensors but got 4 numbers.");
-    check_text(refusal(c, [](Node* node) { node->attrs.resize(7); }), "[rope] n_offs must be there but got none.");
+    check_text(refusal(c, [](Node* node) { node->attrs.resize(7); }),
+               "[rope] beta_fast must be an attribute of the node but got none.");
 }
 
 void test_no_room_for_the_tiling_data_is_said() {
     g_test = __func__;
     std::string said = refusal(plain(), [](Node* node) { node->tiling.Init(2048, node->tiling_bytes.data()); });
-    check_text(said, "[rope] room for the tiling data must be there but got none.");
+    check_text(said, "[rope] room for the tiling data must be in CANN's tiling context but got none.");
 }
 
 void test_an_unknown_chip_is_refused() {

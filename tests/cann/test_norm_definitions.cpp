@@ -52,12 +52,13 @@ void fill_node(const NormCase& c, Node* node) {
 }
 
 Check check_of(const NormCase& c, RmsNormTilingInput* in) {
-    in->op = c.adds ? "add_rms_norm" : "rms_norm";
-    in->adds = c.adds;
-    in->dtype = c.x.dtype;
-    in->scale_dtype = c.scale.dtype;
-    if (!c.adds) return check_rms_norm({&c.x, &c.scale, &c.out, Known::kLayout}, c.attributes, &in->shape);
-    return check_add_rms_norm({&c.x, &c.residual, &c.scale, &c.out, &c.sum, Known::kLayout}, c.attributes, &in->shape);
+    RmsNormTensors t = c.adds ? add_rms_norm_tensors(&c.x, &c.residual, &c.scale, &c.out, &c.sum)
+                              : rms_norm_tensors(&c.x, &c.scale, &c.out);
+    t.known = Known::kLayout;
+    RmsNormShape shape;
+    const Check check = check_rms_norm(t, c.attributes, &shape);
+    *in = rms_norm_tiling_input(t, shape);
+    return check;
 }
 
 NormCase plain(bool adds = false) {
@@ -177,7 +178,7 @@ void fill_node(const FusedCase& c, Node* node) {
     node->add_attr(int64_t{p.n_offs});
     views.tell(node, c.tell_strides);
     node->add_attr(static_cast<float>(c.norm.epsilon));
-    node->add_attr(c.norm.rounds);
+    node->add_attr(c.norm.intermediate_rounding);
 }
 
 FusedCase plain_fused() {
@@ -315,7 +316,7 @@ void refusals_say_what_every_path_says() {
     check_text(refusal(f, "NpuRmsNormRope", [](Node* node) { node->inputs[5] = Node::tensor(ge::DT_INT64, {2, 3}); }),
                "[rms_norm_rope] cache must be given with rows but got one of the two.");
     check_text(refusal(f, "NpuRmsNormRope", [](Node* node) { node->attrs.resize(13); }),
-               "[rms_norm_rope] epsilon must be there but got none.");
+               "[rms_norm_rope] epsilon must be an attribute of the node but got none.");
 }
 
 }  // namespace

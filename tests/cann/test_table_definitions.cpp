@@ -174,7 +174,7 @@ void refusals_say_what_every_path_says() {
     check_text(refusal(c), "[rotary_mul] rotary_dim must be 0 or an even number up to the head size 64 but got 7.");
     c = plain();
     check_text(refusal(c, [](Node* node) { node->attrs.resize(3); }),
-               "[rotary_mul] forward must be there but got none.");
+               "[rotary_mul] forward must be an attribute of the node but got none.");
     c.chip = "ascend950";
     check_text(refusal(c), "[rotary_mul] soc must be Ascend910B, Ascend910_93 or Ascend310P but got another.");
 }

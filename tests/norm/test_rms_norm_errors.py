@@ -163,7 +163,14 @@ BAD = [
     ),
     forward(
         "out-on-scale",
-        f"out must be x itself or share no memory with scale {SHARED}",
+        f"out must share no memory with scale {SHARED}",
+        out=WHOLE,
+        scale=BUFFER[:N],
+    ),
+    forward(
+        "out-is-x-with-scale",
+        f"out must share no memory with scale {SHARED}",
+        x=WHOLE,
         out=WHOLE,
         scale=BUFFER[:N],
     ),
@@ -282,13 +289,13 @@ BAD = [
     ),
     add(
         "sum-on-scale",
-        f"sum must be x or residual itself or share no memory with scale {SHARED}",
+        f"sum must share no memory with scale {SHARED}",
         sum=WHOLE,
         scale=BUFFER[:N],
     ),
     add(
         "y-on-scale",
-        f"out must be x or residual itself or share no memory with scale {SHARED}",
+        f"out must share no memory with scale {SHARED}",
         out=WHOLE,
         scale=BUFFER[:N],
     ),

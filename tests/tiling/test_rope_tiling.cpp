@@ -319,8 +319,8 @@ void check_given(const Case& c) {
 void check_norm(const Case& c) {
     const HeadNormTiling& n = c.norm;
     int64_t rows = int64_t{c.d.tile_tokens} * c.d.tile_heads, item = dtype_bytes(c.in.dtype);
-    bool swaps = c.launch.tiling_key == kRopeSwapByShifts && !c.in.norm.rounds;
-    CHECK(c, n.swaps == swaps && n.rounds == c.in.norm.rounds && rows <= 512);
+    bool swaps = c.launch.tiling_key == kRopeSwapByShifts && !c.in.norm.intermediate_rounding;
+    CHECK(c, n.swaps == swaps && n.intermediate_rounding == c.in.norm.intermediate_rounding && rows <= 512);
     CHECK(c, n.stats_bytes >= 48 * rows && n.stats_bytes % (48 * 64) == 0);
     CHECK(c, n.factor_bytes >= 4 * rows * swaps && n.factor_bytes % 32 == 0);
     CHECK(c, n.scale_bytes == 4 * 2 * c.d.row_pitch * (swaps ? 2 : 1));
@@ -513,7 +513,7 @@ void random_calls_are_cut_soundly() {
         if (given) make_given(&random, &in);
         bool normed = !given && !in.scatters && s.sides == 2;
         in.norm.epsilon = 1e-6;
-        in.norm.rounds = random.chance(2);
+        in.norm.intermediate_rounding = random.chance(2);
         Case c = cut(in, soc, given, normed);
         check_launch(c);
         check_ub(c);
@@ -631,7 +631,7 @@ void two_tensors_share_a_cores_table() {
     // A tile has the heads of one side: 64 heads are a burst of 16 KiB, also if they are normalized in mode normal.
     RopeTilingInput normal = call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NORMAL, 8);
     for (bool rounds : {false, true}) {
-        normal.norm.rounds = rounds;
+        normal.norm.intermediate_rounding = rounds;
         Case normed = cut(normal, "Ascend910B1", false, true);
         CHECK(normed, normed.launch.tiling_key == kRopeSwapByShifts);
         CHECK(normed, normed.d.tile_tokens == 2 && normed.d.tile_heads == 32 && normed.d.second_tokens >= 6);

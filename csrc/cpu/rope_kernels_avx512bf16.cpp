@@ -1,4 +1,0 @@
-// AVX-512 F, BW, VL, DQ and BF16; compiled with those flags.
-#define NPU_ROPE_LANES 16
-#define NPU_ROPE_KERNELS kernels_avx512bf16
-#include "csrc/cpu/rope_kernels.inl"
