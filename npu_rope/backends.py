@@ -18,7 +18,8 @@ from typing import TypeVar
 from npu_rope import native, simulated_package
 from npu_rope.errors import BackendUnavailable, BrokenRule, bad_value
 from npu_rope.params import RopeParams
-from npu_rope.values import ANGLE_POLICIES, Angle, angle_policy, flag
+from npu_rope.rope_calls import RopeCallAttributes
+from npu_rope.values import Angle, angle_policy, flag
 
 E = TypeVar("E")
 
@@ -41,20 +42,20 @@ def _nothing_missing() -> None:
     return None
 
 
-def _cpu_missing() -> Missing | None:
+def _missing_of(load: Callable[[], object]) -> Missing | None:
     try:
-        native.load()
+        load()
     except BackendUnavailable as error:
         return Missing(error.missing, error.remedy)
     return None
+
+
+def _cpu_missing() -> Missing | None:
+    return _missing_of(native.load)
 
 
 def _sim_missing() -> Missing | None:
-    try:
-        simulated_package.load()
-    except BackendUnavailable as error:
-        return Missing(error.missing, error.remedy)
-    return None
+    return _missing_of(simulated_package.load)
 
 
 def simulated_soc() -> str | None:
@@ -295,10 +296,15 @@ def available() -> list[str]:
     return [name for name, b in BACKENDS.items() if not b.same_as and b.missing() is None]
 
 
+def packed(op: str, a: object) -> bytes:
+    """Return a call's attributes as the operator's packed schema reads them."""
+    return native.packed(op, a)
+
+
 def packed_call(params: RopeParams, forward: bool, angle: Angle, *, op: str = "rope") -> bytes:
     """Return the attributes as the packed schemas of rope, rope_qk and rope_set_rows read them."""
-    code = ANGLE_POLICIES.index(angle_policy(op, angle))
-    return bytes(native.PackedCall(native.c_params(params), flag(op, "forward", forward), code))
+    policy = angle_policy(op, angle)
+    return packed(op, RopeCallAttributes(params, flag(op, "forward", forward), policy))
 
 
 def torch_registration() -> str | None:

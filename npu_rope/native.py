@@ -11,6 +11,7 @@ import struct
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -69,12 +70,6 @@ class CError(C.Structure):
         return errors.broken(errors.BY_STATUS[self.status], *[part.decode() for part in parts])
 
 
-class PackedCall(C.Structure):
-    """The attributes of ``torch.ops.npu_rope.rope_packed_``."""
-
-    _fields_ = [("params", CParams), ("forward", C.c_int32), ("angle", C.c_int32)]
-
-
 def c_params(p: RopeParams) -> CParams:
     """``p`` as a C struct, cached on ``p``."""
     try:
@@ -85,19 +80,8 @@ def c_params(p: RopeParams) -> CParams:
 
 
 def _make_c_params(p: RopeParams) -> CParams:
-    return CParams(
-        p.n_dims,
-        int(p.rope_mode),
-        p.n_ctx_orig,
-        p.n_offs,
-        p.freq_base,
-        p.freq_scale,
-        p.ext_factor,
-        p.attn_factor,
-        p.beta_fast,
-        p.beta_slow,
-        (C.c_int32 * 4)(*p.sections),
-    )
+    own = {"mode": int(p.rope_mode), "sections": p.sections}
+    return CParams(*[own[name] if name in own else getattr(p, name) for name, *_ in CParams._fields_])
 
 
 def c_tensor(address: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> CTensor:
@@ -145,6 +129,54 @@ INSTALL = "Build it with 'pip install ./simulator .' in the project's folder (a 
 TENSOR = C.POINTER(CTensor)  # const npu_rope_tensor *
 
 Known = Literal["values", "addresses", "layout"]  # what a check may read besides the layout: npu_rope_known
+
+
+# The types of the attributes, by their names in the C functions.
+_ATTRIBUTE_TYPES: dict[str, Any] = {
+    "params": C.POINTER(CParams),
+    "epsilon": C.c_double,
+    **dict.fromkeys(("forward", "angle", "interleaved", "intermediate_rounding"), C.c_int32),
+    **dict.fromkeys(("axis", "stash_type", "rotary_dim", "offset", "num_heads"), C.c_int64),
+}
+_ROPE, _TABLES = ("params", "forward", "angle"), ("interleaved", "rotary_dim", "offset", "forward")
+_NORM, _NORM_ROPE = ("axis", "epsilon", "stash_type"), ("params", "epsilon", "intermediate_rounding", "angle")
+# The C functions without their prefix: the number of inputs, the attributes, the number of outputs.
+ENTRIES: dict[str, tuple[int, tuple[str, ...], int]] = {
+    "rope": (3, _ROPE, 1),
+    "rope_qk": (4, _ROPE, 2),
+    "rope_set_rows": (4, _ROPE, 1),
+    "rotary_mul": (3, _TABLES, 1),
+    "rotary_mul_qk": (4, _TABLES, 2),
+    "rotary_embedding": (4, ("interleaved", "num_heads", "rotary_dim", "forward"), 1),
+    "rms_norm": (2, _NORM, 1),
+    "rms_norm_backward": (3, _NORM, 2),
+    "add_rms_norm": (3, _NORM, 2),
+    "rms_norm_rope": (6, _NORM_ROPE, 2),
+    "rms_norm_rope_set_rows": (7, _NORM_ROPE, 2),
+}
+
+
+def attribute_values(op: str, a: Any) -> list[Any]:
+    """Return the attributes of an object as the C function takes them."""
+    return [_attribute_value(getattr(a, name)) for name in ENTRIES[op][1]]
+
+
+def _attribute_value(value: Any) -> Any:
+    if isinstance(value, RopeParams):
+        return c_params(value)
+    return ANGLE_POLICIES.index(cast(AnglePolicy, value)) if isinstance(value, str) else value
+
+
+@cache
+def packed_type(op: str) -> type[C.Structure]:
+    """Return the struct from which the operator's packed schema reads its attributes."""
+    types = {**_ATTRIBUTE_TYPES, "params": CParams}
+    return type("PackedCall", (C.Structure,), {"_fields_": [(name, types[name]) for name in ENTRIES[op][1]]})
+
+
+def packed(op: str, a: Any) -> bytes:
+    """Return the attributes as the operator's packed schema reads them."""
+    return bytes(packed_type(op)(*attribute_values(op, a)))
 
 
 class CCall(C.Structure):
@@ -203,27 +235,19 @@ class Native:
                 f"{path} has ABI version {found}, this package needs {ABI_VERSION}: reinstall npu-rope"
             )
         self.last_error = error_entry(self.lib, "npu_rope_last_error_parts")
-        attributes = [TENSOR, C.POINTER(CParams), C.c_int32, C.c_int32]  # freq_factors, …, forward, angle
-        for op, read, written in (("rope", 2, 1), ("rope_qk", 3, 2), ("rope_set_rows", 3, 1)):
-            types = [*[TENSOR] * read, *attributes, *[TENSOR] * written]
-            setattr(self, f"_{op}", self.status_entry(f"npu_rope_{op}", *types))
-        # By operator: tensors read, attributes between them and forward, tensors written.
-        rotary = {"rotary_mul": (3, 2, 1), "rotary_mul_qk": (4, 2, 2), "rotary_embedding": (4, 2, 1)}
-        self._rotary = {
+        self._entries = {
             op: self.checked_entry(
                 f"npu_rope_{op}",
-                *[*[TENSOR] * read, C.c_int32, *[C.c_int64] * sizes, C.c_int32, *[TENSOR] * written],
+                *[TENSOR] * read,
+                *[_ATTRIBUTE_TYPES[name] for name in attributes],
+                *[TENSOR] * written,
             )
-            for op, (read, sizes, written) in rotary.items()
+            for op, (read, attributes, written) in ENTRIES.items()
         }
         self._version, self._isa = self.text_entry("npu_rope_version"), self.text_entry("npu_rope_isa")
         self._num_threads = self.status_entry("npu_rope_num_threads")
         self._force_isa = self.status_entry("npu_rope_force_isa", C.c_char_p)
         self._check = self.checked_entry("npu_rope_check", C.POINTER(CCall))
-
-    _rope: Any
-    _rope_qk: Any
-    _rope_set_rows: Any
 
     def text_entry(self, name: str) -> Any:
         """The entry ``name``, which takes no arguments and returns a string."""
@@ -250,63 +274,17 @@ class Native:
         if status != 0:
             raise self.last_error().as_exception()
 
-    def rope(
-        self,
-        x: CTensor,
-        positions: CTensor,
-        freq_factors: CTensor | None,
-        params: CParams,
-        forward: bool,
-        angle: str,
-        out: CTensor,
-    ) -> None:
-        """Call ``npu_rope_rope``; a nonzero status is raised as ValueError, TypeError or RuntimeError."""
-        code = ANGLE_POLICIES.index(angle)
-        self._raise_on(self._rope(x, positions, freq_factors, params, forward, code, out))
+    def call(self, op: str, inputs: Sequence[CTensor], a: Any, outputs: Sequence[CTensor]) -> None:
+        """Call ``npu_rope_<op>``; a nonzero status is raised as ValueError, TypeError or RuntimeError.
 
-    def rope_qk(
-        self,
-        q: CTensor,
-        k: CTensor,
-        positions: CTensor,
-        freq_factors: CTensor | None,
-        params: CParams,
-        forward: bool,
-        angle: str,
-        q_out: CTensor,
-        k_out: CTensor,
-    ) -> None:
-        """Call ``npu_rope_rope_qk``; raises as :meth:`rope`."""
-        code = ANGLE_POLICIES.index(angle)
-        self._raise_on(self._rope_qk(q, k, positions, freq_factors, params, forward, code, q_out, k_out))
-
-    def rope_set_rows(
-        self,
-        x: CTensor,
-        positions: CTensor,
-        rows: CTensor,
-        freq_factors: CTensor | None,
-        params: CParams,
-        forward: bool,
-        angle: str,
-        cache: CTensor,
-    ) -> None:
-        """Call ``npu_rope_rope_set_rows``; raises as :meth:`rope`."""
-        code = ANGLE_POLICIES.index(angle)
-        self._raise_on(self._rope_set_rows(x, positions, rows, freq_factors, params, forward, code, cache))
-
-    def rotary(
-        self,
-        op: str,
-        read: Sequence[CTensor | None],
-        interleaved: bool,
-        sizes: tuple[int, int],
-        forward: bool,
-        written: Sequence[CTensor],
-    ) -> None:
-        """Call ``npu_rope_rotary_mul``, ``..._qk`` (sizes: rotary_dim, offset) or
-        ``npu_rope_rotary_embedding`` (sizes: num_heads, rotary_embedding_dim); raises as :meth:`rope`."""
-        self._rotary[op](*read, interleaved, *sizes, forward, *written)
+        Args:
+            op: of :data:`ENTRIES`.
+            inputs: in the order of the function's arguments. The last ones, if optional, may be left out.
+            a: the object whose attributes have the names in :data:`ENTRIES`.
+            outputs: in the order of the function's arguments.
+        """
+        absent = [None] * (ENTRIES[op][0] - len(inputs))
+        self._entries[op](*inputs, *absent, *attribute_values(op, a), *outputs)
 
     def version(self) -> str:
         """The library's version."""
@@ -331,7 +309,7 @@ class Native:
         angle: AnglePolicy = "exact",
         **numbers: float,
     ) -> None:
-        """Check a call and compute nothing; raises as :meth:`rope`.
+        """Check a call and compute nothing; raises as :meth:`call`.
 
         Args:
             op: the name of the C function without its prefix.

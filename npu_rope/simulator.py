@@ -1,37 +1,8 @@
 """The old name of :mod:`ascend_sim`, which is a package of its own: write ``import ascend_sim``."""
 
-from __future__ import annotations
-
 import warnings
 
-from ascend_sim import (
-    CompileFailed,
-    In,
-    InOut,
-    Kernel,
-    KernelBroken,
-    Out,
-    Report,
-    Sum,
-    build,
-    compile,
-    conversions,
-    instructions,
-)
+from ascend_sim import *  # noqa: F403
+from ascend_sim import __all__ as __all__
 
 warnings.warn("npu_rope.simulator is ascend_sim now: import ascend_sim.", DeprecationWarning, stacklevel=2)
-
-__all__ = [
-    "CompileFailed",
-    "In",
-    "InOut",
-    "Kernel",
-    "KernelBroken",
-    "Out",
-    "Report",
-    "Sum",
-    "build",
-    "compile",
-    "conversions",
-    "instructions",
-]

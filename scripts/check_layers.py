@@ -130,8 +130,8 @@ PURE = (
     "npu_rope.values",
     "npu_rope.rope_attributes",
     "npu_rope.params",
-    "npu_rope.checks",
-    "npu_rope.*_checks",
+    "npu_rope.call_tensors",
+    "npu_rope.*_calls",
     "npu_rope.*_params",
     "npu_rope.gguf_header",
     "npu_rope.hf_config",
@@ -140,6 +140,7 @@ PURE = (
 )
 
 PYTHON_LAYERS = (
+    Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*", "npu_rope/hardware/*"), ("*",)),
     # The package ascend_sim knows nothing of npu_rope. Its startup/ runs in the user's process with
     # torch_npu, where ascend_sim may be missing.
     Layer(("simulator/ascend_sim/programs/startup/*",), (PY_STD, "torch", "ascend_sim_stream_work")),
@@ -165,8 +166,8 @@ PYTHON_LAYERS = (
             "npu_rope/*_params.py",
             "npu_rope/gguf_header.py",
             "npu_rope/hf_config.py",
-            "npu_rope/checks.py",
-            "npu_rope/*_checks.py",
+            "npu_rope/call_tensors.py",
+            "npu_rope/*_calls.py",
         ),
         (PY_STD, "numpy", "npu_rope.reference", *PURE),
         functions_may_import=("gguf", "transformers.*"),  # where they are installed
@@ -203,7 +204,6 @@ PYTHON_LAYERS = (
             "npu_rope.executors",
         ),
     ),
-    Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*", "npu_rope/hardware/*"), ("*",)),
     Layer(
         ("npu_rope/compat/*",),
         (PY_STD, "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.executors", *PURE),

@@ -34,106 +34,81 @@ DPI = 130
 
 
 @dataclass(frozen=True)
-class Strip:
-    """One head, lane by lane."""
+class Head:
+    """One head: a strip of its lanes, or a row of its pairs."""
 
     title: str
-    head: int
+    lanes: int
     params: RopeParams
-    note: str = ""
+
+    @property
+    def note(self) -> str:
+        """The call that makes the parameters."""
+        p = self.params
+        more = f", sections={p.sections}" if p.rope_mode.has_sections else ""
+        more += f", n_offs={p.n_offs}" if p.n_offs else ""
+        return f"RopeParams({p.n_dims}, '{p.rope_mode.name.lower()}'{more})"
 
 
-@dataclass(frozen=True)
-class Row:
-    """The pairs of one head, in a line of their own."""
-
-    title: str
-    params: RopeParams
-    note: str = ""
+def head(
+    lanes: int, title: str, n_dims: int, mode: str, sections: tuple[int, ...] = (0, 0, 0, 0), n_offs: int = 0
+) -> Head:
+    return Head(title, lanes, RopeParams(n_dims, mode, sections=sections, n_offs=n_offs))
 
 
 PAIRS = (
-    Strip("normal: neighbours pair up", 16, RopeParams(16, "normal"), "RopeParams(16, 'normal')"),
-    Strip("neox: the halves pair up", 16, RopeParams(16, "neox"), "RopeParams(16, 'neox')"),
-    Strip(
-        "normal in a window: the other lanes pass through",
-        16,
-        RopeParams(8, "normal", n_offs=4),
-        "RopeParams(8, 'normal', n_offs=4)",
-    ),
-    Strip(
-        "neox in a window: the halves are the window's",
-        16,
-        RopeParams(8, "neox", n_offs=4),
-        "RopeParams(8, 'neox', n_offs=4)",
-    ),
+    head(16, "normal: neighbours pair up", 16, "normal"),
+    head(16, "neox: the halves pair up", 16, "neox"),
+    head(16, "normal in a window: the other lanes pass through", 8, "normal", n_offs=4),
+    head(16, "neox in a window: the halves are the window's", 8, "neox", n_offs=4),
 )
 SECTIONS = (
-    Strip(
-        "mrope: lanes as in neox, sections one after the other",
-        24,
-        RopeParams(24, "mrope", sections=(4, 4, 4, 0)),
-        "RopeParams(24, 'mrope', sections=(4, 4, 4, 0))",
+    head(24, "mrope: lanes as in neox, sections one after the other", 24, "mrope", (4, 4, 4, 0)),
+    head(24, "imrope: lanes as in neox, the axes take turns", 24, "imrope", (4, 4, 4, 0)),
+    head(
+        24, "vision: n_dims = D/2 pairs; the powers start again with each section", 12, "vision", (6, 6, 0, 0)
     ),
-    Strip(
-        "imrope: lanes as in neox, the axes take turns",
-        24,
-        RopeParams(24, "imrope", sections=(4, 4, 4, 0)),
-        "RopeParams(24, 'imrope', sections=(4, 4, 4, 0))",
-    ),
-    Strip(
-        "vision: n_dims = D/2 pairs; the powers start again with each section",
-        24,
-        RopeParams(12, "vision", sections=(6, 6, 0, 0)),
-        "RopeParams(12, 'vision', sections=(6, 6, 0, 0))",
-    ),
-    Strip(
-        "mrope in a window: the other lanes pass through",
-        24,
-        RopeParams(12, "mrope", sections=(2, 2, 2, 0), n_offs=8),
-        "RopeParams(12, 'mrope', sections=(2, 2, 2, 0), n_offs=8)",
-    ),
+    head(24, "mrope in a window: the other lanes pass through", 12, "mrope", (2, 2, 2, 0), 8),
 )
+_STANDS_IN = "from pair 3*20 on, e stands in for h and w"
 MODELS = (
-    Row("mrope (16, 24, 24, 0), n_dims 128: Qwen2-VL", RopeParams(128, "mrope", sections=(16, 24, 24, 0))),
-    Row(
-        "imrope (24, 20, 20, 0), n_dims 128: Qwen3-VL; from pair 3*20 on, e stands in for h and w",
-        RopeParams(128, "imrope", sections=(24, 20, 20, 0)),
-    ),
-    Row(
+    head(128, "mrope (16, 24, 24, 0), n_dims 128: Qwen2-VL", 128, "mrope", (16, 24, 24, 0)),
+    head(128, f"imrope (24, 20, 20, 0), n_dims 128: Qwen3-VL; {_STANDS_IN}", 128, "imrope", (24, 20, 20, 0)),
+    head(
+        80,
         "vision (20, 20, 0, 0), n_dims 40 of a head of 80: Qwen2-VL's image encoder",
-        RopeParams(40, "vision", sections=(20, 20, 0, 0)),
+        40,
+        "vision",
+        (20, 20, 0, 0),
     ),
 )
+_EMPTY = "vision {}: the empty {} begins where {} does and is what starts again; {}'s powers go on"
 EDGES = (
-    Row(
-        "mrope (6, 0, 0, 0): one axis turns every pair, as in neox",
-        RopeParams(48, "mrope", sections=(6, 0, 0, 0)),
-    ),
-    Row(
+    head(48, "mrope (6, 0, 0, 0): one axis turns every pair, as in neox", 48, "mrope", (6, 0, 0, 0)),
+    head(
+        48,
         "mrope (4, 3, 3, 0) over 24 pairs: sections that do not cover them repeat",
-        RopeParams(48, "mrope", sections=(4, 3, 3, 0)),
+        48,
+        "mrope",
+        (4, 3, 3, 0),
     ),
-    Row(
+    head(
+        48,
         "mrope (16, 16, 16, 0) over 24 pairs: sections beyond them turn nothing",
-        RopeParams(48, "mrope", sections=(16, 16, 16, 0)),
+        48,
+        "mrope",
+        (16, 16, 16, 0),
     ),
-    Row(
-        "imrope (8, 2, 6, 0): where an axis is used up, e stands in for it",
-        RopeParams(48, "imrope", sections=(8, 2, 6, 0)),
-    ),
-    Row(
+    head(48, "imrope (8, 2, 6, 0): where an axis is used up, e stands in for it", 48, "imrope", (8, 2, 6, 0)),
+    head(
+        48,
         "vision (4, 4, 4, 0) over 24 pairs: repeated, and the powers start again each time",
-        RopeParams(24, "vision", sections=(4, 4, 4, 0)),
+        24,
+        "vision",
+        (4, 4, 4, 0),
     ),
-    Row(
-        "vision (10, 0, 10, 0): the empty h begins where w does and is what starts again; w's powers go on",
-        RopeParams(24, "vision", sections=(10, 0, 10, 0)),
-    ),
-    Row(
-        "vision (0, 8, 4, 0): the empty t begins where h does and is what starts again; h's powers go on",
-        RopeParams(24, "vision", sections=(0, 8, 4, 0)),
-    ),
+    head(48, _EMPTY.format("(10, 0, 10, 0)", "h", "w", "w"), 24, "vision", (10, 0, 10, 0)),
+    head(48, _EMPTY.format("(0, 8, 4, 0)", "t", "h", "h"), 24, "vision", (0, 8, 4, 0)),
 )
 
 
@@ -163,12 +138,12 @@ def label(axis: Any, x: float, y: float, text: str, **kinds: Any) -> None:
     axis.text(x, y, text, **{"fontsize": 8, "color": INK, "ha": "center", "va": "center", **kinds})
 
 
-def draw_strip(axis: Any, strip: Strip) -> None:
+def draw_strip(axis: Any, strip: Head) -> None:
     """Lanes as boxes, an arc from a pair's first lane to its second, the pair's number below."""
     p = strip.params
-    first, second = (range(*s.indices(strip.head)) for s in p.pair_lanes())
+    first, second = (range(*s.indices(strip.lanes)) for s in p.pair_lanes())
     pair_at = {lane: i for lanes in (first, second) for i, lane in enumerate(lanes)}
-    for lane in range(strip.head):
+    for lane in range(strip.lanes):
         inside = lane in pair_at
         box(axis, lane, 0, colour_of(p, pair_at[lane]) if inside else PALE, f"x{lane}")
         label(axis, lane + 0.5, -0.4, str(pair_at[lane]) if inside else "·")
@@ -190,7 +165,7 @@ def draw_strip(axis: Any, strip: Strip) -> None:
         label(axis, left, -1.5, "power", ha="right", color=GREY)
     axis.text(0, 1.25 + tall, strip.title, fontsize=10.5, color=INK, fontweight="bold", va="bottom")
     axis.text(
-        strip.head,
+        strip.lanes,
         1.25 + tall,
         strip.note,
         fontsize=8,
@@ -199,7 +174,7 @@ def draw_strip(axis: Any, strip: Strip) -> None:
         ha="right",
         family="monospace",
     )
-    finish(axis, strip.head, *reach(p))
+    finish(axis, strip.lanes, *reach(p))
 
 
 def arc_height(params: RopeParams) -> float:
@@ -219,7 +194,7 @@ def finish(axis: Any, lanes: float, bottom: float, top: float) -> None:
     axis.axis("off")
 
 
-def draw_row(axis: Any, row: Row, widest: int, tall: float, numbered: bool) -> None:
+def draw_row(axis: Any, row: Head, widest: int, tall: float, numbered: bool) -> None:
     """A pair is a box with its axis' letter; below it the power of theta_scale in its frequency."""
     p = row.params
     exponents = p.exponents()
@@ -270,9 +245,9 @@ def panels(heights: list[float], width: float) -> tuple[Any, Any]:
     return canvas, axes[:, 0]
 
 
-def draw_strips(path: Path, strips: tuple[Strip, ...], explained: str) -> None:
+def draw_strips(path: Path, strips: tuple[Head, ...], explained: str) -> None:
     sectioned = strips[0].params.rope_mode.has_sections
-    width = INCHES_A_LANE * (strips[0].head + 3)
+    width = INCHES_A_LANE * (strips[0].lanes + 3)
     heights = [INCHES_A_LANE * (top - bottom) for bottom, top in (reach(s.params) for s in strips)]
     canvas, axes = panels([0.3, *heights], width)
     if sectioned:
@@ -285,7 +260,7 @@ def draw_strips(path: Path, strips: tuple[Strip, ...], explained: str) -> None:
     save(canvas, path)
 
 
-def draw_rows(path: Path, rows: tuple[Row, ...], explained: str, inches_a_pair: float) -> None:
+def draw_rows(path: Path, rows: tuple[Head, ...], explained: str, inches_a_pair: float) -> None:
     widest = max(row.params.pairs for row in rows)
     tall = 2.9 if inches_a_pair >= 0.3 else 3.7
     canvas, axes = panels([0.3, *[inches_a_pair * tall] * len(rows)], inches_a_pair * (widest + 3))

@@ -55,14 +55,18 @@ def _caches() -> list[str]:
     return said
 
 
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package without importing it."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def versions(ggml_lib: str | None) -> dict[str, str]:
     """Return package versions; ``not installed`` for a missing one."""
     found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
+    found |= {name: version_of(name) or "not installed" for name in _PACKAGES}
     try:
         with GgmlProcess(ggml_lib) as process:
             found["ggml"] = f"{process.info.version} ({process.info.cpu_library})"

@@ -16,7 +16,7 @@ from typing import Any
 import npu_rope
 from npu_rope.bench.harness import Contestant, Ready
 from npu_rope.bench.peers import require
-from npu_rope.bench.rope_rows import DTYPES, HEAD_DIM, Row, in_turn
+from npu_rope.bench.rope_rows import DTYPES, HEAD_DIM, Row, floor, in_turn
 from npu_rope.bench.verify import as_float64
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -81,8 +81,7 @@ def contestants(own: Row, pattern: str | None) -> Iterator[Contestant]:
     shapes = [*((b, s, n, HEAD_DIM) for b, s, n in own.heads), (HEAD_DIM,), (HEAD_DIM,)]
     q, k, *scales = (torch.randn(shape, generator=generator).to(kind) for shape in shapes)
     inputs = Inputs((q, k), (scales[0], scales[1]), torch.arange(TOKENS), DTYPES[own.dtype])
-    copies = [partial(torch.empty_like(x).copy_, x) for x in inputs.xs]
-    yield Contestant("memory floor: torch copy_", "floor", lambda: Ready(in_turn(copies), lambda: None))
+    yield floor(inputs.xs)
     given = q, k, *scales, inputs.positions, inputs.params
     for name, rounding in ((OUT, False), (BETWEEN, True)):
         call = partial(npu_rope.rms_norm_rope, *given, epsilon=EPSILON, intermediate_rounding=rounding)

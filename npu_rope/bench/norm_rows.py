@@ -18,9 +18,9 @@ import numpy as np
 
 import npu_rope
 from npu_rope.bench.harness import Contestant, Ready, Unsupported
-from npu_rope.bench.peers import require, session_call
+from npu_rope.bench.peers import onnx_model, require, session_call
 from npu_rope.bench.peers_ggml import GgmlGraph, ggml_library
-from npu_rope.bench.rope_rows import DTYPES, Row, in_turn
+from npu_rope.bench.rope_rows import DTYPES, Row, floor, in_turn
 from npu_rope.bench.verify import as_float64
 from npu_rope.optional_torch import torch
 from npu_rope.testing.bounds import peer_norm_bound, worst_ratio
@@ -112,8 +112,7 @@ def contestants(own: Row, pattern: str | None, ggml_lib: str | None) -> Iterator
     """Yield the floor, npu_rope's own, and the peers whose name matches the pattern."""
     assert isinstance(own, NormRow)
     inputs = Inputs(own)
-    copies = [partial(out.copy_, t) for out, t in zip(inputs.outs(), inputs.read, strict=True)]
-    yield Contestant("memory floor: torch copy_", "floor", lambda: Ready(in_turn(copies), lambda: None))
+    yield floor(inputs.read)
     for name, prepare in _ours(inputs):
         yield Contestant(name, "ours", prepare, inputs.check(ours=True))
     peers = (
@@ -190,31 +189,17 @@ def _onnxruntime(inputs: Inputs) -> Ready:
     outs = {"y": inputs.outs()[0].numpy()}
     if inputs.residual is not None:
         feeds["residual"], outs["sum"] = inputs.residual.numpy(), inputs.outs()[1].numpy()
-    call = session_call(_onnx_model(inputs.dtype, feeds, outs), feeds, outs, inputs.threads)
+    helper: Any = importlib.import_module("onnx.helper")
+    nodes = [] if inputs.residual is None else [helper.make_node("Add", ["x", "residual"], ["sum"])]
+    normalized = "sum" if nodes else "x"
+    nodes.append(helper.make_node("RMSNormalization", [normalized, "scale"], ["y"], epsilon=EPSILON))
+    call = session_call(onnx_model(nodes, feeds, outs), feeds, outs, inputs.threads)
 
     def result() -> Any:
         call()
         return [torch.from_numpy(out) for out in outs.values()]
 
     return Ready(call, result)
-
-
-def _onnx_model(dtype: str, feeds: dict[str, Any], outs: dict[str, Any]) -> bytes:
-    """Make a model of RMSNormalization, after an Add if there is a residual."""
-    helper: Any = importlib.import_module("onnx.helper")
-    kind = {"float32": 1, "float16": 10}[dtype]  # onnx.TensorProto.DataType
-    infos = [
-        [helper.make_tensor_value_info(name, kind, array.shape) for name, array in named.items()]
-        for named in (feeds, outs)
-    ]
-    normalized = "sum" if "sum" in outs else "x"
-    nodes = [helper.make_node("RMSNormalization", [normalized, "scale"], ["y"], epsilon=EPSILON)]
-    if "sum" in outs:
-        nodes.insert(0, helper.make_node("Add", ["x", "residual"], ["sum"]))
-    graph = helper.make_graph(nodes, "norm", *infos)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
-    serialized: bytes = model.SerializeToString()
-    return serialized
 
 
 def _ggml(inputs: Inputs, *, given: str | None) -> Ready:

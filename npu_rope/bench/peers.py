@@ -70,7 +70,15 @@ def _onnxruntime(inputs: Inputs) -> Ready:
     for k, x in enumerate(inputs.xs):
         feeds[f"x{k}"] = x.flatten(2).numpy()
         outs[f"y{k}"] = torch.empty_like(x).flatten(2).numpy()
-    call = session_call(_onnx_model(inputs, feeds), feeds, outs, inputs.row.threads)
+    helper: Any = importlib.import_module("onnx.helper")
+    how = {"interleaved": int(inputs.row.mode == "normal")}
+    nodes = [
+        helper.make_node(
+            "RotaryEmbedding", [f"x{k}", "cos", "sin", "positions"], [f"y{k}"], num_heads=heads, **how
+        )
+        for k, (_, _, heads) in enumerate(inputs.row.heads)
+    ]
+    call = session_call(onnx_model(nodes, feeds, outs), feeds, outs, inputs.row.threads)
 
     def result() -> list[Any]:
         call()
@@ -102,27 +110,15 @@ def session_call(
     return call
 
 
-def _onnx_model(inputs: Inputs, feeds: dict[str, Any]) -> bytes:
-    """Make one graph with a RotaryEmbedding node per tensor."""
+def onnx_model(nodes: list[Any], feeds: dict[str, Any], outs: dict[str, Any]) -> bytes:
+    """Return a model of these nodes from and to arrays of these names, types and sizes."""
     helper: Any = importlib.import_module("onnx.helper")
     types = {"float32": 1, "float16": 10, "int64": 7}  # onnx.TensorProto.DataType
-    info = helper.make_tensor_value_info
-    nodes, results = [], []
-    for k, (_, _, heads) in enumerate(inputs.row.heads):
-        names = [f"x{k}", "cos", "sin", "positions"]
-        nodes.append(
-            helper.make_node(
-                "RotaryEmbedding",
-                names,
-                [f"y{k}"],
-                num_heads=heads,
-                interleaved=int(inputs.row.mode == "normal"),
-            )
-        )
-        x = feeds[f"x{k}"]
-        results.append(info(f"y{k}", types[x.dtype.name], x.shape))
-    given = [info(name, types[array.dtype.name], array.shape) for name, array in feeds.items()]
-    graph = helper.make_graph(nodes, "rope", given, results)
+    infos = [
+        [helper.make_tensor_value_info(name, types[a.dtype.name], a.shape) for name, a in named.items()]
+        for named in (feeds, outs)
+    ]
+    graph = helper.make_graph(nodes, "peer", *infos)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
     serialized: bytes = model.SerializeToString()
     return serialized

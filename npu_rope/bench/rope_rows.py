@@ -6,7 +6,6 @@ positions from 1000 on, one per sequence. GQA rows rotate q (32 heads) and k (8 
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -122,13 +121,12 @@ def in_turn(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
 # ---- floor and call cost ---------------------------------------------------------------------------
 
 
-def floor(inputs: Inputs) -> Contestant:
+def floor(xs: Sequence[Any]) -> Contestant:
     """Copy the same bytes into a kept destination, by torch, with the same threads."""
 
     def prepare() -> Ready:
-        outs = [torch.empty_like(x) for x in inputs.xs]
-        calls = [partial(out.copy_, x) for out, x in zip(outs, inputs.xs, strict=True)]
-        return Ready(in_turn(calls), lambda: None)
+        copies = [partial(torch.empty_like(x).copy_, x) for x in xs]
+        return Ready(in_turn(copies), lambda: None)
 
     return Contestant("memory floor: torch copy_", "floor", prepare)
 
@@ -155,19 +153,22 @@ def _ready(calls: Sequence[Callable[[], object]], result: Callable[[], Any], **m
     return Ready(call, once, **more)
 
 
-def _with_out(inputs: Inputs) -> Ready:
-    outs = [torch.empty_like(x) for x in inputs.xs]
-    calls = [
-        partial(npu_rope.rope, x, inputs.positions, inputs.params, out=out)
-        for x, out in zip(inputs.xs, outs, strict=True)
-    ]
-    return _ready(calls, lambda: outs)
+def _written(
+    inputs: Inputs,
+    call_of: Callable[[Any, Any], Callable[[], object]],
+    *,
+    in_place: bool = False,
+    **more: Any,
+) -> Ready:
+    """Prepare a call for each tensor and its output: kept memory, or in place a copy of the tensor."""
+    outs = [x.clone() if in_place else torch.empty_like(x) for x in inputs.xs]
+    pairs = zip(outs if in_place else inputs.xs, outs, strict=True)
+    return _ready([call_of(x, out) for x, out in pairs], lambda: outs, **more)
 
 
-def _in_place(inputs: Inputs) -> Ready:
-    xs = [x.clone() for x in inputs.xs]
-    calls = [partial(npu_rope.rope, x, inputs.positions, inputs.params, out=x) for x in xs]
-    return _ready(calls, lambda: xs)
+def _rope(inputs: Inputs, *, in_place: bool = False) -> Ready:
+    angles = inputs.positions, inputs.params
+    return _written(inputs, lambda x, out: partial(npu_rope.rope, x, *angles, out=out), in_place=in_place)
 
 
 def _new_tensor(inputs: Inputs) -> Ready:
@@ -175,35 +176,19 @@ def _new_tensor(inputs: Inputs) -> Ready:
     return Ready(in_turn(calls), lambda: [call() for call in calls])
 
 
-def _packed_operator(inputs: Inputs) -> Ready:
-    outs = [torch.empty_like(x) for x in inputs.xs]
-    packed = torch.frombuffer(
-        bytearray(backends.packed_call(inputs.params, True, "exact")), dtype=torch.uint8
-    )
+def _packed_operator(inputs: Inputs, *, in_place: bool = False) -> Ready:
+    call = backends.packed_call(inputs.params, True, "exact")
+    rest = inputs.positions, torch.frombuffer(bytearray(call), dtype=torch.uint8)
     operator = torch.ops.npu_rope.rope_packed_.default
-    calls = [
-        partial(operator, out, x, inputs.positions, packed) for x, out in zip(inputs.xs, outs, strict=True)
-    ]
-    return _ready(calls, lambda: outs)
-
-
-def _packed_in_place(inputs: Inputs) -> Ready:
-    xs = [x.clone() for x in inputs.xs]
-    packed = torch.frombuffer(
-        bytearray(backends.packed_call(inputs.params, True, "exact")), dtype=torch.uint8
-    )
-    operator = torch.ops.npu_rope.rope_packed_.default
-    calls = [partial(operator, x, None, inputs.positions, packed) for x in xs]
-    return _ready(calls, lambda: xs)
+    call_of = lambda x, out: partial(operator, out, None if in_place else x, *rest)  # noqa: E731
+    return _written(inputs, call_of, in_place=in_place)
 
 
 def _schema_operator(inputs: Inputs) -> Ready:
-    xs = [x.clone() for x in inputs.xs]
     attributes = {"n_dims": HEAD_DIM, "rope_mode": int(inputs.params.rope_mode)}
     operator = torch.ops.npu_rope.rope_.default
-    calls = [partial(operator, x, inputs.positions, **attributes) for x in xs]
-    around: Callable[[], contextlib.AbstractContextManager[Any]] = torch.inference_mode
-    return _ready(calls, lambda: xs, around=around)
+    call_of = lambda x, out: partial(operator, x, inputs.positions, **attributes)  # noqa: E731
+    return _written(inputs, call_of, in_place=True, around=torch.inference_mode)
 
 
 def _numpy(inputs: Inputs) -> Ready:
@@ -242,9 +227,15 @@ TABLES = "npu_rope.rotary_mul(out=), tables given"
 
 def ours(inputs: Inputs) -> Iterator[Contestant]:
     """Yield the entry points of npu_rope's kernel."""
-    ways = [(OUT, _with_out), (IN_PLACE, _in_place), (NEW, _new_tensor)]
-    ways += [(PACKED, _packed_operator), (PACKED_IN_PLACE, _packed_in_place), (SCHEMA, _schema_operator)]
-    ways.append((TABLES, _given_tables))
+    ways: list[tuple[str, Callable[[Inputs], Ready]]] = [
+        (OUT, _rope),
+        (IN_PLACE, partial(_rope, in_place=True)),
+        (NEW, _new_tensor),
+        (PACKED, _packed_operator),
+        (PACKED_IN_PLACE, partial(_packed_operator, in_place=True)),
+        (SCHEMA, _schema_operator),
+        (TABLES, _given_tables),
+    ]
     if inputs.row.is_decode:
         ways.append((NUMPY, _numpy))
     for name, prepare in ways:

@@ -27,7 +27,7 @@ def contestants(row: rope_rows.Row, options: Options) -> list[Contestant]:
     if row.group == patched_rows.GROUP:
         return list(patched_rows.contestants(row))
     inputs = rope_rows.Inputs(row)
-    everyone = [rope_rows.floor(inputs)]
+    everyone = [rope_rows.floor(inputs.xs)]
     if row.is_decode:
         everyone.append(rope_rows.empty_call(inputs))
     return [*everyone, *rope_rows.ours(inputs), *peers.peers(inputs, options.peers, options.ggml_lib)]

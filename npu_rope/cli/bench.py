@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -20,9 +19,8 @@ from npu_rope.bench import plot as plotting
 from npu_rope.bench import report
 from npu_rope.bench.rope_rows import DTYPES, MODES
 from npu_rope.bench.run import Options, Results, run
+from npu_rope.cli.usage import usage_error
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlUnavailable, find_library_dir
-
-USAGE_ERROR = 2
 
 
 class Format(str, Enum):
@@ -96,12 +94,12 @@ def bench(
     """
     for name, path in (("output", output), ("plot", plot), ("markdown", markdown)):
         if path is not None and (must := unwritable(path)):
-            raise _usage_error(f"[bench] {name} {must}")
+            raise usage_error(f"[bench] {name} {must}")
     if plot is not None and plot.suffix.lower() not in plotting.SUFFIXES:
-        raise _usage_error(f"[bench] plot must end in {', '.join(plotting.SUFFIXES)} but got {plot}.")
+        raise usage_error(f"[bench] plot must end in {', '.join(plotting.SUFFIXES)} but got {plot}.")
     page = "" if markdown is None else _page(markdown)
     if plot is not None and (remedy := plotting.missing()):
-        raise _usage_error(f"[bench] --plot must have matplotlib: {remedy}")
+        raise usage_error(f"[bench] --plot must have matplotlib: {remedy}")
     if earlier is not None:
         results = _read(earlier)
     else:
@@ -120,18 +118,11 @@ def bench(
     raise typer.Exit(1 if bad or results.problems else 0)
 
 
-def _usage_error(text: str) -> typer.Exit:
-    print(text, file=sys.stderr)
-    return typer.Exit(USAGE_ERROR)
-
-
 def _read(path: Path) -> Results:
     try:
         return report.read_json(path)
     except (OSError, ValueError) as error:
-        raise _usage_error(
-            f"[bench] --from must be a file of --format json but got {path}: {error}"
-        ) from None
+        raise usage_error(f"[bench] --from must be a file of --format json but got {path}: {error}") from None
 
 
 def _page(path: Path) -> str:
@@ -139,13 +130,13 @@ def _page(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8") if path.is_file() else ""
     except (OSError, ValueError) as error:
-        raise _usage_error(f"[bench] markdown must be a text file but got {path}: {error}.") from None
+        raise usage_error(f"[bench] markdown must be a text file but got {path}: {error}.") from None
 
 
 def _some_of(name: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     chosen = tuple(word.strip() for word in text.split(",") if word.strip())
     if not chosen or any(word not in known for word in chosen):
-        raise _usage_error(f"[bench] {name} must be some of {','.join(known)} but got {text}.")
+        raise usage_error(f"[bench] {name} must be some of {','.join(known)} but got {text}.")
     return chosen
 
 
@@ -153,7 +144,7 @@ def _pattern(name: str, text: str | None) -> str | None:
     try:
         re.compile(text or "")
     except re.error as error:
-        raise _usage_error(f"[bench] {name} must be a regular expression but got {text}: {error}.") from None
+        raise usage_error(f"[bench] {name} must be a regular expression but got {text}: {error}.") from None
     return text
 
 
@@ -163,7 +154,7 @@ def _threads(text: str) -> tuple[int, ...]:
     except ValueError:
         counts = ()
     if not counts or min(counts) < 1:
-        raise _usage_error(f"[bench] --threads must be numbers >= 1 like 1,2 but got {text}.")
+        raise usage_error(f"[bench] --threads must be numbers >= 1 like 1,2 but got {text}.")
     return counts
 
 
@@ -178,12 +169,12 @@ def _options(
     ggml_lib: str | None,
 ) -> Options:
     if optional_torch.torch is None:
-        raise _usage_error(f"[bench] needs torch, but {optional_torch.cause}.")
+        raise usage_error(f"[bench] needs torch, but {optional_torch.cause}.")
     if ggml_lib is not None or os.environ.get(ENVIRONMENT_VARIABLE):
         try:
             find_library_dir(ggml_lib)
         except GgmlUnavailable as error:
-            raise _usage_error(str(error)) from None
+            raise usage_error(str(error)) from None
     options = Options(
         rows=_pattern("--rows", rows),
         threads=_threads(threads),
@@ -197,7 +188,7 @@ def _options(
     if seconds is not None:
         options = replace(options, seconds=seconds)
     if not any(options.chosen_rows(count) for count in options.threads):
-        raise _usage_error(f"[bench] --rows must match a row's name but got {rows}.")
+        raise usage_error(f"[bench] --rows must match a row's name but got {rows}.")
     return options
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -30,6 +28,7 @@ from npu_rope import (
     optional_torch,
     simulated_package,
 )
+from npu_rope.bench.machine import version_of
 from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.registrar import REINSTALL, npu_binding_error
 from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
@@ -199,7 +198,7 @@ def _cann_environment(found: dict[str, str | None]) -> list[Finding]:
 def _npu_versions(found: dict[str, str | None]) -> list[Finding]:
     """Check whether the versions of CANN, torch_npu and the binding are compatible."""
     simulated = backends.simulated_soc() is not None
-    torch_npu = _version_of("torch_npu") if found["torch_npu"] else None
+    torch_npu = version_of("torch_npu") if found["torch_npu"] else None
     findings = []
     if found["CANN"] or torch_npu:
         home = found["CANN"]
@@ -259,14 +258,6 @@ def _package_remedy(folder: str) -> str:
     return f"{away}: CANN takes it before npu_rope's own package. {then}"
 
 
-def _version_of(package: str) -> str | None:
-    """Return the version of an installed package without importing it."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def _tools() -> list[Finding]:
     findings = []
     compiler = next(
@@ -308,8 +299,8 @@ def _peers() -> list[Finding]:
         first, _, remedy = str(error).partition("\n")
         findings.append(Finding("peers", "ggml", False, first, remedy))
     for package in PEERS:
-        if importlib.util.find_spec(package) is None:
-            findings.append(Finding("peers", package, False, "not installed", f"pip install {package}"))
+        if version := version_of(package):
+            findings.append(Finding("peers", package, True, version))
         else:
-            findings.append(Finding("peers", package, True, importlib.metadata.version(package)))
+            findings.append(Finding("peers", package, False, "not installed", f"pip install {package}"))
     return findings

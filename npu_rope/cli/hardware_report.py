@@ -25,6 +25,7 @@ from rich.progress import (
 )
 
 from npu_rope import backends
+from npu_rope.cli.usage import usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.hardware.calls import OPERATORS
 from npu_rope.hardware.document import CORRECT, SIMULATED, WRONG, Document
@@ -32,7 +33,7 @@ from npu_rope.hardware.page import html_of
 from npu_rope.hardware.privacy import Scrubber
 from npu_rope.hardware.run import STEPS, Plan, Run
 
-NOT_CORRECT, USAGE_ERROR = 1, 2
+NOT_CORRECT = 1
 JSON_FILE, HTML_FILE = "hardware-report.json", "hardware-report.html"
 
 Operator = Enum("Operator", {name.upper(): name for name in OPERATORS}, type=str)  # type: ignore[misc]
@@ -126,20 +127,15 @@ def hardware_report(
     raise typer.Exit(0 if document["verdict"]["status"] == CORRECT else NOT_CORRECT)
 
 
-def _usage_error(text: str) -> typer.Exit:
-    print(text, file=sys.stderr)
-    return typer.Exit(USAGE_ERROR)
-
-
 def _check(plan: Plan) -> None:
     if "validate" in plan.skip and "calls" in plan.skip:
-        raise _usage_error("[hardware-report] skip must leave validate or calls but got both.")
+        raise usage_error("[hardware-report] skip must leave validate or calls but got both.")
     if not plan.calls():
-        raise _usage_error(f"[hardware-report] filter must be part of a call's name but got {plan.text!r}.")
+        raise usage_error(f"[hardware-report] filter must be part of a call's name but got {plan.text!r}.")
     try:
         backends.find("npu").require()
     except BackendUnavailable as error:
-        raise _usage_error(str(error)) from None
+        raise usage_error(str(error)) from None
 
 
 def _files(folder: Path, overwrite: bool) -> tuple[Path, Path]:
@@ -148,16 +144,16 @@ def _files(folder: Path, overwrite: bool) -> tuple[Path, Path]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         text = f"[hardware-report] output must be a folder one may write but got {folder}: {error.strerror}."
-        raise _usage_error(text) from None
+        raise usage_error(text) from None
     paths = folder / JSON_FILE, folder / HTML_FILE
     for path in paths:
         if path.exists() and not overwrite:
-            raise _usage_error(
+            raise usage_error(
                 f"[hardware-report] output must be a folder without a report but got {folder}, which has"
                 f" {path.name}.\nName another folder, or replace it with --overwrite."
             )
         if must := unwritable(path):
-            raise _usage_error(f"[hardware-report] output {must}")
+            raise usage_error(f"[hardware-report] output {must}")
     return paths
 
 

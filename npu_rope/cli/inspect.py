@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from ascend_sim import timeline_plot
 from ascend_sim.files import replacing, unwritable
 from rich.console import Console
 from rich.markup import escape
@@ -18,11 +18,11 @@ from rich.table import Table
 from npu_rope import RopeMode, RopeParams, backends, rope
 from npu_rope.cli import inspect_plot
 from npu_rope.cli.inspect_model import Model, Rope, printable, ranges, read
+from npu_rope.cli.usage import usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.optional_torch import torch
 from npu_rope.rope_attributes import AXIS_NAMES
 
-USAGE_ERROR = 2
 DTYPES = ("float32", "float16", "bfloat16")
 # Calls that ggml's CANN backend supports (ggml d99724f); another backend computes the others.
 CANN_MOST_HEAD = 896
@@ -61,12 +61,11 @@ def inspect(
       npu-rope inspect gemma-3/config.json --layer-type sliding_attention --json
     """
     try:
-        if plot is not None and (said := inspect_plot.refusal(plot) or unwritable(plot)):
+        if plot is not None and (said := timeline_plot.refusal(plot) or unwritable(plot)):
             raise ValueError(f"[inspect] --plot {said}")
         model = read(file, layer_type, layer, n_ctx)
     except (ValueError, TypeError, ImportError, OSError) as error:
-        print("\n".join(map(printable, str(error).split("\n"))), file=sys.stderr)
-        raise typer.Exit(USAGE_ERROR) from None
+        raise usage_error("\n".join(map(printable, str(error).split("\n")))) from None
     if plot is not None:
         with replacing(plot, "wb") as stream:
             inspect_plot.draw(model.title, model.ropes, stream, plot.suffix[1:])

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from ascend_sim import timeline_plot
 
 from npu_rope.cli.inspect_model import Rope
 
 BEFORE, AFTER, CONTEXT, INK = "#9a9a9a", "#0b3c8c", "#d9801a", "#1a1a1a"
 LONGEST_TITLE = 80
-SEEN = 0.02  # a smaller scaling is not visible
-
-
-def refusal(path: Path) -> str | None:
-    """Return None if a plot can be written to ``path``, else the rule that it breaks."""
-    return timeline_plot.refusal(path)
+VISIBLE_SCALING = 0.02  # a smaller relative change of a wavelength is not visible in the plot
 
 
 def draw(title: str, ropes: list[Rope], stream: IO[bytes], kind: str) -> None:
@@ -45,7 +38,7 @@ def _shortened(text: str) -> str:
 def _panel(axis: Any, r: Rope) -> None:
     pairs = np.arange(r.params.pairs)
     before, after, turning = 2 * np.pi / r.before(), 2 * np.pi / r.after(), r.turning()
-    scaled = bool(np.any(np.abs(after / before - 1)[turning] > SEEN))
+    scaled = bool(np.any(np.abs(after / before - 1)[turning] > VISIBLE_SCALING))
     if scaled:
         axis.plot(pairs, before, color=BEFORE, linewidth=1.5, linestyle="--", label="before scaling")
     shown = np.where(turning, after, np.nan)

@@ -28,26 +28,6 @@ from npu_rope.testing.ggml import GgmlInfo
 from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
 
 UNWRAPPED = 100_000
-# Columns of test-backend-ops first, so that files can be joined; then npu_rope's own.
-CSV_COLUMNS = (
-    "backend_name",
-    "op_name",
-    "op_params",
-    "test_mode",
-    "supported",
-    "passed",
-    "error_message",
-    "suite",
-    "angle_policy",
-    "max_error",
-    "error_over_bound",
-    "bit_equal_share",
-    "error_from_exact",
-    "near_cpu_share",
-    "nmse",
-    "source",
-    "reproduce",
-)
 
 
 @dataclass
@@ -363,6 +343,8 @@ def _finite(value: float | None) -> float | str | None:
 
 
 def _record(result: CaseResult, j: Judgement, report: Report) -> dict[str, Any]:
+    """Return a judgement's properties by their names in files: those of test-backend-ops first, so that files
+    can be joined; then npu_rope's own."""
     case = result.case
     device = _device(report) if j.executor == "ggml" else ""
     _, _, rest = case.name.partition("(")
@@ -419,11 +401,10 @@ def write_json(stream: TextIO, report: Report) -> None:
 
 def write_csv(stream: TextIO, report: Report) -> None:
     """Write a row per case and executor."""
-    writer = csv.DictWriter(stream, CSV_COLUMNS)
+    records = [_record(r, j, report) for r in report.results for j in r.judgements]
+    writer = csv.DictWriter(stream, records[0] if records else ())
     writer.writeheader()
-    for r in report.results:
-        for j in r.judgements:
-            writer.writerow({k: "" if v is None else v for k, v in _record(r, j, report).items()})
+    writer.writerows(records)
 
 
 def write_junit(stream: TextIO, report: Report) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,17 +21,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from npu_rope import simulated_package
-from npu_rope.checks import rope_tensors
+from npu_rope.cli.usage import usage_error
 from npu_rope.dtypes import bfloat16_bits
 from npu_rope.errors import BackendUnavailable, bad_value
-from npu_rope.executors import rope as rope_executors
-from npu_rope.executors import rotary as rotary_executors
+from npu_rope.executors import rotations
 from npu_rope.params import RopeParams
-from npu_rope.rotary_checks import RotaryAttributes, rotary_embedding_tensors, rotary_mul_tensors
+from npu_rope.rope_calls import RopeCallAttributes, rope_tensors
+from npu_rope.rotary_calls import RotaryAttributes, rotary_embedding_tensors, rotary_mul_tensors
 
-RULE_BROKEN, USAGE_ERROR = 1, 2
+RULE_BROKEN = 1
 
-app = typer.Typer(no_args_is_help=True, help="Where a kernel's cycles go, on the simulated core.")
+app = typer.Typer(no_args_is_help=True, help="Show the use of a kernel's cycles on the simulated core.")
 
 
 class Dtype(str, Enum):
@@ -78,140 +79,28 @@ LayoutOption = Annotated[
     Layout, typer.Option(help="bnsd: heads before tokens in memory, handed over as a view.")
 ]
 InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Write over x.")]
-SocOption = Annotated[str, typer.Option(help="ascend910b, ascend310p, or a chip such as Ascend910B4.")]
-OutputOption = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="Chrome trace JSON, for Perfetto or chrome://tracing."),
-]
-CoresOption = Annotated[int, typer.Option(min=0, help="Number of cores in the trace; 0: all.")]
-MostCoresOption = Annotated[
-    int, typer.Option(min=0, help="Cores that the kernel may use; 0: all of the chip's.")
-]
-PlotOption = Annotated[Path | None, typer.Option(help="Draw the timeline: .png, .svg or .pdf.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
-
-
-@app.callback()
-def _group() -> None:
-    """Show the use of a kernel's cycles on the simulated core."""
-
-
-@app.command()
-def rope(
-    shape: ShapeOption = "1,4096,32,128",
-    dtype: DtypeOption = None,
-    mode: Annotated[Mode, typer.Option(help="Which elements make a pair.")] = Mode.NEOX,
-    n_dims: Annotated[int | None, typer.Option(help="Rotated width; default D.")] = None,
-    n_offs: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
-    sections: Annotated[
-        str | None,
-        typer.Option(help="Pairs of each axis in modes mrope, vision and imrope; default four equal parts."),
-    ] = None,
-    layout: LayoutOption = Layout.BSND,
-    backward: Annotated[bool, typer.Option("--backward", help="Rotate by minus the angle.")] = False,
-    freq_factors: Annotated[
-        bool, typer.Option("--freq-factors", help="With factors, divided on the device.")
-    ] = False,
-    in_place: InPlaceOption = False,
-    soc: SocOption = "ascend910b",
-    output: OutputOption = None,
-    cores: CoresOption = 4,
-    most_cores: MostCoresOption = 0,
-    plot: PlotOption = None,
-    json_: JsonOption = False,
-) -> None:
-    """Run rope's kernel once and show the use of its cycles.
-
-    The kernel and its tiling are the real ones; the time comes from a model:
-    each instruction costs its issue and its repeats or bytes, the four pipes of
-    a core overlap as far as the kernel's events allow, and the cores share the
-    bandwidth of global memory. It has not been compared with hardware.
-
-    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
-
-    Examples:
-
-      npu-rope trace rope
-
-      npu-rope trace rope --shape 1,1,32,128 --dtype f16 --mode normal
-
-      npu-rope trace rope --mode mrope --sections 16,24,24,0
-
-      npu-rope trace rope -o rope.json        (open it at ui.perfetto.dev)
-
-      npu-rope trace rope --plot rope.png
-    """
-    sizes = sizes_of_text(shape)
-
-    def launch(options: Options) -> dict[str, Any]:
-        params = params_of(sizes[3], mode, n_dims, n_offs, sections)
-        own = dtype or default_dtype(soc)
-        return _run_rope(sizes, own, params, layout, not backward, freq_factors, in_place, options)
-
-    run_command(launch, soc, output, cores, most_cores, plot, json_)
-
-
-@app.command("rotary_mul")
-def rotary_mul(
-    shape: ShapeOption = "1,4096,32,128",
-    dtype: DtypeOption = None,
-    table_dtype: Annotated[
-        TableDtype, typer.Option(help="dtype of cos and sin: x's own, or f32.")
-    ] = TableDtype.OWN,
-    width: Annotated[
-        Width, typer.Option(help="cos and sin have an entry for each pair, or each lane.")
-    ] = Width.LANE,
-    rows: Annotated[
-        int, typer.Option(min=0, help="Rows of tables that position_ids name; 0: each token has its own.")
-    ] = 0,
-    interleaved: Annotated[bool, typer.Option("--interleaved", help="Pairs of neighbours.")] = False,
-    rotary_dim: Annotated[int, typer.Option(help="Rotated width; 0: D.")] = 0,
-    offset: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
-    layout: LayoutOption = Layout.BSND,
-    backward: Annotated[bool, typer.Option("--backward", help="By the transposed rotation.")] = False,
-    in_place: InPlaceOption = False,
-    soc: SocOption = "ascend910b",
-    output: OutputOption = None,
-    cores: CoresOption = 4,
-    most_cores: MostCoresOption = 0,
-    plot: PlotOption = None,
-    json_: JsonOption = False,
-) -> None:
-    """Run rotary_mul's kernel once and show the use of its cycles.
-
-    With --rows it is rotary_embedding: random rows of tables of that length are
-    gathered in the kernel. Otherwise as npu-rope trace rope.
-
-    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
-
-    Examples:
-
-      npu-rope trace rotary_mul
-
-      npu-rope trace rotary_mul --width pair --interleaved --table-dtype f32
-
-      npu-rope trace rotary_mul --rows 8192 --width pair --layout bnsd
-    """
-    sizes = sizes_of_text(shape)
-
-    def launch(options: Options) -> dict[str, Any]:
-        tables = _GivenTables(table_dtype, width, rows)
-        attributes = RotaryAttributes(interleaved, rotary_dim, offset, 0, not backward)
-        return _run_rotary(sizes, dtype or default_dtype(soc), tables, attributes, layout, in_place, options)
-
-    run_command(launch, soc, output, cores, most_cores, plot, json_)
+Launch = Callable[[Options], dict[str, Any]]
+LaunchOf = Callable[..., Launch]  # of a command's own options
 
 
 def run_command(
-    launch: Callable[[Options], dict[str, Any]],
-    soc: str,
-    output: Path | None,
-    cores: int,
-    most_cores: int,
-    plot: Path | None,
-    json_: bool,
+    launch: Launch,
+    soc: Annotated[
+        str, typer.Option(help="ascend910b, ascend310p, or a chip such as Ascend910B4.")
+    ] = "ascend910b",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Chrome trace JSON, for Perfetto or chrome://tracing."),
+    ] = None,
+    cores: Annotated[int, typer.Option(min=0, help="Number of cores in the trace; 0: all.")] = 4,
+    most_cores: Annotated[
+        int, typer.Option(min=0, help="Cores that the kernel may use; 0: all of the chip's.")
+    ] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw the timeline: .png, .svg or .pdf.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Run a command's launch; show and write its results."""
+    """Run a command's launch; show and write its results. Its parameters after ``launch`` are the options
+    that all commands have."""
     for name, target in (("output", output), ("plot", plot)):
         if target is not None and (must := unwritable(target)):
             raise usage_error(f"[trace] {name} {must}")
@@ -249,10 +138,181 @@ def run_command(
                 console.print(f"{what} written to {escape(str(written))}", soft_wrap=True)
 
 
-def usage_error(text: str) -> typer.Exit:
-    """Print the fault of a command, and return the exit that ends it."""
-    print(text, file=sys.stderr)
-    return typer.Exit(USAGE_ERROR)
+def command(name: str, text: str | None = None) -> Callable[[LaunchOf], LaunchOf]:
+    """Register a function of a command's own options, which returns its launch. The options of
+    :func:`run_command` follow its own. text: its help, by default its docstring."""
+    _, *shared = inspect.signature(run_command, eval_str=True).parameters.values()
+
+    def register(launch_of: LaunchOf) -> LaunchOf:
+        own = inspect.signature(launch_of, eval_str=True).parameters.values()
+
+        def run(**given: Any) -> None:
+            common = {p.name: given.pop(p.name) for p in shared}
+            run_command(launch_of(**given), **common)
+
+        run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
+        app.command(name, help=text or inspect.getdoc(launch_of))(run)
+        return launch_of
+
+    return register
+
+
+@command("rope")
+def rope(
+    shape: ShapeOption = "1,4096,32,128",
+    dtype: DtypeOption = None,
+    mode: Annotated[Mode, typer.Option(help="Which elements make a pair.")] = Mode.NEOX,
+    n_dims: Annotated[int | None, typer.Option(help="Rotated width; default D.")] = None,
+    n_offs: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
+    sections: Annotated[
+        str | None,
+        typer.Option(help="Pairs of each axis in modes mrope, vision and imrope; default four equal parts."),
+    ] = None,
+    layout: LayoutOption = Layout.BSND,
+    backward: Annotated[bool, typer.Option("--backward", help="Rotate by minus the angle.")] = False,
+    freq_factors: Annotated[
+        bool, typer.Option("--freq-factors", help="With factors, divided on the device.")
+    ] = False,
+    in_place: InPlaceOption = False,
+) -> Launch:
+    """Run rope's kernel once and show the use of its cycles.
+
+    The kernel and its tiling are the real ones; the time comes from a model:
+    each instruction costs its issue and its repeats or bytes, the four pipes of
+    a core overlap as far as the kernel's events allow, and the cores share the
+    bandwidth of global memory. It has not been compared with hardware.
+
+    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
+
+    Examples:
+
+      npu-rope trace rope
+
+      npu-rope trace rope --shape 1,1,32,128 --dtype f16 --mode normal
+
+      npu-rope trace rope --mode mrope --sections 16,24,24,0
+
+      npu-rope trace rope -o rope.json        (open it at ui.perfetto.dev)
+
+      npu-rope trace rope --plot rope.png
+    """
+    sizes = sizes_of_text(shape)
+
+    def launch(options: Options) -> dict[str, Any]:
+        params = params_of(sizes[3], mode, n_dims, n_offs, sections)
+        own = dtype or default_dtype(options)
+        x, out = _x_and_out(sizes, own, layout, in_place)
+        positions = np.arange(sizes[1], dtype=np.int32)
+        if params.rope_mode.has_sections:
+            positions = np.tile(positions, (4, 1))
+        factors = np.linspace(1, 8, params.pairs, dtype=np.float32) if freq_factors else None
+        t = rope_tensors(view_of(x, layout), positions, factors, None)
+        attributes = RopeCallAttributes(params, not backward, "exact")
+        rotations.launch_on_sim(options, t, (view_of(out, layout),), attributes)
+        about: dict[str, Any] = {
+            "op": "rope",
+            "shape": list(sizes),
+            "dtype": own.value,
+            "mode": params.rope_mode.name.lower(),
+            "n_dims": params.n_dims,
+            "n_offs": params.n_offs,
+            "sections": list(params.sections),
+            "layout": layout.value,
+            "forward": not backward,
+            "freq_factors": freq_factors,
+            "in_place": in_place,
+        }
+        said = [] if params.n_dims == sizes[3] else [f"n_dims {params.n_dims} from {params.n_offs}"]
+        said += [f"sections {about['sections']}"] if any(params.sections) else []
+        said += _said_of_any(about) + (["freq_factors"] if freq_factors else [])
+        call = call_text(about, about["mode"], said)
+        least = 2 * x.nbytes + positions.nbytes + (0 if factors is None else factors.nbytes)
+        return summary_of(call, least, about)
+
+    return launch
+
+
+@command("rotary_mul")
+def rotary_mul(
+    shape: ShapeOption = "1,4096,32,128",
+    dtype: DtypeOption = None,
+    table_dtype: Annotated[
+        TableDtype, typer.Option(help="dtype of cos and sin: x's own, or f32.")
+    ] = TableDtype.OWN,
+    width: Annotated[
+        Width, typer.Option(help="cos and sin have an entry for each pair, or each lane.")
+    ] = Width.LANE,
+    rows: Annotated[
+        int, typer.Option(min=0, help="Rows of tables that position_ids name; 0: each token has its own.")
+    ] = 0,
+    interleaved: Annotated[bool, typer.Option("--interleaved", help="Pairs of neighbours.")] = False,
+    rotary_dim: Annotated[int, typer.Option(help="Rotated width; 0: D.")] = 0,
+    offset: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
+    layout: LayoutOption = Layout.BSND,
+    backward: Annotated[bool, typer.Option("--backward", help="By the transposed rotation.")] = False,
+    in_place: InPlaceOption = False,
+) -> Launch:
+    """Run rotary_mul's kernel once and show the use of its cycles.
+
+    With --rows it is rotary_embedding: random rows of tables of that length are
+    gathered in the kernel. Otherwise as npu-rope trace rope.
+
+    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
+
+    Examples:
+
+      npu-rope trace rotary_mul
+
+      npu-rope trace rotary_mul --width pair --interleaved --table-dtype f32
+
+      npu-rope trace rotary_mul --rows 8192 --width pair --layout bnsd
+    """
+    sizes = sizes_of_text(shape)
+
+    def launch(options: Options) -> dict[str, Any]:
+        own = dtype or default_dtype(options)
+        b, s, n, d = sizes
+        x, out = _x_and_out(sizes, own, layout, in_place)
+        of_tables = Dtype.F32 if table_dtype is TableDtype.F32 else own
+        lanes = rotary_dim or d
+        entries = lanes if width is Width.LANE else lanes // 2
+        cos, sin = (rounded_to(values_of((rows or s, entries)), of_tables) for _ in range(2))
+        a = RotaryAttributes(interleaved, rotary_dim, offset, 0, not backward)
+        read, about_tables = 2 * cos.nbytes, {"table_dtype": of_tables.value, "width": width.value}
+        if rows:
+            _check_rows(width, offset)
+            ids = np.random.default_rng(0).integers(0, rows, (b, s))
+            # ONNX's layouts: heads before tokens, or both in one dimension.
+            flat = layout is Layout.BSND
+            views = [v.reshape(*v.shape[:2], -1) if flat else v for v in (x, out)]
+            t = rotary_embedding_tensors(views[0], cos, sin, ids, None)
+            a = replace(a, num_heads=n if flat else 0)
+            read = 2 * b * s * cos[0].nbytes  # neither sum has the scalar unit's reads of ids
+        else:
+            views = [view_of(v, layout) for v in (x, out)]
+            t = rotary_mul_tensors(views[0], cos, sin, None)
+        rotations.launch_on_sim(options, t, (views[1],), a)
+        about = {
+            "op": "rotary_embedding" if rows else "rotary_mul",
+            "shape": list(sizes),
+            "dtype": own.value,
+            **about_tables,
+            "rows": rows,
+            "interleaved": interleaved,
+            "rotary_dim": lanes,
+            "offset": offset,
+            "layout": layout.value,
+            "forward": not backward,
+            "in_place": in_place,
+        }
+        said = [f"{of_tables.value} tables, an entry a {width.value}"]
+        said += [] if lanes == d else [f"rotary_dim {lanes} from {offset}"]
+        said += [f"{rows} rows"] if rows else []
+        call = call_text(about, "interleaved" if interleaved else "half", said + _said_of_any(about))
+        return summary_of(call, 2 * x.nbytes + read, about)
+
+    return launch
 
 
 def sizes_of_text(text: str) -> tuple[int, int, int, int]:
@@ -287,11 +347,11 @@ def params_of(head: int, mode: Mode, n_dims: int | None, n_offs: int, sections: 
     return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=axes)
 
 
-def default_dtype(soc: str) -> Dtype:
+def default_dtype(options: Options) -> Dtype:
     """Return bfloat16 if the chip has it, else float16."""
     chips = simulated_package.load().simulator.profiles()
     lacking = {name.lower() for p in chips if p["arch"] == 200 for name in (p["soc"], p["name"])}
-    return Dtype.F16 if soc.lower() in lacking else Dtype.BF16
+    return Dtype.F16 if str(options.soc).lower() in lacking else Dtype.BF16
 
 
 def values_of(sizes: tuple[int, ...]) -> Any:
@@ -336,45 +396,6 @@ def summary_of(call: str, least: int, about: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _run_rope(
-    sizes: tuple[int, int, int, int],
-    dtype: Dtype,
-    params: RopeParams,
-    layout: Layout,
-    forward: bool,
-    with_factors: bool,
-    in_place: bool,
-    options: Options,
-) -> dict[str, Any]:
-    x, out = _x_and_out(sizes, dtype, layout, in_place)
-    positions = np.arange(sizes[1], dtype=np.int32)
-    if params.rope_mode.has_sections:
-        positions = np.tile(positions, (4, 1))
-    factors = np.linspace(1, 8, params.pairs, dtype=np.float32) if with_factors else None
-    t = rope_tensors(view_of(x, layout), positions, factors, None)
-    attributes = rope_executors.Attributes(params, forward, "exact")
-    rope_executors.launch_on_sim(options, t, (view_of(out, layout),), attributes)
-    about: dict[str, Any] = {
-        "op": "rope",
-        "shape": list(sizes),
-        "dtype": dtype.value,
-        "mode": params.rope_mode.name.lower(),
-        "n_dims": params.n_dims,
-        "n_offs": params.n_offs,
-        "sections": list(params.sections),
-        "layout": layout.value,
-        "forward": forward,
-        "freq_factors": with_factors,
-        "in_place": in_place,
-    }
-    said = [] if params.n_dims == sizes[3] else [f"n_dims {params.n_dims} from {params.n_offs}"]
-    said += [f"sections {about['sections']}"] if any(params.sections) else []
-    said += _said_of_any(about) + (["freq_factors"] if with_factors else [])
-    call = call_text(about, about["mode"], said)
-    least = 2 * x.nbytes + positions.nbytes + (0 if factors is None else factors.nbytes)
-    return summary_of(call, least, about)
-
-
 def _said_of_any(about: dict[str, Any]) -> list[str]:
     """Return the differences from the defaults that all operators have."""
     said = [] if about["layout"] == "bsnd" else [about["layout"]]
@@ -388,64 +409,8 @@ def call_text(about: dict[str, Any], kind: str, said: list[str]) -> str:
     return ", ".join([f"{about['op']} [{shape}] {about['dtype']} {kind}", *said])
 
 
-@dataclass(frozen=True)
-class _GivenTables:
-    dtype: TableDtype
-    width: Width
-    rows: int  # 0: each token has its own
-
-
-def _run_rotary(
-    sizes: tuple[int, int, int, int],
-    dtype: Dtype,
-    tables: _GivenTables,
-    a: RotaryAttributes,
-    layout: Layout,
-    in_place: bool,
-    options: Options,
-) -> dict[str, Any]:
-    b, s, n, d = sizes
-    x, out = _x_and_out(sizes, dtype, layout, in_place)
-    table_dtype = Dtype.F32 if tables.dtype is TableDtype.F32 else dtype
-    lanes = a.rotary_dim or d
-    entries = lanes if tables.width is Width.LANE else lanes // 2
-    cos, sin = (rounded_to(values_of((tables.rows or s, entries)), table_dtype) for _ in range(2))
-    read, about_tables = 2 * cos.nbytes, {"table_dtype": table_dtype.value, "width": tables.width.value}
-    if tables.rows:
-        _check_rows(tables, a)
-        ids = np.random.default_rng(0).integers(0, tables.rows, (b, s))
-        # ONNX's layouts: heads before tokens, or both in one dimension.
-        flat = layout is Layout.BSND
-        views = [v.reshape(*v.shape[:2], -1) if flat else v for v in (x, out)]
-        t = rotary_embedding_tensors(views[0], cos, sin, ids, None)
-        a = replace(a, num_heads=n if flat else 0)
-        read = 2 * b * s * cos[0].nbytes  # neither sum has the scalar unit's reads of ids
-    else:
-        views = [view_of(v, layout) for v in (x, out)]
-        t = rotary_mul_tensors(views[0], cos, sin, None)
-    rotary_executors.launch_on_sim(options, t, (views[1],), a)
-    about = {
-        "op": "rotary_embedding" if tables.rows else "rotary_mul",
-        "shape": list(sizes),
-        "dtype": dtype.value,
-        **about_tables,
-        "rows": tables.rows,
-        "interleaved": a.interleaved,
-        "rotary_dim": lanes,
-        "offset": a.offset,
-        "layout": layout.value,
-        "forward": a.forward,
-        "in_place": in_place,
-    }
-    said = [f"{table_dtype.value} tables, an entry a {tables.width.value}"]
-    said += [] if lanes == d else [f"rotary_dim {lanes} from {a.offset}"]
-    said += [f"{tables.rows} rows"] if tables.rows else []
-    call = call_text(about, "interleaved" if a.interleaved else "half", said + _said_of_any(about))
-    return summary_of(call, 2 * x.nbytes + read, about)
-
-
-def _check_rows(tables: _GivenTables, a: RotaryAttributes) -> None:
-    if tables.width is not Width.PAIR:
+def _check_rows(width: Width, offset: int) -> None:
+    if width is not Width.PAIR:
         raise bad_value("trace", "width", "be pair where rows are given", "lane")
-    if a.offset:
-        raise bad_value("trace", "offset", "be 0 where rows are given", a.offset)
+    if offset:
+        raise bad_value("trace", "offset", "be 0 where rows are given", offset)

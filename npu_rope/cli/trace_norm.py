@@ -9,30 +9,21 @@ import numpy as np
 import typer
 from ascend_sim import Options
 
+from npu_rope.call_tensors import CallTensors
 from npu_rope.cli import trace
-from npu_rope.cli.trace import (
-    CoresOption,
-    Dtype,
-    DtypeOption,
-    JsonOption,
-    Mode,
-    MostCoresOption,
-    OutputOption,
-    PlotOption,
-    SocOption,
-)
+from npu_rope.cli.trace import Dtype, DtypeOption, Launch, Mode
+from npu_rope.cli.usage import usage_error
 from npu_rope.errors import bad_value
 from npu_rope.executors import rms_norm as norms
-from npu_rope.executors import rms_norm_rope as fused
+from npu_rope.executors import rotations
 from npu_rope.params import RopeParams
-from npu_rope.rms_norm_checks import (
+from npu_rope.rms_norm_calls import (
     RmsNormAttributes,
-    RmsNormTensors,
     add_rms_norm_tensors,
     rms_norm_backward_tensors,
     rms_norm_tensors,
 )
-from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, rms_norm_rope_tensors
+from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_tensors
 
 
 def _values(sizes: tuple[int, ...], dtype: Dtype) -> Any:
@@ -45,36 +36,26 @@ app = trace.app  # the norms' commands join those of the rotations
 
 
 def _add_command(
-    op: str, call: Callable[[Any, Any], tuple[RmsNormTensors[Any], tuple[Any, ...]]], text: str
+    op: str, call: Callable[[Any, Any], tuple[CallTensors[Any], tuple[Any, ...]]], text: str
 ) -> None:
     """Add the command of a norm. call: returns the tensors of a call on x and a scale, and its results."""
 
-    def command(
-        shape: RowsOption = "2048,4096",
-        dtype: DtypeOption = None,
-        soc: SocOption = "ascend910b",
-        output: OutputOption = None,
-        cores: CoresOption = 4,
-        most_cores: MostCoresOption = 0,
-        plot: PlotOption = None,
-        json_: JsonOption = False,
-    ) -> None:
+    @trace.command(op, text)
+    def launch_of(shape: RowsOption = "2048,4096", dtype: DtypeOption = None) -> Launch:
         sizes = _rows(shape)
 
         def launch(options: Options) -> dict[str, Any]:
-            own = dtype or trace.default_dtype(soc)
+            own = dtype or trace.default_dtype(options)
             t, outs = call(_values(sizes, own), _values(sizes[1:], own))
             norms.launch_on_sim(options, t, outs, RmsNormAttributes(), 1)
             about = {"op": op, "shape": list(sizes), "dtype": own.value}
             least = sum(a.nbytes for a in (*t.xs.values(), t.scale, *outs))
             return trace.summary_of(f"{op} [{sizes[0]},{sizes[1]}] {own.value}", least, about)
 
-        trace.run_command(launch, soc, output, cores, most_cores, plot, json_)
-
-    app.command(op, help=text)(command)
+        return launch
 
 
-def _backward(x: Any, scale: Any) -> tuple[RmsNormTensors[Any], tuple[Any, ...]]:
+def _backward(x: Any, scale: Any) -> tuple[CallTensors[Any], tuple[Any, ...]]:
     sums = np.zeros(scale.shape, np.float32)
     return rms_norm_backward_tensors(x.copy(), x, scale), (np.empty_like(x), sums)
 
@@ -135,7 +116,7 @@ _add_command(
 )
 
 
-@app.command("rms_norm_rope")
+@trace.command("rms_norm_rope")
 def rms_norm_rope(
     shape: trace.ShapeOption = "1,4096,32,128",
     keys: Annotated[int, typer.Option(min=1, help="Heads of k; N in --shape is q's.")] = 8,
@@ -146,13 +127,7 @@ def rms_norm_rope(
         bool, typer.Option("--intermediate-rounding", help="Round like rms_norm followed by rope.")
     ] = False,
     cache: Annotated[bool, typer.Option("--cache", help="k goes to rows of a cache.")] = False,
-    soc: SocOption = "ascend910b",
-    output: OutputOption = None,
-    cores: CoresOption = 4,
-    most_cores: MostCoresOption = 0,
-    plot: PlotOption = None,
-    json_: JsonOption = False,
-) -> None:
+) -> Launch:
     """Run rms_norm_rope's kernel once and show the use of its cycles.
 
     Queries and keys are normalized head by head, scaled and rotated in one
@@ -171,7 +146,7 @@ def rms_norm_rope(
     b, s, n, d = trace.sizes_of_text(shape)
 
     def launch(options: Options) -> dict[str, Any]:
-        own = dtype or trace.default_dtype(soc)
+        own = dtype or trace.default_dtype(options)
         params: RopeParams = trace.params_of(d, mode, n_dims, 0, None)
         if params.rope_mode.has_sections:
             raise bad_value("trace", "mode", "be neox or normal here", mode.value)
@@ -181,7 +156,7 @@ def rms_norm_rope(
         outs = np.empty_like(q), np.empty_like(k).reshape(b * s, keys, d) if cache else np.empty_like(k)
         t = rms_norm_rope_tensors(q, k, scales[0], scales[1], positions, None, outs, rows if cache else None)
         a = RmsNormRopeAttributes(params, intermediate_rounding=intermediate_rounding)
-        fused.launch_on_sim(options, t, outs, a)
+        rotations.launch_on_sim(options, t, outs, a)
         about = {
             "op": "rms_norm_rope",
             "shape": [b, s, n, d],
@@ -200,7 +175,7 @@ def rms_norm_rope(
         least = 2 * (q.nbytes + k.nbytes) + 2 * scales[0].nbytes + positions.nbytes
         return trace.summary_of(trace.call_text(about, mode.value, said), least, about)
 
-    trace.run_command(launch, soc, output, cores, most_cores, plot, json_)
+    return launch
 
 
 def _rows(text: str) -> tuple[int, int]:
@@ -209,5 +184,5 @@ def _rows(text: str) -> tuple[int, int]:
     except ValueError:
         rows = n = 0
     if rows < 1 or n < 1:
-        raise trace.usage_error(f"[trace] shape must be two positive numbers R,N but got {text}.")
+        raise usage_error(f"[trace] shape must be two positive numbers R,N but got {text}.")
     return rows, n

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,12 +20,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from npu_rope import backends
 from npu_rope.cli.report import Detail, Report, write_report
+from npu_rope.cli.usage import usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
 from npu_rope.testing.judge import FAIL, AnyCase, CaseResult
 from npu_rope.testing.suites import SUITES, all_cases, judge
 
-USAGE_ERROR = 2
 PROGRESS_SECONDS = 15  # between lines of progress where there is no terminal
 
 
@@ -128,13 +127,13 @@ def validate(
             print(case.name)
         return
     if quiet and verbose:
-        raise _usage_error("[validate] --verbose must come without --quiet but got both.")
+        raise usage_error("[validate] --verbose must come without --quiet but got both.")
     names = _choose_backends(backend, ["cpu"] if ggml_device else None)
     if output is not None and (must := unwritable(output)):
-        raise _usage_error(f"[validate] output {must}")
+        raise usage_error(f"[validate] output {must}")
     for option, given in (("--ggml-lib", ggml_lib is not None), ("--ggml-device", bool(ggml_device))):
         if given and not ggml:
-            raise _usage_error(f"[validate] {option} must come without --no-ggml but got both.")
+            raise usage_error(f"[validate] {option} must come without --no-ggml but got both.")
     errors = Console(stderr=True, highlight=False)
     process, why_not = _open_ggml(ggml, ggml_lib, ggml_device)
     if why_not and ggml:
@@ -153,11 +152,6 @@ def validate(
     raise typer.Exit(1 if any(r.verdict == FAIL for r in report.results) else 0)
 
 
-def _usage_error(text: str) -> typer.Exit:
-    print(text, file=sys.stderr)
-    return typer.Exit(USAGE_ERROR)
-
-
 def _choose_cases(suite: list[SuiteName] | None, filter_: str, op: str) -> list[AnyCase]:
     wanted = tuple(s for s in SUITES if suite is None or s in [x.value for x in suite])
     cases = all_cases(wanted)
@@ -169,7 +163,7 @@ def _choose_cases(suite: list[SuiteName] | None, filter_: str, op: str) -> list[
         names = [c.name for c in all_cases(wanted)]
         close = difflib.get_close_matches(filter_ or op, names, n=3, cutoff=0.3)
         hint = "".join(f"\n  {name}" for name in close)
-        raise _usage_error(
+        raise usage_error(
             f"[validate] {'filter' if filter_ else 'op'} must match a case but got {filter_ or op!r}.\n"
             f"See 'npu-rope validate --list'{'; near it:' + hint if hint else '.'}"
         )
@@ -183,9 +177,7 @@ def _matching(cases: list[AnyCase], text: str) -> list[AnyCase]:
     try:
         pattern = re.compile(text)
     except re.error as error:
-        raise _usage_error(
-            f"[validate] filter must be a text or a regex but got {text!r}: {error}."
-        ) from None
+        raise usage_error(f"[validate] filter must be a text or a regex but got {text!r}: {error}.") from None
     return [c for c in cases if pattern.search(c.name)]
 
 
@@ -196,7 +188,7 @@ def _choose_backends(named: list[str] | None, otherwise: list[str] | None) -> li
         for name in forced:
             backends.find(name).require()
     except (BackendUnavailable, ValueError) as error:
-        raise _usage_error(str(error)) from None
+        raise usage_error(str(error)) from None
     return list(dict.fromkeys(forced)) or backends.available()
 
 
@@ -208,7 +200,7 @@ def _open_ggml(wanted: bool, library: str | None, device: str) -> tuple[GgmlProc
         return GgmlProcess(named, device=device), ""
     except (GgmlUnavailable, RuntimeError) as error:
         if named or device:
-            raise _usage_error(str(error)) from None
+            raise usage_error(str(error)) from None
         return None, str(error)
 
 
@@ -226,15 +218,9 @@ def _run(
 def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
     """Show a bar on a terminal; elsewhere print a line now and then on standard error."""
     if console.is_terminal:
-        columns = (
-            TextColumn("validating"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("cases,"),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-        )
-        with Progress(*columns, console=console, transient=True) as bar:
+        columns = TextColumn("validating"), BarColumn(), MofNCompleteColumn(), TextColumn("cases,")
+        left = TimeRemainingColumn(), TextColumn("left")
+        with Progress(*columns, *left, console=console, transient=True) as bar:
             task = bar.add_task("validate", total=total)
             yield lambda: bar.advance(task)
         return
@@ -247,7 +233,7 @@ def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
         now = time.monotonic()
         if now - said >= PROGRESS_SECONDS and done < total:
             said = now
-            left = (now - began) / done * (total - done)
-            console.print(f"validating: {done} of {total} cases, about {left:.0f} s left")
+            seconds = (now - began) / done * (total - done)
+            console.print(f"validating: {done} of {total} cases, about {seconds:.0f} s left")
 
     yield advance

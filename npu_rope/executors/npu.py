@@ -7,12 +7,12 @@ For validation and tests. Callers with NPU tensors call the operators on them di
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from npu_rope import backends
-from npu_rope.checks import CallTensors
+from npu_rope.call_tensors import CallTensors
 from npu_rope.executors.tensors import (
     Array,
     as_arrays,
@@ -24,16 +24,16 @@ from npu_rope.executors.tensors import (
 from npu_rope.optional_torch import load_torch_npu, torch
 
 DEVICE = "npu"
-C = TypeVar("C", bound=CallTensors[Any])
+Call = CallTensors[Any]
 
 
 def run(
-    t: C,
-    check: Callable[[C], None],
+    t: Call,
+    check: Callable[[Call], object],
     launch: Callable[[dict[str, Any], dict[str, Any], list[Any]], None],
     *,
     written_whole: bool = True,
-    new_results: Callable[[C], tuple[Any, ...]] | None = None,
+    new_results: Callable[[Call], tuple[Any, ...]] | None = None,
 ) -> tuple[Any, ...]:
     """Run a call on the NPU for arrays, or for CPU torch tensors without a gradient.
 
@@ -57,7 +57,7 @@ def run(
     make = new_results or (lambda t: tuple(empty_like(x) for x in t.xs.values()))
     results = tuple(t.outs.values()) or make(t)
     sources = {name: to_device(x) for name, x in t.xs.items()}
-    beside = {name: to_device(b) for name, b in t.beside().items()}
+    beside = {name: to_device(b) for name, b in t.beside.items()}
     # An input that the call writes in place is also one tensor on the NPU.
     twins = {id(x): sources[name] for name, x in t.xs.items() if written_whole}
     written = [twins.get(id(result), None) for result in results]

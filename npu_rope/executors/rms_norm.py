@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes as C
 from collections.abc import Callable, Mapping
-from functools import cache
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from ascend_sim import Options
 
-from npu_rope import backends, native
-from npu_rope.checks import TensorSpec
+from npu_rope import native
+from npu_rope.call_tensors import CallTensors, TensorSpec
 from npu_rope.errors import bad_value
-from npu_rope.executors import TENSOR, npu, rules, sim
+from npu_rope.executors import npu, rules, sim
 from npu_rope.executors.tensors import (
     array_of,
     as_arrays,
@@ -31,21 +30,20 @@ from npu_rope.optional_torch import torch
 from npu_rope.reference import rms_norm as reference
 from npu_rope.reference.add_rms_norm import add_rms_norm
 from npu_rope.reference.rms_norm import NormDtypes, summed_to
-from npu_rope.rms_norm_checks import (
+from npu_rope.rms_norm_calls import (
     ADD,
     BACKWARD,
     FORWARD,
     MAX_NATIVE_NDIM,
     STASH_DTYPES,
     RmsNormAttributes,
-    RmsNormTensors,
     check_many_sizes,
     is_dense_from,
     rms_norm_backward_tensors,
     runs_of,
 )
 
-Tensors = RmsNormTensors[Any]
+Tensors = CallTensors[Any]
 Results = tuple[Any, ...]
 
 
@@ -54,17 +52,19 @@ def check(t: Tensors, a: RmsNormAttributes) -> int:
     ndim = len(t.x.shape)
     axis = a.axis % max(ndim, 1)
     if ndim <= MAX_NATIVE_NDIM:
-        rules.check(t, a.rules, lambda name, v: _readable(v, v.ndim if name == "scale" else axis))
+        rules.check(t, a.rules, lambda t: _readable_inputs(t, axis))
         return axis
     check_layout(t.map(spec_of), a)
     if t.outs:
         sources, written, first = _in_four_dimensions(in_few_runs(t, axis), tuple(t.outs.values()), axis)
         xs, outs = dict(zip(t.xs, sources, strict=False)), dict(zip(t.outs, written, strict=True))
-        rules.check(RmsNormTensors(t.op, xs, sources[-1], outs, t.in_place), {**a.rules, "axis": first})
+        rules.check(
+            CallTensors(t.op, xs, {"scale": sources[-1]}, outs, t.in_place), {**a.rules, "axis": first}
+        )
     return axis
 
 
-def check_layout(t: RmsNormTensors[TensorSpec], a: RmsNormAttributes) -> None:
+def check_layout(t: CallTensors[TensorSpec], a: RmsNormAttributes) -> None:
     """Check the rules that need neither an element's value nor an address."""
     if len(t.x.shape) <= MAX_NATIVE_NDIM:
         rules.check_layout(t, a.rules)
@@ -100,14 +100,6 @@ def on_reference(t: Tensors, a: RmsNormAttributes) -> Results:
 # ---- the C library -------------------------------------------------------------------------------------
 
 
-@cache
-def _entry(op: str) -> Callable[..., None]:
-    """Return ``npu_rope_<op>``."""
-    read, written = (3, 2) if op in (BACKWARD, ADD) else (2, 1)
-    types = [*[TENSOR] * read, C.c_int64, C.c_double, C.c_int64, *[TENSOR] * written]
-    return native.load().checked_entry(f"npu_rope_{op}", *types)
-
-
 def _readable(t: Any, axis: int) -> Any:
     """Return the tensor itself, or a copy if its rows are not contiguous."""
     if is_tensor(t):
@@ -118,6 +110,14 @@ def _readable(t: Any, axis: int) -> Any:
     return t if in_whole_elements(t) and is_dense_from(axis, spec_of(t)) else t.copy()
 
 
+def _readable_inputs(t: Tensors, axis: int) -> dict[str, Any]:
+    """Return the inputs of a call, by name, copied where their rows are not contiguous."""
+    return {
+        name: v if name in t.in_place else _readable(v, v.ndim if name == "scale" else axis)
+        for name, v in t.inputs().items()
+    }
+
+
 def in_few_runs(t: Tensors, axis: int) -> Tensors:
     """Return a call whose dimensions join to four or fewer. If they do not, expand the scale to x's shape; in
     the backward also widen it to float64, because its gradient must still be summed."""
@@ -126,7 +126,7 @@ def in_few_runs(t: Tensors, axis: int) -> Tensors:
         return t
     scale: Any = t.scale.expand(shape) if is_tensor(t.scale) else np.broadcast_to(t.scale, shape)
     if t.op != BACKWARD:
-        return RmsNormTensors(t.op, t.xs, scale, t.outs, t.in_place)
+        return replace(t, beside={"scale": scale})
     scale, grad = (v.double() if is_tensor(v) else v.astype(np.float64) for v in (scale, t.xs["grad"]))
     return rms_norm_backward_tensors(grad, t.x, scale)
 
@@ -147,14 +147,14 @@ def launch(
     """
     see = see or (c_tensor if is_tensor(t.x) else native.describe)
     sources, written, axis = _in_four_dimensions(t, results, axis)  # copies live until the call is over
-    read = [see(source) for source in sources]
-    _entry(t.op)(*read, axis, a.epsilon, a.stash_type, *[see(result) for result in written])
+    outs = [see(result) for result in written]
+    native.load().call(t.op, [see(source) for source in sources], replace(a, axis=axis), outs)
 
 
 def _in_four_dimensions(t: Tensors, results: Results, axis: int) -> tuple[list[Any], list[Any], int]:
     """Return the inputs as the kernels read them, views of the results, and axis.
 
-    More than four dimensions are joined to four or fewer (:func:`npu_rope.rms_norm_checks.runs_of`). Joined
+    More than four dimensions are joined to four or fewer (:func:`npu_rope.rms_norm_calls.runs_of`). Joined
     inputs must be contiguous.
     """
     rows = [t.xs["grad"], t.x] if t.op == BACKWARD else list(t.xs.values())
@@ -291,27 +291,7 @@ def on_npu(t: Tensors, a: RmsNormAttributes) -> Results:
         operator = getattr(torch.ops.npu_rope, f"{t.op}_out").default
         operator(*xs.values(), *beside.values(), *written, a.axis, a.epsilon, a.stash_type)
 
-    return npu.run(t, lambda t: _ignored(check(t, a)), run, new_results=_new_results)
+    return npu.run(t, lambda t: check(t, a), run, new_results=_new_results)
 
 
-def _ignored(_: object) -> None:
-    """Drop a value where the caller expects None."""
-
-
-EXECUTORS: Mapping[str, Callable[[Tensors, RmsNormAttributes], Results]] = {
-    "reference": on_reference,
-    "cpu": on_cpu,
-    "npu": on_npu,
-    **sim.by_soc(on_sim),
-}
-
-
-def run(backend: str, t: Tensors, a: RmsNormAttributes) -> Results:
-    """Run a call on the backend of that name.
-
-    Raises:
-        ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
-    """
-    executor = backends.executor_of(t.op, EXECUTORS, backend)
-    return executor(t, a)
+run = sim.by_backend(on_reference, on_cpu, on_npu, on_sim)

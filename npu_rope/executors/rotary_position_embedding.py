@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npu_rope.checks import FLOAT_DTYPES, TensorSpec
+from npu_rope.call_tensors import FLOAT_DTYPES, TensorSpec
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
 from npu_rope.optional_torch import torch

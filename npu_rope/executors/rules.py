@@ -6,28 +6,29 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from npu_rope import native
-from npu_rope.checks import CallTensors, TensorSpec
+from npu_rope.call_tensors import CallTensors, TensorSpec
 from npu_rope.errors import BrokenRule
 from npu_rope.executors.tensors import (
     c_tensor,
     check_whole_elements,
     in_full,
     is_tensor,
-    readable_array,
-    readable_tensor,
+    readable_inputs,
     spec_of,
 )
 
 
 def check(
-    t: CallTensors[Any], arguments: Mapping[str, Any], read: Callable[[str, Any], Any] | None = None
+    t: CallTensors[Any],
+    arguments: Mapping[str, Any],
+    read: Callable[[CallTensors[Any]], dict[str, Any]] | None = None,
 ) -> None:
     """Check every rule of a call on arrays or CPU tensors.
 
     Args:
         t: the call. Outputs that it lacks are not checked.
         arguments: the other arguments that have rules, as :meth:`npu_rope.native.Native.check` takes them.
-        read: returns the input of a name as the kernels read it: a copy where they cannot read it in place.
+        read: returns the inputs as the kernels read them, by name; by default :func:`.readable_inputs`.
 
     Raises:
         InvalidValue, InvalidType: an argument breaks its rule.
@@ -36,12 +37,8 @@ def check(
     if not tensors:
         check_whole_elements(t)
     see = c_tensor if tensors else native.describe
-    readable = readable_tensor if tensors else readable_array
     # Copies live until the check is over.
-    sources = {
-        name: x if name in t.in_place else readable(x) if read is None else read(name, x)
-        for name, x in t.inputs().items()
-    }
+    sources = readable_inputs(t) if read is None else read(t)
     inputs, outs = [see(source) for source in sources.values()], [see(out) for out in t.outs.values()]
     _judge(t.map(spec_of), "values", inputs, outs, arguments)
 

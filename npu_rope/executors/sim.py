@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from ascend_sim import KernelBroken, Options
@@ -14,7 +14,7 @@ from ascend_sim.library import DEFAULT_SOC
 from ascend_sim.package import Refused, Tensor
 
 from npu_rope import backends, simulated_package
-from npu_rope.checks import CallTensors
+from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import InternalError, bad_type, bad_value, broken
 from npu_rope.executors.tensors import (
     as_arrays,
@@ -23,29 +23,46 @@ from npu_rope.executors.tensors import (
     check_whole_elements,
     empty_like,
     is_tensor,
-    readable_array,
-    readable_tensor,
     spec_of,
 )
 from npu_rope.native import DTYPES
 from npu_rope.optional_torch import torch
 
-C = TypeVar("C", bound=CallTensors[Any])
-R = TypeVar("R")
+Call = CallTensors[Any]
+Results = tuple[Any, ...]
+Execute = Callable[[Call, Any], Results]
 
 
-def by_soc(run: Callable[..., R]) -> Mapping[str, Callable[..., R]]:
-    """Return the backends ``sim`` and ``sim:<soc>`` of a function that takes simulator options and a call."""
-    named = {f"sim:{soc}": partial(run, Options(soc)) for soc in backends.SIMULATED_SOCS}
-    return {"sim": partial(run, Options()), **named}
+def by_backend(
+    on_reference: Execute, on_cpu: Execute, on_npu: Execute, on_sim: Callable[[Options, Call, Any], Results]
+) -> Callable[[str, Call, Any], Results]:
+    """Return a function ``run(backend, t, a)`` that chooses an operator's executor by the backend's name."""
+    executors: Mapping[str, Execute] = {
+        "reference": on_reference,
+        "cpu": on_cpu,
+        "npu": on_npu,
+        "sim": partial(on_sim, Options()),
+        **{f"sim:{soc}": partial(on_sim, Options(soc)) for soc in backends.SIMULATED_SOCS},
+    }
+
+    def run(backend: str, t: Call, a: Any) -> Results:
+        """Run a call with its attributes on the backend of that name. Return the written tensors.
+
+        Raises:
+            ValueError, TypeError: an argument breaks its rule; nothing was written.
+            BackendUnavailable: the backend is unavailable or lacks this operator.
+        """
+        return backends.executor_of(t.op, executors, backend)(t, a)
+
+    return run
 
 
 def run(
     options: Options,
-    t: C,
-    check: Callable[[C], None],
-    launch: Callable[[C, tuple[Any, ...]], None],
-    new_results: Callable[[C], tuple[Any, ...]] | None = None,
+    t: Call,
+    check: Callable[[Call], None],
+    launch: Callable[[Call, Results], None],
+    new_results: Callable[[Call], Results] | None = None,
 ) -> tuple[Any, ...]:
     """Launch the kernel, into outs or new memory. No gradient flows through tensors.
 
@@ -79,7 +96,7 @@ def run(
     return tuple(t.outs.values()) or results
 
 
-def _forwards(t: C) -> C:
+def _forwards(t: Call) -> Call:
     """Return the call with copies of arrays whose strides are negative: aclnn's documents name none."""
     copies: dict[int, Any] = {}
 
@@ -88,8 +105,7 @@ def _forwards(t: C) -> C:
             return a
         return copies.setdefault(id(a), a.copy(order="C"))
 
-    changed: C = t.map(forward)
-    return changed
+    return t.map(forward)
 
 
 # The inputs that aclnn makes contiguous (AutoContiguous() in op_host/); `strides` does not have theirs.
@@ -126,7 +142,7 @@ def launch(
     check_types(options, op, kernel, given, names)
     views = [v for name, v in given.items() if v is not None and name not in _PACKED]
     try:
-        package.call(_type_of(kernel), {**given, **attributes, "strides": _strides_of(views)}, options)
+        package.call(type_of(kernel), {**given, **attributes, "strides": _strides_of(views)}, options)
     except KernelBroken as error:
         said = str(error).removesuffix(".")
         raise broken(InternalError, op, "kernel", "keep the simulator's rules", said) from error
@@ -162,7 +178,7 @@ def check_types(
 def types_of(options: Options, kernel: str) -> Mapping[str, Sequence[str]]:
     """Return the types of each tensor that the chip's kernel takes, by its name in the definition."""
     package = simulated_package.load()
-    operator = package.operators(str(package.chip(options.soc)["soc"]))[_type_of(kernel)]
+    operator = package.operators(str(package.chip(options.soc)["soc"]))[type_of(kernel)]
     types = {**operator.inputs, **operator.outputs}
     return {name: [d for d in DTYPES if d in taken] for name, taken in types.items()}
 
@@ -172,8 +188,8 @@ def soc_of(options: Options) -> str:
     return DEFAULT_SOC if options.soc is None else options.soc
 
 
-def _type_of(kernel: str) -> str:
-    """The operator's type, ``NpuRopeQk`` of rope_qk."""
+def type_of(kernel: str) -> str:
+    """Return the operator's type in CANN: ``NpuRopeQk`` for rope_qk."""
     return "Npu" + "".join(word.capitalize() for word in kernel.split("_"))
 
 
@@ -197,16 +213,6 @@ def listed(words: Sequence[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
 
 
-def check_angle(op: str, angle: str) -> None:
-    """Check for the angles that the kernels compute."""
-    if angle != "exact":
-        raise bad_value(op, "angle", "be exact (0) on backend sim", angle)
-
-
-def rows_of(rows: Any) -> Any:
-    """Return row numbers in int64, the type that the operators' definitions have; None for None."""
-    if rows is None:
-        return None
-    if is_tensor(rows):
-        return readable_tensor(rows, unit_stride=False).long()
-    return readable_array(rows, unit_stride=False).astype(np.int64, copy=False)
+def int64_of(numbers: Any) -> Any:
+    """Return row numbers in int64, the type that the operators' definitions have."""
+    return numbers.long() if is_tensor(numbers) else numbers.astype(np.int64, copy=False)

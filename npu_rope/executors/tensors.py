@@ -6,19 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from npu_rope import native
-from npu_rope.checks import CallTensors, TensorSpec
+from npu_rope.call_tensors import CallTensors, TensorSpec
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.errors import BrokenRule, InvalidType, InvalidValue, bad_type, bad_value, broken
 from npu_rope.optional_torch import torch
 
 Array = npt.NDArray[Any]
-C = TypeVar("C", bound=CallTensors[Any])
+Call = CallTensors[Any]
 
 
 def is_tensor(t: Any) -> bool:
@@ -42,20 +43,12 @@ def require_dense(op: str, name: str, tensor: Any) -> None:
 # ---- specs and views for the rules -----------------------------------------------------------------
 
 
-def spec_of_array(a: Array) -> TensorSpec:
-    """Return an array's dtype, shape and strides for the rules."""
-    size = max(a.dtype.itemsize, 1)
-    return TensorSpec(a.dtype.name, a.shape, tuple(s // size for s in a.strides))
-
-
-def spec_of_tensor(t: Any) -> TensorSpec:
-    """Return a torch tensor's dtype, shape and strides for the rules. Fake tensors are allowed."""
-    return TensorSpec(str(t.dtype).removeprefix("torch."), tuple(t.shape), tuple(t.stride()))
-
-
 def spec_of(t: Any) -> TensorSpec:
-    """Return the dtype, shape and strides of an array or a tensor for the rules."""
-    return spec_of_tensor(t) if is_tensor(t) else spec_of_array(t)
+    """Return the dtype, shape and strides of an array or a tensor, perhaps a fake one, for the rules."""
+    if is_tensor(t):
+        return TensorSpec(str(t.dtype).removeprefix("torch."), tuple(t.shape), tuple(t.stride()))
+    size = max(t.dtype.itemsize, 1)
+    return TensorSpec(t.dtype.name, t.shape, tuple(s // size for s in t.strides))
 
 
 def in_full(error: BrokenRule, t: CallTensors[TensorSpec]) -> BrokenRule:
@@ -73,14 +66,14 @@ def in_full(error: BrokenRule, t: CallTensors[TensorSpec]) -> BrokenRule:
 
 def c_tensor(t: Any) -> native.CTensor:
     """Return the C struct of a torch tensor. (For an array: :func:`npu_rope.native.describe`.)"""
-    spec = spec_of_tensor(t)
+    spec = spec_of(t)
     return native.c_tensor(t.data_ptr(), spec.dtype, spec.shape, spec.strides)
 
 
 # ---- accepted inputs -------------------------------------------------------------------------------
 
 
-def as_arrays(t: C) -> C:
+def as_arrays(t: Call) -> Call:
     """Return a call whose inputs are all arrays. NumPy converts positions, rows and factors where it can.
 
     Raises:
@@ -93,13 +86,13 @@ def as_arrays(t: C) -> C:
                 like = "" if name == t.first[0] else f" like {t.first[0]}"
                 raise bad_type(t.op, name, f"be a NumPy array{like}", type(array).__name__)
     for name, out in t.outs.items():
-        _check_writeable(t.op, name, out)
-    for value in t.beside().values():
-        if not isinstance(value, np.ndarray):
-            arrays = {name: _as_array(t.op, name, b) for name, b in t.beside().items()}
-            changed: C = t.with_beside(**arrays)
-            return changed
-    return t
+        if not out.flags.writeable:
+            raise bad_value(t.op, name, "be writeable", "a read-only array")
+        if not out.dtype.isnative:
+            raise bad_type(t.op, name, "be in the machine's byte order", out.dtype.str)
+    if all(isinstance(value, np.ndarray) for value in t.beside.values()):
+        return t
+    return replace(t, beside={name: _as_array(t.op, name, b) for name, b in t.beside.items()})
 
 
 def _as_array(op: str, name: str, value: Any) -> Array:
@@ -112,7 +105,7 @@ def _as_array(op: str, name: str, value: Any) -> Array:
         raise bad_type(op, name, "be something NumPy makes an array of", got) from None
 
 
-def taken(backend: str, t: C) -> C:
+def taken(backend: str, t: Call) -> Call:
     """Return a checked call on CPU torch tensors without a gradient, or on arrays."""
     if not is_tensor(t.first[1]):
         return as_arrays(t)
@@ -120,14 +113,7 @@ def taken(backend: str, t: C) -> C:
     return t
 
 
-def _check_writeable(op: str, name: str, out: Array) -> None:
-    if not out.flags.writeable:
-        raise bad_value(op, name, "be writeable", "a read-only array")
-    if not out.dtype.isnative:
-        raise bad_type(op, name, "be in the machine's byte order", out.dtype.str)
-
-
-def check_tensors(backend: str, t: CallTensors[Any]) -> None:
+def check_tensors(backend: str, t: Call) -> None:
     """Check that all tensors of a call are dense CPU torch tensors and that no gradient flows through
     them."""
     first, _ = t.first
@@ -138,7 +124,7 @@ def check_tensors(backend: str, t: CallTensors[Any]) -> None:
             raise bad_value(t.op, name, f"not need a gradient for backend {backend}", "requires_grad")
     if torch.autograd.forward_ad._current_level >= 0:
         raise bad_value(t.op, first, f"be outside a dual level for backend {backend}", "one inside")
-    for name, tensor in {**t.xs, **t.beside(), **t.outs}.items():
+    for name, tensor in {**t.xs, **t.beside, **t.outs}.items():
         if not is_tensor(tensor):
             raise bad_type(t.op, name, f"be a torch tensor like {first}", type(tensor).__name__)
         require_dense(t.op, name, tensor)
@@ -178,6 +164,19 @@ def readable_tensor(t: Any, *, unit_stride: bool = True) -> Any:
     t = t.detach().resolve_neg()
     unit = not unit_stride or t.dim() == 0 or t.shape[-1] <= 1 or t.stride(-1) == 1
     return t if unit else t.contiguous()
+
+
+# Inputs that the kernels read by any stride.
+_ANY_STRIDE = ("positions", "rows", "freq_factors", "position_ids")
+
+
+def readable_inputs(t: Call) -> dict[str, Any]:
+    """Return all inputs of a call, by name, copied where the kernels cannot read them in place."""
+    readable = readable_tensor if is_tensor(t.first[1]) else readable_array
+    return {
+        name: x if name in t.in_place else readable(x, unit_stride=name not in _ANY_STRIDE)
+        for name, x in t.inputs().items()
+    }
 
 
 def empty_like(t: Any) -> Any:
@@ -225,18 +224,30 @@ def writing(out: Any) -> AbstractContextManager[Any]:
     return torch.inference_mode() if is_tensor(out) and out.is_inference() else nullcontext()
 
 
-def rounded(t: CallTensors[Any], wide: tuple[npt.NDArray[np.float64], ...]) -> tuple[Any, ...]:
+def rounded(t: Call, wide: tuple[npt.NDArray[np.float64], ...]) -> tuple[Any, ...]:
     """Round the reference's results to the dtypes of xs, and write them into outs if the call has any."""
-    results = tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
-    for out, y in zip(t.outs.values(), results, strict=False):
-        assign(out, y)
-    return tuple(t.outs.values()) or results
+    if not t.outs:
+        return tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
+    for (name, out), y, x in zip(t.outs.items(), wide, t.xs.values(), strict=True):
+        if name == "cache":
+            _write_rows(out, array_of(t.beside["rows"]).ravel(), y.reshape(-1, *y.shape[-2:]))
+        else:
+            assign(out, round_to(y, x))
+    return tuple(t.outs.values())
+
+
+def _write_rows(cache: Any, rows: Array, tokens: Array) -> None:
+    """Write the rounded tokens into the cache at their rows. Other rows keep their values."""
+    kept = rows >= 0
+    named = rows[kept].astype(np.int64)
+    with writing(cache):
+        cache[torch.from_numpy(named) if is_tensor(cache) else named] = round_to(tokens[kept], cache)
 
 
 # ---- native code on arrays ------------------------------------------------------------------------------
 
 
-def on_arrays(t: C, launch: Callable[[C, tuple[Any, ...]], None]) -> tuple[Any, ...]:
+def on_arrays(t: Call, launch: Callable[[Call, tuple[Any, ...]], None]) -> tuple[Any, ...]:
     """Launch a C library on arrays, into outs or new arrays. The library checks the call first."""
     t = as_arrays(t)
     check_whole_elements(t)

@@ -16,26 +16,16 @@ import numpy.typing as npt
 from ascend_sim import Options
 
 import npu_rope
-from npu_rope.checks import RopeTensors, rope_qk_tensors, rope_set_rows_tensors, rope_tensors
+from npu_rope.call_tensors import CallTensors
 from npu_rope.executors import rms_norm as norm_executors
-from npu_rope.executors import rms_norm_rope as norm_rope_executors
-from npu_rope.executors import rope as rope_executors
-from npu_rope.executors import rotary as rotary_executors
+from npu_rope.executors import rotations
+from npu_rope.executors.sim import type_of
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
-from npu_rope.rms_norm_checks import (
-    RmsNormTensors,
-    add_rms_norm_tensors,
-    rms_norm_backward_tensors,
-    rms_norm_tensors,
-)
-from npu_rope.rms_norm_rope_checks import RmsNormRopeTensors, rms_norm_rope_tensors
-from npu_rope.rotary_checks import (
-    RotaryTensors,
-    rotary_embedding_tensors,
-    rotary_mul_qk_tensors,
-    rotary_mul_tensors,
-)
+from npu_rope.rms_norm_calls import RmsNormAttributes
+from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_tensors, scales_of
+from npu_rope.rope_calls import RopeCallAttributes, rope_qk_tensors, rope_set_rows_tensors, rope_tensors
+from npu_rope.rotary_calls import RotaryAttributes
 from npu_rope.testing import cases, judge, norm_ropes, norms, tables
 from npu_rope.testing.bounds import E_ANGLE_DEVICE, worst_ratio
 from npu_rope.testing.cases import SHORT, CaseData, RopeCase
@@ -96,19 +86,14 @@ class Call:
     look: Callable[[tuple[Any, ...]], list[Array]]
 
 
+OPERATORS = (
+    *("rope", "rope_qk", "rope_set_rows", "rotary_mul", "rotary_mul_qk", "rotary_embedding"),
+    *("rms_norm", "add_rms_norm", "rms_norm_backward", "rms_norm_rope"),
+)
 KERNELS: Mapping[str, str] = {
-    "rope": "NpuRope",
-    "rope_qk": "NpuRopeQk",
-    "rope_set_rows": "NpuRopeSetRows",
-    "rotary_mul": "NpuRotaryMul",
-    "rotary_mul_qk": "NpuRotaryMulQk",
-    "rotary_embedding": "NpuRotaryMul",
-    "rms_norm": "NpuRmsNorm",
-    "add_rms_norm": "NpuAddRmsNorm",
-    "rms_norm_backward": "NpuRmsNormBackward",
-    "rms_norm_rope": "NpuRmsNormRope",
+    **{op: type_of(op) for op in OPERATORS},
+    "rotary_embedding": type_of("rotary_mul"),  # which launches that kernel
 }
-OPERATORS = tuple(KERNELS)
 
 # ---- the shapes ---------------------------------------------------------------------------------------
 
@@ -204,8 +189,7 @@ def _all_calls(operator: str) -> Iterator[TimedCall]:
 
 def make(call: TimedCall) -> Call:
     """Return the call with its tensors, drawn by a generator that the call's name seeds."""
-    made: Call = _MAKE[call.operator](call, dict(call.options))
-    return made
+    return _MAKE[call.operator](call, dict(call.options))
 
 
 def _tensor(values: Array, dtype: str) -> Any:
@@ -241,7 +225,7 @@ def _rope_call(call: TimedCall, o: dict[str, Any]) -> Call:
     case = _rope_case(call, o)
     data = cases.make_data(case)
     taken = judge.as_taken(case, "npu")
-    a = rope_executors.Attributes(case.params, case.forward, "exact")
+    a = RopeCallAttributes(case.params, case.forward, "exact")
     x, positions = _tensor(data.x, case.dtype), torch.from_numpy(data.positions)
 
     def expect() -> list[Expectation]:
@@ -258,7 +242,7 @@ def _rope_call(call: TimedCall, o: dict[str, Any]) -> Call:
     return _with_keys(case, data, a)
 
 
-def _with_keys(case: RopeCase, data: CaseData, a: rope_executors.Attributes) -> Call:
+def _with_keys(case: RopeCase, data: CaseData, a: RopeCallAttributes) -> Call:
     keys = replace(case, name=f"{case.name}/k", shape=(*case.shape[:2], KEY_HEADS, case.shape[3]))
     of_keys = replace(cases.make_data(keys), positions=data.positions)
     xs = [_tensor(d.x, case.dtype) for d in (data, of_keys)]
@@ -287,14 +271,8 @@ def _table_call(call: TimedCall, o: dict[str, Any]) -> Call:
     data = tables.make_data(case)
     xs = [_tensor(x, case.dtype) for x in data.xs]
     cos, sin = (_tensor(t, F32 if case.wide else case.dtype) for t in (data.cos, data.sin))
-    given: RotaryTensors[Any]
-    if onnx:
-        assert data.position_ids is not None
-        given = rotary_embedding_tensors(xs[0], cos, sin, torch.from_numpy(data.position_ids), None)
-    elif case.keys:
-        given = rotary_mul_qk_tensors(xs[0], xs[1], cos, sin, None)
-    else:
-        given = rotary_mul_tensors(xs[0], cos, sin, None)
+    ids = None if data.position_ids is None else torch.from_numpy(data.position_ids)
+    given: CallTensors[Any] = tables.call_of(case, xs, cos, sin, ids, None)
     return Call(given, case.attributes, lambda: tables.expectation(case, data), _values)
 
 
@@ -310,11 +288,7 @@ def _norm_call(call: TimedCall, o: dict[str, Any]) -> Call:
     data = norms.make_data(case)
     x, residual = (_tensor(a, case.dtype) for a in (data.x, data.residual))
     scale, grad = (_tensor(a, case.scale_type) for a in (data.scale, data.grad))
-    given: RmsNormTensors[Any] = rms_norm_tensors(x, scale)
-    if case.add:
-        given = add_rms_norm_tensors(x, residual, scale)
-    if case.backward:
-        given = rms_norm_backward_tensors(grad, x, scale)
+    given: CallTensors[Any] = norms.call_of(case, x, scale, grad, residual)
     return Call(given, case.attributes, lambda: norms.expectation(case, data, "npu"), _values)
 
 
@@ -342,77 +316,28 @@ _MAKE: Mapping[str, Callable[[TimedCall, dict[str, Any]], Call]] = {
 # ---- running ------------------------------------------------------------------------------------------
 
 
-def run(tensors: Any, a: Any) -> tuple[Any, ...]:
+def run(t: CallTensors[Any], a: Any) -> tuple[Any, ...]:
     """Run the call through npu_rope's interface on the tensors' device: one launch there."""
-    done = _RUN[tensors.op](tensors, a)
+    operator, xs = getattr(npu_rope, t.op), t.xs.values()
+    if isinstance(a, RotaryAttributes):
+        done = operator(*t.inputs().values(), interleaved=a.interleaved)
+    elif isinstance(a, RmsNormAttributes):
+        done = operator(*t.inputs().values(), epsilon=a.epsilon)
+    elif isinstance(a, RmsNormRopeAttributes):
+        how: dict[str, Any] = {"epsilon": a.epsilon, "intermediate_rounding": a.intermediate_rounding}
+        if t.scatters:
+            how |= {"rows": t.beside["rows"], "cache": t.outs["cache"]}
+        done = operator(*xs, *scales_of(t), t.beside["positions"], a.params, **how)
+    else:
+        cache = (t.beside["rows"], t.outs["cache"]) if t.scatters else ()
+        done = operator(*xs, t.beside["positions"], *cache, a.params, forward=a.forward)
     return done if isinstance(done, tuple) else (done,)
-
-
-def _run_rope(t: RopeTensors[Any], a: Any) -> Any:
-    return npu_rope.rope(t.xs["x"], t.positions, a.params, forward=a.forward)
-
-
-def _run_rope_qk(t: RopeTensors[Any], a: Any) -> Any:
-    return npu_rope.rope_qk(t.xs["q"], t.xs["k"], t.positions, a.params, forward=a.forward)
-
-
-def _run_rope_set_rows(t: RopeTensors[Any], a: Any) -> Any:
-    return npu_rope.rope_set_rows(t.xs["x"], t.positions, t.rows, t.outs["cache"], a.params)
-
-
-def _run_rotary_mul(t: RotaryTensors[Any], a: Any) -> Any:
-    operator = npu_rope.rotary_mul_qk if len(t.xs) > 1 else npu_rope.rotary_mul
-    return operator(*t.xs.values(), *t.tables.values(), interleaved=a.interleaved)
-
-
-def _run_rotary_embedding(t: RotaryTensors[Any], a: Any) -> Any:
-    cos, sin = t.tables.values()
-    return npu_rope.rotary_embedding(t.xs["X"], cos, sin, t.position_ids, interleaved=int(a.interleaved))
-
-
-def _run_rms_norm(t: RmsNormTensors[Any], a: Any) -> Any:
-    return npu_rope.rms_norm(t.x, t.scale, epsilon=a.epsilon)
-
-
-def _run_add_rms_norm(t: RmsNormTensors[Any], a: Any) -> Any:
-    return npu_rope.add_rms_norm(t.x, t.xs["residual"], t.scale, epsilon=a.epsilon)
-
-
-def _run_rms_norm_backward(t: RmsNormTensors[Any], a: Any) -> Any:
-    return npu_rope.rms_norm_backward(t.xs["grad"], t.x, t.scale, epsilon=a.epsilon)
-
-
-def _run_rms_norm_rope(t: RmsNormRopeTensors[Any], a: Any) -> Any:
-    how: dict[str, Any] = {"epsilon": a.epsilon, "intermediate_rounding": a.intermediate_rounding}
-    if t.rows is not None:
-        how |= {"rows": t.rows, "cache": t.outs["cache"]}
-    (q, k), (q_scale, k_scale) = t.xs.values(), t.scales.values()
-    return npu_rope.rms_norm_rope(q, k, q_scale, k_scale, t.positions, a.params, **how)
-
-
-_RUN: Mapping[str, Callable[[Any, Any], Any]] = {
-    "rope": _run_rope,
-    "rope_qk": _run_rope_qk,
-    "rope_set_rows": _run_rope_set_rows,
-    "rotary_mul": _run_rotary_mul,
-    "rotary_mul_qk": _run_rotary_mul,
-    "rotary_embedding": _run_rotary_embedding,
-    "rms_norm": _run_rms_norm,
-    "add_rms_norm": _run_add_rms_norm,
-    "rms_norm_backward": _run_rms_norm_backward,
-    "rms_norm_rope": _run_rms_norm_rope,
-}
-_ON_SIMULATOR: Mapping[type, Callable[[Options, Any, Any], Any]] = {
-    RopeTensors: rope_executors.on_sim,
-    RotaryTensors: rotary_executors.on_sim,
-    RmsNormTensors: norm_executors.on_sim,
-    RmsNormRopeTensors: norm_rope_executors.on_sim,
-}
 
 
 def simulate(call: Call, options: Options) -> None:
     """Run the call's one launch on the simulated cores; :func:`ascend_sim.library.load` then has a report."""
-    _ON_SIMULATOR[type(call.tensors)](options, call.tensors, call.attributes)
+    executors = norm_executors if isinstance(call.attributes, RmsNormAttributes) else rotations
+    executors.on_sim(options, call.tensors, call.attributes)
 
 
 # ---- judging -----------------------------------------------------------------------------------------

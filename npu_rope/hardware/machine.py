@@ -15,6 +15,7 @@ from typing import Any
 import npu_rope
 from npu_rope import backends, cann_versions, chips
 from npu_rope.bench.machine import machine as host
+from npu_rope.bench.machine import version_of
 
 UNKNOWN = "unknown"
 COMMAND_SECONDS = 20
@@ -57,19 +58,12 @@ def software() -> dict[str, Any]:
         "npu_rope": npu_rope.__version__,
         "npu_rope_revision": revision(),
         "python": f"{platform.python_version()} ({platform.machine()})",
-        **{name: _package(name) for name in PACKAGES},
+        **{name: version_of(name) or "not installed" for name in PACKAGES},
         "host": host(),
         "libc": " ".join(platform.libc_ver()).strip() or UNKNOWN,
         "kernel": re.match(r"[\d.]*", platform.release())[0] or UNKNOWN,  # type: ignore[index]
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
-
-
-def _package(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _home() -> str:

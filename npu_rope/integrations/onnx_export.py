@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,9 +28,8 @@ from onnx import numpy_helper
 from onnxscript import DOUBLE, FLOAT, INT64, opset23
 
 import npu_rope  # noqa: F401  # defines the operators
-from npu_rope.dtypes import rounded_to
 from npu_rope.params import RopeParams
-from npu_rope.rms_norm_checks import RmsNormAttributes
+from npu_rope.rms_norm_calls import RmsNormAttributes
 from npu_rope.rope_attributes import RopeMode
 
 op: Any = opset23  # Any, because its annotations have arrays, not the values of a graph
@@ -99,31 +98,29 @@ def _slice(x: Any, first: int, last: int) -> Any:
     return op.Slice(x, _ints([first]), _ints([last]), _ints([-1]))
 
 
-def _rotated(x: Any, cos: Any, sin: Any, *, interleaved: bool, width: int, offset: int) -> Any:
+class _Window(NamedTuple):
+    """The lanes of a head that rotate."""
+
+    interleaved: bool
+    width: int
+    offset: int
+
+
+def _rotated(x: Any, cos: Any, sin: Any, window: _Window) -> Any:
     """Rotate ``[B,S,N,D]`` or ``[S,N,D]`` by tables ``[B or 1, S, width/2]`` of float32 or double."""
     heads, head = _static("the number of heads", x.shape[-2]), _static("the head size", x.shape[-1])
-    sizes = _rank(x) == 4, heads, head
-    return _turned(x, x.dtype, sizes, cos, sin, interleaved=interleaved, width=width, offset=offset)
+    return _turned(x, x.dtype, (_rank(x) == 4, heads, head), cos, sin, window)
 
 
-def _turned(
-    x: Any,
-    dtype: Any,
-    sizes: tuple[bool, int, int],
-    cos: Any,
-    sin: Any,
-    *,
-    interleaved: bool,
-    width: int,
-    offset: int,
-) -> Any:
+def _turned(x: Any, dtype: Any, sizes: tuple[bool, int, int], cos: Any, sin: Any, window: _Window) -> Any:
     """Compute :func:`_rotated` for a value without recorded dtype and sizes (has a batch, heads, head size).
 
     The rotation is computed in float32, as in npu_rope, and rounded once: 16-bit tables would be inaccurate.
     """
     batched, heads, head = sizes
-    window = x if (offset, width) == (0, head) else _slice(x, offset, offset + width)
-    flat = op.Reshape(window, _ints([0, 0, heads * width] if batched else [1, -1, heads * width]))
+    interleaved, width, offset = window
+    lanes = x if (offset, width) == (0, head) else _slice(x, offset, offset + width)
+    flat = op.Reshape(lanes, _ints([0, 0, heads * width] if batched else [1, -1, heads * width]))
     if dtype == _DOUBLE:
         turned = _by_formula(flat, cos, sin, interleaved, heads, width)
     else:
@@ -229,12 +226,8 @@ def _rope_all(
     params, forward = _params(attributes)
     cos, sin = _tables(positions, freq_factors, params, _DOUBLE if xs[0].dtype == _DOUBLE else _FLOAT)
     sin = _turn(sin, forward)
-    how: dict[str, Any] = {
-        "interleaved": params.rope_mode is RopeMode.NORMAL,
-        "width": 2 * params.pairs,
-        "offset": params.n_offs,
-    }
-    return tuple(_rotated(x, cos, sin, **how) for x in xs)
+    window = _Window(params.rope_mode is RopeMode.NORMAL, 2 * params.pairs, params.n_offs)
+    return tuple(_rotated(x, cos, sin, window) for x in xs)
 
 
 # ---- given tables --------------------------------------------------------------------------------------
@@ -265,9 +258,7 @@ def _rotary_mul_all(
         )
     wide = _DOUBLE if xs[0].dtype == _DOUBLE else _FLOAT
     c, s = (_as_table(t, width // 2, _rank(xs[0]) == 4, wide) for t in (cos, sin))
-    return tuple(
-        _rotated(x, c, _turn(s, forward), interleaved=interleaved, width=width, offset=offset) for x in xs
-    )
+    return tuple(_rotated(x, c, _turn(s, forward), _Window(interleaved, width, offset)) for x in xs)
 
 
 def _as_table(t: Any, half: int, batched: bool, wide: int) -> Any:
@@ -312,7 +303,7 @@ def _rotary_embedding(
     flat = _rank(X) == 3
     x = op.Reshape(X, _ints([0, 0, num_heads, head])) if flat else op.Transpose(X, perm=[0, 2, 1, 3])
     sizes = True, num_heads if flat else _static("the number of heads", X.shape[1]), head
-    y = _turned(x, X.dtype, sizes, *tables, interleaved=interleaved, width=2 * half, offset=0)
+    y = _turned(x, X.dtype, sizes, tables[0], tables[1], _Window(interleaved, 2 * half, 0))
     return op.Reshape(y, _ints([0, 0, num_heads * head])) if flat else op.Transpose(y, perm=[0, 2, 1, 3])
 
 
@@ -339,7 +330,7 @@ def _normalized(x: Any, like: Any, scale: Any, a: RmsNormAttributes) -> Any:
     axis = a.axis % _rank(like)
     how = {
         "axis": axis,
-        "epsilon": float(rounded_to(np.asarray(a.onnx_epsilon, np.float64), a.stash_dtype)),
+        "epsilon": a.stashed_epsilon,
         "stash_type": int(wide),
     }
     if dtype == scale.dtype == wide == a.stash_type and tuple(scale.shape) == tuple(like.shape[axis:]):

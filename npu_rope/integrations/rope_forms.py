@@ -42,7 +42,6 @@ class Form:
         single: it takes one tensor, not queries and keys.
         promotes: 16-bit heads with float32 tables become float32.
         tokens_first: heads are ``[B,S,N,D]`` or ``[S,N,D]``.
-        keys_optional: it takes None for keys.
         flat_axis: where tables ``[S,W]`` get their axis of heads, HEADS_FIRST or TOKENS_FIRST; None: it takes
             no such tables. ``cos[:, None]`` is before the tokens of ``[B,S,W]``, after those of ``[S,W]``.
         usual_dim: the default of unsqueeze_dim.
@@ -54,7 +53,6 @@ class Form:
     single: bool = False
     promotes: bool = False
     tokens_first: bool = False
-    keys_optional: bool = False
     flat_axis: int | None = None
     usual_dim: int | None = None
 
@@ -136,7 +134,7 @@ def _classified(function: Callable[..., Any]) -> Form:
             form = replace(form, usual_dim=usual.default if usual is not None else None)
             form = replace(form, flat_axis=_flat_axis(function, form))
             _require_parameters(function, form)
-            return replace(form, keys_optional=not single and _takes_no_keys(function, form))
+            return form
     raise NotKnown(trouble[0] if all(trouble) else "what it computes is no rotation known here")
 
 
@@ -260,17 +258,6 @@ def _flat_axis(function: Callable[..., Any], form: Form) -> int | None:
         if all(_is_same(b, w) and _is_same(a, w[0]) for b, a, w in zip(batches, alone, wanted, strict=True)):
             return axis
     return None
-
-
-def _takes_no_keys(function: Callable[..., Any], form: Form) -> bool:
-    shape = (1, 1, 2, WIDTH)
-    tables = torch.ones(1, 2, WIDTH // (2 if form.tables == ONCE else 1))
-    try:
-        with torch.no_grad():
-            function(torch.ones(shape).transpose(1, 1 + form.tokens_first), None, tables, tables)
-    except Exception:
-        return False
-    return True
 
 
 def _with_promotion(function: Callable[..., Any], form: Form) -> Form:

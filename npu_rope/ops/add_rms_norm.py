@@ -10,7 +10,7 @@ from npu_rope.ops import rms_norm as norm
 from npu_rope.ops.calls import require_pair, straight
 from npu_rope.ops.registrar import Call, register
 from npu_rope.optional_torch import torch
-from npu_rope.rms_norm_checks import ADD, RmsNormAttributes, add_rms_norm_tensors, attributes_of
+from npu_rope.rms_norm_calls import ADD, RmsNormAttributes, add_rms_norm_tensors, attributes_of
 
 
 def add_rms_norm(

@@ -1,5 +1,5 @@
 """Code that the operators' files share: rope's attributes, by the names of a schema and packed; the rules for
-real and fake tensors; the hot path; torch's errors, converted to the operators' errors.
+real and fake tensors; named backends; the hot path; torch's errors, converted to the operators' errors.
 """
 
 from __future__ import annotations
@@ -9,22 +9,25 @@ from functools import cache, partial
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.checks import CallTensors, RopeTensors
+from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import BrokenRule, GradientRefused, bad_type, bad_value
-from npu_rope.executors import rope as executors
+from npu_rope.executors import rotations as executors
 from npu_rope.executors import rules
-from npu_rope.executors.tensors import require_dense, spec_of
-from npu_rope.ops.registrar import Operator
+from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
+from npu_rope.ops import gradients, registrar
+from npu_rope.ops.registrar import Call, Operator
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
-from npu_rope.values import Angle, AnglePolicy, angle_policy
+from npu_rope.rope_calls import RopeCallAttributes
+from npu_rope.values import Angle, angle_policy
 
-# The attributes of the schemas of rope, rope_qk and rope_set_rows, after their tensors.
-ATTRIBUTES = (
+# The parameters in the schemas of rope, rope_qk, rope_set_rows and rms_norm_rope, after their tensors.
+PARAMS = (
     "*, int n_dims, int rope_mode=0, int n_ctx_orig=0, float freq_base=10000.0, float freq_scale=1.0,"
     " float ext_factor=0.0, float attn_factor=1.0, float beta_fast=32.0, float beta_slow=1.0,"
-    " int[]? sections=None, int n_offs=0, bool forward=True, int angle=0"
+    " int[]? sections=None, int n_offs=0"
 )
+ATTRIBUTES = f"{PARAMS}, bool forward=True, int angle=0"  # of all of these but rms_norm_rope
 
 
 def require_params(op: str, params: Any) -> None:
@@ -33,19 +36,23 @@ def require_params(op: str, params: Any) -> None:
         raise bad_type(op, "params", "be a RopeParams", type(params).__name__)
 
 
-def attributes_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> dict[str, Any]:
-    """Return the attributes by their names in a schema."""
+def attributes_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> RopeCallAttributes:
+    """Return the attributes of a Python call.
+
+    Raises:
+        ValueError, TypeError: an attribute breaks its rule.
+    """
     require_params(op, params)
-    return executors.Attributes(params, forward, angle_policy(op, angle)).as_schema()
+    return RopeCallAttributes(params, forward, angle_policy(op, angle))
 
 
-def params_of(op: str, attributes: dict[str, Any]) -> tuple[RopeParams, bool, AnglePolicy]:
-    """Return the arguments of :func:`attributes_of` from its result."""
+def attributes_of_schema(op: str, attributes: dict[str, Any]) -> RopeCallAttributes:
+    """Return the attributes from their names in a schema."""
     attributes = dict(attributes)
     forward = attributes.pop("forward", True)
     policy = angle_policy(op, attributes.pop("angle", 0))
     mode = attributes.pop("rope_mode", 0)
-    return RopeParams(mode=mode, **attributes), forward, policy
+    return RopeCallAttributes(RopeParams(mode=mode, **attributes), forward, policy)
 
 
 def packed_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> Any:
@@ -81,7 +88,7 @@ def is_plain(x: Any) -> bool:
 def check_devices(t: CallTensors[Any]) -> None:
     """Check that all tensors are torch tensors on one device."""
     first_name, first = t.first
-    for name, tensor in {**t.xs, **t.beside(), **t.outs}.items():
+    for name, tensor in {**t.xs, **t.beside, **t.outs}.items():
         if not isinstance(tensor, torch.Tensor):
             raise bad_type(t.op, name, f"be a torch tensor like {first_name}", type(tensor).__name__)
         require_dense(t.op, name, tensor)
@@ -89,19 +96,19 @@ def check_devices(t: CallTensors[Any]) -> None:
             raise bad_value(t.op, name, f"be on {first_name}'s device {first.device}", tensor.device)
 
 
-def check_tensors(t: RopeTensors[Any], params: RopeParams, angle: Angle) -> None:
-    """Check every rule that needs neither an element's value nor an address."""
+def check(t: CallTensors[Any], a: Any) -> None:
+    """Check every rule that needs neither an element's value nor an address. Tensors may be fake."""
     check_devices(t)
-    rules.check_layout(t.map(spec_of), {"params": params, "angle": angle_policy(t.op, angle)})
+    rules.check_layout(t.map(spec_of), a.rules)
 
 
-def check_traced(t: RopeTensors[Any], attributes: dict[str, Any]) -> None:
-    """Check every rule of :func:`check_tensors`, for a call with a schema's attributes."""
-    params, _, angle = params_of(t.op, attributes)
-    check_tensors(t, params, angle)
+def check_traced(t: CallTensors[Any], attributes: dict[str, Any]) -> None:
+    """Check every rule of :func:`check`, for a call of rope, rope_qk or rope_set_rows with a schema's
+    attributes."""
+    check(t, attributes_of_schema(t.op, attributes))
 
 
-def check_packed(t: RopeTensors[Any], packed: Any) -> None:
+def check_packed(t: CallTensors[Any], packed: Any) -> None:
     """Check a call whose attributes are bytes in a tensor, which a fake tensor does not have."""
     check_devices(t)
 
@@ -122,10 +129,10 @@ def explained(error: Exception, check: Callable[[], object]) -> Exception:
     return backends.raised_by_torch(str(error)) or error
 
 
-def explained_rope(error: Exception, t: RopeTensors[Any], params: Any, angle: Angle) -> Exception:
+def explained_rope(error: Exception, t: CallTensors[Any], params: Any, angle: Angle) -> Exception:
     """Convert an error of rope, rope_qk or rope_set_rows as :func:`explained` does."""
     require_params(t.op, params)
-    return explained(error, partial(check_tensors, t, params, angle))
+    return explained(error, lambda: check(t, attributes_of(t.op, params, True, angle)))
 
 
 def require_pair(op: str, out: Any, names: str = "(q_out, k_out)") -> None:
@@ -134,6 +141,35 @@ def require_pair(op: str, out: Any, names: str = "(q_out, k_out)") -> None:
         raise bad_type(op, "out", f"be a pair {names}", type(out).__name__)
     if len(out) != 2:
         raise bad_value(op, "out", f"be a pair {names}", f"{len(out)} elements")
+
+
+# ---- named backends --------------------------------------------------------------------------------
+
+Execute = Callable[[str, CallTensors[Any], Any], tuple[Any, ...]]
+
+
+def run_named(backend: str | None, t: CallTensors[Any], a: Any, run: Execute) -> tuple[Any, ...]:
+    """Run a call on arrays, or on tensors by a named backend outside torch, where torch.compile breaks the
+    graph.
+
+    Args:
+        backend: its name; None: ``NPU_ROPE_BACKEND``, else ``cpu`` for arrays.
+        t, a: the call.
+        run: the executors of the operator.
+    """
+    chosen = backend or backends.default_backend
+    name, x = t.first
+    if not is_tensor(x):
+        require_tensor_like(t.op, name, x)
+        return run(chosen or "cpu", t, a)
+    assert chosen is not None  # otherwise the tensors' own device runs the call
+    if chosen == "cpu":
+        raise bad_value(t.op, name, "be on device cpu for backend cpu", x.device)
+    if torch.compiler.is_compiling():
+        torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
+        ys: tuple[Any, ...] = _uncompiled(run, chosen, t, a)
+        return ys
+    return run(chosen, t, a)
 
 
 # ---- hot path --------------------------------------------------------------------------------------
@@ -183,10 +219,9 @@ def straight(
 # ---- registration ----------------------------------------------------------------------------------
 
 
-def on_cpu(t: RopeTensors[Any], attributes: dict[str, Any]) -> None:
+def on_cpu(t: CallTensors[Any], attributes: dict[str, Any]) -> None:
     """Run a schema's call through ctypes, into the call's outs."""
-    params, forward, angle = params_of(t.op, attributes)
-    executors.on_cpu_tensors(t, executors.Attributes(params, forward, angle))
+    executors.on_cpu_tensors(t, attributes_of_schema(t.op, attributes))
 
 
 # Makes an Operator of rope, rope_qk or rope_set_rows.
@@ -196,6 +231,61 @@ rope_operator = partial(Operator, check=check_traced, on_cpu=on_cpu)
 packed_operator = partial(
     Operator, check=check_packed, on_cpu=executors.on_cpu_packed, hot_path=True, on_npu=False
 )
+
+
+def register_rotation(
+    op: str, make: Callable[..., CallTensors[Any]], xs: tuple[str, ...], outs: tuple[str, ...]
+) -> None:
+    """Register rope or rope_qk: with new results, in place, into given memory, and its hot path.
+
+    Args:
+        make: makes a call of xs, positions, freq_factors and the output.
+        xs, outs: the names of the rotated tensors and of the results.
+    """
+    n = len(xs)
+
+    def call(*given: Any, **attributes: Any) -> Call:
+        out = tuple(attributes.pop(name) for name in outs if name in attributes)
+        return make(
+            *given, *[None] * (n + 2 - len(given)), registrar.one_or_all(out) if out else None
+        ), attributes
+
+    def call_in_place(*given: Any, **attributes: Any) -> Call:
+        return make(*given, *[None] * (n + 2 - len(given)), registrar.one_or_all(given[:n])), attributes
+
+    def call_packed(*given: Any) -> Call:
+        out, (positions, packed, *factors) = given[:n], given[2 * n :]
+        read = (o if x is None else x for o, x in zip(out, given[n:], strict=False))
+        return make(*read, positions, factors[0] if factors else None, registrar.one_or_all(out)), packed
+
+    read, angles = registrar.read_by_schema(xs), "Tensor positions, Tensor? freq_factors=None"
+    themselves, others = ("x itself", "another tensor") if n == 1 else ("(q, k)", "other tensors")
+    registrar.register(
+        rope_operator(
+            f"{op}({read}, {angles}, {ATTRIBUTES}) -> {'Tensor' if n == 1 else '(Tensor, Tensor)'}",
+            call,
+            results=registrar.like_xs(*outs),
+            autograd=gradients.rotate,
+        ),
+        rope_operator(
+            f"{op}_({registrar.written_by_schema(xs)}, {angles}, {ATTRIBUTES}) -> ()",
+            call_in_place,
+            autograd=gradients.rotate_in_place,
+            functional=op,
+        ),
+        rope_operator(
+            f"{op}_out({read}, {angles}, {ATTRIBUTES}, {registrar.written_by_schema(outs)}) -> ()",
+            call,
+            no_gradient=("out", f"be None or {themselves} where a gradient is needed", others),
+            functional=op,
+        ),
+        packed_operator(
+            f"{op}_packed_({registrar.written_by_schema(outs)}, {', '.join(f'Tensor? {x}' for x in xs)},"
+            " Tensor positions, Tensor packed, Tensor? freq_factors=None) -> ()",
+            call_packed,
+        ),
+    )
+
 
 # Types without their own dispatch. torch.nn.Parameter is one of them: requires_grad is checked separately,
 # and torch.nn.Parameter(x) of a subclass has the subclass as its type.
@@ -207,3 +297,5 @@ if torch is not None:
     _forward_ad = torch.autograd.forward_ad
     _below = torch._C._AutoDispatchBelowAutograd
     _increment_version = torch._C._increment_version
+    # Not torch.compiler.disable, which would import the compiler with npu_rope.
+    _uncompiled: Any = torch._disable_dynamo(lambda run, backend, t, a: run(backend, t, a))

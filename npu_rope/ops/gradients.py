@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from npu_rope.checks import CallTensors, RopeTensors
+from npu_rope.call_tensors import CallTensors, given
 from npu_rope.errors import GradientRefused, broken
-from npu_rope.executors import rope as executors
+from npu_rope.executors import rotations as executors
 from npu_rope.optional_torch import torch
-from npu_rope.params import RopeParams
-from npu_rope.values import Angle
+from npu_rope.rope_calls import RopeCallAttributes
 
 
 def turned(xs: Sequence[Any], *rest: Any, **attributes: Any) -> tuple[Any, ...]:
@@ -102,19 +101,24 @@ def refuse_in_place(x: Any) -> None:
 # ---- the gradient ----------------------------------------------------------------------------------
 
 
-def rotate(t: RopeTensors[Any], attributes: dict[str, Any]) -> tuple[Any, ...]:
+def rotate(t: CallTensors[Any], attributes: dict[str, Any]) -> tuple[Any, ...]:
     """Autograd kernel of rope and rope_qk. Return a result for each of xs."""
     followed = [differentiates(t.op, name, x) for name, x in t.xs.items()]
     if any(followed):
         with _allowed():
-            rest = t.positions, t.freq_factors, attributes, followed, torch.is_grad_enabled()
+            rest = *_angles(t), attributes, followed, torch.is_grad_enabled()
             ys: tuple[Any, ...] = _Rotation.apply(*t.xs.values(), *rest)
         return ys
     with _below():
-        return turned(tuple(t.xs.values()), t.positions, t.freq_factors, **attributes)
+        return turned(tuple(t.xs.values()), *_angles(t), **attributes)
 
 
-def rotate_in_place(t: RopeTensors[Any], attributes: dict[str, Any]) -> tuple[()]:
+def _angles(t: CallTensors[Any]) -> tuple[Any, Any]:
+    """Return positions and freq_factors, or None for the latter."""
+    return t.beside["positions"], t.beside.get("freq_factors")
+
+
+def rotate_in_place(t: CallTensors[Any], attributes: dict[str, Any]) -> tuple[()]:
     """Autograd kernel of rope and rope_qk in place. One call rotates both tensors, but each gets its own
     gradient function: queries and keys may be views, which torch supports only for functions of one
     result."""
@@ -124,10 +128,10 @@ def rotate_in_place(t: RopeTensors[Any], attributes: dict[str, Any]) -> tuple[()
         if torch.is_grad_enabled():
             refuse_in_place(x)
     with _below():
-        turn_in_place(tensors, t.positions, t.freq_factors, **attributes)
+        turn_in_place(tensors, *_angles(t), **attributes)
     for x in followed:
         with _allowed():
-            _RotatedInPlace.apply(x, t.positions, t.freq_factors, attributes)
+            _RotatedInPlace.apply(x, *_angles(t), attributes)
     # autograd must detect that tensors it saved for a gradient have changed.
     _increment_version(tensors)
     return ()
@@ -285,41 +289,24 @@ def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
 # ---- named backends --------------------------------------------------------------------------------
 
 
-def run_named(
-    backend: str, t: RopeTensors[Any], params: RopeParams, forward: bool, angle: Angle
-) -> tuple[Any, ...]:
-    """Run a call on the backend of that name, with a gradient if torch needs one. Under torch.compile the
-    graph breaks here."""
-    if isinstance(t.first[1], _Tensor):
-        if torch.compiler.is_compiling():
-            torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
-            ys: tuple[Any, ...] = _uncompiled(backend, t, params, forward, angle)
-            return ys
-        if _follows(t):
-            return _rotate_named(backend, t, params, forward, angle)
-    return executors.run(backend, t, params, forward, angle)
-
-
-def _follows(t: RopeTensors[Any]) -> bool:
-    """Return whether a gradient flows through a call that makes new tensors outside torch.func."""
-    if t.outs or not torch.is_grad_enabled():
-        return False
+def run_named(backend: str, t: CallTensors[Any], a: RopeCallAttributes) -> tuple[Any, ...]:
+    """Run a call of rope, rope_qk or rope_set_rows on the backend of that name, with a gradient if torch
+    needs one of new tensors outside torch.func."""
+    x = t.first[1]
+    if t.outs or not isinstance(x, _Tensor) or not torch.is_grad_enabled():
+        return executors.run(backend, t, a)
     followed = any(isinstance(x, _Tensor) and x.requires_grad for x in t.xs.values())
-    return followed and torch._C._functorch.peek_interpreter_stack() is None
-
-
-def _rotate_named(
-    backend: str, t: RopeTensors[Any], params: RopeParams, forward: bool, angle: Angle
-) -> tuple[Any, ...]:
-    """Run rope or rope_qk and its gradient on the backend of that name."""
+    if not followed or torch._C._functorch.peek_interpreter_stack() is not None:
+        return executors.run(backend, t, a)
 
     def run(xs: Sequence[Any], positions: Any, freq_factors: Any, forward: bool) -> tuple[Any, ...]:
         # One of two gradients: by rope.
         op, names = (t.op, tuple(t.xs)) if len(xs) == len(t.xs) else ("rope", ("x",))
-        given = RopeTensors(op, dict(zip(names, xs, strict=True)), positions, freq_factors)
-        return executors.run(backend, given, params, forward, angle)
+        beside = {"positions": positions, **given(freq_factors=freq_factors)}
+        part = CallTensors(op, dict(zip(names, xs, strict=True)), beside)
+        return executors.run(backend, part, replace(a, forward=forward))
 
-    ys: tuple[Any, ...] = _RotationNamed.apply(*t.xs.values(), t.positions, t.freq_factors, run, forward)
+    ys: tuple[Any, ...] = _RotationNamed.apply(*t.xs.values(), *_angles(t), run, a.forward)
     return ys
 
 
@@ -401,7 +388,5 @@ if torch is not None:
     _function, _allowed = _single_level_function()
     _Rotation, _RotatedInPlace = _make_functions(_function)
     _RotationNamed = _make_named_function()
-    # Not torch.compiler.disable, which would import the compiler with npu_rope.
-    _uncompiled: Any = torch._disable_dynamo(run_named)
     _creation_of = torch._C._autograd._get_creation_meta
     _creation_kinds = torch._C._autograd.CreationMeta

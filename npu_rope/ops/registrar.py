@@ -71,6 +71,21 @@ def like_xs(*names: str) -> Callable[[Any], Results]:
     return lambda t: {name: x.new_empty(x.shape) for name, x in zip(names, t.xs.values(), strict=False)}
 
 
+def read_by_schema(names: tuple[str, ...]) -> str:
+    """Return the schema's text of tensors that the operator reads."""
+    return ", ".join(f"Tensor {name}" for name in names)
+
+
+def written_by_schema(names: tuple[str, ...]) -> str:
+    """Return the schema's text of tensors that the operator writes."""
+    return ", ".join(f"Tensor({alias}!) {name}" for alias, name in zip("ab", names, strict=False))
+
+
+def one_or_all(tensors: tuple[Any, ...]) -> Any:
+    """Return the only tensor, or all of several."""
+    return tensors[0] if len(tensors) == 1 else tensors
+
+
 def register(*operators: Operator) -> None:
     """Define operators and register their kernels with torch. Does nothing without torch."""
     if torch is None:

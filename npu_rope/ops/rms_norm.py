@@ -10,23 +10,22 @@ from functools import partial
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.errors import bad_value
+from npu_rope.call_tensors import CallTensors
 from npu_rope.executors import rms_norm as executors
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.registrar import Call, Operator, register
 from npu_rope.optional_torch import torch
-from npu_rope.rms_norm_checks import (
+from npu_rope.rms_norm_calls import (
     BACKWARD,
     FORWARD,
     RmsNormAttributes,
-    RmsNormTensors,
     attributes_of,
     rms_norm_backward_tensors,
     rms_norm_tensors,
 )
 
-Tensors = RmsNormTensors[Any]
+Tensors = CallTensors[Any]
 
 
 def rms_norm(
@@ -125,22 +124,15 @@ def rms_norm_backward(
 def run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
     """Run a call on the backend of that name, by default on the device of its tensors."""
     chosen = backend or backends.default_backend
-    if not is_tensor(t.x):
-        return executors.run(chosen or "cpu", t, a)
-    if t.op != BACKWARD:
-        gradients.refuse_tangents(t.op, {**t.xs, "scale": t.scale})
-    if chosen is None or chosen == t.x.device.type:
-        try:
-            return _dispatched(t, a)
-        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-            raise calls.explained(error, partial(check, t, a)) from error.__cause__
-    if chosen == "cpu":
-        raise bad_value(t.op, "x", "be on device cpu for backend cpu", t.x.device)
-    if torch.compiler.is_compiling():
-        torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
-        ys: tuple[Any, ...] = _uncompiled(chosen, t, a)
-        return ys
-    return executors.run(chosen, t, a)
+    if is_tensor(t.x):
+        if t.op != BACKWARD:
+            gradients.refuse_tangents(t.op, {**t.xs, "scale": t.scale})
+        if chosen is None or chosen == t.x.device.type:
+            try:
+                return _dispatched(t, a)
+            except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+                raise calls.explained(error, partial(check, t, a)) from error.__cause__
+    return calls.run_named(chosen, t, a, executors.run)
 
 
 def _dispatched(t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
@@ -316,6 +308,5 @@ register(
 
 if torch is not None:
     _operators = torch.ops.npu_rope
-    _uncompiled: Any = torch._disable_dynamo(executors.run)
 
 __all__ = ["rms_norm", "rms_norm_backward"]

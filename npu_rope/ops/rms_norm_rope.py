@@ -11,25 +11,24 @@ from functools import partial
 from typing import Any
 
 from npu_rope import backends
+from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import bad_value
-from npu_rope.executors import rms_norm_rope as executors
-from npu_rope.executors import rope as rope_executors
-from npu_rope.executors import rules
+from npu_rope.executors import rotations as executors
 from npu_rope.executors.tensors import require_tensor_like, spec_of
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.registrar import Call, Operator, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
-from npu_rope.rms_norm_rope_checks import (
+from npu_rope.rms_norm_rope_calls import (
     OP,
     RmsNormRopeAttributes,
-    RmsNormRopeTensors,
     attributes_of,
     rms_norm_rope_tensors,
 )
+from npu_rope.rope_calls import RopeCallAttributes
 from npu_rope.values import Angle
 
-Tensors = RmsNormRopeTensors[Any]
+Tensors = CallTensors[Any]
 
 
 def rms_norm_rope(
@@ -97,25 +96,20 @@ def rms_norm_rope(
     [[-1.0, -1.0, -1.0, -1.0], [0.301, -1.382, -1.0, -1.0]]
     """
     written = _written(rows, cache, out)
-    if isinstance(q, _Tensor):
-        chosen = backend or backends.default_backend
-        if chosen is None or chosen == q.device.type:
-            return _on_own_device(
-                (q, k, q_scale, k_scale, positions, freq_factors, written, rows),
-                (params, epsilon, intermediate_rounding, angle),
-            )
-        if chosen == "cpu":
-            raise bad_value(OP, "q", "be on device cpu for backend cpu", q.device)
-    else:
-        require_tensor_like(OP, "q", q)
-        chosen = backend or backends.default_backend or "cpu"
+    chosen = backend or backends.default_backend
+    if isinstance(q, _Tensor) and (chosen is None or chosen == q.device.type):
+        return _on_own_device(
+            (q, k, q_scale, k_scale, positions, freq_factors, written, rows),
+            (params, epsilon, intermediate_rounding, angle),
+        )
+    require_tensor_like(OP, "q", q)
     calls.require_params(OP, params)
     a = attributes_of(params, epsilon, intermediate_rounding, angle)
     if written is not None and written[0] is None:
         written = executors.new_q_out(q), cache
-    return _run(
-        chosen, rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows), a
-    )
+    t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows)
+    y, z = calls.run_named(chosen, t, a, executors.run)
+    return y, z
 
 
 def _written(rows: Any, cache: Any, out: Any) -> tuple[Any, Any] | None:
@@ -132,16 +126,6 @@ def _written(rows: Any, cache: Any, out: Any) -> tuple[Any, Any] | None:
                 require_tensor_like(OP, name, one)
         return out[0], out[1]
     return None
-
-
-def _run(backend: str, t: Tensors, a: RmsNormRopeAttributes) -> tuple[Any, Any]:
-    """Run a call on the backend of that name."""
-    if isinstance(t.first[1], _Tensor) and torch.compiler.is_compiling():
-        torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
-        q, k = _uncompiled(backend, t, a)
-        return q, k
-    q, k = executors.run(backend, t, a)
-    return q, k
 
 
 # ---- torch tensors on their own device -------------------------------------------------------------
@@ -224,7 +208,7 @@ def _packed_of(params: Any, epsilon: Any, rounding: Any, angle: Any) -> Any:
     kept = params.__dict__.setdefault("_packed_norm", {})
     key = a.epsilon, a.intermediate_rounding, a.angle
     if key not in kept:
-        kept[key] = torch.frombuffer(bytearray(executors.packed_call(a)), dtype=torch.uint8)
+        kept[key] = torch.frombuffer(bytearray(backends.packed(OP, a)), dtype=torch.uint8)
     return kept[key]
 
 
@@ -235,28 +219,18 @@ def _check_call(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> None:
         written = executors.new_q_out(q), written[1]
     calls.require_params(OP, given[0])
     t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows)
-    _check(t, attributes_of(*given))
-
-
-def _check(t: Tensors, a: RmsNormRopeAttributes) -> None:
-    """Check every rule that needs neither an element's value nor an address. Tensors may be fake."""
-    calls.check_devices(t)
-    rules.check_layout(t.map(spec_of), a.rules)
+    calls.check(t, attributes_of(*given))
 
 
 # ---- attributes ------------------------------------------------------------------------------------
 
-_ATTRIBUTES = (
-    "*, int n_dims, int rope_mode=0, int n_ctx_orig=0, float freq_base=10000.0, float freq_scale=1.0,"
-    " float ext_factor=0.0, float attn_factor=1.0, float beta_fast=32.0, float beta_slow=1.0,"
-    " int[]? sections=None, int n_offs=0, float epsilon=1e-5, bool intermediate_rounding=False, int angle=0"
-)
+_ATTRIBUTES = f"{calls.PARAMS}, float epsilon=1e-5, bool intermediate_rounding=False, int angle=0"
 
 
 def _schema_attributes(params: Any, epsilon: Any, rounding: Any, angle: Any) -> dict[str, Any]:
     """Return the attributes by their names in the schemas."""
     calls.require_params(OP, params)
-    return executors.as_schema(attributes_of(params, epsilon, rounding, angle))
+    return attributes_of(params, epsilon, rounding, angle).as_schema()
 
 
 def _attributes(named: dict[str, Any]) -> RmsNormRopeAttributes:
@@ -280,7 +254,7 @@ def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
     """Differentiate through rope_qk, then through rms_norm. The roundings count as the identity."""
     q, k, q_scale, k_scale, positions, freq_factors = ctx.saved_tensors
     a = _attributes(ctx.attributes)
-    named = rope_executors.Attributes(a.params, False, a.angle).as_schema()
+    named = RopeCallAttributes(a.params, False, a.angle).as_schema()
     turned = _operators.rope_qk.default(q_gradient, k_gradient, positions, freq_factors, **named)
     needed = ctx.needs_input_grad
     stash = a.norm_stash_type(spec_of(q).dtype)
@@ -295,61 +269,28 @@ def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
 # ---- registration ----------------------------------------------------------------------------------
 
 
-def _call(
-    q: Any,
-    k: Any,
-    q_scale: Any,
-    k_scale: Any,
-    positions: Any,
-    freq_factors: Any = None,
-    *,
-    q_out: Any = None,
-    k_out: Any = None,
-    **attributes: Any,
-) -> Call:
+def _call(*read: Any, q_out: Any = None, k_out: Any = None, **attributes: Any) -> Call:
     out = None if q_out is None else (q_out, k_out)
-    return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, out), attributes
+    q, k, q_scale, k_scale, positions, factors = (*read, None)[:6]
+    return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, factors, out), attributes
 
 
-def _call_set_rows(
-    q: Any,
-    k: Any,
-    q_scale: Any,
-    k_scale: Any,
-    positions: Any,
-    rows: Any,
-    cache: Any,
-    freq_factors: Any = None,
-    *,
-    q_out: Any = None,
-    **attributes: Any,
-) -> Call:
-    t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, (q_out, cache), rows)
+def _call_set_rows(*read: Any, q_out: Any = None, **attributes: Any) -> Call:
+    q, k, q_scale, k_scale, positions, rows, cache, factors = (*read, None)[:8]
+    t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, factors, (q_out, cache), rows)
     if q_out is None:  # the operator allocates and returns it
         t = replace(t, outs={"cache": cache})
     return t, attributes
 
 
-def _call_packed(
-    q_out: Any,
-    k_out: Any,
-    q: Any,
-    k: Any,
-    q_scale: Any,
-    k_scale: Any,
-    positions: Any,
-    packed: Any,
-    rows: Any = None,
-    freq_factors: Any = None,
-) -> Call:
-    q, k = q_out if q is None else q, k_out if k is None else k
-    return rms_norm_rope_tensors(
-        q, k, q_scale, k_scale, positions, freq_factors, (q_out, k_out), rows
-    ), packed
+def _call_packed(q_out: Any, k_out: Any, q: Any, k: Any, *rest: Any) -> Call:
+    q_scale, k_scale, positions, packed, rows, factors = (*rest, None, None)[:6]
+    q, k, outs = q_out if q is None else q, k_out if k is None else k, (q_out, k_out)
+    return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, factors, outs, rows), packed
 
 
 def _check_traced(t: Tensors, attributes: dict[str, Any]) -> None:
-    _check(t, _attributes(attributes))
+    calls.check(t, _attributes(attributes))
 
 
 def _on_cpu(t: Tensors, attributes: dict[str, Any]) -> None:
@@ -389,6 +330,5 @@ if torch is not None:
     _operators = torch.ops.npu_rope
     _call_hot = calls.callable_of(_operators.rms_norm_rope_packed_.default)
     _increment_version = torch._C._increment_version
-    _uncompiled: Any = torch._disable_dynamo(executors.run)
 
 __all__ = ["rms_norm_rope"]

@@ -8,14 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.checks import rope_tensors
-from npu_rope.errors import bad_value
-from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, gradients
-from npu_rope.ops.calls import ATTRIBUTES
-from npu_rope.ops.registrar import Call, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
+from npu_rope.rope_calls import rope_tensors
 from npu_rope.values import Angle, flag
 
 
@@ -69,18 +65,12 @@ def rope(
     """
     if forward is not True and forward is not False:
         forward = flag("rope", "forward", forward)
-    if isinstance(x, _Tensor):
-        chosen = backend or backends.default_backend
-        if chosen is None or chosen == x.device.type:
-            return _rope_torch(x, positions, params, freq_factors, out, forward, angle)
-        if chosen == "cpu":
-            raise bad_value("rope", "x", "be on device cpu for backend cpu", x.device)
-    else:
-        require_tensor_like("rope", "x", x)
-        chosen = backend or backends.default_backend or "cpu"
-    calls.require_params("rope", params)
+    chosen = backend or backends.default_backend
+    if isinstance(x, _Tensor) and (chosen is None or chosen == x.device.type):
+        return _rope_torch(x, positions, params, freq_factors, out, forward, angle)
+    a = calls.attributes_of("rope", params, forward, angle)
     tensors = rope_tensors(x, positions, freq_factors, out)
-    return gradients.run_named(chosen, tensors, params, forward, angle)[0]
+    return calls.run_named(chosen, tensors, a, gradients.run_named)[0]
 
 
 def rope_(
@@ -113,7 +103,7 @@ def _rope_torch(
         needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
         if not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain(x):
             return _rope_packed(x, positions, params, freq_factors, out, forward, angle)
-        attributes = calls.attributes_of("rope", params, forward, angle)
+        attributes = calls.attributes_of("rope", params, forward, angle).as_schema()
         if out is None:
             return torch.ops.npu_rope.rope.default(x, positions, freq_factors, **attributes)
         if out is x:
@@ -149,47 +139,7 @@ def _rope_packed(
     return out
 
 
-# ---- registration ----------------------------------------------------------------------------------
-
-
-def _call(x: Any, positions: Any, freq_factors: Any = None, *, out: Any = None, **attributes: Any) -> Call:
-    return rope_tensors(x, positions, freq_factors, out), attributes
-
-
-def _call_in_place(x: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Call:
-    return rope_tensors(x, positions, freq_factors, x), attributes
-
-
-def _call_packed(out: Any, x: Any, positions: Any, packed: Any, freq_factors: Any = None) -> Call:
-    return rope_tensors(out if x is None else x, positions, freq_factors, out), packed
-
-
-_INPUTS = "Tensor positions, Tensor? freq_factors=None"
-register(
-    calls.rope_operator(
-        f"rope(Tensor x, {_INPUTS}, {ATTRIBUTES}) -> Tensor",
-        _call,
-        results=like_xs("out"),
-        autograd=gradients.rotate,
-    ),
-    calls.rope_operator(
-        f"rope_(Tensor(a!) x, {_INPUTS}, {ATTRIBUTES}) -> ()",
-        _call_in_place,
-        autograd=gradients.rotate_in_place,
-        functional="rope",
-    ),
-    calls.rope_operator(
-        f"rope_out(Tensor x, {_INPUTS}, {ATTRIBUTES}, Tensor(a!) out) -> ()",
-        _call,
-        no_gradient=("out", "be None or x itself where a gradient is needed", "another tensor"),
-        functional="rope",
-    ),
-    calls.packed_operator(
-        "rope_packed_(Tensor(a!) out, Tensor? x, Tensor positions, Tensor packed,"
-        " Tensor? freq_factors=None) -> ()",
-        _call_packed,
-    ),
-)
+calls.register_rotation("rope", rope_tensors, ("x",), ("out",))
 
 _Tensor: Any = ()  # an instance of nothing
 if torch is not None:

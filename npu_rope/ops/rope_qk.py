@@ -9,14 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.checks import rope_qk_tensors
-from npu_rope.errors import bad_value
-from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, gradients
-from npu_rope.ops.calls import ATTRIBUTES
-from npu_rope.ops.registrar import Call, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
+from npu_rope.rope_calls import rope_qk_tensors
 from npu_rope.values import Angle, flag
 
 
@@ -71,18 +67,12 @@ def rope_qk(
         forward = flag("rope_qk", "forward", forward)
     if out is not None:
         calls.require_pair("rope_qk", out)
-    if isinstance(q, _Tensor):
-        chosen = backend or backends.default_backend
-        if chosen is None or chosen == q.device.type:
-            return _rope_qk_torch(q, k, positions, params, freq_factors, out, forward, angle)
-        if chosen == "cpu":
-            raise bad_value("rope_qk", "q", "be on device cpu for backend cpu", q.device)
-    else:
-        require_tensor_like("rope_qk", "q", q)
-        chosen = backend or backends.default_backend or "cpu"
-    calls.require_params("rope_qk", params)
+    chosen = backend or backends.default_backend
+    if isinstance(q, _Tensor) and (chosen is None or chosen == q.device.type):
+        return _rope_qk_torch(q, k, positions, params, freq_factors, out, forward, angle)
+    a = calls.attributes_of("rope_qk", params, forward, angle)
     tensors = rope_qk_tensors(q, k, positions, freq_factors, out)
-    rotated_q, rotated_k = gradients.run_named(chosen, tensors, params, forward, angle)
+    rotated_q, rotated_k = calls.run_named(chosen, tensors, a, gradients.run_named)
     return rotated_q, rotated_k
 
 
@@ -132,13 +122,26 @@ def _rope_qk_torch(
             or k.requires_grad
             or (out is not None and (q_out.requires_grad or k_out.requires_grad))
         )
-        if (
-            not (needs_grad or torch.compiler.is_compiling())
-            and calls.is_plain(q)
-            and type(k) in calls.ORDINARY
-        ):
-            return _rope_qk_packed(q, k, positions, params, freq_factors, q_out, k_out, forward, angle)
-        attributes = calls.attributes_of("rope_qk", params, forward, angle)
+        is_plain = not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain(q)
+        if is_plain and type(k) in calls.ORDINARY:
+            # Hot path: only the call. The C++ checks report every error.
+            try:
+                packed = params.__dict__["_packed"][forward, angle]
+            except (KeyError, AttributeError):
+                packed = calls.packed_of("rope_qk", params, forward, angle)
+            if out is None:
+                q_out = torch.empty_like(q, memory_format=_contiguous)
+                k_out = torch.empty_like(k, memory_format=_contiguous)
+            read_q, read_k = None if q_out is q else q, None if k_out is k else k
+            if freq_factors is None:
+                _call_hot(q_out, k_out, read_q, read_k, positions, packed)
+            else:
+                _call_hot(q_out, k_out, read_q, read_k, positions, packed, freq_factors)
+            if out is not None:
+                # autograd must detect that tensors it saved for a gradient have changed.
+                _increment_version((q_out, k_out))
+            return q_out, k_out
+        attributes = calls.attributes_of("rope_qk", params, forward, angle).as_schema()
         operators = torch.ops.npu_rope
         if out is None:
             return tuple(operators.rope_qk.default(q, k, positions, freq_factors, **attributes))
@@ -153,91 +156,7 @@ def _rope_qk_torch(
         raise calls.explained_rope(error, tensors, params, angle) from error.__cause__
 
 
-def _rope_qk_packed(
-    q: Any,
-    k: Any,
-    positions: Any,
-    params: RopeParams,
-    freq_factors: Any,
-    q_out: Any,
-    k_out: Any,
-    forward: bool,
-    angle: Angle,
-) -> tuple[Any, Any]:
-    """Hot path: only the call. The C++ checks report every error."""
-    try:
-        packed = params.__dict__["_packed"][forward, angle]
-    except (KeyError, AttributeError):
-        packed = calls.packed_of("rope_qk", params, forward, angle)
-    given = q_out is not None
-    if not given:
-        q_out = torch.empty_like(q, memory_format=_contiguous)
-        k_out = torch.empty_like(k, memory_format=_contiguous)
-    read_q, read_k = None if q_out is q else q, None if k_out is k else k
-    if freq_factors is None:
-        _call_hot(q_out, k_out, read_q, read_k, positions, packed)
-    else:
-        _call_hot(q_out, k_out, read_q, read_k, positions, packed, freq_factors)
-    if given:
-        # autograd must detect that tensors it saved for a gradient have changed.
-        _increment_version((q_out, k_out))
-    return q_out, k_out
-
-
-# ---- registration ----------------------------------------------------------------------------------
-
-
-def _call(
-    q: Any,
-    k: Any,
-    positions: Any,
-    freq_factors: Any = None,
-    *,
-    q_out: Any = None,
-    k_out: Any = None,
-    **attributes: Any,
-) -> Call:
-    out = None if q_out is None else (q_out, k_out)
-    return rope_qk_tensors(q, k, positions, freq_factors, out), attributes
-
-
-def _call_in_place(q: Any, k: Any, positions: Any, freq_factors: Any = None, **attributes: Any) -> Call:
-    return rope_qk_tensors(q, k, positions, freq_factors, (q, k)), attributes
-
-
-def _call_packed(
-    q_out: Any, k_out: Any, q: Any, k: Any, positions: Any, packed: Any, freq_factors: Any = None
-) -> Call:
-    q, k = q_out if q is None else q, k_out if k is None else k
-    return rope_qk_tensors(q, k, positions, freq_factors, (q_out, k_out)), packed
-
-
-_INPUTS = "Tensor positions, Tensor? freq_factors=None"
-register(
-    calls.rope_operator(
-        f"rope_qk(Tensor q, Tensor k, {_INPUTS}, {ATTRIBUTES}) -> (Tensor, Tensor)",
-        _call,
-        results=like_xs("q_out", "k_out"),
-        autograd=gradients.rotate,
-    ),
-    calls.rope_operator(
-        f"rope_qk_(Tensor(a!) q, Tensor(b!) k, {_INPUTS}, {ATTRIBUTES}) -> ()",
-        _call_in_place,
-        autograd=gradients.rotate_in_place,
-        functional="rope_qk",
-    ),
-    calls.rope_operator(
-        f"rope_qk_out(Tensor q, Tensor k, {_INPUTS}, {ATTRIBUTES}, Tensor(a!) q_out, Tensor(b!) k_out) -> ()",
-        _call,
-        no_gradient=("out", "be None or (q, k) where a gradient is needed", "other tensors"),
-        functional="rope_qk",
-    ),
-    calls.packed_operator(
-        "rope_qk_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k, Tensor positions,"
-        " Tensor packed, Tensor? freq_factors=None) -> ()",
-        _call_packed,
-    ),
-)
+calls.register_rotation("rope_qk", rope_qk_tensors, ("q", "k"), ("q_out", "k_out"))
 
 _Tensor: Any = ()  # an instance of nothing
 if torch is not None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from npu_rope import backends
-from npu_rope.checks import rope_set_rows_tensors
 from npu_rope.errors import bad_value
-from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.calls import ATTRIBUTES
 from npu_rope.ops.registrar import Call, register
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
+from npu_rope.rope_calls import rope_set_rows_tensors
 from npu_rope.values import Angle, flag
 
 _NO_GRADIENT = "not need a gradient", "one that does"
@@ -73,18 +72,12 @@ def rope_set_rows(
     """
     if forward is not True and forward is not False:
         forward = flag("rope_set_rows", "forward", forward)
-    if isinstance(x, _Tensor):
-        chosen = backend or backends.default_backend
-        if chosen is None or chosen == x.device.type:
-            return _set_rows_torch(x, positions, rows, cache, params, freq_factors, forward, angle)
-        if chosen == "cpu":
-            raise bad_value("rope_set_rows", "x", "be on device cpu for backend cpu", x.device)
-    else:
-        require_tensor_like("rope_set_rows", "x", x)
-        chosen = backend or backends.default_backend or "cpu"
-    calls.require_params("rope_set_rows", params)
+    chosen = backend or backends.default_backend
+    if isinstance(x, _Tensor) and (chosen is None or chosen == x.device.type):
+        return _set_rows_torch(x, positions, rows, cache, params, freq_factors, forward, angle)
+    a = calls.attributes_of("rope_set_rows", params, forward, angle)
     tensors = rope_set_rows_tensors(x, positions, rows, freq_factors, cache)
-    return gradients.run_named(chosen, tensors, params, forward, angle)[0]
+    return calls.run_named(chosen, tensors, a, gradients.run_named)[0]
 
 
 # ---- torch tensors on their own device -------------------------------------------------------------
@@ -106,38 +99,25 @@ def _set_rows_torch(
                 if t.requires_grad:
                     raise bad_value("rope_set_rows", name, *_NO_GRADIENT)
         if not torch.compiler.is_compiling() and calls.is_plain(x) and type(cache) in calls.ORDINARY:
-            _set_rows_packed(x, positions, rows, cache, params, freq_factors, forward, angle)
+            # Hot path: only the call. The C++ checks report every error.
+            try:
+                packed = params.__dict__["_packed"][forward, angle]
+            except (KeyError, AttributeError):
+                packed = calls.packed_of("rope_set_rows", params, forward, angle)
+            if freq_factors is None:
+                _call_hot(x, positions, rows, cache, packed)
+            else:
+                _call_hot(x, positions, rows, cache, packed, freq_factors)
+            # autograd must detect that a cache it saved for a gradient has changed.
+            _increment_version((cache,))
             return cache
-        attributes = calls.attributes_of("rope_set_rows", params, forward, angle)
+        attributes = calls.attributes_of("rope_set_rows", params, forward, angle).as_schema()
         operator = torch.ops.npu_rope.rope_set_rows.default
         operator(x, positions, rows, cache, freq_factors, **attributes)
         return cache
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
         tensors = rope_set_rows_tensors(x, positions, rows, freq_factors, cache)
         raise calls.explained_rope(error, tensors, params, angle) from error.__cause__
-
-
-def _set_rows_packed(
-    x: Any,
-    positions: Any,
-    rows: Any,
-    cache: Any,
-    params: RopeParams,
-    freq_factors: Any,
-    forward: bool,
-    angle: Angle,
-) -> None:
-    """Hot path: only the call. The C++ checks report every error."""
-    try:
-        packed = params.__dict__["_packed"][forward, angle]
-    except (KeyError, AttributeError):
-        packed = calls.packed_of("rope_set_rows", params, forward, angle)
-    if freq_factors is None:
-        _call_hot(x, positions, rows, cache, packed)
-    else:
-        _call_hot(x, positions, rows, cache, packed, freq_factors)
-    # autograd must detect that a cache it saved for a gradient has changed.
-    _increment_version((cache,))
 
 
 # ---- registration ----------------------------------------------------------------------------------

@@ -10,46 +10,38 @@ from functools import partial
 from typing import Any
 
 from npu_rope import backends
+from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.executors import rotary as executors
-from npu_rope.executors import rules
+from npu_rope.executors import rotations as executors
 from npu_rope.executors.tensors import is_tensor, spec_of
-from npu_rope.ops import calls, gradients
+from npu_rope.ops import calls, gradients, registrar
 from npu_rope.ops.gradients import Gradient
-from npu_rope.ops.registrar import Call, Operator, like_xs, register
+from npu_rope.ops.registrar import Call, Operator
 from npu_rope.optional_torch import torch
-from npu_rope.rotary_checks import (
+from npu_rope.rotary_calls import (
     RotaryAttributes,
     RotarySizes,
-    RotaryTensors,
     as_heads,
+    is_onnx,
     lanes,
     rotary_embedding_tensors,
     rotary_mul_qk_tensors,
     rotary_mul_tensors,
     serves_all_batches,
     sizes_of,
+    tables_of,
 )
 
-Tensors = RotaryTensors[Any]
+Tensors = CallTensors[Any]
 
 
 def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
     """Run a call on the backend of that name, by default on its tensors' device. Return the written
     tensors."""
-    first_name, first = t.first
-    chosen = backend or backends.default_backend
-    if not is_tensor(first):
-        return executors.run(chosen or "cpu", t, a)
-    if chosen is None or chosen == first.device.type:
+    chosen, x = backend or backends.default_backend, t.first[1]
+    if is_tensor(x) and (chosen is None or chosen == x.device.type):
         return _on_own_device(t, a)
-    if chosen == "cpu":
-        raise bad_value(t.op, first_name, "be on device cpu for backend cpu", first.device)
-    if torch.compiler.is_compiling():
-        torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
-        ys: tuple[Any, ...] = _uncompiled(chosen, t, a)
-        return ys
-    return executors.run(chosen, t, a)
+    return calls.run_named(chosen, t, a, executors.run)
 
 
 # ---- torch tensors on their own device ---------------------------------------------------------------
@@ -61,14 +53,14 @@ def of_schema_s_types(interleaved: Any, first: Any, second: Any) -> bool:
 
 
 def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
-    gradients.refuse_tangents(t.op, {**t.xs, **t.tables})
+    gradients.refuse_tangents(t.op, {**t.xs, **tables_of(t)})
     try:
         if torch.compiler.is_compiling() or _needs_gradient(t) or not calls.is_plain(t.first[1]):
             return _dispatched(t, a)
         with _below():  # without a gradient, straight to the kernel
             return _dispatched(t, a)
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise calls.explained(error, partial(_check, t, a)) from error.__cause__
+        raise calls.explained(error, partial(calls.check, t, a)) from error.__cause__
 
 
 def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
@@ -76,9 +68,9 @@ def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
     xs, outs = tuple(t.xs.values()), tuple(t.outs.values())
     beside, attributes = _beside(t), _attributes(t, a)
     # Under compilation rotary_embedding writes into X by a copy, so that the compiler has two tensors.
-    by_operator = not (t.onnx and torch.compiler.is_compiling())
+    by_operator = not (is_onnx(t) and torch.compiler.is_compiling())
     if outs and by_operator and not _needs_gradient(t):
-        if len(t.in_place) == len(xs) and not t.onnx:
+        if len(t.in_place) == len(xs) and not is_onnx(t):
             getattr(_operators, f"{t.op}_").default(*xs, *beside, *attributes)
         else:
             getattr(_operators, f"{t.op}_out").default(*xs, *beside, *outs, *attributes)
@@ -86,7 +78,7 @@ def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
         return outs
     if outs:
         _check_outs(t, a)
-        if torch.is_grad_enabled() and any(table.requires_grad for table in t.tables.values()):
+        if torch.is_grad_enabled() and any(table.requires_grad for table in tables_of(t).values()):
             # The tables' gradients need the original inputs.
             xs = tuple(x.clone() if name in t.in_place else x for name, x in t.xs.items())
     ys = getattr(_operators, t.op).default(*xs, *beside, *attributes)
@@ -98,23 +90,17 @@ def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
 
 def _beside(t: Tensors) -> tuple[Any, ...]:
     """Return the tensors after xs in the schemas."""
-    return (*t.tables.values(), t.position_ids) if t.onnx else tuple(t.tables.values())
+    return (*tables_of(t).values(), *([t.beside.get("position_ids")] if is_onnx(t) else []))
 
 
 def _attributes(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
     """Return the attributes in the schemas' order."""
-    own = (a.num_heads, a.rotary_dim) if t.onnx else (a.rotary_dim, a.offset)
+    own = (a.num_heads, a.rotary_dim) if is_onnx(t) else (a.rotary_dim, a.offset)
     return a.interleaved, *own, a.forward
 
 
 def _needs_gradient(t: Tensors) -> bool:
-    return torch.is_grad_enabled() and any(v.requires_grad for v in (*t.xs.values(), *t.tables.values()))
-
-
-def _check(t: Tensors, a: RotaryAttributes) -> None:
-    """Check every rule that needs neither an element's value nor an address. Tensors may be fake."""
-    calls.check_devices(t)
-    rules.check_layout(t.map(spec_of), a.rules)
+    return torch.is_grad_enabled() and any(v.requires_grad for v in (*t.xs.values(), *tables_of(t).values()))
 
 
 def _check_outs(t: Tensors, a: RotaryAttributes) -> None:
@@ -128,7 +114,7 @@ def _check_outs(t: Tensors, a: RotaryAttributes) -> None:
             if out.shape != x.shape:
                 raise bad_value(t.op, name, f"have {x_name}'s shape {list(x.shape)}", list(out.shape))
         return
-    _check(t, a)
+    calls.check(t, a)
     if torch.is_grad_enabled():
         for out in t.outs.values():
             gradients.refuse_in_place(out)
@@ -148,7 +134,7 @@ def table_gradients(
     sums = [_lanewise(t, x, g, a, sizes) for x, g in zip(t.xs.values(), grads, strict=True)]
     of_cos, of_sin = (sum(parts[1:], parts[0]) for parts in zip(*sums, strict=True))
     cos, sin = (
-        _as_table(t, *pair, a, sizes) for pair in zip((of_cos, of_sin), t.tables.values(), strict=True)
+        _as_table(t, *pair, a, sizes) for pair in zip((of_cos, of_sin), tables_of(t).values(), strict=True)
     )
     return cos, sin
 
@@ -169,12 +155,12 @@ def _as_table(t: Tensors, lanewise: Any, table: Any, a: RotaryAttributes, sizes:
     if not sizes.full:
         first, second = lanes(sizes.width, a.interleaved)
         lanewise = lanewise[..., first] + lanewise[..., second]
-    if t.onnx:
+    if is_onnx(t):
         lanewise = torch.nn.functional.pad(lanewise, (0, table.shape[-1] - lanewise.shape[-1]))
-        if t.position_ids is not None:
+        if (ids := t.beside.get("position_ids")) is not None:
             rows = torch.zeros(table.shape, dtype=lanewise.dtype, device=lanewise.device)
             # As the kernel reads them: on a device an id outside the table is clamped to the nearest row.
-            ids = t.position_ids.flatten().clamp(0, max(table.shape[0] - 1, 0))
+            ids = ids.flatten().clamp(0, max(table.shape[0] - 1, 0))
             lanewise = rows.index_add(0, ids, lanewise.flatten(0, 1))
     elif serves_all_batches(t, table, sizes):
         lanewise = lanewise.sum(0)
@@ -219,41 +205,9 @@ def _given(
     return RotaryAttributes(interleaved, rotary_dim, offset, 0, forward)
 
 
-def _call_mul(x: Any, cos: Any, sin: Any, *given: Any) -> Call:
-    return rotary_mul_tensors(x, cos, sin, None), _given(*given)
-
-
-def _call_mul_in_place(x: Any, cos: Any, sin: Any, *given: Any) -> Call:
-    return rotary_mul_tensors(x, cos, sin, x), _given(*given)
-
-
-def _call_mul_out(x: Any, cos: Any, sin: Any, out: Any, *given: Any) -> Call:
-    return rotary_mul_tensors(x, cos, sin, out), _given(*given)
-
-
-def _call_qk(q: Any, k: Any, cos: Any, sin: Any, *given: Any) -> Call:
-    return rotary_mul_qk_tensors(q, k, cos, sin, None), _given(*given)
-
-
-def _call_qk_in_place(q: Any, k: Any, cos: Any, sin: Any, *given: Any) -> Call:
-    return rotary_mul_qk_tensors(q, k, cos, sin, (q, k)), _given(*given)
-
-
-def _call_qk_out(q: Any, k: Any, cos: Any, sin: Any, q_out: Any, k_out: Any, *given: Any) -> Call:
-    return rotary_mul_qk_tensors(q, k, cos, sin, (q_out, k_out)), _given(*given)
-
-
-def _call_onnx_out(
-    x: Any,
-    cos: Any,
-    sin: Any,
-    ids: Any,
-    out: Any,
-    interleaved: bool = False,
-    num_heads: int = 0,
-    rotary_dim: int = 0,
-    forward: bool = True,
-) -> Call:
+def _call_onnx_out(x: Any, cos: Any, sin: Any, ids: Any, out: Any, *given: Any) -> Call:
+    values: Any = (*given, *(False, 0, 0, True)[len(given) :])
+    interleaved, num_heads, rotary_dim, forward = values
     attributes = RotaryAttributes(interleaved, rotary_dim, 0, num_heads, forward)
     return rotary_embedding_tensors(x, cos, sin, ids, out), attributes
 
@@ -267,34 +221,47 @@ _ATTRIBUTES = "bool interleaved=False, int rotary_dim=0, int offset=0, bool forw
 _TABLES = "Tensor cos, Tensor sin"
 _CACHES = "Tensor X, Tensor cos_cache, Tensor sin_cache, Tensor? position_ids"
 _ONNX = "bool interleaved=False, int num_heads=0, int rotary_embedding_dim=0, bool forward=True"
-_operator = partial(Operator, check=_check, on_cpu=executors.on_cpu_tensors)
-register(
-    _operator(
-        f"rotary_mul(Tensor x, {_TABLES}, {_ATTRIBUTES}) -> Tensor",
-        _call_mul,
-        results=like_xs("out"),
-        gradient=_gradient_of(_call_mul, 1, 3),
-    ),
-    _operator(f"rotary_mul_(Tensor(a!) x, {_TABLES}, {_ATTRIBUTES}) -> ()", _call_mul_in_place),
-    _operator(f"rotary_mul_out(Tensor x, {_TABLES}, Tensor(a!) out, {_ATTRIBUTES}) -> ()", _call_mul_out),
-    _operator(
-        f"rotary_mul_qk(Tensor q, Tensor k, {_TABLES}, {_ATTRIBUTES}) -> (Tensor, Tensor)",
-        _call_qk,
-        results=like_xs("q_out", "k_out"),
-        gradient=_gradient_of(_call_qk, 2, 4),
-    ),
-    _operator(
-        f"rotary_mul_qk_(Tensor(a!) q, Tensor(b!) k, {_TABLES}, {_ATTRIBUTES}) -> ()", _call_qk_in_place
-    ),
-    _operator(
-        f"rotary_mul_qk_out(Tensor q, Tensor k, {_TABLES}, Tensor(a!) q_out, Tensor(b!) k_out, {_ATTRIBUTES})"
-        " -> ()",
-        _call_qk_out,
-    ),
+_operator = partial(Operator, check=calls.check, on_cpu=executors.on_cpu_tensors)
+
+
+def _operators_of(
+    op: str, make: Callable[..., Tensors], xs: tuple[str, ...], outs: tuple[str, ...]
+) -> tuple[Operator, ...]:
+    """Return an operator with new results, in place, and into given memory. ``make`` makes its calls."""
+    n, rest = len(xs), len(xs) + 2
+
+    def call(*given: Any) -> Call:
+        return make(*given[:rest], None), _given(*given[rest:])
+
+    def call_in_place(*given: Any) -> Call:
+        return make(*given[:rest], registrar.one_or_all(given[:n])), _given(*given[rest:])
+
+    def call_into(*given: Any) -> Call:
+        return make(*given[:rest], registrar.one_or_all(given[rest : rest + n])), _given(*given[rest + n :])
+
+    read, result = registrar.read_by_schema(xs), "Tensor" if n == 1 else "(Tensor, Tensor)"
+    return (
+        _operator(
+            f"{op}({read}, {_TABLES}, {_ATTRIBUTES}) -> {result}",
+            call,
+            results=registrar.like_xs(*outs),
+            gradient=_gradient_of(call, n, rest),
+        ),
+        _operator(f"{op}_({registrar.written_by_schema(xs)}, {_TABLES}, {_ATTRIBUTES}) -> ()", call_in_place),
+        _operator(
+            f"{op}_out({read}, {_TABLES}, {registrar.written_by_schema(outs)}, {_ATTRIBUTES}) -> ()",
+            call_into,
+        ),
+    )
+
+
+registrar.register(
+    *_operators_of("rotary_mul", rotary_mul_tensors, ("x",), ("out",)),
+    *_operators_of("rotary_mul_qk", rotary_mul_qk_tensors, ("q", "k"), ("q_out", "k_out")),
     _operator(
         f"rotary_embedding({_CACHES}=None, {_ONNX}) -> Tensor",
         _call_onnx,
-        results=like_xs("Y"),
+        results=registrar.like_xs("Y"),
         gradient=_gradient_of(_call_onnx, 1, 4),
     ),
     _operator(f"rotary_embedding_out({_CACHES}, Tensor(a!) Y, {_ONNX}) -> ()", _call_onnx_out),
@@ -304,4 +271,3 @@ if torch is not None:
     _operators = torch.ops.npu_rope
     _increment_version = torch._C._increment_version
     _below = torch._C._AutoDispatchBelowAutograd
-    _uncompiled: Any = torch._disable_dynamo(executors.run)

@@ -6,7 +6,7 @@ from typing import Any
 
 from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import calls, rotary
-from npu_rope.rotary_checks import attributes_of, rotary_embedding_tensors
+from npu_rope.rotary_calls import attributes_of, rotary_embedding_tensors
 
 
 def rotary_embedding(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.executors.rotary import table_gradients
+from npu_rope.executors.rotations import table_gradients
 from npu_rope.executors.rules import check_layout
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import rotary
 from npu_rope.ops.calls import require_pair, straight
 from npu_rope.optional_torch import torch
-from npu_rope.rotary_checks import attributes_of, rotary_mul_qk_tensors, rotary_mul_tensors, sizes_of
+from npu_rope.rotary_calls import attributes_of, rotary_mul_qk_tensors, rotary_mul_tensors, sizes_of
 
 
 def rotary_mul(
@@ -71,16 +71,7 @@ def rotary_mul(
     return rotary.run(backend, rotary_mul_tensors(x, cos, sin, out), attributes)[0]
 
 
-def rotary_mul_(
-    x: Any,
-    cos: Any,
-    sin: Any,
-    *,
-    interleaved: bool = False,
-    rotary_dim: int = 0,
-    offset: int = 0,
-    backend: str | None = None,
-) -> Any:
+def rotary_mul_(x: Any, cos: Any, sin: Any, **how: Any) -> Any:
     """Apply :func:`rotary_mul` in place: x is overwritten and returned. Its last stride must be 1.
 
     >>> import numpy as np
@@ -88,9 +79,7 @@ def rotary_mul_(
     >>> rotary_mul_(x, np.float32([[0]]), np.float32([[1]])) is x
     True
     """
-    return rotary_mul(
-        x, cos, sin, interleaved=interleaved, rotary_dim=rotary_dim, offset=offset, out=x, backend=backend
-    )
+    return rotary_mul(x, cos, sin, **how, out=x)
 
 
 def rotary_mul_qk(

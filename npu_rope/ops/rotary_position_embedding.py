@@ -161,18 +161,12 @@ _SCHEMA = (
 )
 
 
-def _composite(
-    query: Any,
-    key: Any,
-    start_pos: Any,
-    pad_len: Any = None,
-    seqstarts: Any = None,
-    **attributes: Any,
-) -> tuple[Any, Any]:
+def _composite(*tensors: Any, **attributes: Any) -> tuple[Any, Any]:
     """Run the composite operator by rope's operators. Its results are always new tensors."""
     schema = torch.ops.npu_rope.rotary_position_embedding.default._schema
     scaling = {a.name: a.default_value for a in schema.arguments if a.kwarg_only} | attributes
     bypass_key = scaling.pop("bypass_key")
+    query, key, start_pos, pad_len, seqstarts = (*tensors, None, None)[:5]
     y, z = _rotary_position_embedding(query, key, start_pos, pad_len, seqstarts, bypass_key, None, scaling)
     return y, z.clone() if bypass_key else z
 

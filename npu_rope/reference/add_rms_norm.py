@@ -13,7 +13,7 @@ import numpy as np
 
 from npu_rope.dtypes import rounded_to
 from npu_rope.reference.rms_norm import Array, NormDtypes, Wide, rms_norm
-from npu_rope.rms_norm_checks import RmsNormAttributes
+from npu_rope.rms_norm_calls import RmsNormAttributes
 
 
 def add_rms_norm(

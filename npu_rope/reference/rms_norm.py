@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.dtypes import rounded_to
-from npu_rope.rms_norm_checks import RmsNormAttributes
+from npu_rope.rms_norm_calls import RmsNormAttributes
 
 Array = npt.NDArray[Any]
 Wide = npt.NDArray[np.float64]
@@ -53,7 +53,7 @@ def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide
 def normalized(x: Wide, axis: int, a: RmsNormAttributes) -> tuple[Wide, Wide, Wide]:
     """Return XU / RMS before any rounding, and the two factors of 1 / RMS."""
     stashed = rounded_to(x, a.stash_dtype)
-    epsilon = float(rounded_to(np.asarray(a.onnx_epsilon, np.float64), a.stash_dtype))
+    epsilon = a.stashed_epsilon
     power, inverse = reciprocal_rms(stashed, axis, epsilon)
     with np.errstate(all="ignore"):  # 0 / 0, and infinities
         return stashed * power * inverse, power, inverse

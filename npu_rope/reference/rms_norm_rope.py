@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.checks import RopeTensors
+from npu_rope.call_tensors import CallTensors
 from npu_rope.dtypes import rounded_to
 from npu_rope.reference import rms_norm
 from npu_rope.reference.rms_norm import NormDtypes
 from npu_rope.reference.rope import turned
-from npu_rope.rms_norm_checks import RmsNormAttributes
-from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, RmsNormRopeTensors
+from npu_rope.rms_norm_calls import RmsNormAttributes
+from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, scales_of
 
 Array = npt.NDArray[Any]
 Wide = npt.NDArray[np.float64]
@@ -46,7 +46,7 @@ def normalized_heads(x: Array, scale: Array, dtype: str, a: RmsNormRopeAttribute
     return product
 
 
-def rms_norm_rope(t: RmsNormRopeTensors[Array], dtype: str, a: RmsNormRopeAttributes) -> tuple[Wide, Wide]:
+def rms_norm_rope(t: CallTensors[Array], dtype: str, a: RmsNormRopeAttributes) -> tuple[Wide, Wide]:
     """Return queries and keys before they are rounded, of every token even if rows skips some.
 
     Args:
@@ -54,12 +54,7 @@ def rms_norm_rope(t: RmsNormRopeTensors[Array], dtype: str, a: RmsNormRopeAttrib
         dtype: of q and k (bfloat16's values may be held in another).
         a: the attributes.
     """
-    q, k = (
-        _turned(normalized_heads(x, scale, dtype, a), t, a)
-        for x, scale in zip(t.xs.values(), t.scales.values(), strict=True)
-    )
+    both = zip(t.xs.values(), scales_of(t), strict=True)
+    heads = (normalized_heads(x, scale, dtype, a) for x, scale in both)
+    q, k = (turned(h, t, a.params, forward=True, angle=a.angle) for h in heads)
     return q, k
-
-
-def _turned(heads: Wide, t: RopeTensors[Array], a: RmsNormRopeAttributes) -> Wide:
-    return turned(heads, t, a.params, forward=True, angle=a.angle)

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.checks import RopeTensors, rope_tensors
+from npu_rope.call_tensors import CallTensors
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import AXES, ggml_angles
+from npu_rope.rope_calls import rope_tensors
 from npu_rope.values import Angle, AnglePolicy, angle_policy, flag
 
 Array = npt.NDArray[Any]
@@ -131,10 +132,10 @@ def rope(
 
 
 def turned(
-    x: Array, t: RopeTensors[Array], params: RopeParams, *, forward: bool, angle: Angle
+    x: Array, t: CallTensors[Array], params: RopeParams, *, forward: bool, angle: Angle
 ) -> npt.NDArray[np.float64]:
     """Return x rotated by the positions of a call."""
-    planes, forward = position_planes(t.positions, params), flag(t.op, "forward", forward)
+    planes, forward = position_planes(t.beside["positions"], params), flag(t.op, "forward", forward)
     policy = angle_policy(t.op, angle)
-    c, s = cos_sin(planes, params, t.freq_factors, forward=forward, policy=policy)
+    c, s = cos_sin(planes, params, t.beside.get("freq_factors"), forward=forward, policy=policy)
     return rotate(x, c[..., None, :], s[..., None, :], params)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.checks import rope_qk_tensors
 from npu_rope.params import RopeParams
-from npu_rope.reference.rope import turned
+from npu_rope.reference.rope import rope
 from npu_rope.values import Angle
 
 
@@ -31,7 +32,6 @@ def rope_qk(
     >>> q.round(4).tolist(), k.round(4).tolist()
     ([[[0.5403, 0.8415], [-0.8415, 0.5403]]], [[[-0.3012, 1.3818]]])
     """
-    factors = None if freq_factors is None else np.asarray(freq_factors)
-    t = rope_qk_tensors(np.asarray(q), np.asarray(k), np.asarray(positions), factors, None)
-    first, second = (turned(x, t, params, forward=forward, angle=angle) for x in t.xs.values())
+    how: dict[str, Any] = {"forward": forward, "angle": angle}
+    first, second = (rope(x, positions, params, freq_factors, **how) for x in (q, k))
     return first, second

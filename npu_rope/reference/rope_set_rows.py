@@ -8,9 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.checks import rope_set_rows_tensors
 from npu_rope.params import RopeParams
-from npu_rope.reference.rope import turned
+from npu_rope.reference.rope import rope
 from npu_rope.values import Angle
 
 
@@ -38,32 +37,11 @@ def rope_set_rows(
     >>> rope_set_rows(x, np.array([0, 1]), np.array([-1, 2]), cache, RopeParams(2)).round(4).tolist()
     [[[0.0, 0.0]], [[0.0, 0.0]], [[-0.3012, 1.3818]]]
     """
-    x, cache = np.asarray(x), np.asarray(cache)
-    given = x, positions, rows, cache, params, freq_factors
-    tokens = rotated_tokens(*given, forward=forward, angle=angle)
+    rows, cache = np.asarray(rows), np.asarray(cache)
+    y = rope(x, positions, params, freq_factors, forward=forward, angle=angle)
     with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
         after = cache.astype(np.float64)
-    for token, row in zip(tokens, np.ravel(rows), strict=True):
+    for token, row in zip(y.reshape(rows.size, *y.shape[-2:]), rows.ravel(), strict=True):
         if row >= 0:
             after[row] = token
     return after
-
-
-def rotated_tokens(
-    x: npt.ArrayLike,
-    positions: npt.ArrayLike,
-    rows: npt.ArrayLike,
-    cache: npt.ArrayLike,
-    params: RopeParams,
-    freq_factors: npt.ArrayLike | None = None,
-    *,
-    forward: bool = True,
-    angle: Angle = "exact",
-) -> npt.NDArray[np.float64]:
-    """Return the new values of the rows, ``[B*S,N,D]``, including those of skipped tokens. Arguments as
-    for :func:`rope_set_rows`."""
-    factors = None if freq_factors is None else np.asarray(freq_factors)
-    x, rows = np.asarray(x), np.asarray(rows)
-    t = rope_set_rows_tensors(x, np.asarray(positions), rows, factors, np.asarray(cache))
-    y = turned(x, t, params, forward=forward, angle=angle)
-    return y.reshape(rows.size, *y.shape[-2:])

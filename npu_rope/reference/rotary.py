@@ -15,27 +15,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope.rotary_checks import (
+from npu_rope.call_tensors import CallTensors
+from npu_rope.rotary_calls import (
     RotaryAttributes,
     RotarySizes,
-    RotaryTensors,
     as_heads,
+    is_onnx,
     lanes,
     serves_all_batches,
     sizes_of,
+    tables_of,
 )
 
 Array = npt.NDArray[Any]
 Wide = npt.NDArray[np.float64]
 
 
-def token_table(t: RotaryTensors[Array], which: str, a: RotaryAttributes, sizes: RotarySizes) -> Wide:
+def token_table(t: CallTensors[Array], given: Array, a: RotaryAttributes, sizes: RotarySizes) -> Wide:
     """Return cos or sin of every token as ``[B or 1, S, 1, width]``, an entry for each lane."""
-    table = t.tables[which].astype(np.float64)
-    if t.onnx:
+    table = given.astype(np.float64)
+    if is_onnx(t):
         table = table[..., : sizes.width // 2]
-        if t.position_ids is not None:
-            table = table[t.position_ids]
+        if (ids := t.beside.get("position_ids")) is not None:
+            table = table[ids]
     table = (
         table.reshape(-1, sizes.tokens, 1, table.shape[-1])
         if table.size
@@ -64,20 +66,20 @@ def rotate(x: Array, cos: Wide, sin: Wide, a: RotaryAttributes) -> Wide:
     return y
 
 
-def as_given(t: RotaryTensors[Array], y: Wide, like: Array) -> Wide:
+def as_given(t: CallTensors[Array], y: Wide, like: Array) -> Wide:
     """Return y in the layout of ``like``."""
-    return y.swapaxes(1, 2) if t.onnx and like.ndim == 4 else y.reshape(like.shape)
+    return y.swapaxes(1, 2) if is_onnx(t) and like.ndim == 4 else y.reshape(like.shape)
 
 
-def rotary(t: RotaryTensors[Array], a: RotaryAttributes) -> tuple[Wide, ...]:
+def rotary(t: CallTensors[Array], a: RotaryAttributes) -> tuple[Wide, ...]:
     """Run a call on arrays. Return its results in float64, before any rounding, one for each of xs."""
     sizes = sizes_of(t, a)
-    cos, sin = (token_table(t, which, a, sizes) for which in t.tables)
+    cos, sin = (token_table(t, table, a, sizes) for table in tables_of(t).values())
     return tuple(as_given(t, rotate(as_heads(t, x, sizes), cos, sin, a), x) for x in t.xs.values())
 
 
 def table_gradients(
-    t: RotaryTensors[Array], grads: tuple[Array, ...], a: RotaryAttributes
+    t: CallTensors[Array], grads: tuple[Array, ...], a: RotaryAttributes
 ) -> tuple[Wide, Wide]:
     """Return the gradients of cos and sin in float64, in the tables' shapes: summed over the heads of all xs,
     over the batches that share a table, and over the tokens that share a row of it.
@@ -94,40 +96,25 @@ def table_gradients(
         window = slice(a.offset, a.offset + sizes.width)
         x_, g = (as_heads(t, v, sizes)[..., window].astype(np.float64) for v in (x, grad))
         of_cos += (g * x_).sum(-2)
+        x1, x2, g1, g2 = x_[..., first], x_[..., second], g[..., first], g[..., second]
         crossed = np.empty_like(g)
-        crossed[..., first], crossed[..., second] = (
-            -g[..., first] * x_[..., second],
-            g[..., second] * x_[..., first],
-        )
-        if not a.forward:
-            crossed[..., first], crossed[..., second] = (
-                -g[..., second] * x_[..., first],
-                g[..., first] * x_[..., second],
-            )
+        crossed[..., first], crossed[..., second] = (-g1 * x2, g2 * x1) if a.forward else (-g2 * x1, g1 * x2)
         of_sin += crossed.sum(-2)
-    made = (
-        _as_table(t, table, which, a, sizes) for table, which in zip((of_cos, of_sin), t.tables, strict=True)
-    )
-    cos, sin = made
-    return cos, sin
+    cos, sin = tables_of(t).values()
+    return _as_table(t, of_cos, cos, a, sizes), _as_table(t, of_sin, sin, a, sizes)
 
 
 def _as_table(
-    t: RotaryTensors[Array], lanewise: Wide, which: str, a: RotaryAttributes, sizes: RotarySizes
+    t: CallTensors[Array], lanewise: Wide, table: Array, a: RotaryAttributes, sizes: RotarySizes
 ) -> Wide:
     """Sum ``[B,S,width]``, an entry for each lane, to the shape of the table."""
-    table = t.tables[which]
     if not sizes.full:
         first, second = lanes(sizes.width, a.interleaved)
         lanewise = lanewise[..., first] + lanewise[..., second]
     summed = np.zeros(table.shape)
-    if t.position_ids is not None:
-        np.add.at(
-            summed,
-            t.position_ids,
-            np.pad(lanewise, ((0, 0), (0, 0), (0, table.shape[-1] - lanewise.shape[-1]))),
-        )
-    elif t.onnx:
+    if (ids := t.beside.get("position_ids")) is not None:
+        np.add.at(summed, ids, np.pad(lanewise, ((0, 0), (0, 0), (0, table.shape[-1] - lanewise.shape[-1]))))
+    elif is_onnx(t):
         summed[..., : lanewise.shape[-1]] = lanewise
     else:
         shared = serves_all_batches(t, table, sizes)

@@ -46,10 +46,11 @@ class RopeCase:
             refuses: 1 gives the same ramp, see :func:`ggml_cases`).
         factors: None, a tuple, or ``"random"`` for values in [0.9, 1.1).
         positions: how they are drawn.
-        view: 0 contiguous; 1 a corner of a larger tensor; 2 the second half of wider rows.
+        view: the place of x in its buffer, ggml's v: 0 all of it; 1 a corner of it; 2 the second half of its
+            wider rows.
         cache_rows: R of the cache ``[R,N,D]`` that the tokens are scattered into; 0: none is.
         cache_dtype: of the cache.
-        rows: the type of the row indices, a shuffle of the tokens' numbers (as ggml's test draws).
+        rows_dtype: of the row indices, a shuffle of the tokens' numbers (as ggml's test draws).
     """
 
     suite: Suite
@@ -66,7 +67,7 @@ class RopeCase:
     view: int = 0
     cache_rows: int = 0
     cache_dtype: str = ""
-    rows: Literal["int64", "int32"] = "int64"
+    rows_dtype: Literal["int64", "int32"] = "int64"
 
     @property
     def op(self) -> str:
@@ -129,7 +130,7 @@ def make_data(case: RopeCase) -> CaseData:
     factors = _factors(case, rng)
     data = CaseData(view_of(parent, case), parent, _positions(case, rng), factors)
     if case.cache_rows:
-        data.rows = rng.permutation(case.shape[1]).astype(case.rows)
+        data.rows = rng.permutation(case.shape[1]).astype(case.rows_dtype)
         data.cache = _values(rng, (case.cache_rows, *case.shape[2:]), case.cache_dtype)
     return data
 
@@ -182,13 +183,7 @@ def _axis_positions(case: RopeCase, rng: np.random.Generator) -> npt.NDArray[np.
 
 
 Ne = tuple[int, int, int, int]  # ggml's order: D, N, S, B
-_NORMAL, _NEOX, _MROPE, _VISION, _IMROPE = (
-    RopeMode.NORMAL,
-    RopeMode.NEOX,
-    RopeMode.MROPE,
-    RopeMode.VISION,
-    RopeMode.IMROPE,
-)
+_NORMAL, _NEOX, _MROPE, _VISION, _IMROPE = RopeMode
 _MODES = (_NORMAL, _NEOX, _MROPE, _IMROPE, _VISION)
 # fs, ef, af of the cases with a single scaling.
 _SCALED = (1.4245, 0.7465, 1.4245)
@@ -236,15 +231,15 @@ def ggml_cases() -> Iterator[RopeCase]:
         first = scaling == (1.0, 0.0, 1.0) and dtype == "float32"
         for ff in (False, True):
             for v in (0, 1):
-                yield _ggml(dtype, (128, 32, 2, 1), 128, _NORMAL, *scaling, ff, v, forward)
+                yield _ggml(dtype, (128, 32, 2, 1), 128, _NORMAL, scaling, ff, v, forward)
                 for ne, n_dims, mode in _FIRST_SCALING if first else ():
-                    yield _ggml(dtype, ne, n_dims, mode, *scaling, ff, v, forward)
-                yield _ggml(dtype, (64, 128, 2, 1), 64, _NEOX, *scaling, ff, v, forward)
+                    yield _ggml(dtype, ne, n_dims, mode, scaling, ff, v, forward)
+                yield _ggml(dtype, (64, 128, 2, 1), 64, _NEOX, scaling, ff, v, forward)
             for mode in _MODES:
-                yield _ggml(dtype, (36, 16, 2457, 1), 36, mode, *scaling, ff, 2, forward)
+                yield _ggml(dtype, (36, 16, 2457, 1), 36, mode, scaling, ff, 2, forward)
     for dtype, mode, ff in itertools.product(("float32", "float16"), _MODES, (False, True)):
         for ne, v in (((128, 32, 2, 1), 0), ((128, 32, 2, 1), 1), ((128, 32, 2, 3), 1)):
-            yield _ggml(dtype, ne, 128, mode, *_SCALED, ff, v, True, inplace=True)
+            yield _ggml(dtype, ne, 128, mode, _SCALED, ff, v, True, inplace=True)
     yield from _ggml_offset_cases()
 
 
@@ -254,8 +249,8 @@ def _ggml_offset_cases() -> Iterator[RopeCase]:
     for dtype in ("float32", "float16"):
         for forward, ff in itertools.product((True, False), (False, True)):
             for ne, n_dims, mode in windows:
-                yield _ggml(dtype, ne, n_dims, mode, *_SCALED, ff, 0, forward, n_offs=32)
-        yield _ggml(dtype, wide, 32, _NEOX, *_SCALED, False, 0, True, inplace=True, n_offs=32)
+                yield _ggml(dtype, ne, n_dims, mode, _SCALED, ff, 0, forward, n_offs=32)
+        yield _ggml(dtype, wide, 32, _NEOX, _SCALED, False, 0, True, inplace=True, n_offs=32)
 
 
 def _ggml_set_rows_cases() -> Iterator[RopeCase]:
@@ -270,7 +265,7 @@ def _ggml_set_rows_cases() -> Iterator[RopeCase]:
             f"mode={mode.value})",
             dtype="float32",
             shape=(1, tokens, 32, 128),
-            params=_ggml_params(128, mode, *scaling),
+            params=_ggml_params(128, mode, scaling),
             ggml_n_ctx_orig=0,
             positions="random",
             source="ggml tests/test-backend-ops.cpp, test_rope_set_rows",
@@ -279,9 +274,12 @@ def _ggml_set_rows_cases() -> Iterator[RopeCase]:
         )
 
 
-def _ggml_params(n_dims: int, mode: RopeMode, fs: float, ef: float, af: float, n_offs: int = 0) -> RopeParams:
+def _ggml_params(
+    n_dims: int, mode: RopeMode, scaling: tuple[float, float, float], n_offs: int = 0
+) -> RopeParams:
     """Return the parameters that test_rope passes to ggml for the n_dims of its name. In mode vision that
     is the head size, and ggml receives half of it."""
+    fs, ef, af = scaling
     sections = (0, 0, 0, 0)
     if mode is _VISION:
         sections, n_dims = (n_dims // 4, n_dims // 4, 0, 0), n_dims // 2
@@ -306,9 +304,7 @@ def _ggml(
     ne: Ne,
     n_dims: int,
     mode: RopeMode,
-    fs: float,
-    ef: float,
-    af: float,
+    scaling: tuple[float, float, float],
     ff: bool,
     v: int,
     forward: bool,
@@ -316,6 +312,7 @@ def _ggml(
     inplace: bool = False,
     n_offs: int = 0,
 ) -> RopeCase:
+    fs, ef, af = scaling
     variables = (
         f"type={SHORT[dtype]},ne_a=[{','.join(map(str, ne))}],n_dims={n_dims},mode={mode.value},"
         f"n_ctx={GGML_N_CTX},fs={fs:.6f},ef={ef:.6f},af={af:.6f},ff={ff:d},v={v},"
@@ -326,7 +323,7 @@ def _ggml(
         name=f"{'ROPE' if forward else 'ROPE_BACK'}({variables})",
         dtype=dtype,
         shape=(ne[3], ne[2], ne[1], ne[0]),
-        params=_ggml_params(n_dims, mode, fs, ef, af, n_offs),
+        params=_ggml_params(n_dims, mode, scaling, n_offs),
         ggml_n_ctx_orig=0,
         positions="random",
         source="ggml tests/test-backend-ops.cpp, test_rope",

@@ -30,12 +30,12 @@ from ascend_sim import Options
 
 import npu_rope
 from npu_rope import native
-from npu_rope.checks import rope_tensors
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
-from npu_rope.executors import rope as executors
+from npu_rope.executors import rotations as executors
 from npu_rope.optional_torch import torch
 from npu_rope.reference import rope as reference
 from npu_rope.rope_attributes import AXIS_NAMES, RopeMode
+from npu_rope.rope_calls import RopeCallAttributes, rope_tensors
 from npu_rope.testing import spec
 from npu_rope.testing.bounds import (
     DEVICE_NEAR_CPU,
@@ -285,20 +285,12 @@ def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: Angle
         )
         return bfloat16_values(rotated.view(torch.int16).numpy().view(np.uint16))
     out = np.zeros_like(x)
-
-    def tensor(a: Array) -> native.CTensor:
-        return native.c_tensor(a.ctypes.data, "bfloat16", a.shape, tuple(s // 2 for s in a.strides))
-
+    t = rope_tensors(x, data.positions, data.freq_factors, out)
+    attributes = RopeCallAttributes(case.params, case.forward, angle)
     if is_device(backend):
-        t = rope_tensors(x, data.positions, data.freq_factors, out)
-        attributes = executors.Attributes(case.params, case.forward, angle)
         executors.launch_on_sim(Options(soc_of(backend)), t, (out,), attributes)
-        return bfloat16_values(out)
-
-    factors = None if data.freq_factors is None else native.describe(data.freq_factors)
-    params = native.c_params(case.params)
-    positions = native.describe(data.positions)
-    native.load().rope(tensor(x), positions, factors, params, case.forward, angle, tensor(out))
+    else:
+        executors.launch(t, (out,), attributes, see_bits)
     return bfloat16_values(out)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from npu_rope.params import RopeParams
 
@@ -16,7 +17,7 @@ from npu_rope.params import RopeParams
 PEER_RTOL = 1e-6
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PublishedRope:
     """One model's rope, in ggml's parameters.
 
@@ -25,11 +26,11 @@ class PublishedRope:
         source: where the numbers come from; after "read in", the copy they were read from.
         n_heads, n_kv_heads: heads of the query and of the key handed to rope.
         head_dim: width of the tensor handed to rope (the 64-wide rope part of DeepSeek's MLA).
+        context: the longest position that the model is made for, plus 1, in tokens.
         params: the attributes. ``mode`` is how the model's transformers code pairs dimensions,
             which is not always what its GGUF wants: llama.cpp's converter permutes the Q and K
             weights of some models (Llama, Mistral: neox here, normal in a GGUF).
         freq_factors: ``n_dims/2`` divisors of the frequencies, or None.
-        context: the longest position that the model is made for, plus 1, in tokens.
         note: facts that the numbers alone do not show.
     """
 
@@ -38,9 +39,9 @@ class PublishedRope:
     n_heads: int
     n_kv_heads: int
     head_dim: int
+    context: int
     params: RopeParams
     freq_factors: tuple[float, ...] | None = None
-    context: int
     note: str = ""
 
 
@@ -137,72 +138,66 @@ _MLA_NOTE = (
 
 _MROPE_NOTE = "A text token's positions are equal; an image's are its frame, row and column."
 
+
+def _config(repository: str, read: str) -> str:
+    """Return the source of a model whose numbers are those of its config.json on huggingface.co."""
+    return f"huggingface.co/{repository} config.json, {read}"
+
+
+def _model(
+    name: str, sizes: tuple[int, int, int, int], params: RopeParams, source: str, **other: Any
+) -> PublishedRope:
+    """Return a model. sizes: heads, heads of the key, head size, context."""
+    return PublishedRope(name, source, *sizes, params, **other)
+
+
+_DEEPSEEK = RopeParams(
+    64, "normal", n_ctx_orig=4096, freq_scale=1 / 40, ext_factor=1.0, attn_factor=_yarn_attn_factor(1.0, 40)
+)
 MODELS: tuple[PublishedRope, ...] = (
-    PublishedRope(
-        name="llama-2-7b",
-        source=f"huggingface.co/meta-llama/Llama-2-7b-hf config.json, {_LITGPT}",
-        n_heads=32,
-        n_kv_heads=32,
-        head_dim=128,
-        params=RopeParams(128, "neox"),
-        context=4096,
+    _model(
+        "llama-2-7b",
+        (32, 32, 128, 4096),
+        RopeParams(128, "neox"),
+        _config("meta-llama/Llama-2-7b-hf", _LITGPT),
     ),
-    PublishedRope(
-        name="llama-3.1-8b",
-        source=f"huggingface.co/meta-llama/Llama-3.1-8B config.json, {_BOTH}",
-        n_heads=32,
-        n_kv_heads=8,
-        head_dim=128,
-        params=RopeParams(128, "neox", freq_base=500000.0),
+    _model(
+        "llama-3.1-8b",
+        (32, 8, 128, 131072),
+        RopeParams(128, "neox", freq_base=500000.0),
+        _config("meta-llama/Llama-3.1-8B", _BOTH),
         freq_factors=llama3_freq_factors(128, 500000.0, 8.0, 1.0, 4.0, 8192),
-        context=131072,
         note="llama.cpp's converter writes the factors as rope_freqs.weight.",
     ),
-    PublishedRope(
-        name="llama-3.2-1b",
-        source=f"huggingface.co/meta-llama/Llama-3.2-1B config.json, {_BOTH}",
-        n_heads=32,
-        n_kv_heads=8,
-        head_dim=64,
-        params=RopeParams(64, "neox", freq_base=500000.0),
+    _model(
+        "llama-3.2-1b",
+        (32, 8, 64, 131072),
+        RopeParams(64, "neox", freq_base=500000.0),
+        _config("meta-llama/Llama-3.2-1B", _BOTH),
         freq_factors=llama3_freq_factors(64, 500000.0, 32.0, 1.0, 4.0, 8192),
-        context=131072,
     ),
-    PublishedRope(
-        name="codellama-7b",
-        source=f"huggingface.co/codellama/CodeLlama-7b-hf config.json, {_BOTH}",
-        n_heads=32,
-        n_kv_heads=32,
-        head_dim=128,
-        params=RopeParams(128, "neox", freq_base=1e6),
-        context=16384,
+    _model(
+        "codellama-7b",
+        (32, 32, 128, 16384),
+        RopeParams(128, "neox", freq_base=1e6),
+        _config("codellama/CodeLlama-7b-hf", _BOTH),
     ),
-    PublishedRope(
-        name="mistral-7b-v0.3",
-        source=f"huggingface.co/mistralai/Mistral-7B-v0.3 config.json, {_BOTH}",
-        n_heads=32,
-        n_kv_heads=8,
-        head_dim=128,
-        params=RopeParams(128, "neox", freq_base=1e6),
-        context=32768,
+    _model(
+        "mistral-7b-v0.3",
+        (32, 8, 128, 32768),
+        RopeParams(128, "neox", freq_base=1e6),
+        _config("mistralai/Mistral-7B-v0.3", _BOTH),
     ),
-    PublishedRope(
-        name="qwen2.5-7b",
-        source=f"huggingface.co/Qwen/Qwen2.5-7B config.json, {_LITGPT}",
-        n_heads=28,
-        n_kv_heads=4,
-        head_dim=128,
-        params=RopeParams(128, "neox", freq_base=1e6),
-        context=131072,
+    _model(
+        "qwen2.5-7b",
+        (28, 4, 128, 131072),
+        RopeParams(128, "neox", freq_base=1e6),
+        _config("Qwen/Qwen2.5-7B", _LITGPT),
     ),
-    PublishedRope(
-        name="qwen2.5-7b-instruct-yarn4",
-        source="huggingface.co/Qwen/Qwen2.5-7B-Instruct README, Processing Long Texts, read in "
-        f"huggingface.co/Qwen/Qwen2.5-32B-Instruct/discussions/5; heads and theta {_LITGPT}",
-        n_heads=28,
-        n_kv_heads=4,
-        head_dim=128,
-        params=RopeParams(
+    _model(
+        "qwen2.5-7b-instruct-yarn4",
+        (28, 4, 128, 131072),
+        RopeParams(
             128,
             "neox",
             n_ctx_orig=32768,
@@ -211,235 +206,156 @@ MODELS: tuple[PublishedRope, ...] = (
             ext_factor=1.0,
             attn_factor=_yarn_attn_factor(1.0 + 0.1 * math.log(4), 4),
         ),
-        context=131072,
+        "huggingface.co/Qwen/Qwen2.5-7B-Instruct README, Processing Long Texts, read in "
+        f"huggingface.co/Qwen/Qwen2.5-32B-Instruct/discussions/5; heads and theta {_LITGPT}",
         note="YaRN is off in the config as published (context 32768); the README tells to add it.",
     ),
-    PublishedRope(
-        name="qwen3-8b",
-        source=f"huggingface.co/Qwen/Qwen3-8B config.json, {_LITGPT}",
-        n_heads=32,
-        n_kv_heads=8,
-        head_dim=128,
-        params=RopeParams(128, "neox", freq_base=1e6),
-        context=40960,
+    _model(
+        "qwen3-8b",
+        (32, 8, 128, 40960),
+        RopeParams(128, "neox", freq_base=1e6),
+        _config("Qwen/Qwen3-8B", _LITGPT),
     ),
-    PublishedRope(
-        name="phi-2",
-        source=f"huggingface.co/microsoft/phi-2 config.json, {_BOTH}",
-        n_heads=32,
-        n_kv_heads=32,
-        head_dim=80,
-        params=RopeParams(32, "neox"),
-        context=2048,
+    _model(
+        "phi-2",
+        (32, 32, 80, 2048),
+        RopeParams(32, "neox"),
+        _config("microsoft/phi-2", _BOTH),
         note="partial_rotary_factor 0.4.",
     ),
-    PublishedRope(
-        name="phi-3-mini-128k",
-        source=f"huggingface.co/microsoft/Phi-3-mini-128k-instruct config.json, {_LITGPT}; long_factor "
+    _model(
+        "phi-3-mini-128k",
+        (32, 32, 96, 131072),
+        RopeParams(96, "neox", n_ctx_orig=4096, attn_factor=_longrope_attn_factor(131072, 4096)),
+        f"huggingface.co/microsoft/Phi-3-mini-128k-instruct config.json, {_LITGPT}; long_factor "
         "read in Microsoft's BABILong evaluation script (LONGROPE_PARAMS); its ends and the GGUF's keys "
         "also in github.com/danbev/learning-ai notes/position-embeddings/rope.md",
-        n_heads=32,
-        n_kv_heads=32,
-        head_dim=96,
-        params=RopeParams(96, "neox", n_ctx_orig=4096, attn_factor=_longrope_attn_factor(131072, 4096)),
         freq_factors=_PHI3_MINI_128K_LONG_FACTORS,
-        context=131072,
         note=_LONGROPE_NOTE + " The GGUF's rope.scaling.attn_factor is 1.190238.",
     ),
-    PublishedRope(
-        name="phi-4-mini",
-        source=f"huggingface.co/microsoft/Phi-4-mini-instruct config.json, {_BOTH} (long_factor: mlc-llm)",
-        n_heads=24,
-        n_kv_heads=8,
-        head_dim=128,
-        params=RopeParams(96, "neox", n_ctx_orig=4096, attn_factor=_longrope_attn_factor(131072, 4096)),
+    _model(
+        "phi-4-mini",
+        (24, 8, 128, 131072),
+        RopeParams(96, "neox", n_ctx_orig=4096, attn_factor=_longrope_attn_factor(131072, 4096)),
+        f"huggingface.co/microsoft/Phi-4-mini-instruct config.json, {_BOTH} (long_factor: mlc-llm)",
         freq_factors=_PHI4_MINI_LONG_FACTORS,
-        context=131072,
         note="partial_rotary_factor 0.75. " + _LONGROPE_NOTE,
     ),
-    PublishedRope(
-        name="gemma-2-9b",
-        source=f"huggingface.co/google/gemma-2-9b config.json, {_BOTH}",
-        n_heads=16,
-        n_kv_heads=8,
-        head_dim=256,
-        params=RopeParams(256, "neox"),
-        context=8192,
-    ),
-    PublishedRope(
-        name="gemma-3-4b-global",
-        source=f"huggingface.co/google/gemma-3-4b-it config.json, {_LITGPT}",
-        n_heads=8,
-        n_kv_heads=4,
-        head_dim=256,
-        params=RopeParams(256, "neox", freq_base=1e6, freq_scale=1 / 8),
-        context=131072,
+    _model("gemma-2-9b", (16, 8, 256, 8192), RopeParams(256, "neox"), _config("google/gemma-2-9b", _BOTH)),
+    _model(
+        "gemma-3-4b-global",
+        (8, 4, 256, 131072),
+        RopeParams(256, "neox", freq_base=1e6, freq_scale=1 / 8),
+        _config("google/gemma-3-4b-it", _LITGPT),
         note="Every sixth layer (full attention): linear scaling, factor 8.",
     ),
-    PublishedRope(
-        name="gemma-3-4b-local",
-        source=f"huggingface.co/google/gemma-3-4b-it config.json, {_LITGPT}",
-        n_heads=8,
-        n_kv_heads=4,
-        head_dim=256,
-        params=RopeParams(256, "neox"),
-        context=131072,
+    _model(
+        "gemma-3-4b-local",
+        (8, 4, 256, 131072),
+        RopeParams(256, "neox"),
+        _config("google/gemma-3-4b-it", _LITGPT),
         note="The other layers (sliding window): rope_local_base_freq, never scaled.",
     ),
-    PublishedRope(
-        name="olmo-2-7b",
-        source=f"huggingface.co/allenai/OLMo-2-1124-7B config.json, {_BOTH}",
-        n_heads=32,
-        n_kv_heads=32,
-        head_dim=128,
-        params=RopeParams(128, "neox", freq_base=500000.0),
-        context=4096,
+    _model(
+        "olmo-2-7b",
+        (32, 32, 128, 4096),
+        RopeParams(128, "neox", freq_base=500000.0),
+        _config("allenai/OLMo-2-1124-7B", _BOTH),
     ),
-    PublishedRope(
-        name="falcon-7b",
-        source=f"huggingface.co/tiiuae/falcon-7b config.json, {_LITGPT}",
-        n_heads=71,
-        n_kv_heads=1,
-        head_dim=64,
-        params=RopeParams(64, "neox"),
-        context=2048,
+    _model(
+        "falcon-7b",
+        (71, 1, 64, 2048),
+        RopeParams(64, "neox"),
+        _config("tiiuae/falcon-7b", _LITGPT),
         note="multi_query: one key head.",
     ),
-    PublishedRope(
-        name="gpt-neox-20b",
-        source="github.com/EleutherAI/gpt-neox configs/20B.yml, read there; "
+    _model(
+        "gpt-neox-20b",
+        (64, 64, 96, 2048),
+        RopeParams(24, "neox"),
+        "github.com/EleutherAI/gpt-neox configs/20B.yml, read there; "
         "theta is transformers' GPTNeoXConfig default",
-        n_heads=64,
-        n_kv_heads=64,
-        head_dim=96,
-        params=RopeParams(24, "neox"),
-        context=2048,
         note="rotary_pct 0.25.",
     ),
-    PublishedRope(
-        name="stablelm-3b-4e1t",
-        source=f"huggingface.co/stabilityai/stablelm-3b-4e1t config.json, {_BOTH}",
-        n_heads=32,
-        n_kv_heads=32,
-        head_dim=80,
-        params=RopeParams(20, "neox"),
-        context=4096,
+    _model(
+        "stablelm-3b-4e1t",
+        (32, 32, 80, 4096),
+        RopeParams(20, "neox"),
+        _config("stabilityai/stablelm-3b-4e1t", _BOTH),
         note="partial_rotary_factor 0.25: ten pairs, not a multiple of any vector width.",
     ),
-    PublishedRope(
-        name="gpt-j-6b",
-        source=f"huggingface.co/EleutherAI/gpt-j-6b config.json, {_MLC}; theta is fixed in transformers' "
+    _model(
+        "gpt-j-6b",
+        (16, 16, 256, 2048),
+        RopeParams(64, "normal"),
+        f"huggingface.co/EleutherAI/gpt-j-6b config.json, {_MLC}; theta is fixed in transformers' "
         "modeling_gptj",
-        n_heads=16,
-        n_kv_heads=16,
-        head_dim=256,
-        params=RopeParams(64, "normal"),
-        context=2048,
         note="rotary_dim 64.",
     ),
-    PublishedRope(
-        name="glm-4-9b-chat",
-        source="huggingface.co/THUDM/glm-4-9b-chat config.json, read as a training log prints it "
+    _model(
+        "glm-4-9b-chat",
+        (32, 2, 128, 131072),
+        RopeParams(64, "normal", freq_base=5e6),
+        "huggingface.co/THUDM/glm-4-9b-chat config.json, read as a training log prints it "
         "(kv_channels 128, multi_query_group_num 2, rope_ratio 500, seq_length 131072)",
-        n_heads=32,
-        n_kv_heads=2,
-        head_dim=128,
-        params=RopeParams(64, "normal", freq_base=5e6),
-        context=131072,
         note="theta = 10000 * rope_ratio. The rotary width of half a head is the model code's: "
         "transformers' GlmConfig has partial_rotary_factor 0.5.",
     ),
-    PublishedRope(
-        name="command-r-v01",
-        source="huggingface.co/CohereForAI/c4ai-command-r-v01 config.json, read as llama.cpp prints "
+    _model(
+        "command-r-v01",
+        (64, 64, 128, 131072),
+        RopeParams(128, "normal", freq_base=8e6),
+        "huggingface.co/CohereForAI/c4ai-command-r-v01 config.json, read as llama.cpp prints "
         "its GGUF (command-r.rope.freq_base, attention.head_count, context_length)",
-        n_heads=64,
-        n_kv_heads=64,
-        head_dim=128,
-        params=RopeParams(128, "normal", freq_base=8e6),
-        context=131072,
         note="context is model_max_length, as in the GGUF; max_position_embeddings is 8192.",
     ),
-    PublishedRope(
-        name="deepseek-v2-lite",
-        source=f"huggingface.co/deepseek-ai/DeepSeek-V2-Lite config.json, {_MLC}",
-        n_heads=16,
-        n_kv_heads=1,
-        head_dim=64,
-        params=RopeParams(
-            64,
-            "normal",
-            n_ctx_orig=4096,
-            freq_scale=1 / 40,
-            ext_factor=1.0,
-            attn_factor=_yarn_attn_factor(1.0, 40),
-        ),
-        context=163840,
+    _model(
+        "deepseek-v2-lite",
+        (16, 1, 64, 163840),
+        _DEEPSEEK,
+        _config("deepseek-ai/DeepSeek-V2-Lite", _MLC),
         note=_MLA_NOTE + "mscale 0.707.",
     ),
-    PublishedRope(
-        name="deepseek-v3",
-        source="huggingface.co/deepseek-ai/DeepSeek-V3 config.json, read as quoted in public notes; "
+    _model(
+        "deepseek-v3",
+        (128, 1, 64, 163840),
+        _DEEPSEEK,
+        "huggingface.co/deepseek-ai/DeepSeek-V3 config.json, read as quoted in public notes; "
         "heads also in transformers' DeepseekV3Config, theta and YaRN in "
         "github.com/deepseek-ai/DeepSeek-V3 inference/model.py",
-        n_heads=128,
-        n_kv_heads=1,
-        head_dim=64,
-        params=RopeParams(
-            64,
-            "normal",
-            n_ctx_orig=4096,
-            freq_scale=1 / 40,
-            ext_factor=1.0,
-            attn_factor=_yarn_attn_factor(1.0, 40),
-        ),
-        context=163840,
         note=_MLA_NOTE + "mscale 1.0. transformers reads interleaved pairs and writes halves, in Q and K "
         "alike; the dot products are the same.",
     ),
-    PublishedRope(
-        name="qwen2-vl-7b",
-        source="huggingface.co/Qwen/Qwen2-VL-7B-Instruct: theta, sections and context are the defaults of "
+    _model(
+        "qwen2-vl-7b",
+        (28, 4, 128, 32768),
+        RopeParams(128, "mrope", freq_base=1e6, sections=(16, 24, 24, 0)),
+        "huggingface.co/Qwen/Qwen2-VL-7B-Instruct: theta, sections and context are the defaults of "
         "transformers' Qwen2VLTextConfig and Qwen2VLRotaryEmbedding, made for that checkpoint; heads follow "
         "from the widths of q_proj and k_proj, read as the model's modules are printed",
-        n_heads=28,
-        n_kv_heads=4,
-        head_dim=128,
-        params=RopeParams(128, "mrope", freq_base=1e6, sections=(16, 24, 24, 0)),
-        context=32768,
         note=_MROPE_NOTE,
     ),
-    PublishedRope(
-        name="qwen2.5-vl-7b",
-        source="huggingface.co/Qwen/Qwen2.5-VL-7B-Instruct, read as for Qwen2-VL; context is "
-        "transformers' default",
-        n_heads=28,
-        n_kv_heads=4,
-        head_dim=128,
-        params=RopeParams(128, "mrope", freq_base=1e6, sections=(16, 24, 24, 0)),
-        context=32768,
+    _model(
+        "qwen2.5-vl-7b",
+        (28, 4, 128, 32768),
+        RopeParams(128, "mrope", freq_base=1e6, sections=(16, 24, 24, 0)),
+        "huggingface.co/Qwen/Qwen2.5-VL-7B-Instruct, read as for Qwen2-VL; context is transformers' default",
         note=_MROPE_NOTE,
     ),
-    PublishedRope(
-        name="qwen3-vl-4b",
-        source="huggingface.co/Qwen/Qwen3-VL-4B-Instruct config.json, read as a training script quotes it",
-        n_heads=32,
-        n_kv_heads=8,
-        head_dim=128,
-        params=RopeParams(128, "imrope", freq_base=5e6, sections=(24, 20, 20, 0)),
-        context=262144,
+    _model(
+        "qwen3-vl-4b",
+        (32, 8, 128, 262144),
+        RopeParams(128, "imrope", freq_base=5e6, sections=(24, 20, 20, 0)),
+        "huggingface.co/Qwen/Qwen3-VL-4B-Instruct config.json, read as a training script quotes it",
         note="The sections leave pairs 61 and 62 to the fourth position, which transformers takes from "
         "time; llama.cpp gives text 0 there.",
     ),
-    PublishedRope(
-        name="qwen2-vl-vision",
-        source="huggingface.co/Qwen/Qwen2-VL-7B-Instruct vision_config, as transformers' Qwen2VLVisionConfig "
+    _model(
+        "qwen2-vl-vision",
+        (16, 16, 80, 1012),
+        RopeParams(40, "vision", sections=(20, 20, 0, 0)),
+        "huggingface.co/Qwen/Qwen2-VL-7B-Instruct vision_config, as transformers' Qwen2VLVisionConfig "
         "defaults have it; theta is its default for axial rope; context from its image processor's limits",
-        n_heads=16,
-        n_kv_heads=16,
-        head_dim=80,
-        params=RopeParams(40, "vision", sections=(20, 20, 0, 0)),
-        context=1012,
         note="Positions are a patch's row and column: the longest side of 5120 patches at 200 to 1.",
     ),
 )

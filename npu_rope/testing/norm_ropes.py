@@ -10,17 +10,18 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from ascend_sim import Options
 
+from npu_rope.call_tensors import CallTensors
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
-from npu_rope.executors import rms_norm_rope as executors
+from npu_rope.executors import rotations as executors
 from npu_rope.params import RopeParams
 from npu_rope.reference import rms_norm_rope as reference
-from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, RmsNormRopeTensors, rms_norm_rope_tensors
+from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_tensors
 from npu_rope.testing import norm_rope_spec
 from npu_rope.testing.bounds import (
     E_ANGLE_DEVICE,
@@ -65,17 +66,10 @@ class NormRopeCase:
     start: int = 0
     values: str = "heads"
     set_rows: bool = False
-    suite: str = "norm"
+    suite: ClassVar[str] = "norm"
 
-    @property
-    def op(self) -> str:
-        """The operation."""
-        return "RMS_NORM_ROPE"
-
-    @property
-    def source(self) -> str:
-        """The source of the formula."""
-        return "specs/onnx_rms_normalization_23.txt, then specs/ggml_rope_acltensor.txt"
+    op: ClassVar[str] = "RMS_NORM_ROPE"
+    source: ClassVar[str] = "specs/onnx_rms_normalization_23.txt, then specs/ggml_rope_acltensor.txt"
 
     @property
     def attributes(self) -> RmsNormRopeAttributes:
@@ -274,25 +268,25 @@ def _execute(case: NormRopeCase, data: NormRopeData, backend: str) -> list[Array
     xs, scales = [held(x) for x in data.xs], [held(s) for s in data.scales]
     cache = held(data.cache)
     outs = np.empty_like(xs[0]), np.empty_like(xs[1]) if data.rows is None else cache
-    t: RmsNormRopeTensors[Array] = rms_norm_rope_tensors(
+    t: CallTensors[Array] = rms_norm_rope_tensors(
         xs[0], xs[1], scales[0], scales[1], data.positions, data.freq_factors, outs, data.rows
     )
     if backend == "reference":
         return _on_reference(case, t)
-    with unwritten([*t.xs.values(), *t.beside().values()]):
+    with unwritten([*t.xs.values(), *t.beside.values()]):
         if backend == "npu":
             executors.run(backend, t.map(tensor_of_bits), case.attributes)
         elif is_device(backend):
             executors.launch_on_sim(Options(soc_of(backend)), t, outs, case.attributes)
         else:
-            executors.launch(t, outs, executors.as_c(case.attributes), see_bits)
+            executors.launch(t, outs, case.attributes, see_bits)
     return [bfloat16_values(y) if bits else y for y in outs]
 
 
-def _on_reference(case: NormRopeCase, t: RmsNormRopeTensors[Array]) -> list[Array]:
+def _on_reference(case: NormRopeCase, t: CallTensors[Array]) -> list[Array]:
     q, k = (rounded(y, case.dtype) for y in reference.rms_norm_rope(t, case.dtype, case.attributes))
-    if t.rows is None:
+    if not t.scatters:
         return [q, k]
-    cache, rows = t.outs["cache"], t.rows.ravel()
+    cache, rows = t.outs["cache"], t.beside["rows"].ravel()
     cache[rows[rows >= 0]] = k.reshape(rows.size, *k.shape[-2:])[rows >= 0]
     return [q, cache]

@@ -10,19 +10,19 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from ascend_sim import Options
 
+from npu_rope.call_tensors import CallTensors
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.executors import rms_norm as executors
 from npu_rope.reference import rms_norm as reference
 from npu_rope.reference.add_rms_norm import add_rms_norm
-from npu_rope.rms_norm_checks import (
+from npu_rope.rms_norm_calls import (
     RmsNormAttributes,
-    RmsNormTensors,
     add_rms_norm_tensors,
     rms_norm_backward_tensors,
     rms_norm_tensors,
@@ -36,6 +36,7 @@ from npu_rope.testing.judge import CaseResult, Expectation, Judgement, see_bits,
 from npu_rope.testing.outcomes import compare_all, judge_each, unwritten
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -64,17 +65,13 @@ class NormCase:
     values: str = "rows"
     backward: bool = False
     add: bool = False
-    suite: str = "norm"
+    suite: ClassVar[str] = "norm"
+    source: ClassVar[str] = "specs/onnx_rms_normalization_23.txt"
 
     @property
     def op(self) -> str:
         """The operation."""
         return "RMS_NORM_BACK" if self.backward else "ADD_RMS_NORM" if self.add else "RMS_NORM"
-
-    @property
-    def source(self) -> str:
-        """The source of the formula."""
-        return "specs/onnx_rms_normalization_23.txt"
 
     @property
     def scale_type(self) -> str:
@@ -239,7 +236,8 @@ def _execute(case: NormCase, data: NormData, backend: str) -> list[Array]:
     return [bfloat16_values(y) if y.dtype == np.uint16 else y for y in results]
 
 
-def _tensors(case: NormCase, x: Array, scale: Array, grad: Array, residual: Array) -> RmsNormTensors[Array]:
+def call_of(case: NormCase, x: T, scale: T, grad: T, residual: T) -> CallTensors[T]:
+    """Return the case's call with these tensors."""
     if case.add:
         return add_rms_norm_tensors(x, residual, scale)
     return rms_norm_backward_tensors(grad, x, scale) if case.backward else rms_norm_tensors(x, scale)
@@ -254,10 +252,7 @@ def _on_reference(case: NormCase, data: NormData) -> list[Array]:
     if not case.backward:
         return [rounded(reference.rms_norm(data.x, data.scale, dtypes, axis, a), case.scale_type)]
     dx, dscale = reference.rms_norm_backward(data.grad, data.x, data.scale, dtypes, axis, a)
-    return [
-        rounded(dx, case.dtype),
-        rounded(dscale, case.scale_type),
-    ]
+    return [rounded(dx, case.dtype), rounded(dscale, case.scale_type)]
 
 
 def _on_bits(
@@ -269,7 +264,7 @@ def _on_bits(
         results = np.empty_like(x), np.empty_like(scale)
     if case.add:
         results += (np.empty_like(x),)
-    t = _tensors(case, x, scale, grad, residual)
+    t = call_of(case, x, scale, grad, residual)
     if case.backward and is_device(backend):
         for result, y in zip(
             results, executors.run(backend, t.map(tensor_of_bits), case.attributes), strict=True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,18 +20,17 @@ import npu_rope
 from npu_rope.params import RopeParams
 from npu_rope.testing import pmx_spec
 from npu_rope.testing.bounds import (
-    DEVICE_NEAR_CPU,
     E_ANGLE_DEVICE,
     E_ANGLE_HOST,
     int8_expectation,
     is_device,
     rotation_bound,
-    within_one_ulp,
     worst_ratio,
 )
 from npu_rope.testing.cases import SHORT
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.judge import FAIL, OK, CaseResult, Expectation, Judgement, Worst
+from npu_rope.testing.judge import FAIL, OK, CaseResult, Expectation, Judgement, Worst, hold_near_cpu
+from npu_rope.testing.outcomes import judge_each
 
 Array = npt.NDArray[Any]
 DTYPES = ("float32", "float16", "int8")
@@ -220,13 +220,7 @@ def compare(case: PmxCase, executor: str, got: Array, expected: Expectation, ang
 def judge_pmx(case: PmxCase, backends: list[str], ggml: GgmlProcess | None = None) -> CaseResult:
     """Run and judge one case; ggml has no such operator."""
     query, key = make_data(case)
-    result = CaseResult(case)
-    for backend in backends:
-        try:
-            result.judgements.append(_judge_backend(case, query, key, backend))
-        except (ValueError, TypeError, AssertionError, RuntimeError) as error:
-            result.judgements.append(Judgement(backend, FAIL, message=str(error)))
-    return result
+    return judge_each(case, backends, lambda backend: "", partial(_judge_backend, case, query, key))
 
 
 def _execute(case: PmxCase, query: Array, key: Array, backend: str) -> Array:
@@ -252,11 +246,5 @@ def _judge_backend(case: PmxCase, query: Array, key: Array, backend: str) -> Jud
     judgement = compare(case, backend, got, expected, angles)
     scaled_there = device and case.scaling[0] == "dynamic"  # and not so on the CPU
     if device and case.dtype == "float16" and not scaled_there:
-        near = within_one_ulp(got, _execute(case, query, key, "cpu"), case.dtype)
-        judgement.near_cpu = near
-        if near < DEVICE_NEAR_CPU and judgement.verdict == OK:
-            judgement.verdict = FAIL
-            judgement.message = (
-                f"{DEVICE_NEAR_CPU:.1%} of the elements must be within one ulp of cpu's but {near:.2%} are"
-            )
+        hold_near_cpu(judgement, got, _execute(case, query, key, "cpu"), case.dtype)
     return judgement

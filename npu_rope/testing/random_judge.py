@@ -18,11 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 import npu_rope
+from npu_rope.executors.npu import tensor_of
 from npu_rope.optional_torch import torch
 from npu_rope.reference import rope as reference
 from npu_rope.testing import spec
 from npu_rope.testing.bounds import rotation_bound, worst_ratio
 from npu_rope.testing.chip_types import held
+from npu_rope.testing.judge import Expectation
 from npu_rope.testing.random_calls import Call, Layout, Reach, reach_of, simpler
 
 Array = npt.NDArray[Any]
@@ -259,7 +261,10 @@ Execute = Callable[[Call, Data, str], Sequence[Any]]
 
 def execute(call: Call, data: Data, backend: str) -> Sequence[Any]:
     """Run the call and return its one or two results."""
-    as_given = _to_torch if call.arrays == "torch" else (lambda a: a)
+
+    def as_given(a: Array | None) -> Any:
+        return a if a is None or call.arrays == "numpy" else tensor_of(a)
+
     x, out = [as_given(a) for a in data.x], [as_given(a) for a in data.out]
     if call.out == "in place":
         out = x
@@ -273,15 +278,6 @@ def execute(call: Call, data: Data, backend: str) -> Sequence[Any]:
         results: Sequence[Any] = operator(*x, positions, call.params, factors, out=both, **settings)
         return results
     return [operator(x[0], positions, call.params, factors, out=out[0], **settings)]
-
-
-def _to_torch(a: Array | None) -> Any:
-    """Return a tensor on the array's memory."""
-    if a is None:
-        return None
-    if a.dtype == NUMPY_DTYPES["bfloat16"]:
-        return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(a)
 
 
 def _values(result: Any) -> npt.NDArray[np.float64]:
@@ -300,14 +296,6 @@ class Verdict:
 
     problem: str = ""
     ratio: float = 0.0
-
-
-@dataclass
-class _Expected:
-    """The float64 result of one side, and the bound of each element's error."""
-
-    value: npt.NDArray[np.float64]
-    bound: npt.NDArray[np.float64]
 
 
 def judge(call: Call, backend: str, run: Execute = execute) -> Verdict:
@@ -334,7 +322,7 @@ def judge(call: Call, backend: str, run: Execute = execute) -> Verdict:
     return worst
 
 
-def _expectation(call: Call, data: Data, x: Array, reach: Reach) -> _Expected:
+def _expectation(call: Call, data: Data, x: Array, reach: Reach) -> Expectation:
     params = call.params
     planes = reference.position_planes(data.positions, params)
     c, s = reference.cos_sin(planes, params, data.factors, forward=call.forward, policy=call.angle)
@@ -348,10 +336,10 @@ def _expectation(call: Call, data: Data, x: Array, reach: Reach) -> _Expected:
             passes[lanes] = False
         with np.errstate(under="ignore"):
             value[..., passes] = x[..., passes].astype(NUMPY_DTYPES[call.result_dtype]).astype(np.float64)
-    return _Expected(value, bound)
+    return Expectation(value, bound)
 
 
-def _reference_problem(call: Call, data: Data, expected: list[_Expected]) -> str:
+def _reference_problem(call: Call, data: Data, expected: list[Expectation]) -> str:
     """Compare two elements of the reference with the specification's formula."""
     if call.angle != "exact" or np.abs(data.positions.astype(np.int64)).max() > SPEC_REACH:
         return ""
@@ -371,7 +359,7 @@ def _reference_problem(call: Call, data: Data, expected: list[_Expected]) -> str
     return ""
 
 
-def _judge_side(call: Call, data: Data, side: int, result: Any, want: _Expected) -> Verdict:
+def _judge_side(call: Call, data: Data, side: int, result: Any, want: Expectation) -> Verdict:
     """Compare one result with its bound; if an array was given, require that the call returns it."""
     given = data.out[side]
     if given is not None:
@@ -385,7 +373,7 @@ def _judge_side(call: Call, data: Data, side: int, result: Any, want: _Expected)
     return _compare(_values(result if given is None else given), want.value, want.bound)
 
 
-def _judge_cache(call: Call, data: Data, cache: Array, want: _Expected) -> Verdict:
+def _judge_cache(call: Call, data: Data, cache: Array, want: Expectation) -> Verdict:
     """Judge the written rows like any result; require that the others are unchanged bit for bit."""
     assert data.rows is not None
     rows = data.rows.reshape(-1)

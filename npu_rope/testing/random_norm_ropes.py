@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npu_rope import checks
+from npu_rope.call_tensors import CallTensors
 from npu_rope.executors import rms_norm as norm_executors
-from npu_rope.executors import rms_norm_rope as executors
-from npu_rope.executors import rope as rope_executors
-from npu_rope.executors.rope import DEVICE_POSITIONS
+from npu_rope.executors import rotations as executors
+from npu_rope.executors.rotations import DEVICE_POSITIONS
 from npu_rope.params import RopeParams
-from npu_rope.rms_norm_checks import RmsNormAttributes, rms_norm_tensors
-from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, RmsNormRopeTensors, rms_norm_rope_tensors
+from npu_rope.rms_norm_calls import RmsNormAttributes, rms_norm_tensors
+from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_tensors, scales_of
+from npu_rope.rope_calls import RopeCallAttributes, rope_qk_tensors
 from npu_rope.testing.bounds import is_device, worst_ratio
 from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.judge import Expectation
@@ -41,7 +41,7 @@ class NormRopeDraw:
     """A call with its own arrays."""
 
     text: str
-    t: RmsNormRopeTensors[Array]
+    t: CallTensors[Array]
     dtype: str
     attributes: RmsNormRopeAttributes
 
@@ -149,7 +149,7 @@ def refused(call: NormRopeDraw, backend: str) -> bool:
     """Return whether the backend's device does not support the call, so that another one must be drawn."""
     if not is_device(backend):
         return False
-    far = np.abs(call.t.positions.astype(np.int64)).max(initial=0) >= DEVICE_POSITIONS
+    far = np.abs(call.t.beside["positions"].astype(np.int64)).max(initial=0) >= DEVICE_POSITIONS
     return bool(lacks_type(backend, (call.dtype,))) or bool(far)
 
 
@@ -160,7 +160,7 @@ def judge(call: NormRopeDraw, backend: str, *, parts: bool = True) -> float:
     expected = _expected(call, backend)
     compares = parts and a.intermediate_rounding and not t.scatters
     one_by_one = _parts(call, backend) if compares else None
-    read = [x for name, x in t.xs.items() if name not in t.in_place] + list(t.beside().values())
+    read = [x for name, x in t.xs.items() if name not in t.in_place] + list(t.beside.values())
     with unwritten(read):
         results = executors.run(backend, t, a)
     if one_by_one is not None and [y.tobytes() for y in results] != [y.tobytes() for y in one_by_one]:
@@ -171,10 +171,10 @@ def judge(call: NormRopeDraw, backend: str, *, parts: bool = True) -> float:
 
 def _expected(call: NormRopeDraw, backend: str) -> list[Expectation]:
     t, a = call.t, call.attributes
-    both = zip(t.xs.values(), t.scales.values(), strict=True)
+    both = zip(t.xs.values(), scales_of(t), strict=True)
     pairs = ((x.astype(np.float64), scale.astype(np.float64)) for x, scale in both)
-    q, k = expected_heads(pairs, t.positions, t.freq_factors, call.dtype, a, backend)
-    return [q, k if t.rows is None else in_rows(k, t.rows, t.outs["cache"])]
+    q, k = expected_heads(pairs, t.beside["positions"], t.beside.get("freq_factors"), call.dtype, a, backend)
+    return [q, in_rows(k, t.beside["rows"], t.outs["cache"]) if t.scatters else k]
 
 
 def _parts(call: NormRopeDraw, backend: str) -> tuple[Array, ...]:
@@ -183,7 +183,7 @@ def _parts(call: NormRopeDraw, backend: str) -> tuple[Array, ...]:
     norm = RmsNormAttributes(-1, a.epsilon, 1)
     q, k = (
         norm_executors.run(backend, rms_norm_tensors(x, scale), norm)[0]
-        for x, scale in zip(t.xs.values(), t.scales.values(), strict=True)
+        for x, scale in zip(t.xs.values(), scales_of(t), strict=True)
     )
-    rope = checks.rope_qk_tensors(q, k, t.positions, t.freq_factors, None)
-    return rope_executors.run(backend, rope, a.params, True, a.angle)
+    rope = rope_qk_tensors(q, k, t.beside["positions"], t.beside.get("freq_factors"), None)
+    return executors.run(backend, rope, RopeCallAttributes(a.params, angle=a.angle))

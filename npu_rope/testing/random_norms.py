@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from npu_rope.dtypes import bfloat16_bits
 from npu_rope.executors import rms_norm as executors
-from npu_rope.rms_norm_checks import (
+from npu_rope.rms_norm_calls import (
     RmsNormAttributes,
     add_rms_norm_tensors,
     rms_norm_backward_tensors,

@@ -8,21 +8,20 @@ forms that define others.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from ascend_sim import Options
 
-from npu_rope import native
+from npu_rope.call_tensors import CallTensors
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
-from npu_rope.executors import rotary as executors
-from npu_rope.rotary_checks import (
+from npu_rope.executors import rotations as executors
+from npu_rope.rotary_calls import (
     RotaryAttributes,
-    RotaryTensors,
     rotary_embedding_tensors,
     rotary_mul_qk_tensors,
     rotary_mul_tensors,
@@ -43,6 +42,7 @@ from npu_rope.testing.judge import (
 from npu_rope.testing.outcomes import compare_all, judge_each
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 DTYPES = ("float32", "float16", "bfloat16")
 _SOURCE = {
     "onnx": "specs/onnx_rotary_embedding_23.txt",
@@ -259,14 +259,13 @@ def _judge(case: TableCase, data: TableData, expected: list[Expectation], backen
     return judgement
 
 
-def _call(case: TableCase, xs: list[Array], data: TableData, cos: Array, sin: Array) -> RotaryTensors[Any]:
-    """Return the call with the arrays that it writes, which are the inputs only in place."""
-    outs = xs if case.in_place else [np.empty_like(x) for x in xs]
+def call_of(case: TableCase, xs: Sequence[T], cos: T, sin: T, ids: T | None, outs: Any) -> CallTensors[T]:
+    """Return the case's call with these tensors; outs: those that it writes, one for each of xs, or None."""
     if case.suite == "onnx":
-        return rotary_embedding_tensors(xs[0], cos, sin, data.position_ids, outs[0])
+        return rotary_embedding_tensors(xs[0], cos, sin, ids, outs and outs[0])
     if case.keys:
-        return rotary_mul_qk_tensors(xs[0], xs[1], cos, sin, (outs[0], outs[1]))
-    return rotary_mul_tensors(xs[0], cos, sin, outs[0])
+        return rotary_mul_qk_tensors(xs[0], xs[1], cos, sin, outs)
+    return rotary_mul_tensors(xs[0], cos, sin, outs and outs[0])
 
 
 def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
@@ -275,13 +274,17 @@ def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
     held = bfloat16_bits if bits else np.copy
     xs = [held(x) for x in data.xs]
     cos, sin = (t if case.wide else held(t) for t in (data.cos, data.sin))
-    t = _call(case, xs, data, cos, sin)
+    # It writes the inputs only in place.
+    outs = xs if case.in_place else [np.empty_like(x) for x in xs]
+    t = call_of(case, xs, cos, sin, data.position_ids, outs)
     if not bits:
         executors.run(backend, t, case.attributes)
     elif backend == "npu":
         executors.run(backend, t.map(tensor_of_bits), case.attributes)
+    elif is_device(backend):
+        executors.launch_on_sim(Options(soc_of(backend)), t, tuple(t.outs.values()), case.attributes)
     else:
-        _on_bits(case, t, backend)
+        executors.launch(t, tuple(t.outs.values()), case.attributes, see_bits)
     if not case.in_place and not all(np.array_equal(x, held(y)) for x, y in zip(xs, data.xs, strict=True)):
         raise AssertionError("an input was written")
     results = list(t.outs.values())
@@ -290,20 +293,6 @@ def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
     if case.dtype == "bfloat16":
         return [rounded(y.astype(np.float64), "bfloat16") for y in results]
     return results
-
-
-def _on_bits(case: TableCase, t: RotaryTensors[Array], backend: str) -> None:
-    """Run the C library, or the simulator, on arrays of bfloat16's bits."""
-    if is_device(backend):
-        options = Options(soc_of(backend))
-        return executors.launch_on_sim(options, t, tuple(t.outs.values()), case.attributes)
-    read: list[native.CTensor | None] = [see_bits(a) for a in (*t.xs.values(), *t.beside().values())]
-    if t.onnx and t.position_ids is None:
-        read.append(None)
-    a = case.attributes
-    sizes = (a.num_heads, a.rotary_dim) if t.onnx else (a.rotary_dim, a.offset)
-    written = [see_bits(y) for y in t.outs.values()]
-    native.load().rotary(t.op, read, a.interleaved, sizes, True, written)
 
 
 def _index_names(case: TableCase) -> str:

@@ -13,7 +13,7 @@ from aclnn import Refused, strides_of
 from aclnn_calls import CHIPS, viewed
 
 from npu_rope import RopeParams, add_rms_norm, rms_norm, rms_norm_rope
-from npu_rope.executors.rope import Attributes
+from npu_rope.rope_calls import RopeCallAttributes
 
 NORM = {"axis": -1, "epsilon": float(np.float32(1e-5)), "stash_type": 1}
 
@@ -93,7 +93,7 @@ def test_random_normed_rotations_equal_the_simulators_bit_for_bit(device, backen
         q_out, k_out = np.empty((b, s, n, d), dtype), np.empty((b, s, 2, d), dtype)
         given = {"q": q, "k": k, "q_scale": scales[0], "k_scale": scales[1], "positions": positions}
         given |= {"rows": None, "freq_factors": None, "cache": None}
-        given |= {**Attributes(params, True, "exact").as_schema(), "intermediate_rounding": rounds}
+        given |= {**RopeCallAttributes(params).as_schema(), "intermediate_rounding": rounds}
         given["mode"] = given.pop("rope_mode")  # CANN's name
         given["epsilon"] = NORM["epsilon"]
         views = [q, k, positions, q_out, k_out]

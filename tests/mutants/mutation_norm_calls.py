@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,10 @@ import numpy as np  # isort: skip
 
 from ascend_sim import Options
 
-from npu_rope.executors import rms_norm, rms_norm_rope  # isort: skip
+from npu_rope.executors import rms_norm, rotations  # isort: skip
 from npu_rope.params import RopeParams  # isort: skip
-from npu_rope.rms_norm_checks import RmsNormAttributes  # isort: skip
-from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes, rms_norm_rope_tensors  # isort: skip
+from npu_rope.rms_norm_calls import RmsNormAttributes  # isort: skip
+from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_tensors  # isort: skip
 from npu_rope.testing import random_norm_ropes, random_norms  # isort: skip
 from npu_rope.testing.random_norms import rounded  # isort: skip
 
@@ -258,9 +257,9 @@ def heads_draw(call: Heads) -> random_norm_ropes.NormRopeDraw:
 def check(call: Norm | Heads) -> str:
     """The detected problem, or an empty string."""
     backend = BACKENDS[call.soc]
-    of_operator = rms_norm_rope if isinstance(call, Heads) else rms_norm
+    of_operator = rotations if isinstance(call, Heads) else rms_norm
     options = Options(call.soc, most_cores=call.cores)
-    of_operator.EXECUTORS = {backend: partial(of_operator.on_sim, options)}
+    of_operator.run = lambda _, t, a: of_operator.on_sim(options, t, a)
     if isinstance(call, Heads):
         ratio = random_norm_ropes.judge(heads_draw(call), backend, parts=False)
     else:

@@ -23,11 +23,17 @@ import numpy as np  # noqa: E402
 from ascend_sim import Options  # noqa: E402
 from ascend_sim import library as simulator  # noqa: E402
 
-from npu_rope.checks import RopeTensors, rope_qk_tensors, rope_set_rows_tensors, rope_tensors  # noqa: E402
+from npu_rope.call_tensors import CallTensors  # noqa: E402
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values  # noqa: E402
-from npu_rope.executors import rope as executors  # noqa: E402
+from npu_rope.executors import rotations as executors  # noqa: E402
 from npu_rope.params import RopeParams  # noqa: E402
 from npu_rope.reference import rope as reference  # noqa: E402
+from npu_rope.rope_calls import (  # noqa: E402
+    RopeCallAttributes,
+    rope_qk_tensors,
+    rope_set_rows_tensors,
+    rope_tensors,
+)
 from npu_rope.testing.bounds import E_ANGLE_DEVICE, rotation_bound, worst_ratio  # noqa: E402
 
 BF16, F16, F32 = "bfloat16", "float16", "float32"
@@ -233,8 +239,8 @@ def check(call: Call) -> str:
     return reported()
 
 
-def launch(call: Call, t: RopeTensors[Any], outs: tuple[Any, ...]) -> None:
-    attributes = executors.Attributes(call.params, call.forward, "exact")
+def launch(call: Call, t: CallTensors[Any], outs: tuple[Any, ...]) -> None:
+    attributes = RopeCallAttributes(call.params, call.forward)
     executors.launch_on_sim(Options(call.soc), t, outs, attributes)
 
 

@@ -21,11 +21,11 @@ import numpy as np  # isort: skip
 
 from ascend_sim import Options  # isort: skip
 
+from npu_rope.call_tensors import CallTensors  # isort: skip
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values  # isort: skip
-from npu_rope.executors import rotary as executors  # isort: skip
-from npu_rope.rotary_checks import (  # isort: skip
+from npu_rope.executors import rotations as executors  # isort: skip
+from npu_rope.rotary_calls import (  # isort: skip
     RotaryAttributes,
-    RotaryTensors,
     rotary_embedding_tensors,
     rotary_mul_qk_tensors,
     rotary_mul_tensors,
@@ -183,7 +183,7 @@ def check(call: Call) -> str:
     rng = np.random.default_rng(sum(call.shape))
     views, values = tables_of(call, rng)
     turned = [Turned(call, heads, rng) for heads in (call.shape[2], call.keys) if heads]
-    t: RotaryTensors[Any]
+    t: CallTensors[Any]
     if call.rows:
         b, s, _, _ = call.shape
         ids = rng.integers(0, call.rows, (b, s)).astype(np.int32 if call.narrow_ids else np.int64)

@@ -10,7 +10,7 @@ from ascend_sim import library as simulator
 
 from npu_rope import RopeParams, add_rms_norm, rms_norm, rms_norm_backward, rms_norm_rope, rope_qk
 from npu_rope.executors import rms_norm as executors
-from npu_rope.rms_norm_checks import RmsNormAttributes, rms_norm_tensors
+from npu_rope.rms_norm_calls import RmsNormAttributes, rms_norm_tensors
 
 DEVICES = pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
 D = 128

@@ -16,7 +16,7 @@ from together import together
 
 from npu_rope import rms_norm, rms_norm_backward
 from npu_rope.ops.rms_norm import differentiable_backward
-from npu_rope.rms_norm_checks import RmsNormAttributes
+from npu_rope.rms_norm_calls import RmsNormAttributes
 from npu_rope.testing import norm_spec
 from npu_rope.testing.bounds import worst_ratio
 

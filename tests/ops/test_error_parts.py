@@ -92,7 +92,7 @@ def test_an_error_of_torch_s_own_is_no_earlier_error_of_ours():
 def test_c_gives_the_parts_of_the_last_error():
     library = native.load()
     x = native.c_tensor(X.ctypes.data, "float32", X.shape, (16, 8, 1))
-    assert library._rope(C.byref(x), None, None, None, 1, 0, C.byref(x)) == 1
+    assert library.lib.npu_rope_rope(C.byref(x), None, None, None, 1, 0, C.byref(x)) == 1
     error = library.last_error()
     parts = error.status, error.op, error.argument, error.rule, error.value
     assert parts == (1, b"rope", b"positions", b"be a tensor", b"NULL")

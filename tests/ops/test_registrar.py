@@ -11,10 +11,10 @@ import torch
 import npu_rope
 from npu_rope.ops.registrar import registered
 from npu_rope.params import RopeParams
-from npu_rope.rms_norm_checks import RmsNormAttributes
-from npu_rope.rms_norm_rope_checks import RmsNormRopeAttributes
+from npu_rope.rms_norm_calls import RmsNormAttributes
+from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes
 from npu_rope.rope_attributes import RopeMode
-from npu_rope.rotary_checks import RotaryAttributes
+from npu_rope.rotary_calls import RotaryAttributes
 from npu_rope.values import ANGLE_POLICIES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,8 +16,8 @@ from rope_cases import NUMPY_DTYPES, assert_within, layout_strides, to_torch, va
 from together import together
 
 from npu_rope import RopeParams, backends, rope, rope_
-from npu_rope.checks import rope_tensors
-from npu_rope.executors import rope as executors
+from npu_rope.executors import rotations as executors
+from npu_rope.rope_calls import RopeCallAttributes, rope_tensors
 from npu_rope.testing.bounds import DEVICE_NEAR_CPU, within_one_ulp
 from npu_rope.testing.chip_types import soc_of
 
@@ -113,7 +113,7 @@ def test_of_nothing_there_is_no_position_to_refuse(device, shape):
 
 def launch(x, out, **options):
     t = rope_tensors(x, np.arange(x.shape[-3]), None, out)
-    executors.on_sim(Options(**options), t, executors.Attributes(RopeParams(x.shape[-1]), True, "exact"))
+    executors.on_sim(Options(**options), t, RopeCallAttributes(RopeParams(x.shape[-1]), True, "exact"))
 
 
 SOCS = (
@@ -365,6 +365,6 @@ def test_half_overflows_to_infinity_or_clamps_as_asked(saturate, most, soc):
     x = np.full((1, 1, 64), 65504, np.float16)
     params = RopeParams(64, freq_scale=np.pi / 4, freq_base=1.0)  # 45 degrees
     out = np.empty_like(x)
-    t, a = rope_tensors(x, np.int32([1]), None, out), executors.Attributes(params, True, "exact")
+    t, a = rope_tensors(x, np.int32([1]), None, out), RopeCallAttributes(params, True, "exact")
     executors.on_sim(Options(soc, saturate=saturate), t, a)
     assert np.all(values_of(out)[0, 0, 1::2] == most)

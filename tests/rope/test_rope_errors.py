@@ -93,7 +93,7 @@ def _c_call(x_shape=(3, 2, 8), **changed):
     pointers = [None if s is None else C.byref(s) for s in structs.values()]
     call = (*pointers[:4], 1, 0, pointers[4])
     library = native.load()
-    return library._rope(*call), library.last_error().message.decode(), out
+    return library.lib.npu_rope_rope(*call), library.last_error().message.decode(), out
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from rope_cases import (
 from together import together
 
 from npu_rope import RopeParams, native, rope
-from npu_rope.checks import rope_tensors
-from npu_rope.executors import rope as executors
+from npu_rope.executors import rotations as executors
 from npu_rope.native import CTensor
+from npu_rope.rope_calls import RopeCallAttributes, rope_tensors
 
 DTYPES = list(NUMPY_DTYPES)
 MODES = ["normal", "neox"]
@@ -85,13 +85,13 @@ def test_strides_beyond_what_one_instruction_says(name, backend):
 def test_unit_last_stride_is_never_copied(framework, monkeypatch):
     """The C library gets x's own memory with x's own strides."""
     seen = []
-    original = native.Native.rope
+    original = native.Native.call
 
-    def watched(self, x, *rest):
-        seen.append((x.data, list(x.stride)))
-        return original(self, x, *rest)
+    def watched(self, op, inputs, *rest):
+        seen.append((inputs[0].data, list(inputs[0].stride)))
+        return original(self, op, inputs, *rest)
 
-    monkeypatch.setattr(native.Native, "rope", watched)
+    monkeypatch.setattr(native.Native, "call", watched)
     x = normal((2, 3, 6, 40), "float32").transpose(0, 2, 1, 3)
     out = np.empty(SHAPE, np.float32)
     if framework == "numpy":
@@ -100,7 +100,7 @@ def test_unit_last_stride_is_never_copied(framework, monkeypatch):
         return
     t, o = to_torch(x), to_torch(out)
     tensors = rope_tensors(t, torch.arange(6), None, o)
-    executors.on_cpu_tensors(tensors, executors.Attributes(PARAMS["neox"], True, "exact"))
+    executors.on_cpu_tensors(tensors, RopeCallAttributes(PARAMS["neox"], True, "exact"))
     assert seen == [(t.data_ptr(), [720, 40, 240, 1])]
 
 

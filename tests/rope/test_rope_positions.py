@@ -12,6 +12,7 @@ from rope_cases import assert_within, to_torch
 
 from npu_rope import RopeParams, native, rope, rope_qk, rope_set_rows
 from npu_rope.reference import rope as reference
+from npu_rope.rope_calls import RopeCallAttributes
 from npu_rope.testing.bounds import worst_ratio
 from npu_rope.testing.models import PEER_RTOL
 
@@ -89,8 +90,8 @@ def test_every_size_of_batch_takes_it(batch, form, backend):
 def test_the_c_interface_takes_it_where_it_lies(form):
     params, positions = form
     x, out = normal(B, S, N, D), np.zeros((B, S, N, D), np.float32)
-    views = [c_view(x), c_view(far_batches(positions)), None]
-    native.load().rope(*views, native.c_params(params), True, "exact", c_view(out))
+    views = [c_view(x), c_view(far_batches(positions))]
+    native.load().call("rope", views, RopeCallAttributes(params), [c_view(out)])
     assert np.array_equal(out, rope(x, of_no_batch(positions), params, backend="cpu"))
 
 

@@ -119,7 +119,7 @@ def c_status(op, structs, angle=0):
     read, written = (tuple(pointers[n] for n in names) for names in (op.reads, op.writes))
     arguments = (*read, pointers["params"], 1, angle, *written)
     library = native.load()
-    return getattr(library, f"_{op.name}")(*arguments), library.last_error().message.decode()
+    return getattr(library.lib, f"npu_rope_{op.name}")(*arguments), library.last_error().message.decode()
 
 
 def through_c(call):

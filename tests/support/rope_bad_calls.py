@@ -108,7 +108,7 @@ def c_arguments(call):
 
 def through_c(call):
     library = native.load()
-    library._raise_on(library._rope(*c_arguments(call)))
+    library._raise_on(library.lib.npu_rope_rope(*c_arguments(call)))
 
 
 PATHS: dict[str, Callable[[Call], None]] = {

@@ -11,6 +11,7 @@ import pytest
 
 from npu_rope import RopeParams
 from npu_rope.dtypes import rounded_to
+from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes
 from npu_rope.testing import norm_rope_spec, norm_ropes, random_norm_ropes, spec
 from npu_rope.testing.bounds import worst_ratio
 from npu_rope.testing.norm_rope_spec import NormRopeCall
@@ -170,13 +171,15 @@ def test_a_wrong_operator_is_found_by_random_calls(spoiled, monkeypatch):
     run = random_norm_ropes.executors.run
 
     def wrong(backend, t, a):
+        if not isinstance(a, RmsNormRopeAttributes):
+            return run(backend, t, a)
         params, epsilon, rounding = a.params, a.epsilon, a.intermediate_rounding
         if spoiled == "epsilon":
             epsilon = 0.5
         if spoiled == "rounding":
             rounding = not rounding
         if spoiled == "position":
-            t.positions = t.positions ^ 1
+            t.beside["positions"] = t.beside["positions"] ^ 1
         return run(backend, t, type(a)(params, epsilon, rounding))
 
     monkeypatch.setattr(random_norm_ropes.executors, "run", wrong)

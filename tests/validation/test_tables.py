@@ -79,12 +79,12 @@ def test_wrong_results_fail(what, dtype, monkeypatch):
 
 @pytest.mark.parametrize("dtype", tables.DTYPES)
 def test_a_wrong_row_of_the_caches_fails(dtype, monkeypatch):
-    real = tables._call
+    real = tables.call_of
 
-    def off_by_one(case, xs, data, cos, sin):
-        return real(case, xs, replace(data, position_ids=data.position_ids - 1), cos, sin)
+    def off_by_one(case, xs, cos, sin, ids, outs):
+        return real(case, xs, cos, sin, ids - 1, outs)
 
-    monkeypatch.setattr(tables, "_call", off_by_one)
+    monkeypatch.setattr(tables, "call_of", off_by_one)
     judgement = verdict_of(case_of("decode", dtype, "onnx"))
     assert judgement.verdict == FAIL
     assert judgement.worst.names == "(b, n, s, d)"

@@ -4,18 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from npu_rope.checks import CallTensors, TensorSpec
+from npu_rope.call_tensors import CallTensors, TensorSpec, call_of, given
+from npu_rope.dtypes import rounded_to
 from npu_rope.errors import bad_value
 from npu_rope.values import integer, number
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 # ONNX's numbers (TensorProto.DataType) of the types that stash_type may be.
 STASH_DTYPES: Mapping[int, str] = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
@@ -23,71 +23,21 @@ FORWARD, BACKWARD, ADD = "rms_norm", "rms_norm_backward", "add_rms_norm"
 MAX_NATIVE_NDIM = 4  # NPU_ROPE_MAX_NDIM
 
 
-@dataclass(slots=True)
-class RmsNormTensors(CallTensors[T]):
-    """A call of rms_norm, of rms_norm_backward or of add_rms_norm.
-
-    Attributes:
-        op: the operator's name.
-        xs: x, and the backward's grad, or add_rms_norm's residual.
-        scale: the factors of the normalized rows.
-        outs: ``out``, and add_rms_norm's ``sum``, if the caller passed them.
-        in_place: the names of those of xs that are one of outs.
-    """
-
-    op: str
-    xs: Mapping[str, T]
-    scale: T
-    outs: Mapping[str, T] = field(default_factory=dict)
-    in_place: tuple[str, ...] = ()
-
-    @property
-    def x(self) -> T:
-        """The normalized tensor."""
-        return self.xs["x"]
-
-    def inputs(self) -> dict[str, T]:
-        """Return all inputs, by name, in the order of the C function."""
-        named = {**self.xs, **self.beside()}
-        if self.op == BACKWARD:
-            return {name: named[name] for name in ("grad", "x", "scale")}
-        return named
-
-    def beside(self) -> dict[str, T]:
-        """Return the scale, by name."""
-        return {"scale": self.scale}
-
-    def with_beside(self, **named: T) -> RmsNormTensors[T]:
-        """Return the call with another scale."""
-        return replace(self, scale=named["scale"])
-
-    def map(self, see: Callable[[T], U]) -> RmsNormTensors[U]:
-        """Return the call with ``see`` applied to each tensor."""
-        return RmsNormTensors(
-            self.op,
-            {name: see(t) for name, t in self.xs.items()},
-            see(self.scale),
-            {name: see(t) for name, t in self.outs.items()},
-            self.in_place,
-        )
-
-
-def rms_norm_tensors(x: T, scale: T, out: T | None = None) -> RmsNormTensors[T]:
+def rms_norm_tensors(x: T, scale: T, out: T | None = None) -> CallTensors[T]:
     """Return a call of rms_norm."""
-    outs, in_place = {} if out is None else {"out": out}, ("x",) if out is x else ()
-    return RmsNormTensors(FORWARD, {"x": x}, scale, outs, in_place)
+    return call_of(FORWARD, {"x": x}, {"scale": scale}, given(out=out))
 
 
-def rms_norm_backward_tensors(grad: T, x: T, scale: T) -> RmsNormTensors[T]:
+def rms_norm_backward_tensors(grad: T, x: T, scale: T) -> CallTensors[T]:
     """Return a call of rms_norm_backward."""
-    return RmsNormTensors(BACKWARD, {"x": x, "grad": grad}, scale)
+    return CallTensors(BACKWARD, {"x": x, "grad": grad}, {"scale": scale})
 
 
-def add_rms_norm_tensors(x: T, residual: T, scale: T, outs: tuple[T, ...] = ()) -> RmsNormTensors[T]:
-    """Return a call of add_rms_norm. ``outs`` holds out and sum, or is empty."""
+def add_rms_norm_tensors(x: T, residual: T, scale: T, outs: tuple[T, ...] = ()) -> CallTensors[T]:
+    """Return a call of add_rms_norm. ``outs`` holds out and sum, or is empty; each may be x or residual."""
     xs = {"x": x, "residual": residual}
     in_place = tuple(name for name, value in xs.items() if any(out is value for out in outs))
-    return RmsNormTensors(ADD, xs, scale, dict(zip(("out", "sum"), outs, strict=False)), in_place)
+    return CallTensors(ADD, xs, {"scale": scale}, dict(zip(("out", "sum"), outs, strict=False)), in_place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +65,11 @@ class RmsNormAttributes:
         return STASH_DTYPES[self.stash_type]
 
     @property
-    def onnx_epsilon(self) -> np.float32:
-        """Epsilon in float32, as ONNX stores it."""
-        return kept_epsilon(self.epsilon)
-
-
-def kept_epsilon(epsilon: float) -> np.float32:
-    """Return epsilon in float32, as ONNX stores it."""
-    with np.errstate(over="ignore"):
-        return np.float32(epsilon)
+    def stashed_epsilon(self) -> float:
+        """Epsilon in float32, as ONNX stores it, rounded to the stash type."""
+        with np.errstate(over="ignore"):
+            held = np.asarray(np.float32(self.epsilon), np.float64)
+        return float(rounded_to(held, self.stash_dtype))
 
 
 def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormAttributes:
@@ -142,16 +88,17 @@ def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormA
 # ---- more dimensions than the C interface has ------------------------------------------------------------
 
 
-def check_many_sizes(t: RmsNormTensors[TensorSpec], a: RmsNormAttributes) -> None:
+def check_many_sizes(t: CallTensors[TensorSpec], a: RmsNormAttributes) -> None:
     """Check the rules that need all sizes, for a call that C represents only after dimensions are joined."""
-    ndim = len(t.x.shape)
+    x, scale = t.x, t.scale
+    ndim = len(x.shape)
     if not -ndim <= a.axis < ndim:
         raise bad_value(t.op, "axis", f"be in [{-ndim}, {ndim - 1}]", a.axis)
-    if not broadcasts(t.scale.shape, t.x.shape):
-        raise bad_value(t.op, "scale", f"be broadcastable to x's shape {t.x.text()}", t.scale.text())
+    if not broadcasts(scale.shape, x.shape):
+        raise bad_value(t.op, "scale", f"be broadcastable to x's shape {x.text()}", scale.text())
     for name, tensor in {**t.xs, **t.outs}.items():
-        if tensor.shape != t.x.shape:
-            raise bad_value(t.op, name, f"have x's shape {t.x.text()}", tensor.text())
+        if tensor.shape != x.shape:
+            raise bad_value(t.op, name, f"have x's shape {x.text()}", tensor.text())
     for name, out in t.outs.items():
         if not is_dense_from(0, out):
             raise bad_value(t.op, name, "be contiguous", f"strides {list(out.strides)}")

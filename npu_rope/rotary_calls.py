@@ -4,88 +4,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from npu_rope.checks import CallTensors
+from npu_rope.call_tensors import CallTensors, call_of, given, pair
 from npu_rope.values import flag, integer
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 
-@dataclass(slots=True)
-class RotaryTensors(CallTensors[T]):
-    """A call of rotary_mul, rotary_mul_qk or rotary_embedding.
-
-    Attributes:
-        op: the operator's name.
-        xs: the rotated inputs, by name: one tensor, or queries and keys.
-        tables: cos and sin, by their names in the call.
-        position_ids: rotary_embedding's, or None.
-        outs: the outputs, by name, one for each of xs; empty if the operator allocates them.
-        in_place: the names of those of xs that are their own output.
-    """
-
-    op: str
-    xs: Mapping[str, T]
-    tables: Mapping[str, T]
-    position_ids: T | None = None
-    outs: Mapping[str, T] = field(default_factory=dict)
-    in_place: tuple[str, ...] = ()
-
-    @property
-    def onnx(self) -> bool:
-        """Whether the call has ONNX's layouts and rules."""
-        return self.op == "rotary_embedding"
-
-    def beside(self) -> dict[str, T]:
-        """Return the tables, and the positions if the call has them, by name."""
-        named = dict(self.tables)
-        if self.position_ids is not None:
-            named["position_ids"] = self.position_ids
-        return named
-
-    def with_beside(self, **named: T) -> RotaryTensors[T]:
-        """Return the call with the other inputs replaced."""
-        tables = {name: named[name] for name in self.tables}
-        return replace(self, tables=tables, position_ids=named.get("position_ids"))
-
-    def map(self, see: Callable[[T], U]) -> RotaryTensors[U]:
-        """Return the call with ``see`` applied to each tensor."""
-        return RotaryTensors(
-            self.op,
-            {name: see(t) for name, t in self.xs.items()},
-            {name: see(t) for name, t in self.tables.items()},
-            None if self.position_ids is None else see(self.position_ids),
-            {name: see(t) for name, t in self.outs.items()},
-            self.in_place,
-        )
-
-
-def rotary_mul_tensors(x: T, cos: T, sin: T, out: T | None) -> RotaryTensors[T]:
+def rotary_mul_tensors(x: T, cos: T, sin: T, out: T | None) -> CallTensors[T]:
     """Return a call of rotary_mul."""
-    outs, in_place = {} if out is None else {"out": out}, ("x",) if out is x else ()
-    return RotaryTensors("rotary_mul", {"x": x}, {"cos": cos, "sin": sin}, None, outs, in_place)
+    return call_of("rotary_mul", {"x": x}, {"cos": cos, "sin": sin}, given(out=out))
 
 
-def rotary_mul_qk_tensors(q: T, k: T, cos: T, sin: T, out: tuple[T, T] | None) -> RotaryTensors[T]:
+def rotary_mul_qk_tensors(q: T, k: T, cos: T, sin: T, out: tuple[T, T] | None) -> CallTensors[T]:
     """Return a call of rotary_mul_qk."""
-    xs, outs = {"q": q, "k": k}, {} if out is None else {"q_out": out[0], "k_out": out[1]}
-    in_place = tuple(name for (name, x), o in zip(xs.items(), outs.values(), strict=False) if o is x)
-    return RotaryTensors("rotary_mul_qk", xs, {"cos": cos, "sin": sin}, None, outs, in_place)
+    outs = pair(("q_out", "k_out"), out)
+    return call_of("rotary_mul_qk", {"q": q, "k": k}, {"cos": cos, "sin": sin}, outs)
 
 
 def rotary_embedding_tensors(
     x: T, cos_cache: T, sin_cache: T, position_ids: T | None, out: T | None
-) -> RotaryTensors[T]:
+) -> CallTensors[T]:
     """Return a call of rotary_embedding."""
-    outs, in_place = {} if out is None else {"Y": out}, ("X",) if out is x else ()
-    tables = {"cos_cache": cos_cache, "sin_cache": sin_cache}
-    return RotaryTensors("rotary_embedding", {"X": x}, tables, position_ids, outs, in_place)
+    beside = {"cos_cache": cos_cache, "sin_cache": sin_cache, **given(position_ids=position_ids)}
+    return call_of("rotary_embedding", {"X": x}, beside, given(Y=out))
+
+
+def is_onnx(t: CallTensors[Any]) -> bool:
+    """Return whether the call has ONNX's layouts and rules."""
+    return t.op == "rotary_embedding"
+
+
+def tables_of(t: CallTensors[T]) -> dict[str, T]:
+    """Return cos and sin, by their names in the call."""
+    return {name: table for name, table in t.beside.items() if name != "position_ids"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +66,11 @@ class RotaryAttributes:
     def rules(self) -> dict[str, int]:
         """The arguments that have rules."""
         return {"rotary_dim": self.rotary_dim, "offset": self.offset, "num_heads": self.num_heads}
+
+    def as_aclnn(self) -> dict[str, Any]:
+        """Return the attributes by their names in the operators' definitions."""
+        names = ("interleaved", "rotary_dim", "offset", "forward")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +111,13 @@ def _is_bit(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value in (0, 1)
 
 
-# ---- tensors -------------------------------------------------------------------------------------------
-
-
 # ---- layouts, of arrays and tensors alike ----------------------------------------------------------------
 
 
-def sizes_of(t: RotaryTensors[Any], a: RotaryAttributes) -> RotarySizes:
+def sizes_of(t: CallTensors[Any], a: RotaryAttributes) -> RotarySizes:
     """Return the sizes of a checked call."""
     _, x = t.first
-    if not t.onnx:
+    if not is_onnx(t):
         batch, tokens, head = (x.shape[0] if x.ndim == 4 else 1), x.shape[-3], x.shape[-1]
         heads = tuple(v.shape[-2] for v in t.xs.values())
     elif x.ndim == 4:
@@ -167,7 +125,7 @@ def sizes_of(t: RotaryTensors[Any], a: RotaryAttributes) -> RotarySizes:
     else:
         batch, tokens, head, heads = x.shape[0], x.shape[1], x.shape[2] // a.num_heads, (a.num_heads,)
     width = a.rotary_dim or head
-    full = not t.onnx and next(iter(t.tables.values())).shape[-1] != width // 2
+    full = not is_onnx(t) and next(iter(t.beside.values())).shape[-1] != width // 2
     return RotarySizes(batch, tokens, heads, head, width, full)
 
 
@@ -178,15 +136,15 @@ def lanes(width: int, interleaved: bool) -> tuple[slice, slice]:
     return slice(0, width // 2), slice(width // 2, width)
 
 
-def as_heads(t: RotaryTensors[Any], x: Any, sizes: RotarySizes) -> Any:
+def as_heads(t: CallTensors[Any], x: Any, sizes: RotarySizes) -> Any:
     """Return a view ``[B,S,N,D]`` of a rotated tensor in any of the supported layouts."""
-    if not t.onnx:
+    if not is_onnx(t):
         return x if x.ndim == 4 else x[None]
     if x.ndim == 4:
         return x.swapaxes(1, 2)
     return x.reshape(sizes.batch, sizes.tokens, sizes.heads[0], sizes.head)
 
 
-def serves_all_batches(t: RotaryTensors[Any], table: Any, sizes: RotarySizes) -> bool:
+def serves_all_batches(t: CallTensors[Any], table: Any, sizes: RotarySizes) -> bool:
     """Return whether a table of rotary_mul has no batch, or one for all."""
     return bool(table.ndim == 2 or table.shape[0] != sizes.batch or t.first[1].ndim == 3)

@@ -1,0 +1,105 @@
+"""Tensors of one call of any operator, by their names. Their rules are those of ``csrc/core``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+FLOAT_DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor's properties that the rules check. Strides count elements."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def text(self) -> str:
+        """Return the shape as the messages print it."""
+        return str(list(self.shape))
+
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(slots=True)
+class CallTensors(Generic[T]):
+    """One call's tensors, as its caller passed them, by their names in error messages.
+
+    Attributes:
+        op: the operator's name.
+        xs: the main inputs, by name: one tensor, queries and keys, or terms of a sum.
+        beside: the other inputs that the call has, by name, in the order of the C function.
+        outs: the outputs, by name; empty if the operator allocates them.
+        in_place: the names of those of xs that are their own output.
+    """
+
+    op: str
+    xs: Mapping[str, T]
+    beside: Mapping[str, T] = field(default_factory=dict)
+    outs: Mapping[str, T] = field(default_factory=dict)
+    in_place: tuple[str, ...] = ()
+
+    @property
+    def scatters(self) -> bool:
+        """Whether the last output is rows of a cache."""
+        return "cache" in self.outs
+
+    @property
+    def first(self) -> tuple[str, T]:
+        """Name and tensor of x or q, with which the other tensors are compared."""
+        return next(iter(self.xs.items()))
+
+    @property
+    def x(self) -> T:
+        """The input ``x``, which the norms normalize."""
+        return self.xs["x"]
+
+    @property
+    def scale(self) -> T:
+        """The input ``scale`` of the norms."""
+        return self.beside["scale"]
+
+    @property
+    def entry(self) -> str:
+        """The name of the call's C function, without its prefix."""
+        return f"{self.op}_set_rows" if self.scatters and self.op == "rms_norm_rope" else self.op
+
+    def inputs(self) -> dict[str, T]:
+        """Return all inputs, by name, in the order of the C function: a gradient comes first."""
+        named = {**self.xs, **self.beside}
+        return {"grad": named.pop("grad"), **named} if "grad" in named else named
+
+    def map(self, see: Callable[[T], U]) -> CallTensors[U]:
+        """Return the call with ``see`` applied to each tensor."""
+        xs, beside, outs = (
+            {name: see(t) for name, t in named.items()} for named in (self.xs, self.beside, self.outs)
+        )
+        return CallTensors(self.op, xs, beside, outs, self.in_place)
+
+    def differentiable(self) -> dict[str, T]:
+        """Return the tensors that may need a gradient, by name: all except the frequency factors."""
+        named = {**self.xs, **self.beside, **self.outs}
+        named.pop("freq_factors", None)
+        return named
+
+
+def given(**tensors: Any) -> dict[str, Any]:
+    """Return the tensors that are not None."""
+    return {name: t for name, t in tensors.items() if t is not None}
+
+
+def pair(names: tuple[str, str], out: tuple[T, T] | None) -> dict[str, T]:
+    """Return the two outputs by name, or nothing for None."""
+    return {} if out is None else dict(zip(names, out, strict=True))
+
+
+def call_of(op: str, xs: Mapping[str, T], beside: Mapping[str, T], outs: Mapping[str, T]) -> CallTensors[T]:
+    """Return a call whose n-th output belongs to the n-th of xs. A cache is never in place."""
+    both = zip(xs.items(), outs.items(), strict=False)
+    in_place = tuple(x_name for (x_name, x), (name, out) in both if out is x and name != "cache")
+    return CallTensors(op, xs, beside, outs, in_place)

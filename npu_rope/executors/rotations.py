@@ -1,0 +1,242 @@
+"""Executors of the operators that rotate heads, on arrays and tensors, by backend: rope, rope_qk and
+rope_set_rows, rotary_mul, rotary_mul_qk and rotary_embedding, rms_norm_rope.
+
+A call carries the names of its tensors, its attributes the forms that each backend takes. The reference, the
+C library, the simulated core or an NPU runs it.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from ascend_sim import Options
+
+from npu_rope import native
+from npu_rope.call_tensors import CallTensors
+from npu_rope.errors import bad_value
+from npu_rope.executors import npu, rules, sim
+from npu_rope.executors.tensors import (
+    Array,
+    array_of,
+    c_tensor,
+    empty_like,
+    is_tensor,
+    on_arrays,
+    readable_inputs,
+    require_dense,
+    round_to,
+    rounded,
+    spec_of,
+    taken,
+)
+from npu_rope.optional_torch import torch
+from npu_rope.reference import rms_norm_rope as norm_rope_reference
+from npu_rope.reference import rope as rope_reference
+from npu_rope.reference import rotary as rotary_reference
+from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes
+from npu_rope.rope_calls import RopeCallAttributes
+from npu_rope.rotary_calls import RotaryAttributes, is_onnx, tables_of
+
+Tensors = CallTensors[Any]
+Attributes = RopeCallAttributes | RotaryAttributes | RmsNormRopeAttributes
+Results = tuple[Any, ...]  # the written tensors: one for each of xs, or the cache
+
+# The outputs by their names in the definitions and in the schemas.
+OUTS: Mapping[str, tuple[str, ...]] = {
+    "rope": ("out",),
+    "rope_qk": ("q_out", "k_out"),
+    "rope_set_rows": ("cache",),
+    "rotary_mul": ("out",),
+    "rotary_mul_qk": ("q_out", "k_out"),
+    "rotary_embedding": ("Y",),
+    "rms_norm_rope": ("q_out", "k_out"),
+}
+
+
+def check(t: Tensors, a: Attributes) -> None:
+    """Check every rule."""
+    rules.check(t, a.rules)
+
+
+def new_q_out(q: Any) -> Any:
+    """Return memory for the queries of a call that writes its keys to a cache. A value that is neither a
+    tensor nor an array comes back unchanged; the rules then reject it."""
+    if is_tensor(q):
+        require_dense("rms_norm_rope", "q", q)
+        return empty_like(q)
+    return empty_like(q) if hasattr(q, "strides") else q
+
+
+# ---- reference ------------------------------------------------------------------------------------
+
+
+def on_reference(t: Tensors, a: Attributes) -> Results:
+    """Run NumPy in float64 and round the results once, or after each step with intermediate rounding."""
+    t = taken("reference", t)
+    check(t, a)
+    arrays = t.map(array_of)
+    if isinstance(a, RotaryAttributes):
+        return rounded(t, rotary_reference.rotary(arrays, a))
+    if isinstance(a, RmsNormRopeAttributes):
+        return rounded(t, norm_rope_reference.rms_norm_rope(arrays, spec_of(t.first[1]).dtype, a))
+    how: dict[str, Any] = {"forward": a.forward, "angle": a.angle}
+    return rounded(t, tuple(rope_reference.turned(x, arrays, a.params, **how) for x in arrays.xs.values()))
+
+
+def table_gradients(t: Tensors, grads: Results, a: RotaryAttributes) -> tuple[Any, Any]:
+    """Return the tables' gradients of a call on arrays, summed in float64 and rounded once to their type."""
+    wide = rotary_reference.table_gradients(t.map(array_of), tuple(array_of(g) for g in grads), a)
+    cos, sin = (round_to(w, table) for w, table in zip(wide, tables_of(t).values(), strict=True))
+    return cos, sin
+
+
+# ---- cpu -------------------------------------------------------------------------------------------
+
+
+def launch(t: Tensors, results: Results, a: Any, see: Callable[[Any], native.CTensor] | None = None) -> None:
+    """Call the library's entry of the operator, on copies of the inputs that it cannot read in place.
+
+    Args:
+        t, results, a: of the call.
+        see: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
+    """
+    see = see or (c_tensor if is_tensor(t.first[1]) else native.describe)
+    sources = readable_inputs(t)  # copies live until the call is over
+    outs = [see(result) for result in results]
+    native.load().call(t.entry, [see(source) for source in sources.values()], a, outs)
+
+
+def on_cpu(t: Tensors, a: Attributes) -> Results:
+    """Run the C library on arrays. (For tensors: csrc/torch, or :func:`on_cpu_tensors`.)"""
+    return on_arrays(t, lambda t, results: launch(t, results, a))
+
+
+def on_cpu_tensors(t: Tensors, a: Any) -> None:
+    """Run the C library on torch tensors, into outs. For builds without the C++ registration."""
+    launch(t, tuple(t.outs.values()), a)
+
+
+def on_cpu_packed(t: Tensors, packed: Any) -> None:
+    """Run :func:`on_cpu_tensors` with the attributes in a tensor, made by :func:`npu_rope.native.packed`."""
+    held, struct = packed.numpy().tobytes(), native.packed_type(t.entry)
+    size = C.sizeof(struct)
+    if packed.dim() != 1 or len(held) != size:
+        raise bad_value(t.op, "packed", f"be the {size} contiguous bytes of packed_call", "another tensor")
+    on_cpu_tensors(t, struct.from_buffer_copy(held))
+
+
+# ---- sim -------------------------------------------------------------------------------------------
+
+# rotary_mul's tensors by their names in messages of rotary_embedding, which launches it.
+ONNX_NAMES = {"x": "X", "cos": "cos_cache", "sin": "sin_cache", "out": "Y"}
+# The optional inputs of the definitions.
+_OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("rope", "rope_qk", "rope_set_rows"), ("freq_factors",)),
+    "rotary_mul": ("position_ids",),
+    "rms_norm_rope": ("rows", "freq_factors", "cache"),
+}
+
+
+def on_sim(options: Options, t: Tensors, a: Attributes) -> Results:
+    """Run the AscendC kernel on the simulated core, for arrays or CPU torch tensors without a gradient."""
+
+    def check_all(t: Tensors) -> None:
+        check(t, a)
+        if not isinstance(a, RotaryAttributes) and a.angle != "exact":
+            raise bad_value(t.op, "angle", "be exact (0) on backend sim", a.angle)
+        if is_onnx(t):
+            sim.check_types(options, t.op, "rotary_mul", {"x": t.first[1]}, ONNX_NAMES)
+        else:
+            sim.check_types(options, t.op, t.op, {**t.xs, **t.outs})
+        check_device_positions(t, a)
+
+    return sim.run(options, t, check_all, lambda t, results: launch_on_sim(options, t, results, a))
+
+
+def launch_on_sim(options: Options, t: Tensors, results: Results, a: Attributes) -> None:
+    """Launch the kernel for a checked call; bfloat16 may be its bits in uint16 (:func:`.sim.launch`)."""
+    tensors: dict[str, Any] = readable_inputs(t)
+    for name in ("rows", "position_ids"):
+        if name in tensors:
+            tensors[name] = sim.int64_of(tensors[name])
+    written = dict(zip(OUTS[t.op], results, strict=True))
+    if isinstance(a, RotaryAttributes) and is_onnx(t):
+        _launch_rotary_mul(options, t.op, tensors, written["Y"], a)
+        return
+    if t.scatters and t.op == "rms_norm_rope":
+        tensors["cache"] = written["k_out"]
+    for name in _OPTIONAL.get(t.op, ()):
+        tensors.setdefault(name, None)
+    sim.launch(options, t.op, t.op, {**tensors, **written}, a.as_aclnn())
+
+
+def _launch_rotary_mul(
+    options: Options, op: str, tensors: Mapping[str, Any], y: Any, a: RotaryAttributes
+) -> None:
+    """Launch rotary_mul for rotary_embedding, on views: heads in their own dimension, and the entries that
+    the rotation reads."""
+    x, y = (_with_heads(v, a.num_heads) for v in (tensors["X"], y))
+    half = (a.rotary_dim or x.shape[-1]) // 2
+    cos, sin = (tensors[name][..., :half] for name in ("cos_cache", "sin_cache"))
+    named = {"x": x, "cos": cos, "sin": sin, "position_ids": tensors.get("position_ids"), "out": y}
+    sim.launch(options, op, "rotary_mul", named, a.as_aclnn(), ONNX_NAMES)
+
+
+def _with_heads(x: Any, num_heads: int) -> Any:
+    """Return the view ``[B,S,N,D]`` of ``[B,N,S,D]``, or of ``[B,S,N*D]``."""
+    if x.ndim == 4:
+        return x.swapaxes(1, 2)
+    return x.reshape(*x.shape[:2], num_heads, x.shape[2] // num_heads)
+
+
+# ---- npu -------------------------------------------------------------------------------------------
+
+
+# Beyond it the kernel's split of a position is not exact.
+DEVICE_POSITIONS = 2**22
+
+
+def check_device_positions(t: Tensors, a: Any) -> None:
+    """Check that the device can rotate by the positions of a checked call, if it has any. The host can read
+    them; the binding cannot read the elements of NPU tensors."""
+    if "positions" not in t.beside:
+        return
+    positions: Array = array_of(t.beside["positions"])
+    far = positions[np.abs(positions.astype(np.int64)) >= DEVICE_POSITIONS]
+    takes = spec_of(t.first[1]).dtype != "float64" and a.angle == "exact"  # else the binding raises the error
+    if far.size and takes and any(0 not in x.shape for x in t.xs.values()):
+        most = DEVICE_POSITIONS - 1
+        raise bad_value(t.op, "positions", f"be between -{most} and {most} on the device", far.flat[0])
+
+
+def on_npu(t: Tensors, a: Attributes) -> Results:
+    """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
+
+    def check_all(t: Tensors) -> None:
+        check(t, a)
+        check_device_positions(t, a)
+
+    def run_operator(xs: dict[str, Any], beside: dict[str, Any], written: list[Any]) -> None:
+        if is_onnx(t):
+            beside.setdefault("position_ids", None)
+        named = dict(zip(t.outs or OUTS[t.op], written, strict=True))
+        name = t.op if t.op == "rope_set_rows" else f"{t.entry}_out"
+        getattr(torch.ops.npu_rope, name).default(**xs, **beside, **named, **schema_attributes(t, a))
+
+    return npu.run(t, check_all, run_operator, written_whole=not t.scatters)
+
+
+def schema_attributes(t: Tensors, a: Attributes) -> dict[str, Any]:
+    """Return the attributes by their names in torch's schemas."""
+    if not isinstance(a, RotaryAttributes):
+        return a.as_schema()
+    named: dict[str, Any] = {"interleaved": a.interleaved, "forward": a.forward}
+    if is_onnx(t):
+        return {**named, "num_heads": a.num_heads, "rotary_embedding_dim": a.rotary_dim}
+    return {**named, "rotary_dim": a.rotary_dim, "offset": a.offset}
+
+
+run = sim.by_backend(on_reference, on_cpu, on_npu, on_sim)
