@@ -158,13 +158,10 @@ ENTRIES: dict[str, tuple[int, tuple[str, ...], int]] = {
 
 def attribute_values(op: str, a: Any) -> list[Any]:
     """Return the attributes of an object as the C function takes them."""
-    return [_attribute_value(getattr(a, name)) for name in ENTRIES[op][1]]
-
-
-def _attribute_value(value: Any) -> Any:
-    if isinstance(value, RopeParams):
-        return c_params(value)
-    return ANGLE_POLICIES.index(cast(AnglePolicy, value)) if isinstance(value, str) else value
+    given = [getattr(a, name) for name in ENTRIES[op][1]]
+    if given[0].__class__ is RopeParams:
+        given[0], given[-1] = c_params(given[0]), ANGLE_POLICIES.index(given[-1])
+    return given
 
 
 @cache
@@ -365,14 +362,12 @@ def _load() -> Native | BackendUnavailable:
 def describe(a: Any) -> CTensor:
     """A NumPy array (including bfloat16 of ml_dtypes) as a C tensor. Its strides must be multiples of
     the element size."""
-    dtype = a.dtype
-    size = dtype.itemsize or 1
-    # NumPy builds dtype.name in Python at every access, so cache it by dtype.
-    name = _dtype_names.get(dtype)
-    if name is None:
-        name = _dtype_names[dtype] = dtype.name
+    size = a.dtype.itemsize or 1
     address = a.__array_interface__["data"][0]
-    return c_tensor(address, name, a.shape, tuple([s // size for s in a.strides]))
+    return c_tensor(address, dtype_name(a.dtype), a.shape, tuple([s // size for s in a.strides]))
 
 
-_dtype_names: dict[Any, str] = {}
+@cache
+def dtype_name(dtype: Any) -> str:
+    """The name of a NumPy dtype, which NumPy builds in Python at every access."""
+    return str(dtype.name)

@@ -31,18 +31,19 @@ struct Check {
     std::string message() const { return broken ? broken->message : std::string(); }
 };
 
-inline Check bad_value(std::string op, std::string argument, std::string rule, std::string value) {
+// Errors are cold: the compiler keeps their texts out of the way of a correct call.
+[[gnu::cold, gnu::noinline]] inline Check bad_value(std::string op, std::string argument, std::string rule, std::string value) {
     return {Check::kValue,
             std::make_shared<BrokenRule>(std::move(op), std::move(argument), std::move(rule), std::move(value))};
 }
 
-inline Check bad_type(std::string op, std::string argument, std::string rule, std::string value) {
+[[gnu::cold, gnu::noinline]] inline Check bad_type(std::string op, std::string argument, std::string rule, std::string value) {
     return {Check::kType,
             std::make_shared<BrokenRule>(std::move(op), std::move(argument), std::move(rule), std::move(value))};
 }
 
 // A defect of ours or of the machine, not of the call.
-inline Check internal_error(std::string op, std::string argument, std::string rule, std::string value) {
+[[gnu::cold, gnu::noinline]] inline Check internal_error(std::string op, std::string argument, std::string rule, std::string value) {
     return {Check::kInternal,
             std::make_shared<BrokenRule>(std::move(op), std::move(argument), std::move(rule), std::move(value))};
 }
@@ -60,7 +61,7 @@ inline npu_rope_error parts_of(const Check& c) {
 }
 
 // A rule or a value with numbers in it, as printf makes it.
-__attribute__((format(printf, 1, 2))) inline std::string formatted(const char* format, ...) {
+[[gnu::cold, gnu::noinline]] __attribute__((format(printf, 1, 2))) inline std::string formatted(const char* format, ...) {
     char text[512];
     va_list args;
     va_start(args, format);
@@ -70,7 +71,7 @@ __attribute__((format(printf, 1, 2))) inline std::string formatted(const char* f
 }
 
 // "[2, 3]", as Python prints a list.
-inline std::string shape_text(const int64_t* shape, int ndim) {
+[[gnu::cold, gnu::noinline]] inline std::string shape_text(const int64_t* shape, int ndim) {
     std::string s = "[";
     for (int i = 0; i < ndim; ++i) {
         if (i) s += ", ";

@@ -32,11 +32,15 @@ struct Number {
     }
 };
 
+inline bool is_empty(const npu_rope_tensor& t) {
+    for (int d = 0; d < t.ndim; ++d)
+        if (t.shape[d] == 0) return true;
+    return false;
+}
+
 // The stride of dimension k, or 0 where the stride is unused and may be any number.
 inline int64_t stride_that_matters(const npu_rope_tensor& t, int k) {
-    for (int d = 0; d < t.ndim; ++d)
-        if (t.shape[d] == 0) return 0;
-    return t.shape[k] > 1 ? t.stride[k] : 0;
+    return t.shape[k] > 1 && !is_empty(t) ? t.stride[k] : 0;
 }
 
 // The shape for a message. A shape with more dimensions than the struct holds has no numbers to print.
@@ -52,8 +56,9 @@ inline StridedView view_of(const npu_rope_tensor& t) {
     v.ndim = t.ndim;
     for (int k = 0; k < t.ndim; ++k) {
         v.size[k] = t.shape[k];
-        v.stride_bytes[k] = stride_that_matters(t, k) * v.item_bytes;
+        v.stride_bytes[k] = t.shape[k] > 1 ? t.stride[k] * v.item_bytes : 0;
     }
+    if (is_empty(t)) std::fill(v.stride_bytes, v.stride_bytes + v.ndim, 0);
     return v;
 }
 
@@ -68,8 +73,9 @@ inline bool same_shape(const npu_rope_tensor& a, const npu_rope_tensor& b) {
 inline bool fits(const npu_rope_tensor& t) {
     int64_t bytes = checked_product(t.shape, t.ndim), reach = 0, span;
     if (bytes < 0 || __builtin_mul_overflow(bytes, kDtypes[t.dtype].bytes, &bytes)) return false;
+    if (is_empty(t)) return true;  // its strides are unused
     for (int k = 0; k < t.ndim; ++k) {
-        int64_t stride = stride_that_matters(t, k);
+        const int64_t stride = t.shape[k] > 1 ? t.stride[k] : 0;
         if (stride == INT64_MIN) return false;
         if (stride == 0) continue;
         if (__builtin_mul_overflow(t.shape[k] - 1, stride < 0 ? -stride : stride, &span)) return false;
@@ -135,7 +141,7 @@ public:
         for (int k = 0; k < t.ndim; ++k)
             if (t.shape[k] < 0) return bad_value(op_, name, "have sizes >= 0", shape_text(t.shape, t.ndim));
         if (!fits(t)) return bad_value(op_, name, "have fewer than 2^63 bytes", "shape " + shape_text(t.shape, t.ndim));
-        if (view_of(t).empty() || known_ == Known::kLayout) return {};
+        if (known_ == Known::kLayout || is_empty(t)) return {};
         if (t.data == nullptr) return bad_value(op_, name, "have data", "NULL");
         int64_t bytes = kDtypes[t.dtype].bytes;
         if (reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(bytes) != 0)
@@ -146,7 +152,7 @@ public:
     }
 
     Check check_unit_stride(const char* name, const npu_rope_tensor& t) {
-        if (t.shape[t.ndim - 1] <= 1 || t.stride[t.ndim - 1] == 1 || view_of(t).empty()) return {};
+        if (t.shape[t.ndim - 1] <= 1 || t.stride[t.ndim - 1] == 1 || is_empty(t)) return {};
         return bad_value(op_, name, "have unit stride in its last dimension", std::to_string(t.stride[t.ndim - 1]));
     }
 

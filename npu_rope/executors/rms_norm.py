@@ -107,6 +107,8 @@ def _readable(t: Any, axis: int) -> Any:
         return t if is_dense_from(axis, spec_of(t)) else t.contiguous()
     if not t.dtype.isnative:
         return t.astype(t.dtype.newbyteorder("="), order="C")
+    if t.flags.c_contiguous:
+        return t if t.flags.aligned else t.copy()
     return t if in_whole_elements(t) and is_dense_from(axis, spec_of(t)) else t.copy()
 
 

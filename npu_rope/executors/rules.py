@@ -40,7 +40,7 @@ def check(
     # Copies live until the check is over.
     sources = readable_inputs(t) if read is None else read(t)
     inputs, outs = [see(source) for source in sources.values()], [see(out) for out in t.outs.values()]
-    _judge(t.map(spec_of), "values", inputs, outs, arguments)
+    _judge(t.entry, lambda: t.map(spec_of), "values", inputs, outs, arguments)
 
 
 def check_layout(t: CallTensors[TensorSpec], arguments: Mapping[str, Any]) -> None:
@@ -57,7 +57,8 @@ def check_layout(t: CallTensors[TensorSpec], arguments: Mapping[str, Any]) -> No
         _without_memory(spec, spec.strides if name in t.in_place else contiguous(spec.shape))
         for name, spec in t.inputs().items()
     ]
-    _judge(t, "layout", read, [_without_memory(out, out.strides) for out in t.outs.values()], arguments)
+    outs = [_without_memory(out, out.strides) for out in t.outs.values()]
+    _judge(t.entry, lambda: t, "layout", read, outs, arguments)
 
 
 def is_open(t: CallTensors[TensorSpec]) -> bool:
@@ -80,13 +81,14 @@ def _without_memory(spec: TensorSpec, strides: tuple[int, ...]) -> native.CTenso
 
 
 def _judge(
-    t: CallTensors[TensorSpec],
+    entry: str,
+    specs: Callable[[], CallTensors[TensorSpec]],
     known: native.Known,
     inputs: list[native.CTensor],
     outs: list[native.CTensor],
     arguments: Mapping[str, Any],
 ) -> None:
     try:
-        native.load().check(t.entry, inputs, outs, known, **arguments)
+        native.load().check(entry, inputs, outs, known, **arguments)
     except BrokenRule as error:
-        raise in_full(error, t) from None
+        raise in_full(error, specs()) from None

@@ -48,7 +48,7 @@ def spec_of(t: Any) -> TensorSpec:
     if is_tensor(t):
         return TensorSpec(str(t.dtype).removeprefix("torch."), tuple(t.shape), tuple(t.stride()))
     size = max(t.dtype.itemsize, 1)
-    return TensorSpec(t.dtype.name, t.shape, tuple(s // size for s in t.strides))
+    return TensorSpec(native.dtype_name(t.dtype), t.shape, tuple(s // size for s in t.strides))
 
 
 def in_full(error: BrokenRule, t: CallTensors[TensorSpec]) -> BrokenRule:
@@ -155,6 +155,8 @@ def readable_array(a: Array, *, unit_stride: bool = True) -> Array:
     """Return the array itself, or a copy if the kernels cannot read it in place."""
     if not a.dtype.isnative:
         return a.astype(a.dtype.newbyteorder("="), order="C")
+    if a.flags.c_contiguous:
+        return a if a.flags.aligned else a.copy()
     unit = not unit_stride or a.ndim == 0 or a.shape[-1] <= 1 or a.strides[-1] == a.dtype.itemsize
     return a if unit and in_whole_elements(a) else a.copy()
 
