@@ -32,18 +32,21 @@ struct Check {
 };
 
 // Errors are cold: the compiler keeps their texts out of the way of a correct call.
-[[gnu::cold, gnu::noinline]] inline Check bad_value(std::string op, std::string argument, std::string rule, std::string value) {
+[[gnu::cold, gnu::noinline]] inline Check bad_value(std::string op, std::string argument, std::string rule,
+                                                    std::string value) {
     return {Check::kValue,
             std::make_shared<BrokenRule>(std::move(op), std::move(argument), std::move(rule), std::move(value))};
 }
 
-[[gnu::cold, gnu::noinline]] inline Check bad_type(std::string op, std::string argument, std::string rule, std::string value) {
+[[gnu::cold, gnu::noinline]] inline Check bad_type(std::string op, std::string argument, std::string rule,
+                                                   std::string value) {
     return {Check::kType,
             std::make_shared<BrokenRule>(std::move(op), std::move(argument), std::move(rule), std::move(value))};
 }
 
 // A defect of ours or of the machine, not of the call.
-[[gnu::cold, gnu::noinline]] inline Check internal_error(std::string op, std::string argument, std::string rule, std::string value) {
+[[gnu::cold, gnu::noinline]] inline Check internal_error(std::string op, std::string argument, std::string rule,
+                                                         std::string value) {
     return {Check::kInternal,
             std::make_shared<BrokenRule>(std::move(op), std::move(argument), std::move(rule), std::move(value))};
 }
@@ -61,7 +64,8 @@ inline npu_rope_error parts_of(const Check& c) {
 }
 
 // A rule or a value with numbers in it, as printf makes it.
-[[gnu::cold, gnu::noinline]] __attribute__((format(printf, 1, 2))) inline std::string formatted(const char* format, ...) {
+[[gnu::cold, gnu::noinline]] __attribute__((format(printf, 1, 2))) inline std::string formatted(const char* format,
+                                                                                                ...) {
     char text[512];
     va_list args;
     va_start(args, format);
