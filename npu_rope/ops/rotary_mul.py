@@ -71,7 +71,16 @@ def rotary_mul(
     return rotary.run(backend, rotary_mul_tensors(x, cos, sin, out), attributes)[0]
 
 
-def rotary_mul_(x: Any, cos: Any, sin: Any, **how: Any) -> Any:
+def rotary_mul_(
+    x: Any,
+    cos: Any,
+    sin: Any,
+    *,
+    interleaved: bool = False,
+    rotary_dim: int = 0,
+    offset: int = 0,
+    backend: str | None = None,
+) -> Any:
     """Apply :func:`rotary_mul` in place: x is overwritten and returned. Its last stride must be 1.
 
     >>> import numpy as np
@@ -79,7 +88,9 @@ def rotary_mul_(x: Any, cos: Any, sin: Any, **how: Any) -> Any:
     >>> rotary_mul_(x, np.float32([[0]]), np.float32([[1]])) is x
     True
     """
-    return rotary_mul(x, cos, sin, **how, out=x)
+    return rotary_mul(
+        x, cos, sin, interleaved=interleaved, rotary_dim=rotary_dim, offset=offset, out=x, backend=backend
+    )
 
 
 def rotary_mul_qk(
@@ -130,9 +141,29 @@ def rotary_mul_qk(
     return y, z
 
 
-def rotary_mul_qk_(q: Any, k: Any, cos: Any, sin: Any, **how: Any) -> tuple[Any, Any]:
+def rotary_mul_qk_(
+    q: Any,
+    k: Any,
+    cos: Any,
+    sin: Any,
+    *,
+    interleaved: bool = False,
+    rotary_dim: int = 0,
+    offset: int = 0,
+    backend: str | None = None,
+) -> tuple[Any, Any]:
     """Apply :func:`rotary_mul_qk` in place: q and k are overwritten and returned."""
-    return rotary_mul_qk(q, k, cos, sin, **how, out=(q, k))
+    return rotary_mul_qk(
+        q,
+        k,
+        cos,
+        sin,
+        interleaved=interleaved,
+        rotary_dim=rotary_dim,
+        offset=offset,
+        out=(q, k),
+        backend=backend,
+    )
 
 
 def rotary_mul_backward(
