@@ -54,11 +54,11 @@ inline StridedView view_of(const npu_rope_tensor& t) {
     v.base = reinterpret_cast<uintptr_t>(t.data);
     v.item_bytes = kDtypes[t.dtype].bytes;
     v.ndim = t.ndim;
+    const bool empty = is_empty(t);  // its strides may be any numbers
     for (int k = 0; k < t.ndim; ++k) {
         v.size[k] = t.shape[k];
-        v.stride_bytes[k] = t.shape[k] > 1 ? t.stride[k] * v.item_bytes : 0;
+        v.stride_bytes[k] = t.shape[k] > 1 && !empty ? t.stride[k] * v.item_bytes : 0;
     }
-    if (is_empty(t)) std::fill(v.stride_bytes, v.stride_bytes + v.ndim, 0);
     return v;
 }
 

@@ -232,7 +232,8 @@ def rounded(t: Call, wide: tuple[npt.NDArray[np.float64], ...]) -> tuple[Any, ..
         return tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
     for (name, out), y, x in zip(t.outs.items(), wide, t.xs.values(), strict=True):
         if name == "cache":
-            _write_rows(out, array_of(t.beside["rows"]).ravel(), y.reshape(-1, *y.shape[-2:]))
+            rows = array_of(t.beside["rows"]).ravel()
+            _write_rows(out, rows, y.reshape(rows.size, *y.shape[-2:]))
         else:
             assign(out, round_to(y, x))
     return tuple(t.outs.values())

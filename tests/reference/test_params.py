@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from npu_rope import RopeMode, RopeParams, checks, params
+from npu_rope import RopeMode, RopeParams, params
 from npu_rope.reference import rope as reference
 from npu_rope.rope_attributes import ggml_corr_dims
 
@@ -212,6 +212,6 @@ def test_extreme_bases_do_not_warn():
         assert math.copysign(1, frequencies[-1]) == 1
 
 
-@pytest.mark.parametrize("module", [params, checks, reference], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [params, reference], ids=lambda m: m.__name__)
 def test_docstring_examples(module):
     assert doctest.testmod(module).failed == 0

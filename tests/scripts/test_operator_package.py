@@ -280,7 +280,7 @@ def test_a_device_is_a_numbered_one(monkeypatch):
 
 def test_doctor_says_that_versions_do_not_go_together(tmp_path, monkeypatch):
     monkeypatch.delenv("ASCEND_SIM_SOC", raising=False)
-    monkeypatch.setattr(doctor, "_version_of", lambda _package: "2.13.0")
+    monkeypatch.setattr(doctor, "version_of", lambda _package: "2.13.0")
     home = stand_in.cann(tmp_path / "cann", "9.0.0")
     (found,) = doctor._npu_versions({"torch_npu": "somewhere", "CANN": str(home), "binding": None})
     assert (found.piece, found.present) == ("versions", False)
