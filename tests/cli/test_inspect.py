@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import transformers
 from gguf_files import LLAMA, write
 from typer.testing import CliRunner
 
@@ -33,6 +34,13 @@ LLAMA_3 = {
         "original_max_position_embeddings": 8192,
     },
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def transformers_logs():
+    """Configure transformers' logging: its handler keeps the stream that is stderr then, and a CliRunner's
+    is closed after its call."""
+    transformers.logging.get_verbosity()
 
 
 @pytest.fixture
