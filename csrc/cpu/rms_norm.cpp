@@ -155,7 +155,7 @@ private:
 // as if rows were contiguous. Measured: without it, reading and computing wait for each other.
 constexpr int64_t kAheadBytes = int64_t{6} << 10;
 // Size of the longest row, in bytes, that is computed before its predecessor is written, so that neither waits for the
-// other's root. For longer rows the first cache would not hold two rows, the prefetched bytes and the scale.
+// other's root. For longer rows the L1 cache would not hold two rows, the prefetched bytes and the scale.
 constexpr int64_t kMostEarlyBytes = int64_t{8} << 10;
 
 void normalize_rows(int64_t begin, int64_t end, void* ctx) {

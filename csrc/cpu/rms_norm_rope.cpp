@@ -1,9 +1,10 @@
-// rms_norm_rope on the CPU: a token's heads are normalized, scaled and rotated while they are in the cache, by one
-// table for all heads. Formulas and errors: rms_norm.cpp, rope_table.h.
+// rms_norm_rope on the CPU. Each head is normalized, scaled and rotated while it is in the L1 cache. All heads of a
+// token share one table of cos and sin. Formulas and errors: rms_norm.cpp, rope_table.h.
 //
-// float16 and bfloat16 stay float32 from the square to the single rounding at the end. With intermediate_rounding, and
-// for float32 and float64, whose steps all round to their own type, rms_norm's kernel writes a few heads into the
-// first cache and rope's kernel rotates them from there. The result therefore has the bits of the two operators.
+// float16 and bfloat16: the product x * inverse * scale and the rotation are float32; the result is rounded once.
+// float32, float64 and calls with intermediate_rounding: rms_norm's kernel writes a block of heads into the L1 cache,
+// and rope's kernel rotates them there. The result has the bits of rms_norm followed by rope_qk, with a stash of
+// float64 for float64 without intermediate_rounding and of float32 otherwise.
 #include "csrc/cpu/rms_norm_rope.h"
 
 #include <algorithm>
@@ -17,44 +18,45 @@
 namespace npu_rope {
 namespace {
 
-// Number of heads that are summed and normalized before they are rotated, so that no sum waits for another's root. With
-// 128 floats each, they take an eighth of a first cache.
+// Heads of a block. The mean squares of all of them are computed before the first square root, so that the roots do not
+// delay the sums. Eight heads of 128 floats are 4 KiB, an eighth of an L1 cache of 32 KiB.
 constexpr int64_t kHeadsPerBlock = 8;
 
 // Parameters and kernels that normalize and rotate the heads of a checked call.
-struct Normalized : rope_table::Angles {
-    Normalized(const NormRow& row, bool one_rounding)
+struct NormAndAngles : rope_table::Angles {
+    NormAndAngles(const NormRow& row, bool one_rounding)
         : rms(row), normalizer(rms), wide(rms), one_rounding(one_rounding), kernels(active_rms_norm_rope_kernels()) {}
-    Normalized(const Normalized&) = delete;
+    NormAndAngles(const NormAndAngles&) = delete;
 
     const NormRow rms;
     const RowNormalizer normalizer;
     const WideRow wide;
-    const bool one_rounding;  // all of it in float32
+    const bool one_rounding;  // the normalized head is not rounded before its rotation
     const RmsNormRopeKernels& kernels;
-    const char* scale[2] = {};  // of each side
+    const char* scale[2] = {};  // of q and of k
 };
 
-using Job = rotation::Job<Normalized>;
+using Job = rotation::Job<NormAndAngles>;
 using rotation::Heads;
 
 // Buffer for contiguous heads, kept between calls.
 char* block_of_heads(int64_t bytes) {
-    thread_local std::vector<double> kept;  // aligned for any type
+    thread_local std::vector<double> buffer;  // aligned for any type
     const size_t count = static_cast<size_t>(bytes) / sizeof(double) + 1;
-    if (kept.size() < count) kept.resize(count);
-    return reinterpret_cast<char*>(kept.data());
+    if (buffer.size() < count) buffer.resize(count);
+    return reinterpret_cast<char*>(buffer.data());
 }
 
-// Prefetches a head of the next block, which need not exist. In most layouts the next token's first heads follow a
-// token's last ones.
-void fetch(const char* x, int64_t bytes) {
+// Prefetches the head one block ahead. The address may lie behind this token's heads; in most layouts the next token's
+// heads begin there.
+void prefetch_head(const char* x, int64_t bytes) {
     constexpr int64_t kLine = 64;
     for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(x + at);
 }
 
-void turn_by_blocks(const Job& job, const rope_table::TokenTable& table, int side, const Heads& heads, bool stream) {
-    const Normalized& n = job.tables;
+void normalize_then_rotate_blocks(const Job& job, const rope_table::TokenTable& table, int side, const Heads& heads,
+                                  bool stream) {
+    const NormAndAngles& n = job.tables;
     const int64_t D = n.rms.n, step = heads.x_stride * job.item_bytes;
     char* block = block_of_heads(kHeadsPerBlock * D * job.item_bytes);
     for (int64_t first = 0; first < heads.count; first += kHeadsPerBlock) {
@@ -63,17 +65,18 @@ void turn_by_blocks(const Job& job, const rope_table::TokenTable& table, int sid
         double mean[kHeadsPerBlock];
         for (int64_t h = 0; h < count; ++h) mean[h] = n.normalizer.mean_square(x + h * step);
         for (int64_t h = 0; h < count; ++h) {
-            fetch(x + (h + kHeadsPerBlock) * step, D * job.item_bytes);
+            prefetch_head(x + (h + kHeadsPerBlock) * step, D * job.item_bytes);
             n.normalizer.write(x + h * step, mean[h], n.scale[side], block + h * D * job.item_bytes, Storing::kPlain,
-                               {x, x});
+                               /*prefetched already*/ {x, x});
         }
         const Heads made{block, heads.y + first * heads.y_stride * job.item_bytes, count, D, heads.y_stride};
         rotation::rotate_heads(job, table, made, false, stream);
     }
 }
 
-// Multiplies a row of 16-bit numbers, whose squares float32 cannot hold, by a power of two. The product is exact except
-// for numbers too small to change any result beside the largest. Returns the inverse of its root mean square.
+// Handles a row whose mean square is not one of fits_floats(): bfloat16 numbers whose squares leave float32's range,
+// all zeros, infinity or NaN. Writes x times a power of two to `to` and returns the inverse root mean square of the
+// product. The product is exact except for elements whose normalized values are subnormal.
 float rescale(const NormRow& row, const WideRow& wide, const char* x, char* to) {
     double values[kSumBlock], peak = 0;
     for_each_block(row.n, [&](int64_t at, int64_t count) {
@@ -88,33 +91,34 @@ float rescale(const NormRow& row, const WideRow& wide, const char* x, char* to) 
     return static_cast<float>(wide.scale_of(x).inverse / power);
 }
 
-void turn_in_floats(const Job& job, const rope_table::TokenTable& table, int side, const Heads& heads, bool stream) {
-    const Normalized& n = job.tables;
+void normalize_and_rotate_heads(const Job& job, const rope_table::TokenTable& table, int side, const Heads& heads,
+                                bool stream) {
+    const NormAndAngles& n = job.tables;
     const Rotation& c = job.call;
     const int64_t item = job.item_bytes, offset = c.offset * item;
     char* rescaled = block_of_heads(n.rms.n * item);
     NormalizedHead head;
     head.scale = n.scale[side] + offset;
-    head.before = c.offset;
-    head.after = n.rms.n - c.offset - 2 * c.pairs;
+    head.elements_before = c.offset;
+    head.elements_after = n.rms.n - c.offset - 2 * c.pairs;
     head.pairs = static_cast<int>(c.pairs);
     head.cos_table = static_cast<const float*>(table.cos_table());
     head.sin_table = static_cast<const float*>(table.sin_table());
     head.stream = stream;
-    const auto turn = n.kernels.turn[c.pairing][c.dtype];
+    const auto rotate = n.kernels.rotate[c.pairing][c.dtype];
     for (int64_t first = 0; first < heads.count; first += kHeadsPerBlock) {
         const int64_t end = std::min(first + kHeadsPerBlock, heads.count);
         double mean[kHeadsPerBlock];
         auto x_of = [&](int64_t h) { return heads.x + h * heads.x_stride * item; };
         for (int64_t h = first; h < end; ++h) mean[h - first] = mean_square_in_floats(n.rms, x_of(h));
         for (int64_t h = first; h < end; ++h) {
-            fetch(x_of(h + kHeadsPerBlock), n.rms.n * item);
+            prefetch_head(x_of(h + kHeadsPerBlock), n.rms.n * item);
             const bool fits = fits_floats(mean[h - first]);
             head.inverse =
                 fits ? static_cast<float>(1 / std::sqrt(mean[h - first])) : rescale(n.rms, n.wide, x_of(h), rescaled);
             head.x = (fits ? x_of(h) : rescaled) + offset;
             head.y = heads.y + h * heads.y_stride * item + offset;
-            turn(head);
+            rotate(head);
         }
     }
 }
@@ -124,11 +128,11 @@ void turn_in_floats(const Job& job, const rope_table::TokenTable& table, int sid
 namespace rotation {
 
 template <>
-struct Turn<Normalized> {
-    static void run(const Job<Normalized>& job, const rope_table::TokenTable& table, int side, const Heads& heads, bool,
-                    bool stream) {
-        job.tables.one_rounding ? turn_in_floats(job, table, side, heads, stream)
-                                : turn_by_blocks(job, table, side, heads, stream);
+struct RotateHeads<NormAndAngles> {
+    static void run(const Job<NormAndAngles>& job, const rope_table::TokenTable& table, int side, const Heads& heads,
+                    bool /*in_place*/, bool stream) {
+        job.tables.one_rounding ? normalize_and_rotate_heads(job, table, side, heads, stream)
+                                : normalize_then_rotate_blocks(job, table, side, heads, stream);
     }
 };
 
@@ -139,13 +143,14 @@ Check run_rms_norm_rope_cpu(const RmsNormRopeTensors& t, const npu_rope_params* 
     Rotation call;
     if (Check c = check_rms_norm_rope(t, params, epsilon, angle, &call.shape); !c.ok()) return c;
     const int32_t dtype = t.rope.x[0]->dtype;
-    const bool wide = dtype == NPU_ROPE_FLOAT64, narrow = dtype != NPU_ROPE_FLOAT64 && dtype != NPU_ROPE_FLOAT32;
-    const int32_t stash = wide && !intermediate_rounding ? NPU_ROPE_FLOAT64 : NPU_ROPE_FLOAT32;
-    const double kept = static_cast<double>(static_cast<float>(epsilon));
-    Normalized made_of(norm_row(call.shape.D, dtype, dtype, stash, kept), narrow && !intermediate_rounding);
-    for (int side = 0; side < 2; ++side) made_of.scale[side] = static_cast<const char*>(t.scale[side]->data);
-    if (Check c = rope_table::describe(t.rope, *params, 1, angle, &made_of, &call); !c.ok()) return c;
-    rotate_all(made_of, call);
+    const bool is_float64 = dtype == NPU_ROPE_FLOAT64, is_16_bits = !is_float64 && dtype != NPU_ROPE_FLOAT32;
+    const int32_t stash = is_float64 && !intermediate_rounding ? NPU_ROPE_FLOAT64 : NPU_ROPE_FLOAT32;
+    const double epsilon_f32 = static_cast<double>(static_cast<float>(epsilon));  // epsilon is a float32 attribute
+    NormAndAngles source(norm_row(call.shape.D, dtype, dtype, stash, epsilon_f32),
+                         is_16_bits && !intermediate_rounding);
+    for (int side = 0; side < 2; ++side) source.scale[side] = static_cast<const char*>(t.scale[side]->data);
+    if (Check c = rope_table::fill_call(t.rope, *params, /*forward=*/1, angle, &source, &call); !c.ok()) return c;
+    rotate_all(source, call);
     return {};
 }
 

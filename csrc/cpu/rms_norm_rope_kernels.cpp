@@ -51,7 +51,7 @@ inline void put_beside(const Scaled<E>& head, typename E::T* y, int64_t from, in
 // unchanged elements.
 
 template <typename E>
-struct HalfTurn {
+struct HalfRotation {
     static constexpr int kPairs = W;
     template <bool kStream>
     static void run(const Scaled<E>& head, typename E::T* y, int i, int half, const float* ct, const float* st) {
@@ -62,7 +62,7 @@ struct HalfTurn {
 };
 
 template <typename E>
-struct InterleavedTurn {
+struct InterleavedRotation {
     static constexpr int kPairs = W / 2;
     template <bool kStream>
     static void run(const Scaled<E>& head, typename E::T* y, int i, int, const float* ct, const float* st) {
@@ -72,7 +72,7 @@ struct InterleavedTurn {
     }
 };
 
-struct Bf16HalfTurn {
+struct Bf16HalfRotation {
     static constexpr int kPairs = 2 * W;
     template <bool kStream>
     static void run(const Scaled<Bf16>& head, uint16_t* y, int i, int half, const float* ct, const float* st) {
@@ -85,7 +85,7 @@ struct Bf16HalfTurn {
     }
 };
 
-struct Bf16InterleavedTurn {
+struct Bf16InterleavedRotation {
     static constexpr int kPairs = W;
     template <bool kStream>
     static void run(const Scaled<Bf16>& head, uint16_t* y, int i, int, const float* ct, const float* st) {
@@ -100,18 +100,18 @@ void turn_head(const NormalizedHead& j) {
     const Scaled<E> head(j);
     auto* y = static_cast<typename E::T*>(j.y);
     const float *c = j.cos_table, *s = j.sin_table;
-    put_beside<E, kStream>(head, y, -j.before, j.before);
+    put_beside<E, kStream>(head, y, -j.elements_before, j.elements_before);
     int i = 0;
     for (; i + Step::kPairs <= j.pairs; i += Step::kPairs) Step::template run<kStream>(head, y, i, j.pairs, c, s);
     // The pairs after bfloat16's last double step may still fill a vector, whose table has natural order.
     if constexpr (kPairing == kHalf && Step::kPairs > W)
-        for (; i + W <= j.pairs; i += W) HalfTurn<E>::template run<kStream>(head, y, i, j.pairs, c, s);
+        for (; i + W <= j.pairs; i += W) HalfRotation<E>::template run<kStream>(head, y, i, j.pairs, c, s);
     turn_pairs<E, kPairing, kCross>([&head](int lane) { return head.one(lane); }, y, i, j.pairs, c, s);
-    put_beside<E, kStream>(head, y, 2 * j.pairs, j.after);
+    put_beside<E, kStream>(head, y, 2 * j.pairs, j.elements_after);
 }
 
 template <typename E, typename Step, Pairing kPairing, bool kCross>
-void turn(const NormalizedHead& j) {
+void rotate(const NormalizedHead& j) {
     j.stream ? turn_head<E, Step, kPairing, kCross, true>(j) : turn_head<E, Step, kPairing, kCross, false>(j);
 }
 
@@ -119,9 +119,9 @@ void turn(const NormalizedHead& j) {
 
 const RmsNormRopeKernels& NPU_ROPE_OF_ISA(rms_norm_rope_kernels, NPU_ROPE_ISA)() {
     static const RmsNormRopeKernels set = {
-        {{nullptr, turn<F16, HalfTurn<F16>, kHalf, false>, turn<Bf16, Bf16HalfTurn, kHalf, false>},
-         {nullptr, turn<F16, InterleavedTurn<F16>, kInterleaved, true>,
-          turn<Bf16, Bf16InterleavedTurn, kInterleaved, false>}},
+        {{nullptr, rotate<F16, HalfRotation<F16>, kHalf, false>, rotate<Bf16, Bf16HalfRotation, kHalf, false>},
+         {nullptr, rotate<F16, InterleavedRotation<F16>, kInterleaved, true>,
+          rotate<Bf16, Bf16InterleavedRotation, kInterleaved, false>}},
     };
     return set;
 }

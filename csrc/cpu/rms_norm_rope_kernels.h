@@ -13,8 +13,8 @@ struct NormalizedHead {
     const void* x;
     const void* scale;
     void* y;
-    float inverse;          // of the root mean square
-    int64_t before, after;  // elements before and after the window
+    float inverse;                            // of the root mean square
+    int64_t elements_before, elements_after;  // of the head, outside of the window
     int pairs;
     const float *cos_table, *sin_table;
     bool stream;  // as in HeadsJob
@@ -22,7 +22,7 @@ struct NormalizedHead {
 
 struct RmsNormRopeKernels {
     // By npu_rope_dtype: float16 and bfloat16 only. The tables have the order of rope's kernel for that type.
-    void (*turn[kPairings][3])(const NormalizedHead&);
+    void (*rotate[kPairings][3])(const NormalizedHead&);
 };
 
 NPU_ROPE_DECLARE_KERNELS(RmsNormRopeKernels, rms_norm_rope_kernels)

@@ -190,7 +190,8 @@ inline void copy_bytes(char* y, const char* x, int64_t bytes) {
 struct Rest {
     int64_t before, after, window;
     template <typename T>
-    explicit Rest(const HeadsJob& j, T) : before(j.before), after(j.after), window(2 * j.pairs * int64_t{sizeof(T)}) {}
+    explicit Rest(const HeadsJob& j, T)
+        : before(j.bytes_before), after(j.bytes_after), window(2 * j.pairs * int64_t{sizeof(T)}) {}
     template <bool kStream, typename T>
     void copy_before(const T* x, T* y) const {
         if (before)
@@ -318,7 +319,7 @@ void rotate_f64(const HeadsJob& j) {
 // ---- tables with an entry for each lane -----------------------------------------------------------
 
 template <typename E>
-void rotate_full_half(const HeadsJob& j) {
+void rotate_half_by_lanes(const HeadsJob& j) {
     using T = typename E::T;
     const int pairs = j.pairs;
     const float *c1 = static_cast<const float*>(j.cos_table), *c2 = c1 + pairs;
@@ -345,7 +346,7 @@ void rotate_full_half(const HeadsJob& j) {
 
 // A crossed table holds the factors of each of a pair's elements in both results.
 template <typename E>
-void rotate_full_interleaved(const HeadsJob& j) {
+void rotate_interleaved_by_lanes(const HeadsJob& j) {
     using T = typename E::T;
     auto *from_first = static_cast<const float*>(j.cos_table), *from_second = static_cast<const float*>(j.sin_table);
     auto* x = static_cast<const T*>(j.x);
@@ -369,7 +370,7 @@ void rotate_full_interleaved(const HeadsJob& j) {
 }
 
 template <Pairing kPairing>
-void rotate_full_f64(const HeadsJob& j) {
+void rotate_f64_by_lanes(const HeadsJob& j) {
     auto* c = static_cast<const double*>(j.cos_table);
     auto* s = static_cast<const double*>(j.sin_table);
     auto* x = static_cast<const double*>(j.x);
@@ -420,9 +421,9 @@ void narrow_bf16(const float* src, void* dst, int64_t count) {
 
 }  // namespace
 
-const KernelSet& NPU_ROPE_OF_ISA(kernels, NPU_ROPE_ISA)() {
+const RopeKernels& NPU_ROPE_OF_ISA(rope_kernels, NPU_ROPE_ISA)() {
     // dtype order: float32, float16, bfloat16, float64
-    static const KernelSet set = {
+    static const RopeKernels set = {
         W,
         table_f32,
         table_f64,
@@ -433,9 +434,9 @@ const KernelSet& NPU_ROPE_OF_ISA(kernels, NPU_ROPE_ISA)() {
           rotate<Bf16, Bf16HalfStep, kHalf, false>, rotate_f64<kHalf>},
          {rotate<F32, InterleavedStep<F32>, kInterleaved, true>, rotate<F16, InterleavedStep<F16>, kInterleaved, true>,
           rotate<Bf16, Bf16InterleavedStep, kInterleaved, false>, rotate_f64<kInterleaved>}},
-        {{rotate_full_half<F32>, rotate_full_half<F16>, rotate_full_half<Bf16>, rotate_full_f64<kHalf>},
-         {rotate_full_interleaved<F32>, rotate_full_interleaved<F16>, rotate_full_interleaved<Bf16>,
-          rotate_full_f64<kInterleaved>}},
+        {{rotate_half_by_lanes<F32>, rotate_half_by_lanes<F16>, rotate_half_by_lanes<Bf16>, rotate_f64_by_lanes<kHalf>},
+         {rotate_interleaved_by_lanes<F32>, rotate_interleaved_by_lanes<F16>, rotate_interleaved_by_lanes<Bf16>,
+          rotate_f64_by_lanes<kInterleaved>}},
         {nullptr, narrow_f16, narrow_bf16, nullptr},
         {widen<F32>, widen<F16>, widen<Bf16>, nullptr},
     };

@@ -1,5 +1,5 @@
 // The kernels of rope for one instruction set: the cos/sin table of a token, and the rotation of its
-// heads. rope_kernels.cpp is compiled once per instruction set, and each compile fills one KernelSet.
+// heads. rope_kernels.cpp is compiled once per instruction set, and each compile fills one RopeKernels.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,9 @@ enum Pairing : int { kHalf = 0, kInterleaved = 1, kPairings = 2 };
 // Order of the table that a rotation reads; each kernel chooses one.
 enum TableOrder : int {
     kNatural,  // c[i], s[i]
-    kCrossed,  // c[i], s[i] and -s[i], c[i]: factors of x1 and x2 in each element of an interleaved head
-    kEvenOdd   // in every full block of 2 W pairs: the even pairs, then the odd pairs
+    kCrossed,  // interleaved heads: cos_table has c[i], s[i], the factors of x1; sin_table has -s[i], c[i], those of x2
+    kEvenOdd   // in every full block of 2 * RopeKernels::lanes pairs: the even pairs, then the odd pairs; the rest
+               // is in natural order
 };
 
 // Heads of one token. Strides in elements; x and y point at the rotated window of head 0.
@@ -26,12 +27,12 @@ struct HeadsJob {
     int64_t x_stride, y_stride;
     int64_t heads;
     int pairs;
-    // Bytes to copy before and after each window: the rest of its head, or 0.
-    int64_t before, after;
+    // Bytes of the head before and after its window, which are copied; 0 in place.
+    int64_t bytes_before, bytes_after;
     const void* cos_table;
     const void* sin_table;
-    // Store past the caches; y, the bytes of y_stride and those of a half are then multiples of
-    // kStreamAlign. The caller orders these stores before another thread reads them.
+    // Store past the caches. Then y, y_stride in bytes and the size of `pairs` elements are multiples of kStreamAlign
+    // (streaming.h). The caller orders these stores before another thread reads them.
     bool stream;
 };
 
@@ -41,8 +42,9 @@ using WidenFn = void (*)(const void* src, float* dst, int64_t count);
 // Rounds count floats to 16 bits.
 using NarrowFn = void (*)(const float* src, void* dst, int64_t count);
 
-// Computes cos and sin of frac(m * (hi + lo)) turns, times scale. m is one number (a position) or, with
-// m_each, one per pair. count is a multiple of kAnglePad.
+// Computes cos and sin of frac(m * (turns_hi + turns_lo)) turns, times cos_scale and sin_scale (negative for the
+// backward rotation). m is the position; m_each, if it is set, has one position per pair, or for the angle policy f32
+// one angle. count is a multiple of kAnglePad (rope_angle.h).
 struct TableJob {
     const double* turns_hi;
     const double* turns_lo;
@@ -52,17 +54,17 @@ struct TableJob {
     double cos_scale, sin_scale;
 };
 
-// Rotates a table by one position: (c + i s) *= (c1 + i s1), in float64, then rounds it into the
-// float tables. This is cheaper than a table from scratch. The caller starts from scratch often enough that the
-// float64 rounding (2^-53 per step) does not matter.
+// Rotates a table by the step to the next token: (c + i s) *= (c1 + i s1) in float64. The float tables get the result
+// times cos_scale and sin_scale. This is cheaper than a table from scratch. The caller starts from scratch often enough
+// that the float64 rounding (2^-53 per step) does not matter.
 struct StepJob {
     double *c, *s;          // unscaled, count each
-    const double *c1, *s1;  // of one position
+    const double *c1, *s1;  // of the step
     int count;
     double cos_scale, sin_scale;
 };
 
-struct KernelSet {
+struct RopeKernels {
     int lanes;  // floats per vector
     void (*table_f32)(const TableJob&, float* cos_table, float* sin_table);
     void (*table_f64)(const TableJob&, double* cos_table, double* sin_table);
@@ -70,17 +72,17 @@ struct KernelSet {
     void (*reorder)(TableOrder, int pairs, const float* c, const float* s, float* c_out, float* s_out);
     TableOrder order[kPairings][4];  // by npu_rope_dtype
     RotateFn rotate[kPairings][4];
-    // Rotates by tables with one entry per lane, (c1, s1) and (c2, s2) for a pair: y1 = x1 c1 - x2 s1,
-    // y2 = x2 c2 + x1 s2. kHalf: all c1, then all c2; s1 and s2 likewise. kInterleaved: one table of (c1, s2) per
-    // pair, one of (-s1, c2). Never streams.
-    RotateFn rotate_full[kPairings][4];
+    // Rotates by tables with one entry per lane: y1 = x1 c1 - x2 s1, y2 = x2 c2 + x1 s2. kHalf: cos_table has all c1,
+    // then all c2; sin_table has all s1, then all s2. kInterleaved: for each pair, cos_table has c1, s2 and sin_table
+    // has -s1, c2. Ignores HeadsJob::stream.
+    RotateFn rotate_by_lanes[kPairings][4];
     NarrowFn narrow[4];  // nullptr except for the 16-bit types
     WidenFn widen[4];    // nullptr for float64
 };
 
-NPU_ROPE_DECLARE_KERNELS(KernelSet, kernels)
+NPU_ROPE_DECLARE_KERNELS(RopeKernels, rope_kernels)
 
-// Number of floats of a table of `pairs` pairs, sufficient for any order.
+// Floats to allocate for a table of `pairs` pairs in any order. 32: two vectors of the widest instruction set.
 constexpr int table_floats(int pairs) { return 2 * ((pairs + 31) / 32 * 32); }
 
 }  // namespace npu_rope

@@ -67,8 +67,8 @@ inline Place place_at(const Angles& c, const RopeShape& sh, int64_t b, int64_t s
 // A token's tables, in the order that its kernel reads.
 class TokenTable {
 public:
-    TokenTable(const Angles& made_of, const Rotation& call, const KernelSet& kernels)
-        : made_of_(made_of), call_(call), kernels_(kernels), a_(*made_of.angles) {
+    TokenTable(const Angles& source, const Rotation& call, const RopeKernels& kernels)
+        : source_(source), call_(call), kernels_(kernels), a_(*source.angles) {
         thread_local Scratch scratch;
         size_t n = static_cast<size_t>(table_floats(a_.pairs));
         if (scratch.floats.size() < 4 * n) scratch.floats.resize(4 * n);
@@ -85,10 +85,10 @@ public:
         may_step_ = false;
     }
 
-    void fill(int64_t b, int64_t s) { fill(place_at(made_of_, call_.shape, b, s)); }
+    void fill(int64_t b, int64_t s) { fill(place_at(source_, call_.shape, b, s)); }
     const void* cos_table() const { return cos_; }
     const void* sin_table() const { return sin_; }
-    static constexpr bool full() { return false; }
+    static constexpr bool has_lane_entries() { return false; }
 
 private:
     void fill(const Place& place) {
@@ -102,7 +102,7 @@ private:
         place_ = place;
     }
 
-    double sin_scale() const { return made_of_.forward ? a_.mscale : -a_.mscale; }
+    double sin_scale() const { return source_.forward ? a_.mscale : -a_.mscale; }
 
     // Uses one position per pair if they differ; under policy f32, the whole angle.
     TableJob table_job(const Place& place) {
@@ -115,7 +115,7 @@ private:
         t.cos_scale = a_.mscale;
         t.sin_scale = sin_scale();
         bool f32 = a_.policy == NPU_ROPE_ANGLE_F32;
-        if (!f32 && !rope_has_sections(made_of_.mode)) return t;
+        if (!f32 && !rope_has_sections(source_.mode)) return t;
         for (int i = 0; i < a_.pairs; ++i) {
             int64_t position = place.at[a_.rules[i].axis];
             each_[i] = f32 ? double(static_cast<float>(position) * a_.freq_f32[i]) : static_cast<double>(position);
@@ -153,7 +153,7 @@ private:
         if (a_.policy == NPU_ROPE_ANGLE_EXACT) return fill_exact(place);
         if (a_.policy == NPU_ROPE_ANGLE_F32) return kernels_.table_f32(table_job(place), natural_c_, natural_s_);
         ggml_cos_sin(a_, place.at, natural_c_, natural_s_);
-        if (!made_of_.forward)
+        if (!source_.forward)
             for (int i = 0; i < a_.pairs; ++i) natural_s_[i] = -natural_s_[i];
     }
 
@@ -174,9 +174,9 @@ private:
         std::copy(natural_s_, natural_s_ + a_.pairs, s_);
     }
 
-    const Angles& made_of_;
+    const Angles& source_;
     const Rotation& call_;
-    const KernelSet& kernels_;
+    const RopeKernels& kernels_;
     const RopeAngles& a_;
     float *natural_c_, *natural_s_, *ordered_c_, *ordered_s_;
     double *c_, *s_, *step_c_, *step_s_, *each_;
@@ -186,26 +186,26 @@ private:
 };
 
 // Fills *call and the source of its tables from a checked call.
-inline Check describe(const RopeTensors& t, const npu_rope_params& params, int32_t forward, int32_t angle,
-                      Angles* made_of, Rotation* call) {
+inline Check fill_call(const RopeTensors& t, const npu_rope_params& params, int32_t forward, int32_t angle,
+                       Angles* source, Rotation* call) {
     const npu_rope_tensor* f = t.freq_factors;
     const float* factors = f ? static_cast<const float*>(f->data) : nullptr;
-    if (Check c = cached_rope_angles(params, factors, f ? f->stride[0] : 0, angle, &made_of->angles); !c.ok()) return c;
+    if (Check c = cached_rope_angles(params, factors, f ? f->stride[0] : 0, angle, &source->angles); !c.ok()) return c;
     for (int k = 0; k < t.sides; ++k) {
         call->x[k] = t.x[k]->data;
         call->out[k] = t.out[k]->data;
     }
-    made_of->positions = t.positions->data;
-    made_of->positions_are_int64 = t.positions->dtype == NPU_ROPE_INT64;
+    source->positions = t.positions->data;
+    source->positions_are_int64 = t.positions->dtype == NPU_ROPE_INT64;
     call->rows = t.rows ? t.rows->data : nullptr;
     call->rows_are_int64 = t.rows && t.rows->dtype == NPU_ROPE_INT64;
     call->dtype = t.x[0]->dtype;
     call->out_dtype = t.out[0]->dtype;
     call->pairing = params.mode == NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalf;
     call->offset = params.n_offs;
-    call->pairs = made_of->angles->pairs;
-    made_of->mode = params.mode;
-    made_of->forward = forward != 0;
+    call->pairs = source->angles->pairs;
+    source->mode = params.mode;
+    source->forward = forward != 0;
     return {};
 }
 

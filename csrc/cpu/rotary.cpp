@@ -34,7 +34,7 @@ T* scratch(size_t each) {
 // A token's tables, widened, in the order that its kernel reads.
 class TokenTable {
 public:
-    TokenTable(const GivenTables& given, const Rotation& call, const KernelSet& kernels)
+    TokenTable(const GivenTables& given, const Rotation& call, const RopeKernels& kernels)
         : given_(given), call_(call), kernels_(kernels), pairs_(static_cast<int>(call.pairs)) {
         each_ = static_cast<size_t>(table_floats(2 * pairs_));
     }
@@ -62,7 +62,7 @@ public:
 
     const void* cos_table() const { return cos_; }
     const void* sin_table() const { return sin_; }
-    bool full() const { return full_; }
+    bool has_lane_entries() const { return lane_entries_; }
 
 private:
     template <typename T>
@@ -71,15 +71,15 @@ private:
         int64_t width = given_.shape.full ? 2 * pairs_ : pairs_;
         widen(cos, c, width);
         widen(sin, s, width);
-        full_ = given_.shape.full && !(pairs_agree(c) && pairs_agree(s));
-        if (given_.shape.full && !full_ && interleaved()) {
+        lane_entries_ = given_.shape.full && !(pairs_agree(c) && pairs_agree(s));
+        if (given_.shape.full && !lane_entries_ && interleaved()) {
             for (int i = 1; i < pairs_; ++i) c[i] = c[2 * i], s[i] = s[2 * i];
         }
-        if (!given_.forward) turn_back(s, full_);
+        if (!given_.forward) turn_back(s, lane_entries_);
         cos_ = c;
         sin_ = s;
-        if (full_ ? interleaved() : order() != kNatural) {
-            if (full_)
+        if (lane_entries_ ? interleaved() : order() != kNatural) {
+            if (lane_entries_)
                 cross(c, s, ordered_c, ordered_s);
             else
                 reorder(c, s, ordered_c, ordered_s);
@@ -134,12 +134,12 @@ private:
 
     const GivenTables& given_;
     const Rotation& call_;
-    const KernelSet& kernels_;
+    const RopeKernels& kernels_;
     int pairs_;
     size_t each_;
     const char *last_cos_ = nullptr, *last_sin_ = nullptr;
     const void *cos_ = nullptr, *sin_ = nullptr;
-    bool full_ = false;
+    bool lane_entries_ = false;
 };
 
 }  // namespace

@@ -44,12 +44,12 @@ constexpr int64_t kChunksPerThread = 4;
 //   begin_chunk()               called before a chunk's first token
 //   fill(b, s)                  computes the table of a token
 //   cos_table(), sin_table()    the table, in the order that its kernel reads
-//   full()                      whether the table has one entry per lane
+//   has_lane_entries()                      whether the table has one entry per lane
 template <class Tables>
 struct Job {
     const Tables& tables;
     const Rotation& call;
-    const KernelSet& kernels;
+    const RopeKernels& kernels;
     int64_t chunks_per_row;
     int64_t head_groups;
     int64_t item_bytes, out_bytes;
@@ -93,18 +93,18 @@ void rotate_heads(const Job<Tables>& job, const typename Tables::OfToken& table,
     h.y_stride = heads.y_stride;
     h.heads = heads.count;
     h.pairs = static_cast<int>(c.pairs);
-    h.before = in_place ? 0 : offset;
-    h.after = in_place ? 0 : (c.shape.D - 2 * c.pairs) * job.item_bytes - offset;
+    h.bytes_before = in_place ? 0 : offset;
+    h.bytes_after = in_place ? 0 : (c.shape.D - 2 * c.pairs) * job.item_bytes - offset;
     h.cos_table = table.cos_table();
     h.sin_table = table.sin_table();
     h.stream = stream;
-    const auto& rotate = table.full() ? job.kernels.rotate_full : job.kernels.rotate;
+    const auto& rotate = table.has_lane_entries() ? job.kernels.rotate_by_lanes : job.kernels.rotate;
     rotate[c.pairing][c.dtype](h);
 }
 
 // Rotates heads of a side by a token's table. An operator with further steps specializes it.
 template <class Tables>
-struct Turn {
+struct RotateHeads {
     static void run(const Job<Tables>& job, const typename Tables::OfToken& table, int, const Heads& heads,
                     bool in_place, bool stream) {
         rotate_heads(job, table, heads, in_place, stream);
@@ -116,13 +116,13 @@ template <class Tables>
 void scatter_heads(const Job<Tables>& job, const typename Tables::OfToken& table, int side, Heads heads, int64_t row) {
     const Rotation& c = job.call;
     heads.y += row * c.shape.side[side].out_stride[1] * job.out_bytes;
-    if (c.out_dtype == c.dtype) return Turn<Tables>::run(job, table, side, heads, false, false);
+    if (c.out_dtype == c.dtype) return RotateHeads<Tables>::run(job, table, side, heads, false, false);
     std::vector<float>& rows = row_scratch();
     int64_t D = c.shape.D;
     if (static_cast<int64_t>(rows.size()) < D) rows.resize(static_cast<size_t>(D));
     for (int64_t h = 0; h < heads.count; ++h) {
         Heads one{heads.x + h * heads.x_stride * job.item_bytes, reinterpret_cast<char*>(rows.data()), 1, D, D};
-        Turn<Tables>::run(job, table, side, one, false, false);
+        RotateHeads<Tables>::run(job, table, side, one, false, false);
         job.kernels.narrow[c.out_dtype](rows.data(), heads.y + h * heads.y_stride * job.out_bytes, D);
     }
 }
@@ -148,7 +148,7 @@ void rotate_side(const Job<Tables>& job, const typename Tables::OfToken& table, 
     heads.y_stride = sd.out_stride[2];
     if (c.to_cache(side)) return scatter_heads(job, table, side, heads, token.row);
     heads.y += (token.b * sd.out_stride[0] + token.s * sd.out_stride[1]) * job.out_bytes;
-    Turn<Tables>::run(job, table, side, heads, sd.in_place, job.stream[side]);
+    RotateHeads<Tables>::run(job, table, side, heads, sd.in_place, job.stream[side]);
 }
 
 inline Token token_at(const Rotation& c, int64_t b, int64_t s) {
@@ -200,7 +200,7 @@ void rotate_all(const Tables& tables, const Rotation& call) {
     int64_t item_bytes = dtype_bytes(call.dtype);
     Job<Tables> job{tables,
                     call,
-                    active_kernels(),
+                    active_rope_kernels(),
                     chunks_per_row,
                     groups,
                     item_bytes,

@@ -27,16 +27,16 @@ SOURCES = ("CMakeLists.txt", "pyproject.toml", "cmake", "simulator/cmake", "incl
 
 # Each mistake by its name.
 MUTANTS = {
-    "sin sign": Edit("made_of_.forward ? a_.mscale : -a_.mscale", "made_of_.forward ? -a_.mscale : a_.mscale"),
+    "sin sign": Edit("source_.forward ? a_.mscale : -a_.mscale", "source_.forward ? -a_.mscale : a_.mscale"),
     "pairing": Edit("NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalf", "NPU_ROPE_MODE_NORMAL ? kHalf : kInterleaved"),
     "mscale forgotten": Edit("mscale *= 1.0 + 0.1", "mscale *= 1.0 + 0.0"),
-    "one position off": Edit("fill(place_at(made_of_, call_.shape, b, s));", "Place p = place_at(made_of_, call_.shape, b, s); ++p.at[0]; fill(p);"),
+    "one position off": Edit("fill(place_at(source_, call_.shape, b, s));", "Place p = place_at(source_, call_.shape, b, s); ++p.at[0]; fill(p);"),
     "ramp direction": Edit("return 1 - std::min(T(1), std::max(T(0), y));", "return std::min(T(1), std::max(T(0), y));"),
     "n_offs ignored": Edit("h.x = heads.x + offset;", "h.x = heads.x;"),
     "freq_factors multiplied": Edit("own /= freq_factors[i * factor_stride]", "own *= freq_factors[i * factor_stride]"),
     "table not made anew for the next token": Edit("if (!filled_ || !(place == place_)) {", "if (!filled_) {"),
     "step table's cos and sin exchanged": Edit("step_c_, step_s_, static_cast<int>", "step_s_, step_c_, static_cast<int>"),
-    "rest of the head not copied": Edit("h.after = in_place ? 0", "h.after = true ? 0"),
+    "rest of the head not copied": Edit("h.bytes_after = in_place ? 0", "h.bytes_after = true ? 0"),
     "ggml: factors applied after scaling twice": Edit("[rule.axis] / a.freq_factors[i]", "[rule.axis] / a.freq_factors[i] / a.freq_factors[i]"),
     "every axis is time": Edit("at + sh.pos_axis[k])", "at)"),
     "vision counts through": Edit("if (restarts >= 0) counted[restarts] = 0;", ""),
