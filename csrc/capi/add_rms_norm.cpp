@@ -1,4 +1,4 @@
-// add_rms_norm's C entry.
+// C function of add_rms_norm.
 #include "csrc/capi/common.h"
 #include "csrc/cpu/rms_norm.h"
 

@@ -1,4 +1,4 @@
-// Shared parts of all C entries: the thread's last error, and a function that lets no exception through.
+// Shared parts of all C functions: the thread's last error, and a function that lets no exception through.
 #pragma once
 
 #include <exception>

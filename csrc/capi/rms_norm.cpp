@@ -1,4 +1,4 @@
-// rms_norm's C entry.
+// C function of rms_norm.
 #include "csrc/cpu/rms_norm.h"
 
 #include "csrc/capi/common.h"

@@ -1,4 +1,4 @@
-// rms_norm_backward's C entry.
+// C function of rms_norm_backward.
 #include "csrc/capi/common.h"
 #include "csrc/cpu/rms_norm.h"
 

@@ -1,4 +1,4 @@
-// rms_norm_rope's C entries.
+// C functions of rms_norm_rope.
 #include "csrc/cpu/rms_norm_rope.h"
 
 #include "csrc/capi/common.h"

@@ -1,4 +1,4 @@
-// rope's C entry: check everything, then compute.
+// C function of rope: check everything, then compute.
 #include "csrc/cpu/rope.h"
 
 #include "csrc/capi/common.h"

@@ -1,4 +1,4 @@
-// rope_qk's C entry.
+// C function of rope_qk.
 #include "csrc/capi/common.h"
 #include "csrc/cpu/rope.h"
 

@@ -1,4 +1,4 @@
-// rope_set_rows' C entry.
+// C function of rope_set_rows.
 #include "csrc/capi/common.h"
 #include "csrc/cpu/rope.h"
 

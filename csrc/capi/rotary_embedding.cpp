@@ -1,4 +1,4 @@
-// rotary_embedding's C entry.
+// C function of rotary_embedding.
 #include "csrc/capi/common.h"
 #include "csrc/cpu/rotary.h"
 

@@ -1,7 +1,7 @@
 """rotary_position_embedding: PMX's operator, in both of its forms, on rope's kernels.
 
 PMX passes a start position and paddings; rope takes positions. This operator computes the positions and calls
-rope_qk. It has no kernel and no C entry of its own; in torch it is a composite operator.
+rope_qk. It has no kernel and no C function of its own; in torch it is a composite operator.
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ def c_entry(scatters):
 
 
 def c_call(named):
-    """The C entry's arguments by name, in its order."""
+    """The C function's arguments by name, in its order."""
     scatters = "rows" in named
     out = named.get("out")
     q_out, k_out = (out, named["cache"]) if scatters else outs() if out is None else out

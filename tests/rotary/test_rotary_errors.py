@@ -347,7 +347,7 @@ ATTRIBUTES = {"rotary_mul": ("rotary_dim", "offset"), "rotary_mul_qk": ("rotary_
 
 
 def entry_of(op):
-    """The C entry, and its last words."""
+    """The C function, and its last words."""
     library = native.load()
     entry = library.lib[f"npu_rope_{op.name}"]
     entry.restype = C.c_int32

@@ -106,7 +106,7 @@ def c_view(array):
 
 
 def c_arguments(call):
-    """Each argument of the C entry by name, a struct or None."""
+    """Each argument of the C function by name, a struct or None."""
     a = call.attributes
     structs = {name: c_view(call.tensors[name]) for name in call.op.reads}
     structs["params"] = CParams(**{**a, "sections": (C.c_int32 * 4)(*a["sections"])})
@@ -114,7 +114,7 @@ def c_arguments(call):
 
 
 def c_status(op, structs, angle=0):
-    """(status, words) of the C entry on structs, of which each may be None."""
+    """(status, words) of the C function on structs, of which each may be None."""
     pointers = {name: None if s is None else C.byref(s) for name, s in structs.items()}
     read, written = (tuple(pointers[n] for n in names) for names in (op.reads, op.writes))
     arguments = (*read, pointers["params"], 1, angle, *written)

@@ -69,7 +69,7 @@ def test_wrong_results_fail(what, dtype, monkeypatch):
     form, change = WRONG[what]
     case, real = case_of(form, dtype), TableCase.attributes.fget
     changed = replace(real(case), **change)
-    if what == "direction" and dtype == "bfloat16":  # the bits go by way of the C entry, forward
+    if what == "direction" and dtype == "bfloat16":  # the bits go by way of the C function, forward
         changed = replace(real(case), offset=0, interleaved=True)
     monkeypatch.setattr(TableCase, "attributes", property(lambda self: changed))
     judgement = verdict_of(case)
