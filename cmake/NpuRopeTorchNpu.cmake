@@ -44,9 +44,10 @@ target_include_directories(npu_rope_torch_npu SYSTEM PRIVATE
 target_compile_definitions(npu_rope_torch_npu PRIVATE WITH_EXEC_CMD CURRENT_VERSION=${torch_npu_version})
 target_compile_features(npu_rope_torch_npu PRIVATE cxx_std_20)
 target_compile_options(npu_rope_torch_npu PRIVATE -O2)
-# Torch's headers take most of the compile time: compile them once instead of once per file.
-target_precompile_headers(npu_rope_torch_npu PRIVATE <ATen/ATen.h> <torch/library.h> <op_plugin/include/npu_cpp_extension.h>)
-set_source_files_properties(csrc/npu/built_for.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+# Torch's headers take most of the compile time: compile all files as one (32 s; one by one with a precompiled header
+# 97 s).
+set_target_properties(npu_rope_torch_npu PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+set_source_files_properties(csrc/npu/built_for.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 set_source_files_properties(csrc/npu/built_for.cpp PROPERTIES
   COMPILE_DEFINITIONS NPU_ROPE_TORCH_NPU_VERSION="${torch_npu_full_version}")
 # torch, torch_npu and CANN are loaded before this library: no path is recorded.
