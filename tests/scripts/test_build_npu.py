@@ -597,6 +597,7 @@ def test_one_job_compiles_one_kernel_at_a_time_and_progress_is_shown(build):
     assert len(shown) >= 2, done.stdout  # op_build describes three kernels for each of two SoCs
 
 
+@pytest.mark.slow
 @needs_make
 def test_a_failed_build_leaves_nothing_and_the_next_one_succeeds(build):
     assert build.run("ascend310p").returncode == 0
