@@ -1,34 +1,17 @@
-"""Random RotaryEmbedding models by npu_rope and its peers: some of the models of scripts/random_onnx.py, and
-its judge's verdicts on correct and wrong results.
-"""
+"""Some of the models of tests/fuzz/random_onnx.py, and its judge's verdicts on correct and wrong results."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+import random_onnx
 
 from npu_rope.integrations import onnx_backend
-from npu_rope.testing import random_onnx
-
-SCRIPT = Path(__file__).parents[2] / "scripts" / "random_onnx.py"
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("random_onnx_script", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.peer
-def test_a_slice_of_models_has_no_unexplained_disagreement(script, capsys):
-    assert script.main(["--count", "300", "--seed", "11"]) == 0
+def test_a_slice_of_models_has_no_unexplained_disagreement(capsys):
+    assert random_onnx.main(["--count", "300", "--seed", "11"]) == 0
     said = capsys.readouterr().out
     assert "OK: 300 models, 0 unexplained disagreements" in said
     assert "onnxruntime refuses" in said
@@ -36,7 +19,7 @@ def test_a_slice_of_models_has_no_unexplained_disagreement(script, capsys):
 
 @pytest.mark.peer
 @pytest.mark.parametrize("who", ["cpu", "onnxruntime", "ReferenceEvaluator"])
-def test_a_wrong_result_is_a_disagreement(script, who, monkeypatch, capsys):
+def test_a_wrong_result_is_a_disagreement(who, monkeypatch, capsys):
     def off(y):
         y = np.array(y)
         y.flat[0] += 0.01
@@ -59,30 +42,30 @@ def test_a_wrong_result_is_a_disagreement(script, who, monkeypatch, capsys):
                 return [off(self.real.run(*arguments)[0])]
 
         monkeypatch.setattr(random_onnx, "ReferenceEvaluator", Wrong)
-    assert script.main(["--count", "5", "--dtype", "float32"]) == 1
+    assert random_onnx.main(["--count", "5", "--dtype", "float32"]) == 1
     assert f"{who}: " in capsys.readouterr().out
 
 
 @pytest.mark.peer
-def test_a_new_refusal_is_a_disagreement(script, monkeypatch, capsys):
+def test_a_new_refusal_is_a_disagreement(monkeypatch, capsys):
     def refuse(case):
         raise RuntimeError("the moon is in the wrong phase")
 
     monkeypatch.setattr(random_onnx, "_by_onnxruntime", refuse)
-    assert script.main(["--count", "2", "--dtype", "float32"]) == 1
+    assert random_onnx.main(["--count", "2", "--dtype", "float32"]) == 1
     assert "onnxruntime refuses: the moon is in the wrong phase" in capsys.readouterr().out
 
 
 @pytest.mark.peer
-def test_one_model_again_in_words(script, capsys):
-    assert script.main(["--only", "29"]) == 0
+def test_one_model_again_in_words(capsys):
+    assert random_onnx.main(["--only", "29"]) == 0
     assert random_onnx.draw(0, 29).text in capsys.readouterr().out.replace("\n", "")
 
 
 @pytest.mark.parametrize("bad", [["--count", "0"], ["--only", "-1"], ["--dtype", "float8"], ["--coun", "3"]])
-def test_bad_usage(script, bad, capsys):
+def test_bad_usage(bad, capsys):
     with pytest.raises(SystemExit) as stopped:
-        script.main(bad)
+        random_onnx.main(bad)
     assert stopped.value.code == 2
 
 

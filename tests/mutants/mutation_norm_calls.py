@@ -1,7 +1,7 @@
 """The calls that a mutant of the norms' kernels must compute correctly. They cover each path of the kernels.
 
 Exit status 0 or 1, as in mutation_rope_calls.py. Results are judged like those of random calls
-(npu_rope/testing/random_norms.py and random_norm_ropes.py): against the specification in long double.
+(tests/fuzz/random_norms.py and random_norm_ropes.py): against the specification in long double.
 
 usage: mutation_norm_calls.py [OP SOC DTYPE]
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fuzz"))
 
 from mutation_rope_calls import judge_all, reported
 
@@ -26,8 +27,9 @@ from npu_rope.executors import rms_norm, rotations  # isort: skip
 from npu_rope.params import RopeParams  # isort: skip
 from npu_rope.rms_norm_calls import RmsNormAttributes  # isort: skip
 from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_tensors  # isort: skip
-from npu_rope.testing import random_norm_ropes, random_norms  # isort: skip
-from npu_rope.testing.random_norms import rounded  # isort: skip
+import random_norm_ropes  # isort: skip
+import random_norms  # isort: skip
+from random_norms import rounded  # isort: skip
 
 BF16, F16, F32 = "bfloat16", "float16", "float32"
 A, P = "ascend910b", "ascend310p"

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+import random_norm
+import random_norm_ropes
 
 from npu_rope import RopeParams
 from npu_rope.dtypes import rounded_to
 from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes
-from npu_rope.testing import norm_rope_spec, norm_ropes, random_norm_ropes, spec
+from npu_rope.testing import norm_rope_spec, norm_ropes, spec
 from npu_rope.testing.bounds import worst_ratio
 from npu_rope.testing.norm_rope_spec import NormRopeCall
 from npu_rope.testing.suites import SUITES, judge
 
-ROOT = Path(__file__).resolve().parents[2]
 RNG = np.random.default_rng(0)
 X, SCALE, POSITIONS = RNG.standard_normal((12, 4, 64)), RNG.uniform(1, 2, 64), np.arange(90, 102)
 PARAMS = RopeParams(48, "neox", n_offs=8)
@@ -158,12 +157,9 @@ def test_random_calls_are_drawn_again_from_their_number():
 
 
 def test_random_calls_meet_the_bound():
-    script = importlib.util.spec_from_file_location("random_norm", ROOT / "scripts" / "random_norm.py")
-    module = importlib.util.module_from_spec(script)
-    script.loader.exec_module(module)
     given = ["--op", "rms_norm_rope"]
-    assert module.main([*given, "--count", "150", "--seed", "5"]) == 0
-    assert module.main([*given, "--only", "3", "--backend", "reference"]) == 0
+    assert random_norm.main([*given, "--count", "150", "--seed", "5"]) == 0
+    assert random_norm.main([*given, "--only", "3", "--backend", "reference"]) == 0
 
 
 @pytest.mark.parametrize("spoiled", ["epsilon", "position", "rounding"])

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-from npu_rope import RopeParams
-from npu_rope.rope_attributes import RopeMode
-from npu_rope.testing.random_calls import (
+import random_rope
+from random_calls import (
     ARRAYS,
     DTYPES,
     FASTEST_DRAWN,
@@ -23,9 +19,11 @@ from npu_rope.testing.random_calls import (
     draw,
     reach_of,
 )
-from npu_rope.testing.random_judge import execute, judge, make_data, reduce
+from random_judge import execute, judge, make_data, reduce
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "random_rope.py"
+from npu_rope import RopeParams
+from npu_rope.rope_attributes import RopeMode
+
 SEED = 20261
 CALLS = {"reference": 100, "cpu": 600, "sim": 100, "sim:ascend310p": 60}
 
@@ -38,7 +36,7 @@ def drawn(backend, count, seed=SEED):
 
 
 def test_no_call_of_the_fixed_slice_is_wrong(backend):
-    """A failure's number n is run again by: scripts/random_rope.py --backend … --seed 20261 --only n."""
+    """A failure's number n is run again by: tests/fuzz/random_rope.py --backend … --seed 20261 --only n."""
     wrong = {}
     for index, call in enumerate(drawn(backend, CALLS[backend])):
         verdict = judge(call, backend)
@@ -333,31 +331,22 @@ def test_a_wrong_call_is_reduced_to_what_is_needed():
 # ---- a run of many ---------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("random_rope", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["random_rope"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def held(path):
     """Return the state file's content without its time."""
     return {**json.loads(path.read_text()), "seconds": 0}
 
 
-def test_a_run_in_pieces_ends_as_a_run_in_one(script, tmp_path, capsys):
+def test_a_run_in_pieces_ends_as_a_run_in_one(tmp_path, capsys):
     one, pieces = tmp_path / "one", tmp_path / "pieces"
-    assert script.main(["--count", "30", "--resume", str(one)]) == 0
+    assert random_rope.main(["--count", "30", "--resume", str(one)]) == 0
     for count in ("7", "8", "30", "30"):
-        assert script.main(["--count", count, "--resume", str(pieces)]) == 0
+        assert random_rope.main(["--count", count, "--resume", str(pieces)]) == 0
     assert held(pieces) == held(one)
     assert held(one)["next"] == sum(held(one)["judged"].values()) == 30
     assert "30 calls on cpu (seed 0)" in capsys.readouterr().out
 
 
-def test_an_interruption_loses_nothing(script, tmp_path, capsys):
+def test_an_interruption_loses_nothing(tmp_path, capsys):
     path, seen = tmp_path / "state", []
 
     def interrupted(call, data, backend):
@@ -366,16 +355,16 @@ def test_an_interruption_loses_nothing(script, tmp_path, capsys):
             raise KeyboardInterrupt
         return execute(call, data, backend)
 
-    assert script.main(["--count", "10", "--resume", str(path)], interrupted) == 130
+    assert random_rope.main(["--count", "10", "--resume", str(path)], interrupted) == 130
     assert held(path)["next"] == 6
     assert "4 of 10 calls are left" in capsys.readouterr().out
-    assert script.main(["--count", "10", "--resume", str(path)]) == 0
+    assert random_rope.main(["--count", "10", "--resume", str(path)]) == 0
     assert held(path)["next"] == 10
     assert [p.name for p in tmp_path.iterdir()] == ["state"]
 
 
-def test_a_time_limit_stops_and_says_what_is_left(script, capsys):
-    assert script.main(["--count", "1000000", "--minutes", "0"]) == 0
+def test_a_time_limit_stops_and_says_what_is_left(capsys):
+    assert random_rope.main(["--count", "1000000", "--minutes", "0"]) == 0
     assert "1,000,000 of 1,000,000 calls are left" in capsys.readouterr().out
 
 
@@ -384,10 +373,10 @@ def wrong_in_vision(call, data, backend):
     return execute(replace(call, forward=forward), data, backend)
 
 
-def test_violations_are_told_counted_and_kept(script, tmp_path, capsys):
+def test_violations_are_told_counted_and_kept(tmp_path, capsys):
     path = tmp_path / "state"
     arguments = ["--op", "rope", "--arrays", "numpy", "--resume", str(path)]
-    assert script.main([*arguments, "--count", "20"], wrong_in_vision) == 1
+    assert random_rope.main([*arguments, "--count", "20"], wrong_in_vision) == 1
     said = capsys.readouterr().out
     failures = held(path)["failures"]
     assert failures
@@ -396,12 +385,12 @@ def test_violations_are_told_counted_and_kept(script, tmp_path, capsys):
     assert f"WRONG {index}: " in said
     assert again in said
     assert f"{len(failures)} violation" in said
-    assert script.main([*arguments, "--count", "20"]) == 1  # an earlier one still counts
-    assert script.main([*again.split()[1:]], wrong_in_vision) == 1
+    assert random_rope.main([*arguments, "--count", "20"]) == 1  # an earlier one still counts
+    assert random_rope.main([*again.split()[1:]], wrong_in_vision) == 1
     said = capsys.readouterr().out
     assert "mode=vision" in said
     assert "plainest: rope" in said
-    assert script.main([*again.split()[1:]]) == 0
+    assert random_rope.main([*again.split()[1:]]) == 0
 
 
 BAD_USAGE = {
@@ -414,12 +403,12 @@ BAD_USAGE = {
 
 
 @pytest.mark.parametrize("name", BAD_USAGE)
-def test_bad_usage_ends_with_2_and_says_why(name, script, tmp_path, monkeypatch, capsys):
+def test_bad_usage_ends_with_2_and_says_why(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert script.main(["--count", "2", "--resume", "STATE"]) == 0
+    assert random_rope.main(["--count", "2", "--resume", "STATE"]) == 0
     Path("GARBAGE").write_text("[]")
     given, words = BAD_USAGE[name]
-    assert script.main(given) == 2
+    assert random_rope.main(given) == 2
     assert words in capsys.readouterr().err
     assert Path("GARBAGE").read_text() == "[]"
 
@@ -427,16 +416,16 @@ def test_bad_usage_ends_with_2_and_says_why(name, script, tmp_path, monkeypatch,
 @pytest.mark.parametrize(
     "given", [["--count", "-1"], ["--only", "3", "--resume", "x"], ["--op", "norm"], ["--cou", "3"]]
 )
-def test_options_that_make_no_sense_end_with_2(given, script, capsys):
+def test_options_that_make_no_sense_end_with_2(given, capsys):
     with pytest.raises(SystemExit) as ended:
-        script.main(given)
+        random_rope.main(given)
     assert ended.value.code == 2
     assert "usage: random_rope.py" in capsys.readouterr().err
 
 
-def test_help_teaches(script, capsys):
+def test_help_teaches(capsys):
     with pytest.raises(SystemExit) as ended:
-        script.main(["--help"])
+        random_rope.main(["--help"])
     assert ended.value.code == 0
     said = capsys.readouterr().out
     assert "--minutes 9 --resume" in said

@@ -1,4 +1,4 @@
-"""Parts that scripts/random_norm.py, random_onnx.py and random_rope.py share: their command lines, and the
+"""Parts that random_norm.py, random_onnx.py and random_rope.py share: their command lines, and the
 list of violations at the end of a run.
 """
 

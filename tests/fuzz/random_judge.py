@@ -16,6 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+from random_calls import Call, Layout, Reach, reach_of, simpler
 
 import npu_rope
 from npu_rope.executors.npu import tensor_of
@@ -25,7 +26,6 @@ from npu_rope.testing import spec
 from npu_rope.testing.bounds import rotation_bound, worst_ratio
 from npu_rope.testing.chip_types import held
 from npu_rope.testing.judge import Expectation
-from npu_rope.testing.random_calls import Call, Layout, Reach, reach_of, simpler
 
 Array = npt.NDArray[Any]
 NUMPY_DTYPES: dict[str, np.dtype[Any]] = {

@@ -1,6 +1,6 @@
 """Run random calls of rope, rope_qk and rope_set_rows and judge each; see --help.
 
-npu_rope/testing/random_calls.py draws the calls; npu_rope/testing/random_judge.py judges them.
+random_calls.py draws the calls; random_judge.py judges them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from random_calls import ARRAYS, OPERATORS, Call, draw, reach_of
+from random_judge import Execute, execute, judge, reduce
+from random_runs import MOST_SHOWN, parse, parser_of
+
 from npu_rope import backends
 from npu_rope.errors import BackendUnavailable
 from npu_rope.optional_torch import torch
-from npu_rope.testing.random_calls import ARRAYS, OPERATORS, Call, draw, reach_of
-from npu_rope.testing.random_judge import Execute, execute, judge, reduce
-from npu_rope.testing.random_runs import MOST_SHOWN, parse, parser_of
 
 HELP = """\
 Draw random calls of rope, rope_qk and rope_set_rows, run them on one back end and judge each.
@@ -132,7 +133,7 @@ def call_of(settings: dict[str, Any], index: int) -> Call:
 
 def reproducer(settings: dict[str, Any], index: int) -> str:
     """The line that runs one call again."""
-    line = f"python scripts/random_rope.py --backend {settings['backend']} --seed {settings['seed']}"
+    line = f"python tests/fuzz/random_rope.py --backend {settings['backend']} --seed {settings['seed']}"
     if settings["operators"] != list(OPERATORS):
         line += "".join(f" --op {op}" for op in settings["operators"])
     if settings["arrays"] != list(ARRAYS):

@@ -1,8 +1,8 @@
 """Draw random calls of rope, rope_qk and rope_set_rows.
 
 A call is drawn from (seed, index) and a :class:`Reach`, the support of its back end; it is the same on every
-machine. ``random_judge.py`` makes its tensors, runs and judges it; ``scripts/random_rope.py`` runs any
-number of calls.
+machine. ``random_judge.py`` makes its tensors, runs and judges it; ``random_rope.py`` runs any number of
+calls.
 """
 
 from __future__ import annotations

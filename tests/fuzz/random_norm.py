@@ -1,6 +1,6 @@
 """Run random calls of the norms, or of rms_norm_rope, and judge each; see --help.
 
-npu_rope/testing/random_norms.py and random_norm_ropes.py draw and judge the calls.
+random_norms.py and random_norm_ropes.py draw and judge the calls.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
+import random_norm_ropes
+import random_norms
+from random_norms import DTYPES
+from random_runs import parse, parser_of, show_failures
 from rich.console import Console
 from rich.progress import track
-
-from npu_rope.testing import random_norm_ropes, random_norms
-from npu_rope.testing.random_norms import DTYPES
-from npu_rope.testing.random_runs import parse, parser_of, show_failures
 
 HELP = """\
 Draw random calls of rms_norm, rms_norm_backward and add_rms_norm: any rank and axis, scales of any broadcast

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from random_norms import EPSILONS, rounded
 
 from npu_rope.call_tensors import CallTensors
 from npu_rope.executors import rms_norm as norm_executors
@@ -26,7 +27,6 @@ from npu_rope.testing.judge import Expectation
 from npu_rope.testing.norm_ropes import expected_heads, in_rows
 from npu_rope.testing.norm_spec import FORMATS
 from npu_rope.testing.outcomes import unwritten
-from npu_rope.testing.random_norms import EPSILONS, rounded
 
 Array = npt.NDArray[Any]
 DTYPES = tuple(FORMATS)
