@@ -17,7 +17,7 @@ from npu_rope.bench.harness import NotInstalled, Ready, Unsupported
 from npu_rope.bench.rope_rows import DTYPES, Inputs
 from npu_rope.optional_torch import torch
 from npu_rope.testing.ggml import GgmlUnavailable, find_library_dir
-from npu_rope.testing.ggml_worker import GGML_TYPES, InitParams, open_base, open_cpu
+from npu_rope.testing.ggml_worker import BASE, GGML_TYPES, ROPES, InitParams, declare, open_base, open_cpu
 
 GGML = "ggml CPU rope_ext"
 REMEDY = "pip install --no-deps pywhispercpp (or: npm install @node-llama-cpp/linux-x64)"
@@ -34,45 +34,34 @@ class _PoolParams(C.Structure):
     ]
 
 
+_P, _I, _Z = C.c_void_p, C.c_int, C.c_size_t
+# Result and arguments of the functions that ggml_worker.py does not declare.
+_NORMS: dict[str, tuple[Any, list[Any]]] = {
+    "ggml_add": (_P, [_P, _P, _P]),
+    "ggml_mul": (_P, [_P, _P, _P]),
+    "ggml_rms_norm": (_P, [_P, _P, C.c_float]),
+}
+_MEMORY: dict[str, tuple[Any, list[Any]]] = {
+    "ggml_get_data": (_P, [_P]),
+    "ggml_tensor_overhead": (_Z, []),
+    "ggml_graph_overhead": (_Z, []),
+    "ggml_backend_free": (None, [_P]),
+}
+_POOL: dict[str, tuple[Any, list[Any]]] = {
+    "ggml_threadpool_params_default": (_PoolParams, [_I]),
+    "ggml_threadpool_new": (_P, [C.POINTER(_PoolParams)]),
+    "ggml_threadpool_free": (None, [_P]),
+    "ggml_backend_cpu_set_threadpool": (None, [_P, _P]),
+}
+
+
 class Library:
     """libggml-base and the fastest libggml-cpu that runs here, with declared signatures."""
 
     def __init__(self, folder: Path) -> None:
-        self.base = base = open_base(folder)
-        self.cpu, self.cpu_name = open_cpu(folder)
-        cpu = self.cpu
-        pointer, integer, number, size, long = C.c_void_p, C.c_int, C.c_float, C.c_size_t, C.c_int64
-        numbers = [integer] * 3 + [number] * 6
-        signatures: tuple[tuple[Any, ...], ...] = (
-            (base, "ggml_init", pointer, InitParams),
-            (base, "ggml_free", None, pointer),
-            (base, "ggml_new_tensor_4d", pointer, pointer, integer, long, long, long, long),
-            (base, "ggml_new_tensor_1d", pointer, pointer, integer, long),
-            (base, "ggml_get_data", pointer, pointer),
-            (base, "ggml_new_graph", pointer, pointer),
-            (base, "ggml_build_forward_expand", None, pointer, pointer),
-            (base, "ggml_tensor_overhead", size),
-            (base, "ggml_graph_overhead", size),
-            (base, "ggml_rms_norm", pointer, pointer, pointer, number),
-            (base, "ggml_mul", pointer, pointer, pointer, pointer),
-            (base, "ggml_add", pointer, pointer, pointer, pointer),
-            (base, "ggml_rope_ext", pointer, pointer, pointer, pointer, pointer, *numbers),
-            (base, "ggml_backend_free", None, pointer),
-            (base, "ggml_backend_buffer_free", None, pointer),
-            (base, "ggml_backend_alloc_ctx_tensors", pointer, pointer, pointer),
-            (base, "ggml_backend_graph_compute", integer, pointer, pointer),
-            (base, "ggml_threadpool_params_default", _PoolParams, integer),
-            (cpu, "ggml_cpu_init", None),
-            (cpu, "ggml_backend_cpu_init", pointer),
-            (cpu, "ggml_backend_cpu_set_n_threads", None, pointer, integer),
-            (cpu, "ggml_backend_cpu_set_threadpool", None, pointer, pointer),
-            (cpu, "ggml_threadpool_new", pointer, C.POINTER(_PoolParams)),
-            (cpu, "ggml_threadpool_free", None, pointer),
-        )
-        for library, name, result, *arguments in signatures:
-            function = getattr(library, name)
-            function.restype, function.argtypes = result, arguments
-        cpu.ggml_cpu_init()
+        self.base = open_base(folder)
+        self.cpu, _ = open_cpu(folder)
+        declare({**BASE, **ROPES, **_NORMS, **_MEMORY, **_POOL}, self.base, self.cpu)
 
 
 @lru_cache(maxsize=1)

@@ -143,19 +143,6 @@ def device_gradient_error(n: int) -> float:
     return (32 + 2.5 * float(np.log2(max(n, 1)))) * 2.0**-24
 
 
-def peer_normalized_error(n: int, precision: str) -> float:
-    """Return :func:`normalized_error` of another library that adds the squares in that precision, in any
-    order. A square rounds once and goes through at most ``n - 1`` additions; 1/n, the mean and the sum with
-    epsilon round; the root halves that. The root, its inverse and the product with x round once each. The sum
-    is ``(n + 3) / 2 + 3`` units, and half a unit for second-order errors (up to n = 4096 in float32).
-
-    Args:
-        n: elements of a row.
-        precision: type of the library's computation, float32 or float64.
-    """
-    return ((n + 4) / 2 + 3) * UNIT_ROUNDOFF[precision]
-
-
 def peer_norm_bound(expected: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.float64]:
     """Return the bound of another library's result, which may round each step to the tensor's dtype and sum
     squares in float32 in any order. It is tight enough to reject a missing scale or a wrong row."""

@@ -147,16 +147,6 @@ class GgmlRope:
     cache: npt.NDArray[Any] | None = None
 
 
-@dataclass
-class GgmlNorm:
-    """ggml's rms_norm of x ``[B,S,N,D]``, or of x + residual, times a scale ``[D]``."""
-
-    x: npt.NDArray[np.float32]
-    scale: npt.NDArray[np.float32]
-    epsilon: float
-    residual: npt.NDArray[np.float32] | None = None
-
-
 # A call that distinguishes imrope from mrope: pair 1 rotates by height in one and by time in the other.
 _INTERLEAVED = GgmlRope(
     np.ones((1, 1, 1, 12), np.float32),
@@ -224,15 +214,6 @@ class GgmlProcess:
             GgmlFailed: it accepted the call and did not complete it, or its process ended (GgmlAborted).
         """
         result: npt.NDArray[Any] = self._call(("rope", call))
-        return result
-
-    def norm(self, call: GgmlNorm) -> npt.NDArray[Any]:
-        """Run ggml_rms_norm and ggml_mul, after ggml_add if there is a residual; return x's shape.
-
-        Raises:
-            GgmlRefused, GgmlFailed: as in :meth:`rope`.
-        """
-        result: npt.NDArray[Any] = self._call(("norm", call))
         return result
 
     def too_old_for(self, params: RopeParams, *, inplace: bool, set_rows: bool) -> str:

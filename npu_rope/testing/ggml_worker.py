@@ -25,7 +25,6 @@ from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing.ggml import (
     GgmlFailed,
     GgmlInfo,
-    GgmlNorm,
     GgmlRefused,
     GgmlRope,
     GgmlUnavailable,
@@ -48,7 +47,7 @@ class InitParams(C.Structure):
 
 
 # Result and arguments of each function. Functions of later versions may be missing: see GgmlInfo.missing.
-_BASE: dict[str, tuple[Any, list[Any]]] = {
+BASE: dict[str, tuple[Any, list[Any]]] = {
     "ggml_init": (_P, [InitParams]),
     "ggml_free": (None, [_P]),
     "ggml_new_tensor_4d": (_P, [_P, _I, _N, _N, _N, _N]),
@@ -67,7 +66,7 @@ _BASE: dict[str, tuple[Any, list[Any]]] = {
 }
 _ROPE = (_P, [_P, _P, _P, _P, _I, _I, _I, _F, _F, _F, _F, _F, _F])
 _MULTI = (_P, [_P, _P, _P, _P, _I, _P, _I, _I, _F, _F, _F, _F, _F, _F])
-_ROPES: dict[str, tuple[Any, list[Any]]] = {
+ROPES: dict[str, tuple[Any, list[Any]]] = {
     "ggml_rope_ext": _ROPE,
     "ggml_rope_ext_inplace": _ROPE,
     "ggml_rope_ext_back": _ROPE,
@@ -77,10 +76,10 @@ _ROPES: dict[str, tuple[Any, list[Any]]] = {
     "ggml_rope_set_offset": (_P, [_P, _I]),
     "ggml_set_rows": (_P, [_P, _P, _P, _P]),
 }
-_NORMS: dict[str, tuple[Any, list[Any]]] = {
-    "ggml_add": (_P, [_P, _P, _P]),
-    "ggml_mul": (_P, [_P, _P, _P]),
-    "ggml_rms_norm": (_P, [_P, _P, _F]),
+_CPU: dict[str, tuple[Any, list[Any]]] = {
+    "ggml_cpu_init": (None, []),
+    "ggml_backend_cpu_init": (_P, []),
+    "ggml_backend_cpu_set_n_threads": (None, [_P, _I]),
 }
 _DEVICES: dict[str, tuple[Any, list[Any]]] = {
     "ggml_backend_load_all_from_path": (None, [C.c_char_p]),
@@ -101,21 +100,20 @@ def open_base(folder: Path) -> C.CDLL:
 
 
 def open_cpu(folder: Path) -> tuple[C.CDLL, str]:
-    """Open the CPU library with the best score on this machine: builds with one library per
+    """Open and initialise the CPU library with the best score on this machine: builds with one library per
     micro-architecture have ``ggml_backend_score()``, which returns 0 if the library cannot run here."""
-    candidates = sorted(folder.glob("libggml-cpu*"))
-    if len(candidates) == 1:
-        return C.CDLL(str(candidates[0])), candidates[0].name
     scored = []
-    for path in candidates:
+    for path in sorted(folder.glob("libggml-cpu*")):
         library = C.CDLL(str(path))
         score = library.ggml_backend_score() if hasattr(library, "ggml_backend_score") else 0
         scored.append((score, path.name, library))
     _, name, library = max(scored, key=lambda entry: entry[:2])
+    declare(_CPU, library)
+    library.ggml_cpu_init()
     return library, name
 
 
-def _declare(functions: dict[str, tuple[Any, list[Any]]], *libraries: C.CDLL) -> dict[str, Any]:
+def declare(functions: dict[str, tuple[Any, list[Any]]], *libraries: C.CDLL) -> dict[str, Any]:
     """Return the functions that one of the libraries has, with their signatures declared."""
     found = {}
     for name, (result, arguments) in functions.items():
@@ -136,7 +134,7 @@ class Devices:
         self.library = C.CDLL(str(path))
         self.file = path.name
         # ggml's version determines which of the two libraries has each of these.
-        self.call = _declare(_DEVICES, self.library, base)
+        self.call = declare(_DEVICES, self.library, base)
         if missing := sorted(set(_DEVICES) - set(self.call)):
             raise GgmlUnavailable(f"[ggml] library must have a registry of devices but got no {missing[0]}.")
         self.call["ggml_backend_load_all_from_path"](str(folder).encode())
@@ -170,9 +168,8 @@ class Ggml:
 
     def __init__(self, folder: Path, threads: int, device: str = "") -> None:
         self.library = open_base(folder)
-        self.base = _declare(_BASE, self.library)
-        self.ropes = _declare(_ROPES, self.library)
-        self.norms = _declare(_NORMS, self.library)
+        self.base = declare(BASE, self.library)
+        self.ropes = declare(ROPES, self.library)
         self.device, self.description = device, ""
         if device:
             self.devices = self.open_devices(folder)
@@ -180,9 +177,6 @@ class Ggml:
             self.file = self.devices.file
             return
         self.cpu, self.file = open_cpu(folder)
-        self.cpu.ggml_cpu_init()
-        self.cpu.ggml_backend_cpu_init.restype = C.c_void_p
-        self.cpu.ggml_backend_cpu_set_n_threads.argtypes = [C.c_void_p, C.c_int]
         self.backend = self.cpu.ggml_backend_cpu_init()
         self.cpu.ggml_backend_cpu_set_n_threads(self.backend, threads)
 
@@ -200,19 +194,9 @@ class Ggml:
             function.restype = C.c_char_p
             return str((function() or b"?").decode())
 
-        missing = frozenset(_ROPES) - frozenset(self.ropes)
+        missing = frozenset(ROPES) - frozenset(self.ropes)
         version, commit = text("ggml_version"), text("ggml_commit")
         return GgmlInfo(version, commit, self.file, missing, self.device, self.description)
-
-    def norm(self, call: GgmlNorm) -> npt.NDArray[Any]:
-        """Run one call and read its result back."""
-        graph = NormGraph(self, call)
-        try:
-            if refused := graph.refused():
-                raise GgmlRefused(f"{self.device or 'ggml'} refuses {refused}")
-            return graph.run()
-        finally:
-            graph.close()
 
     def rope(self, call: GgmlRope) -> npt.NDArray[Any]:
         """Run one call and read its result back."""
@@ -317,26 +301,6 @@ class Graph:
         return tensor
 
 
-class NormGraph(Graph):
-    """rms_norm and its scale, after the addition of a residual if there is one."""
-
-    def __init__(self, ggml: Ggml, call: GgmlNorm) -> None:
-        super().__init__(ggml)
-        self.call, norms = call, ggml.norms
-        x = self._tensor(call.x)
-        if call.residual is not None:
-            x = norms["ggml_add"](self.context, x, self._tensor(call.residual))
-            self.nodes.append(x)
-        normalized = norms["ggml_rms_norm"](self.context, x, call.epsilon)
-        scaled = norms["ggml_mul"](self.context, normalized, self._tensor(call.scale))
-        self.nodes += [normalized, scaled]
-
-    def run(self) -> npt.NDArray[Any]:
-        """Compute, and read back the result."""
-        self.compute()
-        return self._read(self.nodes[-1], self.call.x)
-
-
 class RopeGraph(Graph):
     """rope, and with a cache the view that joins the heads, and set_rows."""
 
@@ -418,7 +382,7 @@ def answer(ggml: Ggml, request: tuple[Any, ...]) -> tuple[str, Any]:
     """Return the status and the body of the answer to a request."""
     try:
         kind, *rest = request
-        answers: dict[str, Callable[..., Any]] = {"info": ggml.info, "rope": ggml.rope, "norm": ggml.norm}
+        answers: dict[str, Callable[..., Any]] = {"info": ggml.info, "rope": ggml.rope}
         return "ok", answers[kind](*rest)
     except GgmlRefused as refused:
         return "refused", str(refused)

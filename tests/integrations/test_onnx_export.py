@@ -13,6 +13,7 @@ import onnx.reference
 import onnxruntime
 import pytest
 import torch
+from peer_bounds import peer_normalized_error
 
 from npu_rope import (
     RopeParams,
@@ -28,7 +29,7 @@ from npu_rope import (
 )
 from npu_rope.integrations import onnx_backend, onnx_export
 from npu_rope.testing import norm_spec
-from npu_rope.testing.bounds import UNIT_ROUNDOFF, peer_normalized_error, worst_ratio
+from npu_rope.testing.bounds import UNIT_ROUNDOFF, worst_ratio
 
 pytestmark = pytest.mark.peer
 

@@ -10,14 +10,17 @@ import pytest
 import torch
 from norm_cases import NUMPY_DTYPES, to_torch, values_of
 from onnx import TensorProto, helper
+from peer_bounds import peer_normalized_error
 
 from npu_rope import add_rms_norm, rms_norm, rms_norm_backward
+from npu_rope.bench.peers_ggml import GgmlGraph, ggml_library
 from npu_rope.testing import norm_spec
-from npu_rope.testing.bounds import peer_norm_bound, peer_normalized_error, worst_ratio
-from npu_rope.testing.ggml import GgmlNorm, GgmlProcess
+from npu_rope.testing.bounds import peer_norm_bound, worst_ratio
+from npu_rope.testing.ggml_worker import GGML_TYPES
 
 pytestmark = pytest.mark.peer
 WIDTHS = (1, 31, 64, 1000, 4096)
+FLOAT32 = GGML_TYPES["float32"]
 CALLS = 12  # random shapes a test
 
 
@@ -122,20 +125,37 @@ def test_transformers_residual_and_norm(dtype):
         assert_near(ours, theirs, call_of(values_of(hidden), scale, dtype, epsilon=1e-6))
 
 
-@pytest.fixture(scope="module")
-def ggml():
-    with GgmlProcess() as process:
-        yield process
+def by_ggml(x, scale, residual, epsilon):
+    """Return ggml's rms_norm of x, or of x + residual, times the scale."""
+    library = ggml_library(None)
+
+    def build(graph):
+        base, (*outer, width) = library.base, x.shape
+        shape = width, int(np.prod(outer, dtype=int)), 1, 1
+        rows = [
+            graph.source(torch.from_numpy(a), base.ggml_new_tensor_4d(graph.context, FLOAT32, *shape))
+            for a in (x, residual)
+            if a is not None
+        ]
+        factors = base.ggml_new_tensor_1d(graph.context, FLOAT32, width)
+        total = rows[0] if residual is None else base.ggml_add(graph.context, *rows)
+        normalized = base.ggml_rms_norm(graph.context, total, epsilon)
+        factors = graph.source(torch.from_numpy(scale), factors)
+        graph.add_result(base.ggml_mul(graph.context, normalized, factors), torch.from_numpy(x))
+
+    graph = GgmlGraph(library, 1, build)
+    (y,) = graph.result()
+    graph.close()
+    return y.numpy()
 
 
 @pytest.mark.parametrize("with_residual", [False, True])
-def test_ggml_s_rms_norm_and_mul(with_residual, ggml):
+def test_ggml_s_rms_norm_and_mul(with_residual):
     """Float32, which is all that its CPU has."""
     for shape, seed in shapes():
         x, scale = inputs_of("float32", shape, seed)
         residual = inputs_of("float32", shape, seed + 1000)[0] if with_residual else None
-        four = [None if a is None else a.reshape((1,) * (4 - a.ndim) + a.shape) for a in (x, residual)]
-        theirs = ggml.norm(GgmlNorm(four[0], scale, 1e-6, four[1])).reshape(shape)
+        theirs = by_ggml(x, scale, residual, 1e-6)
         if residual is None:
             ours, total = rms_norm(x, scale, epsilon=1e-6), x
         else:

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import random_norm
 import random_norms
+from peer_bounds import peer_normalized_error
 
 from npu_rope.dtypes import rounded_to
 from npu_rope.testing import norm_spec, norms
-from npu_rope.testing.bounds import peer_normalized_error, worst_ratio
+from npu_rope.testing.bounds import worst_ratio
 from npu_rope.testing.norm_spec import NormCall
 from npu_rope.testing.suites import SUITES
 

@@ -11,8 +11,8 @@ import sys
 import numpy as np
 
 from npu_rope import RopeParams, rope
-from npu_rope.testing import ggml, ggml_worker
-from npu_rope.testing.ggml_worker import GGML_TYPES, InitParams
+from npu_rope.testing import ggml
+from npu_rope.testing.ggml_worker import BASE, GGML_TYPES, ROPES, InitParams, declare
 
 POINTER, WHY = C.c_void_p, 400
 TO_DEVICE, TO_HOST = 1, 2
@@ -42,7 +42,7 @@ class Tensor(C.Structure):
 adapter_path, cann_path, opapi_path = sys.argv[1:]
 folder = ggml.find_library_dir()
 base = C.CDLL(str(min(folder.glob("libggml-base*"), key=lambda p: len(p.name))), C.RTLD_GLOBAL)
-call = ggml_worker._declare({**ggml_worker._BASE, **ggml_worker._ROPES}, base)
+call = declare({**BASE, **ROPES}, base)
 cann = C.CDLL(cann_path, C.RTLD_GLOBAL)
 opapi = C.CDLL(opapi_path, C.RTLD_GLOBAL)
 adapter = C.CDLL(adapter_path)

@@ -1,0 +1,19 @@
+"""The bound of another library's norm."""
+
+from __future__ import annotations
+
+from npu_rope.testing.bounds import UNIT_ROUNDOFF
+
+
+def peer_normalized_error(n, precision):
+    """Return :func:`npu_rope.testing.bounds.normalized_error` of another library that adds the squares in
+    that precision, in any order. A square rounds once and goes through at most ``n - 1`` additions; 1/n, the
+    mean and the sum with epsilon round; the root halves that. The root, its inverse and the product with x
+    round once each. The sum is ``(n + 3) / 2 + 3`` units, and half a unit for second-order errors (up to
+    n = 4096 in float32).
+
+    Args:
+        n: elements of a row.
+        precision: type of the library's computation, float32 or float64.
+    """
+    return ((n + 4) / 2 + 3) * UNIT_ROUNDOFF[precision]
