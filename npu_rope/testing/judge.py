@@ -26,17 +26,15 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from ascend_sim import Options
 
 import npu_rope
-from npu_rope import native
+from npu_rope.call_tensors import CallTensors
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
-from npu_rope.executors import rotations as executors
-from npu_rope.optional_torch import torch
 from npu_rope.reference import rope as reference
 from npu_rope.rope_attributes import AXIS_NAMES, RopeMode
 from npu_rope.rope_calls import RopeCallAttributes, rope_tensors
 from npu_rope.testing import spec
+from npu_rope.testing.bits import run_on_bits
 from npu_rope.testing.bounds import (
     DEVICE_NEAR_CPU,
     E_ANGLE_DEVICE,
@@ -49,7 +47,7 @@ from npu_rope.testing.bounds import (
     worst_ratio,
 )
 from npu_rope.testing.cases import CaseData, RopeCase, make_data, view_of
-from npu_rope.testing.chip_types import chip_lacks, held, soc_of
+from npu_rope.testing.chip_types import chip_lacks, held
 from npu_rope.testing.ggml import GgmlFailed, GgmlProcess, GgmlRefused, GgmlRope
 from npu_rope.testing.ggml_tables import ggml_table
 from npu_rope.values import AnglePolicy
@@ -251,19 +249,6 @@ def rotated_rows(case: RopeCase, data: CaseData, cache: Array) -> Array:
     return rows
 
 
-def tensor_of_bits(a: Array) -> Any:
-    """Return a torch tensor on an array's memory; uint16 is bfloat16's bits."""
-    if a.dtype == np.uint16:
-        return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(a)
-
-
-def see_bits(a: Array) -> native.CTensor:
-    """Describe an array for the C library; uint16 is bfloat16's bits."""
-    dtype = "bfloat16" if a.dtype == np.uint16 else a.dtype.name
-    return native.c_tensor(a.ctypes.data, dtype, a.shape, tuple(s // a.itemsize for s in a.strides))
-
-
 def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:
     """Run a bfloat16 case. NumPy has no bfloat16: native code receives the bits, the reference the values."""
     if backend == "reference":
@@ -277,20 +262,9 @@ def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: Angle
         )
         return bfloat16_values(bfloat16_bits(wide))
     x = bfloat16_bits(np.ascontiguousarray(data.x))
-    if backend == "npu":
-        given = torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
-        beside = [None if a is None else torch.from_numpy(a) for a in (data.positions, data.freq_factors)]
-        rotated = npu_rope.rope(
-            given, beside[0], case.params, beside[1], backend=backend, forward=case.forward, angle=angle
-        )
-        return bfloat16_values(rotated.view(torch.int16).numpy().view(np.uint16))
     out = np.zeros_like(x)
-    t = rope_tensors(x, data.positions, data.freq_factors, out)
-    attributes = RopeCallAttributes(case.params, case.forward, angle)
-    if is_device(backend):
-        executors.launch_on_sim(Options(soc_of(backend)), t, (out,), attributes)
-    else:
-        executors.launch(t, (out,), attributes, see_bits)
+    t: CallTensors[Array] = rope_tensors(x, data.positions, data.freq_factors, out)
+    run_on_bits(backend, t, RopeCallAttributes(case.params, case.forward, angle))
     return bfloat16_values(out)
 
 

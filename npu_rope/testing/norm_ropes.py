@@ -14,15 +14,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from ascend_sim import Options
 
 from npu_rope.call_tensors import CallTensors
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
-from npu_rope.executors import rotations as executors
 from npu_rope.params import RopeParams
 from npu_rope.reference import rms_norm_rope as reference
 from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_tensors
 from npu_rope.testing import norm_rope_spec
+from npu_rope.testing.bits import run_on_bits
 from npu_rope.testing.bounds import (
     E_ANGLE_DEVICE,
     E_ANGLE_HOST,
@@ -30,9 +29,9 @@ from npu_rope.testing.bounds import (
     normalized_error_on,
 )
 from npu_rope.testing.cases import FAR_4M, SHORT, rounded
-from npu_rope.testing.chip_types import lacks_type, soc_of
+from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.judge import CaseResult, Expectation, Judgement, see_bits, tensor_of_bits
+from npu_rope.testing.judge import CaseResult, Expectation, Judgement
 from npu_rope.testing.norm_spec import FORMATS
 from npu_rope.testing.outcomes import compare_all, judge_each, unwritten
 
@@ -274,12 +273,7 @@ def _execute(case: NormRopeCase, data: NormRopeData, backend: str) -> list[Array
     if backend == "reference":
         return _on_reference(case, t)
     with unwritten([*t.xs.values(), *t.beside.values()]):
-        if backend == "npu":
-            executors.run(backend, t.map(tensor_of_bits), case.attributes)
-        elif is_device(backend):
-            executors.launch_on_sim(Options(soc_of(backend)), t, outs, case.attributes)
-        else:
-            executors.launch(t, outs, case.attributes, see_bits)
+        run_on_bits(backend, t, case.attributes)
     return [bfloat16_values(y) if bits else y for y in outs]
 
 

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from ascend_sim import Options
 
 from npu_rope.call_tensors import CallTensors
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
@@ -28,11 +27,12 @@ from npu_rope.rms_norm_calls import (
     rms_norm_tensors,
 )
 from npu_rope.testing import norm_spec
+from npu_rope.testing.bits import run_on_bits, tensor_of_bits
 from npu_rope.testing.bounds import is_device, normalized_error_on
 from npu_rope.testing.cases import SHORT, rounded
-from npu_rope.testing.chip_types import lacks_type, soc_of
+from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.judge import CaseResult, Expectation, Judgement, see_bits, tensor_of_bits
+from npu_rope.testing.judge import CaseResult, Expectation, Judgement
 from npu_rope.testing.outcomes import compare_all, judge_each, unwritten
 
 Array = npt.NDArray[Any]
@@ -266,16 +266,10 @@ def _on_bits(
         results += (np.empty_like(x),)
     t = call_of(case, x, scale, grad, residual)
     if case.backward and is_device(backend):
-        for result, y in zip(
-            results, executors.run(backend, t.map(tensor_of_bits), case.attributes), strict=True
-        ):
+        made = executors.run(backend, t.map(tensor_of_bits), case.attributes)
+        for result, y in zip(results, made, strict=True):
             tensor_of_bits(result).copy_(y)
-    elif backend == "npu":
-        outs = dict(zip(("out", "sum"), results, strict=False))
-        executors.run(backend, replace(t, outs=outs).map(tensor_of_bits), case.attributes)
-    elif is_device(backend):
-        options = Options(soc_of(backend))
-        executors.launch_on_sim(options, t, results, case.attributes, case.axis % x.ndim)
     else:
-        executors.launch(t, results, case.attributes, case.axis % x.ndim, see_bits)
+        outs = dict(zip(("out", "sum"), results, strict=False))
+        run_on_bits(backend, replace(t, outs=outs), case.attributes)
     return list(results)

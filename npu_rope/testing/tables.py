@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from ascend_sim import Options
 
 from npu_rope.call_tensors import CallTensors
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
@@ -27,17 +26,16 @@ from npu_rope.rotary_calls import (
     rotary_mul_tensors,
 )
 from npu_rope.testing import rotary_spec
+from npu_rope.testing.bits import run_on_bits
 from npu_rope.testing.bounds import is_device, table_bound
 from npu_rope.testing.cases import SHORT, rounded
-from npu_rope.testing.chip_types import chip_lacks, soc_of
+from npu_rope.testing.chip_types import chip_lacks
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.judge import (
     CaseResult,
     Expectation,
     Judgement,
     hold_near_cpu,
-    see_bits,
-    tensor_of_bits,
 )
 from npu_rope.testing.outcomes import compare_all, judge_each
 
@@ -279,12 +277,8 @@ def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
     t = call_of(case, xs, cos, sin, data.position_ids, outs)
     if not bits:
         executors.run(backend, t, case.attributes)
-    elif backend == "npu":
-        executors.run(backend, t.map(tensor_of_bits), case.attributes)
-    elif is_device(backend):
-        executors.launch_on_sim(Options(soc_of(backend)), t, tuple(t.outs.values()), case.attributes)
     else:
-        executors.launch(t, tuple(t.outs.values()), case.attributes, see_bits)
+        run_on_bits(backend, t, case.attributes)
     if not case.in_place and not all(np.array_equal(x, held(y)) for x, y in zip(xs, data.xs, strict=True)):
         raise AssertionError("an input was written")
     results = list(t.outs.values())
