@@ -7,7 +7,6 @@ buffers; transformers' code makes new tensors and receives cos and sin, as in it
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,8 +14,8 @@ from typing import Any
 
 import npu_rope
 from npu_rope.bench.harness import Contestant, Ready
-from npu_rope.bench.peers import require
-from npu_rope.bench.rope_rows import DTYPES, HEAD_DIM, Row, floor, in_turn
+from npu_rope.bench.peers import is_wanted, require
+from npu_rope.bench.rope_rows import DTYPES, HEAD_DIM, Row, floor, in_turn, ready
 from npu_rope.bench.verify import as_float64
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -85,20 +84,12 @@ def contestants(own: Row, pattern: str | None) -> Iterator[Contestant]:
     given = q, k, *scales, inputs.positions, inputs.params
     for name, rounding in ((OUT, False), (BETWEEN, True)):
         call = partial(npu_rope.rms_norm_rope, *given, epsilon=EPSILON, intermediate_rounding=rounding)
-        ready = partial(_into, inputs, partial(call, out=inputs.outs))
-        yield Contestant(name, "ours", ready, inputs.check(0, rounding))
+        prepare = partial(ready, [partial(call, out=inputs.outs)], lambda: inputs.outs)
+        yield Contestant(name, "ours", prepare, inputs.check(0, rounding))
     yield Contestant(PARTS, "ours", partial(_parts, inputs), inputs.check(0, True))
-    if pattern is None or (pattern != "none" and re.search(pattern, TRANSFORMERS, re.IGNORECASE)):
+    if is_wanted(TRANSFORMERS, pattern):
         check = inputs.check(PEER_ROUNDINGS, False)
         yield Contestant(TRANSFORMERS, "peer", partial(_transformers, inputs), check)
-
-
-def _into(inputs: Inputs, call: Callable[[], object]) -> Ready:
-    def once() -> Any:
-        call()
-        return inputs.outs
-
-    return Ready(call, once)
 
 
 def _parts(inputs: Inputs) -> Ready:
@@ -109,7 +100,7 @@ def _parts(inputs: Inputs) -> Ready:
     ]
     q, k = normalized
     turn = partial(npu_rope.rope_qk, q, k, inputs.positions, inputs.params, out=inputs.outs)
-    return _into(inputs, in_turn([in_turn(norms), turn]))
+    return ready([in_turn(norms), turn], lambda: inputs.outs)
 
 
 def _transformers(inputs: Inputs) -> Ready:

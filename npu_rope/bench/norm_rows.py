@@ -8,7 +8,6 @@ functions do. Libraries without add_rms_norm add the residual first.
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -18,9 +17,9 @@ import numpy as np
 
 import npu_rope
 from npu_rope.bench.harness import Contestant, Ready, Unsupported
-from npu_rope.bench.peers import onnx_model, require, session_call
+from npu_rope.bench.peers import is_wanted, onnx_model, require, session_call
 from npu_rope.bench.peers_ggml import GgmlGraph, ggml_library
-from npu_rope.bench.rope_rows import DTYPES, Row, floor, in_turn
+from npu_rope.bench.rope_rows import DTYPES, Row, floor, ready
 from npu_rope.bench.verify import as_float64
 from npu_rope.optional_torch import torch
 from npu_rope.testing.bounds import peer_norm_bound, worst_ratio
@@ -122,7 +121,7 @@ def contestants(own: Row, pattern: str | None, ggml_lib: str | None) -> Iterator
         (GGML, partial(_ggml, given=ggml_lib)),
     )
     for name, prepare_peer in peers:
-        if pattern is None or (pattern != "none" and re.search(pattern, name, re.IGNORECASE)):
+        if is_wanted(name, pattern):
             yield Contestant(name, "peer", partial(prepare_peer, inputs), inputs.check(ours=False))
 
 
@@ -140,18 +139,9 @@ def _ours(inputs: Inputs) -> Iterator[tuple[str, Callable[[], Ready]]]:
 
 def _one_after_the_other(inputs: Inputs) -> Ready:
     y, total = inputs.outs()
-    call = in_turn(
-        [
-            partial(torch.add, *inputs.read, out=total),
-            partial(npu_rope.rms_norm, total, inputs.scale, epsilon=EPSILON, out=y),
-        ]
-    )
-
-    def result() -> Any:
-        call()
-        return y, total
-
-    return Ready(call, result)
+    add = partial(torch.add, *inputs.read, out=total)
+    norm = partial(npu_rope.rms_norm, total, inputs.scale, epsilon=EPSILON, out=y)
+    return ready([add, norm], lambda: (y, total))
 
 
 # ---- peers -----------------------------------------------------------------------------------------------
@@ -194,12 +184,7 @@ def _onnxruntime(inputs: Inputs) -> Ready:
     normalized = "sum" if nodes else "x"
     nodes.append(helper.make_node("RMSNormalization", [normalized, "scale"], ["y"], epsilon=EPSILON))
     call = session_call(onnx_model(nodes, feeds, outs), feeds, outs, inputs.threads)
-
-    def result() -> Any:
-        call()
-        return [torch.from_numpy(out) for out in outs.values()]
-
-    return Ready(call, result)
+    return ready([call], lambda: [torch.from_numpy(out) for out in outs.values()])
 
 
 def _ggml(inputs: Inputs, *, given: str | None) -> Ready:

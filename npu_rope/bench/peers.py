@@ -16,7 +16,7 @@ from typing import Any
 
 from npu_rope.bench.harness import Contestant, NotInstalled, Ready, Unsupported
 from npu_rope.bench.peers_ggml import GGML, prepare_ggml
-from npu_rope.bench.rope_rows import HEAD_DIM, Inputs
+from npu_rope.bench.rope_rows import HEAD_DIM, Inputs, ready
 from npu_rope.optional_torch import torch
 from npu_rope.testing.bounds import PEER_FLOAT32_TABLE, PEER_HALF_FORMULA
 
@@ -39,8 +39,13 @@ def peers(inputs: Inputs, pattern: str | None, ggml_lib: str | None) -> Iterator
         (VLLM_COMPILED, _vllm_formula, PEER_HALF_FORMULA),
     ]
     for name, prepare, bound in every:
-        if pattern is None or (pattern != "none" and re.search(pattern, name, re.IGNORECASE)):
+        if is_wanted(name, pattern):
             yield Contestant(name, "peer", partial(prepare, inputs), inputs.check(*bound))
+
+
+def is_wanted(name: str, pattern: str | None) -> bool:
+    """Return whether ``--peers`` selects the peer; ``none`` selects no peer."""
+    return pattern is None or (pattern != "none" and re.search(pattern, name, re.IGNORECASE) is not None)
 
 
 def require(*packages: str) -> None:
@@ -79,12 +84,8 @@ def _onnxruntime(inputs: Inputs) -> Ready:
         for k, (_, _, heads) in enumerate(inputs.row.heads)
     ]
     call = session_call(onnx_model(nodes, feeds, outs), feeds, outs, inputs.row.threads)
-
-    def result() -> list[Any]:
-        call()
-        return [torch.from_numpy(outs[f"y{k}"]).view(x.shape) for k, x in enumerate(inputs.xs)]
-
-    return Ready(call, result)
+    written = [torch.from_numpy(outs[f"y{k}"]).view(x.shape) for k, x in enumerate(inputs.xs)]
+    return ready([call], lambda: written)
 
 
 def session_call(

@@ -21,18 +21,8 @@ BARS = (
     (peers.HF_COMPILED, "transformers compiled (tables given)", "#5c5c5c"),
     (peers.VLLM_COMPILED, "vLLM's formula compiled (table given)", "#2f8f5b"),
 )
-SUFFIXES = (".png", ".svg", ".pdf")
 INK = "#1a1a1a"
 LOWEST, HIGHEST = 0.2, 150.0  # bars end here; their labels have the whole value
-
-
-def missing() -> str | None:
-    """Return None if matplotlib is installed, else how to install it."""
-    try:
-        importlib.import_module("matplotlib")
-    except ImportError:
-        return "pip install 'npu-rope[plot]'"
-    return None
 
 
 def draw(results: Results, stream: IO[bytes], kind: str) -> None:

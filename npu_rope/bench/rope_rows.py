@@ -118,6 +118,17 @@ def in_turn(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
     return both
 
 
+def ready(calls: Sequence[Callable[[], object]], result: Callable[[], Any], **more: Any) -> Ready:
+    """Prepare one or two calls that run in order. result: returns what they have written; more: of Ready."""
+    call = in_turn(calls)
+
+    def once() -> Any:
+        call()
+        return result()
+
+    return Ready(call, once, **more)
+
+
 # ---- floor and call cost ---------------------------------------------------------------------------
 
 
@@ -125,8 +136,7 @@ def floor(xs: Sequence[Any]) -> Contestant:
     """Copy the same bytes into a kept destination, by torch, with the same threads."""
 
     def prepare() -> Ready:
-        copies = [partial(torch.empty_like(x).copy_, x) for x in xs]
-        return Ready(in_turn(copies), lambda: None)
+        return ready([partial(torch.empty_like(x).copy_, x) for x in xs], lambda: None)
 
     return Contestant("memory floor: torch copy_", "floor", prepare)
 
@@ -135,22 +145,12 @@ def empty_call(inputs: Inputs) -> Contestant:
     """Measure the cost of a C++ torch operator that computes almost nothing."""
 
     def prepare() -> Ready:
-        return Ready(in_turn([partial(torch.empty_like, x) for x in inputs.xs]), lambda: None)
+        return ready([partial(torch.empty_like, x) for x in inputs.xs], lambda: None)
 
     return Contestant("call floor: torch.empty_like", "call", prepare)
 
 
 # ---- ours ------------------------------------------------------------------------------------------
-
-
-def _ready(calls: Sequence[Callable[[], object]], result: Callable[[], Any], **more: Any) -> Ready:
-    call = in_turn(calls)
-
-    def once() -> Any:
-        call()
-        return result()
-
-    return Ready(call, once, **more)
 
 
 def _written(
@@ -163,7 +163,7 @@ def _written(
     """Prepare a call for each tensor and its output: kept memory, or in place a copy of the tensor."""
     outs = [x.clone() if in_place else torch.empty_like(x) for x in inputs.xs]
     pairs = zip(outs if in_place else inputs.xs, outs, strict=True)
-    return _ready([call_of(x, out) for x, out in pairs], lambda: outs, **more)
+    return ready([call_of(x, out) for x, out in pairs], lambda: outs, **more)
 
 
 def _rope(inputs: Inputs, *, in_place: bool = False) -> Ready:
@@ -200,7 +200,7 @@ def _numpy(inputs: Inputs) -> Ready:
     calls = [
         partial(npu_rope.rope, x, positions, inputs.params, out=out) for x, out in zip(xs, outs, strict=True)
     ]
-    return _ready(calls, lambda: [torch.from_numpy(out) for out in outs])
+    return ready(calls, lambda: [torch.from_numpy(out) for out in outs])
 
 
 def _given_tables(inputs: Inputs) -> Ready:
@@ -215,7 +215,7 @@ def _given_tables(inputs: Inputs) -> Ready:
         call = partial(npu_rope.rotary_mul_qk, q, k, cos, sin, **how, out=(outs[0], outs[1]))
     else:
         call = partial(npu_rope.rotary_mul, inputs.xs[0], cos, sin, **how, out=outs[0])
-    return _ready([call], lambda: outs)
+    return ready([call], lambda: outs)
 
 
 OUT, IN_PLACE, NEW = "npu_rope.rope(out=)", "npu_rope.rope_ in place", "npu_rope.rope, new tensor"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from ascend_sim import timeline_plot
 from ascend_sim.files import replacing, stream_to, unwritable
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -95,11 +96,9 @@ def bench(
     for name, path in (("output", output), ("plot", plot), ("markdown", markdown)):
         if path is not None and (must := unwritable(path)):
             raise usage_error(f"[bench] {name} {must}")
-    if plot is not None and plot.suffix.lower() not in plotting.SUFFIXES:
-        raise usage_error(f"[bench] plot must end in {', '.join(plotting.SUFFIXES)} but got {plot}.")
+    if plot is not None and (must := timeline_plot.refusal(plot.with_suffix(plot.suffix.lower()))):
+        raise usage_error(f"[bench] plot {must}")
     page = "" if markdown is None else _page(markdown)
-    if plot is not None and (remedy := plotting.missing()):
-        raise usage_error(f"[bench] --plot must have matplotlib: {remedy}")
     if earlier is not None:
         results = _read(earlier)
     else:
