@@ -122,8 +122,8 @@ CPP_LAYERS = (
 PY_STD = "<std>"
 PACKAGE = "npu_rope"
 PACKAGES = (PACKAGE, "simulator/ascend_sim")
-# Modules that need only NumPy.
-PURE = (
+# Modules that need only NumPy, and no other module but these and the reference.
+PLAIN = (
     "npu_rope.cann_versions",
     "npu_rope.chips",
     "npu_rope.operator_package",
@@ -135,9 +135,8 @@ PURE = (
     "npu_rope.*_params",
     "npu_rope.gguf_header",
     "npu_rope.hf_config",
-    "npu_rope.dtypes",
-    "npu_rope.errors",
 )
+PURE = (*PLAIN, "npu_rope.dtypes", "npu_rope.errors")
 
 PYTHON_LAYERS = (
     Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*", "npu_rope/hardware/*"), ("*",)),
@@ -156,19 +155,7 @@ PYTHON_LAYERS = (
     ),
     Layer(("npu_rope/reference/*",), (PY_STD, "numpy", "npu_rope.reference", *PURE), ("ctypes",)),
     Layer(
-        (
-            "npu_rope/cann_versions.py",
-            "npu_rope/chips.py",
-            "npu_rope/operator_package.py",
-            "npu_rope/values.py",
-            "npu_rope/rope_attributes.py",
-            "npu_rope/params.py",
-            "npu_rope/*_params.py",
-            "npu_rope/gguf_header.py",
-            "npu_rope/hf_config.py",
-            "npu_rope/call_tensors.py",
-            "npu_rope/*_calls.py",
-        ),
+        tuple(f"{module.replace('.', '/')}.py" for module in PLAIN),
         (PY_STD, "numpy", "npu_rope.reference", *PURE),
         functions_may_import=("gguf", "transformers.*"),  # where they are installed
     ),

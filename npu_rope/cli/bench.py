@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from ascend_sim import timeline_plot
-from ascend_sim.files import replacing, stream_to, unwritable
+from ascend_sim.files import replacing, stream_to
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -20,7 +20,7 @@ from npu_rope.bench import plot as plotting
 from npu_rope.bench import report
 from npu_rope.bench.rope_rows import DTYPES, MODES
 from npu_rope.bench.run import Options, Results, run
-from npu_rope.cli.usage import usage_error
+from npu_rope.cli.usage import numbers, require_writable, usage_error
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlUnavailable, find_library_dir
 
 
@@ -93,9 +93,7 @@ def bench(
 
       npu-rope bench --from run.json --markdown docs/benchmarks.md
     """
-    for name, path in (("output", output), ("plot", plot), ("markdown", markdown)):
-        if path is not None and (must := unwritable(path)):
-            raise usage_error(f"[bench] {name} {must}")
+    require_writable("bench", output=output, plot=plot, markdown=markdown)
     if plot is not None and (must := timeline_plot.refusal(plot.with_suffix(plot.suffix.lower()))):
         raise usage_error(f"[bench] plot {must}")
     page = "" if markdown is None else _page(markdown)
@@ -148,10 +146,7 @@ def _pattern(name: str, text: str | None) -> str | None:
 
 
 def _threads(text: str) -> tuple[int, ...]:
-    try:
-        counts = tuple(int(word) for word in text.split(","))
-    except ValueError:
-        counts = ()
+    counts = numbers(text)
     if not counts or min(counts) < 1:
         raise usage_error(f"[bench] --threads must be numbers >= 1 like 1,2 but got {text}.")
     return counts

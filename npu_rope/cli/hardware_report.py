@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from ascend_sim.files import replacing, unwritable
+from ascend_sim.files import replacing
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
@@ -25,7 +25,7 @@ from rich.progress import (
 )
 
 from npu_rope import backends
-from npu_rope.cli.usage import usage_error
+from npu_rope.cli.usage import require_writable, usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.hardware.calls import OPERATORS
 from npu_rope.hardware.document import CORRECT, SIMULATED, WRONG, Document
@@ -152,8 +152,7 @@ def _files(folder: Path, overwrite: bool) -> tuple[Path, Path]:
                 f"[hardware-report] output must be a folder without a report but got {folder}, which has"
                 f" {path.name}.\nName another folder, or replace it with --overwrite."
             )
-        if must := unwritable(path):
-            raise usage_error(f"[hardware-report] output {must}")
+        require_writable("hardware-report", output=path)
     return paths
 
 

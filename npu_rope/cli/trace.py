@@ -16,12 +16,12 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from ascend_sim import Options, timeline, timeline_plot
-from ascend_sim.files import replacing, unwritable
+from ascend_sim.files import replacing
 from rich.console import Console
 from rich.markup import escape
 
 from npu_rope import simulated_package
-from npu_rope.cli.usage import usage_error
+from npu_rope.cli.usage import numbers, require_writable, usage_error
 from npu_rope.dtypes import bfloat16_bits
 from npu_rope.errors import BackendUnavailable, bad_value
 from npu_rope.executors import rotations
@@ -101,9 +101,7 @@ def run_command(
 ) -> None:
     """Run a command's launch; show and write its results. Its parameters after ``launch`` are the options
     that all commands have."""
-    for name, target in (("output", output), ("plot", plot)):
-        if target is not None and (must := unwritable(target)):
-            raise usage_error(f"[trace] {name} {must}")
+    require_writable("trace", output=output, plot=plot)
     if output is not None and output == plot:
         raise usage_error(f"[trace] plot must differ from output but got {plot}.")
     if plot is not None and (must := timeline_plot.refusal(plot)):
@@ -317,10 +315,7 @@ def rotary_mul(
 
 def sizes_of_text(text: str) -> tuple[int, int, int, int]:
     """Return B, S, N and D of --shape."""
-    try:
-        sizes = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        sizes = ()
+    sizes = numbers(text)
     if len(sizes) != 4 or min(sizes) < 1:
         raise usage_error(f"[trace] shape must be four positive numbers B,S,N,D but got {text}.")
     b, s, n, d = sizes
@@ -338,10 +333,7 @@ def params_of(head: int, mode: Mode, n_dims: int | None, n_offs: int, sections: 
         pairs = n_dims if mode is Mode.VISION else n_dims // 2
         parts = [(pairs + 3 - k) // 4 for k in range(4)]
         return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=parts)
-    try:
-        axes = [int(part) for part in sections.split(",")]
-    except ValueError:
-        axes = []
+    axes = numbers(sections)
     if len(axes) != 4:
         raise bad_value("trace", "sections", "be four numbers such as 16,24,24,0", sections)
     return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=axes)

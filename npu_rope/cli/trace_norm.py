@@ -12,7 +12,7 @@ from ascend_sim import Options
 from npu_rope.call_tensors import CallTensors
 from npu_rope.cli import trace
 from npu_rope.cli.trace import Dtype, DtypeOption, Launch, Mode
-from npu_rope.cli.usage import usage_error
+from npu_rope.cli.usage import numbers, usage_error
 from npu_rope.errors import bad_value
 from npu_rope.executors import rms_norm as norms
 from npu_rope.executors import rotations
@@ -179,10 +179,7 @@ def rms_norm_rope(
 
 
 def _rows(text: str) -> tuple[int, int]:
-    try:
-        rows, n = (int(part) for part in text.split(","))
-    except ValueError:
-        rows = n = 0
-    if rows < 1 or n < 1:
+    sizes = numbers(text)
+    if len(sizes) != 2 or min(sizes) < 1:
         raise usage_error(f"[trace] shape must be two positive numbers R,N but got {text}.")
-    return rows, n
+    return sizes[0], sizes[1]

@@ -1,10 +1,12 @@
-"""The faults of a command's options."""
+"""The values and faults that options of several commands have."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import typer
+from ascend_sim.files import unwritable
 
 USAGE_ERROR = 2
 
@@ -13,3 +15,18 @@ def usage_error(text: str) -> typer.Exit:
     """Print the fault of a command, and return the exit that ends it."""
     print(text, file=sys.stderr)
     return typer.Exit(USAGE_ERROR)
+
+
+def require_writable(command: str, **files: Path | None) -> None:
+    """Raise the fault of the first of these options that names a file that cannot be written."""
+    for name, path in files.items():
+        if path is not None and (must := unwritable(path)):
+            raise usage_error(f"[{command}] {name} {must}")
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the integers of a text such as ``1,2``; none if it is no such text."""
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        return ()

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from ascend_sim.files import unwritable
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from npu_rope import backends
 from npu_rope.cli.report import Detail, Report, write_report
-from npu_rope.cli.usage import usage_error
+from npu_rope.cli.usage import require_writable, usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
 from npu_rope.testing.judge import FAIL, AnyCase, CaseResult
@@ -129,8 +128,7 @@ def validate(
     if quiet and verbose:
         raise usage_error("[validate] --verbose must come without --quiet but got both.")
     names = _choose_backends(backend, ["cpu"] if ggml_device else None)
-    if output is not None and (must := unwritable(output)):
-        raise usage_error(f"[validate] output {must}")
+    require_writable("validate", output=output)
     for option, given in (("--ggml-lib", ggml_lib is not None), ("--ggml-device", bool(ggml_device))):
         if given and not ggml:
             raise usage_error(f"[validate] {option} must come without --no-ggml but got both.")

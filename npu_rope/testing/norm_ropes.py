@@ -33,6 +33,7 @@ from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.judge import CaseResult, Expectation, Judgement
 from npu_rope.testing.norm_spec import FORMATS
+from npu_rope.testing.norms import sizes_of
 from npu_rope.testing.outcomes import compare_all, judge_each, unwritten
 
 Array = npt.NDArray[Any]
@@ -174,15 +175,7 @@ def make_data(case: NormRopeCase) -> NormRopeData:
 
 
 def _heads(case: NormRopeCase, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    each = (*shape[:-1], 1)
-    _, smallest, largest = FORMATS[case.dtype]
-    sizes: Array = 10.0 ** rng.uniform(-2, 2, each)
-    if case.values == "zeros":
-        sizes = rng.integers(0, 2, each).astype(np.float64)
-    if case.values == "large":
-        sizes = np.full(each, largest / 4)
-    if case.values == "small":
-        sizes = np.full(each, 2.0**smallest * 9)
+    sizes, largest = sizes_of(case.values, case.dtype, rng, (*shape[:-1], 1)), FORMATS[case.dtype][2]
     with np.errstate(over="ignore"):
         x = np.clip(rng.standard_normal(shape) * sizes, -largest, largest)
     if case.values == "far":

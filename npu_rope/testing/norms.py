@@ -154,30 +154,28 @@ def make_data(case: NormCase) -> NormData:
     rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
     axis = case.axis % len(case.shape)
     rows = (*case.shape[:axis], *[1] * (len(case.shape) - axis))
-    x = rng.standard_normal(case.shape) * _sizes(case, rng, rows)
+    x = rng.standard_normal(case.shape) * sizes_of(case.values, case.dtype, rng, rows)
     if case.values == "far":
         x.flat[0], x.flat[-1] = np.inf, np.nan
     scale = rng.uniform(-2, 2, case.shape[-1:] if case.scale is None else case.scale)
     grad = rng.standard_normal(case.shape)
     of_scale = [rounded(a, case.scale_type) for a in (scale, grad)]
-    residual = rng.standard_normal(case.shape) * _sizes(case, rng, rows)
+    residual = rng.standard_normal(case.shape) * sizes_of(case.values, case.dtype, rng, rows)
+    largest = norm_spec.FORMATS[case.dtype][2]
     with np.errstate(over="ignore"):
-        of_x = [rounded(np.clip(a, *_ends(case.dtype)), case.dtype) for a in (x, residual)]
+        of_x = [rounded(np.clip(a, -largest, largest), case.dtype) for a in (x, residual)]
     return NormData(of_x[0], of_scale[0], of_scale[1], of_x[1])
 
 
-def _ends(dtype: str) -> tuple[float, float]:
-    largest = norm_spec.FORMATS[dtype][2]
-    return -largest, largest
-
-
-def _sizes(case: NormCase, rng: np.random.Generator, rows: tuple[int, ...]) -> Array:
-    if case.values == "zeros":
+def sizes_of(values: str, dtype: str, rng: np.random.Generator, rows: tuple[int, ...]) -> Array:
+    """Return a factor for each row of a case with these ``values``."""
+    _, smallest, largest = norm_spec.FORMATS[dtype]
+    if values == "zeros":
         return rng.integers(0, 2, rows).astype(np.float64)
-    if case.values == "large":
-        return np.full(rows, norm_spec.FORMATS[case.dtype][2] / 4)
-    if case.values == "small":
-        return np.full(rows, 2.0 ** norm_spec.FORMATS[case.dtype][1] * 9)
+    if values == "large":
+        return np.full(rows, largest / 4)
+    if values == "small":
+        return np.full(rows, 2.0**smallest * 9)
     sizes: Array = 10.0 ** rng.uniform(-2, 2, rows)
     return sizes
 
