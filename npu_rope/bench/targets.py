@@ -7,7 +7,7 @@ write into a kept buffer, as the floor, ggml and ONNX Runtime do. A decode call 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from npu_rope.bench import form_rows, norm_rope_rows, norm_rows, patched_rows
@@ -62,39 +62,58 @@ def fastest(figures: Figures, *, kind: str | None = None, names: Sequence[str] =
     return min(fit, key=lambda f: float(f["median_us"]), default=None)
 
 
+@dataclass
+class _Target:
+    """A target while it is judged: the figures so far, their description, and whether all of them meet it."""
+
+    text: str
+    met: bool = True
+    details: list[str] = field(default_factory=list)
+    seen: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, met: bool, detail: str, *figures: dict[str, Any]) -> None:
+        """Judge some figures."""
+        self.met = self.met and met
+        self.details.append(detail)
+        self.seen += figures
+
+    def verdict(self) -> Verdict:
+        """Return the verdict on the figures that were added."""
+        if not self.seen:
+            return Verdict(self.text, "NOT MEASURED", "this run has no such row, or no peer in it")
+        doubt = any(map(disturbed, self.seen))
+        outcome = ("PASS" if self.met else "MISS") + ("?" if doubt else "")
+        advice = " (others used the machine: measure again when it is idle)" if doubt else ""
+        return Verdict(self.text, outcome, "; ".join(self.details) + advice)
+
+
 def _floor_targets(figures: Figures) -> Iterator[Verdict]:
     for dtype, limit in FLOOR_TARGETS.items():
-        found = [
-            best
-            for row in by_row(figures).values()
-            if row[0]["group"] == "prefill" and row[0]["dtype"] == dtype
-            if (best := fastest(row, names=(OUT, PACKED))) is not None and "ratio" in best
-        ]
-        yield _judged(
-            f"prefill {dtype}: at most {limit} x the memory floor",
-            all(f["ratio"] <= limit for f in found),
-            [f"{f['mode']} {f['threads']}T {f['ratio']:.2f}" for f in found],
-            found,
-        )
+        target = _Target(f"prefill {dtype}: at most {limit} x the memory floor")
+        for row in by_row(figures).values():
+            best = fastest(row, names=(OUT, PACKED))
+            if (row[0]["group"], row[0]["dtype"]) == ("prefill", dtype) and best and "ratio" in best:
+                detail = f"{best['mode']} {best['threads']}T {best['ratio']:.2f}"
+                target.add(best["ratio"] <= limit, detail, best)
+        yield target.verdict()
 
 
 def _nobody_ahead(figures: Figures) -> Verdict:
-    behind, seen = [], []
+    target = _Target("f16 and bf16: no peer ahead in any row")
     for name, row in by_row(figures).items():
         mine, theirs = fastest(row, names=(OUT, PACKED)), fastest(row, kind="peer")
         if row[0]["dtype"] == "f32" or mine is None or theirs is None:
             continue
-        seen.append(mine)
-        if theirs["median_us"] < mine["median_us"]:
-            times = f"{microseconds(theirs['median_us'])} against our {microseconds(mine['median_us'])} us"
-            behind.append(f"{name}: {theirs['contestant']} {times}")
-    details = behind or [f"{len(seen)} rows with peers"]
-    return _judged("f16 and bf16: no peer ahead in any row", not behind, details, seen)
+        is_ahead = theirs["median_us"] < mine["median_us"]
+        times = f"{microseconds(theirs['median_us'])} against our {microseconds(mine['median_us'])} us"
+        target.add(not is_ahead, f"{name}: {theirs['contestant']} {times}" if is_ahead else "", mine)
+    target.details = [*filter(None, target.details)] or [f"{len(target.seen)} rows with peers"]
+    return target.verdict()
 
 
 def _forms(figures: Figures) -> Verdict:
     """Judge times over NeoX's, both as multiples of the floor of the same rounds."""
-    details, seen, met = [], [], True
+    target = _Target(f"every mode and form: at most {FORM_LIMIT} x NeoX of the same bytes")
     for row in by_row(figures).values():
         mine = [f for f in row if f["group"] == form_rows.GROUP and f["kind"] == "ours" and "ratio" in f]
         neox = next((f for f in mine if f["contestant"] == form_rows.NEOX), None)
@@ -102,16 +121,15 @@ def _forms(figures: Figures) -> Verdict:
             continue
         worst = max(mine, key=lambda f: float(f["ratio"]))
         times = worst["ratio"] / neox["ratio"]
-        details.append(f"{neox['dtype']} {neox['threads']}T {times:.2f} ({worst['contestant']})")
-        met = met and times <= FORM_LIMIT
-        seen += mine
-    return _judged(f"every mode and form: at most {FORM_LIMIT} x NeoX of the same bytes", met, details, seen)
+        detail = f"{neox['dtype']} {neox['threads']}T {times:.2f} ({worst['contestant']})"
+        target.add(times <= FORM_LIMIT, detail, *mine)
+    return target.verdict()
 
 
 def _norm(figures: Figures, mode: str) -> Verdict:
     """Judge a norm of prefill's rows by the floor and by the best peer; float16 is reported, not judged."""
-    details, seen, met = [], [], True
     shape = norm_rows.row("f32", 1).shape
+    target = _Target(f"{mode} {shape} f32 and bf16: at most {NORM_LIMIT} x the memory floor, no peer ahead")
     for row in by_row(figures).values():
         if (row[0]["group"], row[0]["mode"], row[0]["shape"]) != (norm_rows.GROUP, mode, shape):
             continue
@@ -119,80 +137,55 @@ def _norm(figures: Figures, mode: str) -> Verdict:
         if mine is None or "ratio" not in mine:
             continue
         times = f", best peer {theirs['median_us'] / mine['median_us']:.1f} x ours" if theirs else ""
-        details.append(f"{mine['dtype']} {mine['threads']}T {mine['ratio']:.2f}{times}")
-        seen.append(mine)
-        if mine["dtype"] != "f16":
-            met = met and mine["ratio"] <= NORM_LIMIT
-            met = met and (theirs is None or mine["median_us"] <= theirs["median_us"])
-    target = f"{mode} {shape} f32 and bf16: at most {NORM_LIMIT} x the memory floor, no peer ahead"
-    return _judged(target, met, details, seen)
+        is_ahead = theirs is not None and theirs["median_us"] < mine["median_us"]
+        met = mine["dtype"] == "f16" or (mine["ratio"] <= NORM_LIMIT and not is_ahead)
+        target.add(met, f"{mine['dtype']} {mine['threads']}T {mine['ratio']:.2f}{times}", mine)
+    return target.verdict()
 
 
 def _norm_rope(figures: Figures) -> Verdict:
     """Judge rms_norm_rope's gain over its parts, both as multiples of the floor of the same rounds; float16
     is reported, not judged."""
-    details, seen, met = [], [], True
+    target = _Target(f"rms_norm_rope f32 and bf16: at least {FUSION_GAIN} x as fast as rms_norm and rope_qk")
     for row in by_row(figures).values():
         whole, parts = (fastest(row, names=(name,)) for name in (norm_rope_rows.OUT, norm_rope_rows.PARTS))
         if whole is None or parts is None or "ratio" not in whole or "ratio" not in parts:
             continue
         gain = parts["ratio"] / whole["ratio"]
-        details.append(f"{whole['dtype']} {whole['threads']}T {gain:.2f} ({whole['ratio']:.2f} x the floor)")
-        seen += [whole, parts]
-        met = met and (whole["dtype"] == "f16" or gain >= FUSION_GAIN)
-    target = f"rms_norm_rope f32 and bf16: at least {FUSION_GAIN} x as fast as rms_norm and rope_qk"
-    return _judged(target, met, details, seen)
+        detail = f"{whole['dtype']} {whole['threads']}T {gain:.2f} ({whole['ratio']:.2f} x the floor)"
+        target.add(whole["dtype"] == "f16" or gain >= FUSION_GAIN, detail, whole, parts)
+    return target.verdict()
 
 
 def _patched(figures: Figures, mode: str) -> Verdict:
     """Judge the patched one's time over transformers' own, which is the floor of these rows."""
-    details, seen, met = [], [], True
     limit = PATCHED_LIMITS[mode]
-    for row in by_row(figures).values():
-        if (row[0]["group"], row[0]["mode"]) != (patched_rows.GROUP, mode):
-            continue
-        for mine in (f for f in row if f["kind"] == "ours" and "ratio" in f):
+    target = _Target(f"{mode} after apply_npu_rope: below {limit} x transformers' own")
+    for mine in figures:
+        own = (mine["group"], mine["mode"], mine["kind"]) == (patched_rows.GROUP, mode, "ours")
+        if own and "ratio" in mine:
             level = mine["contestant"].removeprefix(patched_rows.PATCHED).replace(", level", "")
-            details.append(f"{mine['dtype']} {mine['threads']}T{level} {mine['ratio']:.2f}")
-            seen.append(mine)
-            met = met and mine["ratio"] < limit
-    target = f"{mode} after apply_npu_rope: below {limit} x transformers' own"
-    return _judged(target, met, details, seen)
+            detail = f"{mine['dtype']} {mine['threads']}T{level} {mine['ratio']:.2f}"
+            target.add(mine["ratio"] < limit, detail, mine)
+    return target.verdict()
 
 
 def _decode_calls(figures: Figures, mode: str) -> Verdict:
-    details, seen, met = [], [], True
+    target = _Target(f"decode [1,1,32,128] f32 {mode} through torch.ops: at most the best peer's time")
     for row in by_row(figures).values():
         first = row[0]
         key = ("decode", "[1,1,32,128]", "f32", mode)
         if (first["group"], first["shape"], first["dtype"], first["mode"]) != key:
             continue
-        mine = fastest(row, names=(PACKED, PACKED_IN_PLACE))
-        theirs = fastest(row, kind="peer")
+        mine, theirs = fastest(row, names=(PACKED, PACKED_IN_PLACE)), fastest(row, kind="peer")
         if mine is None or theirs is None:
             continue
         schema = fastest(row, names=(SCHEMA,))
         full = f", full schema {microseconds(schema['median_us'])}" if schema else ""
         best = f"best peer {microseconds(theirs['median_us'])} ({theirs['contestant']})"
-        where = f"{first['threads']}T"
-        details.append(f"{where}: {microseconds(mine['median_us'])} us{full}, {best}")
-        met = met and mine["median_us"] <= theirs["median_us"]
-        seen.append(mine)
-    return _judged(
-        f"decode [1,1,32,128] f32 {mode} through torch.ops: at most the best peer's time",
-        met,
-        details,
-        seen,
-    )
-
-
-def _judged(target: str, met: bool, details: Sequence[str], seen: Figures) -> Verdict:
-    if not seen:
-        return Verdict(target, "NOT MEASURED", "this run has no such row, or no peer in it")
-    doubt = any(map(disturbed, seen))
-    outcome = ("PASS" if met else "MISS") + ("?" if doubt else "")
-    advice = " (others used the machine: measure again when it is idle)" if doubt else ""
-    return Verdict(target, outcome, "; ".join(details) + advice)
+        detail = f"{first['threads']}T: {microseconds(mine['median_us'])} us{full}, {best}"
+        target.add(mine["median_us"] <= theirs["median_us"], detail, mine)
+    return target.verdict()
 
 
 def microseconds(value: float) -> str:
