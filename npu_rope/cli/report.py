@@ -25,7 +25,7 @@ from npu_rope import __version__, backends, native
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
 from npu_rope.testing.ggml import GgmlInfo
-from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
+from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
 
 UNWRAPPED = 100_000
 

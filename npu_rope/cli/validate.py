@@ -22,7 +22,7 @@ from npu_rope.cli.report import Detail, Report, write_report
 from npu_rope.cli.usage import require_writable, usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
-from npu_rope.testing.judge import FAIL, AnyCase, CaseResult
+from npu_rope.testing.outcomes import FAIL, AnyCase, CaseResult
 from npu_rope.testing.suites import SUITES, all_cases, judge
 
 PROGRESS_SECONDS = 15  # between lines of progress where there is no terminal

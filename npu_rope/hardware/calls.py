@@ -29,7 +29,7 @@ from npu_rope.rotary_calls import RotaryAttributes
 from npu_rope.testing import cases, judge, norm_ropes, norms, tables
 from npu_rope.testing.bounds import E_ANGLE_DEVICE, worst_ratio
 from npu_rope.testing.cases import SHORT, CaseData, RopeCase
-from npu_rope.testing.judge import Expectation
+from npu_rope.testing.outcomes import Expectation
 
 Array = npt.NDArray[Any]
 F32, F16, BF16 = "float32", "float16", "bfloat16"

@@ -13,7 +13,7 @@ from typing import Any
 from npu_rope.backends import command_line
 from npu_rope.hardware.calls import KERNELS, TimedCall, json_number
 from npu_rope.hardware.privacy import LEFT_OUT
-from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED
+from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED
 
 Document = dict[str, Any]
 SCHEMA, SCHEMA_VERSION = "npu-rope-hardware-report", 1

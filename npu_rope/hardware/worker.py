@@ -26,7 +26,7 @@ from npu_rope.hardware import calls, kernel_times, machine
 from npu_rope.hardware.calls import Call, TimedCall
 from npu_rope.hardware.device import NpuDevice
 from npu_rope.hardware.kernel_times import NoKernelTimes
-from npu_rope.testing.judge import FAIL
+from npu_rope.testing.outcomes import FAIL
 from npu_rope.testing.suites import all_cases, judge
 
 Options = Mapping[str, Any]

@@ -21,8 +21,9 @@ The comparisons:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,116 +37,32 @@ from npu_rope.rope_calls import RopeCallAttributes, rope_tensors
 from npu_rope.testing import spec
 from npu_rope.testing.bits import run_on_bits
 from npu_rope.testing.bounds import (
-    DEVICE_NEAR_CPU,
     E_ANGLE_DEVICE,
     E_ANGLE_HOST,
     E_ANGLE_NONE,
     float32_angle_error,
     is_device,
     rotation_bound,
-    within_one_ulp,
-    worst_ratio,
 )
 from npu_rope.testing.cases import CaseData, RopeCase, make_data, view_of
-from npu_rope.testing.chip_types import chip_lacks, held
+from npu_rope.testing.chip_types import held, lacks_type
 from npu_rope.testing.ggml import GgmlFailed, GgmlProcess, GgmlRefused, GgmlRope
 from npu_rope.testing.ggml_tables import ggml_table
+from npu_rope.testing.outcomes import (
+    FAIL,
+    OK,
+    UNSUPPORTED,
+    CaseResult,
+    Expectation,
+    Judgement,
+    Worst,
+    compare_all,
+    hold_near_cpu,
+    judge_each,
+)
 from npu_rope.values import AnglePolicy
 
 Array = npt.NDArray[Any]
-OK, FAIL, UNSUPPORTED = "ok", "FAIL", "unsupported"
-
-
-class AnyCase(Protocol):
-    """The properties of every suite's cases; the operation has the name that users select."""
-
-    @property
-    def suite(self) -> str:
-        """Its suite."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The name, unique within the suite."""
-        ...
-
-    @property
-    def op(self) -> str:
-        """The operation."""
-        ...
-
-    @property
-    def dtype(self) -> str:
-        """The elements' dtype."""
-        ...
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the judged tensor."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """The origin of the case."""
-        ...
-
-
-@dataclass
-class Worst:
-    """The element furthest outside (or nearest to) its bound."""
-
-    index: tuple[int, ...]
-    position: int | None  # None: tables were given
-    angle: float
-    got: float
-    expected: float
-    axis: str = ""  # in the modes with sections: which of the token's positions rotates it
-    names: str = "(b, s, n, d)"  # of the index
-
-
-@dataclass
-class Judgement:
-    """One executor's result on one case."""
-
-    executor: str  # "reference", "cpu", "cpu:ggml" (policy ggml), "ggml"
-    verdict: str
-    max_error: float = float("nan")
-    ratio: float = float("nan")  # error / bound; 1 or less is within
-    worst: Worst | None = None
-    message: str = ""
-    bit_equal: float | None = None  # ggml: share of elements equal to cpu:ggml's
-    exact_error: float | None = None  # ggml: max distance from the float64 reference
-    table: str = ""  # ggml with YaRN: "plain" or "fused"; a device's own angles: "float32"
-    nmse: float | None = None  # ggml: the value in test-backend-ops, against ggml's own angles
-    near_cpu: float | None = None  # sim, 16-bit: share of elements within one ulp of cpu's
-
-
-@dataclass
-class CaseResult:
-    """All judgements of one case."""
-
-    case: AnyCase
-    judgements: list[Judgement] = field(default_factory=list)
-
-    @property
-    def verdict(self) -> str:
-        """``FAIL`` if any executor fails, ``UNSUPPORTED`` if none of them runs the case."""
-        verdicts = {j.verdict for j in self.judgements}
-        if FAIL in verdicts:
-            return FAIL
-        return UNSUPPORTED if verdicts == {UNSUPPORTED} else OK
-
-    def by(self, executor: str) -> Judgement | None:
-        """Return the judgement of one executor."""
-        return next((j for j in self.judgements if j.executor == executor), None)
-
-
-@dataclass
-class Expectation:
-    """A float64 result and the bound around it."""
-
-    value: npt.NDArray[np.float64]
-    bound: npt.NDArray[np.float64]
 
 
 def _expect(case: RopeCase, data: CaseData, c: Array, s: Array, e_angle: float | Array) -> Expectation:
@@ -296,37 +213,30 @@ def _ggml_call(case: RopeCase, data: CaseData) -> GgmlRope:
 
 def compare(case: RopeCase, data: CaseData, executor: str, got: Array, expected: Expectation) -> Judgement:
     """Compare a result with its expectation."""
-    ratio, at = worst_ratio(got, expected.value, expected.bound)
-    with np.errstate(invalid="ignore"):
-        error = np.abs(got.astype(np.float64) - expected.value)
-    worst = _describe_worst(case, data, got, expected.value, at) if at else None
-    return Judgement(executor, OK if ratio <= 1 else FAIL, float(np.nanmax(error, initial=0.0)), ratio, worst)
+    judgement = compare_all(executor, [got], [expected], ["(b, s, n, d)"])
+    if judgement.worst is not None:
+        _add_angle(case, data, judgement.worst)
+    return judgement
 
 
-def _describe_worst(
-    case: RopeCase, data: CaseData, got: Array, expected: Array, at: tuple[int, ...]
-) -> Worst:
-    p = case.params
-    positions, angle = token_positions(case, data, *at[:2]), float("nan")
-    position, inside, axis = positions[0], at[3] - p.n_offs, ""
+def _add_angle(case: RopeCase, data: CaseData, worst: Worst) -> None:
+    """Add the position, its axis and the angle of a worst element."""
+    p, at = case.params, worst.index
+    positions = token_positions(case, data, *at[:2])
+    worst.position, inside = positions[0], at[3] - p.n_offs
     if 0 <= inside < 2 * p.pairs:
         pair = inside // 2 if p.rope_mode is RopeMode.NORMAL else inside % p.pairs
-        position = positions[p.axes()[pair]]
-        axis = AXIS_NAMES[p.axes()[pair]] if p.rope_mode.has_sections else ""
-        angle = float(position * p.frequencies("exact", data.freq_factors)[pair])
-    return Worst(at, position, angle, float(got[at]), float(expected[at]), axis)
+        worst.position = positions[p.axes()[pair]]
+        worst.axis = AXIS_NAMES[p.axes()[pair]] if p.rope_mode.has_sections else ""
+        worst.angle = float(worst.position * p.frequencies("exact", data.freq_factors)[pair])
 
 
 def judge(case: RopeCase, backends: list[str], ggml: GgmlProcess | None) -> CaseResult:
     """Run and judge one case."""
     data = make_data(case)
-    result = CaseResult(case)
     exact = exact_expectation(case, data)
-    for backend in backends:
-        if is_device(backend):
-            result.judgements.append(_judge_simulated(case, data, backend))
-        else:
-            result.judgements.append(_judge_backend(case, data, backend, "exact", backend, exact))
+    judge_exact = partial(_judge_exact, case, data, exact)
+    result = judge_each(case, backends, lambda backend: lacks_type(backend, (case.dtype,)), judge_exact)
     if "reference" in backends and (wrong := reference_disagrees(case, data, exact)):
         judgement = result.by("reference")
         assert judgement is not None
@@ -336,47 +246,28 @@ def judge(case: RopeCase, backends: list[str], ggml: GgmlProcess | None) -> Case
     plain = _expect(case, data, *ggml_table(case, data, fused=False), E_ANGLE_NONE)
     mine = None
     if "cpu" in backends:
-        judgement = _judge_backend(case, data, "cpu", "ggml", "cpu:ggml", plain)
-        result.judgements.append(judgement)
-        mine = execute(case, data, "cpu", "ggml") if judgement.verdict == OK else None
+        try:
+            got = execute(case, data, "cpu", "ggml")
+            result.judgements.append(compare(case, data, "cpu:ggml", got, plain))
+            mine = got if result.judgements[-1].verdict == OK else None
+        except (ValueError, TypeError, AssertionError) as error:
+            result.judgements.append(Judgement("cpu:ggml", FAIL, message=str(error)))
     if ggml is not None:
         result.judgements.append(_judge_ggml(case, data, ggml, exact, plain, mine))
     return result
 
 
-def _judge_backend(
-    case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy, executor: str, expected: Expectation
-) -> Judgement:
-    try:
-        return compare(case, data, executor, execute(case, data, backend, angle), expected)
-    except (ValueError, TypeError, AssertionError) as error:
-        return Judgement(executor, FAIL, message=str(error))
-
-
-def _judge_simulated(case: RopeCase, data: CaseData, backend: str) -> Judgement:
-    if cannot := chip_lacks(case.dtype, backend):
-        return Judgement(backend, UNSUPPORTED, message=cannot)
-    case = as_taken(case, backend)
-    expected = exact_expectation(case, data, E_ANGLE_DEVICE)
-    try:
-        got = execute(case, data, backend, "exact")
-    except (ValueError, TypeError, AssertionError, RuntimeError) as error:
-        return Judgement(backend, FAIL, message=str(error))
-    judgement = compare(case, data, backend, got, expected)
-    if case.result_dtype in ("float16", "bfloat16"):
+def _judge_exact(case: RopeCase, data: CaseData, exact: Expectation, backend: str) -> Judgement:
+    """Judge a back end under policy exact; ``exact`` is the host's expectation."""
+    on_device = is_device(backend)
+    if on_device:
+        case = as_taken(case, backend)
+        exact = exact_expectation(case, data, E_ANGLE_DEVICE)
+    got = execute(case, data, backend, "exact")
+    judgement = compare(case, data, backend, got, exact)
+    if on_device and case.result_dtype in ("float16", "bfloat16"):
         hold_near_cpu(judgement, got, execute(case, data, "cpu", "exact"), case.result_dtype)
     return judgement
-
-
-def hold_near_cpu(judgement: Judgement, got: Array, on_cpu: Array, dtype: str) -> None:
-    """Require that almost all elements of a device's 16-bit result are within an ulp of the CPU's."""
-    near = within_one_ulp(got, on_cpu, dtype)
-    judgement.near_cpu = near
-    if near < DEVICE_NEAR_CPU and judgement.verdict == OK:
-        judgement.verdict = FAIL
-        judgement.message = (
-            f"{DEVICE_NEAR_CPU:.1%} of the elements must be within one ulp of cpu's but {near:.2%} are"
-        )
 
 
 def _ggml_cannot(case: RopeCase, ggml: GgmlProcess) -> str:

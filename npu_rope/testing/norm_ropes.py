@@ -31,10 +31,9 @@ from npu_rope.testing.bounds import (
 from npu_rope.testing.cases import FAR_4M, SHORT, rounded
 from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.judge import CaseResult, Expectation, Judgement
 from npu_rope.testing.norm_spec import FORMATS
 from npu_rope.testing.norms import sizes_of
-from npu_rope.testing.outcomes import compare_all, judge_each, unwritten
+from npu_rope.testing.outcomes import CaseResult, Expectation, Judgement, compare_all, judge_each, unwritten
 
 Array = npt.NDArray[Any]
 DTYPES = ("float32", "float16", "bfloat16")

@@ -32,8 +32,7 @@ from npu_rope.testing.bounds import is_device, normalized_error_on
 from npu_rope.testing.cases import SHORT, rounded
 from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.judge import CaseResult, Expectation, Judgement
-from npu_rope.testing.outcomes import compare_all, judge_each, unwritten
+from npu_rope.testing.outcomes import CaseResult, Expectation, Judgement, compare_all, judge_each, unwritten
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")

@@ -1,30 +1,114 @@
-"""Parts that the suites of tables, norms and their fusions share: run a case on each back end, and compare
-all of its results.
+"""Judgements on the results of cases, and the parts that judges of all suites share: run a case on each back
+end, and compare its results with their expectations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from npu_rope.errors import BackendUnavailable
-from npu_rope.testing.bounds import worst_ratio
-from npu_rope.testing.judge import (
-    FAIL,
-    OK,
-    UNSUPPORTED,
-    AnyCase,
-    CaseResult,
-    Expectation,
-    Judgement,
-    Worst,
-)
+from npu_rope.testing.bounds import DEVICE_NEAR_CPU, within_one_ulp, worst_ratio
 
 Array = npt.NDArray[Any]
+OK, FAIL, UNSUPPORTED = "ok", "FAIL", "unsupported"
+
+
+class AnyCase(Protocol):
+    """The properties of every suite's cases; the operation has the name that users select."""
+
+    @property
+    def suite(self) -> str:
+        """Its suite."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name, unique within the suite."""
+        ...
+
+    @property
+    def op(self) -> str:
+        """The operation."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """The elements' dtype."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the judged tensor."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """The origin of the case."""
+        ...
+
+
+@dataclass
+class Worst:
+    """The element furthest outside (or nearest to) its bound."""
+
+    index: tuple[int, ...]
+    position: int | None  # None: tables were given
+    angle: float
+    got: float
+    expected: float
+    axis: str = ""  # in the modes with sections: which of the token's positions rotates it
+    names: str = "(b, s, n, d)"  # of the index
+
+
+@dataclass
+class Judgement:
+    """One executor's result on one case."""
+
+    executor: str  # "reference", "cpu", "cpu:ggml" (policy ggml), "ggml"
+    verdict: str
+    max_error: float = float("nan")
+    ratio: float = float("nan")  # error / bound; 1 or less is within
+    worst: Worst | None = None
+    message: str = ""
+    bit_equal: float | None = None  # ggml: share of elements equal to cpu:ggml's
+    exact_error: float | None = None  # ggml: max distance from the float64 reference
+    table: str = ""  # ggml with YaRN: "plain" or "fused"; a device's own angles: "float32"
+    nmse: float | None = None  # ggml: the value in test-backend-ops, against ggml's own angles
+    near_cpu: float | None = None  # sim, 16-bit: share of elements within one ulp of cpu's
+
+
+@dataclass
+class CaseResult:
+    """All judgements of one case."""
+
+    case: AnyCase
+    judgements: list[Judgement] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """``FAIL`` if any executor fails, ``UNSUPPORTED`` if none of them runs the case."""
+        verdicts = {j.verdict for j in self.judgements}
+        if FAIL in verdicts:
+            return FAIL
+        return UNSUPPORTED if verdicts == {UNSUPPORTED} else OK
+
+    def by(self, executor: str) -> Judgement | None:
+        """Return the judgement of one executor."""
+        return next((j for j in self.judgements if j.executor == executor), None)
+
+
+@dataclass
+class Expectation:
+    """A float64 result and the bound around it."""
+
+    value: npt.NDArray[np.float64]
+    bound: npt.NDArray[np.float64]
 
 
 def judge_each(
@@ -67,6 +151,17 @@ def compare_all(
             worst = Worst(at, None, float("nan"), float(wide[at]), float(value[at]), names=name)
         ratio = max(ratio, own)
     return Judgement(executor, OK if ratio <= 1 else FAIL, error, ratio, worst)
+
+
+def hold_near_cpu(judgement: Judgement, got: Array, on_cpu: Array, dtype: str) -> None:
+    """Require that almost all elements of a device's 16-bit result are within an ulp of the CPU's."""
+    near = within_one_ulp(got, on_cpu, dtype)
+    judgement.near_cpu = near
+    if near < DEVICE_NEAR_CPU and judgement.verdict == OK:
+        judgement.verdict = FAIL
+        judgement.message = (
+            f"{DEVICE_NEAR_CPU:.1%} of the elements must be within one ulp of cpu's but {near:.2%} are"
+        )
 
 
 @contextmanager

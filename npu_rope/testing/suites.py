@@ -8,10 +8,10 @@ from typing import Any
 
 from npu_rope.testing.cases import ggml_cases, model_cases
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.judge import AnyCase, CaseResult
 from npu_rope.testing.judge import judge as judge_rope
 from npu_rope.testing.norm_ropes import NormRopeCase, judge_norm_ropes, norm_rope_cases
 from npu_rope.testing.norms import NormCase, judge_norms, norm_cases
+from npu_rope.testing.outcomes import AnyCase, CaseResult
 from npu_rope.testing.pmx import judge_pmx, pmx_cases
 from npu_rope.testing.tables import judge_tables, onnx_cases, torch_npu_cases
 

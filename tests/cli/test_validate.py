@@ -26,7 +26,7 @@ from npu_rope.cli.report import _summary_line as summary_line
 from npu_rope.cli.validate import FAIL
 from npu_rope.testing import judge
 from npu_rope.testing.ggml import GgmlUnavailable, find_library_dir
-from npu_rope.testing.judge import CaseResult, Judgement
+from npu_rope.testing.outcomes import CaseResult, Judgement
 from npu_rope.testing.suites import SUITES, all_cases
 
 FEW = ["--suite", "ggml", "--filter", "type=f32,ne_a=[128,32,2,1],n_dims=32"]

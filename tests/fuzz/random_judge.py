@@ -25,7 +25,7 @@ from npu_rope.reference import rope as reference
 from npu_rope.testing import spec
 from npu_rope.testing.bounds import rotation_bound, worst_ratio
 from npu_rope.testing.chip_types import held
-from npu_rope.testing.judge import Expectation
+from npu_rope.testing.outcomes import Expectation
 
 Array = npt.NDArray[Any]
 NUMPY_DTYPES: dict[str, np.dtype[Any]] = {

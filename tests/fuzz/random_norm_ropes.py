@@ -23,10 +23,9 @@ from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_te
 from npu_rope.rope_calls import RopeCallAttributes, rope_qk_tensors
 from npu_rope.testing.bounds import is_device, worst_ratio
 from npu_rope.testing.chip_types import lacks_type
-from npu_rope.testing.judge import Expectation
 from npu_rope.testing.norm_ropes import expected_heads, in_rows
 from npu_rope.testing.norm_spec import FORMATS
-from npu_rope.testing.outcomes import unwritten
+from npu_rope.testing.outcomes import Expectation, unwritten
 
 Array = npt.NDArray[Any]
 DTYPES = tuple(FORMATS)

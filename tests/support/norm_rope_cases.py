@@ -14,9 +14,9 @@ from rope_cases import e_angle_of, factors_of, layout_strides, params_of, positi
 from npu_rope import rms_norm, rms_norm_rope, rope_qk
 from npu_rope.testing import norm_rope_spec
 from npu_rope.testing.bounds import normalized_error_on, worst_ratio
-from npu_rope.testing.judge import Expectation
 from npu_rope.testing.norm_rope_spec import NormRopeCall
 from npu_rope.testing.norm_ropes import in_rows
+from npu_rope.testing.outcomes import Expectation
 
 
 @dataclass(frozen=True)

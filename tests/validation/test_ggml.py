@@ -27,7 +27,8 @@ from npu_rope.testing.ggml import (
     find_library_dir,
     registry_library,
 )
-from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, judge
+from npu_rope.testing.judge import judge
+from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED
 
 pytestmark = pytest.mark.peer
 

@@ -9,10 +9,11 @@ import pytest
 import npu_rope
 from npu_rope.reference import rope as reference
 from npu_rope.rope_attributes import RopeMode
-from npu_rope.testing import judge as module
+from npu_rope.testing import outcomes
 from npu_rope.testing.cases import RopeCase, ggml_cases, model_cases
-from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, execute, judge, make_data
+from npu_rope.testing.judge import execute, judge, make_data
 from npu_rope.testing.models import MODELS
+from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED
 
 RIGHT = npu_rope.rope
 
@@ -238,7 +239,7 @@ assert not HALF.cache_rows
 
 def test_16_bit_results_must_also_be_near_the_cpus(monkeypatch):
     assert judge(HALF, ["sim"], None).by("sim").near_cpu > 0.999
-    monkeypatch.setattr(module, "within_one_ulp", lambda *a: 0.9949)
+    monkeypatch.setattr(outcomes, "within_one_ulp", lambda *a: 0.9949)
     judgement = judge(HALF, ["sim"], None).by("sim")
     assert (judgement.verdict, judgement.near_cpu) == (FAIL, 0.9949)
     assert judgement.message == "99.5% of the elements must be within one ulp of cpu's but 99.49% are"

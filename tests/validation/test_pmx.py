@@ -9,7 +9,7 @@ import pytest
 
 from npu_rope import RopeParams
 from npu_rope.testing import pmx
-from npu_rope.testing.judge import FAIL, OK
+from npu_rope.testing.outcomes import FAIL, OK
 from npu_rope.testing.pmx import PmxCase, judge_pmx, pmx_cases
 
 CASES = {case.name: case for case in pmx_cases()}

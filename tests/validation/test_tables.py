@@ -10,7 +10,7 @@ import pytest
 from npu_rope.testing import tables
 from npu_rope.testing.bounds import is_device
 from npu_rope.testing.chip_types import chip_lacks
-from npu_rope.testing.judge import FAIL, OK, UNSUPPORTED, Judgement
+from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, Judgement
 from npu_rope.testing.tables import TableCase, judge_tables, onnx_cases, torch_npu_cases
 
 CASES = [*onnx_cases(), *torch_npu_cases()]
