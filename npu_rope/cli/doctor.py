@@ -50,6 +50,13 @@ class Finding:
     remedy: str = ""
 
 
+def _found(group: str, piece: str, detail: str | None, absent: str, remedy: str) -> Finding:
+    """Return the finding of a piece that is present if it has a detail."""
+    if detail is None:
+        return Finding(group, piece, False, absent, remedy)
+    return Finding(group, piece, True, detail)
+
+
 def doctor(
     json_: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
@@ -175,12 +182,7 @@ def _torch() -> list[Finding]:
 
 def _npu() -> list[Finding]:
     pieces = backends.npu_pieces()
-    findings = [
-        Finding("NPU", piece.name, True, piece.found)
-        if piece.found is not None
-        else Finding("NPU", piece.name, False, f"{piece.what} is absent", piece.remedy)
-        for piece in pieces
-    ]
+    findings = [_found("NPU", p.name, p.found, f"{p.what} is absent", p.remedy) for p in pieces]
     found = {piece.name: piece.found for piece in pieces}
     return [*findings, *_cann_environment(found), *_npu_versions(found), *_npu_chip(found)]
 
@@ -259,24 +261,15 @@ def _package_remedy(folder: str) -> str:
 
 
 def _tools() -> list[Finding]:
-    findings = []
-    compiler = next(
-        (c for c in (os.environ.get("CXX"), "c++", "g++", "clang++") if c and shutil.which(c)), None
-    )
-    if compiler is None:
-        findings.append(
-            Finding("build tools", "C++ compiler", False, "none on PATH", "install g++ or clang++ (C++17)")
-        )
-    else:
-        findings.append(Finding("build tools", "C++ compiler", True, _first_line([compiler, "--version"])))
+    group, compilers = "build tools", (os.environ.get("CXX"), "c++", "g++", "clang++")
+    compiler = next((c for c in compilers if c and shutil.which(c)), None)
+    version = compiler and _first_line([compiler, "--version"])
+    findings = [_found(group, "C++ compiler", version, "none on PATH", "install g++ or clang++ (C++17)")]
     for tool in ("cmake", "ninja", "npm"):
-        found = shutil.which(tool)
-        detail = (
-            f"{tool} {_first_line([tool, '--version']).removeprefix('cmake version ')}"
-            if found
-            else "not on PATH"
-        )
-        findings.append(Finding("build tools", tool, found is not None, detail))
+        version = None
+        if shutil.which(tool):
+            version = f"{tool} {_first_line([tool, '--version']).removeprefix('cmake version ')}"
+        findings.append(_found(group, tool, version, "not on PATH", ""))
     return findings
 
 
@@ -298,9 +291,8 @@ def _peers() -> list[Finding]:
     except (GgmlUnavailable, GgmlAborted) as error:
         first, _, remedy = str(error).partition("\n")
         findings.append(Finding("peers", "ggml", False, first, remedy))
-    for package in PEERS:
-        if version := version_of(package):
-            findings.append(Finding("peers", package, True, version))
-        else:
-            findings.append(Finding("peers", package, False, "not installed", f"pip install {package}"))
-    return findings
+    installed = (
+        _found("peers", package, version_of(package), "not installed", f"pip install {package}")
+        for package in PEERS
+    )
+    return [*findings, *installed]

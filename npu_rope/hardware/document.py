@@ -184,11 +184,6 @@ def put_prediction(record: dict[str, Any], result: Mapping[str, Any], profile: s
         record["predicted_note"] = f"failed: {result.get('lost') or result.get('failed')}"
 
 
-def put_time(record: dict[str, Any], time: Mapping[str, Any]) -> None:
-    """Store a call's time on the device from worker.py."""
-    record["measured"], record["measured_note"] = dict(time), ""
-
-
 def relate(record: dict[str, Any]) -> None:
     """Store the ratio of measured to predicted time if both exist; never on a simulated machine."""
     measured, predicted = record["measured"], record["predicted"]

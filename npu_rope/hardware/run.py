@@ -242,7 +242,7 @@ class Run:
             document.not_done(self.document, f"profile of {operator}", text)
         records = self._records()
         for id_, time_ in result["times"].items():
-            document.put_time(records[id_], time_)
+            records[id_] |= {"measured": time_, "measured_note": ""}
 
     def _predict(self) -> None:
         records = self._records()

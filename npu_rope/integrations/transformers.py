@@ -19,6 +19,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -206,26 +207,12 @@ def _norm_form(module: torch.nn.Module) -> norm_forms.NormForm | str:
 # ---- rotations ---------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Caller:
-    """A module whose forward calls rotations; ``functions`` has them by their names in its globals."""
-
-    name: str
-    module: torch.nn.Module
-    functions: dict[str, Callable[..., Any]]
-
-
 class _Rotations:
     """The functions of cos and sin that a model's modules call."""
 
     def __init__(self, model: torch.nn.Module, report: Report) -> None:
         self.model, self.report = model, report
         self.forms: dict[int, rope_forms.Form | str] = {}
-        self.callers = [c for name, m in model.named_modules() if (c := self._caller(name, m)) is not None]
-
-    def _caller(self, name: str, module: torch.nn.Module) -> _Caller | None:
-        functions = dict(_rotations_of(forward_of(module)))
-        return _Caller(name, module, functions) if functions else None
 
     def form(self, function: Callable[..., Any]) -> rope_forms.Form | str:
         """Return the function's form, or the reason why it has none."""
@@ -237,20 +224,22 @@ class _Rotations:
         return self.forms[id(function)]
 
     def replace(self) -> None:
-        for caller in self.callers:
-            if "forward" in caller.module.__dict__:
-                self._report(caller, ", ".join(caller.functions), _REPLACED, False)
+        for name, module in self.model.named_modules():
+            functions = dict(_rotations_of(forward_of(module)))
+            entry = partial(Entry, name, type(module).__name__)
+            if functions and "forward" in module.__dict__:
+                self.report.entries.append(entry(", ".join(functions), _REPLACED, False))
                 continue
             ours = {}
-            for name, function in caller.functions.items():
+            for called, function in functions.items():
                 form = self.form(function)
                 is_known = isinstance(form, rope_forms.Form)
                 uses = Uses() if is_known and self.report.level == "positions" else None
                 if isinstance(form, rope_forms.Form):
-                    ours[name] = rope_forms.replacement(function, form, uses)
-                self._report(caller, name, str(form), is_known, uses)
+                    ours[called] = rope_forms.replacement(function, form, uses)
+                self.report.entries.append(entry(called, str(form), is_known, uses=uses))
             if ours:
-                _bind(caller.module, _with_globals(forward_of(caller.module), ours))
+                _bind(module, _with_globals(forward_of(module), ours))
         if self.report.level == "positions" and self.report.replaced:
             self._remember_positions()
 
@@ -268,10 +257,6 @@ class _Rotations:
                 if forward is not None:
                     _bind(module, forward)
             self.report.notes += [note for note in notes if note not in self.report.notes]
-
-    def _report(self, caller: _Caller, what: str, how: str, replaced: bool, uses: Uses | None = None) -> None:
-        kind = type(caller.module).__name__
-        self.report.entries.append(Entry(caller.name, kind, what, how, replaced, uses=uses))
 
 
 def _rotations_of(function: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
