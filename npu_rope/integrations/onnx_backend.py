@@ -11,6 +11,7 @@ Runs models whose nodes are all of these, on any of npu_rope's backends. Needs t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,29 +26,21 @@ Array = npt.NDArray[Any]
 OPSET = 23  # since which the operators are in ONNX's standard domain
 
 
-def _rotary_embedding(
-    inputs: Sequence[Any], attributes: Mapping[str, Any], backend: str | None
+def _run(
+    operator: Callable[..., Any],
+    names: Sequence[str],
+    inputs: Sequence[Any],
+    attributes: Mapping[str, Any],
+    backend: str | None,
 ) -> tuple[Any]:
-    """Run on X, cos_cache, sin_cache and optional position_ids."""
-    named = {
-        name: attributes[name]
-        for name in ("interleaved", "num_heads", "rotary_embedding_dim")
-        if name in attributes
-    }
-    return (rotary_embedding(*inputs, **named, backend=backend),)
-
-
-def _rms_normalization(
-    inputs: Sequence[Any], attributes: Mapping[str, Any], backend: str | None
-) -> tuple[Any]:
-    """Run on X and scale."""
-    named = {name: attributes[name] for name in ("axis", "epsilon", "stash_type") if name in attributes}
-    return (rms_norm(*inputs, **named, backend=backend),)
+    """Run an operator on a node's inputs, with those of its attributes that the node has."""
+    named = {name: attributes[name] for name in names if name in attributes}
+    return (operator(*inputs, **named, backend=backend),)
 
 
 OPERATORS: Mapping[str, Callable[[Sequence[Any], Mapping[str, Any], str | None], tuple[Any, ...]]] = {
-    "RMSNormalization": _rms_normalization,
-    "RotaryEmbedding": _rotary_embedding,
+    "RMSNormalization": partial(_run, rms_norm, ("axis", "epsilon", "stash_type")),
+    "RotaryEmbedding": partial(_run, rotary_embedding, ("interleaved", "num_heads", "rotary_embedding_dim")),
 }
 
 
