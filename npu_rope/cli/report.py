@@ -21,8 +21,8 @@ from ascend_sim.files import stream_to
 from rich.console import Console
 from rich.markup import escape
 
-from npu_rope import __version__, backends, native
-from npu_rope.errors import BackendUnavailable
+from npu_rope import __version__, backends
+from npu_rope.bench.machine import isa
 from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
 from npu_rope.testing.ggml import GgmlInfo
 from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
@@ -44,10 +44,7 @@ class Report:
     def environment(self) -> dict[str, str]:
         """Return the versions that the figures depend on."""
         facts = {"npu_rope": __version__, "python": platform.python_version(), "machine": platform.machine()}
-        try:
-            facts["isa"] = native.load().isa()
-        except BackendUnavailable:
-            facts["isa"] = "no native library"
+        facts["isa"] = isa()
         facts["ggml"] = (
             f"{self.ggml.version} ({self.ggml.commit}, {self.ggml.cpu_library})"
             if self.ggml
