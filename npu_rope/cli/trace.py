@@ -80,7 +80,7 @@ LayoutOption = Annotated[
 ]
 InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Write over x.")]
 Launch = Callable[[Options], dict[str, Any]]
-LaunchOf = Callable[..., Launch]  # of a command's own options
+MakeLaunch = Callable[..., Launch]  # of a command's own options
 
 
 def run_command(
@@ -136,22 +136,22 @@ def run_command(
                 console.print(f"{what} written to {escape(str(written))}", soft_wrap=True)
 
 
-def command(name: str, text: str | None = None) -> Callable[[LaunchOf], LaunchOf]:
+def command(name: str, text: str | None = None) -> Callable[[MakeLaunch], MakeLaunch]:
     """Register a function of a command's own options, which returns its launch. The options of
     :func:`run_command` follow its own. text: its help, by default its docstring."""
     _, *shared = inspect.signature(run_command, eval_str=True).parameters.values()
 
-    def register(launch_of: LaunchOf) -> LaunchOf:
-        own = inspect.signature(launch_of, eval_str=True).parameters.values()
+    def register(make_launch: MakeLaunch) -> MakeLaunch:
+        own = inspect.signature(make_launch, eval_str=True).parameters.values()
 
         def run(**given: Any) -> None:
             common = {p.name: given.pop(p.name) for p in shared}
-            run_command(launch_of(**given), **common)
+            run_command(make_launch(**given), **common)
 
         run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
-        app.command(name, help=text or inspect.getdoc(launch_of))(run)
-        return launch_of
+        app.command(name, help=text or inspect.getdoc(make_launch))(run)
+        return make_launch
 
     return register
 
@@ -181,7 +181,8 @@ def rope(
     a core overlap as far as the kernel's events allow, and the cores share the
     bandwidth of global memory. It has not been compared with hardware.
 
-    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
+    Exit status: 0 success; 1 the kernel broke a rule of the simulator; 2 bad
+    usage.
 
     Examples:
 
@@ -199,8 +200,8 @@ def rope(
 
     def launch(options: Options) -> dict[str, Any]:
         params = params_of(sizes[3], mode, n_dims, n_offs, sections)
-        own = dtype or default_dtype(options)
-        x, out = _x_and_out(sizes, own, layout, in_place)
+        element_type = dtype or default_dtype(options)
+        x, out = _x_and_out(sizes, element_type, layout, in_place)
         positions = np.arange(sizes[1], dtype=np.int32)
         if params.rope_mode.has_sections:
             positions = np.tile(positions, (4, 1))
@@ -208,10 +209,10 @@ def rope(
         t = rope_tensors(view_of(x, layout), positions, factors, None)
         attributes = RopeCallAttributes(params, not backward, "exact")
         rotations.launch_on_sim(options, t, (view_of(out, layout),), attributes)
-        about: dict[str, Any] = {
+        properties: dict[str, Any] = {
             "op": "rope",
             "shape": list(sizes),
-            "dtype": own.value,
+            "dtype": element_type.value,
             "mode": params.rope_mode.name.lower(),
             "n_dims": params.n_dims,
             "n_offs": params.n_offs,
@@ -221,12 +222,12 @@ def rope(
             "freq_factors": freq_factors,
             "in_place": in_place,
         }
-        said = [] if params.n_dims == sizes[3] else [f"n_dims {params.n_dims} from {params.n_offs}"]
-        said += [f"sections {about['sections']}"] if any(params.sections) else []
-        said += _said_of_any(about) + (["freq_factors"] if freq_factors else [])
-        call = call_text(about, about["mode"], said)
-        least = 2 * x.nbytes + positions.nbytes + (0 if factors is None else factors.nbytes)
-        return summary_of(call, least, about)
+        details = [] if params.n_dims == sizes[3] else [f"n_dims {params.n_dims} from {params.n_offs}"]
+        details += [f"sections {properties['sections']}"] if any(params.sections) else []
+        details += _details_of_any(properties) + (["freq_factors"] if freq_factors else [])
+        call = call_text(properties, properties["mode"], details)
+        least_bytes = 2 * x.nbytes + positions.nbytes + (0 if factors is None else factors.nbytes)
+        return summary_of(call, least_bytes, properties)
 
     return launch
 
@@ -254,9 +255,12 @@ def rotary_mul(
     """Run rotary_mul's kernel once and show the use of its cycles.
 
     With --rows it is rotary_embedding: random rows of tables of that length are
-    gathered in the kernel. Otherwise as npu-rope trace rope.
+    gathered in the kernel.
 
-    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
+    The time model is that of npu-rope trace rope.
+
+    Exit status: 0 success; 1 the kernel broke a rule of the simulator; 2 bad
+    usage.
 
     Examples:
 
@@ -269,10 +273,10 @@ def rotary_mul(
     sizes = sizes_of_text(shape)
 
     def launch(options: Options) -> dict[str, Any]:
-        own = dtype or default_dtype(options)
+        element_type = dtype or default_dtype(options)
         b, s, n, d = sizes
-        x, out = _x_and_out(sizes, own, layout, in_place)
-        of_tables = Dtype.F32 if table_dtype is TableDtype.F32 else own
+        x, out = _x_and_out(sizes, element_type, layout, in_place)
+        of_tables = Dtype.F32 if table_dtype is TableDtype.F32 else element_type
         lanes = rotary_dim or d
         entries = lanes if width is Width.LANE else lanes // 2
         cos, sin = (rounded_to(values_of((rows or s, entries)), of_tables) for _ in range(2))
@@ -291,10 +295,10 @@ def rotary_mul(
             views = [view_of(v, layout) for v in (x, out)]
             t = rotary_mul_tensors(views[0], cos, sin, None)
         rotations.launch_on_sim(options, t, (views[1],), a)
-        about = {
+        properties = {
             "op": "rotary_embedding" if rows else "rotary_mul",
             "shape": list(sizes),
-            "dtype": own.value,
+            "dtype": element_type.value,
             **about_tables,
             "rows": rows,
             "interleaved": interleaved,
@@ -304,11 +308,13 @@ def rotary_mul(
             "forward": not backward,
             "in_place": in_place,
         }
-        said = [f"{of_tables.value} tables, an entry a {width.value}"]
-        said += [] if lanes == d else [f"rotary_dim {lanes} from {offset}"]
-        said += [f"{rows} rows"] if rows else []
-        call = call_text(about, "interleaved" if interleaved else "half", said + _said_of_any(about))
-        return summary_of(call, 2 * x.nbytes + read, about)
+        details = [f"{of_tables.value} tables, an entry a {width.value}"]
+        details += [] if lanes == d else [f"rotary_dim {lanes} from {offset}"]
+        details += [f"{rows} rows"] if rows else []
+        call = call_text(
+            properties, "interleaved" if interleaved else "half", details + _details_of_any(properties)
+        )
+        return summary_of(call, 2 * x.nbytes + read, properties)
 
     return launch
 
@@ -373,32 +379,37 @@ def _x_and_out(sizes: tuple[int, ...], dtype: Dtype, layout: Layout, in_place: b
     return x, x if in_place else np.empty_like(x)
 
 
-def summary_of(call: str, least: int, about: dict[str, Any]) -> dict[str, Any]:
-    """Summarize the last launch. least: bytes that any kernel must move; about: the call's description."""
+def summary_of(call: str, least_bytes: int, properties: dict[str, Any]) -> dict[str, Any]:
+    """Summarize the last launch.
+
+    Args:
+        least_bytes: the bytes that any kernel must move.
+        properties: of the call, for the summary.
+    """
     summary: dict[str, Any] = simulated_package.load().simulator.report()["summary"]
-    roofline = least / summary["gm_bytes_per_cycle"]
+    roofline = least_bytes / summary["gm_bytes_per_cycle"]
     return {
         "call": call,
-        **about,
+        **properties,
         **summary,
-        "least_bytes": least,
+        "least_bytes": least_bytes,
         "roofline_cycles": roofline,
         "roofline_share": roofline / summary["cycles"] if summary["cycles"] else 0.0,
         "note": timeline.NOT_HARDWARE,
     }
 
 
-def _said_of_any(about: dict[str, Any]) -> list[str]:
+def _details_of_any(properties: dict[str, Any]) -> list[str]:
     """Return the differences from the defaults that all operators have."""
-    said = [] if about["layout"] == "bsnd" else [about["layout"]]
-    said += [] if about["forward"] else ["backward"]
-    return said + (["in_place"] if about["in_place"] else [])
+    details = [] if properties["layout"] == "bsnd" else [properties["layout"]]
+    details += [] if properties["forward"] else ["backward"]
+    return details + (["in_place"] if properties["in_place"] else [])
 
 
-def call_text(about: dict[str, Any], kind: str, said: list[str]) -> str:
+def call_text(properties: dict[str, Any], kind: str, details: list[str]) -> str:
     """Return a call in a line: operator, shape and dtype, then its other properties."""
-    shape = ",".join(str(size) for size in about["shape"])
-    return ", ".join([f"{about['op']} [{shape}] {about['dtype']} {kind}", *said])
+    shape = ",".join(str(size) for size in properties["shape"])
+    return ", ".join([f"{properties['op']} [{shape}] {properties['dtype']} {kind}", *details])
 
 
 def _check_rows(width: Width, offset: int) -> None:

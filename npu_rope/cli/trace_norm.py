@@ -1,4 +1,4 @@
-"""``npu-rope trace`` of the norms' kernels."""
+"""Commands of ``npu-rope trace`` for the RMSNorm kernels."""
 
 from __future__ import annotations
 
@@ -30,27 +30,29 @@ def _values(sizes: tuple[int, ...], dtype: Dtype) -> Any:
     return trace.rounded_to(trace.values_of(sizes), dtype)
 
 
-RowsOption = Annotated[str, typer.Option(help="Rows and their elements: R,N.")]
+RowsOption = Annotated[str, typer.Option(help="R,N: number of rows, elements of a row.")]
 
-app = trace.app  # the norms' commands join those of the rotations
+app = trace.app  # of trace.py; the import of this module registers the commands below
 
 
 def _add_command(
     op: str, call: Callable[[Any, Any], tuple[CallTensors[Any], tuple[Any, ...]]], text: str
 ) -> None:
-    """Add the command of a norm. call: returns the tensors of a call on x and a scale, and its results."""
+    """Register the trace command of a norm. ``call(x, scale)`` returns the call's tensors and its results."""
 
     @trace.command(op, text)
-    def launch_of(shape: RowsOption = "2048,4096", dtype: DtypeOption = None) -> Launch:
+    def make_launch(shape: RowsOption = "2048,4096", dtype: DtypeOption = None) -> Launch:
         sizes = _rows(shape)
 
         def launch(options: Options) -> dict[str, Any]:
-            own = dtype or trace.default_dtype(options)
-            t, outs = call(_values(sizes, own), _values(sizes[1:], own))
-            norms.launch_on_sim(options, t, outs, RmsNormAttributes(), 1)
-            about = {"op": op, "shape": list(sizes), "dtype": own.value}
-            least = sum(a.nbytes for a in (*t.xs.values(), t.scale, *outs))
-            return trace.summary_of(f"{op} [{sizes[0]},{sizes[1]}] {own.value}", least, about)
+            element_type = dtype or trace.default_dtype(options)
+            t, outs = call(_values(sizes, element_type), _values(sizes[1:], element_type))
+            norms.launch_on_sim(options, t, outs, RmsNormAttributes(), axis=1)
+            properties = {"op": op, "shape": list(sizes), "dtype": element_type.value}
+            least_bytes = sum(a.nbytes for a in (*t.xs.values(), t.scale, *outs))
+            return trace.summary_of(
+                f"{op} [{sizes[0]},{sizes[1]}] {element_type.value}", least_bytes, properties
+            )
 
         return launch
 
@@ -66,10 +68,12 @@ _add_command(
     """Run rms_norm's kernel once and show the use of its cycles.
 
     The kernel processes several rows at a time if they fit, and longer rows in
-    chunks. Chunks that do not stay on the core between its two passes are read
-    twice. Otherwise as npu-rope trace rope.
+    chunks, in two passes. A row that does not fit UB is read twice.
 
-    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
+    The time model is that of npu-rope trace rope.
+
+    Exit status: 0 success; 1 the kernel broke a rule of the simulator; 2 bad
+    usage.
 
     Examples:
 
@@ -85,10 +89,12 @@ _add_command(
     lambda x, scale: (add_rms_norm_tensors(x, x.copy(), scale), (np.empty_like(x), np.empty_like(x))),
     """Run add_rms_norm's kernel once and show the use of its cycles.
 
-    x and the residual are added, and their sum, which is a result itself, is
-    normalized, in one launch. Otherwise as npu-rope trace rms_norm.
+    One launch adds x and the residual, writes the sum, and normalizes it.
 
-    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
+    The time model is that of npu-rope trace rope.
+
+    Exit status: 0 success; 1 the kernel broke a rule of the simulator; 2 bad
+    usage.
 
     Examples:
 
@@ -103,9 +109,13 @@ _add_command(
     """Run rms_norm_backward's kernel once and show the use of its cycles.
 
     Each core sums the scale's gradient over its rows, and adds its sums to those
-    of the other cores in memory. Otherwise as npu-rope trace rms_norm.
+    of the other cores in global memory. If the sums do not fit UB, it adds each
+    chunk of each row there.
 
-    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
+    The time model is that of npu-rope trace rope.
+
+    Exit status: 0 success; 1 the kernel broke a rule of the simulator; 2 bad
+    usage.
 
     Examples:
 
@@ -121,19 +131,21 @@ def rms_norm_rope(
     shape: trace.ShapeOption = "1,4096,32,128",
     keys: Annotated[int, typer.Option(min=1, help="Heads of k; N in --shape is q's.")] = 8,
     dtype: DtypeOption = None,
-    mode: Annotated[Mode, typer.Option(help="Which elements make a pair.")] = Mode.NEOX,
+    mode: Annotated[Mode, typer.Option(help="Which elements make a pair: neox or normal.")] = Mode.NEOX,
     n_dims: Annotated[int | None, typer.Option(help="Rotated width; default D.")] = None,
     intermediate_rounding: Annotated[
         bool, typer.Option("--intermediate-rounding", help="Round like rms_norm followed by rope.")
     ] = False,
-    cache: Annotated[bool, typer.Option("--cache", help="k goes to rows of a cache.")] = False,
+    cache: Annotated[bool, typer.Option("--cache", help="Write k to rows of a KV cache.")] = False,
 ) -> Launch:
     """Run rms_norm_rope's kernel once and show the use of its cycles.
 
-    Queries and keys are normalized head by head, scaled and rotated in one
-    launch. Otherwise as npu-rope trace rope.
+    One launch normalizes queries and keys head by head, scales and rotates them.
 
-    Exit status: 0, 1 the kernel broke a rule of the simulator, 2 bad usage.
+    The time model is that of npu-rope trace rope.
+
+    Exit status: 0 success; 1 the kernel broke a rule of the simulator; 2 bad
+    usage.
 
     Examples:
 
@@ -146,34 +158,36 @@ def rms_norm_rope(
     b, s, n, d = trace.sizes_of_text(shape)
 
     def launch(options: Options) -> dict[str, Any]:
-        own = dtype or trace.default_dtype(options)
+        element_type = dtype or trace.default_dtype(options)
         params: RopeParams = trace.params_of(d, mode, n_dims, 0, None)
         if params.rope_mode.has_sections:
-            raise bad_value("trace", "mode", "be neox or normal here", mode.value)
-        q, k = (_values((b, s, heads, d), own) for heads in (n, keys))
-        scales = [_values((d,), own) for _ in range(2)]
-        positions, rows = np.arange(s, dtype=np.int32), np.arange(b * s, dtype=np.int64).reshape(b, s)
+            raise bad_value("trace", "mode", "be neox or normal for rms_norm_rope", mode.value)
+        q, k = (_values((b, s, heads, d), element_type) for heads in (n, keys))
+        scales = [_values((d,), element_type) for _ in range(2)]
+        positions, cache_rows = np.arange(s, dtype=np.int32), np.arange(b * s, dtype=np.int64).reshape(b, s)
         outs = np.empty_like(q), np.empty_like(k).reshape(b * s, keys, d) if cache else np.empty_like(k)
-        t = rms_norm_rope_tensors(q, k, scales[0], scales[1], positions, None, outs, rows if cache else None)
+        t = rms_norm_rope_tensors(
+            q, k, scales[0], scales[1], positions, None, outs, cache_rows if cache else None
+        )
         a = RmsNormRopeAttributes(params, intermediate_rounding=intermediate_rounding)
         rotations.launch_on_sim(options, t, outs, a)
-        about = {
+        properties = {
             "op": "rms_norm_rope",
             "shape": [b, s, n, d],
             "keys": keys,
-            "dtype": own.value,
+            "dtype": element_type.value,
             "mode": mode.value,
             "n_dims": params.n_dims,
             "intermediate_rounding": intermediate_rounding,
             "cache": cache,
         }
-        said = [f"{keys} heads of keys"]
-        said += [] if params.n_dims == d else [f"n_dims {params.n_dims}"]
-        said += ["intermediate rounding"] if intermediate_rounding else []
-        said += ["keys to a cache"] if cache else []
-        # The bytes do not include the scalar unit's reads of rows.
-        least = 2 * (q.nbytes + k.nbytes) + 2 * scales[0].nbytes + positions.nbytes
-        return trace.summary_of(trace.call_text(about, mode.value, said), least, about)
+        details = [f"{keys} heads of keys"]
+        details += [] if params.n_dims == d else [f"n_dims {params.n_dims}"]
+        details += ["intermediate rounding"] if intermediate_rounding else []
+        details += ["keys to a cache"] if cache else []
+        # Without the cache's row indices, which the scalar unit reads.
+        least_bytes = 2 * (q.nbytes + k.nbytes) + 2 * scales[0].nbytes + positions.nbytes
+        return trace.summary_of(trace.call_text(properties, mode.value, details), least_bytes, properties)
 
     return launch
 
