@@ -103,10 +103,9 @@ using namespace npu_cann;
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::LaunchHostFunc: not on a stream that a thread
 // subscribed. api_impl.cc, ApiImpl::LaunchHostFunc: the runtime subscribes the stream, unless it is captured.
 NPU_CANN_API aclError aclrtLaunchHostFunc(void* handle, void (*function)(void*), void* argument) {
-    const char* call = "aclrtLaunchHostFunc";
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(call);
-    if (!function) return failed(kRtInvalid, call, "fn must not be null.");
+    if (!stream) return no_stream(__func__);
+    if (!function) return failed(kRtInvalid, __func__, "fn must not be null.");
     bool is_captured = false;
     {
         auto lock = lock_streams();
@@ -117,12 +116,12 @@ NPU_CANN_API aclError aclrtLaunchHostFunc(void* handle, void (*function)(void*),
         std::lock_guard<std::mutex> lock(r.mutex);
         const bool is_subscribed = r.thread_of_stream.count(stream->id);
         if (handle && is_subscribed)
-            return failed(kStreamSubscribe, call,
+            return failed(kStreamSubscribe, __func__,
                           stream->place() + " must not be one that aclrtSubscribeReport named.");
-        if (aclError refused = no_context(call)) return refused;
+        if (aclError refused = no_context(__func__)) return refused;
         if (!is_captured && !is_subscribed) r.of_runtime.insert(stream->id);
     }
-    return submit(stream, host_code(call, [function, argument] {
+    return submit(stream, host_code(__func__, [function, argument] {
                       function(argument);
                       return int32_t(kSuccess);
                   }));
@@ -130,57 +129,54 @@ NPU_CANN_API aclError aclrtLaunchHostFunc(void* handle, void (*function)(void*),
 
 // hicann/runtime src/runtime/api/impl/api_impl.cc, ApiImpl::CallbackLaunch: refused without a subscription.
 NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argument, int block, void* handle) {
-    const char* call = "aclrtLaunchCallback";
     // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtLaunchCallbackImpl.
     if (block != kCallbackBlocks && block != kCallbackGoesOn)
-        return failed(kInvalidParam, call, "blockType must be 0 or 1", block);
+        return failed(kInvalidParam, __func__, "blockType must be 0 or 1", block);
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(call);
-    if (!function) return failed(kRtInvalid, call, "fn must not be null.");
+    if (!stream) return no_stream(__func__);
+    if (!function) return failed(kRtInvalid, __func__, "fn must not be null.");
     uint64_t thread = 0;
     {
         Reports& r = reports();
         std::lock_guard<std::mutex> lock(r.mutex);
-        if (aclError refused = refuse_host_functions(call, handle, *stream)) return refused;
-        if (aclError refused = no_context(call)) return refused;
+        if (aclError refused = refuse_host_functions(__func__, handle, *stream)) return refused;
+        if (aclError refused = no_context(__func__)) return refused;
         auto found = r.thread_of_stream.find(stream->id);
         if (found == r.thread_of_stream.end())
-            return failed(kNotSubscribed, call, "stream must be one that aclrtSubscribeReport named.");
+            return failed(kNotSubscribed, __func__, "stream must be one that aclrtSubscribeReport named.");
         thread = found->second;
     }
     const bool blocks = block == kCallbackBlocks;
-    Work work = host_code(call, [=] { return hand_over(thread, function, argument, blocks); });
+    Work work = host_code(__func__, [=] { return hand_over(thread, function, argument, blocks); });
     if (blocks) work.may_run = [thread] { return may_run(thread); };
     return submit(stream, std::move(work));
 }
 
 // hicann/runtime src/runtime/core/src/utils/subscribe.cc, CbSubscribe::CheckForInsert.
 NPU_CANN_API aclError aclrtSubscribeReport(uint64_t thread, void* handle) {
-    const char* call = "aclrtSubscribeReport";
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(call);
+    if (!stream) return no_stream(__func__);
     Reports& r = reports();
     std::lock_guard<std::mutex> lock(r.mutex);
-    if (aclError refused = refuse_subscription(call, handle, *stream)) return refused;
+    if (aclError refused = refuse_subscription(__func__, handle, *stream)) return refused;
     if (r.thread_of_stream.count(stream->id) || r.of_runtime.count(stream->id))
-        return failed(kStreamSubscribe, call, stream->place() + " must not be subscribed.");
+        return failed(kStreamSubscribe, __func__, stream->place() + " must not be subscribed.");
     r.thread_of_stream[stream->id] = thread;
     return kSuccess;
 }
 
 // subscribe.cc, CbSubscribe::Delete.
 NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t thread, void* handle) {
-    const char* call = "aclrtUnSubscribeReport";
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(call);
+    if (!stream) return no_stream(__func__);
     Reports& r = reports();
     std::lock_guard<std::mutex> lock(r.mutex);
-    if (aclError refused = refuse_subscription(call, handle, *stream)) return refused;
+    if (aclError refused = refuse_subscription(__func__, handle, *stream)) return refused;
     auto found = r.thread_of_stream.find(stream->id);
     if (found == r.thread_of_stream.end() && !r.of_runtime.count(stream->id))
-        return failed(kStreamSubscribe, call, stream->place() + " must be subscribed.");
+        return failed(kStreamSubscribe, __func__, stream->place() + " must be subscribed.");
     if (found == r.thread_of_stream.end() || found->second != thread)
-        return failed(kThreadSubscribe, call, "threadId must be the one that aclrtSubscribeReport named.");
+        return failed(kThreadSubscribe, __func__, "threadId must be the one that aclrtSubscribeReport named.");
     r.thread_of_stream.erase(found);
     return kSuccess;
 }
@@ -189,7 +185,7 @@ NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t thread, void* handle) {
 NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
     // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtProcessReportImpl.
     if (timeout_ms < -1 || timeout_ms == 0)
-        return failed(kInvalidParam, "aclrtProcessReport", "timeout must be -1 or greater than 0", timeout_ms);
+        return failed(kInvalidParam, __func__, "timeout must be -1 or greater than 0", timeout_ms);
     Reports& r = reports();
     bool is_subscribed = false;
     {
@@ -201,7 +197,7 @@ NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
         // torch_npu's thread (torch_npu/csrc/npu/Graph.cpp, process_callback) calls this again at once.
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         // subscribe.cc, CbSubscribe::GetGroupIdByThreadId.
-        return failed(kThreadSubscribe, "aclrtProcessReport", "thread must be one that aclrtSubscribeReport named.");
+        return failed(kThreadSubscribe, __func__, "thread must be one that aclrtSubscribeReport named.");
     }
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms < 0 ? 1000 : timeout_ms);
     std::shared_ptr<Report> report;
@@ -217,7 +213,7 @@ NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
             report = own.front();
             own.pop_front();
         } else if (std::chrono::steady_clock::now() >= end) {
-            return failed(kReportTimeout, "aclrtProcessReport", "no callback within the timeout.");
+            return failed(kReportTimeout, __func__, "no callback within the timeout.");
         }
     }
     report->function(report->argument);

@@ -29,30 +29,30 @@ NPU_CANN_API void aclSetTensorDescName(aclTensorDesc* desc, const char* name) {
     if (desc) desc->name = name ? name : "";
 }
 NPU_CANN_API aclError aclSetTensorFormat(aclTensorDesc* desc, int32_t format) {
-    if (!desc) return failed(kInvalidParam, "aclSetTensorFormat", "desc must not be null.");
+    if (!desc) return failed(kInvalidParam, __func__, "desc must not be null.");
     desc->format = format;
     return kSuccess;
 }
 NPU_CANN_API aclError aclSetTensorShape(aclTensorDesc* desc, int dims, const int64_t* shape) {
     if (!desc || dims < 0 || (dims > 0 && !shape))
-        return failed(kInvalidParam, "aclSetTensorShape", "desc and dims must not be null.");
+        return failed(kInvalidParam, __func__, "desc and dims must not be null.");
     desc->shape.assign(shape, shape + dims);
     return kSuccess;
 }
 NPU_CANN_API aclError aclSetTensorPlaceMent(aclTensorDesc* desc, int32_t placement) {
-    if (!desc) return failed(kInvalidParam, "aclSetTensorPlaceMent", "desc must not be null.");
+    if (!desc) return failed(kInvalidParam, __func__, "desc must not be null.");
     desc->placement = placement;
     return kSuccess;
 }
 NPU_CANN_API aclError aclSetTensorConst(aclTensorDesc* desc, void* /*data*/, size_t /*bytes*/) {
-    return desc ? kSuccess : failed(kInvalidParam, "aclSetTensorConst", "desc must not be null.");
+    return desc ? kSuccess : failed(kInvalidParam, __func__, "desc must not be null.");
 }
 NPU_CANN_API int32_t aclGetTensorDescType(const aclTensorDesc* desc) { return desc ? desc->dtype : -1; }
 NPU_CANN_API int32_t aclGetTensorDescFormat(const aclTensorDesc* desc) { return desc ? desc->format : -1; }
 NPU_CANN_API size_t aclGetTensorDescNumDims(const aclTensorDesc* desc) { return desc ? desc->shape.size() : 0; }
 NPU_CANN_API aclError aclGetTensorDescDimV2(const aclTensorDesc* desc, size_t index, int64_t* size) {
     if (!desc || !size || index >= desc->shape.size())
-        return failed(kInvalidParam, "aclGetTensorDescDimV2", "index must be less than the number of dimensions.");
+        return failed(kInvalidParam, __func__, "index must be less than the number of dimensions.");
     *size = desc->shape[index];
     return kSuccess;
 }

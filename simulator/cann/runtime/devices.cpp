@@ -137,29 +137,28 @@ NPU_CANN_API aclError aclFinalize() {
 }
 
 NPU_CANN_API aclError aclrtGetDeviceCount(uint32_t* count) {
-    if (!count) return failed(kInvalidParam, "aclrtGetDeviceCount", "count must not be null.");
+    if (!count) return failed(kInvalidParam, __func__, "count must not be null.");
     *count = kDevices;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
-    if (aclError refused = no_device("aclrtSetDevice", device)) return refused;
+    if (aclError refused = no_device(__func__, device)) return refused;
     std::lock_guard<std::mutex> lock(context_mutex);
     ++times_set;
     thread_context = context_number;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
-    if (!device) return failed(kInvalidParam, "aclrtGetDevice", "deviceId must not be null.");
+    if (!device) return failed(kInvalidParam, __func__, "deviceId must not be null.");
     if (!has_context()) return kContextNull;  // no message: torch_npu asks before it sets the device
     *device = 0;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtResetDevice(int32_t device) {
-    if (aclError refused = no_device("aclrtResetDevice", device)) return refused;
+    if (aclError refused = no_device(__func__, device)) return refused;
     {
         std::lock_guard<std::mutex> lock(context_mutex);
-        if (times_set == 0)
-            return failed(kContextReleased, "aclrtResetDevice", "deviceId must be a device that is set.");
+        if (times_set == 0) return failed(kContextReleased, __func__, "deviceId must be a device that is set.");
         if (--times_set > 0) return kSuccess;
         ++context_number;
     }
@@ -167,34 +166,31 @@ NPU_CANN_API aclError aclrtResetDevice(int32_t device) {
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetCurrentContext(void** out) {
-    if (!out) return failed(kInvalidParam, "aclrtGetCurrentContext", "context must not be null.");
+    if (!out) return failed(kInvalidParam, __func__, "context must not be null.");
     if (!has_context()) return kContextNull;
     *out = &context;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtSetCurrentContext(void* wanted) {
-    if (!wanted) return failed(kInvalidParam, "aclrtSetCurrentContext", "context must not be null.");
+    if (!wanted) return failed(kInvalidParam, __func__, "context must not be null.");
     std::lock_guard<std::mutex> lock(context_mutex);
-    if (wanted != &context || times_set == 0)
-        return failed(kRtInvalid, "aclrtSetCurrentContext", "context must be one that exists.");
+    if (wanted != &context || times_set == 0) return failed(kRtInvalid, __func__, "context must be one that exists.");
     thread_context = context_number;
     return kSuccess;
 }
 // hicann/runtime src/acl/aclrt_impl/context.cpp, aclrtGetPrimaryCtxStateImpl: flags is reserved.
 NPU_CANN_API aclError aclrtGetPrimaryCtxState(int32_t device, uint32_t* flags, int32_t* active) {
-    const char* call = "aclrtGetPrimaryCtxState";
-    if (!active) return failed(kInvalidParam, call, "active must not be null.");
-    if (flags) return failed(kInvalidParam, call, "flags must be null.");
-    if (aclError refused = no_device(call, device)) return refused;
+    if (!active) return failed(kInvalidParam, __func__, "active must not be null.");
+    if (flags) return failed(kInvalidParam, __func__, "flags must be null.");
+    if (aclError refused = no_device(__func__, device)) return refused;
     *active = has_context();
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic) {
-    const char* call = "aclrtGetLogicDevIdByUserDevId";
-    if (!logic) return failed(kInvalidParam, call, "logicDevId must not be null.");
+    if (!logic) return failed(kInvalidParam, __func__, "logicDevId must not be null.");
     // hicann/runtime src/runtime/api/api_c_device.cc, rtsGetLogicDevIdByUserDevId, has its own status for less than 0.
-    if (user < 0) return failed(kRtInvalid, call, "userDevid must be at least 0", user);
-    if (aclError refused = no_device(call, user)) return refused;
+    if (user < 0) return failed(kRtInvalid, __func__, "userDevid must be at least 0", user);
+    if (aclError refused = no_device(__func__, user)) return refused;
     *logic = user;
     return kSuccess;
 }
@@ -203,7 +199,7 @@ NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic
 // such a peer is not in the sources.
 NPU_CANN_API aclError aclrtDeviceCanAccessPeer(int32_t* /*can*/, int32_t device, int32_t peer) {
     constexpr uint32_t kMostDevices = 64;
-    const std::string call = "aclrtDeviceCanAccessPeer", got = " but got " + std::to_string(device) + ".";
+    const std::string call = __func__, got = " but got " + std::to_string(device) + ".";
     if (device == peer) return failed(kInvalidParam, call, "deviceId must not be peerDeviceId" + got);
     if (aclError refused = no_device(call.c_str(), peer)) return refused;
     if (uint32_t(device) >= kMostDevices) return failed(kRtInvalid, call, "deviceId must be 0 to 63" + got);
@@ -213,22 +209,21 @@ NPU_CANN_API aclError aclrtDeviceCanAccessPeer(int32_t* /*can*/, int32_t device,
 NPU_CANN_API const char* aclrtGetSocName() { return soc_name(); }
 
 NPU_CANN_API aclError aclGetDeviceCapability(uint32_t device, int what, int64_t* value) {
-    if (device >= kDevices || !value) return failed(kInvalidParam, "aclGetDeviceCapability", "deviceId must be 0.");
+    if (device >= kDevices || !value) return failed(kInvalidParam, __func__, "deviceId must be 0.");
     const int64_t values[] = {this_chip().ai_cores, this_chip().vector_cores, this_chip().l2_bytes};
-    if (what < 0 || what > 2)
-        return failed(kInvalidParam, "aclGetDeviceCapability", "deviceInfo must be 0, 1 or 2", what);
+    if (what < 0 || what > 2) return failed(kInvalidParam, __func__, "deviceInfo must be 0, 1 or 2", what);
     *value = values[what];
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetDeviceInfo(uint32_t device, int what, int64_t* value) {
-    if (device >= kDevices || !value) return failed(kInvalidParam, "aclrtGetDeviceInfo", "deviceId must be 0.");
+    if (device >= kDevices || !value) return failed(kInvalidParam, __func__, "deviceId must be 0.");
     const SimulatedChip& chip = this_chip();
     const std::map<int, int64_t> known = {
         {101, chip.ai_cores}, {102, chip.ai_cores}, {201, chip.vector_cores}, {302, chip.l2_bytes}};
     const auto found = known.find(what);
     if (found == known.end())
         return failed(
-            kNotSupported, "aclrtGetDeviceInfo",
+            kNotSupported, __func__,
             "attribute " + std::to_string(what) + " is not simulated; add it in simulator/cann/runtime/devices.cpp.");
     *value = found->second;
     return kSuccess;
@@ -246,32 +241,30 @@ aclError core_limit(const char* call, int kind, uint32_t* value) {
 }  // namespace
 
 NPU_CANN_API aclError aclrtGetDeviceResLimit(int32_t device, int kind, uint32_t* value) {
-    const char* call = "aclrtGetDeviceResLimit";
-    if (aclError refused = core_limit(call, kind, value)) return refused;
-    return no_device(call, device);
+    if (aclError refused = core_limit(__func__, kind, value)) return refused;
+    return no_device(__func__, device);
 }
 NPU_CANN_API aclError aclrtGetStreamResLimit(void* stream, int kind, uint32_t* value) {
     if (value) {
         auto lock = lock_streams();
-        if (!stream_of(stream)) return no_stream("aclrtGetStreamResLimit");
+        if (!stream_of(stream)) return no_stream(__func__);
     }
-    return core_limit("aclrtGetStreamResLimit", kind, value);
+    return core_limit(__func__, kind, value);
 }
 NPU_CANN_API aclError aclrtGetResInCurrentThread(int kind, uint32_t* value) {
-    return core_limit("aclrtGetResInCurrentThread", kind, value);
+    return core_limit(__func__, kind, value);
 }
 
 // aclCannAttr: 0 inf/nan mode, 1 bfloat16, 2 just-in-time compile.
 NPU_CANN_API aclError aclGetCannAttributeList(const int32_t** list, size_t* count) {
     static const int32_t attributes[] = {0, 1, 2};
-    if (!list || !count) return failed(kInvalidParam, "aclGetCannAttributeList", "arguments must not be null.");
+    if (!list || !count) return failed(kInvalidParam, __func__, "arguments must not be null.");
     *list = attributes;
     *count = 3;
     return kSuccess;
 }
 NPU_CANN_API aclError aclGetCannAttribute(int attribute, int32_t* value) {
-    if (!value || attribute < 0 || attribute > 2)
-        return failed(kInvalidParam, "aclGetCannAttribute", "cannAttr must be 0, 1 or 2.");
+    if (!value || attribute < 0 || attribute > 2) return failed(kInvalidParam, __func__, "cannAttr must be 0, 1 or 2.");
     const bool is_310p = std::strncmp(soc_name(), "Ascend310P", 10) == 0;
     *value = attribute == 2 || is_310p ? 0 : 1;
     return kSuccess;
@@ -280,10 +273,9 @@ NPU_CANN_API aclError aclGetCannAttribute(int attribute, int32_t* value) {
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SetDeviceSatMode, and src/runtime/api/api_c.cc,
 // rtSetDeviceSatMode: the 310P has no mode 1. The mode is not used.
 NPU_CANN_API aclError aclrtSetDeviceSatMode(int mode) {
-    const char* call = "aclrtSetDeviceSatMode";
-    if (mode < 0 || mode > 1) return failed(kRtInvalid, call, "mode must be 0 or 1", mode);
+    if (mode < 0 || mode > 1) return failed(kRtInvalid, __func__, "mode must be 0 or 1", mode);
     if (mode == 1 && std::strncmp(soc_name(), "Ascend310P", 10) == 0)
-        return failed(kRtNotSupported, call, "mode must be 0 on this chip but got 1.");
+        return failed(kRtNotSupported, __func__, "mode must be 0 on this chip but got 1.");
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtSetOpExecuteTimeOut(uint32_t /*seconds*/) { return kSuccess; }
@@ -308,25 +300,22 @@ aclError no_value_of_option(const char* call, int option, int64_t value) {
 }  // namespace
 
 NPU_CANN_API aclError aclrtSetSysParamOpt(int option, int64_t value) {
-    const char* call = "aclrtSetSysParamOpt";
-    if (aclError refused = no_option(call, option, kSystemOptions)) return refused;
-    if (aclError refused = no_value_of_option(call, option, value)) return refused;
+    if (aclError refused = no_option(__func__, option, kSystemOptions)) return refused;
+    if (aclError refused = no_value_of_option(__func__, option, value)) return refused;
     system_options[option] = value;
     return kSuccess;
 }
 // A context has no early start.
 NPU_CANN_API aclError aclrtCtxSetSysParamOpt(int option, int64_t value) {
-    const char* call = "aclrtCtxSetSysParamOpt";
-    if (aclError refused = no_option(call, option, kSystemOptions - 1)) return refused;
-    if (aclError refused = no_value_of_option(call, option, value)) return refused;
-    if (aclError refused = no_context(call)) return refused;
+    if (aclError refused = no_option(__func__, option, kSystemOptions - 1)) return refused;
+    if (aclError refused = no_value_of_option(__func__, option, value)) return refused;
+    if (aclError refused = no_context(__func__)) return refused;
     system_options[option] = value;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetSysParamOpt(int option, int64_t* value) {
-    const char* call = "aclrtGetSysParamOpt";
-    if (!value) return failed(kInvalidParam, call, "value must not be null.");
-    if (aclError refused = no_option(call, option, kSystemOptions)) return refused;
+    if (!value) return failed(kInvalidParam, __func__, "value must not be null.");
+    if (aclError refused = no_option(__func__, option, kSystemOptions)) return refused;
     *value = system_options[option];
     return kSuccess;
 }

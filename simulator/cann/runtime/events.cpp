@@ -197,27 +197,26 @@ aclError refuse_without_time(std::initializer_list<const Event*> events, const c
 
 using namespace npu_cann;
 
-NPU_CANN_API aclError aclrtCreateEvent(void** out) { return make_event(out, kDefaultFlags, false, "aclrtCreateEvent"); }
+NPU_CANN_API aclError aclrtCreateEvent(void** out) { return make_event(out, kDefaultFlags, false, __func__); }
 NPU_CANN_API aclError aclrtCreateEventWithFlag(void** out, uint32_t flag) {
-    return make_event(out, flag, false, "aclrtCreateEventWithFlag");
+    return make_event(out, flag, false, __func__);
 }
 NPU_CANN_API aclError aclrtCreateEventExWithFlag(void** out, uint32_t flag) {
-    return make_event(out, flag, true, "aclrtCreateEventExWithFlag");
+    return make_event(out, flag, true, __func__);
 }
 NPU_CANN_API aclError aclrtDestroyEvent(void* handle) {
-    const char* call = "aclrtDestroyEvent";
-    if (!handle) return no_event(call);
+    if (!handle) return no_event(__func__);
     auto lock = lock_streams();
-    return live_events().erase(handle) ? kSuccess : no_object(call, "event");
+    return live_events().erase(handle) ? kSuccess : no_object(__func__, "event");
 }
 
 NPU_CANN_API aclError aclrtRecordEvent(void* event, void* stream) {
-    return act_on(event, stream, "aclrtRecordEvent", refuse_record,
+    return act_on(event, stream, __func__, refuse_record,
                   [](const StreamPtr& s, Event* e) { return is_capturing(*s) ? capture_record(s, e) : record(s, e); });
 }
 
 NPU_CANN_API aclError aclrtStreamWaitEvent(void* stream, void* event) {
-    return act_on(event, stream, "aclrtStreamWaitEvent", refuse_wait, [](const StreamPtr& s, Event* e) {
+    return act_on(event, stream, __func__, refuse_wait, [](const StreamPtr& s, Event* e) {
         return is_capturing(*s) || is_capturing(*e) ? capture_wait(s, e) : wait(s, e);
     });
 }
@@ -226,7 +225,7 @@ NPU_CANN_API aclError aclrtStreamWaitEvent(void* stream, void* event) {
 // An older event is not reset on a stream that is captured, unless it is external (event_capture.cc,
 // Event::ToBeCaptured).
 NPU_CANN_API aclError aclrtResetEvent(void* event, void* stream) {
-    return act_on(event, stream, "aclrtResetEvent", refuse_reset, [](const StreamPtr& s, Event* e) -> aclError {
+    return act_on(event, stream, __func__, refuse_reset, [](const StreamPtr& s, Event* e) -> aclError {
         if (e->is_extended)
             return failed(kRtNotSupported, "aclrtResetEvent", "event must not be of aclrtCreateEventExWithFlag.");
         if (is_capturing(*s) && e->flags != kEventExternal)
@@ -237,16 +236,14 @@ NPU_CANN_API aclError aclrtResetEvent(void* event, void* stream) {
 }
 
 NPU_CANN_API aclError aclrtSynchronizeEvent(void* handle) {
-    const char* call = "aclrtSynchronizeEvent";
-    count_host_wait(call);
+    count_host_wait(__func__);
     LatestRecord latest;
-    if (aclError refused = take_latest(handle, call, &latest)) return refused;
+    if (aclError refused = take_latest(handle, __func__, &latest)) return refused;
     if (!latest.record) return kSuccess;  // event.cc, Synchronize: no record to wait for
     if (!latest.record->done && latest.stream && !run_until({{latest.stream, latest.record->position}})) {
         auto lock = lock_streams();
         if (int32_t error = context_error()) return error;
-        return failed(kStreamSyncTimeout, "aclrtSynchronizeEvent",
-                      "the event's stream waits for what nothing records.");
+        return failed(kStreamSyncTimeout, __func__, "the event's stream waits for what nothing records.");
     }
     auto lock = lock_streams();
     host_knows(latest.record->clock);
@@ -254,10 +251,9 @@ NPU_CANN_API aclError aclrtSynchronizeEvent(void* handle) {
 }
 
 NPU_CANN_API aclError aclrtQueryEventStatus(void* handle, int32_t* status) {
-    const char* call = "aclrtQueryEventStatus";
-    if (!status) return no_event(call);
+    if (!status) return no_event(__func__);
     LatestRecord latest;
-    if (aclError refused = take_latest(handle, call, &latest)) return refused;
+    if (aclError refused = take_latest(handle, __func__, &latest)) return refused;
     if (!latest.record) {
         *status = latest.is_extended ? kRecordComplete : kRecordNotReady;  // event.cc, QueryEventStatus
         return kSuccess;
@@ -271,13 +267,13 @@ NPU_CANN_API aclError aclrtQueryEventStatus(void* handle, int32_t* status) {
 
 // api_error.cc, EventQueryWaitStatus: not for events of aclrtCreateEventExWithFlag.
 NPU_CANN_API aclError aclrtQueryEventWaitStatus(void* handle, int32_t* status) {
-    const char* call = "aclrtQueryEventWaitStatus";
-    if (!handle || !status) return no_event(call);
+    if (!handle || !status) return no_event(__func__);
     auto lock = lock_streams();
     Event* event = nullptr;
-    if (aclError dead = take_event(handle, call, &event)) return dead;
-    if (event->is_extended) return failed(kRtNotSupported, call, "event must not be of aclrtCreateEventExWithFlag.");
-    if (aclError refused = refuse_flag(*event, kEventExternal, call)) return refused;
+    if (aclError dead = take_event(handle, __func__, &event)) return dead;
+    if (event->is_extended)
+        return failed(kRtNotSupported, __func__, "event must not be of aclrtCreateEventExWithFlag.");
+    if (aclError refused = refuse_flag(*event, kEventExternal, __func__)) return refused;
     *status = event->waiting.empty() && (!event->latest || event->latest->done) ? kWaitComplete : kWaitNotReady;
     return kSuccess;
 }
@@ -285,32 +281,30 @@ NPU_CANN_API aclError aclrtQueryEventWaitStatus(void* handle, int32_t* status) {
 // Host time between the two records, which is the duration of the simulation and unrelated to hardware. event.cc,
 // ElapsedTime: both must have happened.
 NPU_CANN_API aclError aclrtEventElapsedTime(float* milliseconds, void* start, void* end) {
-    const char* call = "aclrtEventElapsedTime";
-    if (!milliseconds || !start || !end) return no_event(call);
+    if (!milliseconds || !start || !end) return no_event(__func__);
     auto lock = lock_streams();
     Event* events[2] = {};
-    if (aclError dead = take_event(start, call, &events[0])) return dead;
-    if (aclError dead = take_event(end, call, &events[1])) return dead;
+    if (aclError dead = take_event(start, __func__, &events[0])) return dead;
+    if (aclError dead = take_event(end, __func__, &events[1])) return dead;
     for (const Event* event : events)
-        if (is_capturing(*event)) return refuse_captured_event(*event, call);
-    if (aclError refused = refuse_without_time({events[0], events[1]}, call)) return refused;
+        if (is_capturing(*event)) return refuse_captured_event(*event, __func__);
+    if (aclError refused = refuse_without_time({events[0], events[1]}, __func__)) return refused;
     int64_t first = 0, last = 0;
-    if (aclError status = moment(*events[0], call, &first)) return status;
-    if (aclError status = moment(*events[1], call, &last)) return status;
+    if (aclError status = moment(*events[0], __func__, &first)) return status;
+    if (aclError status = moment(*events[1], __func__, &last)) return status;
     *milliseconds = float(double(last - first) * 1e-6);
     return kSuccess;
 }
 
 NPU_CANN_API aclError aclrtEventGetTimestamp(void* handle, uint64_t* microseconds) {
-    const char* call = "aclrtEventGetTimestamp";
-    if (!handle || !microseconds) return no_event(call);
+    if (!handle || !microseconds) return no_event(__func__);
     auto lock = lock_streams();
     Event* event = nullptr;
-    if (aclError dead = take_event(handle, call, &event)) return dead;
-    if (aclError refused = refuse_without_time({event}, call)) return refused;
-    if (is_capturing(*event)) return refuse_captured_event(*event, call);
+    if (aclError dead = take_event(handle, __func__, &event)) return dead;
+    if (aclError refused = refuse_without_time({event}, __func__)) return refused;
+    if (is_capturing(*event)) return refuse_captured_event(*event, __func__);
     int64_t nanoseconds = 0;
-    if (aclError status = moment(*event, call, &nanoseconds)) return status;
+    if (aclError status = moment(*event, __func__, &nanoseconds)) return status;
     *microseconds = uint64_t(nanoseconds / 1000);
     return kSuccess;
 }

@@ -253,14 +253,13 @@ using namespace npu_cann;
 
 // context_aclgraph.cc, StreamBeginCapture.
 NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
-    if (aclError refused = no_context("aclmdlRICaptureBegin")) return refused;
-    const char* call = "aclmdlRICaptureBegin";
+    if (aclError refused = no_context(__func__)) return refused;
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, call, &stream)) return wrong;
-    if (mode < kGlobal || mode > kRelaxed) return failed(kRtInvalid, call, "mode must be 0, 1 or 2", mode);
-    if (stream == default_stream()) return failed(kRtNotSupported, call, "stream must not be the default stream.");
-    if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
+    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (mode < kGlobal || mode > kRelaxed) return failed(kRtInvalid, __func__, "mode must be 0, 1 or 2", mode);
+    if (stream == default_stream()) return failed(kRtNotSupported, __func__, "stream must not be the default stream.");
+    if (is_capturing(*stream)) return keep_captured_stream(*stream, __func__);
     auto graph = std::make_shared<Capture>();
     graph->id = ++graphs().made;
     graph->mode = static_cast<CaptureMode>(mode);
@@ -273,11 +272,10 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
 
 // aclmdlRICaptureStatus: 0 none, 1 active, 2 invalidated.
 NPU_CANN_API aclError aclmdlRICaptureGetInfo(void* handle, int32_t* status, void** model) {
-    const char* call = "aclmdlRICaptureGetInfo";
-    if (!status && !model) return failed(kInvalidParam, call, "status must not be null.");
+    if (!status && !model) return failed(kInvalidParam, __func__, "status must not be null.");
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, call, &stream)) return wrong;
+    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
     const Graph& graph = stream->capture;
     if (status) *status = !is_going_on(graph) ? 0 : graph->state == Capture::State::kActive ? 1 : 2;
     if (model) *model = is_going_on(graph) ? graph.get() : nullptr;
@@ -286,35 +284,33 @@ NPU_CANN_API aclError aclmdlRICaptureGetInfo(void* handle, int32_t* status, void
 
 NPU_CANN_API aclError aclmdlRIGetId(void* model, uint32_t* id) {
     auto lock = lock_streams();
-    const char* call = "aclmdlRIGetId";
     Graph graph;
-    if (!id) return failed(kInvalidParam, call, "modelRIId must not be null.");
-    if (aclError wrong = take_graph(model, call, &graph)) return wrong;
+    if (!id) return failed(kInvalidParam, __func__, "modelRIId must not be null.");
+    if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
     *id = graph->id;
     return kSuccess;
 }
 
 // context_aclgraph.cc, StreamEndCapture: every error ends the capture, except for the first two.
 NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
-    const std::string call = "aclmdlRICaptureEnd";
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
-    if (!model) return failed(kRtInvalid, call, "modelRI must not be null.");
+    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (!model) return failed(kRtInvalid, __func__, "modelRI must not be null.");
     *model = nullptr;
     Graph graph = stream->capture;
-    if (!is_going_on(graph)) return failed(kStreamNotCaptured, call, stream->place() + " must be in a capture.");
+    if (!is_going_on(graph)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
     if (stream->lane != 0)
-        return failed(kCaptureUnmatched, call, stream->place() + " must be the one that began the capture.");
+        return failed(kCaptureUnmatched, __func__, stream->place() + " must be the one that began the capture.");
     const std::string wrong = unjoined(*graph);
     leave_capture(graph);
     aclError status = kSuccess;
     if (graph->mode != kRelaxed && graph->thread != this_thread())
-        status = failed(kCaptureWrongThread, call, "thread must be the one that began the capture.");
+        status = failed(kCaptureWrongThread, __func__, "thread must be the one that began the capture.");
     else if (graph->state == Capture::State::kInvalid)
-        status = failed(kCaptureInvalidated, call, "the capture is invalid: an earlier call in it failed.");
+        status = failed(kCaptureInvalidated, __func__, "the capture is invalid: an earlier call in it failed.");
     else if (!wrong.empty())
-        status = failed(graph->open_groups.empty() ? kStreamUnjoined : kTaskGroupStatus, call, wrong + ".");
+        status = failed(graph->open_groups.empty() ? kStreamUnjoined : kTaskGroupStatus, __func__, wrong + ".");
     if (status != kSuccess) {
         graph->state = Capture::State::kInvalid;
         graphs().by_handle.erase(graph.get());
@@ -326,9 +322,8 @@ NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
 }
 
 NPU_CANN_API aclError aclmdlRICaptureThreadExchangeMode(int32_t* mode) {
-    if (!mode) return failed(kInvalidParam, "aclmdlRICaptureThreadExchangeMode", "mode must not be null.");
-    if (*mode < kGlobal || *mode > kRelaxed)
-        return failed(kRtInvalid, "aclmdlRICaptureThreadExchangeMode", "mode must be 0, 1 or 2", *mode);
+    if (!mode) return failed(kInvalidParam, __func__, "mode must not be null.");
+    if (*mode < kGlobal || *mode > kRelaxed) return failed(kRtInvalid, __func__, "mode must be 0, 1 or 2", *mode);
     const CaptureMode wanted = static_cast<CaptureMode>(*mode);
     *mode = exchanged_mode;
     exchanged_mode = wanted;
@@ -337,17 +332,16 @@ NPU_CANN_API aclError aclmdlRICaptureThreadExchangeMode(int32_t* mode) {
 
 // api_error.cc, ModelExecute: not on a stream that is captured.
 NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
-    const char* call = "aclmdlRIExecuteAsync";
     StreamPtr stream;
     {
         auto lock = lock_streams();
         Graph graph;
-        if (aclError wrong = take_graph(model, call, &graph)) return wrong;
+        if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
         stream = stream_of(handle);
-        if (!stream) return no_stream(call);
-        if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
-        if (aclError refused = no_context(call)) return refused;
-        if (aclError refused = refuse_captured_graph(*graph, call)) return refused;
+        if (!stream) return no_stream(__func__);
+        if (is_capturing(*stream)) return keep_captured_stream(*stream, __func__);
+        if (aclError refused = no_context(__func__)) return refused;
+        if (aclError refused = refuse_captured_graph(*graph, __func__)) return refused;
         if (aclError status = queue_nodes(graph, stream)) return status;
     }
     run_early(stream);
@@ -357,14 +351,13 @@ NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
 // context.cc, Context::ModelDestroy: waits up to ten seconds for replays that are running. Here the wait ends once no
 // queued work can end them.
 NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
-    const char* call = "aclmdlRIDestroy";
     std::vector<Target> running;
     {
         auto lock = lock_streams();
         Graph graph;
-        if (aclError wrong = take_graph(model, call, &graph)) return wrong;
-        if (aclError refused = no_context(call)) return refused;
-        if (aclError refused = refuse_captured_graph(*graph, call)) return refused;
+        if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
+        if (aclError refused = no_context(__func__)) return refused;
+        if (aclError refused = refuse_captured_graph(*graph, __func__)) return refused;
         for (const auto& [stream, position] : graph->replayed)
             if (stream->finished < position) running.push_back({stream, position});
     }
@@ -372,7 +365,7 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
     auto lock = lock_streams();
     // A context that stopped on an error runs nothing more.
     if (!is_done && !context_error())
-        return failed(kModelRunning, call,
+        return failed(kModelRunning, __func__,
                       "modelRI must not be running, but its replay waits for "
                       "work that is not queued.");
     graphs().by_handle.erase(model);
@@ -380,81 +373,77 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
 }
 
 NPU_CANN_API aclError aclmdlRICaptureTaskGrpBegin(void* handle) {
-    const std::string call = "aclmdlRICaptureTaskGrpBegin";
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
-    if (!is_capturing(*stream)) return failed(kStreamNotCaptured, call, stream->place() + " must be in a capture.");
+    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (!is_capturing(*stream)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
     Capture& graph = *stream->capture;
     if (graph.open_groups.count(stream->lane))
-        return failed(kTaskGroupStatus, call, stream->place() + " must not have an open group.");
+        return failed(kTaskGroupStatus, __func__, stream->place() + " must not have an open group.");
     graph.groups.push_back(std::make_unique<Capture::Group>());
     graph.open_groups[stream->lane] = graph.groups.back().get();
     return kSuccess;
 }
 
 NPU_CANN_API aclError aclmdlRICaptureTaskGrpEnd(void* handle, void** group) {
-    const std::string call = "aclmdlRICaptureTaskGrpEnd";
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
-    if (!group) return failed(kInvalidParam, call, "handle must not be null.");
+    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (!group) return failed(kInvalidParam, __func__, "handle must not be null.");
     *group = nullptr;
-    if (!is_capturing(*stream)) return failed(kStreamNotCaptured, call, stream->place() + " must be in a capture.");
+    if (!is_capturing(*stream)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
     Capture& graph = *stream->capture;
     auto open = graph.open_groups.find(stream->lane);
     if (open == graph.open_groups.end())
-        return failed(kTaskGroupStatus, call, stream->place() + " must have an open group.");
+        return failed(kTaskGroupStatus, __func__, stream->place() + " must have an open group.");
     Capture::Group* closed = open->second;
     graph.open_groups.erase(open);
     if (graph.state == Capture::State::kInvalid)
-        return failed(kCaptureInvalidated, call, "the capture of " + stream->place() + " is invalid.");
+        return failed(kCaptureInvalidated, __func__, "the capture of " + stream->place() + " is invalid.");
     *group = closed;
     return kSuccess;
 }
 
 NPU_CANN_API aclError aclmdlRICaptureTaskUpdateBegin(void* handle, void* group) {
-    const std::string call = "aclmdlRICaptureTaskUpdateBegin";
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
-    if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
-    if (stream->update) return failed(kTaskGroupStatus, call, stream->place() + " must not update another group.");
+    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (is_capturing(*stream)) return keep_captured_stream(*stream, __func__);
+    if (stream->update) return failed(kTaskGroupStatus, __func__, stream->place() + " must not update another group.");
     for (const auto& [key, graph] : graphs().by_handle)
         for (const auto& one : graph->groups) {
             if (one.get() != group || graph->state != Capture::State::kReady) continue;
-            if (one->is_updated) return failed(kTaskGroupStatus, call, "handle must not be updated by another stream.");
+            if (one->is_updated)
+                return failed(kTaskGroupStatus, __func__, "handle must not be updated by another stream.");
             one->is_updated = true;
             stream->update = std::make_shared<TaskUpdate>(TaskUpdate{graph, group, 0});
             return kSuccess;
         }
-    return failed(kInvalidParam, call, "handle must be a group of a graph that exists.");
+    return failed(kInvalidParam, __func__, "handle must be a group of a graph that exists.");
 }
 
 NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
-    const std::string call = "aclmdlRICaptureTaskUpdateEnd";
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, call.c_str(), &stream)) return wrong;
-    if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
-    if (!stream->update) return failed(kTaskGroupStatus, call, stream->place() + " must update a group.");
+    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (is_capturing(*stream)) return keep_captured_stream(*stream, __func__);
+    if (!stream->update) return failed(kTaskGroupStatus, __func__, stream->place() + " must update a group.");
     const std::shared_ptr<TaskUpdate> update = std::move(stream->update);
     stream->update = nullptr;
     auto* group = static_cast<Capture::Group*>(update->group);
     group->is_updated = false;
     if (update->done == group->nodes.size()) return kSuccess;
-    return failed(kRtInternal, call,
+    return failed(kRtInternal, __func__,
                   "every task of the group must be updated but got " + std::to_string(update->done) + " of " +
                       std::to_string(group->nodes.size()) + ".");
 }
 
 NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint32_t /*flags*/) {
-    const char* call = "aclmdlRIDebugJsonPrint";
     auto lock = lock_streams();
     Graph graph;
-    if (aclError wrong = take_graph(model, call, &graph)) return wrong;
+    if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
     std::FILE* file = path ? std::fopen(path, "w") : nullptr;
-    if (!file) return failed(kRtInvalid, call, "path must be a file that can be written.");
+    if (!file) return failed(kRtInvalid, __func__, "path must be a file that can be written.");
     std::fputs(as_trace(*graph).c_str(), file);
     std::fclose(file);
     return kSuccess;
@@ -462,7 +451,7 @@ NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint
 NPU_CANN_API aclError aclmdlRIDebugPrint(void* model) {
     auto lock = lock_streams();
     Graph graph;
-    if (aclError wrong = take_graph(model, "aclmdlRIDebugPrint", &graph)) return wrong;
+    if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
     std::fprintf(stderr, "simulated CANN: %s\n", as_trace(*graph).c_str());
     return kSuccess;
 }

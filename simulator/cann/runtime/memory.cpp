@@ -169,13 +169,13 @@ aclError refuse_pageable(const char* call, const StreamPtr& stream, const Copy& 
 using namespace npu_cann;
 
 NPU_CANN_API aclError aclrtMalloc(void** out, size_t bytes, int /*policy*/) {
-    return allocate(out, bytes, 0, "aclrtMalloc");
+    return allocate(out, bytes, 0, __func__);
 }
 NPU_CANN_API aclError aclrtMallocAlign32(void** out, size_t bytes, int /*policy*/) {
-    return allocate(out, bytes, torch_padding(bytes), "aclrtMallocAlign32");
+    return allocate(out, bytes, torch_padding(bytes), __func__);
 }
 NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int /*policy*/) {
-    return allocate(out, bytes, 0, "aclrtMallocCached");
+    return allocate(out, bytes, 0, __func__);
 }
 
 // Damage is reported but does not fail the call, because the caller is often a destructor. The call does not wait for
@@ -183,27 +183,27 @@ NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int /*policy*/
 NPU_CANN_API aclError aclrtFree(void* first) {
     Freed freed;
     if (!find_start(first, &freed))
-        return failed(kInvalidParam, "aclrtFree", "devPtr must be what aclrtMalloc gave and not be freed twice.");
+        return failed(kInvalidParam, __func__, "devPtr must be what aclrtMalloc gave and not be freed twice.");
     {
         auto lock = lock_streams();
         note_freed(freed.number, freed.is_padded);
     }
     if (!free_device(first, &freed))
-        return failed(kInvalidParam, "aclrtFree", "devPtr must be what aclrtMalloc gave and not be freed twice.");
+        return failed(kInvalidParam, __func__, "devPtr must be what aclrtMalloc gave and not be freed twice.");
     if (!freed.damage.empty()) report_damage(freed.damage, "when it was freed");
     return kSuccess;
 }
 
 NPU_CANN_API aclError aclrtMallocHost(void** out, size_t bytes) {
-    if (!out || bytes == 0) return failed(kInvalidParam, "aclrtMallocHost", "hostPtr must not be null, size not 0.");
-    if (aclError refused = no_context("aclrtMallocHost")) return refused;
+    if (!out || bytes == 0) return failed(kInvalidParam, __func__, "hostPtr must not be null, size not 0.");
+    if (aclError refused = no_context(__func__)) return refused;
     *out = allocate_host(bytes);
-    return *out ? kSuccess : failed(kRtOutOfMemory, "aclrtMallocHost", "no memory left.");
+    return *out ? kSuccess : failed(kRtOutOfMemory, __func__, "no memory left.");
 }
 NPU_CANN_API aclError aclrtFreeHost(void* first) {
-    if (!first) return failed(kInvalidParam, "aclrtFreeHost", "hostPtr must not be null.");
+    if (!first) return failed(kInvalidParam, __func__, "hostPtr must not be null.");
     const size_t bytes = pinned_bytes(first);
-    if (bytes == 0) return failed(kInvalidParam, "aclrtFreeHost", "hostPtr must be what aclrtMallocHost gave.");
+    if (bytes == 0) return failed(kInvalidParam, __func__, "hostPtr must be what aclrtMallocHost gave.");
     std::string user;
     {
         auto lock = lock_streams();
@@ -220,46 +220,42 @@ NPU_CANN_API aclError aclrtFreeHost(void* first) {
 }
 
 NPU_CANN_API aclError aclrtMemcpy(void* to, size_t to_bytes, const void* from, size_t bytes, int kind) {
-    const char* call = "aclrtMemcpy";
     if (kind == kDeviceToHost) count_host_wait("aclrtMemcpy to the host");
     if (bytes == 0) return kSuccess;
     const Copy c{to, to_bytes, from, bytes};
-    if (aclError refused = refuse_copy(call, c, kind)) return refused;
-    if (aclError refused = refuse_other_kind(call, c, kind)) return refused;
-    return copy_now(call, c);
+    if (aclError refused = refuse_copy(__func__, c, kind)) return refused;
+    if (aclError refused = refuse_other_kind(__func__, c, kind)) return refused;
+    return copy_now(__func__, c);
 }
 NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* from, size_t bytes, int kind,
                                        void* handle) {
-    const char* call = "aclrtMemcpyAsync";
     if (kind == kDeviceToHost) count_host_wait("aclrtMemcpyAsync to the host");
     if (bytes == 0) return kSuccess;
     const Copy c{to, to_bytes, from, bytes};
-    if (aclError refused = refuse_copy(call, c, kind)) return refused;
+    if (aclError refused = refuse_copy(__func__, c, kind)) return refused;
     if (!is_device(to) && !is_device(from))
-        return failed(kRtNotSupported, call, "dst or src must be the device's, but both are the host's.");
+        return failed(kRtNotSupported, __func__, "dst or src must be the device's, but both are the host's.");
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(call);
-    if (aclError refused = refuse_pageable(call, stream, c)) return refused;
-    return submit(stream, copy_work(call, c));
+    if (!stream) return no_stream(__func__);
+    if (aclError refused = refuse_pageable(__func__, stream, c)) return refused;
+    return submit(stream, copy_work(__func__, c));
 }
 NPU_CANN_API aclError aclrtMemset(void* to, size_t to_bytes, int32_t value, size_t bytes) {
-    const char* call = "aclrtMemset";
     if (bytes == 0) return kSuccess;
-    if (aclError refused = refuse_fill(call, to, to_bytes, bytes)) return refused;
+    if (aclError refused = refuse_fill(__func__, to, to_bytes, bytes)) return refused;
     auto lock = lock_streams();
-    if (aclError refused = refuse_while_capturing(call)) return refused;
-    note_host_access(call, to, bytes, true);
+    if (aclError refused = refuse_while_capturing(__func__)) return refused;
+    note_host_access(__func__, to, bytes, true);
     std::memset(to, value, bytes);
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value, size_t bytes, void* handle) {
-    const char* call = "aclrtMemsetAsync";
     if (bytes == 0) return kSuccess;
-    if (aclError refused = refuse_fill(call, to, to_bytes, bytes)) return refused;
+    if (aclError refused = refuse_fill(__func__, to, to_bytes, bytes)) return refused;
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(call);
+    if (!stream) return no_stream(__func__);
     Work work;
-    work.name = call;
+    work.name = __func__;
     work.accesses.push_back(access_of("devPtr", to, bytes, true));
     work.run = [to, value, bytes] {
         std::memset(to, value, bytes);
@@ -271,10 +267,10 @@ NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value,
 // Kinds of memory: hicann/runtime src/runtime/api/impl/api_error.cc, MemGetInfoEx; pkg_inc/runtime/runtime/mem.h.
 NPU_CANN_API aclError aclrtGetMemInfo(int attribute, size_t* free_bytes, size_t* total) {
     constexpr int kKindsOfMemory = 18;
-    if (!free_bytes || !total) return failed(kInvalidParam, "aclrtGetMemInfo", "free and total must not be null.");
+    if (!free_bytes || !total) return failed(kInvalidParam, __func__, "free and total must not be null.");
     if (attribute < 0 || attribute >= kKindsOfMemory)
-        return failed(kInvalidMemoryType, "aclrtGetMemInfo", "attr must be 0 to 17", attribute);
-    if (aclError refused = no_context("aclrtGetMemInfo")) return refused;
+        return failed(kInvalidMemoryType, __func__, "attr must be 0 to 17", attribute);
+    if (aclError refused = no_context(__func__)) return refused;
     *total = kDeviceBytes;
     *free_bytes = kDeviceBytes - device_bytes_in_use();
     return kSuccess;
@@ -288,8 +284,7 @@ struct PointerAttributes {
     uint32_t reserved[4];
 };
 NPU_CANN_API aclError aclrtPointerGetAttributes(const void* address, PointerAttributes* out) {
-    if (!out || !address)
-        return failed(kInvalidParam, "aclrtPointerGetAttributes", "ptr and attributes must not be null.");
+    if (!out || !address) return failed(kInvalidParam, __func__, "ptr and attributes must not be null.");
     void* first = nullptr;
     uint64_t bytes = 0;
     *out = PointerAttributes{};

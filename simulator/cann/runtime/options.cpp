@@ -22,7 +22,7 @@ std::map<int, std::string>& options() {
 using namespace npu_cann;
 
 NPU_CANN_API aclError aclSetCompileopt(int option, const char* value) {
-    if (!value) return failed(kInvalidParam, "aclSetCompileopt", "value must not be null.");
+    if (!value) return failed(kInvalidParam, __func__, "value must not be null.");
     std::lock_guard<std::mutex> lock(options_mutex);
     options()[option] = value;
     return kSuccess;
@@ -35,7 +35,7 @@ NPU_CANN_API aclError aclGetCompileopt(int option, char* value, size_t bytes) {
     std::lock_guard<std::mutex> lock(options_mutex);
     const std::string& text = options()[option];
     if (!value || bytes < text.size() + 1)
-        return failed(kInvalidParam, "aclGetCompileopt", "length must be at least aclGetCompileoptSize's.");
+        return failed(kInvalidParam, __func__, "length must be at least aclGetCompileoptSize's.");
     std::memcpy(value, text.c_str(), text.size() + 1);
     return kSuccess;
 }

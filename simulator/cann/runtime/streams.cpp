@@ -104,32 +104,29 @@ aclError no_stream(const char* call) { return no_object(call, "stream"); }
 
 using namespace npu_cann;
 
-NPU_CANN_API aclError aclrtCreateStream(void** out) { return make_stream(out, "aclrtCreateStream"); }
+NPU_CANN_API aclError aclrtCreateStream(void** out) { return make_stream(out, __func__); }
 NPU_CANN_API aclError aclrtCreateStreamWithConfig(void** out, uint32_t /*priority*/, uint32_t /*flag*/) {
-    return make_stream(out, "aclrtCreateStreamWithConfig");
+    return make_stream(out, __func__);
 }
-NPU_CANN_API aclError aclrtDestroyStream(void* stream) { return destroy(stream, true, "aclrtDestroyStream"); }
-NPU_CANN_API aclError aclrtDestroyStreamForce(void* stream) {
-    return destroy(stream, false, "aclrtDestroyStreamForce");
-}
+NPU_CANN_API aclError aclrtDestroyStream(void* stream) { return destroy(stream, true, __func__); }
+NPU_CANN_API aclError aclrtDestroyStreamForce(void* stream) { return destroy(stream, false, __func__); }
 NPU_CANN_API aclError aclrtStreamGetId(void* handle, int32_t* id) {
-    if (!id) return failed(kInvalidParam, "aclrtStreamGetId", "streamId must not be null.");
+    if (!id) return failed(kInvalidParam, __func__, "streamId must not be null.");
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream("aclrtStreamGetId");
+    if (!stream) return no_stream(__func__);
     *id = stream->id;
     return kSuccess;
 }
 
 NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
-    const char* call = "aclrtStreamQuery";
-    if (!status) return failed(kInvalidParam, "aclrtStreamQuery", "status must not be null.");
+    if (!status) return failed(kInvalidParam, __func__, "status must not be null.");
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(call);
-    if (aclError refused = no_context(call)) return refused;
+    if (!stream) return no_stream(__func__);
+    if (aclError refused = no_context(__func__)) return refused;
     Target target{stream, 0};
     {
         auto lock = lock_streams();
-        if (is_capturing(*stream)) return refuse_captured_stream(*stream, call);
+        if (is_capturing(*stream)) return refuse_captured_stream(*stream, __func__);
         if (int32_t error = context_error()) return error;
         target.position = stream->queued;
     }
@@ -141,61 +138,54 @@ NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
 }
 
 NPU_CANN_API aclError aclrtSetStreamFailureMode(void* handle, uint64_t mode) {
-    const char* call = "aclrtSetStreamFailureMode";
-    if (!handle) return failed(kInvalidParam, call, "stream must not be null.");
-    return set_mode(handle, mode, call);
+    if (!handle) return failed(kInvalidParam, __func__, "stream must not be null.");
+    return set_mode(handle, mode, __func__);
 }
 // hicann/runtime src/acl/aclrt_impl/stream.cpp. The value is not used: the effect of the switch is not simulated.
 NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* handle, uint32_t flag) {
-    const char* call = "aclrtSetStreamOverflowSwitch";
-    if (flag > 1) return failed(kInvalidParam, call, "flag must be 0 or 1", flag);
-    return set_unused(handle, 1, flag, call);
+    if (flag > 1) return failed(kInvalidParam, __func__, "flag must be 0 or 1", flag);
+    return set_unused(handle, 1, flag, __func__);
 }
 
 // hicann/runtime src/runtime/api/api_c_stream.cc, rtsStreamSetAttribute. The failure mode has an effect; the values of
 // the other attributes are not used: their effects are not simulated.
 NPU_CANN_API aclError aclrtSetStreamAttribute(void* handle, int kind, void* value) {
-    const char* call = "aclrtSetStreamAttribute";
-    if (!value) return failed(kInvalidParam, call, "value must not be null.");
+    if (!value) return failed(kInvalidParam, __func__, "value must not be null.");
     uint32_t word = 0;
     std::memcpy(&word, value, sizeof(word));
     switch (kind) {
         case kFailureMode: {
             uint64_t mode = 0;
             std::memcpy(&mode, value, sizeof(mode));
-            return set_mode(handle, mode, call);
+            return set_mode(handle, mode, __func__);
         }
         case kOverflowSwitch:
-            return set_unused(handle, 1, word, call);
+            return set_unused(handle, 1, word, __func__);
         case kCustomTag:
-            return set_unused(handle, UINT32_MAX, word, call);
+            return set_unused(handle, UINT32_MAX, word, __func__);
         case kCacheOpInfo:
-            if (word > 1) return failed(kRtInvalid, call, "value must be 0 or 1", word);
-            return find_stream(handle) ? no_context(call) : no_stream(call);
+            if (word > 1) return failed(kRtInvalid, __func__, "value must be 0 or 1", word);
+            return find_stream(handle) ? no_context(__func__) : no_stream(__func__);
         case kPriority:
-            return find_stream(handle) ? no_context(call) : no_stream(call);
+            return find_stream(handle) ? no_context(__func__) : no_stream(__func__);
         default:
-            if (!find_stream(handle)) return no_stream(call);
-            return failed(kRtInvalid, call, "stmAttrType must be 1 to 5", kind);
+            if (!find_stream(handle)) return no_stream(__func__);
+            return failed(kRtInvalid, __func__, "stmAttrType must be 1 to 5", kind);
     }
 }
 NPU_CANN_API aclError aclrtGetStreamOverflowSwitch(void* stream, uint32_t* flag) {
-    const char* call = "aclrtGetStreamOverflowSwitch";
-    if (!flag) return failed(kInvalidParam, call, "flag must not be null.");
+    if (!flag) return failed(kInvalidParam, __func__, "flag must not be null.");
     *flag = 0;
-    return find_stream(stream) ? no_context(call) : no_stream(call);
+    return find_stream(stream) ? no_context(__func__) : no_stream(__func__);
 }
 
-NPU_CANN_API aclError aclrtSynchronizeStream(void* stream) {
-    return wait_for(stream, kNoTimeout, "aclrtSynchronizeStream");
-}
+NPU_CANN_API aclError aclrtSynchronizeStream(void* stream) { return wait_for(stream, kNoTimeout, __func__); }
 NPU_CANN_API aclError aclrtSynchronizeStreamWithTimeout(void* stream, int32_t timeout_ms) {
-    return wait_for(stream, timeout_ms, "aclrtSynchronizeStreamWithTimeout");
+    return wait_for(stream, timeout_ms, __func__);
 }
-NPU_CANN_API aclError aclrtSynchronizeDevice() { return wait_for_device("aclrtSynchronizeDevice"); }
+NPU_CANN_API aclError aclrtSynchronizeDevice() { return wait_for_device(__func__); }
 NPU_CANN_API aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout_ms) {
     if (timeout_ms < kNoTimeout || timeout_ms == 0)
-        return failed(kRtInvalid, "aclrtSynchronizeDeviceWithTimeout", "timeout must be -1 or greater than 0",
-                      timeout_ms);
-    return wait_for_device("aclrtSynchronizeDeviceWithTimeout");
+        return failed(kRtInvalid, __func__, "timeout must be -1 or greater than 0", timeout_ms);
+    return wait_for_device(__func__);
 }

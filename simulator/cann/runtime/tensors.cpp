@@ -141,11 +141,11 @@ NPU_CANN_API aclError aclDestroyScalarList(const aclScalarList* list) { return d
 // Executors: opbase src/nnopbase/common/api/acl_op_api.cpp. A stand-in's executor was deleted by its second phase; a
 // generated operator's executor returns to its pool.
 NPU_CANN_API aclError aclDestroyAclOpExecutor(aclOpExecutor* executor) {
-    if (!executor) return failed(kAclnnInnerNullptr, "aclDestroyAclOpExecutor", "executor must not be null.");
+    if (!executor) return failed(kAclnnInnerNullptr, __func__, "executor must not be null.");
     return executor->pooled ? executor->pooled->release() : destroy(executor);
 }
 NPU_CANN_API aclError aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
-    if (!executor) return failed(kAclnnInnerNullptr, "aclSetAclOpExecutorRepeatable", "executor must not be null.");
+    if (!executor) return failed(kAclnnInnerNullptr, __func__, "executor must not be null.");
     if (!executor->pooled)
         return failed(kAclnnInner, "aclSetAclOpExecutorRepeatable is not simulated for " + executor->name + ".");
     return executor->pooled->set_repeatable();
@@ -170,13 +170,13 @@ NPU_CANN_API aclError AclSetOutputTensorAddr(aclOpExecutor* executor, size_t ind
     return aclSetOutputTensorAddr(executor, index, tensor, address);
 }
 NPU_CANN_API aclError aclSetDynamicTensorAddr(aclOpExecutor*, size_t, size_t, aclTensorList*, void*) {
-    return no_dynamic("aclSetDynamicTensorAddr");
+    return no_dynamic(__func__);
 }
 NPU_CANN_API aclError aclSetDynamicInputTensorAddr(aclOpExecutor*, size_t, size_t, aclTensorList*, void*) {
-    return no_dynamic("aclSetDynamicInputTensorAddr");
+    return no_dynamic(__func__);
 }
 NPU_CANN_API aclError aclSetDynamicOutputTensorAddr(aclOpExecutor*, size_t, size_t, aclTensorList*, void*) {
-    return no_dynamic("aclSetDynamicOutputTensorAddr");
+    return no_dynamic(__func__);
 }
 
 // The caller frees the results with delete[], as CANN documents.
