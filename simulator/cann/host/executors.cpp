@@ -1,28 +1,25 @@
 #include "cann/host/executors.h"
 
 #include <map>
-#include <mutex>
 #include <vector>
 
 #include "cann/host/op_call.h"
+#include "cann/runtime/locked.h"
 
 namespace npu_cann {
 namespace {
 
-// Never destroyed: a program may run an executor while it ends.
-std::mutex& pool_mutex() {
-    static auto* mutex = new std::mutex;
-    return *mutex;
-}
+struct Pools {
+    std::map<std::string, std::vector<Executor*>> by_operator;
+};
 
 }  // namespace
 
 Executor::Executor(const std::string& op_type) { handle_ = {op_type, nullptr, this, {}}; }
 
 Executor* Executor::take(const std::string& op_type) {
-    static auto* pools = new std::map<std::string, std::vector<Executor*>>;
-    std::lock_guard<std::mutex> lock(pool_mutex());
-    std::vector<Executor*>& pool = (*pools)[op_type];
+    Locked<Pools> pools;
+    std::vector<Executor*>& pool = pools->by_operator[op_type];
     for (Executor* e : pool)
         if (e->state_ == State::kIdle) {
             e->state_ = State::kTaken;
@@ -93,7 +90,7 @@ int32_t Executor::set_repeatable() {
 }
 
 int32_t Executor::release() {
-    std::lock_guard<std::mutex> lock(pool_mutex());
+    Locked<Pools> pools;
     tensors_.reset();
     launch_ = OpLaunch();
     repeatable_ = moved_ = false;

@@ -4,7 +4,8 @@
 #include <cstring>
 #include <list>
 #include <map>
-#include <mutex>
+
+#include "cann/runtime/locked.h"
 
 namespace npu_cann {
 namespace {
@@ -30,7 +31,6 @@ bool is_enabled() {
 }
 
 struct Cache {
-    std::mutex mutex;
     std::list<std::string> order;  // latest first
     struct Entry {
         std::shared_ptr<const Tiled> tiled;
@@ -38,11 +38,6 @@ struct Cache {
     };
     std::map<std::string, Entry> entries;
 };
-
-Cache& cache() {
-    static auto* all = new Cache;  // never destroyed, because a program may call an operator while it ends
-    return *all;
-}
 
 template <typename T>
 void append(std::string* text, T value) {
@@ -64,25 +59,23 @@ void TilingKey::tensor(int32_t dtype, int32_t format, const std::vector<int64_t>
 
 std::shared_ptr<const Tiled> find_tiled(const std::string& key) {
     if (!is_enabled()) return nullptr;
-    Cache& all = cache();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    auto found = all.entries.find(key);
-    if (found == all.entries.end()) return nullptr;
-    all.order.splice(all.order.begin(), all.order, found->second.place);
+    Locked<Cache> all;
+    auto found = all->entries.find(key);
+    if (found == all->entries.end()) return nullptr;
+    all->order.splice(all->order.begin(), all->order, found->second.place);
     return found->second.tiled;
 }
 
 void keep_tiled(const std::string& key, std::shared_ptr<const Tiled> tiled) {
     if (!is_enabled()) return;
-    Cache& all = cache();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    if (all.entries.count(key)) return;
-    while (all.entries.size() >= g_limit) {
-        all.entries.erase(all.order.back());
-        all.order.pop_back();
+    Locked<Cache> all;
+    if (all->entries.count(key)) return;
+    while (all->entries.size() >= g_limit) {
+        all->entries.erase(all->order.back());
+        all->order.pop_back();
     }
-    all.order.push_front(key);
-    all.entries[key] = {std::move(tiled), all.order.begin()};
+    all->order.push_front(key);
+    all->entries[key] = {std::move(tiled), all->order.begin()};
 }
 
 }  // namespace npu_cann

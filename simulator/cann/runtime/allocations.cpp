@@ -5,10 +5,10 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
 
 #include "cann/runtime/api.h"
 #include "cann/runtime/host_calls.h"
+#include "cann/runtime/locked.h"
 #include "cann/runtime/report.h"
 
 namespace npu_cann {
@@ -28,9 +28,7 @@ struct Allocation {
     bool reported = false;
 };
 
-// Never destroyed, because torch_npu frees memory while the process ends.
 struct Table {
-    std::mutex mutex;
     std::map<uintptr_t, Allocation> by_first;
     size_t in_use = 0;
     uint64_t count = 0;
@@ -38,10 +36,6 @@ struct Table {
     std::deque<Allocation> freed;  // in quarantine, oldest first
     size_t freed_bytes = 0;
 };
-Table& table() {
-    static Table* instance = new Table;
-    return *instance;
-}
 
 const uint8_t* intact_zone() {
     static const uint8_t* zone = [] {
@@ -90,91 +84,90 @@ std::string damage_of(const Allocation& a) {
     return text.empty() ? text : text + ".";
 }
 
-}  // namespace
-
-void* allocate_device(size_t bytes, size_t padding) {
-    Table& t = table();
-    if (padding > kGuardBytes) return nullptr;  // the guard zone must hold the padding
-    {
-        std::lock_guard<std::mutex> lock(t.mutex);
-        if (bytes > kDeviceBytes - t.in_use) return nullptr;
-    }
-    const size_t whole = (bytes + 2 * kGuardBytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes;
-    auto* block = static_cast<uint8_t*>(std::aligned_alloc(kGuardBytes, whole));
-    if (!block) return nullptr;
-    std::memset(block, kGuard, kGuardBytes);
-    std::memset(block + kGuardBytes, kFresh, bytes);
-    std::memset(block + kGuardBytes + bytes, kGuard, kGuardBytes);
-    std::lock_guard<std::mutex> lock(t.mutex);
-    t.in_use += bytes;
-    t.by_first[reinterpret_cast<uintptr_t>(block + kGuardBytes)] = {block, bytes, ++t.count, padding > 0};
-    return block + kGuardBytes;
+// Null if no allocation holds the address.
+const Allocation* holder_of(const void* address, const Table& t) {
+    const auto wanted = reinterpret_cast<uintptr_t>(address);
+    auto after = t.by_first.upper_bound(wanted);
+    if (after == t.by_first.begin()) return nullptr;
+    const auto& [start, a] = *--after;
+    // Only an empty allocation holds the address one past its end.
+    return wanted - start >= a.bytes && wanted != start ? nullptr : &a;
 }
 
-bool find_start(const void* first, Freed* out) {
-    Table& t = table();
-    std::lock_guard<std::mutex> lock(t.mutex);
-    auto found = t.by_first.find(reinterpret_cast<uintptr_t>(first));
-    if (found == t.by_first.end()) return false;
-    out->number = found->second.number;
-    out->is_padded = found->second.is_padded;
-    return true;
-}
-
-bool free_device(void* first, Freed* out) {
-    Table& t = table();
-    std::lock_guard<std::mutex> lock(t.mutex);
-    auto found = t.by_first.find(reinterpret_cast<uintptr_t>(first));
-    if (found == t.by_first.end()) return false;
-    Allocation& a = found->second;
-    *out = {a.number, a.is_padded, a.reported ? "" : damage_of(a)};
-    t.in_use -= a.bytes;
-    std::memset(a.block + kGuardBytes, kFreed, a.bytes);
-    t.freed.push_back(a);
-    t.freed_bytes += a.bytes;
-    t.by_first.erase(found);
-    while (t.freed_bytes > kQuarantineBytes) {
-        t.freed_bytes -= t.freed.front().bytes;
-        std::free(t.freed.front().block);
-        t.freed.pop_front();
-    }
-    return true;
-}
-
-namespace {
-
-// Call it with the lock held; nullptr if no allocation in quarantine held the address.
-const Allocation* freed_holder_of(const void* address) {
+// Null if no allocation in quarantine held the address.
+const Allocation* freed_holder_of(const void* address, const Table& t) {
     const auto* wanted = static_cast<const uint8_t*>(address);
-    for (const Allocation& a : table().freed)
+    for (const Allocation& a : t.freed)
         if (wanted >= a.block + kGuardBytes && wanted < a.block + kGuardBytes + a.bytes) return &a;
     return nullptr;
 }
 
 }  // namespace
 
+void* allocate_device(size_t bytes, size_t padding) {
+    if (padding > kGuardBytes) return nullptr;  // the guard zone must hold the padding
+    if (bytes > kDeviceBytes - device_bytes_in_use()) return nullptr;
+    const size_t whole = (bytes + 2 * kGuardBytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes;
+    auto* block = static_cast<uint8_t*>(std::aligned_alloc(kGuardBytes, whole));
+    if (!block) return nullptr;
+    std::memset(block, kGuard, kGuardBytes);
+    std::memset(block + kGuardBytes, kFresh, bytes);
+    std::memset(block + kGuardBytes + bytes, kGuard, kGuardBytes);
+    Locked<Table> t;
+    t->in_use += bytes;
+    t->by_first[reinterpret_cast<uintptr_t>(block + kGuardBytes)] = {block, bytes, ++t->count, padding > 0};
+    return block + kGuardBytes;
+}
+
+bool find_start(const void* first, Freed* out) {
+    Locked<Table> t;
+    auto found = t->by_first.find(reinterpret_cast<uintptr_t>(first));
+    if (found == t->by_first.end()) return false;
+    out->number = found->second.number;
+    out->is_padded = found->second.is_padded;
+    return true;
+}
+
+bool free_device(void* first, Freed* out) {
+    Locked<Table> t;
+    auto found = t->by_first.find(reinterpret_cast<uintptr_t>(first));
+    if (found == t->by_first.end()) return false;
+    Allocation& a = found->second;
+    *out = {a.number, a.is_padded, a.reported ? "" : damage_of(a)};
+    t->in_use -= a.bytes;
+    std::memset(a.block + kGuardBytes, kFreed, a.bytes);
+    t->freed.push_back(a);
+    t->freed_bytes += a.bytes;
+    t->by_first.erase(found);
+    while (t->freed_bytes > kQuarantineBytes) {
+        t->freed_bytes -= t->freed.front().bytes;
+        std::free(t->freed.front().block);
+        t->freed.pop_front();
+    }
+    return true;
+}
+
 std::string describe_freed(const void* address) {
-    std::lock_guard<std::mutex> lock(table().mutex);
-    const Allocation* a = freed_holder_of(address);
+    Locked<Table> t;
+    const Allocation* a = freed_holder_of(address, *t);
     return a ? "allocation " + std::to_string(a->number) + " of " + std::to_string(a->bytes) + " bytes" : "";
 }
 
 bool is_freed_with_padding(const void* address) {
-    std::lock_guard<std::mutex> lock(table().mutex);
-    const Allocation* a = freed_holder_of(address);
+    Locked<Table> t;
+    const Allocation* a = freed_holder_of(address, *t);
     return a && a->is_padded;
 }
 
 std::string guard_damage(Look look) {
-    Table& t = table();
+    Locked<Table> t;
     std::string text;
-    std::lock_guard<std::mutex> lock(t.mutex);
     const bool whole = look == Look::kWhole;
-    size_t left = whole ? t.by_first.size() : std::min(kGlanceCount, t.by_first.size());
-    auto at = whole ? t.by_first.begin() : t.by_first.upper_bound(t.glanced_at);
+    size_t left = whole ? t->by_first.size() : std::min(kGlanceCount, t->by_first.size());
+    auto at = whole ? t->by_first.begin() : t->by_first.upper_bound(t->glanced_at);
     for (; left > 0; --left, ++at) {
-        if (at == t.by_first.end()) at = t.by_first.begin();
-        t.glanced_at = at->first;
+        if (at == t->by_first.end()) at = t->by_first.begin();
+        t->glanced_at = at->first;
         Allocation& a = at->second;
         if (a.reported || (!whole && is_intact_nearby(a))) continue;
         std::string one = damage_of(a);
@@ -185,31 +178,12 @@ std::string guard_damage(Look look) {
     return text;
 }
 
-size_t device_bytes_in_use() {
-    Table& t = table();
-    std::lock_guard<std::mutex> lock(t.mutex);
-    return t.in_use;
-}
-
-namespace {
-
-// Call it with the lock held; nullptr if no allocation holds the address.
-const Allocation* holder_of(const void* address) {
-    Table& t = table();
-    const auto wanted = reinterpret_cast<uintptr_t>(address);
-    auto after = t.by_first.upper_bound(wanted);
-    if (after == t.by_first.begin()) return nullptr;
-    const auto& [start, a] = *--after;
-    // Only an empty allocation holds the address one past its end.
-    return wanted - start >= a.bytes && wanted != start ? nullptr : &a;
-}
-
-}  // namespace
+size_t device_bytes_in_use() { return Locked<Table>()->in_use; }
 
 bool find_allocation(const void* address, void** first, uint64_t* bytes) {
     if (host_calls()) return find_host_memory(address, first, bytes);
-    std::lock_guard<std::mutex> lock(table().mutex);
-    const Allocation* a = holder_of(address);
+    Locked<Table> t;
+    const Allocation* a = holder_of(address, *t);
     if (!a) return false;
     *first = a->block + kGuardBytes;
     *bytes = a->bytes;
@@ -217,16 +191,16 @@ bool find_allocation(const void* address, void** first, uint64_t* bytes) {
 }
 
 bool number_of_allocation(const void* address, uint64_t* number) {
-    std::lock_guard<std::mutex> lock(table().mutex);
-    const Allocation* a = holder_of(address);
+    Locked<Table> t;
+    const Allocation* a = holder_of(address, *t);
     if (!a) return false;
     *number = a->number;
     return true;
 }
 
 std::string describe_address(const void* address) {
-    std::lock_guard<std::mutex> lock(table().mutex);
-    const Allocation* a = holder_of(address);
+    Locked<Table> t;
+    const Allocation* a = holder_of(address, *t);
     if (!a) return "an address that is not allocated";
     const auto offset = static_cast<const uint8_t*>(address) - (a->block + kGuardBytes);
     return "byte " + std::to_string(offset) + " of allocation " + std::to_string(a->number);

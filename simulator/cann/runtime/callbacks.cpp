@@ -5,13 +5,13 @@
 #include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <set>
 #include <thread>
 
 #include "cann/runtime/api.h"
 #include "cann/runtime/gil.h"
 #include "cann/runtime/graphs.h"
+#include "cann/runtime/locked.h"
 #include "cann/runtime/scheduler.h"
 
 namespace npu_cann {
@@ -27,17 +27,12 @@ struct Report {
 };
 
 struct Reports {
-    std::mutex mutex;
     std::condition_variable changed;
     // By the numbers of streams, which are not used again.
     std::map<int32_t, uint64_t> thread_of_stream;  // of aclrtSubscribeReport
     std::set<int32_t> of_runtime;                  // streams whose host functions the runtime's own thread runs
     std::map<uint64_t, std::deque<std::shared_ptr<Report>>> of_thread;
 };
-Reports& reports() {
-    static Reports* instance = new Reports;
-    return *instance;
-}
 
 thread_local bool is_processing = false;  // this thread is in aclrtProcessReport, and runs no callback yet
 thread_local bool has_processed = false;  // aclrtProcessReport ran a callback of this thread
@@ -55,14 +50,13 @@ int32_t hand_over(uint64_t thread, void (*function)(void*), void* argument, bool
         function(argument);
         return kSuccess;
     }
-    Reports& r = reports();
     auto report = std::make_shared<Report>(Report{function, argument});
     InterpreterPause pause;
-    std::unique_lock<std::mutex> lock(r.mutex);
-    r.of_thread[thread].push_back(report);
-    r.changed.notify_all();
-    if (!blocks || thread == this_thread() || r.changed.wait_for(lock, kMostPatience, [&] { return report->is_done; }))
-        return kSuccess;
+    Locked<Reports> r;
+    r->of_thread[thread].push_back(report);
+    r->changed.notify_all();
+    if (!blocks || thread == this_thread()) return kSuccess;
+    if (r->changed.wait_for(r.lock(), kMostPatience, [&] { return report->is_done; })) return kSuccess;
     return failed(kReportTimeout, "aclrtLaunchCallback", "the thread that subscribed must call aclrtProcessReport.");
 }
 
@@ -75,25 +69,24 @@ Work host_code(const char* call, std::function<int32_t()> run) {
 }
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SubscribeReport, ::UnSubscribeReport,
-// ::CallbackLaunch: not on a stream with host functions. A null stream is not looked at. Call it with Reports' mutex.
-aclError refuse_host_functions(const char* call, void* handle, const Stream& stream) {
-    if (!handle || !reports().of_runtime.count(stream.id)) return kSuccess;
+// ::CallbackLaunch: not on a stream with host functions. A null stream is not looked at.
+aclError refuse_host_functions(const char* call, void* handle, const Stream& stream, const Reports& r) {
+    if (!handle || !r.of_runtime.count(stream.id)) return kSuccess;
     return failed(kStreamSubscribe, call, stream.place() + " must not have had a function of aclrtLaunchHostFunc.");
 }
 
-// api_impl.cc, ApiImpl::SubscribeReport: a null stream is the context's. Call it with Reports' mutex.
-aclError refuse_subscription(const char* call, void* handle, const Stream& stream) {
-    if (aclError refused = refuse_host_functions(call, handle, stream)) return refused;
+// api_impl.cc, ApiImpl::SubscribeReport: a null stream is the context's.
+aclError refuse_subscription(const char* call, void* handle, const Stream& stream, const Reports& r) {
+    if (aclError refused = refuse_host_functions(call, handle, stream, r)) return refused;
     return handle ? kSuccess : no_context(call);
 }
 
 }  // namespace
 
 void end_reports(const Stream& stream) {
-    Reports& r = reports();
-    std::lock_guard<std::mutex> lock(r.mutex);
-    r.thread_of_stream.erase(stream.id);
-    r.of_runtime.erase(stream.id);
+    Locked<Reports> r;
+    r->thread_of_stream.erase(stream.id);
+    r->of_runtime.erase(stream.id);
 }
 
 }  // namespace npu_cann
@@ -112,14 +105,13 @@ NPU_CANN_API aclError aclrtLaunchHostFunc(void* handle, void (*function)(void*),
         is_captured = is_capturing(*stream);
     }
     {
-        Reports& r = reports();
-        std::lock_guard<std::mutex> lock(r.mutex);
-        const bool is_subscribed = r.thread_of_stream.count(stream->id);
+        Locked<Reports> r;
+        const bool is_subscribed = r->thread_of_stream.count(stream->id);
         if (handle && is_subscribed)
             return failed(kStreamSubscribe, __func__,
                           stream->place() + " must not be one that aclrtSubscribeReport named.");
         if (aclError refused = no_context(__func__)) return refused;
-        if (!is_captured && !is_subscribed) r.of_runtime.insert(stream->id);
+        if (!is_captured && !is_subscribed) r->of_runtime.insert(stream->id);
     }
     return submit(stream, host_code(__func__, [function, argument] {
                       function(argument);
@@ -137,12 +129,11 @@ NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argumen
     if (!function) return failed(kRtInvalid, __func__, "fn must not be null.");
     uint64_t thread = 0;
     {
-        Reports& r = reports();
-        std::lock_guard<std::mutex> lock(r.mutex);
-        if (aclError refused = refuse_host_functions(__func__, handle, *stream)) return refused;
+        Locked<Reports> r;
+        if (aclError refused = refuse_host_functions(__func__, handle, *stream, *r)) return refused;
         if (aclError refused = no_context(__func__)) return refused;
-        auto found = r.thread_of_stream.find(stream->id);
-        if (found == r.thread_of_stream.end())
+        auto found = r->thread_of_stream.find(stream->id);
+        if (found == r->thread_of_stream.end())
             return failed(kNotSubscribed, __func__, "stream must be one that aclrtSubscribeReport named.");
         thread = found->second;
     }
@@ -156,12 +147,11 @@ NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argumen
 NPU_CANN_API aclError aclrtSubscribeReport(uint64_t thread, void* handle) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(__func__);
-    Reports& r = reports();
-    std::lock_guard<std::mutex> lock(r.mutex);
-    if (aclError refused = refuse_subscription(__func__, handle, *stream)) return refused;
-    if (r.thread_of_stream.count(stream->id) || r.of_runtime.count(stream->id))
+    Locked<Reports> r;
+    if (aclError refused = refuse_subscription(__func__, handle, *stream, *r)) return refused;
+    if (r->thread_of_stream.count(stream->id) || r->of_runtime.count(stream->id))
         return failed(kStreamSubscribe, __func__, stream->place() + " must not be subscribed.");
-    r.thread_of_stream[stream->id] = thread;
+    r->thread_of_stream[stream->id] = thread;
     return kSuccess;
 }
 
@@ -169,15 +159,14 @@ NPU_CANN_API aclError aclrtSubscribeReport(uint64_t thread, void* handle) {
 NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t thread, void* handle) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(__func__);
-    Reports& r = reports();
-    std::lock_guard<std::mutex> lock(r.mutex);
-    if (aclError refused = refuse_subscription(__func__, handle, *stream)) return refused;
-    auto found = r.thread_of_stream.find(stream->id);
-    if (found == r.thread_of_stream.end() && !r.of_runtime.count(stream->id))
+    Locked<Reports> r;
+    if (aclError refused = refuse_subscription(__func__, handle, *stream, *r)) return refused;
+    auto found = r->thread_of_stream.find(stream->id);
+    if (found == r->thread_of_stream.end() && !r->of_runtime.count(stream->id))
         return failed(kStreamSubscribe, __func__, stream->place() + " must be subscribed.");
-    if (found == r.thread_of_stream.end() || found->second != thread)
+    if (found == r->thread_of_stream.end() || found->second != thread)
         return failed(kThreadSubscribe, __func__, "threadId must be the one that aclrtSubscribeReport named.");
-    r.thread_of_stream.erase(found);
+    r->thread_of_stream.erase(found);
     return kSuccess;
 }
 
@@ -186,11 +175,10 @@ NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
     // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtProcessReportImpl.
     if (timeout_ms < -1 || timeout_ms == 0)
         return failed(kInvalidParam, __func__, "timeout must be -1 or greater than 0", timeout_ms);
-    Reports& r = reports();
     bool is_subscribed = false;
     {
-        std::lock_guard<std::mutex> lock(r.mutex);
-        for (const auto& [stream, thread] : r.thread_of_stream)
+        Locked<Reports> r;
+        for (const auto& [stream, thread] : r->thread_of_stream)
             is_subscribed = is_subscribed || thread == this_thread();
     }
     if (!is_subscribed) {
@@ -207,9 +195,9 @@ NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
         run_some_of_all();
         is_processing = false;
         if (has_processed) return kSuccess;
-        std::unique_lock<std::mutex> lock(r.mutex);
-        auto& own = r.of_thread[this_thread()];
-        if (r.changed.wait_for(lock, std::chrono::milliseconds(1), [&] { return !own.empty(); })) {
+        Locked<Reports> r;
+        auto& own = r->of_thread[this_thread()];
+        if (r->changed.wait_for(r.lock(), std::chrono::milliseconds(1), [&] { return !own.empty(); })) {
             report = own.front();
             own.pop_front();
         } else if (std::chrono::steady_clock::now() >= end) {
@@ -217,8 +205,8 @@ NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
         }
     }
     report->function(report->argument);
-    std::lock_guard<std::mutex> lock(r.mutex);
+    Locked<Reports> r;
     report->is_done = true;
-    r.changed.notify_all();
+    r->changed.notify_all();
     return kSuccess;
 }

@@ -4,10 +4,11 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
+#include <utility>
 
 #include "cann/runtime/api.h"
 #include "cann/runtime/host_calls.h"
+#include "cann/runtime/locked.h"
 #include "cann/runtime/report.h"
 
 namespace npu_cann {
@@ -15,8 +16,9 @@ namespace {
 
 // One message for the process, not one per thread: an operator fails on the thread of torch_npu's queue, and the
 // calling thread reads the message.
-std::mutex error_mutex;
-std::string recent_error;
+struct RecentError {
+    std::string text;
+};
 
 // ASCEND_GLOBAL_LOG_LEVEL as CANN reads it: 0 debug .. 3 error; the log is printed only if the variable is set.
 int log_level() {
@@ -33,22 +35,18 @@ int log_level() {
 
 void set_error(const std::string& text) {
     if (host_calls()) return set_host_error(text);
-    std::lock_guard<std::mutex> lock(error_mutex);
-    recent_error = text;
+    Locked<RecentError>()->text = text;
 }
 
 // A second phase without an executor means that the caller ignored a failed first phase, so its message is kept.
 aclError no_executor() {
-    std::lock_guard<std::mutex> lock(error_mutex);
-    const std::string before = recent_error.empty() ? "" : " The error before: " + recent_error;
-    recent_error = "simulated CANN: executor must not be null." + before;
+    Locked<RecentError> recent;
+    const std::string before = recent->text.empty() ? "" : " The error before: " + recent->text;
+    recent->text = "simulated CANN: executor must not be null." + before;
     return kAclnnNullptr;
 }
 
-std::string recent_error_text() {
-    std::lock_guard<std::mutex> lock(error_mutex);
-    return recent_error;
-}
+std::string recent_error_text() { return Locked<RecentError>()->text; }
 
 aclError no_object(const char* call, const char* argument) {
     return failed(kInvalidHandle, call, std::string(argument) + " must be one that exists.");
@@ -64,9 +62,7 @@ aclError failed(aclError status, const std::string& text) {
 // Clears the message, as CANN does; the pointer is valid until the same thread calls this again.
 NPU_CANN_API const char* aclGetRecentErrMsg() {
     thread_local std::string text;
-    std::lock_guard<std::mutex> lock(npu_cann::error_mutex);
-    text.swap(npu_cann::recent_error);
-    npu_cann::recent_error.clear();
+    text = std::exchange(npu_cann::Locked<npu_cann::RecentError>()->text, {});
     return text.empty() ? nullptr : text.c_str();
 }
 

@@ -8,8 +8,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <vector>
+
+#include "cann/runtime/locked.h"
 
 namespace npu_cann {
 namespace {
@@ -25,11 +26,10 @@ struct Pinned {
 };
 
 struct Table {
-    std::mutex mutex;
     std::map<uintptr_t, Pinned> by_first;
     uint64_t made = kFirstNumber;
 
-    // Call it with the lock held; null if no allocation holds the address.
+    // Null if no allocation holds the address.
     const std::pair<const uintptr_t, Pinned>* holder_of(const void* address) const {
         const auto wanted = reinterpret_cast<uintptr_t>(address);
         auto after = by_first.upper_bound(wanted);
@@ -38,10 +38,6 @@ struct Table {
         return wanted - after->first < after->second.bytes ? &*after : nullptr;
     }
 };
-Table& table() {
-    static Table* instance = new Table;
-    return *instance;
-}
 
 // Copies through the operating system's kernel, which refuses unmapped addresses. If the kernel refuses the call
 // itself, copies directly.
@@ -67,49 +63,43 @@ bool transfer(Call call, void* to, const void* from, void* local, const void* re
 void* allocate_host(size_t bytes) {
     void* first = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (!first) return nullptr;
-    Table& t = table();
-    std::lock_guard<std::mutex> lock(t.mutex);
-    t.by_first[reinterpret_cast<uintptr_t>(first)] = {bytes, t.made++};
+    Locked<Table> t;
+    t->by_first[reinterpret_cast<uintptr_t>(first)] = {bytes, t->made++};
     return first;
 }
 
 bool free_host(void* first) {
-    Table& t = table();
-    std::lock_guard<std::mutex> lock(t.mutex);
-    if (t.by_first.erase(reinterpret_cast<uintptr_t>(first)) == 0) return false;
+    Locked<Table> t;
+    if (t->by_first.erase(reinterpret_cast<uintptr_t>(first)) == 0) return false;
     std::free(first);
     return true;
 }
 
 bool is_pinned(const void* address, size_t bytes) {
-    Table& t = table();
-    std::lock_guard<std::mutex> lock(t.mutex);
-    const auto* holder = t.holder_of(address);
+    Locked<Table> t;
+    const auto* holder = t->holder_of(address);
     return holder && reinterpret_cast<uintptr_t>(address) - holder->first + bytes <= holder->second.bytes;
 }
 
 bool number_of_pinned(const void* address, uint64_t* number) {
-    Table& t = table();
-    std::lock_guard<std::mutex> lock(t.mutex);
-    const auto* holder = t.holder_of(address);
+    Locked<Table> t;
+    const auto* holder = t->holder_of(address);
     if (holder) *number = holder->second.number;
     return holder;
 }
 
 std::string describe_pinned(const void* address) {
-    Table& t = table();
-    std::lock_guard<std::mutex> lock(t.mutex);
-    const auto* holder = t.holder_of(address);
+    Locked<Table> t;
+    const auto* holder = t->holder_of(address);
     if (!holder) return "";
     return "byte " + std::to_string(reinterpret_cast<uintptr_t>(address) - holder->first) + " of " +
            std::to_string(holder->second.bytes) + " bytes of pinned memory";
 }
 
 size_t pinned_bytes(const void* first) {
-    Table& t = table();
-    std::lock_guard<std::mutex> lock(t.mutex);
-    auto found = t.by_first.find(reinterpret_cast<uintptr_t>(first));
-    return found == t.by_first.end() ? 0 : found->second.bytes;
+    Locked<Table> t;
+    auto found = t->by_first.find(reinterpret_cast<uintptr_t>(first));
+    return found == t->by_first.end() ? 0 : found->second.bytes;
 }
 
 bool read_host(void* to, const void* from, size_t bytes) {

@@ -7,12 +7,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <mutex>
 #include <vector>
 
 #include "cann/runtime/allocations.h"
 #include "cann/runtime/api.h"
 #include "cann/runtime/host_calls.h"
+#include "cann/runtime/locked.h"
 #include "cann/runtime/scheduler.h"
 #include "src/json.h"
 
@@ -35,7 +35,6 @@ std::string report_folder() {
 }
 
 struct Report {
-    std::mutex mutex;
     std::string folder = report_folder();
     std::map<std::string, uint64_t> launches, not_simulated, host_waits;
     std::vector<KernelRun> runs;
@@ -53,11 +52,6 @@ struct Report {
     bool is_fork = false;
     uint64_t bytes_of_parent = 0;  // in use at the fork; the fork's copy need not be freed
 };
-// Never destroyed, because memory is freed while the process ends.
-Report& report() {
-    static Report* instance = new Report;
-    return *instance;
-}
 
 std::string counts(const std::map<std::string, uint64_t>& by_name) {
     ascend_sim::Json json;
@@ -79,7 +73,7 @@ double number_of(const std::string& json, const std::string& name) {
     return at == std::string::npos ? 0 : std::strtod(json.c_str() + at + name.size() + 3, nullptr);
 }
 
-// Call it with the lock held. The file is renamed into place, so that readers see a complete file. A fork writes only
+// The file is renamed into place, so that readers see a complete file. A fork writes only
 // if it used the NPU or got its own folder: forks that do other work do not count as processes of the run.
 void write(Report& r, bool ended) {
     const std::string folder = report_folder();
@@ -119,46 +113,40 @@ void write_early(Report& r) {
     if (r.is_fork && (count < kEach || count % kEach == 0)) write(r, false);
 }
 
-void lock_before_fork() { report().mutex.lock(); }
-void unlock_in_parent() { report().mutex.unlock(); }
+void lock_before_fork() { Locked<Report>::mutex().lock(); }
+void unlock_after_fork() { Locked<Report>::mutex().unlock(); }
 
 // The parent reports its counts, so the fork starts from zero.
 void begin_in_fork() {
-    Report& r = report();
-    r.is_fork = true;
-    for (auto* counted : {&r.launches, &r.not_simulated, &r.host_waits}) counted->clear();
-    for (auto* texts : {&r.broken, &r.damage, &r.races, &r.freed}) texts->clear();
-    r.runs.clear();
-    r.bytes_of_parent = device_bytes_in_use();
-    r.broken_count = r.race_count = r.work_left = 0;
-    r.mutex.unlock();
+    unlock_after_fork();
+    Locked<Report> r;
+    r->is_fork = true;
+    for (auto* counted : {&r->launches, &r->not_simulated, &r->host_waits}) counted->clear();
+    for (auto* texts : {&r->broken, &r->damage, &r->races, &r->freed}) texts->clear();
+    r->runs.clear();
+    r->bytes_of_parent = device_bytes_in_use();
+    r->broken_count = r->race_count = r->work_left = 0;
 }
 
 bool is_idle_fork() {
-    Report& r = report();
-    std::lock_guard<std::mutex> lock(r.mutex);
-    return r.is_fork && report_folder() == r.folder && !r.used_the_npu();
+    Locked<Report> r;
+    return r->is_fork && report_folder() == r->folder && !r->used_the_npu();
 }
 
 void at_end() {
     if (is_idle_fork()) return;  // the memory and the queues belong to its parent
     check_guards("when the process ended", Look::kWhole);
     const uint64_t left = work_left();
-    Report& r = report();
-    std::lock_guard<std::mutex> lock(r.mutex);
-    r.work_left = left;
-    write(r, true);
+    Locked<Report> r;
+    r->work_left = left;
+    write(*r, true);
 }
 
 // torch_npu's libraries are loaded after this one, so their work at exit runs before at_end.
 __attribute__((constructor)) void begin() {
-    Report& r = report();
-    {
-        std::lock_guard<std::mutex> lock(r.mutex);
-        write(r, false);
-    }
+    write(*Locked<Report>(), false);
     std::atexit(at_end);
-    pthread_atfork(lock_before_fork, unlock_in_parent, begin_in_fork);
+    pthread_atfork(lock_before_fork, unlock_after_fork, begin_in_fork);
 }
 
 }  // namespace
@@ -170,57 +158,51 @@ std::string check_guards(const std::string& when, Look look) {
 }
 
 void report_damage(const std::string& damage, const std::string& when) {
-    Report& r = report();
-    std::lock_guard<std::mutex> lock(r.mutex);
-    r.damage.push_back(damage + " Found " + when + ".");
-    std::fprintf(stderr, "simulated CANN: %s\n", r.damage.back().c_str());
-    write(r, false);
+    Locked<Report> r;
+    r->damage.push_back(damage + " Found " + when + ".");
+    std::fprintf(stderr, "simulated CANN: %s\n", r->damage.back().c_str());
+    write(*r, false);
 }
 
 void report_race(const std::string& text, const std::string& detail, bool is_new) {
-    Report& r = report();
-    std::lock_guard<std::mutex> lock(r.mutex);
-    ++r.race_count;
-    if (!is_new || r.races.size() >= kKeptRaces) return;
-    r.races.push_back(text);
+    Locked<Report> r;
+    ++r->race_count;
+    if (!is_new || r->races.size() >= kKeptRaces) return;
+    r->races.push_back(text);
     std::fprintf(stderr, "simulated CANN: race: %s%s\n", text.c_str(), detail.c_str());
-    write(r, false);
+    write(*r, false);
 }
 
 void report_freed(const std::string& text) {
-    Report& r = report();
-    std::lock_guard<std::mutex> lock(r.mutex);
-    r.freed.push_back(text);
+    Locked<Report> r;
+    r->freed.push_back(text);
     std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
-    write(r, false);
+    write(*r, false);
 }
 
 void count_not_simulated(const std::string& call) {
-    Report& r = report();
-    std::lock_guard<std::mutex> lock(r.mutex);
-    ++r.not_simulated[call];
-    write_early(r);
+    Locked<Report> r;
+    ++r->not_simulated[call];
+    write_early(*r);
 }
 
 void count_host_wait(const std::string& call) {
-    Report& r = report();
-    std::lock_guard<std::mutex> lock(r.mutex);
-    ++r.host_waits[call];
+    Locked<Report> r;
+    ++r->host_waits[call];
 }
 
 void record_launch(const std::string& operator_name, const std::string& simulator_report) {
     if (host_calls()) return;
-    Report& r = report();
-    std::lock_guard<std::mutex> lock(r.mutex);
-    ++r.launches[operator_name];
-    if (double cycles = number_of(simulator_report, "cycles"); cycles > 0 && r.runs.size() < kKeptRuns)
-        r.runs.push_back(
+    Locked<Report> r;
+    ++r->launches[operator_name];
+    if (double cycles = number_of(simulator_report, "cycles"); cycles > 0 && r->runs.size() < kKeptRuns)
+        r->runs.push_back(
             {operator_name, number_of(simulator_report, "cores"), cycles, number_of(simulator_report, "microseconds")});
-    if (simulator_report.find("\"status\":\"broken rule\"") == std::string::npos) return write_early(r);
-    ++r.broken_count;
-    if (r.broken.size() < kKeptBroken)
-        r.broken.push_back("{\"operator\":" + quoted(operator_name) + ",\"report\":" + simulator_report + "}");
-    write(r, false);
+    if (simulator_report.find("\"status\":\"broken rule\"") == std::string::npos) return write_early(*r);
+    ++r->broken_count;
+    if (r->broken.size() < kKeptBroken)
+        r->broken.push_back("{\"operator\":" + quoted(operator_name) + ",\"report\":" + simulator_report + "}");
+    write(*r, false);
 }
 
 }  // namespace npu_cann
