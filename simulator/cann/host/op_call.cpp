@@ -67,19 +67,14 @@ std::string format_name(int32_t format) { return format == 2 ? "ND" : "format " 
 struct OpCall::Parts {
     std::string type;
     std::vector<const aclTensor*> given_inputs, given_outputs;
-    struct Attr {
-        std::vector<double> reals;
-        std::vector<int64_t> integers;
-        std::string text;
-    };
-    std::vector<Attr> attrs;
     Failure attr_failure;  // of the first attribute that CANN refuses
     size_t failed_attr = 0;
+
+    Node node;  // has the attributes from the start
 
     // Found while the call is prepared.
     SimulatedSoc chip;
     std::unique_ptr<CallTensors> tensors;
-    Node node;
 
     [[noreturn]] void refuse(aclnnStatus status, const std::string& text) const {
         throw Failure{status, "[" + type + "] " + text};
@@ -96,7 +91,6 @@ struct OpCall::Parts {
     void* find_entry(size_t column) const;
     std::string cache_key() const;
     void make_node();
-    void add_attrs();
     std::shared_ptr<const Tiled> tile();
     void infer();
     void check_strides_told() const;
@@ -107,19 +101,19 @@ OpCall::OpCall(const char* op_type) : parts_(new Parts) { parts_->type = op_type
 OpCall::~OpCall() = default;
 void OpCall::input(const aclTensor* tensor) { parts_->given_inputs.push_back(tensor); }
 void OpCall::output(const aclTensor* tensor) { parts_->given_outputs.push_back(tensor); }
-void OpCall::attr(int64_t value) { parts_->attrs.push_back({{}, {value}, {}}); }
-void OpCall::attr(double value) { parts_->attrs.push_back({{value}, {}, {}}); }
-void OpCall::attr(bool value) { parts_->attrs.push_back({{}, {value}, {}}); }
+void OpCall::attr(int64_t value) { parts_->node.add_attr(value); }
+void OpCall::attr(double value) { parts_->node.add_attr(static_cast<float>(value)); }
+void OpCall::attr(bool value) { parts_->node.add_attr(value); }
 void OpCall::attr(const char* value) {
     if (!value) parts_->fail_attr(kNullPointer, "must be given but got NULL.");
-    parts_->attrs.push_back({{}, {}, value ? value : ""});
+    parts_->node.add_attr_text(value ? value : "");
 }
 void OpCall::attr(const aclIntArray* values) { parts_->add_list(values); }
 void OpCall::attr(const aclFloatArray* values) { parts_->add_list(values); }
 void OpCall::attr(const aclBoolArray* values) { parts_->add_list(values); }
-void OpCall::attr(const int64_t* values, size_t count) { parts_->attrs.push_back({{}, {values, values + count}, {}}); }
-void OpCall::attr(const float* values, size_t count) { parts_->attrs.push_back({{values, values + count}, {}, {}}); }
-void OpCall::attr(const bool* values, size_t count) { parts_->attrs.push_back({{}, {values, values + count}, {}}); }
+void OpCall::attr(const int64_t* values, size_t count) { parts_->node.add_attr_list(values, count); }
+void OpCall::attr(const float* values, size_t count) { parts_->node.add_attr_list(values, count); }
+void OpCall::attr(const bool* values, size_t count) { parts_->node.add_attr_list(values, count); }
 
 // The list's elements. A NULL list and a list without elements fail in CANN when the attribute is added, before other
 // checks of the call: a NULL list in the generated code, an empty list in the runtime, because an array of size 0
@@ -131,19 +125,15 @@ void OpCall::Parts::add_list(const List* list) {
         fail_attr(kNullPointer, "must be given but got NULL.");
     else if (list->values.empty())
         fail_attr(kInnerNullPointer, "must have elements but got an empty list.");
-    Attr a;
-    if (list && std::is_same<List, aclFloatArray>::value)
-        a.reals.assign(list->values.begin(), list->values.end());
-    else if (list)
-        a.integers.assign(list->values.begin(), list->values.end());
-    attrs.push_back(std::move(a));
+    const List given = list ? *list : List();
+    node.add_attr_list(given.values.data(), given.values.size());
 }
 
 // CANN reports only the first failure, because its generated code returns there.
 void OpCall::Parts::fail_attr(aclnnStatus status, const std::string& rule) {
     if (!attr_failure.text.empty()) return;
     attr_failure = {status, rule};
-    failed_attr = attrs.size();
+    failed_attr = node.attrs.size();
 }
 
 // The generated code checks for NULL before it gets an executor.
@@ -265,39 +255,6 @@ void OpCall::Parts::make_node() {
     for (size_t i = 0; i < tensors->inputs(); ++i) node.inputs.push_back(of(tensors->items()[i]));
     for (size_t o = 0; o < def().outputs.size(); ++o)
         node.outputs.push_back(of(tensors->items()[tensors->item_of_output(o)]));
-    add_attrs();
-}
-
-void OpCall::Parts::add_attrs() {
-    for (size_t i = 0; i < def().attrs.size(); ++i) {
-        const AttrRecord& a = def().attrs[i];
-        const std::vector<int64_t>& integers = attrs.at(i).integers;
-        std::vector<float> floats(attrs[i].reals.begin(), attrs[i].reals.end());
-        std::vector<uint8_t> bools(integers.begin(), integers.end());
-        switch (a.type) {
-            case ops::AttrDataType::ATTR_DT_BOOL:
-                node.add_attr(integers.at(0) != 0);
-                break;
-            case ops::AttrDataType::ATTR_DT_FLOAT:
-                node.add_attr(floats.at(0));
-                break;
-            case ops::AttrDataType::ATTR_DT_INT:
-                node.add_attr(integers.at(0));
-                break;
-            case ops::AttrDataType::ATTR_DT_STR:
-                node.add_attr_text(attrs[i].text);
-                break;
-            case ops::AttrDataType::ATTR_DT_LIST_BOOL:
-                node.add_attr_list(bools.data(), bools.size());
-                break;
-            case ops::AttrDataType::ATTR_DT_LIST_FLOAT:
-                node.add_attr_list(floats.data(), floats.size());
-                break;
-            case ops::AttrDataType::ATTR_DT_LIST_INT:
-                node.add_attr_list(integers.data(), integers.size());
-                break;
-        }
-    }
 }
 
 std::shared_ptr<const Tiled> OpCall::Parts::tile() {
@@ -364,7 +321,8 @@ void OpCall::Parts::check_strides_told() const {
         const AttrRecord& attr = def().attrs[a];
         if (attr.name != "strides" || attr.type != ops::AttrDataType::ATTR_DT_LIST_INT) continue;
         size_t at = 0;
-        std::vector<int64_t> told = attrs[a].integers;
+        const gert::TypedContinuousVector<int64_t>& list = *node.runtime_attrs()->GetListInt(a);
+        std::vector<int64_t> told(list.GetData(), list.GetData() + list.GetSize());
         if (told == std::vector<int64_t>{0}) told.clear();
         for (const CallTensors::Item& item : tensors->items()) {
             if (!item.given || (item.is_input && !item.reads_view)) continue;

@@ -62,50 +62,32 @@ OpAttrDef& OpAttrDef::AttrType(Option attr_type) {
     required_ = attr_type != Option::OPTIONAL;
     return *this;
 }
-OpAttrDef& OpAttrDef::set(AttrDataType type, std::string default_text) {
+OpAttrDef& OpAttrDef::set(AttrDataType type) {
     type_ = type;
+    return *this;
+}
+OpAttrDef& OpAttrDef::set(AttrDataType type, std::string default_text) {
     has_default_ = true;
     default_text_ = std::move(default_text);
-    return *this;
+    return set(type);
 }
-OpAttrDef& OpAttrDef::Bool(void) {
-    type_ = AttrDataType::ATTR_DT_BOOL;
-    return *this;
-}
+OpAttrDef& OpAttrDef::Bool(void) { return set(AttrDataType::ATTR_DT_BOOL); }
 OpAttrDef& OpAttrDef::Bool(bool value) { return set(AttrDataType::ATTR_DT_BOOL, bool_text(value)); }
-OpAttrDef& OpAttrDef::Float(void) {
-    type_ = AttrDataType::ATTR_DT_FLOAT;
-    return *this;
-}
+OpAttrDef& OpAttrDef::Float(void) { return set(AttrDataType::ATTR_DT_FLOAT); }
 OpAttrDef& OpAttrDef::Float(float value) { return set(AttrDataType::ATTR_DT_FLOAT, number_text(value)); }
-OpAttrDef& OpAttrDef::Int(void) {
-    type_ = AttrDataType::ATTR_DT_INT;
-    return *this;
-}
+OpAttrDef& OpAttrDef::Int(void) { return set(AttrDataType::ATTR_DT_INT); }
 OpAttrDef& OpAttrDef::Int(int64_t value) { return set(AttrDataType::ATTR_DT_INT, std::to_string(value)); }
-OpAttrDef& OpAttrDef::String(void) {
-    type_ = AttrDataType::ATTR_DT_STR;
-    return *this;
-}
+OpAttrDef& OpAttrDef::String(void) { return set(AttrDataType::ATTR_DT_STR); }
 OpAttrDef& OpAttrDef::String(const char* value) { return set(AttrDataType::ATTR_DT_STR, value); }
-OpAttrDef& OpAttrDef::ListBool(void) {
-    type_ = AttrDataType::ATTR_DT_LIST_BOOL;
-    return *this;
-}
+OpAttrDef& OpAttrDef::ListBool(void) { return set(AttrDataType::ATTR_DT_LIST_BOOL); }
 OpAttrDef& OpAttrDef::ListBool(std::vector<bool> value) {
     return set(AttrDataType::ATTR_DT_LIST_BOOL, list_text(value, [](bool v) { return std::string(bool_text(v)); }));
 }
-OpAttrDef& OpAttrDef::ListFloat(void) {
-    type_ = AttrDataType::ATTR_DT_LIST_FLOAT;
-    return *this;
-}
+OpAttrDef& OpAttrDef::ListFloat(void) { return set(AttrDataType::ATTR_DT_LIST_FLOAT); }
 OpAttrDef& OpAttrDef::ListFloat(std::vector<float> value) {
     return set(AttrDataType::ATTR_DT_LIST_FLOAT, list_text(value, [](float v) { return number_text(v); }));
 }
-OpAttrDef& OpAttrDef::ListInt(void) {
-    type_ = AttrDataType::ATTR_DT_LIST_INT;
-    return *this;
-}
+OpAttrDef& OpAttrDef::ListInt(void) { return set(AttrDataType::ATTR_DT_LIST_INT); }
 OpAttrDef& OpAttrDef::ListInt(std::vector<int64_t> value) {
     return set(AttrDataType::ATTR_DT_LIST_INT, list_text(value, [](int64_t v) { return std::to_string(v); }));
 }

@@ -73,6 +73,7 @@ public:
 private:
     friend struct npu_cann::DefReader;
     friend class OpDef;
+    OpAttrDef& set(AttrDataType type);
     OpAttrDef& set(AttrDataType type, std::string default_text);
     std::string name_;
     bool required_ = true;
