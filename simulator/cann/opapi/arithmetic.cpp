@@ -6,71 +6,24 @@ namespace {
 
 // Integers wrap in two's complement.
 template <class C>
-C wrapped(uint64_t value) {
-    return C(value);
+constexpr auto wrapping(C value) {
+    if constexpr (std::is_integral_v<C>)
+        return uint64_t(value);
+    else
+        return value;
 }
 
-template <class C>
-void add(int64_t count, const C* a, const C* b, C alpha, C* out) {
-    for (int64_t i = 0; i < count; ++i) {
-        if constexpr (std::is_integral_v<C>)
-            out[i] = wrapped<C>(uint64_t(a[i]) + uint64_t(alpha) * uint64_t(b[i]));
-        else
-            out[i] = a[i] + alpha * b[i];
-    }
-}
-
-template <class C>
-void subtract(int64_t count, const C* a, const C* b, C alpha, C* out) {
-    for (int64_t i = 0; i < count; ++i) {
-        if constexpr (std::is_integral_v<C>)
-            out[i] = wrapped<C>(uint64_t(a[i]) - uint64_t(alpha) * uint64_t(b[i]));
-        else
-            out[i] = a[i] - alpha * b[i];
-    }
-}
-
-template <class C>
-void multiply(int64_t count, const C* a, const C* b, C /*alpha*/, C* out) {
-    for (int64_t i = 0; i < count; ++i) {
-        if constexpr (std::is_integral_v<C>)
-            out[i] = wrapped<C>(uint64_t(a[i]) * uint64_t(b[i]));
-        else
-            out[i] = a[i] * b[i];
-    }
-}
-
-// True division. The output is floating-point, so C is never an integer.
-template <class C>
-void divide(int64_t count, const C* a, const C* b, C /*alpha*/, C* out) {
-    for (int64_t i = 0; i < count; ++i) {
-        if constexpr (std::is_integral_v<C>)
-            out[i] = b[i] && !(b[i] == -1) ? a[i] / b[i] : wrapped<C>(-uint64_t(a[i]));
-        else
-            out[i] = a[i] / b[i];
-    }
-}
-
-template <class C>
-void negate(int64_t count, const C* a, const C* /*b*/, C /*alpha*/, C* out) {
-    for (int64_t i = 0; i < count; ++i) {
-        if constexpr (std::is_integral_v<C>)
-            out[i] = wrapped<C>(-uint64_t(a[i]));
-        else
-            out[i] = -a[i];
-    }
-}
-
-using Single = std::complex<float>;
-using Twofold = std::complex<double>;
-
-constexpr BinaryFunction kAdd{add<int64_t>, add<float>, add<double>, add<Single>, add<Twofold>};
-constexpr BinaryFunction kSubtract{subtract<int64_t>, subtract<float>, subtract<double>, subtract<Single>,
-                                   subtract<Twofold>};
-constexpr BinaryFunction kMultiply{multiply<int64_t>, multiply<float>, multiply<double>, multiply<Single>,
-                                   multiply<Twofold>};
-constexpr BinaryFunction kDivide{divide<int64_t>, divide<float>, divide<double>, divide<Single>, divide<Twofold>};
-constexpr BinaryFunction kNegate{negate<int64_t>, negate<float>, negate<double>, negate<Single>, negate<Twofold>};
+constexpr auto kAdd = [](auto a, auto b, auto alpha) { return wrapping(a) + wrapping(alpha) * wrapping(b); };
+constexpr auto kSubtract = [](auto a, auto b, auto alpha) { return wrapping(a) - wrapping(alpha) * wrapping(b); };
+constexpr auto kMultiply = [](auto a, auto b, auto /*alpha*/) { return wrapping(a) * wrapping(b); };
+constexpr auto kNegate = [](auto a, auto /*b*/, auto /*alpha*/) { return -wrapping(a); };
+// True division. The output is floating-point, so the operands are never integers.
+constexpr auto kDivide = [](auto a, auto b, auto /*alpha*/) {
+    if constexpr (std::is_integral_v<decltype(a)>)
+        return b && !(b == -1) ? a / b : decltype(a)(-wrapping(a));
+    else
+        return a / b;
+};
 
 aclError prepare_negate(const char* name, const aclTensor* self, const aclTensor* out, uint64_t* bytes,
                         aclOpExecutor** executor) {
@@ -79,16 +32,17 @@ aclError prepare_negate(const char* name, const aclTensor* self, const aclTensor
         zero.dtype = kInt64;
         return zero;
     }();
-    return prepare_binary(name, kNegate, Computed::kAsOut, self, {nullptr, &unused, nullptr}, out, bytes, executor);
+    return prepare_binary(name, kOfNumbers<kNegate>, Computed::kAsOut, self, {nullptr, &unused, nullptr}, out, bytes,
+                          executor);
 }
 
 }  // namespace
 }  // namespace npu_cann
 
-NPU_CANN_WITH_ALPHA(Add, Adds, npu_cann::kAdd)
-NPU_CANN_WITH_ALPHA(Sub, Subs, npu_cann::kSubtract)
-NPU_CANN_WITHOUT_ALPHA(Mul, Muls, npu_cann::kMultiply, npu_cann::Computed::kAsOut)
-NPU_CANN_WITHOUT_ALPHA(Div, Divs, npu_cann::kDivide, npu_cann::Computed::kAsOut)
+NPU_CANN_WITH_ALPHA(Add, Adds, npu_cann::kOfNumbers<npu_cann::kAdd>)
+NPU_CANN_WITH_ALPHA(Sub, Subs, npu_cann::kOfNumbers<npu_cann::kSubtract>)
+NPU_CANN_WITHOUT_ALPHA(Mul, Muls, npu_cann::kOfNumbers<npu_cann::kMultiply>, npu_cann::Computed::kAsOut)
+NPU_CANN_WITHOUT_ALPHA(Div, Divs, npu_cann::kOfNumbers<npu_cann::kDivide>, npu_cann::Computed::kAsOut)
 
 NPU_CANN_API aclError aclnnNegGetWorkspaceSize(const aclTensor* self, aclTensor* out, uint64_t* bytes,
                                                aclOpExecutor** executor) {

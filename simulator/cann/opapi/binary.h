@@ -24,6 +24,17 @@ struct BinaryFunction {
     RunFunction<std::complex<double>> complex_twofold;
 };
 
+// The functions that give op(a, b, alpha) for each element, of every type or of the real ones.
+template <const auto& op, class C>
+void each_element(int64_t count, const C* a, const C* b, C alpha, C* out) {
+    for (int64_t i = 0; i < count; ++i) out[i] = C(op(a[i], b[i], alpha));
+}
+template <const auto& op>
+constexpr BinaryFunction kOfNumbers{each_element<op>, each_element<op>, each_element<op>, each_element<op>,
+                                    each_element<op>};
+template <const auto& op>
+constexpr BinaryFunction kOfReals{each_element<op>, each_element<op>, each_element<op>, nullptr, nullptr};
+
 enum class Computed {
     kAsOut,     // in out's dtype: arithmetic
     kAsInputs,  // in the promoted dtype of a and b: comparison
