@@ -183,8 +183,8 @@ struct LaunchOptions {
     std::set<std::string> lenient;
 };
 
-// The launch on this thread and its running core.
-struct Machine {
+// The state of one launch.
+struct LaunchState {
     const Profile* profile = nullptr;
     LaunchOptions options;
     int64_t blocks = 1;
@@ -200,21 +200,13 @@ struct Machine {
     std::vector<Totals> per_core;
     std::vector<Step> critical_path;  // of the slowest core so far, from its start to its end
     int64_t critical_core = -1;
+};
 
-    // UB and its shadow, kept from core to core: the instruction's number identifies the core.
-    struct AlignedDelete {
-        void operator()(uint8_t* p) const { ::operator delete[](p, std::align_val_t(64)); }
-    };
-    std::unique_ptr<uint8_t[], AlignedDelete> ub;
-    Shadow writer;                      // number << 1 | poisoned
-    std::array<Shadow, kPipes> reader;  // number
-    uint32_t next_number = 1, core_first = 1;
-
-    // The running core.
+// The state of one core, which is new for each core of a launch.
+struct CoreState {
     int64_t core = 0;
     std::vector<RegisteredTiling> registered_tilings;
     bool tiling_read = false;
-    std::vector<Record> records;
     Clock clock[kPipes];
     uint32_t issued[kPipes] = {};
     Flag flags[kPipes][kPipes][kEvents];
@@ -237,8 +229,6 @@ struct Machine {
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;
     Moment pipe_free[kPipes], pipe_done[kPipes];
-    Bookings gm_time;
-    std::vector<Step> steps;    // only if options.keeps_steps
     Span waiting[kPipes] = {};  // a copy's latency; the trace shows it up to the next copy's end
     Totals totals;
 
@@ -253,12 +243,30 @@ struct Machine {
         uint64_t bytes = 0;
     } reference;
 
-    // The running instruction. Its reads are marked in the shadow when it ends, so that until then the shadow
-    // holds the reads of other instructions only.
-    std::vector<Range> reads;
-    Record current{};
-    uint32_t number = 0;
+    // The running instruction.
+    Record current{Pipe::S, 0, "kernel", {"kernel", 0}};
     bool running = false;
+};
+
+// The launch on this thread and its running core.
+struct Machine : LaunchState, CoreState {
+    // UB and its shadow, kept from core to core: the instruction's number identifies the core.
+    struct AlignedDelete {
+        void operator()(uint8_t* p) const { ::operator delete[](p, std::align_val_t(64)); }
+    };
+    std::unique_ptr<uint8_t[], AlignedDelete> ub;
+    Shadow writer;                      // number << 1 | poisoned
+    std::array<Shadow, kPipes> reader;  // number
+    uint32_t next_number = 1, core_first = 1;
+
+    // Lists of the running core, which keep their memory from core to core.
+    std::vector<Record> records;
+    Bookings gm_time;
+    std::vector<Step> steps;  // only if options.keeps_steps
+    // The running instruction's reads are marked in the shadow when it ends, so that until then the shadow holds the
+    // reads of other instructions only.
+    std::vector<Range> reads;
+    uint32_t number = 0;
     Moment issue;
 
     void begin_core(int64_t index);

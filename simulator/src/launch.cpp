@@ -74,8 +74,6 @@ public:
         timeline = {std::move(m.spans), std::move(m.per_core), std::move(m.critical_path), m.critical_core};
         gm_ = std::move(m.gm);
         accesses_ = std::move(m.gm_accesses);
-        m.gm.clear();
-        m.gm_accesses.clear();
     }
 
     // The last write to the byte of memory i.
@@ -96,6 +94,7 @@ private:
         Machine& m = own;
         const ascend_sim_launch& l = *job_.launch;
         if (!m.ub || m.next_number > kNumbersWrap) reset_shadow(m);
+        static_cast<LaunchState&>(m) = {};
         m.profile = job_.profile;
         const int64_t traced = !l.trace_path || descending_ ? 0
                                : l.trace_cores > 0          ? l.trace_cores
@@ -103,18 +102,7 @@ private:
         m.options = {l.auto_sync != 0, l.saturate != 0, !descending_, traced, split(l.lenient)};
         m.blocks = l.block_dim;
         m.tiling_key = l.tiling_key;
-        m.key_matched = false;
-        m.key_asked = {nullptr, 0};
-        m.scalar_lines.clear();
-        m.gm_accesses.clear();
-        m.errors.clear();
-        m.warnings.clear();
-        m.spans.clear();
-        m.per_core.assign(size_t(m.blocks), {});
-        m.critical_path.clear();
-        m.critical_core = -1;
-        m.gm.clear();
-        m.last_gm = 0;
+        m.per_core.resize(size_t(m.blocks));
         place_memory(m);
         return m;
     }
@@ -327,43 +315,13 @@ int32_t run(const Job& job) {
 Machine& machine() { return *g_machine; }
 
 void Machine::begin_core(int64_t index) {
+    static_cast<CoreState&>(*this) = {};
     core = index;
     core_first = next_number;
     records.clear();
-    for (int p = 0; p < kPipes; ++p) {
-        clock[p] = {};
-        issued[p] = 0;
-        pipe_free[p] = pipe_done[p] = {};
-        waiting[p] = {};
-    }
     gm_time.clear();
     steps.clear();
-    for (auto& from : flags)
-        for (auto& to : from)
-            for (Flag& f : to) f = {};
-    for (auto& from : event_kinds)
-        for (EventKind& k : from) k = {};
-    pipe_alive = false;
-    registered_tilings.clear();
-    tiling_read = false;
-    buffers.clear();
-    queues.clear();
-    ub_used = ub_peak = 0;
-    live_buffers = 0;
-    reserved_user = nullptr;
-    atomic = Atomic::None;
-    mask = {};
-    dirty_lines.clear();
-    cleaned_lines.clear();
-    cleaned_all = 0;
-    totals = {};
-    sum_bits = 0;
-    has_sum = false;
-    system_workspace = nullptr;
-    reference = {};
-    running = false;
     reads.clear();
-    current = {Pipe::S, 0, "kernel", {"kernel", 0}};
 }
 
 // Detects a kernel that reads its tiling data through a raw pointer instead of the macros.

@@ -106,37 +106,15 @@ void start(Pipe pipe, const char* api, Site site) {
     m.issue = m.pipe_free[int(Pipe::S)];
 }
 
+// The order is that of Cost.
 double cycles_of(Cost cost) {
-    const Profile& p = *machine().profile;
-    switch (cost) {
-        case Cost::Repeat:
-            return p.repeat_cycles;
-        case Cost::ThreeReads:
-            return p.three_reads_cycles;
-        case Cost::Division:
-            return p.division_cycles;
-        case Cost::Function:
-            return p.function_cycles;
-        case Cost::GatherMask:
-            return p.gather_mask_cycles;
-        case Cost::WholeReduce:
-            return p.whole_reduce_cycles;
-        case Cost::BlockReduce:
-            return p.block_reduce_cycles;
-        case Cost::GatheredElement:
-            return p.gathered_element_cycles;
-        case Cost::IndexStore:
-            return p.index_store_cycles;
-        case Cost::IndexAddition:
-            return p.index_addition_cycles;
-        case Cost::Mask:
-            return p.mask_cycles;
-        case Cost::ScalarUb:
-            return p.scalar_ub_cycles;
-        case Cost::ScalarGm:
-            return p.scalar_gm_cycles;
-    }
-    return 0;
+    using P = Profile;
+    static constexpr double P::* kCycles[] = {
+        &P::repeat_cycles,      &P::three_reads_cycles,    &P::division_cycles,     &P::function_cycles,
+        &P::gather_mask_cycles, &P::whole_reduce_cycles,   &P::block_reduce_cycles, &P::gathered_element_cycles,
+        &P::index_store_cycles, &P::index_addition_cycles, &P::mask_cycles,         &P::scalar_ub_cycles,
+        &P::scalar_gm_cycles};
+    return machine().profile->*kCycles[size_t(cost)];
 }
 
 void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask) {
