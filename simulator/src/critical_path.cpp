@@ -63,7 +63,7 @@ std::string critical_path_json(const std::vector<Step>& path, int64_t core) {
           }));
     j.raw("longest", json_list(longest, [](const Step& s) {
               return described(s.pipe, s.api, s.kind)
-                  .field("line", where(s.site).c_str())
+                  .field("line", where(s.site))
                   .field("begin", s.begin)
                   .field("cycles", s.end - s.begin)
                   .done();

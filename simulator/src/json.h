@@ -6,16 +6,16 @@
 
 namespace ascend_sim {
 
-inline std::string json_text(const char* text) {
+inline std::string json_text(const std::string& text) {
     std::string quoted = "\"";
-    for (const char* c = text; *c; ++c) {
-        if (*c == '"' || *c == '\\') quoted += '\\';
-        if (static_cast<unsigned char>(*c) < 0x20) {
+    for (char c : text) {
+        if (c == '"' || c == '\\') quoted += '\\';
+        if (static_cast<unsigned char>(c) < 0x20) {
             char code[8];
-            std::snprintf(code, sizeof code, "\\u%04x", *c);
+            std::snprintf(code, sizeof code, "\\u%04x", c);
             quoted += code;
         } else {
-            quoted += *c;
+            quoted += c;
         }
     }
     return quoted + "\"";
@@ -31,15 +31,14 @@ std::string json_list(const List& list, F item) {
 
 class Json {
 public:
-    Json& field(const char* name, const char* text) { return raw(name, json_text(text)); }
-    Json& field(const char* name, double value) {
+    Json& field(const std::string& name, const std::string& text) { return raw(name, json_text(text)); }
+    Json& field(const std::string& name, double value) {
         char text[40];
         std::snprintf(text, sizeof text, "%.17g", value);
         return raw(name, text);
     }
-    Json& raw(const char* name, const std::string& value) {
-        text_ += text_.empty() ? "{" : ",";
-        text_ += std::string("\"") + name + "\":" + value;
+    Json& raw(const std::string& name, const std::string& value) {
+        text_ += (text_.empty() ? "{\"" : ",\"") + name + "\":" + value;
         return *this;
     }
     std::string done() const { return text_.empty() ? "{}" : text_ + "}"; }

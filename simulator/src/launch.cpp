@@ -232,7 +232,7 @@ void check_waves(const Job& job, Pass& pass) {
 std::string list_of(const std::vector<Report>& reports) {
     return json_list(reports, [](const Report& r) {
         Json j;
-        j.field("rule", rule_id(r.rule)).field("text", r.text.c_str()).field("file", r.file.c_str());
+        j.field("rule", rule_id(r.rule)).field("text", r.text).field("file", r.file);
         return j.field("line", double(r.line)).field("core", double(r.core)).done();
     });
 }
@@ -246,7 +246,7 @@ Site last_site_of(const char* api, const std::vector<Record>& records) {
 
 int32_t bad_call(const std::string& text) {
     Json j;
-    j.field("status", "bad call").field("message", text.c_str());
+    j.field("status", "bad call").field("message", text);
     g_report = j.done();
     g_message = text;
     return ASCEND_SIM_BAD_CALL;

@@ -120,7 +120,7 @@ const char* ascend_sim_instructions(void) {
         json.field("instruction", row.name).field("source", row.source);
         for (int32_t arch : kArchs) {
             const Elements types = row.types[int(core_of(arch))];
-            json.raw(std::to_string(arch).c_str(),
+            json.raw(std::to_string(arch),
                      types == cell::kAny ? "[\"any\"]" : names_of(types, kElementNames, kElements));
         }
         return json.done();
@@ -134,8 +134,7 @@ const char* ascend_sim_conversions(void) {
         Json json;
         json.field("from", kElementNames[int(row.from)]).field("to", kElementNames[int(row.to)]);
         for (int32_t arch : kArchs)
-            json.raw(std::to_string(arch).c_str(),
-                     names_of(row.modes[int(core_of(arch))], kRoundModeNames, kRoundModes));
+            json.raw(std::to_string(arch), names_of(row.modes[int(core_of(arch))], kRoundModeNames, kRoundModes));
         return json.done();
     });
     return text.c_str();

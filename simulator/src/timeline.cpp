@@ -88,8 +88,8 @@ std::string summary_of(const Timeline& timeline, const Profile& profile) {
     j.field("slowest_core", double(slowest));
     for (int p = 0; p < kPipes; ++p) {
         const std::string name = pipe_name(Pipe(p));
-        j.field(("instructions_" + name).c_str(), double(all.instructions[p]));
-        j.field(("busy_" + name).c_str(), timeline.cores.empty() ? 0.0 : timeline.cores[slowest].busy[p]);
+        j.field(("instructions_" + name), double(all.instructions[p]));
+        j.field(("busy_" + name), timeline.cores.empty() ? 0.0 : timeline.cores[slowest].busy[p]);
     }
     const Totals& shown = timeline.cores.empty() ? all : timeline.cores[slowest];  // all has no APIs
     const std::string by_api = json_list(shown.apis, [](const ApiTotal& t) {

@@ -99,9 +99,6 @@ const CompileTimeTensorDesc* ExtendedKernelContext::GetInputDesc(const size_t in
 const CompileTimeTensorDesc* ExtendedKernelContext::GetOptionalInputDesc(const size_t ir_index) const {
     return desc_of(node_->optional_input(ir_index));
 }
-const CompileTimeTensorDesc* ExtendedKernelContext::GetRequiredInputDesc(const size_t ir_index) const {
-    return desc_of(node_->optional_input(ir_index));
-}
 const CompileTimeTensorDesc* ExtendedKernelContext::GetOutputDesc(const size_t index) const {
     return desc_of(node_->output(index));
 }
@@ -119,9 +116,6 @@ const StorageShape* TilingContext::GetInputShape(const size_t index) const {
     return shape_of(node_->present_input(index));
 }
 const StorageShape* TilingContext::GetOptionalInputShape(const size_t ir_index) const {
-    return shape_of(node_->optional_input(ir_index));
-}
-const StorageShape* TilingContext::GetRequiredInputShape(const size_t ir_index) const {
     return shape_of(node_->optional_input(ir_index));
 }
 const StorageShape* TilingContext::GetOutputShape(const size_t index) const { return shape_of(node_->output(index)); }
@@ -149,9 +143,6 @@ const Shape* InferShapeContext::GetInputShape(const size_t index) const {
 const Shape* InferShapeContext::GetOptionalInputShape(const size_t ir_index) const {
     return origin_of(node_->optional_input(ir_index));
 }
-const Shape* InferShapeContext::GetRequiredInputShape(const size_t ir_index) const {
-    return origin_of(node_->optional_input(ir_index));
-}
 Shape* InferShapeContext::GetOutputShape(const size_t index) {
     Node::Tensor* t = node_->output(index);
     return t ? &t->shape.MutableOriginShape() : nullptr;
@@ -161,9 +152,6 @@ ge::DataType InferDataTypeContext::GetInputDataType(const size_t index) const {
     return type_of(node_->present_input(index));
 }
 ge::DataType InferDataTypeContext::GetOptionalInputDataType(const size_t ir_index) const {
-    return type_of(node_->optional_input(ir_index));
-}
-ge::DataType InferDataTypeContext::GetRequiredInputDataType(const size_t ir_index) const {
     return type_of(node_->optional_input(ir_index));
 }
 ge::DataType InferDataTypeContext::GetOutputDataType(const size_t index) const { return type_of(node_->output(index)); }

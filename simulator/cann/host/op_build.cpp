@@ -11,9 +11,12 @@
 
 #include "cann/host/kernel_names.h"
 #include "cann/host/package_writer.h"
+#include "src/json.h"
 
 namespace npu_cann {
 namespace {
+
+using ascend_sim::Json;
 
 // "freq_factors" becomes "freqFactors"; the first letter is always lower case.
 std::string camel_case(const std::string& name) {
@@ -163,66 +166,42 @@ std::string format_text(ge::Format format) {
     return format == ge::FORMAT_NCHW ? "NCHW" : format == ge::FORMAT_NHWC ? "NHWC" : "ND";
 }
 
-// Sections of "key": "value", in the order in which they are added.
-class Json {
-public:
-    void add(const std::string& section, const std::string& key, const std::string& value) {
-        if (sections_.empty() || sections_.back().first != section) sections_.push_back({section, ""});
-        std::string& body = sections_.back().second;
-        body += (body.empty() ? "" : ", ") + quoted(key) + ": " + quoted(value);
-    }
-    std::string text(const std::string& indent) const {
-        std::string all;
-        for (const auto& [name, body] : sections_)
-            all += (all.empty() ? "" : ",\n") + indent + quoted(name) + ": {" + body + "}";
-        return all;
-    }
-    static std::string quoted(const std::string& s) { return "\"" + s + "\""; }
-
-private:
-    std::vector<std::pair<std::string, std::string>> sections_;
-};
-
-void describe(const std::string& section, const ParamRecord& p, Json* json) {
+std::string description(const ParamRecord& p) {
     std::string types, formats;
     for (size_t i = 0; i < p.types.size(); ++i) {
         types += (i ? "," : "") + std::string(type_text(p.types[i]));
         formats += (i ? "," : "") + format_text(format_of(p, i));
     }
-    json->add(section, "name", p.name);
-    json->add(section, "dtype", types);
-    json->add(section, "format", formats);
-    json->add(section, "shape", "all");
-    json->add(section, "paramType", p.param_type == ops::OPTIONAL ? "optional" : "required");
+    Json json;
+    json.field("name", p.name).field("dtype", types).field("format", formats).field("shape", "all");
+    return json.field("paramType", p.param_type == ops::OPTIONAL ? "optional" : "required").done();
 }
 
 std::string description(const OpRecord& def) {
     Json json;
-    for (size_t i = 0; i < def.inputs.size(); ++i) describe("input" + std::to_string(i), def.inputs[i], &json);
-    for (size_t i = 0; i < def.outputs.size(); ++i) describe("output" + std::to_string(i), def.outputs[i], &json);
+    for (size_t i = 0; i < def.inputs.size(); ++i) json.raw("input" + std::to_string(i), description(def.inputs[i]));
+    for (size_t i = 0; i < def.outputs.size(); ++i) json.raw("output" + std::to_string(i), description(def.outputs[i]));
     std::string names;
     for (const AttrRecord& a : def.attrs) names += (names.empty() ? "" : ",") + a.name;
-    if (!names.empty()) json.add("attr", "list", names);
+    if (!names.empty()) json.raw("attr", Json().field("list", names).done());
     for (const AttrRecord& a : def.attrs) {
-        json.add("attr_" + a.name, "type", texts_of(a).described);
-        json.add("attr_" + a.name, "value", "all");
-        json.add("attr_" + a.name, "paramType", a.required ? "required" : "optional");
-        if (a.has_default) json.add("attr_" + a.name, "defaultValue", a.default_text);
+        Json attr;
+        attr.field("type", texts_of(a).described).field("value", "all");
+        attr.field("paramType", a.required ? "required" : "optional");
+        if (a.has_default) attr.field("defaultValue", a.default_text);
+        json.raw("attr_" + a.name, attr.done());
     }
+    std::map<std::string, Json> items;
     for (const auto& [item, value] : def.items) {
-        size_t dot = item.find('.');
-        json.add(item.substr(0, dot), dot == std::string::npos ? "value" : item.substr(dot + 1), value);
+        const size_t dot = item.find('.');
+        items[item.substr(0, dot)].field(dot == std::string::npos ? "value" : item.substr(dot + 1), value);
     }
-    auto says = [&](const std::string& section) {
-        return std::any_of(def.items.begin(), def.items.end(),
-                           [&](const auto& item) { return item.first == section + ".value"; });
-    };
     // Defaults of operators whose definition does not set them (asc-devkit tools/build/opbuild op_cfg_generator.cpp).
-    if (!says("coreType")) json.add("coreType", "value", "AiCore");
-    if (!says("prebuildPattern")) json.add("prebuildPattern", "value", "Opaque");
-    json.add("opFile", "value", snake_case(def.type));
-    json.add("opInterface", "value", snake_case(def.type));
-    return Json::quoted(def.type) + ": {\n" + json.text("    ") + "\n  }";
+    items.try_emplace("coreType", Json().field("value", "AiCore"));
+    items.try_emplace("prebuildPattern", Json().field("value", "Opaque"));
+    for (const char* file : {"opFile", "opInterface"}) items[file].field("value", snake_case(def.type));
+    for (const auto& [section, item] : items) json.raw(section, item.done());
+    return json.done();
 }
 
 // The types and formats by which CANN chooses a kernel: those of the required tensors (opbase
@@ -256,12 +235,13 @@ void check(const OpRecord& def) {
                                          " but got two of " + kernel_key(def, column) + "of which CANN finds one");
 }
 
+// The members of a SoC's files, one for each operator.
 struct Soc {
-    std::string name, descriptions, kernels;  // of its operators
+    Json descriptions, kernels;
 };
 
 void write_all(const std::string& folder, const std::string& package) {
-    std::vector<Soc> socs;
+    std::map<std::string, Soc> socs;
     std::map<std::string, std::string> kernel_sources;  // by the name of the library
     for (const std::string& type : DefReader::op_types()) {
         OpRecord def;
@@ -271,25 +251,21 @@ void write_all(const std::string& folder, const std::string& package) {
         for (const std::string& soc : DefReader::socs(type)) {
             DefReader::read(type, soc, &def);
             check(def);
-            size_t at = 0;
-            while (at < socs.size() && socs[at].name != soc) ++at;
-            if (at == socs.size()) socs.push_back({soc, "", ""});
-            auto add = [](std::string* all, const std::string& one) { *all += (all->empty() ? "" : ",\n  ") + one; };
-            add(&socs[at].descriptions, description(def));
+            socs[soc].descriptions.raw(type, description(def));
             if (!is_simulated(soc)) continue;
             add_kernels_to_source(def, &kernel_sources[kernel_library(type, soc)]);
-            if (!package.empty()) add(&socs[at].kernels, write_kernels(package, def));
+            if (!package.empty()) socs[soc].kernels.raw(type, write_kernels(package, def));
         }
     }
     // The build declares a library for each operator and SoC. An operator without the SoC has no kernel in it.
     for (const std::string& type : DefReader::op_types())
-        for (const Soc& soc : socs)
-            if (is_simulated(soc.name)) kernel_sources[kernel_library(type, soc.name)];
+        for (const auto& [soc, files] : socs)
+            if (is_simulated(soc)) kernel_sources[kernel_library(type, soc)];
     for (const auto& [library, text] : kernel_sources)
         write_file(folder + "/" + library + ".cpp", "// Generated from the operator's definition.\n" + text);
-    for (const Soc& soc : socs) {
-        write_file(folder + "/aic-" + soc.name + "-ops-info.json", "{\n  " + soc.descriptions + "\n}\n");
-        if (!soc.kernels.empty()) write_kernel_list(package, soc.name, soc.kernels);
+    for (const auto& [soc, files] : socs) {
+        write_file(folder + "/aic-" + soc + "-ops-info.json", files.descriptions.done() + "\n");
+        if (!package.empty() && is_simulated(soc)) write_kernel_list(package, soc, files.kernels.done());
     }
 }
 

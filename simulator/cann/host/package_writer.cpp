@@ -19,6 +19,8 @@
 namespace npu_cann {
 namespace {
 
+using ascend_sim::Json;
+
 constexpr int kVectorCore = 2;  // asc-tools ascendc_ops_config.py, core_type_map
 constexpr const char* kKernels = "/op_impl/ai_core/tbe/kernel/";
 
@@ -90,22 +92,23 @@ void write_file(const std::string& path, const std::string& text) {
 std::string write_kernels(const std::string& package, const OpRecord& def) {
     const std::string below = def.soc + "/" + snake_case(def.type) + "/", folder = package + kKernels + below;
     std::filesystem::create_directories(folder);
-    std::string entries;
+    std::vector<std::string> entries;
     for (size_t column = 0; column < def.columns(); ++column) {
         const std::string name = def.type + "_" + column_name(def, column), entry = kernel_entry(def, column);
         const std::string object = kernel_object(entry), keys = "[\"" + simplified_key(def, column) + "\"]";
         write_file(folder + name + ".o", object);
-        ascend_sim::Json description;
-        description.field("binFileName", name.c_str()).field("binFileSuffix", ".o").field("kernelName", entry.c_str());
-        description.field("coreType", "VectorCore").field("sha256", sha256(object).c_str());
-        description.raw("supportInfo", ascend_sim::Json().raw("simplifiedKey", keys).done());
+        Json description;
+        description.field("binFileName", name).field("binFileSuffix", ".o").field("kernelName", entry);
+        description.field("coreType", "VectorCore").field("sha256", sha256(object));
+        description.raw("supportInfo", Json().raw("simplifiedKey", keys).done());
         write_file(folder + name + ".json", description.done() + "\n");
-        ascend_sim::Json listed;
+        Json listed;
         listed.raw("coreType", std::to_string(kVectorCore)).raw("simplifiedKey", keys);
-        listed.field("binPath", (below + name + ".o").c_str()).field("jsonPath", (below + name + ".json").c_str());
-        entries += (entries.empty() ? "" : ",\n    ") + listed.done();
+        listed.field("binPath", below + name + ".o").field("jsonPath", below + name + ".json");
+        entries.push_back(listed.done());
     }
-    return "\"" + def.type + "\": {\"binaryList\": [\n    " + entries + "]}";
+    const auto as_json = [](const std::string& entry) { return entry; };
+    return Json().raw("binaryList", ascend_sim::json_list(entries, as_json)).done();
 }
 
 void add_kernels_to_source(const OpRecord& def, std::string* source) {
@@ -132,10 +135,10 @@ void add_kernels_to_source(const OpRecord& def, std::string* source) {
     }
 }
 
-void write_kernel_list(const std::string& package, const std::string& soc, const std::string& members) {
+void write_kernel_list(const std::string& package, const std::string& soc, const std::string& list) {
     const std::string folder = package + kKernels + "config/" + soc;
     std::filesystem::create_directories(folder);
-    write_file(folder + "/binary_info_config.json", "{\n  " + members + "\n}\n");
+    write_file(folder + "/binary_info_config.json", list + "\n");
 }
 
 }  // namespace npu_cann

@@ -9,7 +9,8 @@
 
 namespace npu_cann {
 
-// Writes kernels below <package>/op_impl/ai_core/tbe/kernel/<soc>/<operator>. Returns the operator's list member.
+// Writes kernels below <package>/op_impl/ai_core/tbe/kernel/<soc>/<operator>. Returns the operator's entry of the list,
+// as JSON.
 std::string write_kernels(const std::string& package, const OpRecord& def);
 
 // Adds the compiles of a definition's kernels to the source of their library: each column that the source lacks
@@ -19,8 +20,8 @@ std::string write_kernels(const std::string& package, const OpRecord& def);
 // of the time. So no header may depend on a column's macros.
 void add_kernels_to_source(const OpRecord& def, std::string* source);
 
-// Writes the list of a SoC's kernels, which consists of those members.
-void write_kernel_list(const std::string& package, const std::string& soc, const std::string& members);
+// Writes the list of a SoC's kernels: a JSON object of those entries by operator.
+void write_kernel_list(const std::string& package, const std::string& soc, const std::string& list);
 
 // Leaves a file that holds the text already as it is, so that a build does not compile it again. Throws where the file
 // cannot be written.

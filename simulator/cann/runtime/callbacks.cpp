@@ -61,9 +61,7 @@ int32_t hand_over(uint64_t thread, void (*function)(void*), void* argument, bool
 }
 
 Work host_code(const char* call, std::function<int32_t()> run) {
-    Work work;
-    work.kind = Work::Kind::kHostCode;
-    work.name = call;
+    Work work(Work::Kind::kHostCode, call);
     work.run = std::move(run);
     return work;
 }

@@ -21,9 +21,9 @@ std::string as_trace(const Capture& g) {
     std::string events;
     for (size_t i = 0; i < g.nodes.size(); ++i) {
         ascend_sim::Json json;
-        json.field("name", name_of(g, i).c_str()).field("ph", "X");
-        json.field("pid", ("simulated graph " + std::to_string(g.id)).c_str());
-        json.field("tid", ("stream" + std::to_string(g.nodes[i].lane)).c_str());
+        json.field("name", name_of(g, i)).field("ph", "X");
+        json.field("pid", ("simulated graph " + std::to_string(g.id)));
+        json.field("tid", ("stream" + std::to_string(g.nodes[i].lane)));
         json.raw("ts", std::to_string(i)).raw("dur", "1").raw("args", "{}");
         events += (i ? ",\n" : "") + json.done();
     }

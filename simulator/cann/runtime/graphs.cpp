@@ -215,9 +215,7 @@ aclError capture_record(const StreamPtr& stream, Event* event) {
         invalidate(stream->capture);
         return failed(kCaptureConflict, call, "event and stream must be of one capture.");
     }
-    Work work;
-    work.kind = Work::Kind::kRecord;
-    work.name = call;
+    Work work(Work::Kind::kRecord, call);
     if (aclError status = capture_work(stream, std::move(work))) return status;
     event->capture = stream->capture;
     event->node = stream->capture->nodes.size() - 1;
@@ -240,9 +238,7 @@ aclError capture_wait(const StreamPtr& stream, Event* event) {
         return failed(kCaptureConflict, call, "event and stream must be of one capture.");
     }
     if (!stream->capture) add_lane(graph, stream);
-    Work work;
-    work.kind = Work::Kind::kWait;
-    work.name = call;
+    Work work(Work::Kind::kWait, call);
     add_node(graph, stream->lane, std::move(work), event->node);
     return kSuccess;
 }

@@ -55,8 +55,7 @@ NPU_CANN_API aclError npu_cann_host_kernel_begin(void* handle, const char* name)
 NPU_CANN_API aclError npu_cann_host_kernel_end(void* handle, const char* name, const int64_t* words, int64_t count) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(name);
-    Work work;
-    work.name = name;
+    Work work(Work::Kind::kDevice, name);
     work.accesses = accesses_of(words, count);
     return submit(stream, std::move(work));
 }
@@ -76,9 +75,7 @@ NPU_CANN_API aclError npu_cann_host_kernel_capture(void* handle, const char* nam
     StreamPtr stream = stream_of(handle);
     if (!stream) return no_stream(name);
     if (!is_capturing(*stream)) return failed(kStreamNotCaptured, name, "stream must be in a capture.");
-    Work work;
-    work.kind = Work::Kind::kHostCode;
-    work.name = name;
+    Work work(Work::Kind::kHostCode, name);
     work.accesses = accesses_of(words, count);
     work.run = [run, argument] { return run(argument) == 0 ? int32_t(kSuccess) : int32_t(kernel_exception()); };
     return capture_work(stream, std::move(work));

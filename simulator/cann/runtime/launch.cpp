@@ -63,8 +63,7 @@ int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executo
             return failed(kInternalError, owned->name + ": " + error.what());
         }
     }
-    Work work;
-    work.name = owned->name;
+    Work work(Work::Kind::kDevice, owned->name);
     work.accesses = owned->accesses;
     if (workspace && workspace_bytes) work.accesses.push_back(whole_workspace(workspace, workspace_bytes));
     work.run = [owned, workspace, workspace_bytes] { return run_guarded(*owned, workspace, workspace_bytes); };
@@ -78,8 +77,7 @@ int32_t launch_stand_in(aclOpExecutor* executor, void* stream) {
     // NnopbaseFindStaticKernel). Which of them have static kernels depends on the installed CANN; here all do.
     operator_packages();
     std::shared_ptr<const aclOpExecutor> owned(executor);
-    Work work;
-    work.name = owned->name;
+    Work work(Work::Kind::kDevice, owned->name);
     work.accesses = owned->accesses;
     work.run = [owned] {
         int32_t status = run(*owned, nullptr, 0);

@@ -118,9 +118,7 @@ aclError copy_now(const char* call, const Copy& c) {
 // memory that has been unmapped.
 Work copy_work(const char* call, const Copy& c) {
     const bool to_device = is_device(c.to), from_device = is_device(c.from);
-    Work work;
-    work.name = call;
-    work.kind = to_device && from_device ? Work::Kind::kDevice : Work::Kind::kHostMemory;
+    Work work(to_device && from_device ? Work::Kind::kDevice : Work::Kind::kHostMemory, call);
     if (from_device)
         work.accesses.push_back(access_of("src", c.from, c.bytes, false));
     else
@@ -254,8 +252,7 @@ NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value,
     if (aclError refused = refuse_fill(__func__, to, to_bytes, bytes)) return refused;
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(__func__);
-    Work work;
-    work.name = __func__;
+    Work work(Work::Kind::kDevice, __func__);
     work.accesses.push_back(access_of("devPtr", to, bytes, true));
     work.run = [to, value, bytes] {
         std::memset(to, value, bytes);

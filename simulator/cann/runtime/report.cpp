@@ -55,7 +55,7 @@ struct Report {
 
 std::string counts(const std::map<std::string, uint64_t>& by_name) {
     ascend_sim::Json json;
-    for (const auto& [name, count] : by_name) json.raw(name.c_str(), std::to_string(count));
+    for (const auto& [name, count] : by_name) json.raw(name, std::to_string(count));
     return json.done();
 }
 
@@ -63,9 +63,9 @@ std::string list(const std::vector<std::string>& items) {
     return ascend_sim::json_list(items, [](const std::string& item) { return item; });
 }
 
-std::string quoted(const std::string& text) { return ascend_sim::json_text(text.c_str()); }
-
-std::string quoted_list(const std::vector<std::string>& texts) { return ascend_sim::json_list(texts, quoted); }
+std::string quoted_list(const std::vector<std::string>& texts) {
+    return ascend_sim::json_list(texts, ascend_sim::json_text);
+}
 
 // The number `name` in the simulator's report, or 0.
 double number_of(const std::string& json, const std::string& name) {
@@ -81,7 +81,7 @@ void write(Report& r, bool ended) {
     std::vector<std::string> timeline;
     for (const KernelRun& one : r.runs) {
         ascend_sim::Json run;
-        run.field("operator", one.operator_name.c_str()).field("cores", one.cores).field("cycles", one.cycles);
+        run.field("operator", one.operator_name).field("cores", one.cores).field("cycles", one.cycles);
         timeline.push_back(run.field("microseconds", one.microseconds).done());
     }
     ascend_sim::Json json;
@@ -201,7 +201,7 @@ void record_launch(const std::string& operator_name, const std::string& simulato
     if (simulator_report.find("\"status\":\"broken rule\"") == std::string::npos) return write_early(*r);
     ++r->broken_count;
     if (r->broken.size() < kKeptBroken)
-        r->broken.push_back("{\"operator\":" + quoted(operator_name) + ",\"report\":" + simulator_report + "}");
+        r->broken.push_back(ascend_sim::Json().field("operator", operator_name).raw("report", simulator_report).done());
     write(*r, false);
 }
 

@@ -296,9 +296,7 @@ int32_t enqueue(const StreamPtr& s, Work work) {
 }
 
 int32_t enqueue_record(const StreamPtr& s, const std::shared_ptr<Record>& record) {
-    Work work;
-    work.kind = Work::Kind::kRecord;
-    work.name = "aclrtRecordEvent";
+    Work work(Work::Kind::kRecord, "aclrtRecordEvent");
     work.record = record;
     return enqueue(s, std::move(work));
 }
@@ -306,9 +304,7 @@ int32_t enqueue_record(const StreamPtr& s, const std::shared_ptr<Record>& record
 int32_t enqueue_wait(const StreamPtr& s, const std::shared_ptr<Record>& record) {
     s->clock.join(record->clock);
     if (is_done(*record)) return 0;
-    Work work;
-    work.kind = Work::Kind::kWait;
-    work.name = "aclrtStreamWaitEvent";
+    Work work(Work::Kind::kWait, "aclrtStreamWaitEvent");
     work.record = record;
     return enqueue(s, std::move(work));
 }

@@ -56,14 +56,16 @@ struct Work {
     };
     Kind kind = Kind::kDevice;
     std::string name;
-    std::function<int32_t()> run;  // returns 0, or an error code of the runtime after set_error
     std::vector<MemoryAccess> accesses;
+    std::function<int32_t()> run;    // returns 0, or an error code of the runtime after set_error
     std::shared_ptr<Record> record;  // of kRecord and kWait
     HostSource source;               // of a copy to the device
     HostSource target;               // of a copy to the host
     // Whether this thread may run the work now, for a callback that another call of this thread must run. Empty: yes.
     std::function<bool()> may_run;
     std::shared_ptr<const ReplayedAs> replayed_as;
+
+    Work(Kind of, std::string name) : kind(of), name(std::move(name)) {}
 };
 
 // Launches on the stream replace a captured group's tasks (aclmdlRICaptureTaskUpdateBegin).

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes as C
+import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -345,10 +345,9 @@ def test_the_environment_of_the_cache_is_read_once(
 
 def test_defaults_of_floats_have_six_digits(foreign_package):
     """alpha's default is 0.123456789f in the definition."""
-    described = (foreign_package / "op_api/include/aic-ascend910b-ops-info.json").read_text()
-    alpha = re.search(r'"attr_alpha": \{.*?"defaultValue": "(.*?)"', described)
-    assert alpha is not None
-    assert alpha[1] == "0.123457"
+    described = json.loads((foreign_package / "op_api/include/aic-ascend910b-ops-info.json").read_text())
+    alphas = [operator["attr_alpha"] for operator in described.values() if "attr_alpha" in operator]
+    assert [alpha["defaultValue"] for alpha in alphas] == ["0.123457"]
 
 
 # ---- object lifetimes --------------------------------------------------------------------------------

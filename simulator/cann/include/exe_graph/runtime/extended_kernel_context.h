@@ -21,7 +21,9 @@ class ExtendedKernelContext {
 public:
     const CompileTimeTensorDesc* GetInputDesc(const size_t index) const;
     const CompileTimeTensorDesc* GetOptionalInputDesc(const size_t ir_index) const;
-    const CompileTimeTensorDesc* GetRequiredInputDesc(const size_t ir_index) const;
+    const CompileTimeTensorDesc* GetRequiredInputDesc(const size_t ir_index) const {
+        return GetOptionalInputDesc(ir_index);
+    }
     const CompileTimeTensorDesc* GetOutputDesc(const size_t index) const;
     size_t GetComputeNodeInputNum() const;
     size_t GetComputeNodeOutputNum() const;

@@ -9,7 +9,7 @@ class InferDataTypeContext : public ExtendedKernelContext {
 public:
     ge::DataType GetInputDataType(const size_t index) const;
     ge::DataType GetOptionalInputDataType(const size_t ir_index) const;
-    ge::DataType GetRequiredInputDataType(const size_t ir_index) const;
+    ge::DataType GetRequiredInputDataType(const size_t ir_index) const { return GetOptionalInputDataType(ir_index); }
     ge::DataType GetOutputDataType(const size_t index) const;
     ge::graphStatus SetOutputDataType(const size_t index, const ge::DataType data_type);
 };

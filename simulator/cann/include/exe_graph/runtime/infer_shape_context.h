@@ -9,7 +9,7 @@ class InferShapeContext : public ExtendedKernelContext {
 public:
     const Shape* GetInputShape(const size_t index) const;
     const Shape* GetOptionalInputShape(const size_t ir_index) const;
-    const Shape* GetRequiredInputShape(const size_t ir_index) const;
+    const Shape* GetRequiredInputShape(const size_t ir_index) const { return GetOptionalInputShape(ir_index); }
     Shape* GetOutputShape(const size_t index);
 };
 

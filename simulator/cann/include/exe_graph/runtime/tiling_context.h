@@ -16,7 +16,7 @@ class TilingContext : public ExtendedKernelContext {
 public:
     const StorageShape* GetInputShape(const size_t index) const;
     const StorageShape* GetOptionalInputShape(const size_t ir_index) const;
-    const StorageShape* GetRequiredInputShape(const size_t ir_index) const;
+    const StorageShape* GetRequiredInputShape(const size_t ir_index) const { return GetOptionalInputShape(ir_index); }
     const StorageShape* GetOutputShape(const size_t index) const;
 
     ge::graphStatus SetTilingKey(const uint64_t tiling_key);
