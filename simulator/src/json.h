@@ -29,6 +29,12 @@ std::string json_list(const List& list, F item) {
     return "[" + text + "]";
 }
 
+// A list of items that are JSON already.
+template <class List>
+std::string json_list(const List& items) {
+    return json_list(items, [](const std::string& item) { return item; });
+}
+
 class Json {
 public:
     Json& field(const std::string& name, const std::string& text) { return raw(name, json_text(text)); }

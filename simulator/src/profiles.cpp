@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <string_view>
+#include <vector>
 
 #include "src/chips.h"
 #include "src/profile.h"
@@ -14,7 +15,7 @@ namespace {
 
 // Costs of instructions: measured on an A2. For the other chips these are guesses, except for values that
 // their profiles replace.
-constexpr Profile with_instructions() {
+Profile with_instructions() {
     Profile p{};
     p.mte_issue_cycles = 20;              // E.2: 128-byte copies take about 20 cycles each
     p.read_latency_cycles = 240;          // E.3: 241 in the vendor's model of L2
@@ -43,21 +44,12 @@ constexpr Profile with_instructions() {
     return p;
 }
 
-// E.1 of a chip, from the table that the tilings also use. An unknown name does not compile.
-constexpr const ascend_sim::Chip& chip(std::string_view name) {
-    for (const ascend_sim::Chip& c : ascend_sim::kChips)
-        if (name == c.name) return c;
-    throw "no such chip";
-}
-
 // Ascend910B and 910_93 have the same core. Two of them form an AI core, which CANN's files count.
-constexpr Profile a2(const char* name, const char* soc) {
+Profile a2(const Chip& chip) {
     Profile p = with_instructions();
-    p.name = name;
-    p.soc = soc;
-    p.arch = 220;
-    p.cores = chip(name).vector_cores;          // E.1
-    p.clock_ghz = chip(name).clock_ghz;         // E.1
+    p.name = chip.name;
+    p.cores = chip.vector_cores;                // E.1
+    p.clock_ghz = chip.clock_ghz;               // E.1
     p.ub_bytes = 192 << 10;                     // A.1: TOTAL_UB_SIZE
     p.reserved_from = 184 << 10;                // A.1: TMP_UB_OFFSET
     p.gm_bytes_per_cycle = 32.0 * p.cores / 2;  // E.1: ddr, an AI core
@@ -66,13 +58,11 @@ constexpr Profile a2(const char* name, const char* soc) {
     return p;
 }
 
-constexpr Profile ascend310p(const char* name) {
+Profile ascend310p(const Chip& chip) {
     Profile p = with_instructions();
-    p.name = name;
-    p.soc = "ascend310p";
-    p.arch = 200;
-    p.cores = chip(name).ai_cores;          // E.1
-    p.clock_ghz = chip(name).clock_ghz;     // E.1
+    p.name = chip.name;
+    p.cores = chip.ai_cores;                // E.1
+    p.clock_ghz = chip.clock_ghz;           // E.1
     p.ub_bytes = 256 << 10;                 // A.1: TOTAL_UB_SIZE
     p.reserved_from = 248 << 10;            // A.1: TMP_UB_OFFSET
     p.gm_bytes_per_cycle = 17.0 * p.cores;  // E.1: ddr, an AI core
@@ -82,43 +72,37 @@ constexpr Profile ascend310p(const char* name) {
 }
 
 // The hardware orders V to V.
-constexpr Profile ascend950() {
+Profile ascend950(const Chip& chip) {
     Profile p = with_instructions();
     p.name = "Ascend950";
-    p.soc = "ascend950";
-    p.arch = 310;
-    p.cores = chip("Ascend950PR_9599").vector_cores;   // E.1
-    p.clock_ghz = chip("Ascend950PR_9599").clock_ghz;  // E.1
-    p.ub_bytes = 248 << 10;                            // A.1: TOTAL_UB_SIZE, without
-    p.reserved_from = 248 << 10;                       // A.1: the scratch
-    p.gm_bytes_per_cycle = 31.0 * p.cores / 2;         // E.1: ddr, an AI core of two vector cores
-    p.core_gm_bytes_per_cycle = 24;                    // guess: an A2's
-    p.mte3_bytes_per_cycle = 64;                       // guess: an A2's
-    p.mte_issue_cycles = 39;                           // E.2
+    p.cores = chip.vector_cores;                // E.1
+    p.clock_ghz = chip.clock_ghz;               // E.1
+    p.ub_bytes = 248 << 10;                     // A.1: TOTAL_UB_SIZE, without
+    p.reserved_from = 248 << 10;                // A.1: the scratch
+    p.gm_bytes_per_cycle = 31.0 * p.cores / 2;  // E.1: ddr, an AI core of two vector cores
+    p.core_gm_bytes_per_cycle = 24;             // guess: an A2's
+    p.mte3_bytes_per_cycle = 64;                // guess: an A2's
+    p.mte_issue_cycles = 39;                    // E.2
     return p;
 }
 
-// The name of a family's SoC selects the first chip of this SoC in the table.
-constexpr Profile kProfiles[] = {
-    a2("Ascend910B1", "ascend910b"),
-    a2("Ascend910B2", "ascend910b"),
-    a2("Ascend910B2C", "ascend910b"),
-    a2("Ascend910B3", "ascend910b"),
-    a2("Ascend910B4", "ascend910b"),
-    a2("Ascend910B4-1", "ascend910b"),
-    a2("Ascend910_9392", "ascend910_93"),
-    a2("Ascend910_9391", "ascend910_93"),
-    a2("Ascend910_9381", "ascend910_93"),
-    a2("Ascend910_9382", "ascend910_93"),
-    a2("Ascend910_9372", "ascend910_93"),
-    a2("Ascend910_9362", "ascend910_93"),
-    a2("Ascend910_9363", "ascend910_93"),
-    ascend310p("Ascend310P3"),
-    ascend310p("Ascend310P1"),
-    ascend310p("Ascend310P5"),
-    ascend310p("Ascend310P7"),
-    ascend950(),
-};
+Profile profile_of(const Chip& chip) {
+    const Family& family = *find_family(chip.name);
+    Profile p = family.arch == kArch910b ? a2(chip) : family.arch == kArch310p ? ascend310p(chip) : ascend950(chip);
+    p.soc = family.soc;
+    p.arch = family.arch;
+    return p;
+}
+
+// In the order of kChips. Never destroyed, because programs run kernels while they end.
+const std::vector<Profile>& profiles() {
+    static const auto* const all = [] {
+        auto* made = new std::vector<Profile>;
+        for (const Chip& chip : kChips) made->push_back(profile_of(chip));
+        return made;
+    }();
+    return *all;
+}
 
 }  // namespace
 
@@ -129,13 +113,13 @@ const Profile* find_profile(const char* name) {
         return std::equal(known.begin(), known.end(), name, name + std::char_traits<char>::length(name),
                           [&](char a, char b) { return lower(a) == lower(b); });
     };
-    for (const Profile& p : kProfiles)
+    for (const Profile& p : profiles())
         if (is(p.name) || is(p.soc)) return &p;
     return nullptr;
 }
 
 const Profile* profile_at(int32_t index) {
-    return index >= 0 && index < int32_t(sizeof kProfiles / sizeof *kProfiles) ? &kProfiles[index] : nullptr;
+    return index >= 0 && size_t(index) < profiles().size() ? &profiles()[size_t(index)] : nullptr;
 }
 
 }  // namespace ascend_sim

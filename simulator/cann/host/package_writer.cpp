@@ -107,8 +107,7 @@ std::string write_kernels(const std::string& package, const OpRecord& def) {
         listed.field("binPath", below + name + ".o").field("jsonPath", below + name + ".json");
         entries.push_back(listed.done());
     }
-    const auto as_json = [](const std::string& entry) { return entry; };
-    return Json().raw("binaryList", ascend_sim::json_list(entries, as_json)).done();
+    return Json().raw("binaryList", ascend_sim::json_list(entries)).done();
 }
 
 void add_kernels_to_source(const OpRecord& def, std::string* source) {

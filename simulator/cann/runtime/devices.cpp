@@ -42,10 +42,6 @@ bool has_context() {
 constexpr int kSystemOptions = 4;
 std::atomic<int64_t> system_options[kSystemOptions] = {};
 
-}  // namespace
-
-namespace {
-
 constexpr const char* kDefaultChip = "Ascend910B2";
 constexpr int64_t kMiB = 1 << 20;
 

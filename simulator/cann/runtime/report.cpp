@@ -19,6 +19,8 @@
 namespace npu_cann {
 namespace {
 
+using ascend_sim::Json, ascend_sim::json_list, ascend_sim::json_text;
+
 constexpr size_t kKeptBroken = 20;   // reports of launches that broke a rule; more are only counted
 constexpr size_t kKeptRaces = 100;   // messages; more are only counted
 constexpr size_t kKeptRuns = 10000;  // launches of kernels on the timeline
@@ -54,18 +56,12 @@ struct Report {
 };
 
 std::string counts(const std::map<std::string, uint64_t>& by_name) {
-    ascend_sim::Json json;
+    Json json;
     for (const auto& [name, count] : by_name) json.raw(name, std::to_string(count));
     return json.done();
 }
 
-std::string list(const std::vector<std::string>& items) {
-    return ascend_sim::json_list(items, [](const std::string& item) { return item; });
-}
-
-std::string quoted_list(const std::vector<std::string>& texts) {
-    return ascend_sim::json_list(texts, ascend_sim::json_text);
-}
+std::string quoted_list(const std::vector<std::string>& texts) { return json_list(texts, json_text); }
 
 // The number `name` in the simulator's report, or 0.
 double number_of(const std::string& json, const std::string& name) {
@@ -80,19 +76,19 @@ void write(Report& r, bool ended) {
     if (folder.empty() || (r.is_fork && folder == r.folder && !r.used_the_npu())) return;
     std::vector<std::string> timeline;
     for (const KernelRun& one : r.runs) {
-        ascend_sim::Json run;
+        Json run;
         run.field("operator", one.operator_name).field("cores", one.cores).field("cycles", one.cycles);
         timeline.push_back(run.field("microseconds", one.microseconds).done());
     }
-    ascend_sim::Json json;
+    Json json;
     json.field("soc", soc_name()).raw("ended", ended ? "true" : "false").raw("launches", counts(r.launches));
-    json.raw("broken", list(r.broken)).raw("broken_launches", std::to_string(r.broken_count));
+    json.raw("broken", json_list(r.broken)).raw("broken_launches", std::to_string(r.broken_count));
     json.raw("damage", quoted_list(r.damage)).raw("not_simulated", counts(r.not_simulated));
     json.raw("races", quoted_list(r.races)).raw("race_count", std::to_string(r.race_count));
     json.raw("freed", quoted_list(r.freed)).raw("work_left", std::to_string(r.work_left));
     json.field("streams", stream_order() == Order::kImmediate ? "immediate" : "asynchronous");
     json.raw("seed", std::to_string(stream_seed()));
-    json.raw("host_waits", counts(r.host_waits)).raw("kernel_runs", list(timeline));
+    json.raw("host_waits", counts(r.host_waits)).raw("kernel_runs", json_list(timeline));
     const uint64_t bytes = device_bytes_in_use();
     json.raw("bytes_not_freed", std::to_string(bytes - std::min(bytes, r.bytes_of_parent)));
     const std::string path = folder + "/" + std::to_string(getpid()) + ".runtime.json";
@@ -201,7 +197,7 @@ void record_launch(const std::string& operator_name, const std::string& simulato
     if (simulator_report.find("\"status\":\"broken rule\"") == std::string::npos) return write_early(*r);
     ++r->broken_count;
     if (r->broken.size() < kKeptBroken)
-        r->broken.push_back(ascend_sim::Json().field("operator", operator_name).raw("report", simulator_report).done());
+        r->broken.push_back(Json().field("operator", operator_name).raw("report", simulator_report).done());
     write(*r, false);
 }
 
