@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import os
@@ -11,7 +10,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ascend_sim import folders
@@ -129,7 +128,8 @@ def build(
     target.mkdir(parents=True, exist_ok=True)
     stem = f"{source.stem}-{soc}-{_digest(repr(command).encode())}"
     read_by_compiler = target / f"{stem}.d"
-    with _alone(target / f"{stem}.lock"):
+    with (target / f"{stem}.lock").open("w") as lock:  # one process at a time compiles the same kernel
+        fcntl.flock(lock, fcntl.LOCK_EX)
         library = target / f"{stem}-{_digest_of_files(read_by_compiler)}.so"
         if not library.is_file():
             unfinished = target / f"{stem}.tmp"
@@ -163,14 +163,6 @@ def _own_temporary_folder() -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise bad_value(f"{folder} must be a folder that only this user writes; pass folder=.")
     return folder
-
-
-@contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Serialize processes that compile the same kernel."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _digest(data: bytes) -> str:

@@ -111,10 +111,6 @@ class Kernel:
         except AttributeError:
             raise bad_value(f"entry must be a __global__ function but got {entry}.") from None
 
-    def _arch_of(self, chip: str) -> int | None:
-        """__CCE_AICORE__ of a chip or SoC; None if the library does not list it and will reject it."""
-        return _architectures().get(chip.lower())
-
     def run(
         self,
         *arguments: Argument,
@@ -155,7 +151,8 @@ class Kernel:
         o = options or Options()
         soc = self.soc if o.soc is None else o.soc
         self._sim.check_options(o)
-        if self._arch_of(soc) not in (None, AICORE[self.soc]):
+        # The library rejects a chip that it does not list.
+        if _architectures().get(soc.lower()) not in (None, AICORE[self.soc]):
             raise bad_value(f"options.soc must run code of {self.soc} but got {soc}.")
         launch = o.as_launch()
         launch.soc, launch.block_dim, launch.workspace_bytes = soc.encode(), block_dim, workspace_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as C
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +95,13 @@ class Library:
             getattr(self.lib, f"ascend_sim_{name}").restype = C.c_char_p
         self.lib.ascend_sim_launches.restype = C.c_uint64
 
-    def _json(self, name: str) -> Any:
-        return json.loads(getattr(self.lib, f"ascend_sim_{name}")().decode() or "{}")
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(getattr(self.lib, f"ascend_sim_{name}")())
+        return rows
 
     def report(self) -> dict[str, Any]:
         """Results of this thread's last launch: errors, warnings, summary of the timeline."""
-        report: dict[str, Any] = self._json("report")
+        report: dict[str, Any] = json.loads(self.lib.ascend_sim_report() or "{}")
         return report
 
     def launches(self) -> int:
@@ -123,15 +124,13 @@ class Library:
         if path is not None and not self.lib.ascend_sim_may_write(str(path).encode()):
             raise bad_value(f"trace_path must be a file one may write but got {path}.")
 
-    def rules(self) -> list[dict[str, str]]:
+    def rules(self) -> list[dict[str, Any]]:
         """Every rule: ``rule``, ``severity``, ``text``, ``basis``."""
-        rules: list[dict[str, str]] = self._json("rules")
-        return rules
+        return self._rows("rules")
 
     @cached_property
     def _profiles(self) -> list[dict[str, Any]]:
-        profiles: list[dict[str, Any]] = self._json("profiles")
-        return profiles
+        return self._rows("profiles")
 
     def profiles(self) -> list[dict[str, Any]]:
         """Every simulated chip's sizes and rates."""
@@ -140,16 +139,11 @@ class Library:
     def instructions(self) -> list[dict[str, Any]]:
         """Every instruction: ``instruction``, ``source``, and its element types by instruction set
         (``"220"``: Ascend910B and 910_93, ``"200"``: Ascend310P, ``"310"``: Ascend950)."""
-        rows: list[dict[str, Any]] = self._json("instructions")
-        return rows
+        return self._rows("instructions")
 
     def conversions(self) -> list[dict[str, Any]]:
         """Every conversion of Cast: ``from``, ``to``, and its round modes by instruction set."""
-        rows: list[dict[str, Any]] = self._json("conversions")
-        return rows
-
-
-_loaded: Library | Unavailable | None = None
+        return self._rows("conversions")
 
 
 def load() -> Library:
@@ -158,14 +152,13 @@ def load() -> Library:
     Raises:
         Unavailable: the library is missing or does not load; the message has the cause.
     """
-    global _loaded
-    if _loaded is None:
-        _loaded = _load()
-    if isinstance(_loaded, Unavailable):
-        raise _loaded.with_traceback(None)
-    return _loaded
+    loaded = _load()
+    if isinstance(loaded, Unavailable):
+        raise loaded.with_traceback(None)
+    return loaded
 
 
+@cache
 def _load() -> Library | Unavailable:
     try:
         return Library(folders.library("ascend_sim"))

@@ -38,12 +38,9 @@ def show(run: dict[str, Any], least_bytes: int, console: Console) -> None:
         "",
     ):
         console.print(line, soft_wrap=True)
-    console.print(_pipes(run))
-    console.print()
-    console.print(_instructions(run))
-    console.print()
-    console.print(_critical_path(run))
-    console.print()
+    for table in (_pipes(run), _instructions(run), _critical_path(run)):
+        console.print(table)
+        console.print()
 
 
 def _table(*titles: str, left: tuple[str, ...]) -> Table:

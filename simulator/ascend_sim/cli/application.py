@@ -3,9 +3,12 @@
 typer evaluates annotations outside the function that has them, so they are not postponed here.
 """
 
+import sys
 from typing import Annotated
 
 import typer
+
+USAGE_ERROR = 2
 
 
 def application(name: str, number: str, about: str) -> typer.Typer:
@@ -35,3 +38,9 @@ def application(name: str, number: str, about: str) -> typer.Typer:
         pass
 
     return app
+
+
+def usage_error(text: str) -> typer.Exit:
+    """Print what is wrong with the call of a command; return the exit to raise."""
+    print(text, file=sys.stderr)
+    return typer.Exit(USAGE_ERROR)

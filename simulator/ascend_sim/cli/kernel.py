@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from ascend_sim import timeline
+from ascend_sim.cli.application import usage_error
 from ascend_sim.cli.arguments import Given, arguments_of, tiling_of
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
@@ -25,7 +26,7 @@ from ascend_sim.files import replacing, unwritable
 from ascend_sim.kernels import KernelBroken, Out, Report, compile
 from ascend_sim.library import DEFAULT_SOC, Options
 
-FAILED, USAGE_ERROR = 1, 2
+FAILED = 1
 
 
 def kernel(
@@ -90,7 +91,7 @@ def kernel(
       ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' -D DTYPE_X=half
     """
     if trace is not None and (must := unwritable(trace)):
-        raise _usage_error(f"[kernel] trace {must}")
+        raise usage_error(f"[kernel] trace {must}")
     try:
         compare = _reference_of(reference)
         given = arguments_of(arguments or (), seed)
@@ -121,7 +122,7 @@ def kernel(
             one.write()
         difference = None if compare is None else _difference(compare(*inputs), given)
     except (ValueError, TypeError, Unavailable) as error:
-        raise _usage_error(str(error)) from None
+        raise usage_error(str(error)) from None
     except (KernelBroken, CompileFailed) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(FAILED) from None
@@ -139,11 +140,6 @@ def kernel(
                 file=sys.stderr,
             )
             raise typer.Exit(FAILED)
-
-
-def _usage_error(text: str) -> typer.Exit:
-    print(text, file=sys.stderr)
-    return typer.Exit(USAGE_ERROR)
 
 
 def _macros_of(texts: list[str] | tuple[str, ...]) -> dict[str, str]:

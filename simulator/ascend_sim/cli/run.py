@@ -10,11 +10,12 @@ from typing import Annotated
 
 import typer
 
+from ascend_sim.cli.application import usage_error
 from ascend_sim.errors import Unavailable
 from ascend_sim.files import replacing, unwritable
 from ascend_sim.programs import session
 
-NOT_CLEAN, USAGE_ERROR = 1, 2
+NOT_CLEAN = 1
 
 
 def run(
@@ -77,31 +78,31 @@ def run(
     """
     program = f"{context.find_root().command.name} {context.command.name}"
     if not command:
-        raise _usage_error(
+        raise usage_error(
             "[sim] command must be a program and its arguments but got nothing.\n"
             f"Such as: {program} -- python script.py"
         )
     try:
         if not session.is_simulated(soc):
-            raise _usage_error(
+            raise usage_error(
                 f"[sim] soc must be one of {', '.join(session.chips())}, or NAME:CORES with a new name of "
                 f"their families and a number of AI cores, but got {soc}."
             )
     except Unavailable as error:
-        raise _usage_error(str(error)) from None
+        raise usage_error(str(error)) from None
     if streams not in session.STREAMS:
-        raise _usage_error(f"[sim] streams must be one of {', '.join(session.STREAMS)} but got {streams}.")
+        raise usage_error(f"[sim] streams must be one of {', '.join(session.STREAMS)} but got {streams}.")
     if seed < 0:
-        raise _usage_error(f"[sim] seed must be at least 0 but got {seed}.")
+        raise usage_error(f"[sim] seed must be at least 0 but got {seed}.")
     if report is not None and (must := unwritable(report)):
-        raise _usage_error(f"[sim] report {must}")
+        raise usage_error(f"[sim] report {must}")
     try:
         with tempfile.TemporaryDirectory(prefix="ascend-sim-") as folder:
             environment = session.environment(command, soc, Path(folder), streams=streams, seed=seed)
             status = session.run(command, environment)
             done = session.read_reports(Path(folder), soc)
     except Unavailable as error:
-        raise _usage_error(str(error)) from None
+        raise usage_error(str(error)) from None
     session.print_report(done, lambda line: print(f"{program}: {line}", file=sys.stderr))
     status = status or (0 if done.is_clean else NOT_CLEAN)
     if report is not None:
@@ -109,8 +110,3 @@ def run(
             json.dump(done.as_json() | {"exit_status": status}, stream, indent=1)
             stream.write("\n")
     raise typer.Exit(status)
-
-
-def _usage_error(text: str) -> typer.Exit:
-    print(text, file=sys.stderr)
-    return typer.Exit(USAGE_ERROR)

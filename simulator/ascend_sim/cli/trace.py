@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +10,8 @@ import typer
 from rich.console import Console
 
 from ascend_sim import timeline, timeline_plot
+from ascend_sim.cli.application import usage_error
 from ascend_sim.files import replacing, unwritable
-
-USAGE_ERROR = 2
 
 
 def trace(
@@ -37,14 +35,12 @@ def trace(
       ascend-sim trace add.json --plot add.png
     """
     if plot is not None and (must := unwritable(plot) or timeline_plot.refusal(plot)):
-        raise _usage_error(f"[trace] plot {must}")
+        raise usage_error(f"[trace] plot {must}")
     try:
         held: Any = json.loads(file.read_text())
         summary = {"call": file.name, **held["otherData"]["summary"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _usage_error(
-            f"[trace] file must be a timeline of ascend_sim but got {file}: {error}."
-        ) from None
+        raise usage_error(f"[trace] file must be a timeline of ascend_sim but got {file}: {error}.") from None
     if plot is not None:
         with replacing(plot, "wb") as stream:
             timeline_plot.draw(
@@ -57,8 +53,3 @@ def trace(
     timeline.show(summary, moved, Console(highlight=False))
     if plot is not None:
         print(f"plot written to {plot}")
-
-
-def _usage_error(text: str) -> typer.Exit:
-    print(text, file=sys.stderr)
-    return typer.Exit(USAGE_ERROR)

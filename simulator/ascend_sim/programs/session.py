@@ -223,20 +223,16 @@ def print_report(report: Report, say: Callable[[str], None]) -> None:
             took[run["operator"]] += run["microseconds"]
         each = ", ".join(f"{name} {us:.1f}" for name, us in took.most_common())
         say(f"simulated microseconds of kernels: {sum(took.values()):.1f} ({each})")
-    say(f"rule violations: {report.broken_launches or 'none'}")
-    for text in report.violations:
-        say(f"  {text}")
     drawn = f" in the order of --seed {report.seed}" if report.streams == STREAMS[0] else ""
-    say(f"streams: {report.streams}{drawn}; races: {report.race_count or 'none'}")
-    for text in report.races:
-        say(f"  {text}")
-    if report.freed:
-        say(f"uses of freed memory: {len(report.freed)}")
-    for text in report.freed:
-        say(f"  {text}")
-    say(f"guard zones: {f'{len(report.damage)} overrun' if report.damage else 'intact'}")
-    for text in report.damage:
-        say(f"  {text}")
+    for title, texts in (
+        (f"rule violations: {report.broken_launches or 'none'}", report.violations),
+        (f"streams: {report.streams}{drawn}; races: {report.race_count or 'none'}", report.races),
+        (f"uses of freed memory: {len(report.freed)}" if report.freed else "", report.freed),
+        (f"guard zones: {f'{len(report.damage)} overrun' if report.damage else 'intact'}", report.damage),
+    ):
+        for line in (title, *(f"  {text}" for text in texts)):
+            if line:
+                say(line)
 
 
 SHOWN = 6
