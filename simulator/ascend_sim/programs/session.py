@@ -146,31 +146,23 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The contents of the --report file."""
-        counted = {
-            name: dict(getattr(self, name).most_common())
-            for name in ("launches", "fallbacks", "not_simulated", "host_waits")
+        found = {
+            _JSON_NAMES.get(name, name): dict(value.most_common()) if isinstance(value, Counter) else value
+            for name, value in vars(self).items()
         }
-        return {
-            "simulated": True,
-            "soc": self.soc,
-            "processes": self.processes,
-            "processes_without_end": self.without_end,
-            "rule_violations": self.violations,
-            "launches_with_violations": self.broken_launches,
-            "guard_damage": self.damage,
-            "streams": self.streams,
-            "seed": self.seed,
-            "races": self.races,
-            "race_count": self.race_count,
-            "freed_memory": self.freed,
-            "bytes_not_freed": self.bytes_not_freed,
-            **counted,
-            "timeline": self.timeline,
-            "timeline_left_off": sum(
-                self.launches[name] for name in {run["operator"] for run in self.timeline}
-            )
-            - len(self.timeline),
-        }
+        on_timeline = {run["operator"] for run in self.timeline}
+        left_off = sum(self.launches[name] for name in on_timeline) - len(self.timeline)
+        return {"simulated": True, **found, "timeline_left_off": left_off}
+
+
+# The names in the --report file that differ from the attributes'.
+_JSON_NAMES = {
+    "without_end": "processes_without_end",
+    "broken_launches": "launches_with_violations",
+    "violations": "rule_violations",
+    "damage": "guard_damage",
+    "freed": "freed_memory",
+}
 
 
 def read_reports(folder: Path, soc: str) -> Report:

@@ -1,33 +1,26 @@
-// aclop's descriptors and attributes, which torch_npu creates for operators that it runs without aclnn. They are
-// stored, but running such an operator is not simulated.
-#include <map>
-
+// aclop's descriptors and attributes, which torch_npu creates for operators that it runs without aclnn. Running such an
+// operator is not simulated, so only what a call returns is stored.
 #include "cann/runtime/api.h"
 #include "cann/runtime/report.h"
 
 struct aclTensorDesc {
     std::vector<int64_t> shape;
-    int32_t dtype, format, placement;
-    std::string name;
+    int32_t dtype, format;
 };
 struct aclDataBuffer {
     void* data;
     size_t bytes;
 };
-struct aclopAttr {
-    std::map<std::string, std::string> values;
-};
+struct aclopAttr {};
 
 using namespace npu_cann;
 
 NPU_CANN_API aclTensorDesc* aclCreateTensorDesc(int32_t dtype, int dims, const int64_t* shape, int32_t format) {
     if (dims < 0 || (dims > 0 && !shape)) return nullptr;
-    return new aclTensorDesc{{shape, shape + dims}, dtype, format, 0, ""};
+    return new aclTensorDesc{{shape, shape + dims}, dtype, format};
 }
 NPU_CANN_API void aclDestroyTensorDesc(const aclTensorDesc* desc) { delete desc; }
-NPU_CANN_API void aclSetTensorDescName(aclTensorDesc* desc, const char* name) {
-    if (desc) desc->name = name ? name : "";
-}
+NPU_CANN_API void aclSetTensorDescName(aclTensorDesc* /*desc*/, const char* /*name*/) {}
 NPU_CANN_API aclError aclSetTensorFormat(aclTensorDesc* desc, int32_t format) {
     if (!desc) return failed(kInvalidParam, __func__, "desc must not be null.");
     desc->format = format;
@@ -39,10 +32,8 @@ NPU_CANN_API aclError aclSetTensorShape(aclTensorDesc* desc, int dims, const int
     desc->shape.assign(shape, shape + dims);
     return kSuccess;
 }
-NPU_CANN_API aclError aclSetTensorPlaceMent(aclTensorDesc* desc, int32_t placement) {
-    if (!desc) return failed(kInvalidParam, __func__, "desc must not be null.");
-    desc->placement = placement;
-    return kSuccess;
+NPU_CANN_API aclError aclSetTensorPlaceMent(aclTensorDesc* desc, int32_t /*placement*/) {
+    return desc ? kSuccess : failed(kInvalidParam, __func__, "desc must not be null.");
 }
 NPU_CANN_API aclError aclSetTensorConst(aclTensorDesc* desc, void* /*data*/, size_t /*bytes*/) {
     return desc ? kSuccess : failed(kInvalidParam, __func__, "desc must not be null.");
@@ -66,53 +57,21 @@ NPU_CANN_API aclError aclDestroyDataBuffer(const aclDataBuffer* buffer) {
 NPU_CANN_API aclopAttr* aclopCreateAttr() { return new aclopAttr; }
 NPU_CANN_API void aclopDestroyAttr(const aclopAttr* attr) { delete attr; }
 
-namespace {
-aclError keep(aclopAttr* attr, const char* name, std::string value) {
-    if (!attr || !name) return failed(kInvalidParam, "aclopSetAttr", "attr and attrName must not be null.");
-    attr->values[name] = std::move(value);
-    return kSuccess;
-}
-template <class T>
-aclError keep_list(aclopAttr* attr, const char* name, int count, const T* values) {
-    std::string text;
-    for (int i = 0; i < count; ++i) text += (i ? "," : "") + std::to_string(values[i]);
-    return keep(attr, name, text);
-}
-}  // namespace
-
-NPU_CANN_API aclError aclopSetAttrBool(aclopAttr* attr, const char* name, uint8_t value) {
-    return keep(attr, name, value ? "true" : "false");
-}
-NPU_CANN_API aclError aclopSetAttrInt(aclopAttr* attr, const char* name, int64_t value) {
-    return keep(attr, name, std::to_string(value));
-}
-NPU_CANN_API aclError aclopSetAttrFloat(aclopAttr* attr, const char* name, float value) {
-    return keep(attr, name, std::to_string(value));
-}
-NPU_CANN_API aclError aclopSetAttrDataType(aclopAttr* attr, const char* name, int32_t value) {
-    return keep(attr, name, std::to_string(value));
-}
-NPU_CANN_API aclError aclopSetAttrString(aclopAttr* attr, const char* name, const char* value) {
-    return keep(attr, name, value ? value : "");
-}
-NPU_CANN_API aclError aclopSetAttrListBool(aclopAttr* attr, const char* name, int count, const uint8_t* values) {
-    return keep_list(attr, name, count, values);
-}
-NPU_CANN_API aclError aclopSetAttrListInt(aclopAttr* attr, const char* name, int count, const int64_t* values) {
-    return keep_list(attr, name, count, values);
-}
-NPU_CANN_API aclError aclopSetAttrListFloat(aclopAttr* attr, const char* name, int count, const float* values) {
-    return keep_list(attr, name, count, values);
-}
-NPU_CANN_API aclError aclopSetAttrListListInt(aclopAttr* attr, const char* name, int lists, const int* counts,
-                                              const int64_t* const* values) {
-    std::string text;
-    for (int i = 0; i < lists; ++i) {
-        text += i ? ";" : "";
-        for (int k = 0; k < counts[i]; ++k) text += (k ? "," : "") + std::to_string(values[i][k]);
+#define NPU_CANN_SET_ATTR(call, ...)                                                         \
+    NPU_CANN_API aclError call(aclopAttr* attr, const char* name, __VA_ARGS__) {             \
+        if (attr && name) return kSuccess;                                                   \
+        return failed(kInvalidParam, "aclopSetAttr", "attr and attrName must not be null."); \
     }
-    return keep(attr, name, text);
-}
+NPU_CANN_SET_ATTR(aclopSetAttrBool, uint8_t)
+NPU_CANN_SET_ATTR(aclopSetAttrInt, int64_t)
+NPU_CANN_SET_ATTR(aclopSetAttrFloat, float)
+NPU_CANN_SET_ATTR(aclopSetAttrDataType, int32_t)
+NPU_CANN_SET_ATTR(aclopSetAttrString, const char*)
+NPU_CANN_SET_ATTR(aclopSetAttrListBool, int, const uint8_t*)
+NPU_CANN_SET_ATTR(aclopSetAttrListInt, int, const int64_t*)
+NPU_CANN_SET_ATTR(aclopSetAttrListFloat, int, const float*)
+NPU_CANN_SET_ATTR(aclopSetAttrListListInt, int, const int*, const int64_t* const*)
+#undef NPU_CANN_SET_ATTR
 
 namespace {
 aclError refuse_operator(const char* name) {

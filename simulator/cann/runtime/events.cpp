@@ -143,27 +143,22 @@ aclError refuse_reset(const StreamPtr&, const Event& event, const char* call) {
     return refuse_unwaitable(event, call);
 }
 
-aclError with_stream(void* handle, void* stream_handle, const char* call, Refusal refuse,
-                     aclError (*act)(const StreamPtr&, Event*), bool* is_queued) {
-    if (!handle) return no_event(call);
-    auto lock = lock_streams();
-    Event* event = nullptr;
-    if (aclError dead = take_event(handle, call, &event)) return dead;
-    StreamPtr stream = stream_of(stream_handle);
-    if (!stream) return no_stream(call);
-    if (aclError refused = refuse(stream, *event, call)) return refused;
-    if (aclError refused = no_context(call)) return refused;
-    *is_queued = true;
-    return act(stream, event);
-}
-
-aclError act_on(void* event, void* handle, const char* call, Refusal refuse,
+aclError act_on(void* handle, void* stream_handle, const char* call, Refusal refuse,
                 aclError (*act)(const StreamPtr&, Event*)) {
-    bool is_queued = false;
-    const aclError status = with_stream(event, handle, call, refuse, act, &is_queued);
-    if (status != kSuccess || !is_queued) return status;
-    if (StreamPtr stream = find_stream(handle)) run_early(stream);
-    return status;
+    if (!handle) return no_event(call);
+    StreamPtr stream;
+    {
+        auto lock = lock_streams();
+        Event* event = nullptr;
+        if (aclError dead = take_event(handle, call, &event)) return dead;
+        stream = stream_of(stream_handle);
+        if (!stream) return no_stream(call);
+        if (aclError refused = refuse(stream, *event, call)) return refused;
+        if (aclError refused = no_context(call)) return refused;
+        if (aclError status = act(stream, event)) return status;
+    }
+    run_early(stream);
+    return kSuccess;
 }
 
 // An event's last record when the host asks for it, and the record's stream; null if there is none.

@@ -18,12 +18,16 @@ int32_t status_of_kernel(int32_t status) {
     return status == kSuccess || stream_order() == Order::kImmediate ? status : kernel_exception();
 }
 
-int32_t run(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
+int32_t run_at_once(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
     try {
-        return status_of_kernel(executor.run(workspace, workspace_bytes));
+        return executor.run(workspace, workspace_bytes);
     } catch (const std::exception& error) {
-        return status_of_kernel(failed(kInternalError, executor.name + ": " + error.what()));
+        return failed(kInternalError, executor.name + ": " + error.what());
     }
+}
+
+int32_t run(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
+    return status_of_kernel(run_at_once(executor, workspace, workspace_bytes));
 }
 
 // Checks the guard zones before and after the executor, so that damage found after it was caused by it.
@@ -56,13 +60,7 @@ int32_t submit_to(void* handle, Work work) {
 int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream) {
     if (!executor) return no_executor();
     std::shared_ptr<const aclOpExecutor> owned(executor);
-    if (host_calls()) {
-        try {
-            return owned->run(workspace, workspace_bytes);
-        } catch (const std::exception& error) {
-            return failed(kInternalError, owned->name + ": " + error.what());
-        }
-    }
+    if (host_calls()) return run_at_once(*owned, workspace, workspace_bytes);
     Work work(Work::Kind::kDevice, owned->name);
     work.accesses = owned->accesses;
     if (workspace && workspace_bytes) work.accesses.push_back(whole_workspace(workspace, workspace_bytes));

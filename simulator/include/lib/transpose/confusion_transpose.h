@@ -1,2 +1,1 @@
-// The simulator implements none of CANN's library functions: a kernel that calls one does not compile.
-#include "kernel_operator.h"
+#include "kernel_operator.h"  // has no library functions: a kernel that calls one does not compile
