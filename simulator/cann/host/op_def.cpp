@@ -31,41 +31,27 @@ std::string list_text(const std::vector<T>& values, Spell spell) {
 
 const char* bool_text(bool value) { return value ? "true" : "false"; }
 
+// Sets a member of a definition; returns the definition, for chains of calls.
+template <typename Def, typename Member>
+Def& with(Def& def, Member& member, Member value) {
+    member = std::move(value);
+    return def;
+}
+
 }  // namespace
 
 OpParamDef::OpParamDef(const char* name) : name_(name) {}
-OpParamDef& OpParamDef::ParamType(Option param_type) {
-    param_type_ = param_type;
-    return *this;
-}
-OpParamDef& OpParamDef::DataType(std::vector<ge::DataType> types) {
-    types_ = std::move(types);
-    return *this;
-}
-OpParamDef& OpParamDef::Format(std::vector<ge::Format> formats) {
-    formats_ = std::move(formats);
-    return *this;
-}
+OpParamDef& OpParamDef::ParamType(Option param_type) { return with(*this, param_type_, param_type); }
+OpParamDef& OpParamDef::DataType(std::vector<ge::DataType> types) { return with(*this, types_, std::move(types)); }
+OpParamDef& OpParamDef::Format(std::vector<ge::Format> formats) { return with(*this, formats_, std::move(formats)); }
 OpParamDef& OpParamDef::FormatList(std::vector<ge::Format> formats) { return Format(std::move(formats)); }
 OpParamDef& OpParamDef::UnknownShapeFormat(std::vector<ge::Format>) { return *this; }
-OpParamDef& OpParamDef::IgnoreContiguous(void) {
-    ignore_contiguous_ = true;
-    return *this;
-}
-OpParamDef& OpParamDef::AutoContiguous() {
-    auto_contiguous_ = true;
-    return *this;
-}
+OpParamDef& OpParamDef::IgnoreContiguous(void) { return with(*this, ignore_contiguous_, true); }
+OpParamDef& OpParamDef::AutoContiguous() { return with(*this, auto_contiguous_, true); }
 
 OpAttrDef::OpAttrDef(const char* name) : name_(name) {}
-OpAttrDef& OpAttrDef::AttrType(Option attr_type) {
-    required_ = attr_type != Option::OPTIONAL;
-    return *this;
-}
-OpAttrDef& OpAttrDef::set(AttrDataType type) {
-    type_ = type;
-    return *this;
-}
+OpAttrDef& OpAttrDef::AttrType(Option attr_type) { return with(*this, required_, attr_type != Option::OPTIONAL); }
+OpAttrDef& OpAttrDef::set(AttrDataType type) { return with(*this, type_, type); }
 OpAttrDef& OpAttrDef::set(AttrDataType type, std::string default_text) {
     has_default_ = true;
     default_text_ = std::move(default_text);
@@ -98,28 +84,18 @@ OpAICoreConfig& OpAICoreConfig::ExtendCfgInfo(const char* key, const char* value
     items_[key] = value;
     return *this;
 }
-OpAICoreConfig& OpAICoreConfig::DynamicCompileStaticFlag(bool flag) {
-    return ExtendCfgInfo("dynamicCompileStatic.flag", bool_text(flag));
+OpAICoreConfig& OpAICoreConfig::set_flag(const char* name, bool flag) {
+    return ExtendCfgInfo((std::string(name) + ".flag").c_str(), bool_text(flag));
 }
-OpAICoreConfig& OpAICoreConfig::DynamicFormatFlag(bool flag) {
-    return ExtendCfgInfo("dynamicFormat.flag", bool_text(flag));
-}
-OpAICoreConfig& OpAICoreConfig::DynamicRankSupportFlag(bool flag) {
-    return ExtendCfgInfo("dynamicRankSupport.flag", bool_text(flag));
-}
-OpAICoreConfig& OpAICoreConfig::DynamicShapeSupportFlag(bool flag) {
-    return ExtendCfgInfo("dynamicShapeSupport.flag", bool_text(flag));
-}
-OpAICoreConfig& OpAICoreConfig::NeedCheckSupportFlag(bool flag) {
-    return ExtendCfgInfo("needCheckSupport.flag", bool_text(flag));
-}
-OpAICoreConfig& OpAICoreConfig::PrecisionReduceFlag(bool flag) {
-    return ExtendCfgInfo("precision_reduce.flag", bool_text(flag));
-}
+OpAICoreConfig& OpAICoreConfig::DynamicCompileStaticFlag(bool flag) { return set_flag("dynamicCompileStatic", flag); }
+OpAICoreConfig& OpAICoreConfig::DynamicFormatFlag(bool flag) { return set_flag("dynamicFormat", flag); }
+OpAICoreConfig& OpAICoreConfig::DynamicRankSupportFlag(bool flag) { return set_flag("dynamicRankSupport", flag); }
+OpAICoreConfig& OpAICoreConfig::DynamicShapeSupportFlag(bool flag) { return set_flag("dynamicShapeSupport", flag); }
+OpAICoreConfig& OpAICoreConfig::NeedCheckSupportFlag(bool flag) { return set_flag("needCheckSupport", flag); }
+OpAICoreConfig& OpAICoreConfig::PrecisionReduceFlag(bool flag) { return set_flag("precision_reduce", flag); }
 
 OpAICoreDef& OpAICoreDef::SetTiling(gert::OpImplRegisterV2::TilingKernelFunc function) {
-    tiling_ = function;
-    return *this;
+    return with(*this, tiling_, function);
 }
 // The defaults of a SoC without its own configuration, which include kernels for static shapes.
 OpAICoreDef& OpAICoreDef::AddConfig(const char* soc) {
@@ -142,12 +118,10 @@ OpParamDef& OpDef::Input(const char* name) { return find_or_add(&inputs_, name, 
 OpParamDef& OpDef::Output(const char* name) { return find_or_add(&outputs_, name, &OpParamDef::name_); }
 OpAttrDef& OpDef::Attr(const char* name) { return find_or_add(&attrs_, name, &OpAttrDef::name_); }
 OpDef& OpDef::SetInferShape(gert::OpImplRegisterV2::InferShapeKernelFunc function) {
-    infer_shape_ = function;
-    return *this;
+    return with(*this, infer_shape_, function);
 }
 OpDef& OpDef::SetInferDataType(gert::OpImplRegisterV2::InferDataTypeKernelFunc function) {
-    infer_data_type_ = function;
-    return *this;
+    return with(*this, infer_data_type_, function);
 }
 
 }  // namespace ops

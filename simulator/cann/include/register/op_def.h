@@ -97,6 +97,7 @@ public:
 
 private:
     friend struct npu_cann::DefReader;
+    OpAICoreConfig& set_flag(const char* name, bool flag);
     std::deque<OpParamDef> inputs_, outputs_;  // parameters that the SoC's configuration redefines
     std::map<std::string, std::string> items_;
 };
