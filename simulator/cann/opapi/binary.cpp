@@ -85,26 +85,14 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
         int32_t other = !p.b_is_scalar ? p.b.dtype : is_floating(second.scalar->dtype) ? kFloat : second.scalar->dtype;
         dtype = promoted(p.a.dtype, !p.a.shape.empty() || p.b_is_scalar, other, !p.b_is_scalar && !p.b.shape.empty());
     }
-    const Compute compute = compute_of(dtype);
-    if (compute == Compute::kComplexFloat && !f.complex_single) return refused(name, "self and other must be real.");
-    if (compute == Compute::kComplexDouble && !f.complex_twofold) return refused(name, "self and other must be real.");
+    if (is_complex(dtype) && !std::get<RunFunction<std::complex<float>>>(f))
+        return refused(name, "self and other must be real.");
     if (p.b_is_scalar) p.scalar = *second.scalar;
     p.has_alpha = second.alpha != nullptr;
     if (p.has_alpha) p.alpha = *second.alpha;
     const int32_t scalar_dtype = p.has_alpha || computed == Computed::kAsInputs ? dtype : -1;
-    auto body = [p, f, compute, scalar_dtype] {
-        switch (compute) {
-            case Compute::kInteger:
-                return run(p, f.integer, scalar_dtype);
-            case Compute::kFloat:
-                return run(p, f.single, scalar_dtype);
-            case Compute::kDouble:
-                return run(p, f.twofold, scalar_dtype);
-            case Compute::kComplexFloat:
-                return run(p, f.complex_single, scalar_dtype);
-            case Compute::kComplexDouble:
-                return run(p, f.complex_twofold, scalar_dtype);
-        }
+    auto body = [p, f, dtype, scalar_dtype] {
+        with_compute_type(dtype, [&](auto zero) { run(p, std::get<RunFunction<decltype(zero)>>(f), scalar_dtype); });
     };
     std::vector<MemoryAccess> accesses{reads("self", p.a), writes("out", p.out)};
     if (!p.b_is_scalar) accesses.push_back(reads("other", p.b));

@@ -1,6 +1,8 @@
 // out[i] = f(a[i], b[i], alpha): the common code of arithmetic and comparison.
 #pragma once
 
+#include <tuple>
+
 #include "cann/opapi/elements.h"
 
 namespace npu_cann {
@@ -16,13 +18,8 @@ struct Second {
 // function is undefined, such as the order of complex numbers.
 template <class C>
 using RunFunction = void (*)(int64_t count, const C* a, const C* b, C alpha, C* out);
-struct BinaryFunction {
-    RunFunction<int64_t> integer;
-    RunFunction<float> single;
-    RunFunction<double> twofold;
-    RunFunction<std::complex<float>> complex_single;
-    RunFunction<std::complex<double>> complex_twofold;
-};
+using BinaryFunction = std::tuple<RunFunction<int64_t>, RunFunction<float>, RunFunction<double>,
+                                  RunFunction<std::complex<float>>, RunFunction<std::complex<double>>>;
 
 // The functions that give op(a, b, alpha) for each element, of every type or of the real ones.
 template <const auto& op, class C>
@@ -30,10 +27,11 @@ void each_element(int64_t count, const C* a, const C* b, C alpha, C* out) {
     for (int64_t i = 0; i < count; ++i) out[i] = C(op(a[i], b[i], alpha));
 }
 template <const auto& op>
-constexpr BinaryFunction kOfNumbers{each_element<op>, each_element<op>, each_element<op>, each_element<op>,
-                                    each_element<op>};
+constexpr BinaryFunction kOfNumbers{each_element<op, int64_t>, each_element<op, float>, each_element<op, double>,
+                                    each_element<op, std::complex<float>>, each_element<op, std::complex<double>>};
 template <const auto& op>
-constexpr BinaryFunction kOfReals{each_element<op>, each_element<op>, each_element<op>, nullptr, nullptr};
+constexpr BinaryFunction kOfReals{each_element<op, int64_t>, each_element<op, float>, each_element<op, double>, nullptr,
+                                  nullptr};
 
 enum class Computed {
     kAsOut,     // in out's dtype: arithmetic

@@ -159,11 +159,6 @@ bool is_floating(int32_t dtype) {
     return dtype == kFloat || dtype == kFloat16 || dtype == kBfloat16 || dtype == kDouble;
 }
 
-Compute compute_of(int32_t dtype) {
-    if (is_complex(dtype)) return dtype == kComplex64 ? Compute::kComplexFloat : Compute::kComplexDouble;
-    return dtype == kDouble ? Compute::kDouble : is_floating(dtype) ? Compute::kFloat : Compute::kInteger;
-}
-
 int32_t promoted(int32_t a, bool a_has_dims, int32_t b, bool b_has_dims) {
     if (a_has_dims != b_has_dims) {
         int32_t with = a_has_dims ? a : b, without = a_has_dims ? b : a;

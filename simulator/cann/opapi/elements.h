@@ -37,8 +37,14 @@ bool is_floating(int32_t dtype);
 
 // The type of the computation: float16 and bfloat16 use float and round once when written, as in torch on
 // the CPU.
-enum class Compute { kInteger, kFloat, kDouble, kComplexFloat, kComplexDouble };
-Compute compute_of(int32_t dtype);
+// Calls work(C{}) with that type.
+template <class Work>
+void with_compute_type(int32_t dtype, Work work) {
+    if (dtype == kComplex64) return work(std::complex<float>{});
+    if (dtype == kComplex128) return work(std::complex<double>{});
+    if (dtype == kDouble) return work(double{});
+    return is_floating(dtype) ? work(float{}) : work(int64_t{});
+}
 
 // torch's promoted dtype of two arguments: by category and width; an argument without dimensions counts only by
 // category.

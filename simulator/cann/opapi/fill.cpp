@@ -14,7 +14,7 @@ void fill_with(const Operand& out, C value) {
 
 // Integers are filled as int64_t, other types as std::complex<double>.
 void fill_from(const Operand& out, const Operand& value) {
-    if (compute_of(value.dtype) == Compute::kInteger) {
+    if (!is_floating(value.dtype) && !is_complex(value.dtype)) {
         int64_t whole = 0;
         load(value.dtype, value.first, 1, 1, &whole);
         fill_with(out, whole);
