@@ -77,11 +77,6 @@ def draw(spans: Path, title: str, microseconds: float, stream: IO[bytes], kind: 
         fontsize=9,
         color=INK,
     )
-    axes[0, 0].set_title(
-        title,
-        fontsize=11,
-        color=INK,
-        pad=10,
-    )
+    axes[0, 0].set_title(title, fontsize=11, color=INK, pad=10)
     canvas.savefig(stream, format=kind, dpi=130, facecolor="white")
     plt.close(canvas)

@@ -17,24 +17,12 @@ from ascend_sim.files import replacing, unwritable
 from ascend_sim.kernels import Argument, In, InOut, Out, Sum
 
 ROLES: dict[str, Any] = {"in": In, "out": Out, "inout": InOut, "sum": Sum}
-DTYPES = (
-    "float16",
-    "float32",
-    "bfloat16",
-    "int8",
-    "uint8",
-    "int16",
-    "uint16",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-)
 # The formats of `--tiling`, by their names in C.
 _FORMATS = {
     "int8_t": "b", "uint8_t": "B", "int16_t": "h", "uint16_t": "H", "int32_t": "i", "uint32_t": "I",
     "int64_t": "q", "uint64_t": "Q", "float": "f", "double": "d",
 }  # fmt: skip
+DTYPES = ("float16", "float32", "bfloat16", *(name[:-2] for name in _FORMATS if name.endswith("_t")))
 _NEW = re.compile(r"(\w+)\[([0-9,]*)\]")
 
 

@@ -25,9 +25,7 @@ constexpr aclnnStatus kInnerNullPointer = 561103;  // a null pointer inside the 
 constexpr aclnnStatus kBadJson = 561108;           // a description in the package that cannot be read
 constexpr aclnnStatus kBadKernelFile = 561113;     // a kernel in the package that cannot be read
 
-// The element that a call reads if a list attribute is NULL and its default is empty. CANN's generator writes
-// an array without elements for such a default and passes a length of 1, so the runtime reads the memory after
-// the array (asc-devkit tools/build/opbuild op_aclnn_generator.cpp, AclnnoOpGenCodeAttrValue).
+// The element that a call reads behind the empty default of a list attribute: default_list() of op_build.cpp.
 constexpr int64_t kBehindEmptyInts = 0x5a5a5a5a5a5a5a5a;
 constexpr float kBehindEmptyFloats = -1.5e38f;
 constexpr bool kBehindEmptyBools = true;

@@ -11,10 +11,9 @@ template <class C>
 void write_range(const Operand& out, C start, C step) {
     C run[kRun];
     int64_t done = 0;
-    const int64_t stride = out.strides.back();
     for_each_run({&out}, [&](int64_t count, char* const* at) {
         for (int64_t i = 0; i < count; ++i) run[i] = start + static_cast<C>(done + i) * step;
-        store(out.dtype, at[0], stride, count, run);
+        store(out.dtype, at[0], out.step(), count, run);
         done += count;
     });
 }

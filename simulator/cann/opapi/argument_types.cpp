@@ -147,9 +147,8 @@ const char* dtype_name(int32_t dtype) {
 std::string type_rule(const char* function, Role role, const char* what, int32_t dtype) {
     const ArgumentTypes* row = row_of(function);
     if (!row) return "has no row in simulator/cann/opapi/argument_types.cpp.";
-    const bool is_310p = starts_with(soc_name(), "Ascend310P");
     const TypesByChip& types = role == Role::kInput ? row->inputs : row->outputs;
-    const uint32_t allowed = is_310p ? types.on_310p : types.on_910;
+    const uint32_t allowed = is_ascend310p() ? types.on_310p : types.on_910;
     if (allowed >> dtype & 1) return "";
     return std::string(what) + " must be " + list_of(allowed) + " on " + soc_name() + " but got " + dtype_name(dtype) +
            ".";

@@ -28,16 +28,13 @@ void run(const Plan& p, RunFunction<C> f, int32_t scalar_dtype) {
     if (p.has_alpha) alpha = scalar_as<C>(p.alpha);
     Operand a = p.a.broadcast_to(p.out.shape);
     Operand b = p.b_is_scalar ? p.out : p.b.broadcast_to(p.out.shape);
-    const bool flat = p.out.shape.empty();
-    const int64_t a_stride = flat ? 1 : a.strides.back(), b_stride = flat ? 1 : b.strides.back(),
-                  out_stride = flat ? 1 : p.out.strides.back();
     C left[kRun], right[kRun], result[kRun];
     for (C& one : right) one = scalar;
     for_each_run({&p.out, &a, &b}, [&](int64_t count, char* const* at) {
-        load(a.dtype, at[1], a_stride, count, left);
-        if (!p.b_is_scalar) load(b.dtype, at[2], b_stride, count, right);
+        load(a.dtype, at[1], a.step(), count, left);
+        if (!p.b_is_scalar) load(b.dtype, at[2], b.step(), count, right);
         f(count, left, right, alpha, result);
-        store(p.out.dtype, at[0], out_stride, count, result);
+        store(p.out.dtype, at[0], p.out.step(), count, result);
     });
 }
 

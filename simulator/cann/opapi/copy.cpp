@@ -20,19 +20,16 @@ void extent(const Operand& a, const char** begin, const char** end) {
 template <class C>
 void convert(const Operand& out, const Operand& from) {
     C run[kRun];
-    const int64_t to_stride = out.shape.empty() ? 1 : out.strides.back();
-    const int64_t from_stride = out.shape.empty() ? 1 : from.strides.back();
     for_each_run({&out, &from}, [&](int64_t count, char* const* at) {
-        load(from.dtype, at[1], from_stride, count, run);
-        store(out.dtype, at[0], to_stride, count, run);
+        load(from.dtype, at[1], from.step(), count, run);
+        store(out.dtype, at[0], out.step(), count, run);
     });
 }
 
 // Copies bytes unchanged, so the payload of NaNs is kept.
 void move(const Operand& out, const Operand& from) {
     const int64_t bytes = dtype_bytes(out.dtype);
-    const int64_t to_step = bytes * (out.shape.empty() ? 1 : out.strides.back());
-    const int64_t from_step = bytes * (out.shape.empty() ? 1 : from.strides.back());
+    const int64_t to_step = bytes * out.step(), from_step = bytes * from.step();
     for_each_run({&out, &from}, [&](int64_t count, char* const* at) {
         if (to_step == bytes && from_step == bytes) {
             std::memcpy(at[0], at[1], size_t(count * bytes));

@@ -57,6 +57,7 @@ struct Operand {
     char* first = nullptr;  // of the view
 
     int64_t count() const;
+    int64_t step() const { return shape.empty() ? 1 : strides.back(); }  // along a run
     Operand broadcast_to(const std::vector<int64_t>& wanted) const;
 };
 
@@ -80,7 +81,7 @@ C scalar_as(const aclScalar& scalar);
 constexpr int64_t kRun = 256;  // elements processed at a time
 
 // Splits the tensors into runs of up to kRun elements along the last dimension, in the output's order. `work` receives
-// the length of a run and each operand's address of its first element. Strides along the run are strides.back().
+// the length of a run and each operand's address of its first element. The stride along a run is step().
 void for_each_run(const std::vector<const Operand*>& operands,
                   const std::function<void(int64_t count, char* const* at)>& work);
 

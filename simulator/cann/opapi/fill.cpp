@@ -8,8 +8,7 @@ template <class C>
 void fill_with(const Operand& out, C value) {
     C run[kRun];
     for (C& one : run) one = value;
-    const int64_t stride = out.shape.empty() ? 1 : out.strides.back();
-    for_each_run({&out}, [&](int64_t count, char* const* at) { store(out.dtype, at[0], stride, count, run); });
+    for_each_run({&out}, [&](int64_t count, char* const* at) { store(out.dtype, at[0], out.step(), count, run); });
 }
 
 // Integers are filled as int64_t, other types as std::complex<double>.

@@ -48,7 +48,6 @@ constexpr aclError kRtNotSupported = 207000;
 constexpr aclError kRtOutOfMemory = 207001;  // of the device and of the host
 constexpr aclError kRtInternal = 507000;
 constexpr aclError kContextReleased = 507007;
-constexpr aclError kModelExecute = 507011;
 constexpr aclError kReportTimeout = 507012;
 constexpr aclError kCopyEngine = 507013;
 constexpr aclError kAiCoreException = 507015;
@@ -82,6 +81,8 @@ aclError no_context(const char* call);
 // object's. The runtime looks at every handle before it looks at the context (hicann/runtime
 // src/runtime/api/api_handle_guard.cc, ValidateEventHandleForApi and its neighbours).
 aclError no_object(const char* call, const char* argument);
+
+bool is_ascend310p();
 
 // The status of a kernel's failure on this chip: of the vector core, or of the AI core that contains the vector unit.
 aclError kernel_exception();

@@ -113,9 +113,9 @@ aclError no_context(const char* call) {
 const char* soc_name() { return host_calls() ? host_calls()->chip : this_chip().name.c_str(); }
 int32_t soc_kernel_cores() { return host_calls() ? host_calls()->cores : this_chip().kernel_cores; }
 
-aclError kernel_exception() {
-    return std::strncmp(soc_name(), "Ascend310P", 10) == 0 ? kAiCoreException : kVectorCoreException;
-}
+bool is_ascend310p() { return std::strncmp(soc_name(), "Ascend310P", 10) == 0; }
+
+aclError kernel_exception() { return is_ascend310p() ? kAiCoreException : kVectorCoreException; }
 
 }  // namespace npu_cann
 
@@ -261,8 +261,7 @@ NPU_CANN_API aclError aclGetCannAttributeList(const int32_t** list, size_t* coun
 }
 NPU_CANN_API aclError aclGetCannAttribute(int attribute, int32_t* value) {
     if (!value || attribute < 0 || attribute > 2) return failed(kInvalidParam, __func__, "cannAttr must be 0, 1 or 2.");
-    const bool is_310p = std::strncmp(soc_name(), "Ascend310P", 10) == 0;
-    *value = attribute == 2 || is_310p ? 0 : 1;
+    *value = attribute == 2 || is_ascend310p() ? 0 : 1;
     return kSuccess;
 }
 
@@ -270,7 +269,7 @@ NPU_CANN_API aclError aclGetCannAttribute(int attribute, int32_t* value) {
 // rtSetDeviceSatMode: the 310P has no mode 1. The mode is not used.
 NPU_CANN_API aclError aclrtSetDeviceSatMode(int mode) {
     if (mode < 0 || mode > 1) return failed(kRtInvalid, __func__, "mode must be 0 or 1", mode);
-    if (mode == 1 && std::strncmp(soc_name(), "Ascend310P", 10) == 0)
+    if (mode == 1 && is_ascend310p())
         return failed(kRtNotSupported, __func__, "mode must be 0 on this chip but got 1.");
     return kSuccess;
 }

@@ -43,7 +43,7 @@ aclError make_event(void** out, uint32_t flags, bool is_extended, const char* ca
             kRtInvalid, call,
             std::string("flag must be an OR of 1, 2, 4 and 8, or ") + (is_extended ? "64" : "16 or 32") + " alone,",
             flags);
-    if (is_extended && flags == kEventOfProcesses && std::strncmp(soc_name(), "Ascend310P", 10) == 0)
+    if (is_extended && flags == kEventOfProcesses && is_ascend310p())
         return failed(kRtNotSupported, call, "flag must not be 64, ACL_EVENT_IPC, on this chip.");
     if (aclError refused = no_context(call)) return refused;
     auto lock = lock_streams();

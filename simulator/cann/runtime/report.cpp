@@ -145,6 +145,13 @@ __attribute__((constructor)) void begin() {
     pthread_atfork(lock_before_fork, unlock_after_fork, begin_in_fork);
 }
 
+void add_text(std::vector<std::string> Report::* list, const std::string& text) {
+    Locked<Report> r;
+    ((*r).*list).push_back(text);
+    std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
+    write(*r, false);
+}
+
 }  // namespace
 
 std::string check_guards(const std::string& when, Look look) {
@@ -154,10 +161,7 @@ std::string check_guards(const std::string& when, Look look) {
 }
 
 void report_damage(const std::string& damage, const std::string& when) {
-    Locked<Report> r;
-    r->damage.push_back(damage + " Found " + when + ".");
-    std::fprintf(stderr, "simulated CANN: %s\n", r->damage.back().c_str());
-    write(*r, false);
+    add_text(&Report::damage, damage + " Found " + when + ".");
 }
 
 void report_race(const std::string& text, const std::string& detail, bool is_new) {
@@ -169,12 +173,7 @@ void report_race(const std::string& text, const std::string& detail, bool is_new
     write(*r, false);
 }
 
-void report_freed(const std::string& text) {
-    Locked<Report> r;
-    r->freed.push_back(text);
-    std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
-    write(*r, false);
-}
+void report_freed(const std::string& text) { add_text(&Report::freed, text); }
 
 void count_not_simulated(const std::string& call) {
     Locked<Report> r;

@@ -46,6 +46,8 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_FORMS = (".Tensor", ".Scalar", "_.Tensor", "_.Scalar")
+
 # Operators of torch_npu that work on the simulated runtime unchanged: memory and metadata by name without
 # the overload, then by overload the operators whose aclnn functions libascend_sim_cann implements.
 KEPT = _words(
@@ -55,19 +57,11 @@ KEPT = _words(
     unsqueeze view_as_real view_as_complex copy_ copy_memory_ _copy_from_and_resize _to_copy _lazy_clone
     clone contiguous _local_scalar_dense is_pinned _pin_memory is_set_to record_stream get_storage_size
     get_npu_format zero_ one_ ones zeros fill_ full ones_like _npu_dtype_cast _npu_dtype_cast_backward
-    add.Tensor add.Scalar add.out add_.Tensor add_.Scalar
-    sub.Tensor sub.Scalar sub.out sub_.Tensor sub_.Scalar
-    mul.Tensor mul.Scalar mul.out mul_.Tensor mul_.Scalar
-    div.Tensor div.Scalar div.out div_.Tensor div_.Scalar
     neg neg_ arange arange.start arange.start_step arange.start_out
-    eq.Tensor eq.Scalar eq.Tensor_out eq.Scalar_out eq_.Tensor eq_.Scalar
-    ne.Tensor ne.Scalar ne.Tensor_out ne.Scalar_out ne_.Tensor ne_.Scalar
-    lt.Tensor lt.Scalar lt.Tensor_out lt.Scalar_out lt_.Tensor lt_.Scalar
-    le.Tensor le.Scalar le.Tensor_out le.Scalar_out le_.Tensor le_.Scalar
-    gt.Tensor gt.Scalar gt.Tensor_out gt.Scalar_out gt_.Tensor gt_.Scalar
-    ge.Tensor ge.Scalar ge.Tensor_out ge.Scalar_out ge_.Tensor ge_.Scalar
     """
 )
+KEPT |= {op + form for op in _words("add sub mul div") for form in (*_FORMS, ".out")}
+KEPT |= {op + form for op in _words("eq ne lt le gt ge") for form in (*_FORMS, ".Tensor_out", ".Scalar_out")}
 
 # Operators that accept CPU tensors beside tensors on the device.
 MIXED = _words(
@@ -347,15 +341,6 @@ def _host_generator(generator: torch.Generator | None, device: torch.device) -> 
 # ---- all operators ----------------------------------------------------------------------------------
 
 
-def decomposed(op: torch._ops.OpOverload) -> Callable[..., Any]:
-    """A kernel that decomposes a composite operator as torch itself does."""
-
-    def kernel(*args: Any, **kwargs: Any) -> Any:
-        return op.decompose(*args, **kwargs)
-
-    return kernel
-
-
 def _binary_cross_entropy_with_logits(
     input: torch.Tensor,
     target: torch.Tensor,
@@ -420,9 +405,9 @@ def install() -> None:
             if op is None:
                 continue
             if name in composite:
-                library.impl(op, decomposed(op), "PrivateUse1")
+                library.impl(op, op.decompose, "PrivateUse1")  # as torch itself does
                 if name in with_gradient:
-                    library.impl(op, decomposed(op), "AutogradPrivateUse1")
+                    library.impl(op, op.decompose, "AutogradPrivateUse1")
             elif name in on_cpu or name in explicit:
                 library.impl(op, HostKernel(op), "PrivateUse1")
         for name, kernel in DIFFERENTIABLE.items():
