@@ -1,12 +1,18 @@
-// The times at which a core's part of GM's bandwidth is in use.
+// Times on the timeline, and those at which a core's part of GM's bandwidth is in use.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
-#include "src/moment.h"
-
 namespace ascend_sim {
+
+// The time at which an activity ends, and the step that ended then.
+struct Moment {
+    double time = 0;
+    int32_t step = -1;
+};
+inline Moment later(const Moment& a, const Moment& b) { return b.time > a.time ? b : a; }
 
 // A transfer begins when it is ready and the memory is idle. It may begin before a transfer that was issued earlier
 // but is ready later. It is not interrupted. If it overlaps an earlier booking, both run at the full rate, and the

@@ -14,7 +14,6 @@
 
 #include "include/ascendc/runtime.h"
 #include "src/bookings.h"
-#include "src/moment.h"
 #include "src/profile.h"
 #include "src/shadow.h"
 

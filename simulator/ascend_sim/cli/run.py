@@ -82,14 +82,6 @@ def run(
             "[sim] command must be a program and its arguments but got nothing.\n"
             f"Such as: {program} -- python script.py"
         )
-    try:
-        if not session.is_simulated(soc):
-            raise usage_error(
-                f"[sim] soc must be one of {', '.join(session.chips())}, or NAME:CORES with a new name of "
-                f"their families and a number of AI cores, but got {soc}."
-            )
-    except Unavailable as error:
-        raise usage_error(str(error)) from None
     if streams not in session.STREAMS:
         raise usage_error(f"[sim] streams must be one of {', '.join(session.STREAMS)} but got {streams}.")
     if seed < 0:
@@ -97,6 +89,11 @@ def run(
     if report is not None and (must := unwritable(report)):
         raise usage_error(f"[sim] report {must}")
     try:
+        if not session.is_simulated(soc):
+            raise usage_error(
+                f"[sim] soc must be one of {', '.join(session.chips())}, or NAME:CORES with a new name of "
+                f"their families and a number of AI cores, but got {soc}."
+            )
         with tempfile.TemporaryDirectory(prefix="ascend-sim-") as folder:
             environment = session.environment(command, soc, Path(folder), streams=streams, seed=seed)
             status = session.run(command, environment)

@@ -81,8 +81,10 @@ namespace gert {
 
 using npu_cann::Node;
 
+using Desc = CompileTimeTensorDesc;
+
 namespace {
-const CompileTimeTensorDesc* desc_of(const Node::Tensor* t) { return t ? &t->desc : nullptr; }
+const Desc* desc_of(const Node::Tensor* t) { return t ? &t->desc : nullptr; }
 const StorageShape* shape_of(const Node::Tensor* t) { return t ? &t->shape : nullptr; }
 const Shape* origin_of(const Node::Tensor* t) { return t ? &t->shape.GetOriginShape() : nullptr; }
 ge::DataType type_of(const Node::Tensor* t) { return t ? t->desc.GetDataType() : ge::DT_UNDEFINED; }
@@ -93,15 +95,11 @@ const void* RuntimeAttrs::GetPointerByIndex(size_t index) const {
     return index < node_->attrs.size() ? node_->attrs[index].data() : nullptr;
 }
 
-const CompileTimeTensorDesc* ExtendedKernelContext::GetInputDesc(const size_t index) const {
-    return desc_of(node_->present_input(index));
+const Desc* ExtendedKernelContext::GetInputDesc(size_t index) const { return desc_of(node_->present_input(index)); }
+const Desc* ExtendedKernelContext::GetOptionalInputDesc(size_t index) const {
+    return desc_of(node_->optional_input(index));
 }
-const CompileTimeTensorDesc* ExtendedKernelContext::GetOptionalInputDesc(const size_t ir_index) const {
-    return desc_of(node_->optional_input(ir_index));
-}
-const CompileTimeTensorDesc* ExtendedKernelContext::GetOutputDesc(const size_t index) const {
-    return desc_of(node_->output(index));
-}
+const Desc* ExtendedKernelContext::GetOutputDesc(size_t index) const { return desc_of(node_->output(index)); }
 size_t ExtendedKernelContext::GetComputeNodeInputNum() const {
     size_t count = 0;
     for (const Node::Tensor& t : node_->inputs) count += t.present;
@@ -112,13 +110,11 @@ const RuntimeAttrs* ExtendedKernelContext::GetAttrs() const { return node_->runt
 const ge::char_t* ExtendedKernelContext::GetNodeType() const { return node_->type.c_str(); }
 const ge::char_t* ExtendedKernelContext::GetNodeName() const { return node_->type.c_str(); }
 
-const StorageShape* TilingContext::GetInputShape(const size_t index) const {
-    return shape_of(node_->present_input(index));
+const StorageShape* TilingContext::GetInputShape(size_t index) const { return shape_of(node_->present_input(index)); }
+const StorageShape* TilingContext::GetOptionalInputShape(size_t index) const {
+    return shape_of(node_->optional_input(index));
 }
-const StorageShape* TilingContext::GetOptionalInputShape(const size_t ir_index) const {
-    return shape_of(node_->optional_input(ir_index));
-}
-const StorageShape* TilingContext::GetOutputShape(const size_t index) const { return shape_of(node_->output(index)); }
+const StorageShape* TilingContext::GetOutputShape(size_t index) const { return shape_of(node_->output(index)); }
 ge::graphStatus TilingContext::SetTilingKey(const uint64_t tiling_key) {
     node_->tiling_key = tiling_key;
     return ge::GRAPH_SUCCESS;
@@ -137,25 +133,21 @@ size_t* TilingContext::GetWorkspaceSizes(const size_t workspace_count) {
 size_t TilingContext::GetWorkspaceNum() const { return node_->workspaces.size(); }
 fe::PlatFormInfos* TilingContext::GetPlatformInfo() const { return &node_->platform; }
 
-const Shape* InferShapeContext::GetInputShape(const size_t index) const {
-    return origin_of(node_->present_input(index));
+const Shape* InferShapeContext::GetInputShape(size_t index) const { return origin_of(node_->present_input(index)); }
+const Shape* InferShapeContext::GetOptionalInputShape(size_t index) const {
+    return origin_of(node_->optional_input(index));
 }
-const Shape* InferShapeContext::GetOptionalInputShape(const size_t ir_index) const {
-    return origin_of(node_->optional_input(ir_index));
-}
-Shape* InferShapeContext::GetOutputShape(const size_t index) {
+Shape* InferShapeContext::GetOutputShape(size_t index) {
     Node::Tensor* t = node_->output(index);
     return t ? &t->shape.MutableOriginShape() : nullptr;
 }
 
-ge::DataType InferDataTypeContext::GetInputDataType(const size_t index) const {
-    return type_of(node_->present_input(index));
+ge::DataType InferDataTypeContext::GetInputDataType(size_t index) const { return type_of(node_->present_input(index)); }
+ge::DataType InferDataTypeContext::GetOptionalInputDataType(size_t index) const {
+    return type_of(node_->optional_input(index));
 }
-ge::DataType InferDataTypeContext::GetOptionalInputDataType(const size_t ir_index) const {
-    return type_of(node_->optional_input(ir_index));
-}
-ge::DataType InferDataTypeContext::GetOutputDataType(const size_t index) const { return type_of(node_->output(index)); }
-ge::graphStatus InferDataTypeContext::SetOutputDataType(const size_t index, const ge::DataType data_type) {
+ge::DataType InferDataTypeContext::GetOutputDataType(size_t index) const { return type_of(node_->output(index)); }
+ge::graphStatus InferDataTypeContext::SetOutputDataType(size_t index, const ge::DataType data_type) {
     Node::Tensor* t = node_->output(index);
     if (!t) return ge::GRAPH_FAILED;
     Node::set_data_type(t, data_type);

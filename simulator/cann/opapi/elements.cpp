@@ -2,21 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace npu_cann {
 namespace {
 
-float from_bits(uint32_t bits) {
-    float value;
-    std::memcpy(&value, &bits, 4);
-    return value;
-}
-uint32_t to_bits(float value) {
-    uint32_t bits;
-    std::memcpy(&bits, &value, 4);
-    return bits;
-}
+float from_bits(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+uint32_t to_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
 
 struct Half {
     uint16_t bits;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "cann/runtime/api.h"
-#include "cann/runtime/launch.h"
 
 namespace npu_cann {
 

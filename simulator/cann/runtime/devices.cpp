@@ -7,7 +7,6 @@
 #include <mutex>
 
 #include "cann/runtime/api.h"
-#include "cann/runtime/chips.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/host_calls.h"
 #include "cann/runtime/scheduler.h"
@@ -42,6 +41,12 @@ bool has_context() {
 constexpr int kSystemOptions = 4;
 std::atomic<int64_t> system_options[kSystemOptions] = {};
 
+struct SimulatedChip {
+    std::string name;
+    int64_t ai_cores, vector_cores, l2_bytes;
+    int32_t kernel_cores;  // cores that run vector kernels: src/chips.h
+};
+
 constexpr const char* kDefaultChip = "Ascend910B2";
 constexpr int64_t kMiB = 1 << 20;
 
@@ -73,6 +78,8 @@ bool invented_chip(const std::string& text, SimulatedChip* chip) {
     return true;
 }
 
+// The chip of ASCEND_SIM_SOC: a chip of the table, or NAME:CORES, a chip that the table lacks but whose family
+// it has, with a number of AI cores. Any other value ends the process.
 SimulatedChip chip_of_environment() {
     const char* name = std::getenv("ASCEND_SIM_SOC");
     if (!name || !*name) name = kDefaultChip;
@@ -90,19 +97,17 @@ SimulatedChip chip_of_environment() {
     std::exit(2);
 }
 
-}  // namespace
-
 const SimulatedChip& this_chip() {
     static const SimulatedChip chip = chip_of_environment();
     return chip;
 }
 
-namespace {
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SetDevice and ::DeviceReset.
 aclError no_device(const char* call, int32_t device) {
     if (device >= 0 && uint32_t(device) < kDevices) return kSuccess;
     return failed(kRtInvalidDevice, call, "deviceId must be 0, the one device that is simulated,", device);
 }
+
 }  // namespace
 
 aclError no_context(const char* call) {

@@ -1,7 +1,6 @@
 // aclrt's event calls. A wait binds to the event's last record before the wait; a wait for an event of
 // aclrtCreateEventExWithFlag that was not recorded passes immediately.
 #include <chrono>
-#include <cstring>
 #include <unordered_map>
 
 #include "cann/runtime/api.h"

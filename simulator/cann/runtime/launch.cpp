@@ -1,6 +1,4 @@
 // Queueing executors on streams.
-#include "cann/runtime/launch.h"
-
 #include <memory>
 
 #include "cann/runtime/allocations.h"

@@ -247,9 +247,7 @@ StreamPtr new_stream() {
 // stream 0 and, as in CANN, is not ordered with other streams.
 StreamPtr default_stream() {
     State& st = state();
-    if (!st.default_stream) {
-        st.default_stream = new_stream();
-    }
+    if (!st.default_stream) st.default_stream = new_stream();
     return st.default_stream;
 }
 

@@ -5,9 +5,7 @@
 
 #include "acl/acl_base.h"
 
-#ifdef __cplusplus
 extern "C" {
-#endif
 
 #ifndef ACLNN_META
 #define ACLNN_META
@@ -35,6 +33,4 @@ aclnnStatus aclDestroyIntArray(const aclIntArray* array);
 aclnnStatus aclDestroyFloatArray(const aclFloatArray* array);
 aclnnStatus aclDestroyBoolArray(const aclBoolArray* array);
 
-#ifdef __cplusplus
-}
-#endif
+}  // extern "C"

@@ -3,13 +3,9 @@
 
 #include "aclnn/acl_meta.h"
 
-#ifdef __cplusplus
 extern "C" {
-#endif
 
 aclnnStatus aclnnInit(const char* configPath);
 aclnnStatus aclnnFinalize();
 
-#ifdef __cplusplus
-}
-#endif
+}  // extern "C"
