@@ -152,7 +152,7 @@ void OpCall::Parts::require_package() const {
     if (packages.folders.empty() && !packages.has_built_in)
         refuse(kRuntimeFailed,
                "operator package must be in ASCEND_CUSTOM_OPP_PATH or installed into CANN but got none.");
-    const std::string own = own_package();
+    const std::string own = resolved_package();
     if (std::find(packages.folders.begin(), packages.folders.end(), own) == packages.folders.end())
         refuse(kNullPointer,
                "operator package must be one that CANN read at the process's first operator of a package "
@@ -177,7 +177,7 @@ OpRecord OpCall::Parts::definition_for_chip() {
 // start (opbase indv_collector.cpp, NnopbaseCollectorGetDynamicKernelPathAndReadConfig and NnopbaseCollectorWork).
 void OpCall::Parts::require_kernel_list() const {
     const KernelList& list = KernelList::own(chip.soc);
-    if (list.names(type)) return;
+    if (list.has_operator(type)) return;
     const OperatorPackages& packages = operator_packages();
     const bool any = packages.has_built_in ||
                      std::any_of(packages.folders.begin(), packages.folders.end(),
@@ -217,7 +217,7 @@ void* OpCall::Parts::find_entry(size_t column) const {
     if (object.empty())
         refuse(kNoKernel, "operator package must list a kernel for these types but got " + list.path() +
                               ", which has no simplifiedKey " + key + ".");
-    const std::string entry = load_kernel(type, object);
+    const std::string entry = kernel_entry_name(type, object);
     if (void* found = ascend_sim_find_kernel(kernel_folder().c_str(), entry.c_str())) return found;
     const char* why = dlerror();
     refuse(kNoKernel, "kernel " + entry + " must be compiled but got none (" + (why ? why : "no reason") + ").");
@@ -261,7 +261,7 @@ std::shared_ptr<const Tiled> OpCall::Parts::tile() {
     // Without ASCEND_OPP_PATH the last package counts as the built-in one, whose tiling library has another name
     // (opbase indv_collector.cpp, NnopbaseLoadTilingSo).
     const OperatorPackages& packages = operator_packages();
-    if (!packages.has_built_in && packages.folders.back() == own_package())
+    if (!packages.has_built_in && packages.folders.back() == resolved_package())
         refuse(kTilingFailed,
                "ASCEND_OPP_PATH must be set, so that CANN loads the tiling of the last package, but got "
                "nothing.");

@@ -35,9 +35,9 @@ std::optional<std::string> read_file(const std::string& path) {
 
 }  // namespace
 
-std::string own_package() {
+std::string resolved_package() {
     Dl_info found;
-    if (!dladdr(reinterpret_cast<const void*>(&own_package), &found) || !found.dli_fname) return "";
+    if (!dladdr(reinterpret_cast<const void*>(&resolved_package), &found) || !found.dli_fname) return "";
     std::error_code none;
     const auto library = std::filesystem::canonical(found.dli_fname, none);
     return none ? "" : library.parent_path().parent_path().parent_path().string();
@@ -45,8 +45,8 @@ std::string own_package() {
 
 // CANN keeps the folder as it is named and does not resolve links: hicann/opbase
 // src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseGetCustomOppPath.
-std::string named_package() {
-    const std::string own = own_package();
+std::string configured_package() {
+    const std::string own = resolved_package();
     const OperatorPackages& packages = operator_packages();
     const auto found = std::find(packages.folders.begin(), packages.folders.end(), own);
     return found == packages.folders.end() ? own : packages.named.at(found - packages.folders.begin());
@@ -80,7 +80,8 @@ const KernelList& KernelList::own(const std::string& soc) {
     static std::map<std::string, KernelList> lists;
     const std::lock_guard<std::mutex> lock(mutex);
     const auto found = lists.find(soc);
-    return found != lists.end() ? found->second : lists.emplace(soc, KernelList(named_package(), soc)).first->second;
+    return found != lists.end() ? found->second
+                                : lists.emplace(soc, KernelList(configured_package(), soc)).first->second;
 }
 
 std::string KernelList::find(const std::string& op_type, const std::string& key) const {
@@ -90,7 +91,7 @@ std::string KernelList::find(const std::string& op_type, const std::string& key)
     return kernel == kernels->second.end() ? "" : kernel->second;
 }
 
-std::string load_kernel(const std::string& op_type, const std::string& object) {
+std::string kernel_entry_name(const std::string& op_type, const std::string& object) {
     static std::mutex mutex;
     static std::map<std::string, std::string> loaded;
     const std::lock_guard<std::mutex> lock(mutex);
@@ -123,11 +124,11 @@ std::string load_kernel(const std::string& op_type, const std::string& object) {
 std::string tiling_library_path() {
     utsname machine;
     if (uname(&machine) != 0) return "";
-    return own_package() + kTbe + "op_tiling/lib/linux/" + machine.machine + "/libcust_opmaster_rt2.0.so";
+    return resolved_package() + kTbe + "op_tiling/lib/linux/" + machine.machine + "/libcust_opmaster_rt2.0.so";
 }
 
 const std::string& kernel_folder() {
-    static const std::string folder = own_package() + "/sim_kernels";
+    static const std::string folder = resolved_package() + "/sim_kernels";
     return folder;
 }
 

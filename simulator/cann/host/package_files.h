@@ -1,5 +1,5 @@
-// The files of this library's operator package, as CANN's runtime reads them: the list of a SoC's kernels, the kernels,
-// and the library of tilings.
+// The files of this library's operator package, as CANN's runtime reads them: the list of an SoC's kernels, the
+// kernels, and the tiling library.
 #pragma once
 
 #include <map>
@@ -9,24 +9,26 @@
 
 namespace npu_cann {
 
-// The package that contains this code as <package>/op_api/lib/libcust_opapi.so.
-std::string own_package();
-// Its folder as ASCEND_CUSTOM_OPP_PATH or CANN's vendors name it: the start of its kernels' paths.
-std::string named_package();
+// Path of the package that contains this library as <package>/op_api/lib/libcust_opapi.so, links resolved; "" if it is
+// not known.
+std::string resolved_package();
+// The same folder as ASCEND_CUSTOM_OPP_PATH or vendors/config.ini spells it, links not resolved; resolved_package() if
+// neither lists it. Kernels' paths begin with it.
+std::string configured_package();
 
-// A package's kernels for a SoC, by operator and key: op_impl/ai_core/tbe/kernel/config/<soc>/binary_info_config.json
-// (hicann/opbase src/nnopbase/individual_op/executor/indv_collector.cpp,
-// NnopbaseCollectorReadDynamicKernelOpInfoConfig).
+// A package's kernels for an SoC, by operator and simplifiedKey:
+// op_impl/ai_core/tbe/kernel/config/<soc>/binary_info_config.json (hicann/opbase
+// src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseCollectorReadDynamicKernelOpInfoConfig).
 class KernelList {
 public:
     KernelList(const std::string& package, const std::string& soc);
-    // The own package's, read once for each SoC.
+    // The list of this package for an SoC; each is read once.
     static const KernelList& own(const std::string& soc);
 
     const std::string& path() const { return path_; }
     bool is_readable() const { return is_readable_; }
-    // An operator without a listed kernel is not registered.
-    bool names(const std::string& op_type) const { return kernels_.count(op_type) != 0; }
+    // Whether the list has a kernel of the operator. CANN registers only such operators.
+    bool has_operator(const std::string& op_type) const { return kernels_.count(op_type) != 0; }
     // Path of the kernel's object; "" if it is not listed.
     std::string find(const std::string& op_type, const std::string& key) const;
 
@@ -36,18 +38,19 @@ private:
     std::map<std::string, std::map<std::string, std::string>> kernels_;
 };
 
-// The name of the kernel in an object file. Reads the object and its description; if both are complete, only once.
-// Throws Failure if the object is absent or empty (561113), the description is absent or not JSON (561108), or the
-// object is incomplete (361001): hicann/opbase src/nnopbase/individual_op/executor/indv_executor.cpp,
+// The name of the entry in a kernel's object file, kept by path after the first success. Throws Failure if the object
+// is absent or empty (561113), if its description is absent or not JSON (561108), or if the object is truncated or not
+// one of a simulated package (361001): hicann/opbase src/nnopbase/individual_op/executor/indv_executor.cpp,
 // NnopbaseKernelRegister.
-std::string load_kernel(const std::string& op_type, const std::string& object);
+std::string kernel_entry_name(const std::string& op_type, const std::string& object);
 
-// The own package's tilings; null if the library is absent or does not load. Loaded once (hicann/opbase
+// The tiling library of this package, loaded once; null if it is absent or does not load (hicann/opbase
 // src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseLoadTilingSo).
 const TilingLibrary* tiling_library();
+// "" if uname() fails.
 std::string tiling_library_path();
 
-// The own package's compiled kernels, as ascend_sim_find_kernel() takes them. No folder of CANN's.
+// Folder of the kernels that are compiled for the simulator, for ascend_sim_find_kernel(). A real package has none.
 const std::string& kernel_folder();
 
 }  // namespace npu_cann

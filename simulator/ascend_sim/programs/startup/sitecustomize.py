@@ -17,11 +17,11 @@ from typing import Any
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class _AfterTorchNpu:
+class _TorchNpuFinder:
     """A finder that lets the other finders load torch_npu, then installs the fallback."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The method that ``sys.meta_path`` calls."""
+        """Return torch_npu's spec, whose loader installs the fallback after it; None for other modules."""
         if name != "torch_npu":
             return None
         sys.meta_path.remove(self)
@@ -40,7 +40,7 @@ class _AfterTorchNpu:
 
 
 def _load(name: str) -> Any:
-    """A module beside this file."""
+    """Load and return a module of this file's folder."""
     spec: Any = importlib.util.spec_from_file_location(name, os.path.join(_HERE, name + ".py"))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -52,7 +52,7 @@ def _load(name: str) -> Any:
     return module
 
 
-def _run_the_next() -> None:
+def _run_next_sitecustomize() -> None:
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
         return
@@ -61,6 +61,6 @@ def _run_the_next() -> None:
     spec.loader.exec_module(module)
 
 
-sys.meta_path.insert(0, _AfterTorchNpu())
+sys.meta_path.insert(0, _TorchNpuFinder())
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _HERE]
-_run_the_next()
+_run_next_sitecustomize()
