@@ -1,4 +1,4 @@
-"""Check from its files that a built operator package is complete and matches this machine's chip.
+"""Check from its files that a built operator package is complete and has kernels for the named SoCs.
 
 CANN's project template packs this layout (hicann/asc-tools utils/templates, ``func.cmake`` and
 ``ascendc_ops_config.py``): interface and headers in ``op_api``, tilings and kernels in
@@ -47,8 +47,8 @@ def fault_of(folder: str | Path, soc: str | None = None) -> str | None:
 def path_fault_of(folder: str | Path) -> str | None:
     """Say why CANN cannot run a package in this folder, or None where it can.
 
-    CANN replaces all behind the first ``.o`` of a kernel's path to get the path of the kernel's description.
-    It does not resolve links in the folder that is named. Source: hicann/opbase
+    CANN replaces everything after the first ``.o`` of a kernel's path to get the path of the kernel's
+    description. It does not resolve links in the package's path. Source: hicann/opbase
     ``src/nnopbase/individual_op/executor/indv_bininfo.cpp``, ``NnopbaseGetKernelJsonPath``, and
     ``indv_collector.cpp``, ``NnopbaseGetCustomOppPath``.
     """
@@ -86,8 +86,8 @@ def content_fault_of(folder: str | Path, soc: str | None = None) -> str | None:
 def interface_fault_of(folder: str | Path) -> str | None:
     """Say why the library of a package's aclnn functions cannot be opened, or None where it is whole.
 
-    torch_npu opens this library of every package that ``ASCEND_CUSTOM_OPP_PATH`` names at its first operator.
-    Where the file is truncated, that ends the process by SIGBUS.
+    At its first operator, torch_npu opens this library of every package in ``ASCEND_CUSTOM_OPP_PATH``. A
+    truncated file ends the process with SIGBUS.
     """
     return _elf_fault(Path(folder) / INTERFACE)
 
@@ -178,7 +178,7 @@ def _elf_fault(path: Path) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Check a package for each SoC that is named. An install may move it to another folder."""
+    """Check a package for each SoC that is named. Its path is not checked: it may be installed elsewhere."""
     folder, *socs = arguments
     for soc in socs:
         if (fault := content_fault_of(folder, soc)) is not None:

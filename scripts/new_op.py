@@ -21,8 +21,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# A template's path is the path of the file it makes, with @op@ for the stem and .in at its end, so
-# a new kind of file (such as op_kernel/npu_@op@.cpp and op_host/@op@_tiling.h) is a new template.
+# A template's path is that of its output, with @op@ for the stem and .in at its end. In its text, @op@ is the
+# stem and @Op@ the stem in camel case. Another template makes another file.
 TEMPLATES = ROOT / "scripts" / "templates"
 KERNEL_TEMPLATES = ROOT / "scripts" / "templates_kernel"
 
@@ -83,7 +83,8 @@ def cmake(text: str, name: str) -> str:
 
 def package(text: str, name: str) -> str:
     """The import and the entry in __all__, both in order."""
-    imports = list(re.finditer(r"^from npu_rope\.([\w.]+) import .*\n", text, re.MULTILINE))
+    statement = r"^from npu_rope\.([\w.]+) import (?:\([^)]*\)|[^(\n]*)\n"
+    imports = list(re.finditer(statement, text, re.MULTILINE))
     after = [m for m in imports if m[1] < f"ops.{name}"]
     at = after[-1].end() if after else imports[0].start()
     text = text[:at] + f"from npu_rope.ops.{name} import {name}\n" + text[at:]

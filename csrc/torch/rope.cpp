@@ -1,5 +1,5 @@
-// rope for CPU tensors, through torch's stable ABI. The schemas, fakes and gradients are in
-// npu_rope/ops/rope.py; these are the kernels.
+// CPU kernels of rope, through torch's stable ABI. register_rotation() of npu_rope/ops/calls.py defines the schemas,
+// npu_rope/ops/gradients.py the gradients.
 #include "csrc/torch/rope_call.h"
 
 namespace {
@@ -27,7 +27,7 @@ struct Call {
 };
 
 // rope_packed_(out, x, positions, packed, freq_factors)
-// Without x the call is in place: passing the same tensor to torch twice would cost a tenth of a decode step.
+// Without x the call is in place: torch would take a tenth of a decode-sized call to pass the tensor twice.
 void rope_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned out(stack[0]), positions(stack[2]), packed(stack[3]);
     Optional x(stack[1]), factors(stack[4]);

@@ -1,5 +1,5 @@
-// rope_qk for CPU tensors, through torch's stable ABI. The schemas, fakes and gradients are in
-// npu_rope/ops/rope_qk.py; these are the kernels.
+// CPU kernels of rope_qk, through torch's stable ABI. register_rotation() of npu_rope/ops/calls.py defines the schemas,
+// npu_rope/ops/gradients.py the gradients.
 #include "csrc/torch/rope_call.h"
 
 namespace {

@@ -1,5 +1,6 @@
-"""Code that the operators' files share: rope's attributes, by the names of a schema and packed; the rules for
-real and fake tensors; named backends; the hot path; torch's errors, converted to the operators' errors.
+"""Code that the operators' files share: rope's attributes as a schema's arguments and as packed bytes; the
+rules for real and fake tensors; named backends; the hot path; torch's errors, converted to the operators'
+errors.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PARAMS = (
     " float ext_factor=0.0, float attn_factor=1.0, float beta_fast=32.0, float beta_slow=1.0,"
     " int[]? sections=None, int n_offs=0"
 )
-ATTRIBUTES = f"{PARAMS}, bool forward=True, int angle=0"  # of all of these but rms_norm_rope
+ATTRIBUTES = f"{PARAMS}, bool forward=True, int angle=0"  # of rope, rope_qk and rope_set_rows
 
 
 def require_params(op: str, params: Any) -> None:
@@ -40,7 +41,8 @@ def attributes_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> R
     """Return the attributes of a Python call.
 
     Raises:
-        ValueError, TypeError: an attribute breaks its rule.
+        TypeError: params is not a RopeParams.
+        ValueError: the angle policy is unknown.
     """
     require_params(op, params)
     return RopeCallAttributes(params, forward, angle_policy(op, angle))
@@ -71,8 +73,8 @@ def packed_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> Any:
 
 
 def is_plain(x: Any) -> bool:
-    """Return whether x is an ordinary CPU tensor outside any tracing, dispatch mode, function transform or
-    dual level."""
+    """Return whether x is an ordinary CPU tensor outside dispatch modes (fake tensors, make_fx), torch.func's
+    transforms and dual levels. The callers ask torch.compiler.is_compiling() themselves."""
     return (
         type(x) in ORDINARY
         and x.is_cpu
@@ -97,7 +99,8 @@ def check_devices(t: CallTensors[Any]) -> None:
 
 
 def check(t: CallTensors[Any], a: Any) -> None:
-    """Check every rule that needs neither an element's value nor an address. Tensors may be fake."""
+    """Check every rule that needs neither an element's value nor an address. Tensors may be fake; a call with
+    symbolic sizes is checked when it runs."""
     check_devices(t)
     rules.check_layout(t.map(spec_of), a.rules)
 
@@ -109,13 +112,14 @@ def check_traced(t: CallTensors[Any], attributes: dict[str, Any]) -> None:
 
 
 def check_packed(t: CallTensors[Any], packed: Any) -> None:
-    """Check a call whose attributes are bytes in a tensor, which a fake tensor does not have."""
+    """Check types and devices only: the attributes are the contents of ``packed``, and a fake tensor has no
+    contents."""
     check_devices(t)
 
 
 def explained(error: Exception, check: Callable[[], object]) -> Exception:
-    """Return the error of a call as the class of its rule: the one that ``check`` raises, else the one that
-    the C++ operator reported, which torch raises as RuntimeError, else the error itself."""
+    """Return the exception to raise for a failed call: the one that ``check`` raises, else the broken rule
+    that the C++ operator reported, which torch raises as RuntimeError, else the error itself."""
     try:
         check()
     except BrokenRule as broken:
@@ -149,13 +153,13 @@ Execute = Callable[[str, CallTensors[Any], Any], tuple[Any, ...]]
 
 
 def run_named(backend: str | None, t: CallTensors[Any], a: Any, run: Execute) -> tuple[Any, ...]:
-    """Run a call on arrays, or on tensors by a named backend outside torch, where torch.compile breaks the
-    graph.
+    """Run a call on arrays, or on tensors by a named backend. The executors are outside torch's dispatcher,
+    so torch.compile breaks the graph here.
 
     Args:
         backend: its name; None: ``NPU_ROPE_BACKEND``, else ``cpu`` for arrays.
         t, a: the call.
-        run: the executors of the operator.
+        run: runs a call on a backend: ``run(backend, t, a)``.
     """
     chosen = backend or backends.default_backend
     name, x = t.first
@@ -166,7 +170,9 @@ def run_named(backend: str | None, t: CallTensors[Any], a: Any, run: Execute) ->
     if chosen == "cpu":
         raise bad_value(t.op, name, "be on device cpu for backend cpu", x.device)
     if torch.compiler.is_compiling():
-        torch._dynamo.graph_break("npu_rope runs a named backend outside torch: compile without backend=")
+        torch._dynamo.graph_break(
+            "npu_rope runs backend= outside torch: remove backend= from npu_rope's call"
+        )
         ys: tuple[Any, ...] = _uncompiled(run, chosen, t, a)
         return ys
     return run(chosen, t, a)
@@ -227,7 +233,7 @@ def on_cpu(t: CallTensors[Any], attributes: dict[str, Any]) -> None:
 # Makes an Operator of rope, rope_qk or rope_set_rows.
 rope_operator = partial(Operator, check=check_traced, on_cpu=on_cpu)
 # Makes the Operator of their hot path, whose attributes are packed into one uint8 tensor
-# (backends.packed_call). In place x is omitted: a tensor argument costs as much time as its rotation.
+# (backends.packed_call). In place x is omitted: torch takes a tenth of a decode-sized call to pass a tensor.
 packed_operator = partial(
     Operator, check=check_packed, on_cpu=executors.on_cpu_packed, hot_path=True, on_npu=False
 )

@@ -1,4 +1,4 @@
-"""rms_norm_rope: torch schemas, fake tensors, gradient, and the Python entry.
+"""rms_norm_rope: the Python functions, and the registration with torch.
 
 Models with QK-norm normalize the heads of queries and keys and then rotate them. This operator does the work
 of two ``rms_norm`` calls and ``rope_qk`` in one pass over memory.

@@ -1,4 +1,4 @@
-"""rope: torch schemas, fake tensors, gradient, and the Python entry.
+"""rope: the Python functions, and the registration with torch.
 
 ``calls.py`` and ``gradients.py`` hold the code that it shares with rope_qk and rope_set_rows.
 """

@@ -1,4 +1,4 @@
-"""rope_qk: torch schemas, fake tensors, gradient, and the Python entry.
+"""rope_qk: the Python functions, and the registration with torch.
 
 Queries and keys rotate by the same angles, so one call makes one table of cos and sin for both, in one
 dispatch and one launch. ``calls.py`` and ``gradients.py`` hold the code that it shares with rope.

@@ -1,4 +1,4 @@
-"""rope_set_rows: torch schemas, fake tensors, and the Python entry.
+"""rope_set_rows: the Python functions, and the registration with torch.
 
 One call rotates keys and writes them into their rows of a cache, rounded to its type. ggml uses ROPE, VIEW
 and SET_ROWS for this. A write into a cache has no gradient.

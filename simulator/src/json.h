@@ -1,4 +1,4 @@
-// Writers of JSON: texts, lists, and flat objects.
+// Writers of JSON strings, arrays and objects.
 #pragma once
 
 #include <cstdio>
@@ -21,7 +21,7 @@ inline std::string json_text(const std::string& text) {
     return quoted + "\"";
 }
 
-// A list of items, each of which item(element) gives as JSON.
+// An array with the JSON text item(e) for each element e of the list.
 template <class List, class F>
 std::string json_list(const List& list, F item) {
     std::string text;
@@ -29,7 +29,7 @@ std::string json_list(const List& list, F item) {
     return "[" + text + "]";
 }
 
-// A list of items that are JSON already.
+// An array of elements that are JSON already.
 template <class List>
 std::string json_list(const List& items) {
     return json_list(items, [](const std::string& item) { return item; });
@@ -43,6 +43,7 @@ public:
         std::snprintf(text, sizeof text, "%.17g", value);
         return raw(name, text);
     }
+    // `value` is JSON already.
     Json& raw(const std::string& name, const std::string& value) {
         text_ += (text_.empty() ? "{\"" : ",\"") + name + "\":" + value;
         return *this;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import shutil
 import subprocess
@@ -92,6 +94,19 @@ def test_every_layer_got_its_file(generated: Path) -> None:
         f"tests/ops/test_{NAME}.py",
         f"docs/ops/{NAME}.md",
     } <= made
+
+
+@pytest.mark.parametrize(
+    "name", ["add_more", "rotary_norm", "zeros"]
+)  # rotary_norm: after a statement of lines
+def test_its_import_is_between_those_of_its_neighbours(monkeypatch, name: str) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    text = importlib.import_module("new_op").package((ROOT / "npu_rope/__init__.py").read_text(), name)
+    imported = [
+        n.module for n in ast.parse(text).body if isinstance(n, ast.ImportFrom) and "ops" in str(n.module)
+    ]
+    assert f"npu_rope.ops.{name}" in imported
+    assert imported == sorted(imported)
 
 
 def test_the_index_lists_its_documentation(generated: Path) -> None:

@@ -1,6 +1,6 @@
 // Operators that run on the host instead of the device (ascend_sim/programs/startup/ascend_sim_fallback.py).
 // Each counts as work of its stream: it begins when the stream's earlier work is done, and its memory accesses
-// are compared with those of other streams. It does not count as a wait of the host for the stream.
+// are compared with those of other streams. It is no synchronization: later accesses of the host still need one.
 #include "cann/runtime/api.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/scheduler.h"
@@ -33,7 +33,7 @@ std::vector<MemoryAccess> accesses_of(const int64_t* words, int64_t count) {
 
 using namespace npu_cann;
 
-// Runs the stream's earlier work and the work that it waits for.
+// Runs the stream's earlier work, and the work of other streams that it waits for.
 NPU_CANN_API aclError npu_cann_host_kernel_begin(void* handle, const char* name) {
     StreamPtr stream;
     Target target;
@@ -67,8 +67,8 @@ NPU_CANN_API int32_t npu_cann_is_capturing(void* handle) {
     return stream && is_capturing(*stream);
 }
 
-// Captures the operator as a node: each replay calls `run` with `argument`. `run` returns 0, or another number after
-// it called npu_cann_set_error.
+// Captures the operator as a node: each replay calls `run` with `argument`. `run` returns 0 for success; otherwise it
+// calls npu_cann_set_error and returns another number.
 NPU_CANN_API aclError npu_cann_host_kernel_capture(void* handle, const char* name, const int64_t* words, int64_t count,
                                                    int32_t (*run)(int64_t), int64_t argument) {
     auto lock = lock_streams();

@@ -4,7 +4,7 @@ Simulated device memory is host memory, so torch's own CPU kernel can use an ope
 :func:`install` replaces torch_npu's kernels in the dispatcher, except for the operators of :data:`KEPT`, by
 a kernel that
 
-1. runs the earlier work of the current stream, without waiting for other streams,
+1. runs the earlier work of the current stream, and of other streams only what that work waits for,
 2. makes CPU tensors over the same memory, with the same storage, offset and strides, so that views and
    in-place writes keep their meaning,
 3. runs the CPU kernel,
