@@ -1,7 +1,7 @@
 #include "cann/host/json_reader.h"
 
+#include <cctype>
 #include <cstring>
-#include <regex>
 
 namespace npu_cann {
 namespace {
@@ -53,12 +53,23 @@ private:
         at_ += n;
         return true;
     }
+    bool digits(std::string* text) {
+        const size_t before = text->size();
+        while (at_ != end_ && std::isdigit(static_cast<unsigned char>(*at_))) *text += *at_++;
+        return text->size() > before;
+    }
     bool number(std::string* text) {
-        static const std::regex form("-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?(?![.eE0-9])");
-        std::cmatch found;
-        if (!std::regex_search(at_, end_, found, form, std::regex_constants::match_continuous)) return false;
-        *text = found.str();
-        at_ = found[0].second;
+        if (at_ != end_ && *at_ == '-') *text += *at_++;
+        if (!digits(text)) return false;
+        if (at_ != end_ && *at_ == '.') {
+            *text += *at_++;
+            if (!digits(text)) return false;
+        }
+        if (at_ != end_ && (*at_ == 'e' || *at_ == 'E')) {
+            *text += *at_++;
+            if (at_ != end_ && (*at_ == '+' || *at_ == '-')) *text += *at_++;
+            return digits(text);
+        }
         return true;
     }
     // A code point \uXXXX is kept as written, because names in packages have none.
