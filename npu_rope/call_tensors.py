@@ -100,6 +100,8 @@ def pair(names: tuple[str, str], out: tuple[T, T] | None) -> dict[str, T]:
 
 def call_of(op: str, xs: Mapping[str, T], beside: Mapping[str, T], outs: Mapping[str, T]) -> CallTensors[T]:
     """Return a call whose n-th output belongs to the n-th of xs. A cache is never in place."""
-    both = zip(xs.items(), outs.items(), strict=False)
-    in_place = tuple(x_name for (x_name, x), (name, out) in both if out is x and name != "cache")
+    in_place: tuple[str, ...] = ()
+    if outs:
+        both = zip(xs.items(), outs.items(), strict=False)
+        in_place = tuple([x_name for (x_name, x), (name, out) in both if out is x and name != "cache"])
     return CallTensors(op, xs, beside, outs, in_place)

@@ -363,7 +363,10 @@ def describe(a: Any) -> CTensor:
     """A NumPy array (including bfloat16 of ml_dtypes) as a C tensor. Its strides must be multiples of
     the element size."""
     size = a.dtype.itemsize or 1
-    address = a.__array_interface__["data"][0]
+    try:
+        address = C.addressof(C.c_char.from_buffer(a))  # a third of the time of the attribute below
+    except (TypeError, ValueError):  # read-only, strided or empty, or of a dtype that buffers do not have
+        address = a.__array_interface__["data"][0]
     return c_tensor(address, dtype_name(a.dtype), a.shape, tuple([s // size for s in a.strides]))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from pathlib import Path
 
 from ascend_sim import Unavailable
@@ -11,6 +13,17 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.native import INSTALL, library_folders
 
 FOLDER = "simcann_opp"
+# Environment variables that had other names before ascend_sim was a package of its own.
+OLD_VARIABLES = {
+    f"NPU_ROPE_SIM_{name}": f"ASCEND_SIM_{name}" for name in ("SOC", "STREAMS", "SEED", "KERNELS")
+}
+
+
+def warn_of_old_variables() -> None:
+    """Warn of variables that are set by their old names, which nothing reads."""
+    for old, new in OLD_VARIABLES.items():
+        if old in os.environ:
+            warnings.warn(f"{old} is {new} now, and is ignored: set {new}.", FutureWarning, stacklevel=3)
 
 
 def find() -> Path | None:
@@ -37,6 +50,7 @@ def load() -> Package:
 
 
 def _load() -> Package | BackendUnavailable:
+    warn_of_old_variables()
     folder = find()
     if folder is None:
         looked = ", ".join(str(f) for f in library_folders())

@@ -356,6 +356,13 @@ def check_python_file(file: str, text: str) -> Iterator[Violation]:
             yield Violation(file, getattr(node, "lineno", 1), refusal(layer, name))
 
 
+def check_beside_package(file: str, text: str) -> Iterator[Violation]:
+    """Tests, examples and settings of ascend_sim: they stand without npu_rope, as the package does."""
+    for node, name in imported(ast.parse(text), file):
+        if name.partition(".")[0] == PACKAGE:
+            yield Violation(file, getattr(node, "lineno", 1), f"imports {name}: ascend_sim stands without it")
+
+
 @cache
 def names_imported(text: str, file: str) -> tuple[tuple[int, str], ...]:
     return tuple((getattr(node, "lineno", 1), name) for node, name in imported(ast.parse(text), file))
@@ -413,6 +420,10 @@ def check(root: Path) -> list[Violation]:
         found += check_c_file(file, path.read_text(), operators, files)
     for path in (p for folder in PACKAGES for p in sorted((root / folder).rglob("*.py"))):
         found += check_python_file(path.relative_to(root).as_posix(), path.read_text())
+    for path in sorted((root / "simulator").rglob("*.py")):
+        file = path.relative_to(root).as_posix()
+        if not MADE & set(path.relative_to(root).parts) and not file.startswith(PACKAGES[1]):
+            found += check_beside_package(file, path.read_text())
     for folder in PACKAGES:
         found += check_circles(imports_of(root, folder))
     for folder, pattern in NO_TOLERANCE_EITHER:

@@ -57,11 +57,13 @@ ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
             ),
             Box("reference", "NumPy, float64", ("npu_rope/reference/*",)),
             Box(
-                "params, checks",
+                "params, calls",
                 "attributes and rules",
                 (
                     "npu_rope/*params.py",
-                    "npu_rope/*checks.py",
+                    "npu_rope/*_calls.py",
+                    "npu_rope/call_tensors.py",
+                    "npu_rope/errors.py",
                     "npu_rope/rope_attributes.py",
                     "npu_rope/values.py",
                 ),

@@ -13,7 +13,8 @@ void launch(const at::Tensor& given_x, const at::Tensor& given_residual, const a
             const RmsNormAttributes& a, const at::Tensor& given_out, const at::Tensor& given_sum) {
     const NormCall norm(given_x, a);
     const at::Tensor x = norm.read(given_x), residual = norm.read(given_residual), scale = norm.scale(given_scale);
-    const at::Tensor out = norm.written(given_out), sum = norm.written(given_sum);
+    const at::Tensor out = norm.written("add_rms_norm", "out", given_out),
+                     sum = norm.written("add_rms_norm", "sum", given_sum);
     LaunchTensors tensors("add_rms_norm",
                           {{"x", &x}, {"residual", &residual}, {"scale", &scale}, {"out", &out}, {"sum", &sum}});
     const RmsNormAttributes& of = norm.attributes;

@@ -29,10 +29,10 @@ at::Tensor NormCall::read(const at::Tensor& t) const {
                : t.contiguous();
 }
 
-at::Tensor NormCall::written(const at::Tensor& t) const {
+at::Tensor NormCall::written(const char* op, const char* name, const at::Tensor& t) const {
     if (!is_joined() || t.dim() != int64_t(sizes_.size())) return t;
     if (!t.is_contiguous())
-        raise_on(bad_value("rms_norm", "out", "be contiguous where x has more than 4 dimensions",
+        raise_on(bad_value(op, name, "be contiguous where x has more than 4 dimensions",
                            "strides " + shape_text(t.strides().data(), static_cast<int>(t.dim()))));
     return as_rows(t, first_);
 }
@@ -92,7 +92,7 @@ using namespace npu_rope;
 void launch(const at::Tensor& given, const at::Tensor& given_scale, const RmsNormAttributes& a,
             const at::Tensor& given_out) {
     const NormCall norm(given, a);
-    const at::Tensor out = norm.written(given_out);
+    const at::Tensor out = norm.written("rms_norm", "out", given_out);
     const at::Tensor x = given.is_same(given_out) ? out : norm.read(given), scale = norm.scale(given_scale);
     LaunchTensors tensors("rms_norm", {{"x", &x}, {"scale", &scale}, {"out", &out}});
     const RmsNormAttributes& of = norm.attributes;

@@ -30,7 +30,7 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor& grad, con
     const at::Tensor of_row = norm.scale_of_row(scale);
     at::Tensor dx = at::empty(x.sizes(), x.options());
     const at::Tensor sums = at::zeros(of_row.sizes(), of_row.options().dtype(at::kFloat));
-    launch(norm, norm.read(grad), norm.read(x), of_row, norm.written(dx), sums);
+    launch(norm, norm.read(grad), norm.read(x), of_row, norm.written("rms_norm_backward", "dx", dx), sums);
     return {dx, norm.summed_as(scale, sums)};
 }
 

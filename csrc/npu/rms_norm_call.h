@@ -17,8 +17,8 @@ struct NormCall {
 
     // An input of x's shape: unchanged, or a contiguous copy if a row's elements are not contiguous.
     at::Tensor read(const at::Tensor& t) const;
-    // An output of x's shape, which cannot be a copy.
-    at::Tensor written(const at::Tensor& t) const;
+    // An output of x's shape, which cannot be a copy. op, name: of the error.
+    at::Tensor written(const char* op, const char* name, const at::Tensor& t) const;
     at::Tensor scale(const at::Tensor& scale) const;
     // The scale for the backward kernel, which takes one element for each element of a row: expanded inside the row. A
     // scale that the rules or the kernel reject is returned unchanged.

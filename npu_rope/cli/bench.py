@@ -163,7 +163,7 @@ def _options(
     ggml_lib: str | None,
 ) -> Options:
     if optional_torch.torch is None:
-        raise usage_error(f"[bench] needs torch, but {optional_torch.cause}.")
+        raise usage_error(f"[bench] torch must be importable but {optional_torch.cause}.")
     if ggml_lib is not None or os.environ.get(ENVIRONMENT_VARIABLE):
         try:
             find_library_dir(ggml_lib)

@@ -7,12 +7,13 @@ from typing import Any
 
 from ascend_sim.cli.run import run
 
-from npu_rope import backends
+from npu_rope import backends, simulated_package
 
 
 @functools.wraps(run)
 def sim(*arguments: Any, **options: Any) -> None:
     """Run the command without npu_rope's real operator package, which the import of npu_rope has offered."""
+    simulated_package.warn_of_old_variables()
     backends.withdraw_operator_package()
     run(*arguments, **options)
 

@@ -194,7 +194,7 @@ def _refuses_npu(name: str) -> Callable[..., None]:
 
     def refuse(*_: Any, **__: Any) -> None:
         op = name.removesuffix("_packed_")
-        raise RuntimeError(f"[{op}] tensors must be on device cpu in {name} but got some of an NPU.")
+        raise RuntimeError(f"[{op}] tensors must be on device cpu in {name} but got npu.")
 
     return refuse
 

@@ -1,4 +1,4 @@
-"""Start and end of a command line, for the programs ``ascend-sim`` and ``npu-rope``."""
+"""Start and end of a program's command line."""
 
 from __future__ import annotations
 

@@ -123,6 +123,11 @@ VIOLATIONS = {
     ),
     "simulator that sees an operator's header": ("simulator/src/x.cpp", '#include "csrc/core/rope_check.h"'),
     "simulator that sees npu_rope": ("simulator/ascend_sim/kernels.py", "import npu_rope"),
+    "simulator's test that sees npu_rope": ("simulator/tests/test_rules.py", "from npu_rope import rope"),
+    "simulator's example that sees npu_rope": (
+        "simulator/examples/late.py",
+        "def f():\n    import npu_rope.cli",
+    ),
     "simulator that sees npu_rope late": (
         "simulator/ascend_sim/cli/run.py",
         "def f():\n    from npu_rope import backends",

@@ -8,6 +8,8 @@ import sys
 import ascend_sim
 import pytest
 
+from npu_rope import simulated_package
+
 
 def test_the_simulators_old_name_warns_and_gives_the_new_objects(monkeypatch):
     monkeypatch.delitem(sys.modules, "npu_rope.simulator", raising=False)
@@ -16,3 +18,13 @@ def test_the_simulators_old_name_warns_and_gives_the_new_objects(monkeypatch):
     assert {name: getattr(old, name) for name in old.__all__} == {
         name: getattr(ascend_sim, name) for name in old.__all__
     }
+    types = {"X": "half"}
+    defines = ascend_sim.compiler.column_defines("npu_rope_qk", "ascend910b", types)
+    assert old.operator_defines("rope_qk", "ascend910b", types) == defines
+
+
+@pytest.mark.parametrize("name", ["SOC", "STREAMS", "SEED", "KERNELS"])
+def test_a_variable_of_the_old_name_is_told_of(monkeypatch, name):
+    monkeypatch.setenv(f"NPU_ROPE_SIM_{name}", "0")
+    with pytest.warns(FutureWarning, match=f"set ASCEND_SIM_{name}"):
+        simulated_package.warn_of_old_variables()

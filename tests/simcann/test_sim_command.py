@@ -284,7 +284,9 @@ def started(tmp_path, source, *folders):
 def test_the_user_s_sitecustomize_is_the_module_of_that_name(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "sitecustomize.py").write_text("mark = 5\n")
-    source = "import sys, sitecustomize; print(sitecustomize.mark, any('simcann' in p for p in sys.path))"
+    source = (
+        "import sys, sitecustomize; print(sitecustomize.mark, any(p.endswith('startup') for p in sys.path))"
+    )
     done = started(tmp_path, source, tmp_path / "mine")
     assert (done.stdout, done.stderr) == ("5 False\n", "")
 

@@ -1,4 +1,4 @@
-"""The command line of a program, to which its commands are added: for ``ascend-sim`` and ``npu-rope``.
+"""The command line of a program, to which its commands are added.
 
 typer evaluates annotations outside the function that has them, so they are not postponed here.
 """

@@ -120,7 +120,7 @@ std::string kernel_entry_name(const std::string& op_type, const std::string& obj
     return entry;
 }
 
-// The folder is named after the machine (cmake/npu_op_host.cmake.in); CANN reads both names from its scene.info.
+// The folder is named after the machine (asc-tools' func.cmake); CANN reads both names from its scene.info.
 std::string tiling_library_path() {
     utsname machine;
     if (uname(&machine) != 0) return "";
