@@ -26,8 +26,8 @@ print(report)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 slower = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.01, 500)
 for step in range(501):
-    said = torch.randint(0, 32, (16, 8))
-    tokens = torch.cat((said, said), 1)
+    half = torch.randint(0, 32, (16, 8))
+    tokens = torch.cat((half, half), 1)
     labels = tokens.clone()
     labels[:, :9] = -100  # the loss has only the repetition
     loss = model(tokens, labels=labels).loss

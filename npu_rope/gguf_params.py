@@ -149,8 +149,8 @@ class GgufFile:
         if value is None:
             return default
         if isinstance(value, (bool, str, list)) or not math.isfinite(value):
-            told = f"{self.architecture}.{key}"
-            raise bad_value(OP, told, f"be a finite number in {self.path}", repr(value))
+            key_in_file = f"{self.architecture}.{key}"
+            raise bad_value(OP, key_in_file, f"be a finite number in {self.path}", repr(value))
         return float(value)
 
     def count(self, key: str, layer: int | None = None) -> int | None:
@@ -161,8 +161,8 @@ class GgufFile:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-            told = f"{self.architecture}.{key}"
-            raise bad_value(OP, told, f"be a positive integer in {self.path}", repr(value))
+            key_in_file = f"{self.architecture}.{key}"
+            raise bad_value(OP, key_in_file, f"be a positive integer in {self.path}", repr(value))
         return value
 
     # ---- its rope
@@ -209,8 +209,8 @@ class GgufFile:
         """Return the layer's entry of a list."""
         values = self.value(key)
         if layer >= len(values):
-            told = f"{self.architecture}.{key}"
-            raise bad_value(OP, told, f"have a value for layer {layer}", f"{len(values)} of them")
+            key_in_file = f"{self.architecture}.{key}"
+            raise bad_value(OP, key_in_file, f"have a value for layer {layer}", f"{len(values)} of them")
         return values[layer]
 
     # ---- its layers

@@ -179,8 +179,8 @@ class Config:
             raise bad_value(OP, "config", "have rope_parameters, or rope_theta,", model)
         known = self.get("layer_types") or ()
         if self.layer_type is not None and self.layer_type not in known:
-            told = f"one of {', '.join(dict.fromkeys(known))}" if known else "None for this config"
-            raise bad_value(OP, "layer_type", f"be {told}", self.layer_type)
+            rule = f"one of {', '.join(dict.fromkeys(known))}" if known else "None for this config"
+            raise bad_value(OP, "layer_type", f"be {rule}", self.layer_type)
 
     def _nested(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the entries by type of layer; empty where all layers have the same."""

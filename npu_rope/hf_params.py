@@ -112,8 +112,8 @@ def _shape(rope: RopeEntry, config: Config, head: int, width: int) -> dict[str, 
 
 
 def _is_interleaved(config: Config) -> bool:
-    said = config.get("rope_interleave", config.get("rope_interleaved"))
-    return config.model_type in INTERLEAVED if said is None else bool(said)
+    value = config.get("rope_interleave", config.get("rope_interleaved"))
+    return config.model_type in INTERLEAVED if value is None else bool(value)
 
 
 def _width(rope: RopeEntry, head: int) -> int:
@@ -129,19 +129,19 @@ def _width(rope: RopeEntry, head: int) -> int:
 
 def _original(rope: RopeEntry, config: Config) -> int:
     """Return the context length that scaling starts from."""
-    said = None if rope.nested else config.get("original_max_position_embeddings")
-    said = rope.entries.get("original_max_position_embeddings") if said is None else said
-    said = config.get("max_position_embeddings") if said is None else said
-    if not is_count(said):
-        raise bad_value(OP, "original_max_position_embeddings", "be a positive integer", repr(said))
-    return int(said)
+    value = None if rope.nested else config.get("original_max_position_embeddings")
+    value = rope.entries.get("original_max_position_embeddings") if value is None else value
+    value = config.get("max_position_embeddings") if value is None else value
+    if not is_count(value):
+        raise bad_value(OP, "original_max_position_embeddings", "be a positive integer", repr(value))
+    return int(value)
 
 
 def _longest(config: Config) -> int:
-    said = config.get("max_position_embeddings")
-    if not is_count(said):
-        raise bad_value(OP, "max_position_embeddings", "be a positive integer", repr(said))
-    return int(said)
+    value = config.get("max_position_embeddings")
+    if not is_count(value):
+        raise bad_value(OP, "max_position_embeddings", "be a positive integer", repr(value))
+    return int(value)
 
 
 def _default(rope: RopeEntry, config: Config, head: int, _: int | None) -> FileRope:

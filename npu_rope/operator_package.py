@@ -117,13 +117,13 @@ def _kernels_fault(kernels: Path, soc: str, operators: list[str]) -> str | None:
 
 def _kernel_fault(description: Path) -> str | None:
     """Check that a kernel's object has the hash in its description."""
-    said = _json(description)
-    if not isinstance(said, dict) or "binFileName" not in said:
+    described = _json(description)
+    if not isinstance(described, dict) or "binFileName" not in described:
         return f"{description} must describe a kernel but is {_state(description)}"
-    kernel = description.parent / f"{said['binFileName']}{said.get('binFileSuffix', '.o')}"
+    kernel = description.parent / f"{described['binFileName']}{described.get('binFileSuffix', '.o')}"
     if not kernel.is_file():
         return f"{kernel} must be there, as {description.name} describes it, but is missing"
-    if "sha256" in said and hashlib.sha256(kernel.read_bytes()).hexdigest() != said["sha256"]:
+    if "sha256" in described and hashlib.sha256(kernel.read_bytes()).hexdigest() != described["sha256"]:
         return f"{kernel} must have the bytes that {description.name} describes but is truncated or changed"
     return None
 

@@ -285,14 +285,14 @@ class RopeAttributes:
 
     def __repr__(self) -> str:
         """Return the arguments that differ from the defaults, by ggml's names."""
-        said = [f"n_dims={self.n_dims}", f"mode={self.rope_mode.name.lower()}"]
+        parts = [f"n_dims={self.n_dims}", f"mode={self.rope_mode.name.lower()}"]
         for field in fields(self)[2:]:
             value = getattr(self, field.name)
             if value != field.default:
-                said.append(
+                parts.append(
                     f"{field.name}={value:g}" if isinstance(value, float) else f"{field.name}={value}"
                 )
-        return f"RopeParams({', '.join(said)})"
+        return f"RopeParams({', '.join(parts)})"
 
 
 class FileRope(NamedTuple):

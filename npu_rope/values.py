@@ -37,8 +37,8 @@ def flag(op: str, name: str, value: Any) -> bool:
     """
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    told = repr(value) if value is None or isinstance(value, (int, float, str)) else type(value).__name__
-    raise bad_type(op, name, "be True or False", told)
+    got = repr(value) if value is None or isinstance(value, (int, float, str)) else type(value).__name__
+    raise bad_type(op, name, "be True or False", got)
 
 
 def integer(name: str, value: Any, op: str = "rope", *, bits: int = 32) -> int:

@@ -50,8 +50,8 @@ def commands(block: Block) -> Iterator[tuple[int, str]]:
 
 
 def expected_status(block: Block) -> int:
-    said = re.search(r"exit=(\d+)", block.info)
-    return int(said[1]) if said else 0
+    status = re.search(r"exit=(\d+)", block.info)
+    return int(status[1]) if status else 0
 
 
 def run(arguments: list[str] | str, folder: str, code: str | None = None) -> tuple[int, str]:

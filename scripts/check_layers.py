@@ -274,8 +274,8 @@ def check_c_file(
             ):
                 yield Violation(file, number, refusal(layer, header))
         for pattern in layer.never:
-            if said := re.search(pattern, line):
-                yield Violation(file, number, f"layer {layer.files[0]} may not say {said[0]}")
+            if found_word := re.search(pattern, line):
+                yield Violation(file, number, f"layer {layer.files[0]} may not say {found_word[0]}")
         if layer.names_no_operator:
             for word in re.findall(r"\w+", line):
                 if word.lower().removeprefix("npu_") in operators:

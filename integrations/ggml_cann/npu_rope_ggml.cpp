@@ -24,7 +24,7 @@ enum Mode { kNormal = 0, kNeox = 2, kMrope = 8, kVision = 24, kImrope = 40 };
 constexpr int kDims = 4;
 constexpr int64_t kMostHead = 1024;  // limit of the operator on an NPU
 
-int say(int status, char* why, size_t room, const char* format, ...) {
+int answer(int status, char* why, size_t room, const char* format, ...) {
     if (why && room) {
         va_list arguments;
         va_start(arguments, format);
@@ -74,7 +74,7 @@ bool has_rows(const ggml_tensor& t) {
 }
 
 int supports(const ggml_tensor* node, int has_bfloat16, char* why, size_t room) {
-    const auto no = [&](const char* text) { return say(NPU_ROPE_GGML_UNSUPPORTED, why, room, "%s", text); };
+    const auto no = [&](const char* text) { return answer(NPU_ROPE_GGML_UNSUPPORTED, why, room, "%s", text); };
     if (!node) return no("the node is NULL");
     const char* op = ggml_op_name(node->op);
     if (!op || (std::strcmp(op, "ROPE") != 0 && std::strcmp(op, "ROPE_BACK") != 0)) return no("the node is no rope");
@@ -137,7 +137,7 @@ public:
     // Makes freq_factors, whose strides are not part of the call.
     const aclTensor* factors(const ggml_tensor* t) { return t ? kept(*t, {t->ne[0]}, {1}) : nullptr; }
 
-    const aclIntArray* told_strides() { return array(strides_); }
+    const aclIntArray* cache_strides() { return array(strides_); }
     const aclIntArray* array(const std::vector<int64_t>& values) {
         arrays_.push_back(aclCreateIntArray(values.data(), values.size()));
         return arrays_.back();
@@ -165,7 +165,7 @@ private:
 
 int failed(const char* what, int status, char* why, size_t room) {
     const char* text = aclGetRecentErrMsg();
-    return say(NPU_ROPE_GGML_FAILED, why, room, "%s: status %d: %s", what, status, text ? text : "");
+    return answer(NPU_ROPE_GGML_FAILED, why, room, "%s: status %d: %s", what, status, text ? text : "");
 }
 
 int compute(const ggml_tensor* node, void* stream, npu_rope_ggml_allocate allocate, void* context, char* why,
@@ -178,8 +178,8 @@ int compute(const ggml_tensor* node, void* stream, npu_rope_ggml_allocate alloca
     const aclTensor* factors = arguments.factors(node->src[2]);
     const aclTensor* out = arguments.tensor(*node, true);
     const aclIntArray* sections = arguments.array({p.sections, p.sections + 4});
-    const aclIntArray* strides = arguments.told_strides();
-    if (!arguments.complete()) return say(NPU_ROPE_GGML_FAILED, why, room, "aclCreateTensor gave nothing");
+    const aclIntArray* strides = arguments.cache_strides();
+    if (!arguments.complete()) return answer(NPU_ROPE_GGML_FAILED, why, room, "aclCreateTensor gave nothing");
     uint64_t bytes = 0;
     aclOpExecutor* executor = nullptr;
     int status = aclnnNpuRopeGetWorkspaceSize(x, positions, factors, p.n_dims, p.mode, p.n_ctx_orig,
@@ -189,19 +189,19 @@ int compute(const ggml_tensor* node, void* stream, npu_rope_ggml_allocate alloca
                                               sections, forward, p.n_offs, strides, out, &bytes, &executor);
     if (status != ACL_SUCCESS) return failed("aclnnNpuRopeGetWorkspaceSize", status, why, room);
     void* workspace = bytes > 0 ? allocate(context, bytes) : nullptr;
-    if (bytes > 0 && !workspace) return say(NPU_ROPE_GGML_FAILED, why, room, "no memory for a workspace");
+    if (bytes > 0 && !workspace) return answer(NPU_ROPE_GGML_FAILED, why, room, "no memory for a workspace");
     status = aclnnNpuRope(workspace, bytes, executor, static_cast<aclrtStream>(stream));
     if (status != ACL_SUCCESS) return failed("aclnnNpuRope", status, why, room);
-    return say(NPU_ROPE_GGML_OK, why, room, "%s", "");
+    return answer(NPU_ROPE_GGML_OK, why, room, "%s", "");
 }
 
 }  // namespace
 
 extern "C" int npu_rope_ggml_supports(const ggml_tensor* node, int has_bfloat16, char* why, size_t room) try {
     const int status = supports(node, has_bfloat16, why, room);
-    return status == NPU_ROPE_GGML_OK ? say(status, why, room, "%s", "") : status;
+    return status == NPU_ROPE_GGML_OK ? answer(status, why, room, "%s", "") : status;
 } catch (...) {
-    return say(NPU_ROPE_GGML_FAILED, why, room, "out of memory");
+    return answer(NPU_ROPE_GGML_FAILED, why, room, "out of memory");
 }
 
 extern "C" int npu_rope_ggml_compute(const ggml_tensor* node, int has_bfloat16, void* stream,
@@ -209,8 +209,8 @@ extern "C" int npu_rope_ggml_compute(const ggml_tensor* node, int has_bfloat16, 
     const int status = supports(node, has_bfloat16, why, room);
     if (status != NPU_ROPE_GGML_OK) return status;
     for (int d = 0; d < kDims; ++d)
-        if (node->ne[d] == 0) return say(NPU_ROPE_GGML_OK, why, room, "%s", "");  // nothing to launch
+        if (node->ne[d] == 0) return answer(NPU_ROPE_GGML_OK, why, room, "%s", "");  // nothing to launch
     return compute(node, stream, allocate, context, why, room);
 } catch (...) {
-    return say(NPU_ROPE_GGML_FAILED, why, room, "out of memory");
+    return answer(NPU_ROPE_GGML_FAILED, why, room, "out of memory");
 }

@@ -44,15 +44,15 @@ def _processor() -> str:
 
 
 def _caches() -> list[str]:
-    said = []
+    caches = []
     for index in sorted(_CACHES.glob("index*")):
         try:
             level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
         except OSError:
             continue
         if kind != "Instruction":
-            said.append(f"L{level}{'d' if kind == 'Data' else ''} {size.removesuffix('K')} KiB")
-    return said
+            caches.append(f"L{level}{'d' if kind == 'Data' else ''} {size.removesuffix('K')} KiB")
+    return caches
 
 
 def version_of(package: str) -> str | None:

@@ -100,10 +100,10 @@ def blocks(figures: Figures) -> Iterator[Block]:
 
 def _labelled(name: str, figures: Figures) -> str:
     """Return the name, and the reason if its figure is missing."""
-    said = dict.fromkeys(
+    parts = dict.fromkeys(
         f"{figure['status']}: {figure['note']}" for figure in figures if figure["status"] != "ok"
     )
-    return f"{name} ({'; '.join(said)})" if said else name
+    return f"{name} ({'; '.join(parts)})" if parts else name
 
 
 def _cells(figure: dict[str, Any] | None) -> list[str]:

@@ -58,14 +58,14 @@ def main() -> None:
     threads = int(sys.argv[1])
     options = Options(**json.loads(sys.argv[2]))
 
-    def say(**event: Any) -> None:
+    def send(**event: Any) -> None:
         print(json.dumps(event), file=answers, flush=True)
 
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
     patience = options.quiet_seconds
     for row in options.chosen_rows(threads):
-        say(event="start", row=row.name)
+        send(event="start", row=row.name)
         if options.peers != "none":
             torch._dynamo.reset()  # at its limit of recompilations it would run later rows eagerly
         everyone = contestants(row, options)
@@ -77,7 +77,7 @@ def main() -> None:
             min_rounds=options.min_rounds,
             attempts=options.attempts,
         )
-        say(event="row", row=row.name, figures=[as_dict(row, figure, foreign) for figure in figures])
+        send(event="row", row=row.name, figures=[as_dict(row, figure, foreign) for figure in figures])
 
 
 if __name__ == "__main__":

@@ -126,8 +126,8 @@ def _backends(npu: list[Finding]) -> list[Finding]:
             remedy = "see NPU below" if backend.name == "npu" else missing.remedy
             findings.append(Finding("back ends", backend.name, False, missing.what, remedy))
     chosen = backends.default_backend
-    said = f"{backends.ENVIRONMENT_VARIABLE}={chosen}" if chosen else "by the tensor's device (NumPy: cpu)"
-    return [*findings, Finding("back ends", "default", None, said)]
+    detail = f"{backends.ENVIRONMENT_VARIABLE}={chosen}" if chosen else "by the tensor's device (NumPy: cpu)"
+    return [*findings, Finding("back ends", "default", None, detail)]
 
 
 def _simulator() -> list[Finding]:
@@ -193,8 +193,8 @@ def _cann_environment(found: dict[str, str | None]) -> list[Finding]:
     named = os.environ.get("ASCEND_OPP_PATH", "")
     if not found["CANN"] or os.path.isdir(named):
         return []
-    said = f"must be CANN's folder of operators but is {named or 'not set'}"
-    return [Finding("NPU", "ASCEND_OPP_PATH", False, said, "Source CANN's set_env.sh.")]
+    detail = f"must be CANN's folder of operators but is {named or 'not set'}"
+    return [Finding("NPU", "ASCEND_OPP_PATH", False, detail, "Source CANN's set_env.sh.")]
 
 
 def _npu_versions(found: dict[str, str | None]) -> list[Finding]:

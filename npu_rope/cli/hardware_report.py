@@ -207,30 +207,30 @@ def _show(d: Document, json_path: Path, html_path: Path) -> None:
     """Print the verdict, everything that is wrong, and the names of the files."""
     console = Console(highlight=False)
 
-    def say(line: str) -> None:
+    def print_line(line: str) -> None:
         console.print(line, soft_wrap=True)
 
     label = "[yellow]SIMULATED[/] " if d["simulated"] else ""
     status = d["verdict"]["status"]
     colour = {CORRECT: "bold green", WRONG: "bold red"}.get(status, "bold yellow")
-    say(f"{label}{escape(str(d['machine'].get('chip', 'unknown chip')))}: [{colour}]{status}[/]")
-    say(f"{label}{escape(d['verdict']['text'])}")
+    print_line(f"{label}{escape(str(d['machine'].get('chip', 'unknown chip')))}: [{colour}]{status}[/]")
+    print_line(f"{label}{escape(d['verdict']['text'])}")
     for failure in (d["validate"] or {}).get("failures", []):
-        say(f"  [red]{failure['verdict']}[/] {escape(failure['repeat'])}")
+        print_line(f"  [red]{failure['verdict']}[/] {escape(failure['repeat'])}")
     for operator in d["operators"]:
         for call in operator["calls"]:
             if call["correct"] is False:
-                say(f"  [red]wrong[/] {escape(call['id'])}; repeat: {escape(call['repeat'])}")
+                print_line(f"  [red]wrong[/] {escape(call['id'])}; repeat: {escape(call['repeat'])}")
     model = d["timing_model"]
     if model["all"]:
         e = model["all"]
-        say(
+        print_line(
             f"measured / predicted: median {e['median_ratio']:.2f}, worst {e['worst_ratio']:.2f}"
             f" ({escape(e['worst_call'])}), {e['calls']} calls"
         )
     else:
-        say(f"{label}measured / predicted: {escape(model['note'])}")
+        print_line(f"{label}measured / predicted: {escape(model['note'])}")
     for missing in d["not_done"]:
-        say(f"not done: {escape(missing['what'])}: {escape(missing['why'])}")
-    say(f"written: {escape(str(json_path))}, {escape(str(html_path))}")
-    say("Read them before you send them; docs/hardware_report.md says where to.")
+        print_line(f"not done: {escape(missing['what'])}: {escape(missing['why'])}")
+    print_line(f"written: {escape(str(json_path))}, {escape(str(html_path))}")
+    print_line("Read them before you send them; docs/hardware_report.md says where to.")

@@ -61,8 +61,8 @@ def inspect(
       npu-rope inspect gemma-3/config.json --layer-type sliding_attention --json
     """
     try:
-        if plot is not None and (said := timeline_plot.refusal(plot) or unwritable(plot)):
-            raise ValueError(f"[inspect] --plot {said}")
+        if plot is not None and (reason := timeline_plot.refusal(plot) or unwritable(plot)):
+            raise ValueError(f"[inspect] --plot {reason}")
         model = read(file, layer_type, layer, n_ctx)
     except (ValueError, TypeError, ImportError, OSError) as error:
         raise usage_error("\n".join(map(printable, str(error).split("\n")))) from None
@@ -141,8 +141,8 @@ def _python_call(r: Rope) -> str:
 
 
 def _c_float(value: float) -> str:
-    said = f"{value:.9g}"
-    return said + ("f" if set(said) & {".", "e"} else ".0f")
+    text = f"{value:.9g}"
+    return text + ("f" if set(text) & {".", "e"} else ".0f")
 
 
 def _ggml_call(r: Rope) -> str:
@@ -189,13 +189,13 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
         if field.name == "sections" and not p.rope_mode.has_sections:
             continue
         table.add_row(field.name, f"{value:.9g}" if isinstance(value, float) else str(value))
-    table.add_row("freq_factors", _told_factors(r))
+    table.add_row("freq_factors", _factors_text(r))
     table.add_row("cos, sin times", f"{p.mscale():.9g}")
-    table.add_row("context", _told_context(r))
+    table.add_row("context", _context_text(r))
     console.print(table)
     if pairs:
-        told = "tokens of a whole turn, also before scaling; turns in the context, or session"
-        console.print(f"[bold]pairs[/]: radians a token, {told}")
+        text = "tokens of a whole turn, also before scaling; turns in the context, or session"
+        console.print(f"[bold]pairs[/]: radians a token, {text}")
         if r.call.startswith("RopeParams.from_gguf"):
             console.print("before: by the file's theta, in which its converter may have put a stretch")
         console.print(_pair_table(r))
@@ -220,23 +220,23 @@ def _facts() -> Table:
     return table
 
 
-def _told_factors(r: Rope) -> str:
+def _factors_text(r: Rope) -> str:
     if r.model.freq_factors is None:
         return "none"
     factors, still = r.model.freq_factors[r.turning()], np.count_nonzero(~r.turning())
-    told = f"{len(r.model.freq_factors)}"
+    text = f"{len(r.model.freq_factors)}"
     if len(factors):
-        told += f", from {factors.min():.6g} to {factors.max():.6g}"
-    return told + (f"; {still} pairs do not turn" if still else "")
+        text += f", from {factors.min():.6g} to {factors.max():.6g}"
+    return text + (f"; {still} pairs do not turn" if still else "")
 
 
-def _told_context(r: Rope) -> str:
-    told = "not said" if r.context is None else f"{r.context} tokens"
+def _context_text(r: Rope) -> str:
+    text = "not said" if r.context is None else f"{r.context} tokens"
     if r.trained not in (None, r.context):
-        told += f", trained with {r.trained}"
+        text += f", trained with {r.trained}"
     if r.session is not None:
-        told += f"; session of {r.session}"
-    return told
+        text += f"; session of {r.session}"
+    return text
 
 
 def _pair_table(r: Rope) -> Table:

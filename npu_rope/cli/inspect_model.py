@@ -101,18 +101,18 @@ def _is_gguf(file: Path) -> bool:
 def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> Model:
     ropes, model_type, config = [], "", hf_config.read(file)
     for name in [layer_type] if layer_type is not None else hf_params.layer_types(config):
-        said = hf_params.facts(config, name)
-        model_type = said.model_type
+        facts = hf_params.facts(config, name)
+        model_type = facts.model_type
         arguments = [_quoted(str(file))] + ([f"layer_type={_quoted(name)}"] if name else [])
         arguments += [f"seq_len={n_ctx}"] if n_ctx else []
         ropes.append(
             Rope(
-                f"{printable(name or 'all layers')}, rope_type {said.rope_type}",
+                f"{printable(name or 'all layers')}, rope_type {facts.rope_type}",
                 f"RopeParams.from_hf({', '.join(arguments)})",
                 RopeParams.from_hf(config, name, n_ctx),
-                said.theta,
-                said.context,
-                said.trained,
+                facts.theta,
+                facts.context,
+                facts.trained,
                 n_ctx,
             )
         )
@@ -176,5 +176,5 @@ def ranges(numbers: list[int]) -> str:
             runs[-1][1] = n
         else:
             runs.append([n, n])
-    said = [f"{a}-{b}" if a != b else str(a) for a, b in runs]
-    return ", ".join(said if len(said) <= 4 else [*said[:3], "...", said[-1]])
+    runs_text = [f"{a}-{b}" if a != b else str(a) for a, b in runs]
+    return ", ".join(runs_text if len(runs_text) <= 4 else [*runs_text[:3], "...", runs_text[-1]])

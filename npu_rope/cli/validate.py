@@ -222,15 +222,15 @@ def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
             task = bar.add_task("validate", total=total)
             yield lambda: bar.advance(task)
         return
-    began = said = time.monotonic()
+    began = printed = time.monotonic()
     done = 0
 
     def advance() -> None:
-        nonlocal done, said
+        nonlocal done, printed
         done += 1
         now = time.monotonic()
-        if now - said >= PROGRESS_SECONDS and done < total:
-            said = now
+        if now - printed >= PROGRESS_SECONDS and done < total:
+            printed = now
             seconds = (now - began) / done * (total - done)
             console.print(f"validating: {done} of {total} cases, about {seconds:.0f} s left")
 

@@ -144,8 +144,8 @@ def launch(
     try:
         package.call(type_of(kernel), {**given, **attributes, "strides": _strides_of(views)}, options)
     except KernelBroken as error:
-        said = str(error).removesuffix(".")
-        raise broken(InternalError, op, "kernel", "keep the simulator's rules", said) from error
+        violations = str(error).removesuffix(".")
+        raise broken(InternalError, op, "kernel", "keep the simulator's rules", violations) from error
     except Refused as error:
         if error.status == _TILING_REFUSED:  # CANN passes a tiling's message on, not its parts
             raise ValueError(str(error)) from None
@@ -171,8 +171,8 @@ def check_types(
             continue
         dtype = (t if isinstance(t, Tensor) else described(t)).dtype
         if dtype not in types[name]:
-            rule, said = listed(types[name]), (names or {}).get(name, name)
-            raise bad_type(op, said, f"be {rule} on {soc_of(options)}", dtype)
+            rule, argument = listed(types[name]), (names or {}).get(name, name)
+            raise bad_type(op, argument, f"be {rule} on {soc_of(options)}", dtype)
 
 
 def types_of(options: Options, kernel: str) -> Mapping[str, Sequence[str]]:

@@ -63,12 +63,12 @@ def run(work: Work) -> None:
 def _run_one_process(work: Work) -> None:
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
-        told: queue.Queue[Any] = queue.Queue()
-        reader = threading.Thread(target=_read, args=(process, told), daemon=True)
+        lines: queue.Queue[Any] = queue.Queue()
+        reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
         reader.start()
         try:
             _ask(process, work)
-            unit, why = _listen(work, told)
+            unit, why = _listen(work, lines)
             if why is None:
                 _let_end(process)
         finally:
@@ -96,37 +96,37 @@ def _let_end(process: subprocess.Popen[bytes]) -> None:
         process.wait(END_SECONDS)
 
 
-def _read(process: subprocess.Popen[bytes], told: queue.Queue[Any]) -> None:
+def _read(process: subprocess.Popen[bytes], lines: queue.Queue[Any]) -> None:
     assert process.stdout is not None
     with process.stdout:
         for line in process.stdout:
-            told.put(line)
-    told.put(_END)
+            lines.put(line)
+    lines.put(_END)
 
 
-def _listen(work: Work, told: queue.Queue[Any]) -> tuple[str | None, str | None]:
+def _listen(work: Work, lines: queue.Queue[Any]) -> tuple[str | None, str | None]:
     """Return the lost unit and the reason. Reason None: nothing was lost; empty: the process ended."""
     unit: str | None = None
     limit: float = START_SECONDS
     while True:
         try:
-            line = told.get(timeout=limit)
+            line = lines.get(timeout=limit)
         except queue.Empty:
             return unit, f"stopped after {limit:g} seconds without an answer"
         if line is _END:
             return unit, ""
         try:
-            said = json.loads(line)
+            event = json.loads(line)
         except ValueError:
             return unit, "its process ended while it wrote a result"
-        if "begin" in said:
-            unit, limit = said["begin"], work.seconds
-            work.on_begin(said["begin"])
-        elif "unit" in said:
+        if "begin" in event:
+            unit, limit = event["begin"], work.seconds
+            work.on_begin(event["begin"])
+        elif "unit" in event:
             unit, limit = None, START_SECONDS
-            work.finish(said["unit"], said["result"])
+            work.finish(event["unit"], event["result"])
         else:
-            work.lost += "stop" in said  # the device failed; the next process continues
+            work.lost += "stop" in event  # the device failed; the next process continues
             return None, None
 
 

@@ -162,8 +162,8 @@ def is_good(result: dict[str, Any]) -> bool:
 def serve(stream: TextIO, request: dict[str, Any]) -> None:
     """Run the units and report each result."""
 
-    def tell(**said: Any) -> None:
-        stream.write(json.dumps(said) + "\n")
+    def tell(**event: Any) -> None:
+        stream.write(json.dumps(event) + "\n")
         stream.flush()
 
     worker = Worker(request["options"])

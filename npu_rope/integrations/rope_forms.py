@@ -109,9 +109,9 @@ def tried(classify: Callable[[Any], Any], what: Any) -> Any:
     except NotKnown:
         raise
     except Exception as error:
-        told = _first_line(error)
+        message = _first_line(error)
         name = type(error).__name__
-        raise NotKnown(f"when it was tried it raised {name}" + (f": {told}" if told else "")) from None
+        raise NotKnown(f"when it was tried it raised {name}" + (f": {message}" if message else "")) from None
 
 
 def _first_line(error: Exception) -> str:
@@ -122,8 +122,8 @@ def _classified(function: Callable[..., Any]) -> Form:
     _, single = parameters_of(function)
     trouble = []
     for tokens_first in (False, True):
-        found, said = _matches(function, single, tokens_first)
-        trouble.append(said)
+        found, reason = _matches(function, single, tokens_first)
+        trouble.append(reason)
         whole = [key for key, places in found.items() if "" in places]
         if len(whole) == 1:
             partial = found[whole[0]] - {""}

@@ -59,7 +59,7 @@ class Entry:
     is_norm: bool = False
     uses: Uses | None = None
 
-    def told(self) -> str:
+    def text(self) -> str:
         """Return the entry's line in the report."""
         used = "" if self.uses is None else f"; {self.uses}"
         return f"{self.kind}{': ' * bool(self.what)}{self.what} ({self.how}{used})"
@@ -97,7 +97,7 @@ class Report:
             f"{rotations} rotations and {norms} norms replaced, level {self.level}; {len(self.left)} left"
         ]
         for word, entries in (("replaced", self.replaced), ("left    ", self.left)):
-            lines += [f"{word}  {n} x {told}" for told, n in Counter(e.told() for e in entries).items()]
+            lines += [f"{word}  {n} x {line}" for line, n in Counter(e.text() for e in entries).items()]
         return "\n".join(lines + [f"note      {note}" for note in self.notes])
 
 

@@ -115,7 +115,7 @@ def _rotary_position_embedding(
         pair = (query, key) if len(parts) == 1 else (query[part.tokens], key[part.tokens])
         return _turn(*pair, own, scaling.params(part.end), bypass_key, backend)
 
-    turned = [_in_our_words(turn, part) for part in parts]
+    turned = [_with_own_names(turn, part) for part in parts]
     if len(turned) == 1:
         return turned[0]
     return plan.joined([q for q, _ in turned]), key if bypass_key else plan.joined([k for _, k in turned])
@@ -141,7 +141,7 @@ _NAMES = {"x": "query", "q": "query", "k": "key", "positions": "start_pos + s - 
 _IN_RULES = re.compile(r"\b[qx]('s\b|$)")
 
 
-def _in_our_words(turn: Callable[[plan.Part], tuple[Any, Any]], part: plan.Part) -> tuple[Any, Any]:
+def _with_own_names(turn: Callable[[plan.Part], tuple[Any, Any]], part: plan.Part) -> tuple[Any, Any]:
     """Run the call. Convert an error of rope to this operator's name and argument names."""
     try:
         return turn(part)

@@ -180,7 +180,7 @@ class GgmlProcess:
         self.threads = threads
         self.device = device
         self._child: subprocess.Popen[bytes] | None = None
-        self._said: IO[bytes] | None = None
+        self._errors: IO[bytes] | None = None
         self._interleaves: bool | None = None
         try:
             self.info: GgmlInfo = self._call(("info",))
@@ -201,9 +201,9 @@ class GgmlProcess:
         if self._child is not None:
             self._child.communicate()
             self._child = None
-        if self._said is not None:
-            self._said.close()
-            self._said = None
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
 
     def rope(self, call: GgmlRope) -> npt.NDArray[Any]:
         """Run ggml_rope_ext or ggml_rope_multi, _inplace or _back; return ``[B,S,N,D]``, contiguous. For a
@@ -245,14 +245,14 @@ class GgmlProcess:
         return self._interleaves
 
     def _start(self) -> subprocess.Popen[bytes]:
-        if self._said is None:
-            self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+        if self._errors is None:
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         environment = dict(os.environ, GGML_NO_BACKTRACE="1")
         return subprocess.Popen(
             [sys.executable, *self.worker, str(self.folder), str(self.threads), self.device],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._errors,
             env=environment,
         )
 
@@ -273,15 +273,15 @@ class GgmlProcess:
 
     def _death(self) -> GgmlAborted:
         assert self._child is not None
-        assert self._said is not None
+        assert self._errors is not None
         self._child.stdin.close()  # type: ignore[union-attr]
         self._child.stdout.close()  # type: ignore[union-attr]
         code = self._child.wait()
         self._child = None
-        self._said.seek(0)
-        words = [w for w in self._said.read().decode(errors="replace").splitlines() if w.strip()]
-        self._said.close()
-        self._said = None
+        self._errors.seek(0)
+        words = [w for w in self._errors.read().decode(errors="replace").splitlines() if w.strip()]
+        self._errors.close()
+        self._errors = None
         how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         return GgmlAborted(f"ggml ended with {how}: {words[-1] if words else 'without a word'}")
 

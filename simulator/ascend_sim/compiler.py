@@ -142,12 +142,12 @@ def build(
     return library
 
 
-def _refusals(said: str, source: Path) -> list[str]:
+def _refusals(errors: str, source: Path) -> list[str]:
     """Messages of failed static assertions, each with the line of ``source`` that led to it."""
     place = re.compile(rf"^(?:In file included from )?{re.escape(str(source))}:(\d+)")
     sentence = re.compile(r"static assertion failed(?: due to requirement '.*')?: \"?(.*?)\"?$")
     line, found = "", []
-    for text in said.splitlines():
+    for text in errors.splitlines():
         if at := place.match(text):
             line = f":{at[1]}"
         if refused := sentence.search(text):

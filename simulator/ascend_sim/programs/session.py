@@ -196,25 +196,27 @@ def read_reports(folder: Path, soc: str) -> Report:
     return report
 
 
-def print_report(report: Report, say: Callable[[str], None]) -> None:
+def print_report(report: Report, print_line: Callable[[str], None]) -> None:
     """Print a short report with one label a line."""
-    say(f"simulated {report.soc}: nothing of this ran on hardware.")
+    print_line(f"simulated {report.soc}: nothing of this ran on hardware.")
     if not report.processes:
-        say("no process used the simulated NPU.")
+        print_line("no process used the simulated NPU.")
         return
     if report.without_end:
-        say(f"{report.without_end} of {report.processes} processes ended before they could report.")
-    say(f"launches: {_counted(report.launches)}")
-    say(f"host fallbacks: {_counted(report.fallbacks)}")
+        print_line(f"{report.without_end} of {report.processes} processes ended before they could report.")
+    print_line(f"launches: {_counted(report.launches)}")
+    print_line(f"host fallbacks: {_counted(report.fallbacks)}")
     if report.not_simulated:
-        say(f"calls that are not simulated: {_counted(report.not_simulated)}")
-        say("  what came after them may be garbage: see TASK_QUEUE_ENABLE=0; to add one: simulator/cann/")
+        print_line(f"calls that are not simulated: {_counted(report.not_simulated)}")
+        print_line(
+            "  what came after them may be garbage: see TASK_QUEUE_ENABLE=0; to add one: simulator/cann/"
+        )
     if report.timeline:
         took: Counter[str] = Counter()
         for run in report.timeline:
             took[run["operator"]] += run["microseconds"]
         each = ", ".join(f"{name} {us:.1f}" for name, us in took.most_common())
-        say(f"simulated microseconds of kernels: {sum(took.values()):.1f} ({each})")
+        print_line(f"simulated microseconds of kernels: {sum(took.values()):.1f} ({each})")
     drawn = f" in the order of --seed {report.seed}" if report.streams == STREAMS[0] else ""
     for title, texts in (
         (f"rule violations: {report.broken_launches or 'none'}", report.violations),
@@ -224,7 +226,7 @@ def print_report(report: Report, say: Callable[[str], None]) -> None:
     ):
         for line in (title, *(f"  {text}" for text in texts)):
             if line:
-                say(line)
+                print_line(line)
 
 
 SHOWN = 6

@@ -192,8 +192,8 @@ def _compile(command: list[str]) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable("C++ compiler", f"{command[0]} does not run: {error}", _COMPILER_REMEDY) from None
     if done.returncode != 0:
-        said = "\n".join(done.stderr.strip().splitlines()[:5])
-        raise Unavailable("C++ compiler", f"{command[0]} failed:\n{said}", _COMPILER_REMEDY)
+        errors = "\n".join(done.stderr.strip().splitlines()[:5])
+        raise Unavailable("C++ compiler", f"{command[0]} failed:\n{errors}", _COMPILER_REMEDY)
 
 
 _COMPILER_REMEDY = "Name one that compiles C++17 for this machine: CXX=/path/to/g++."

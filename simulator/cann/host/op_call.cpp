@@ -93,7 +93,7 @@ struct OpCall::Parts {
     void make_node();
     std::shared_ptr<const Tiled> tile();
     void infer();
-    void check_strides_told() const;
+    void check_stride_attributes() const;
     OpLaunch make_launch(size_t column);
 };
 
@@ -273,9 +273,9 @@ std::shared_ptr<const Tiled> OpCall::Parts::tile() {
     if (!function) refuse(kTilingFailed, "tiling must be registered but got none.");
     library->take_logged_error();
     if (node.tile(function) != ge::GRAPH_SUCCESS) {
-        std::string said = library->take_logged_error();
-        if (said.empty()) refuse(kTilingFailed, "tiling must succeed but got a failure that it does not explain.");
-        throw Failure{kTilingFailed, said};
+        std::string logged = library->take_logged_error();
+        if (logged.empty()) refuse(kTilingFailed, "tiling must succeed but got a failure that it does not explain.");
+        throw Failure{kTilingFailed, logged};
     }
     if (node.block_dim == 0 || node.tiling.GetDataSize() == 0)
         refuse(kTilingFailed, "tiling must set a block count and data but got neither or one of them.");
@@ -301,10 +301,10 @@ void OpCall::Parts::infer() {
     if (!ok) refuse(kInferShapeFailed, "shape and type of the outputs must follow from the inputs but got a failure.");
     for (size_t i = 0; i < given.size(); ++i) {
         if (!given[i].present) continue;
-        const gert::Shape &says = node.outputs[i].shape.GetOriginShape(), &is = given[i].shape.GetOriginShape();
+        const gert::Shape &inferred = node.outputs[i].shape.GetOriginShape(), &is = given[i].shape.GetOriginShape();
         const std::string& name = def().outputs[i].name;
-        if (says != is)
-            refuse(kBadArgument, name + " must have shape " + list_text(sizes_of(says)) + " but got " +
+        if (inferred != is)
+            refuse(kBadArgument, name + " must have shape " + list_text(sizes_of(inferred)) + " but got " +
                                      list_text(sizes_of(is)) + ".");
         if (node.outputs[i].desc.GetDataType() != given[i].desc.GetDataType())
             refuse(kBadArgument, name + " must be " + type_name(node.outputs[i].desc.GetDataType()) + " but got " +
@@ -316,21 +316,21 @@ void OpCall::Parts::infer() {
 // Checks that an attribute `strides` has the tensors' strides: those of every input that may be a view, then of every
 // output that is not an input; or one 0 if all of them are contiguous. CANN does not compare them; this rule is
 // stricter.
-void OpCall::Parts::check_strides_told() const {
+void OpCall::Parts::check_stride_attributes() const {
     for (size_t a = 0; a < def().attrs.size(); ++a) {
         const AttrRecord& attr = def().attrs[a];
         if (attr.name != "strides" || attr.type != ops::AttrDataType::ATTR_DT_LIST_INT) continue;
         size_t at = 0;
         const gert::TypedContinuousVector<int64_t>& list = *node.runtime_attrs()->GetListInt(a);
-        std::vector<int64_t> told(list.GetData(), list.GetData() + list.GetSize());
-        if (told == std::vector<int64_t>{0}) told.clear();
+        std::vector<int64_t> listed(list.GetData(), list.GetData() + list.GetSize());
+        if (listed == std::vector<int64_t>{0}) listed.clear();
         for (const CallTensors::Item& item : tensors->items()) {
             if (!item.given || (item.is_input && !item.reads_view)) continue;
             const std::vector<int64_t>& shape = item.view.shape;
             std::vector<int64_t> expected(shape.size());
             int64_t step = 1;
             for (size_t d = shape.size(); d-- > 0; step *= shape[d]) expected[d] = step;
-            for (size_t d = 0; d < shape.size() && !told.empty(); ++d) expected[d] = told.at(at++);
+            for (size_t d = 0; d < shape.size() && !listed.empty(); ++d) expected[d] = listed.at(at++);
             if (std::find(shape.begin(), shape.end(), 0) != shape.end()) continue;  // nothing is read by strides
             for (size_t d = 0; d < shape.size(); ++d)
                 if (shape[d] != 1 && expected[d] != item.view.strides[d])
@@ -357,7 +357,7 @@ OpLaunch OpCall::Parts::make_launch(size_t column) {
         keep_tiled(key, tiled);
     }
     infer();
-    check_strides_told();
+    check_stride_attributes();
     tensors->check_memory();
     launch.block_dim = tiled->block_dim;
     launch.tiling_key = tiled->tiling_key;

@@ -67,14 +67,14 @@ std::string damage_of(const Allocation& a) {
     const uint8_t* front = a.block;
     const uint8_t* back = a.block + kGuardBytes + a.bytes;
     std::string text;
-    auto say = [&](const std::string& where) {
+    auto report = [&](const std::string& where) {
         text += text.empty() ? "device memory was overrun: allocation " + std::to_string(a.number) + " of " +
                                    std::to_string(a.bytes) + " bytes had "
                              : " and ";
         text += where;
     };
-    if (!is_intact(front, kGuardBytes)) say(reach(front, false) + " before its first written");
-    if (!is_intact(back, kGuardBytes)) say(reach(back, true) + " behind its last written");
+    if (!is_intact(front, kGuardBytes)) report(reach(front, false) + " before its first written");
+    if (!is_intact(back, kGuardBytes)) report(reach(back, true) + " behind its last written");
     return text.empty() ? text : text + ".";
 }
 

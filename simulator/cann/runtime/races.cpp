@@ -63,7 +63,7 @@ void report(const Access& before, const Region& region, bool writes, const Acces
     else
         text += "record an event on " + first.place + " after " + (first.node ? "the replay" : first.operation) +
                 " and let " + who.place + " wait for it" + (who.node ? " before the replay." : ".");
-    const bool is_new = said->insert(text).second;
+    const bool is_new = reported->insert(text).second;
     const uintptr_t low = std::max(before.region.low, region.low);
     const uintptr_t high = std::min(before.region.high, region.high);
     report_race(text,

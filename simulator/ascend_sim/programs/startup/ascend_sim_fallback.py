@@ -435,8 +435,8 @@ def _explain_uncaught_errors() -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         before(kind, error, trace)
-        if said := explanation(str(error)):
-            print(said, file=sys.stderr)
+        if text := explanation(str(error)):
+            print(text, file=sys.stderr)
 
     sys.excepthook = hook
 
