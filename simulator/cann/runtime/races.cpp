@@ -51,7 +51,7 @@ std::string name_of(const Accessor& a) {
 }
 
 void report(const Access& before, const Region& region, bool writes, const Accessor& who) {
-    static auto* said = new std::set<std::string>;
+    static auto* reported = new std::set<std::string>;
     const Accessor& first = *before.who;
     std::string text = name_of(who) + " " + verb(writes) + " memory that " + name_of(first) + " " +
                        verb(before.writes) + ", and nothing orders them: ";
