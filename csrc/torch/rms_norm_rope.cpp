@@ -52,12 +52,12 @@ void run(const Side& q, const Side& k, const Others& others, const Optional& fac
 
 // rms_norm_rope(q, k, q_scale, k_scale, positions, freq_factors, attributes)
 // rms_norm_rope_out(q, k, q_scale, k_scale, positions, freq_factors, attributes, q_out, k_out)
-struct Call {
+struct RmsNormRopeCall {
     static constexpr int kSides = 2, kInputs = 6, kOutsAt = kInputs + kNormRopeAttributes;
     Owned x[2], q_scale, k_scale, positions;
     Optional factors;
     NormRopeAttributes attributes;
-    Call(StableIValue* s, StableIValue* a)
+    RmsNormRopeCall(StableIValue* s, StableIValue* a)
         : x{Owned(s[0]), Owned(s[1])},
           q_scale(s[2]),
           k_scale(s[3]),
@@ -105,8 +105,8 @@ void rms_norm_rope_packed(StableIValue* stack, uint64_t, uint64_t) {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rms_norm_rope", &Forms<Call>::functional);
-    m.impl("rms_norm_rope_out", &Forms<Call>::out);
+    m.impl("rms_norm_rope", &Forms<RmsNormRopeCall>::functional);
+    m.impl("rms_norm_rope_out", &Forms<RmsNormRopeCall>::out);
     m.impl("rms_norm_rope_set_rows", &Forms<SetRowsCall>::functional);
     m.impl("rms_norm_rope_set_rows_out", &Forms<SetRowsCall>::out);
     m.impl("rms_norm_rope_packed_", &rms_norm_rope_packed);

@@ -16,12 +16,12 @@ void run(AtenTensorHandle x, AtenTensorHandle positions, const Optional& factors
 // rope(x, positions, freq_factors, attributes)
 // rope_(x, positions, freq_factors, attributes)
 // rope_out(x, positions, freq_factors, attributes, out)
-struct Call {
+struct RopeCall {
     static constexpr int kSides = 1, kInputs = 3, kOutsAt = kInputs + kAttributes;
     Owned x[1], positions;
     Optional factors;
     Attributes attributes;
-    Call(StableIValue* s, StableIValue* a)
+    RopeCall(StableIValue* s, StableIValue* a)
         : x{Owned(s[0])}, positions(s[1]), factors(s[2]), attributes(read_attributes(a)) {}
     void run(AtenTensorHandle out) const { ::run(x[0].get(), positions.get(), factors, attributes, out); }
 };
@@ -37,8 +37,8 @@ void rope_packed(StableIValue* stack, uint64_t, uint64_t) {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rope", &Forms<Call>::functional);
-    m.impl("rope_", &Forms<Call>::inplace);
-    m.impl("rope_out", &Forms<Call>::out);
+    m.impl("rope", &Forms<RopeCall>::functional);
+    m.impl("rope_", &Forms<RopeCall>::inplace);
+    m.impl("rope_out", &Forms<RopeCall>::out);
     m.impl("rope_packed_", &rope_packed);
 }

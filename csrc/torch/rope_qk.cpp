@@ -15,12 +15,12 @@ void run(const Side& q, const Side& k, AtenTensorHandle positions, const Optiona
 // rope_qk(q, k, positions, freq_factors, attributes)
 // rope_qk_(q, k, positions, freq_factors, attributes)
 // rope_qk_out(q, k, positions, freq_factors, attributes, q_out, k_out)
-struct Call {
+struct RopeQkCall {
     static constexpr int kSides = 2, kInputs = 4, kOutsAt = kInputs + kAttributes;
     Owned x[2], positions;
     Optional factors;
     Attributes attributes;
-    Call(StableIValue* s, StableIValue* a)
+    RopeQkCall(StableIValue* s, StableIValue* a)
         : x{Owned(s[0]), Owned(s[1])}, positions(s[2]), factors(s[3]), attributes(read_attributes(a)) {}
     void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const {
         ::run({x[0].get(), q_out}, {x[1].get(), k_out}, positions.get(), factors, attributes);
@@ -39,8 +39,8 @@ void rope_qk_packed(StableIValue* stack, uint64_t, uint64_t) {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rope_qk", &Forms<Call>::functional);
-    m.impl("rope_qk_", &Forms<Call>::inplace);
-    m.impl("rope_qk_out", &Forms<Call>::out);
+    m.impl("rope_qk", &Forms<RopeQkCall>::functional);
+    m.impl("rope_qk_", &Forms<RopeQkCall>::inplace);
+    m.impl("rope_qk_out", &Forms<RopeQkCall>::out);
     m.impl("rope_qk_packed_", &rope_qk_packed);
 }

@@ -8,12 +8,13 @@ using namespace npu_rope;
 
 // rotary_embedding(X, cos_cache, sin_cache, position_ids, attributes)
 // rotary_embedding_out(X, cos_cache, sin_cache, position_ids, Y, attributes)
-struct Call {
+struct RotaryEmbeddingCall {
     static constexpr int kSides = 1, kInputs = 4, kOutsAt = kInputs;
     Owned x[1], cos, sin;
     Optional position_ids;
     RotaryAttributes a;
-    Call(StableIValue* s, StableIValue* a) : x{Owned(s[0])}, cos(s[1]), sin(s[2]), position_ids(s[3]), a(a) {}
+    RotaryEmbeddingCall(StableIValue* s, StableIValue* a)
+        : x{Owned(s[0])}, cos(s[1]), sin(s[2]), position_ids(s[3]), a(a) {}
     void run(AtenTensorHandle out) const {
         const Readable tx(x[0].get(), out), c(cos.get(), out), s(sin.get(), out);
         const npu_rope_tensor to = view_of(out);
@@ -25,6 +26,6 @@ struct Call {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rotary_embedding", &Forms<Call>::functional);
-    m.impl("rotary_embedding_out", &Forms<Call>::out);
+    m.impl("rotary_embedding", &Forms<RotaryEmbeddingCall>::functional);
+    m.impl("rotary_embedding_out", &Forms<RotaryEmbeddingCall>::out);
 }

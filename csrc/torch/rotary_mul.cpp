@@ -9,11 +9,11 @@ using namespace npu_rope;
 // rotary_mul(x, cos, sin, attributes)
 // rotary_mul_(x, cos, sin, attributes)
 // rotary_mul_out(x, cos, sin, out, attributes)
-struct Call {
+struct RotaryMulCall {
     static constexpr int kSides = 1, kInputs = 3, kOutsAt = kInputs;
     Owned x[1], cos, sin;
     RotaryAttributes a;
-    Call(StableIValue* s, StableIValue* a) : x{Owned(s[0])}, cos(s[1]), sin(s[2]), a(a) {}
+    RotaryMulCall(StableIValue* s, StableIValue* a) : x{Owned(s[0])}, cos(s[1]), sin(s[2]), a(a) {}
     void run(AtenTensorHandle out) const {
         const Side side(x[0].get(), out);
         const Readable c(cos.get(), out), s(sin.get(), out);
@@ -25,7 +25,7 @@ struct Call {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rotary_mul", &Forms<Call>::functional);
-    m.impl("rotary_mul_", &Forms<Call>::inplace);
-    m.impl("rotary_mul_out", &Forms<Call>::out);
+    m.impl("rotary_mul", &Forms<RotaryMulCall>::functional);
+    m.impl("rotary_mul_", &Forms<RotaryMulCall>::inplace);
+    m.impl("rotary_mul_out", &Forms<RotaryMulCall>::out);
 }

@@ -9,11 +9,11 @@ using namespace npu_rope;
 // rotary_mul_qk(q, k, cos, sin, attributes)
 // rotary_mul_qk_(q, k, cos, sin, attributes)
 // rotary_mul_qk_out(q, k, cos, sin, q_out, k_out, attributes)
-struct Call {
+struct RotaryMulQkCall {
     static constexpr int kSides = 2, kInputs = 4, kOutsAt = kInputs;
     Owned x[2], cos, sin;
     RotaryAttributes a;
-    Call(StableIValue* s, StableIValue* a) : x{Owned(s[0]), Owned(s[1])}, cos(s[2]), sin(s[3]), a(a) {}
+    RotaryMulQkCall(StableIValue* s, StableIValue* a) : x{Owned(s[0]), Owned(s[1])}, cos(s[2]), sin(s[3]), a(a) {}
     void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const {
         const Side q(x[0].get(), q_out), k(x[1].get(), k_out);
         const Readable c(cos.get(), q_out), s(sin.get(), q_out);
@@ -25,7 +25,7 @@ struct Call {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rotary_mul_qk", &Forms<Call>::functional);
-    m.impl("rotary_mul_qk_", &Forms<Call>::inplace);
-    m.impl("rotary_mul_qk_out", &Forms<Call>::out);
+    m.impl("rotary_mul_qk", &Forms<RotaryMulQkCall>::functional);
+    m.impl("rotary_mul_qk_", &Forms<RotaryMulQkCall>::inplace);
+    m.impl("rotary_mul_qk_out", &Forms<RotaryMulQkCall>::out);
 }
