@@ -38,10 +38,12 @@ inline bool is_empty(const npu_rope_tensor& t) {
     return false;
 }
 
-// The stride of dimension k, or 0 where the stride is unused and may be any number.
-inline int64_t stride_that_matters(const npu_rope_tensor& t, int k) {
-    return t.shape[k] > 1 && !is_empty(t) ? t.stride[k] : 0;
+// The stride of dimension k, or 0 where the stride is unused and may be any number. empty: is_empty(t), for callers
+// that ask for all dimensions.
+inline int64_t stride_that_matters(const npu_rope_tensor& t, int k, bool empty) {
+    return t.shape[k] > 1 && !empty ? t.stride[k] : 0;
 }
+inline int64_t stride_that_matters(const npu_rope_tensor& t, int k) { return stride_that_matters(t, k, is_empty(t)); }
 
 // The shape for a message. A shape with more dimensions than the struct holds has no numbers to print.
 inline std::string got_shape(const npu_rope_tensor& t) {
@@ -54,10 +56,10 @@ inline StridedView view_of(const npu_rope_tensor& t) {
     v.base = reinterpret_cast<uintptr_t>(t.data);
     v.item_bytes = kDtypes[t.dtype].bytes;
     v.ndim = t.ndim;
-    const bool empty = is_empty(t);  // its strides may be any numbers
+    const bool empty = is_empty(t);
     for (int k = 0; k < t.ndim; ++k) {
         v.size[k] = t.shape[k];
-        v.stride_bytes[k] = t.shape[k] > 1 && !empty ? t.stride[k] * v.item_bytes : 0;
+        v.stride_bytes[k] = stride_that_matters(t, k, empty) * v.item_bytes;
     }
     return v;
 }
@@ -75,7 +77,7 @@ inline bool fits(const npu_rope_tensor& t) {
     if (bytes < 0 || __builtin_mul_overflow(bytes, kDtypes[t.dtype].bytes, &bytes)) return false;
     if (is_empty(t)) return true;  // its strides are unused
     for (int k = 0; k < t.ndim; ++k) {
-        const int64_t stride = t.shape[k] > 1 ? t.stride[k] : 0;
+        const int64_t stride = stride_that_matters(t, k, false);
         if (stride == INT64_MIN) return false;
         if (stride == 0) continue;
         if (__builtin_mul_overflow(t.shape[k] - 1, stride < 0 ? -stride : stride, &span)) return false;
