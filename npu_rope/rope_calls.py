@@ -22,12 +22,8 @@ _NUMBERS = (
 
 def rope_tensors(x: T, positions: T, freq_factors: T | None, out: T | None) -> CallTensors[T]:
     """Return a call of rope."""
-    beside = (
-        {"positions": positions}
-        if freq_factors is None
-        else {"positions": positions, "freq_factors": freq_factors}
-    )
-    return call_of("rope", {"x": x}, beside, {} if out is None else {"out": out})
+    beside = {"positions": positions, **given(freq_factors=freq_factors)}
+    return call_of("rope", {"x": x}, beside, given(out=out))
 
 
 def rope_qk_tensors(
