@@ -12,7 +12,7 @@ namespace npu_cann {
 // Path of the package that contains this library as <package>/op_api/lib/libcust_opapi.so, links resolved; "" if it is
 // not known.
 std::string resolved_package();
-// The same folder as ASCEND_CUSTOM_OPP_PATH or vendors/config.ini spells it, links not resolved; resolved_package() if
+// The path of the same folder in ASCEND_CUSTOM_OPP_PATH or vendors/config.ini, with its links; resolved_package() if
 // neither lists it. Kernels' paths begin with it.
 std::string configured_package();
 
