@@ -9,7 +9,7 @@ constexpr int32_t kRmsNormRows = 1;  // whole rows in UB, many at a time
 constexpr int32_t kRmsNormLong = 2;  // rows one by one, chunk by chunk
 
 constexpr int32_t kRowNormStats = 12;   // floats in UB per normalized row, besides its elements
-constexpr int32_t kRowNormSlots = 64;   // their number of rows is rounded up to whole repeats
+constexpr int32_t kRowNormSlots = 64;   // the number of these rows is rounded up to a multiple of this
 constexpr int32_t kGradientStats = 10;  // further floats per row of a gradient
 constexpr int32_t kDscaleMore = 16;     // floats after the sums of dscale: a DMA's last block, and its offsets
 
@@ -56,7 +56,7 @@ struct RmsNormTilingData {
     int32_t chunk;
     int32_t row_stays;    // 1: a row stays in UB between its two passes
     int32_t scale_stays;  // 1: the scale stays in UB after its first load
-    int32_t levels;       // sums of 2^level chunks
+    int32_t levels;       // number of levels; the sums of level k are of 2^k chunks
 
     // UB, in bytes.
     int32_t scale_raw_bytes;  // scale in its own type; 0: float32 needs no copy of it

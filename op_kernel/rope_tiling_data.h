@@ -1,8 +1,8 @@
 // The tiling data of rope: one plain struct with the same bytes on host and device.
 //
 // It contains the frequencies. A separate GM table would need an allocation, a copy and a cache per set of parameters,
-// and an argument that the specification does not have. The scalar unit reads only the head; a DMA copies the two
-// vectors from the tiling's GM address to UB, so their offsets and the size are multiples of 32 bytes.
+// and an argument that the specification does not have. The kernel copies only the head at its start. A DMA copies the
+// two vectors of turns from GM to UB, so their offsets and the size are multiples of 32 bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 constexpr int32_t kRopeMaxHeadSize = 1024;
 constexpr int32_t kRopeMaxPairs = kRopeMaxHeadSize / 2;
 constexpr int32_t kRopeMaxPlanes = 4;                      // of positions: time, height, width, extra
-constexpr int32_t kRopeMaxChunks = kRopeMaxHeadSize / 64;  // of table lanes, a vector repeat each
+constexpr int32_t kRopeMaxChunks = kRopeMaxHeadSize / 64;  // of 64 table lanes, one vector repeat each
 
 // Tiling keys: how the kernel combines the two lanes of a pair. The kernel repeats them as literals, which
 // TILING_KEY_IS requires.
@@ -91,14 +91,14 @@ struct RopeTilingHead {
     int32_t unused[7];          // padding to whole blocks of 32 bytes
 };
 
-// The part of the tiling data that the kernel copies from its address in GM.
+// The part of the tiling data that the kernel reads in GM.
 struct RopeTurns {
     // Turns (radians / 2 pi) per position of every pair, as a sum of two float32. Reduced to
     // [-1/2, 1/2] if the call has no freq_factors; negated for the backward rotation.
     float hi[kRopeMaxPairs];
     float lo[kRopeMaxPairs];
 
-    // With more than one plane of positions: one bit for each lane that rotates by the plane.
+    // With more than one plane of positions: for each plane, one bit for each lane that rotates by it.
     uint64_t plane_lanes[kRopeMaxPlanes][kRopeMaxChunks];
 };
 

@@ -21,13 +21,13 @@ public:
     // mover: RowBursts or ScalarRows of the cache's type. rows holds the tile token by token.
     template <typename T, typename Mover>
     __aicore__ inline void Store(Mover* mover, GM_ADDR cache, LocalTensor<T> rows, const Tile& tile) {
-        Tile one = tile;
-        one.batch = 0;
-        one.tokens = 1;
+        Tile row_tile = tile;
+        row_tile.batch = 0;
+        row_tile.tokens = 1;
         for (int32_t t = 0; t < tile.tokens; ++t) {
-            one.token = rows_.Of(tile.batch, tile.token + t);
-            if (one.token < 0 || one.token >= td_->cache_rows) continue;
-            mover->Store(cache, rows[static_cast<uint32_t>(t * tile.heads * td_->out_pitch)], one);
+            row_tile.token = rows_.Get(tile.batch, tile.token + t);
+            if (row_tile.token < 0 || row_tile.token >= td_->cache_rows) continue;
+            mover->Store(cache, rows[static_cast<uint32_t>(t * tile.heads * td_->out_pitch)], row_tile);
         }
     }
 

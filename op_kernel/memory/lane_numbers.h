@@ -16,7 +16,7 @@ public:
         rest_ = scratch[kRopeSetupLaneTemps * count_];
     }
 
-    // 0, 1, 2, ..: setup_lanes numbers, valid from CountLanes() to the end of the setup.
+    // From CountLanes() to the end of the setup, Count() holds 0, 1, 2, ... up to setup_lanes - 1.
     __aicore__ inline void CountLanes() { CountUp(lane_[0], count_); }
     __aicore__ inline LocalTensor<float> Count() const { return lane_[0]; }
     __aicore__ inline LocalTensor<float> Temp(int32_t k) const { return lane_[1 + k]; }

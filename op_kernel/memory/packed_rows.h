@@ -1,6 +1,6 @@
 // Copy tiles of rows between GM and UB where the DMA copies only whole 32-byte blocks and rows are not a multiple of
 // them. A queue's buffer holds the runs of GM unchanged, each on a 32-byte border. A second DMA copies the last 32
-// bytes of a run to or from the buffer's side blocks. Gather converts runs to rows and rows to runs. No memory past a
+// bytes of a run to or from the buffer's tail blocks. Gather converts runs to rows and rows to runs. No memory past a
 // run is read or written. Runs have 32 bytes or more.
 #pragma once
 
@@ -18,17 +18,17 @@ namespace memory {
 template <typename T>
 class PackedRows {
 public:
-    // offsets: room for the byte offsets that BuildOffsets() computes.
+    // offsets: memory for the byte offsets that BuildOffsets() computes.
     __aicore__ inline void Init(const RopeTilingHead* td, LocalTensor<uint32_t> offsets) {
         td_ = td;
         lanes_ = td->index_rows * td->row_pitch;
         to_rows_ = offsets;
         to_runs_ = offsets[lanes_];
         ascending_ = offsets[2 * lanes_];
-        side_ = td->side_offset_bytes / static_cast<int32_t>(sizeof(T));
+        tail_ = td->side_offset_bytes / static_cast<int32_t>(sizeof(T));
     }
 
-    // Byte offsets for one Gather of index_rows rows, in both directions.
+    // Builds the byte offsets for one Gather of index_rows rows, in both directions.
     __aicore__ inline void BuildOffsets(const LaneNumbers& lanes) {
         LocalTensor<float> count = lanes.Count(), row = lanes.Temp(0), lane = lanes.Temp(1), temp = lanes.Temp(2);
         // row, lane -> row * head_size + lane; padding repeats the row's last element
@@ -56,44 +56,44 @@ public:
 
     __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR x, const Tile& tile) {
         RunPlan plan = PlanRuns(td_, tile, td_->side[tile.side].x_stride, true);
-        int32_t whole = Whole(plan), pitch = Pitch(plan);
+        int32_t aligned = Aligned(plan), pitch = Pitch(plan);
         for (int32_t i = 0; i < Runs(plan); ++i) {
             int64_t first = RunOffset(tile, td_->side[tile.side].x_stride, plan, i);
-            AscendC::DataCopy(dst[i * pitch], TensorAt<T>(x, first), static_cast<uint32_t>(whole));
-            if (whole < plan.run)
-                AscendC::DataCopy(dst[side_ + i * kBlock], TensorAt<T>(x, first + plan.run - kBlock), kBlock);
+            AscendC::DataCopy(dst[i * pitch], TensorAt<T>(x, first), static_cast<uint32_t>(aligned));
+            if (aligned < plan.run)
+                AscendC::DataCopy(dst[tail_ + i * kBlock], TensorAt<T>(x, first + plan.run - kBlock), kBlock);
         }
     }
 
     __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> src, const Tile& tile) {
         RunPlan plan = PlanRuns(td_, tile, td_->side[tile.side].out_stride, true);
-        int32_t whole = Whole(plan), pitch = Pitch(plan);
+        int32_t aligned = Aligned(plan), pitch = Pitch(plan);
         for (int32_t i = 0; i < Runs(plan); ++i)
             AscendC::DataCopy(TensorAt<T>(out, RunOffset(tile, td_->side[tile.side].out_stride, plan, i)),
-                              src[i * pitch], static_cast<uint32_t>(whole));
-        if (whole == plan.run) return;
+                              src[i * pitch], static_cast<uint32_t>(aligned));
+        if (aligned == plan.run) return;
         // Both DMAs write the same values where they overlap; the barrier keeps them from running at the same time.
         AscendC::PipeBarrier<PIPE_MTE3>();
         for (int32_t i = 0; i < Runs(plan); ++i)
             AscendC::DataCopy(
                 TensorAt<T>(out, RunOffset(tile, td_->side[tile.side].out_stride, plan, i) + plan.run - kBlock),
-                src[side_ + i * kBlock], kBlock);
+                src[tail_ + i * kBlock], kBlock);
     }
 
     // Completes the runs that Load() copied and converts them to rows of row_pitch.
     __aicore__ inline void Unpack(LocalTensor<T> rows, LocalTensor<T> runs, const Tile& tile) {
         RunPlan plan = PlanRuns(td_, tile, td_->side[tile.side].x_stride, true);
-        int32_t whole = Whole(plan), pitch = Pitch(plan), rest = static_cast<int32_t>(plan.run) - whole;
+        int32_t aligned = Aligned(plan), pitch = Pitch(plan), rest = static_cast<int32_t>(plan.run) - aligned;
         if (rest > 0) {
             for (int32_t i = 0; i < Runs(plan); ++i)
-                AscendC::Gather(runs[i * pitch + whole], runs[side_], ascending_, Bytes((i + 1) * kBlock - rest),
+                AscendC::Gather(runs[i * pitch + aligned], runs[tail_], ascending_, Bytes((i + 1) * kBlock - rest),
                                 static_cast<uint32_t>(rest));
             OrderV();
         }
         int32_t run_rows = static_cast<int32_t>(plan.run_rows);
         for (int32_t i = 0; i < Runs(plan); ++i) {
             for (int32_t row = 0; row < run_rows; row += td_->index_rows) {
-                int32_t count = Least(td_->index_rows, run_rows - row);
+                int32_t count = MinOf(td_->index_rows, run_rows - row);
                 AscendC::Gather(rows[(i * run_rows + row) * td_->row_pitch], runs, to_rows_,
                                 Bytes(i * pitch + row * td_->head_size), static_cast<uint32_t>(count * td_->row_pitch));
             }
@@ -107,24 +107,24 @@ public:
         int32_t run_rows = static_cast<int32_t>(plan.run_rows), pitch = Pitch(plan);
         for (int32_t i = 0; i < Runs(plan); ++i) {
             for (int32_t row = 0; row < run_rows; row += td_->index_rows) {
-                int32_t count = Least(td_->index_rows, run_rows - row);
+                int32_t count = MinOf(td_->index_rows, run_rows - row);
                 AscendC::Gather(runs[i * pitch + row * td_->head_size], rows, to_runs_,
                                 Bytes((i * run_rows + row) * td_->row_pitch),
                                 static_cast<uint32_t>(count * td_->head_size));
             }
         }
         OrderV();
-        if (Whole(plan) == plan.run) return;
-        int32_t tail = static_cast<int32_t>(plan.run) - kBlock;
+        if (Aligned(plan) == plan.run) return;
+        int32_t last_block = static_cast<int32_t>(plan.run) - kBlock;
         for (int32_t i = 0; i < Runs(plan); ++i)
-            AscendC::Gather(runs[side_ + i * kBlock], runs, ascending_, Bytes(i * pitch + tail), kBlock);
+            AscendC::Gather(runs[tail_ + i * kBlock], runs, ascending_, Bytes(i * pitch + last_block), kBlock);
     }
 
 private:
     static constexpr int32_t kBlock = kBlockBytes / static_cast<int32_t>(sizeof(T));  // elements of 32 bytes
 
     __aicore__ inline int32_t Runs(const RunPlan& plan) const { return static_cast<int32_t>(plan.loops * plan.blocks); }
-    __aicore__ inline int32_t Whole(const RunPlan& plan) const {
+    __aicore__ inline int32_t Aligned(const RunPlan& plan) const {
         return static_cast<int32_t>(plan.run) / kBlock * kBlock;
     }
     __aicore__ inline int32_t Pitch(const RunPlan& plan) const {
@@ -137,7 +137,7 @@ private:
 
     const RopeTilingHead* td_ = nullptr;
     int32_t lanes_ = 0;
-    int32_t side_ = 0;
+    int32_t tail_ = 0;
     LocalTensor<uint32_t> to_rows_, to_runs_, ascending_;
 };
 

@@ -20,7 +20,7 @@ __aicore__ inline AscendC::GlobalTensor<T> TensorAt(GM_ADDR base, int64_t elemen
 template <typename T>
 class RowBursts {
 public:
-    // row: its elements of T; pitch: elements from a row to the next in UB.
+    // row: elements of a row; pitch: elements from a row to the next in UB.
     __aicore__ inline void Init(const RopeTilingHead* td, int32_t row, int32_t pitch) {
         td_ = td;
         pitch_ = pitch;
@@ -72,7 +72,7 @@ private:
         return plan.blocks == 1 ? 0 : (plan.block_stride - plan.run) * kItemBytes;
     }
 
-    // Whether the gap fits an instruction's field: whole blocks in 16 bits, or bytes in 32.
+    // Whether the gap fits its field of an instruction, which counts blocks in 16 bits or bytes in 32 bits.
 #if __CCE_AICORE__ == 200
     __aicore__ inline bool OneInstruction(const RunPlan& plan) const {
         auto blocks = static_cast<uint16_t>(GapBytes(plan) / kBlockBytes);

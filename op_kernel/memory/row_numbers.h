@@ -14,11 +14,11 @@ public:
         numbers_.SetGlobalBuffer(reinterpret_cast<__gm__ int32_t*>(numbers));
     }
 
-    __aicore__ inline int64_t Of(int64_t batch, int64_t token) {
-        int64_t at = (batch * td_->index_stride[0] + token * td_->index_stride[1]) * td_->index_words;
-        int32_t low = numbers_.GetValue(static_cast<uint64_t>(at));
+    __aicore__ inline int64_t Get(int64_t batch, int64_t token) {
+        int64_t word = (batch * td_->index_stride[0] + token * td_->index_stride[1]) * td_->index_words;
+        int32_t low = numbers_.GetValue(static_cast<uint64_t>(word));
         if (td_->index_words == 1) return low;
-        int64_t high = numbers_.GetValue(static_cast<uint64_t>(at + 1));
+        int64_t high = numbers_.GetValue(static_cast<uint64_t>(word + 1));
         return static_cast<int64_t>(static_cast<uint64_t>(high) << 32 | static_cast<uint32_t>(low));
     }
 

@@ -1,6 +1,6 @@
 // Copy pieces of a long row, which start at a chunk's border, between GM and UB. Where the DMA copies only whole
-// 32-byte blocks, a second DMA copies the last 32 bytes of a piece to or from the side block after the buffer's chunk.
-// No memory past the piece is accessed. These pieces have 32 bytes or more.
+// 32-byte blocks, a second DMA copies the last 32 bytes of a piece to or from the tail block after the buffer's chunk.
+// No memory past the piece is accessed. Such pieces have 32 bytes or more.
 #pragma once
 
 #include "kernel_operator.h"
@@ -13,10 +13,10 @@ namespace memory {
 template <typename T>
 class RowPieces {
 public:
-    // ascending: room for 16 byte offsets, of elements 0, 1, 2, ...; chunk: in elements.
+    // ascending: memory for the byte offsets of the first 16 elements; chunk: its number of elements.
     __aicore__ inline void Init(LocalTensor<uint32_t> ascending, int32_t chunk) {
         ascending_ = ascending;
-        side_ = static_cast<uint32_t>(chunk);
+        tail_ = static_cast<uint32_t>(chunk);
     }
 
     __aicore__ inline void BuildOffsets(LocalTensor<float> temp) {
@@ -27,9 +27,9 @@ public:
     __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR memory, int64_t first, int32_t count) {
         AscendC::GlobalTensor<T> source = TensorAt<T>(memory, first);
 #if __CCE_AICORE__ == 200
-        AscendC::DataCopy(dst, source, static_cast<uint32_t>(Whole(count)));
+        AscendC::DataCopy(dst, source, static_cast<uint32_t>(Aligned(count)));
         if (Rest(count) > 0)
-            AscendC::DataCopy(dst[side_], TensorAt<T>(memory, first + count - kBlock), static_cast<uint32_t>(kBlock));
+            AscendC::DataCopy(dst[tail_], TensorAt<T>(memory, first + count - kBlock), static_cast<uint32_t>(kBlock));
 #else
         AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(T), 0, 0, 0);
         auto fill = static_cast<uint8_t>(RoundUp(count, kBlock) - count);
@@ -40,11 +40,11 @@ public:
     __aicore__ inline void Store(GM_ADDR memory, LocalTensor<T> src, int64_t first, int32_t count) {
         AscendC::GlobalTensor<T> target = TensorAt<T>(memory, first);
 #if __CCE_AICORE__ == 200
-        AscendC::DataCopy(target, src, static_cast<uint32_t>(Whole(count)));
+        AscendC::DataCopy(target, src, static_cast<uint32_t>(Aligned(count)));
         if (Rest(count) == 0) return;
         // Both DMAs write the same values where they overlap; the barrier keeps them from running at the same time.
         AscendC::PipeBarrier<PIPE_MTE3>();
-        AscendC::DataCopy(TensorAt<T>(memory, first + count - kBlock), src[side_], static_cast<uint32_t>(kBlock));
+        AscendC::DataCopy(TensorAt<T>(memory, first + count - kBlock), src[tail_], static_cast<uint32_t>(kBlock));
 #else
         AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(T), 0, 0, 0);
         AscendC::DataCopyPad(target, src, run);
@@ -61,14 +61,15 @@ public:
         queue->FreeTensor(piece);
     }
 
-    // A loaded piece as float32. `lanes` ends within the piece's last block of T; the lanes from `count` on are 0.
+    // Converts a loaded piece to `lanes` lanes of float32, which end within the piece's last block of T. The lanes
+    // from `count` on become 0.
     __aicore__ inline void Widen(LocalTensor<float> wide, LocalTensor<T> piece, int32_t count, int32_t lanes) {
 #if __CCE_AICORE__ == 200
         int32_t defined = count;
 #else
         int32_t defined = lanes;
 #endif
-        Complete(piece, count);
+        CopyFromTail(piece, count);
         if constexpr (sizeof(T) == sizeof(float)) {
             AscendC::Muls(wide, piece, 1.0f, defined);
         } else {
@@ -81,33 +82,33 @@ public:
 #endif
     }
 
-    // Complete() moves the end of a piece from the side block, where Load() puts it, to its place. SetAside() copies
-    // the end of a piece to the side block, where Store() reads it.
-    __aicore__ inline void Complete(LocalTensor<T> piece, int32_t count) {
+    // CopyFromTail() copies the end of a piece from the tail block, where Load() puts it, to its place. CopyToTail()
+    // copies the end of a piece to the tail block, where Store() reads it.
+    __aicore__ inline void CopyFromTail(LocalTensor<T> piece, int32_t count) {
 #if __CCE_AICORE__ == 200
         if (Rest(count) == 0) return;
-        AscendC::Gather(piece[Whole(count)], piece[side_], ascending_, Bytes(kBlock - Rest(count)),
+        AscendC::Gather(piece[Aligned(count)], piece[tail_], ascending_, Bytes(kBlock - Rest(count)),
                         static_cast<uint32_t>(Rest(count)));
         OrderV();
 #endif
     }
-    __aicore__ inline void SetAside(LocalTensor<T> piece, int32_t count) {
+    __aicore__ inline void CopyToTail(LocalTensor<T> piece, int32_t count) {
 #if __CCE_AICORE__ == 200
         if (Rest(count) == 0) return;
         OrderV();
-        AscendC::Gather(piece[side_], piece, ascending_, Bytes(count - kBlock), static_cast<uint32_t>(kBlock));
+        AscendC::Gather(piece[tail_], piece, ascending_, Bytes(count - kBlock), static_cast<uint32_t>(kBlock));
 #endif
     }
 
 private:
     static constexpr int32_t kBlock = kBlockBytes / static_cast<int32_t>(sizeof(T));
 
-    __aicore__ inline int32_t Whole(int32_t count) const { return count / kBlock * kBlock; }
+    __aicore__ inline int32_t Aligned(int32_t count) const { return count / kBlock * kBlock; }
     __aicore__ inline int32_t Rest(int32_t count) const { return count % kBlock; }
     __aicore__ inline uint32_t Bytes(int32_t elements) const { return static_cast<uint32_t>(elements) * sizeof(T); }
 
     LocalTensor<uint32_t> ascending_;
-    uint32_t side_ = 0;
+    uint32_t tail_ = 0;
 };
 
 }  // namespace memory

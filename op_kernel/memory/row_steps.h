@@ -42,24 +42,25 @@ __aicore__ inline uint8_t RepeatStep(int32_t pitch, int32_t repeats) {
 
 // Whether to repeat over rows instead of along each row: true where the step fits an instruction and this order needs
 // no more instructions.
-__aicore__ inline bool OverRows(int32_t rows, int32_t width, int32_t longest_pitch) {
+__aicore__ inline bool RepeatOverRows(int32_t rows, int32_t width, int32_t longest_pitch) {
     int32_t chunks = (width + kRepeatFloats - 1) / kRepeatFloats;
-    int32_t along = rows * (width % kRepeatFloats == 0 ? 1 : 2);
-    return (rows == 1 || RepeatReaches(longest_pitch)) && chunks * ((rows + kMostRepeats - 1) / kMostRepeats) <= along;
+    int32_t along_rows = rows * (width % kRepeatFloats == 0 ? 1 : 2);
+    return (rows == 1 || RepeatReaches(longest_pitch)) &&
+           chunks * ((rows + kMaxRepeats - 1) / kMaxRepeats) <= along_rows;
 }
 
-__aicore__ inline int32_t Most(int32_t a, int32_t b) { return a > b ? a : b; }
+__aicore__ inline int32_t MaxOf(int32_t a, int32_t b) { return a > b ? a : b; }
 
 // dst = a op b in lanes [0, width) of every row; b may be spread. The caller orders the vector instructions.
 template <RowOp op>
 __aicore__ inline void EachRow(const EvenRows& dst, const EvenRows& a, const EvenRows& b, int32_t rows, int32_t width) {
-    uint8_t block = b.spread ? 0 : 1;
+    uint8_t b_block_step = b.spread ? 0 : 1;
     Lanes lanes{0, width};
-    if (OverRows(rows, width, Most(dst.pitch, Most(a.pitch, b.pitch)))) {
-        for (int32_t row = 0; row < rows; row += kMostRepeats) {
-            int32_t repeats = Least(rows - row, kMostRepeats);
-            AscendC::BinaryRepeatParams step(1, 1, block, RepeatStep(dst.pitch, repeats), RepeatStep(a.pitch, repeats),
-                                             RepeatStep(b.pitch, repeats));
+    if (RepeatOverRows(rows, width, MaxOf(dst.pitch, MaxOf(a.pitch, b.pitch)))) {
+        for (int32_t row = 0; row < rows; row += kMaxRepeats) {
+            int32_t repeats = MinOf(rows - row, kMaxRepeats);
+            AscendC::BinaryRepeatParams step(1, 1, b_block_step, RepeatStep(dst.pitch, repeats),
+                                             RepeatStep(a.pitch, repeats), RepeatStep(b.pitch, repeats));
             for (int32_t chunk = 0; chunk < width; chunk += kRepeatFloats) {
                 uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
                 ApplyRowOp<op>(dst.data[row * dst.pitch + chunk], a.data[row * a.pitch + chunk],
@@ -69,29 +70,30 @@ __aicore__ inline void EachRow(const EvenRows& dst, const EvenRows& a, const Eve
         return;
     }
     constexpr uint8_t kNext = kRepeatFloats / kBlockFloats;
-    AscendC::BinaryRepeatParams step(1, 1, block, kNext, kNext, b.spread ? 0 : kNext);
-    int32_t whole = width / kRepeatFloats;
+    AscendC::BinaryRepeatParams step(1, 1, b_block_step, kNext, kNext, b.spread ? 0 : kNext);
+    int32_t full_repeats = width / kRepeatFloats;
     for (int32_t row = 0; row < rows; ++row) {
         LocalTensor<float> to = dst.data[row * dst.pitch], from = a.data[row * a.pitch], by = b.data[row * b.pitch];
-        for (int32_t i = 0; i < whole; i += kMostRepeats) {
+        for (int32_t i = 0; i < full_repeats; i += kMaxRepeats) {
             uint64_t mask[2] = {~uint64_t{0}, 0};
             int32_t lane = i * kRepeatFloats;
-            ApplyRowOp<op>(to[lane], from[lane], by[b.spread ? 0 : lane], mask, Least(whole - i, kMostRepeats), step);
+            ApplyRowOp<op>(to[lane], from[lane], by[b.spread ? 0 : lane], mask, MinOf(full_repeats - i, kMaxRepeats),
+                           step);
         }
-        int32_t rest = whole * kRepeatFloats;
+        int32_t rest = full_repeats * kRepeatFloats;
         if (rest == width) continue;
         uint64_t mask[2] = {MaskOf(lanes, rest), 0};
         ApplyRowOp<op>(to[rest], from[rest], by[b.spread ? 0 : rest], mask, 1, step);
     }
 }
 
-// Reduces each row by op to its first `least` lanes or fewer; least is 8 times a power of two. Each step combines two
-// halves, so that a sum's error grows with the logarithm of its number of terms. Returns the number of remaining lanes.
+// Reduces each row by op to at most `limit` lanes, its first ones; limit is 8 times a power of two. Each step combines
+// two halves, so that a sum's error grows with the logarithm of its number of terms. Returns the number of lanes left.
 template <RowOp op>
 __aicore__ inline int32_t FoldRows(LocalTensor<float> rows, int32_t pitch, int32_t count, int32_t width,
-                                   int32_t least) {
-    while (width > least) {
-        int32_t half = least;
+                                   int32_t limit) {
+    while (width > limit) {
+        int32_t half = limit;
         while (2 * half < width) half *= 2;
         EvenRows low{rows, pitch, false}, high{rows[half], pitch, false};
         EachRow<op>(low, low, high, count, width - half);
@@ -101,22 +103,22 @@ __aicore__ inline int32_t FoldRows(LocalTensor<float> rows, int32_t pitch, int32
     return width;
 }
 
-// sums[row] = the sum of the row's first `width` lanes, at most 64. For 64 lanes the sums of blocks, 8 floats per row,
-// come first; `blocks` is initialised up to a multiple of 8 rows.
+// sums[row] = the sum of the row's first `width` lanes, at most 64. For 64 lanes, blocks are summed first, to 8 floats
+// per row; the caller has initialised `blocks` up to a multiple of 8 rows.
 __aicore__ inline void SumRows(LocalTensor<float> sums, LocalTensor<float> blocks, LocalTensor<float> rows,
                                int32_t pitch, int32_t width, int32_t count) {
     int32_t step = pitch / kBlockFloats;
-    bool whole = width == kRepeatFloats;
-    for (int32_t row = 0; row < count; row += kMostRepeats) {
-        int32_t repeats = Least(count - row, kMostRepeats);
-        if (whole) {
+    bool full_repeat = width == kRepeatFloats;
+    for (int32_t row = 0; row < count; row += kMaxRepeats) {
+        int32_t repeats = MinOf(count - row, kMaxRepeats);
+        if (full_repeat) {
             AscendC::BlockReduceSum(blocks[row * kBlockFloats], rows[row * pitch], repeats, kRepeatFloats, 1, 1, step);
         } else {
             AscendC::WholeReduceSum(sums[row], rows[row * pitch], width, repeats, 1, 1, step);
         }
     }
     OrderV();
-    if (!whole) return;
+    if (!full_repeat) return;
     AscendC::BlockReduceSum(sums, blocks, (count + kBlockFloats - 1) / kBlockFloats, kRepeatFloats, 1, 1,
                             kRepeatFloats / kBlockFloats);
     OrderV();
@@ -129,13 +131,13 @@ __aicore__ inline void SpreadRows(LocalTensor<float> blocks, LocalTensor<float> 
     OrderV();
 }
 
-// Sets these lanes of every row to 0; they are within one group of 64.
+// Sets `lanes`, which are within one group of 64, to 0 in every row.
 __aicore__ inline void ClearLanes(LocalTensor<float> rows, int32_t pitch, int32_t count, const Lanes& lanes) {
     int32_t chunk = lanes.first / kRepeatFloats * kRepeatFloats;
     uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
     if (mask[0] == 0) return;
-    for (int32_t row = 0; row < count; row += kMostRepeats) {
-        int32_t repeats = Least(count - row, kMostRepeats);
+    for (int32_t row = 0; row < count; row += kMaxRepeats) {
+        int32_t repeats = MinOf(count - row, kMaxRepeats);
         AscendC::Duplicate(rows[row * pitch + chunk], 0.0f, mask, static_cast<uint8_t>(repeats), 1,
                            RepeatStep(pitch, repeats));
     }
@@ -157,13 +159,13 @@ __aicore__ inline void NarrowRows(LocalTensor<U> dst, int32_t dst_pitch, LocalTe
         AscendC::Cast(dst, src, NarrowMode<U>(), static_cast<uint32_t>(rows * width));
         return;
     }
-    if (!OverRows(rows, width, Most(src_pitch, dst_pitch / 2))) {
+    if (!RepeatOverRows(rows, width, MaxOf(src_pitch, dst_pitch / 2))) {
         for (int32_t row = 0; row < rows; ++row)
             AscendC::Cast(dst[row * dst_pitch], src[row * src_pitch], NarrowMode<U>(), static_cast<uint32_t>(width));
         return;
     }
-    for (int32_t row = 0; row < rows; row += kMostRepeats) {
-        int32_t repeats = Least(rows - row, kMostRepeats);
+    for (int32_t row = 0; row < rows; row += kMaxRepeats) {
+        int32_t repeats = MinOf(rows - row, kMaxRepeats);
         AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(repeats == 1 ? 0 : dst_pitch / kBlockItems),
                                         RepeatStep(src_pitch, repeats));
         for (int32_t chunk = 0; chunk < width; chunk += kRepeatFloats) {
@@ -174,7 +176,7 @@ __aicore__ inline void NarrowRows(LocalTensor<U> dst, int32_t dst_pitch, LocalTe
     }
 }
 
-// Rounds rows to the nearest numbers of R and back; temp then starts with the rows as R.
+// Rounds rows to the nearest numbers of R and converts them back. Afterwards temp starts with the rows as R.
 template <typename R>
 __aicore__ inline void RoundTo(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
     LocalTensor<R> narrow = temp.ReinterpretCast<R>();

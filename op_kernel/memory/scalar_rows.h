@@ -1,6 +1,6 @@
 // Copy tiles of rows between GM and UB by the scalar unit, for rows shorter than the 32 bytes of the SoC's only DMA.
-// Slow. The scalar unit's cache writes back whole 64-byte lines, so that one core has to
-// own all of out: the tiling makes one unit of work.
+// This is slow. The scalar unit's cache writes back whole 64-byte lines. One core therefore writes all of out: the
+// tiling makes one unit of work.
 #pragma once
 
 #include "../rope_tiling_data.h"

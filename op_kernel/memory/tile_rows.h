@@ -51,7 +51,7 @@ public:
     }
 
 #if __CCE_AICORE__ == 200
-    // The conversion between runs, which are loaded and stored, and rows, where rows are packed.
+    // Where rows are packed: converts between rows and the runs that are loaded and stored.
     __aicore__ inline PackedRows<T>& Packed() { return packed_; }
 #endif
 
@@ -70,24 +70,25 @@ private:
 class PackedOffsets {
 public:
     template <typename T, typename U>
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, TileRows<T>* one, TileRows<U>* other) {
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, TileRows<T>* first,
+                                TileRows<U>* second) {
         td_ = td;
         if (td->io != kRopeIoPacked) return;
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->index_bytes));
         LocalTensor<uint32_t> offsets = buffer_.Get<uint32_t>();
-        one->Packed().Init(td, offsets);
-        other->Packed().Init(td, offsets[static_cast<uint32_t>(td->index_bytes / 8)]);
+        first->Packed().Init(td, offsets);
+        second->Packed().Init(td, offsets[static_cast<uint32_t>(td->index_bytes / 8)]);
     }
 
-    // Called once per core. room: scratch memory for LaneNumbers.
+    // Called once per core. scratch: memory for LaneNumbers.
     template <typename T, typename U>
-    __aicore__ inline void Build(LocalTensor<float> room, TileRows<T>* one, TileRows<U>* other) {
+    __aicore__ inline void Build(LocalTensor<float> scratch, TileRows<T>* first, TileRows<U>* second) {
         if (td_->io != kRopeIoPacked) return;
         LaneNumbers index;
-        index.Init(td_, room);
+        index.Init(td_, scratch);
         index.CountLanes();
-        one->Packed().BuildOffsets(index);
-        other->Packed().BuildOffsets(index);
+        first->Packed().BuildOffsets(index);
+        second->Packed().BuildOffsets(index);
     }
 
 private:
@@ -98,10 +99,10 @@ private:
 #endif
 
 // The tile with the same rows of side 1's tensors.
-__aicore__ inline Tile Beside(const Tile& tile) {
-    Tile beside = tile;
-    beside.side = 1;
-    return beside;
+__aicore__ inline Tile OnSide1(const Tile& tile) {
+    Tile side1_tile = tile;
+    side1_tile.side = 1;
+    return side1_tile;
 }
 
 }  // namespace memory

@@ -1,5 +1,5 @@
-// The rows that a core rotates, their order, and the layout of a tile's rows in GM. Integer arithmetic
-// only: the tiling's test runs the same code on the host.
+// The rows that a core processes, their order, and the layout of a tile's rows in GM. The code is integer arithmetic
+// only: the tests of the tilings run it on the host.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -17,10 +17,10 @@ __aicore__ inline Share ShareOf(int64_t total, int64_t group, int64_t parts, int
     int64_t groups = (total + group - 1) / group;
     int64_t each = groups / parts, longer = groups % parts;
     int64_t first = (index * each + (index < longer ? index : longer)) * group;
-    int64_t last = first + (each + (index < longer ? 1 : 0)) * group;
+    int64_t end = first + (each + (index < longer ? 1 : 0)) * group;
     first = first < total ? first : total;
-    last = last < total ? last : total;
-    return Share{first, last - first};
+    end = end < total ? end : total;
+    return Share{first, end - first};
 }
 
 // `tokens` x `heads` rows of one tensor that are in UB together.
@@ -43,23 +43,23 @@ public:
         td_ = td;
         unit_ = first_unit - unit_step;
         unit_step_ = unit_step;
-        rows_last_ = block_row_ = block_tokens_ = tile_token_ = tile_tokens_ = 0;
-        heads_first_ = heads_last_ = head_ = side_first_ = side_last_ = 0;
+        rows_end_ = block_row_ = block_tokens_ = tile_token_ = tile_tokens_ = 0;
+        heads_first_ = heads_end_ = head_ = side_first_ = side_end_ = 0;
         side_ = 0;
     }
 
     // A block yields all tokens of one side, then those of the other, because a tile has the heads of one side.
     __aicore__ inline bool Next(Tile* tile) {
-        bool opens = false;
-        if (head_ >= side_last_) {
+        bool opens_block = false;
+        if (head_ >= side_end_) {
             head_ = side_first_;
             tile_token_ += tile_tokens_;
             if (tile_token_ >= block_tokens_ && !NextSide()) {
                 if (!NextBlock()) return false;
-                opens = true;
+                opens_block = true;
             }
         }
-        int64_t tokens = block_tokens_ - tile_token_, heads = side_last_ - head_;
+        int64_t tokens = block_tokens_ - tile_token_, heads = side_end_ - head_;
         tile->batch = block_row_ / td_->seq;
         tile->token = block_row_ % td_->seq + tile_token_;
         tile->tokens = static_cast<int32_t>(tokens < tile_tokens_ ? tokens : tile_tokens_);
@@ -67,7 +67,7 @@ public:
         tile->head = static_cast<int32_t>(head_ - (side_ != 0 ? td_->first_heads : 0));
         tile->heads = static_cast<int32_t>(heads < td_->tile_heads ? heads : td_->tile_heads);
         tile->table_row = static_cast<int32_t>(tile_token_);
-        tile->opens_block = opens ? 1 : 0;
+        tile->opens_block = opens_block ? 1 : 0;
         tile->block_tokens = static_cast<int32_t>(block_tokens_);
         head_ += tile->heads;
         return true;
@@ -77,26 +77,26 @@ private:
     // A block ends at the end of its unit or batch: positions have one stride within a batch.
     __aicore__ inline bool NextBlock() {
         block_row_ += block_tokens_;
-        if (block_row_ >= rows_last_ && !NextUnit()) return false;
-        int64_t left = rows_last_ - block_row_, in_batch = td_->seq - block_row_ % td_->seq;
+        if (block_row_ >= rows_end_ && !NextUnit()) return false;
+        int64_t left = rows_end_ - block_row_, in_batch = td_->seq - block_row_ % td_->seq;
         block_tokens_ = left < in_batch ? left : in_batch;
         if (block_tokens_ > td_->block_tokens) block_tokens_ = td_->block_tokens;
-        Enter(heads_first_ < td_->first_heads ? 0 : 1);
+        EnterSide(heads_first_ < td_->first_heads ? 0 : 1);
         return true;
     }
 
-    // Head numbers run through both sides.
+    // Heads are numbered through both sides; those of side 0 come first.
     __aicore__ inline bool NextSide() {
-        if (side_ != 0 || heads_last_ <= td_->first_heads) return false;
-        Enter(1);
+        if (side_ != 0 || heads_end_ <= td_->first_heads) return false;
+        EnterSide(1);
         return true;
     }
 
-    __aicore__ inline void Enter(int32_t side) {
+    __aicore__ inline void EnterSide(int32_t side) {
         side_ = side;
-        bool ends_within = side == 0 && heads_last_ > td_->first_heads;
+        bool ends_within = side == 0 && heads_end_ > td_->first_heads;
         side_first_ = side != 0 && heads_first_ < td_->first_heads ? td_->first_heads : heads_first_;
-        side_last_ = ends_within ? td_->first_heads : heads_last_;
+        side_end_ = ends_within ? td_->first_heads : heads_end_;
         tile_tokens_ = side != 0 ? td_->second_tokens : td_->tile_tokens;
         tile_token_ = 0;
         head_ = side_first_;
@@ -108,27 +108,27 @@ private:
         Share rows = ShareOf(td_->rows, td_->row_granule, td_->row_parts, unit_ / td_->head_parts);
         Share heads = ShareOf(td_->heads, 1, td_->head_parts, unit_ % td_->head_parts);
         block_row_ = rows.first;
-        rows_last_ = rows.first + rows.count;
+        rows_end_ = rows.first + rows.count;
         heads_first_ = heads.first;
-        heads_last_ = heads.first + heads.count;
+        heads_end_ = heads.first + heads.count;
         return true;
     }
 
     const RopeTilingHead* td_ = nullptr;
     int64_t unit_ = 0, unit_step_ = 1;
-    int64_t rows_last_ = 0, heads_first_ = 0, heads_last_ = 0;
+    int64_t rows_end_ = 0, heads_first_ = 0, heads_end_ = 0;
     int64_t block_row_ = 0, block_tokens_ = 0, tile_token_ = 0, tile_tokens_ = 0;
-    int64_t head_ = 0, side_first_ = 0, side_last_ = 0;
+    int64_t head_ = 0, side_first_ = 0, side_end_ = 0;
     int32_t side_ = 0;
 };
 
-// The tiles that a core has in hand: tile t is stored after the load of tile t + 2 is issued, because all other work
-// waits for loads. For each tile: Fetch(), load the next tile if it exists, store the one before if it exists, compute;
-// Advance() returns whether a tile is left. The caller stores the last tile.
+// A core's current tile, the one before it and the one after it. For each tile, the caller calls FindNext(), loads the
+// next tile if there is one, stores the previous one if there is one, and computes. Advance() returns whether a tile is
+// left. At the end the caller stores the last tile. Loads are issued before stores, because all other work needs them.
 class TileWindow {
 public:
-    Tile stored{}, tile{}, next{};
-    bool has_stored = false, has_next = false;
+    Tile previous{}, tile{}, next{};
+    bool has_previous = false, has_next = false;
 
     // Returns whether the core has a tile.
     __aicore__ inline bool Begin(const RopeTilingHead* td, int64_t first_unit, int64_t unit_step) {
@@ -136,12 +136,12 @@ public:
         return tiles_.Next(&tile);
     }
 
-    __aicore__ inline void Fetch() { has_next = tiles_.Next(&next); }
+    __aicore__ inline void FindNext() { has_next = tiles_.Next(&next); }
 
     __aicore__ inline bool Advance() {
-        stored = tile;
+        previous = tile;
         tile = next;
-        has_stored = true;
+        has_previous = true;
         return has_next;
     }
 

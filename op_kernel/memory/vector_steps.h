@@ -1,5 +1,5 @@
-// Steps of vector code that kernels share: order inside and between pipes, rounding, index
-// vectors. The code is correct without the compiler's automatic synchronisation.
+// Steps of vector code that kernels share: order inside and between pipes, rounding, index vectors. The code is correct
+// without the compiler's automatic synchronisation.
 #pragma once
 
 #include "kernel_operator.h"
@@ -11,10 +11,10 @@ using AscendC::LocalTensor;
 constexpr int32_t kBlockBytes = 32;
 constexpr int32_t kBlockFloats = 8;
 constexpr int32_t kRepeatFloats = 64;
-constexpr int32_t kMostRepeats = 255;
+constexpr int32_t kMaxRepeats = 255;
 
-// Rounding mode from int32 to float32, for integers that float32 holds. It does not change the result, but an
-// invalid mode is rejected.
+// Rounding mode from int32 to float32, for integers that float32 holds. The mode does not change the result, but each
+// SoC rejects modes that it does not have.
 #if __CCE_AICORE__ == 200
 constexpr AscendC::RoundMode kExactToFloat = AscendC::RoundMode::CAST_NONE;
 #else
@@ -31,13 +31,13 @@ struct SameType<A, A> {
 };
 
 __aicore__ inline int32_t RoundUp(int32_t n, int32_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-__aicore__ inline int32_t Least(int32_t a, int32_t b) { return a < b ? a : b; }
+__aicore__ inline int32_t MinOf(int32_t a, int32_t b) { return a < b ? a : b; }
 
-// Completes the vector instructions before it before those after it start. Every helper below orders its results
-// before later instructions.
+// Later vector instructions start after all earlier ones have completed. Every helper below orders its results before
+// later vector instructions.
 __aicore__ inline void OrderV() { AscendC::PipeBarrier<PIPE_V>(); }
 
-// dst = src, of 16 bits, as float32.
+// dst = src as float32. src has elements of 16 bits.
 template <typename T>
 __aicore__ inline void ToFloats(LocalTensor<float> dst, LocalTensor<T> src, int32_t count) {
     AscendC::Cast(dst, src, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count));
@@ -68,7 +68,7 @@ __aicore__ inline void Round(LocalTensor<float> dst, LocalTensor<float> src, Loc
     OrderV();
 }
 
-// floor(src / divisor) of small integers. The half step is larger than the division's error.
+// dst = floor(src / divisor), for small integers. The added 0.5 / divisor is larger than the division's error.
 __aicore__ inline void FloorDivide(LocalTensor<float> dst, LocalTensor<float> src, int32_t divisor,
                                    LocalTensor<float> temp, int32_t count) {
     float scale = 1.0f / static_cast<float>(divisor);
@@ -79,7 +79,7 @@ __aicore__ inline void FloorDivide(LocalTensor<float> dst, LocalTensor<float> sr
     Round(dst, dst, temp, count);
 }
 
-// src - quotient * divisor.
+// dst = src - quotient * divisor.
 __aicore__ inline void Remainder(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> quotient,
                                  int32_t divisor, int32_t count) {
     AscendC::Muls(dst, quotient, -static_cast<float>(divisor), count);
@@ -88,13 +88,13 @@ __aicore__ inline void Remainder(LocalTensor<float> dst, LocalTensor<float> src,
     OrderV();
 }
 
-// 0, 1, 2, ... The API writes the first 64, mostly by scalar code; doubling writes the rest.
+// dst = 0, 1, 2, ... CreateVecIndex() writes the first 64 numbers, mostly by scalar code; doubling writes the rest.
 __aicore__ inline void CountUp(LocalTensor<float> dst, int32_t count) {
     HandOver<AscendC::HardEvent::V_S>();
-    AscendC::CreateVecIndex(dst, 0.0f, static_cast<uint32_t>(Least(count, kRepeatFloats)));
+    AscendC::CreateVecIndex(dst, 0.0f, static_cast<uint32_t>(MinOf(count, kRepeatFloats)));
     OrderV();
-    for (int32_t done = kRepeatFloats; done < count; done *= 2) {
-        AscendC::Adds(dst[done], dst, static_cast<float>(done), Least(done, count - done));
+    for (int32_t written = kRepeatFloats; written < count; written *= 2) {
+        AscendC::Adds(dst[written], dst, static_cast<float>(written), MinOf(written, count - written));
         OrderV();
     }
 }
@@ -108,8 +108,8 @@ __aicore__ inline void ToOffsets(LocalTensor<uint32_t> dst, LocalTensor<float> n
     OrderV();
 }
 
-// dst = src, 16 bits each, with neighbours exchanged: a pair is one 32-bit word, and two shifts exchange its halves.
-// up, down: the same number of elements each, without overlap with src or each other. dst may be src or up.
+// dst = src with neighbours exchanged, in elements of 16 bits: two shifts exchange the halves of each 32-bit word.
+// up, down: scratch memory of `count` elements each. src, up and down do not overlap. dst may be src or up.
 template <typename T>
 __aicore__ inline void SwapNeighbours(LocalTensor<T> dst, LocalTensor<T> src, LocalTensor<T> up, LocalTensor<T> down,
                                       int32_t count) {
@@ -125,16 +125,16 @@ __aicore__ inline void SwapNeighbours(LocalTensor<T> dst, LocalTensor<T> src, Lo
 #endif
 }
 
-// Lanes [first, last) of a row of 32-bit elements.
+// Lanes [first, end) of a row of 32-bit elements.
 struct Lanes {
     int32_t first;
-    int32_t last;
+    int32_t end;
 };
 
-// Mask of the window's lanes among the 64 from `chunk` on.
+// Mask of `lanes` among the 64 lanes from `chunk` on.
 __aicore__ inline uint64_t MaskOf(const Lanes& lanes, int32_t chunk) {
     int32_t from = lanes.first > chunk ? lanes.first - chunk : 0;
-    int32_t to = Least(lanes.last - chunk, kRepeatFloats);
+    int32_t to = MinOf(lanes.end - chunk, kRepeatFloats);
     uint64_t below_to = to == kRepeatFloats ? ~uint64_t{0} : (uint64_t{1} << to) - 1;
     return below_to & ~((uint64_t{1} << from) - 1);
 }

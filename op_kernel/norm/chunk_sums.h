@@ -1,5 +1,4 @@
-// The chunks of a long row, and what is found over all of them: sums, each chunk reduced to 64 numbers, and the largest
-// magnitude.
+// The chunks of a long row, and two reductions over all of them: to 64 sums, and to the largest magnitude.
 #pragma once
 
 #include "../memory/row_steps.h"
@@ -23,18 +22,19 @@ struct RowChunks {
     }
 };
 
-// Raises the 8 numbers in `largest` to the magnitudes of `numbers`. temp: scratch memory of `width` floats. The caller
-// orders the vector instructions before each call and hands over to the scalar unit after the last.
-__aicore__ inline void RaiseToLargest(LocalTensor<float> largest, LocalTensor<float> numbers, LocalTensor<float> temp,
-                                      int32_t width) {
+// Updates `largest`, 8 numbers that include the largest magnitude so far, by the magnitudes of `numbers`. temp: scratch
+// memory of `width` floats. The caller orders the vector instructions before each call and calls HandOver<V_S>() after
+// the last.
+__aicore__ inline void UpdateLargest(LocalTensor<float> largest, LocalTensor<float> numbers, LocalTensor<float> temp,
+                                     int32_t width) {
     AscendC::Abs(temp, numbers, width);
     OrderV();
     FoldRows<RowOp::kMax>(temp, 0, 1, width, kBlockFloats);
     AscendC::Max(largest, largest, temp, kBlockFloats);
 }
 
-// levels_[level] is the sum of 2^level chunks where bit `level` of the number of chunks is set, so that every number
-// goes through log2 n additions.
+// levels_[level] is the sum of 2^level chunks if bit `level` of the number of chunks is set. Thus every number goes
+// through log2 n additions.
 class ChunkSums {
 public:
     // levels: 64 floats per level.
@@ -46,7 +46,7 @@ public:
         OrderV();
         FoldRows<RowOp::kAdd>(numbers, 0, 1, width, kRepeatFloats);
         int32_t level = 0;
-        for (int64_t done = k; done % 2 != 0; done /= 2, ++level) {
+        for (int64_t bits = k; bits % 2 != 0; bits /= 2, ++level) {
             AscendC::Add(numbers, numbers, levels_[level * kRepeatFloats], kRepeatFloats);
             OrderV();
         }
@@ -59,8 +59,8 @@ public:
         AscendC::Duplicate(sums, 0.0f, kRepeatFloats);
         OrderV();
         int32_t level = 0;
-        for (int64_t done = chunks; done > 0; done /= 2, ++level) {
-            if (done % 2 == 0) continue;
+        for (int64_t bits = chunks; bits > 0; bits /= 2, ++level) {
+            if (bits % 2 == 0) continue;
             AscendC::Add(sums, sums, levels_[level * kRepeatFloats], kRepeatFloats);
             OrderV();
         }

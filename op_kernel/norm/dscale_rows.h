@@ -50,10 +50,10 @@ public:
     __aicore__ inline void Flush(GM_ADDR dscale, int64_t first, int32_t count) {
 #if __CCE_AICORE__ == 200
         if (count < kBlockFloats) {
-            FlushFew(TensorAt<float>(dscale, first), count);
+            FlushShort(TensorAt<float>(dscale, first), count);
             return;
         }
-        SetLastAside(count);
+        CopyLastBlockToTail(count);
 #endif
         HandOver<AscendC::HardEvent::V_MTE3>();
         AscendC::SetAtomicAdd<float>();
@@ -65,15 +65,15 @@ public:
 private:
 #if __CCE_AICORE__ == 200
     // The last block overlaps the block before it. Its overlapping elements are 0, so that they are added only once.
-    __aicore__ inline void SetLastAside(int32_t count) {
-        pieces_.SetAside(sums_, count);
+    __aicore__ inline void CopyLastBlockToTail(int32_t count) {
+        pieces_.CopyToTail(sums_, count);
         OrderV();
         if (count % kBlockFloats == 0) return;
         AscendC::Duplicate(last_, 0.0f, kBlockFloats - count % kBlockFloats);
     }
 
-    // Fewer bytes than the 32 of a DMA: the scalar unit adds them. One core owns all rows this short.
-    __aicore__ inline void FlushFew(AscendC::GlobalTensor<float> target, int32_t count) {
+    // The scalar unit adds sums that are shorter than a DMA's 32 bytes. One core processes all rows of this size.
+    __aicore__ inline void FlushShort(AscendC::GlobalTensor<float> target, int32_t count) {
         HandOver<AscendC::HardEvent::V_S>();
         for (int32_t i = 0; i < count; ++i) {
             auto at = static_cast<uint32_t>(i);

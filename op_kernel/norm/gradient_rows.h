@@ -17,7 +17,7 @@
 // N's own error causes in the rounded N.
 //
 // Rows whose squares leave float32's range are first multiplied by a power of two f. The formulas then use r / f for
-// r, N is unchanged, and dx is multiplied by f at the end: exactly, except for subnormal numbers (MoveFactors).
+// r, N is unchanged, and dx is multiplied by f at the end: exactly, except for subnormal numbers (RaiseInverses).
 //
 // npu_rope/testing/bounds.py uses these bounds.
 #pragma once
@@ -76,15 +76,15 @@ public:
         OrderV();
     }
 
-    // For rows that the norm has multiplied: multiplies their inverses by 2^15. Without it, Differentiate() could turn
+    // For rows that RowNorm has multiplied: multiplies their inverses by 2^15. Without it, Differentiate() could turn
     // a small g into a subnormal number whose product with the factor is normal. The caller orders later readers of the
     // inverses after this.
-    __aicore__ inline void MoveFactors(int32_t count) {
+    __aicore__ inline void RaiseInverses(int32_t count) {
         LocalTensor<float> inverses = norm_->Inverses().data;
-        AscendC::Muls(inverses, inverses, kMoved, count * kBlockFloats);
+        AscendC::Muls(inverses, inverses, kRaise, count * kBlockFloats);
     }
 
-    // After MoveFactors(): multiplies dx by the factors, which are at least 2^-111.
+    // After RaiseInverses(): multiplies dx by the factors, which are at least 2^-111.
     __aicore__ inline void Rescale(const EvenRows& dx, int32_t count, int32_t width) {
         for (int32_t row = 0; row < count; ++row)
             RescaleRow(dx.data[row * dx.pitch], factor_.GetValue(static_cast<uint32_t>(row)), width);
@@ -93,18 +93,18 @@ public:
 
     // Multiplies one row of dx, or a piece of it, by its factor.
     __aicore__ inline void RescaleRow(LocalTensor<float> dx, float factor, int32_t width) {
-        AscendC::Muls(dx, dx, factor * kMovedBack, width);
+        AscendC::Muls(dx, dx, factor * kLower, width);
     }
 
-    // After MoveFactors(): divides a piece of one row by the row's RMS.
-    __aicore__ inline void NormalizeMovedPiece(LocalTensor<float> rows, int32_t count) {
+    // After RaiseInverses(): divides a piece of one row by the row's RMS.
+    __aicore__ inline void NormalizeRaisedPiece(LocalTensor<float> rows, int32_t count) {
         norm_->NormalizePiece(rows, rows, count);
-        AscendC::Muls(rows, rows, kMovedBack, count);
+        AscendC::Muls(rows, rows, kLower, count);
         OrderV();
     }
 
 private:
-    static constexpr float kMoved = 32768.0f, kMovedBack = 1.0f / 32768.0f;
+    static constexpr float kRaise = 32768.0f, kLower = 1.0f / 32768.0f;
 
     RowNorm* norm_ = nullptr;
     float inverse_n_ = 0.0f;

@@ -42,9 +42,9 @@ public:
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const Source& source) {
         td_ = td;
         source_ = source;
-        const HeadNormTiling* own = source.tiling;
-        pipe->InitBuffer(stats_, static_cast<uint32_t>(own->stats_bytes + own->factor_bytes));
-        scales_.Init(pipe, own->scale_bytes, own->scale_raw_bytes, ScaleLayout{kScaleDense, nullptr, nullptr});
+        const HeadNormTiling* tiling = source.tiling;
+        pipe->InitBuffer(stats_, static_cast<uint32_t>(tiling->stats_bytes + tiling->factor_bytes));
+        scales_.Init(pipe, tiling->scale_bytes, tiling->scale_raw_bytes, ScaleLayout{kScaleDense, nullptr, nullptr});
     }
 
     // Called once per core, before the first tile.
@@ -61,7 +61,7 @@ public:
         scales_.WidenSwapped(2 * td_->row_pitch, 2 * td_->row_pitch);
     }
 
-    __aicore__ inline bool Rounds() const { return source_.tiling->intermediate_rounding != 0; }
+    __aicore__ inline bool RoundsIntermediates() const { return source_.tiling->intermediate_rounding != 0; }
 
     // Divides each of the tile's heads [row_pitch] by its RMS and multiplies it by its side's scale. The heads'
     // padding is 0. temp: the same number of floats.
@@ -74,23 +74,23 @@ public:
         Round(rows, temp, count * pitch);
     }
 
-    // Apply(), which also sets temp = the resulting rows with neighbours exchanged. x: the rows as they were loaded;
-    // their memory serves as scratch.
+    // Does what Apply() does and sets temp to the resulting rows with neighbours exchanged. x: the rows as they were
+    // loaded; their memory serves as scratch.
     __aicore__ inline void ApplyWithPartners(LocalTensor<float> rows, LocalTensor<float> temp, LocalTensor<T> x,
                                              const Tile& tile) {
         int32_t pitch = td_->row_pitch, count = tile.tokens * tile.heads, all = count * pitch;
         LocalTensor<T> narrow = temp.template ReinterpretCast<T>();
-        if (Rounds()) {
+        if (RoundsIntermediates()) {
             Apply(rows, temp, tile);
             // Round() has left the rows as T in temp.
             SwapNeighbours(x, narrow, x, narrow[all], all);
             ToFloats(temp, x, all);
             return;
         }
-        bool are_scaled = norm_.FindInverses(rows, temp, pitch, count);
+        bool multiplied = norm_.FindInverses(rows, temp, pitch, count);
         SwapNeighbours(x, x, narrow, narrow[all], all);
         ToFloats(temp, x, all);
-        for (int32_t row = 0; row < count && are_scaled; ++row)
+        for (int32_t row = 0; row < count && multiplied; ++row)
             AscendC::Muls(temp[row * pitch], temp[row * pitch], factors_.GetValue(static_cast<uint32_t>(row)), pitch);
         norm_.Normalize(rows, pitch, count);  // also orders temp's multiplications before the next instructions
         norm_.Normalize(temp, pitch, count);
@@ -101,10 +101,10 @@ public:
     __aicore__ inline bool Scatters(const Tile& tile) const { return source_.tiling->scatters != 0 && tile.side == 1; }
 
 private:
-    // scale: the offset of its first element.
-    __aicore__ inline void TimesScale(LocalTensor<float> rows, int32_t count, int32_t scale) {
+    // scale_offset: the offset of the scale's first element.
+    __aicore__ inline void TimesScale(LocalTensor<float> rows, int32_t count, int32_t scale_offset) {
         EvenRows all{rows, td_->row_pitch, false};
-        EachRow<RowOp::kMul>(all, all, EvenRows{scales_.Wide()[scale], 0, false}, count,
+        EachRow<RowOp::kMul>(all, all, EvenRows{scales_.Wide()[scale_offset], 0, false}, count,
                              RoundUp(td_->head_size, kBlockFloats));
         OrderV();
     }
@@ -112,7 +112,7 @@ private:
     // Rounds to T, as rms_norm rounds its result before rope reads it.
     __aicore__ inline void Round(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
         if constexpr (sizeof(T) != sizeof(float))
-            if (source_.tiling->intermediate_rounding != 0) RoundTo<T>(rows, temp, count);
+            if (RoundsIntermediates()) RoundTo<T>(rows, temp, count);
     }
 
     const RopeTilingHead* td_ = nullptr;

@@ -77,14 +77,14 @@ private:
     }
 
     __aicore__ inline void DifferentiateRow(const Tile& row) {
-        x_at_ = TileOffset(row, td_->head.side[0].x_stride);
-        dx_at_ = TileOffset(row, td_->head.side[0].out_stride);
-        grad_at_ = TileOffset(row, td_->head.side[1].x_stride);
+        x_offset_ = TileOffset(row, td_->head.side[0].x_stride);
+        dx_offset_ = TileOffset(row, td_->head.side[0].out_stride);
+        grad_offset_ = TileOffset(row, td_->head.side[1].x_stride);
         factor_ = 1.0f;
         WalkRow(Walk::kSum);
         squares_.Total(sums_, chunks_.Count());
         if (norm_.FindInverse(sums_, td_->norm.added)) {
-            SumScaled();
+            SumMultipliedRow();
         } else {
             products_.Total(sums_, chunks_.Count());
             gradient_.FindMeanOfUndivided(sums_);
@@ -93,18 +93,18 @@ private:
         scale_rows_.EndRow(td_->scale_stays != 0);
     }
 
-    // Where squares leave float32's range, sums the squares again, of the row times a power of two. The products with
-    // the multiplied row could leave the range; therefore they are summed from the normalized row.
-    __aicore__ inline void SumScaled() {
+    // For a row whose squares leave float32's range: multiplies the row by a power of two and sums its squares again.
+    // The products with the multiplied row could leave the range; they are therefore summed from the normalized row.
+    __aicore__ inline void SumMultipliedRow() {
         AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
         WalkRow(Walk::kLargest);
         HandOver<AscendC::HardEvent::V_S>();
-        RowScale scale = norm_.ScaleOf(largest_);  // before FindInverse() hands over to the vectors
-        factor_ = scale.factor;
+        RowMultiplier multiplier = norm_.MultiplierFor(largest_);  // before FindInverse() calls HandOver<S_V>()
+        factor_ = multiplier.factor;
         WalkRow(Walk::kSum);
         squares_.Total(sums_, chunks_.Count());
-        norm_.FindInverse(sums_, scale.added);
-        gradient_.MoveFactors(1);
+        norm_.FindInverse(sums_, multiplier.added);
+        gradient_.RaiseInverses(1);
         WalkRow(Walk::kProducts);
         products_.Total(sums_, chunks_.Count());
         gradient_.FindMean(sums_);
@@ -113,17 +113,17 @@ private:
     // ---- a row's chunks, one after another
 
     __aicore__ inline void WalkRow(Walk walk) {
-        Fetch(0);
+        LoadChunk(0);
         for (int64_t k = 0; k < chunks_.Count(); ++k) {
             int32_t count = chunks_.CountOf(k), lanes = RoundUp(count, kBlockFloats);
             LocalTensor<T> x = in_.template DeQue<T>();
             LocalTensor<S> grad = grad_.template DeQue<S>();
-            if (k + 1 < chunks_.Count()) Fetch(k + 1);
+            if (k + 1 < chunks_.Count()) LoadChunk(k + 1);
             pieces_.Widen(rows_, x, count, lanes);
             in_.FreeTensor(x);
             stash_.Round(rows_, temp_, lanes);
             if (walk == Walk::kLargest) {
-                RaiseToLargest(largest_, rows_, temp_, lanes);
+                UpdateLargest(largest_, rows_, temp_, lanes);
             } else {
                 if (factor_ != 1.0f) AscendC::Muls(rows_, rows_, factor_, lanes);
                 FindG(grad, k, count);  // also orders the rows
@@ -136,13 +136,13 @@ private:
         }
     }
 
-    __aicore__ inline void Fetch(int64_t k) {
+    __aicore__ inline void LoadChunk(int64_t k) {
         int64_t at = k * td_->chunk;
         LocalTensor<T> x = in_.template AllocTensor<T>();
-        pieces_.Load(x, arguments_.x, x_at_ + at, chunks_.CountOf(k));
+        pieces_.Load(x, arguments_.x, x_offset_ + at, chunks_.CountOf(k));
         in_.EnQue(x);
         LocalTensor<S> grad = grad_.template AllocTensor<S>();
-        grad_pieces_.Load(grad, arguments_.grad, grad_at_ + at, chunks_.CountOf(k));
+        grad_pieces_.Load(grad, arguments_.grad, grad_offset_ + at, chunks_.CountOf(k));
         grad_.EnQue(grad);
     }
 
@@ -173,7 +173,7 @@ private:
     __aicore__ inline void Divide(Walk walk, LocalTensor<S> grad, int64_t k, int32_t count) {
         int32_t lanes = RoundUp(count, kBlockFloats);
         if (factor_ != 1.0f)
-            gradient_.NormalizeMovedPiece(rows_, lanes);
+            gradient_.NormalizeRaisedPiece(rows_, lanes);
         else
             norm_.NormalizePiece(rows_, rows_, lanes);
         if (walk == Walk::kProducts)
@@ -212,9 +212,9 @@ private:
         }
         if constexpr (sizeof(T) != sizeof(float))
             AscendC::Cast(dx, temp_, NarrowMode<T>(), static_cast<uint32_t>(lanes));
-        pieces_.SetAside(dx, count);
+        pieces_.CopyToTail(dx, count);
         OrderV();
-        pieces_.StoreQueued(arguments_.dx, &out_, dx, dx_at_ + at, count);
+        pieces_.StoreQueued(arguments_.dx, &out_, dx, dx_offset_ + at, count);
     }
 
     static constexpr int32_t kOffsets = 16;
@@ -235,8 +235,8 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, dscale_buffer_;
     LocalTensor<float> rows_, g_, temp_, sums_, largest_;
     RowChunks chunks_{};
-    int64_t x_at_ = 0, dx_at_ = 0, grad_at_ = 0;
-    float factor_ = 1.0f;  // not 1 for rows that are multiplied
+    int64_t x_offset_ = 0, dx_offset_ = 0, grad_offset_ = 0;
+    float factor_ = 1.0f;  // the power of two by which the row is multiplied
 };
 
 }  // namespace norm

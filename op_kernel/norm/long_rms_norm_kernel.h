@@ -73,23 +73,23 @@ private:
     }
 
     __aicore__ inline void NormalizeRow(const Tile& row) {
-        x_at_ = TileOffset(row, td_->head.side[0].x_stride);
-        out_at_ = TileOffset(row, td_->head.side[0].out_stride);
-        residual_at_ = TileOffset(row, td_->head.side[1].x_stride);
-        sum_at_ = TileOffset(row, td_->head.side[1].out_stride);
-        scale_at_ = TileOffset(row, td_->scale_stride);
-        row_is_here_ = false;
+        x_offset_ = TileOffset(row, td_->head.side[0].x_stride);
+        out_offset_ = TileOffset(row, td_->head.side[0].out_stride);
+        residual_offset_ = TileOffset(row, td_->head.side[1].x_stride);
+        sum_offset_ = TileOffset(row, td_->head.side[1].out_stride);
+        scale_offset_ = TileOffset(row, td_->scale_stride);
+        row_is_in_ub_ = false;
         factor_ = 1.0f;
         WalkRow(Walk::kSum);
         if (norm_.FindInverse(Total(), td_->norm.added)) {
-            // The squares leave float32's range: sum them again, of the row times a power of two.
+            // The squares leave float32's range: multiply the row by a power of two and sum its squares again.
             AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
             WalkRow(Walk::kLargest);
             HandOver<AscendC::HardEvent::V_S>();
-            RowScale scale = norm_.ScaleOf(largest_);  // before FindInverse() hands over to the vectors
-            factor_ = scale.factor;
+            RowMultiplier multiplier = norm_.MultiplierFor(largest_);  // before FindInverse() calls HandOver<S_V>()
+            factor_ = multiplier.factor;
             WalkRow(Walk::kSum);
-            norm_.FindInverse(Total(), scale.added);
+            norm_.FindInverse(Total(), multiplier.added);
         }
         WalkRow(Walk::kWrite);
         scale_rows_.EndRow(td_->scale_stays != 0);
@@ -98,11 +98,11 @@ private:
     // ---- a row's chunks, one after another
 
     __aicore__ inline void WalkRow(Walk walk) {
-        if (!row_is_here_) Fetch(0);
+        if (!row_is_in_ub_) LoadChunk(0);
         for (int64_t k = 0; k < chunks_.Count(); ++k) {
             int32_t count = chunks_.CountOf(k);
             LocalTensor<float> chunk = td_->row_stays != 0 ? row_[static_cast<uint32_t>(k * td_->chunk)] : row_;
-            if (!row_is_here_) Arrive(chunk, k, count);
+            if (!row_is_in_ub_) WidenChunk(chunk, k, count);
             int32_t padded = RoundUp(count, kPadding);
             if (walk == Walk::kSum) {
                 AddSquares(chunk, k, padded);
@@ -112,27 +112,27 @@ private:
                 Write(chunk, k, count);
             }
         }
-        row_is_here_ = td_->row_stays != 0;
+        row_is_in_ub_ = td_->row_stays != 0;
     }
 
-    __aicore__ inline void Fetch(int64_t k) {
+    __aicore__ inline void LoadChunk(int64_t k) {
         int64_t at = k * td_->chunk;
         LocalTensor<T> x = in_.template AllocTensor<T>();
-        pieces_.Load(x, arguments_.x, x_at_ + at, chunks_.CountOf(k));
+        pieces_.Load(x, arguments_.x, x_offset_ + at, chunks_.CountOf(k));
         in_.EnQue(x);
         if constexpr (adds) {
             LocalTensor<T> residual = residual_.template AllocTensor<T>();
-            pieces_.Load(residual, arguments_.residual, residual_at_ + at, chunks_.CountOf(k));
+            pieces_.Load(residual, arguments_.residual, residual_offset_ + at, chunks_.CountOf(k));
             residual_.EnQue(residual);
         }
     }
 
-    // Chunk k as float32, with the residual added and the sum rounded; lanes after its last are 0. The copy of the
-    // next chunk is already issued.
-    __aicore__ inline void Arrive(LocalTensor<float> chunk, int64_t k, int32_t count) {
+    // Issues the load of the next chunk. Converts chunk k to float32, adds the residual and rounds the sum. Lanes after
+    // the chunk's last are 0.
+    __aicore__ inline void WidenChunk(LocalTensor<float> chunk, int64_t k, int32_t count) {
         LocalTensor<T> x = in_.template DeQue<T>(), residual;
         if constexpr (adds) residual = residual_.template DeQue<T>();
-        if (k + 1 < chunks_.Count()) Fetch(k + 1);
+        if (k + 1 < chunks_.Count()) LoadChunk(k + 1);
         int32_t padded = RoundUp(count, kPadding);
         pieces_.Widen(chunk, x, count, padded);
         in_.FreeTensor(x);
@@ -158,25 +158,25 @@ private:
         return sums_;
     }
 
-    // A chunk in the stash type, times the row's factor.
+    // Returns the chunk rounded to the stash type, times the row's factor.
     __aicore__ inline LocalTensor<float> Prepared(LocalTensor<float> chunk, int32_t padded) {
         if (stash_.IsFloat32() && factor_ == 1.0f) return chunk;
-        Stashed(chunk, padded);
+        CopyToStash(chunk, padded);
         AscendC::Muls(piece_, piece_, factor_, padded);
         OrderV();
         return piece_;
     }
 
     // Copies the chunk into piece_, rounded to the stash type.
-    __aicore__ inline void Stashed(LocalTensor<float> chunk, int32_t padded) {
+    __aicore__ inline void CopyToStash(LocalTensor<float> chunk, int32_t padded) {
         AscendC::DataCopy(piece_, chunk, static_cast<uint32_t>(padded));
         OrderV();
         stash_.Round(piece_, temp_, padded);
     }
 
     __aicore__ inline void FindLargest(LocalTensor<float> chunk, int32_t padded) {
-        Stashed(chunk, padded);
-        RaiseToLargest(largest_, piece_, temp_, padded);
+        CopyToStash(chunk, padded);
+        UpdateLargest(largest_, piece_, temp_, padded);
     }
 
     // ---- the result
@@ -187,7 +187,7 @@ private:
         if constexpr (adds) WriteSum(chunk, at, count);
         norm_.NormalizePiece(piece_, Prepared(chunk, padded), padded);
         stash_.template RoundBack<T>(piece_, temp_, padded);
-        LocalTensor<float> scale = scale_rows_.Piece(arguments_.scale, scale_at_, at, count, td_->scale_stays != 0);
+        LocalTensor<float> scale = scale_rows_.Piece(arguments_.scale, scale_offset_, at, count, td_->scale_stays != 0);
         LocalTensor<S> y = out_.template AllocTensor<S>();
         int32_t lanes = RoundUp(count, kBlockFloats);
         if constexpr (sizeof(S) == sizeof(float)) {
@@ -197,9 +197,9 @@ private:
             OrderV();
             AscendC::Cast(y, piece_, NarrowMode<S>(), static_cast<uint32_t>(lanes));
         }
-        out_pieces_.SetAside(y, count);
+        out_pieces_.CopyToTail(y, count);
         OrderV();
-        out_pieces_.StoreQueued(arguments_.out, &out_, y, out_at_ + at, count);
+        out_pieces_.StoreQueued(arguments_.out, &out_, y, out_offset_ + at, count);
     }
 
     __aicore__ inline void WriteSum(LocalTensor<float> chunk, int64_t at, int32_t count) {
@@ -210,8 +210,8 @@ private:
         } else {
             AscendC::Cast(sum, chunk, NarrowMode<T>(), lanes);
         }
-        pieces_.SetAside(sum, count);
-        pieces_.StoreQueued(arguments_.sum, &sum_, sum, sum_at_ + at, count);
+        pieces_.CopyToTail(sum, count);
+        pieces_.StoreQueued(arguments_.sum, &sum_, sum, sum_offset_ + at, count);
     }
 
     static constexpr int32_t kOffsets = 16;
@@ -230,9 +230,9 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> row_buffer_, work_, stats_;
     LocalTensor<float> row_, piece_, temp_, sums_, largest_;
     RowChunks chunks_{};
-    int64_t x_at_ = 0, out_at_ = 0, residual_at_ = 0, sum_at_ = 0, scale_at_ = 0;
+    int64_t x_offset_ = 0, out_offset_ = 0, residual_offset_ = 0, sum_offset_ = 0, scale_offset_ = 0;
     float factor_ = 1.0f;
-    bool row_is_here_ = false;
+    bool row_is_in_ub_ = false;
 };
 
 }  // namespace norm

@@ -38,12 +38,12 @@ public:
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
             LocalTensor<S> grad = grad_.template DeQue<S>();
-            window.Fetch();
+            window.FindNext();
             if (window.has_next) LoadTile(window.next);
-            if (window.has_stored) StoreTile(window.stored);
+            if (window.has_previous) StoreTile(window.previous);
             DifferentiateTile(x, grad, window.tile);
         } while (window.Advance());
-        StoreTile(window.stored);
+        StoreTile(window.previous);
         x_rows_.Finish(arguments_.dx);
         dscale_.Flush(arguments_.dscale, 0, head_->head_size);
     }
@@ -99,7 +99,7 @@ private:
         LocalTensor<T> x = in_.template AllocTensor<T>();
         LocalTensor<S> grad = grad_.template AllocTensor<S>();
         x_rows_.Load(x, arguments_.x, tile);
-        grad_rows_.Load(grad, arguments_.grad, Beside(tile));
+        grad_rows_.Load(grad, arguments_.grad, OnSide1(tile));
         in_.EnQue(x);
         grad_.EnQue(grad);
     }
@@ -117,19 +117,19 @@ private:
         count_ = row_count_ * head_->row_pitch;
         LocalTensor<float> rows = Widened(x, tile);
         stash_.Round(rows, temp_, count_);
-        bool scaled = norm_.FindInverses(rows, temp_, head_->row_pitch, row_count_);
+        bool multiplied = norm_.FindInverses(rows, temp_, head_->row_pitch, row_count_);
         norm_.Normalize(rows, head_->row_pitch, row_count_);
         EvenRows normalized{rows, head_->row_pitch, false}, g{g_, head_->out_pitch, false};
-        EvenRows given{WidenedGrad(grad, Beside(tile)), head_->out_pitch, false};
+        EvenRows wide_grad{WidenedGrad(grad, OnSide1(tile)), head_->out_pitch, false};
         LocalTensor<T> dx = out_.template AllocTensor<T>();
-        AddToDscale(normalized, given, dx);
-        EachRow<RowOp::kMul>(g, given, EvenRows{scale_rows_.Wide(), 0, false}, row_count_, lanes_);
+        AddToDscale(normalized, wide_grad, dx);
+        EachRow<RowOp::kMul>(g, wide_grad, EvenRows{scale_rows_.Wide(), 0, false}, row_count_, lanes_);
         OrderV();
         EachRow<RowOp::kMul>(EvenRows{temp_, head_->row_pitch, false}, normalized, g, row_count_, lanes_);
         OrderV();
         gradient_.FindMeans(temp_, head_->row_pitch, lanes_, row_count_);
         grad_.FreeTensor(grad);
-        EmitDx(dx, normalized, g, scaled, tile);
+        EmitDx(dx, normalized, g, multiplied, tile);
         if (InPlace()) in_.FreeTensor(x);
     }
 
@@ -137,7 +137,7 @@ private:
     __aicore__ inline bool InPlace() const { return kIsFloat && head_->io != kRopeIoPacked; }
     __aicore__ inline bool GradInPlace() const { return kGradIsFloat && head_->io != kRopeIoPacked; }
 
-    // x as float32; lanes after a row's last are 0.
+    // Returns x as float32; lanes after a row's last are 0.
     __aicore__ inline LocalTensor<float> Widened(LocalTensor<T> x, const Tile& tile) {
         if constexpr (kIsFloat)
             if (InPlace()) return x;
@@ -155,13 +155,13 @@ private:
         return rows_;
     }
 
-    // grad as float32, in the input buffer or in g_.
-    __aicore__ inline LocalTensor<float> WidenedGrad(LocalTensor<S> grad, const Tile& beside) {
+    // Returns grad as float32, in the input buffer or in g_.
+    __aicore__ inline LocalTensor<float> WidenedGrad(LocalTensor<S> grad, const Tile& grad_tile) {
         if constexpr (kGradIsFloat)
             if (GradInPlace()) return grad;
 #if __CCE_AICORE__ == 200
         if (head_->io == kRopeIoPacked) {
-            Unpack(grad_rows_.Packed(), g_, grad, beside);
+            Unpack(grad_rows_.Packed(), g_, grad, grad_tile);
             return g_;
         }
 #endif
@@ -171,43 +171,43 @@ private:
         return g_;
     }
 
-    // room: scratch memory for the rows' number of elements of T.
-    __aicore__ inline void AddToDscale(const EvenRows& normalized, const EvenRows& given, LocalTensor<T> room) {
+    // scratch: one element of T for each element of the rows.
+    __aicore__ inline void AddToDscale(const EvenRows& normalized, const EvenRows& wide_grad, LocalTensor<T> scratch) {
         EvenRows product{temp_, head_->row_pitch, false};
         bool exact = kIsFloat && stash_.IsFloat32();
-        if (!exact) Round(temp_, normalized.data, room);
+        if (!exact) Round(temp_, normalized.data, scratch);
         // AddRows() adds whole rows. The products therefore include the padding, if grad has it.
-        int32_t width = Least(head_->row_pitch, head_->out_pitch);
-        EachRow<RowOp::kMul>(product, exact ? normalized : product, given, row_count_, width);
+        int32_t width = MinOf(head_->row_pitch, head_->out_pitch);
+        EachRow<RowOp::kMul>(product, exact ? normalized : product, wide_grad, row_count_, width);
         OrderV();
         dscale_.AddRows(temp_, row_count_);
     }
 
     // Rounds the normalized rows as the forward pass does.
-    __aicore__ inline void Round(LocalTensor<float> rounded, LocalTensor<float> rows, LocalTensor<T> room) {
+    __aicore__ inline void Round(LocalTensor<float> rounded, LocalTensor<float> rows, LocalTensor<T> scratch) {
         auto count = static_cast<uint32_t>(count_);
         if constexpr (!kIsFloat) {
             if (stash_.IsFloat32()) {
-                AscendC::Cast(room, rows, NarrowMode<T>(), count);
+                AscendC::Cast(scratch, rows, NarrowMode<T>(), count);
                 OrderV();
-                AscendC::Cast(rounded, room, AscendC::RoundMode::CAST_NONE, count);
+                AscendC::Cast(rounded, scratch, AscendC::RoundMode::CAST_NONE, count);
                 OrderV();
                 return;
             }
         }
         AscendC::DataCopy(rounded, rows, count);
         OrderV();
-        stash_.template RoundBack<T>(rounded, room.template ReinterpretCast<float>(), count_);
+        stash_.template RoundBack<T>(rounded, scratch.template ReinterpretCast<float>(), count_);
     }
 
-    __aicore__ inline void EmitDx(LocalTensor<T> dx, const EvenRows& normalized, const EvenRows& g, bool scaled,
+    __aicore__ inline void EmitDx(LocalTensor<T> dx, const EvenRows& normalized, const EvenRows& g, bool multiplied,
                                   const Tile& tile) {
         EvenRows wide{temp_, head_->row_pitch, false};
         if constexpr (kIsFloat)
             if (InPlace()) wide.data = dx;
-        if (scaled) gradient_.MoveFactors(row_count_);
+        if (multiplied) gradient_.RaiseInverses(row_count_);
         gradient_.Differentiate(wide, g, normalized, row_count_, lanes_);
-        if (scaled) gradient_.Rescale(wide, row_count_, lanes_);
+        if (multiplied) gradient_.Rescale(wide, row_count_, lanes_);
         Narrow(dx, tile);
         out_.EnQue(dx);
     }

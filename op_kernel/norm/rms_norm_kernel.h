@@ -33,13 +33,13 @@ public:
         Prepare(window.tile);
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
-            if constexpr (adds) other_ = residual_.template DeQue<T>();
-            window.Fetch();
+            if constexpr (adds) tile_residual_ = residual_.template DeQue<T>();
+            window.FindNext();
             if (window.has_next) LoadTile(window.next);
-            if (window.has_stored) StoreTile(window.stored);
+            if (window.has_previous) StoreTile(window.previous);
             NormalizeTile(x, window.tile);
         } while (window.Advance());
-        StoreTile(window.stored);
+        StoreTile(window.previous);
         out_rows_.Finish(arguments_.out);
     }
 
@@ -91,7 +91,7 @@ private:
         in_.EnQue(x);
         if constexpr (adds) {
             LocalTensor<T> residual = residual_.template AllocTensor<T>();
-            x_rows_.Load(residual, arguments_.residual, Beside(tile));
+            x_rows_.Load(residual, arguments_.residual, OnSide1(tile));
             residual_.EnQue(residual);
         }
     }
@@ -102,7 +102,7 @@ private:
         out_.FreeTensor(y);
         if constexpr (adds) {
             LocalTensor<T> sum = sum_.template DeQue<T>();
-            x_rows_.Store(arguments_.sum, sum, Beside(tile));
+            x_rows_.Store(arguments_.sum, sum, OnSide1(tile));
             sum_.FreeTensor(sum);
         }
     }
@@ -128,7 +128,7 @@ private:
     // Whether float32 rows stay in the input buffer.
     __aicore__ inline bool InPlace() const { return kIsFloat && head_->io != kRopeIoPacked; }
 
-    // x, or its sum with the residual, as float32; lanes after a row's last are 0.
+    // Returns x, or its sum with the residual, as float32; lanes after a row's last are 0.
     __aicore__ inline LocalTensor<float> Widened(LocalTensor<T> x, const Tile& tile) {
         LocalTensor<float> rows = rows_;
         if constexpr (kIsFloat)
@@ -136,14 +136,14 @@ private:
         Widen(rows, x, tile);
         if (!InPlace()) in_.FreeTensor(x);
         if constexpr (adds) {
-            LocalTensor<float> other = temp_;
+            LocalTensor<float> residual_rows = temp_;
             if constexpr (kIsFloat)
-                if (InPlace()) other = other_;
-            Widen(other, other_, Beside(tile));
-            AscendC::Add(rows, rows, other, count_);
+                if (InPlace()) residual_rows = tile_residual_;
+            Widen(residual_rows, tile_residual_, OnSide1(tile));
+            AscendC::Add(rows, rows, residual_rows, count_);
             OrderV();
-            residual_.FreeTensor(other_);
-            EmitSum(rows, Beside(tile));
+            residual_.FreeTensor(tile_residual_);
+            EmitSum(rows, OnSide1(tile));
         }
         return rows;
     }
@@ -197,21 +197,21 @@ private:
 
     // y = rows * scale, rounded to its type.
     __aicore__ inline void TimesScale(LocalTensor<S> y, LocalTensor<float> rows, const Tile& tile) {
-        EvenRows by{scale_rows_.Wide(), td_->scale_shared != 0 ? 0 : td_->scale_pitch, false};
+        EvenRows scales{scale_rows_.Wide(), td_->scale_shared != 0 ? 0 : td_->scale_pitch, false};
         EvenRows from{rows, head_->row_pitch, false};
         int32_t lanes = RoundUp(head_->head_size, kBlockFloats);
         if constexpr (sizeof(S) == sizeof(float)) {
 #if __CCE_AICORE__ == 200
             if (head_->io == kRopeIoPacked) {
-                EachRow<RowOp::kMul>(from, from, by, row_count_, lanes);
+                EachRow<RowOp::kMul>(from, from, scales, row_count_, lanes);
                 OrderV();
                 out_rows_.Packed().Pack(y, rows, tile);
                 return;
             }
 #endif
-            EachRow<RowOp::kMul>(EvenRows{y, head_->out_pitch, false}, from, by, row_count_, lanes);
+            EachRow<RowOp::kMul>(EvenRows{y, head_->out_pitch, false}, from, scales, row_count_, lanes);
         } else {
-            EachRow<RowOp::kMul>(from, from, by, row_count_, lanes);
+            EachRow<RowOp::kMul>(from, from, scales, row_count_, lanes);
             OrderV();
 #if __CCE_AICORE__ == 200
             if (head_->io == kRopeIoPacked) {
@@ -222,8 +222,8 @@ private:
                 return;
             }
 #endif
-            bool same = head_->out_pitch == head_->row_pitch;
-            NarrowRows(y, head_->out_pitch, rows, head_->row_pitch, row_count_, same ? head_->row_pitch : lanes);
+            bool same_pitch = head_->out_pitch == head_->row_pitch;
+            NarrowRows(y, head_->out_pitch, rows, head_->row_pitch, row_count_, same_pitch ? head_->row_pitch : lanes);
         }
     }
 
@@ -244,7 +244,7 @@ private:
     }
 
 #if __CCE_AICORE__ == 200
-    // Room for the rows in their own type; for float32, the rows themselves.
+    // Returns memory for the rows in their own type; for float32, the rows themselves.
     __aicore__ inline LocalTensor<T> Narrow(LocalTensor<float> rows) {
         if constexpr (kIsFloat) {
             return rows;
@@ -269,7 +269,7 @@ private:
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_, sum_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_;
     LocalTensor<float> rows_, temp_;
-    LocalTensor<T> other_;               // the tile's residual
+    LocalTensor<T> tile_residual_;       // the tile's residual
     int32_t row_count_ = 0, count_ = 0;  // of the tile: rows, and elements with their padding
 };
 

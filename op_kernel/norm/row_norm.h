@@ -5,9 +5,10 @@
 // two more levels, because a second tree adds their chunks. No term of the sum is negative, so its relative error is
 // within (3 + log2 n + 1) u. n epsilon and the sum with it round once each. The root halves the error and rounds;
 // sqrt(n), the quotient and the product with x round once each: (6 + log2 n) u / 2 + 4 u = (7 + log2(n) / 2) u. This
-// holds while squares neither overflow nor vanish. Where they might (kMost, kLeast), a row is first multiplied by a
-// power of two that brings its largest element near 2^16; the formula stays the same. The multiplication is exact for
-// every element whose result is a normal number, since the element is then multiplied by at most sqrt(n) 2^-16.
+// holds while squares neither overflow nor vanish. Where they might (kLargestSum, kSmallestSum), a row is first
+// multiplied by a power of two that brings its largest element near 2^16; the formula stays the same. The result is at
+// most sqrt(n) 2^-16 times the multiplied element. If the result is a normal number, the multiplied element is one as
+// well, and the multiplication is exact.
 //
 // npu_rope/testing/bounds.py uses this bound.
 #pragma once
@@ -32,7 +33,7 @@ __aicore__ inline float FloatOf(uint32_t bits) {
 }
 
 // The factor that brings a row's largest element near 2^16, and the term to add to the squares of the multiplied row.
-struct RowScale {
+struct RowMultiplier {
     float factor;
     float added;
 };
@@ -58,17 +59,17 @@ public:
         keeps_factors_ = true;
     }
 
-    // Finds 1 / RMS of each row [pitch], whose lanes from n on are 0. Multiplies rows by a power of two where their
-    // squares leave float32's range. Returns whether it did; the inverses are then those of the multiplied rows.
-    // squares: scratch memory of the rows' number of floats.
+    // Finds 1 / RMS of each row [pitch], whose lanes from n on are 0. If squares leave float32's range, each row is
+    // multiplied by a power of two of its own. Returns whether rows were multiplied; the inverses are then theirs.
+    // squares: scratch memory of as many floats as the rows.
     __aicore__ inline bool FindInverses(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
                                         int32_t count) {
         SumSquares(rows, squares, pitch, count);
         AscendC::Adds(sum_, sum_, td_->added, count);
         OrderV();
-        bool leaves = Invert(count);
-        if (leaves) FindScaledInverses(rows, squares, pitch, count);
-        return leaves;
+        bool out_of_range = Invert(count);
+        if (out_of_range) FindMultipliedInverses(rows, squares, pitch, count);
+        return out_of_range;
     }
 
     // The inverses, one block per row.
@@ -97,26 +98,26 @@ public:
         OrderV();
     }
 
-    // largest: 8 floats, the largest magnitude of the row among them, which the scalar unit may read.
-    __aicore__ inline RowScale ScaleOf(LocalTensor<float> largest) {
+    // largest: 8 floats that include the row's largest magnitude and that the scalar unit may read.
+    __aicore__ inline RowMultiplier MultiplierFor(LocalTensor<float> largest) {
         LocalTensor<uint32_t> bits = largest.ReinterpretCast<uint32_t>();
-        uint32_t most = 0;
+        uint32_t largest_bits = 0;
         for (uint32_t i = 0; i < kBlockFloats; ++i) {
-            uint32_t one = bits.GetValue(i);  // of numbers that are not negative the order of their bits
-            if (one > most) most = one;
+            uint32_t bits_of_number = bits.GetValue(i);  // these order as the numbers do, none of which is negative
+            if (bits_of_number > largest_bits) largest_bits = bits_of_number;
         }
-        int32_t exponent = static_cast<int32_t>(most >> kMantissaBits) - kBias;
+        int32_t exponent = static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias;
         // A smaller exponent would need a factor above float32's largest power of two.
-        exponent = Most(Most(exponent, td_->epsilon_exponent), kPeak - kBias);
+        exponent = MaxOf(MaxOf(exponent, td_->epsilon_exponent), kPeak - kBias);
         float factor = FloatOf(static_cast<uint32_t>(kBias + kPeak - exponent) << kMantissaBits);
-        return RowScale{factor, td_->added * factor * factor};
+        return RowMultiplier{factor, td_->added * factor * factor};
     }
 
 private:
     static constexpr int32_t kMantissaBits = 23, kBias = 127, kPeak = 16;
     // The range of sums of squares that float32 holds without loss.
-    static constexpr uint32_t kLeast = static_cast<uint32_t>(kBias - 100) << kMantissaBits;  // 2^-100
-    static constexpr uint32_t kMost = static_cast<uint32_t>(kBias + 126) << kMantissaBits;   // 2^126
+    static constexpr uint32_t kSmallestSum = static_cast<uint32_t>(kBias - 100) << kMantissaBits;  // 2^-100
+    static constexpr uint32_t kLargestSum = static_cast<uint32_t>(kBias + 126) << kMantissaBits;   // 2^126
 
     // Sets sum_ to the sums of each row's squares.
     __aicore__ inline void SumSquares(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
@@ -127,17 +128,17 @@ private:
         SumRows(sum_, spread_, squares, pitch, width, count);
     }
 
-    // Computes the inverse roots of sum_ and spreads them to blocks. It uses root and division, because the instruction
-    // for the inverse root is an approximation. Returns whether a sum is outside the range; the scalar unit checks that
-    // while the vector unit computes.
+    // Computes the inverse roots of sum_ and spreads them to blocks. It takes a root and divides, because the
+    // instruction for the inverse root is an approximation. Returns whether a sum is outside the range; the scalar unit
+    // checks this while the vector unit computes.
     __aicore__ inline bool Invert(int32_t count) {
         int32_t repeats = (count + kRepeatFloats - 1) / kRepeatFloats;
-        int32_t checked = FreeEvent<AscendC::HardEvent::V_S>();
+        int32_t sums_ready = FreeEvent<AscendC::HardEvent::V_S>();
         if (td_->checks != kSquaresStay) {
-            // Reduces whole repeats. Slots past the last row hold sums of earlier rows; at worst, rows are scaled that
-            // do not need it.
+            // Sums whole repeats. Slots past the last row hold sums of earlier rows, so that rows may be multiplied
+            // without need.
             AscendC::WholeReduceSum(temp_, sum_, kRepeatFloats, repeats, 1, 1, kRepeatFloats / kBlockFloats);
-            AscendC::SetFlag<AscendC::HardEvent::V_S>(checked);
+            AscendC::SetFlag<AscendC::HardEvent::V_S>(sums_ready);
         }
         AscendC::Sqrt(inverse_, sum_, count);
         OrderV();
@@ -145,33 +146,34 @@ private:
         OrderV();
         SpreadRows(spread_, inverse_, count);
         if (td_->checks == kSquaresStay) return false;
-        AscendC::WaitFlag<AscendC::HardEvent::V_S>(checked);
-        bool leaves = LeaveRange(count, repeats);
+        AscendC::WaitFlag<AscendC::HardEvent::V_S>(sums_ready);
+        bool out_of_range = AnyOutOfRange(count, repeats);
         HandOver<AscendC::HardEvent::S_V>();
-        return leaves;
+        return out_of_range;
     }
 
-    // Sums are not negative, so their bits order as the numbers do; the bits of a NaN are larger than kMost.
-    __aicore__ inline bool LeaveRange(int32_t count, int32_t repeats) const {
-        LocalTensor<uint32_t> all = temp_.ReinterpretCast<uint32_t>(), each = sum_.ReinterpretCast<uint32_t>();
+    // Sums are not negative, so their bits order as the numbers do; the bits of a NaN are larger than kLargestSum.
+    __aicore__ inline bool AnyOutOfRange(int32_t count, int32_t repeats) const {
+        LocalTensor<uint32_t> repeat_sums = temp_.ReinterpretCast<uint32_t>(),
+                              row_sums = sum_.ReinterpretCast<uint32_t>();
         for (int32_t i = 0; i < repeats; ++i)
-            if (all.GetValue(static_cast<uint32_t>(i)) >= kMost) return true;
+            if (repeat_sums.GetValue(static_cast<uint32_t>(i)) >= kLargestSum) return true;
         for (int32_t i = 0; i < count && td_->checks == kSquaresVanish; ++i)
-            if (each.GetValue(static_cast<uint32_t>(i)) < kLeast) return true;
+            if (row_sums.GetValue(static_cast<uint32_t>(i)) < kSmallestSum) return true;
         return false;
     }
 
-    __aicore__ inline void FindScaledInverses(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
-                                              int32_t count) {
+    __aicore__ inline void FindMultipliedInverses(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
+                                                  int32_t count) {
         AscendC::Abs(squares, rows, count * pitch);
         OrderV();
         FoldRows<RowOp::kMax>(squares, pitch, count, pitch, kBlockFloats);
         HandOver<AscendC::HardEvent::V_S>();
         for (int32_t row = 0; row < count; ++row) {
-            RowScale scale = ScaleOf(squares[row * pitch]);
-            temp_.SetValue(static_cast<uint32_t>(row), scale.added);
-            if (keeps_factors_) factors_.SetValue(static_cast<uint32_t>(row), scale.factor);
-            AscendC::Muls(rows[row * pitch], rows[row * pitch], scale.factor, pitch);
+            RowMultiplier multiplier = MultiplierFor(squares[row * pitch]);
+            temp_.SetValue(static_cast<uint32_t>(row), multiplier.added);
+            if (keeps_factors_) factors_.SetValue(static_cast<uint32_t>(row), multiplier.factor);
+            AscendC::Muls(rows[row * pitch], rows[row * pitch], multiplier.factor, pitch);
         }
         HandOver<AscendC::HardEvent::S_V>();
         OrderV();

@@ -30,7 +30,7 @@ struct ScaleLayout {
 template <typename S>
 class ScaleRows {
 public:
-    // wide_bytes: room for the elements as float32; raw_bytes: room for them as S, 0 if S is float (no copy).
+    // wide_bytes: size of the elements as float32; raw_bytes: size of them as S, 0 if S is float (no copy).
     __aicore__ inline void Init(AscendC::TPipe* pipe, int32_t wide_bytes, int32_t raw_bytes,
                                 const ScaleLayout& layout) {
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(wide_bytes + raw_bytes));
@@ -46,12 +46,12 @@ public:
         AscendC::GlobalTensor<S> source;
         source.SetGlobalBuffer(reinterpret_cast<__gm__ S*>(memory) + row);
         LocalTensor<S> dst = raw_[at];
-        int32_t padded = RoundUp(count, kBlock), whole = 0;
-        if (layout_.kind == kScaleDense) whole = LoadRun(dst, source, first, count);
-        if (whole >= count) return;
+        int32_t padded = RoundUp(count, kBlock), loaded = 0;
+        if (layout_.kind == kScaleDense) loaded = LoadRun(dst, source, first, count);
+        if (loaded >= count) return;
         HandOver<AscendC::HardEvent::V_S>();
-        for (int32_t i = whole; i < padded; ++i) {
-            int64_t element = i < count ? i : count - 1;  // padding: anything finite
+        for (int32_t i = loaded; i < padded; ++i) {
+            int64_t element = i < count ? i : count - 1;  // padding: any finite number
             dst.SetValue(static_cast<uint32_t>(i),
                          source.GetValue(static_cast<uint64_t>(layout_.OffsetOf(first + element))));
         }
@@ -66,18 +66,18 @@ public:
         }
     }
 
-    // Elements [first, first + count) of a long row's scale, as float32. With `stays`, the room holds a whole scale
-    // that all rows share, and only the first row loads it. Call EndRow() after each row.
+    // Returns elements [first, first + count) of a long row's scale, as float32. With `stays`, the buffer holds a whole
+    // scale that all rows share, and only the first row loads it. Call EndRow() after each row.
     __aicore__ inline LocalTensor<float> Piece(GM_ADDR memory, int64_t row, int64_t first, int32_t count, bool stays) {
         auto to = static_cast<int32_t>(stays ? first : 0);
-        if (!is_here_) {
+        if (!is_loaded_) {
             int32_t from = sizeof(S) == sizeof(float) ? to : 0;
             Load(memory, row, first, count, from);
             Widen(to, from, count);
         }
         return wide_[static_cast<uint32_t>(to)];
     }
-    __aicore__ inline void EndRow(bool stays) { is_here_ = stays; }
+    __aicore__ inline void EndRow(bool stays) { is_loaded_ = stays; }
 
     // Exchanges neighbours among the first `count` raw elements, of 16 bits, and converts them to float32 from `to` on.
     __aicore__ inline void WidenSwapped(int32_t to, int32_t count) {
@@ -98,9 +98,9 @@ private:
                                       int32_t count) {
         HandOver<AscendC::HardEvent::V_MTE2>();
 #if __CCE_AICORE__ == 200
-        int32_t whole = count / kBlock * kBlock;
-        if (whole > 0) AscendC::DataCopy(dst, source[static_cast<uint64_t>(first)], static_cast<uint32_t>(whole));
-        return whole;
+        int32_t aligned = count / kBlock * kBlock;
+        if (aligned > 0) AscendC::DataCopy(dst, source[static_cast<uint64_t>(first)], static_cast<uint32_t>(aligned));
+        return aligned;
 #else
         AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(S), 0, 0, 0);
         auto fill = static_cast<uint8_t>(RoundUp(count, kBlock) - count);
@@ -114,7 +114,7 @@ private:
     LocalTensor<S> raw_;
     LocalTensor<float> wide_;
     ScaleLayout layout_{};
-    bool is_here_ = false;  // the whole scale is in UB
+    bool is_loaded_ = false;  // the whole scale is in UB
 };
 
 }  // namespace norm

@@ -17,7 +17,7 @@ using namespace memory;
 struct RopeSource {
     GM_ADDR positions;
     GM_ADDR freq_factors;
-    GM_ADDR turns;  // RopeTurns: a DMA copies them to UB, because the scalar unit does not read them
+    GM_ADDR turns;  // RopeTurns
 };
 
 // P: type of the positions. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.

@@ -36,7 +36,7 @@ public:
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const Source& source,
                                 LocalTensor<float> setup, LocalTensor<float> scratch) {
         td_ = td;
-        given_ = source.tiling;
+        tiling_ = source.tiling;
         source_ = source;
         width_ = td->table_width;
         wide_ = scratch;
@@ -44,8 +44,8 @@ public:
         sin_ = buffer_.Get<float>();
         cos_ = sin_[td->cos_offset_bytes / static_cast<int32_t>(sizeof(float))];
         pipe->InitBuffer(rows_, 1, static_cast<uint32_t>(td->source_bytes));
-        bursts_.Init(td, given_->row, given_->pitch);
-        numbers_.Init(td, source.position_ids);
+        bursts_.Init(td, tiling_->row, tiling_->pitch);
+        row_numbers_.Init(td, source.position_ids);
         if constexpr (key != kRopeHalves) {
             pipe->InitBuffer(lanes_, static_cast<uint32_t>(td->lane_bytes));
             Floats lanes(lanes_.Get<float>());
@@ -81,24 +81,24 @@ public:
     __aicore__ inline void Load(const Tile& tile) {
         LocalTensor<C> cos = rows_.template AllocTensor<C>();
         LocalTensor<C> sin = cos[SinRows()];
-        bool one_by_one = given_->has_ids != 0;
+        bool one_by_one = tiling_->has_ids != 0;
 #if __CCE_AICORE__ == 200
-        one_by_one = one_by_one || Uneven();
-        if (Uneven()) HandOver<AscendC::HardEvent::V_S>();
+        one_by_one = one_by_one || IsUnaligned();
+        if (IsUnaligned()) HandOver<AscendC::HardEvent::V_S>();
 #endif
         if (one_by_one) {
             for (int32_t t = 0; t < tile.block_tokens; ++t) {
                 Place row = PlaceOf(tile, t);
-                LoadRow(cos[t * given_->pitch], source_.cos, OffsetOf(row, given_->cos_stride));
-                LoadRow(sin[t * given_->pitch], source_.sin, OffsetOf(row, given_->sin_stride));
+                LoadRow(cos[t * tiling_->pitch], source_.cos, OffsetOf(row, tiling_->cos_stride));
+                LoadRow(sin[t * tiling_->pitch], source_.sin, OffsetOf(row, tiling_->sin_stride));
             }
         } else {
             Place row{tile.batch, tile.token};
-            LoadRows(cos, source_.cos, OffsetOf(row, given_->cos_stride), tile.block_tokens, given_->cos_stride[1]);
-            LoadRows(sin, source_.sin, OffsetOf(row, given_->sin_stride), tile.block_tokens, given_->sin_stride[1]);
+            LoadRows(cos, source_.cos, OffsetOf(row, tiling_->cos_stride), tile.block_tokens, tiling_->cos_stride[1]);
+            LoadRows(sin, source_.sin, OffsetOf(row, tiling_->sin_stride), tile.block_tokens, tiling_->sin_stride[1]);
         }
 #if __CCE_AICORE__ == 200
-        if (Uneven()) HandOver<AscendC::HardEvent::S_V>();
+        if (IsUnaligned()) HandOver<AscendC::HardEvent::S_V>();
 #endif
         rows_.EnQue(cos);
     }
@@ -131,9 +131,9 @@ public:
 private:
     static constexpr int32_t kBlock = kBlockBytes / static_cast<int32_t>(sizeof(C));  // elements of 32 bytes
 
-    __aicore__ inline bool OfLanes() const { return given_->row == td_->n_dims; }
-    __aicore__ inline bool Backward() const { return given_->backward != 0; }
-    __aicore__ inline int32_t SinRows() const { return td_->block_tokens * given_->pitch; }
+    __aicore__ inline bool OfLanes() const { return tiling_->row == td_->n_dims; }
+    __aicore__ inline bool Backward() const { return tiling_->backward != 0; }
+    __aicore__ inline int32_t SinRows() const { return td_->block_tokens * tiling_->pitch; }
 
     // ---- from GM
 
@@ -146,10 +146,10 @@ private:
     // The host rejects invalid position_ids where it can read them. The kernel clamps a number outside the table to
     // the nearest row, so it never reads elsewhere.
     __aicore__ inline Place PlaceOf(const Tile& tile, int32_t t) {
-        if (given_->has_ids == 0) return Place{tile.batch, tile.token + t};
-        int64_t row = numbers_.Of(tile.batch, tile.token + t);
+        if (tiling_->has_ids == 0) return Place{tile.batch, tile.token + t};
+        int64_t row = row_numbers_.Get(tile.batch, tile.token + t);
         if (row < 0) row = 0;
-        if (row >= given_->table_rows) row = given_->table_rows - 1;
+        if (row >= tiling_->table_rows) row = tiling_->table_rows - 1;
         return Place{0, row};
     }
 
@@ -158,13 +158,13 @@ private:
     }
 
     __aicore__ inline void LoadRows(LocalTensor<C> dst, GM_ADDR memory, int64_t first, int64_t count, int64_t stride) {
-        bursts_.LoadRows(dst, memory, first, count, stride, given_->row);
+        bursts_.LoadRows(dst, memory, first, count, stride, tiling_->row);
     }
 
     __aicore__ inline void LoadRow(LocalTensor<C> dst, GM_ADDR memory, int64_t first) {
 #if __CCE_AICORE__ == 200
-        if (Uneven()) {
-            LoadUneven(dst, TensorAt<C>(memory, first));
+        if (IsUnaligned()) {
+            LoadUnalignedRow(dst, TensorAt<C>(memory, first));
             return;
         }
 #endif
@@ -172,15 +172,15 @@ private:
     }
 
 #if __CCE_AICORE__ == 200
-    __aicore__ inline bool Uneven() const { return given_->row % kBlock != 0; }
+    __aicore__ inline bool IsUnaligned() const { return tiling_->row % kBlock != 0; }
 
     // A DMA copies the whole blocks of a row; the scalar unit copies the remaining elements.
-    __aicore__ inline void LoadUneven(LocalTensor<C> dst, AscendC::GlobalTensor<C> row) {
-        int32_t whole = given_->row / kBlock * kBlock;
-        if (whole > 0) AscendC::DataCopy(dst, row, static_cast<uint32_t>(whole));
-        for (int32_t i = whole; i < given_->pitch; ++i)
+    __aicore__ inline void LoadUnalignedRow(LocalTensor<C> dst, AscendC::GlobalTensor<C> row) {
+        int32_t aligned = tiling_->row / kBlock * kBlock;
+        if (aligned > 0) AscendC::DataCopy(dst, row, static_cast<uint32_t>(aligned));
+        for (int32_t i = aligned; i < tiling_->pitch; ++i)
             dst.SetValue(static_cast<uint32_t>(i),
-                         i < given_->row ? row.GetValue(static_cast<uint64_t>(i)) : static_cast<C>(0.0f));
+                         i < tiling_->row ? row.GetValue(static_cast<uint64_t>(i)) : static_cast<C>(0.0f));
     }
 #endif
 
@@ -205,7 +205,7 @@ private:
     // The first `entries` entries of every row as float32. The caller orders the vector instructions.
     __aicore__ inline void Widen(LocalTensor<float> dst, LocalTensor<C> src, int32_t entries, int32_t tokens) {
         AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(width_ / kBlockFloats),
-                                        static_cast<uint8_t>(given_->pitch / kBlock));
+                                        static_cast<uint8_t>(tiling_->pitch / kBlock));
         for (int32_t chunk = 0; chunk < entries; chunk += kRepeatFloats) {
             uint64_t mask[2] = {MaskOf(Lanes{0, entries}, chunk), 0};
             if constexpr (sizeof(C) == sizeof(float)) {
@@ -222,7 +222,7 @@ private:
                                   int32_t tokens) {
         LocalTensor<float> wide = Wide(rows, tokens);
         for (int32_t t = 0; t < tokens; ++t)
-            AscendC::Gather(dst[t * width_], wide, entries, static_cast<uint32_t>(t * given_->pitch) * sizeof(float),
+            AscendC::Gather(dst[t * width_], wide, entries, static_cast<uint32_t>(t * tiling_->pitch) * sizeof(float),
                             static_cast<uint32_t>(width_));
         OrderV();
     }
@@ -231,7 +231,7 @@ private:
         if constexpr (sizeof(C) == sizeof(float)) {
             return rows;
         } else {
-            AscendC::Cast(wide_, rows, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(tokens * given_->pitch));
+            AscendC::Cast(wide_, rows, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(tokens * tiling_->pitch));
             OrderV();
             return wide_;
         }
@@ -249,13 +249,13 @@ private:
     }
 
     const RopeTilingHead* td_ = nullptr;
-    const RotaryTableTiling* given_ = nullptr;
+    const RotaryTableTiling* tiling_ = nullptr;
     Source source_{};
     int32_t width_ = 0;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_, lanes_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> rows_;
     RowBursts<C> bursts_;
-    RowNumbers numbers_;
+    RowNumbers row_numbers_;
     LocalTensor<float> sin_, cos_, wide_, sign_;
     LocalTensor<uint32_t> cos_entry_, sin_entry_;
 };

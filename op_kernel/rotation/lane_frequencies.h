@@ -3,8 +3,7 @@
 //
 // With w turns per position, a position p = 2048 high + low, |low| <= 1024, |high| <= 2048:
 //     p w = low w1 + high w2 (mod 1),   w1 = w,   w2 = 2048 w - its nearest integer,
-// Each w is hi + lo with hi a multiple of 2^-13, so that both hi products and their sum are exact
-// in float32.
+// Each w is hi + lo with hi a multiple of 2^-13, so that both hi products and their sum are exact in float32.
 #pragma once
 
 #include "../memory/vector_steps.h"
@@ -16,9 +15,9 @@ namespace rotation {
 
 using namespace memory;
 
-constexpr float kHighUnit = 2048.0f;     // of positions
+constexpr float kHighUnit = 2048.0f;     // positions per unit of `high`
 constexpr float kGrid = 8192.0f;         // hi parts are multiples of 1/kGrid
-constexpr float kLargestFactor = 1e30f;  // splitting a larger one overflows; such a pair does not rotate
+constexpr float kLargestFactor = 1e30f;  // a larger freq_factor would overflow when split; its pair does not rotate
 constexpr float kVeltkamp = 4097.0f;     // 2^12 + 1 splits float32 into halves of 12 bits
 
 class LaneFrequencies {
@@ -79,9 +78,9 @@ private:
         source.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(factors));
         int32_t count = td_->n_dims / 2;
 #if __CCE_AICORE__ == 200
-        int32_t whole = count / kBlockFloats * kBlockFloats;
-        if (whole > 0) AscendC::DataCopy(dst, source, static_cast<uint32_t>(whole));
-        for (int32_t i = whole; i < pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);
+        int32_t aligned = count / kBlockFloats * kBlockFloats;
+        if (aligned > 0) AscendC::DataCopy(dst, source, static_cast<uint32_t>(aligned));
+        for (int32_t i = aligned; i < pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);
         HandOver<AscendC::HardEvent::S_V>();
 #else
         AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(float), 0, 0, 0);
@@ -139,7 +138,7 @@ private:
         AscendC::Sub(lo, src, hi, pairs_);  // first read after the next OrderV()
     }
 
-    // dst += a * b. Only the addition depends on dst's last writer.
+    // dst += a * b. The product may overlap the last instruction that writes dst.
     __aicore__ inline void AddProduct(LocalTensor<float> dst, LocalTensor<float> a, LocalTensor<float> b,
                                       LocalTensor<float> temp) {
         AscendC::Mul(temp, a, b, pairs_);

@@ -39,12 +39,12 @@ public:
         AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(arrived_);
     }
 
-    // Open() is called before a block's first Take(), Close() after its last.
+    // Open() is called before a block's first Convert(), Close() after its last.
     __aicore__ inline void Open() { AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(arrived_); }
     __aicore__ inline void Close() { AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_); }
 
-    // The positions of a plane as float32, for whole blocks of 8 tokens.
-    __aicore__ inline void Take(LocalTensor<float> dst, LocalTensor<float> temp, int32_t plane, int32_t tokens) {
+    // dst = the positions of a plane as float32, for whole blocks of 8 tokens.
+    __aicore__ inline void Convert(LocalTensor<float> dst, LocalTensor<float> temp, int32_t plane, int32_t tokens) {
         LocalTensor<int32_t> raw = Plane(plane);
         if constexpr (sizeof(P) == sizeof(int64_t)) {
             // Take the low words, because one SoC has no Cast from int64.
@@ -78,9 +78,9 @@ private:
         constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(P));
         LocalTensor<P> dst = Plane(plane).template ReinterpretCast<P>();
 #if __CCE_AICORE__ == 200
-        int32_t whole = count / kBlockItems * kBlockItems;
-        if (whole > 0) AscendC::DataCopy(dst, source, static_cast<uint32_t>(whole));
-        if (whole < count) LoadEach(source, plane, whole, count);
+        int32_t aligned = count / kBlockItems * kBlockItems;
+        if (aligned > 0) AscendC::DataCopy(dst, source, static_cast<uint32_t>(aligned));
+        if (aligned < count) LoadEach(source, plane, aligned, count);
 #else
         AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(P), 0, 0, 0);
         auto fill = static_cast<uint8_t>(RoundUp(count, kBlockItems) - count);

@@ -54,15 +54,15 @@ public:
         norm_.Prepare();
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
-            window.Fetch();
+            window.FindNext();
             const bool opens_block = window.has_next && window.next.opens_block != 0;
             if (opens_block) table_.Load(window.next);
             if (window.has_next) LoadTile(window.next);
-            if (window.has_stored) StoreTile(window.stored);
+            if (window.has_previous) StoreTile(window.previous);
             RotateTile(x, window.tile);
             if (opens_block) table_.Build(window.next.block_tokens);
         } while (window.Advance());
-        StoreTile(window.stored);
+        StoreTile(window.previous);
         Finish();
     }
 
@@ -173,7 +173,7 @@ private:
     __aicore__ inline void RotateFloat32(LocalTensor<T> x, const Tile& tile) {
         if constexpr (Norm::kIsOn) norm_.Apply(x, temp_, tile);
         LocalTensor<U> y = out_.template AllocTensor<U>();
-        if (!WholeRows()) {
+        if (!RotatesAllLanes()) {
             AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
             OrderV();
         }
@@ -191,7 +191,7 @@ private:
     // float32 in, 16 bits out: whole rows are rounded, also the lanes that are not rotated.
     __aicore__ inline void RotateFloat32To16Bit(LocalTensor<T> x) {
         LocalTensor<U> y = out_.template AllocTensor<U>();
-        if (!WholeRows()) {
+        if (!RotatesAllLanes()) {
             AscendC::DataCopy(rows_, x, static_cast<uint32_t>(count_));
             OrderV();
         }
@@ -203,7 +203,7 @@ private:
         }
         in_.FreeTensor(x);
         Sum(rows_);
-        if (td_->out_pitch == td_->row_pitch && (!WholeRows() || td_->row_pitch == td_->head_size)) {
+        if (td_->out_pitch == td_->row_pitch && (!RotatesAllLanes() || td_->row_pitch == td_->head_size)) {
             AscendC::Cast(y, rows_, NarrowMode<U>(), static_cast<uint32_t>(count_));
         } else {
             NarrowLanes(y, 0, Lanes{0, td_->head_size});
@@ -234,7 +234,7 @@ private:
 
     __aicore__ inline void Rotate16BitWithoutNorm(LocalTensor<T> x) {
         LocalTensor<U> y = out_.template AllocTensor<U>();
-        if (!PassesOver()) AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
+        if (!NarrowsAllLanes()) AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
         // Exchange the partners before widening them. The memory of the float32 rows, which are computed next, serves
         // as scratch.
         if constexpr (key == kRopeSwapByShifts) {
@@ -272,7 +272,7 @@ private:
     __aicore__ inline void GatherPartners(LocalTensor<float> x) {
         for (int32_t row = 0; row < row_count_; row += td_->index_rows) {
             int32_t first = row * td_->row_pitch;
-            int32_t count = Least(td_->index_rows, row_count_ - row) * td_->row_pitch;
+            int32_t count = MinOf(td_->index_rows, row_count_ - row) * td_->row_pitch;
             AscendC::Gather(temp_[first], x, partners_, static_cast<uint32_t>(first) * sizeof(float),
                             static_cast<uint32_t>(count));
         }
@@ -282,7 +282,7 @@ private:
     // Rounds the float32 rows to T. For partly rotated rows, y already holds the other lanes, bit for bit: the
     // conversion through float32 would change a NaN's payload and, in saturating mode, an infinity.
     __aicore__ inline void Narrow(LocalTensor<U> y) {
-        if (PassesOver()) {
+        if (NarrowsAllLanes()) {
             AscendC::Cast(y, rows_, NarrowMode<U>(), static_cast<uint32_t>(count_));
         } else {
             constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(U));
@@ -292,14 +292,14 @@ private:
         OrderV();
     }
 
-    // Rounds only these lanes of every row, counted from lane `first`.
+    // Rounds only `lanes` of every row, which are counted from lane `first`.
     __aicore__ inline void NarrowLanes(LocalTensor<U> y, int32_t first, const Lanes& lanes) {
         constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(U));
         AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(td_->out_pitch / kBlockItems),
                                         static_cast<uint8_t>(td_->row_pitch / kBlockFloats));
-        for (int32_t row = 0; row < row_count_; row += kMostRepeats) {
-            auto repeats = static_cast<uint8_t>(Least(row_count_ - row, kMostRepeats));
-            for (int32_t chunk = 0; chunk < lanes.last; chunk += kRepeatFloats) {
+        for (int32_t row = 0; row < row_count_; row += kMaxRepeats) {
+            auto repeats = static_cast<uint8_t>(MinOf(row_count_ - row, kMaxRepeats));
+            for (int32_t chunk = 0; chunk < lanes.end; chunk += kRepeatFloats) {
                 uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
                 AscendC::Cast(y[row * td_->out_pitch + first + chunk], rows_[row * td_->row_pitch + first + chunk],
                               NarrowMode<U>(), mask, repeats, step);
@@ -329,7 +329,7 @@ private:
             OrderV();
             NormalizeUnpackedRows(tile);
             RotateWorkRows();
-            if (!PassesOver()) packed_.Unpack(narrow, x, tile);  // for the lanes that are not rotated
+            if (!NarrowsAllLanes()) packed_.Unpack(narrow, x, tile);  // for the lanes that are not rotated
             in_.FreeTensor(x);
             Narrow(narrow);
             packed_.Pack(y, narrow, tile);
@@ -348,9 +348,9 @@ private:
     }
 #endif
 
-    __aicore__ inline bool WholeRows() const { return td_->n_dims == td_->head_size; }
-    // Whether every lane passes through float32: all are rotated, or they are normalized.
-    __aicore__ inline bool PassesOver() const { return Norm::kIsOn || WholeRows(); }
+    __aicore__ inline bool RotatesAllLanes() const { return td_->n_dims == td_->head_size; }
+    // Whether every lane of the result is rounded from float32, because all lanes are rotated or normalized.
+    __aicore__ inline bool NarrowsAllLanes() const { return Norm::kIsOn || RotatesAllLanes(); }
 
     const RopeTilingHead* td_ = nullptr;
     RopeArguments arguments_{};

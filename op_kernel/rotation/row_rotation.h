@@ -42,21 +42,21 @@ public:
         Lanes lanes{0, td_->table_width};
         // The table covers both halves or one. With one half, a row that consists of its two halves only is processed
         // as two rows by one instruction.
-        bool of_both = td_->table_width != half;
-        bool as_rows = !of_both && td_->n_dims == td_->row_pitch && td_->tokens_inner == 0;
-        int32_t instructions = of_both || as_rows ? 1 : 2, heads = as_rows ? 2 * heads_ : heads_;
-        int32_t step = as_rows ? half : head_step_;
-        for (int32_t k = 0; k < instructions; ++k) TimesTable(temp[First(k)], src[First(k)], sin_, heads, step, lanes);
+        bool covers_both = td_->table_width != half;
+        bool halves_as_rows = !covers_both && td_->n_dims == td_->row_pitch && td_->tokens_inner == 0;
+        int32_t instructions = covers_both || halves_as_rows ? 1 : 2, heads = halves_as_rows ? 2 * heads_ : heads_;
+        int32_t step = halves_as_rows ? half : head_step_;
+        for (int32_t k = 0; k < instructions; ++k) TimesTable(temp[Half(k)], src[Half(k)], sin_, heads, step, lanes);
         if (in_place) OrderV();
-        for (int32_t k = 0; k < instructions; ++k) TimesTable(dst[First(k)], src[First(k)], cos_, heads, step, lanes);
+        for (int32_t k = 0; k < instructions; ++k) TimesTable(dst[Half(k)], src[Half(k)], cos_, heads, step, lanes);
         OrderV();
     }
 
     // Last stage: sums of the products.
     __aicore__ inline void SumsOfHalves(LocalTensor<float> dst, LocalTensor<float> temp) {
         Lanes lanes{0, td_->n_dims / 2};
-        PlusRows<RowOp::kSub>(dst[First(0)], temp[First(1)], lanes);
-        PlusRows<RowOp::kAdd>(dst[First(1)], temp[First(0)], lanes);
+        AccumulateRows<RowOp::kSub>(dst[Half(0)], temp[Half(1)], lanes);
+        AccumulateRows<RowOp::kAdd>(dst[Half(1)], temp[Half(0)], lanes);
         OrderV();
     }
 
@@ -69,12 +69,12 @@ public:
     }
 
     __aicore__ inline void SumsOfSwapped(LocalTensor<float> dst, LocalTensor<float> temp) {
-        PlusRows<RowOp::kAdd>(dst[td_->lane_first], temp[td_->lane_first], Window());
+        AccumulateRows<RowOp::kAdd>(dst[td_->lane_first], temp[td_->lane_first], Window());
         OrderV();
     }
 
 private:
-    __aicore__ inline int32_t First(int32_t half) const { return td_->n_offs + half * (td_->n_dims / 2); }
+    __aicore__ inline int32_t Half(int32_t half) const { return td_->n_offs + half * (td_->n_dims / 2); }
     __aicore__ inline Lanes Window() const {
         int32_t first = td_->n_offs - td_->lane_first;
         return Lanes{first, first + td_->n_dims};
@@ -87,39 +87,39 @@ private:
                                       int32_t heads, int32_t head_step, const Lanes& lanes) {
         int32_t width = td_->table_width;
         if (RepeatHeads(heads, head_step)) {
-            ForRows<RowOp::kMul>(Rows{dst, token_step_, head_step}, Rows{src, token_step_, head_step},
-                                 Rows{table, width, 0}, tokens_, heads, lanes);
+            ApplyToRows<RowOp::kMul>(Rows{dst, token_step_, head_step}, Rows{src, token_step_, head_step},
+                                     Rows{table, width, 0}, tokens_, heads, lanes);
         } else {
-            ForRows<RowOp::kMul>(Rows{dst, head_step, token_step_}, Rows{src, head_step, token_step_},
-                                 Rows{table, 0, width}, heads, tokens_, lanes);
+            ApplyToRows<RowOp::kMul>(Rows{dst, head_step, token_step_}, Rows{src, head_step, token_step_},
+                                     Rows{table, 0, width}, heads, tokens_, lanes);
         }
     }
 
     __aicore__ inline bool RepeatHeads(int32_t heads, int32_t head_step) const {
         if (heads > 1 && !RepeatReaches(head_step)) return false;
         if (tokens_ > 1 && !RepeatReaches(token_step_)) return true;
-        int32_t over_heads = tokens_ * ((heads + kMostRepeats - 1) / kMostRepeats);
-        int32_t over_tokens = heads * ((tokens_ + kMostRepeats - 1) / kMostRepeats);
+        int32_t over_heads = tokens_ * ((heads + kMaxRepeats - 1) / kMaxRepeats);
+        int32_t over_tokens = heads * ((tokens_ + kMaxRepeats - 1) / kMaxRepeats);
         return over_heads <= over_tokens;
     }
 
-    // dst += src or dst -= src. No table is involved, so all rows are treated the same.
+    // dst += src or dst -= src. The tokens do not matter, because no table row is read.
     template <RowOp op>
-    __aicore__ inline void PlusRows(LocalTensor<float> dst, LocalTensor<float> src, const Lanes& lanes) {
+    __aicore__ inline void AccumulateRows(LocalTensor<float> dst, LocalTensor<float> src, const Lanes& lanes) {
         Rows sums{dst, 0, td_->row_pitch};
-        ForRows<op>(sums, sums, Rows{src, 0, td_->row_pitch}, 1, tokens_ * heads_, lanes);
+        ApplyToRows<op>(sums, sums, Rows{src, 0, td_->row_pitch}, 1, tokens_ * heads_, lanes);
     }
 
     template <RowOp op>
-    __aicore__ inline void ForRows(const Rows& dst, const Rows& a, const Rows& b, int32_t outer, int32_t inner,
-                                   const Lanes& lanes) {
+    __aicore__ inline void ApplyToRows(const Rows& dst, const Rows& a, const Rows& b, int32_t outer, int32_t inner,
+                                       const Lanes& lanes) {
         AscendC::BinaryRepeatParams step(1, 1, 1, RepeatStep(dst.inner_step, inner), RepeatStep(a.inner_step, inner),
                                          RepeatStep(b.inner_step, inner));
         for (int32_t o = 0; o < outer; ++o) {
-            for (int32_t i = 0; i < inner; i += kMostRepeats) {
-                int32_t repeats = Least(inner - i, kMostRepeats);
+            for (int32_t i = 0; i < inner; i += kMaxRepeats) {
+                int32_t repeats = MinOf(inner - i, kMaxRepeats);
                 int32_t to = At(dst, o, i), from_a = At(a, o, i), from_b = At(b, o, i);
-                for (int32_t chunk = 0; chunk < lanes.last; chunk += kRepeatFloats) {
+                for (int32_t chunk = 0; chunk < lanes.end; chunk += kRepeatFloats) {
                     uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
                     ApplyRowOp<op>(dst.data[to + chunk], a.data[from_a + chunk], b.data[from_b + chunk], mask, repeats,
                                    step);

@@ -1,8 +1,8 @@
 // The table of a block of tokens, mscale * sin and mscale * cos of every lane, from its positions.
 //
-// The angle is in turns, split as in lane_frequencies.h, and reduced to r in [-1/2, 1/2]. With
-// s = sin(pi r) and c2 = 2 cos(pi r) from polynomials.h, sin(2 pi r) = s c2 and
-// cos(2 pi r) = 1 - 2 s^2: the formula has no case for each quadrant. Within 2^-20 for |position| < 2^22.
+// The angle is in turns, split as in lane_frequencies.h, and reduced to r in [-1/2, 1/2]. With s = sin(pi r) and
+// c2 = 2 cos(pi r) from polynomials.h, sin(2 pi r) = s c2 and cos(2 pi r) = 1 - 2 s^2: quadrants need no cases of their
+// own. The error is within 2^-20 for |position| < 2^22.
 #pragma once
 
 #include "../memory/vector_steps.h"
@@ -37,9 +37,9 @@ public:
     __aicore__ inline void Build(Positions<P>* positions, const LaneFrequencies& lanes, int32_t tokens) {
         positions->Open();
         for (int32_t plane = 0; plane < td_->planes; ++plane) {
-            positions->Take(slot_[0], slot_[1], plane, tokens);
+            positions->Convert(slot_[0], slot_[1], plane, tokens);
             SplitPositions(RoundUp(tokens, kBlockFloats));
-            Turns(lanes, plane, tokens);
+            TurnProducts(lanes, plane, tokens);
         }
         positions->Close();
         OrderV();
@@ -55,7 +55,7 @@ public:
 
 private:
     static constexpr int32_t kSlotVectors = 5;
-    static_assert(kSlotVectors + 2 * kBlockFloats == kRopeTokenTemps, "the tiling's budget");
+    static_assert(kSlotVectors + 2 * kBlockFloats == kRopeTokenTemps, "the tiling reserves memory for them");
 
     // position = 2048 high + low, each spread over a block of 8 floats for the products.
     __aicore__ inline void SplitPositions(int32_t count) {
@@ -82,17 +82,16 @@ private:
                 plane_lanes_[plane][chunk] = source.GetValue(static_cast<uint64_t>(plane * kRopeMaxChunks + chunk));
     }
 
-    // The four products of low w1 + high w2 in the plane's lanes: temp 0 and sin_ hold the exact
-    // parts, temp 1 and cos_ the small ones. Products and sums are separate instructions because the
-    // rounding of MulAddDst is not documented.
-    __aicore__ inline void Turns(const LaneFrequencies& lanes, int32_t plane, int32_t tokens) {
+    // The four products of low w1 + high w2 in the plane's lanes: temp 0 and sin_ hold the exact parts, temp 1 and cos_
+    // the small ones. Products and sums are separate instructions because the rounding of MulAddDst is not documented.
+    __aicore__ inline void TurnProducts(const LaneFrequencies& lanes, int32_t plane, int32_t tokens) {
         Products(temp_[0], low_, lanes.W1Hi(), plane, tokens);
         Products(temp_[1], low_, lanes.W1Lo(), plane, tokens);
         Products(sin_, high_, lanes.W2Hi(), plane, tokens);
         Products(cos_, high_, lanes.W2Lo(), plane, tokens);
     }
 
-    // A repeat is a token.
+    // Each repeat of an instruction processes one token.
     __aicore__ inline void Products(LocalTensor<float> dst, LocalTensor<float> positions, LocalTensor<float> lanes,
                                     int32_t plane, int32_t tokens) {
         AscendC::BinaryRepeatParams step(1, 0, 1, static_cast<uint8_t>(width_ / kBlockFloats), 1, 0);
