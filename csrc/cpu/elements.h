@@ -1,5 +1,5 @@
 // The element types from which vectors of floats are loaded and to which they are stored. Compiled for one instruction
-// set, like vec.h.
+// set, as vec.h is.
 #pragma once
 
 #include <cstdint>

@@ -15,18 +15,18 @@ bool force_isa(const char* name);
 // "avx512_bf16", "avx512", "avx2", "baseline" or "neon".
 const char* isa_name(Isa isa);
 
-// The function that returns the set of kernels `name` of an instruction set.
+// The name of the function that returns the set of kernels `name` for one instruction set.
 #define NPU_ROPE_OF_ISA(name, isa) NPU_ROPE_JOINED(name, isa)
 #define NPU_ROPE_JOINED(name, isa) name##_##isa
 
-// These functions for each instruction set, by Isa.
+// The names of these functions for all instruction sets, in the order of Isa.
 #if defined(__x86_64__)
 #define NPU_ROPE_OF_EACH_ISA(name) name##_baseline, name##_avx2, name##_avx512, name##_avx512bf16
 #else
 #define NPU_ROPE_OF_EACH_ISA(name) name##_baseline
 #endif
 
-// Declares these functions, and active_<name>(), which returns the set of the active instruction set.
+// Declares these functions and active_<name>(), which returns the set of kernels for the active instruction set.
 #define NPU_ROPE_DECLARE_KERNELS(Set, name)                               \
     using name##_function = const Set&();                                 \
     name##_function NPU_ROPE_OF_EACH_ISA(name);                           \

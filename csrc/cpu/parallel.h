@@ -1,5 +1,5 @@
-// Run the parts of a large call on OpenMP or on a host framework's thread pool, so
-// that one process never has two pools competing for its cores.
+// Run the parts of a large call on OpenMP or on a host framework's thread pool, so that one process never has two
+// thread pools that compete for its cores.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ void set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn num_threads);
 int num_threads();
 
 // Number of threads for a call on this number of elements. With fewer than 32 Ki elements each, another thread costs
-// more than it saves: fork and join of a team take a few microseconds, in which one core rotates about 64 Ki elements.
+// more than it saves: a team's fork and join take a few microseconds, in which one core rotates about 64 Ki elements.
 int threads_for(int64_t elements);
 
 // Calls body(begin, end, ctx) for disjoint ranges that cover [0, n). Uses only the calling thread if threads or n

@@ -1,5 +1,5 @@
-// rms_norm on the CPU. Source: specs/onnx_rms_normalization_23.txt and the function that ONNX defines it by. For a
-// row of n elements:
+// rms_norm on the CPU. Source: specs/onnx_rms_normalization_23.txt and ONNX's definition of the operator as a function.
+// For a row of n elements:
 //
 //   XU          = x rounded to the stash type U
 //   Normalized  = XU / sqrt(mean(XU^2) + epsilon), rounded to U
@@ -20,7 +20,7 @@
 // npu_rope/testing/bounds.py uses these bounds.
 //
 // Squares of float32 never overflow double, so rows of large numbers, whose float32 squares would be infinite, need no
-// special case. For float64 data such rows are first divided by a power of two.
+// special case. For float64 data, rows whose squares leave the range are first multiplied by a power of two.
 #include "csrc/cpu/rms_norm.h"
 
 #include <algorithm>
@@ -43,12 +43,12 @@ struct Job {
     const char *x, *scale, *grad;
     char* out;
     Storing storing;
-    const char* residual = nullptr;  // add_rms_norm only, which normalizes the sum that it writes
+    const char* residual = nullptr;  // residual and sum: add_rms_norm only
     char* sum = nullptr;
     bool stream_sum = false;
 };
 
-// Calls f(j, offset) for each element of a row; offset is that of the element's scale with these strides.
+// Calls f(j, offset) for each element j of a row, with the offset of its scale for these strides.
 template <typename F>
 void for_each_inner(const RmsNormShape& s, const int64_t* stride, F f) {
     int64_t j = 0;
@@ -59,7 +59,7 @@ void for_each_inner(const RmsNormShape& s, const int64_t* stride, F f) {
                     f(j++, a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3]);
 }
 
-// The scale of a row as n contiguous elements: in place, or gathered.
+// Returns the scale of a row as n contiguous elements: the scale itself, or a copy.
 class ScaleRow {
 public:
     explicit ScaleRow(const Job& job) : job_(job) {}
@@ -88,21 +88,21 @@ private:
 
 // ---- forward -------------------------------------------------------------------------------------------
 
-// Iterates over rows; holds the offset of the current row in each tensor, in elements.
-class RowWalk {
+// Iterates over rows: the offset of the current row in each tensor, in elements.
+class RowOffsets {
 public:
-    RowWalk(const RmsNormShape& s, int64_t row) : s_(s) {
+    RowOffsets(const RmsNormShape& s, int64_t row) : s_(s) {
         for (int k = kRmsNormOuter - 1; k >= 0; --k) {
-            at_[k] = s.outer[k] == 1 ? 0 : row % s.outer[k];
+            index_[k] = s.outer[k] == 1 ? 0 : row % s.outer[k];
             row /= s.outer[k];
-            move(k, at_[k]);
+            move(k, index_[k]);
         }
     }
     void step() {
         for (int k = kRmsNormOuter - 1; k >= 0; --k) {
-            if (++at_[k] < s_.outer[k]) return move(k, 1);
+            if (++index_[k] < s_.outer[k]) return move(k, 1);
             move(k, 1 - s_.outer[k]);
-            at_[k] = 0;
+            index_[k] = 0;
         }
     }
     int64_t x = 0, scale = 0, out = 0, residual = 0, sum = 0;
@@ -117,106 +117,109 @@ private:
     }
 
     const RmsNormShape& s_;
-    int64_t at_[kRmsNormOuter];
+    int64_t index_[kRmsNormOuter];
 };
 
-// A row to be normalized: a row of x, or its sum with the residual's row, which make() computes.
+// A row to be normalized: a row of x, or the sum of it and the residual's row.
 class RowToNormalize {
 public:
     explicit RowToNormalize(const Job& job)
-        : job_(job), kept_(job.stream_sum ? static_cast<size_t>(job.shape.n * job.row.x_bytes) : 0) {}
+        : job_(job), cached_sum_(job.stream_sum ? static_cast<size_t>(job.shape.n * job.row.x_bytes) : 0) {}
 
-    // Computes the row and its mean square, mean().
-    void make(const RowWalk& place, const RowNormalizer& normalizer) {
-        row_ = at(place);
+    // Computes row() and its mean square, mean().
+    void make(const RowOffsets& offsets, const RowNormalizer& normalizer) {
+        row_ = at(offsets);
         mean_ = normalizer.mean_square(row_);
     }
     const char* row() const { return row_; }
     double mean() const { return mean_; }
 
 private:
-    const char* at(const RowWalk& place) {
+    const char* at(const RowOffsets& offsets) {
         const int64_t bytes = job_.row.x_bytes;
-        const char* x = job_.x + place.x * bytes;
+        const char* x = job_.x + offsets.x * bytes;
         if (!job_.residual) return x;
-        char *sum = job_.sum + place.sum * bytes, *past = nullptr;
-        if (job_.stream_sum) past = sum, sum = kept_.data();
-        job_.row.kernels.add[job_.row.x_dtype]({x, job_.residual + place.residual * bytes, sum, job_.shape.n, past});
+        char *sum = job_.sum + offsets.sum * bytes, *streamed = nullptr;
+        if (job_.stream_sum) streamed = sum, sum = cached_sum_.data();
+        const char* residual = job_.residual + offsets.residual * bytes;
+        job_.row.kernels.add[job_.row.x_dtype]({x, residual, sum, job_.shape.n, streamed});
         return sum;
     }
 
     const Job& job_;
-    std::vector<char> kept_;  // cached copy of a sum that is stored past the caches
+    std::vector<char> cached_sum_;  // copy of a sum that is stored past the caches
     const char* row_ = nullptr;
     double mean_ = 0;
 };
 
 // Prefetch distance: while one row is written, the bytes at this distance after the next row to be read are prefetched,
-// as if rows were contiguous. Measured: without it, reading and computing wait for each other.
-constexpr int64_t kAheadBytes = int64_t{6} << 10;
+// as if rows were contiguous. Without it, measurements show that reading and computing wait for each other.
+constexpr int64_t kPrefetchBytes = int64_t{6} << 10;
 // Size of the longest row, in bytes, that is computed before its predecessor is written, so that neither waits for the
 // other's root. For longer rows the L1 cache would not hold two rows, the prefetched bytes and the scale.
-constexpr int64_t kMostEarlyBytes = int64_t{8} << 10;
+constexpr int64_t kMaxBytesComputedEarly = int64_t{8} << 10;
 
 void normalize_rows(int64_t begin, int64_t end, void* ctx) {
     const auto& job = *static_cast<const Job*>(ctx);
     const RmsNormShape& s = job.shape;
     const RowNormalizer normalizer(job.row);
     ScaleRow scales(job);
-    RowToNormalize two[] = {RowToNormalize(job), RowToNormalize(job)};
-    RowToNormalize *here = &two[0], *next = &two[1];
-    RowWalk place(s, begin), coming(s, begin);
-    here->make(place, normalizer);
+    RowToNormalize rows[] = {RowToNormalize(job), RowToNormalize(job)};
+    RowToNormalize *current = &rows[0], *next = &rows[1];
+    RowOffsets offsets(s, begin), next_offsets(s, begin);
+    current->make(offsets, normalizer);
     const int64_t row_bytes = s.n * job.row.x_bytes;
-    const bool early = row_bytes <= kMostEarlyBytes;
-    const int64_t behind = kAheadBytes + (early ? row_bytes : 0);
+    const bool early = row_bytes <= kMaxBytesComputedEarly;
+    const int64_t distance = kPrefetchBytes + (early ? row_bytes : 0);
     for (int64_t row = begin; row < end; ++row) {
-        const bool more = row + 1 < end;
-        if (more) coming.step();
-        if (more && early) next->make(coming, normalizer);
-        const char *ahead = here->row(), *beside = ahead;
-        if (more) ahead = beside = job.x + coming.x * job.row.x_bytes + behind;
-        if (more && job.residual) beside = job.residual + coming.residual * job.row.x_bytes + behind;
-        char* y = job.out + place.out * job.row.scale_bytes;
-        normalizer.write(here->row(), here->mean(), scales.at(place.scale), y, job.storing, {ahead, beside});
-        if (more && !early) next->make(coming, normalizer);
-        std::swap(here, next);
-        place.step();
+        const bool has_next = row + 1 < end;
+        if (has_next) next_offsets.step();
+        if (has_next && early) next->make(next_offsets, normalizer);
+        const char *next_x = current->row(), *next_residual = next_x;
+        if (has_next) next_x = next_residual = job.x + next_offsets.x * job.row.x_bytes + distance;
+        if (has_next && job.residual) next_residual = job.residual + next_offsets.residual * job.row.x_bytes + distance;
+        char* y = job.out + offsets.out * job.row.scale_bytes;
+        normalizer.write(current->row(), current->mean(), scales.at(offsets.scale), y, job.storing,
+                         {next_x, next_residual});
+        if (has_next && !early) next->make(next_offsets, normalizer);
+        std::swap(current, next);
+        offsets.step();
     }
     // Stores past the caches are unordered.
-    if (job.storing == Storing::kPast || job.stream_sum) std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (job.storing == Storing::kStreamed || job.stream_sum) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 // Total size of the tensors of a call, in bytes, above which a single thread stores past the caches and several threads
 // fetch the lines that they will write. Measured with a last cache of 32 MiB, including a reader of the result: storing
-// past it is faster from half its size on with one thread, and from its whole size on with several.
+// past the cache is faster from half its size on with one thread, and from its whole size on with several.
 constexpr int64_t kLargeAbove = kStreamAbove / 2;
 
 // Outputs in place use plain stores, because their lines were just read into the caches.
 Storing storing_of(const Job& job, int threads, const char* to, const int64_t* strides, int64_t bytes) {
     const RmsNormShape& s = job.shape;
-    const int64_t like_x = job.residual ? 3 : 1, all = s.rows * s.n * (like_x * job.row.x_bytes + job.row.scale_bytes);
-    if (to == job.x || to == job.residual || all <= kLargeAbove) return Storing::kPlain;
-    int64_t odd = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
-    for (int k = 0; k < kRmsNormOuter; ++k) odd |= strides[k] * bytes;
-    const bool past = (threads == 1 || all >= kStreamAbove) && odd % kStreamAlign == 0;
-    return past ? Storing::kPast : Storing::kFetched;
+    const int64_t tensors_like_x = job.residual ? 3 : 1,
+                  total_bytes = s.rows * s.n * (tensors_like_x * job.row.x_bytes + job.row.scale_bytes);
+    if (to == job.x || to == job.residual || total_bytes <= kLargeAbove) return Storing::kPlain;
+    int64_t address_bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
+    for (int k = 0; k < kRmsNormOuter; ++k) address_bits |= strides[k] * bytes;
+    const bool stream = (threads == 1 || total_bytes >= kStreamAbove) && address_bits % kStreamAlign == 0;
+    return stream ? Storing::kStreamed : Storing::kPrefetched;
 }
 
 // Largest row of a sum that is stored past the caches: a copy of the row stays in the caches and must fit them.
-constexpr int64_t kMostKeptBytes = int64_t{256} << 10;
+constexpr int64_t kMaxCachedSumBytes = int64_t{256} << 10;
 
 void run_forward(Job& job) {
     const RmsNormShape& s = job.shape;
     const int threads = s.rows == 1 ? 1 : threads_for(s.rows * s.n);
     job.storing = storing_of(job, threads, job.out, s.out_stride, job.row.scale_bytes);
-    // For float32, two streams past the caches at a time were measured slower than one.
-    job.stream_sum = job.residual && job.row.x_bytes == 2 && s.n * job.row.x_bytes <= kMostKeptBytes &&
-                     storing_of(job, threads, job.sum, s.sum_stride, job.row.x_bytes) == Storing::kPast;
+    // For float32, measurements show that storing both results past the caches is slower than storing one.
+    job.stream_sum = job.residual && job.row.x_bytes == 2 && s.n * job.row.x_bytes <= kMaxCachedSumBytes &&
+                     storing_of(job, threads, job.sum, s.sum_stride, job.row.x_bytes) == Storing::kStreamed;
     parallel_ranges(s.rows, threads, normalize_rows, &job);
 }
 
-Job job_of(const RmsNormShape& shape, const RmsNormTensors& t) {
+Job make_job(const RmsNormShape& shape, const RmsNormTensors& t) {
     auto read = [](const npu_rope_tensor* in) { return in ? static_cast<const char*>(in->data) : nullptr; };
     Job job{shape,          norm_row(shape.n, t.x->dtype, t.scale->dtype, shape.stash_dtype, shape.epsilon),
             read(t.x),      read(t.scale),
@@ -237,23 +240,23 @@ Job job_of(const RmsNormShape& shape, const RmsNormTensors& t) {
 // all in double. Rows that share a scale are summed in groups. The number of groups depends on the shape only, so
 // that the result has the same bits for any number and order of threads.
 
-constexpr int64_t kLeastRowsPerGroup = 16, kMostGroups = 64;
+constexpr int64_t kMinRowsPerGroup = 16, kMaxGroups = 64;
 
 struct BackwardJob {
     Job job;
     char* dscale;
-    int64_t scales, sharers;   // different scales, and rows that share each
+    int64_t scale_count, rows_per_scale;  // different scales, and rows that share each
     int64_t scale_elements;    // of one scale: those of a row, without the dimensions that it shares inside the row
-    int64_t groups;            // of sharers
+    int64_t groups;            // of the rows that share a scale
     std::vector<double> sums;  // [scales, groups, n]; empty where there is one group
 };
 
-// The offsets of a row, given its scale and its number among the rows that share the scale.
-struct BackwardPlace {
+// The offsets of a row, given the index of its scale and its index among the rows that share this scale.
+struct BackwardOffsets {
     int64_t x = 0, grad = 0, scale = 0, dx = 0;
-    BackwardPlace(const RmsNormShape& s, int64_t scale_row, int64_t sharer) {
+    BackwardOffsets(const RmsNormShape& s, int64_t scale_index, int64_t row_of_scale) {
         for (int k = kRmsNormOuter - 1; k >= 0; --k) {
-            int64_t& from = s.scale_is_shared[k] ? sharer : scale_row;
+            int64_t& from = s.scale_is_shared[k] ? row_of_scale : scale_index;
             const int64_t i = from % s.outer[k];
             from /= s.outer[k];
             x += i * s.x_stride[k];
@@ -269,32 +272,32 @@ public:
     explicit BackwardRow(const Job& job) : job_(job), k_(job.row.kernels), wide_(job.row), scales_(job) {}
 
     // Writes dx and adds to the n sums of dscale.
-    void run(const BackwardPlace& place, double* sums) {
-        x_ = job_.x + place.x * job_.row.x_bytes;
-        grad_ = job_.grad + place.grad * job_.row.scale_bytes;
-        scale_ = scales_.at(place.scale);
-        row_ = wide_.scale_of(x_);
-        // Keep small gradients from becoming subnormal between the two factors.
-        const double near = row_.power == 1 ? 1 : std::ldexp(1.0, kPeak);
+    void run(const BackwardOffsets& offsets, double* sums) {
+        x_ = job_.x + offsets.x * job_.row.x_bytes;
+        grad_ = job_.grad + offsets.grad * job_.row.scale_bytes;
+        scale_ = scales_.at(offsets.scale);
+        row_ = wide_.factors_of(x_);
+        // Prevents small gradients from becoming subnormal between the two factors.
+        const double shift = row_.power == 1 ? 1 : std::ldexp(1.0, kPeakExponent);
         const double mean = mean_product();
-        char* dx = job_.out + place.dx * job_.row.x_bytes;
+        char* dx = job_.out + offsets.dx * job_.row.x_bytes;
         for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
             read(at, count);
-            k_.project(g_, normalized_, mean, row_.inverse * near, dx_, count);
-            if (row_.power != 1) k_.scale_by(dx_, row_.power / near, count);
+            k_.project(g_, normalized_, mean, row_.inverse * shift, dx_, count);
+            if (row_.power != 1) k_.scale_by(dx_, row_.power / shift, count);
             k_.narrow[job_.row.x_dtype](dx_, dx + at * job_.row.x_bytes, count);
             round_to(k_, job_.shape.stash_dtype, normalized_, count);
             round_to(k_, job_.row.x_dtype, normalized_, count);
-            k_.add_product(given_, normalized_, sums + at, count);
+            k_.add_product(grad_block_, normalized_, sums + at, count);
         });
     }
 
 private:
     // Reads a block of grad, g and N.
     void read(int64_t at, int64_t count) {
-        k_.widen[job_.row.scale_dtype](grad_ + at * job_.row.scale_bytes, given_, count);
+        k_.widen[job_.row.scale_dtype](grad_ + at * job_.row.scale_bytes, grad_block_, count);
         k_.widen[job_.row.scale_dtype](scale_ + at * job_.row.scale_bytes, g_, count);
-        k_.multiply(given_, g_, dx_, count);
+        k_.multiply(grad_block_, g_, dx_, count);
         std::swap(g_, dx_);
         wide_.normalize(x_, row_, at, count, false, normalized_);
     }
@@ -312,27 +315,27 @@ private:
     const RmsNormKernels& k_;
     const WideRow wide_;
     ScaleRow scales_;
-    RowScale row_;
+    RowFactors row_;
     const char *x_ = nullptr, *grad_ = nullptr, *scale_ = nullptr;
     double blocks_[4][kSumBlock];
-    double *given_ = blocks_[0], *g_ = blocks_[1], *dx_ = blocks_[2], *normalized_ = blocks_[3];
+    double *grad_block_ = blocks_[0], *g_ = blocks_[1], *dx_ = blocks_[2], *normalized_ = blocks_[3];
 };
 
-// Computes one scale's gradient from the sums for each element of a row: adds the sums that share an element of the
-// scale, and rounds.
-void write_dscale(const BackwardJob& b, int64_t scale_row, const double* sums) {
+// Computes one scale's gradient from the sums for each element of a row: adds the sums whose elements share an element
+// of the scale, and rounds.
+void write_dscale(const BackwardJob& b, int64_t scale_index, const double* sums) {
     const RmsNormShape& s = b.job.shape;
     int64_t stride[NPU_ROPE_MAX_NDIM], step = 1;
     for (int k = NPU_ROPE_MAX_NDIM - 1; k >= 0; --k) {
         stride[k] = s.scale_inner_is_shared[k] ? 0 : step;
         if (!s.scale_inner_is_shared[k]) step *= s.inner[k];
     }
-    char* to = b.dscale + scale_row * b.scale_elements * b.job.row.scale_bytes;
-    std::vector<double> added;
+    char* to = b.dscale + scale_index * b.scale_elements * b.job.row.scale_bytes;
+    std::vector<double> element_sums;
     if (b.scale_elements != s.n) {
-        added.resize(static_cast<size_t>(b.scale_elements));
-        for_each_inner(s, stride, [&](int64_t j, int64_t at) { added[static_cast<size_t>(at)] += sums[j]; });
-        sums = added.data();
+        element_sums.resize(static_cast<size_t>(b.scale_elements));
+        for_each_inner(s, stride, [&](int64_t j, int64_t at) { element_sums[static_cast<size_t>(at)] += sums[j]; });
+        sums = element_sums.data();
     }
     b.job.row.kernels.narrow[b.job.row.scale_dtype](sums, to, b.scale_elements);
 }
@@ -341,40 +344,41 @@ void differentiate_groups(int64_t begin, int64_t end, void* ctx) {
     auto& b = *static_cast<BackwardJob*>(ctx);
     const size_t n = static_cast<size_t>(b.job.shape.n);
     BackwardRow row(b.job);
-    std::vector<double> own(b.groups == 1 ? n : 0);
+    std::vector<double> single_group_sums(b.groups == 1 ? n : 0);
     for (int64_t item = begin; item < end; ++item) {
-        const int64_t scale_row = item / b.groups, group = item % b.groups;
-        double* sums = b.groups == 1 ? own.data() : b.sums.data() + static_cast<size_t>(item) * n;
+        const int64_t scale_index = item / b.groups, group = item % b.groups;
+        double* sums = b.groups == 1 ? single_group_sums.data() : b.sums.data() + static_cast<size_t>(item) * n;
         std::fill_n(sums, n, 0.0);
-        const int64_t first = b.sharers * group / b.groups, last = b.sharers * (group + 1) / b.groups;
-        for (int64_t sharer = first; sharer < last; ++sharer)
-            row.run(BackwardPlace(b.job.shape, scale_row, sharer), sums);
-        if (b.groups == 1) write_dscale(b, scale_row, sums);
+        const int64_t first = b.rows_per_scale * group / b.groups, last = b.rows_per_scale * (group + 1) / b.groups;
+        for (int64_t row_of_scale = first; row_of_scale < last; ++row_of_scale)
+            row.run(BackwardOffsets(b.job.shape, scale_index, row_of_scale), sums);
+        if (b.groups == 1) write_dscale(b, scale_index, sums);
     }
 }
 
-void join_groups(BackwardJob& b) {
+void add_groups(BackwardJob& b) {
     const size_t n = static_cast<size_t>(b.job.shape.n);
-    for (int64_t scale_row = 0; scale_row < b.scales; ++scale_row) {
-        double* sums = b.sums.data() + static_cast<size_t>(scale_row * b.groups) * n;
+    for (int64_t scale_index = 0; scale_index < b.scale_count; ++scale_index) {
+        double* sums = b.sums.data() + static_cast<size_t>(scale_index * b.groups) * n;
         for (int64_t group = 1; group < b.groups; ++group)
             for (size_t j = 0; j < n; ++j) sums[j] += sums[static_cast<size_t>(group) * n + j];
-        write_dscale(b, scale_row, sums);
+        write_dscale(b, scale_index, sums);
     }
 }
 
 void run_backward(const Job& job, char* dscale) {
     const RmsNormShape& shape = job.shape;
     BackwardJob b{job, dscale, 1, 1, 1, 1, {}};
-    for (int k = 0; k < kRmsNormOuter; ++k) (shape.scale_is_shared[k] ? b.sharers : b.scales) *= shape.outer[k];
+    for (int k = 0; k < kRmsNormOuter; ++k)
+        (shape.scale_is_shared[k] ? b.rows_per_scale : b.scale_count) *= shape.outer[k];
     for (int k = 0; k < NPU_ROPE_MAX_NDIM; ++k)
         if (!shape.scale_inner_is_shared[k]) b.scale_elements *= shape.inner[k];
-    if (b.scales * b.scale_elements == 0) return;
-    const int64_t most = std::max<int64_t>(kMostGroups / b.scales, 1);
-    b.groups = std::clamp<int64_t>(b.sharers / kLeastRowsPerGroup, 1, most);
-    if (b.groups > 1) b.sums.resize(static_cast<size_t>(b.scales * b.groups * shape.n));
-    parallel_ranges(b.scales * b.groups, threads_for(shape.rows * shape.n), differentiate_groups, &b);
-    if (b.groups > 1) join_groups(b);
+    if (b.scale_count * b.scale_elements == 0) return;
+    const int64_t max_groups = std::max<int64_t>(kMaxGroups / b.scale_count, 1);
+    b.groups = std::clamp<int64_t>(b.rows_per_scale / kMinRowsPerGroup, 1, max_groups);
+    if (b.groups > 1) b.sums.resize(static_cast<size_t>(b.scale_count * b.groups * shape.n));
+    parallel_ranges(b.scale_count * b.groups, threads_for(shape.rows * shape.n), differentiate_groups, &b);
+    if (b.groups > 1) add_groups(b);
 }
 
 }  // namespace
@@ -382,7 +386,7 @@ void run_backward(const Job& job, char* dscale) {
 Check run_rms_norm_cpu(const RmsNormTensors& t, const RmsNormAttributes& a) {
     RmsNormShape shape;
     if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
-    Job job = job_of(shape, t);
+    Job job = make_job(shape, t);
     if (t.backward)
         run_backward(job, static_cast<char*>(t.dscale->data));
     else if (shape.rows * shape.n != 0)

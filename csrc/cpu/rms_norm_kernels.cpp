@@ -10,7 +10,7 @@
 namespace npu_rope {
 namespace {
 
-constexpr int kHalf = W / 2;  // doubles a vector
+constexpr int kHalf = W / 2;  // doubles per vector
 
 // ---- floats as doubles and back ----------------------------------------------------------------------
 
@@ -37,7 +37,7 @@ inline VD to_odd(VD v) {
     return (VD)((bits & ~kLost) | (lost & kLast));
 }
 
-// Conversion of each element type from and to W doubles in two vectors.
+// Converts each element type from and to W doubles in two vectors.
 template <typename E>
 struct AsDoubles {
     using T = typename E::T;
@@ -92,30 +92,30 @@ void narrow(const double* from, void* to, int64_t count) {
     for (; i + W <= count; i += W) AsDoubles<E>::store_d(p + i, load<VD>(from + i), load<VD>(from + i + kHalf));
     if (i == count) return;
     const Padded<double> rest(from + i, count - i);
-    Padded<T> made;
-    AsDoubles<E>::store_d(made.elements, load<VD>(rest.elements), load<VD>(rest.elements + kHalf));
-    made.copy_to(p + i, count - i);
+    Padded<T> padded;
+    AsDoubles<E>::store_d(padded.elements, load<VD>(rest.elements), load<VD>(rest.elements + kHalf));
+    padded.copy_to(p + i, count - i);
 }
 
 // ---- the residual --------------------------------------------------------------------------------------
 
-template <typename E, bool kPast>
+template <typename E, bool kStream>
 void add_row(const AddJob& j) {
     using T = typename E::T;
     auto *a = static_cast<const T*>(j.a), *b = static_cast<const T*>(j.b);
-    auto *sum = static_cast<T*>(j.sum), *past = static_cast<T*>(j.past);
+    auto *sum = static_cast<T*>(j.sum), *streamed = static_cast<T*>(j.streamed);
     int64_t i = 0;
     for (; i + W <= j.count; i += W) {
         const VF v = E::load_v(a + i) + E::load_v(b + i);
         E::template store_v<false>(sum + i, v);
-        if (kPast) E::template store_v<true>(past + i, v);
+        if (kStream) E::template store_v<true>(streamed + i, v);
     }
     if (i == j.count) return;
     Padded<T> rest(a + i, j.count - i);
     const Padded<T> other(b + i, j.count - i);
     E::template store_v<false>(rest.elements, E::load_v(rest.elements) + E::load_v(other.elements));
     rest.copy_to(sum + i, j.count - i);
-    if (kPast) rest.copy_to(past + i, j.count - i);
+    if (kStream) rest.copy_to(streamed + i, j.count - i);
 }
 
 // bfloat16: two elements per 32-bit lane.
@@ -123,15 +123,15 @@ inline VU add_bf16(const uint16_t* a, const uint16_t* b) {
     const VU u = load<VU>(a), v = load<VU>(b);
     return pack_bf16(as_float(u << 16) + as_float(v << 16), as_float(u & 0xffff0000u) + as_float(v & 0xffff0000u));
 }
-template <bool kPast>
+template <bool kStream>
 void add_row_bf16(const AddJob& j) {
     auto *a = static_cast<const uint16_t*>(j.a), *b = static_cast<const uint16_t*>(j.b);
-    auto *sum = static_cast<uint16_t*>(j.sum), *past = static_cast<uint16_t*>(j.past);
+    auto *sum = static_cast<uint16_t*>(j.sum), *streamed = static_cast<uint16_t*>(j.streamed);
     int64_t i = 0;
     for (; i + 2 * W <= j.count; i += 2 * W) {
         const VU v = add_bf16(a + i, b + i);
         store(sum + i, v);
-        if (kPast) put<true>(past + i, v);
+        if (kStream) put<true>(streamed + i, v);
     }
     if (i == j.count) return;
     uint16_t rest[2 * W] = {}, other[2 * W] = {};
@@ -140,15 +140,15 @@ void add_row_bf16(const AddJob& j) {
     std::memcpy(other, b + i, bytes);
     store(rest, add_bf16(rest, other));
     std::memcpy(sum + i, rest, bytes);
-    if (kPast) std::memcpy(past + i, rest, bytes);
+    if (kStream) std::memcpy(streamed + i, rest, bytes);
 }
 
 template <typename E>
 void add(const AddJob& j) {
     if constexpr (std::is_same<E, Bf16>::value)
-        j.past ? add_row_bf16<true>(j) : add_row_bf16<false>(j);
+        j.streamed ? add_row_bf16<true>(j) : add_row_bf16<false>(j);
     else if constexpr (std::is_same<E, F16>::value)
-        j.past ? add_row<E, true>(j) : add_row<E, false>(j);
+        j.streamed ? add_row<E, true>(j) : add_row<E, false>(j);
     else
         add_row<E, false>(j);
 }
@@ -161,11 +161,12 @@ void add_doubles(const AddJob& j) {
 
 // ---- sums --------------------------------------------------------------------------------------------
 
-// Adds the upper half to the lower until one number remains.
 template <int kLanes>
 struct Doubles {
     typedef double V __attribute__((vector_size(8 * kLanes)));
 };
+
+// Adds the upper half to the lower until one number remains.
 template <int kLanes>
 inline double sum_lanes(typename Doubles<kLanes>::V v) {
     if constexpr (kLanes == 2) {
@@ -181,8 +182,8 @@ inline double sum_of(const VD (&sums)[4], double tail) {
     return sum_lanes<kHalf>((sums[0] + sums[1]) + (sums[2] + sums[3])) + tail;
 }
 
-// Adds squares in float32 in groups of vectors, with four accumulators each, and the groups in double. The error is at
-// kSquaresBlock.
+// Adds squares in float32 in groups of vectors, with four accumulators each, and the groups in double. kSquaresBlock's
+// comment derives the error.
 struct GroupSums {
     VD low{}, high{};
     void add(VF group) {
@@ -214,7 +215,7 @@ inline void add_pairs(const uint16_t* p, GroupSums* sums) {
     for (int k = 0; k < kVectors; ++k) {
         VU v = load<VU>(p + k * 2 * W);
 #if NPU_ROPE_LANES == 16 && defined(__AVX512BF16__)
-        // The instruction treats subnormals as zero, which is negligible in a sum this large (kLeastMeanSquare).
+        // The instruction treats subnormals as zero, which is negligible in a sum this large (kMinMeanSquare).
         s[k % 4] = (VF)_mm512_dpbf16_ps((__m512)s[k % 4], (__m512bh)v, (__m512bh)v);
 #else
         VF even = as_float(v << 16), odd = as_float(v & 0xffff0000u);
@@ -228,7 +229,7 @@ template <>
 int64_t sum_groups<Bf16>(const uint16_t* p, int64_t count, GroupSums* sums) {
     int64_t i = 0;
     for (; i + 16 * W <= count; i += 16 * W) add_pairs<8>(p + i, sums);
-    for (; i + 8 * W <= count; i += 8 * W) add_pairs<4>(p + i, sums);  // a head of 128
+    for (; i + 8 * W <= count; i += 8 * W) add_pairs<4>(p + i, sums);  // for example, a head of 128
     return i;
 }
 
@@ -272,7 +273,7 @@ template <>
 inline VF rounded<F32>(VF v) {
     return v;
 }
-// Rounds to nearest, ties away from zero. The unrounded number is not exact, so the direction of ties does not matter.
+// Rounds to nearest, ties away from zero. Ties do not matter, because the unrounded number is not exact.
 template <>
 inline VF rounded<Bf16>(VF v) {
     return as_float((as_bits(v) + 0x8000) & 0xffff0000u);
@@ -294,37 +295,38 @@ inline void normalize_tail(const NormalizeJob& j, int64_t from) {
     y.copy_to(static_cast<typename S::T*>(j.y) + from, count);
 }
 
-// Prefetches cache lines while elements are normalized: lines to be read, at the addresses in the job, and lines to be
-// written, a little after y.
+// Prefetches cache lines while elements are normalized: lines to be read, at the job's addresses, and lines to be
+// written, kPrefetchBytes after y.
 template <Storing storing>
-class Fetch {
+class Prefetcher {
 public:
-    explicit Fetch(const NormalizeJob& j)
-        : one_(static_cast<const char*>(j.ahead[0])), other_(static_cast<const char*>(j.ahead[1])) {}
+    explicit Prefetcher(const NormalizeJob& j)
+        : x_(static_cast<const char*>(j.prefetch[0])), residual_(static_cast<const char*>(j.prefetch[1])) {}
     template <typename X, typename Y>
     void at(int64_t i, const X*, const Y* y) const {
-        __builtin_prefetch(one_ + i * sizeof(X));
-        if (other_ != one_) __builtin_prefetch(other_ + i * sizeof(X));
-        if (storing == Storing::kFetched) __builtin_prefetch(reinterpret_cast<const char*>(y + i) + kFetchBehind, 1);
+        __builtin_prefetch(x_ + i * sizeof(X));
+        if (residual_ != x_) __builtin_prefetch(residual_ + i * sizeof(X));
+        if (storing == Storing::kPrefetched)
+            __builtin_prefetch(reinterpret_cast<const char*>(y + i) + kPrefetchBytes, 1);
     }
 
 private:
-    static constexpr int64_t kFetchBehind = 4096;
-    const char *one_, *other_;
+    static constexpr int64_t kPrefetchBytes = 4096;
+    const char *x_, *residual_;
 };
 
 template <typename X, typename S, Storing storing>
 void normalize_row(const NormalizeJob& j) {
-    constexpr bool kStream = storing == Storing::kPast;
+    constexpr bool kStream = storing == Storing::kStreamed;
     auto* x = static_cast<const typename X::T*>(j.x);
     auto* scale = static_cast<const typename S::T*>(j.scale);
     auto* y = static_cast<typename S::T*>(j.y);
-    const Fetch<storing> fetch(j);
+    const Prefetcher<storing> prefetcher(j);
     const int64_t count = j.count;
     const VF inverse = VF{} + j.inverse;
     int64_t i = 0;
     for (; i + W <= count; i += W) {
-        fetch.at(i, x, y);
+        prefetcher.at(i, x, y);
         put_product<X, S, kStream>(y + i, X::load_v(x + i) * inverse, S::load_v(scale + i));
     }
     normalize_tail<X, S>(j, i);
@@ -336,16 +338,16 @@ void normalize_row_bf16(const NormalizeJob& j) {
     auto* x = static_cast<const uint16_t*>(j.x);
     auto* scale = static_cast<const uint16_t*>(j.scale);
     auto* y = static_cast<uint16_t*>(j.y);
-    const Fetch<storing> fetch(j);
+    const Prefetcher<storing> prefetcher(j);
     const int64_t count = j.count;
     const VF inverse = VF{} + j.inverse;
     int64_t i = 0;
     for (; i + 2 * W <= count; i += 2 * W) {
-        fetch.at(i, x, y);
+        prefetcher.at(i, x, y);
         VU a = load<VU>(x + i), s = load<VU>(scale + i);
         VF even = rounded<Bf16>(as_float(a << 16) * inverse);
         VF odd = rounded<Bf16>(as_float(a & 0xffff0000u) * inverse);
-        put<storing == Storing::kPast>(y + i, pack_bf16(even * as_float(s << 16), odd * as_float(s & 0xffff0000u)));
+        put<storing == Storing::kStreamed>(y + i, pack_bf16(even * as_float(s << 16), odd * as_float(s & 0xffff0000u)));
     }
     if (j.count - i >= W) {
         put_product<Bf16, Bf16, false>(y + i, load_bf16(x + i) * j.inverse, load_bf16(scale + i));
@@ -364,15 +366,15 @@ inline void normalize_stored(const NormalizeJob& j) {
 
 template <typename X, typename S>
 void normalize(const NormalizeJob& j) {
-    if (j.storing == Storing::kPast) return normalize_stored<X, S, Storing::kPast>(j);
-    if (j.storing == Storing::kFetched) return normalize_stored<X, S, Storing::kFetched>(j);
+    if (j.storing == Storing::kStreamed) return normalize_stored<X, S, Storing::kStreamed>(j);
+    if (j.storing == Storing::kPrefetched) return normalize_stored<X, S, Storing::kPrefetched>(j);
     normalize_stored<X, S, Storing::kPlain>(j);
 }
 
 // ---- a piece of a row in float64 -----------------------------------------------------------------------
 
-void scale_by(double* a, double by, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) a[i] *= by;
+void scale_by(double* a, double factor, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) a[i] *= factor;
 }
 void multiply(const double* __restrict a, const double* __restrict b, double* __restrict product, int64_t count) {
     for (int64_t i = 0; i < count; ++i) product[i] = a[i] * b[i];
@@ -380,9 +382,9 @@ void multiply(const double* __restrict a, const double* __restrict b, double* __
 void add_product(const double* __restrict a, const double* __restrict b, double* __restrict sum, int64_t count) {
     for (int64_t i = 0; i < count; ++i) sum[i] += a[i] * b[i];
 }
-void project(const double* __restrict a, const double* __restrict b, double mean, double by, double* __restrict to,
+void project(const double* __restrict a, const double* __restrict b, double mean, double factor, double* __restrict to,
              int64_t count) {
-    for (int64_t i = 0; i < count; ++i) to[i] = by * (a[i] - b[i] * mean);
+    for (int64_t i = 0; i < count; ++i) to[i] = factor * (a[i] - b[i] * mean);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace npu_rope {
 
 // How a result is stored: into the caches; into cache lines that were prefetched, so that stores do not wait for them;
 // or past the caches.
-enum class Storing { kPlain, kFetched, kPast };
+enum class Storing { kPlain, kPrefetched, kStreamed };
 
 // A row of finite elements whose type, scale and precision are float32 or narrower:
 // y = (x * inverse, rounded to x's type) * scale.
@@ -20,10 +20,10 @@ struct NormalizeJob {
     void* y;
     int64_t count;
     float inverse;  // of the root mean square
-    // With Storing::kPast y is a multiple of kStreamAlign, and the caller orders the stores before another thread
-    // reads them.
+    // With Storing::kStreamed, y's address is a multiple of kStreamAlign, and the caller orders the stores before
+    // another thread reads them.
     Storing storing;
-    const void* ahead[2];  // bytes to prefetch, one row's size each, for later reads; any address is valid
+    const void* prefetch[2];  // starts of two ranges of a row's size, for later reads; any address is valid
 };
 
 // sum = a + b, rounded once; sum may be a or b itself.
@@ -32,8 +32,8 @@ struct AddJob {
     const void* b;
     void* sum;
     int64_t count;
-    // NULL, or for 16-bit types a second destination of the sum, stored past the caches as by Storing::kPast.
-    void* past;
+    // NULL, or for 16-bit types a second destination of the sum, stored as by Storing::kStreamed.
+    void* streamed;
 };
 
 // Largest block, in elements, of a sum of doubles; the caller adds the sums of blocks pairwise.
@@ -48,9 +48,9 @@ constexpr int kSumBlockError = 1 + 64 + 5 + 1;
 // (bfloat16: three) and two that join four accumulators: 5 * 2^-24. The doubles round as above, with at most
 // kSquaresBlock / (8 W) = 128 groups: less than 2^-45.
 constexpr int64_t kSquaresBlock = 4096;
-// Range of mean squares (with epsilon) that float32 sums compute. The part that float32 cannot hold, squares below
-// 2^-126 at worst, is less than 2^-24 of the smallest. Outside the range the row is summed in double.
-constexpr double kLeastMeanSquare = 0x1p-100, kMostMeanSquare = 0x1p128;
+// Range of mean squares (with epsilon) that are computed by float32 sums. The part that float32 cannot hold, squares
+// below 2^-126 at worst, is less than 2^-24 of the smallest. Outside the range the row is summed in double.
+constexpr double kMinMeanSquare = 0x1p-100, kMaxMeanSquare = 0x1p128;
 
 // Tables by npu_rope_dtype: float32, float16, bfloat16 and, in those of four entries, float64. Arrays of doubles do
 // not overlap.
@@ -62,11 +62,11 @@ struct RmsNormKernels {
     void (*widen[4])(const void* from, double* to, int64_t count);
     void (*narrow[4])(const double* from, void* to, int64_t count);
     double (*dot)(const double* a, const double* b, int64_t count);
-    void (*scale_by)(double* a, double by, int64_t count);  // a *= by
+    void (*scale_by)(double* a, double factor, int64_t count);  // a *= factor
     void (*multiply)(const double* a, const double* b, double* product, int64_t count);
     void (*add_product)(const double* a, const double* b, double* sum, int64_t count);  // sum += a * b
-    // to = by * (a - b * mean)
-    void (*project)(const double* a, const double* b, double mean, double by, double* to, int64_t count);
+    // to = factor * (a - b * mean)
+    void (*project)(const double* a, const double* b, double mean, double factor, double* to, int64_t count);
 };
 
 NPU_ROPE_DECLARE_KERNELS(RmsNormKernels, rms_norm_kernels)

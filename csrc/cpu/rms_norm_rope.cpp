@@ -47,8 +47,8 @@ char* block_of_heads(int64_t bytes) {
     return reinterpret_cast<char*>(buffer.data());
 }
 
-// Prefetches the head one block ahead. The address may lie behind this token's heads; in most layouts the next token's
-// heads begin there.
+// Prefetches a head of the next block. The address may be after this token's last head, where the next token's heads
+// begin in most layouts.
 void prefetch_head(const char* x, int64_t bytes) {
     constexpr int64_t kLine = 64;
     for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(x + at);
@@ -69,26 +69,26 @@ void normalize_then_rotate_blocks(const Job& job, const rope_table::TokenTable& 
             n.normalizer.write(x + h * step, mean[h], n.scale[side], block + h * D * job.item_bytes, Storing::kPlain,
                                /*prefetched already*/ {x, x});
         }
-        const Heads made{block, heads.y + first * heads.y_stride * job.item_bytes, count, D, heads.y_stride};
-        rotation::rotate_heads(job, table, made, false, stream);
+        const Heads normalized{block, heads.y + first * heads.y_stride * job.item_bytes, count, D, heads.y_stride};
+        rotation::rotate_heads(job, table, normalized, false, stream);
     }
 }
 
-// Handles a row whose mean square is not one of fits_floats(): bfloat16 numbers whose squares leave float32's range,
-// all zeros, infinity or NaN. Writes x times a power of two to `to` and returns the inverse root mean square of the
-// product. The product is exact except for elements whose normalized values are subnormal.
+// Handles a row whose mean square fails fits_floats(): bfloat16 numbers whose squares leave float32's range, all zeros,
+// infinity or NaN. Writes x times a power of two to `to` and returns the inverse root mean square of the product. The
+// product is exact except for elements whose normalized values are subnormal.
 float rescale(const NormRow& row, const WideRow& wide, const char* x, char* to) {
     double values[kSumBlock], peak = 0;
     for_each_block(row.n, [&](int64_t at, int64_t count) {
         row.kernels.widen[row.x_dtype](x + at * row.x_bytes, values, count);
         for (int64_t i = 0; i < count; ++i) peak = std::max(peak, std::fabs(values[i]));
     });
-    const double power = peak > 0 && std::isfinite(peak) ? std::ldexp(1.0, kPeak - std::ilogb(peak)) : 1;
+    const double power = peak > 0 && std::isfinite(peak) ? std::ldexp(1.0, kPeakExponent - std::ilogb(peak)) : 1;
     for_each_block(row.n, [&](int64_t at, int64_t count) {
         wide.read(x, power, at, count, values);
         row.kernels.narrow[row.x_dtype](values, to + at * row.x_bytes, count);
     });
-    return static_cast<float>(wide.scale_of(x).inverse / power);
+    return static_cast<float>(wide.factors_of(x).inverse / power);
 }
 
 void normalize_and_rotate_heads(const Job& job, const rope_table::TokenTable& table, int side, const Heads& heads,

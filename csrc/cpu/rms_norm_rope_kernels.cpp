@@ -1,5 +1,4 @@
-// The kernels for vectors of NPU_ROPE_LANES floats. Every product and sum is rounded, as in
-// rope_kernels.cpp.
+// The kernels for vectors of NPU_ROPE_LANES floats. Every product and sum is rounded, as in rope_kernels.cpp.
 #include "csrc/cpu/rms_norm_rope_kernels.h"
 
 #include "csrc/cpu/elements.h"
@@ -8,7 +7,7 @@
 namespace npu_rope {
 namespace {
 
-// A head's elements from i on as floats, normalized and scaled.
+// Reads elements of a head, from element i on, as normalized and scaled floats.
 template <typename E>
 struct Scaled {
     using T = typename E::T;
@@ -19,12 +18,12 @@ struct Scaled {
         : x(static_cast<const T*>(j.x)), scale(static_cast<const T*>(j.scale)), inverse(j.inverse) {}
 
     VF vector(int64_t i) const { return E::load_v(x + i) * inverse * E::load_v(scale + i); }
-    float one(int64_t i) const { return E::get(x[i]) * inverse * E::get(scale[i]); }
-    // Fewer elements than a vector holds.
-    VF some(int64_t i, int64_t count) const {
+    float element(int64_t i) const { return E::get(x[i]) * inverse * E::get(scale[i]); }
+    // count: fewer elements than a vector holds.
+    VF partial_vector(int64_t i, int64_t count) const {
         return E::load_v(Padded<T>(x + i, count).elements) * inverse * E::load_v(Padded<T>(scale + i, count).elements);
     }
-    // bfloat16: 2 W elements as even and odd ones, because a 32-bit lane holds two.
+    // bfloat16: 2 W elements, the even and the odd ones apart, because a 32-bit lane holds two.
     void even_odd(int64_t i, VF* even, VF* odd) const {
         VU v = load<VU>(x + i), s = load<VU>(scale + i);
         *even = as_float(v << 16) * inverse * as_float(s << 16);
@@ -35,17 +34,17 @@ struct Scaled {
 // ---- elements that are not rotated ---------------------------------------------------------------------
 
 template <typename E, bool kStream>
-inline void put_beside(const Scaled<E>& head, typename E::T* y, int64_t from, int64_t count) {
+inline void store_outside_window(const Scaled<E>& head, typename E::T* y, int64_t from, int64_t count) {
     const int64_t end = from + count;
     int64_t i = from;
     for (; i + W <= end; i += W) E::template store_v<kStream>(y + i, head.vector(i));
     if (i == end) return;
-    Padded<typename E::T> made;
-    E::template store_v<false>(made.elements, head.some(i, end - i));
-    made.copy_to(y + i, end - i);
+    Padded<typename E::T> padded;
+    E::template store_v<false>(padded.elements, head.partial_vector(i, end - i));
+    padded.copy_to(y + i, end - i);
 }
 
-// ---- one step of the rotation: a vector's worth of pairs --------------------------------------------------
+// ---- one step of the rotation: the pairs of one vector ----------------------------------------------------
 //
 // Each step defines its number of pairs and the order of its table. rope_kernels.cpp has the same steps for
 // unchanged elements.
@@ -96,23 +95,23 @@ struct Bf16InterleavedRotation {
 };
 
 template <typename E, typename Step, Pairing kPairing, bool kCross, bool kStream>
-void turn_head(const NormalizedHead& j) {
+void rotate_head(const NormalizedHead& j) {
     const Scaled<E> head(j);
     auto* y = static_cast<typename E::T*>(j.y);
     const float *c = j.cos_table, *s = j.sin_table;
-    put_beside<E, kStream>(head, y, -j.elements_before, j.elements_before);
+    store_outside_window<E, kStream>(head, y, -j.elements_before, j.elements_before);
     int i = 0;
     for (; i + Step::kPairs <= j.pairs; i += Step::kPairs) Step::template run<kStream>(head, y, i, j.pairs, c, s);
     // The pairs after bfloat16's last double step may still fill a vector, whose table has natural order.
     if constexpr (kPairing == kHalf && Step::kPairs > W)
         for (; i + W <= j.pairs; i += W) HalfRotation<E>::template run<kStream>(head, y, i, j.pairs, c, s);
-    turn_pairs<E, kPairing, kCross>([&head](int lane) { return head.one(lane); }, y, i, j.pairs, c, s);
-    put_beside<E, kStream>(head, y, 2 * j.pairs, j.elements_after);
+    rotate_pairs<E, kPairing, kCross>([&head](int lane) { return head.element(lane); }, y, i, j.pairs, c, s);
+    store_outside_window<E, kStream>(head, y, 2 * j.pairs, j.elements_after);
 }
 
 template <typename E, typename Step, Pairing kPairing, bool kCross>
 void rotate(const NormalizedHead& j) {
-    j.stream ? turn_head<E, Step, kPairing, kCross, true>(j) : turn_head<E, Step, kPairing, kCross, false>(j);
+    j.stream ? rotate_head<E, Step, kPairing, kCross, true>(j) : rotate_head<E, Step, kPairing, kCross, false>(j);
 }
 
 }  // namespace

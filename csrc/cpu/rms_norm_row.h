@@ -64,14 +64,14 @@ inline NormRow norm_row(int64_t n, int32_t x_dtype, int32_t scale_dtype, int32_t
 }
 
 // The factors of Normalized: a power of two for x, and the inverse of the product's root mean square.
-struct RowScale {
+struct RowFactors {
     double power = 1, inverse = 0;
 };
 
-// Exponent of a row's largest element after the multiplication by a power of two, where squares would leave the range.
-// The root of their mean is at most sqrt(n) times less, so elements whose results are normal numbers do not become
-// subnormal in between.
-constexpr int kPeak = 16;
+// Rows whose squares would leave the range are multiplied by a power of two. This is their largest element's exponent
+// afterwards. The root mean square is at most sqrt(n) times smaller, so that an element does not become subnormal if
+// its result is a normal number.
+constexpr int kPeakExponent = 16;
 
 class WideRow {
 public:
@@ -94,7 +94,7 @@ public:
         return sum.total() / static_cast<double>(row_.n);
     }
 
-    RowScale scale_of(const char* x) const {
+    RowFactors factors_of(const char* x) const {
         const double epsilon = row_.epsilon, mean = mean_square(x, 1);
         // Squares that overflow, or whose underflow matters, exist for float64 only.
         const bool overflows = std::isinf(mean), underflows = epsilon == 0 && mean < 0x1p-900;
@@ -102,7 +102,7 @@ public:
             const double peak = peak_of(x);
             if (std::isfinite(peak) && peak > 0) {
                 // At most 2^1000, which is finite and sufficient: the smallest exponent is -1074.
-                const double power = std::ldexp(1.0, std::min(kPeak - std::ilogb(peak), 1000));
+                const double power = std::ldexp(1.0, std::min(kPeakExponent - std::ilogb(peak), 1000));
                 return {power, 1 / std::sqrt(mean_square(x, power) + epsilon * power * power)};
             }
         }
@@ -110,13 +110,13 @@ public:
     }
 
     // Computes a block of Normalized in double, optionally rounded to the stash type.
-    void normalize(const char* x, const RowScale& s, int64_t at, int64_t count, bool rounded, double* to) const {
+    void normalize(const char* x, const RowFactors& s, int64_t at, int64_t count, bool rounded, double* to) const {
         read(x, s.power, at, count, to);
         k_.scale_by(to, s.inverse, count);
         if (rounded) round_to(k_, row_.stash_dtype, to, count);
     }
 
-    void write(const char* x, const RowScale& s, const char* scale, char* y) const {
+    void write(const char* x, const RowFactors& s, const char* scale, char* y) const {
         double block[kSumBlock], factors[kSumBlock], product[kSumBlock];
         for_each_block(row_.n, [&](int64_t at, int64_t count) {
             normalize(x, s, at, count, true, block);
@@ -143,11 +143,12 @@ private:
 
 // ---- a row in float32 -------------------------------------------------------------------------------------
 
-inline bool is_narrow(int32_t dtype) { return dtype != NPU_ROPE_FLOAT64; }
+inline bool is_at_most_float32(int32_t dtype) { return dtype != NPU_ROPE_FLOAT64; }
 
 // Whether all types are at most float32 and the only rounding of Normalized is that to x's type.
-inline bool in_floats(const NormRow& row) {
-    return is_narrow(row.x_dtype) && is_narrow(row.scale_dtype) && row.stash_dtype == NPU_ROPE_FLOAT32;
+inline bool computes_in_floats(const NormRow& row) {
+    return is_at_most_float32(row.x_dtype) && is_at_most_float32(row.scale_dtype) &&
+           row.stash_dtype == NPU_ROPE_FLOAT32;
 }
 
 // mean(x^2) + epsilon of a row of floats. fits_floats() is false for the result if float32 cannot compute it.
@@ -162,26 +163,27 @@ inline double mean_square_in_floats(const NormRow& row, const char* x) {
 }
 
 // Whether a row with this mean square can be normalized in float32.
-inline bool fits_floats(double mean) { return mean >= kLeastMeanSquare && mean <= kMostMeanSquare; }
+inline bool fits_floats(double mean) { return mean >= kMinMeanSquare && mean <= kMaxMeanSquare; }
 
-// Normalizes rows. A caller with several rows computes their means first, so that none waits for another.
+// Normalizes rows. A caller with several rows computes their mean squares first, so that none waits for another's root.
 class RowNormalizer {
 public:
-    explicit RowNormalizer(const NormRow& row) : row_(row), wide_(row), floats_(in_floats(row)) {}
+    explicit RowNormalizer(const NormRow& row) : row_(row), wide_(row), floats_(computes_in_floats(row)) {}
 
     double mean_square(const char* x) const { return floats_ ? mean_square_in_floats(row_, x) : 0; }
 
-    // Addresses to prefetch: NormalizeJob::ahead.
-    struct Ahead {
-        const void *one, *other;
+    // NormalizeJob::prefetch: addresses in x and in the residual.
+    struct Prefetch {
+        const void *x, *residual;
     };
 
     // mean: mean_square(x).
-    void write(const char* x, double mean, const char* scale, char* y, Storing storing, const Ahead& ahead) const {
-        if (!fits_floats(mean)) return wide_.write(x, wide_.scale_of(x), scale, y);
+    void write(const char* x, double mean, const char* scale, char* y, Storing storing,
+               const Prefetch& prefetch) const {
+        if (!fits_floats(mean)) return wide_.write(x, wide_.factors_of(x), scale, y);
         const auto inverse = static_cast<float>(1 / std::sqrt(mean));
         row_.kernels.normalize[row_.x_dtype][row_.scale_dtype](
-            {x, scale, y, row_.n, inverse, storing, {ahead.one, ahead.other}});
+            {x, scale, y, row_.n, inverse, storing, {prefetch.x, prefetch.residual}});
     }
 
 private:

@@ -19,7 +19,7 @@ void split_turns(long double turns, double* hi, double* lo) {
     *lo = static_cast<double>(turns - static_cast<long double>(*hi));
 }
 
-void make_ggml(const npu_rope_params& p, const float* factors, int64_t factor_stride, RopeAngles* a) {
+void fill_ggml_constants(const npu_rope_params& p, const float* factors, int64_t factor_stride, RopeAngles* a) {
     auto base = static_cast<float>(p.freq_base);
     a->theta_scale = powf(base, -2.0f / static_cast<float>(p.n_dims));
     a->freq_scale = static_cast<float>(p.freq_scale);
@@ -33,7 +33,7 @@ void make_ggml(const npu_rope_params& p, const float* factors, int64_t factor_st
     for (int i = 0; factors && i < a->pairs; ++i) a->freq_factors[i] = factors[i * factor_stride];
 }
 
-// The arguments of a RopeAngles, as bytes.
+// The arguments from which a RopeAngles was computed, except the values of freq_factors.
 struct CacheKey {
     npu_rope_params params;
     int32_t policy;
@@ -85,7 +85,7 @@ Check make_rope_angles(const npu_rope_params& p, const float* freq_factors, int6
         a->freq_f32.assign(padded, 0.0f);
         for (int i = 0; i < a->pairs; ++i) a->freq_f32[i] = static_cast<float>(static_cast<double>(freq[i]));
     }
-    if (policy == NPU_ROPE_ANGLE_GGML) make_ggml(p, freq_factors, factor_stride, a);
+    if (policy == NPU_ROPE_ANGLE_GGML) fill_ggml_constants(p, freq_factors, factor_stride, a);
     return {};
 }
 
@@ -93,14 +93,14 @@ Check cached_rope_angles(const npu_rope_params& p, const float* freq_factors, in
                          const RopeAngles** angles) {
     constexpr int kEntries = 8;
     thread_local CacheEntry entries[kEntries];
-    thread_local int next = 0;
+    thread_local int oldest = 0;
     for (auto& e : entries)
         if (matches(e, p, freq_factors, factor_stride, policy)) {
             *angles = &e.angles;
             return {};
         }
-    CacheEntry& e = entries[next];
-    next = (next + 1) % kEntries;
+    CacheEntry& e = entries[oldest];
+    oldest = (oldest + 1) % kEntries;
     e.used = false;
     if (Check c = make_rope_angles(p, freq_factors, factor_stride, policy, &e.angles); !c.ok()) return c;
     e.key = {p, policy, freq_factors != nullptr};

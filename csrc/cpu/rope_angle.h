@@ -1,5 +1,5 @@
-// Convert rope's attributes to the source of a token's cos/sin table, for each angle
-// policy. Formulas: specs/ggml_rope_acltensor.txt sections 1, 2 and 5.
+// Convert rope's attributes to the constants from which a token's cos/sin table is computed, for each angle policy.
+// Formulas: specs/ggml_rope_acltensor.txt sections 1, 2 and 5.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace npu_rope {
 
-// Frequencies are in turns (radians / 2 pi), split as hi + lo. hi has 22 significant bits,
-// so that its product with any int32 position, or with any float32 angle, is exact in a double.
+// Frequencies are in turns (radians / 2 pi), split as hi + lo. hi has 22 significant bits, so that its product with any
+// int32 position, or with any float32 angle, is exact in a double.
 struct RopeAngles {
     int32_t policy = NPU_ROPE_ANGLE_EXACT;
     int pairs = 0;
@@ -33,8 +33,8 @@ constexpr int kAnglePad = 16;
 Check make_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
                        RopeAngles* angles);
 
-// make_rope_angles() with a cache of this thread's last few distinct arguments: a model calls with one
-// set of parameters thousands of times. The result is valid until the thread's next call.
+// make_rope_angles() with a cache of this thread's last few distinct arguments, because a model calls with one set of
+// parameters thousands of times. The result is valid until the thread's next call.
 Check cached_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
                          const RopeAngles** angles);
 

@@ -1,7 +1,6 @@
-// The kernels for vectors of NPU_ROPE_LANES floats. Tables are computed with fused multiply-adds if the
-// instruction set has them. Heads are rotated by products and their sum, each rounded, as in PyTorch's
-// x * cos + rotate_half(x) * sin and in the device's kernel. Equal tables therefore give equal bits on
-// every instruction set.
+// The kernels for vectors of NPU_ROPE_LANES floats. Tables are computed with fused multiply-adds if the instruction set
+// has them. Heads are rotated by products and their sum, each rounded, as in PyTorch's x * cos + rotate_half(x) * sin
+// and in the device's kernel. Equal tables therefore give equal bits on every instruction set.
 #include "csrc/cpu/rope_kernels.h"
 
 #include <cmath>
@@ -15,9 +14,9 @@ namespace {
 
 // ---- cos and sin of a fractional turn ---------------------------------------------------------
 //
-// t = m*hi is exact (rope_angle.h), and so is t - round(t); m*lo is added afterwards. With the turn
-// r in [-1/2, 1/2] split as r = q/4 + z, |z| <= 1/8, both series run over [-pi/4, pi/4] and the
-// quarter q chooses between them and their signs. Coefficients: Taylor's (2 pi)^k / k!.
+// t = m*hi is exact (rope_angle.h), and so is t - round(t); m*lo is added afterwards. The sum r in [-1/2, 1/2] is split
+// as r = q/4 + z, |z| <= 1/8. Both series are evaluated in [-pi/4, pi/4], and q selects the series and its sign.
+// Coefficients: Taylor's (2 pi)^k / k!.
 
 struct Series {
     static constexpr double s[] = {0x1.921fb54442d18p+2,  -0x1.4abbce625be53p+5, 0x1.466bc6775aae2p+6,
@@ -28,7 +27,7 @@ struct Series {
                                    0x1.f9d38a3763cc3p+2,  -0x1.b6e24f44b128fp+0, 0x1.20c62c2f2d7f5p-2};
 };
 
-// Terms for an error below 2^-31 (float tables) or 2^-53 (double tables).
+// kTerms: enough for an error below 2^-31 (float tables) or 2^-53 (double tables).
 template <int kTerms>
 inline VD sin_series(VD z, VD z2) {
     VD p = VD{} + Series::s[kTerms - 1];
@@ -78,16 +77,15 @@ void table_f64(const TableJob& j, double* c, double* s) { fill_table<8, 9>(j, c,
 void step_table(const StepJob& j, float* cos_table, float* sin_table) {
     for (int i = 0; i < j.count; i += W / 2) {
         VD c = load<VD>(j.c + i), s = load<VD>(j.s + i), c1 = load<VD>(j.c1 + i), s1 = load<VD>(j.s1 + i);
-        VD turned_c = mul_add(c, c1, -(s * s1)), turned_s = mul_add(s, c1, c * s1);
-        store(j.c + i, turned_c);
-        store(j.s + i, turned_s);
-        store_table(cos_table + i, turned_c * j.cos_scale);
-        store_table(sin_table + i, turned_s * j.sin_scale);
+        VD rotated_c = mul_add(c, c1, -(s * s1)), rotated_s = mul_add(s, c1, c * s1);
+        store(j.c + i, rotated_c);
+        store(j.s + i, rotated_s);
+        store_table(cos_table + i, rotated_c * j.cos_scale);
+        store_table(sin_table + i, rotated_s * j.sin_scale);
     }
 }
 
-// Tables are padded to whole vectors, so only kEvenOdd needs a tail: its
-// last, partial block stays in natural order.
+// Tables are padded to whole vectors, so only kEvenOdd needs a tail: its last, partial block stays in natural order.
 void reorder(TableOrder order, int pairs, const float* c, const float* s, float* c_out, float* s_out) {
     if (order == kCrossed) {
         for (int i = 0; i < pairs; i += W) {
@@ -110,9 +108,9 @@ void reorder(TableOrder order, int pairs, const float* c, const float* s, float*
     for (; i < pairs; ++i) c_out[i] = c[i], s_out[i] = s[i];
 }
 
-// ---- one step of the rotation: a vector's worth of pairs, then the tail ------------------------
+// ---- one step of the rotation: the pairs of one vector -----------------------------------------
 
-// A step defines its number of pairs and the place of its table entries, and keeps these in registers.
+// A step defines its number of pairs and the place of its table entries, which it keeps in registers.
 template <typename E>
 struct HalfStep {
     using T = typename E::T;
@@ -141,8 +139,8 @@ struct InterleavedStep {
     }
 };
 
-// A 32-bit lane holds two bfloat16: the even one's float is the lane shifted left, the odd one's
-// the lane with its lower half cleared; no data move between lanes.
+// A 32-bit lane holds two bfloat16. The even one as float is the lane shifted left; the odd one is the lane with its
+// lower half cleared. No data move between lanes.
 struct Bf16HalfStep {
     using T = uint16_t;
     static constexpr int kPairs = 2 * W;
@@ -173,7 +171,7 @@ struct Bf16InterleavedStep {
     }
 };
 
-// Copies bytes outside a window from x to y, which do not overlap. The last vector may overlap its neighbour.
+// Copies bytes from x to y, which do not overlap. The last vector may overlap the vector before it.
 template <bool kStream>
 inline void copy_bytes(char* y, const char* x, int64_t bytes) {
     constexpr int64_t kVector = sizeof(VF);
@@ -186,11 +184,12 @@ inline void copy_bytes(char* y, const char* x, int64_t bytes) {
         std::memcpy(y, x, static_cast<size_t>(bytes));
 }
 
-// Copies the parts of a head before and after its window while the head is in the cache, in order of addresses.
-struct Rest {
+// Copies the parts of a head before and after its window. The caller copies in order of addresses, while the head is in
+// the cache.
+struct OutsideWindow {
     int64_t before, after, window;
     template <typename T>
-    explicit Rest(const HeadsJob& j, T)
+    explicit OutsideWindow(const HeadsJob& j, T)
         : before(j.bytes_before), after(j.bytes_after), window(2 * j.pairs * int64_t{sizeof(T)}) {}
     template <bool kStream, typename T>
     void copy_before(const T* x, T* y) const {
@@ -204,8 +203,8 @@ struct Rest {
     }
 };
 
-// Rotates windows of exactly kSteps steps, whose tables stay in registers for all heads. With
-// kHalfStep the window has one more vector, half of bfloat16's step.
+// Rotates windows of exactly kSteps steps, whose tables stay in registers for all heads. With kHalfStep the window has
+// one more vector, half of bfloat16's step.
 template <typename E, typename Step, int kSteps, bool kStream, bool kHalfStep = false>
 void rotate_fixed(const HeadsJob& j) {
     using T = typename E::T;
@@ -217,13 +216,13 @@ void rotate_fixed(const HeadsJob& j) {
     if constexpr (kHalfStep) half.load_table(c, s, kSteps * Step::kPairs);
     auto* x = static_cast<const T*>(j.x);
     auto* y = static_cast<T*>(j.y);
-    const Rest rest(j, T{});
+    const OutsideWindow outside(j, T{});
     for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
-        rest.template copy_before<kStream>(x, y);
+        outside.template copy_before<kStream>(x, y);
 #pragma GCC unroll 8
         for (int k = 0; k < kSteps; ++k) step[k].template run<kStream>(x, y, k * Step::kPairs, j.pairs);
         if constexpr (kHalfStep) half.template run<kStream>(x, y, kSteps * Step::kPairs, j.pairs);
-        rest.template copy_after<kStream>(x, y);
+        outside.template copy_after<kStream>(x, y);
     }
 }
 
@@ -232,28 +231,28 @@ void rotate_any(const HeadsJob& j) {
     using T = typename E::T;
     auto* c = static_cast<const float*>(j.cos_table);
     auto* s = static_cast<const float*>(j.sin_table);
-    int full = j.pairs / Step::kPairs * Step::kPairs, whole = full;
+    int step_pairs = j.pairs / Step::kPairs * Step::kPairs, vector_pairs = step_pairs;
     // The pairs after bfloat16's last double step may still fill a vector, whose table has natural order.
     constexpr bool kHalfSteps = kPairing == kHalf && Step::kPairs > W;
-    if (kHalfSteps) whole = j.pairs / W * W;
+    if (kHalfSteps) vector_pairs = j.pairs / W * W;
     auto* x = static_cast<const T*>(j.x);
     auto* y = static_cast<T*>(j.y);
-    const Rest rest(j, T{});
+    const OutsideWindow outside(j, T{});
     for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
-        rest.template copy_before<false>(x, y);
-        for (int i = 0; i < full; i += Step::kPairs) {
+        outside.template copy_before<false>(x, y);
+        for (int i = 0; i < step_pairs; i += Step::kPairs) {
             Step step;
             step.load_table(c, s, i);
             step.template run<false>(x, y, i, j.pairs);
         }
         if constexpr (kHalfSteps)
-            for (int i = full; i < whole; i += W) {
+            for (int i = step_pairs; i < vector_pairs; i += W) {
                 HalfStep<E> step;
                 step.load_table(c, s, i);
                 step.template run<false>(x, y, i, j.pairs);
             }
-        turn_pairs<E, kPairing, kCross>([x](int lane) { return E::get(x[lane]); }, y, whole, j.pairs, c, s);
-        rest.template copy_after<false>(x, y);
+        rotate_pairs<E, kPairing, kCross>([x](int lane) { return E::get(x[lane]); }, y, vector_pairs, j.pairs, c, s);
+        outside.template copy_after<false>(x, y);
     }
 }
 
@@ -264,10 +263,10 @@ void rotate_fixed_or_stream(const HeadsJob& j) {
 
 template <typename E, typename Step, Pairing kPairing, bool kCross>
 void rotate(const HeadsJob& j) {
-    // The number of table vectors that registers can hold besides the data.
-    constexpr int kMost = NPU_ROPE_LANES == 16 ? 8 : 4;
+    // The number of steps whose tables fit the registers besides the data.
+    constexpr int kMaxSteps = NPU_ROPE_LANES == 16 ? 8 : 4;
     int steps = j.pairs % Step::kPairs == 0 ? j.pairs / Step::kPairs : 0;
-    if (steps <= kMost) switch (steps) {
+    if (steps <= kMaxSteps) switch (steps) {
             case 1:
                 return rotate_fixed_or_stream<E, Step, 1>(j);
             case 2:
@@ -304,15 +303,15 @@ void rotate_f64(const HeadsJob& j) {
     auto* x = static_cast<const double*>(j.x);
     auto* y = static_cast<double*>(j.y);
     int n1 = kPairing == kHalf ? 1 : 2, n2 = kPairing == kHalf ? j.pairs : 1;
-    const Rest rest(j, double{});
+    const OutsideWindow outside(j, double{});
     for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
-        rest.copy_before<false>(x, y);
+        outside.copy_before<false>(x, y);
         for (int i = 0; i < j.pairs; ++i) {
             double a = x[i * n1], b = x[i * n1 + n2];
             y[i * n1] = a * c[i] - b * s[i];
             y[i * n1 + n2] = a * s[i] + b * c[i];
         }
-        rest.copy_after<false>(x, y);
+        outside.copy_after<false>(x, y);
     }
 }
 
@@ -326,9 +325,9 @@ void rotate_half_by_lanes(const HeadsJob& j) {
     const float *s1 = static_cast<const float*>(j.sin_table), *s2 = s1 + pairs;
     auto* x = static_cast<const T*>(j.x);
     auto* y = static_cast<T*>(j.y);
-    const Rest rest(j, T{});
+    const OutsideWindow outside(j, T{});
     for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
-        rest.template copy_before<false>(x, y);
+        outside.template copy_before<false>(x, y);
         int i = 0;
         for (; i + W <= pairs; i += W) {
             VF a = E::load_v(x + i), b = E::load_v(x + pairs + i);
@@ -340,7 +339,7 @@ void rotate_half_by_lanes(const HeadsJob& j) {
             y[i] = E::from_float(a * c1[i] - b * s1[i]);
             y[pairs + i] = E::from_float(a * s2[i] + b * c2[i]);
         }
-        rest.template copy_after<false>(x, y);
+        outside.template copy_after<false>(x, y);
     }
 }
 
@@ -351,9 +350,9 @@ void rotate_interleaved_by_lanes(const HeadsJob& j) {
     auto *from_first = static_cast<const float*>(j.cos_table), *from_second = static_cast<const float*>(j.sin_table);
     auto* x = static_cast<const T*>(j.x);
     auto* y = static_cast<T*>(j.y);
-    const Rest rest(j, T{});
+    const OutsideWindow outside(j, T{});
     for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
-        rest.template copy_before<false>(x, y);
+        outside.template copy_before<false>(x, y);
         int i = 0;
         for (; i + W / 2 <= j.pairs; i += W / 2) {
             InterleavedStep<E> step;
@@ -365,7 +364,7 @@ void rotate_interleaved_by_lanes(const HeadsJob& j) {
             y[2 * i] = E::from_float(a * from_first[2 * i] + b * from_second[2 * i]);
             y[2 * i + 1] = E::from_float(a * from_first[2 * i + 1] + b * from_second[2 * i + 1]);
         }
-        rest.template copy_after<false>(x, y);
+        outside.template copy_after<false>(x, y);
     }
 }
 
@@ -375,9 +374,9 @@ void rotate_f64_by_lanes(const HeadsJob& j) {
     auto* s = static_cast<const double*>(j.sin_table);
     auto* x = static_cast<const double*>(j.x);
     auto* y = static_cast<double*>(j.y);
-    const Rest rest(j, double{});
+    const OutsideWindow outside(j, double{});
     for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
-        rest.copy_before<false>(x, y);
+        outside.copy_before<false>(x, y);
         for (int i = 0; i < j.pairs; ++i) {
             if constexpr (kPairing == kHalf) {
                 double a = x[i], b = x[i + j.pairs];
@@ -389,7 +388,7 @@ void rotate_f64_by_lanes(const HeadsJob& j) {
                 y[2 * i + 1] = a * c[2 * i + 1] + b * s[2 * i + 1];
             }
         }
-        rest.copy_after<false>(x, y);
+        outside.copy_after<false>(x, y);
     }
 }
 

@@ -1,5 +1,5 @@
-// The kernels of rope for one instruction set: the cos/sin table of a token, and the rotation of its
-// heads. rope_kernels.cpp is compiled once per instruction set, and each compile fills one RopeKernels.
+// The kernels of rope for one instruction set: the cos/sin table of a token, and the rotation of its heads.
+// rope_kernels.cpp is compiled once per instruction set, and each compile fills one RopeKernels.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct HeadsJob {
     int64_t x_stride, y_stride;
     int64_t heads;
     int pairs;
-    // Bytes of the head before and after its window, which are copied; 0 in place.
+    // Bytes of the head before and after its window, which are copied; 0 if x and y are the same.
     int64_t bytes_before, bytes_after;
     const void* cos_table;
     const void* sin_table;

@@ -1,5 +1,5 @@
-// cos and sin of a token's positions, computed once for all its heads. Formula:
-// specs/ggml_rope_acltensor.txt section 7.
+// cos and sin of a token's positions, computed once for all its heads.
+// Formula: specs/ggml_rope_acltensor.txt section 7.
 #pragma once
 
 #include <algorithm>
@@ -30,22 +30,22 @@ struct Place {
     bool operator==(const Place& o) const { return std::equal(at, at + kRopeAxes, o.at); }
 };
 
-// The step from one token's place to the next one's.
+// The step from the place of one token to the place of the next.
 inline Place operator-(const Place& a, const Place& b) {
     Place d;
     for (int k = 0; k < kRopeAxes; ++k) d.at[k] = a.at[k] - b.at[k];
     return d;
 }
 
-// Whether to rotate tables by this step, because it is likely to occur again: no axis goes back, as in text and
-// images, and at least one advances by one.
-inline bool is_stride(const Place& d) {
-    int64_t moved = 0;
+// Whether to rotate tables by this step, because it is likely to occur again: at least one axis advances by one, and
+// the others do not change, as in text and images.
+inline bool is_likely_step(const Place& d) {
+    int64_t advances = 0;
     for (int64_t n : d.at) {
         if (n != 0 && n != 1) return false;
-        moved |= n;
+        advances |= n;
     }
-    return moved != 0;
+    return advances != 0;
 }
 
 // One thread's tables, kept between calls.
@@ -58,9 +58,9 @@ inline Place place_at(const Angles& c, const RopeShape& sh, int64_t b, int64_t s
     int64_t at = b * sh.pos_stride[0] + s * sh.pos_stride[1];
     Place place;
     place.at[0] = index_at(c.positions, c.positions_are_int64, at);
-    bool four = rope_has_sections(c.mode);
+    bool has_sections = rope_has_sections(c.mode);
     for (int k = 1; k < kRopeAxes; ++k)
-        place.at[k] = four ? index_at(c.positions, c.positions_are_int64, at + sh.pos_axis[k]) : place.at[0];
+        place.at[k] = has_sections ? index_at(c.positions, c.positions_are_int64, at + sh.pos_axis[k]) : place.at[0];
     return place;
 }
 
@@ -76,7 +76,7 @@ public:
         float* f = scratch.floats.data();
         natural_c_ = f, natural_s_ = f + n, ordered_c_ = f + 2 * n, ordered_s_ = f + 3 * n;
         double* d = scratch.doubles.data();
-        c_ = d, s_ = d + n, step_c_ = d + 2 * n, step_s_ = d + 3 * n, each_ = d + 4 * n;
+        c_ = d, s_ = d + n, step_c_ = d + 2 * n, step_s_ = d + 3 * n, pair_positions_ = d + 4 * n;
     }
 
     // From the previous chunk, only a table computed from scratch may be reused.
@@ -118,30 +118,31 @@ private:
         if (!f32 && !rope_has_sections(source_.mode)) return t;
         for (int i = 0; i < a_.pairs; ++i) {
             int64_t position = place.at[a_.rules[i].axis];
-            each_[i] = f32 ? double(static_cast<float>(position) * a_.freq_f32[i]) : static_cast<double>(position);
+            pair_positions_[i] =
+                f32 ? double(static_cast<float>(position) * a_.freq_f32[i]) : static_cast<double>(position);
         }
-        std::fill(each_ + a_.pairs, each_ + t.count, 0.0);
-        t.m_each = each_;
+        std::fill(pair_positions_ + a_.pairs, pair_positions_ + t.count, 0.0);
+        t.m_each = pair_positions_;
         return t;
     }
 
-    void unscaled(const Place& place, double* c, double* s) {
+    void fill_unscaled(const Place& place, double* c, double* s) {
         TableJob t = table_job(place);
         t.cos_scale = t.sin_scale = 1;
         kernels_.table_f64(t, c, s);
     }
 
-    // The first token's table is computed from scratch. When a second token follows it, the float64 state is
-    // computed, and every further token at the same stride is one step.
+    // The first token's table is computed from its positions. If a likely step leads to the second token, the float64
+    // tables of the first token and of the step are computed. Each token at the same stride is then one step.
     void fill_exact(const Place& place) {
         Place stride = place - place_;
-        bool follows = may_step_ && is_stride(stride);
+        bool follows = may_step_ && is_likely_step(stride);
         bool same_step = has_step_ && stride == step_;
         if (follows && !(stepping_ && same_step)) {
-            if (!same_step) unscaled(stride, step_c_, step_s_);
+            if (!same_step) fill_unscaled(stride, step_c_, step_s_);
             has_step_ = true;
             step_ = stride;
-            unscaled(place_, c_, s_);
+            fill_unscaled(place_, c_, s_);
         }
         stepping_ = follows;
         if (!follows) return kernels_.table_f32(table_job(place), natural_c_, natural_s_);
@@ -179,7 +180,7 @@ private:
     const RopeKernels& kernels_;
     const RopeAngles& a_;
     float *natural_c_, *natural_s_, *ordered_c_, *ordered_s_;
-    double *c_, *s_, *step_c_, *step_s_, *each_;
+    double *c_, *s_, *step_c_, *step_s_, *pair_positions_;
     const void *cos_ = nullptr, *sin_ = nullptr;
     Place place_ = {}, step_ = {};
     bool filled_ = false, may_step_ = false, stepping_ = false, has_step_ = false;

@@ -25,10 +25,10 @@ struct GivenTables {
 
 // One thread's tables, kept between calls: cos and sin, in natural and in the kernel's order.
 template <typename T>
-T* scratch(size_t each) {
-    thread_local std::vector<T> kept;
-    if (kept.size() < 4 * each) kept.resize(4 * each);
-    return kept.data();
+T* scratch(size_t size) {
+    thread_local std::vector<T> tables;
+    if (tables.size() < 4 * size) tables.resize(4 * size);
+    return tables.data();
 }
 
 // A token's tables, widened, in the order that its kernel reads.
@@ -36,7 +36,7 @@ class TokenTable {
 public:
     TokenTable(const GivenTables& given, const Rotation& call, const RopeKernels& kernels)
         : given_(given), call_(call), kernels_(kernels), pairs_(static_cast<int>(call.pairs)) {
-        each_ = static_cast<size_t>(table_floats(2 * pairs_));
+        table_size_ = static_cast<size_t>(table_floats(2 * pairs_));
     }
 
     void begin_chunk() {}
@@ -67,7 +67,8 @@ public:
 private:
     template <typename T>
     void fill_as(const char* cos, const char* sin) {
-        T *c = scratch<T>(each_), *s = c + each_, *ordered_c = s + each_, *ordered_s = ordered_c + each_;
+        T *c = scratch<T>(table_size_), *s = c + table_size_, *ordered_c = s + table_size_,
+          *ordered_s = ordered_c + table_size_;
         int64_t width = given_.shape.full ? 2 * pairs_ : pairs_;
         widen(cos, c, width);
         widen(sin, s, width);
@@ -108,12 +109,12 @@ private:
         return true;
     }
 
-    // The transposed rotation: the factor of x1 in y2 becomes that of y2's gradient in x1's gradient.
+    // Transposes the rotation: the factor of x1 in y2 becomes that of y2's gradient in x1's gradient.
     template <typename T>
     void turn_back(T* s, bool full) const {
-        int count = full ? 2 * pairs_ : pairs_, near = interleaved() ? 1 : pairs_, step = interleaved() ? 2 : 1;
+        int count = full ? 2 * pairs_ : pairs_, partner = interleaved() ? 1 : pairs_, step = interleaved() ? 2 : 1;
         if (full)
-            for (int i = 0; i < pairs_; ++i) std::swap(s[i * step], s[i * step + near]);
+            for (int i = 0; i < pairs_; ++i) std::swap(s[i * step], s[i * step + partner]);
         for (int i = 0; i < count; ++i) s[i] = -s[i];
     }
 
@@ -136,7 +137,7 @@ private:
     const Rotation& call_;
     const RopeKernels& kernels_;
     int pairs_;
-    size_t each_;
+    size_t table_size_;
     const char *last_cos_ = nullptr, *last_sin_ = nullptr;
     const void *cos_ = nullptr, *sin_ = nullptr;
     bool lane_entries_ = false;

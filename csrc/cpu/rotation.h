@@ -32,11 +32,11 @@ struct Rotation {
 
 namespace rotation {
 
-// Tokens of one batch row that a thread processes as one chunk. Tables are stepped from position to
-// position inside a chunk only, so that a result does not depend on the number of threads.
+// Tokens of one batch that a thread processes as one chunk. Tables are stepped from position to position inside a chunk
+// only, so that a result does not depend on the number of threads.
 constexpr int64_t kTokensPerChunk = 64;
 
-// With fewer chunks per thread than this, heads are split too, for even shares.
+// With fewer chunks per thread than this, a token's heads are also split among threads, for even shares.
 constexpr int64_t kChunksPerThread = 4;
 
 // Tables: the source of tokens' tables. Its class OfToken, one object per thread, is constructed from the tables, the
@@ -50,7 +50,7 @@ struct Job {
     const Tables& tables;
     const Rotation& call;
     const RopeKernels& kernels;
-    int64_t chunks_per_row;
+    int64_t chunks_per_batch;
     int64_t head_groups;
     int64_t item_bytes, out_bytes;
     bool stream[2];
@@ -63,9 +63,9 @@ inline bool should_stream(const Rotation& c, int side, int64_t item_bytes) {
     int64_t bytes = s.B * s.S * s.heads() * s.D * item_bytes;
     if (s.side[side].in_place || c.to_cache(side) || c.dtype == NPU_ROPE_FLOAT64 || 2 * bytes <= kStreamAbove)
         return false;
-    int64_t odd = reinterpret_cast<intptr_t>(c.out[side]) | (c.offset * item_bytes) | (c.pairs * item_bytes);
-    for (int64_t stride : s.side[side].out_stride) odd |= stride * item_bytes;
-    return odd % kStreamAlign == 0;
+    int64_t address_bits = reinterpret_cast<intptr_t>(c.out[side]) | (c.offset * item_bytes) | (c.pairs * item_bytes);
+    for (int64_t stride : s.side[side].out_stride) address_bits |= stride * item_bytes;
+    return address_bits % kStreamAlign == 0;
 }
 
 // Buffer for heads that are converted to another type.
@@ -111,7 +111,7 @@ struct RotateHeads {
     }
 };
 
-// Rotates heads into the operator's cache; if the type changes, through float32 rows that stay in the CPU's caches.
+// Rotates heads into the operator's cache. If the type changes, rotates each head into a float32 row and rounds it.
 template <class Tables>
 void scatter_heads(const Job<Tables>& job, const typename Tables::OfToken& table, int side, Heads heads, int64_t row) {
     const Rotation& c = job.call;
@@ -121,8 +121,8 @@ void scatter_heads(const Job<Tables>& job, const typename Tables::OfToken& table
     int64_t D = c.shape.D;
     if (static_cast<int64_t>(rows.size()) < D) rows.resize(static_cast<size_t>(D));
     for (int64_t h = 0; h < heads.count; ++h) {
-        Heads one{heads.x + h * heads.x_stride * job.item_bytes, reinterpret_cast<char*>(rows.data()), 1, D, D};
-        RotateHeads<Tables>::run(job, table, side, one, false, false);
+        Heads row{heads.x + h * heads.x_stride * job.item_bytes, reinterpret_cast<char*>(rows.data()), 1, D, D};
+        RotateHeads<Tables>::run(job, table, side, row, false, false);
         job.kernels.narrow[c.out_dtype](rows.data(), heads.y + h * heads.y_stride * job.out_bytes, D);
     }
 }
@@ -156,18 +156,18 @@ inline Token token_at(const Rotation& c, int64_t b, int64_t s) {
     return {b, s, index_at(c.rows, c.rows_are_int64, b * c.shape.row_stride[0] + s * c.shape.row_stride[1])};
 }
 
-// Rotates one group of a token's heads; head numbers run through both sides.
+// Rotates one group of a token's heads. Heads are numbered through both sides.
 template <class Tables>
 void rotate_token(const Job<Tables>& job, typename Tables::OfToken& table, int64_t b, int64_t s, int64_t group) {
     const Rotation& c = job.call;
-    int64_t all = c.shape.heads(), split = c.shape.side[0].N;
-    int64_t first = all * group / job.head_groups, last = all * (group + 1) / job.head_groups;
+    int64_t head_count = c.shape.heads(), first_side_heads = c.shape.side[0].N;
+    int64_t first = head_count * group / job.head_groups, last = head_count * (group + 1) / job.head_groups;
     if (first == last) return;
     const Token token = token_at(c, b, s);
     if (token.row < 0 && c.to_cache(0)) return;
     table.fill(b, s);
-    rotate_side(job, table, 0, token, first, std::min(last, split));
-    rotate_side(job, table, 1, token, std::max(first, split) - split, last - split);
+    rotate_side(job, table, 0, token, first, std::min(last, first_side_heads));
+    rotate_side(job, table, 1, token, std::max(first, first_side_heads) - first_side_heads, last - first_side_heads);
 }
 
 template <class Tables>
@@ -176,7 +176,7 @@ void run_range(int64_t begin, int64_t end, void* ctx) {
     typename Tables::OfToken table(job.tables, job.call, job.kernels);
     for (int64_t u = begin; u < end; ++u) {
         int64_t chunk = u / job.head_groups, group = u % job.head_groups;
-        int64_t b = chunk / job.chunks_per_row, first = chunk % job.chunks_per_row * kTokensPerChunk;
+        int64_t b = chunk / job.chunks_per_batch, first = chunk % job.chunks_per_batch * kTokensPerChunk;
         int64_t last = std::min(first + kTokensPerChunk, job.call.shape.S);
         table.begin_chunk();
         for (int64_t s = first; s < last; ++s) rotate_token(job, table, b, s, group);
@@ -195,13 +195,13 @@ void rotate_all(const Tables& tables, const Rotation& call) {
     const RopeShape& s = call.shape;
     if (s.empty()) return;
     int threads = threads_for(s.B * s.S * s.heads() * s.D);
-    int64_t chunks_per_row = (s.S + kTokensPerChunk - 1) / kTokensPerChunk, chunks = s.B * chunks_per_row;
+    int64_t chunks_per_batch = (s.S + kTokensPerChunk - 1) / kTokensPerChunk, chunks = s.B * chunks_per_batch;
     int64_t groups = chunks >= kChunksPerThread * threads ? 1 : std::min<int64_t>(s.heads(), threads);
     int64_t item_bytes = dtype_bytes(call.dtype);
     Job<Tables> job{tables,
                     call,
                     active_rope_kernels(),
-                    chunks_per_row,
+                    chunks_per_batch,
                     groups,
                     item_bytes,
                     dtype_bytes(call.out_dtype),

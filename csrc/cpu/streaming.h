@@ -1,4 +1,4 @@
-// Rules for output that is written past the caches. This saves reading output that the caches would not keep.
+// When to write output past the caches: this saves reading the output's lines, which the caches would not keep.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Vectors of NPU_ROPE_LANES floats on the compiler's vector extension, and the half types'
-// loads and stores. Included only by files compiled for one instruction set; everything has
-// internal linkage, so that the linker cannot mix two of them.
+// Vectors of NPU_ROPE_LANES floats on the compiler's vector extension, and the loads and stores of 16-bit types. Only
+// files that are compiled for one instruction set include this file. Everything has internal linkage, so that the
+// linker cannot mix two instruction sets.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,9 @@ inline void store(void* p, V v) {
     std::memcpy(p, &v, sizeof v);
 }
 
-// Stores past the caches, for output too large to be read back from them. p must be aligned to 32
-// bytes, or to a smaller vector; the caller needs a fence before another thread reads. A vector of a whole line
-// is stored in two halves if p is not aligned to it.
+// Stores past the caches, for output that is too large for them. p must be aligned to 32 bytes or, if it is smaller, to
+// the vector's size. The caller needs a fence before another thread reads. A vector of a whole cache line is stored in
+// two halves if p is not aligned to the line.
 template <typename V>
 inline void stream(void* p, V v) {
 #if defined(__AVX512F__)
@@ -116,7 +116,7 @@ inline VD round_to_even(VD t) {
 #elif defined(__aarch64__)
     return (VD)vrndnq_f64((float64x2_t)t);
 #else
-    // Adding 2^52 with t's sign leaves no fraction bits; larger t are already whole.
+    // Adding 2^52 with t's sign leaves no fraction bits; a larger t already is a whole number.
     VL magic_bits = ((VL)t & INT64_MIN) | (VL)(VD{} + 0x1p52);
     VD magic = (VD)magic_bits;
     VD rounded = (t + magic) - magic;
@@ -240,8 +240,8 @@ inline float bf16_to_float(uint16_t h) {
     return f;
 }
 
-// Rounds to nearest even, into the upper half. A NaN needs no special case: the rotation
-// makes NaNs only from bfloat16 NaNs and infinities, whose lower half is zero.
+// Rounds to nearest even, into the upper half. A NaN needs no special case: the rotation makes NaNs only from bfloat16
+// NaNs and infinities, whose lower half is zero.
 inline VU round_bf16(VF v) {
     VU b = as_bits(v);
     return b + ((b >> 16) & 1) + 0x7fff;
