@@ -7,7 +7,7 @@ option(NPU_ROPE_NPU "Build the operator package for NPUs with CANN" OFF)
 set(ASCEND_HOME_PATH "$ENV{ASCEND_HOME_PATH}" CACHE PATH "CANN's folder")
 set(NPU_ROPE_COMPUTE_UNITS ascend910b ascend910_93 ascend310p CACHE STRING "SoCs that kernels are compiled for")
 set(NPU_ROPE_JOBS 1 CACHE STRING "Kernels that are compiled at a time")
-set(NPU_ROPE_OP_BUILD "" CACHE FILEPATH "CANN's op_build, where it is not in the template's place")
+set(NPU_ROPE_OP_BUILD "" CACHE FILEPATH "CANN's op_build, if it is not where the template expects it")
 if(NOT NPU_ROPE_NPU)
   return()
 endif()
@@ -40,12 +40,12 @@ file(WRITE "${project}/op_kernel/CMakeLists.txt" "add_kernels_compile()\n")
 file(GLOB NPU_ROPE_OP_HOST_SOURCES CONFIGURE_DEPENDS
   "${PROJECT_SOURCE_DIR}/op_host/*.cpp" "${PROJECT_SOURCE_DIR}/csrc/core/*.cpp")
 configure_file("${CMAKE_CURRENT_LIST_DIR}/npu_op_host.cmake.in" "${project}/op_host/CMakeLists.txt" @ONLY)
-# A list cannot be passed on a command line.
+# The settings are a file, because a list cannot be passed on a command line.
 configure_file("${CMAKE_CURRENT_LIST_DIR}/npu_cache.cmake.in" "${project}/cache.cmake" @ONLY)
 
-# Kernels are compiled by make, which the template calls by name. The build starts from nothing: CANN's
-# ascendc_compile_kernel.py does not reuse the folders of an earlier failed build. The package is moved to its
-# place at the end, after its check, so a failed build leaves no package.
+# Kernels are compiled by make, which the template calls by name. The build starts with an empty folder, because CANN's
+# ascendc_compile_kernel.py does not reuse the folders of an earlier failed build. The package is moved to its place
+# after its check, so that a failed build leaves no package.
 set(out "${project}/build_out")
 set(opp "${CMAKE_BINARY_DIR}/opp")
 set(make ${CMAKE_COMMAND} -E env --unset=MAKEFLAGS --unset=MAKELEVEL ${CMAKE_COMMAND})

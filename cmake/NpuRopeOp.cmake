@@ -21,13 +21,13 @@ function(npu_rope_add_op stem)
   endif()
 endfunction()
 
-set(NPU_ROPE_CPU_FLAGS $<IF:$<CONFIG:Debug>,-O1,-O3> -ffp-contract=off -fno-math-errno)
 # Multiply-adds are fused only in vec.h's mul_add.
-set(NPU_ROPE_KERNEL_FLAGS -ffp-contract=off -fno-trapping-math)
+set(NPU_ROPE_CPU_FLAGS $<IF:$<CONFIG:Debug>,-O1,-O3> -ffp-contract=off -fno-math-errno)
+set(NPU_ROPE_KERNEL_FLAGS -fno-trapping-math)
 set(NPU_ROPE_AVX2_FLAGS -mavx2 -mfma -mf16c)
 set(NPU_ROPE_AVX512_FLAGS -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # gcc's own header for these intrinsics trips this warning (gcc bug 105593).
+  # gcc's own header for these intrinsics causes these warnings (gcc bug 105593).
   list(APPEND NPU_ROPE_AVX512_FLAGS -Wno-maybe-uninitialized -Wno-uninitialized)
 endif()
 

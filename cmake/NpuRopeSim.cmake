@@ -6,8 +6,8 @@ if(NOT NPU_ROPE_SIM OR (CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULAT
   return()
 endif()
 
-# A Python package is built with the ascend_sim that is installed beside it. Any other build compiles the folder
-# simulator/, with its own settings; so does pip, if it hides the installed one (build isolation).
+# A Python package is built with the installed ascend_sim. Any other build compiles the folder simulator/, and so does
+# pip if its build isolation hides the installed ascend_sim.
 set(ascend_sim "")
 if(SKBUILD)
   find_package(Python COMPONENTS Interpreter QUIET)
@@ -33,9 +33,9 @@ else()
 endif()
 
 set(NPU_ROPE_SIM_SOCS ascend910b ascend310p CACHE STRING
-  "SoCs that the simulated kernels are compiled for; those of others only where a target needs them")
+  "SoCs whose simulated kernels are always compiled; other kernels only where a target needs them")
 
-# From CANN's contexts to the checks and tilings of npu_rope_op_host.
+# The functions that convert CANN's contexts to calls of the checks and tilings of npu_rope_op_host.
 file(GLOB from_cann CONFIGURE_DEPENDS op_host/*cann.cpp)
 add_library(npu_rope_cann_op_host OBJECT ${from_cann})
 target_compile_options(npu_rope_cann_op_host PRIVATE -O1)

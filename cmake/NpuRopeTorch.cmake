@@ -36,7 +36,7 @@ target_include_directories(npu_rope_torch SYSTEM PRIVATE "${NPU_ROPE_TORCH_DIR}/
 target_compile_definitions(npu_rope_torch PRIVATE TORCH_TARGET_VERSION=${NPU_ROPE_TORCH_TARGET_VERSION})
 target_compile_features(npu_rope_torch PRIVATE cxx_std_20)
 target_compile_options(npu_rope_torch PRIVATE -O2)
-# All files as one: torch's headers take most of the compile time.
+# Compile all files as one, because torch's headers take most of the compile time.
 set_target_properties(npu_rope_torch PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 # torch is loaded before this library, so its libraries are found by name: no path is recorded.
 target_link_directories(npu_rope_torch PRIVATE "${NPU_ROPE_TORCH_DIR}/lib")

@@ -22,7 +22,7 @@ if(NOT EXISTS "${torch_npu_macros}" OR NOT TARGET npu_rope_torch)
   return()
 endif()
 message(STATUS "torch_npu binding: ${NPU_ROPE_TORCH_NPU_DIR}")
-# V2R13 is torch_npu 2.13's.
+# CURRENT_VERSION has the form V2R13, here for torch_npu 2.13.
 file(READ "${NPU_ROPE_TORCH_NPU_DIR}/version.py" torch_npu_version)
 if(NOT torch_npu_version MATCHES "__version__ = '(([0-9]+)\\.([0-9]+)[^']*)'")
   message(FATAL_ERROR "${NPU_ROPE_TORCH_NPU_DIR}/version.py names no version of torch_npu.")

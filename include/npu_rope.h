@@ -1,7 +1,7 @@
-/* npu_rope: rotary position embedding on the CPU, behind a plain C interface.
+/* npu_rope: rotary position embedding and RMS normalization on the CPU, through a C interface.
  *
- * Everything here is callable from C99 and up. No function throws, none keeps a pointer
- * after it returns, and none writes anything when it returns an error.
+ * The interface is C99. No function throws. No operator keeps a pointer to a caller's memory after it returns. An
+ * operator that rejects its arguments writes nothing.
  */
 #ifndef NPU_ROPE_H
 #define NPU_ROPE_H
@@ -18,15 +18,15 @@
 extern "C" {
 #endif
 
-/* Raised whenever a struct or a signature below changes. Compare with npu_rope_abi_version(). */
+/* Increases when a struct or a signature below changes. Compare it with npu_rope_abi_version(). */
 #define NPU_ROPE_ABI_VERSION 1
 
 /* The result of every operator. Its message: npu_rope_last_error(). */
 typedef enum npu_rope_status {
     NPU_ROPE_OK = 0,
     NPU_ROPE_INVALID_VALUE = 1, /* a value breaks its rule */
-    NPU_ROPE_INVALID_TYPE = 2,  /* an element type is not one the operator takes */
-    NPU_ROPE_INTERNAL_ERROR = 3 /* out of memory, or a defect of ours */
+    NPU_ROPE_INVALID_TYPE = 2,  /* the operator does not take an element type */
+    NPU_ROPE_INTERNAL_ERROR = 3 /* out of memory, or a defect of the library */
 } npu_rope_status;
 
 typedef enum npu_rope_dtype {
@@ -36,7 +36,7 @@ typedef enum npu_rope_dtype {
     NPU_ROPE_FLOAT64 = 3,
     NPU_ROPE_INT32 = 4,
     NPU_ROPE_INT64 = 5,
-    /* No operator takes these types. They are known so that error messages can name them. */
+    /* No operator takes these types. They are listed so that error messages can name them. */
     NPU_ROPE_INT8 = 1000,
     NPU_ROPE_INT16 = 1001,
     NPU_ROPE_UINT8 = 1002,
@@ -63,12 +63,12 @@ typedef enum npu_rope_mode {
     NPU_ROPE_MODE_NEOX = 2,    /* pairs (x[i], x[i + n_dims/2]) */
     NPU_ROPE_MODE_MROPE = 8,   /* as NEOX; each section of the pairs has a position of its own */
     NPU_ROPE_MODE_VISION = 24, /* pairs (x[i], x[i + n_dims]), n_dims = D/2; frequencies restart in each section */
-    NPU_ROPE_MODE_IMROPE = 40  /* as MROPE, the axes alternating from pair to pair */
+    NPU_ROPE_MODE_IMROPE = 40  /* as MROPE, but axes alternate from pair to pair */
 } npu_rope_mode;
 
 /* How the angle is computed. */
 typedef enum npu_rope_angle {
-    NPU_ROPE_ANGLE_EXACT = 0, /* cos and sin within 2^-23 of the truth for every int32 position */
+    NPU_ROPE_ANGLE_EXACT = 0, /* cos and sin within 2^-23 of the exact values for every int32 position */
     NPU_ROPE_ANGLE_F32 = 1,   /* frequency rounded to float32, product in float32 */
     NPU_ROPE_ANGLE_GGML = 2   /* ggml's float32 recurrence, operation by operation */
 } npu_rope_angle;
@@ -85,8 +85,8 @@ typedef struct npu_rope_params {
     double attn_factor; /* multiplies cos and sin */
     double beta_fast;   /* YaRN ramp limits, in rotations over n_ctx_orig */
     double beta_slow;
-    int32_t sections[4]; /* MROPE, VISION, IMROPE: pairs that time, height, width and an extra
-                            position turn, repeated over all pairs; one of the first three > 0 */
+    int32_t sections[4]; /* MROPE, VISION, IMROPE: numbers of pairs that rotate by time, height, width and an extra
+                            position, repeated over all pairs; one of the first three > 0 */
 } npu_rope_params;
 
 /* The NPU_ROPE_ABI_VERSION with which the library was built. */
@@ -95,13 +95,13 @@ NPU_ROPE_API int32_t npu_rope_abi_version(void);
 /* The library's version, such as "0.1.0". */
 NPU_ROPE_API const char *npu_rope_version(void);
 
-/* The last error of this thread: "[op] argument must RULE but got VALUE." Never NULL; empty
- * before the first error. Valid until this thread's next call into the library. */
+/* The message of this thread's last error: "[op] argument must RULE but got VALUE." Never NULL; empty before the first
+ * error. Valid until this thread's next call into the library. */
 NPU_ROPE_API const char *npu_rope_last_error(void);
 
-/* The parts of that error, so that no caller reads the message to find out what is wrong: the argument `argument` of
- * the operator `op` must `rule` but got `value`. No pointer is NULL; before the first error the status is NPU_ROPE_OK
- * and the texts are empty. Valid as long as the message. */
+/* The parts of that error, so that callers need not parse the message: the argument `argument` of the operator `op`
+ * must `rule` but got `value`. No pointer is NULL; before the first error the status is NPU_ROPE_OK and the texts are
+ * empty. Valid as long as the message. */
 typedef struct npu_rope_error {
     npu_rope_status status;
     const char *op, *argument, *rule, *value;
@@ -112,17 +112,16 @@ NPU_ROPE_API npu_rope_error npu_rope_last_error_parts(void);
 /* The instruction set of the kernels: "avx512_bf16", "avx512", "avx2", "baseline" or "neon". */
 NPU_ROPE_API const char *npu_rope_isa(void);
 
-/* Make this process use a narrower instruction set than the machine has (for tests and
- * comparisons): one of npu_rope_isa()'s names, or NULL for the widest. */
+/* Select the instruction set of this process, for tests and comparisons: one of npu_rope_isa()'s names, or NULL for the
+ * widest that the machine has. */
 NPU_ROPE_API int32_t npu_rope_force_isa(const char *name);
 
 /* The number of threads that a large call may use. */
 NPU_ROPE_API int32_t npu_rope_num_threads(void);
 
-/* Use a host framework's thread pool: run(n, threads, body, ctx) must call
- * body(begin, end, ctx) for disjoint ranges that cover [0, n), on at most `threads` threads, and
- * return when all are done. num_threads() returns the size of the pool. Both NULL: use
- * OpenMP again. Do not call this while operators run. */
+/* Use a host framework's thread pool: run(n, threads, body, ctx) must call body(begin, end, ctx) for disjoint ranges
+ * that cover [0, n), on at most `threads` threads, and return when all are done. num_threads() returns the size of the
+ * pool. Both NULL: use OpenMP again. Do not call this while operators run. */
 typedef void (*npu_rope_range_fn)(int64_t begin, int64_t end, void *ctx);
 typedef void (*npu_rope_run_fn)(int64_t n, int32_t threads, npu_rope_range_fn body, void *ctx);
 typedef int32_t (*npu_rope_num_threads_fn)(void);
@@ -138,9 +137,9 @@ NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mo
  *                 B, S and N, unit stride in D
  *   positions     [S] or [B,S]; int32 or int64, values of the int32 range, negative ones included;
  *                 MROPE, VISION, IMROPE: time, height, width and extra as [4,S], flat [4*S] or
- *                 [4,B,S]; or the first three, [3,S] or [3,B,S], the fourth then being the first.
- *                 A B of 1 applies to all batches
- *   freq_factors  NULL, or [F] float32, F >= the pairs, positive and finite: pair i's frequency
+ *                 [4,B,S]; or the first three, [3,S] or [3,B,S]; the fourth then equals the first.
+ *                 B = 1 applies to all batches
+ *   freq_factors  NULL, or [F] float32, F >= the number of pairs, positive and finite: pair i's frequency
  *                 is divided by freq_factors[i]
  *   forward       non-zero: by the angle; zero: by minus the angle (the gradient)
  *   out           shape and dtype of x, unit stride in D; either x itself (same data, same
@@ -163,7 +162,7 @@ NPU_ROPE_API npu_rope_status npu_rope_rope_qk(const npu_rope_tensor *q, const np
 /* rope into rows of a cache: the rotated heads of token t become cache[rows[t]].
  *
  *   rows    [S] (where B is 1) or [B,S]; int32 or int64; each a row of the cache, no two the
- *           same, or -1: that token is skipped
+ *           same, or -1: the token is skipped
  *   cache   [R,N,D], unit stride in D; x's dtype, or float16 or bfloat16 for float32 x. Other rows
  *           do not change. Shares no memory with the inputs. */
 NPU_ROPE_API npu_rope_status npu_rope_rope_set_rows(const npu_rope_tensor *x, const npu_rope_tensor *positions,
@@ -175,7 +174,7 @@ NPU_ROPE_API npu_rope_status npu_rope_rope_set_rows(const npu_rope_tensor *x, co
  *
  *   x            [B,S,N,D] or [S,N,D]; float32, float16, bfloat16 or float64; any strides in B, S and
  *                N, unit stride in D
- *   cos, sin     [S,W], [1 or B,S,W] or [1 or B,S,1,W]; where x has no batch [S,W] or [S,1,W]; x's
+ *   cos, sin     [S,W], [1 or B,S,W] or [1 or B,S,1,W]; if x has no batch: [S,W] or [S,1,W]; x's
  *                dtype or float32, the same for both, unit stride in W. W = rotary_dim/2: one entry per
  *                pair; W = rotary_dim: one entry per lane
  *   interleaved  zero: pairs (x[i], x[i + rotary_dim/2]); non-zero: pairs (x[2i], x[2i+1])
@@ -184,8 +183,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rope_set_rows(const npu_rope_tensor *x, co
  *   forward      non-zero: by the tables; zero: the transposed rotation, the gradient for x
  *   out          as npu_rope_rope's; shares no memory with cos and sin
  *
- * A pair (x1, x2) becomes (x1*c1 - x2*s1, x2*c2 + x1*s2), c1 and s1 being its first lane's entries
- * and c2 and s2 its second lane's; the rest of the head is copied. */
+ * A pair (x1, x2) becomes (x1*c1 - x2*s1, x2*c2 + x1*s2). c1 and s1 are the entries of its first lane, c2 and s2 those
+ * of its second lane. The rest of the head is copied. */
 NPU_ROPE_API npu_rope_status npu_rope_rotary_mul(const npu_rope_tensor *x, const npu_rope_tensor *cos,
                                                  const npu_rope_tensor *sin, int32_t interleaved, int64_t rotary_dim,
                                                  int64_t offset, int32_t forward, const npu_rope_tensor *out);
@@ -204,7 +203,7 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_mul_qk(const npu_rope_tensor *q, co
  *   cos_cache,    with position_ids [rows,W], without [B,S,W]; W >= rotary_embedding_dim/2, of which the
  *   sin_cache     first rotary_embedding_dim/2 are read; X's dtype or float32, the same for both
  *   position_ids  NULL, or [B,S] int64 or int32: rows of the caches
- *   interleaved, rotary_embedding_dim  as rotary_mul's; the window begins with the head
+ *   interleaved, rotary_embedding_dim  as rotary_mul's; the window begins at lane 0
  *   num_heads     of [B,S,hidden]; ignored otherwise
  *   forward       as rotary_mul's
  *   Y             as rotary_mul's out */
@@ -222,15 +221,16 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_embedding(const npu_rope_tensor *X,
  *   scale       broadcastable to x's shape (each dimension, from the last on, x's or 1); any of these types
  *               and any strides
  *   axis        the first dimension to be normalized, -ndim .. ndim-1; negative ones count from the end
- *   epsilon     added to the mean square: >= 0; rounded to float32, as ONNX keeps it
+ *   epsilon     added to the mean square: >= 0; rounded to float32, as ONNX stores it
  *   stash_type  the type that x is rounded to first, and the precision of the division, by ONNX's number: 1
- *               float32, 10 float16, 11 float64, 16 bfloat16. The mean square is summed in float64
+ *               float32, 10 float16, 11 float64, 16 bfloat16. Squares are summed in float64, after
+ *               short sums in float32 where these are precise enough
  *   out         x's shape, scale's dtype; contiguous like x; does not overlap itself. Either x itself or apart
  *               from x, and apart from scale */
 NPU_ROPE_API npu_rope_status npu_rope_rms_norm(const npu_rope_tensor *x, const npu_rope_tensor *scale, int64_t axis,
                                                double epsilon, int64_t stash_type, const npu_rope_tensor *out);
 
-/* The gradients of rms_norm. The derivative of a rounding is 1.
+/* The gradients of rms_norm, with 1 as the derivative of a rounding.
  *
  *   grad    out's gradient: x's shape, scale's dtype; contiguous like x
  *   dx      x's shape and dtype, contiguous like x
@@ -272,7 +272,7 @@ NPU_ROPE_API npu_rope_status npu_rope_rms_norm_rope_set_rows(
  *
  *   residual  x's shape and dtype, contiguous like x
  *   out       x's shape, scale's dtype; contiguous like x; does not overlap itself
- *   sum       x's shape and dtype, likewise: x + residual, rounded once (float16 and bfloat16 are added in float32)
+ *   sum       x's shape and dtype, contiguous like x: x + residual, rounded once; 16-bit types are added in float32
  * out and sum may each be x or residual itself; otherwise they share no memory with both. They share no memory with
  * scale and with each other. The rest as npu_rope_rms_norm's. */
 NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, const npu_rope_tensor *residual,
@@ -280,7 +280,7 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
                                                    int64_t stash_type, const npu_rope_tensor *out,
                                                    const npu_rope_tensor *sum);
 
-/* What a check may read of a call's tensors besides sizes, types and strides. It skips the rules of all else. */
+/* What a check may read of a call's tensors besides sizes, types and strides. It skips rules that need more. */
 typedef enum npu_rope_known {
     NPU_ROPE_KNOWN_VALUES = 0,    /* addresses and elements: memory of this process */
     NPU_ROPE_KNOWN_ADDRESSES = 1, /* addresses: memory of a device */

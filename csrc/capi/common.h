@@ -1,4 +1,4 @@
-// Shared parts of all C functions: the thread's last error, and a function that lets no exception through.
+// Shared parts of all C functions: the thread's last error, and the conversion of exceptions to errors.
 #pragma once
 
 #include <exception>
@@ -9,6 +9,7 @@
 
 namespace npu_rope {
 
+// Stores a failed check as the thread's last error; returns the status of any check.
 npu_rope_status report(const Check& check);
 
 template <typename F>

@@ -1,4 +1,4 @@
-// C function of rope: check everything, then compute.
+// C functions of rope.
 #include "csrc/cpu/rope.h"
 
 #include "csrc/capi/common.h"
