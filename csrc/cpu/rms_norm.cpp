@@ -175,12 +175,13 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
         const bool has_next = row + 1 < end;
         if (has_next) next_offsets.step();
         if (has_next && early) next->make(next_offsets, normalizer);
-        const char *next_x = current->row(), *next_residual = next_x;
-        if (has_next) next_x = next_residual = job.x + next_offsets.x * job.row.x_bytes + distance;
-        if (has_next && job.residual) next_residual = job.residual + next_offsets.residual * job.row.x_bytes + distance;
+        const char *x_ahead = current->row(), *residual_ahead = x_ahead;
+        if (has_next) x_ahead = residual_ahead = job.x + next_offsets.x * job.row.x_bytes + distance;
+        if (has_next && job.residual)
+            residual_ahead = job.residual + next_offsets.residual * job.row.x_bytes + distance;
         char* y = job.out + offsets.out * job.row.scale_bytes;
         normalizer.write(current->row(), current->mean(), scales.at(offsets.scale), y, job.storing,
-                         {next_x, next_residual});
+                         {x_ahead, residual_ahead});
         if (has_next && !early) next->make(next_offsets, normalizer);
         std::swap(current, next);
         offsets.step();
@@ -197,8 +198,8 @@ constexpr int64_t kLargeAbove = kStreamAbove / 2;
 // Outputs in place use plain stores, because their lines were just read into the caches.
 Storing storing_of(const Job& job, int threads, const char* to, const int64_t* strides, int64_t bytes) {
     const RmsNormShape& s = job.shape;
-    const int64_t tensors_like_x = job.residual ? 3 : 1,
-                  total_bytes = s.rows * s.n * (tensors_like_x * job.row.x_bytes + job.row.scale_bytes);
+    const int64_t x_like = job.residual ? 3 : 1,
+                  total_bytes = s.rows * s.n * (x_like * job.row.x_bytes + job.row.scale_bytes);
     if (to == job.x || to == job.residual || total_bytes <= kLargeAbove) return Storing::kPlain;
     int64_t address_bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
     for (int k = 0; k < kRmsNormOuter; ++k) address_bits |= strides[k] * bytes;
@@ -245,7 +246,7 @@ constexpr int64_t kMinRowsPerGroup = 16, kMaxGroups = 64;
 struct BackwardJob {
     Job job;
     char* dscale;
-    int64_t scale_count, rows_per_scale;  // different scales, and rows that share each
+    int64_t scales, rows_per_scale;  // different scales, and rows that share each
     int64_t scale_elements;    // of one scale: those of a row, without the dimensions that it shares inside the row
     int64_t groups;            // of the rows that share a scale
     std::vector<double> sums;  // [scales, groups, n]; empty where there is one group
@@ -358,7 +359,7 @@ void differentiate_groups(int64_t begin, int64_t end, void* ctx) {
 
 void add_groups(BackwardJob& b) {
     const size_t n = static_cast<size_t>(b.job.shape.n);
-    for (int64_t scale_index = 0; scale_index < b.scale_count; ++scale_index) {
+    for (int64_t scale_index = 0; scale_index < b.scales; ++scale_index) {
         double* sums = b.sums.data() + static_cast<size_t>(scale_index * b.groups) * n;
         for (int64_t group = 1; group < b.groups; ++group)
             for (size_t j = 0; j < n; ++j) sums[j] += sums[static_cast<size_t>(group) * n + j];
@@ -369,15 +370,14 @@ void add_groups(BackwardJob& b) {
 void run_backward(const Job& job, char* dscale) {
     const RmsNormShape& shape = job.shape;
     BackwardJob b{job, dscale, 1, 1, 1, 1, {}};
-    for (int k = 0; k < kRmsNormOuter; ++k)
-        (shape.scale_is_shared[k] ? b.rows_per_scale : b.scale_count) *= shape.outer[k];
+    for (int k = 0; k < kRmsNormOuter; ++k) (shape.scale_is_shared[k] ? b.rows_per_scale : b.scales) *= shape.outer[k];
     for (int k = 0; k < NPU_ROPE_MAX_NDIM; ++k)
         if (!shape.scale_inner_is_shared[k]) b.scale_elements *= shape.inner[k];
-    if (b.scale_count * b.scale_elements == 0) return;
-    const int64_t max_groups = std::max<int64_t>(kMaxGroups / b.scale_count, 1);
+    if (b.scales * b.scale_elements == 0) return;
+    const int64_t max_groups = std::max<int64_t>(kMaxGroups / b.scales, 1);
     b.groups = std::clamp<int64_t>(b.rows_per_scale / kMinRowsPerGroup, 1, max_groups);
-    if (b.groups > 1) b.sums.resize(static_cast<size_t>(b.scale_count * b.groups * shape.n));
-    parallel_ranges(b.scale_count * b.groups, threads_for(shape.rows * shape.n), differentiate_groups, &b);
+    if (b.groups > 1) b.sums.resize(static_cast<size_t>(b.scales * b.groups * shape.n));
+    parallel_ranges(b.scales * b.groups, threads_for(shape.rows * shape.n), differentiate_groups, &b);
     if (b.groups > 1) add_groups(b);
 }
 

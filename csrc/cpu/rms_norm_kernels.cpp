@@ -296,7 +296,7 @@ inline void normalize_tail(const NormalizeJob& j, int64_t from) {
 }
 
 // Prefetches cache lines while elements are normalized: lines to be read, at the job's addresses, and lines to be
-// written, kPrefetchBytes after y.
+// written, kAhead after y.
 template <Storing storing>
 class Prefetcher {
 public:
@@ -306,12 +306,11 @@ public:
     void at(int64_t i, const X*, const Y* y) const {
         __builtin_prefetch(x_ + i * sizeof(X));
         if (residual_ != x_) __builtin_prefetch(residual_ + i * sizeof(X));
-        if (storing == Storing::kPrefetched)
-            __builtin_prefetch(reinterpret_cast<const char*>(y + i) + kPrefetchBytes, 1);
+        if (storing == Storing::kPrefetched) __builtin_prefetch(reinterpret_cast<const char*>(y + i) + kAhead, 1);
     }
 
 private:
-    static constexpr int64_t kPrefetchBytes = 4096;
+    static constexpr int64_t kAhead = 4096;  // bytes
     const char *x_, *residual_;
 };
 

@@ -143,12 +143,11 @@ private:
 
 // ---- a row in float32 -------------------------------------------------------------------------------------
 
-inline bool is_at_most_float32(int32_t dtype) { return dtype != NPU_ROPE_FLOAT64; }
+inline bool at_most_f32(int32_t dtype) { return dtype != NPU_ROPE_FLOAT64; }
 
 // Whether all types are at most float32 and the only rounding of Normalized is that to x's type.
 inline bool computes_in_floats(const NormRow& row) {
-    return is_at_most_float32(row.x_dtype) && is_at_most_float32(row.scale_dtype) &&
-           row.stash_dtype == NPU_ROPE_FLOAT32;
+    return at_most_f32(row.x_dtype) && at_most_f32(row.scale_dtype) && row.stash_dtype == NPU_ROPE_FLOAT32;
 }
 
 // mean(x^2) + epsilon of a row of floats. fits_floats() is false for the result if float32 cannot compute it.

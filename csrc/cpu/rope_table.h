@@ -76,7 +76,7 @@ public:
         float* f = scratch.floats.data();
         natural_c_ = f, natural_s_ = f + n, ordered_c_ = f + 2 * n, ordered_s_ = f + 3 * n;
         double* d = scratch.doubles.data();
-        c_ = d, s_ = d + n, step_c_ = d + 2 * n, step_s_ = d + 3 * n, pair_positions_ = d + 4 * n;
+        c_ = d, s_ = d + n, step_c_ = d + 2 * n, step_s_ = d + 3 * n, m_each_ = d + 4 * n;
     }
 
     // From the previous chunk, only a table computed from scratch may be reused.
@@ -118,11 +118,10 @@ private:
         if (!f32 && !rope_has_sections(source_.mode)) return t;
         for (int i = 0; i < a_.pairs; ++i) {
             int64_t position = place.at[a_.rules[i].axis];
-            pair_positions_[i] =
-                f32 ? double(static_cast<float>(position) * a_.freq_f32[i]) : static_cast<double>(position);
+            m_each_[i] = f32 ? double(static_cast<float>(position) * a_.freq_f32[i]) : static_cast<double>(position);
         }
-        std::fill(pair_positions_ + a_.pairs, pair_positions_ + t.count, 0.0);
-        t.m_each = pair_positions_;
+        std::fill(m_each_ + a_.pairs, m_each_ + t.count, 0.0);
+        t.m_each = m_each_;
         return t;
     }
 
@@ -180,7 +179,7 @@ private:
     const RopeKernels& kernels_;
     const RopeAngles& a_;
     float *natural_c_, *natural_s_, *ordered_c_, *ordered_s_;
-    double *c_, *s_, *step_c_, *step_s_, *pair_positions_;
+    double *c_, *s_, *step_c_, *step_s_, *m_each_;
     const void *cos_ = nullptr, *sin_ = nullptr;
     Place place_ = {}, step_ = {};
     bool filled_ = false, may_step_ = false, stepping_ = false, has_step_ = false;

@@ -36,7 +36,7 @@ class TokenTable {
 public:
     TokenTable(const GivenTables& given, const Rotation& call, const RopeKernels& kernels)
         : given_(given), call_(call), kernels_(kernels), pairs_(static_cast<int>(call.pairs)) {
-        table_size_ = static_cast<size_t>(table_floats(2 * pairs_));
+        size_ = static_cast<size_t>(table_floats(2 * pairs_));
     }
 
     void begin_chunk() {}
@@ -67,8 +67,7 @@ public:
 private:
     template <typename T>
     void fill_as(const char* cos, const char* sin) {
-        T *c = scratch<T>(table_size_), *s = c + table_size_, *ordered_c = s + table_size_,
-          *ordered_s = ordered_c + table_size_;
+        T *c = scratch<T>(size_), *s = c + size_, *ordered_c = s + size_, *ordered_s = ordered_c + size_;
         int64_t width = given_.shape.full ? 2 * pairs_ : pairs_;
         widen(cos, c, width);
         widen(sin, s, width);
@@ -137,7 +136,7 @@ private:
     const Rotation& call_;
     const RopeKernels& kernels_;
     int pairs_;
-    size_t table_size_;
+    size_t size_;
     const char *last_cos_ = nullptr, *last_sin_ = nullptr;
     const void *cos_ = nullptr, *sin_ = nullptr;
     bool lane_entries_ = false;

@@ -44,9 +44,8 @@ __aicore__ inline uint8_t RepeatStep(int32_t pitch, int32_t repeats) {
 // no more instructions.
 __aicore__ inline bool RepeatOverRows(int32_t rows, int32_t width, int32_t longest_pitch) {
     int32_t chunks = (width + kRepeatFloats - 1) / kRepeatFloats;
-    int32_t along_rows = rows * (width % kRepeatFloats == 0 ? 1 : 2);
-    return (rows == 1 || RepeatReaches(longest_pitch)) &&
-           chunks * ((rows + kMaxRepeats - 1) / kMaxRepeats) <= along_rows;
+    int32_t along = rows * (width % kRepeatFloats == 0 ? 1 : 2);
+    return (rows == 1 || RepeatReaches(longest_pitch)) && chunks * ((rows + kMaxRepeats - 1) / kMaxRepeats) <= along;
 }
 
 __aicore__ inline int32_t MaxOf(int32_t a, int32_t b) { return a > b ? a : b; }
@@ -71,16 +70,15 @@ __aicore__ inline void EachRow(const EvenRows& dst, const EvenRows& a, const Eve
     }
     constexpr uint8_t kNext = kRepeatFloats / kBlockFloats;
     AscendC::BinaryRepeatParams step(1, 1, b_block_step, kNext, kNext, b.spread ? 0 : kNext);
-    int32_t full_repeats = width / kRepeatFloats;
+    int32_t repeats = width / kRepeatFloats;
     for (int32_t row = 0; row < rows; ++row) {
         LocalTensor<float> to = dst.data[row * dst.pitch], from = a.data[row * a.pitch], by = b.data[row * b.pitch];
-        for (int32_t i = 0; i < full_repeats; i += kMaxRepeats) {
+        for (int32_t i = 0; i < repeats; i += kMaxRepeats) {
             uint64_t mask[2] = {~uint64_t{0}, 0};
             int32_t lane = i * kRepeatFloats;
-            ApplyRowOp<op>(to[lane], from[lane], by[b.spread ? 0 : lane], mask, MinOf(full_repeats - i, kMaxRepeats),
-                           step);
+            ApplyRowOp<op>(to[lane], from[lane], by[b.spread ? 0 : lane], mask, MinOf(repeats - i, kMaxRepeats), step);
         }
-        int32_t rest = full_repeats * kRepeatFloats;
+        int32_t rest = repeats * kRepeatFloats;
         if (rest == width) continue;
         uint64_t mask[2] = {MaskOf(lanes, rest), 0};
         ApplyRowOp<op>(to[rest], from[rest], by[b.spread ? 0 : rest], mask, 1, step);

@@ -70,25 +70,24 @@ private:
 class PackedOffsets {
 public:
     template <typename T, typename U>
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, TileRows<T>* first,
-                                TileRows<U>* second) {
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, TileRows<T>* a, TileRows<U>* b) {
         td_ = td;
         if (td->io != kRopeIoPacked) return;
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->index_bytes));
         LocalTensor<uint32_t> offsets = buffer_.Get<uint32_t>();
-        first->Packed().Init(td, offsets);
-        second->Packed().Init(td, offsets[static_cast<uint32_t>(td->index_bytes / 8)]);
+        a->Packed().Init(td, offsets);
+        b->Packed().Init(td, offsets[static_cast<uint32_t>(td->index_bytes / 8)]);
     }
 
     // Called once per core. scratch: memory for LaneNumbers.
     template <typename T, typename U>
-    __aicore__ inline void Build(LocalTensor<float> scratch, TileRows<T>* first, TileRows<U>* second) {
+    __aicore__ inline void Build(LocalTensor<float> scratch, TileRows<T>* a, TileRows<U>* b) {
         if (td_->io != kRopeIoPacked) return;
         LaneNumbers index;
         index.Init(td_, scratch);
         index.CountLanes();
-        first->Packed().BuildOffsets(index);
-        second->Packed().BuildOffsets(index);
+        a->Packed().BuildOffsets(index);
+        b->Packed().BuildOffsets(index);
     }
 
 private:

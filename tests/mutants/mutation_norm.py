@@ -94,7 +94,7 @@ EQUIVALENT: dict[str, str] = {
     "row_steps.h | count or repeat + 1 | AscendC::Cast(dst[row * dst_pitch], src[row * src_pitch], NarrowMode<U>(), {static_cast<uint32_t>(width)});": "a lane behind the row: the next row overwrites it, or nobody reads it",
     "row_steps.h | mask off by a lane | AscendC::Cast(dst[row * dst_pitch + chunk], src[row * src_pitch + chunk], NarrowMode<U>(), {mask},": "a lane behind the row, which is padding",
     "row_steps.h | a number + 1 | int32_t chunks = {(width + kRepeatFloats - 1) / kRepeatFloats};": "chooses between two ways to the same result; no call takes longer by it",
-    "row_steps.h | a number - 1 | int32_t along_rows = {rows * (width % kRepeatFloats == 0 ? 1 : 2)};": "chooses between two ways to the same result; no call takes longer by it",
+    "row_steps.h | a number - 1 | int32_t along = {rows * (width % kRepeatFloats == 0 ? 1 : 2)};": "chooses between two ways to the same result; no call takes longer by it",
     "row_steps.h | choice swapped | __aicore__ inline int32_t MaxOf(int32_t a, int32_t b) { return a > b ? {a : b}; }": "how far an instruction must reach: of these rows all pitches do",
     "row_steps.h | a number + 1 | int32_t repeats = {MinOf(count - row, kMaxRepeats)};": "the padding of a row behind the tile's, which nobody reads",
     "row_steps.h | comparison | for (int32_t chunk = 0; chunk{ < }width; chunk += kRepeatFloats) {": "no row of whole repeats comes here: its pitches are the same",
@@ -106,7 +106,7 @@ EQUIVALENT: dict[str, str] = {
     "long_rms_norm_backward_kernel.h | count or repeat + 1 | AscendC::Cast(dx, temp_, NarrowMode<T>(), {static_cast<uint32_t>(lanes)});": "a lane behind the piece, which nobody stores",
     "row_norm.h | count or repeat - 1 | AscendC::Abs(squares, rows, {count * pitch});": "the last lane's square stands there instead: as large where it matters",
     "row_steps.h | comparison | for (int32_t row = 0; row{ < }rows; row += kMaxRepeats) {": "an instruction of no repeats",
-    "row_steps.h | comparison | for (int32_t i = 0; i{ < }full_repeats; i += kMaxRepeats) {": "an instruction of no repeats",
+    "row_steps.h | comparison | for (int32_t i = 0; i{ < }repeats; i += kMaxRepeats) {": "an instruction of no repeats",
     "row_steps.h | comparison | for (int32_t row = 0; row{ < }count; row += kMaxRepeats) {": "an instruction of no repeats",
     "long_rms_norm_backward_kernel.h | one buffer instead of two | pipe->InitBuffer(out_, {2}, static_cast<uint32_t>(td->head.queue_bytes));": "the vectors take longer than a store: on the timeline less than half a percent",
 }
