@@ -145,7 +145,7 @@ NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mo
  *   out           shape and dtype of x, unit stride in D; either x itself (same data, same
  *                 strides: in place) or memory that x, positions and freq_factors do not touch
  *
- * With c = attn*cos(angle), s = attn*sin(angle), a pair (x1, x2) becomes
+ * With c = m*cos(angle), s = m*sin(angle) and m = attn_factor times YaRN's own factor, a pair (x1, x2) becomes
  * (x1*c - x2*s, x1*s + x2*c); the rest of the head is copied. */
 NPU_ROPE_API npu_rope_status npu_rope_rope(const npu_rope_tensor *x, const npu_rope_tensor *positions,
                                            const npu_rope_tensor *freq_factors, const npu_rope_params *params,
@@ -225,8 +225,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_embedding(const npu_rope_tensor *X,
  *   stash_type  the type that x is rounded to first, and the precision of the division, by ONNX's number: 1
  *               float32, 10 float16, 11 float64, 16 bfloat16. Squares are summed in float64, after
  *               short sums in float32 where these are precise enough
- *   out         x's shape, scale's dtype; contiguous like x; does not overlap itself. Either x itself or apart
- *               from x, and apart from scale */
+ *   out         x's shape, scale's dtype; contiguous like x; does not overlap itself. Either x itself or memory
+ *               that x does not touch; shares no memory with scale */
 NPU_ROPE_API npu_rope_status npu_rope_rms_norm(const npu_rope_tensor *x, const npu_rope_tensor *scale, int64_t axis,
                                                double epsilon, int64_t stash_type, const npu_rope_tensor *out);
 
@@ -273,8 +273,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rms_norm_rope_set_rows(
  *   residual  x's shape and dtype, contiguous like x
  *   out       x's shape, scale's dtype; contiguous like x; does not overlap itself
  *   sum       x's shape and dtype, contiguous like x: x + residual, rounded once; 16-bit types are added in float32
- * out and sum may each be x or residual itself; otherwise they share no memory with both. They share no memory with
- * scale and with each other. The rest as npu_rope_rms_norm's. */
+ * out and sum may each be x or residual itself, or memory that neither touches. out, sum and scale share no memory.
+ * The rest as npu_rope_rms_norm's. */
 NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, const npu_rope_tensor *residual,
                                                    const npu_rope_tensor *scale, int64_t axis, double epsilon,
                                                    int64_t stash_type, const npu_rope_tensor *out,

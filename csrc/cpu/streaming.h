@@ -5,8 +5,8 @@
 
 namespace npu_rope {
 
-// Total size of input and output above which the caches are assumed not to keep them. A constant, because
-// the last level that sysconf reports is wrong by a factor of ten inside some virtual machines.
+// Total size of input and output above which the caches are assumed not to keep them. It is a constant,
+// because the size of the last level that sysconf reports is wrong by a factor of ten inside some virtual machines.
 constexpr int64_t kStreamAbove = int64_t{32} << 20;
 
 // Alignment that is sufficient for the streaming stores of every kernel set.

@@ -44,7 +44,7 @@ __aicore__ inline void ToFloats(LocalTensor<float> dst, LocalTensor<T> src, int3
     OrderV();
 }
 
-// A free event id.
+// Returns a free event id.
 template <AscendC::HardEvent event>
 __aicore__ inline int32_t FreeEvent() {
     using namespace AscendC;

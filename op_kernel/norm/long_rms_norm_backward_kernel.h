@@ -1,6 +1,6 @@
-// rms_norm_backward of rows that are too long for UB. The kernel walks over a row chunk by chunk: once for the sums of
-// its squares and of its products with g, once for its results. The sums of dscale stay in UB where they fit;
-// otherwise the kernel adds each row's chunk to GM separately.
+// rms_norm_backward of rows that are too long for UB. The kernel processes a row chunk by chunk, in one pass for the
+// sums of its squares and of its products with g, and one for its results. The sums of dscale stay in UB where they
+// fit; otherwise the kernel adds each row's chunk to GM separately.
 #pragma once
 
 #include "../memory/row_pieces.h"
@@ -38,8 +38,8 @@ public:
     }
 
 private:
-    // The purpose of a walk over a row's chunks.
-    enum class Walk { kSum, kLargest, kProducts, kWrite };
+    // The purpose of a pass over a row's chunks.
+    enum class Pass { kSum, kLargest, kProducts, kWrite };
 
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td,
                                 const RmsNormBackwardArguments& arguments) {
@@ -81,7 +81,7 @@ private:
         dx_offset_ = TileOffset(row, td_->head.side[0].out_stride);
         grad_offset_ = TileOffset(row, td_->head.side[1].x_stride);
         factor_ = 1.0f;
-        WalkRow(Walk::kSum);
+        RunPass(Pass::kSum);
         squares_.Total(sums_, chunks_.Count());
         if (norm_.FindInverse(sums_, td_->norm.added)) {
             SumMultipliedRow();
@@ -89,7 +89,7 @@ private:
             products_.Total(sums_, chunks_.Count());
             gradient_.FindMeanOfUndivided(sums_);
         }
-        WalkRow(Walk::kWrite);
+        RunPass(Pass::kWrite);
         scale_rows_.EndRow(td_->scale_stays != 0);
     }
 
@@ -97,22 +97,22 @@ private:
     // The products with the multiplied row could leave the range; they are therefore summed from the normalized row.
     __aicore__ inline void SumMultipliedRow() {
         AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
-        WalkRow(Walk::kLargest);
+        RunPass(Pass::kLargest);
         HandOver<AscendC::HardEvent::V_S>();
         RowMultiplier multiplier = norm_.MultiplierFor(largest_);  // before FindInverse() calls HandOver<S_V>()
         factor_ = multiplier.factor;
-        WalkRow(Walk::kSum);
+        RunPass(Pass::kSum);
         squares_.Total(sums_, chunks_.Count());
         norm_.FindInverse(sums_, multiplier.added);
         gradient_.RaiseInverses(1);
-        WalkRow(Walk::kProducts);
+        RunPass(Pass::kProducts);
         products_.Total(sums_, chunks_.Count());
         gradient_.FindMean(sums_);
     }
 
     // ---- a row's chunks, one after another
 
-    __aicore__ inline void WalkRow(Walk walk) {
+    __aicore__ inline void RunPass(Pass pass) {
         LoadChunk(0);
         for (int64_t k = 0; k < chunks_.Count(); ++k) {
             int32_t count = chunks_.CountOf(k), lanes = RoundUp(count, kBlockFloats);
@@ -122,15 +122,15 @@ private:
             pieces_.Widen(rows_, x, count, lanes);
             in_.FreeTensor(x);
             stash_.Round(rows_, temp_, lanes);
-            if (walk == Walk::kLargest) {
+            if (pass == Pass::kLargest) {
                 UpdateLargest(largest_, rows_, temp_, lanes);
             } else {
                 if (factor_ != 1.0f) AscendC::Muls(rows_, rows_, factor_, lanes);
                 FindG(grad, k, count);  // also orders the rows
-                if (walk == Walk::kSum)
+                if (pass == Pass::kSum)
                     AddSums(k, lanes);
                 else
-                    Divide(walk, grad, k, count);
+                    Divide(pass, grad, k, count);
             }
             grad_.FreeTensor(grad);
         }
@@ -170,13 +170,13 @@ private:
     // ---- results
 
     // Computes the normalized row's products with g, or the results.
-    __aicore__ inline void Divide(Walk walk, LocalTensor<S> grad, int64_t k, int32_t count) {
+    __aicore__ inline void Divide(Pass pass, LocalTensor<S> grad, int64_t k, int32_t count) {
         int32_t lanes = RoundUp(count, kBlockFloats);
         if (factor_ != 1.0f)
             gradient_.NormalizeRaisedPiece(rows_, lanes);
         else
             norm_.NormalizePiece(rows_, rows_, lanes);
-        if (walk == Walk::kProducts)
+        if (pass == Pass::kProducts)
             AddProducts(k, lanes);
         else
             Write(grad, k, count);

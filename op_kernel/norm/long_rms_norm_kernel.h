@@ -1,6 +1,6 @@
-// rms_norm and add_rms_norm of rows that do not fit UB together with their results. The kernel walks over a row chunk
-// by chunk: once for its sum of squares, once for its result. A row that fits stays in UB between the two walks, as
-// float32; other rows are read twice.
+// rms_norm and add_rms_norm of rows that do not fit UB together with their results. The kernel processes a row chunk
+// by chunk, in one pass for its sum of squares and one for its result. A row that fits stays in UB between the passes,
+// as float32; other rows are read twice.
 #pragma once
 
 #include "../memory/row_pieces.h"
@@ -37,8 +37,8 @@ private:
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
     static constexpr int32_t kPadding = kBlockBytes / static_cast<int32_t>(sizeof(T));
 
-    // The purpose of a walk over a row's chunks.
-    enum class Walk { kSum, kLargest, kWrite };
+    // The purpose of a pass over a row's chunks.
+    enum class Pass { kSum, kLargest, kWrite };
 
     __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
         td_ = td;
@@ -80,33 +80,33 @@ private:
         scale_offset_ = TileOffset(row, td_->scale_stride);
         row_is_in_ub_ = false;
         factor_ = 1.0f;
-        WalkRow(Walk::kSum);
+        RunPass(Pass::kSum);
         if (norm_.FindInverse(Total(), td_->norm.added)) {
             // The squares leave float32's range: multiply the row by a power of two and sum its squares again.
             AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
-            WalkRow(Walk::kLargest);
+            RunPass(Pass::kLargest);
             HandOver<AscendC::HardEvent::V_S>();
             RowMultiplier multiplier = norm_.MultiplierFor(largest_);  // before FindInverse() calls HandOver<S_V>()
             factor_ = multiplier.factor;
-            WalkRow(Walk::kSum);
+            RunPass(Pass::kSum);
             norm_.FindInverse(Total(), multiplier.added);
         }
-        WalkRow(Walk::kWrite);
+        RunPass(Pass::kWrite);
         scale_rows_.EndRow(td_->scale_stays != 0);
     }
 
     // ---- a row's chunks, one after another
 
-    __aicore__ inline void WalkRow(Walk walk) {
+    __aicore__ inline void RunPass(Pass pass) {
         if (!row_is_in_ub_) LoadChunk(0);
         for (int64_t k = 0; k < chunks_.Count(); ++k) {
             int32_t count = chunks_.CountOf(k);
             LocalTensor<float> chunk = td_->row_stays != 0 ? row_[static_cast<uint32_t>(k * td_->chunk)] : row_;
             if (!row_is_in_ub_) WidenChunk(chunk, k, count);
             int32_t padded = RoundUp(count, kPadding);
-            if (walk == Walk::kSum) {
+            if (pass == Pass::kSum) {
                 AddSquares(chunk, k, padded);
-            } else if (walk == Walk::kLargest) {
+            } else if (pass == Pass::kLargest) {
                 FindLargest(chunk, padded);
             } else {
                 Write(chunk, k, count);

@@ -34,8 +34,8 @@ public:
         cos_ = cos;
     }
 
-    // First stage, without moving the halves: temp = (x1 s, x2 s), dst = (x1 c, x2 c). dst may be src. With one table
-    // entry per lane: temp = (x1 s2, x2 s1), dst = (x1 c1, x2 c2).
+    // First stage, without moving the halves: temp = (x1 s, x2 s), dst = (x1 c, x2 c). in_place: dst is src. With one
+    // table entry per lane: temp = (x1 s2, x2 s1), dst = (x1 c1, x2 c2).
     __aicore__ inline void ProductsOfHalves(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp,
                                             bool in_place) {
         int32_t half = td_->n_dims / 2;
