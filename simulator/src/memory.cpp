@@ -1,8 +1,9 @@
-// Checks of instructions' accesses: bounds, poison, and the order of every pair of accesses to the same byte.
+// Checks of instructions' accesses to UB: bounds, undefined data, and the order of accesses to the same byte.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
+#include "src/chips.h"
 #include "src/core.h"
 
 namespace ascend_sim {
@@ -43,8 +44,8 @@ void report(const char* verb, const char* operand, const UbView& view, const Con
     const Pipe now = m.current.pipe;
     const Rule rule = hazard_rule(now, old.pipe);
     if (m.options.auto_sync && (rule == Rule::Hazard02 || rule == Rule::Hazard03)) {
-        uint32_t& seen = m.clock[int(now)].seen[int(old.pipe)];
-        seen = std::max(seen, old.seq);
+        uint32_t& complete = m.clock[int(now)].complete[int(old.pipe)];
+        complete = std::max(complete, old.seq);
         return;
     }
     broken(rule, "%s %s of `%s` (UB bytes [%lld, %lld)) at %s is not ordered after the %s %s by %s at %s: %s missing.",
@@ -53,9 +54,9 @@ void report(const char* verb, const char* operand, const UbView& view, const Con
            what_is_missing(now, old.pipe, view).c_str());
 }
 
-// Reports first the conflicts whose repair resolves most others: those with another pipe, latest first. An event
-// from a pipe that had waited for this one also orders this pipe's own accesses; a barrier never orders those of
-// another pipe.
+// Reports conflicts with other pipes first, the latest one first, because their repair may resolve more conflicts: an
+// event from a pipe that had waited for this pipe also orders this pipe's own accesses. A barrier orders only its own
+// pipe.
 void report_all(const char* verb, const char* operand, const UbView& view, std::vector<Conflict>& conflicts) {
     Machine& m = machine();
     const auto same_pipe = [&m](const Conflict& c) { return m.record(c.before).pipe == m.current.pipe; };
@@ -102,8 +103,8 @@ bool Machine::is_ordered(uint32_t instruction) const {
     if (instruction < core_first || instruction == number) return true;
     const Record& old = record(instruction);
     if (old.pipe == Pipe::S && current.pipe == Pipe::S) return true;
-    if (old.pipe == Pipe::V && current.pipe == Pipe::V && profile->arch == 310) return true;
-    return clock[int(current.pipe)].seen[int(old.pipe)] >= old.seq;
+    if (old.pipe == Pipe::V && current.pipe == Pipe::V && profile->arch == kArch950) return true;  // by the hardware
+    return clock[int(current.pipe)].complete[int(old.pipe)] >= old.seq;
 }
 
 void Machine::mark_reads() {
@@ -171,7 +172,7 @@ void scalar_reference(const UbView& view, Range range, Site site) {
     finish_scalar(cycles_of(Cost::ScalarUb));
 }
 
-// Call this before the next action after the reference's use: the running instruction is still the reference's.
+// Call this before the core's next action, while the current instruction is still the one that took the reference.
 void Machine::settle_reference() {
     if (!reference.open) return;
     reference.open = false;

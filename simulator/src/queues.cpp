@@ -33,7 +33,7 @@ int32_t add_buffer(int32_t queue, uint64_t bytes, Site site) {
     b.bytes = uint32_t(rounded);
     b.queue = queue;
     b.valid_from = m.next_number;
-    b.taken = site;
+    b.allocated_at = site;
     m.ub_used += uint32_t(rounded);
     m.ub_peak = std::max(m.ub_peak, m.ub_used);
     m.live_buffers++;
@@ -58,10 +58,11 @@ Buffer* own_buffer(int32_t queue, const UbView& view, const char* api, Site site
     Machine& m = machine();
     Buffer* buffer = view.buffer < 0 ? nullptr : &m.buffers[view.buffer];
     if (buffer && buffer->queue == queue) return buffer;
-    const char* whose = !buffer ? "no buffer's" : buffer->queue < 0 ? "a TBuf's" : "another queue's";
-    const std::string since =
-        buffer && buffer->queue >= 0 && buffer->taken.file ? ", allocated at " + where(buffer->taken) : std::string();
-    broken_at(Rule::Queue05, api, site, "the tensor is not one of this queue's: it is %s%s.", whose, since.c_str());
+    const char* owner = !buffer ? "no buffer's" : buffer->queue < 0 ? "a TBuf's" : "another queue's";
+    const std::string place = buffer && buffer->queue >= 0 && buffer->allocated_at.file
+                                  ? ", allocated at " + where(buffer->allocated_at)
+                                  : std::string();
+    broken_at(Rule::Queue05, api, site, "the tensor is not one of this queue's: it is %s%s.", owner, place.c_str());
     return nullptr;
 }
 
@@ -72,12 +73,12 @@ void settle_freed(Buffer& b, const QueueKind& kind, const char* api, Site site) 
     b.freed_event = -1;
 }
 
-// Frees UB and the buffer count for the next InitBuffer.
+// Frees all buffers, so that the next InitBuffer begins with an empty UB.
 void give_back_all(Machine& m, const char* api, const Site* site) {
     m.settle_reference();
     for (Buffer& b : m.buffers) {
         if (b.given_back) continue;
-        if (b.queue >= 0) settle_freed(b, m.queues[b.queue].kind, api, site ? *site : b.taken);
+        if (b.queue >= 0) settle_freed(b, m.queues[b.queue].kind, api, site ? *site : b.allocated_at);
         b.given_back = true;
         b.generation++;
     }
@@ -93,7 +94,7 @@ void give_back_all(Machine& m, const char* api, const Site* site) {
 
 void pipe_created(Site site) {
     Machine& m = machine();
-    if (m.pipe_alive) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe lives.");
+    if (m.pipe_alive) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe exists.");
     m.pipe_alive = true;
 }
 
@@ -109,7 +110,8 @@ void pipe_reset(Site site) {
     Machine& m = machine();
     for (const Buffer& b : m.buffers)
         if (!b.given_back && b.queue >= 0 && b.state != BufferState::Free)
-            broken_at(Rule::Queue04, "Reset", site, "a tensor allocated at %s was not freed.", where(b.taken).c_str());
+            broken_at(Rule::Queue04, "Reset", site, "a tensor allocated at %s was not freed.",
+                      where(b.allocated_at).c_str());
     give_back_all(m, "Reset", &site);
 }
 
@@ -151,12 +153,12 @@ UbView alloc_tensor(int32_t queue, Site site) {
         settle_freed(b, q.kind, "AllocTensor", site);
         b.state = BufferState::Occupied;
         b.valid_from = m.next_number;
-        b.taken = site;
+        b.allocated_at = site;
         return view_of(index);
     }
     stuck_at(Rule::Queue03, "AllocTensor", site,
              "all %zu buffers are taken, one since %s: FreeTensor missing, the core would wait for ever.",
-             q.buffers.size(), q.buffers.empty() ? "?" : where(m.buffers[q.buffers[0]].taken).c_str());
+             q.buffers.size(), q.buffers.empty() ? "?" : where(m.buffers[q.buffers[0]].allocated_at).c_str());
 }
 
 void enqueue(int32_t queue, const UbView& view, Site site) {
@@ -166,9 +168,8 @@ void enqueue(int32_t queue, const UbView& view, Site site) {
     if (view.generation != b->generation || b->state == BufferState::Free || b->state == BufferState::Enqueued)
         broken_at(Rule::Queue01, "EnQue", site, "the tensor must be allocated or dequeued but is %s.",
                   view.generation != b->generation ? "freed" : state_name(b->state));
-    if (int32_t(q.waiting.size()) >= std::max(q.kind.depth, 1))
-        broken_at(Rule::Queue02, "EnQue", site, "%zu tensors stand in a queue of depth %d: DeQue missing.",
-                  q.waiting.size(), q.kind.depth);
+    if (const int32_t depth = std::max(q.kind.depth, 1); int32_t(q.waiting.size()) >= depth)
+        broken_at(Rule::Queue02, "EnQue", site, "the queue of depth %d is full: DeQue missing.", depth);
     b->filled_event = alloc_event(q.kind.producer, q.kind.consumer, "EnQue", site);
     set_flag(q.kind.producer, q.kind.consumer, b->filled_event, "EnQue", site);
     b->state = BufferState::Enqueued;
@@ -198,7 +199,7 @@ void free_tensor(int32_t queue, const UbView& view, Site site) {
         return;
     }
     if (b->state == BufferState::Enqueued)
-        broken_at(Rule::Queue01, "FreeTensor", site, "the tensor still stands in the queue: DeQue missing.");
+        broken_at(Rule::Queue01, "FreeTensor", site, "the tensor is still in the queue: DeQue missing.");
     b->freed_event = alloc_event(q.kind.consumer, q.kind.producer, "FreeTensor", site);
     set_flag(q.kind.consumer, q.kind.producer, b->freed_event, "FreeTensor", site);
     b->state = BufferState::Free;

@@ -81,7 +81,7 @@ KERNEL(scalars_of_two_cores_in_two_lines) {
 
 KERNEL(scalars_of_two_cores_in_one_line) {
     GlobalTensor<float> out = global<float>(y)[uint32_t(GetBlockIdx()) * 8];
-    out.SetValue(0, 1.0f);  // breaks SIM-CORE-03: this 64-byte line of GM is one that core 0 wrote by GlobalTensor::SetValue at @.
+    out.SetValue(0, 1.0f);  // breaks SIM-CORE-03: this 64-byte line of GM has bytes that core 0 wrote by GlobalTensor::SetValue at @.
     DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(out);
 }
 
@@ -89,7 +89,7 @@ KERNEL(scalar_beside_a_copy_of_another_core) {
     Ub ub(256);
     GlobalTensor<float> out = global<float>(y);
     if (GetBlockIdx() == 1) {
-        DataCopy(out[8], ub.at<float>(0, 8), 8);  // breaks SIM-CORE-03: is one that core 0 wrote by GlobalTensor::SetValue at @+2.
+        DataCopy(out[8], ub.at<float>(0, 8), 8);  // breaks SIM-CORE-03: has bytes that core 0 wrote by GlobalTensor::SetValue at @+2.
     } else {
         out.SetValue(0, 1.0f);
         DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(out);

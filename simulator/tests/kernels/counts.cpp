@@ -74,12 +74,12 @@ KERNEL(one_element) {
 
 KERNEL(no_elements) {
     Ub ub(1024);
-    Add(ub.at<float>(0, 64), ub.at<float>(0, 64), ub.at<float>(0, 64), 0);  // warns SIM-COUNT-05: it is told to do nothing
+    Add(ub.at<float>(0, 64), ub.at<float>(0, 64), ub.at<float>(0, 64), 0);  // warns SIM-COUNT-05: the instruction does nothing
 }
 
 KERNEL(no_repeats) {
     Ub ub(2048);
-    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, 0, {1, 1, 8, 8});  // warns SIM-COUNT-05: it is told to do nothing
+    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, 0, {1, 1, 8, 8});  // warns SIM-COUNT-05: the instruction does nothing
 }
 
 KERNEL(no_lanes) {
@@ -95,7 +95,7 @@ KERNEL(no_bits_of_a_mask) {
 
 KERNEL(no_bursts) {
     Ub ub(1024);
-    DataCopy(ub.at<float>(0, 64), global<float>(x), {0, 1, 0, 0});  // warns SIM-COUNT-05: it is told to do nothing
+    DataCopy(ub.at<float>(0, 64), global<float>(x), {0, 1, 0, 0});  // warns SIM-COUNT-05: the instruction does nothing
 }
 
 KERNEL(negative_elements) {

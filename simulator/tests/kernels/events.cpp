@@ -59,7 +59,7 @@ KERNEL(wait_for_what_was_set) {
 KERNEL(wait_for_another_id) {
     TPipe pipe;
     SetFlag<HardEvent::V_MTE3>(EVENT_ID2);
-    WaitFlag<HardEvent::V_MTE3>(EVENT_ID1);  // breaks SIM-EVENT-02: waits for V_MTE3 event 1, which nobody set
+    WaitFlag<HardEvent::V_MTE3>(EVENT_ID1);  // breaks SIM-EVENT-02: waits for V_MTE3 event 1, which was not set before
 }
 
 KERNEL(wait_for_another_kind) {
@@ -172,7 +172,7 @@ KERNEL(number_of_the_compiler) {
 // The queue's events are V_MTE2 and MTE2_V.
 KERNEL(number_of_its_own_before_a_queues) {
     Queues<> q;
-    SetFlag<HardEvent::V_MTE2>(EVENT_ID3);  // warns SIM-EVENT-07: V_MTE2 event ids are also dealt out
+    SetFlag<HardEvent::V_MTE2>(EVENT_ID3);  // warns SIM-EVENT-07: TPipe also assigns V_MTE2 event ids
     WaitFlag<HardEvent::V_MTE2>(EVENT_ID3);
     LocalTensor<float> a = q.in.AllocTensor<float>();
     q.in.FreeTensor(a);
@@ -181,7 +181,7 @@ KERNEL(number_of_its_own_before_a_queues) {
 KERNEL(number_of_its_own_after_a_fetched_one) {
     TPipe pipe;
     order<HardEvent::V_MTE3>();
-    SetFlag<HardEvent::V_MTE3>(EVENT_ID0);  // warns SIM-EVENT-07: V_MTE3 event ids are also dealt out
+    SetFlag<HardEvent::V_MTE3>(EVENT_ID0);  // warns SIM-EVENT-07: TPipe also assigns V_MTE3 event ids
     WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
 }
 

@@ -44,7 +44,7 @@ KERNEL(free_of_an_enqueued_tensor) {
     LocalTensor<float> a = q.in.AllocTensor<float>();
     DataCopy(a, global<float>(x), 64);
     q.in.EnQue(a);
-    q.in.FreeTensor(a);  // breaks SIM-QUEUE-01: still stands in the queue: DeQue missing
+    q.in.FreeTensor(a);  // breaks SIM-QUEUE-01: still in the queue: DeQue missing
 }
 
 // A queue of depth 0 allocates into an existing tensor.
@@ -88,7 +88,7 @@ KERNEL(two_in_a_queue_of_one) {
     LocalTensor<float> a = q.in.AllocTensor<float>();
     LocalTensor<float> b = q.in.AllocTensor<float>();
     q.in.EnQue(a);
-    q.in.EnQue(b);  // breaks SIM-QUEUE-02: 1 tensors stand in a queue of depth 1: DeQue missing
+    q.in.EnQue(b);  // breaks SIM-QUEUE-02: the queue of depth 1 is full: DeQue missing
 }
 
 KERNEL(as_many_tensors_as_buffers) {

@@ -157,7 +157,7 @@ KERNEL(reference_to_an_output_that_nothing_wrote) {
 }
 
 KERNEL(global_element_by_reference_left_in_the_cache) {
-    global<half>(y)(3) = half(5.0f);  // breaks SIM-GM-02: what this wrote to GM is still in the scalar cache
+    global<half>(y)(3) = half(5.0f);  // breaks SIM-GM-02: the scalar cache still holds data written here
 }
 
 KERNEL(global_reference_beyond_the_tensor) {
