@@ -1,5 +1,5 @@
 // Table of the element types that each instruction takes on each SoC: one row per instruction; an empty cell
-// if the SoC lacks the instruction. The headers' static_asserts use the table, docs/simulator.md lists it, and a
+// if the SoC lacks the instruction. The headers' static_asserts use the table, docs/kernels.md lists it, and a
 // test compiles every instruction with every type on every SoC. A second table has the round modes of conversions.
 //
 // The table omits calls that every SoC supports for every type (queues, flags, barriers, masks, scalar accesses).
@@ -49,8 +49,8 @@ constexpr Elements kInt8s = kInt8 | set_of(Element::Uint8), kInt16s = kInt16 | k
                    kInt64s = kInt64 | set_of(Element::Uint64);
 constexpr Elements kFloating = kHalf | kFloat;
 constexpr Elements kSigned = kFloating | kInt16 | kInt32;   // types of most arithmetic
-constexpr Elements kWords = kFloating | kInt16s | kInt32s;  // of 16 and 32 bits,
-constexpr Elements kAllWords = kWords | kBfloat16;          // and with bfloat16
+constexpr Elements kWords = kFloating | kInt16s | kInt32s;  // 16 and 32 bits, without bfloat16
+constexpr Elements kAllWords = kWords | kBfloat16;
 constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
 }  // namespace cell
 
@@ -158,8 +158,8 @@ constexpr uint32_t kNone = 1 << 0, kRint = 1 << 1, kDirected = 0x3c /* FLOOR .. 
                    kOdd = 1 << 6;
 
 // Source type, target type, and the modes; no mode means that the SoC lacks the conversion. int32 to half needs
-// SetDeqScale and is omitted. Source: the tables of Cast's page; for Ascend310P notes B.3, if the headers have
-// more than the page.
+// SetDeqScale and is omitted. Source: the tables of Cast's page; notes B.3 for conversions of Ascend310P that the
+// headers have and the page lacks.
 struct Conversion {
     Element from, to;
     uint32_t modes[kCores];

@@ -4,7 +4,7 @@
 // round modes of each pair. Mask, lanes and repeats follow the wider type; each operand has its own strides.
 // In place only if both types have the same width.
 // Meaning: NONE rounds inexact results to nearest even; integers clamp, NaN gives 0; half and bfloat16 beyond
-// the largest value clamp if the core saturates, else become infinite.
+// the largest value clamp if the core saturates, else become infinite or the largest value, by the mode.
 // Cost: a plain repeat, of the wider type.
 #pragma once
 

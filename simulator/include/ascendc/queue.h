@@ -1,4 +1,4 @@
-// TPipe, TQue, TQueBind, TBuf: the owners of UB's parts, and the events that queues set and wait for.
+// TPipe, TQue, TQueBind, TBuf: the allocation of UB, and the events that queues set and wait for.
 #pragma once
 
 #include "ascendc/sync.h"

@@ -1,5 +1,5 @@
 // Interface of the simulated AI core for the instruction headers: memory, order, rules and time.
-// src/ implements it; a kernel uses it only through the AscendC names.
+// src/ implements it; a kernel uses it only through AscendC's functions.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct Site {
     }
 };
 
-// The last parameter of every AscendC call here. Its default is the caller's file and line.
+// The last parameter of AscendC's functions in these headers. Its default is the caller's file and line.
 #define ASCEND_SIM_SITE ::ascend_sim::Site site = ::ascend_sim::Site::here()
 
 // ---- pipes and instructions -------------------------------------------------------------------
@@ -105,11 +105,11 @@ ASCEND_SIM_API uint8_t* ub();  // the core's Unified Buffer
 // ---- rules ------------------------------------------------------------------------------------
 
 // Reports a broken rule at the running instruction (or at site, between instructions). Ends the core, or
-// keeps a warning if the launch is lenient about the rule.
+// keeps a warning if the rule is advice or the launch is lenient about it.
 ASCEND_SIM_API void broken(Rule rule, const char* format, ...) __attribute__((format(printf, 2, 3)));
 ASCEND_SIM_API void broken_at(Rule rule, const char* api, Site site, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
-// As broken, if the core cannot continue: an error even if the launch is lenient.
+// As broken_at, if the core cannot continue: an error even if the launch is lenient.
 [[noreturn]] ASCEND_SIM_API void stuck_at(Rule rule, const char* api, Site site, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -181,7 +181,7 @@ ASCEND_SIM_API void write_through_cache(uintptr_t address, uint64_t bytes);  // 
 ASCEND_SIM_API bool tiling_key_is(uint64_t key, ASCEND_SIM_SITE);
 ASCEND_SIM_API void register_tiling(uint64_t bytes, Site site);
 ASCEND_SIM_API void expect_tiling(uint64_t bytes, Site site);  // bytes: of the whole struct, even if less is read
-// gm, if `bytes` bytes of the launch's tiling data lie there; else null.
+// Returns gm if `bytes` bytes of the launch's tiling data lie there, else reports and returns null.
 ASCEND_SIM_API const void* tiling_data(const void* gm, uint64_t bytes, Site site);
 ASCEND_SIM_API void copy_tiling(void* to, const void* gm, uint64_t bytes, Site site);
 

@@ -84,13 +84,13 @@ KERNEL(no_repeats) {
 
 KERNEL(no_lanes) {
     Ub ub(2048);
-    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, uint64_t(0), 1, {1, 1, 8, 8});  // warns SIM-COUNT-05: its mask names no lane
+    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, uint64_t(0), 1, {1, 1, 8, 8});  // warns SIM-COUNT-05: its mask selects no lane
 }
 
 KERNEL(no_bits_of_a_mask) {
     Ub ub(2048);
     uint64_t none[2] = {0, 0};
-    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, none, 2, {1, 1, 8, 8});  // warns SIM-COUNT-05: its mask names no lane
+    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, none, 2, {1, 1, 8, 8});  // warns SIM-COUNT-05: its mask selects no lane
 }
 
 KERNEL(no_bursts) {
