@@ -18,13 +18,12 @@ void select_op(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const
                SELMODE mode, F other) {
     ASCEND_SIM_NEEDS(Select, T);
     static_assert(std::is_unsigned_v<U>, "Select: the mask is of uint8_t, uint16_t, uint32_t or uint64_t");
-    const bool same_bits_each_repeat = mode == SELMODE::VSEL_CMPMASK_SPR;
-    if (!same_bits_each_repeat && !kIs950) uses_reserved_ub("Select");
+    const bool shared_bits = mode == SELMODE::VSEL_CMPMASK_SPR;  // by all repeats
+    if (!shared_bits && !kIs950) uses_reserved_ub("Select");
     const uint32_t bits_at = mask.view().addr, bytes_per_repeat = lanes.per_repeat() / 8;
     check_aligned("selMask", bits_at);
-    uint32_t bytes = same_bits_each_repeat ? bytes_per_repeat : lanes.repeats() * bytes_per_repeat;
-    if (lanes.is_count_form() && (!same_bits_each_repeat || lanes.repeats() == 1))
-        bytes = uint32_t((lanes.count() + 7) / 8);
+    uint32_t bytes = shared_bits ? bytes_per_repeat : lanes.repeats() * bytes_per_repeat;
+    if (lanes.is_count_form() && (!shared_bits || lanes.repeats() == 1)) bytes = uint32_t((lanes.count() + 7) / 8);
     const Range read{bits_at, bits_at + bytes};
     reads("selMask", mask.view(), &read, lanes.empty() ? 0 : 1);
     check_source(src0, lanes);
@@ -35,7 +34,7 @@ void select_op(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const
                     read);
     check_destination(dst, lanes);
     for (uint32_t r = 0; r < lanes.repeats(); ++r) {
-        const uint8_t* const selected = ub() + bits_at + (same_bits_each_repeat ? 0 : r * bytes_per_repeat);
+        const uint8_t* const selected = ub() + bits_at + (shared_bits ? 0 : r * bytes_per_repeat);
         lanes.for_each_stretch(r, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t n) {
             T* const d = dst.tensor.data() + to.offset(r, lane) / sizeof(T);
             const T* const s = src0.tensor.data() + from.offset(r, lane) / sizeof(T);

@@ -88,8 +88,7 @@ constexpr bool check_tiling_part() {
     if constexpr (std::is_trivially_copyable_v<S> && std::is_standard_layout_v<S>) {
         constexpr FieldLayout kLayout = field_layout<S>();
         static_assert(!kLayout.has_pointer, "a tiling struct has no pointers: a kernel cannot use the host's");
-        static_assert(kLayout.bytes() <= sizeof(S),
-                      "a tiling struct's fields have offsets that are multiples of their sizes");
+        static_assert(kLayout.bytes() <= sizeof(S), "a tiling struct's fields lie at multiples of their sizes");
     }
     return true;
 }

@@ -158,8 +158,8 @@ void tiling_registered(GM_ADDR tiling) { REGISTER_TILING_DEFAULT(Plain); GET_TIL
 void tiling_not_registered(GM_ADDR tiling) { GET_TILING_DATA(data, tiling); (void)data; }  // not on any: AscendSimDefaultTiling
 void tiling_of_odd_size() { REGISTER_TILING_DEFAULT(Odd); }  // not on any: multiple of 8 bytes
 void tiling_that_is_no_plain_data() { REGISTER_TILING_DEFAULT(Virtual); }  // not on any: plain data that the host and the kernel share
-void tiling_with_a_field_off_its_size() { REGISTER_TILING_DEFAULT(Packed); }  // not on any: fields have offsets that are multiples of their sizes
-void tiling_with_such_a_struct_inside(GM_ADDR tiling) { GET_TILING_DATA_WITH_STRUCT(PackedInside, data, tiling); (void)data; }  // not on any: fields have offsets
+void tiling_with_a_field_off_its_size() { REGISTER_TILING_DEFAULT(Packed); }  // not on any: fields lie at multiples of their sizes
+void tiling_with_such_a_struct_inside(GM_ADDR tiling) { GET_TILING_DATA_WITH_STRUCT(PackedInside, data, tiling); (void)data; }  // not on any: fields lie at multiples
 void tiling_with_a_pointer() { REGISTER_TILING_DEFAULT(Pointing); }  // not on any: a tiling struct has no pointers
 BEGIN_TILING_DATA_DEF(ByMacros) TILING_DATA_FIELD_DEF(uint64_t, rows); END_TILING_DATA_DEF;
 REGISTER_TILING_DATA_CLASS(Refusals, ByMacros);
