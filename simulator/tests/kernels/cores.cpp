@@ -3,7 +3,7 @@
 
 namespace {
 
-// Each of two cores writes 64 floats, starting at `first`.
+// Writes y[first, first + 64).
 __aicore__ inline void write_from(GM_ADDR y, uint32_t first) {
     Ub ub(256);
     DataCopy(global<float>(y)[first], ub.at<float>(0, 64), 64);
@@ -44,7 +44,7 @@ KERNEL(cores_copy_in_turn) {
     DataCopy(global<float>(y)[mine], t, 64);  // keeps SIM-CORE-02
 }
 
-// In both orders of the cores, the second one reads data that the first one wrote.
+// In either order of the cores, the core that runs second reads data that the other one wrote.
 KERNEL(cores_read_their_neighbour) {
     Ub ub(256);
     const uint32_t mine = uint32_t(GetBlockIdx()), other = 1 - mine;

@@ -106,7 +106,7 @@ KERNEL(more_tensors_than_buffers) {
     LocalTensor<float> c = q.in.AllocTensor<float>();  // breaks SIM-QUEUE-03: all 2 buffers are taken
 }
 
-// A buffer that is not freed in each round is missing in the third.
+// No round frees its buffer, so the third round finds no free one.
 KERNEL(round_without_free) {
     Queues<> q;
     for (int32_t i = 0; i < 3; ++i) {
