@@ -12,8 +12,7 @@ set(ASCEND_SIM_KERNEL_FLAGS -ffp-contract=off -fno-strict-aliasing -fwrapv)
 #                        DEFINITIONS <files...> LINK <targets...> KERNELS <folder>)
 #
 # Executes the operators' definitions and makes their operator package in FOLDER, with CANN's layout: interfaces,
-# tilings, descriptions, lists of kernels, and the kernels in sim_kernels. LINK: the targets that the definitions use.
-# Creates these targets:
+# tilings, descriptions, lists of kernels, and the kernels in sim_kernels. LINK: the definitions' libraries. Targets:
 #   <name>_opapi, <name>_opmaster         the package's libraries
 #   <name>_defs, <name>_shapes, <name>_tilings
 #                                         the definitions, compiled three times, as CANN does

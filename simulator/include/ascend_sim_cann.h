@@ -2,9 +2,9 @@
  *
  * Between ascend_sim_begin_host_calls() and ascend_sim_end_host_calls(), aclnn's two phases of a generated operator on
  * the calling thread use the chip, the operator package, the memory and the options that are given here. A kernel runs
- * immediately, in its second phase. There is no device, no stream, no guard zone and no entry in the process's report.
- * Other threads are not affected. The argument checks, definitions, tilings and kernels are those of every other call.
- */
+ * immediately, in its second phase. There is no device, no stream, no guarded device memory and no entry in the
+ * process's report. Other threads are not affected. Argument checks, definitions, tilings and kernels are those of
+ * other calls. */
 #ifndef ASCEND_SIM_CANN_H
 #define ASCEND_SIM_CANN_H
 

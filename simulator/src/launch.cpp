@@ -279,7 +279,6 @@ void copy_back(const Job& job, const Pass& pass) {
     for (const Change& c : changes) std::memcpy(c.to, c.from, c.bytes);
 }
 
-// Stores the launch's report; returns its status.
 int32_t store_report(const std::vector<Report>& errors, const std::vector<Report>& warnings,
                      const std::string& summary) {
     Json j;

@@ -55,8 +55,8 @@ void report(const char* verb, const char* operand, const UbView& view, const Con
 }
 
 // Reports conflicts with other pipes first, the latest one first, because their repair may resolve more conflicts: an
-// event from a pipe that had waited for this pipe also orders this pipe's own accesses. A barrier orders only its own
-// pipe.
+// event from a pipe that had waited for this pipe also orders this pipe's own accesses. This pipe's barrier never
+// orders accesses of another pipe.
 void report_all(const char* verb, const char* operand, const UbView& view, std::vector<Conflict>& conflicts) {
     Machine& m = machine();
     const auto same_pipe = [&m](const Conflict& c) { return m.record(c.before).pipe == m.current.pipe; };

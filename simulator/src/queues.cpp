@@ -59,9 +59,7 @@ Buffer* own_buffer(int32_t queue, const UbView& view, const char* api, Site site
     Buffer* buffer = view.buffer < 0 ? nullptr : &m.buffers[view.buffer];
     if (buffer && buffer->queue == queue) return buffer;
     const char* owner = !buffer ? "no buffer's" : buffer->queue < 0 ? "a TBuf's" : "another queue's";
-    const std::string place = buffer && buffer->queue >= 0 && buffer->allocated_at.file
-                                  ? ", allocated at " + where(buffer->allocated_at)
-                                  : std::string();
+    const std::string place = buffer && buffer->queue >= 0 ? ", allocated at " + where(buffer->allocated_at) : "";
     broken_at(Rule::Queue05, api, site, "the tensor is not one of this queue's: it is %s%s.", owner, place.c_str());
     return nullptr;
 }
