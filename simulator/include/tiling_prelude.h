@@ -1,5 +1,5 @@
-// Definitions that CANN's kernel compiler puts before a kernel: tiling macros, data type numbers, kernel types.
-// Include it by force (-include tiling_prelude.h), so that a kernel without REGISTER_TILING_DEFAULT does not compile.
+// Definitions that CANN's kernel compiler puts before a kernel: tiling macros, data type numbers, kernel types. Include
+// it by force (-include tiling_prelude.h). GET_TILING_DATA does not compile without REGISTER_TILING_DEFAULT.
 #pragma once
 
 #include <cstddef>

@@ -13,9 +13,9 @@
 namespace ascend_sim {
 
 constexpr uint32_t mode_bit(RoundMode m) { return 1u << uint32_t(m); }
-static_assert(kNone == mode_bit(RoundMode::CAST_NONE) && kRint == mode_bit(RoundMode::CAST_RINT) &&
-              kDirected == (mode_bit(RoundMode::CAST_FLOOR) | mode_bit(RoundMode::CAST_CEIL) |
-                            mode_bit(RoundMode::CAST_ROUND) | mode_bit(RoundMode::CAST_TRUNC)) &&
+static_assert(kCastNone == mode_bit(RoundMode::CAST_NONE) && kRint == mode_bit(RoundMode::CAST_RINT) &&
+              kFloorToTrunc == (mode_bit(RoundMode::CAST_FLOOR) | mode_bit(RoundMode::CAST_CEIL) |
+                                mode_bit(RoundMode::CAST_ROUND) | mode_bit(RoundMode::CAST_TRUNC)) &&
               kOdd == mode_bit(RoundMode::CAST_ODD));
 
 // A set of mode_bit()s.
