@@ -109,7 +109,7 @@ struct Buffer {
     uint32_t addr = 0, bytes = 0;
     int32_t queue = -1;  // -1: a TBuf
     BufferState state = BufferState::Free;
-    bool given_back = false;  // its TPipe was reset or destroyed
+    bool released = false;  // its TPipe was reset or destroyed
     uint32_t generation = 0;
     uint32_t valid_from = 0;    // bytes written by earlier instructions count as uninitialised
     int32_t filled_event = -1;  // set by EnQue, waited for by DeQue
@@ -120,7 +120,7 @@ struct Buffer {
 struct Queue {
     QueueKind kind;
     std::vector<int32_t> buffers;
-    std::vector<int32_t> waiting;  // enqueued, oldest first
+    std::vector<int32_t> enqueued;  // oldest first
     size_t next = 0;
 };
 
@@ -189,7 +189,7 @@ struct LaunchState {
     int64_t blocks = 1;
     uint64_t tiling_key = 0;
     bool key_matched = false;
-    Site key_asked{nullptr, 0};  // the last TILING_KEY_IS
+    Site last_key_check{nullptr, 0};  // TILING_KEY_IS
     std::vector<GmTensor> gm;
     size_t last_gm = 0;
     std::vector<GmAccess> gm_accesses;                    // ascending
@@ -228,7 +228,7 @@ struct CoreState {
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;
     Moment pipe_free[kPipes], pipe_done[kPipes];
-    Span waiting[kPipes] = {};  // a copy's latency; the trace shows it up to the next copy's end
+    Span latency[kPipes] = {};  // of the last copy; the trace shows it up to the next copy's end
     Totals totals;
 
     // The last reference that the scalar unit took to an element of UB or GM, and the element's earlier bits.

@@ -162,8 +162,8 @@ private:
         try {
             m.current.site = {"kernel", 0};
             m.running = false;
-            if (m.key_asked.file && !m.key_matched)
-                broken_at(Rule::Tiling02, "TILING_KEY_IS", m.key_asked, "no TILING_KEY_IS(%llu) branch was taken.",
+            if (m.last_key_check.file && !m.key_matched)
+                broken_at(Rule::Tiling02, "TILING_KEY_IS", m.last_key_check, "no TILING_KEY_IS(%llu) branch was taken.",
                           static_cast<unsigned long long>(m.tiling_key));
             for (size_t i = 0; i < arenas_.size(); ++i)
                 if (const int64_t at = arenas_[i].broken_guard(); at != INT64_MIN)

@@ -19,7 +19,7 @@ Rule hazard_rule(Pipe now, Pipe before) {
 
 // The synchronisation that orders the two accesses: the tensor's queue if its events join these pipes in this
 // direction, else a barrier or an event.
-std::string what_is_missing(Pipe now, Pipe before, const UbView& view) {
+std::string missing_synchronisation(Pipe now, Pipe before, const UbView& view) {
     const std::string event = std::string(pipe_name(before)) + "_" + pipe_name(now) + " event";
     if (now == before) return std::string("PipeBarrier<PIPE_") + pipe_name(now) + ">";
     const Machine& m = machine();
@@ -51,7 +51,7 @@ void report(const char* verb, const char* operand, const UbView& view, const Con
     broken(rule, "%s %s of `%s` (UB bytes [%lld, %lld)) at %s is not ordered after the %s %s by %s at %s: %s missing.",
            pipe_name(now), verb, operand, static_cast<long long>(c.bytes.begin), static_cast<long long>(c.bytes.end),
            where(m.current.site).c_str(), pipe_name(old.pipe), c.verb_before, old.api, where(old.site).c_str(),
-           what_is_missing(now, old.pipe, view).c_str());
+           missing_synchronisation(now, old.pipe, view).c_str());
 }
 
 // Reports conflicts with other pipes first, the latest one first, because their repair may resolve more conflicts: an
@@ -72,7 +72,7 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
     if (view.buffer < 0 || view.buffer >= int32_t(m.buffers.size()))
         stuck_at(Rule::Bounds02, m.current.api, m.current.site, "`%s` is no tensor of this core's buffers.", operand);
     const Buffer& b = m.buffers[view.buffer];
-    if (b.given_back && !m.pipe_alive) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
+    if (b.released && !m.pipe_alive) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
     if (view.generation != b.generation) broken(Rule::Queue06, "`%s` was freed before this use.", operand);
     const int64_t end = int64_t(view.addr) + view.bytes;
     if (view.addr < b.addr || end > int64_t(b.addr) + b.bytes) {

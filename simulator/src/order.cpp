@@ -64,14 +64,14 @@ void end_instruction(double begin, double end, uint64_t bytes, uint32_t repeats)
 void keep_latency(Pipe pipe, double end, double done) {
     Machine& m = machine();
     if (m.core >= m.options.traced_cores) return;
-    Span& waiting = m.waiting[int(pipe)];
-    if (waiting.api) {
-        waiting.end = std::min(waiting.end, end);
-        m.spans.push_back(waiting);
+    Span& latency = m.latency[int(pipe)];
+    if (latency.api) {
+        latency.end = std::min(latency.end, end);
+        m.spans.push_back(latency);
     }
     const bool reads = pipe == Pipe::MTE2;
     const Row row = reads ? Row::ReadLatency : Row::WriteLatency;
-    waiting = {
+    latency = {
         int32_t(m.core), uint8_t(row), reads ? "read latency" : "write latency", m.current.site, end, done, 0, 0};
 }
 
@@ -273,8 +273,8 @@ void Machine::end_time() {
     for (int p = 0; p < kPipes; ++p) last = later(last, later(pipe_free[p], pipe_done[p]));
     last = later(last, gm_time.last());
     totals.end = last.time;
-    for (Span& w : waiting)
-        if (w.api) spans.push_back(w);
+    for (const Span& span : latency)
+        if (span.api) spans.push_back(span);
     if (!options.keeps_steps || (critical_core >= 0 && last.time <= critical_path.back().end)) return;
     std::vector<Step> path;
     for (int32_t at = last.step; at >= 0; at = steps[size_t(at)].after) path.push_back(steps[size_t(at)]);

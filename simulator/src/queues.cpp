@@ -64,7 +64,7 @@ Buffer* own_buffer(int32_t queue, const UbView& view, const char* api, Site site
     return nullptr;
 }
 
-void settle_freed(Buffer& b, const QueueKind& kind, const char* api, Site site) {
+void wait_until_freed(Buffer& b, const QueueKind& kind, const char* api, Site site) {
     if (b.freed_event < 0) return;
     wait_flag(kind.consumer, kind.producer, b.freed_event, api, site);
     release_event(kind.consumer, kind.producer, b.freed_event, api, site);
@@ -72,17 +72,17 @@ void settle_freed(Buffer& b, const QueueKind& kind, const char* api, Site site) 
 }
 
 // Frees all buffers, so that the next InitBuffer begins with an empty UB.
-void give_back_all(Machine& m, const char* api, const Site* site) {
+void release_all(Machine& m, const char* api, const Site* site) {
     m.settle_reference();
     for (Buffer& b : m.buffers) {
-        if (b.given_back) continue;
-        if (b.queue >= 0) settle_freed(b, m.queues[b.queue].kind, api, site ? *site : b.allocated_at);
-        b.given_back = true;
+        if (b.released) continue;
+        if (b.queue >= 0) wait_until_freed(b, m.queues[b.queue].kind, api, site ? *site : b.allocated_at);
+        b.released = true;
         b.generation++;
     }
     for (Queue& q : m.queues) {
         q.buffers.clear();
-        q.waiting.clear();
+        q.enqueued.clear();
     }
     m.ub_used = 0;
     m.live_buffers = 0;
@@ -99,7 +99,7 @@ void pipe_created(Site site) {
 void pipe_destroyed() {
     Machine& m = machine();
     m.pipe_alive = false;
-    if (!std::uncaught_exceptions()) give_back_all(m, "~TPipe", nullptr);
+    if (!std::uncaught_exceptions()) release_all(m, "~TPipe", nullptr);
 }
 
 bool pipe_alive() { return machine().pipe_alive; }
@@ -107,10 +107,10 @@ bool pipe_alive() { return machine().pipe_alive; }
 void pipe_reset(Site site) {
     Machine& m = machine();
     for (const Buffer& b : m.buffers)
-        if (!b.given_back && b.queue >= 0 && b.state != BufferState::Free)
+        if (!b.released && b.queue >= 0 && b.state != BufferState::Free)
             broken_at(Rule::Queue04, "Reset", site, "a tensor allocated at %s was not freed.",
                       where(b.allocated_at).c_str());
-    give_back_all(m, "Reset", &site);
+    release_all(m, "Reset", &site);
 }
 
 int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site site) {
@@ -138,7 +138,7 @@ bool has_buffers(int32_t queue) {
 }
 bool has_memory(int32_t buffer) {
     const Machine& m = machine();
-    return buffer >= 0 && buffer < int32_t(m.buffers.size()) && !m.buffers[buffer].given_back;
+    return buffer >= 0 && buffer < int32_t(m.buffers.size()) && !m.buffers[buffer].released;
 }
 
 UbView alloc_tensor(int32_t queue, Site site) {
@@ -148,7 +148,7 @@ UbView alloc_tensor(int32_t queue, Site site) {
         const int32_t index = q.buffers[q.next++ % q.buffers.size()];
         Buffer& b = m.buffers[index];
         if (b.state != BufferState::Free) continue;
-        settle_freed(b, q.kind, "AllocTensor", site);
+        wait_until_freed(b, q.kind, "AllocTensor", site);
         b.state = BufferState::Occupied;
         b.valid_from = m.next_number;
         b.allocated_at = site;
@@ -166,20 +166,20 @@ void enqueue(int32_t queue, const UbView& view, Site site) {
     if (view.generation != b->generation || b->state == BufferState::Free || b->state == BufferState::Enqueued)
         broken_at(Rule::Queue01, "EnQue", site, "the tensor must be allocated or dequeued but is %s.",
                   view.generation != b->generation ? "freed" : state_name(b->state));
-    if (const int32_t depth = std::max(q.kind.depth, 1); int32_t(q.waiting.size()) >= depth)
+    if (const int32_t depth = std::max(q.kind.depth, 1); int32_t(q.enqueued.size()) >= depth)
         broken_at(Rule::Queue02, "EnQue", site, "the queue of depth %d is full: DeQue missing.", depth);
     b->filled_event = alloc_event(q.kind.producer, q.kind.consumer, "EnQue", site);
     set_flag(q.kind.producer, q.kind.consumer, b->filled_event, "EnQue", site);
     b->state = BufferState::Enqueued;
-    q.waiting.push_back(view.buffer);
+    q.enqueued.push_back(view.buffer);
 }
 
 UbView dequeue(int32_t queue, Site site) {
     Machine& m = machine();
     Queue& q = require_queue(queue, "DeQue", site);
-    if (q.waiting.empty()) stuck_at(Rule::Queue01, "DeQue", site, "the queue is empty: EnQue missing.");
-    const int32_t index = q.waiting.front();
-    q.waiting.erase(q.waiting.begin());
+    if (q.enqueued.empty()) stuck_at(Rule::Queue01, "DeQue", site, "the queue is empty: EnQue missing.");
+    const int32_t index = q.enqueued.front();
+    q.enqueued.erase(q.enqueued.begin());
     Buffer& b = m.buffers[index];
     wait_flag(q.kind.producer, q.kind.consumer, b.filled_event, "DeQue", site);
     release_event(q.kind.producer, q.kind.consumer, b.filled_event, "DeQue", site);
@@ -206,10 +206,10 @@ void free_tensor(int32_t queue, const UbView& view, Site site) {
 
 void free_all_events(int32_t queue, Site site) {
     Queue& q = require_queue(queue, "FreeAllEvent", site);
-    for (int32_t index : q.buffers) settle_freed(machine().buffers[index], q.kind, "FreeAllEvent", site);
+    for (int32_t index : q.buffers) wait_until_freed(machine().buffers[index], q.kind, "FreeAllEvent", site);
 }
 
-int32_t queued(int32_t queue) { return queue < 0 ? 0 : int32_t(machine().queues[queue].waiting.size()); }
+int32_t queued(int32_t queue) { return queue < 0 ? 0 : int32_t(machine().queues[queue].enqueued.size()); }
 
 int32_t idle_buffers(int32_t queue) {
     if (queue < 0) return 0;

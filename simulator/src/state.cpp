@@ -43,7 +43,7 @@ MaskRegister& mask_register() { return machine().mask; }
 
 bool tiling_key_is(uint64_t key, Site site) {
     Machine& m = machine();
-    m.key_asked = site;
+    m.last_key_check = site;
     m.key_matched = m.key_matched || key == m.tiling_key;
     return key == m.tiling_key;
 }
