@@ -257,7 +257,7 @@ void Machine::settle_gm_reference() {
     running = true;
     if (std::memcmp(reference.before, element, bytes)) {
         ascend_sim::writes_gm("tensor", reference.address, bytes, reference.gm_view);
-        ascend_sim::write_through_cache(reference.address, bytes);
+        ascend_sim::write_to_cache(reference.address, bytes);
     } else {
         if (reference.is_new) std::memcpy(element, reference.output, bytes);
         ascend_sim::reads_gm("tensor", reference.address, bytes, reference.gm_view);
@@ -265,7 +265,7 @@ void Machine::settle_gm_reference() {
     running = false;
 }
 
-void write_through_cache(uintptr_t address, uint64_t bytes) {
+void write_to_cache(uintptr_t address, uint64_t bytes) {
     Machine& m = machine();
     for (uint64_t line = address / kLineBytes; line <= (address + bytes - 1) / kLineBytes; ++line) {
         m.dirty_lines.emplace(line, m.current.site);

@@ -126,7 +126,7 @@ int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site
     return queue;
 }
 
-int32_t init_buffer(const char*, uint64_t bytes, Site site) {
+int32_t init_buffer(uint64_t bytes, Site site) {
     const int32_t b = add_buffer(-1, bytes, site);
     if (b >= 0) machine().buffers[b].state = BufferState::Occupied;
     return b;

@@ -137,8 +137,8 @@ struct QueueKind {
     int32_t depth;
 };
 ASCEND_SIM_API int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site site);
-ASCEND_SIM_API int32_t init_buffer(const char* position, uint64_t bytes, Site site);  // a TBuf
-ASCEND_SIM_API bool has_buffers(int32_t queue);  // InitBuffer was called, without a later TPipe::Reset
+ASCEND_SIM_API int32_t init_buffer(uint64_t bytes, Site site);  // a TBuf
+ASCEND_SIM_API bool has_buffers(int32_t queue);                 // InitBuffer was called, without a later TPipe::Reset
 ASCEND_SIM_API bool has_memory(int32_t buffer);
 ASCEND_SIM_API UbView alloc_tensor(int32_t queue, Site site);
 ASCEND_SIM_API void enqueue(int32_t queue, const UbView& view, Site site);
@@ -174,7 +174,7 @@ struct MaskRegister {
 ASCEND_SIM_API MaskRegister& mask_register();
 
 ASCEND_SIM_API void clean_cache(uintptr_t address, bool whole, Site site);
-ASCEND_SIM_API void write_through_cache(uintptr_t address, uint64_t bytes);  // inside a scalar GM write
+ASCEND_SIM_API void write_to_cache(uintptr_t address, uint64_t bytes);  // inside a scalar GM write
 
 // ---- tiling -----------------------------------------------------------------------------------
 
