@@ -11,7 +11,7 @@ struct Plan {
     aclScalar scalar, alpha;
 };
 
-// As in torch's CPU kernels, sums and comparisons first convert the scalar to their dtype, products do not.
+// As torch on the CPU, sums and comparisons convert the scalar to the computation's dtype first; Mul and Div do not.
 template <class C>
 C converted(C value, int32_t dtype) {
     alignas(16) char bytes[16];
@@ -74,11 +74,12 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
 
     int32_t dtype = p.out.dtype;
     if (computed == Computed::kAsOut) {
-        // Integers times a fraction, in place. hicann/ops-math math/mul/op_api/aclnn_mul.cpp, InferTensorScalarDtype.
+        // An integer out of a product with a fraction: hicann/ops-math math/mul/op_api/aclnn_mul.cpp,
+        // InferTensorScalarDtype.
         if (p.b_is_scalar && !is_floating(dtype) && !is_complex(dtype))
             dtype = promoted(p.a.dtype, true, second.scalar->dtype, false);
     } else {
-        // A Python float beside integers makes torch's default dtype of them.
+        // A floating-point scalar promotes integers to torch's default dtype.
         int32_t other = !p.b_is_scalar ? p.b.dtype : is_floating(second.scalar->dtype) ? kFloat : second.scalar->dtype;
         dtype = promoted(p.a.dtype, !p.a.shape.empty() || p.b_is_scalar, other, !p.b_is_scalar && !p.b.shape.empty());
     }

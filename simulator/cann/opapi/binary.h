@@ -14,8 +14,8 @@ struct Second {
     const aclScalar* alpha = nullptr;
 };
 
-// Functions that process a run in each of the compute types; results are converted to out's dtype. Null if the
-// function is undefined, such as the order of complex numbers.
+// Functions that process a run, one for each compute type. Null if the function is undefined, such as the order of
+// complex numbers.
 template <class C>
 using RunFunction = void (*)(int64_t count, const C* a, const C* b, C alpha, C* out);
 using BinaryFunction = std::tuple<RunFunction<int64_t>, RunFunction<float>, RunFunction<double>,
@@ -47,14 +47,14 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
 
 }  // namespace npu_cann
 
-// One form of an operator f: the arguments behind self are the last ones here, `result` is out or self.
+// One form of an operator f. The last arguments here are its parameters after self; `result` is out or self.
 #define NPU_CANN_BINARY(name, f, computed, second, result, ...)                                                      \
     NPU_CANN_API aclError name##GetWorkspaceSize(aclTensor* self, __VA_ARGS__, uint64_t* bytes, aclOpExecutor** e) { \
         return npu_cann::prepare_binary(#name, f, computed, self, npu_cann::second_of second, result, bytes, e);     \
     }                                                                                                                \
     NPU_CANN_PHASE_TWO(name)
 
-// The four forms; SCALAR is aclnn's name of the form with a scalar.
+// The four forms of an operator; SCALAR is aclnn's name of the form with a scalar.
 #define NPU_CANN_WITHOUT_ALPHA(TENSOR, SCALAR, f, computed)                                           \
     NPU_CANN_BINARY(aclnn##TENSOR, f, computed, (other), out, const aclTensor* other, aclTensor* out) \
     NPU_CANN_BINARY(aclnn##SCALAR, f, computed, (other), out, const aclScalar* other, aclTensor* out) \

@@ -1,4 +1,4 @@
-// aclnnInplaceCopy and aclnnCast: out[i] = src[i], broadcast and converted. aclnnComplex: two copies.
+// aclnnInplaceCopy: out[i] = src[i], broadcast and converted. aclnnCast: not broadcast. aclnnComplex: two copies.
 #include <cstring>
 
 #include "cann/opapi/argument_types.h"
@@ -46,10 +46,10 @@ void copy(const Operand& out, const Operand& source) {
     const char *a, *a_end, *b, *b_end;
     extent(out, &a, &a_end);
     extent(source, &b, &b_end);
-    std::vector<char> kept;
-    if (a < b_end && b < a_end && out.first != source.first) {
-        kept.assign(b, b_end);
-        from.first = kept.data() + (source.first - b);
+    std::vector<char> source_copy;
+    if (a < b_end && b < a_end) {
+        source_copy.assign(b, b_end);
+        from.first = source_copy.data() + (source.first - b);
     }
     if (out.dtype == source.dtype)
         move(out, from);
