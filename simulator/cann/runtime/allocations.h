@@ -7,16 +7,15 @@
 
 namespace npu_cann {
 
-// nullptr if no memory is left. CANN lets the caller use `padding` bytes more; here they are part
-// of the guard zone.
+// nullptr if no memory is left. CANN lets the caller use `padding` bytes more; here they belong to the guard zone.
 void* allocate_device(size_t bytes, size_t padding);
 
-// Properties of a freed allocation.
 struct Freed {
     uint64_t number = 0;
     bool is_padded = false;  // it was allocated with padding
     std::string damage;      // message about damaged guard zones, or ""
 };
+// Sets the number and is_padded of the allocation that starts at `first`; false if there is none.
 bool find_start(const void* first, Freed* out);
 
 // Overwrites the memory with junk and does not reuse it for a while, so that work that still uses it reads junk
@@ -34,8 +33,8 @@ bool number_of_allocation(const void* address, uint64_t* number);
 // "byte 16 of allocation 7"; "an address that is not allocated" if no allocation holds it.
 std::string describe_address(const void* address);
 
-// kWhole checks the whole zones of every allocation. kGlance, for frequent checks, reads the bytes next to some
-// hundreds of allocations and continues at the next call with the next allocations.
+// kWhole checks the complete zones of every allocation. kGlance, for frequent checks, reads the bytes next to some
+// hundreds of allocations; the next call continues with the next allocations.
 enum class Look { kWhole, kGlance };
 
 // Checks guard zones. Returns "" or one message per damaged allocation. Each damage is reported once.

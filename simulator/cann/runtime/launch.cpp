@@ -28,7 +28,7 @@ int32_t run(const aclOpExecutor& executor, void* workspace, uint64_t workspace_b
     return status_of_kernel(run_at_once(executor, workspace, workspace_bytes));
 }
 
-// Checks the guard zones before and after the executor, so that damage found after it was caused by it.
+// Checks the guard zones before and after the executor, so that damage found afterwards was caused by it.
 int32_t run_guarded(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
     check_guards("before " + executor.name + " was launched", Look::kWhole);
     int32_t status = run(executor, workspace, workspace_bytes);
@@ -68,9 +68,9 @@ int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executo
 
 int32_t launch_stand_in(aclOpExecutor* executor, void* stream) {
     if (!executor) return no_executor();
-    // CANN's own operators look for static kernels in the packages, which are read once (hicann/opbase
-    // src/nnopbase/composite_op/aclnn_engine/op_kernel.h, SelectStaticBin; individual_op_api.cpp,
-    // NnopbaseFindStaticKernel). Which of them have static kernels depends on the installed CANN; here all do.
+    // CANN's own operators search the packages for static kernels, and the first search reads the packages
+    // (hicann/opbase src/nnopbase/composite_op/aclnn_engine/op_kernel.h, SelectStaticBin; individual_op_api.cpp,
+    // NnopbaseFindStaticKernel). Which operators search depends on the installed CANN; here every one does.
     operator_packages();
     std::shared_ptr<const aclOpExecutor> owned(executor);
     Work work(Work::Kind::kDevice, owned->name);

@@ -69,8 +69,8 @@ double number_of(const std::string& json, const std::string& name) {
     return at == std::string::npos ? 0 : std::strtod(json.c_str() + at + name.size() + 3, nullptr);
 }
 
-// The file is renamed into place, so that readers see a complete file. A fork writes only
-// if it used the NPU or got its own folder: forks that do other work do not count as processes of the run.
+// The file is renamed into place, so that readers get a complete file. A fork writes only if it used the NPU or got its
+// own folder: forks that do other work do not count as processes of the run.
 void write(Report& r, bool ended) {
     const std::string folder = report_folder();
     if (folder.empty() || (r.is_fork && folder == r.folder && !r.used_the_npu())) return;
@@ -101,7 +101,7 @@ void write(Report& r, bool ended) {
 }
 
 // A process that ends by _exit does not run at_end. Forks often end this way (Python's multiprocessing), so they write
-// at their first launches, then at every 64th.
+// at each of their first 64 launches, then at every 64th.
 void write_early(Report& r) {
     constexpr uint64_t kEach = 64;
     uint64_t count = 0;
