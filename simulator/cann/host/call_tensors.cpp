@@ -69,18 +69,12 @@ bool CallTensors::packs(const Item& item) const {
     return any && item.is_input && !item.param->ignore_contiguous;
 }
 
-bool CallTensors::is_written(const Item& input) const {
-    return std::any_of(def_.outputs.begin(), def_.outputs.end(),
-                       [&](const ParamRecord& o) { return o.name == input.param->name; });
-}
-
 // An output that is NULL counts as empty (opbase indv_executor_tensor.cpp, NnopbaseExecutorAddTensor;
 // indv_executor.cpp, NnopbaseExecutorMatchCache).
 bool CallTensors::outputs_are_empty() const {
     for (size_t o = 0; o < def_.outputs.size(); ++o) {
         const Item& item = items_[item_of_output(o)];
-        const std::vector<int64_t>& shape = item.view.shape;
-        if (item.given && std::find(shape.begin(), shape.end(), 0) == shape.end()) return false;
+        if (item.given && !item.view.empty()) return false;
     }
     return true;
 }
@@ -106,7 +100,7 @@ void CallTensors::check_memory() {
             refuse(kBadArgument, v.name + " must lie inside one allocation of device memory but got other memory.");
     }
     for (size_t out = 0; out < items_.size(); ++out) {
-        if (!items_[out].given || (items_[out].is_input && !is_written(items_[out]))) continue;
+        if (!items_[out].given || (items_[out].is_input && !def_.is_output(items_[out].param->name))) continue;
         for (size_t i = 0; i < items_.size(); ++i) {
             if (i == out || !items_[i].given || (i > out && !items_[out].is_input)) continue;
             const bool is_itself =

@@ -58,8 +58,6 @@ public:
     [[noreturn]] void refuse(aclnnStatus status, const std::string& text) const;
 
 private:
-    bool is_written(const Item& input) const;
-
     const OpRecord def_;
     std::vector<Item> items_;  // inputs, then outputs that are not inputs
 };

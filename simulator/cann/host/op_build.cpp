@@ -54,12 +54,6 @@ const AttrTexts& texts_of(const AttrRecord& a) {
     return kTexts[static_cast<size_t>(a.type)];
 }
 
-bool is_output_too(const OpRecord& def, const std::string& input) {
-    for (const ParamRecord& o : def.outputs)
-        if (o.name == input) return true;
-    return false;
-}
-
 // Inputs, then attributes, then outputs. An input that is written occurs once, as an input. Names and types follow
 // asc-devkit tools/build/opbuild op_aclnn_generator.cpp (AclnnOpGenCodeFunInputComment and its neighbours): "Optional"
 // follows "Ref", and a tensor whose name does not end in "Ref" is const.
@@ -67,7 +61,7 @@ std::vector<Parameter> parameters(const OpRecord& def) {
     std::vector<Parameter> all;
     for (const ParamRecord& p : def.inputs) {
         if (p.param_type == ops::DYNAMIC) throw std::runtime_error(def.type + ": lists of tensors are not generated");
-        const bool optional = p.param_type == ops::OPTIONAL, written = is_output_too(def, p.name);
+        const bool optional = p.param_type == ops::OPTIONAL, written = def.is_output(p.name);
         all.push_back({written && !optional ? "aclTensor *" : "const aclTensor *",
                        camel_case(p.name) + (written ? "Ref" : "") + (optional ? "Optional" : ""),
                        optional ? "optional" : "required", "input"});

@@ -16,6 +16,10 @@ constexpr uint64_t kPackedAlignment = 512;
 constexpr int kJunk = 0xD7;
 constexpr uint64_t kMaxJunkBytes = 64 * 1024;
 
+uint64_t packed_bytes_of(const DeviceView& view) {
+    return (view.packed_size() + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
+}
+
 // torch_npu's EXEC_NPU_CMD_EXT frees a call's workspace before it launches the call (Ascend/op-plugin
 // op_plugin/utils/op_api_common_base.h, GetWorkSpaceAddr). With its cache, the memory stays valid until the stream has
 // used it. Without the cache, which `ascend-sim run` turns off, the memory is freed before the kernel runs.
@@ -37,7 +41,7 @@ std::vector<MemoryAccess> OpLaunch::accesses() const {
 uint64_t OpLaunch::bytes_to_pack() const {
     uint64_t bytes = 0;
     for (const Memory& m : memories)
-        if (m.packs) bytes += (m.view.packed_size() + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
+        if (m.packs) bytes += packed_bytes_of(m.view);
     return bytes;
 }
 
@@ -62,7 +66,7 @@ int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
     char* packed = has_workspace ? workspace_first + given_bytes - packed_bytes : own_copies.data();
     for (const Memory& m : memories) {
         views.push_back(m.packs ? m.view.packed_into(packed) : m.view);
-        if (m.packs) packed += (m.view.packed_size() + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
+        if (m.packs) packed += packed_bytes_of(m.view);
     }
     std::vector<ascend_sim_memory> spans;
     for (size_t i = 0; i < memories.size(); ++i) {

@@ -1,4 +1,5 @@
 // The definitions and host functions of this library's operators, by name.
+#include <algorithm>
 #include <cctype>
 #include <map>
 
@@ -24,6 +25,10 @@ int OpRecord::input_of_output(size_t output) const {
     for (size_t i = 0; i < inputs.size(); ++i)
         if (inputs[i].name == outputs[output].name) return static_cast<int>(i);
     return -1;
+}
+
+bool OpRecord::is_output(const std::string& parameter) const {
+    return std::any_of(outputs.begin(), outputs.end(), [&](const ParamRecord& o) { return o.name == parameter; });
 }
 
 std::vector<std::string> DefReader::op_types() {
