@@ -35,13 +35,14 @@ NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const 
                                                   aclTensor* tensor, uint64_t* bytes, aclOpExecutor** executor) {
     using namespace npu_cann;
     Operand out;
-    std::string wrong = take(tensor, "out", &out);
+    std::string wrong = read_argument(tensor, "out", &out);
     const struct {
         const aclScalar* scalar;
         const char* name;
     } bounds[] = {{start, "start"}, {end, "end"}, {step, "step"}};
     for (const auto& bound : bounds)
-        if (wrong.empty()) wrong = bound.scalar ? take(bound.scalar, bound.name) : bound.name + std::string(kIsNull);
+        if (wrong.empty())
+            wrong = bound.scalar ? read_argument(bound.scalar, bound.name) : bound.name + std::string(kIsNull);
     for (const auto& bound : bounds)
         if (wrong.empty()) wrong = argument_rule("aclnnArange", bound.name, *bound.scalar);
     if (wrong.empty()) wrong = argument_rule("aclnnArange", Role::kOutput, "out", out);

@@ -39,7 +39,7 @@ void run(const Plan& p, RunFunction<C> f, int32_t scalar_dtype) {
 }
 
 // "" or the reason why the real function refuses arguments of these types or ranks.
-std::string types_rule(const char* name, const Plan& p, const Second& second) {
+std::string types_rule(const char* name, const Plan& p, const SecondArgument& second) {
     std::string wrong = argument_rule(name, Role::kInput, "self", p.a);
     if (wrong.empty())
         wrong = p.b_is_scalar ? argument_rule(name, "other", *second.scalar)
@@ -60,14 +60,15 @@ std::string types_rule(const char* name, const Plan& p, const Second& second) {
 }  // namespace
 
 aclError prepare_binary(const char* name, const BinaryFunction& f, Computed computed, const aclTensor* self,
-                        const Second& second, const aclTensor* out, uint64_t* workspace_bytes,
+                        const SecondArgument& second, const aclTensor* out, uint64_t* workspace_bytes,
                         aclOpExecutor** executor) {
     Plan p;
     p.b_is_scalar = second.scalar != nullptr;
-    std::string wrong = take(self, "self", &p.a);
-    if (wrong.empty()) wrong = take(out, "out", &p.out);
-    if (wrong.empty()) wrong = p.b_is_scalar ? take(second.scalar, "other") : take(second.tensor, "other", &p.b);
-    if (wrong.empty() && second.alpha) wrong = take(second.alpha, "alpha");
+    std::string wrong = read_argument(self, "self", &p.a);
+    if (wrong.empty()) wrong = read_argument(out, "out", &p.out);
+    if (wrong.empty())
+        wrong = p.b_is_scalar ? read_argument(second.scalar, "other") : read_argument(second.tensor, "other", &p.b);
+    if (wrong.empty() && second.alpha) wrong = read_argument(second.alpha, "alpha");
     if (wrong.empty()) wrong = types_rule(name, p, second);
     if (wrong.empty()) wrong = result_shape_rule(p.a, "self", p.b_is_scalar ? p.a : p.b, "other", p.out);
     if (!wrong.empty()) return refused(name, wrong);

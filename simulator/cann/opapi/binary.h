@@ -8,7 +8,7 @@
 namespace npu_cann {
 
 // The second argument, a tensor or a scalar, and alpha, which is 1 if absent.
-struct Second {
+struct SecondArgument {
     const aclTensor* tensor = nullptr;
     const aclScalar* scalar = nullptr;
     const aclScalar* alpha = nullptr;
@@ -38,11 +38,15 @@ enum class Computed {
     kAsInputs,  // in the promoted dtype of a and b: comparison
 };
 
-inline Second second_of(const aclTensor* other, const aclScalar* alpha = nullptr) { return {other, nullptr, alpha}; }
-inline Second second_of(const aclScalar* other, const aclScalar* alpha = nullptr) { return {nullptr, other, alpha}; }
+inline SecondArgument second_of(const aclTensor* other, const aclScalar* alpha = nullptr) {
+    return {other, nullptr, alpha};
+}
+inline SecondArgument second_of(const aclScalar* other, const aclScalar* alpha = nullptr) {
+    return {nullptr, other, alpha};
+}
 
 aclError prepare_binary(const char* name, const BinaryFunction& f, Computed computed, const aclTensor* self,
-                        const Second& second, const aclTensor* out, uint64_t* workspace_bytes,
+                        const SecondArgument& second, const aclTensor* out, uint64_t* workspace_bytes,
                         aclOpExecutor** executor);
 
 }  // namespace npu_cann

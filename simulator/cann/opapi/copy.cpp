@@ -66,8 +66,8 @@ void copy(const Operand& out, const Operand& source) {
 aclError prepare_copy(const char* name, const char* from_name, const aclTensor* to, const aclTensor* from,
                       uint64_t* workspace_bytes, aclOpExecutor** executor) {
     Operand out, source;
-    std::string wrong = take(to, "out", &out);
-    if (wrong.empty()) wrong = take(from, from_name, &source);
+    std::string wrong = read_argument(to, "out", &out);
+    if (wrong.empty()) wrong = read_argument(from, from_name, &source);
     if (wrong.empty()) wrong = argument_rule(name, Role::kInput, from_name, source);
     if (wrong.empty()) wrong = argument_rule(name, Role::kOutput, "out", out);
     // hicann/ops-math math/cast/op_api/aclnn_cast.cpp and conversion/view_copy/op_api/aclnn_copy.cpp, CheckShape.
@@ -101,9 +101,9 @@ NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const 
                                                    uint64_t* workspace_bytes, aclOpExecutor** executor) {
     using namespace npu_cann;
     Operand parts, re, im;
-    std::string wrong = take(out, "out", &parts);
-    if (wrong.empty()) wrong = take(real, "real", &re);
-    if (wrong.empty()) wrong = take(imag, "imag", &im);
+    std::string wrong = read_argument(out, "out", &parts);
+    if (wrong.empty()) wrong = read_argument(real, "real", &re);
+    if (wrong.empty()) wrong = read_argument(imag, "imag", &im);
     if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kInput, "real", re);
     if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kInput, "imag", im);
     if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kOutput, "out", parts);

@@ -180,7 +180,7 @@ Operand Operand::broadcast_to(const std::vector<int64_t>& wanted) const {
     return out;
 }
 
-std::string take(const aclTensor* tensor, const char* what, Operand* out) {
+std::string read_argument(const aclTensor* tensor, const char* what, Operand* out) {
     std::string name = what;
     if (!tensor) return name + kIsNull;
     int64_t bytes = dtype_bytes(tensor->dtype);
@@ -208,7 +208,7 @@ std::string take(const aclTensor* tensor, const char* what, Operand* out) {
     return "";
 }
 
-std::string take(const aclScalar* scalar, const char* what) {
+std::string read_argument(const aclScalar* scalar, const char* what) {
     if (!scalar) return what + std::string(kIsNull);
     if (dtype_bytes(scalar->dtype)) return "";
     return std::string(what) + " must be of a dtype that is simulated but got aclDataType " +

@@ -63,8 +63,8 @@ struct Operand {
 constexpr const char* kIsNull = " must not be null.";
 
 // "" or the reason why the stand-in refuses the argument `what`; fills `out`.
-std::string take(const aclTensor* tensor, const char* what, Operand* out);
-std::string take(const aclScalar* scalar, const char* what);
+std::string read_argument(const aclTensor* tensor, const char* what, Operand* out);
+std::string read_argument(const aclScalar* scalar, const char* what);
 
 // "" or the reason why `from` does not broadcast to `to`.
 std::string broadcast_rule(const Operand& from, const Operand& to, const char* what);

@@ -27,8 +27,8 @@ void fill_from(const Operand& out, const Operand& value) {
 aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value, uint64_t* workspace_bytes,
                       aclOpExecutor** executor) {
     Operand out;
-    std::string wrong = take(self, "self", &out);
-    if (wrong.empty()) wrong = take(&value, "value");
+    std::string wrong = read_argument(self, "self", &out);
+    if (wrong.empty()) wrong = read_argument(&value, "value");
     if (wrong.empty()) wrong = argument_rule(name, Role::kOutput, "self", out);
     if (wrong.empty()) wrong = argument_rule(name, "value", value);
     if (!wrong.empty()) return refused(name, wrong);
@@ -73,8 +73,8 @@ NPU_CANN_API aclError aclnnInplaceFillTensorGetWorkspaceSize(aclTensor* self, co
                                                              aclOpExecutor** executor) {
     using namespace npu_cann;
     Operand out, one;
-    std::string wrong = take(self, "self", &out);
-    if (wrong.empty()) wrong = take(value, "value", &one);
+    std::string wrong = read_argument(self, "self", &out);
+    if (wrong.empty()) wrong = read_argument(value, "value", &one);
     if (wrong.empty()) wrong = argument_rule("aclnnInplaceFillTensor", Role::kOutput, "self", out);
     if (wrong.empty()) wrong = argument_rule("aclnnInplaceFillTensor", Role::kInput, "value", one);
     // hicann/ops-math conversion/fill/op_api/aclnn_fill_tensor.cpp, CheckShape.

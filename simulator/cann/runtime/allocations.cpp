@@ -32,13 +32,13 @@ struct Table {
     std::map<uintptr_t, Allocation> by_first;
     size_t in_use = 0;
     uint64_t count = 0;
-    uintptr_t glanced_at = 0;      // address of the allocation that the last glance checked last
+    uintptr_t checked_last = 0;    // address of the allocation that was checked last
     std::deque<Allocation> freed;  // in quarantine, oldest first
     size_t freed_bytes = 0;
 };
 
-constexpr size_t kNearBytes = 64;     // of each zone that a glance reads
-constexpr size_t kGlanceCount = 256;  // allocations that a glance checks
+constexpr size_t kNearBytes = 64;      // of each zone that a partial check reads
+constexpr size_t kPartialCount = 256;  // allocations of a partial check
 
 // Whether every byte is the guard's: the first one is, and each one equals the next.
 bool is_intact(const uint8_t* zone, size_t bytes) {
@@ -153,15 +153,15 @@ bool is_freed_with_padding(const void* address) {
     return a && a->is_padded;
 }
 
-std::string guard_damage(Look look) {
+std::string guard_damage(GuardCheck check) {
     Locked<Table> t;
     std::string text;
-    const bool checks_all = look == Look::kWhole;
-    size_t left = checks_all ? t->by_first.size() : std::min(kGlanceCount, t->by_first.size());
-    auto at = checks_all ? t->by_first.begin() : t->by_first.upper_bound(t->glanced_at);
+    const bool checks_all = check == GuardCheck::kFull;
+    size_t left = checks_all ? t->by_first.size() : std::min(kPartialCount, t->by_first.size());
+    auto at = checks_all ? t->by_first.begin() : t->by_first.upper_bound(t->checked_last);
     for (; left > 0; --left, ++at) {
         if (at == t->by_first.end()) at = t->by_first.begin();
-        t->glanced_at = at->first;
+        t->checked_last = at->first;
         Allocation& a = at->second;
         if (a.reported || (!checks_all && is_intact_nearby(a))) continue;
         std::string one = damage_of(a);

@@ -33,12 +33,12 @@ bool number_of_allocation(const void* address, uint64_t* number);
 // "byte 16 of allocation 7"; "an address that is not allocated" if no allocation holds it.
 std::string describe_address(const void* address);
 
-// kWhole checks the complete zones of every allocation. kGlance, for frequent checks, reads the bytes next to some
+// kFull checks the complete zones of every allocation. kPartial, for frequent checks, reads the bytes next to some
 // hundreds of allocations; the next call continues with the next allocations.
-enum class Look { kWhole, kGlance };
+enum class GuardCheck { kFull, kPartial };
 
 // Checks guard zones. Returns "" or one message per damaged allocation. Each damage is reported once.
-std::string guard_damage(Look look);
+std::string guard_damage(GuardCheck check);
 
 size_t device_bytes_in_use();
 constexpr size_t kDeviceBytes = size_t(64) << 30;  // memory size that the simulated device reports

@@ -43,7 +43,7 @@ bool may_run(uint64_t thread) { return thread != this_thread() || is_processing;
 
 // Passes the function to the thread. If it blocks, waits until the thread has called it. Immediate streams run this in
 // the launch; if the launching thread is the subscribed one, it calls the function later.
-int32_t hand_over(uint64_t thread, void (*function)(void*), void* argument, bool blocks) {
+int32_t pass_to_thread(uint64_t thread, void (*function)(void*), void* argument, bool blocks) {
     if (thread == this_thread() && is_processing) {
         is_processing = false;
         has_processed = true;
@@ -136,7 +136,7 @@ NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argumen
         thread = found->second;
     }
     const bool blocks = block == kCallbackBlocks;
-    Work work = host_code(__func__, [=] { return hand_over(thread, function, argument, blocks); });
+    Work work = host_code(__func__, [=] { return pass_to_thread(thread, function, argument, blocks); });
     if (blocks) work.may_run = [thread] { return may_run(thread); };
     return submit(stream, std::move(work));
 }

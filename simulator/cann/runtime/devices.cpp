@@ -151,7 +151,7 @@ NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
 }
 NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
     if (!device) return failed(kInvalidParam, __func__, "deviceId must not be null.");
-    if (!has_context()) return kContextNull;  // no message: torch_npu asks before it sets the device
+    if (!has_context()) return kContextNull;  // no message: torch_npu calls this before it sets the device
     *device = 0;
     return kSuccess;
 }

@@ -20,7 +20,7 @@ struct RecentError {
     std::string text;
 };
 
-// ASCEND_GLOBAL_LOG_LEVEL as CANN reads it: 0 debug .. 3 error. Nothing is logged unless ASCEND_SLOG_PRINT_TO_STDOUT=1.
+// The log's level, ASCEND_GLOBAL_LOG_LEVEL: 0 debug .. 3 error. It is printed only with ASCEND_SLOG_PRINT_TO_STDOUT=1.
 int log_level() {
     static const int level = [] {
         const char* wanted = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");

@@ -153,7 +153,7 @@ StreamPtr any_captured_stream() {
     return nullptr;
 }
 
-aclError keep_captured_stream(const Stream& stream, const std::string& call) {
+aclError refuse_stream_change(const Stream& stream, const std::string& call) {
     return failed(kStreamCaptured, call,
                   stream.place() + " must not be in a capture: its work is recorded and does not run.");
 }
@@ -162,7 +162,7 @@ aclError keep_captured_stream(const Stream& stream, const std::string& call) {
 // to docs/zh/FAQ the capture fails.
 aclError refuse_captured_stream(const Stream& stream, const std::string& call) {
     invalidate(stream.capture);
-    return keep_captured_stream(stream, call);
+    return refuse_stream_change(stream, call);
 }
 
 aclError refuse_captured_event(const Event& event, const std::string& call) {
@@ -251,7 +251,7 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
     if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
     if (mode < kGlobal || mode > kRelaxed) return failed(kRtInvalid, __func__, "mode must be 0, 1 or 2", mode);
     if (stream == default_stream()) return failed(kRtNotSupported, __func__, "stream must not be the default stream.");
-    if (is_capturing(*stream)) return keep_captured_stream(*stream, __func__);
+    if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     auto graph = std::make_shared<Capture>();
     graph->id = ++graphs().made;
     graph->mode = static_cast<CaptureMode>(mode);
@@ -331,7 +331,7 @@ NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
         if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
         stream = stream_of(handle);
         if (!stream) return no_stream(__func__);
-        if (is_capturing(*stream)) return keep_captured_stream(*stream, __func__);
+        if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
         if (aclError refused = no_context(__func__)) return refused;
         if (aclError refused = refuse_captured_graph(*graph, __func__)) return refused;
         if (aclError status = queue_nodes(graph, stream)) return status;
@@ -400,7 +400,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateBegin(void* handle, void* group) 
     auto lock = lock_streams();
     StreamPtr stream;
     if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
-    if (is_capturing(*stream)) return keep_captured_stream(*stream, __func__);
+    if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     if (stream->update) return failed(kTaskGroupStatus, __func__, stream->place() + " must not update another group.");
     for (const auto& [key, graph] : graphs().by_handle)
         for (const auto& one : graph->groups) {
@@ -418,7 +418,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
     auto lock = lock_streams();
     StreamPtr stream;
     if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
-    if (is_capturing(*stream)) return keep_captured_stream(*stream, __func__);
+    if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     if (!stream->update) return failed(kTaskGroupStatus, __func__, stream->place() + " must update a group.");
     const std::shared_ptr<TaskUpdate> update = std::move(stream->update);
     stream->update = nullptr;

@@ -131,7 +131,7 @@ bool is_idle_fork() {
 
 void at_end() {
     if (is_idle_fork()) return;  // the memory and the queues belong to its parent
-    check_guards("when the process ended", Look::kWhole);
+    check_guards("when the process ended", GuardCheck::kFull);
     const uint64_t left = work_left();
     Locked<Report> r;
     r->work_left = left;
@@ -154,8 +154,8 @@ void add_text(std::vector<std::string> Report::* list, const std::string& text) 
 
 }  // namespace
 
-std::string check_guards(const std::string& when, Look look) {
-    std::string damage = guard_damage(look);
+std::string check_guards(const std::string& when, GuardCheck check) {
+    std::string damage = guard_damage(check);
     if (!damage.empty()) report_damage(damage, when);
     return damage;
 }

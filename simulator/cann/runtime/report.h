@@ -9,7 +9,7 @@
 namespace npu_cann {
 
 // Checks the guard zones and reports damage. Returns "" or the damage.
-std::string check_guards(const std::string& when, Look look);
+std::string check_guards(const std::string& when, GuardCheck check);
 
 // Prints the damage and keeps it for the report; `when` is a phrase such as "when it was freed".
 void report_damage(const std::string& damage, const std::string& when);

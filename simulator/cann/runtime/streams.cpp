@@ -31,7 +31,7 @@ aclError destroy(void* handle, bool waits, const char* call) {
     {
         // hicann/runtime src/runtime/api/impl/api_error.cc, StreamDestroy.
         auto lock = lock_streams();
-        if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
+        if (is_capturing(*stream)) return refuse_stream_change(*stream, call);
     }
     if (waits) run_until({{stream, stream->queued}});
     end_reports(*stream);
@@ -66,7 +66,7 @@ aclError wait_for_device(const char* call) {
         if (StreamPtr captured = any_captured_stream()) return refuse_captured_stream(*captured, call);
     }
     if (int32_t status = synchronize_all(call)) return status;
-    std::string damage = check_guards("when the device was synchronized", Look::kGlance);
+    std::string damage = check_guards("when the device was synchronized", GuardCheck::kPartial);
     return damage.empty() ? kSuccess : failed(kDeviceMemoryError, damage);
 }
 
@@ -91,7 +91,7 @@ aclError set_without_effect(void* handle, uint32_t largest, uint32_t value, cons
     if (value > largest) return failed(kRtInvalid, call, "value must be at most " + std::to_string(largest), value);
     {
         auto lock = lock_streams();
-        if (handle && is_capturing(*stream)) return keep_captured_stream(*stream, call);
+        if (handle && is_capturing(*stream)) return refuse_stream_change(*stream, call);
     }
     return no_context(call);
 }
