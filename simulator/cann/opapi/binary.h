@@ -38,12 +38,8 @@ enum class Computed {
     kAsInputs,  // in the promoted dtype of a and b: comparison
 };
 
-inline SecondArgument second_of(const aclTensor* other, const aclScalar* alpha = nullptr) {
-    return {other, nullptr, alpha};
-}
-inline SecondArgument second_of(const aclScalar* other, const aclScalar* alpha = nullptr) {
-    return {nullptr, other, alpha};
-}
+inline SecondArgument second_of(const aclTensor* b, const aclScalar* alpha = nullptr) { return {b, nullptr, alpha}; }
+inline SecondArgument second_of(const aclScalar* b, const aclScalar* alpha = nullptr) { return {nullptr, b, alpha}; }
 
 aclError prepare_binary(const char* name, const BinaryFunction& f, Computed computed, const aclTensor* self,
                         const SecondArgument& second, const aclTensor* out, uint64_t* workspace_bytes,
