@@ -306,6 +306,10 @@ typedef struct npu_rope_call {
 /* Check a call by the rules of its operator, and compute nothing. Status and error are those of the operator. */
 NPU_ROPE_API npu_rope_status npu_rope_check(const npu_rope_call *call);
 
+/* Check a call by the rules of its operator and by those of the kernels on a chip: types, sizes and values that they
+ * support. chip: CANN's name, such as "Ascend910B3". */
+NPU_ROPE_API npu_rope_status npu_rope_check_on_chip(const npu_rope_call *call, const char *chip);
+
 #ifdef __cplusplus
 }
 #endif

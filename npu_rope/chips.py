@@ -59,6 +59,11 @@ def soc_of(chip: str) -> str | None:
     return None
 
 
+def has_bfloat16(name: str) -> bool:
+    """Return whether the vector cores of a chip, or of a SoC, compute in bfloat16."""
+    return not name.lower().startswith("ascend310p")
+
+
 class NoChip(Exception):
     """This machine's chip is unknown. The text gives the reason."""
 

@@ -245,6 +245,7 @@ class Native:
         self._num_threads = self.status_entry("npu_rope_num_threads")
         self._force_isa = self.status_entry("npu_rope_force_isa", C.c_char_p)
         self._check = self.checked_entry("npu_rope_check", C.POINTER(CCall))
+        self._check_on_chip = self.checked_entry("npu_rope_check_on_chip", C.POINTER(CCall), C.c_char_p)
 
     def text_entry(self, name: str) -> Any:
         """The entry ``name``, which takes no arguments and returns a string."""
@@ -302,6 +303,7 @@ class Native:
         outputs: Sequence[CTensor],
         known: Known,
         *,
+        chip: str | None = None,
         params: RopeParams | None = None,
         angle: AnglePolicy = "exact",
         **numbers: float,
@@ -312,6 +314,7 @@ class Native:
             op: the name of the C function without its prefix.
             inputs, outputs: in the order of the function's arguments. Outputs may be left out.
             known: what the library may read.
+            chip: CANN's name of a chip whose kernels must support the call; None: any back end.
             params, angle, numbers: the arguments besides tensors, as far as they have rules.
         """
         call = CCall(op=op.encode(), angle=ANGLE_POLICIES.index(angle), **numbers)
@@ -321,7 +324,10 @@ class Native:
                 array[k] = C.pointer(tensor)
         if params is not None:
             call.params = C.pointer(c_params(params))
-        self._check(C.byref(call))
+        if chip is None:
+            self._check(C.byref(call))
+        else:
+            self._check_on_chip(C.byref(call), chip.encode())
 
     def force_isa(self, name: str | None) -> None:
         """Use a narrower instruction set (None: the widest)."""

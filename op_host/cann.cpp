@@ -121,10 +121,10 @@ Check platform_from_cann(const char* op, const gert::TilingContext& context, Pla
     platform_ascendc::PlatformAscendC chip(context.GetPlatformInfo());
     switch (chip.GetSocVersion()) {
         case platform_ascendc::SocVersion::ASCEND910B:  // and Ascend910_93
-            platform->arch = kArch910b;
+            *platform = {"Ascend910B", kArch910b, 0, 0};
             break;
         case platform_ascendc::SocVersion::ASCEND310P:
-            platform->arch = kArch310p;
+            *platform = {"Ascend310P", kArch310p, 0, 0};
             break;
         default:
             return bad_value(op, "soc", "be Ascend910B, Ascend910_93 or Ascend310P", "another");
@@ -149,16 +149,20 @@ ops::OpAICoreConfig& tile_at_run_time(ops::OpAICoreConfig* config) {
         .PrecisionReduceFlag(true);
 }
 
+Check no_elements(const char* op, const char* name, const npu_rope_tensor& t) {
+    return bad_value(op, name, "have elements on an NPU", "shape " + shape_text(t.shape, t.ndim));
+}
+
 Check hand_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
-                   uint32_t block_dim, uint64_t tiling_key, int64_t workspace_bytes) {
+                   const RopeLaunch& launch) {
     if (room == nullptr) return missing_from_cann(op, "room for the tiling data");
     std::memcpy(room, data, bytes);
     size_t* workspaces = context->GetWorkspaceSizes(1);
     if (workspaces == nullptr) return missing_from_cann(op, "a workspace");
     platform_ascendc::PlatformAscendC chip(context->GetPlatformInfo());
-    workspaces[0] = static_cast<size_t>(workspace_bytes) + chip.GetLibApiWorkSpaceSize();
-    if (context->SetBlockDim(block_dim) != ge::GRAPH_SUCCESS) return missing_from_cann(op, "a block count");
-    if (context->SetTilingKey(tiling_key) != ge::GRAPH_SUCCESS) return missing_from_cann(op, "a tiling key");
+    workspaces[0] = static_cast<size_t>(launch.workspace_bytes) + chip.GetLibApiWorkSpaceSize();
+    if (context->SetBlockDim(launch.block_dim) != ge::GRAPH_SUCCESS) return missing_from_cann(op, "a block count");
+    if (context->SetTilingKey(launch.tiling_key) != ge::GRAPH_SUCCESS) return missing_from_cann(op, "a tiling key");
     return {};
 }
 
@@ -177,13 +181,13 @@ void add_parameter(Owner* owner, const Parameter& p, const Types& types) {
     }
 }
 
-// The indices of the columns without bfloat16.
-std::vector<size_t> columns_without_bfloat16(const Parameters& parameters) {
+// The indices of the columns whose types the chips have.
+std::vector<size_t> columns_of(int32_t arch, const Parameters& parameters) {
     std::vector<size_t> columns;
     for (size_t k = 0; k < parameters.front().types.size(); ++k) {
-        bool has_bfloat16 = false;
-        for (const Parameter& p : parameters) has_bfloat16 |= p.types[k] == ge::DT_BF16;
-        if (!has_bfloat16) columns.push_back(k);
+        bool in_bfloat16 = false;
+        for (const Parameter& p : parameters) in_bfloat16 |= p.types[k] == ge::DT_BF16;
+        if (!in_bfloat16 || has_bfloat16(arch)) columns.push_back(k);
     }
     return columns;
 }
@@ -199,7 +203,7 @@ void define(ops::OpDef* def, const Parameters& parameters, void (*attributes)(At
     ops::OpAICoreConfig of_910b, of_310p;
     def->AICore().AddConfig("ascend910b", tile_at_run_time(&of_910b));
     def->AICore().AddConfig("ascend910_93", of_910b);
-    const std::vector<size_t> columns = columns_without_bfloat16(parameters);
+    const std::vector<size_t> columns = columns_of(kArch310p, parameters);
     for (const Parameter& p : parameters) {
         Types types;
         for (size_t k : columns) types.push_back(p.types[k]);

@@ -10,6 +10,7 @@
 #include "csrc/core/check.h"
 #include "include/npu_rope.h"
 #include "op_host/platform.h"
+#include "op_host/rope_tiling.h"
 #include "register/op_def_registry.h"
 
 namespace npu_rope {
@@ -119,16 +120,18 @@ void define(ops::OpDef* def, const Parameters& parameters, void (*attributes)(At
 // shapes, with tiling data as constants of the kernel.
 ops::OpAICoreConfig& tile_at_run_time(ops::OpAICoreConfig* config);
 
-// Passes the result of a tiling to CANN. workspace_bytes: those of the kernel; the function adds the library's.
+// Rejects a tensor without elements, which aclnn does not take.
+Check no_elements(const char* op, const char* name, const npu_rope_tensor& t);
+
+// Passes the result of a tiling to CANN. room: where the data go.
 Check hand_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
-                   uint32_t block_dim, uint64_t tiling_key, int64_t workspace_bytes);
+                   const RopeLaunch& launch);
 
 template <typename Data>
-Check hand_to_cann(const char* op, gert::TilingContext* context, const Data& data, uint32_t block_dim,
-                   uint64_t tiling_key, int64_t workspace_bytes) {
+Check hand_to_cann(const char* op, gert::TilingContext* context, const Tiled<Data>& tiled) {
     static_assert(std::is_trivially_copyable<Data>::value, "copied to the device as it is");
     void* room = context->GetTilingData<Data>();
-    return hand_to_cann(op, context, &data, sizeof data, room, block_dim, tiling_key, workspace_bytes);
+    return hand_to_cann(op, context, &tiled.data, sizeof tiled.data, room, tiled.launch);
 }
 
 // Writes the reason for which a tiling function rejects a call to CANN's log.

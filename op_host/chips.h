@@ -15,6 +15,8 @@ constexpr int32_t kArch310p = 200;
 constexpr int32_t kArch910b = 220;  // Ascend910B and Ascend910_93
 constexpr int32_t kArch950 = 310;
 
+constexpr bool has_bfloat16(int32_t arch) { return arch != kArch310p; }
+
 // A family of chips: their names begin with the prefix, and a digit follows ("Ascend910B" without a digit is a chip
 // of the Ascend910 family, without vector cores).
 struct Family {

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <optional>
 
+#include "csrc/core/check.h"
+#include "csrc/core/dtype.h"
 #include "op_host/chips.h"
 
 namespace npu_rope {
 
 struct Platform {
-    const char* soc;  // the chip's name
+    const char* soc;  // the chip's name, or its family's in a tiling that CANN calls
     int32_t arch;
     int32_t cores;     // vector cores, or AI cores that execute vector instructions
     int64_t ub_bytes;  // of the chip; the platform reports up to 256 bytes less
@@ -30,6 +32,15 @@ inline std::optional<Platform> find_platform(const char* name) {
 inline int64_t ub_budget_bytes(const Platform& p) {
     int64_t most = p.arch == kArch910b ? 184 * 1024 : 248 * 1024;
     return std::min(most, p.ub_bytes / 32 * 32);
+}
+
+// Checks that the chip's vector cores compute in an element type, a float type.
+inline Check check_dtype_on_chip(const char* op, const char* name, int32_t dtype, const Platform& p) {
+    const bool bfloat16 = has_bfloat16(p.arch);
+    if (dtype != NPU_ROPE_FLOAT64 && (dtype != NPU_ROPE_BFLOAT16 || bfloat16)) return {};
+    return bad_type(op, name,
+                    formatted("be %s on %s", bfloat16 ? "float32, float16 or bfloat16" : "float32 or float16", p.soc),
+                    dtype_name(dtype));
 }
 
 }  // namespace npu_rope

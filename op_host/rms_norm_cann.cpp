@@ -28,19 +28,12 @@ Check tile_rms_norm(gert::TilingContext* context, const char* op, const Paramete
     if (Check c = call.tensors(parameters, &given); !c.ok()) return c;
     RmsNormTensors t = make(given);
     t.known = Known::kLayout;
-    RmsNormShape shape;
-    if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
     Platform platform = {};
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
-    const RmsNormTilingInput in = rms_norm_tiling_input(t, shape);
-    const char* chip = platform.arch == kArch310p ? "Ascend310P" : "Ascend910B";
-    if (Check c = check_rms_norm_on_chip(in, platform, chip); !c.ok()) return c;
-    if (shape.rows == 0 || shape.n == 0)
-        return bad_value(op, "x", "have elements on an NPU", "shape " + shape_text(t.x->shape, t.x->ndim));
-    RmsNormTilingData data;
-    RopeLaunch launch;
-    if (Check c = rms_norm_tiling(in, platform, &data, &launch); !c.ok()) return c;
-    return hand_to_cann(op, context, data, launch.block_dim, launch.tiling_key, launch.workspace_bytes);
+    Tiled<RmsNormTilingData> tiled;
+    if (Check c = check_and_tile_rms_norm(t, a, platform, &tiled); !c.ok()) return c;
+    if (!tiled.has_elements) return no_elements(op, "x", *t.x);
+    return hand_to_cann(op, context, tiled);
 }
 
 }  // namespace npu_rope

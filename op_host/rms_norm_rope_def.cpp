@@ -53,16 +53,13 @@ static Check tile(gert::TilingContext* context) {
     RmsNormRopeTensors t = cache ? rms_norm_rope_set_rows_tensors(v[0], v[1], v[2], v[3], v[4], rows, v[6], v[8], v[9])
                                  : rms_norm_rope_tensors(v[0], v[1], v[2], v[3], v[4], v[6], v[8], v[9]);
     t.rope.known = Known::kLayout;
-    RopeShape shape;
-    if (Check c = check_rms_norm_rope(t, &params, norm.epsilon, NPU_ROPE_ANGLE_EXACT, &shape); !c.ok()) return c;
     Platform platform = {};
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
-    if (shape.empty()) return no_elements(t.rope);
-    const RopeTilingInput in = rms_norm_rope_tiling_input(t, shape, params, norm);
-    RmsNormRopeTilingData data;
-    RopeLaunch launch;
-    if (Check c = rms_norm_rope_tiling(in, platform, &data, &launch); !c.ok()) return c;
-    return hand_to_cann(op, context, data, launch.block_dim, launch.tiling_key, launch.workspace_bytes);
+    Tiled<RmsNormRopeTilingData> tiled;
+    const Check tile = check_and_tile_rms_norm_rope(t, params, NPU_ROPE_ANGLE_EXACT, norm, platform, &tiled);
+    if (!tile.ok()) return tile;
+    if (!tiled.has_elements) return no_elements(op, t.rope.x_name[0], *t.rope.x[0]);
+    return hand_to_cann(op, context, tiled);
 }
 
 static ge::graphStatus NpuRmsNormRopeTiling(gert::TilingContext* context) { return report_to_cann(tile(context)); }

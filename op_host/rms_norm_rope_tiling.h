@@ -7,12 +7,11 @@
 namespace npu_rope {
 
 // The tiling's input for a call that check_rms_norm_rope has accepted; shape: as that check filled it.
-inline RopeTilingInput rms_norm_rope_tiling_input(const RmsNormRopeTensors& t, const RopeShape& shape,
-                                                  const npu_rope_params& params, const HeadNorm& norm) {
-    RopeTilingInput in = rope_tiling_input(t.rope, shape, params, true);
-    in.norm.epsilon = static_cast<float>(norm.epsilon);
-    in.norm.intermediate_rounding = norm.intermediate_rounding;
-    return in;
-}
+RopeTilingInput rms_norm_rope_tiling_input(const RmsNormRopeTensors& t, const RopeShape& shape,
+                                           const npu_rope_params& params, const HeadNorm& norm);
+
+// Checks a call by the rules of the operator and of the chip, and tiles it.
+Check check_and_tile_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params& params, int32_t angle,
+                                   const HeadNorm& norm, const Platform& platform, Tiled<RmsNormRopeTilingData>* tiled);
 
 }  // namespace npu_rope

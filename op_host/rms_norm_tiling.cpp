@@ -330,27 +330,36 @@ Check scale_of_each_row(const RmsNormTilingInput& in, const char* soc) {
 
 }  // namespace
 
-Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platform, const char* soc) {
+Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platform) {
     if (in.backward)
-        if (Check c = scale_of_each_row(in, soc); !c.ok()) return c;
-    if (Check c = check_dtype_on_chip(in.op, "x", in.dtype, platform, soc); !c.ok()) return c;
-    if (Check c = check_dtype_on_chip(in.op, "scale", in.scale_dtype, platform, soc); !c.ok()) return c;
+        if (Check c = scale_of_each_row(in, platform.soc); !c.ok()) return c;
+    if (Check c = check_dtype_on_chip(in.op, "x", in.dtype, platform); !c.ok()) return c;
+    if (Check c = check_dtype_on_chip(in.op, "scale", in.scale_dtype, platform); !c.ok()) return c;
     const int32_t stash = in.shape.stash_dtype;
     if (Check c = check_device_epsilon(in.op, in.shape.epsilon, stash); !c.ok()) return c;
-    const bool has_bfloat16 = platform.arch != kArch310p;
-    if (stash == NPU_ROPE_FLOAT32 || stash == NPU_ROPE_FLOAT16 || (has_bfloat16 && stash == NPU_ROPE_BFLOAT16))
-        return {};
-    return bad_value(
-        in.op, "stash_type",
-        formatted("be %s on %s",
-                  has_bfloat16 ? "1 (float32), 10 (float16) or 16 (bfloat16)" : "1 (float32) or 10 (float16)", soc),
-        stash == NPU_ROPE_FLOAT64 ? "11 (float64)" : "16 (bfloat16)");
+    if (check_dtype_on_chip(in.op, "stash_type", stash, platform).ok()) return {};
+    return bad_value(in.op, "stash_type",
+                     formatted("be %s on %s",
+                               has_bfloat16(platform.arch) ? "1 (float32), 10 (float16) or 16 (bfloat16)"
+                                                           : "1 (float32) or 10 (float16)",
+                               platform.soc),
+                     stash == NPU_ROPE_FLOAT64 ? "11 (float64)" : "16 (bfloat16)");
 }
 
 Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data,
                       RopeLaunch* launch) {
     *data = RmsNormTilingData{};
     return Tiling(in, platform, data).run(launch);
+}
+
+Check check_and_tile_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, const Platform& platform,
+                              Tiled<RmsNormTilingData>* tiled) {
+    RmsNormShape shape;
+    if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
+    const RmsNormTilingInput in = rms_norm_tiling_input(t, shape);
+    if (Check c = check_rms_norm_on_chip(in, platform); !c.ok()) return c;
+    tiled->has_elements = shape.rows != 0 && shape.n != 0;
+    return tiled->has_elements ? rms_norm_tiling(in, platform, &tiled->data, &tiled->launch) : Check{};
 }
 
 }  // namespace npu_rope

@@ -28,13 +28,16 @@ inline RmsNormTilingInput rms_norm_tiling_input(const RmsNormTensors& t, const R
     return {t.op, shape, t.x->dtype, t.scale->dtype, t.adds, t.backward};
 }
 
-// Checks for calls that no kernel on this chip supports: element and stash types that it lacks and, in the backward, a
-// scale that does not have one element for each element of a row, shared by all rows. soc: the caller's name of the
-// chip.
-Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platform, const char* soc);
+// Checks that the kernels on this chip support the call: its element types, stash type and epsilon and, in the
+// backward, a scale that has one element for each element of a row and is shared by all rows.
+Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platform);
 
 // Fills *data and *launch, or returns the argument that the NPU does not support.
 Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data,
                       RopeLaunch* launch);
+
+// Checks a call by the rules of the operator and of the chip, and tiles it.
+Check check_and_tile_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, const Platform& platform,
+                              Tiled<RmsNormTilingData>* tiled);
 
 }  // namespace npu_rope

@@ -1,7 +1,5 @@
 #include "op_host/rope_cann.h"
 
-#include "op_host/rope_tiling.h"
-
 namespace npu_rope {
 
 void add_rope_attributes(AttributeAdder* adder) {
@@ -20,16 +18,12 @@ Check tile_rope(gert::TilingContext* context, const char* op, const Parameters& 
     if (Check c = call.tensors(parameters, &given); !c.ok()) return c;
     RopeTensors t = make(given);
     t.known = Known::kLayout;
-    RopeShape shape;
-    if (Check c = check_rope(t, &params, NPU_ROPE_ANGLE_EXACT, &shape); !c.ok()) return c;
     Platform platform = {};
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
-    if (shape.empty()) return no_elements(t);
-    RopeTilingData data;
-    RopeLaunch launch;
-    if (Check c = rope_tiling(rope_tiling_input(t, shape, params, forward), platform, &data, &launch); !c.ok())
-        return c;
-    return hand_to_cann(op, context, data, launch.block_dim, launch.tiling_key, launch.workspace_bytes);
+    Tiled<RopeTilingData> tiled;
+    if (Check c = check_and_tile_rope(t, params, NPU_ROPE_ANGLE_EXACT, forward, platform, &tiled); !c.ok()) return c;
+    if (!tiled.has_elements) return no_elements(op, t.x_name[0], *t.x[0]);
+    return hand_to_cann(op, context, tiled);
 }
 
 }  // namespace npu_rope

@@ -40,11 +40,6 @@ void rope_attributes(A* a, npu_rope_params* params, bool* forward) {
 
 void add_rope_attributes(AttributeAdder* adder);
 
-// Rejects tensors without elements, which aclnn does not take.
-inline Check no_elements(const RotatedTensors& t) {
-    return bad_value(t.op, t.x_name[0], "have elements on an NPU", "shape " + shape_text(t.x[0]->shape, t.x[0]->ndim));
-}
-
 // Tiles a call. make: the call's tensors from those of the definition.
 Check tile_rope(gert::TilingContext* context, const char* op, const Parameters& parameters,
                 RopeTensors (*make)(const Tensors&));

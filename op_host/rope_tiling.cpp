@@ -16,10 +16,9 @@ namespace {
 
 constexpr int64_t kLeastHeads = 4;  // of a unit, because each unit computes the tables of its tokens
 constexpr int64_t kTableHeads = 2;  // cost of building one token's table, in head rotations
+
 Check check_supported(const RopeTilingInput& in, const Platform& p) {
-    const char* soc = p.arch == kArch310p ? "Ascend310P" : "an NPU";
-    if (Check c = check_dtype_on_chip(in.op, in.x_name, in.dtype, p, soc); !c.ok()) return c;
-    if (Check c = check_dtype_on_chip(in.op, "cache", in.out_dtype, p, soc); !c.ok()) return c;
+    if (Check c = check_dtypes_on_chip(in, p); !c.ok()) return c;
     if (in.shape.D > kRopeMaxHeadSize)
         return bad_value(in.op, in.x_name, formatted("have a head size of at most %d on an NPU", kRopeMaxHeadSize),
                          std::to_string(in.shape.D));
@@ -270,14 +269,6 @@ private:
 
 }  // namespace
 
-Check check_dtype_on_chip(const char* op, const char* name, int32_t dtype, const Platform& platform, const char* soc) {
-    bool has_bfloat16 = platform.arch != kArch310p;
-    if (dtype != NPU_ROPE_FLOAT64 && (dtype != NPU_ROPE_BFLOAT16 || has_bfloat16)) return {};
-    return bad_type(op, name,
-                    formatted("be %s on %s", has_bfloat16 ? "float32, float16 or bfloat16" : "float32 or float16", soc),
-                    dtype_name(dtype));
-}
-
 RopeTilingInput rope_tiling_input(const RopeTensors& t, const RopeShape& shape, const npu_rope_params& params,
                                   bool forward) {
     RopeTilingInput in;
@@ -285,7 +276,7 @@ RopeTilingInput rope_tiling_input(const RopeTensors& t, const RopeShape& shape, 
     in.x_name = t.x_name[0];
     in.shape = shape;
     in.dtype = t.x[0]->dtype;
-    in.out_dtype = t.out[0]->dtype;
+    in.out_dtype = (t.out[0] ? t.out[0] : t.x[0])->dtype;
     in.positions_int64 = t.positions->dtype == NPU_ROPE_INT64;
     in.has_factors = t.freq_factors != nullptr;
     in.scatters = t.scatters;
@@ -295,18 +286,31 @@ RopeTilingInput rope_tiling_input(const RopeTensors& t, const RopeShape& shape, 
     return in;
 }
 
-Check check_rope_on_chip(const RopeTensors& t, int32_t angle, const char* backend, const Platform& platform,
-                         const char* soc) {
-    if (angle != NPU_ROPE_ANGLE_EXACT)
-        return bad_value(t.op, "angle", formatted("be exact (0) on backend %s", backend),
-                         angle == NPU_ROPE_ANGLE_F32 ? "f32" : "ggml");
-    if (Check c = check_dtype_on_chip(t.op, t.x_name[0], t.x[0]->dtype, platform, soc); !c.ok()) return c;
-    return check_dtype_on_chip(t.op, t.out_name[0], t.out[0]->dtype, platform, soc);
+Check check_device_angle(const char* op, int32_t angle) {
+    if (angle == NPU_ROPE_ANGLE_EXACT) return {};
+    return bad_value(op, "angle", "be exact (0) on an NPU", angle == NPU_ROPE_ANGLE_F32 ? "f32" : "ggml");
+}
+
+Check check_dtypes_on_chip(const RopeTilingInput& in, const Platform& platform) {
+    if (Check c = check_dtype_on_chip(in.op, in.x_name, in.dtype, platform); !c.ok()) return c;
+    return check_dtype_on_chip(in.op, "cache", in.out_dtype, platform);
 }
 
 Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, RopeLaunch* launch) {
     *data = RopeTilingData{};
     return Tiling(in, platform, &data->head, &data->turns, nullptr).run(launch);
+}
+
+Check check_and_tile_rope(const RopeTensors& t, const npu_rope_params& params, int32_t angle, bool forward,
+                          const Platform& platform, Tiled<RopeTilingData>* tiled) {
+    RopeShape shape;
+    if (Check c = check_rope(t, &params, angle, &shape); !c.ok()) return c;
+    if (Check c = check_device_angle(t.op, angle); !c.ok()) return c;
+    const RopeTilingInput in = rope_tiling_input(t, shape, params, forward);
+    if (Check c = check_dtypes_on_chip(in, platform); !c.ok()) return c;
+    tiled->has_elements = !shape.empty();
+    if (tiled->has_elements) return rope_tiling(in, platform, &tiled->data, &tiled->launch);
+    return check_rope_frequencies(rope_frequencies(params, nullptr, 1));
 }
 
 Check rms_norm_rope_tiling(const RopeTilingInput& in, const Platform& platform, RmsNormRopeTilingData* data,

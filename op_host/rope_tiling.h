@@ -54,11 +54,11 @@ struct RopeTilingInput {
 RopeTilingInput rope_tiling_input(const RopeTensors& t, const RopeShape& shape, const npu_rope_params& params,
                                   bool forward);
 
-// Checks for calls that no kernel on this chip supports: an angle policy other than exact, element types that the chip
-// lacks. backend, soc: the caller's names of the backend and the chip.
-Check check_rope_on_chip(const RopeTensors& t, int32_t angle, const char* backend, const Platform& platform,
-                         const char* soc);
-Check check_dtype_on_chip(const char* op, const char* name, int32_t dtype, const Platform& platform, const char* soc);
+// Checks that the kernels support the angle policy, which must be exact.
+Check check_device_angle(const char* op, int32_t angle);
+
+// Checks that the chip has the call's element types.
+Check check_dtypes_on_chip(const RopeTilingInput& in, const Platform& platform);
 
 struct RopeLaunch {
     uint32_t block_dim = 0;
@@ -66,10 +66,23 @@ struct RopeLaunch {
     int64_t workspace_bytes = 0;  // of the kernel; the library's bytes are added to it
 };
 
+// The tiling of a call. A call without elements needs no launch and has none.
+template <typename Data>
+struct Tiled {
+    bool has_elements = false;
+    Data data = {};
+    RopeLaunch launch;
+};
+
 // Fills *data and *launch, or returns the argument that the NPU does not support.
+// The input is that of a call with elements.
 Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, RopeLaunch* launch);
 Check rms_norm_rope_tiling(const RopeTilingInput& in, const Platform& platform, RmsNormRopeTilingData* data,
                            RopeLaunch* launch);
 Check rotary_tiling(const RopeTilingInput& in, const Platform& platform, RotaryTilingData* data, RopeLaunch* launch);
+
+// Checks a call of rope, rope_qk or rope_set_rows by the rules of the operator and of the chip, and tiles it.
+Check check_and_tile_rope(const RopeTensors& t, const npu_rope_params& params, int32_t angle, bool forward,
+                          const Platform& platform, Tiled<RopeTilingData>* tiled);
 
 }  // namespace npu_rope

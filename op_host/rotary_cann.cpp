@@ -1,6 +1,5 @@
 #include "op_host/rotary_cann.h"
 
-#include "op_host/rope_cann.h"
 #include "op_host/rotary_tiling.h"
 
 namespace npu_rope {
@@ -34,15 +33,13 @@ Check tile_rotary(gert::TilingContext* context, const char* op, const Parameters
     if (Check c = call.tensors(parameters, &given); !c.ok()) return c;
     RotaryTensors t = make(given);
     t.known = Known::kLayout;
-    RotaryShape shape;
-    if (Check c = check_rotary(t, a, &shape); !c.ok()) return c;
     Platform platform = {};
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
-    if (shape.rows.empty()) return no_elements(t);
-    RotaryTilingData data;
-    RopeLaunch launch;
-    if (Check c = rotary_tiling(rotary_tiling_input(t, a, shape, forward), platform, &data, &launch); !c.ok()) return c;
-    return hand_to_cann(op, context, data, launch.block_dim, launch.tiling_key, launch.workspace_bytes);
+    RotaryShape shape;
+    Tiled<RotaryTilingData> tiled;
+    if (Check c = check_and_tile_rotary(t, a, forward, platform, &shape, &tiled); !c.ok()) return c;
+    if (!tiled.has_elements) return no_elements(op, t.x_name[0], *t.x[0]);
+    return hand_to_cann(op, context, tiled);
 }
 
 }  // namespace npu_rope

@@ -11,4 +11,8 @@ namespace npu_rope {
 RopeTilingInput rotary_tiling_input(const RotaryTensors& t, const RotaryAttributes& a, const RotaryShape& shape,
                                     bool forward);
 
+// Checks a call by the rules of the operator and of the chip, tiles it, and fills *shape.
+Check check_and_tile_rotary(const RotaryTensors& t, const RotaryAttributes& a, bool forward, const Platform& platform,
+                            RotaryShape* shape, Tiled<RotaryTilingData>* tiled);
+
 }  // namespace npu_rope

@@ -92,7 +92,11 @@ CPP_LAYERS = (
         ("integrations/ggml_cann/*",),
         (C_STD, "acl/*", "aclnn/*", "aclnn_npu_rope.h", "npu_rope_ggml.h", "ggml_tensor.h"),
     ),
-    Layer(("csrc/capi/*",), (C_STD, "csrc/capi/*", "csrc/cpu/*", "csrc/core/*", "include/npu_rope.h")),
+    # csrc/capi/check.cpp judges a call for a chip, as its tiling does.
+    Layer(
+        ("csrc/capi/*",),
+        (C_STD, "csrc/capi/*", "csrc/cpu/*", "csrc/core/*", "op_host/*_tiling.h", "include/npu_rope.h"),
+    ),
     Layer(
         ("csrc/torch/*",),
         (C_STD, "torch/csrc/stable/*", "torch/headeronly/*", "csrc/torch/*", "include/npu_rope.h"),

@@ -1,15 +1,20 @@
-// npu_rope_check: the rules of any operator, without its computation.
+// npu_rope_check and npu_rope_check_on_chip: the rules of any operator, without its computation.
 #include "csrc/capi/common.h"
 #include "csrc/core/rms_norm_check.h"
 #include "csrc/core/rms_norm_rope_check.h"
 #include "csrc/core/rope_check.h"
 #include "csrc/core/rope_frequency.h"
 #include "csrc/core/rotary_check.h"
+#include "op_host/rms_norm_rope_tiling.h"
+#include "op_host/rms_norm_tiling.h"
+#include "op_host/rotary_tiling.h"
 
 namespace npu_rope {
 namespace {
 
-using Call = npu_rope_call;
+struct Call : npu_rope_call {
+    const Platform* chip;  // NULL: check only the rules of the operator
+};
 
 Known known_of(const Call& c) {
     if (c.known == NPU_ROPE_KNOWN_VALUES) return Known::kValues;
@@ -27,30 +32,40 @@ Check check_call(const Call& c, RopeTensors t) {
     RopeShape shape;
     t.known = known_of(c);
     t.allocates = true;
-    if (Check failed = check_rope(t, c.params, c.angle, &shape); !failed.ok()) return failed;
-    return check_frequencies(c, t.freq_factors);
+    if (Check result = check_rope(t, c.params, c.angle, &shape); !result.ok()) return result;
+    if (Check result = check_frequencies(c, t.freq_factors); !result.ok() || !c.chip) return result;
+    Tiled<RopeTilingData> tiled;
+    return check_and_tile_rope(t, *c.params, c.angle, true, *c.chip, &tiled);
 }
 
 Check check_call(const Call& c, RmsNormRopeTensors t) {
     RopeShape shape;
     t.rope.known = known_of(c);
     t.rope.allocates = true;
-    if (Check failed = check_rms_norm_rope(t, c.params, c.epsilon, c.angle, &shape); !failed.ok()) return failed;
-    return check_frequencies(c, t.rope.freq_factors);
+    if (Check result = check_rms_norm_rope(t, c.params, c.epsilon, c.angle, &shape); !result.ok()) return result;
+    if (Check result = check_frequencies(c, t.rope.freq_factors); !result.ok() || !c.chip) return result;
+    Tiled<RmsNormRopeTilingData> tiled;
+    return check_and_tile_rms_norm_rope(t, *c.params, c.angle, {c.epsilon, false}, *c.chip, &tiled);
 }
 
 Check check_call(const Call& c, RotaryTensors t) {
     RotaryShape shape;
     t.known = known_of(c);
     t.allocates = true;
-    return check_rotary(t, {false, c.rotary_dim, c.offset, c.num_heads}, &shape);
+    const RotaryAttributes a{false, c.rotary_dim, c.offset, c.num_heads};
+    if (!c.chip) return check_rotary(t, a, &shape);
+    Tiled<RotaryTilingData> tiled;
+    return check_and_tile_rotary(t, a, true, *c.chip, &shape, &tiled);
 }
 
 Check check_call(const Call& c, RmsNormTensors t) {
     RmsNormShape shape;
     t.known = known_of(c);
     t.allocates = true;
-    return check_rms_norm(t, {c.axis, c.epsilon, c.stash_type}, &shape);
+    const RmsNormAttributes a{c.axis, c.epsilon, c.stash_type};
+    if (!c.chip) return check_rms_norm(t, a, &shape);
+    Tiled<RmsNormTilingData> tiled;
+    return check_and_tile_rms_norm(t, a, *c.chip, &tiled);
 }
 
 struct OperatorRules {
@@ -80,16 +95,27 @@ const OperatorRules kOperators[] = {
         check_call(c, rms_norm_rope_set_rows_tensors(in[0], in[1], in[2], in[3], in[4], in[5], in[6], out[0], out[1]))),
 };
 
-Check check_call(const Call* c) {
+Check check_call(const npu_rope_call* c, const Platform* chip) {
     if (!c || !c->op) return bad_value("check", "call", "name its operator", "NULL");
     for (const OperatorRules& rules : kOperators)
-        if (rules.op == std::string(c->op)) return rules.check(*c, c->inputs, c->outputs);
+        if (rules.op == std::string(c->op)) return rules.check({*c, chip}, c->inputs, c->outputs);
     return bad_value("check", "op", "be an operator of npu_rope.h", c->op);
+}
+
+Check check_on_chip(const npu_rope_call* c, const char* chip) {
+    const std::optional<Platform> platform = chip ? find_platform(chip) : std::nullopt;
+    if (!platform)
+        return bad_value("check", "chip", "be one of the chips of docs/npu.md by CANN's name", chip ? chip : "NULL");
+    return check_call(c, &*platform);
 }
 
 }  // namespace
 }  // namespace npu_rope
 
 extern "C" npu_rope_status npu_rope_check(const npu_rope_call* call) {
-    return npu_rope::guarded("check", [&] { return npu_rope::check_call(call); });
+    return npu_rope::guarded("check", [&] { return npu_rope::check_call(call, nullptr); });
+}
+
+extern "C" npu_rope_status npu_rope_check_on_chip(const npu_rope_call* call, const char* chip) {
+    return npu_rope::guarded("check", [&] { return npu_rope::check_on_chip(call, chip); });
 }

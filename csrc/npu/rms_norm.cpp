@@ -71,16 +71,9 @@ at::Tensor NormCall::summed_as(const at::Tensor& scale, const at::Tensor& sums) 
 
 bool accepts_rms_norm(RmsNormTensors t, const RmsNormAttributes& a) {
     t.known = Known::kAddresses;
-    RmsNormShape shape;
-    raise_on(check_rms_norm(t, a, &shape));
-    const RmsNormTilingInput in = rms_norm_tiling_input(t, shape);
-    const Platform& chip = platform(t.op);
-    raise_on(check_rms_norm_on_chip(in, chip, chip.soc));
-    if (shape.rows == 0 || shape.n == 0) return false;
-    RmsNormTilingData data;
-    RopeLaunch launch;
-    raise_on(rms_norm_tiling(in, chip, &data, &launch));
-    return true;
+    Tiled<RmsNormTilingData> tiled;
+    raise_on(check_and_tile_rms_norm(t, a, platform(t.op), &tiled));
+    return tiled.has_elements;
 }
 
 }  // namespace npu_rope

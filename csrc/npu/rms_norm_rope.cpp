@@ -2,7 +2,6 @@
 // npu_rope/ops/rms_norm_rope.py; the functions here call the kernel.
 #include <tuple>
 
-#include "csrc/core/rope_frequency.h"
 #include "csrc/npu/rope_call.h"
 #include "op_host/rms_norm_rope_tiling.h"
 
@@ -25,17 +24,10 @@ bool accepts(RmsNormRopeTensors t, const Call& asked) {
     t.rope.known = Known::kAddresses;
     const npu_rope_params params = params_of(asked.attributes);
     const auto angle = static_cast<int32_t>(asked.attributes.angle);
-    RopeShape shape;
-    raise_on(check_rms_norm_rope(t, &params, asked.epsilon, angle, &shape));
-    const Platform& chip = platform(t.rope.op);
-    raise_on(check_rope_on_chip(t.rope, angle, "npu", chip, chip.soc));
-    raise_on(check_rope_frequencies(rope_frequencies(params, nullptr, 1)));
-    if (shape.empty()) return false;
-    RmsNormRopeTilingData data;
-    RopeLaunch launch;
     const HeadNorm norm{asked.epsilon, asked.intermediate_rounding};
-    raise_on(rms_norm_rope_tiling(rms_norm_rope_tiling_input(t, shape, params, norm), chip, &data, &launch));
-    return true;
+    Tiled<RmsNormRopeTilingData> tiled;
+    raise_on(check_and_tile_rms_norm_rope(t, params, angle, norm, platform(t.rope.op), &tiled));
+    return tiled.has_elements;
 }
 
 // rows: NULL, or the keys' rows in k_out, a cache.

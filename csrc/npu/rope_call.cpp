@@ -1,6 +1,5 @@
 #include "csrc/npu/rope_call.h"
 
-#include "csrc/core/rope_frequency.h"
 #include "op_host/rope_tiling.h"
 
 namespace npu_rope {
@@ -35,16 +34,9 @@ bool accepts_rope(RopeTensors t, const Attributes& a) {
     const npu_rope_params params = params_of(a);
     const int32_t angle = narrow(t.op, "angle", a.angle);
     t.known = Known::kAddresses;
-    RopeShape shape;
-    raise_on(check_rope(t, &params, angle, &shape));
-    const Platform& chip = platform(t.op);
-    raise_on(check_rope_on_chip(t, angle, "npu", chip, chip.soc));
-    raise_on(check_rope_frequencies(rope_frequencies(params, nullptr, 1)));
-    if (shape.empty()) return false;
-    RopeTilingData data;
-    RopeLaunch launch;
-    raise_on(rope_tiling(rope_tiling_input(t, shape, params, a.forward), chip, &data, &launch));
-    return true;
+    Tiled<RopeTilingData> tiled;
+    raise_on(check_and_tile_rope(t, params, angle, a.forward, platform(t.op), &tiled));
+    return tiled.has_elements;
 }
 
 }  // namespace npu_rope

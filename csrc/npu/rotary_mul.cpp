@@ -8,14 +8,9 @@ namespace npu_rope {
 
 bool accepts_rotary(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shape) {
     t.known = Known::kAddresses;
-    raise_on(check_rotary(t, rotary.attributes, shape));
-    const Platform& chip = platform(t.op);
-    raise_on(check_dtype_on_chip(t.op, t.x_name[0], t.x[0]->dtype, chip, chip.soc));
-    if (shape->rows.empty()) return false;
-    RotaryTilingData data;
-    RopeLaunch launch;
-    raise_on(rotary_tiling(rotary_tiling_input(t, rotary.attributes, *shape, rotary.forward), chip, &data, &launch));
-    return true;
+    Tiled<RotaryTilingData> tiled;
+    raise_on(check_and_tile_rotary(t, rotary.attributes, rotary.forward, platform(t.op), shape, &tiled));
+    return tiled.has_elements;
 }
 
 static LaunchTensors rotary_mul_launch(const at::Tensor& x, const TorchTables& tables, const OptionalTensor& ids,

@@ -11,7 +11,6 @@ from ascend_sim import Options
 
 from npu_rope import native
 from npu_rope.call_tensors import CallTensors, TensorSpec
-from npu_rope.errors import bad_value
 from npu_rope.executors import npu, rules, sim
 from npu_rope.executors.tensors import (
     array_of,
@@ -35,7 +34,6 @@ from npu_rope.rms_norm_calls import (
     BACKWARD,
     FORWARD,
     MAX_NATIVE_NDIM,
-    STASH_DTYPES,
     RmsNormAttributes,
     check_many_sizes,
     is_dense_from,
@@ -70,8 +68,15 @@ def check_layout(t: CallTensors[TensorSpec], a: RmsNormAttributes) -> None:
         rules.check_layout(t, a.rules)
     elif not rules.is_open(t):
         check_many_sizes(t, a)
-        # The rules of types and attributes do not depend on the sizes.
-        rules.check_layout(t.map(lambda spec: TensorSpec(spec.dtype, (1,), (1,))), {**a.rules, "axis": 0})
+        check_types_and_attributes(t, a)
+
+
+def check_types_and_attributes(
+    t: CallTensors[TensorSpec], a: RmsNormAttributes, chip: str | None = None
+) -> None:
+    """Check the rules that do not depend on the sizes. ``chip`` as in :func:`.rules.check`."""
+    of_one = t.map(lambda spec: TensorSpec(spec.dtype, (1,), (1,)))
+    rules.check_layout(of_one, {**a.rules, "axis": 0}, chip)
 
 
 # ---- reference -----------------------------------------------------------------------------------------
@@ -212,12 +217,7 @@ def on_sim(options: Options, t: Tensors, a: RmsNormAttributes) -> Results:
 
     def check_for_sim(t: Tensors) -> None:
         check(t, a)
-        sim.check_types(options, t.op, t.op, {"x": t.x, "scale": t.scale})
-        types = sim.types_of(options, t.op)["x"]
-        if a.stash_dtype not in types:
-            numbers = {dtype: f"{number} ({dtype})" for number, dtype in STASH_DTYPES.items()}
-            rule, got = sim.listed([numbers[d] for d in types]), numbers[a.stash_dtype]
-            raise bad_value(t.op, "stash_type", f"be {rule} on {sim.soc_of(options)}", got)
+        check_types_and_attributes(t.map(spec_of), a, sim.chip_of(options))
 
     make = _new_sums if t.op == BACKWARD else _new_results
     results = sim.run(options, t, check_for_sim, run, make)
@@ -233,12 +233,20 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
 
 
 def launch_on_sim(options: Options, t: Tensors, results: Results, a: RmsNormAttributes, axis: int) -> None:
-    """Launch the kernel for a checked call; bfloat16 may be its bits in uint16 (:func:`.sim.launch`)."""
+    """Launch the kernel for a call whose values were checked; bfloat16 may be its bits in uint16
+    (:func:`.sim.launch`).
+
+    Raises:
+        InvalidValue, InvalidType: the chip does not support the call; nothing was written.
+    """
     sources, written, axis = _in_four_dimensions(t, results, axis)
     tensors = dict(zip(_PARAMETERS[t.op], (*sources, *written), strict=True))
     if t.op == BACKWARD:
         tensors["dx"] = tensors.pop("dx")
     attributes = {"axis": axis, "epsilon": a.epsilon, "stash_type": a.stash_type}
+    specs = {name: sim.spec_of_launch(tensor) for name, tensor in tensors.items()}
+    launched = CallTensors(t.op, {name: specs[name] for name in t.xs}, {"scale": specs["scale"]})
+    rules.check_layout(launched, {**a.rules, "axis": axis}, sim.chip_of(options))
     sim.launch(options, t.op, t.op, tensors, attributes)
 
 

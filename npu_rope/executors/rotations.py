@@ -56,9 +56,9 @@ OUTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def check(t: Tensors, a: Attributes) -> None:
-    """Check every rule."""
-    rules.check(t, a.rules)
+def check(t: Tensors, a: Attributes, chip: str | None = None) -> None:
+    """Check every rule. ``chip`` as in :func:`.rules.check`."""
+    rules.check(t, a.rules, chip=chip)
 
 
 def new_q_out(q: Any) -> Any:
@@ -130,8 +130,6 @@ def on_cpu_packed(t: Tensors, packed: Any) -> None:
 
 # ---- sim -------------------------------------------------------------------------------------------
 
-# rotary_mul's tensors by their names in messages of rotary_embedding, which launches it.
-ONNX_NAMES = {"x": "X", "cos": "cos_cache", "sin": "sin_cache", "out": "Y"}
 # The optional inputs of the definitions.
 _OPTIONAL: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("rope", "rope_qk", "rope_set_rows"), ("freq_factors",)),
@@ -144,20 +142,20 @@ def on_sim(options: Options, t: Tensors, a: Attributes) -> Results:
     """Run the AscendC kernel on the simulated core, for arrays or CPU torch tensors without a gradient."""
 
     def check_all(t: Tensors) -> None:
-        check(t, a)
-        if not isinstance(a, RotaryAttributes) and a.angle != "exact":
-            raise bad_value(t.op, "angle", "be exact (0) on backend sim", a.angle)
-        if is_onnx(t):
-            sim.check_types(options, t.op, "rotary_mul", {"x": t.first[1]}, ONNX_NAMES)
-        else:
-            sim.check_types(options, t.op, t.op, {**t.xs, **t.outs})
+        check(t, a, sim.chip_of(options))
         check_device_positions(t, a)
 
     return sim.run(options, t, check_all, lambda t, results: launch_on_sim(options, t, results, a))
 
 
 def launch_on_sim(options: Options, t: Tensors, results: Results, a: Attributes) -> None:
-    """Launch the kernel for a checked call; bfloat16 may be its bits in uint16 (:func:`.sim.launch`)."""
+    """Launch the kernel for a call whose values were checked; bfloat16 may be its bits in uint16
+    (:func:`.sim.launch`).
+
+    Raises:
+        InvalidValue, InvalidType: the chip does not support the call; nothing was written.
+    """
+    rules.check_layout(t.map(sim.spec_of_launch), a.rules, sim.chip_of(options))
     tensors: dict[str, Any] = readable_inputs(t)
     for name in ("rows", "position_ids"):
         if name in tensors:
@@ -182,7 +180,7 @@ def _launch_rotary_mul(
     half = (a.rotary_dim or x.shape[-1]) // 2
     cos, sin = (tensors[name][..., :half] for name in ("cos_cache", "sin_cache"))
     named = {"x": x, "cos": cos, "sin": sin, "position_ids": tensors.get("position_ids"), "out": y}
-    sim.launch(options, op, "rotary_mul", named, a.as_aclnn(), ONNX_NAMES)
+    sim.launch(options, op, "rotary_mul", named, a.as_aclnn())
 
 
 def _with_heads(x: Any, num_heads: int) -> Any:

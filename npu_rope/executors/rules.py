@@ -22,6 +22,7 @@ def check(
     t: CallTensors[Any],
     arguments: Mapping[str, Any],
     read: Callable[[CallTensors[Any]], dict[str, Any]] | None = None,
+    chip: str | None = None,
 ) -> None:
     """Check every rule of a call on arrays or CPU tensors.
 
@@ -29,6 +30,7 @@ def check(
         t: the call. Outputs that it lacks are not checked.
         arguments: the other arguments that have rules, as :meth:`npu_rope.native.Native.check` takes them.
         read: returns the inputs as the kernels read them, by name; by default :func:`.readable_inputs`.
+        chip: CANN's name of a chip whose kernels must support the call; None: any back end.
 
     Raises:
         InvalidValue, InvalidType: an argument breaks its rule.
@@ -40,12 +42,12 @@ def check(
     # Copies live until the check is over.
     sources = readable_inputs(t) if read is None else read(t)
     inputs, outs = [see(source) for source in sources.values()], [see(out) for out in t.outs.values()]
-    _judge(t.entry, lambda: t.map(spec_of), "values", inputs, outs, arguments)
+    _judge(t.entry, lambda: t.map(spec_of), "values", inputs, outs, {**arguments, "chip": chip})
 
 
-def check_layout(t: CallTensors[TensorSpec], arguments: Mapping[str, Any]) -> None:
+def check_layout(t: CallTensors[TensorSpec], arguments: Mapping[str, Any], chip: str | None = None) -> None:
     """Check the rules that need neither an element's value nor an address. A call with a size that a trace
-    keeps open is not checked: the operator itself judges it when it runs.
+    keeps open is not checked: the operator itself judges it when it runs. ``chip`` as in :func:`check`.
 
     Raises:
         InvalidValue, InvalidType: an argument breaks its rule.
@@ -58,7 +60,7 @@ def check_layout(t: CallTensors[TensorSpec], arguments: Mapping[str, Any]) -> No
         for name, spec in t.inputs().items()
     ]
     outs = [_without_memory(out, out.strides) for out in t.outs.values()]
-    _judge(t.entry, lambda: t, "layout", read, outs, arguments)
+    _judge(t.entry, lambda: t, "layout", read, outs, {**arguments, "chip": chip})
 
 
 def is_open(t: CallTensors[TensorSpec]) -> bool:

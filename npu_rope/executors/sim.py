@@ -4,18 +4,17 @@ aclnn's two phases, as on an NPU, but on the host's memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 from ascend_sim import KernelBroken, Options
-from ascend_sim.library import DEFAULT_SOC
 from ascend_sim.package import Refused, Tensor
 
 from npu_rope import backends, simulated_package
-from npu_rope.call_tensors import CallTensors
-from npu_rope.errors import InternalError, bad_type, bad_value, broken
+from npu_rope.call_tensors import CallTensors, TensorSpec
+from npu_rope.errors import InternalError, bad_value, broken
 from npu_rope.executors.tensors import (
     as_arrays,
     assign,
@@ -25,7 +24,6 @@ from npu_rope.executors.tensors import (
     is_tensor,
     spec_of,
 )
-from npu_rope.native import DTYPES
 from npu_rope.optional_torch import torch
 
 Call = CallTensors[Any]
@@ -74,7 +72,7 @@ def run(
     simulated_package.load()
     tensors = is_tensor(t.first[1])
     if tensors:
-        check_tensors("sim" if options.soc in (None, DEFAULT_SOC) else f"sim:{options.soc}", t)
+        check_tensors("sim" if options.soc is None else f"sim:{options.soc}", t)
         for name, out in t.outs.items():
             if out.is_neg():
                 raise bad_value(t.op, name, "hold its own values", "a view that negates them")
@@ -110,8 +108,6 @@ def _forwards(t: Call) -> Call:
 
 # The inputs that aclnn makes contiguous (AutoContiguous() in op_host/); `strides` does not have theirs.
 _PACKED = ("q_scale", "k_scale", "freq_factors")
-# aclnn's status where an operator's tiling refuses a call, with the operator's own message.
-_TILING_REFUSED = 561002
 
 
 def launch(
@@ -120,9 +116,8 @@ def launch(
     kernel: str,
     tensors: Mapping[str, Any],
     attributes: Mapping[str, Any],
-    names: Mapping[str, str] | None = None,
 ) -> None:
-    """Launch an operator of the package once.
+    """Launch an operator of the package once, for a call that was checked for the options' chip.
 
     Args:
         options: of the simulator.
@@ -131,15 +126,12 @@ def launch(
         tensors: arrays or CPU tensors in the definition's order, by its names; None for an absent one.
             uint16 arrays are bfloat16's bits.
         attributes: by the definition's names, without ``strides``.
-        names: the tensors' names in messages, where they differ.
 
     Raises:
-        ValueError, TypeError: the chip does not support the call; nothing was written.
-        RuntimeError: the kernel broke a rule of the simulator.
+        InternalError: the operator refused the call, or the kernel broke a rule of the simulator.
     """
     package = simulated_package.load()
     given = {name: None if t is None else described(t) for name, t in tensors.items()}
-    check_types(options, op, kernel, given, names)
     views = [v for name, v in given.items() if v is not None and name not in _PACKED]
     try:
         package.call(type_of(kernel), {**given, **attributes, "strides": _strides_of(views)}, options)
@@ -147,45 +139,16 @@ def launch(
         violations = str(error).removesuffix(".")
         raise broken(InternalError, op, "kernel", "keep the simulator's rules", violations) from error
     except Refused as error:
-        if error.status == _TILING_REFUSED:  # CANN passes a tiling's message on, not its parts
-            raise ValueError(str(error)) from None
         raise broken(InternalError, op, "call", "succeed", str(error).removesuffix(".")) from error
 
 
-def check_types(
-    options: Options,
-    op: str,
-    kernel: str,
-    tensors: Mapping[str, Any],
-    names: Mapping[str, str] | None = None,
-) -> None:
-    """Check that the chip's kernel takes the tensors' types; the arguments are those of :func:`launch`.
+def chip_of(options: Options) -> str:
+    """Return CANN's name of the options' chip.
 
     Raises:
-        TypeError: it does not.
         ValueError: there is no such chip.
     """
-    types = types_of(options, kernel)
-    for name, t in tensors.items():
-        if t is None:
-            continue
-        dtype = (t if isinstance(t, Tensor) else described(t)).dtype
-        if dtype not in types[name]:
-            rule, argument = listed(types[name]), (names or {}).get(name, name)
-            raise bad_type(op, argument, f"be {rule} on {soc_of(options)}", dtype)
-
-
-def types_of(options: Options, kernel: str) -> Mapping[str, Sequence[str]]:
-    """Return the types of each tensor that the chip's kernel takes, by its name in the definition."""
-    package = simulated_package.load()
-    operator = package.operators(str(package.chip(options.soc)["soc"]))[type_of(kernel)]
-    types = {**operator.inputs, **operator.outputs}
-    return {name: [d for d in DTYPES if d in taken] for name, taken in types.items()}
-
-
-def soc_of(options: Options) -> str:
-    """Return the name of the options' chip in messages."""
-    return DEFAULT_SOC if options.soc is None else options.soc
+    return str(simulated_package.load().chip(options.soc)["name"])
 
 
 def type_of(kernel: str) -> str:
@@ -201,16 +164,17 @@ def described(t: Any) -> Tensor:
     return Tensor.of(t, dtype="bfloat16" if t.dtype == np.uint16 else None)
 
 
+def spec_of_launch(t: Any) -> TensorSpec:
+    """Return the spec of an array or a tensor as :func:`launch` takes it: a uint16 array is bfloat16."""
+    launched = described(t)
+    return TensorSpec(launched.dtype, tuple(launched.shape), tuple(launched.strides))
+
+
 def _strides_of(views: list[Tensor]) -> list[int]:
     """The attribute ``strides``: of every view, or one 0 if all are contiguous (op_host/cann.h)."""
     if all(view.is_contiguous() for view in views):
         return [0]
     return [step for view in views for step in view.strides]
-
-
-def listed(words: Sequence[str]) -> str:
-    """Return ``a, b or c``."""
-    return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
 
 
 def int64_of(numbers: Any) -> Any:

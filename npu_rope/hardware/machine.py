@@ -134,11 +134,6 @@ def nearest_profile(chip: str, profiles: list[dict[str, Any]]) -> tuple[str | No
     return alike[0], f"the simulator has no profile of {chip}: {alike[0]}'s is used, whose sizes may differ"
 
 
-def has_bfloat16(chip: str) -> bool:
-    """Return whether the chip supports bfloat16; Ascend310P does not."""
-    return chips.soc_of(chip) != "ascend310p"
-
-
 def is_simulated() -> bool:
     """Return whether this process runs under ``npu-rope sim``."""
     return backends.simulated_soc() is not None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from os import cpu_count
 from typing import Any, Protocol
 
-from npu_rope import simulated_package
+from npu_rope import chips, simulated_package
 from npu_rope.errors import BackendUnavailable
 from npu_rope.hardware import calls, document, machine, supervisor
 from npu_rope.hardware.calls import TimedCall
@@ -180,7 +180,7 @@ class Run:
         else:
             d["machine"] = found
         chip = str(d["machine"].get("chip", machine.UNKNOWN))
-        self.options["bfloat16"] = machine.has_bfloat16(chip)
+        self.options["bfloat16"] = chips.has_bfloat16(chip)
         planned = self.plan.calls(bfloat16=self.options["bfloat16"])
         d["operators"] = document.operator_records(planned, simulated=d["simulated"])
         self._choose_profile(chip)

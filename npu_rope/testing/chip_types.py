@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from ascend_sim.library import DEFAULT_SOC
 
-from npu_rope import backends
+from npu_rope import backends, chips
 from npu_rope.params import RopeParams
 from npu_rope.testing.bounds import is_device
 
@@ -23,7 +23,7 @@ def soc_of(backend: str) -> str:
 
 def has_bfloat16(backend: str) -> bool:
     """Return whether the backend has bfloat16; only some chips lack it."""
-    return not soc_of(backend).lower().startswith("ascend310p")
+    return chips.has_bfloat16(soc_of(backend))
 
 
 def lacks_type(backend: str, dtypes: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-# An installed ascend_sim for CMake: its targets and function. `python -m ascend_sim --cmake` prints this file's path.
+# The targets and the function of an installed ascend_sim. `python -m ascend_sim --cmake` prints this file's path.
 # ASCEND_SIM_LIB: the folder of its libraries, if they are not beside this file's folder (an editable install).
 get_filename_component(ascend_sim_root "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
 if(NOT ASCEND_SIM_LIB)

@@ -3,7 +3,7 @@
 
 set(ASCEND_SIM_KERNEL_OPTIMIZE -Og CACHE STRING
   "How simulated kernels are optimized, apart from the loops over lanes; -O2 compiles 2.6 times as long")
-# An installed ascend_sim's headers are not system headers.
+# Do not treat the headers of an installed ascend_sim as system headers.
 set(CMAKE_NO_SYSTEM_FROM_IMPORTED ON)
 # Flags of every kernel, apart from its macros; ascend_sim/compiler.py has the same.
 set(ASCEND_SIM_KERNEL_FLAGS -ffp-contract=off -fno-strict-aliasing -fwrapv)
@@ -12,13 +12,13 @@ set(ASCEND_SIM_KERNEL_FLAGS -ffp-contract=off -fno-strict-aliasing -fwrapv)
 #                        DEFINITIONS <files...> LINK <targets...> KERNELS <folder>)
 #
 # Executes the operators' definitions and makes their operator package in FOLDER, with CANN's layout: interfaces,
-# tilings, descriptions, lists of kernels, and the kernels in sim_kernels. LINK: what the definitions need. Targets:
+# tilings, descriptions, lists of kernels, and the kernels in sim_kernels. LINK: the definitions' libraries. Targets:
 #   <name>_opapi, <name>_opmaster         the package's libraries
 #   <name>_defs, <name>_shapes, <name>_tilings
 #                                         the definitions, compiled three times, as CANN does
-#   <name>_op_build_files                 what the definitions generate: the program <name>_op_build writes it
-#   <operator>__<soc>                     a kernel's library, listed in <name>_kernels: <operator>.cpp of the folder
-#                                         KERNELS, compiled for each column of types of the definition
+#   <name>_op_build_files                 the files that the program <name>_op_build generates from the definitions
+#   <operator>__<soc>                     a kernel's library: <operator>.cpp of the folder KERNELS, compiled for each
+#                                         column of the definition. The variable <name>_kernels lists these targets
 function(ascend_sim_add_package name)
   cmake_parse_arguments(p "" "FOLDER;KERNELS" "OPERATORS;SOCS;DEFINITIONS;LINK" ${ARGN})
   foreach(part defs shapes tilings)
@@ -52,8 +52,8 @@ function(ascend_sim_add_package name)
     list(APPEND kernels ${kernels_of_operator})
   endforeach()
   list(TRANSFORM kernels REPLACE "(.+)" "${generated}/\\1.cpp" OUTPUT_VARIABLE kernel_sources)
-  # op_build leaves unchanged files as they are, so a change of a definition compiles again only what it changes. The
-  # file `done` is newer than op_build nevertheless.
+  # op_build does not rewrite unchanged files, so only the files that a changed definition affects compile again. The
+  # file `done` is always newer than op_build.
   add_custom_command(OUTPUT "${generated}/done"
     BYPRODUCTS ${headers} ${sources} ${descriptions} ${kernel_lists} ${kernel_sources}
     COMMAND ${CMAKE_COMMAND} -E rm -rf "${tbe}/kernel"
@@ -77,7 +77,7 @@ function(ascend_sim_add_package name)
   endforeach()
   set(${name}_kernels ${kernels} PARENT_SCOPE)
 
-  # The functions of cann/runtime/objects.h come from the simulated CANN runtime of the process.
+  # The process's simulated CANN runtime provides the functions of cann/runtime/objects.h.
   add_library(${name}_opapi SHARED ${sources} $<TARGET_OBJECTS:${name}_defs> $<TARGET_OBJECTS:${name}_shapes>)
   target_include_directories(${name}_opapi PRIVATE "${generated}")
   target_compile_options(${name}_opapi PRIVATE -O1)
@@ -86,7 +86,7 @@ function(ascend_sim_add_package name)
   set_target_properties(${name}_opapi PROPERTIES
     OUTPUT_NAME cust_opapi LIBRARY_OUTPUT_DIRECTORY "${p_FOLDER}/op_api/lib")
 
-  # The tilings, which the runtime loads at the first call. tiling_library.cpp's symbol is looked up by its name.
+  # The tilings, which the runtime loads at the first call. It looks up tiling_library.cpp's symbol by name.
   add_library(${name}_opmaster SHARED $<TARGET_OBJECTS:${name}_tilings>)
   target_link_libraries(${name}_opmaster PRIVATE ascend_sim_tilings ascend_sim_host ${p_LINK})
   target_link_options(${name}_opmaster PRIVATE -Wl,-u,npu_cann_tiling_library)

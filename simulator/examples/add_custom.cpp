@@ -1,4 +1,4 @@
-// z = x + y, element by element: queues, two buffers each, tiles, a tail on the last core.
+// z = x + y, element by element: tiles through queues with two buffers each, and a tail on the last core.
 #include "kernel_operator.h"
 
 using namespace AscendC;

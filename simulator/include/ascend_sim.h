@@ -1,7 +1,7 @@
 /* The simulator's C interface: run a compiled kernel on a simulated Ascend chip, core by core.
  *
- * A launch copies its memory into 512-byte aligned arenas with guard zones, runs every core in ascending
- * and in descending order, compares the results, and copies outputs back if no rule was broken.
+ * A launch copies its memory into 512-byte aligned arenas with guard zones, runs all cores in ascending order
+ * and again in descending order, compares the results, and copies outputs back if no rule was broken.
  * ascend_sim_report() returns the violations and the timeline's summary as JSON. */
 #ifndef ASCEND_SIM_H
 #define ASCEND_SIM_H
@@ -14,8 +14,8 @@ extern "C" {
 
 #define ASCEND_SIM_EXPORT __attribute__((visibility("default")))
 
-/* The version of this interface and of the functions that compiled kernels call. A library of another version does not
- * load a kernel: each kernel refers to the symbol of its version. */
+/* The version of this interface and of the functions that compiled kernels call. Each kernel refers to the symbol of
+ * its version, so it does not load with a library of another version. */
 #define ASCEND_SIM_ABI_VERSION 1
 ASCEND_SIM_EXPORT extern const int32_t ascend_sim_abi_1;
 ASCEND_SIM_EXPORT int32_t ascend_sim_abi_version(void);
@@ -23,7 +23,7 @@ ASCEND_SIM_EXPORT int32_t ascend_sim_abi_version(void);
 typedef enum ascend_sim_status {
     ASCEND_SIM_OK = 0,
     ASCEND_SIM_BROKEN_RULE = 1, /* ascend_sim_report() names the rule and the place in the kernel */
-    ASCEND_SIM_BAD_CALL = 2     /* no such SoC, too many arguments */
+    ASCEND_SIM_BAD_CALL = 2     /* unknown SoC or rule, too many arguments, no access to trace_path */
 } ascend_sim_status;
 
 typedef enum ascend_sim_role {
@@ -53,7 +53,7 @@ typedef struct ascend_sim_launch {
     const void* tiling;
     uint64_t tiling_bytes;
     uint64_t workspace_bytes;
-    const char* lenient;    /* rules that only warn, "SIM-COUNT-01,SIM-EVENT-05"; NULL: none; "all" */
+    const char* lenient;    /* rules that only warn: "SIM-COUNT-01,SIM-EVENT-05", "all", NULL for none */
     int32_t auto_sync;      /* non-zero: insert V-V and scalar order, as bisheng's --cce-auto-sync */
     int32_t saturate;       /* non-zero: half overflow clamps */
     int32_t one_order;      /* non-zero: ascending only */
@@ -61,7 +61,8 @@ typedef struct ascend_sim_launch {
     int32_t trace_cores;    /* number of cores in the timeline, from the first; 0: all */
 } ascend_sim_launch;
 
-/* Runs the kernel `entry`, which takes all arguments, then workspace and tiling, as GM addresses. */
+/* Runs the kernel `entry`, which takes the arguments, then workspace and tiling, as GM addresses. Returns an
+ * ascend_sim_status. */
 ASCEND_SIM_EXPORT int32_t ascend_sim_run(void* entry, const ascend_sim_memory* memories, int32_t memory_count,
                                          const ascend_sim_arg* args, int32_t arg_count,
                                          const ascend_sim_launch* launch);
@@ -87,7 +88,7 @@ ASCEND_SIM_EXPORT const char* ascend_sim_rules(void);
 ASCEND_SIM_EXPORT const char* ascend_sim_profiles(void);
 
 /* JSON of the element types of each instruction and the round modes of each conversion, by instruction set (220,
- * 200, 310, as "arch" in the profiles). ["any"] means that the type does not matter, [] that the set lacks it. */
+ * 200, 310, as "arch" in the profiles). ["any"]: the type does not matter; []: the instruction set lacks it. */
 ASCEND_SIM_EXPORT const char* ascend_sim_instructions(void);
 ASCEND_SIM_EXPORT const char* ascend_sim_conversions(void);
 

@@ -2,8 +2,9 @@
  *
  * Between ascend_sim_begin_host_calls() and ascend_sim_end_host_calls(), aclnn's two phases of a generated operator on
  * the calling thread use the chip, the operator package, the memory and the options that are given here. A kernel runs
- * immediately, in its second phase. There is no device, no stream, no guard zone and no entry in the process's report;
- * other threads notice nothing. The argument checks, definitions, tilings and kernels are those of every other call. */
+ * immediately, in its second phase. There is no device, no stream, no guarded device memory and no entry in the
+ * process's report. Other threads are not affected. Argument checks, definitions, tilings and kernels are those of
+ * other calls. */
 #ifndef ASCEND_SIM_CANN_H
 #define ASCEND_SIM_CANN_H
 
@@ -23,8 +24,8 @@ typedef struct ascend_sim_host_calls {
     const ascend_sim_launch* options; /* lenient, auto_sync, saturate, one_order, trace_path, trace_cores */
 } ascend_sim_host_calls;
 
-/* The struct and what it points to must live until the end; they may change between calls. Begins do not nest: a begin
- * replaces the one before. */
+/* The struct and what it points to must remain valid until the end; they may change between calls. Begins do not nest:
+ * a begin replaces the one before. */
 ASCEND_SIM_EXPORT void ascend_sim_begin_host_calls(const ascend_sim_host_calls* calls);
 
 /* Returns the message of the last call that failed; "" if none did. It is valid until the thread's next begin. */

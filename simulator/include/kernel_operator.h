@@ -1,4 +1,4 @@
-// The simulator's version of CANN's kernel header: all calls of vector kernels.
+// The simulator's version of CANN's kernel header, with the calls of vector kernels that it supports.
 #pragma once
 
 #include "ascendc/atomic.h"

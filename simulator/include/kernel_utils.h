@@ -1,4 +1,4 @@
-// CANN's helpers of kernels, which kernel_operator.h defines here.
+// CANN's header of helpers for kernels. kernel_operator.h has all that the simulator supports.
 #pragma once
 
 #include "kernel_operator.h"

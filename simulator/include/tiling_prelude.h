@@ -1,5 +1,5 @@
-// Definitions that CANN's kernel compiler puts before a kernel: tiling macros, data type numbers, kernel types.
-// Include it by force (-include tiling_prelude.h), so that a kernel without REGISTER_TILING_DEFAULT does not compile.
+// Definitions that CANN's kernel compiler puts before a kernel: tiling macros, data type numbers, kernel types. Include
+// it by force (-include tiling_prelude.h). GET_TILING_DATA does not compile without REGISTER_TILING_DEFAULT.
 #pragma once
 
 #include <cstddef>
@@ -85,7 +85,7 @@ constexpr bool starts_with_digit(const char* text) {
 
 // Names S for a later GET_TILING_DATA in the same function.
 #define REGISTER_TILING_DEFAULT(S)                                   \
-    using NpuSimDefaultTiling [[maybe_unused]] = S;                  \
+    using AscendSimDefaultTiling [[maybe_unused]] = S;               \
     static_assert(::ascend_sim::check_tiling_struct<S>(), "tiling"); \
     ::ascend_sim::register_tiling(sizeof(S), ::ascend_sim::Site::here())
 #define REGISTER_TILING_FOR_TILINGKEY(condition, S)                                           \
@@ -94,7 +94,7 @@ constexpr bool starts_with_digit(const char* text) {
 #define REGISTER_NONE_TILING static_assert(true, "no tiling")
 
 #define GET_TILING_DATA(name, tiling) \
-    NpuSimDefaultTiling name = ::ascend_sim::read_tiling<NpuSimDefaultTiling>(tiling, ::ascend_sim::Site::here())
+    AscendSimDefaultTiling name = ::ascend_sim::read_tiling<AscendSimDefaultTiling>(tiling, ::ascend_sim::Site::here())
 #define GET_TILING_DATA_WITH_STRUCT(S, name, tiling) \
     S name = ::ascend_sim::read_tiling<S>(tiling, ::ascend_sim::Site::here())
 #define GET_TILING_DATA_MEMBER(S, member, name, tiling)                                          \

@@ -9,7 +9,7 @@
 
 namespace ascend_sim {
 
-// A guarded, 512-byte aligned copy.
+// A 512-byte aligned copy between two guard zones.
 class Arena {
 public:
     // If data is null, every byte is `fill`.
@@ -27,7 +27,7 @@ public:
             std::memset(base_, fill, bytes);
     }
     uint8_t* base() const { return base_; }
-    // Offset of the first guard byte that changed, or INT64_MIN.
+    // Offset of the changed guard byte that is nearest to the tensor, or INT64_MIN.
     int64_t broken_guard() const {
         for (uint64_t i = 0; i < kGuardBytes; ++i) {
             if (base_[bytes_ + i] != kGuard) return int64_t(bytes_ + i);

@@ -1,4 +1,4 @@
-// Times on the timeline, and those at which a core's part of GM's bandwidth is in use.
+// Moments of the timeline, and the bookings of a core's part of GM's bandwidth.
 #pragma once
 
 #include <algorithm>
@@ -21,44 +21,44 @@ inline Moment later(const Moment& a, const Moment& b) { return b.time > a.time ?
 // while the kernel runs, because a transfer that is issued later may be ready earlier.)
 class Bookings {
 public:
-    struct Turn {
+    struct Slot {
         Moment begin;
         double end;   // of the transfer
-        double idle;  // end of this transfer and of the bookings it overlaps
+        double idle;  // from here on the memory is idle; later than `end` if the transfer overlaps bookings
     };
 
     void clear() { busy_.clear(); }
     // End of the last booking.
     Moment last() const { return busy_.empty() ? Moment{} : busy_.back().end; }
 
-    Turn find(const Moment& ready, double cycles) const {
+    Slot find(const Moment& ready, double cycles) const {
         auto next = std::upper_bound(busy_.begin(), busy_.end(), ready.time,
                                      [](double time, const Busy& b) { return time < b.end.time; });
-        Turn turn{ready, 0, 0};
-        if (next != busy_.end() && next->begin <= ready.time) turn.begin = (next++)->end;
-        turn.end = turn.begin.time + cycles;
-        double from = turn.begin.time;
+        Slot slot{ready, 0, 0};
+        if (next != busy_.end() && next->begin <= ready.time) slot.begin = (next++)->end;
+        slot.end = slot.begin.time + cycles;
+        double from = slot.begin.time;
         for (; next != busy_.end() && cycles > next->begin - from; ++next) {
             cycles -= next->begin - from;
             from = next->end.time;
         }
-        turn.idle = from + cycles;
-        return turn;
+        slot.idle = from + cycles;
+        return slot;
     }
 
-    // Marks [turn.begin, turn.idle] as in use; `done` is the moment of its end.
-    void book(const Turn& turn, const Moment& done) {
-        if (done.time <= turn.begin.time) return;
-        const auto first = std::lower_bound(busy_.begin(), busy_.end(), turn.begin.time,
+    // Marks [slot.begin, slot.idle] as in use; `done` is the moment of its end.
+    void book(const Slot& slot, const Moment& done) {
+        if (done.time <= slot.begin.time) return;
+        const auto first = std::lower_bound(busy_.begin(), busy_.end(), slot.begin.time,
                                             [](const Busy& b, double time) { return b.end.time < time; });
         const auto last =
             std::upper_bound(first, busy_.end(), done.time, [](double time, const Busy& b) { return time < b.begin; });
-        Busy all{turn.begin.time, done};
+        Busy merged{slot.begin.time, done};
         if (first != last) {
-            all.begin = std::min(all.begin, first->begin);
-            if (const Moment& end = std::prev(last)->end; end.time > done.time) all.end = end;
+            merged.begin = std::min(merged.begin, first->begin);
+            if (const Moment& end = std::prev(last)->end; end.time > done.time) merged.end = end;
         }
-        busy_.insert(busy_.erase(first, last), all);
+        busy_.insert(busy_.erase(first, last), merged);
     }
 
 private:

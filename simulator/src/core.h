@@ -1,5 +1,5 @@
-// The state of one simulated launch and of the running core. A launch runs its cores sequentially on one
-// thread; launches share no state.
+// The state of one pass over a launch's cores, and of the running core. A pass runs the cores sequentially on
+// one thread; passes on different threads share no state.
 #pragma once
 
 #include <array>
@@ -33,17 +33,17 @@ struct Report {
 struct Stop {};
 
 const char* rule_id(Rule rule);
-Report report_of(Rule rule, const char* api, Site site, int64_t core, const char* words);
+Report report_of(Rule rule, const char* api, Site site, int64_t core, const char* message);
 bool is_lenient(const std::set<std::string>& lenient, Rule rule);
 bool is_rule(const std::string& id);
 
 // ---- order: vector clocks over the four pipes -----------------------------------------------------
 
 struct Clock {
-    std::array<uint32_t, kPipes> seen{};  // per pipe: instructions known to be complete
+    std::array<uint32_t, kPipes> complete{};  // per pipe: number of instructions known to be complete
     void join(const Clock& other) {
         for (int p = 0; p < kPipes; ++p)
-            if (other.seen[p] > seen[p]) seen[p] = other.seen[p];
+            if (other.complete[p] > complete[p]) complete[p] = other.complete[p];
     }
 };
 
@@ -65,15 +65,15 @@ struct Flag {
     bool set = false, allocated = false, fetched = false;
     Clock clock;
     Moment raised;
-    Site site{"", 0}, taken{"", 0};  // of the SetFlag; of the allocation
+    Site set_at{"", 0}, allocated_at{"", 0};
 };
 
 constexpr int kEvents = 8, kKernelEvents = 6;  // the compiler uses 6 and 7
 
 // Sources of the event ids between two pipes.
 struct EventKind {
-    bool dealt_out = false;     // queues, AllocEventID, FetchEventID
-    Site numbered{nullptr, 0};  // a SetFlag whose id the kernel chose itself
+    bool assigned = false;       // by a queue, AllocEventID or FetchEventID
+    Site chosen_at{nullptr, 0};  // a SetFlag whose id the kernel chose itself
 };
 
 // ---- one instruction's record --------------------------------------------------------------------
@@ -109,18 +109,18 @@ struct Buffer {
     uint32_t addr = 0, bytes = 0;
     int32_t queue = -1;  // -1: a TBuf
     BufferState state = BufferState::Free;
-    bool given_back = false;  // its TPipe was reset or destroyed
+    bool released = false;  // its TPipe was reset or destroyed
     uint32_t generation = 0;
     uint32_t valid_from = 0;    // bytes written by earlier instructions count as uninitialised
     int32_t filled_event = -1;  // set by EnQue, waited for by DeQue
     int32_t freed_event = -1;   // set by FreeTensor, waited for by AllocTensor
-    Site taken{"", 0};
+    Site allocated_at{"", 0};
 };
 
 struct Queue {
     QueueKind kind;
     std::vector<int32_t> buffers;
-    std::vector<int32_t> waiting;  // enqueued, oldest first
+    std::vector<int32_t> enqueued;  // oldest first
     size_t next = 0;
 };
 
@@ -136,7 +136,7 @@ struct GmTensor {
     uintptr_t base = 0;
     uint64_t bytes = 0;
     Role role = Role::In;
-    using Pages = std::vector<std::unique_ptr<uint32_t[]>>;  // instruction by byte, a page at a time
+    using Pages = std::vector<std::unique_ptr<uint32_t[]>>;  // an instruction's number for each byte of each page
     Pages writer, copy_reader, scalar_reader;
 };
 
@@ -182,14 +182,14 @@ struct LaunchOptions {
     std::set<std::string> lenient;
 };
 
-// The state of one launch.
+// The state that lasts for a whole pass over the cores.
 struct LaunchState {
     const Profile* profile = nullptr;
     LaunchOptions options;
     int64_t blocks = 1;
     uint64_t tiling_key = 0;
     bool key_matched = false;
-    Site key_asked{nullptr, 0};  // the last TILING_KEY_IS
+    Site last_key_check{nullptr, 0};  // TILING_KEY_IS
     std::vector<GmTensor> gm;
     size_t last_gm = 0;
     std::vector<GmAccess> gm_accesses;                    // ascending
@@ -228,7 +228,7 @@ struct CoreState {
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;
     Moment pipe_free[kPipes], pipe_done[kPipes];
-    Span waiting[kPipes] = {};  // a copy's latency; the trace shows it up to the next copy's end
+    Span latency[kPipes] = {};  // of the last copy; the trace shows it up to the next copy's end
     Totals totals;
 
     // The last reference that the scalar unit took to an element of UB or GM, and the element's earlier bits.
@@ -247,9 +247,9 @@ struct CoreState {
     bool running = false;
 };
 
-// The launch on this thread and its running core.
+// The pass on this thread and its running core.
 struct Machine : LaunchState, CoreState {
-    // UB and its shadow, kept from core to core: the instruction's number identifies the core.
+    // UB and its shadow are kept from core to core: numbers below core_first belong to earlier cores.
     struct AlignedDelete {
         void operator()(uint8_t* p) const { ::operator delete[](p, std::align_val_t(64)); }
     };
@@ -258,7 +258,7 @@ struct Machine : LaunchState, CoreState {
     std::array<Shadow, kPipes> reader;  // number
     uint32_t next_number = 1, core_first = 1;
 
-    // Lists of the running core, which keep their memory from core to core.
+    // Lists of the running core; the next core uses their memory again.
     std::vector<Record> records;
     Bookings gm_time;
     std::vector<Step> steps;  // only if options.keeps_steps

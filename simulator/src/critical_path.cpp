@@ -16,7 +16,7 @@ const char* kind_name(StepKind kind) {
     return kNames[int(kind)];
 }
 
-// Steps of one instruction name and kind.
+// Steps with the same pipe, instruction name and kind.
 struct Part {
     Pipe pipe;
     const char* api;

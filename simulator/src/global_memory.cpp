@@ -13,7 +13,7 @@ uint32_t* page_of(std::vector<std::unique_ptr<uint32_t[]>>& pages, uint64_t inde
     return pages[index].get();
 }
 
-// f(page or nullptr, first byte in page, past the last, offset of the page) over [offset, offset + bytes).
+// Calls f(page, first byte in the page, past the last) for each page of [offset, offset + bytes).
 template <class F>
 void for_each_page(uint64_t offset, uint64_t bytes, F f) {
     for (uint64_t end = offset + bytes; offset < end;) {
@@ -30,13 +30,14 @@ struct GmBytes {
     uint64_t begin, end;
 };
 
-void gm_unordered(const char* verb, const GmBytes& bytes, const char* operand, uint32_t before,
-                  const char* verb_before) {
+void report_unordered(const char* verb, const GmBytes& bytes, const char* operand, uint32_t before,
+                      const char* verb_before) {
     Machine& m = machine();
     const Record old = m.record(before);
     const Pipe now = m.current.pipe;
     if (m.options.auto_sync && now != old.pipe && (now == Pipe::S || old.pipe == Pipe::S)) {
-        m.clock[int(now)].seen[int(old.pipe)] = std::max(m.clock[int(now)].seen[int(old.pipe)], old.seq);
+        uint32_t& complete = m.clock[int(now)].complete[int(old.pipe)];
+        complete = std::max(complete, old.seq);
         return;
     }
     const Rule rule = now == old.pipe && now == Pipe::MTE3 ? Rule::Hazard04 : Rule::Hazard05;
@@ -49,21 +50,20 @@ void gm_unordered(const char* verb, const GmBytes& bytes, const char* operand, u
 }
 
 // Reports a violation by the operand's access to bytes of GM, with words such as "which core 0 wrote".
-void gm_broken(Rule rule, const char* operand, const char* verb, const GmBytes& bytes, const std::string& words) {
+void report_access(Rule rule, const char* operand, const char* verb, const GmBytes& bytes, const std::string& words) {
     broken(rule, "`%s` %s bytes [%llu, %llu) of GM `%s`%s.", operand, verb,
            static_cast<unsigned long long>(bytes.begin), static_cast<unsigned long long>(bytes.end),
            bytes.tensor.name.c_str(), words.c_str());
 }
 
-// An earlier access to GM by any core, from its number in the shadow.
-const GmAccess& access_of(uint32_t number) { return *find_access(machine().gm_accesses, number); }
 void note_access() {
     Machine& m = machine();
     if (m.gm_accesses.empty() || m.gm_accesses.back().number != m.number)
         m.gm_accesses.push_back({m.number, m.core, m.current.api, m.current.site, false});
 }
-std::string who(uint32_t number, const char* verb) {
-    const GmAccess& a = access_of(number);
+// An earlier access to GM by any core, from its number in the shadow: "core 0 wrote by DataCopy at npu_add.cpp:12".
+std::string describe_access(uint32_t number, const char* verb) {
+    const GmAccess& a = *find_access(machine().gm_accesses, number);
     return "core " + std::to_string(a.core) + " " + verb + " by " + a.api + " at " + where(a.site);
 }
 
@@ -104,7 +104,7 @@ GmTensor* require_gm(const char* operand, uintptr_t address, uint64_t bytes) {
     return nullptr;
 }
 
-// The scalar unit reads through its cache, so it does not see data that a copy wrote meanwhile.
+// The scalar unit reads through its cache, which may hold older data than a copy wrote to GM.
 void check_fresh(const GmTensor& t, uint64_t offset, uint32_t writer) {
     Machine& m = machine();
     if (m.record(writer).pipe == Pipe::S) return;
@@ -115,12 +115,12 @@ void check_fresh(const GmTensor& t, uint64_t offset, uint32_t writer) {
                static_cast<unsigned long long>(offset), t.name.c_str(), where(m.record(writer).site).c_str());
 }
 
-// A copy reads GM, so it does not see data that a scalar write left in the cache.
+// A copy reads GM directly. Data of a scalar write may still be in the cache.
 void check_clean(const char* operand, uintptr_t address, uint64_t bytes) {
     const auto& dirty = machine().dirty_lines;
     const auto line = dirty.lower_bound(address / kLineBytes);
     if (line != dirty.end() && line->first * kLineBytes < address + bytes)
-        broken(Rule::Gm02, "`%s` reads what the write at %s left in the cache: DataCacheCleanAndInvalid missing.",
+        broken(Rule::Gm02, "`%s` reads GM, but the cache holds what %s wrote: DataCacheCleanAndInvalid missing.",
                operand, where(line->second).c_str());
 }
 
@@ -130,7 +130,8 @@ void check_line_owner(uintptr_t address, uint64_t bytes) {
     for (uint64_t line = address / kLineBytes; line <= (address + bytes - 1) / kLineBytes; ++line) {
         auto owner = m.scalar_lines.find(line);
         if (owner != m.scalar_lines.end() && owner->second < m.core_first)
-            broken(Rule::Core03, "this 64-byte line of GM is one that %s.", who(owner->second, "wrote").c_str());
+            broken(Rule::Core03, "this 64-byte line of GM has bytes that %s.",
+                   describe_access(owner->second, "wrote").c_str());
     }
 }
 
@@ -143,10 +144,10 @@ const GmAccess* find_access(const std::vector<GmAccess>& all, uint32_t number) {
 }
 
 GmTensor* Machine::find_gm(uintptr_t address, uint64_t bytes) {
-    auto holds = [&](const GmTensor& t) { return address >= t.base && address + bytes <= t.base + t.bytes; };
-    if (last_gm < gm.size() && holds(gm[last_gm])) return &gm[last_gm];
+    auto contains = [&](const GmTensor& t) { return address >= t.base && address + bytes <= t.base + t.bytes; };
+    if (last_gm < gm.size() && contains(gm[last_gm])) return &gm[last_gm];
     for (last_gm = 0; last_gm < gm.size(); ++last_gm)
-        if (holds(gm[last_gm])) return &gm[last_gm];
+        if (contains(gm[last_gm])) return &gm[last_gm];
     return nullptr;
 }
 
@@ -167,11 +168,11 @@ void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmVi
             const GmBytes touched{*t, at + first, at + last};
             if (!w) {
                 if (starts_empty)
-                    gm_broken(Rule::Init02, operand, "reads", touched, " before anything was written there");
+                    report_access(Rule::Init02, operand, "reads", touched, " before anything was written there");
             } else if (w < m.core_first) {
-                gm_broken(Rule::Core02, operand, "reads", touched, ", which " + who(w, "wrote"));
+                report_access(Rule::Core02, operand, "reads", touched, ", which " + describe_access(w, "wrote"));
             } else if (!m.is_ordered(w)) {
-                gm_unordered("read", touched, operand, w, "write");
+                report_unordered("read", touched, operand, w, "write");
             } else if (m.current.pipe == Pipe::S) {
                 check_fresh(*t, at + first, w);
             }
@@ -204,14 +205,14 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmV
             const GmBytes touched{*t, at + first, at + last};
             if (!w) {
                 if (adds && starts_empty)
-                    gm_broken(Rule::Init02, operand, "adds to", touched, " before anything was written there");
+                    report_access(Rule::Init02, operand, "adds to", touched, " before anything was written there");
                 return;
             }
             if (adds && (w < m.core_first || m.record(w).adds)) return;  // atomic sums need no order
             if (w < m.core_first)
-                gm_broken(Rule::Core01, operand, "writes", touched, ", which " + who(w, "wrote"));
+                report_access(Rule::Core01, operand, "writes", touched, ", which " + describe_access(w, "wrote"));
             else if (!m.is_ordered(w))
-                gm_unordered("write", touched, operand, w, "write");
+                report_unordered("write", touched, operand, w, "write");
         });
         for (const auto* readers : {&t->copy_reader, &t->scalar_reader}) {
             if (!(*readers)[page]) continue;
@@ -219,9 +220,9 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmV
                 const GmBytes touched{*t, at + first, at + last};
                 if (!r) return;
                 if (r < m.core_first)
-                    gm_broken(Rule::Core02, operand, "writes", touched, ", which " + who(r, "read"));
+                    report_access(Rule::Core02, operand, "writes", touched, ", which " + describe_access(r, "read"));
                 else if (!m.is_ordered(r))
-                    gm_unordered("write", touched, operand, r, "read");
+                    report_unordered("write", touched, operand, r, "read");
             });
         }
         std::fill(writer + begin, writer + end, m.number);
@@ -256,7 +257,7 @@ void Machine::settle_gm_reference() {
     running = true;
     if (std::memcmp(reference.before, element, bytes)) {
         ascend_sim::writes_gm("tensor", reference.address, bytes, reference.gm_view);
-        ascend_sim::write_through_cache(reference.address, bytes);
+        ascend_sim::write_to_cache(reference.address, bytes);
     } else {
         if (reference.is_new) std::memcpy(element, reference.output, bytes);
         ascend_sim::reads_gm("tensor", reference.address, bytes, reference.gm_view);
@@ -264,7 +265,7 @@ void Machine::settle_gm_reference() {
     running = false;
 }
 
-void write_through_cache(uintptr_t address, uint64_t bytes) {
+void write_to_cache(uintptr_t address, uint64_t bytes) {
     Machine& m = machine();
     for (uint64_t line = address / kLineBytes; line <= (address + bytes - 1) / kLineBytes; ++line) {
         m.dirty_lines.emplace(line, m.current.site);
@@ -277,8 +278,8 @@ void write_through_cache(uintptr_t address, uint64_t bytes) {
                 const auto& page = t.writer[(a - t.base) / kPageBytes];
                 const uint32_t w = page ? page[(a - t.base) % kPageBytes] : 0;
                 if (w && w < m.core_first) {
-                    broken(Rule::Core03, "this 64-byte line of GM `%s` is one that %s.", t.name.c_str(),
-                           who(w, "wrote").c_str());
+                    broken(Rule::Core03, "this 64-byte line of GM `%s` has bytes that %s.", t.name.c_str(),
+                           describe_access(w, "wrote").c_str());
                     return;
                 }
             }

@@ -1,5 +1,5 @@
-// Lookup of compiled kernels by the names of their entries, <kernel>__<soc>__<types>: a library holds a kernel for an
-// SoC.
+// Lookup of compiled kernels by the names of their entries, <kernel>__<soc>__<types>. A library holds the entries of a
+// kernel for an SoC.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -10,15 +10,15 @@
 
 namespace {
 
-// Libraries of kernels that replace those of the folder, so that a changed kernel runs without a rebuild: paths,
-// separated by colons.
+// The environment variable with paths of kernel libraries, separated by colons. They replace those of the folder, so
+// that a changed kernel runs without a rebuild.
 constexpr const char* kOverride = "ASCEND_SIM_KERNELS";
 
-// Kernel libraries use this library's functions. Their loader finds it by its name, unless it lies elsewhere and was
-// loaded for one caller only: then it must be visible to all.
-bool become_visible() {
+// Makes this library's functions visible to kernel libraries even if the process loaded it with RTLD_LOCAL. A kernel
+// library that does not find this library by its name needs that.
+bool make_global() {
     Dl_info info = {};
-    dladdr(reinterpret_cast<void*>(&become_visible), &info);
+    dladdr(reinterpret_cast<void*>(&make_global), &info);
     return info.dli_fname && dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
@@ -28,7 +28,7 @@ void* find_override(const char* entry) {
         const size_t n = std::strcspn(p, ":");
         const std::string path(p, n);
         p += n + (p[n] != 0);
-        // Not closed, because the entry is called later. A second dlopen of a path costs nothing.
+        // Not closed, because the entry is called later. A second dlopen of a path costs little.
         void* library = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
         if (void* found = library ? dlsym(library, entry) : nullptr) return found;
     }
@@ -44,7 +44,7 @@ std::string kernel_path(const std::string& folder, const std::string& entry) {
 }  // namespace
 
 extern "C" void* ascend_sim_find_kernel(const char* folder, const char* entry) {
-    [[maybe_unused]] static const bool once = become_visible();
+    [[maybe_unused]] static const bool is_global = make_global();
     if (void* found = find_override(entry)) return found;
     void* library = dlopen(kernel_path(folder, entry).c_str(), RTLD_LAZY | RTLD_LOCAL);
     return library ? dlsym(library, entry) : nullptr;

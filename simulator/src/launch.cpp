@@ -14,8 +14,8 @@
 namespace ascend_sim {
 namespace {
 
-constexpr int kMaxArgs = 24;
-constexpr uint32_t kNumbersWrap = 1u << 30;
+constexpr int kMaxArgs = 24;                   // with workspace and tiling
+constexpr uint32_t kLargestNumber = 1u << 30;  // beyond it, the next pass numbers instructions from 1 again
 
 thread_local Machine* g_machine = nullptr;
 thread_local std::string g_report, g_message;
@@ -93,7 +93,7 @@ private:
         g_machine = &own;
         Machine& m = own;
         const ascend_sim_launch& l = *job_.launch;
-        if (!m.ub || m.next_number > kNumbersWrap) reset_shadow(m);
+        if (!m.ub || m.next_number > kLargestNumber) reset_shadow(m);
         static_cast<LaunchState&>(m) = {};
         m.profile = job_.profile;
         const int64_t traced = !l.trace_path || descending_ ? 0
@@ -122,8 +122,8 @@ private:
             add(m, mem.name, mem.data, mem.bytes, mem.role == ASCEND_SIM_SUM ? Role::InOut : Role(mem.role));
         }
         const ascend_sim_launch& l = *job_.launch;
-        // On a device, a fresh workspace holds bytes of the memory's earlier use. Here it holds NaNs in the first
-        // order of the cores and large numbers in the second, so that an output that depends on them differs.
+        // On a device, a fresh workspace holds bytes of the memory's earlier use. Here each order of the cores fills it
+        // with another byte, so that an output that depends on these bytes differs.
         add(m, "workspace", nullptr, l.workspace_bytes, Role::Workspace, descending_ ? 0x7F : 0xFF);
         add(m, "tiling", l.tiling, l.tiling_bytes, Role::Tiling);
         for (int32_t i = 0; i < job_.arg_count; ++i) {
@@ -162,8 +162,8 @@ private:
         try {
             m.current.site = {"kernel", 0};
             m.running = false;
-            if (m.key_asked.file && !m.key_matched)
-                broken_at(Rule::Tiling02, "TILING_KEY_IS", m.key_asked, "no TILING_KEY_IS(%llu) branch was taken.",
+            if (m.last_key_check.file && !m.key_matched)
+                broken_at(Rule::Tiling02, "TILING_KEY_IS", m.last_key_check, "no TILING_KEY_IS(%llu) branch was taken.",
                           static_cast<unsigned long long>(m.tiling_key));
             for (size_t i = 0; i < arenas_.size(); ++i)
                 if (const int64_t at = arenas_[i].broken_guard(); at != INT64_MIN)
@@ -178,26 +178,26 @@ private:
     std::vector<Arena> arenas_;
     std::vector<GmTensor> gm_;
     std::vector<GmAccess> accesses_;
-    uint8_t* addresses_[kMaxArgs + 2] = {};
+    uint8_t* addresses_[kMaxArgs] = {};
 };
 
 // ---- both orders -----------------------------------------------------------------------------------
 
-// A sum of floats depends on the order of its terms, as on hardware. The caller allows it by the role Sum.
+// A sum of floats depends on the order of its terms, as on hardware. The caller permits the difference by the role Sum.
 bool may_differ(const ascend_sim_memory& mem, const Pass& pass, int32_t i, uint64_t byte) {
     if (mem.role != ASCEND_SIM_SUM) return false;
     const GmAccess* last = pass.writer_of(i, byte);
     return last && last->adds;
 }
 
-void compare_orders(const Job& job, Pass& up, const Pass& down) {
+void compare_orders(const Job& job, Pass& ascending, const Pass& descending) {
     for (int32_t i = 0; i < job.memory_count; ++i) {
         const ascend_sim_memory& mem = job.memories[i];
-        if (mem.role == ASCEND_SIM_IN || !std::memcmp(up.memory(i), down.memory(i), mem.bytes)) continue;
+        if (mem.role == ASCEND_SIM_IN || !std::memcmp(ascending.memory(i), descending.memory(i), mem.bytes)) continue;
         uint64_t at = mem.bytes, differing = 0;
         for (uint64_t j = mem.bytes; j-- > 0;) {
-            if (up.memory(i)[j] == down.memory(i)[j]) continue;
-            if (may_differ(mem, up, i, j) && may_differ(mem, down, i, j)) continue;
+            if (ascending.memory(i)[j] == descending.memory(i)[j]) continue;
+            if (may_differ(mem, ascending, i, j) && may_differ(mem, descending, i, j)) continue;
             at = j;
             ++differing;
         }
@@ -206,14 +206,14 @@ void compare_orders(const Job& job, Pass& up, const Pass& down) {
         std::snprintf(text, sizeof text,
                       "byte %llu of GM `%s` is 0x%02x with the cores in ascending order and 0x%02x in descending order "
                       "(%llu byte%s differ%s in all).",
-                      static_cast<unsigned long long>(at), mem.name ? mem.name : "?", up.memory(i)[at],
-                      down.memory(i)[at], static_cast<unsigned long long>(differing), differing == 1 ? "" : "s",
+                      static_cast<unsigned long long>(at), mem.name ? mem.name : "?", ascending.memory(i)[at],
+                      descending.memory(i)[at], static_cast<unsigned long long>(differing), differing == 1 ? "" : "s",
                       differing == 1 ? "s" : "");
-        const GmAccess* last = up.writer_of(i, at);
+        const GmAccess* last = ascending.writer_of(i, at);
         const Report report = last ? report_of(Rule::Core04, last->api, last->site, last->core, text)
                                    : Report{Rule::Core04, std::string(rule_id(Rule::Core04)) + " " + text, "", 0, -1};
         const bool warns = is_lenient(split(job.launch->lenient), Rule::Core04);
-        (warns ? up.warnings : up.errors).push_back(report);
+        (warns ? ascending.warnings : ascending.errors).push_back(report);
         return;
     }
 }
@@ -229,7 +229,7 @@ void check_waves(const Job& job, Pass& pass) {
                              "", 0, -1});
 }
 
-std::string list_of(const std::vector<Report>& reports) {
+std::string reports_json(const std::vector<Report>& reports) {
     return json_list(reports, [](const Report& r) {
         Json j;
         j.field("rule", rule_id(r.rule)).field("text", r.text).field("file", r.file);
@@ -237,7 +237,7 @@ std::string list_of(const std::vector<Report>& reports) {
     });
 }
 
-// The site of the last call of the API.
+// The site of the API's last call.
 Site last_site_of(const char* api, const std::vector<Record>& records) {
     for (auto r = records.rbegin(); r != records.rend(); ++r)
         if (!std::strcmp(r->api, api)) return r->site;
@@ -253,7 +253,7 @@ int32_t bad_call(const std::string& text) {
 }
 
 // Copies back only the bytes that the kernel changed, because one memory may lie in the gaps of another.
-void copy_back(const Job& job, Pass& up) {
+void copy_back(const Job& job, const Pass& pass) {
     struct Change {
         char* to;
         const char* from;
@@ -264,7 +264,7 @@ void copy_back(const Job& job, Pass& up) {
         const ascend_sim_memory& m = job.memories[i];
         if (m.role == ASCEND_SIM_IN) continue;
         auto* to = static_cast<char*>(m.data);
-        auto* from = reinterpret_cast<const char*>(up.memory(i));
+        auto* from = reinterpret_cast<const char*>(pass.memory(i));
         for (size_t at = 0; at < m.bytes;) {
             if (to[at] == from[at]) {
                 ++at;
@@ -279,10 +279,11 @@ void copy_back(const Job& job, Pass& up) {
     for (const Change& c : changes) std::memcpy(c.to, c.from, c.bytes);
 }
 
-int32_t reported(const std::vector<Report>& errors, const std::vector<Report>& warnings, const std::string& summary) {
+int32_t store_report(const std::vector<Report>& errors, const std::vector<Report>& warnings,
+                     const std::string& summary) {
     Json j;
-    j.field("status", errors.empty() ? "ok" : "broken rule").raw("errors", list_of(errors));
-    j.raw("warnings", list_of(warnings));
+    j.field("status", errors.empty() ? "ok" : "broken rule").raw("errors", reports_json(errors));
+    j.raw("warnings", reports_json(warnings));
     if (!summary.empty()) j.raw("summary", summary);
     g_report = j.done();
     g_message = errors.empty() ? "" : errors.front().text;
@@ -290,24 +291,24 @@ int32_t reported(const std::vector<Report>& errors, const std::vector<Report>& w
 }
 
 int32_t run(const Job& job) {
-    Pass up(job, false), down(job, true);
+    Pass ascending(job, false), descending(job, true);
     const bool both = job.launch->block_dim > 1 && !job.launch->one_order;
     if (both) {
-        std::thread other([&] { down.run(); });
-        up.run();
+        std::thread other([&] { descending.run(); });
+        ascending.run();
         other.join();
-        if (up.errors.empty()) up.errors = down.errors;
-        if (up.errors.empty()) compare_orders(job, up, down);
+        if (ascending.errors.empty()) ascending.errors = descending.errors;
+        if (ascending.errors.empty()) compare_orders(job, ascending, descending);
     } else {
-        up.run();
+        ascending.run();
     }
-    check_waves(job, up);
-    const std::string summary = summary_of(up.timeline, *job.profile);
+    check_waves(job, ascending);
+    const std::string summary = summary_of(ascending.timeline, *job.profile);
     const char* path = job.launch->trace_path;
-    if (path && !write_trace(path, up.timeline, *job.profile, summary))
+    if (path && !write_trace(path, ascending.timeline, *job.profile, summary))
         return bad_call(std::string("cannot write ") + path);
-    if (up.errors.empty()) copy_back(job, up);
-    return reported(up.errors, up.warnings, summary);
+    if (ascending.errors.empty()) copy_back(job, ascending);
+    return store_report(ascending.errors, ascending.warnings, summary);
 }
 
 }  // namespace
@@ -339,10 +340,10 @@ void Machine::check_registered_tiling() const {
 void Machine::check_event_at_end(Pipe from, Pipe to, int id) const {
     const Flag& flag = flags[int(from)][int(to)][id];
     if (flag.set)
-        broken_at(Rule::Event05, "kernel end", flag.site, "%s_%s event %d, set here, was not waited for.",
+        broken_at(Rule::Event05, "kernel end", flag.set_at, "%s_%s event %d, set here, was not waited for.",
                   pipe_name(from), pipe_name(to), id);
     else if (flag.allocated)
-        broken_at(Rule::Event08, "kernel end", flag.taken,
+        broken_at(Rule::Event08, "kernel end", flag.allocated_at,
                   "%s_%s event %d, allocated here, was not released: ReleaseEventID missing.", pipe_name(from),
                   pipe_name(to), id);
 }
@@ -353,14 +354,14 @@ void Machine::end_core() {
     check_registered_tiling();
     for (const Buffer& b : buffers)
         if (b.queue >= 0 && b.state != BufferState::Free)
-            broken_at(Rule::Queue04, "kernel end", b.taken, "the tensor allocated here was not %s missing).",
+            broken_at(Rule::Queue04, "kernel end", b.allocated_at, "the tensor allocated here was not %s missing).",
                       b.state == BufferState::Enqueued ? "taken out of its queue (DeQue" : "freed (FreeTensor");
     for (int from = 0; from < kPipes; ++from)
         for (int to = 0; to < kPipes; ++to)
             for (int id = 0; id < kEvents; ++id) check_event_at_end(Pipe(from), Pipe(to), id);
     if (!dirty_lines.empty())
         broken_at(Rule::Gm02, "kernel end", dirty_lines.begin()->second,
-                  "what this wrote to GM is still in the scalar cache: DataCacheCleanAndInvalid missing.");
+                  "the scalar cache still holds data written here: DataCacheCleanAndInvalid missing.");
     if (mask.counter)
         broken_at(Rule::Mask03, "kernel end", last_site_of("SetMaskCount", records),
                   "the counter mode, set here, is still on: SetMaskNorm missing.");
@@ -395,7 +396,7 @@ int32_t ascend_sim_run(void* entry, const ascend_sim_memory* memories, int32_t m
     if (launch->block_dim < 1 || launch->block_dim > 65535) {
         const std::string text = std::string(rule_id(Rule::Core05)) + " the block count must be 1 .. 65535 but got " +
                                  std::to_string(launch->block_dim) + ".";
-        return reported({{Rule::Core05, text, "", 0, -1}}, {}, "");
+        return store_report({{Rule::Core05, text, "", 0, -1}}, {}, "");
     }
     if (launch->trace_path && !ascend_sim_may_write(launch->trace_path))
         return bad_call(std::string("cannot write ") + launch->trace_path);

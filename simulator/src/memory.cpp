@@ -1,8 +1,9 @@
-// Checks of instructions' accesses: bounds, poison, and the order of every pair of accesses to the same byte.
+// Checks of instructions' accesses to UB: bounds, undefined data, and the order of accesses to the same byte.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
+#include "src/chips.h"
 #include "src/core.h"
 
 namespace ascend_sim {
@@ -18,7 +19,7 @@ Rule hazard_rule(Pipe now, Pipe before) {
 
 // The synchronisation that orders the two accesses: the tensor's queue if its events join these pipes in this
 // direction, else a barrier or an event.
-std::string what_is_missing(Pipe now, Pipe before, const UbView& view) {
+std::string missing_synchronisation(Pipe now, Pipe before, const UbView& view) {
     const std::string event = std::string(pipe_name(before)) + "_" + pipe_name(now) + " event";
     if (now == before) return std::string("PipeBarrier<PIPE_") + pipe_name(now) + ">";
     const Machine& m = machine();
@@ -43,19 +44,19 @@ void report(const char* verb, const char* operand, const UbView& view, const Con
     const Pipe now = m.current.pipe;
     const Rule rule = hazard_rule(now, old.pipe);
     if (m.options.auto_sync && (rule == Rule::Hazard02 || rule == Rule::Hazard03)) {
-        uint32_t& seen = m.clock[int(now)].seen[int(old.pipe)];
-        seen = std::max(seen, old.seq);
+        uint32_t& complete = m.clock[int(now)].complete[int(old.pipe)];
+        complete = std::max(complete, old.seq);
         return;
     }
     broken(rule, "%s %s of `%s` (UB bytes [%lld, %lld)) at %s is not ordered after the %s %s by %s at %s: %s missing.",
            pipe_name(now), verb, operand, static_cast<long long>(c.bytes.begin), static_cast<long long>(c.bytes.end),
            where(m.current.site).c_str(), pipe_name(old.pipe), c.verb_before, old.api, where(old.site).c_str(),
-           what_is_missing(now, old.pipe, view).c_str());
+           missing_synchronisation(now, old.pipe, view).c_str());
 }
 
-// Reports first the conflicts whose repair resolves most others: those with another pipe, latest first. An event
-// from a pipe that had waited for this one also orders this pipe's own accesses; a barrier never orders those of
-// another pipe.
+// Reports conflicts with other pipes first, the latest one first, because their repair may resolve more conflicts: an
+// event from a pipe that had waited for this pipe also orders this pipe's own accesses. This pipe's barrier never
+// orders accesses of another pipe.
 void report_all(const char* verb, const char* operand, const UbView& view, std::vector<Conflict>& conflicts) {
     Machine& m = machine();
     const auto same_pipe = [&m](const Conflict& c) { return m.record(c.before).pipe == m.current.pipe; };
@@ -71,7 +72,7 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
     if (view.buffer < 0 || view.buffer >= int32_t(m.buffers.size()))
         stuck_at(Rule::Bounds02, m.current.api, m.current.site, "`%s` is no tensor of this core's buffers.", operand);
     const Buffer& b = m.buffers[view.buffer];
-    if (b.given_back && !m.pipe_alive) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
+    if (b.released && !m.pipe_alive) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
     if (view.generation != b.generation) broken(Rule::Queue06, "`%s` was freed before this use.", operand);
     const int64_t end = int64_t(view.addr) + view.bytes;
     if (view.addr < b.addr || end > int64_t(b.addr) + b.bytes) {
@@ -102,8 +103,8 @@ bool Machine::is_ordered(uint32_t instruction) const {
     if (instruction < core_first || instruction == number) return true;
     const Record& old = record(instruction);
     if (old.pipe == Pipe::S && current.pipe == Pipe::S) return true;
-    if (old.pipe == Pipe::V && current.pipe == Pipe::V && profile->arch == 310) return true;
-    return clock[int(current.pipe)].seen[int(old.pipe)] >= old.seq;
+    if (old.pipe == Pipe::V && current.pipe == Pipe::V && profile->arch == kArch950) return true;  // by the hardware
+    return clock[int(current.pipe)].complete[int(old.pipe)] >= old.seq;
 }
 
 void Machine::mark_reads() {
@@ -171,7 +172,7 @@ void scalar_reference(const UbView& view, Range range, Site site) {
     finish_scalar(cycles_of(Cost::ScalarUb));
 }
 
-// Call this before the next action after the reference's use: the running instruction is still the reference's.
+// Call this before the core's next action, while the current instruction is still the one that took the reference.
 void Machine::settle_reference() {
     if (!reference.open) return;
     reference.open = false;

@@ -19,17 +19,17 @@ bool valid_event(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     return true;
 }
 
-// An event id that the kernel chose itself may also be allocated to a queue.
-void advise_on_mixed_numbers(Pipe from, Pipe to) {
+// TPipe may assign an event id that the kernel chose itself to a queue.
+void advise_on_mixed_ids(Pipe from, Pipe to) {
     const EventKind& kind = machine().event_kinds[int(from)][int(to)];
-    if (kind.dealt_out && kind.numbered.file)
-        broken_at(Rule::Event07, "SetFlag", kind.numbered,
-                  "%s_%s event ids are also dealt out to queues or by TPipe: this number may be one of them.",
+    if (kind.assigned && kind.chosen_at.file)
+        broken_at(Rule::Event07, "SetFlag", kind.chosen_at,
+                  "TPipe also assigns %s_%s event ids, to queues or on request: this id may be one of them.",
                   pipe_name(from), pipe_name(to));
 }
 
-void advise_on_nothing_to_do(bool nothing) {
-    if (nothing) broken(Rule::Count05, "it is told to do nothing: 0 elements, repeats or bytes.");
+void advise_on_empty_instruction(bool is_empty) {
+    if (is_empty) broken(Rule::Count05, "the instruction does nothing: 0 elements, repeats or bytes.");
 }
 
 ApiTotal& total_of(Pipe pipe, const char* api) {
@@ -64,14 +64,14 @@ void end_instruction(double begin, double end, uint64_t bytes, uint32_t repeats)
 void keep_latency(Pipe pipe, double end, double done) {
     Machine& m = machine();
     if (m.core >= m.options.traced_cores) return;
-    Span& waiting = m.waiting[int(pipe)];
-    if (waiting.api) {
-        waiting.end = std::min(waiting.end, end);
-        m.spans.push_back(waiting);
+    Span& latency = m.latency[int(pipe)];
+    if (latency.api) {
+        latency.end = std::min(latency.end, end);
+        m.spans.push_back(latency);
     }
     const bool reads = pipe == Pipe::MTE2;
     const Row row = reads ? Row::ReadLatency : Row::WriteLatency;
-    waiting = {
+    latency = {
         int32_t(m.core), uint8_t(row), reads ? "read latency" : "write latency", m.current.site, end, done, 0, 0};
 }
 
@@ -119,7 +119,7 @@ double cycles_of(Cost cost) {
 
 void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask) {
     Machine& m = machine();
-    advise_on_nothing_to_do(repeats == 0);
+    advise_on_empty_instruction(repeats == 0);
     const int v = int(Pipe::V);
     const Moment begin = later(m.pipe_free[v], m.issue);
     const double end = begin.time + m.profile->vector_issue_cycles + repeats * cycles_per_repeat +
@@ -130,30 +130,30 @@ void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask) {
 
 void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
     Machine& m = machine();
-    advise_on_nothing_to_do(bytes == 0);
+    advise_on_empty_instruction(bytes == 0);
     const Profile& profile = *m.profile;
     const Pipe pipe = m.current.pipe;
     const bool reads = pipe == Pipe::MTE2;
     const int p = int(pipe);
-    double weighed = double(bytes) + bursts * profile.burst_overhead_bytes;
+    double charged_bytes = double(bytes) + bursts * profile.burst_overhead_bytes;
     if (gm_address % uintptr_t(profile.gm_line_bytes))
-        weighed += std::min(bursts * profile.gm_line_bytes, double(bytes) * profile.off_line_share);
-    const double active = double(std::min<int64_t>(m.blocks, profile.cores));
-    const double share = profile.gm_bytes_per_cycle / active;
+        charged_bytes += std::min(bursts * profile.gm_line_bytes, double(bytes) * profile.off_line_share);
+    const double active_cores = double(std::min<int64_t>(m.blocks, profile.cores));
+    const double share = profile.gm_bytes_per_cycle / active_cores;
     const double port = reads ? profile.core_gm_bytes_per_cycle : profile.mte3_bytes_per_cycle;
-    const auto part = [&](StepKind kind, const Moment& from, double end) {
+    const auto add_step = [&](StepKind kind, const Moment& from, double end) {
         return step(pipe, kind, m.current.api, m.current.site, from, end);
     };
     const Moment begin = later(m.pipe_free[p], m.issue);
-    const Moment first = part(StepKind::Issue, begin, begin.time + profile.mte_issue_cycles);
+    const Moment ready = add_step(StepKind::Issue, begin, begin.time + profile.mte_issue_cycles);
     // All cores share GM's bandwidth, in both directions.
-    const Bookings::Turn turn = m.gm_time.find(first, weighed / share);
-    const Moment moved = part(StepKind::Memory, turn.begin, turn.end);
-    m.gm_time.book(turn, turn.idle > turn.end ? part(StepKind::Memory, moved, turn.idle) : moved);
-    const Moment end = later(part(StepKind::Transfer, turn.begin, turn.begin.time + weighed / port), moved);
+    const Bookings::Slot slot = m.gm_time.find(ready, charged_bytes / share);
+    const Moment moved = add_step(StepKind::Memory, slot.begin, slot.end);
+    m.gm_time.book(slot, slot.idle > slot.end ? add_step(StepKind::Memory, moved, slot.idle) : moved);
+    const Moment end = later(add_step(StepKind::Transfer, slot.begin, slot.begin.time + charged_bytes / port), moved);
     const double latency = reads ? profile.read_latency_cycles : profile.write_latency_cycles;
     m.pipe_free[p] = end;
-    m.pipe_done[p] = part(StepKind::Latency, end, end.time + latency);
+    m.pipe_done[p] = add_step(StepKind::Latency, end, end.time + latency);
     keep_latency(pipe, end.time, m.pipe_done[p].time);
     end_instruction(begin.time, end.time, bytes, 0);
 }
@@ -172,20 +172,20 @@ void set_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     Flag& flag = m.flags[int(from)][int(to)][id];
     if (flag.set)
         broken_at(Rule::Event01, api, site, "%s_%s event %d is set at %s already and was not waited for.",
-                  pipe_name(from), pipe_name(to), id, where(flag.site).c_str());
+                  pipe_name(from), pipe_name(to), id, where(flag.set_at).c_str());
     if (!flag.allocated && !flag.fetched) {
         if (id >= kKernelEvents)
             broken_at(Rule::Event07, api, site, "event ids 6 and 7 are the compiler's, but this is %d.", id);
-        m.event_kinds[int(from)][int(to)].numbered = site;
-        advise_on_mixed_numbers(from, to);
+        m.event_kinds[int(from)][int(to)].chosen_at = site;
+        advise_on_mixed_ids(from, to);
     }
     flag.fetched = false;
     spend_scalar(api, site, m.profile->scalar_cycles, StepKind::Issue);
     flag.set = true;
-    flag.site = site;
+    flag.set_at = site;
     flag.clock = m.clock[int(from)];
     flag.clock.join(m.clock[int(Pipe::S)]);  // the scalar unit also issues the flag
-    flag.clock.seen[int(from)] = m.issued[int(from)];
+    flag.clock.complete[int(from)] = m.issued[int(from)];
     // The flag is raised after the pipe's earlier work and waits.
     flag.raised = later(later(m.pipe_done[int(from)], m.pipe_free[int(from)]), m.pipe_free[int(Pipe::S)]);
 }
@@ -196,7 +196,7 @@ void wait_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     m.settle_reference();
     Flag& flag = m.flags[int(from)][int(to)][id];
     if (!flag.set) {
-        broken_at(Rule::Event02, api, site, "waits for %s_%s event %d, which nobody set before.", pipe_name(from),
+        broken_at(Rule::Event02, api, site, "waits for %s_%s event %d, which was not set before.", pipe_name(from),
                   pipe_name(to), id);
         return;
     }
@@ -213,26 +213,26 @@ void barrier(int32_t pipe, Site site) {
     constexpr const char* kApi = "PipeBarrier";
     m.settle_reference();
     spend_scalar(kApi, site, m.profile->scalar_cycles, StepKind::Issue);
-    const auto after = [&](Pipe p, const Moment& done) {
+    const auto end_of_barrier = [&](Pipe p, const Moment& done) {
         return step(p, StepKind::Barrier, kApi, site, done, done.time + m.profile->barrier_cycles);
     };
     if (pipe != kAllPipes) {
         if (pipe == int(Pipe::S)) broken_at(Rule::Event06, kApi, site, "PIPE_S has no barrier.");
-        m.clock[pipe].seen[pipe] = m.issued[pipe];
-        m.pipe_free[pipe] = after(Pipe(pipe), later(m.pipe_free[pipe], m.pipe_done[pipe]));
+        m.clock[pipe].complete[pipe] = m.issued[pipe];
+        m.pipe_free[pipe] = end_of_barrier(Pipe(pipe), later(m.pipe_free[pipe], m.pipe_done[pipe]));
         return;
     }
     Clock all;
     Moment latest;
     for (int p = 0; p < kPipes; ++p) {
         all.join(m.clock[p]);
-        all.seen[p] = m.issued[p];
+        all.complete[p] = m.issued[p];
         latest = later(latest, later(m.pipe_free[p], m.pipe_done[p]));
     }
-    const Moment over = after(Pipe::S, latest);
+    const Moment end = end_of_barrier(Pipe::S, latest);
     for (int p = 0; p < kPipes; ++p) {
         m.clock[p] = all;
-        m.pipe_free[p] = over;
+        m.pipe_free[p] = end;
     }
 }
 
@@ -242,9 +242,9 @@ int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site) {
         Flag& flag = m.flags[int(from)][int(to)][id];
         if (flag.allocated) continue;  // as on the core, the allocation ignores flags that are only set
         flag.allocated = true;
-        flag.taken = site;
-        m.event_kinds[int(from)][int(to)].dealt_out = true;
-        advise_on_mixed_numbers(from, to);
+        flag.allocated_at = site;
+        m.event_kinds[int(from)][int(to)].assigned = true;
+        advise_on_mixed_ids(from, to);
         return id;
     }
     broken_at(Rule::Event04, api, site, "all eight %s_%s events are in use.", pipe_name(from), pipe_name(to));
@@ -273,8 +273,8 @@ void Machine::end_time() {
     for (int p = 0; p < kPipes; ++p) last = later(last, later(pipe_free[p], pipe_done[p]));
     last = later(last, gm_time.last());
     totals.end = last.time;
-    for (Span& w : waiting)
-        if (w.api) spans.push_back(w);
+    for (const Span& span : latency)
+        if (span.api) spans.push_back(span);
     if (!options.keeps_steps || (critical_core >= 0 && last.time <= critical_path.back().end)) return;
     std::vector<Step> path;
     for (int32_t at = last.step; at >= 0; at = steps[size_t(at)].after) path.push_back(steps[size_t(at)]);

@@ -21,15 +21,15 @@ struct Profile {
     double read_latency_cycles;      // until a read's data is available
     double write_latency_cycles;
     double burst_overhead_bytes;  // extra cost of a burst
-    double gm_line_bytes;         // a transfer that is not aligned to this costs more:
+    double gm_line_bytes;         // a transfer from another address than a multiple of this costs more:
     double off_line_share;        // this share of its bytes, at most one line per burst
 
     // Instructions, in cycles.
     double mte_issue_cycles;     // a copy, before its first byte
     double vector_issue_cycles;  // a vector instruction, before its first repeat
     double barrier_cycles;
-    double flag_cycles;                         // a SetFlag, WaitFlag pair
-    double scalar_cycles;                       // issuing an instruction
+    double flag_cycles;                         // a WaitFlag, in the pipe that waits
+    double scalar_cycles;                       // issuing an instruction, setting a flag
     double mask_cycles;                         // setting the mask register
     double count_form_cycles;                   // the mask instructions around a count form
     double scalar_ub_cycles, scalar_gm_cycles;  // GetValue or SetValue
@@ -45,8 +45,8 @@ struct Profile {
 
     // Single elements, in cycles.
     double gathered_element_cycles;
-    double index_store_cycles;     // CreateVecIndex: an element of the first repeat, stored by the scalar unit
-    double index_addition_cycles;  // CreateVecIndex: one instruction for each further repeat
+    double index_store_cycles;     // CreateVecIndex: an element that the scalar unit stores
+    double index_addition_cycles;  // CreateVecIndex: an instruction that adds to earlier elements
 };
 
 const Profile* find_profile(const char* name);  // by name or soc; nullptr if unknown

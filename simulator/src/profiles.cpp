@@ -71,14 +71,13 @@ Profile ascend310p(const Chip& chip) {
     return p;
 }
 
-// The hardware orders V to V.
 Profile ascend950(const Chip& chip) {
     Profile p = with_instructions();
     p.name = "Ascend950";
     p.cores = chip.vector_cores;                // E.1
     p.clock_ghz = chip.clock_ghz;               // E.1
-    p.ub_bytes = 248 << 10;                     // A.1: TOTAL_UB_SIZE, without
-    p.reserved_from = 248 << 10;                // A.1: the scratch
+    p.ub_bytes = 248 << 10;                     // A.1: TOTAL_UB_SIZE without the scratch
+    p.reserved_from = 248 << 10;                // A.1: the scratch begins there, so no buffer reaches it
     p.gm_bytes_per_cycle = 31.0 * p.cores / 2;  // E.1: ddr, an AI core of two vector cores
     p.core_gm_bytes_per_cycle = 24;             // guess: an A2's
     p.mte3_bytes_per_cycle = 64;                // guess: an A2's
@@ -94,7 +93,7 @@ Profile profile_of(const Chip& chip) {
     return p;
 }
 
-// In the order of kChips. Never destroyed, because programs run kernels while they end.
+// In the order of kChips. Never destroyed, because a process may run kernels while it exits.
 const std::vector<Profile>& profiles() {
     static const auto* const all = [] {
         auto* made = new std::vector<Profile>;
@@ -106,7 +105,7 @@ const std::vector<Profile>& profiles() {
 
 }  // namespace
 
-// The case does not matter: tools print Ascend910B4, configurations hold ascend910b4.
+// The case of letters does not matter: tools print Ascend910B4, configuration files have ascend910b4.
 const Profile* find_profile(const char* name) {
     const auto is = [name](std::string_view known) {
         const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };

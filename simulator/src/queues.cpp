@@ -33,7 +33,7 @@ int32_t add_buffer(int32_t queue, uint64_t bytes, Site site) {
     b.bytes = uint32_t(rounded);
     b.queue = queue;
     b.valid_from = m.next_number;
-    b.taken = site;
+    b.allocated_at = site;
     m.ub_used += uint32_t(rounded);
     m.ub_peak = std::max(m.ub_peak, m.ub_used);
     m.live_buffers++;
@@ -58,32 +58,31 @@ Buffer* own_buffer(int32_t queue, const UbView& view, const char* api, Site site
     Machine& m = machine();
     Buffer* buffer = view.buffer < 0 ? nullptr : &m.buffers[view.buffer];
     if (buffer && buffer->queue == queue) return buffer;
-    const char* whose = !buffer ? "no buffer's" : buffer->queue < 0 ? "a TBuf's" : "another queue's";
-    const std::string since =
-        buffer && buffer->queue >= 0 && buffer->taken.file ? ", allocated at " + where(buffer->taken) : std::string();
-    broken_at(Rule::Queue05, api, site, "the tensor is not one of this queue's: it is %s%s.", whose, since.c_str());
+    const char* owner = !buffer ? "no buffer's" : buffer->queue < 0 ? "a TBuf's" : "another queue's";
+    const std::string place = buffer && buffer->queue >= 0 ? ", allocated at " + where(buffer->allocated_at) : "";
+    broken_at(Rule::Queue05, api, site, "the tensor is not one of this queue's: it is %s%s.", owner, place.c_str());
     return nullptr;
 }
 
-void settle_freed(Buffer& b, const QueueKind& kind, const char* api, Site site) {
+void wait_until_freed(Buffer& b, const QueueKind& kind, const char* api, Site site) {
     if (b.freed_event < 0) return;
     wait_flag(kind.consumer, kind.producer, b.freed_event, api, site);
     release_event(kind.consumer, kind.producer, b.freed_event, api, site);
     b.freed_event = -1;
 }
 
-// Frees UB and the buffer count for the next InitBuffer.
-void give_back_all(Machine& m, const char* api, const Site* site) {
+// Frees all buffers, so that the next InitBuffer begins with an empty UB.
+void release_all(Machine& m, const char* api, const Site* site) {
     m.settle_reference();
     for (Buffer& b : m.buffers) {
-        if (b.given_back) continue;
-        if (b.queue >= 0) settle_freed(b, m.queues[b.queue].kind, api, site ? *site : b.taken);
-        b.given_back = true;
+        if (b.released) continue;
+        if (b.queue >= 0) wait_until_freed(b, m.queues[b.queue].kind, api, site ? *site : b.allocated_at);
+        b.released = true;
         b.generation++;
     }
     for (Queue& q : m.queues) {
         q.buffers.clear();
-        q.waiting.clear();
+        q.enqueued.clear();
     }
     m.ub_used = 0;
     m.live_buffers = 0;
@@ -93,14 +92,14 @@ void give_back_all(Machine& m, const char* api, const Site* site) {
 
 void pipe_created(Site site) {
     Machine& m = machine();
-    if (m.pipe_alive) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe lives.");
+    if (m.pipe_alive) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe exists.");
     m.pipe_alive = true;
 }
 
 void pipe_destroyed() {
     Machine& m = machine();
     m.pipe_alive = false;
-    if (!std::uncaught_exceptions()) give_back_all(m, "~TPipe", nullptr);
+    if (!std::uncaught_exceptions()) release_all(m, "~TPipe", nullptr);
 }
 
 bool pipe_alive() { return machine().pipe_alive; }
@@ -108,9 +107,10 @@ bool pipe_alive() { return machine().pipe_alive; }
 void pipe_reset(Site site) {
     Machine& m = machine();
     for (const Buffer& b : m.buffers)
-        if (!b.given_back && b.queue >= 0 && b.state != BufferState::Free)
-            broken_at(Rule::Queue04, "Reset", site, "a tensor allocated at %s was not freed.", where(b.taken).c_str());
-    give_back_all(m, "Reset", &site);
+        if (!b.released && b.queue >= 0 && b.state != BufferState::Free)
+            broken_at(Rule::Queue04, "Reset", site, "a tensor allocated at %s was not freed.",
+                      where(b.allocated_at).c_str());
+    release_all(m, "Reset", &site);
 }
 
 int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site site) {
@@ -126,7 +126,7 @@ int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site
     return queue;
 }
 
-int32_t init_buffer(const char*, uint64_t bytes, Site site) {
+int32_t init_buffer(uint64_t bytes, Site site) {
     const int32_t b = add_buffer(-1, bytes, site);
     if (b >= 0) machine().buffers[b].state = BufferState::Occupied;
     return b;
@@ -138,7 +138,7 @@ bool has_buffers(int32_t queue) {
 }
 bool has_memory(int32_t buffer) {
     const Machine& m = machine();
-    return buffer >= 0 && buffer < int32_t(m.buffers.size()) && !m.buffers[buffer].given_back;
+    return buffer >= 0 && buffer < int32_t(m.buffers.size()) && !m.buffers[buffer].released;
 }
 
 UbView alloc_tensor(int32_t queue, Site site) {
@@ -148,15 +148,15 @@ UbView alloc_tensor(int32_t queue, Site site) {
         const int32_t index = q.buffers[q.next++ % q.buffers.size()];
         Buffer& b = m.buffers[index];
         if (b.state != BufferState::Free) continue;
-        settle_freed(b, q.kind, "AllocTensor", site);
+        wait_until_freed(b, q.kind, "AllocTensor", site);
         b.state = BufferState::Occupied;
         b.valid_from = m.next_number;
-        b.taken = site;
+        b.allocated_at = site;
         return view_of(index);
     }
     stuck_at(Rule::Queue03, "AllocTensor", site,
              "all %zu buffers are taken, one since %s: FreeTensor missing, the core would wait for ever.",
-             q.buffers.size(), q.buffers.empty() ? "?" : where(m.buffers[q.buffers[0]].taken).c_str());
+             q.buffers.size(), q.buffers.empty() ? "?" : where(m.buffers[q.buffers[0]].allocated_at).c_str());
 }
 
 void enqueue(int32_t queue, const UbView& view, Site site) {
@@ -166,21 +166,20 @@ void enqueue(int32_t queue, const UbView& view, Site site) {
     if (view.generation != b->generation || b->state == BufferState::Free || b->state == BufferState::Enqueued)
         broken_at(Rule::Queue01, "EnQue", site, "the tensor must be allocated or dequeued but is %s.",
                   view.generation != b->generation ? "freed" : state_name(b->state));
-    if (int32_t(q.waiting.size()) >= std::max(q.kind.depth, 1))
-        broken_at(Rule::Queue02, "EnQue", site, "%zu tensors stand in a queue of depth %d: DeQue missing.",
-                  q.waiting.size(), q.kind.depth);
+    if (const int32_t depth = std::max(q.kind.depth, 1); int32_t(q.enqueued.size()) >= depth)
+        broken_at(Rule::Queue02, "EnQue", site, "the queue of depth %d is full: DeQue missing.", depth);
     b->filled_event = alloc_event(q.kind.producer, q.kind.consumer, "EnQue", site);
     set_flag(q.kind.producer, q.kind.consumer, b->filled_event, "EnQue", site);
     b->state = BufferState::Enqueued;
-    q.waiting.push_back(view.buffer);
+    q.enqueued.push_back(view.buffer);
 }
 
 UbView dequeue(int32_t queue, Site site) {
     Machine& m = machine();
     Queue& q = require_queue(queue, "DeQue", site);
-    if (q.waiting.empty()) stuck_at(Rule::Queue01, "DeQue", site, "the queue is empty: EnQue missing.");
-    const int32_t index = q.waiting.front();
-    q.waiting.erase(q.waiting.begin());
+    if (q.enqueued.empty()) stuck_at(Rule::Queue01, "DeQue", site, "the queue is empty: EnQue missing.");
+    const int32_t index = q.enqueued.front();
+    q.enqueued.erase(q.enqueued.begin());
     Buffer& b = m.buffers[index];
     wait_flag(q.kind.producer, q.kind.consumer, b.filled_event, "DeQue", site);
     release_event(q.kind.producer, q.kind.consumer, b.filled_event, "DeQue", site);
@@ -198,7 +197,7 @@ void free_tensor(int32_t queue, const UbView& view, Site site) {
         return;
     }
     if (b->state == BufferState::Enqueued)
-        broken_at(Rule::Queue01, "FreeTensor", site, "the tensor still stands in the queue: DeQue missing.");
+        broken_at(Rule::Queue01, "FreeTensor", site, "the tensor is still in the queue: DeQue missing.");
     b->freed_event = alloc_event(q.kind.consumer, q.kind.producer, "FreeTensor", site);
     set_flag(q.kind.consumer, q.kind.producer, b->freed_event, "FreeTensor", site);
     b->state = BufferState::Free;
@@ -207,10 +206,10 @@ void free_tensor(int32_t queue, const UbView& view, Site site) {
 
 void free_all_events(int32_t queue, Site site) {
     Queue& q = require_queue(queue, "FreeAllEvent", site);
-    for (int32_t index : q.buffers) settle_freed(machine().buffers[index], q.kind, "FreeAllEvent", site);
+    for (int32_t index : q.buffers) wait_until_freed(machine().buffers[index], q.kind, "FreeAllEvent", site);
 }
 
-int32_t queued(int32_t queue) { return queue < 0 ? 0 : int32_t(machine().queues[queue].waiting.size()); }
+int32_t queued(int32_t queue) { return queue < 0 ? 0 : int32_t(machine().queues[queue].enqueued.size()); }
 
 int32_t idle_buffers(int32_t queue) {
     if (queue < 0) return 0;

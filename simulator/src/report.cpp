@@ -22,13 +22,13 @@ constexpr RuleRow kRules[] = {
 #undef ASCEND_SIM_RULE
 };
 
-void keep(Rule rule, const char* api, Site site, bool can_go_on, const char* format, va_list args) {
+void add_report(Rule rule, const char* api, Site site, bool can_continue, const char* format, va_list args) {
     char text[1024];
     std::vsnprintf(text, sizeof text, format, args);
     Machine& m = machine();
     Report report = report_of(rule, api, site, m.core, text);
     const bool warns = kRules[int(rule)].only_warns || is_lenient(m.options.lenient, rule);
-    if (!can_go_on || !warns) {
+    if (!can_continue || !warns) {
         m.errors.push_back(std::move(report));
         throw Stop{};
     }
@@ -39,9 +39,9 @@ void keep(Rule rule, const char* api, Site site, bool can_go_on, const char* for
 
 }  // namespace
 
-Report report_of(Rule rule, const char* api, Site site, int64_t core, const char* words) {
+Report report_of(Rule rule, const char* api, Site site, int64_t core, const char* message) {
     const std::string place = where(site) + ", core " + std::to_string(core) + ", " + api;
-    return {rule, std::string(rule_id(rule)) + " " + place + ": " + words, site.file, site.line, core};
+    return {rule, std::string(rule_id(rule)) + " " + place + ": " + message, site.file, site.line, core};
 }
 
 const char* rule_id(Rule rule) { return kRules[int(rule)].id; }
@@ -66,24 +66,24 @@ void broken(Rule rule, const char* format, ...) {
     Machine& m = machine();
     va_list args;
     va_start(args, format);
-    // va_end is not reached if keep throws. It does nothing on the supported platforms.
-    keep(rule, m.running ? m.current.api : "kernel", m.current.site, true, format, args);
+    // va_end is not reached if add_report throws. It does nothing on the supported platforms.
+    add_report(rule, m.running ? m.current.api : "kernel", m.current.site, true, format, args);
     va_end(args);
 }
 
 void broken_at(Rule rule, const char* api, Site site, const char* format, ...) {
     va_list args;
     va_start(args, format);
-    keep(rule, api, site, true, format, args);
+    add_report(rule, api, site, true, format, args);
     va_end(args);
 }
 
 void stuck_at(Rule rule, const char* api, Site site, const char* format, ...) {
     va_list args;
     va_start(args, format);
-    keep(rule, api, site, false, format, args);
+    add_report(rule, api, site, false, format, args);
     va_end(args);
-    throw Stop{};  // not reached, because keep throws
+    throw Stop{};  // not reached, because add_report throws
 }
 
 }  // namespace ascend_sim

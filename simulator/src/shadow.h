@@ -40,9 +40,9 @@ public:
                 at = stop;
                 continue;
             }
-            const uint32_t word = block_[block], most = (end + kBlock - 1) / kBlock;
+            const uint32_t word = block_[block], end_block = (end + kBlock - 1) / kBlock;
             uint32_t next = block + 1;
-            while (next < most && block_[next] == word && !mixed_[next]) ++next;
+            while (next < end_block && block_[next] == word && !mixed_[next]) ++next;
             const uint32_t stop = std::min(end, next * kBlock);
             f(at, stop, word);
             at = stop;

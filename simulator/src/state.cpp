@@ -1,5 +1,5 @@
-// State of a core that instructions read: index, mask, atomics, tiling. Also the rules, instructions and
-// profiles as JSON.
+// State of a core that instructions read: index, mask, atomics, tiling. Also the rules, instructions,
+// conversions and profiles as JSON.
 #include <cstring>
 
 #include "include/ascend_sim.h"
@@ -43,7 +43,7 @@ MaskRegister& mask_register() { return machine().mask; }
 
 bool tiling_key_is(uint64_t key, Site site) {
     Machine& m = machine();
-    m.key_asked = site;
+    m.last_key_check = site;
     m.key_matched = m.key_matched || key == m.tiling_key;
     return key == m.tiling_key;
 }
@@ -63,8 +63,8 @@ const void* tiling_data(const void* gm, uint64_t bytes, Site site) {
     const GmTensor& tiling = machine().gm.back();
     const auto address = reinterpret_cast<uintptr_t>(gm);
     if (address >= tiling.base && address + bytes <= tiling.base + tiling.bytes) return gm;
-    broken_at(Rule::Tiling01, "GET_TILING_DATA", site, "the pointer is not the kernel's tiling argument, or %s.",
-              "the bytes end after what the host passed");
+    broken_at(Rule::Tiling01, "GET_TILING_DATA", site,
+              "the pointer is not the kernel's tiling argument, or the bytes end after what the host passed.");
     return nullptr;
 }
 

@@ -21,7 +21,7 @@ double cycles_of(const Timeline& timeline, const Profile& profile) {
 }
 
 const char* row_name(int row) {
-    constexpr const char* kNames[] = {"critical path", "MTE2 until its data is there", "MTE3 until it is written"};
+    constexpr const char* kNames[] = {"critical path", "MTE2 read latency", "MTE3 write latency"};
     return row < kPipes ? pipe_name(Pipe(row)) : kNames[row - kPipes];
 }
 
@@ -35,7 +35,7 @@ void write_names(std::FILE* f, int core, bool first) {
 
 void write_span(std::FILE* f, const Span& s, double clock_ghz) {
     if (s.end <= s.begin) return;
-    // Microseconds rounded as printed, so that slices that are adjacent in cycles are adjacent in the trace.
+    // Microseconds rounded as printed, so that spans that are adjacent in cycles are adjacent in the trace.
     auto printed = [&](double cycles) { return std::round(cycles / clock_ghz * 10) / 1e4; };
     std::fprintf(f,
                  ",\n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.4f,\"dur\":%.4f,\"args\":{\"line\":"

@@ -1,5 +1,5 @@
-// Runs instructions on a simulated core for the C++ tests of the simulator's numerics: a test puts vectors
-// into UB, calls AscendC in a lambda, and reads the vectors back.
+// Runs instructions on a simulated core for the C++ tests of the instructions' results: a test puts vectors into
+// UB, calls AscendC in a lambda, and reads the vectors back.
 #pragma once
 
 #include <cmath>
@@ -81,7 +81,7 @@ public:
     AscendC::LocalTensor<T> operator()(const Slot<T>& slot) {
         return buffer_->GetWithOffset<T>(slot.elements, slot.byte);
     }
-    // Copies all put vectors to UB before body runs, and reads all of UB after it. Returns "" or the broken rule.
+    // Copies the vectors of put() to UB, calls body, and copies them back. Returns "" or the rule that body broke.
     std::string run(const std::function<void()>& body) {
         std::vector<uint8_t> out(image_.size());
         const std::string rule = launch(image_, out, options_, [&](GM_ADDR x, GM_ADDR y) {

@@ -12,7 +12,7 @@ namespace {
 
 // ---- the values of a 16-bit type, exactly ----------------------------------------------------------------
 
-// Magnitude of the bits from 0 to those of infinity, as IEEE 754 defines it.
+// The magnitude that IEEE 754 gives to bits; infinity's bits continue the finite numbers.
 double magnitude_of(uint32_t u, int mantissa_bits, int bias) {
     const uint32_t exponent = u >> mantissa_bits, mantissa = u & ((1u << mantissa_bits) - 1);
     if (exponent == 0) return std::ldexp(double(mantissa), 1 - bias - mantissa_bits);
@@ -22,7 +22,7 @@ double magnitude_of(uint32_t u, int mantissa_bits, int bias) {
 struct Format {
     int mantissa_bits, bias;
     uint16_t infinity, nan;
-    std::vector<double> magnitudes;  // of 0 .. the largest, and the next beyond it
+    std::vector<double> magnitudes;  // of 0 .. the largest finite number, and the one after it
     Format(int bits, int b, uint16_t inf) : mantissa_bits(bits), bias(b), infinity(inf), nan(inf | 1) {
         for (uint32_t u = 0; u <= inf; ++u) magnitudes.push_back(magnitude_of(u, bits, b));
     }
@@ -35,7 +35,7 @@ struct Format {
 
 const Format kHalf(10, 15, 0x7c00), kBfloat16(7, 127, 0x7f80);
 
-// The one of two neighbours (index and index + 1, below and above in magnitude) to which x rounds.
+// The neighbour to which x rounds: index with magnitude low, or index + 1 with magnitude high.
 uint32_t choose(double x, double low, double high, uint32_t index, RoundMode mode) {
     const double m = std::fabs(x);
     if (m == low) return index;
@@ -64,7 +64,7 @@ uint16_t rounded(float f, const Format& format, RoundMode mode, bool saturate) {
         const double m = std::fabs(double(f));
         const auto above = std::upper_bound(format.magnitudes.begin(), format.magnitudes.end(), m);
         index = uint32_t(above - format.magnitudes.begin()) - 1;
-        if (index >= format.infinity)  // beyond the largest: between it and what would come next, never nearer to it
+        if (index >= format.infinity)  // nearer to the number after the largest than to the largest
             index = choose(sign ? -3 : 3, 2, 3.5, format.infinity - 1u, mode);
         else
             index = choose(f, format.magnitudes[index], format.magnitudes[index + 1], index, mode);
@@ -181,7 +181,7 @@ const RoundMode kModes[] = {RoundMode::CAST_NONE,  RoundMode::CAST_RINT,  RoundM
 template <class To, class From, class F>
 void check_cast(const char* name, const std::vector<From>& values, F reference) {
     if constexpr (ascend_sim::round_modes<To, From>() != 0) {
-        constexpr size_t kPiece = 8160;  // UB holds two of them; not whole repeats
+        constexpr size_t kPiece = 8160;  // source and result fit UB; not a multiple of a repeat
         for (RoundMode mode : kModes)
             for (bool saturate : {false, true}) {
                 const std::string what =
@@ -291,7 +291,7 @@ void check_integers() {
     check_cast<half, int16_t>("int16 to half", narrowed<int16_t>(integers), to_half);
 }
 
-// Mixed widths in the repeat form: each operand has its own strides, lanes follow the wider type.
+// Mixed widths in the repeat form: each operand has its own strides, the wider type determines the lanes.
 void check_strides() {
     std::vector<half> x(1024);
     for (uint32_t i = 0; i < x.size(); ++i) x[i] = half(float(i));
@@ -300,7 +300,7 @@ void check_strides() {
     const auto from = b.put(x);
     const auto to = b.put(want);
     const std::string rule = b.run([&] {
-        // Four repeats of 37 lanes: half blocks two apart, repeats 9 blocks; float repeats 10 blocks.
+        // Four repeats of 37 lanes. Strides in 32-byte blocks: half 2 and 9 (block and repeat), float 1 and 10.
         AscendC::Cast(b(to), b(from), RoundMode::CAST_NONE, 37, 4, {1, 2, 10, 9});
     });
     expect_rule("Cast's strides", rule, "");

@@ -16,7 +16,7 @@ T narrow(double v) {
     return T(float(v));
 }
 
-// dst = want(i) for the elements of the count form; later elements are unchanged.
+// Calls a count form for all but three elements: dst[i] = want(x[i], y[i]). The last three are unchanged.
 template <class T, class F, class G>
 void check_count(const std::string& what, const std::vector<T>& x, const std::vector<T>& y, F call, G want) {
     const uint32_t n = uint32_t(x.size()) - 3;
@@ -77,7 +77,7 @@ void check_bitwise() {
     check_count<U>("Not", x, y, [](auto d, auto a, auto, int32_t n) { Not(d, a, n); }, [](U a, U) { return U(~a); });
 }
 
-// Each repeat form, with strides, against the definition: base + 32 * (r * repeat + block * stride) + within.
+// Repeat forms with strides. A lane's offset in bytes: 32 * (r * repeat + block * stride) + offset in its block.
 void check_repeat_forms() {
     const auto x = numbers<float>(2048, -9, 9), y = numbers<float>(2048, -9, 9);
     const std::vector<float> before(2048, 5.0f);
@@ -130,7 +130,7 @@ void check_repeat_forms() {
         for (uint32_t l = 0; l < 16; ++l) want[r * 64 + l] = x[r * 64 + l] + 1.0f;
     expect("isSetMask = false", e.get(ed), want);
     want = before;
-    for (uint32_t i = 0; i < 150; ++i) want[i / 64 * 128 + i % 64] = x[i] + 1.0f;  // strides hold, repeatTime does not
+    for (uint32_t i = 0; i < 150; ++i) want[i / 64 * 128 + i % 64] = x[i] + 1.0f;  // strides apply, repeatTime does not
     expect("counter mode", e.get(ec), want);
 }
 
@@ -266,7 +266,6 @@ void check_filling() {
     expect("ArithProgression", b.get(sa), wa);
     std::vector<float> wb(256, 0.0f);
     for (uint32_t i = 0; i < 24; ++i) std::fill_n(wb.begin() + i * 8, 8, b.get(scalars)[i]);
-    wb.resize(256);
     expect("Brcb", b.get(sb), wb);
 }
 

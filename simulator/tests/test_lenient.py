@@ -15,7 +15,7 @@ CANNOT_GO_ON = {
     "copy_out_to_nowhere",
     "count_that_wraps",
     "deque_of_an_empty_queue",
-    "element_a_whole_turn_ahead",
+    "element_4_gib_ahead",
     "gap_in_ub_that_wraps",
     "gm_element_that_wraps",
     "gm_offset_that_wraps",
@@ -35,7 +35,7 @@ CANNOT_GO_ON = {
 GOES_ASTRAY = {
     "gathered_mask_that_wraps",
     "mask_count_that_wraps",
-    "offset_a_whole_turn_ahead",
+    "offset_4_gib_ahead",
     "negative_gap",
     "offset_before_the_first_byte",
     "one_block_too_many",

@@ -85,7 +85,7 @@ void check_gather_mask_of(const std::string& type) {
                         b.run([&] { GatherMask(b(sd), b(sx), uint8_t(pattern), counter, mask, {1, 2, 20, 0}, count); }),
                         "");
             std::vector<T> want;
-            // Counter mode: mask elements per repeat; on Ascend310P in all, and its repeats follow src0RepeatStride.
+            // Counter mode: `mask` elements per repeat. On Ascend310P `mask` elements in all, in repeats of 256 bytes.
             for (uint32_t r = 0; r < 2; ++r) {
                 uint32_t n = counter ? mask : kLanes;
                 if (counter && ascend_sim::kIs310p) n = r ? mask - kLanes : kLanes;
@@ -215,7 +215,7 @@ std::vector<uint8_t> copied(const std::string& what, size_t out_bytes, F body) {
 void check_copies() {
     const auto x = counting_bytes(8192);
     const auto plain = copied("DataCopy with strides", 2048, [](auto& from, auto& to, auto ub) {
-        DataCopy(ub, from[3], {5, 2, 3, 1});  // GM steps 5 blocks, UB 3
+        DataCopy(ub, from[3], {5, 2, 3, 1});  // from burst to burst, 5 blocks in GM and 3 in UB
         PipeBarrier<PIPE_ALL>();
         DataCopy(ub[2048], ub, DataCopyParams(5, 2, 1, 0));
         PipeBarrier<PIPE_ALL>();
@@ -229,14 +229,14 @@ void check_copies() {
     const auto padded = copied("DataCopyPad", 2048, [](auto& from, auto& to, auto ub) {
         DataCopyPad(ub, from, DataCopyExtParams(3, 38, 10, 1, 0), DataCopyPadExtParams<half>(true, 2, 3, half(1.0f)));
         PipeBarrier<PIPE_ALL>();
-        DataCopy(to, ub, 32);  // the first block with its padding: 2 + 19 + 3 and 8 more elements
+        DataCopy(to, ub, 32);  // the first burst with its padding: 2 + 19 + 3 elements, and 8 more to 64 bytes
         DataCopyPad(to[128], ub, DataCopyExtParams(3, 38, 1, 100, 0));
     });
     want.assign(2048, 0xee);
     const uint8_t one[2] = {0x00, 0x3c};
     for (uint32_t i = 0; i < 64; ++i) want[i] = one[i % 2];
     std::copy_n(x.begin(), 38, want.begin() + 4);
-    // UB blocks of 64 bytes, one apart: 96.
+    // Each burst takes 64 bytes of UB, and the gap 32 bytes.
     for (uint32_t b = 0; b < 3; ++b)
         for (uint32_t i = 0; i < 38; ++i) want[256 + b * 138 + i] = i < 4 ? one[i % 2] : x[b * 48 + i - 4];
     expect("DataCopyPad", padded, want);

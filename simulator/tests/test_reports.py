@@ -51,8 +51,8 @@ GOLDEN = {
         SIM-QUEUE-03 queues.cpp:{line}, core 0, AllocTensor: all 2 buffers are taken, one since
         queues.cpp:{line}: FreeTensor missing, the core would wait for ever.""",
     "wait_for_another_kind": """
-        SIM-EVENT-02 events.cpp:{line}, core 0, WaitFlag: waits for V_MTE2 event 2, which nobody set
-        before.""",
+        SIM-EVENT-02 events.cpp:{line}, core 0, WaitFlag: waits for V_MTE2 event 2, which was not
+        set before.""",
     "cores_write_over_each_other": """
         SIM-CORE-01 cores.cpp:{line}, core 1, DataCopy: `dst` writes bytes [224, 256) of GM `y`, which
         core 0 wrote by DataCopy at cores.cpp:{line}.""",

@@ -1,4 +1,4 @@
-// Shadow, compared with a plain array: random fills and reads, aligned, unaligned and small.
+// Random fills and reads of Shadow (aligned, unaligned and small), compared with a plain array.
 #include <cstdio>
 #include <random>
 #include <vector>

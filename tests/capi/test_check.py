@@ -1,4 +1,5 @@
-"""npu_rope_check: the rules of every operator without its computation, by what the library may read."""
+"""npu_rope_check, by what the library may read, and npu_rope_check_on_chip: every operator's rules without
+its computation."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ import ctypes as C
 import numpy as np
 import pytest
 
-from npu_rope import RopeParams, native
+from npu_rope import RopeParams, native, simulated_package
+from npu_rope.call_tensors import FLOAT_DTYPES
 from npu_rope.errors import InvalidType, InvalidValue
+from npu_rope.executors import sim
 from npu_rope.native import CCall, c_tensor, describe
 
 PARAMS = {"params": RopeParams(8)}
@@ -98,3 +101,50 @@ def test_missing_arguments_are_named():
     assert library.last_error().message == b"[check] call must name its operator but got NULL."
     assert library.lib.npu_rope_check(C.byref(CCall(op=b"rope"))) == 1
     assert library.last_error().message == b"[rope] x must be a tensor but got NULL."
+
+
+# ---- the rules of a chip -----------------------------------------------------------------------------
+
+
+def judged_on(chip, op, inputs, outs, **named):
+    native.load().check(op, inputs, outs, "layout", chip=chip, **named)
+
+
+@pytest.mark.parametrize("chip", ["Ascend910B1", "Ascend910_9392", "Ascend310P3"])
+@pytest.mark.parametrize("op", CALLS)
+def test_a_chip_accepts_the_types_of_its_kernels_and_no_others(op, chip):
+    """The types are the columns of the operator's definition."""
+    inputs, outs, named = CALLS[op]
+    package = simulated_package.load()
+    kernel = {"rotary_embedding": "rotary_mul", "rms_norm_rope_set_rows": "rms_norm_rope"}.get(op, op)
+    operator = package.operators(package.chip(chip)["soc"])[sim.type_of(kernel)]
+    columns = next(iter(operator.inputs.values()))
+    for dtype in FLOAT_DTYPES:
+
+        def described_as(a, dtype=dtype):
+            of = dtype if a.dtype == np.float32 else a.dtype.name
+            return c_tensor(0, of, a.shape, tuple(n // a.itemsize for n in a.strides))
+
+        call = [described_as(a) for a in inputs], [described_as(a) for a in outs]
+        if dtype in columns:
+            judged_on(chip, op, *call, **named)
+        else:
+            with pytest.raises(InvalidType, match=f" on {chip} but got {dtype}") as caught:
+                judged_on(chip, op, *call, **named)
+            assert caught.value.value == dtype
+
+
+def test_the_rules_of_the_operator_come_before_those_of_the_chip():
+    both = np.ones(60, np.float64)
+    x, out = both[:48].reshape(3, 2, 8), both[8:56].reshape(3, 2, 8)
+    inputs = [describe(x), describe(POSITIONS)]
+    with pytest.raises(InvalidValue, match="share no memory"):
+        native.load().check("rope", inputs, [describe(out)], "addresses", chip="Ascend310P3", **PARAMS)
+
+
+def test_a_chip_that_no_kernel_supports_is_named():
+    with pytest.raises(InvalidValue) as caught:
+        judged_on("Ascend910A", "rope", [describe(X), describe(POSITIONS)], [], **PARAMS)
+    rule = "be one of the chips of docs/npu.md by CANN's name"
+    assert (caught.value.argument, caught.value.rule, caught.value.value) == ("chip", rule, "Ascend910A")
+    assert native.load().lib.npu_rope_check_on_chip(None, None) == 1

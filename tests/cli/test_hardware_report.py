@@ -19,7 +19,7 @@ from rich.progress import Progress
 from typer.testing import CliRunner
 
 import npu_rope
-from npu_rope import backends
+from npu_rope import backends, chips
 from npu_rope.cli import hardware_report
 from npu_rope.cli.app import app
 from npu_rope.hardware import calls, document, machine, run, supervisor
@@ -701,7 +701,7 @@ def test_the_profile_of_a_chip(chip, profile, note):
 
 @pytest.mark.parametrize("chip", ["Ascend310P1", "Ascend310P7", "Ascend910B2", "Ascend910_9392"])
 def test_only_310p_has_no_bfloat16(chip):
-    assert machine.has_bfloat16(chip) is ("310P" not in chip)
+    assert chips.has_bfloat16(chip) is ("310P" not in chip)
 
 
 def test_of_npu_smi_only_the_version_is_kept(tmp_path, monkeypatch):

@@ -154,7 +154,7 @@ def test_given_tables_are_traced_as_they_are_called(more, said):
         (["--rotary-dim", "7"], "[rotary_mul] rotary_dim must be 0 or an even number up to the head size 64"),
         (
             ["--dtype", "bf16", "--soc", "ascend310p"],
-            "[rotary_mul] x must be float32 or float16 on ascend310p",
+            "[rotary_mul] x must be float32 or float16 on Ascend310P3",
         ),
     ],
 )
@@ -254,7 +254,7 @@ BAD = {
     "soc without kernels": (["--soc", "ascend950"], "[simulator] soc must be one of Ascend910B1, "),
     "bfloat16": (
         ["--soc", "ascend310p", "--dtype", "bf16"],
-        "[rope] x must be float32 or float16 on ascend310p but got bfloat16.",
+        "[rope] x must be float32 or float16 on Ascend310P3 but got bfloat16.",
     ),
     "dtype": (["--dtype", "f64"], "'f64' is not one of"),
     "two sections": (

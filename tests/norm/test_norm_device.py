@@ -114,8 +114,8 @@ def test_the_split_among_cores_changes_no_bit(device, cores, shape):
 @pytest.mark.parametrize(
     ("device", "stash_type", "text"),
     [
-        ("sim", 11, "1 (float32), 10 (float16) or 16 (bfloat16) on ascend910b but got 11 (float64)"),
-        ("sim:ascend310p", 16, "1 (float32) or 10 (float16) on ascend310p but got 16 (bfloat16)"),
+        ("sim", 11, "1 (float32), 10 (float16) or 16 (bfloat16) on Ascend910B1 but got 11 (float64)"),
+        ("sim:ascend310p", 16, "1 (float32) or 10 (float16) on Ascend310P3 but got 16 (bfloat16)"),
     ],
 )
 def test_stash_types_that_a_chip_lacks_are_refused(device, stash_type, text):

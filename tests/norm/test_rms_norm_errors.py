@@ -405,16 +405,16 @@ def test_the_c_entry_has_four_dimensions():
     assert said == "[rms_norm] x must have at least one dimension and at most 4 but got 5 dimensions."
 
 
-@pytest.mark.parametrize(("backend", "soc"), [("sim", "ascend910b"), ("sim:ascend310p", "ascend310p")])
-def test_a_device_says_what_its_gradients_lack(backend, soc):
-    whole, wide, narrow = ones(A, B, N), ones(A, B, N, dtype=np.float64), soc == "ascend310p"
+@pytest.mark.parametrize(("backend", "chip"), [("sim", "Ascend910B1"), ("sim:ascend310p", "Ascend310P3")])
+def test_a_device_says_what_its_gradients_lack(backend, chip):
+    whole, wide, narrow = ones(A, B, N), ones(A, B, N, dtype=np.float64), chip == "Ascend310P3"
     types = "float32 or float16" if narrow else "float32, float16 or bfloat16"
     stashes = "1 (float32) or 10 (float16)" if narrow else "1 (float32), 10 (float16) or 16 (bfloat16)"
 
     for kind, text, changed in (
-        (TypeError, f"x must be {types} on {soc} but got float64.", {"x": wide}),
-        (TypeError, f"scale must be {types} on {soc} but got float64.", {"grad": wide, "scale": wide[0, 0]}),
-        (ValueError, f"stash_type must be {stashes} on {soc} but got 11 (float64).", {"stash_type": 11}),
+        (TypeError, f"x must be {types} on {chip} but got float64.", {"x": wide}),
+        (TypeError, f"scale must be {types} on {chip} but got float64.", {"grad": wide, "scale": wide[0, 0]}),
+        (ValueError, f"stash_type must be {stashes} on {chip} but got 11 (float64).", {"stash_type": 11}),
     ):
         with pytest.raises(kind) as caught:
             rms_norm_backward(**{"grad": whole, "x": whole, "scale": ones(N), **changed}, backend=backend)

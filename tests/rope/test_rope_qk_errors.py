@@ -23,11 +23,10 @@ from paths import (
     table,
 )
 from rope_bad_calls import SENTINEL, sentinels
-from rope_cases import to_torch
+from rope_cases import chip_of, to_torch
 
 from npu_rope import BackendUnavailable, RopeParams, rope_qk, rope_qk_
 from npu_rope.native import c_tensor
-from npu_rope.testing.chip_types import soc_of
 
 B, S, NQ, NK, D = 2, 3, 4, 2, 8
 Q, K = (B, S, NQ, D), (B, S, NK, D)
@@ -402,7 +401,7 @@ def test_what_the_device_cannot_is_refused_by_name_and_nothing_is_written(device
             np.arange(S),
             "exact",
             TypeError,
-            f"q must be {floats} on {soc_of(device)} but got float64.",
+            f"q must be {floats} on {chip_of(device)} but got float64.",
         ),
         (np.float32, np.int64([0, 2**22, 1]), "exact", ValueError, reach),
         (
@@ -410,7 +409,7 @@ def test_what_the_device_cannot_is_refused_by_name_and_nothing_is_written(device
             np.arange(S),
             "ggml",
             ValueError,
-            "angle must be exact (0) on backend sim but got ggml.",
+            "angle must be exact (0) on an NPU but got ggml.",
         ),
     ]
     for dtype, positions, angle, kind, text in refusals:

@@ -147,7 +147,7 @@ def make_inputs(case, guarded, seed=0):
 def refusal(backend, case, inputs):
     """(class, message) of the error where a backend cannot run the call by nature, else None."""
     if case.cache == "bfloat16" and not has_bfloat16(backend) and case.angle == "exact":
-        rule = "cache must be float32 or float16 on ascend310p"
+        rule = "cache must be float32 or float16 on Ascend310P3"
         return TypeError, f"[rope_set_rows] {rule} but got bfloat16."
     size = inputs.x.size
     wrong = rope_cases.refusal(backend, case.dtype, positions=inputs.positions, angle=case.angle, size=size)

@@ -23,11 +23,10 @@ from paths import (
     table,
 )
 from rope_bad_calls import SENTINEL, sentinels
-from rope_cases import to_torch
+from rope_cases import chip_of, to_torch
 
 from npu_rope import BackendUnavailable, RopeParams, rope_set_rows
 from npu_rope.native import c_tensor
-from npu_rope.testing.chip_types import soc_of
 
 B, S, N, D, R = 2, 3, 2, 8, 9
 X, CACHE = (B, S, N, D), (R, N, D)
@@ -402,10 +401,10 @@ def test_what_the_device_cannot_is_refused_by_name_and_nothing_is_written(device
             np.arange(S),
             "exact",
             TypeError,
-            f"x must be {floats} on {soc_of(device)} but got float64.",
+            f"x must be {floats} on {chip_of(device)} but got float64.",
         ),
         (np.float32, np.int64([0, 2**22, 1]), "exact", ValueError, reach),
-        (np.float32, np.arange(S), "f32", ValueError, "angle must be exact (0) on backend sim but got f32."),
+        (np.float32, np.arange(S), "f32", ValueError, "angle must be exact (0) on an NPU but got f32."),
     ]
     for dtype, positions, angle, kind, text in refusals:
         cache = sentinels(CACHE, dtype)

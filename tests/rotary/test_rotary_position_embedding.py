@@ -10,13 +10,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairwise import pairwise
-from rope_cases import DEVICE_REACH, NUMPY_DTYPES, bytes_of, e_angle_of, layout_strides, to_torch, values_of
+from rope_cases import (
+    DEVICE_REACH,
+    NUMPY_DTYPES,
+    bytes_of,
+    chip_of,
+    e_angle_of,
+    layout_strides,
+    to_torch,
+    values_of,
+)
 from together import together
 
 import npu_rope
 from npu_rope import RopeParams, rope, rotary_position_embedding
 from npu_rope.testing.bounds import is_device, worst_ratio
-from npu_rope.testing.chip_types import has_bfloat16, soc_of
+from npu_rope.testing.chip_types import has_bfloat16
 from npu_rope.testing.pmx import PmxCase, angles_of, expectation
 
 OPS = torch.ops.npu_rope
@@ -136,12 +145,12 @@ def refusal(call, backend):
     """(class, message) of what a device cannot by nature."""
     if not is_device(backend):
         return None
-    soc, bad = soc_of(backend), call.dtype
+    chip, bad = chip_of(backend), call.dtype
     rule = "query must be float32, float16 or bfloat16"
     if not has_bfloat16(backend):
         rule = "query must be float32 or float16"
     if bad == "float64" or (bad == "bfloat16" and not has_bfloat16(backend)):
-        return TypeError, f"[rotary_position_embedding] {rule} on {soc} but got {bad}."
+        return TypeError, f"[rotary_position_embedding] {rule} on {chip} but got {bad}."
     return None
 
 

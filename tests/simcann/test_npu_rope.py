@@ -165,7 +165,7 @@ REFUSED = {
     "partial overlap": "ValueError: [rope] out must be x itself or share no memory with x but got ",
     "last stride": "ValueError: [rope] x must have unit stride in its last dimension",
     "head too large": "ValueError: [rope] x must have a head size of at most 1024 on an NPU but got 65536.",
-    "angle policy": "ValueError: [rope] angle must be exact (0) on backend npu but got ggml.",
+    "angle policy": "ValueError: [rope] angle must be exact (0) on an NPU but got ggml.",
     "cache": "ValueError: [rope_set_rows] cache must be on x's device npu:0 but got cpu.",
     "k": "TypeError: [rope_qk] k must have q's dtype float32 but got float16.",
     "an operator": "ValueError: [rope] positions must have shape ",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from guarded_memory import contiguous_strides
-from rope_cases import NUMPY_DTYPES, bytes_of, has_bfloat16, is_device, soc_of, to_torch, values_of
+from rope_cases import NUMPY_DTYPES, bytes_of, chip_of, has_bfloat16, is_device, to_torch, values_of
 
 from npu_rope import rms_norm, rms_norm_backward
 from npu_rope.testing import norm_spec
@@ -178,11 +178,11 @@ def gradients_refusal(call, backend):
     """(class, words) of the error where a device cannot run the backward by nature, else None."""
     if not is_device(backend) or is_by_torch(call, backend):
         return None
-    soc, narrow = soc_of(backend), () if has_bfloat16(backend) else ("bfloat16",)
+    chip, narrow = chip_of(backend), () if has_bfloat16(backend) else ("bfloat16",)
     for name, dtype in (("x", call.dtype), ("scale", call.scale_type)):
         if dtype in ("float64", *narrow):
             rule = "float32 or float16" if narrow else "float32, float16 or bfloat16"
-            return TypeError, f"[rms_norm_backward] {name} must be {rule} on {soc} but got {dtype}."
+            return TypeError, f"[rms_norm_backward] {name} must be {rule} on {chip} but got {dtype}."
     if norm_spec.STASH[call.stash_type] in ("float64", *narrow):
         return ValueError, "[rms_norm_backward] stash_type must be 1 (float32)"
     return None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from npu_rope import RopeParams, rope
+from npu_rope import RopeParams, backends, rope, simulated_package
 from npu_rope.reference import rope as reference
 from npu_rope.testing.bounds import E_ANGLE_DEVICE, E_ANGLE_HOST, is_device, rotation_bound, worst_ratio
 from npu_rope.testing.chip_types import has_bfloat16, soc_of
@@ -237,18 +237,24 @@ def dtype_name(t):
 # ---- what a backend cannot by nature ---------------------------------------------------------------
 
 
+def chip_of(backend):
+    """CANN's name of a device backend's chip, as errors print it."""
+    if backend == "npu":
+        return backends.simulated_soc()
+    return simulated_package.load().chip(soc_of(backend))["name"]
+
+
 def refusal(backend, dtype="float32", *, positions=(), angle="exact", size=1, named="[rope] x"):
     """(class, message) of the error where a backend cannot run such a call by nature, else None."""
     if not is_device(backend):
         return None
-    soc = soc_of(backend)
+    chip = chip_of(backend)
     if angle != "exact":
-        kind = backend.partition(":")[0]
-        return ValueError, f"[rope] angle must be exact (0) on backend {kind} but got {angle}."
+        return ValueError, f"[rope] angle must be exact (0) on an NPU but got {angle}."
     if not has_bfloat16(backend) and dtype in ("float64", "bfloat16"):
-        return TypeError, f"{named} must be float32 or float16 on {soc} but got {dtype}."
+        return TypeError, f"{named} must be float32 or float16 on {chip} but got {dtype}."
     if dtype == "float64":
-        return TypeError, f"{named} must be float32, float16 or bfloat16 on {soc} but got float64."
+        return TypeError, f"{named} must be float32, float16 or bfloat16 on {chip} but got float64."
     far = [int(p) for p in np.ravel(positions) if not -DEVICE_REACH < p < DEVICE_REACH]
     if far and size:
         rule = "positions must be between -4194303 and 4194303 on the device"

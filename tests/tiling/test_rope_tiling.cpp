@@ -677,9 +677,9 @@ void expect_error(const RopeTilingInput& in, const char* soc, const char* text) 
 
 void what_an_npu_does_not_take_is_said() {
     expect_error(call(1, 4, 2, 64, NPU_ROPE_BFLOAT16, 0), "Ascend310P3",
-                 "[rope] x must be float32 or float16 on Ascend310P but got bfloat16.");
+                 "[rope] x must be float32 or float16 on Ascend310P3 but got bfloat16.");
     expect_error(call(1, 4, 2, 64, NPU_ROPE_FLOAT64, 0), "Ascend910B1",
-                 "[rope] x must be float32, float16 or bfloat16 on an NPU but got float64.");
+                 "[rope] x must be float32, float16 or bfloat16 on Ascend910B1 but got float64.");
     expect_error(call(1, 4, 2, 2048, NPU_ROPE_FLOAT16, 0), "Ascend910B1",
                  "[rope] x must have a head size of at most 1024 on an NPU but got 2048.");
     RopeTilingInput fast = call(1, 4, 2, 64, NPU_ROPE_FLOAT16, 0);

@@ -24,7 +24,7 @@ void CallTensors::refuse(aclnnStatus status, const std::string& text) const {
 CallTensors::CallTensors(const OpRecord& def, const std::vector<const aclTensor*>& inputs,
                          const std::vector<const aclTensor*>& outputs)
     : def_(def) {
-    auto take = [&](const ParamRecord& p, const aclTensor* t, bool is_input) {
+    auto add = [&](const ParamRecord& p, const aclTensor* t, bool is_input) {
         Item item;
         item.param = &p;
         item.is_input = is_input;
@@ -44,10 +44,10 @@ CallTensors::CallTensors(const OpRecord& def, const std::vector<const aclTensor*
         }
         items_.push_back(std::move(item));
     };
-    for (size_t i = 0; i < def_.inputs.size(); ++i) take(def_.inputs[i], inputs.at(i), true);
-    size_t given = 0;
+    for (size_t i = 0; i < def_.inputs.size(); ++i) add(def_.inputs[i], inputs.at(i), true);
+    size_t next_given = 0;
     for (size_t i = 0; i < def_.outputs.size(); ++i)
-        if (def_.input_of_output(i) < 0) take(def_.outputs[i], outputs.at(given++), false);
+        if (def_.input_of_output(i) < 0) add(def_.outputs[i], outputs.at(next_given++), false);
     for (const Item& item : items_)
         if (item.given && item.view.shape.size() > kMaxDims)
             refuse(kBadArgument, item.param->name + " must have at most " + std::to_string(kMaxDims) +
@@ -55,23 +55,18 @@ CallTensors::CallTensors(const OpRecord& def, const std::vector<const aclTensor*
 }
 
 size_t CallTensors::item_of_output(size_t output) const {
-    if (const int same = def_.input_of_output(output); same >= 0) return static_cast<size_t>(same);
+    if (const int input = def_.input_of_output(output); input >= 0) return static_cast<size_t>(input);
     size_t item = def_.inputs.size();
     for (size_t i = 0; i < output; ++i) item += def_.input_of_output(i) < 0;
     return item;
 }
 
-// If one input is made contiguous, every input without another policy is: the generated code passes all of them to
-// aclnnContiguous (op_aclnn_generator.cpp, CheckAutoContiguousWarning).
+// If one input has AutoContiguous(), the generated code passes all inputs without IgnoreContiguous() to aclnnContiguous
+// (op_aclnn_generator.cpp, CheckAutoContiguousWarning).
 bool CallTensors::packs(const Item& item) const {
     const bool any =
         std::any_of(def_.inputs.begin(), def_.inputs.end(), [](const ParamRecord& i) { return i.auto_contiguous; });
     return any && item.is_input && !item.param->ignore_contiguous;
-}
-
-bool CallTensors::is_written(const Item& input) const {
-    return std::any_of(def_.outputs.begin(), def_.outputs.end(),
-                       [&](const ParamRecord& o) { return o.name == input.param->name; });
 }
 
 // An output that is NULL counts as empty (opbase indv_executor_tensor.cpp, NnopbaseExecutorAddTensor;
@@ -79,8 +74,7 @@ bool CallTensors::is_written(const Item& input) const {
 bool CallTensors::outputs_are_empty() const {
     for (size_t o = 0; o < def_.outputs.size(); ++o) {
         const Item& item = items_[item_of_output(o)];
-        const std::vector<int64_t>& shape = item.view.shape;
-        if (item.given && std::find(shape.begin(), shape.end(), 0) == shape.end()) return false;
+        if (item.given && !item.view.empty()) return false;
     }
     return true;
 }
@@ -106,7 +100,7 @@ void CallTensors::check_memory() {
             refuse(kBadArgument, v.name + " must lie inside one allocation of device memory but got other memory.");
     }
     for (size_t out = 0; out < items_.size(); ++out) {
-        if (!items_[out].given || (items_[out].is_input && !is_written(items_[out]))) continue;
+        if (!items_[out].given || (items_[out].is_input && !def_.is_output(items_[out].param->name))) continue;
         for (size_t i = 0; i < items_.size(); ++i) {
             if (i == out || !items_[i].given || (i > out && !items_[out].is_input)) continue;
             const bool is_itself =
@@ -122,30 +116,30 @@ void CallTensors::check_memory() {
 void CallTensors::arrange(OpLaunch* launch) const {
     launch->memories.clear();
     launch->arguments.clear();
-    std::vector<int> place(items_.size(), -1);  // index of a tensor in the launch's memories
+    std::vector<int> memory_index(items_.size(), -1);  // of each item, in the launch's memories
     auto add = [&](size_t item, int32_t role) {
-        const Item& it = items_[item];
-        place[item] = static_cast<int>(launch->memories.size());
-        launch->memories.push_back({it.view, role, !it.view.contiguous() && packs(it)});
+        const Item& tensor = items_[item];
+        memory_index[item] = static_cast<int>(launch->memories.size());
+        launch->memories.push_back({tensor.view, role, !tensor.view.contiguous() && packs(tensor)});
     };
     for (size_t i = 0; i < inputs(); ++i) {
         if (items_[i].given) add(i, ASCEND_SIM_IN);
-        launch->arguments.push_back(place[i]);
+        launch->arguments.push_back(memory_index[i]);
     }
     for (size_t o = 0; o < def_.outputs.size(); ++o) {
         const size_t item = item_of_output(o);
-        int same = def_.input_of_output(o);
-        // The definition does not specify whether cores add to an input that is written.
-        const ascend_sim_role role = same < 0 ? ASCEND_SIM_INOUT : ASCEND_SIM_SUM;
-        for (size_t i = 0; i < inputs() && same < 0 && items_[item].given; ++i)
-            if (items_[i].given && items_[item].view.same_as(items_[i].view)) same = static_cast<int>(i);
-        if (same < 0 && items_[item].given) {
+        int input = def_.input_of_output(o);
+        // A definition does not specify whether cores add atomically to an input that is written; SUM allows it.
+        const ascend_sim_role role = input < 0 ? ASCEND_SIM_INOUT : ASCEND_SIM_SUM;
+        for (size_t i = 0; i < inputs() && input < 0 && items_[item].given; ++i)
+            if (items_[i].given && items_[item].view.same_as(items_[i].view)) input = static_cast<int>(i);
+        if (input < 0 && items_[item].given) {
             add(item, ASCEND_SIM_OUT);
-        } else if (same >= 0) {
-            place[item] = place[static_cast<size_t>(same)];
-            if (place[item] >= 0) launch->memories[static_cast<size_t>(place[item])].role = role;
+        } else if (input >= 0) {
+            memory_index[item] = memory_index[static_cast<size_t>(input)];
+            if (memory_index[item] >= 0) launch->memories[static_cast<size_t>(memory_index[item])].role = role;
         }
-        launch->arguments.push_back(place[item]);
+        launch->arguments.push_back(memory_index[item]);
     }
 }
 

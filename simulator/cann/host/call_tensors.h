@@ -25,12 +25,12 @@ public:
         bool is_input = false, given = false;
         int32_t dtype = 0, format = 0;
         int64_t offset = 0;
-        bool reads_view = false;  // through IgnoreContiguous()
+        bool reads_view = false;  // the definition has IgnoreContiguous()
         DeviceView view;
     };
 
     // The tensors in the definition's order. An output with an input's name is that input.
-    // Throws Failure if a required tensor is NULL.
+    // Throws Failure if a required tensor is NULL or a tensor has too many dimensions.
     CallTensors(const OpRecord& def, const std::vector<const aclTensor*>& inputs,
                 const std::vector<const aclTensor*>& outputs);
     CallTensors(const CallTensors&) = delete;
@@ -39,9 +39,9 @@ public:
     const OpRecord& def() const { return def_; }
     const std::vector<Item>& items() const { return items_; }
     size_t inputs() const { return def_.inputs.size(); }
-    // The index in items_ of one of the definition's outputs.
+    // The index in items() of one of the definition's outputs.
     size_t item_of_output(size_t output) const;
-    // Whether an input that is not contiguous is copied to contiguous memory before the kernel reads it.
+    // Whether the item, if it is not contiguous, is copied to contiguous memory before the kernel reads it.
     bool packs(const Item& item) const;
     // Whether all outputs are empty.
     bool outputs_are_empty() const;
@@ -52,14 +52,12 @@ public:
     void check_memory();
     // The kernel's arguments and memories.
     void arrange(OpLaunch* launch) const;
-    // Sets the first address of a tensor of the definition's inputs or outputs. False if the tensor is not given.
+    // Sets the address of the first element of an input or output of the definition. False if it is not given.
     bool set_address(bool is_input, size_t index, void* first);
 
     [[noreturn]] void refuse(aclnnStatus status, const std::string& text) const;
 
 private:
-    bool is_written(const Item& input) const;
-
     const OpRecord def_;
     std::vector<Item> items_;  // inputs, then outputs that are not inputs
 };

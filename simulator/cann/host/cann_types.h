@@ -12,8 +12,8 @@ namespace npu_cann {
 struct TypeRow {
     ge::DataType type;
     const char* name;    // in messages
-    const char* kernel;  // in a kernel: DTYPE_X, and in its name
-    const char* macro;   // in a kernel: ORIG_DTYPE_X
+    const char* kernel;  // DTYPE_X in a kernel's source; part of the kernel's name
+    const char* macro;   // ORIG_DTYPE_X in a kernel's source
     int64_t bytes;
 };
 

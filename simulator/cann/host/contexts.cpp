@@ -11,7 +11,7 @@ namespace {
 
 thread_local std::string g_logged_error;
 
-// A context is a pointer to the call.
+// A context holds only a pointer to the call.
 template <typename Base>
 struct Context : Base {
     explicit Context(Node* node) { this->node_ = node; }

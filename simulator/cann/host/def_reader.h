@@ -35,6 +35,7 @@ struct OpRecord {
     std::vector<std::pair<std::string, std::string>> items;  // of the SoC's configuration
     // The index of the input with the output's name, which the operator writes in place; or -1.
     int input_of_output(size_t output) const;
+    bool is_output(const std::string& parameter) const;
     size_t columns() const { return inputs.empty() ? 0 : inputs[0].types.size(); }
 };
 

@@ -39,8 +39,8 @@ bool DeviceView::find_span() {
         int64_t reach;
         if (__builtin_mul_overflow(shape[d] - 1, strides[d], &reach)) return false;
         if (__builtin_mul_overflow(reach, item_bytes, &reach)) return false;
-        int64_t& side = reach < 0 ? below : above;
-        if (__builtin_add_overflow(side, reach, &side)) return false;
+        int64_t& edge = reach < 0 ? below : above;
+        if (__builtin_add_overflow(edge, reach, &edge)) return false;
     }
     low = first + below;
     high = first + above;
@@ -67,17 +67,16 @@ bool DeviceView::same_as(const DeviceView& other) const {
 bool DeviceView::shares_memory_with(const DeviceView& other) const {
     char *from = std::max(low, other.low), *to = std::min(high, other.high);
     if (from >= to) return false;
-    std::vector<bool> mine(static_cast<size_t>(to - from));
-    auto at = [&](char* byte) { return byte - from; };
+    std::vector<bool> own_bytes(static_cast<size_t>(to - from));
+    auto at = [&](char* byte) { return own_bytes.begin() + (byte - from); };
     each_run(*this, [&](char* run, int64_t bytes) {
         char *begin = std::max(run, from), *end = std::min(run + bytes, to);
-        if (begin < end) std::fill(mine.begin() + at(begin), mine.begin() + at(end), true);
+        if (begin < end) std::fill(at(begin), at(end), true);
     });
     bool shares = false;
     each_run(other, [&](char* run, int64_t bytes) {
         char *begin = std::max(run, from), *end = std::min(run + bytes, to);
-        shares = shares || (begin < end && std::find(mine.begin() + at(begin), mine.begin() + at(end), true) !=
-                                               mine.begin() + at(end));
+        shares = shares || (begin < end && std::find(at(begin), at(end), true) != at(end));
     });
     return shares;
 }

@@ -1,6 +1,7 @@
 // A tensor in device memory: the bytes it occupies, and whether two tensors share bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,11 +13,11 @@ struct DeviceView {
     std::vector<int64_t> shape, strides;  // strides in elements
     int64_t item_bytes = 1;
     char* first = nullptr;                 // the first element
-    char *low = nullptr, *high = nullptr;  // range of the occupied bytes; equal if the tensor is empty
+    char *low = nullptr, *high = nullptr;  // range of the occupied bytes, after find_span(); equal if empty
 
     // Sets low and high from the other members; false if they do not fit the address space.
     bool find_span();
-    bool empty() const { return low == high; }
+    bool empty() const { return std::find(shape.begin(), shape.end(), 0) != shape.end(); }
     bool contiguous() const;
     bool same_as(const DeviceView& other) const;
     // Exact, byte by byte.

@@ -59,7 +59,7 @@ aclnnStatus Executor::run(void* workspace, uint64_t workspace_bytes, aclrtStream
         return refused(kNullPointer,
                        std::string("executor must come from a first phase that succeeded, and run once, but got "
                                    "another.") +
-                           (failure_.empty() ? "" : " Its first phase said: " + failure_));
+                           (failure_.empty() ? "" : " Its first phase failed: " + failure_));
     aclnnStatus status = OK;
     const std::string view = tensors_->refused_view();
     if (!view.empty()) {
@@ -69,7 +69,7 @@ aclnnStatus Executor::run(void* workspace, uint64_t workspace_bytes, aclrtStream
                                      "got a view.");
     } else if (launch_.entry) {
         try {
-            if (moved_) tensors_->check_memory();
+            if (has_new_address_) tensors_->check_memory();
             tensors_->arrange(&launch_);
             auto launched = std::make_shared<const OpLaunch>(launch_);
             auto run = [launched](void* w, uint64_t bytes) { return launched->run(w, bytes); };
@@ -93,15 +93,15 @@ int32_t Executor::release() {
     Locked<Pools> pools;
     tensors_.reset();
     launch_ = OpLaunch();
-    repeatable_ = moved_ = false;
+    repeatable_ = has_new_address_ = false;
     failure_.clear();
     state_ = State::kIdle;
     return OK;
 }
 
 // The index counts every tensor of the definition, including NULL tensors, inputs before outputs (opbase
-// indv_executor.cpp, NnopbaseIsInput; individual_op_api.cpp, NnopbaseSetInputTensorAddr). Setting the address of an
-// input that is written also sets its output's address, but not vice versa.
+// indv_executor.cpp, NnopbaseIsInput; individual_op_api.cpp, NnopbaseSetInputTensorAddr). An input that is written and
+// its output have one address here; in CANN, setting the output's address leaves the input's unchanged.
 int32_t Executor::set_address(Side side, size_t index, void* first) {
     if (state_ != State::kPrepared)
         return refused(kNullPointer, "executor must come from a first phase that succeeded but got another.");
@@ -116,7 +116,7 @@ int32_t Executor::set_address(Side side, size_t index, void* first) {
                                          " but got " + std::to_string(index) + ".");
     if (!tensors_->set_address(is_input, index, first))
         return refused(kBadArgument, "index must be of a tensor that was given but got that of a NULL.");
-    moved_ = true;
+    has_new_address_ = true;
     return OK;
 }
 

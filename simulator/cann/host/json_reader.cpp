@@ -6,7 +6,7 @@
 namespace npu_cann {
 namespace {
 
-constexpr int kDeepest = 100;
+constexpr int kMaxDepth = 100;
 
 class Reader {
 public:
@@ -14,7 +14,7 @@ public:
 
     bool value(JsonValue* v, int depth = 0) {
         skip_space();
-        if (at_ == end_ || depth > kDeepest) return false;
+        if (at_ == end_ || depth > kMaxDepth) return false;
         switch (*at_) {
             case '{':
                 return object(v, depth);
@@ -82,10 +82,10 @@ private:
                 continue;
             }
             if (++at_ == end_) return false;
-            const std::string letters = "\"\\/bfnrt", meant = "\"\\/\b\f\n\r\t";
-            const size_t known = letters.find(*at_);
+            const std::string escapes = "\"\\/bfnrt", characters = "\"\\/\b\f\n\r\t";
+            const size_t known = escapes.find(*at_);
             if (known == std::string::npos && *at_ != 'u') return false;
-            *text += known == std::string::npos ? std::string("\\u") : std::string(1, meant[known]);
+            *text += known == std::string::npos ? std::string("\\u") : std::string(1, characters[known]);
             ++at_;
         }
         return take('"');
@@ -118,9 +118,9 @@ private:
 
 }  // namespace
 
-const JsonValue* JsonValue::find(const std::string& name, Kind of) const {
+const JsonValue* JsonValue::find(const std::string& name, Kind wanted) const {
     for (const auto& [key, value] : members)
-        if (key == name) return value.kind == of ? &value : nullptr;
+        if (key == name) return value.kind == wanted ? &value : nullptr;
     return nullptr;
 }
 

@@ -1,4 +1,4 @@
-// Reader of JSON documents, as far as CANN's runtime needs it for the files of an operator package.
+// Reader of JSON documents, as far as CANN's runtime needs it for an operator package's files.
 #pragma once
 
 #include <optional>
@@ -15,11 +15,11 @@ struct JsonValue {
     std::vector<JsonValue> items;
     std::vector<std::pair<std::string, JsonValue>> members;
 
-    // The member of that name and kind, or null.
-    const JsonValue* find(const std::string& name, Kind of) const;
+    // The member of that name, or null if it is absent or of another kind.
+    const JsonValue* find(const std::string& name, Kind wanted) const;
 };
 
-// The first document of the text; nothing if it is malformed or nested deeper than 100 levels. Text after the document
+// The first document of the text; nullopt if it is malformed or nested deeper than 100 levels. Text after the document
 // is ignored, as by operator>> of nlohmann::json, which CANN uses. The value of a bool is not kept.
 std::optional<JsonValue> read_json(const std::string& text);
 

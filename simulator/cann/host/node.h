@@ -14,7 +14,7 @@
 // The object behind the pointer from which PlatformAscendC is constructed.
 class fe::PlatFormInfos {
 public:
-    explicit PlatFormInfos(const ascend_sim::Profile* of) : profile(of) {}
+    explicit PlatFormInfos(const ascend_sim::Profile* chip) : profile(chip) {}
     const ascend_sim::Profile* profile;
 };
 
@@ -27,7 +27,7 @@ struct Node {
         gert::CompileTimeTensorDesc desc;
     };
     std::string type;
-    std::vector<Tensor> inputs, outputs;  // of the definition
+    std::vector<Tensor> inputs, outputs;  // one for each of the definition's
     std::vector<std::vector<uint8_t>> attrs;
     fe::PlatFormInfos platform{nullptr};
 
@@ -42,7 +42,7 @@ struct Node {
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;
 
-    // A tensor's description for a tiling: of a contiguous tensor, and of a view.
+    // A tensor's description for a host function. A view is described like a contiguous tensor.
     static Tensor tensor(ge::DataType type, const std::vector<int64_t>& shape);
 
     // An attribute, in the definition's order.
@@ -86,7 +86,7 @@ private:
 // src/nnopbase/individual_op/executor/indv_executor.h).
 constexpr size_t kTilingCapacity = 8 * 1024;
 
-// The last error message that a host function logged on this thread since the last call.
+// Returns and clears the last error message that a host function logged on this thread.
 std::string take_logged_error();
 
 }  // namespace npu_cann

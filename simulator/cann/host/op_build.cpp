@@ -1,7 +1,8 @@
-// Writes an operator package's sources from its definitions, as CANN's op_build does: for each operator the two
-// functions of aclnn with their header, and for each SoC the operators' description as JSON; beyond CANN's op_build,
-// for each simulated SoC the source <operator>__<soc>.cpp of its kernels. If PACKAGE is given, also writes the files of
-// these kernels and their lists there.
+// Writes an operator package's sources to FOLDER from its definitions, as CANN's op_build does:
+// - for each operator, the two functions of aclnn and their header;
+// - for each SoC, the operators' descriptions as JSON;
+// - beyond CANN's op_build, for each operator and simulated SoC the source <operator>__<soc>.cpp of its kernels.
+// If PACKAGE is given, also writes the files of these kernels and their lists there.
 //
 // usage: op_build FOLDER [PACKAGE]
 #include <algorithm>
@@ -33,15 +34,16 @@ std::string camel_case(const std::string& name) {
 
 struct Parameter {
     std::string type, name, kind;
-    const char* handed_to;  // method of OpCall
+    const char* call_method;  // method of OpCall
     const AttrRecord* attr = nullptr;
 };
 
-// In the order of AttrDataType.
+// The texts of an attribute's type, in an argument and in a description.
 struct AttrTexts {
     const char *argument, *described;
 };
 const AttrTexts& texts_of(const AttrRecord& a) {
+    // In the order of AttrDataType.
     static constexpr AttrTexts kTexts[] = {{"bool ", "bool"},
                                            {"double ", "float"},
                                            {"int64_t ", "int"},
@@ -52,20 +54,14 @@ const AttrTexts& texts_of(const AttrRecord& a) {
     return kTexts[static_cast<size_t>(a.type)];
 }
 
-bool is_output_too(const OpRecord& def, const std::string& input) {
-    for (const ParamRecord& o : def.outputs)
-        if (o.name == input) return true;
-    return false;
-}
-
-// Inputs, attributes, outputs; an input that is written occurs once, as an input. Names and types follow
+// Inputs, then attributes, then outputs. An input that is written occurs once, as an input. Names and types follow
 // asc-devkit tools/build/opbuild op_aclnn_generator.cpp (AclnnOpGenCodeFunInputComment and its neighbours): "Optional"
 // follows "Ref", and a tensor whose name does not end in "Ref" is const.
 std::vector<Parameter> parameters(const OpRecord& def) {
     std::vector<Parameter> all;
     for (const ParamRecord& p : def.inputs) {
         if (p.param_type == ops::DYNAMIC) throw std::runtime_error(def.type + ": lists of tensors are not generated");
-        const bool optional = p.param_type == ops::OPTIONAL, written = is_output_too(def, p.name);
+        const bool optional = p.param_type == ops::OPTIONAL, written = def.is_output(p.name);
         all.push_back({written && !optional ? "aclTensor *" : "const aclTensor *",
                        camel_case(p.name) + (written ? "Ref" : "") + (optional ? "Optional" : ""),
                        optional ? "optional" : "required", "input"});
@@ -83,13 +79,13 @@ std::vector<Parameter> parameters(const OpRecord& def) {
     return all;
 }
 
-std::string first_phase(const OpRecord& def) {
+std::string first_phase_signature(const OpRecord& def) {
     std::string text = "aclnnStatus aclnn" + def.type + "GetWorkspaceSize(\n";
     for (const Parameter& p : parameters(def)) text += "    " + p.type + p.name + ",\n";
     return text + "    uint64_t *workspaceSize,\n    aclOpExecutor **executor)";
 }
 
-std::string second_phase(const OpRecord& def) {
+std::string second_phase_signature(const OpRecord& def) {
     return "aclnnStatus aclnn" + def.type +
            "(\n    void *workspace,\n    uint64_t workspaceSize,\n    aclOpExecutor *executor,\n    aclrtStream "
            "stream)";
@@ -103,14 +99,15 @@ std::string header(const OpRecord& def) {
                        "\n\n#include \"aclnn/acl_meta.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n/* aclnn" +
                        def.type + "GetWorkspaceSize\n";
     for (const Parameter& p : parameters(def)) text += " * " + p.name + " : " + p.kind + "\n";
-    for (const ParamRecord& o : def.outputs)  // once more, as an output
+    for (const ParamRecord& o : def.outputs)  // inputs that are written, listed again as outputs
         if (def.input_of_output(&o - def.outputs.data()) >= 0)
             text += " * " + camel_case(o.name) + "Ref : " + (o.param_type == ops::OPTIONAL ? "optional" : "required") +
                     "\n";
     text += " * workspaceSize : output, bytes\n * executor : output, for the second phase\n */\n";
     const std::string visible = "__attribute__((visibility(\"default\")))\n";
-    text += visible + first_phase(def) + ";\n\n/* aclnn" + def.type + ": runs what the first phase prepared */\n" +
-            visible + second_phase(def) + ";\n\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n";
+    text += visible + first_phase_signature(def) + ";\n\n/* aclnn" + def.type +
+            ": runs what the first phase prepared */\n" + visible + second_phase_signature(def) +
+            ";\n\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n";
     return text;
 }
 
@@ -132,9 +129,9 @@ std::string default_list(const AttrRecord& a, const std::string& name) {
            name + "Def, " + std::to_string(commas + 1) + ");\n";
 }
 
-// The code that passes a parameter to OpCall. An optional attribute that is NULL has the literal of its default.
-std::string hand_over(const Parameter& p) {
-    const std::string call = std::string("call.") + p.handed_to + "(" + p.name + ");\n";
+// The code that passes a parameter to OpCall. If an optional attribute is NULL, the code passes its default.
+std::string code_of_argument(const Parameter& p) {
+    const std::string call = std::string("call.") + p.call_method + "(" + p.name + ");\n";
     if (!p.attr || p.attr->required || !p.attr->is_pointer()) return "    " + call;
     return "    if (" + p.name + ") {\n        " + call + "    } else {\n" +
            (p.attr->is_list() ? default_list(*p.attr, p.name)
@@ -144,10 +141,10 @@ std::string hand_over(const Parameter& p) {
 
 std::string source(const OpRecord& def) {
     std::string text = "// Generated from the operator's definition.\n#include \"aclnn_" + snake_case(def.type) +
-                       ".h\"\n\n#include \"cann/host/op_call.h\"\n\nextern \"C\" {\n\n" + first_phase(def) +
+                       ".h\"\n\n#include \"cann/host/op_call.h\"\n\nextern \"C\" {\n\n" + first_phase_signature(def) +
                        "\n{\n    npu_cann::OpCall call(\"" + def.type + "\");\n";
-    for (const Parameter& p : parameters(def)) text += hand_over(p);
-    text += "    return call.prepare(workspaceSize, executor);\n}\n\n" + second_phase(def) +
+    for (const Parameter& p : parameters(def)) text += code_of_argument(p);
+    text += "    return call.prepare(workspaceSize, executor);\n}\n\n" + second_phase_signature(def) +
             "\n{\n    return npu_cann::run_prepared(workspace, workspaceSize, executor, stream);\n}\n\n}\n";
     return text;
 }
@@ -158,7 +155,7 @@ const char* type_text(ge::DataType type) {
         {ge::DT_DOUBLE, "double"}, {ge::DT_INT8, "int8"},       {ge::DT_UINT8, "uint8"},
         {ge::DT_INT32, "int32"},   {ge::DT_INT64, "int64"},     {ge::DT_BOOL, "bool"}};
     const auto found = texts.find(type);
-    if (found == texts.end()) throw std::runtime_error("a type that is not described");
+    if (found == texts.end()) throw std::runtime_error("type " + std::to_string(type) + " has no name in descriptions");
     return found->second;
 }
 
@@ -235,7 +232,7 @@ void check(const OpRecord& def) {
                                          " but got two of " + kernel_key(def, column) + "of which CANN finds one");
 }
 
-// The members of a SoC's files, one for each operator.
+// The JSON of an SoC's two files, with one member for each operator.
 struct Soc {
     Json descriptions, kernels;
 };

@@ -29,31 +29,31 @@ std::vector<int64_t> sizes_of(const gert::Shape& shape) {
     return sizes;
 }
 
-// The definitions' name of a chip's SoC, and its sizes.
+// A chip's SoC, by its name in definitions, and its profile.
 struct SimulatedSoc {
     std::string soc;
     const ascend_sim::Profile* profile;
 };
 
-// A chip's profile with another number of cores. It lives until the process ends, because launches refer to it.
+// A chip's profile with another number of cores. It is never destroyed, because calls keep its address.
 const ascend_sim::Profile* with_cores(const ascend_sim::Profile& chip, int32_t cores) {
     static std::mutex mutex;
-    static std::map<std::pair<std::string, int32_t>, ascend_sim::Profile> made;
+    static std::map<std::pair<std::string, int32_t>, ascend_sim::Profile> profiles;
     const std::lock_guard<std::mutex> lock(mutex);
-    ascend_sim::Profile& own = made.try_emplace({chip.name, cores}, chip).first->second;
-    own.cores = cores;
-    return &own;
+    ascend_sim::Profile& profile = profiles.try_emplace({chip.name, cores}, chip).first->second;
+    profile.cores = cores;
+    return &profile;
 }
 
-// A chip that the table lacks is simulated with its family's core; the runtime gives the number of cores.
+// A chip that the table lacks has its family's profile. The runtime gives the number of cores.
 SimulatedSoc find_soc(const std::string& name) {
     const ascend_sim::Family* family = ascend_sim::find_family(name.c_str());
     if (!family || family->arch == ascend_sim::kArch950) return {name, nullptr};
-    const char* const core = ascend_sim::find_chip(name.c_str()) ? name.c_str() : family->soc;
-    return {family->soc, with_cores(*ascend_sim::find_profile(core), soc_kernel_cores())};
+    const char* const profile = ascend_sim::find_chip(name.c_str()) ? name.c_str() : family->soc;
+    return {family->soc, with_cores(*ascend_sim::find_profile(profile), soc_kernel_cores())};
 }
 
-// A tensor's format as the runtime compares it with the definition's: these are ND (opbase
+// The format that the runtime compares with the definition's. It treats some formats as ND (opbase
 // indv_executor_tensor.cpp, FormatsLikeND).
 int32_t compared_format(int32_t format) {
     constexpr int32_t kNd = 2, kLikeNd[] = {0, 1, 30, 31, 47};  // NCHW, NHWC, NCDHW, DHWCN, NCL
@@ -70,7 +70,7 @@ struct OpCall::Parts {
     Failure attr_failure;  // of the first attribute that CANN refuses
     size_t failed_attr = 0;
 
-    Node node;  // has the attributes from the start
+    Node node;  // OpCall::attr() adds the attributes, make_node() the rest
 
     // Found while the call is prepared.
     SimulatedSoc chip;
@@ -249,12 +249,12 @@ std::string OpCall::Parts::cache_key() const {
 void OpCall::Parts::make_node() {
     node.type = type;
     node.platform.profile = chip.profile;
-    auto of = [](const CallTensors::Item& item) {
+    auto description = [](const CallTensors::Item& item) {
         return item.given ? Node::tensor(static_cast<ge::DataType>(item.dtype), item.view.shape) : Node::Tensor();
     };
-    for (size_t i = 0; i < tensors->inputs(); ++i) node.inputs.push_back(of(tensors->items()[i]));
+    for (size_t i = 0; i < tensors->inputs(); ++i) node.inputs.push_back(description(tensors->items()[i]));
     for (size_t o = 0; o < def().outputs.size(); ++o)
-        node.outputs.push_back(of(tensors->items()[tensors->item_of_output(o)]));
+        node.outputs.push_back(description(tensors->items()[tensors->item_of_output(o)]));
 }
 
 std::shared_ptr<const Tiled> OpCall::Parts::tile() {
@@ -301,11 +301,11 @@ void OpCall::Parts::infer() {
     if (!ok) refuse(kInferShapeFailed, "shape and type of the outputs must follow from the inputs but got a failure.");
     for (size_t i = 0; i < given.size(); ++i) {
         if (!given[i].present) continue;
-        const gert::Shape &inferred = node.outputs[i].shape.GetOriginShape(), &is = given[i].shape.GetOriginShape();
+        const gert::Shape &inferred = node.outputs[i].shape.GetOriginShape(), &actual = given[i].shape.GetOriginShape();
         const std::string& name = def().outputs[i].name;
-        if (inferred != is)
+        if (inferred != actual)
             refuse(kBadArgument, name + " must have shape " + list_text(sizes_of(inferred)) + " but got " +
-                                     list_text(sizes_of(is)) + ".");
+                                     list_text(sizes_of(actual)) + ".");
         if (node.outputs[i].desc.GetDataType() != given[i].desc.GetDataType())
             refuse(kBadArgument, name + " must be " + type_name(node.outputs[i].desc.GetDataType()) + " but got " +
                                      type_name(given[i].desc.GetDataType()) + ".");
@@ -320,7 +320,7 @@ void OpCall::Parts::check_stride_attributes() const {
     for (size_t a = 0; a < def().attrs.size(); ++a) {
         const AttrRecord& attr = def().attrs[a];
         if (attr.name != "strides" || attr.type != ops::AttrDataType::ATTR_DT_LIST_INT) continue;
-        size_t at = 0;
+        size_t next = 0;
         const gert::TypedContinuousVector<int64_t>& list = *node.runtime_attrs()->GetListInt(a);
         std::vector<int64_t> listed(list.GetData(), list.GetData() + list.GetSize());
         if (listed == std::vector<int64_t>{0}) listed.clear();
@@ -330,8 +330,8 @@ void OpCall::Parts::check_stride_attributes() const {
             std::vector<int64_t> expected(shape.size());
             int64_t step = 1;
             for (size_t d = shape.size(); d-- > 0; step *= shape[d]) expected[d] = step;
-            for (size_t d = 0; d < shape.size() && !listed.empty(); ++d) expected[d] = listed.at(at++);
-            if (std::find(shape.begin(), shape.end(), 0) != shape.end()) continue;  // nothing is read by strides
+            for (size_t d = 0; d < shape.size() && !listed.empty(); ++d) expected[d] = listed.at(next++);
+            if (item.view.empty()) continue;  // the strides are not used
             for (size_t d = 0; d < shape.size(); ++d)
                 if (shape[d] != 1 && expected[d] != item.view.strides[d])
                     refuse(kBadArgument, "strides must be those of " + item.param->name + ", " +

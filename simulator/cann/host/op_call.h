@@ -19,13 +19,13 @@ constexpr aclnnStatus kKernelFailed = 361001;   // the kernel broke a rule of th
 constexpr aclnnStatus kRuntimeFailed = 361001;  // CANN itself could not start
 constexpr aclnnStatus kInner = 561000;
 constexpr aclnnStatus kInferShapeFailed = 561001;
-constexpr aclnnStatus kTilingFailed = 561002;  // the operator refuses the call with its own message
+constexpr aclnnStatus kTilingFailed = 561002;  // the tiling refuses the call, usually with a message of its own
 constexpr aclnnStatus kNoKernel = 561003;
 constexpr aclnnStatus kInnerNullPointer = 561103;  // a null pointer inside the runtime
 constexpr aclnnStatus kBadJson = 561108;           // a description in the package that cannot be read
 constexpr aclnnStatus kBadKernelFile = 561113;     // a kernel in the package that cannot be read
 
-// The element that a call reads behind the empty default of a list attribute: default_list() of op_build.cpp.
+// The element that a call reads after the empty default of a list attribute: default_list() of op_build.cpp.
 constexpr int64_t kBehindEmptyInts = 0x5a5a5a5a5a5a5a5a;
 constexpr float kBehindEmptyFloats = -1.5e38f;
 constexpr bool kBehindEmptyBools = true;
@@ -44,7 +44,7 @@ public:
     void attr(const aclIntArray* values);
     void attr(const aclFloatArray* values);
     void attr(const aclBoolArray* values);
-    // A default, which the generated code holds as a literal.
+    // The default of a list attribute, a literal in the generated code.
     void attr(const int64_t* values, size_t count);
     void attr(const float* values, size_t count);
     void attr(const bool* values, size_t count);

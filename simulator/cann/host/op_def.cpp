@@ -22,10 +22,10 @@ std::string number_text(double value) {
     return text;
 }
 
-template <typename T, typename Spell>
-std::string list_text(const std::vector<T>& values, Spell spell) {
+template <typename T, typename ToText>
+std::string list_text(const std::vector<T>& values, ToText to_text) {
     std::string text = "[";
-    for (size_t i = 0; i < values.size(); ++i) text += (i ? "," : "") + spell(values[i]);
+    for (size_t i = 0; i < values.size(); ++i) text += (i ? "," : "") + to_text(values[i]);
     return text + "]";
 }
 
@@ -33,7 +33,7 @@ const char* bool_text(bool value) { return value ? "true" : "false"; }
 
 // Sets a member of a definition; returns the definition, for chains of calls.
 template <typename Def, typename Member>
-Def& with(Def& def, Member& member, Member value) {
+Def& assign(Def& def, Member& member, Member value) {
     member = std::move(value);
     return def;
 }
@@ -41,17 +41,17 @@ Def& with(Def& def, Member& member, Member value) {
 }  // namespace
 
 OpParamDef::OpParamDef(const char* name) : name_(name) {}
-OpParamDef& OpParamDef::ParamType(Option param_type) { return with(*this, param_type_, param_type); }
-OpParamDef& OpParamDef::DataType(std::vector<ge::DataType> types) { return with(*this, types_, std::move(types)); }
-OpParamDef& OpParamDef::Format(std::vector<ge::Format> formats) { return with(*this, formats_, std::move(formats)); }
+OpParamDef& OpParamDef::ParamType(Option param_type) { return assign(*this, param_type_, param_type); }
+OpParamDef& OpParamDef::DataType(std::vector<ge::DataType> types) { return assign(*this, types_, std::move(types)); }
+OpParamDef& OpParamDef::Format(std::vector<ge::Format> formats) { return assign(*this, formats_, std::move(formats)); }
 OpParamDef& OpParamDef::FormatList(std::vector<ge::Format> formats) { return Format(std::move(formats)); }
 OpParamDef& OpParamDef::UnknownShapeFormat(std::vector<ge::Format>) { return *this; }
-OpParamDef& OpParamDef::IgnoreContiguous(void) { return with(*this, ignore_contiguous_, true); }
-OpParamDef& OpParamDef::AutoContiguous() { return with(*this, auto_contiguous_, true); }
+OpParamDef& OpParamDef::IgnoreContiguous(void) { return assign(*this, ignore_contiguous_, true); }
+OpParamDef& OpParamDef::AutoContiguous() { return assign(*this, auto_contiguous_, true); }
 
 OpAttrDef::OpAttrDef(const char* name) : name_(name) {}
-OpAttrDef& OpAttrDef::AttrType(Option attr_type) { return with(*this, required_, attr_type != Option::OPTIONAL); }
-OpAttrDef& OpAttrDef::set(AttrDataType type) { return with(*this, type_, type); }
+OpAttrDef& OpAttrDef::AttrType(Option attr_type) { return assign(*this, required_, attr_type != Option::OPTIONAL); }
+OpAttrDef& OpAttrDef::set(AttrDataType type) { return assign(*this, type_, type); }
 OpAttrDef& OpAttrDef::set(AttrDataType type, std::string default_text) {
     has_default_ = true;
     default_text_ = std::move(default_text);
@@ -95,9 +95,9 @@ OpAICoreConfig& OpAICoreConfig::NeedCheckSupportFlag(bool flag) { return set_fla
 OpAICoreConfig& OpAICoreConfig::PrecisionReduceFlag(bool flag) { return set_flag("precision_reduce", flag); }
 
 OpAICoreDef& OpAICoreDef::SetTiling(gert::OpImplRegisterV2::TilingKernelFunc function) {
-    return with(*this, tiling_, function);
+    return assign(*this, tiling_, function);
 }
-// The defaults of a SoC without its own configuration, which include kernels for static shapes.
+// The flags of an SoC without a configuration of its own, which include kernels for static shapes.
 OpAICoreDef& OpAICoreDef::AddConfig(const char* soc) {
     OpAICoreConfig config;
     config.DynamicCompileStaticFlag(true)
@@ -118,10 +118,10 @@ OpParamDef& OpDef::Input(const char* name) { return find_or_add(&inputs_, name, 
 OpParamDef& OpDef::Output(const char* name) { return find_or_add(&outputs_, name, &OpParamDef::name_); }
 OpAttrDef& OpDef::Attr(const char* name) { return find_or_add(&attrs_, name, &OpAttrDef::name_); }
 OpDef& OpDef::SetInferShape(gert::OpImplRegisterV2::InferShapeKernelFunc function) {
-    return with(*this, infer_shape_, function);
+    return assign(*this, infer_shape_, function);
 }
 OpDef& OpDef::SetInferDataType(gert::OpImplRegisterV2::InferDataTypeKernelFunc function) {
-    return with(*this, infer_data_type_, function);
+    return assign(*this, infer_data_type_, function);
 }
 
 }  // namespace ops

@@ -12,13 +12,17 @@ namespace npu_cann {
 namespace {
 
 constexpr uint64_t kPackedAlignment = 512;
-// After a kernel, its caller's workspace has undefined contents; the simulation writes this byte there.
+// After a kernel, its workspace has undefined contents; the simulation fills the first bytes with this value.
 constexpr int kJunk = 0xD7;
-constexpr uint64_t kMostJunk = 64 * 1024;
+constexpr uint64_t kMaxJunkBytes = 64 * 1024;
 
-// torch_npu's EXEC_NPU_CMD_EXT gives a call's workspace back before it launches the call (Ascend/op-plugin
-// op_plugin/utils/op_api_common_base.h, GetWorkSpaceAddr). Its cache keeps that memory in the stream's order.
-// Without the cache, which `ascend-sim run` turns off, the memory is gone by now: nothing may be read or written there.
+uint64_t packed_bytes_of(const DeviceView& view) {
+    return (view.packed_size() + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
+}
+
+// torch_npu's EXEC_NPU_CMD_EXT frees a call's workspace before it launches the call (Ascend/op-plugin
+// op_plugin/utils/op_api_common_base.h, GetWorkSpaceAddr). With its cache, the memory stays valid until the stream has
+// used it. Without the cache, which `ascend-sim run` turns off, the memory is freed before the kernel runs.
 bool caller_frees_early() {
     const char* uncached = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
     return uncached && *uncached && std::strcmp(uncached, "0") != 0;
@@ -37,7 +41,7 @@ std::vector<MemoryAccess> OpLaunch::accesses() const {
 uint64_t OpLaunch::bytes_to_pack() const {
     uint64_t bytes = 0;
     for (const Memory& m : memories)
-        if (m.packs) bytes += (m.view.packed_size() + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
+        if (m.packs) bytes += packed_bytes_of(m.view);
     return bytes;
 }
 
@@ -48,9 +52,9 @@ int32_t OpLaunch::failed(const std::string& text) const {
 
 int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
     // A workspace or a tensor may have been freed before the device reached this launch.
-    char* const room = static_cast<char*>(workspace);
-    const bool has_room = given_bytes > 0 && is_in_one_allocation(room, room + given_bytes);
-    if (given_bytes > 0 && !has_room && !caller_frees_early())
+    char* const workspace_first = static_cast<char*>(workspace);
+    const bool has_workspace = given_bytes > 0 && is_in_one_allocation(workspace_first, workspace_first + given_bytes);
+    if (given_bytes > 0 && !has_workspace && !caller_frees_early())
         return failed("workspace must lie inside one allocation of device memory but got other memory.");
     for (const Memory& m : memories)
         if (!m.view.is_in_one_allocation())
@@ -58,11 +62,11 @@ int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
                           " must lie inside one allocation of device memory when the kernel runs but got "
                           "memory that was freed.");
     std::vector<DeviceView> views;
-    std::vector<char> own(has_room ? 0 : packed_bytes);
-    char* packed = has_room ? room + given_bytes - packed_bytes : own.data();
+    std::vector<char> own_copies(has_workspace ? 0 : packed_bytes);
+    char* packed = has_workspace ? workspace_first + given_bytes - packed_bytes : own_copies.data();
     for (const Memory& m : memories) {
         views.push_back(m.packs ? m.view.packed_into(packed) : m.view);
-        if (m.packs) packed += (m.view.packed_size() + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
+        if (m.packs) packed += packed_bytes_of(m.view);
     }
     std::vector<ascend_sim_memory> spans;
     for (size_t i = 0; i < memories.size(); ++i) {
@@ -87,7 +91,7 @@ int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
     record_launch(type, ascend_sim_report());
     for (size_t i = 0; i < memories.size(); ++i)  // aclnnViewCopy of an input that is written
         if (memories[i].packs && memories[i].role != ASCEND_SIM_IN) memories[i].view.unpack_from(views[i].first);
-    if (has_room) std::memset(room, kJunk, std::min(given_bytes, kMostJunk));
+    if (has_workspace) std::memset(workspace_first, kJunk, std::min(given_bytes, kMaxJunkBytes));
     if (status == ASCEND_SIM_OK) return OK;
     return failed(std::string("kernel must keep the simulator's rules but got ") + ascend_sim_message());
 }

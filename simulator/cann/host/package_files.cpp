@@ -43,7 +43,7 @@ std::string resolved_package() {
     return none ? "" : library.parent_path().parent_path().parent_path().string();
 }
 
-// CANN keeps the folder as it is named and does not resolve links: hicann/opbase
+// CANN does not resolve the links of the folder's path: hicann/opbase
 // src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseGetCustomOppPath.
 std::string configured_package() {
     const std::string own = resolved_package();
@@ -52,8 +52,8 @@ std::string configured_package() {
     return found == packages.folders.end() ? own : packages.named.at(found - packages.folders.begin());
 }
 
-// An entry that lacks a key, a core type or a path is skipped with a warning. The same key again does not replace the
-// first one. CANN does not look whether the document is an object; that is a stricter rule of ours.
+// An entry that lacks a key, a core type or a path is skipped with a warning. A repeated key does not replace the
+// first kernel. CANN does not check that the document is an object; this rule is stricter.
 KernelList::KernelList(const std::string& package, const std::string& soc)
     : path_(package + kTbe + "kernel/config/" + soc + "/binary_info_config.json") {
     const std::optional<std::string> text = read_file(path_);
@@ -101,7 +101,7 @@ std::string kernel_entry_name(const std::string& op_type, const std::string& obj
     if (!bytes || bytes->empty())
         throw Failure{kBadKernelFile, rule + "the kernel that it lists but got " + object + ", which is " +
                                           (bytes ? "empty." : "absent.")};
-    // CANN replaces all behind the first ".o" of the path, also where a folder's name contains it: hicann/opbase
+    // CANN replaces everything from the first ".o" of the path on, even if a folder's name contains it: hicann/opbase
     // src/nnopbase/individual_op/executor/indv_bininfo.cpp, NnopbaseGetKernelJsonPath.
     const size_t cut = object.find(".o");
     const std::string description = object.substr(0, cut + 1) + "json";
@@ -120,7 +120,7 @@ std::string kernel_entry_name(const std::string& op_type, const std::string& obj
     return entry;
 }
 
-// The folder is named after the machine (asc-tools' func.cmake); CANN reads both names from its scene.info.
+// The folder is named after the machine (asc-tools' func.cmake); CANN reads both folders' names from scene.info.
 std::string tiling_library_path() {
     utsname machine;
     if (uname(&machine) != 0) return "";

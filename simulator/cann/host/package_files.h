@@ -9,8 +9,8 @@
 
 namespace npu_cann {
 
-// Path of the package that contains this library as <package>/op_api/lib/libcust_opapi.so, links resolved; "" if it is
-// not known.
+// Path of the package that contains this library as <package>/op_api/lib/libcust_opapi.so, with its links resolved;
+// "" if it is not known.
 std::string resolved_package();
 // The path of the same folder in ASCEND_CUSTOM_OPP_PATH or vendors/config.ini, with its links; resolved_package() if
 // neither lists it. Kernels' paths begin with it.
@@ -22,7 +22,7 @@ std::string configured_package();
 class KernelList {
 public:
     KernelList(const std::string& package, const std::string& soc);
-    // The list of this package for an SoC; each is read once.
+    // This package's list for an SoC, which is read once.
     static const KernelList& own(const std::string& soc);
 
     const std::string& path() const { return path_; }

@@ -125,7 +125,7 @@ void add_kernels_to_source(const OpRecord& def, std::string* source) {
         for (const ParamRecord* p : kernel_arguments(def)) {
             std::string name;
             for (char c : p->name) name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-            const TypeRow* row = find_type(p->types.at(column));  // op_build describes no unknown type
+            const TypeRow* row = find_type(p->types.at(column));  // not null: op_build refuses other types
             define("DTYPE_" + name, row->kernel);
             define("ORIG_DTYPE_" + name, row->macro);
         }

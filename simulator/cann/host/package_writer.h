@@ -1,5 +1,5 @@
 // Writes a definition's kernels: the source that compiles them for the simulator, and in an operator package their
-// objects, their descriptions, and the list of a SoC's kernels, laid out as CANN's project template packs them
+// objects, their descriptions, and the list of an SoC's kernels. The package has the layout of CANN's project template
 // (hicann/asc-tools utils/templates, ascendc_ops_config.py).
 #pragma once
 
@@ -9,22 +9,22 @@
 
 namespace npu_cann {
 
-// Writes kernels below <package>/op_impl/ai_core/tbe/kernel/<soc>/<operator>. Returns the operator's entry of the list,
-// as JSON.
+// Writes the kernels' files below <package>/op_impl/ai_core/tbe/kernel/<soc>/<operator>. Returns the operator's entry
+// of the list, as JSON.
 std::string write_kernels(const std::string& package, const OpRecord& def);
 
-// Adds the compiles of a definition's kernels to the source of their library: each column that the source lacks
-// includes <operator>.cpp once, with DTYPE_<NAME> and ORIG_DTYPE_<NAME> of each argument (hicann/asc-devkit
+// Adds a definition's kernels to the source of their library. For each column that the source lacks, it includes
+// <operator>.cpp once, with DTYPE_<NAME> and ORIG_DTYPE_<NAME> of each argument (hicann/asc-devkit
 // cmake/asc/fwk_modules/util/ascendc_impl_build.py, get_dtype_fmt_options) and with the kernel's name in sim_kernels.
-// CANN starts a compiler for each column; here the columns share what their headers instantiate, which takes a quarter
-// of the time. So no header may depend on a column's macros.
+// CANN starts a compiler for each column. Here one compile includes the headers once for all columns, which takes a
+// quarter of the time. So no header may depend on a column's macros.
 void add_kernels_to_source(const OpRecord& def, std::string* source);
 
-// Writes the list of a SoC's kernels: a JSON object of those entries by operator.
+// Writes the list of an SoC's kernels: a JSON object of the entries from write_kernels(), by operator.
 void write_kernel_list(const std::string& package, const std::string& soc, const std::string& list);
 
-// Leaves a file that holds the text already as it is, so that a build does not compile it again. Throws where the file
-// cannot be written.
+// Writes the text unless the file already contains it, so that a build does not compile the file again. Throws if the
+// file cannot be written.
 void write_file(const std::string& path, const std::string& text);
 
 }  // namespace npu_cann

@@ -1,4 +1,5 @@
 // The definitions and host functions of this library's operators, by name.
+#include <algorithm>
 #include <cctype>
 #include <map>
 
@@ -24,6 +25,10 @@ int OpRecord::input_of_output(size_t output) const {
     for (size_t i = 0; i < inputs.size(); ++i)
         if (inputs[i].name == outputs[output].name) return static_cast<int>(i);
     return -1;
+}
+
+bool OpRecord::is_output(const std::string& parameter) const {
+    return std::any_of(outputs.begin(), outputs.end(), [&](const ParamRecord& o) { return o.name == parameter; });
 }
 
 std::vector<std::string> DefReader::op_types() {
@@ -86,14 +91,14 @@ const OpFunctions& find_functions(const std::string& op_type) {
     return found == functions().end() ? none : found->second;
 }
 
-// A capital begins a word if the letter before or after it is lower case (asc-devkit tools/build/opbuild
+// A capital begins a word if no capital precedes it or a lower-case letter follows it (asc-devkit tools/build/opbuild
 // op_generator.cpp, ConvertToSnakeCase).
 std::string snake_case(const std::string& op_type) {
     auto is_upper = [&](size_t i) { return std::isupper(static_cast<unsigned char>(op_type[i])) != 0; };
     std::string name;
     for (size_t i = 0; i < op_type.size(); ++i) {
-        const bool before_small = i + 1 < op_type.size() && std::islower(static_cast<unsigned char>(op_type[i + 1]));
-        if (i > 0 && is_upper(i) && op_type[i - 1] != '_' && (!is_upper(i - 1) || before_small)) name += '_';
+        const bool is_before_lower = i + 1 < op_type.size() && std::islower(static_cast<unsigned char>(op_type[i + 1]));
+        if (i > 0 && is_upper(i) && op_type[i - 1] != '_' && (!is_upper(i - 1) || is_before_lower)) name += '_';
         name += static_cast<char>(std::tolower(static_cast<unsigned char>(op_type[i])));
     }
     return name;

@@ -19,7 +19,7 @@ struct Tiled {
     std::vector<size_t> workspaces;
 };
 
-// Null if the call was not tiled before.
+// Null if the cache has no tiling for the key.
 std::shared_ptr<const Tiled> find_tiled(const std::string& key);
 void keep_tiled(const std::string& key, std::shared_ptr<const Tiled> tiled);
 

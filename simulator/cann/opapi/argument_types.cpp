@@ -21,7 +21,7 @@ constexpr uint32_t kComplex = types({kComplex64, kComplex128});
 constexpr uint32_t kNumber = kReal | kComplex;
 constexpr uint32_t kUnsigned16 = types({kUint16});
 constexpr uint32_t kUnsigned32And64 = types({kUint32, kUint64});
-constexpr uint32_t kWide = kUnsigned16 | kUnsigned32And64;
+constexpr uint32_t kWide = kUnsigned16 | kUnsigned32And64;  // unsigned types of at least 16 bits
 constexpr uint32_t kBf16 = types({kBfloat16});
 
 struct TypesByChip {
@@ -38,8 +38,8 @@ struct ArgumentTypes {
     TypesByChip inputs, outputs = inputs;
 };
 
-// Inputs are tensors and scalars; an in-place function's tensor is an input and an output. tests/simcann has these
-// lists a second time.
+// Inputs are tensors and scalars; an in-place function's tensor is an input and an output.
+// tests/simcann/test_argument_types.py has an independent copy of these lists.
 //
 // If a source checks fewer arguments than the function's documentation lists, the table has the documentation's
 // types (docs/ beside the source's op_api/): outputs of Add, Sub, Div and Neg; scalars of Add, Sub, Mul and FillScalar;
@@ -78,8 +78,8 @@ constexpr ArgumentTypes kArgumentTypes[] = {
     {"FillScalar", "conversion/fill/op_api/aclnn_fill_scalar.cpp", by_chip(kNumber | kWide | kBf16, kNumber)},
     {"FillTensor", "conversion/fill/op_api/aclnn_fill_tensor.cpp", and_bf16(kNumber)},
     {"One", "math/ones_like/op_api/aclnn_ones.cpp", and_bf16(kReal)},
-    // The source has one list for every chip, and math/zero_op/tests/ut/op_api/test_aclnn_zero.cpp says that bfloat16
-    // has an AI CPU kernel where it has no AI core kernel. The documentation does not list it on Ascend310P.
+    // The source has one list for every chip. According to math/zero_op/tests/ut/op_api/test_aclnn_zero.cpp, bfloat16
+    // has an AI CPU kernel on chips without an AI core kernel. The documentation does not list it on Ascend310P.
     {"Zero", "math/zero_op/op_api/aclnn_zero.cpp", on_all(kNumber | kUnsigned16 | kBf16)},
 };
 
@@ -165,8 +165,8 @@ std::string argument_rule(const char* function, const char* what, const aclScala
     return type_rule(function, Role::kInput, what, argument.dtype);
 }
 
-// hicann/opbase include/nnopbase/opdev/data_type_utils.h, kPromoteTypesLookup: unsigned types from 16 bits on have a
-// common type with complex numbers alone, and with these only as the first of the two.
+// hicann/opbase include/nnopbase/opdev/data_type_utils.h, kPromoteTypesLookup: an unsigned type of at least 16
+// bits has a common type only with itself, and with a complex type that is the second of the two.
 std::string promotion_rule(int32_t self, int32_t other) {
     if (self == other || (!is_wide(self) && !is_wide(other)) || (is_wide(self) && is_complex(other))) return "";
     return std::string("self and other must have a common type but got ") + dtype_name(self) + " and " +
@@ -175,8 +175,8 @@ std::string promotion_rule(int32_t self, int32_t other) {
 
 // hicann/ops-math, CheckPromoteType of math/add/op_api/aclnn_add.cpp, math/sub/op_api/aclnn_sub.cpp,
 // math/div/op_api/aclnn_div.cpp and math/neg/op_api/aclnn_neg.cpp, CheckMulPromoteType of
-// math/mul/op_api/aclnn_mul.cpp. Comparisons convert their result from bool, which every type takes. Divs compares the
-// type of self alone (CheckPromoteTypeScalar). Muls compares none on Ascend910B, Ascend910_93 and Ascend310P
+// math/mul/op_api/aclnn_mul.cpp. The result of a comparison is bool, which converts to every type. Divs checks only
+// the type of self (CheckPromoteTypeScalar). Muls checks no type on Ascend910B, Ascend910_93 and Ascend310P
 // (CheckMulsPromoteDtype).
 std::string cast_rule(const char* function, const CallTypes& types) {
     const char* base = base_of(function);

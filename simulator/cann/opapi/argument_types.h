@@ -20,13 +20,13 @@ std::string type_rule(const char* function, Role role, const char* what, int32_t
 // "" or the reason why two inputs of these types have no common type.
 std::string promotion_rule(int32_t self, int32_t other);
 
-// The types of a call of two inputs. No alpha is -1.
+// The types of a call with two inputs. alpha is -1 if the call has none.
 struct CallTypes {
     int32_t self = 0, other = 0, alpha = -1, out = 0;
     bool other_is_scalar = false;
 };
 
-// "" or why `function` converts alpha to the type that it computes in, or the result to out's type, and refuses to.
+// "" or the reason why `function` cannot convert alpha to the type of its computation, or the result to out's type.
 std::string cast_rule(const char* function, const CallTypes& types);
 
 }  // namespace npu_cann

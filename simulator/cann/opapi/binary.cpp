@@ -11,7 +11,7 @@ struct Plan {
     aclScalar scalar, alpha;
 };
 
-// As in torch's CPU kernels, sums and comparisons first convert the scalar to their dtype, products do not.
+// As torch on the CPU, sums and comparisons convert the scalar to the computation's dtype first; Mul and Div do not.
 template <class C>
 C converted(C value, int32_t dtype) {
     alignas(16) char bytes[16];
@@ -39,7 +39,7 @@ void run(const Plan& p, RunFunction<C> f, int32_t scalar_dtype) {
 }
 
 // "" or the reason why the real function refuses arguments of these types or ranks.
-std::string types_rule(const char* name, const Plan& p, const Second& second) {
+std::string types_rule(const char* name, const Plan& p, const SecondArgument& second) {
     std::string wrong = argument_rule(name, Role::kInput, "self", p.a);
     if (wrong.empty())
         wrong = p.b_is_scalar ? argument_rule(name, "other", *second.scalar)
@@ -60,25 +60,27 @@ std::string types_rule(const char* name, const Plan& p, const Second& second) {
 }  // namespace
 
 aclError prepare_binary(const char* name, const BinaryFunction& f, Computed computed, const aclTensor* self,
-                        const Second& second, const aclTensor* out, uint64_t* workspace_bytes,
+                        const SecondArgument& second, const aclTensor* out, uint64_t* workspace_bytes,
                         aclOpExecutor** executor) {
     Plan p;
     p.b_is_scalar = second.scalar != nullptr;
-    std::string wrong = take(self, "self", &p.a);
-    if (wrong.empty()) wrong = take(out, "out", &p.out);
-    if (wrong.empty()) wrong = p.b_is_scalar ? take(second.scalar, "other") : take(second.tensor, "other", &p.b);
-    if (wrong.empty() && second.alpha) wrong = take(second.alpha, "alpha");
+    std::string wrong = read_argument(self, "self", &p.a);
+    if (wrong.empty()) wrong = read_argument(out, "out", &p.out);
+    if (wrong.empty())
+        wrong = p.b_is_scalar ? read_argument(second.scalar, "other") : read_argument(second.tensor, "other", &p.b);
+    if (wrong.empty() && second.alpha) wrong = read_argument(second.alpha, "alpha");
     if (wrong.empty()) wrong = types_rule(name, p, second);
     if (wrong.empty()) wrong = result_shape_rule(p.a, "self", p.b_is_scalar ? p.a : p.b, "other", p.out);
     if (!wrong.empty()) return refused(name, wrong);
 
     int32_t dtype = p.out.dtype;
     if (computed == Computed::kAsOut) {
-        // Integers times a fraction, in place. hicann/ops-math math/mul/op_api/aclnn_mul.cpp, InferTensorScalarDtype.
+        // An integer out and a fraction as scalar: hicann/ops-math math/mul/op_api/aclnn_mul.cpp,
+        // InferTensorScalarDtype.
         if (p.b_is_scalar && !is_floating(dtype) && !is_complex(dtype))
             dtype = promoted(p.a.dtype, true, second.scalar->dtype, false);
     } else {
-        // A Python float beside integers makes torch's default dtype of them.
+        // A floating-point scalar promotes integers to torch's default dtype.
         int32_t other = !p.b_is_scalar ? p.b.dtype : is_floating(second.scalar->dtype) ? kFloat : second.scalar->dtype;
         dtype = promoted(p.a.dtype, !p.a.shape.empty() || p.b_is_scalar, other, !p.b_is_scalar && !p.b.shape.empty());
     }

@@ -8,14 +8,14 @@
 namespace npu_cann {
 
 // The second argument, a tensor or a scalar, and alpha, which is 1 if absent.
-struct Second {
+struct SecondArgument {
     const aclTensor* tensor = nullptr;
     const aclScalar* scalar = nullptr;
     const aclScalar* alpha = nullptr;
 };
 
-// Functions that process a run in each of the compute types; results are converted to out's dtype. Null if the
-// function is undefined, such as the order of complex numbers.
+// Functions that process a run, one for each compute type. Null if the function is undefined, such as the order of
+// complex numbers.
 template <class C>
 using RunFunction = void (*)(int64_t count, const C* a, const C* b, C alpha, C* out);
 using BinaryFunction = std::tuple<RunFunction<int64_t>, RunFunction<float>, RunFunction<double>,
@@ -38,23 +38,23 @@ enum class Computed {
     kAsInputs,  // in the promoted dtype of a and b: comparison
 };
 
-inline Second second_of(const aclTensor* other, const aclScalar* alpha = nullptr) { return {other, nullptr, alpha}; }
-inline Second second_of(const aclScalar* other, const aclScalar* alpha = nullptr) { return {nullptr, other, alpha}; }
+inline SecondArgument second_of(const aclTensor* b, const aclScalar* alpha = nullptr) { return {b, nullptr, alpha}; }
+inline SecondArgument second_of(const aclScalar* b, const aclScalar* alpha = nullptr) { return {nullptr, b, alpha}; }
 
 aclError prepare_binary(const char* name, const BinaryFunction& f, Computed computed, const aclTensor* self,
-                        const Second& second, const aclTensor* out, uint64_t* workspace_bytes,
+                        const SecondArgument& second, const aclTensor* out, uint64_t* workspace_bytes,
                         aclOpExecutor** executor);
 
 }  // namespace npu_cann
 
-// One form of an operator f: the arguments behind self are the last ones here, `result` is out or self.
+// One form of an operator f. The last arguments here are its parameters after self; `result` is out or self.
 #define NPU_CANN_BINARY(name, f, computed, second, result, ...)                                                      \
     NPU_CANN_API aclError name##GetWorkspaceSize(aclTensor* self, __VA_ARGS__, uint64_t* bytes, aclOpExecutor** e) { \
         return npu_cann::prepare_binary(#name, f, computed, self, npu_cann::second_of second, result, bytes, e);     \
     }                                                                                                                \
     NPU_CANN_PHASE_TWO(name)
 
-// The four forms; SCALAR is aclnn's name of the form with a scalar.
+// The four forms of an operator; SCALAR is aclnn's name of the form with a scalar.
 #define NPU_CANN_WITHOUT_ALPHA(TENSOR, SCALAR, f, computed)                                           \
     NPU_CANN_BINARY(aclnn##TENSOR, f, computed, (other), out, const aclTensor* other, aclTensor* out) \
     NPU_CANN_BINARY(aclnn##SCALAR, f, computed, (other), out, const aclScalar* other, aclTensor* out) \

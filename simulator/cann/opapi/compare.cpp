@@ -1,4 +1,4 @@
-// aclnnEq, -Ne, -Lt, -Le, -Gt, -Ge, of a tensor and of a scalar: out is bool, or the input's dtype in place.
+// aclnnEq, -Ne, -Lt, -Le, -Gt, -Ge, with a tensor or a scalar. torch's out is bool, or in place the input's dtype.
 #include "cann/opapi/binary.h"
 
 namespace npu_cann {

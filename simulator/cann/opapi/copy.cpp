@@ -1,4 +1,4 @@
-// aclnnInplaceCopy and aclnnCast: out[i] = src[i], broadcast and converted. aclnnComplex: two copies.
+// aclnnInplaceCopy: out[i] = src[i], broadcast and converted. aclnnCast: not broadcast. aclnnComplex: two copies.
 #include <cstring>
 
 #include "cann/opapi/argument_types.h"
@@ -46,10 +46,10 @@ void copy(const Operand& out, const Operand& source) {
     const char *a, *a_end, *b, *b_end;
     extent(out, &a, &a_end);
     extent(source, &b, &b_end);
-    std::vector<char> kept;
-    if (a < b_end && b < a_end && out.first != source.first) {
-        kept.assign(b, b_end);
-        from.first = kept.data() + (source.first - b);
+    std::vector<char> source_copy;
+    if (a < b_end && b < a_end) {
+        source_copy.assign(b, b_end);
+        from.first = source_copy.data() + (source.first - b);
     }
     if (out.dtype == source.dtype)
         move(out, from);
@@ -66,8 +66,8 @@ void copy(const Operand& out, const Operand& source) {
 aclError prepare_copy(const char* name, const char* from_name, const aclTensor* to, const aclTensor* from,
                       uint64_t* workspace_bytes, aclOpExecutor** executor) {
     Operand out, source;
-    std::string wrong = take(to, "out", &out);
-    if (wrong.empty()) wrong = take(from, from_name, &source);
+    std::string wrong = read_argument(to, "out", &out);
+    if (wrong.empty()) wrong = read_argument(from, from_name, &source);
     if (wrong.empty()) wrong = argument_rule(name, Role::kInput, from_name, source);
     if (wrong.empty()) wrong = argument_rule(name, Role::kOutput, "out", out);
     // hicann/ops-math math/cast/op_api/aclnn_cast.cpp and conversion/view_copy/op_api/aclnn_copy.cpp, CheckShape.
@@ -101,9 +101,9 @@ NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const 
                                                    uint64_t* workspace_bytes, aclOpExecutor** executor) {
     using namespace npu_cann;
     Operand parts, re, im;
-    std::string wrong = take(out, "out", &parts);
-    if (wrong.empty()) wrong = take(real, "real", &re);
-    if (wrong.empty()) wrong = take(imag, "imag", &im);
+    std::string wrong = read_argument(out, "out", &parts);
+    if (wrong.empty()) wrong = read_argument(real, "real", &re);
+    if (wrong.empty()) wrong = read_argument(imag, "imag", &im);
     if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kInput, "real", re);
     if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kInput, "imag", im);
     if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kOutput, "out", parts);

@@ -69,8 +69,8 @@ C read(const T& value) {
 }
 
 // C++ does not define the conversion of a float that does not fit the integer type. Here values beyond 64 bits
-// give INT64_MIN, and the result is truncated to the type's bits, as in the CPU kernels on x86 for types below
-// 32 bits.
+// give INT64_MIN, and the result is truncated to the type's bits, as in torch's CPU kernels on x86 for types
+// below 32 bits.
 template <class C>
 int64_t to_integer(C value) {
     if constexpr (std::is_integral_v<C>) {
@@ -102,24 +102,24 @@ T written(C value) {
 // Calls work(T{}) with the C++ type of the dtype.
 template <class Work>
 void with_type(int32_t dtype, Work work) {
-    const auto of = [&](Dtype one, auto value) {
-        if (one == dtype) work(value);
+    const auto try_type = [&](Dtype candidate, auto value) {
+        if (candidate == dtype) work(value);
     };
-    of(kFloat, float{});
-    of(kFloat16, Half{});
-    of(kBfloat16, Bfloat16{});
-    of(kDouble, double{});
-    of(kComplex64, std::complex<float>{});
-    of(kComplex128, std::complex<double>{});
-    of(kBool, Bool{});
-    of(kInt8, int8_t{});
-    of(kUint8, uint8_t{});
-    of(kInt16, int16_t{});
-    of(kUint16, uint16_t{});
-    of(kInt32, int32_t{});
-    of(kUint32, uint32_t{});
-    of(kInt64, int64_t{});
-    of(kUint64, uint64_t{});
+    try_type(kFloat, float{});
+    try_type(kFloat16, Half{});
+    try_type(kBfloat16, Bfloat16{});
+    try_type(kDouble, double{});
+    try_type(kComplex64, std::complex<float>{});
+    try_type(kComplex128, std::complex<double>{});
+    try_type(kBool, Bool{});
+    try_type(kInt8, int8_t{});
+    try_type(kUint8, uint8_t{});
+    try_type(kInt16, int16_t{});
+    try_type(kUint16, uint16_t{});
+    try_type(kInt32, int32_t{});
+    try_type(kUint32, uint32_t{});
+    try_type(kInt64, int64_t{});
+    try_type(kUint64, uint64_t{});
 }
 
 int category(int32_t dtype) { return dtype == kBool ? 0 : is_complex(dtype) ? 3 : is_floating(dtype) ? 2 : 1; }
@@ -180,7 +180,7 @@ Operand Operand::broadcast_to(const std::vector<int64_t>& wanted) const {
     return out;
 }
 
-std::string take(const aclTensor* tensor, const char* what, Operand* out) {
+std::string read_argument(const aclTensor* tensor, const char* what, Operand* out) {
     std::string name = what;
     if (!tensor) return name + kIsNull;
     int64_t bytes = dtype_bytes(tensor->dtype);
@@ -208,7 +208,7 @@ std::string take(const aclTensor* tensor, const char* what, Operand* out) {
     return "";
 }
 
-std::string take(const aclScalar* scalar, const char* what) {
+std::string read_argument(const aclScalar* scalar, const char* what) {
     if (!scalar) return what + std::string(kIsNull);
     if (dtype_bytes(scalar->dtype)) return "";
     return std::string(what) + " must be of a dtype that is simulated but got aclDataType " +

@@ -34,9 +34,8 @@ int64_t dtype_bytes(int32_t dtype);  // 0: unknown
 bool is_complex(int32_t dtype);
 bool is_floating(int32_t dtype);
 
-// The type of the computation: float16 and bfloat16 use float and round once when written, as in torch on
-// the CPU.
-// Calls work(C{}) with that type.
+// Calls work(C{}) with the type of the computation: float16 and bfloat16 use float and round once when written, as in
+// torch on the CPU.
 template <class Work>
 void with_compute_type(int32_t dtype, Work work) {
     if (dtype == kComplex64) return work(std::complex<float>{});
@@ -64,13 +63,13 @@ struct Operand {
 constexpr const char* kIsNull = " must not be null.";
 
 // "" or the reason why the stand-in refuses the argument `what`; fills `out`.
-std::string take(const aclTensor* tensor, const char* what, Operand* out);
-std::string take(const aclScalar* scalar, const char* what);
+std::string read_argument(const aclTensor* tensor, const char* what, Operand* out);
+std::string read_argument(const aclScalar* scalar, const char* what);
 
-// "" or why `from` does not broadcast to `to`: copies.
+// "" or the reason why `from` does not broadcast to `to`.
 std::string broadcast_rule(const Operand& from, const Operand& to, const char* what);
 
-// "" or why `out` does not have the shape that the inputs, named `a_name` and `b_name`, broadcast to.
+// "" or the reason why `out` does not have the shape to which the inputs `a_name` and `b_name` broadcast.
 std::string result_shape_rule(const Operand& a, const char* a_name, const Operand& b, const char* b_name,
                               const Operand& out);
 
@@ -84,7 +83,7 @@ constexpr int64_t kRun = 256;  // elements processed at a time
 void for_each_run(const std::vector<const Operand*>& operands,
                   const std::function<void(int64_t count, char* const* at)>& work);
 
-// Loads `count` elements with stride `stride`, converted as in C++ (to bool: not zero; from complex to real:
+// Load and store `count` elements with stride `stride`, converted as in C++ (to bool: not zero; from complex to real:
 // the real part).
 template <class C>
 void load(int32_t dtype, const char* from, int64_t stride, int64_t count, C* to);
@@ -102,14 +101,14 @@ C scalar_as(const aclScalar& scalar) {
 MemoryAccess reads(const char* what, const Operand& operand);
 MemoryAccess writes(const char* what, const Operand& operand);
 
-// Ends phase one: creates an executor with this body for a call that needs no workspace.
+// Ends the first phase: creates an executor with this body for a call that needs no workspace.
 aclError prepared(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
                   uint64_t* workspace_bytes, aclOpExecutor** executor);
 aclError refused(const char* name, const std::string& why);
 
 }  // namespace npu_cann
 
-// Phase two of aclnn is the same for every stand-in.
+// The second phase is the same for every stand-in.
 #define NPU_CANN_PHASE_TWO(name)                                                                                 \
     NPU_CANN_API aclError name(void* /*workspace*/, uint64_t /*bytes*/, aclOpExecutor* executor, void* stream) { \
         return npu_cann::launch_stand_in(executor, stream);                                                      \

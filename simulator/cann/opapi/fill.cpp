@@ -14,9 +14,9 @@ void fill_with(const Operand& out, C value) {
 // Integers are filled as int64_t, other types as std::complex<double>.
 void fill_from(const Operand& out, const Operand& value) {
     if (!is_floating(value.dtype) && !is_complex(value.dtype)) {
-        int64_t whole = 0;
-        load(value.dtype, value.first, 1, 1, &whole);
-        fill_with(out, whole);
+        int64_t integer = 0;
+        load(value.dtype, value.first, 1, 1, &integer);
+        fill_with(out, integer);
     } else {
         std::complex<double> number;
         load(value.dtype, value.first, 1, 1, &number);
@@ -27,22 +27,22 @@ void fill_from(const Operand& out, const Operand& value) {
 aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value, uint64_t* workspace_bytes,
                       aclOpExecutor** executor) {
     Operand out;
-    std::string wrong = take(self, "self", &out);
-    if (wrong.empty()) wrong = take(&value, "value");
+    std::string wrong = read_argument(self, "self", &out);
+    if (wrong.empty()) wrong = read_argument(&value, "value");
     if (wrong.empty()) wrong = argument_rule(name, Role::kOutput, "self", out);
     if (wrong.empty()) wrong = argument_rule(name, "value", value);
     if (!wrong.empty()) return refused(name, wrong);
     auto body = [out, value] {
-        aclScalar kept = value;
+        aclScalar scalar_copy = value;
         Operand one;
-        one.dtype = kept.dtype;
-        one.first = reinterpret_cast<char*>(kept.value);
+        one.dtype = scalar_copy.dtype;
+        one.first = reinterpret_cast<char*>(scalar_copy.value);
         fill_from(out, one);
     };
     return prepared(name, {writes("self", out)}, body, workspace_bytes, executor);
 }
 
-aclScalar whole_number(uint8_t value) {
+aclScalar uint8_scalar(uint8_t value) {
     aclScalar scalar;
     scalar.value[0] = value;
     scalar.dtype = kUint8;
@@ -53,12 +53,12 @@ aclScalar whole_number(uint8_t value) {
 }  // namespace npu_cann
 
 NPU_CANN_API aclError aclnnInplaceZeroGetWorkspaceSize(aclTensor* self, uint64_t* bytes, aclOpExecutor** executor) {
-    return npu_cann::prepare_fill("aclnnInplaceZero", self, npu_cann::whole_number(0), bytes, executor);
+    return npu_cann::prepare_fill("aclnnInplaceZero", self, npu_cann::uint8_scalar(0), bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnInplaceZero)
 
 NPU_CANN_API aclError aclnnInplaceOneGetWorkspaceSize(aclTensor* self, uint64_t* bytes, aclOpExecutor** executor) {
-    return npu_cann::prepare_fill("aclnnInplaceOne", self, npu_cann::whole_number(1), bytes, executor);
+    return npu_cann::prepare_fill("aclnnInplaceOne", self, npu_cann::uint8_scalar(1), bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnInplaceOne)
 
@@ -73,8 +73,8 @@ NPU_CANN_API aclError aclnnInplaceFillTensorGetWorkspaceSize(aclTensor* self, co
                                                              aclOpExecutor** executor) {
     using namespace npu_cann;
     Operand out, one;
-    std::string wrong = take(self, "self", &out);
-    if (wrong.empty()) wrong = take(value, "value", &one);
+    std::string wrong = read_argument(self, "self", &out);
+    if (wrong.empty()) wrong = read_argument(value, "value", &one);
     if (wrong.empty()) wrong = argument_rule("aclnnInplaceFillTensor", Role::kOutput, "self", out);
     if (wrong.empty()) wrong = argument_rule("aclnnInplaceFillTensor", Role::kInput, "value", one);
     // hicann/ops-math conversion/fill/op_api/aclnn_fill_tensor.cpp, CheckShape.

@@ -18,7 +18,7 @@ constexpr size_t kGuardBytes = 512;  // also the alignment of aclrtMalloc
 constexpr uint8_t kGuard = 0xA5;
 constexpr uint8_t kFreed = 0xFB;  // a large negative number, not NaN, to distinguish it from fresh memory
 constexpr size_t kQuarantineBytes = size_t(256) << 20;
-constexpr uint8_t kFresh = 0xFF;  // NaN in every floating-point type, so that reads of unwritten memory show
+constexpr uint8_t kFresh = 0xFF;  // NaN in every floating-point type, so that results show reads of unwritten memory
 
 struct Allocation {
     uint8_t* block;
@@ -32,13 +32,13 @@ struct Table {
     std::map<uintptr_t, Allocation> by_first;
     size_t in_use = 0;
     uint64_t count = 0;
-    uintptr_t glanced_at = 0;
+    uintptr_t checked_last = 0;    // address of the allocation that was checked last
     std::deque<Allocation> freed;  // in quarantine, oldest first
     size_t freed_bytes = 0;
 };
 
-constexpr size_t kNearBytes = 64;
-constexpr size_t kGlanceCount = 256;
+constexpr size_t kNearBytes = 64;      // of each zone that a partial check reads
+constexpr size_t kPartialCount = 256;  // allocations of a partial check
 
 // Whether every byte is the guard's: the first one is, and each one equals the next.
 bool is_intact(const uint8_t* zone, size_t bytes) {
@@ -51,7 +51,7 @@ bool is_intact_nearby(const Allocation& a) {
 }
 
 // Bytes from the allocation's edge to the first and the last byte that was overwritten.
-std::string reach(const uint8_t* zone, bool behind) {
+std::string overwritten_bytes(const uint8_t* zone, bool behind) {
     size_t nearest = kGuardBytes, farthest = 0;
     for (size_t i = 0; i < kGuardBytes; ++i) {
         if (zone[i] == kGuard) continue;
@@ -73,8 +73,8 @@ std::string damage_of(const Allocation& a) {
                              : " and ";
         text += where;
     };
-    if (!is_intact(front, kGuardBytes)) report(reach(front, false) + " before its first written");
-    if (!is_intact(back, kGuardBytes)) report(reach(back, true) + " behind its last written");
+    if (!is_intact(front, kGuardBytes)) report(overwritten_bytes(front, false) + " before its first written");
+    if (!is_intact(back, kGuardBytes)) report(overwritten_bytes(back, true) + " behind its last written");
     return text.empty() ? text : text + ".";
 }
 
@@ -84,7 +84,7 @@ const Allocation* holder_of(const void* address, const Table& t) {
     auto after = t.by_first.upper_bound(wanted);
     if (after == t.by_first.begin()) return nullptr;
     const auto& [start, a] = *--after;
-    // Only an empty allocation holds the address one past its end.
+    // An empty allocation holds its start address.
     return wanted - start >= a.bytes && wanted != start ? nullptr : &a;
 }
 
@@ -101,8 +101,8 @@ const Allocation* freed_holder_of(const void* address, const Table& t) {
 void* allocate_device(size_t bytes, size_t padding) {
     if (padding > kGuardBytes) return nullptr;  // the guard zone must hold the padding
     if (bytes > kDeviceBytes - device_bytes_in_use()) return nullptr;
-    const size_t whole = (bytes + 2 * kGuardBytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes;
-    auto* block = static_cast<uint8_t*>(std::aligned_alloc(kGuardBytes, whole));
+    const size_t block_bytes = (bytes + 2 * kGuardBytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes;
+    auto* block = static_cast<uint8_t*>(std::aligned_alloc(kGuardBytes, block_bytes));
     if (!block) return nullptr;
     std::memset(block, kGuard, kGuardBytes);
     std::memset(block + kGuardBytes, kFresh, bytes);
@@ -153,17 +153,17 @@ bool is_freed_with_padding(const void* address) {
     return a && a->is_padded;
 }
 
-std::string guard_damage(Look look) {
+std::string guard_damage(GuardCheck check) {
     Locked<Table> t;
     std::string text;
-    const bool whole = look == Look::kWhole;
-    size_t left = whole ? t->by_first.size() : std::min(kGlanceCount, t->by_first.size());
-    auto at = whole ? t->by_first.begin() : t->by_first.upper_bound(t->glanced_at);
+    const bool checks_all = check == GuardCheck::kFull;
+    size_t left = checks_all ? t->by_first.size() : std::min(kPartialCount, t->by_first.size());
+    auto at = checks_all ? t->by_first.begin() : t->by_first.upper_bound(t->checked_last);
     for (; left > 0; --left, ++at) {
         if (at == t->by_first.end()) at = t->by_first.begin();
-        t->glanced_at = at->first;
+        t->checked_last = at->first;
         Allocation& a = at->second;
-        if (a.reported || (!whole && is_intact_nearby(a))) continue;
+        if (a.reported || (!checks_all && is_intact_nearby(a))) continue;
         std::string one = damage_of(a);
         if (one.empty()) continue;
         a.reported = true;

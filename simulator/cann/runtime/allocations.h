@@ -7,16 +7,15 @@
 
 namespace npu_cann {
 
-// nullptr if no memory is left. CANN lets the caller use `padding` bytes more; here they are part
-// of the guard zone.
+// nullptr if no memory is left. CANN lets the caller use `padding` bytes more; here they belong to the guard zone.
 void* allocate_device(size_t bytes, size_t padding);
 
-// Properties of a freed allocation.
 struct Freed {
     uint64_t number = 0;
     bool is_padded = false;  // it was allocated with padding
     std::string damage;      // message about damaged guard zones, or ""
 };
+// Sets the number and is_padded of the allocation that starts at `first`; false if there is none.
 bool find_start(const void* first, Freed* out);
 
 // Overwrites the memory with junk and does not reuse it for a while, so that work that still uses it reads junk
@@ -34,12 +33,12 @@ bool number_of_allocation(const void* address, uint64_t* number);
 // "byte 16 of allocation 7"; "an address that is not allocated" if no allocation holds it.
 std::string describe_address(const void* address);
 
-// kWhole checks the whole zones of every allocation. kGlance, for frequent checks, reads the bytes next to some
-// hundreds of allocations and continues at the next call with the next allocations.
-enum class Look { kWhole, kGlance };
+// kFull checks the complete zones of every allocation. kPartial, for frequent checks, reads the bytes next to some
+// hundreds of allocations; the next call continues with the next allocations.
+enum class GuardCheck { kFull, kPartial };
 
 // Checks guard zones. Returns "" or one message per damaged allocation. Each damage is reported once.
-std::string guard_damage(Look look);
+std::string guard_damage(GuardCheck check);
 
 size_t device_bytes_in_use();
 constexpr size_t kDeviceBytes = size_t(64) << 30;  // memory size that the simulated device reports

@@ -73,18 +73,18 @@ aclError failed(aclError status, const std::string& call, const std::string& rul
 std::string recent_error_text();
 
 // kContextNull if this thread has set no device (hicann/runtime src/runtime/core/src/runtime.cc,
-// Runtime::CurrentContext: of the thread). Most calls check this; DevFree, HostFree, PointerGetAttributes,
+// Runtime::CurrentContext). Most calls check this; DevFree, HostFree, PointerGetAttributes,
 // GetStreamId and calls that only query an event do not (src/runtime/api/impl/api_impl.cc).
 aclError no_context(const char* call);
 
-// kInvalidHandle, for a handle that is not null and is no live object of its kind: it is destroyed, or another
-// object's. The runtime looks at every handle before it looks at the context (hicann/runtime
+// kInvalidHandle, for a handle that is not null and belongs to no object of its kind: the object is destroyed, or is of
+// another kind. The runtime checks every handle before the context (hicann/runtime
 // src/runtime/api/api_handle_guard.cc, ValidateEventHandleForApi and its neighbours).
 aclError no_object(const char* call, const char* argument);
 
 bool is_ascend310p();
 
-// The status of a kernel's failure on this chip: of the vector core, or of the AI core that contains the vector unit.
+// The status of a kernel's failure on this chip: that of a vector core, or of an AI core that contains the vector unit.
 aclError kernel_exception();
 
 // The status of a second phase of aclnn without an executor.

@@ -17,8 +17,8 @@
 namespace npu_cann {
 namespace {
 
-constexpr int kCallbackGoesOn = 0, kCallbackBlocks = 1;  // aclrtCallbackBlockType
-constexpr std::chrono::seconds kMostPatience(20);        // for a thread that processes reports
+constexpr int kCallbackReturns = 0, kCallbackBlocks = 1;  // aclrtCallbackBlockType
+constexpr std::chrono::seconds kMaxWait(20);              // for a thread that processes reports
 
 struct Report {
     void (*function)(void*);
@@ -28,10 +28,10 @@ struct Report {
 
 struct Reports {
     std::condition_variable changed;
-    // By the numbers of streams, which are not used again.
+    // The keys are numbers of streams, which are not reused.
     std::map<int32_t, uint64_t> thread_of_stream;  // of aclrtSubscribeReport
-    std::set<int32_t> of_runtime;                  // streams whose host functions the runtime's own thread runs
-    std::map<uint64_t, std::deque<std::shared_ptr<Report>>> of_thread;
+    std::set<int32_t> runtime_streams;             // streams whose host functions the runtime's own thread runs
+    std::map<uint64_t, std::deque<std::shared_ptr<Report>>> reports_of_thread;
 };
 
 thread_local bool is_processing = false;  // this thread is in aclrtProcessReport, and runs no callback yet
@@ -41,9 +41,9 @@ thread_local bool has_processed = false;  // aclrtProcessReport ran a callback o
 // thread, no other call of it may wait for the callback.
 bool may_run(uint64_t thread) { return thread != this_thread() || is_processing; }
 
-// Passes the function to the thread. If it blocks, waits until the thread has called it. With immediate streams this
-// is the launch itself, and the thread that launched calls it later.
-int32_t hand_over(uint64_t thread, void (*function)(void*), void* argument, bool blocks) {
+// Passes the function to the thread. If it blocks, waits until the thread has called it. Immediate streams run this in
+// the launch; if the launching thread is the subscribed one, it calls the function later.
+int32_t pass_to_thread(uint64_t thread, void (*function)(void*), void* argument, bool blocks) {
     if (thread == this_thread() && is_processing) {
         is_processing = false;
         has_processed = true;
@@ -53,10 +53,10 @@ int32_t hand_over(uint64_t thread, void (*function)(void*), void* argument, bool
     auto report = std::make_shared<Report>(Report{function, argument});
     InterpreterPause pause;
     Locked<Reports> r;
-    r->of_thread[thread].push_back(report);
+    r->reports_of_thread[thread].push_back(report);
     r->changed.notify_all();
     if (!blocks || thread == this_thread()) return kSuccess;
-    if (r->changed.wait_for(r.lock(), kMostPatience, [&] { return report->is_done; })) return kSuccess;
+    if (r->changed.wait_for(r.lock(), kMaxWait, [&] { return report->is_done; })) return kSuccess;
     return failed(kReportTimeout, "aclrtLaunchCallback", "the thread that subscribed must call aclrtProcessReport.");
 }
 
@@ -67,13 +67,13 @@ Work host_code(const char* call, std::function<int32_t()> run) {
 }
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SubscribeReport, ::UnSubscribeReport,
-// ::CallbackLaunch: not on a stream with host functions. A null stream is not looked at.
+// ::CallbackLaunch: not on a stream with host functions. A null stream is not checked.
 aclError refuse_host_functions(const char* call, void* handle, const Stream& stream, const Reports& r) {
-    if (!handle || !r.of_runtime.count(stream.id)) return kSuccess;
+    if (!handle || !r.runtime_streams.count(stream.id)) return kSuccess;
     return failed(kStreamSubscribe, call, stream.place() + " must not have had a function of aclrtLaunchHostFunc.");
 }
 
-// api_impl.cc, ApiImpl::SubscribeReport: a null stream is the context's.
+// api_impl.cc, ApiImpl::SubscribeReport: a null stream is the context's default stream.
 aclError refuse_subscription(const char* call, void* handle, const Stream& stream, const Reports& r) {
     if (aclError refused = refuse_host_functions(call, handle, stream, r)) return refused;
     return handle ? kSuccess : no_context(call);
@@ -84,7 +84,7 @@ aclError refuse_subscription(const char* call, void* handle, const Stream& strea
 void end_reports(const Stream& stream) {
     Locked<Reports> r;
     r->thread_of_stream.erase(stream.id);
-    r->of_runtime.erase(stream.id);
+    r->runtime_streams.erase(stream.id);
 }
 
 }  // namespace npu_cann
@@ -109,7 +109,7 @@ NPU_CANN_API aclError aclrtLaunchHostFunc(void* handle, void (*function)(void*),
             return failed(kStreamSubscribe, __func__,
                           stream->place() + " must not be one that aclrtSubscribeReport named.");
         if (aclError refused = no_context(__func__)) return refused;
-        if (!is_captured && !is_subscribed) r->of_runtime.insert(stream->id);
+        if (!is_captured && !is_subscribed) r->runtime_streams.insert(stream->id);
     }
     return submit(stream, host_code(__func__, [function, argument] {
                       function(argument);
@@ -120,7 +120,7 @@ NPU_CANN_API aclError aclrtLaunchHostFunc(void* handle, void (*function)(void*),
 // hicann/runtime src/runtime/api/impl/api_impl.cc, ApiImpl::CallbackLaunch: refused without a subscription.
 NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argument, int block, void* handle) {
     // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtLaunchCallbackImpl.
-    if (block != kCallbackBlocks && block != kCallbackGoesOn)
+    if (block != kCallbackBlocks && block != kCallbackReturns)
         return failed(kInvalidParam, __func__, "blockType must be 0 or 1", block);
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(__func__);
@@ -136,7 +136,7 @@ NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argumen
         thread = found->second;
     }
     const bool blocks = block == kCallbackBlocks;
-    Work work = host_code(__func__, [=] { return hand_over(thread, function, argument, blocks); });
+    Work work = host_code(__func__, [=] { return pass_to_thread(thread, function, argument, blocks); });
     if (blocks) work.may_run = [thread] { return may_run(thread); };
     return submit(stream, std::move(work));
 }
@@ -147,7 +147,7 @@ NPU_CANN_API aclError aclrtSubscribeReport(uint64_t thread, void* handle) {
     if (!stream) return no_stream(__func__);
     Locked<Reports> r;
     if (aclError refused = refuse_subscription(__func__, handle, *stream, *r)) return refused;
-    if (r->thread_of_stream.count(stream->id) || r->of_runtime.count(stream->id))
+    if (r->thread_of_stream.count(stream->id) || r->runtime_streams.count(stream->id))
         return failed(kStreamSubscribe, __func__, stream->place() + " must not be subscribed.");
     r->thread_of_stream[stream->id] = thread;
     return kSuccess;
@@ -160,7 +160,7 @@ NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t thread, void* handle) {
     Locked<Reports> r;
     if (aclError refused = refuse_subscription(__func__, handle, *stream, *r)) return refused;
     auto found = r->thread_of_stream.find(stream->id);
-    if (found == r->thread_of_stream.end() && !r->of_runtime.count(stream->id))
+    if (found == r->thread_of_stream.end() && !r->runtime_streams.count(stream->id))
         return failed(kStreamSubscribe, __func__, stream->place() + " must be subscribed.");
     if (found == r->thread_of_stream.end() || found->second != thread)
         return failed(kThreadSubscribe, __func__, "threadId must be the one that aclrtSubscribeReport named.");
@@ -194,10 +194,10 @@ NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
         is_processing = false;
         if (has_processed) return kSuccess;
         Locked<Reports> r;
-        auto& own = r->of_thread[this_thread()];
-        if (r->changed.wait_for(r.lock(), std::chrono::milliseconds(1), [&] { return !own.empty(); })) {
-            report = own.front();
-            own.pop_front();
+        auto& pending = r->reports_of_thread[this_thread()];
+        if (r->changed.wait_for(r.lock(), std::chrono::milliseconds(1), [&] { return !pending.empty(); })) {
+            report = pending.front();
+            pending.pop_front();
         } else if (std::chrono::steady_clock::now() >= end) {
             return failed(kReportTimeout, __func__, "no callback within the timeout.");
         }

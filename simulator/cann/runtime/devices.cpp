@@ -25,10 +25,10 @@ struct Context {
 std::atomic<bool> initialized{false}, finalized{false};
 
 // hicann/runtime src/runtime/core/src/runtime.cc, Runtime::PrimaryContextRetain and ::PrimaryContextRelease: the
-// device's context counts who set it, in all threads. The last reset ends it, for every thread.
+// device's context counts the aclrtSetDevice calls of all threads. The last reset ends it for every thread.
 std::mutex context_mutex;
 int64_t times_set = 0;
-uint64_t context_number = 1;               // of the context that is, or comes next
+uint64_t context_number = 1;               // of the current context, or of the next one
 thread_local uint64_t thread_context = 0;  // the number of the context that this thread set
 
 bool has_context() {
@@ -51,23 +51,23 @@ constexpr const char* kDefaultChip = "Ascend910B2";
 constexpr int64_t kMiB = 1 << 20;
 
 // Whether the chip's family has kernels.
-bool is_playable(const char* name) {
+bool has_kernels(const char* name) {
     const ascend_sim::Family* family = ascend_sim::find_family(name);
     return family && family->arch != ascend_sim::kArch950;
 }
 
-SimulatedChip known_chip(const ascend_sim::Chip& c) {
+SimulatedChip listed_chip(const ascend_sim::Chip& c) {
     const int32_t arch = ascend_sim::find_family(c.name)->arch;
     return {c.name, c.ai_cores, c.vector_cores, c.l2_mib * kMiB,
             ascend_sim::kernel_cores(arch, c.ai_cores, c.vector_cores)};
 }
 
 // Parses NAME:CORES with a name that the table lacks; false for other texts.
-bool invented_chip(const std::string& text, SimulatedChip* chip) {
+bool unlisted_chip(const std::string& text, SimulatedChip* chip) {
     const size_t colon = text.find(':');
     if (colon == std::string::npos) return false;
     const std::string name = text.substr(0, colon), digits = text.substr(colon + 1);
-    if (!is_playable(name.c_str()) || ascend_sim::find_chip(name.c_str())) return false;
+    if (!has_kernels(name.c_str()) || ascend_sim::find_chip(name.c_str())) return false;
     if (digits.empty() || digits.size() > 2 || digits.find_first_not_of("0123456789") != std::string::npos)
         return false;
     const int32_t cores = std::stoi(digits), arch = ascend_sim::find_family(name.c_str())->arch;
@@ -84,12 +84,12 @@ SimulatedChip chip_of_environment() {
     const char* name = std::getenv("ASCEND_SIM_SOC");
     if (!name || !*name) name = kDefaultChip;
     const ascend_sim::Chip* found = ascend_sim::find_chip(name);
-    if (found && is_playable(name)) return known_chip(*found);
-    SimulatedChip invented;
-    if (invented_chip(name, &invented)) return invented;
+    if (found && has_kernels(name)) return listed_chip(*found);
+    SimulatedChip unlisted;
+    if (unlisted_chip(name, &unlisted)) return unlisted;
     std::string known;
     for (const ascend_sim::Chip& one : ascend_sim::kChips)
-        if (is_playable(one.name)) known += std::string(known.empty() ? "" : ", ") + one.name;
+        if (has_kernels(one.name)) known += std::string(known.empty() ? "" : ", ") + one.name;
     std::fprintf(stderr,
                  "simulated CANN: ASCEND_SIM_SOC must be one of %s, or NAME:CORES with a new name of these families "
                  "and a number of AI cores, but got %s.\n",
@@ -103,7 +103,7 @@ const SimulatedChip& this_chip() {
 }
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SetDevice and ::DeviceReset.
-aclError no_device(const char* call, int32_t device) {
+aclError refuse_device(const char* call, int32_t device) {
     if (device >= 0 && uint32_t(device) < kDevices) return kSuccess;
     return failed(kRtInvalidDevice, call, "deviceId must be 0, the one device that is simulated,", device);
 }
@@ -143,7 +143,7 @@ NPU_CANN_API aclError aclrtGetDeviceCount(uint32_t* count) {
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
-    if (aclError refused = no_device(__func__, device)) return refused;
+    if (aclError refused = refuse_device(__func__, device)) return refused;
     std::lock_guard<std::mutex> lock(context_mutex);
     ++times_set;
     thread_context = context_number;
@@ -151,12 +151,12 @@ NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
 }
 NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
     if (!device) return failed(kInvalidParam, __func__, "deviceId must not be null.");
-    if (!has_context()) return kContextNull;  // no message: torch_npu asks before it sets the device
+    if (!has_context()) return kContextNull;  // no message: torch_npu calls this before it sets the device
     *device = 0;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtResetDevice(int32_t device) {
-    if (aclError refused = no_device(__func__, device)) return refused;
+    if (aclError refused = refuse_device(__func__, device)) return refused;
     {
         std::lock_guard<std::mutex> lock(context_mutex);
         if (times_set == 0) return failed(kContextReleased, __func__, "deviceId must be a device that is set.");
@@ -183,7 +183,7 @@ NPU_CANN_API aclError aclrtSetCurrentContext(void* wanted) {
 NPU_CANN_API aclError aclrtGetPrimaryCtxState(int32_t device, uint32_t* flags, int32_t* active) {
     if (!active) return failed(kInvalidParam, __func__, "active must not be null.");
     if (flags) return failed(kInvalidParam, __func__, "flags must be null.");
-    if (aclError refused = no_device(__func__, device)) return refused;
+    if (aclError refused = refuse_device(__func__, device)) return refused;
     *active = has_context();
     return kSuccess;
 }
@@ -191,7 +191,7 @@ NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic
     if (!logic) return failed(kInvalidParam, __func__, "logicDevId must not be null.");
     // hicann/runtime src/runtime/api/api_c_device.cc, rtsGetLogicDevIdByUserDevId, has its own status for less than 0.
     if (user < 0) return failed(kRtInvalid, __func__, "userDevid must be at least 0", user);
-    if (aclError refused = no_device(__func__, user)) return refused;
+    if (aclError refused = refuse_device(__func__, user)) return refused;
     *logic = user;
     return kSuccess;
 }
@@ -202,7 +202,7 @@ NPU_CANN_API aclError aclrtDeviceCanAccessPeer(int32_t* /*can*/, int32_t device,
     constexpr uint32_t kMostDevices = 64;
     const std::string call = __func__, got = " but got " + std::to_string(device) + ".";
     if (device == peer) return failed(kInvalidParam, call, "deviceId must not be peerDeviceId" + got);
-    if (aclError refused = no_device(call.c_str(), peer)) return refused;
+    if (aclError refused = refuse_device(call.c_str(), peer)) return refused;
     if (uint32_t(device) >= kMostDevices) return failed(kRtInvalid, call, "deviceId must be 0 to 63" + got);
     return failed(kContextNull, call, "deviceId must be a device that is set on this thread" + got);
 }
@@ -243,7 +243,7 @@ aclError core_limit(const char* call, int kind, uint32_t* value) {
 
 NPU_CANN_API aclError aclrtGetDeviceResLimit(int32_t device, int kind, uint32_t* value) {
     if (aclError refused = core_limit(__func__, kind, value)) return refused;
-    return no_device(__func__, device);
+    return refuse_device(__func__, device);
 }
 NPU_CANN_API aclError aclrtGetStreamResLimit(void* stream, int kind, uint32_t* value) {
     if (value) {
@@ -271,7 +271,7 @@ NPU_CANN_API aclError aclGetCannAttribute(int attribute, int32_t* value) {
 }
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SetDeviceSatMode, and src/runtime/api/api_c.cc,
-// rtSetDeviceSatMode: the 310P has no mode 1. The mode is not used.
+// rtSetDeviceSatMode: Ascend310P has no mode 1. The mode is not used.
 NPU_CANN_API aclError aclrtSetDeviceSatMode(int mode) {
     if (mode < 0 || mode > 1) return failed(kRtInvalid, __func__, "mode must be 0 or 1", mode);
     if (mode == 1 && is_ascend310p())
@@ -287,12 +287,12 @@ NPU_CANN_API aclError aclrtSetOpWaitTimeout(uint32_t /*seconds*/) { return kSucc
 
 namespace {
 // hicann/runtime src/acl/aclrt_impl/context.cpp, SetSysParamOpt and GetSysParamOpt.
-aclError no_option(const char* call, int option, int options) {
+aclError refuse_option(const char* call, int option, int options) {
     if (option >= 0 && option < options) return kSuccess;
     return failed(kInvalidParam, call, "opt must be 0 to " + std::to_string(options - 1), option);
 }
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::CtxSetSysParamOpt.
-aclError no_value_of_option(const char* call, int option, int64_t value) {
+aclError refuse_option_value(const char* call, int option, int64_t value) {
     const int64_t most = option == 0 ? 3 : 1;
     if (value >= 0 && value <= most) return kSuccess;
     return failed(kRtInvalid, call, "value must be 0 to " + std::to_string(most), value);
@@ -300,22 +300,22 @@ aclError no_value_of_option(const char* call, int option, int64_t value) {
 }  // namespace
 
 NPU_CANN_API aclError aclrtSetSysParamOpt(int option, int64_t value) {
-    if (aclError refused = no_option(__func__, option, kSystemOptions)) return refused;
-    if (aclError refused = no_value_of_option(__func__, option, value)) return refused;
+    if (aclError refused = refuse_option(__func__, option, kSystemOptions)) return refused;
+    if (aclError refused = refuse_option_value(__func__, option, value)) return refused;
     system_options[option] = value;
     return kSuccess;
 }
-// A context has no early start.
+// The option early start is not one of a context.
 NPU_CANN_API aclError aclrtCtxSetSysParamOpt(int option, int64_t value) {
-    if (aclError refused = no_option(__func__, option, kSystemOptions - 1)) return refused;
-    if (aclError refused = no_value_of_option(__func__, option, value)) return refused;
+    if (aclError refused = refuse_option(__func__, option, kSystemOptions - 1)) return refused;
+    if (aclError refused = refuse_option_value(__func__, option, value)) return refused;
     if (aclError refused = no_context(__func__)) return refused;
     system_options[option] = value;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetSysParamOpt(int option, int64_t* value) {
     if (!value) return failed(kInvalidParam, __func__, "value must not be null.");
-    if (aclError refused = no_option(__func__, option, kSystemOptions)) return refused;
+    if (aclError refused = refuse_option(__func__, option, kSystemOptions)) return refused;
     *value = system_options[option];
     return kSuccess;
 }

@@ -20,7 +20,7 @@ struct RecentError {
     std::string text;
 };
 
-// ASCEND_GLOBAL_LOG_LEVEL as CANN reads it: 0 debug .. 3 error; the log is printed only if the variable is set.
+// The log's level, ASCEND_GLOBAL_LOG_LEVEL: 0 debug .. 3 error. It is printed only with ASCEND_SLOG_PRINT_TO_STDOUT=1.
 int log_level() {
     static const int level = [] {
         const char* wanted = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");
@@ -38,7 +38,7 @@ void set_error(const std::string& text) {
     Locked<RecentError>()->text = text;
 }
 
-// A second phase without an executor means that the caller ignored a failed first phase, so its message is kept.
+// A caller without an executor has ignored a failed first phase, so that phase's message is kept.
 aclError no_executor() {
     Locked<RecentError> recent;
     const std::string before = recent->text.empty() ? "" : " The error before: " + recent->text;

@@ -16,8 +16,8 @@ constexpr int32_t kWaitComplete = 0, kWaitNotReady = 1;      // aclrtEventWaitSt
 
 int32_t events_made = 0;
 
-// Handles are numbers that no address and no later event has, so that a destroyed event's handle stays invalid. Never
-// destroyed, because events are destroyed while the process ends.
+// Handles are numbers that no address and no later event equals, so that a destroyed event's handle stays invalid.
+// Never destroyed, because events are destroyed while the process ends.
 using Events = std::unordered_map<void*, std::unique_ptr<Event>>;
 Events& live_events() {
     static auto* instance = new Events;
@@ -26,18 +26,18 @@ Events& live_events() {
 void* new_handle(int32_t id) { return reinterpret_cast<void*>(0xE000000000000000 + 16 * uint64_t(id)); }
 
 constexpr uint32_t kDefaultFlags = kEventProgress | kEventSyncOfDevices | kEventTimeLine;
-constexpr uint32_t kTogether = kEventSync | kDefaultFlags;
-constexpr uint32_t kAlone = kEventOfDevice | kEventExternal | kEventOfProcesses;
+constexpr uint32_t kCombinable = kEventSync | kDefaultFlags;
+constexpr uint32_t kSingle = kEventOfDevice | kEventExternal | kEventOfProcesses;
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::EventCreate and ::EventCreateEx.
-bool are_flags(uint32_t flags, bool is_extended) {
-    const uint32_t known = kTogether | (is_extended ? kEventOfProcesses : kEventOfDevice | kEventExternal);
-    return (flags & known) && flags <= known && (!(flags & kAlone) || (flags & (flags - 1)) == 0);
+bool are_valid_flags(uint32_t flags, bool is_extended) {
+    const uint32_t known = kCombinable | (is_extended ? kEventOfProcesses : kEventOfDevice | kEventExternal);
+    return (flags & known) && flags <= known && (!(flags & kSingle) || (flags & (flags - 1)) == 0);
 }
 
 aclError make_event(void** out, uint32_t flags, bool is_extended, const char* call) {
     if (!out) return failed(kInvalidParam, call, "event must not be null.");
-    if (!are_flags(flags, is_extended))
+    if (!are_valid_flags(flags, is_extended))
         return failed(
             kRtInvalid, call,
             std::string("flag must be an OR of 1, 2, 4 and 8, or ") + (is_extended ? "64" : "16 or 32") + " alone,",
@@ -71,8 +71,8 @@ aclError refuse_event_of_device(const Event& event, const char* call) {
     return failed(kRtInvalid, call, "event must not have the flag 16, ACL_EVENT_DEVICE_USE_ONLY.");
 }
 
-// The same file, the same calls and ::EventSynchronize, ::EventQueryStatus, ::EventQueryWaitStatus, ::EventElapsedTime
-// and ::EventGetTimeStamp.
+// hicann/runtime src/runtime/api/impl/api_error.cc: the functions above, ::EventSynchronize, ::EventQueryStatus,
+// ::EventQueryWaitStatus, ::EventElapsedTime and ::EventGetTimeStamp.
 aclError refuse_flag(const Event& event, uint32_t flag, const char* call) {
     if (event.flags != flag) return kSuccess;
     return failed(kRtNotSupported, call,
@@ -87,21 +87,21 @@ aclError refuse_unwaitable(const Event& event, const char* call) {
 
 // Call it with the lock held.
 aclError record(const StreamPtr& stream, Event* event) {
-    auto made = event->expected ? std::move(event->expected) : std::make_shared<Record>();
+    auto new_record = event->expected ? std::move(event->expected) : std::make_shared<Record>();
     event->expected = nullptr;
-    if (int32_t status = enqueue_record(stream, made)) return status;
-    event->latest = made;
+    if (int32_t status = enqueue_record(stream, new_record)) return status;
+    event->latest = new_record;
     event->capture = nullptr;
     for (const StreamPtr& waiting : event->waiting) {
-        waiting->clock.join(made->clock);
+        waiting->clock.join(new_record->clock);
         --waiting->waits_for_unrecorded;
     }
     event->waiting.clear();
     return kSuccess;
 }
 
-// hicann/runtime src/runtime/core/src/event/event.cc, WaitSendCheck. A wait for an event of the older calls waits for
-// the next record.
+// hicann/runtime src/runtime/core/src/event/event.cc, WaitSendCheck. A wait for an event that is not extended
+// waits for the next record.
 aclError wait(const StreamPtr& stream, Event* event) {
     if (event->latest) return enqueue_wait(stream, event->latest);
     if (event->is_extended || stream_order() == Order::kImmediate) return kSuccess;
@@ -115,7 +115,7 @@ aclError wait(const StreamPtr& stream, Event* event) {
 // The time of the event's record, or a status if it has not happened. Only events with the flag ACL_EVENT_TIME_LINE
 // have a time (hicann/runtime src/runtime/core/src/task/task_info/event/event_task.cc; event.cc,
 // Event::ElapsedTime).
-aclError moment(const Event& event, const char* call, int64_t* nanoseconds) {
+aclError record_time(const Event& event, const char* call, int64_t* nanoseconds) {
     if (!event.latest) return failed(kRtInternal, call, "event must have been recorded but nothing recorded it.");
     if (!event.latest->done)
         return failed(kEventTimestampInvalid, call, "event must have happened but its record is still in a queue.");
@@ -160,7 +160,7 @@ aclError act_on(void* handle, void* stream_handle, const char* call, Refusal ref
     return kSuccess;
 }
 
-// An event's last record when the host asks for it, and the record's stream; null if there is none.
+// An event's last record when the host queries it, and the record's stream; null if there is none.
 struct LatestRecord {
     std::shared_ptr<Record> record;
     StreamPtr stream;
@@ -216,7 +216,7 @@ NPU_CANN_API aclError aclrtStreamWaitEvent(void* stream, void* event) {
 }
 
 // hicann/runtime src/runtime/api/impl/api_impl.cc, EventReset: not for events of aclrtCreateEventExWithFlag.
-// An older event is not reset on a stream that is captured, unless it is external (event_capture.cc,
+// On a captured stream, only an external event is reset (event_capture.cc,
 // Event::ToBeCaptured).
 NPU_CANN_API aclError aclrtResetEvent(void* event, void* stream) {
     return act_on(event, stream, __func__, refuse_reset, [](const StreamPtr& s, Event* e) -> aclError {
@@ -237,10 +237,10 @@ NPU_CANN_API aclError aclrtSynchronizeEvent(void* handle) {
     if (!latest.record->done && latest.stream && !run_until({{latest.stream, latest.record->position}})) {
         auto lock = lock_streams();
         if (int32_t error = context_error()) return error;
-        return failed(kStreamSyncTimeout, __func__, "the event's stream waits for what nothing records.");
+        return failed(kStreamSyncTimeout, __func__, "the event's stream waits for an event that nothing records.");
     }
     auto lock = lock_streams();
-    host_knows(latest.record->clock);
+    note_host_wait(latest.record->clock);
     return context_error();
 }
 
@@ -255,7 +255,7 @@ NPU_CANN_API aclError aclrtQueryEventStatus(void* handle, int32_t* status) {
     if (!latest.record->done && latest.stream) run_some({{latest.stream, latest.record->position}});
     auto lock = lock_streams();
     *status = latest.record->done ? kRecordComplete : kRecordNotReady;
-    if (latest.record->done) host_knows(latest.record->clock);
+    if (latest.record->done) note_host_wait(latest.record->clock);
     return kSuccess;
 }
 
@@ -284,8 +284,8 @@ NPU_CANN_API aclError aclrtEventElapsedTime(float* milliseconds, void* start, vo
         if (is_capturing(*event)) return refuse_captured_event(*event, __func__);
     if (aclError refused = refuse_without_time({events[0], events[1]}, __func__)) return refused;
     int64_t first = 0, last = 0;
-    if (aclError status = moment(*events[0], __func__, &first)) return status;
-    if (aclError status = moment(*events[1], __func__, &last)) return status;
+    if (aclError status = record_time(*events[0], __func__, &first)) return status;
+    if (aclError status = record_time(*events[1], __func__, &last)) return status;
     *milliseconds = float(double(last - first) * 1e-6);
     return kSuccess;
 }
@@ -298,7 +298,7 @@ NPU_CANN_API aclError aclrtEventGetTimestamp(void* handle, uint64_t* microsecond
     if (aclError refused = refuse_without_time({event}, __func__)) return refused;
     if (is_capturing(*event)) return refuse_captured_event(*event, __func__);
     int64_t nanoseconds = 0;
-    if (aclError status = moment(*event, __func__, &nanoseconds)) return status;
+    if (aclError status = record_time(*event, __func__, &nanoseconds)) return status;
     *microseconds = uint64_t(nanoseconds / 1000);
     return kSuccess;
 }

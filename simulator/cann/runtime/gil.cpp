@@ -8,9 +8,9 @@ namespace {
 // Python's functions, if the process contains Python.
 struct Python {
     int (*is_initialized)() = nullptr;
-    int (*holds)() = nullptr;
-    void* (*give_up)() = nullptr;
-    void (*take_back)(void*) = nullptr;
+    int (*has_gil)() = nullptr;
+    void* (*save_thread)() = nullptr;
+    void (*restore_thread)(void*) = nullptr;
 };
 
 template <class F>
@@ -22,9 +22,9 @@ const Python& python() {
     static const Python found = [] {
         Python p;
         find("Py_IsInitialized", &p.is_initialized);
-        find("PyGILState_Check", &p.holds);
-        find("PyEval_SaveThread", &p.give_up);
-        find("PyEval_RestoreThread", &p.take_back);
+        find("PyGILState_Check", &p.has_gil);
+        find("PyEval_SaveThread", &p.save_thread);
+        find("PyEval_RestoreThread", &p.restore_thread);
         return p;
     }();
     return found;
@@ -34,12 +34,12 @@ const Python& python() {
 
 InterpreterPause::InterpreterPause() {
     const Python& p = python();
-    if (p.is_initialized && p.holds && p.give_up && p.take_back && p.is_initialized() && p.holds())
-        thread_ = p.give_up();
+    if (p.is_initialized && p.has_gil && p.save_thread && p.restore_thread && p.is_initialized() && p.has_gil())
+        thread_ = p.save_thread();
 }
 
 InterpreterPause::~InterpreterPause() {
-    if (thread_) python().take_back(thread_);
+    if (thread_) python().restore_thread(thread_);
 }
 
 // There is no deadlock when `pause` takes the GIL back: its holder releases the GIL before it waits for the mutex.

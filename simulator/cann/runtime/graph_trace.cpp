@@ -12,11 +12,10 @@ std::string name_of(const Capture& g, size_t i) {
     return node.work.name;
 }
 
-// The nodes as a Chrome trace, which torch_npu reads (torch_npu/npu/_npugraph_utils.py). The times are positions
-// in the order of the capture.
-
 }  // namespace
 
+// The nodes as a Chrome trace, which torch_npu reads (torch_npu/npu/_npugraph_utils.py). The times are positions
+// in the order of the capture.
 std::string as_trace(const Capture& g) {
     std::string events;
     for (size_t i = 0; i < g.nodes.size(); ++i) {

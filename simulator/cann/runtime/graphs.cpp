@@ -2,11 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <set>
 #include <unordered_map>
-
-#include "cann/runtime/report.h"
-#include "src/json.h"
 
 namespace npu_cann {
 namespace {
@@ -27,7 +23,7 @@ Graphs& graphs() {
 
 thread_local CaptureMode exchanged_mode = kGlobal;
 
-CaptureMode strictest(bool of_this_thread) {
+CaptureMode strictest_mode(bool of_this_thread) {
     CaptureMode mode = kNoCapture;
     for (const Graph& g : graphs().active)
         if (!of_this_thread || g->thread == this_thread()) mode = std::min(mode, g->mode);
@@ -36,7 +32,7 @@ CaptureMode strictest(bool of_this_thread) {
 
 // context_aclgraph.cc, IsCaptureModeSupport.
 bool mode_allows_unsafe_calls() {
-    const CaptureMode context = strictest(false), thread = strictest(true);
+    const CaptureMode context = strictest_mode(false), thread = strictest_mode(true);
     if (context == kNoCapture || exchanged_mode == kRelaxed) return true;
     if (exchanged_mode == kGlobal) return context != kGlobal && thread != kThreadLocal;
     return thread != kGlobal && thread != kThreadLocal;
@@ -46,7 +42,7 @@ void invalidate(const Graph& g) {
     if (g && g->state == Capture::State::kActive) g->state = Capture::State::kInvalid;
 }
 
-bool is_going_on(const Graph& g) { return g && g->state != Capture::State::kReady; }
+bool is_unfinished(const Graph& g) { return g && g->state != Capture::State::kReady; }
 
 size_t add_lane(const Graph& g, const StreamPtr& s) {
     g->lanes.push_back({s, nullptr, s->id});
@@ -71,9 +67,9 @@ void leave_capture(const Graph& g) {
     }
 }
 
-// context_aclgraph.cc, CheckCaptureModelValidity: the last node of every lane except the origin's is a record
-// that another lane waits for, and the origin waits for one of them.
-std::string unjoined(const Capture& g) {
+// "" or the broken rule of context_aclgraph.cc, CheckCaptureModelValidity: the last node of every lane except the
+// origin's is a record that another lane waits for, and the origin waits for one of them.
+std::string join_error(const Capture& g) {
     if (!g.open_groups.empty()) return "a task group is open";
     bool origin_waits = g.lanes.size() == 1;
     for (size_t lane = 1; lane < g.lanes.size(); ++lane) {
@@ -94,15 +90,15 @@ std::string unjoined(const Capture& g) {
     return origin_waits ? "" : "the stream that began the capture waits for none of the streams that joined it";
 }
 
-// Nodes of lanes other than the origin's run on streams of the graph, which are created at the first replay.
+// Queues a replay. The nodes of lanes other than the origin's run on streams that the first replay creates.
 aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
     for (size_t lane = 1; lane < g->lanes.size(); ++lane)
         if (!g->lanes[lane].replay) g->lanes[lane].replay = new_stream();
     std::unordered_map<size_t, std::shared_ptr<Record>> records;
     const uint64_t replay = ++graphs().replays;
-    std::vector<std::shared_ptr<const ReplayedAs>> as;
+    std::vector<std::shared_ptr<const ReplayedAs>> replayed_as;  // by lane
     for (const Capture::Lane& lane : g->lanes)
-        as.push_back(std::make_shared<const ReplayedAs>(
+        replayed_as.push_back(std::make_shared<const ReplayedAs>(
             ReplayedAs{replay, g->id, "stream " + std::to_string(lane.source_id), stream->place()}));
     for (size_t i = 0; i < g->nodes.size(); ++i) {
         const Capture::Node& node = g->nodes[i];
@@ -114,7 +110,7 @@ aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
             status = enqueue_wait(on, records.at(node.waits_for));
         else {
             Work work = node.work;
-            work.replayed_as = as[node.lane];
+            work.replayed_as = replayed_as[node.lane];
             status = enqueue(on, std::move(work));
         }
         if (status != kSuccess) return status;
@@ -147,7 +143,7 @@ aclError take_stream(void* handle, const char* call, StreamPtr* out) {
 
 }  // namespace
 
-bool is_capturing(const Stream& stream) { return is_going_on(stream.capture); }
+bool is_capturing(const Stream& stream) { return is_unfinished(stream.capture); }
 bool is_capturing(const Event& event) { return event.capture && event.capture->state == Capture::State::kActive; }
 
 StreamPtr any_captured_stream() {
@@ -157,7 +153,7 @@ StreamPtr any_captured_stream() {
     return nullptr;
 }
 
-aclError keep_captured_stream(const Stream& stream, const std::string& call) {
+aclError refuse_stream_change(const Stream& stream, const std::string& call) {
     return failed(kStreamCaptured, call,
                   stream.place() + " must not be in a capture: its work is recorded and does not run.");
 }
@@ -166,7 +162,7 @@ aclError keep_captured_stream(const Stream& stream, const std::string& call) {
 // to docs/zh/FAQ the capture fails.
 aclError refuse_captured_stream(const Stream& stream, const std::string& call) {
     invalidate(stream.capture);
-    return keep_captured_stream(stream, call);
+    return refuse_stream_change(stream, call);
 }
 
 aclError refuse_captured_event(const Event& event, const std::string& call) {
@@ -204,8 +200,8 @@ aclError update_task(const StreamPtr& stream, Work work) {
     return kSuccess;
 }
 
-// api_impl.cc, EventRecord: an event of the older calls cannot be captured, and the record of an event that nothing can
-// wait for succeeds without any effect.
+// api_impl.cc, EventRecord: only an extended event can be captured, and the record of an event that cannot be waited
+// for has no effect.
 aclError capture_record(const StreamPtr& stream, Event* event) {
     const char* call = "aclrtRecordEvent";
     if (!event->is_extended) return failed(kRtNotSupported, call, "event must be of aclrtCreateEventExWithFlag.");
@@ -232,7 +228,7 @@ aclError capture_wait(const StreamPtr& stream, Event* event) {
     }
     if (stream == default_stream()) return failed(kCaptureImplicit, call, "stream must not be the default stream.");
     const Graph graph = event->capture;
-    if (is_going_on(stream->capture) && stream->capture != graph) {
+    if (is_unfinished(stream->capture) && stream->capture != graph) {
         invalidate(graph);
         invalidate(stream->capture);
         return failed(kCaptureConflict, call, "event and stream must be of one capture.");
@@ -255,7 +251,7 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
     if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
     if (mode < kGlobal || mode > kRelaxed) return failed(kRtInvalid, __func__, "mode must be 0, 1 or 2", mode);
     if (stream == default_stream()) return failed(kRtNotSupported, __func__, "stream must not be the default stream.");
-    if (is_capturing(*stream)) return keep_captured_stream(*stream, __func__);
+    if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     auto graph = std::make_shared<Capture>();
     graph->id = ++graphs().made;
     graph->mode = static_cast<CaptureMode>(mode);
@@ -273,8 +269,8 @@ NPU_CANN_API aclError aclmdlRICaptureGetInfo(void* handle, int32_t* status, void
     StreamPtr stream;
     if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
     const Graph& graph = stream->capture;
-    if (status) *status = !is_going_on(graph) ? 0 : graph->state == Capture::State::kActive ? 1 : 2;
-    if (model) *model = is_going_on(graph) ? graph.get() : nullptr;
+    if (status) *status = !is_unfinished(graph) ? 0 : graph->state == Capture::State::kActive ? 1 : 2;
+    if (model) *model = is_unfinished(graph) ? graph.get() : nullptr;
     return kSuccess;
 }
 
@@ -295,10 +291,10 @@ NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
     if (!model) return failed(kRtInvalid, __func__, "modelRI must not be null.");
     *model = nullptr;
     Graph graph = stream->capture;
-    if (!is_going_on(graph)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
+    if (!is_unfinished(graph)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
     if (stream->lane != 0)
         return failed(kCaptureUnmatched, __func__, stream->place() + " must be the one that began the capture.");
-    const std::string wrong = unjoined(*graph);
+    const std::string wrong = join_error(*graph);
     leave_capture(graph);
     aclError status = kSuccess;
     if (graph->mode != kRelaxed && graph->thread != this_thread())
@@ -335,7 +331,7 @@ NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
         if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
         stream = stream_of(handle);
         if (!stream) return no_stream(__func__);
-        if (is_capturing(*stream)) return keep_captured_stream(*stream, __func__);
+        if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
         if (aclError refused = no_context(__func__)) return refused;
         if (aclError refused = refuse_captured_graph(*graph, __func__)) return refused;
         if (aclError status = queue_nodes(graph, stream)) return status;
@@ -344,8 +340,8 @@ NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
     return kSuccess;
 }
 
-// context.cc, Context::ModelDestroy: waits up to ten seconds for replays that are running. Here the wait ends once no
-// queued work can end them.
+// context.cc, Context::ModelDestroy: waits up to ten seconds for replays that are running. Here the wait ends when no
+// queued work can complete them.
 NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
     std::vector<Target> running;
     {
@@ -404,7 +400,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateBegin(void* handle, void* group) 
     auto lock = lock_streams();
     StreamPtr stream;
     if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
-    if (is_capturing(*stream)) return keep_captured_stream(*stream, __func__);
+    if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     if (stream->update) return failed(kTaskGroupStatus, __func__, stream->place() + " must not update another group.");
     for (const auto& [key, graph] : graphs().by_handle)
         for (const auto& one : graph->groups) {
@@ -422,7 +418,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
     auto lock = lock_streams();
     StreamPtr stream;
     if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
-    if (is_capturing(*stream)) return keep_captured_stream(*stream, __func__);
+    if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     if (!stream->update) return failed(kTaskGroupStatus, __func__, stream->place() + " must update a group.");
     const std::shared_ptr<TaskUpdate> update = std::move(stream->update);
     stream->update = nullptr;

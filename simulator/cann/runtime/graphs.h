@@ -54,7 +54,7 @@ StreamPtr any_captured_stream();
 // for events. Invalidates the capture.
 aclError refuse_captured_stream(const Stream& stream, const std::string& call);
 // As above, for a call that would change the stream itself. The capture stays valid.
-aclError keep_captured_stream(const Stream& stream, const std::string& call);
+aclError refuse_stream_change(const Stream& stream, const std::string& call);
 aclError refuse_captured_event(const Event& event, const std::string& call);
 // 107030 and its text, for a call that the modes of the current captures forbid in this thread.
 aclError refuse_while_capturing(const std::string& call, aclError status = kCaptureModeRefuses);

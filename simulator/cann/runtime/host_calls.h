@@ -1,4 +1,4 @@
-// Calls on the host's own memory, of one thread: include/ascend_sim_cann.h.
+// The state of one thread's calls on the host's own memory: include/ascend_sim_cann.h.
 #pragma once
 
 #include <string>

@@ -39,8 +39,8 @@ struct Table {
     }
 };
 
-// Copies through the operating system's kernel, which refuses unmapped addresses. If the kernel refuses the call
-// itself, copies directly.
+// Copies by a call of the operating system, which refuses unmapped addresses. If the system forbids the call itself,
+// copies directly.
 template <class Call>
 bool transfer(Call call, void* to, const void* from, void* local, const void* remote, size_t bytes) {
     size_t done = 0;

@@ -17,9 +17,10 @@ bool is_pinned(const void* address, size_t bytes);
 size_t pinned_bytes(const void* first);
 // The number of the allocation that holds the address, distinct from the device's numbers; false if not pinned.
 bool number_of_pinned(const void* address, uint64_t* number);
-// "byte 16 of 4096 bytes of pinned memory"; "" where the address is not pinned.
+// "byte 16 of 4096 bytes of pinned memory"; "" if the address is not pinned.
 std::string describe_pinned(const void* address);
 
+// False if the host memory is unmapped.
 bool read_host(void* to, const void* from, size_t bytes);
 bool write_host(void* to, const void* from, size_t bytes);
 bool hash_host(const void* first, size_t bytes, uint64_t* hash);

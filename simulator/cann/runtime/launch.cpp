@@ -28,16 +28,16 @@ int32_t run(const aclOpExecutor& executor, void* workspace, uint64_t workspace_b
     return status_of_kernel(run_at_once(executor, workspace, workspace_bytes));
 }
 
-// Checks the guard zones before and after the executor, so that damage found after it was caused by it.
+// Checks the guard zones before and after the executor, so that damage found afterwards was caused by it.
 int32_t run_guarded(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
-    check_guards("before " + executor.name + " was launched", Look::kWhole);
+    check_guards("before " + executor.name + " was launched", GuardCheck::kFull);
     int32_t status = run(executor, workspace, workspace_bytes);
     if (status != kSuccess) return status;
-    std::string damage = check_guards("after " + executor.name + " had run", Look::kWhole);
+    std::string damage = check_guards("after " + executor.name + " had run", GuardCheck::kFull);
     return damage.empty() ? kSuccess : failed(kDeviceMemoryError, executor.name + ": " + damage);
 }
 
-MemoryAccess whole_workspace(void* workspace, uint64_t bytes) {
+MemoryAccess workspace_access(void* workspace, uint64_t bytes) {
     return {kWorkspace, static_cast<char*>(workspace), {int64_t(bytes)}, {1}, 1, true, true};
 }
 
@@ -61,16 +61,16 @@ int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executo
     if (host_calls()) return run_at_once(*owned, workspace, workspace_bytes);
     Work work(Work::Kind::kDevice, owned->name);
     work.accesses = owned->accesses;
-    if (workspace && workspace_bytes) work.accesses.push_back(whole_workspace(workspace, workspace_bytes));
+    if (workspace && workspace_bytes) work.accesses.push_back(workspace_access(workspace, workspace_bytes));
     work.run = [owned, workspace, workspace_bytes] { return run_guarded(*owned, workspace, workspace_bytes); };
     return submit_to(stream, std::move(work));
 }
 
 int32_t launch_stand_in(aclOpExecutor* executor, void* stream) {
     if (!executor) return no_executor();
-    // CANN's own operators look for static kernels in the packages, which are read once (hicann/opbase
-    // src/nnopbase/composite_op/aclnn_engine/op_kernel.h, SelectStaticBin; individual_op_api.cpp,
-    // NnopbaseFindStaticKernel). Which of them have static kernels depends on the installed CANN; here all do.
+    // CANN's own operators search the packages for static kernels, and the first search reads the packages
+    // (hicann/opbase src/nnopbase/composite_op/aclnn_engine/op_kernel.h, SelectStaticBin; individual_op_api.cpp,
+    // NnopbaseFindStaticKernel). The installed CANN determines which operators search; here every one does.
     operator_packages();
     std::shared_ptr<const aclOpExecutor> owned(executor);
     Work work(Work::Kind::kDevice, owned->name);

@@ -15,12 +15,12 @@
 namespace npu_cann {
 namespace {
 
-// aclrtMemcpyKind: host to host 0, host to device 1, device to host 2, device to device 3, by the addresses 4,
-// host to device by way of a buffer 5.
+// aclrtMemcpyKind: 0 host to host, 1 host to device, 2 device to host, 3 device to device, 4 selected by the addresses,
+// 5 host to device through a buffer.
 constexpr int kInHost = 0, kDeviceToHost = 2, kInDevice = 3, kByAddress = 4, kLastKind = 5;
 constexpr size_t kMostBytes = size_t(1) << 50;
 
-// Without its cache torch_npu allocates 32 bytes more than a tensor needs, for kernels that write whole 32-byte
+// Without its cache, torch_npu allocates 32 bytes more than a tensor needs, for kernels that write whole 32-byte
 // blocks. Kernels must not write them, so the padding belongs to the guard zone.
 size_t torch_padding(size_t bytes) {
     static const bool uncached = [] {
@@ -45,13 +45,13 @@ aclError allocate(void** out, size_t bytes, size_t padding, const char* call) {
 }
 
 // "" or the reason why these bytes are not inside one allocation; host memory is not checked.
-std::string outside(const char* call, const char* what, const void* address, size_t bytes) {
+std::string allocation_error(const char* call, const char* what, const void* address, size_t bytes) {
     void* first = nullptr;
-    uint64_t whole = 0;
-    if (!find_allocation(address, &first, &whole)) return "";
+    uint64_t allocation_bytes = 0;
+    if (!find_allocation(address, &first, &allocation_bytes)) return "";
     auto offset = uint64_t(static_cast<const char*>(address) - static_cast<const char*>(first));
-    if (bytes <= whole - offset) return "";
-    return std::string(call) + ": " + what + " must stay inside its allocation of " + std::to_string(whole) +
+    if (bytes <= allocation_bytes - offset) return "";
+    return std::string(call) + ": " + what + " must stay inside its allocation of " + std::to_string(allocation_bytes) +
            " bytes but got " + std::to_string(bytes) + " bytes from byte " + std::to_string(offset) + ".";
 }
 
@@ -62,7 +62,7 @@ struct Copy {
     size_t bytes;
 };
 
-// Checks in the order of CANN's: hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtMemcpyImpl and
+// Checks in CANN's order: hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtMemcpyImpl and
 // MemcpyKindTranslate; then src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemCopySync and ::MemcpyAsync.
 aclError refuse_copy(const char* call, const Copy& c, int kind) {
     if (!c.to || !c.from) return failed(kInvalidParam, call, "dst and src must not be null.");
@@ -70,8 +70,8 @@ aclError refuse_copy(const char* call, const Copy& c, int kind) {
     if (c.bytes > c.to_bytes)
         return failed(kRtInvalid, call, "count must be at most destMax " + std::to_string(c.to_bytes), c.bytes);
     if (aclError refused = no_context(call)) return refused;
-    std::string wrong = outside(call, "dst", c.to, c.bytes);
-    if (wrong.empty()) wrong = outside(call, "src", c.from, c.bytes);
+    std::string wrong = allocation_error(call, "dst", c.to, c.bytes);
+    if (wrong.empty()) wrong = allocation_error(call, "src", c.from, c.bytes);
     return wrong.empty() ? kSuccess : failed(kInvalidParam, wrong);
 }
 
@@ -80,7 +80,7 @@ aclError refuse_fill(const char* call, void* to, size_t to_bytes, size_t bytes) 
     if (bytes > to_bytes)
         return failed(kRtInvalid, call, "count must be at most maxCount " + std::to_string(to_bytes), bytes);
     if (aclError refused = no_context(call)) return refused;
-    const std::string wrong = outside(call, "devPtr", to, bytes);
+    const std::string wrong = allocation_error(call, "devPtr", to, bytes);
     return wrong.empty() ? kSuccess : failed(kInvalidParam, wrong);
 }
 
@@ -95,8 +95,8 @@ MemoryAccess access_of(const char* argument, const void* first, size_t bytes, bo
 }
 
 // The runtime corrects the kind of an asynchronous copy by the addresses (hicann/runtime
-// src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemcpyKindAutoUpdate) and hands that of a synchronous one to
-// the driver, whose answer to a wrong one is not known: it is refused.
+// src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemcpyKindAutoUpdate). It passes the kind of a synchronous copy
+// to the driver. The driver's reaction to a wrong kind is not known, so it is refused here.
 aclError refuse_other_kind(const char* call, const Copy& c, int kind) {
     if (kind == kByAddress) return kSuccess;
     const bool from_device = kind == kDeviceToHost || kind == kInDevice;
@@ -114,8 +114,8 @@ aclError copy_now(const char* call, const Copy& c) {
     return kSuccess;
 }
 
-// The work of an asynchronous copy. Host memory is accessed through the operating system's kernel, which refuses
-// memory that has been unmapped.
+// The work of an asynchronous copy. Host memory is accessed by a call of the operating system, which refuses
+// unmapped memory.
 Work copy_work(const char* call, const Copy& c) {
     const bool to_device = is_device(c.to), from_device = is_device(c.from);
     Work work(to_device && from_device ? Work::Kind::kDevice : Work::Kind::kHostMemory, call);
@@ -134,23 +134,22 @@ Work copy_work(const char* call, const Copy& c) {
             return kSuccess;
         }
         if (to_device ? read_host(c.to, c.from, c.bytes) : write_host(c.to, c.from, c.bytes)) return kSuccess;
-        const std::string text = name + ": the host's memory was given back before the copy ran.";
+        const std::string text = name + ": the host's memory was freed before the copy ran.";
         report_freed(text);
         return failed(kCopyEngine, text);
     };
     return work;
 }
 
-// Drops the history, because another allocation may get the address. user_of_host has reported work that still uses
-// the memory.
+// Drops the recorded accesses of memory that is freed. No work uses it any more: user_of_host returned "".
 void forget_pinned(const void* first) {
     uint64_t number = 0;
     auto lock = lock_streams();
     if (number_of_pinned(first, &number)) note_free(number, nullptr);
 }
 
-// hicann/runtime src/runtime/api/impl/api_error.cc, MemcpyAsync: pageable memory cannot be part of a graph. On another
-// stream its copy becomes a synchronous one, which the mode of a capture may refuse.
+// hicann/runtime src/runtime/api/impl/api_error.cc, MemcpyAsync: a graph cannot contain a copy of pageable memory. On
+// a stream that is not captured, the copy becomes synchronous, which the mode of a capture may forbid.
 aclError refuse_pageable(const char* call, const StreamPtr& stream, const Copy& c) {
     auto lock = lock_streams();
     for (const void* side : {static_cast<const void*>(c.to), c.from}) {
@@ -212,7 +211,7 @@ NPU_CANN_API aclError aclrtFreeHost(void* first) {
         free_host(first);
         return kSuccess;
     }
-    // Keep the memory, so that the copy does not access another allocation.
+    // Keep the memory allocated, so that the copy does not access another allocation.
     report_freed("aclrtFreeHost frees memory that " + user + " uses, and the host has not waited for it.");
     return kSuccess;
 }

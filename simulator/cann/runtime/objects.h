@@ -1,5 +1,5 @@
-// Structs behind aclnn's opaque handles in the simulated CANN: aclCreateTensor and similar functions create them,
-// the simulated operator libraries read them. One library, libascend_sim_cann, owns all handles of a process.
+// Structs behind aclnn's opaque handles in the simulated CANN. aclCreateTensor and similar functions create them; the
+// simulated operator libraries read them. One library, libascend_sim_cann, owns all handles of a process.
 #pragma once
 
 #include <cstdint>
@@ -86,7 +86,7 @@ int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executo
 void set_error(const std::string& text);
 
 // First byte and size of the device allocation that holds this address, whose guard zones the simulator checks;
-// false if no allocation holds it. In host calls (include/ascend_sim_cann.h): of their memory.
+// false if no allocation holds it. In host calls (include/ascend_sim_cann.h), searches their memory instead.
 bool find_allocation(const void* address, void** first, uint64_t* bytes);
 
 // The chip of this process, or of this thread's host calls, such as "Ascend910B2".
@@ -97,7 +97,7 @@ const char* soc_name();
 struct OperatorPackages {
     std::vector<std::string> folders;
     std::vector<std::string> named;  // the folders as CANN keeps them: links are not resolved
-    bool has_built_in = false;       // CANN's own operators, behind the folders
+    bool has_built_in = false;       // CANN's own operators, which follow the folders
 };
 const OperatorPackages& operator_packages();
 

@@ -46,9 +46,9 @@ OperatorPackages read_packages() {
     OperatorPackages known;
     known.has_built_in = !opp.empty();
     for (const std::string& folder : named) {
-        std::error_code none;
-        const auto resolved = std::filesystem::canonical(folder, none);
-        if (none || !std::filesystem::is_directory(resolved)) continue;
+        std::error_code error;
+        const auto resolved = std::filesystem::canonical(folder, error);
+        if (error || !std::filesystem::is_directory(resolved)) continue;
         known.folders.push_back(resolved.string());
         known.named.push_back(folder);
     }

@@ -13,8 +13,8 @@
 namespace npu_cann {
 namespace {
 
-constexpr size_t kPruneAt = 4096;    // accesses of one actor to one allocation
-constexpr size_t kMostKept = 65536;  // beyond this, the actor's accesses are dropped
+constexpr size_t kPruneAt = 4096;   // accesses of one actor to one allocation
+constexpr size_t kMaxKept = 65536;  // if there are more, all of the actor's accesses are dropped
 
 struct Access {
     Region region;
@@ -24,13 +24,13 @@ struct Access {
 };
 
 // Accesses of one actor to one allocation, by the region's first byte.
-struct OfActor {
+struct ActorAccesses {
     std::map<uintptr_t, std::vector<Access>> by_low;
     size_t count = 0;
     uint64_t last_step = 0, last_write = 0;
 };
 
-using History = std::map<size_t, OfActor>;
+using History = std::map<size_t, ActorAccesses>;
 
 std::unordered_map<uint64_t, History>& histories() {
     static auto* all = new std::unordered_map<uint64_t, History>;
@@ -73,9 +73,9 @@ void report(const Access& before, const Region& region, bool writes, const Acces
                 is_new);
 }
 
-void report_early_free(const OfActor& of) {
+void report_early_free(const ActorAccesses& accesses) {
     const Access* last = nullptr;
-    for (const auto& [low, list] : of.by_low)
+    for (const auto& [low, list] : accesses.by_low)
         for (const Access& one : list)
             if (!last || one.step > last->step) last = &one;
     if (!last) return;
@@ -84,27 +84,27 @@ void report_early_free(const OfActor& of) {
                 "", true);
 }
 
-// Drops accesses that the host knows to be complete: every later step of any actor comes after them.
-void prune(OfActor* of, uint64_t known_to_host) {
-    for (auto at = of->by_low.begin(); at != of->by_low.end();) {
+// Drops accesses that the host has waited for: every later step of any actor comes after them.
+void prune(ActorAccesses* accesses, uint64_t host_step) {
+    for (auto at = accesses->by_low.begin(); at != accesses->by_low.end();) {
         auto& list = at->second;
         const size_t before = list.size();
-        list.erase(std::remove_if(list.begin(), list.end(), [&](const Access& a) { return a.step <= known_to_host; }),
+        list.erase(std::remove_if(list.begin(), list.end(), [&](const Access& a) { return a.step <= host_step; }),
                    list.end());
-        of->count -= before - list.size();
-        at = list.empty() ? of->by_low.erase(at) : std::next(at);
+        accesses->count -= before - list.size();
+        at = list.empty() ? accesses->by_low.erase(at) : std::next(at);
     }
 }
 
-void keep(OfActor* of, Access access) {
-    auto& list = of->by_low[access.region.low];
+void keep(ActorAccesses* accesses, Access access) {
+    auto& list = accesses->by_low[access.region.low];
     for (Access& old : list)
         if (old.region == access.region && (access.writes || !old.writes)) {
             old = std::move(access);
             return;
         }
     list.push_back(std::move(access));
-    ++of->count;
+    ++accesses->count;
 }
 
 }  // namespace
@@ -113,11 +113,11 @@ void note_access(uint64_t allocation, const Region& region, bool writes, const s
                  const Clock& clock, const Clock& host) {
     if (region.empty()) return;
     History& history = histories()[allocation];
-    for (auto& [actor, of] : history) {
+    for (auto& [actor, accesses] : history) {
         const uint64_t known = clock.at(actor);
-        if (actor == who->actor || (writes ? of.last_step : of.last_write) <= known) continue;
+        if (actor == who->actor || (writes ? accesses.last_step : accesses.last_write) <= known) continue;
         bool found = false;
-        for (const auto& [low, list] : of.by_low) {
+        for (const auto& [low, list] : accesses.by_low) {
             if (low >= region.high || found) break;
             for (const Access& old : list) {
                 if (old.step <= known || !(writes || old.writes) || !overlap(old.region, region)) continue;
@@ -128,9 +128,9 @@ void note_access(uint64_t allocation, const Region& region, bool writes, const s
         }
     }
     if (who->actor == kHost) return;  // all work queued later comes after the host's access
-    OfActor& own = history[who->actor];
+    ActorAccesses& own = history[who->actor];
     if (own.count >= kPruneAt && own.count % kPruneAt == 0) prune(&own, host.at(who->actor));
-    if (own.count >= kMostKept) own = OfActor();
+    if (own.count >= kMaxKept) own = ActorAccesses();
     keep(&own, {region, who->step, writes, who});
     own.last_step = who->step;
     if (writes) own.last_write = who->step;
@@ -139,8 +139,8 @@ void note_access(uint64_t allocation, const Region& region, bool writes, const s
 void note_free(uint64_t allocation, const Clock* host) {
     auto found = histories().find(allocation);
     if (found == histories().end()) return;
-    for (const auto& [actor, of] : found->second)
-        if (host && of.last_step > host->at(actor)) report_early_free(of);
+    for (const auto& [actor, accesses] : found->second)
+        if (host && accesses.last_step > host->at(actor)) report_early_free(accesses);
     histories().erase(found);
 }
 

@@ -11,9 +11,9 @@
 
 namespace npu_cann {
 
-// The author of an access: an actor of the clocks, at one of its steps.
 struct ReplayedAs;
 
+// The actor of an access, at one of the steps of its clock.
 struct Accessor {
     size_t actor;
     uint64_t step;
@@ -26,8 +26,8 @@ struct Accessor {
 void note_access(uint64_t allocation, const Region& region, bool writes, const std::shared_ptr<const Accessor>& who,
                  const Clock& clock, const Clock& host);
 
-// The allocation is freed. If `host` is not null, reports stream work that uses the allocation and that the host
-// has not waited for.
+// Drops the accesses to an allocation that is freed. If `host` is not null, reports stream work that uses the
+// allocation and that the host has not waited for.
 void note_free(uint64_t allocation, const Clock* host);
 
 }  // namespace npu_cann

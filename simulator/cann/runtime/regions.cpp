@@ -5,7 +5,7 @@
 namespace npu_cann {
 namespace {
 
-constexpr int kMostSteps = 200000;
+constexpr int kMaxSteps = 200000;
 
 // A region without its first `skipped` dims, moved to another first byte.
 struct Part {
@@ -16,7 +16,7 @@ struct Part {
     bool is_dense() const { return skipped == region->dims.size(); }
 };
 
-Part whole(const Region& region) { return {&region, 0, region.low, region.high}; }
+Part as_part(const Region& region) { return {&region, 0, region.low, region.high}; }
 
 bool overlap(const Part& a, const Part& b, int* steps) {
     if (a.low >= b.high || b.low >= a.high) return false;
@@ -25,7 +25,7 @@ bool overlap(const Part& a, const Part& b, int* steps) {
     // `a` is split along its first dim, at the indices whose bytes reach into b's span.
     const Region::Dim& dim = a.region->dims[a.skipped];
     const auto reach = int64_t(a.high - a.low) - (dim.count - 1) * dim.stride;
-    const int64_t before = int64_t(b.low) - int64_t(a.low) - reach;  // the last byte of index i is not past b.low
+    const int64_t before = int64_t(b.low) - int64_t(a.low) - reach;  // indices up to before / stride end before b
     const int64_t first = before < 0 ? 0 : before / dim.stride + 1;
     const int64_t last = std::min(dim.count - 1, (int64_t(b.high - a.low) - 1) / dim.stride);
     for (int64_t i = first; i <= last; ++i) {
@@ -84,8 +84,8 @@ Region dense_region(const void* first, uint64_t bytes) {
 
 bool overlap(const Region& a, const Region& b) {
     if (a.empty() || b.empty()) return false;
-    int steps = kMostSteps;
-    return overlap(whole(a), whole(b), &steps);
+    int steps = kMaxSteps;
+    return overlap(as_part(a), as_part(b), &steps);
 }
 
 }  // namespace npu_cann

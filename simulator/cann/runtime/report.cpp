@@ -69,8 +69,8 @@ double number_of(const std::string& json, const std::string& name) {
     return at == std::string::npos ? 0 : std::strtod(json.c_str() + at + name.size() + 3, nullptr);
 }
 
-// The file is renamed into place, so that readers see a complete file. A fork writes only
-// if it used the NPU or got its own folder: forks that do other work do not count as processes of the run.
+// The file is renamed into place, so that readers get a complete file. A fork writes only if it used the NPU or got its
+// own folder: forks that do other work do not count as processes of the run.
 void write(Report& r, bool ended) {
     const std::string folder = report_folder();
     if (folder.empty() || (r.is_fork && folder == r.folder && !r.used_the_npu())) return;
@@ -101,7 +101,7 @@ void write(Report& r, bool ended) {
 }
 
 // A process that ends by _exit does not run at_end. Forks often end this way (Python's multiprocessing), so they write
-// at their first launches, then at every 64th.
+// at each of their first 64 launches, then at every 64th.
 void write_early(Report& r) {
     constexpr uint64_t kEach = 64;
     uint64_t count = 0;
@@ -131,7 +131,7 @@ bool is_idle_fork() {
 
 void at_end() {
     if (is_idle_fork()) return;  // the memory and the queues belong to its parent
-    check_guards("when the process ended", Look::kWhole);
+    check_guards("when the process ended", GuardCheck::kFull);
     const uint64_t left = work_left();
     Locked<Report> r;
     r->work_left = left;
@@ -154,8 +154,8 @@ void add_text(std::vector<std::string> Report::* list, const std::string& text) 
 
 }  // namespace
 
-std::string check_guards(const std::string& when, Look look) {
-    std::string damage = guard_damage(look);
+std::string check_guards(const std::string& when, GuardCheck check) {
+    std::string damage = guard_damage(check);
     if (!damage.empty()) report_damage(damage, when);
     return damage;
 }

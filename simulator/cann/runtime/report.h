@@ -9,9 +9,9 @@
 namespace npu_cann {
 
 // Checks the guard zones and reports damage. Returns "" or the damage.
-std::string check_guards(const std::string& when, Look look);
+std::string check_guards(const std::string& when, GuardCheck check);
 
-// Prints the damage and keeps it for the report; `when` such as "when it was freed".
+// Prints the damage and keeps it for the report; `when` is a phrase such as "when it was freed".
 void report_damage(const std::string& damage, const std::string& when);
 
 // Reports a race between streams, or between a stream and the host. `detail` is printed but not kept; a race that
@@ -23,7 +23,7 @@ void report_freed(const std::string& text);
 
 void count_not_simulated(const std::string& call);
 
-// Counts a wait of the host for the device, or a read from it. Operators in a captured graph must not do this.
+// Counts a wait of the host for the device, or a copy from it. Operators in a captured graph must not do this.
 void count_host_wait(const std::string& call);
 
 }  // namespace npu_cann

@@ -52,7 +52,7 @@ bool is_ready(const Stream& s) {
     return head.kind != Work::Kind::kWait || is_done(*head.record);
 }
 
-// Work that this thread may not run yet, because it must call aclrtProcessReport for it; nullptr if there is none.
+// Work that this thread may run only in aclrtProcessReport; nullptr if there is none.
 const Work* kept_for_report() {
     for (const auto& [handle, s] : state().streams)
         if (!s->is_running && !s->queue.empty() && s->queue.front().may_run && !s->queue.front().may_run())
@@ -68,7 +68,7 @@ void mark_done(Record* record) {
 // hicann/runtime src/runtime/core/src/stream/stream.cc, Stream::EnterFailureAbort: a context that stops on failure
 // keeps the first error, and the stream runs no further work. Records after the error, for which other streams wait,
 // do not happen (src/runtime/core/src/device/raw_device.cc: SetDisableThread on chips with STARS; on the 310P with
-// drivers that have VirtualCqAllocate). The host does not wait forever: it gets the context's error.
+// drivers that have VirtualCqAllocate). The host does not wait forever: its calls return the context's error.
 void fail(Stream* s, int32_t status, const std::string& text) {
     State& st = state();
     s->error = status;
@@ -92,8 +92,8 @@ std::string freed_memory(const Work& work) {
         uint64_t bytes = 0;
         const auto* low = reinterpret_cast<const void*>(region.low);
         if (find_allocation(low, &first, &bytes)) continue;
-        // torch_npu gives a workspace back before it launches the call (Ascend/op-plugin
-        // op_plugin/utils/op_api_common_base.h, GetWorkSpaceAddr): with its cache off that memory is freed by now.
+        // torch_npu frees a workspace before it launches the call (Ascend/op-plugin
+        // op_plugin/utils/op_api_common_base.h, GetWorkSpaceAddr). With its cache off, that memory is freed by now.
         if (access.argument == kWorkspace && is_freed_with_padding(low)) continue;
         const std::string what = describe_freed(low);
         return work.name + ": " + access.argument + " " + (access.writes ? "is written to" : "is read from") +
@@ -175,7 +175,7 @@ bool run_one(const std::map<size_t, Target>& needed, std::unique_lock<std::mutex
     for (const auto& [actor, t] : needed)
         if (!is_reached(t) && is_ready(*t.stream)) ready.push_back(t.stream);
     if (ready.empty()) return false;
-    if (st.stray > 0 && st.draw.chance(st.stray)) {
+    if (st.stray_chance > 0 && st.draw.chance(st.stray_chance)) {
         ready.clear();
         for (const StreamPtr& s : all_streams())
             if (is_ready(*s)) ready.push_back(s);
@@ -288,7 +288,7 @@ int32_t enqueue(const StreamPtr& s, Work work) {
         lock.release();
         return status;
     }
-    spoil_target(work);
+    fill_target(work);
     s->queue.push_back(std::move(work));
     return 0;
 }
@@ -313,7 +313,7 @@ void run_early(const StreamPtr& s) {
     RunningLock running(&st.running, RunningLock::kTry);
     if (!running.is_held()) return;
     auto lock = lock_streams();
-    for (int i = 0; i < kMostEarlySteps && st.early > 0 && st.draw.chance(st.early); ++i) {
+    for (int i = 0; i < kMostEarlySteps && st.early_chance > 0 && st.draw.chance(st.early_chance); ++i) {
         std::vector<StreamPtr> ready;
         for (const StreamPtr& one : all_streams())
             if (is_ready(*one)) ready.push_back(one);
@@ -405,7 +405,7 @@ int32_t take_error(const StreamPtr& s) {
 
 // The status of work that waits for a record that does not happen, because of an earlier error or a missing record, or
 // for a callback of this thread.
-int32_t never_ends(const char* call) {
+int32_t unreachable_status(const char* call) {
     {
         auto lock = lock_streams();
         if (int32_t error = context_error()) return error;
@@ -430,9 +430,9 @@ int32_t synchronize(const StreamPtr& s, const char* call) {
         clock = s->clock;
         target.position = s->queued;
     }
-    if (!run_until({target})) return never_ends(call);
+    if (!run_until({target})) return unreachable_status(call);
     auto lock = lock_streams();
-    host_knows(clock);
+    note_host_wait(clock);
     return take_error(s);
 }
 
@@ -447,12 +447,12 @@ int32_t synchronize_all(const char* call) {
             targets.push_back({s, s->queued});
         }
     }
-    if (!run_until(targets)) return never_ends(call);
+    if (!run_until(targets)) return unreachable_status(call);
     auto lock = lock_streams();
-    settle();
+    join_device_wait();
     check_sources(clock);
-    st.unsettled = clock;
-    st.has_unsettled = true;
+    st.device_wait = clock;
+    st.has_device_wait = true;
     int32_t status = 0;
     for (const Target& t : targets)
         if (int32_t one = take_error(t.stream); one && !status) status = one;

@@ -1,7 +1,7 @@
 // Queues of streams, and the time at which their work runs. Queued work is forced to run when the host waits for a
-// stream, an event or the device, when a queue is full, or when the process ends. Then heads of queues run in a
-// random order that is drawn from a seed. The order keeps only the order within a stream, and an event's record
-// before its waits. Work that is not forced stays queued or runs early, depending on the draw.
+// stream, an event or the device, or when a queue is full. Then heads of queues run in a random order that is drawn
+// from a seed. It keeps only the order within a stream, and an event's record before its waits. Work that is not forced
+// stays queued or runs early, depending on the draw.
 #pragma once
 
 #include <pthread.h>
@@ -32,14 +32,14 @@ struct Record {
     Clock clock;
 };
 
-// Host memory of a copy. The source of a copy to the device must not change before the copy is known to be done.
-struct HostSource {
+// Host memory of a copy. The source of a copy to the device must not change before the host has waited for the copy.
+struct HostRange {
     const void* first = nullptr;
     uint64_t bytes = 0;
 };
 
-// A node of a graph in a replay. A program knows the stream that it captured and the one that replays, not the
-// graph's own streams.
+// A node of a graph in a replay. Messages name the stream that was captured and the one that replays, because the
+// program did not create the graph's own streams.
 struct ReplayedAs {
     uint64_t replay;  // its number
     uint32_t graph;
@@ -59,13 +59,13 @@ struct Work {
     std::vector<MemoryAccess> accesses;
     std::function<int32_t()> run;    // returns 0, or an error code of the runtime after set_error
     std::shared_ptr<Record> record;  // of kRecord and kWait
-    HostSource source;               // of a copy to the device
-    HostSource target;               // of a copy to the host
+    HostRange source;                // of a copy to the device
+    HostRange target;                // of a copy to the host
     // Whether this thread may run the work now, for a callback that another call of this thread must run. Empty: yes.
     std::function<bool()> may_run;
     std::shared_ptr<const ReplayedAs> replayed_as;
 
-    Work(Kind of, std::string name) : kind(of), name(std::move(name)) {}
+    Work(Kind kind, std::string name) : kind(kind), name(std::move(name)) {}
 };
 
 // Launches on the stream replace a captured group's tasks (aclmdlRICaptureTaskUpdateBegin).
@@ -111,7 +111,7 @@ struct Event {
     // The future record of earlier waits, and the streams of these waits; unused for extended events.
     std::shared_ptr<Record> expected;
     std::vector<std::shared_ptr<Stream>> waiting;
-    // The capture and its node that records the event, if a graph is being captured.
+    // The capture and its node that records the event; null if no capture does.
     std::shared_ptr<Capture> capture;
     size_t node = 0;
 };
@@ -154,10 +154,10 @@ void set_failure_mode(const StreamPtr& stream, bool stops);
 
 // Records that the host reads or writes device memory immediately, without a stream.
 void note_host_access(const char* call, const void* first, uint64_t bytes, bool writes);
-// Records that the host knows the work before this clock, of a stream or a record, to be done.
-void host_knows(const Clock& clock);
+// Records that the host has waited for the work before this clock of a stream or a record.
+void note_host_wait(const Clock& clock);
 // "" or the stream work that uses this host memory and that the host has not waited for.
-std::string user_of_host(const HostSource& memory);
+std::string user_of_host(const HostRange& memory);
 // Records that device memory is freed. `is_torchs_own`: torch_npu synchronized the device in order to free it.
 void note_freed(uint64_t allocation, bool is_torchs_own);
 
@@ -187,7 +187,7 @@ int32_t synchronize_all(const char* call);
 
 // The context's error, which all later calls return, or 0. Sets the text.
 int32_t context_error();
-// The device's context ends, and with it the work that is queued.
+// Ends the device's context and discards the queued work.
 void reset_context();
 
 // Ends the subscription of a stream that is destroyed, callbacks.cpp.

@@ -11,7 +11,7 @@
 
 namespace npu_cann {
 
-// SplitMix64.
+// Random numbers by SplitMix64.
 class Draw {
 public:
     explicit Draw(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
@@ -28,9 +28,9 @@ private:
     uint64_t state_;
 };
 
-// A copy to the device. The host must not change its source until it knows that the copy is done.
+// The source of a copy to the device. The host must not change it before it has waited for the copy.
 struct Source {
-    HostSource memory;
+    HostRange memory;
     uint64_t hash;
     size_t actor;
     uint64_t step;
@@ -46,16 +46,17 @@ struct State {
     size_t actors = kHost + 1;
     int32_t stream_ids = 0;
     Clock host;
-    Clock unsettled;  // clock of a synchronization of the device, see settle()
-    bool has_unsettled = false;
+    Clock device_wait;  // of a synchronization of the device, see join_device_wait()
+    bool has_device_wait = false;
     std::vector<Source> sources;
     bool stops_on_failure = false;  // true once a stream stops on failure
     int32_t failure = 0;
     std::string failure_text;
     Draw draw{stream_seed()};
-    // Ten consecutive seeds cover late, early and mixed orders.
-    double early = std::vector<double>{0.0, 0.3, 0.05, 0.7, 0.0, 1.0}[stream_seed() % 6];
-    double stray = std::vector<double>{0.0, 0.5, 0.2, 0.5, 0.5}[stream_seed() % 5];
+    // The chances that queueing runs work early, and that a step runs work that no target needs. Ten consecutive seeds
+    // cover late, early and mixed orders.
+    double early_chance = std::vector<double>{0.0, 0.3, 0.05, 0.7, 0.0, 1.0}[stream_seed() % 6];
+    double stray_chance = std::vector<double>{0.0, 0.5, 0.2, 0.5, 0.5}[stream_seed() % 5];
 };
 State& state();
 
@@ -63,12 +64,12 @@ State& state();
 
 bool detects_races();
 // Joins the clock of a synchronization of the device to the host's.
-void settle();
-// Reports the sources of copies before this clock that the host has changed, and forgets them.
+void join_device_wait();
+// Reports those sources of copies before this clock that the host has changed, and drops all of them.
 void check_sources(const Clock& clock);
 // Advances the stream's clock by the work, and records its accesses.
 void note_work(const StreamPtr& s, const Work& work);
 // Fills the target of a copy, so that reading it before the copy is done gives NaN instead of old values.
-void spoil_target(const Work& work);
+void fill_target(const Work& work);
 
 }  // namespace npu_cann

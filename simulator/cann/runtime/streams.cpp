@@ -31,7 +31,7 @@ aclError destroy(void* handle, bool waits, const char* call) {
     {
         // hicann/runtime src/runtime/api/impl/api_error.cc, StreamDestroy.
         auto lock = lock_streams();
-        if (is_capturing(*stream)) return keep_captured_stream(*stream, call);
+        if (is_capturing(*stream)) return refuse_stream_change(*stream, call);
     }
     if (waits) run_until({{stream, stream->queued}});
     end_reports(*stream);
@@ -66,7 +66,7 @@ aclError wait_for_device(const char* call) {
         if (StreamPtr captured = any_captured_stream()) return refuse_captured_stream(*captured, call);
     }
     if (int32_t status = synchronize_all(call)) return status;
-    std::string damage = check_guards("when the device was synchronized", Look::kGlance);
+    std::string damage = check_guards("when the device was synchronized", GuardCheck::kPartial);
     return damage.empty() ? kSuccess : failed(kDeviceMemoryError, damage);
 }
 
@@ -83,15 +83,15 @@ aclError set_mode(void* handle, uint64_t mode, const char* call) {
     return kSuccess;
 }
 
-// Sets a value of the stream, whose effect is not simulated. hicann/runtime src/runtime/api/impl/api_error.cc,
+// Checks a value of the stream whose effect is not simulated. hicann/runtime src/runtime/api/impl/api_error.cc,
 // ApiErrorDecorator::SetStreamOverflowSwitch and ::SetStreamTag: the stream must not be captured.
-aclError set_unused(void* handle, uint32_t most, uint32_t value, const char* call) {
+aclError set_without_effect(void* handle, uint32_t largest, uint32_t value, const char* call) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
-    if (value > most) return failed(kRtInvalid, call, "value must be at most " + std::to_string(most), value);
+    if (value > largest) return failed(kRtInvalid, call, "value must be at most " + std::to_string(largest), value);
     {
         auto lock = lock_streams();
-        if (handle && is_capturing(*stream)) return keep_captured_stream(*stream, call);
+        if (handle && is_capturing(*stream)) return refuse_stream_change(*stream, call);
     }
     return no_context(call);
 }
@@ -133,7 +133,7 @@ NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
     run_some({target});
     auto lock = lock_streams();
     *status = stream->finished >= target.position ? kComplete : kNotReady;
-    if (*status == kComplete) host_knows(stream->clock);
+    if (*status == kComplete) note_host_wait(stream->clock);
     return kSuccess;
 }
 
@@ -141,14 +141,14 @@ NPU_CANN_API aclError aclrtSetStreamFailureMode(void* handle, uint64_t mode) {
     if (!handle) return failed(kInvalidParam, __func__, "stream must not be null.");
     return set_mode(handle, mode, __func__);
 }
-// hicann/runtime src/acl/aclrt_impl/stream.cpp. The value is not used: the effect of the switch is not simulated.
+// hicann/runtime src/acl/aclrt_impl/stream.cpp. The value is not stored: the effect of the switch is not simulated.
 NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* handle, uint32_t flag) {
     if (flag > 1) return failed(kInvalidParam, __func__, "flag must be 0 or 1", flag);
-    return set_unused(handle, 1, flag, __func__);
+    return set_without_effect(handle, 1, flag, __func__);
 }
 
-// hicann/runtime src/runtime/api/api_c_stream.cc, rtsStreamSetAttribute. The failure mode has an effect; the values of
-// the other attributes are not used: their effects are not simulated.
+// hicann/runtime src/runtime/api/api_c_stream.cc, rtsStreamSetAttribute. Only the failure mode has an effect; the
+// values of the other attributes are not stored.
 NPU_CANN_API aclError aclrtSetStreamAttribute(void* handle, int kind, void* value) {
     if (!value) return failed(kInvalidParam, __func__, "value must not be null.");
     uint32_t word = 0;
@@ -160,9 +160,9 @@ NPU_CANN_API aclError aclrtSetStreamAttribute(void* handle, int kind, void* valu
             return set_mode(handle, mode, __func__);
         }
         case kOverflowSwitch:
-            return set_unused(handle, 1, word, __func__);
+            return set_without_effect(handle, 1, word, __func__);
         case kCustomTag:
-            return set_unused(handle, UINT32_MAX, word, __func__);
+            return set_without_effect(handle, UINT32_MAX, word, __func__);
         case kCacheOpInfo:
             if (word > 1) return failed(kRtInvalid, __func__, "value must be 0 or 1", word);
             return find_stream(handle) ? no_context(__func__) : no_stream(__func__);

@@ -69,8 +69,8 @@ aclError set_address(aclOpExecutor* executor, PooledExecutor::Side side, size_t 
     return executor->pooled->set_address(side, index, first);
 }
 
-aclError no_dynamic(const char* call) {
-    return failed(kAclnnInner, std::string(call) + " is not simulated: no operator with lists of tensors is.");
+aclError refuse_dynamic(const char* call) {
+    return failed(kAclnnInner, std::string(call) + " is not simulated: operators with lists of tensors are not.");
 }
 
 }  // namespace
@@ -170,13 +170,13 @@ NPU_CANN_API aclError AclSetOutputTensorAddr(aclOpExecutor* executor, size_t ind
     return aclSetOutputTensorAddr(executor, index, tensor, address);
 }
 NPU_CANN_API aclError aclSetDynamicTensorAddr(aclOpExecutor*, size_t, size_t, aclTensorList*, void*) {
-    return no_dynamic(__func__);
+    return refuse_dynamic(__func__);
 }
 NPU_CANN_API aclError aclSetDynamicInputTensorAddr(aclOpExecutor*, size_t, size_t, aclTensorList*, void*) {
-    return no_dynamic(__func__);
+    return refuse_dynamic(__func__);
 }
 NPU_CANN_API aclError aclSetDynamicOutputTensorAddr(aclOpExecutor*, size_t, size_t, aclTensorList*, void*) {
-    return no_dynamic(__func__);
+    return refuse_dynamic(__func__);
 }
 
 // The caller frees the results with delete[], as CANN documents.

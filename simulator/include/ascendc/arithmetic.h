@@ -16,7 +16,7 @@ inline uint16_t clamp_bfloat16(uint16_t b, bool saturate) {
     return uint16_t(pick(saturate & ((b & 0x7f80) == 0x7f80), clamped, b));
 }
 
-// Created once per instruction.
+// Computation with a type. One object for each instruction reads the core's mode once.
 template <class T>
 struct Arithmetic {
     static T widen(T v) { return v; }
@@ -53,6 +53,7 @@ inline uint64_t checked_count(int64_t count) {
     return count < 0 ? 0 : uint64_t(count);
 }
 
+// Accumulate: dst may be src1 with repeat stride 0 (check_overlap).
 enum class Aliasing { Exact, Accumulate };
 
 // dst = f(src0, src1) in lanes; with kReadsDst, dst = f(src0, src1, dst).
@@ -106,20 +107,21 @@ void unary_op(const Operand<D>& dst, const Operand<S>& src, const Lanes& lanes, 
     finish_vector(lanes.repeats(), cycles_of(cost), lanes.is_count_form());
 }
 
-// An instruction that sets its own mask leaves it in the register; a count form leaves all ones.
-inline void own_mask(const char* api) {
+// Notes that the instruction leaves its own mask in the register. (A count form leaves all ones.)
+inline void set_own_mask(const char* api) {
     if (mask_register().counter)
-        broken(Rule::Mask03, "counter mode is on, where the mask means something else: SetMaskNorm missing.");
+        broken(Rule::Mask03, "in counter mode a mask is a number of elements: SetMaskNorm missing.");
     mask_register().left_by = api;
 }
 
 // The lanes of a repeat form: from the mask argument, or from the register with isSetMask = false.
 template <bool isSetMask, class Word>
-Lanes repeat_lanes(const char* api, uint32_t widest_bytes, MaskOf<Word> mask, uint64_t repeats, uint64_t most = 255) {
+Lanes repeat_lanes(const char* api, uint32_t widest_bytes, MaskOf<Word> mask, uint64_t repeats,
+                   uint64_t most_repeats = 255) {
     if (!isSetMask) return Lanes::from_register(widest_bytes, repeats);
-    own_mask(api);
-    return mask.is_bits ? Lanes::bits_of(widest_bytes, mask.bits, repeats, most)
-                        : Lanes::first(widest_bytes, mask.count, repeats, most);
+    set_own_mask(api);
+    return mask.is_bits ? Lanes::bits_of(widest_bytes, mask.bits, repeats, most_repeats)
+                        : Lanes::first(widest_bytes, mask.count, repeats, most_repeats);
 }
 // The lanes of a count form; with isSetMask = false from the register, which must be in counter mode.
 template <bool isSetMask>

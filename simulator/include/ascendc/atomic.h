@@ -1,7 +1,7 @@
 // SetAtomicAdd, SetAtomicNone, DisableDmaAtomic: UB to GM copies add to what GM holds.
 //
 // Rules: int8, int16, half, bfloat16, int32, float; int16, half, float on Ascend310P. While the mode is on,
-// copies have the same type. The mode is off before the kernel ends.   Cost: one scalar cycle.
+// copies have the same type. The mode is off before the kernel ends.   Cost: issuing an instruction.
 #pragma once
 
 #include "ascendc/copy.h"

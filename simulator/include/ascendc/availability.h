@@ -1,5 +1,5 @@
 // Table of the element types that each instruction takes on each SoC: one row per instruction; an empty cell
-// if the SoC lacks the instruction. The headers' static_asserts use the table, docs/simulator.md lists it, and a
+// if the SoC lacks the instruction. The headers' static_asserts use the table, docs/kernels.md lists it, and a
 // test compiles every instruction with every type on every SoC. A second table has the round modes of conversions.
 //
 // The table omits calls that every SoC supports for every type (queues, flags, barriers, masks, scalar accesses).
@@ -49,8 +49,8 @@ constexpr Elements kInt8s = kInt8 | set_of(Element::Uint8), kInt16s = kInt16 | k
                    kInt64s = kInt64 | set_of(Element::Uint64);
 constexpr Elements kFloating = kHalf | kFloat;
 constexpr Elements kSigned = kFloating | kInt16 | kInt32;   // types of most arithmetic
-constexpr Elements kWords = kFloating | kInt16s | kInt32s;  // of 16 and 32 bits,
-constexpr Elements kAllWords = kWords | kBfloat16;          // and with bfloat16
+constexpr Elements kWords = kFloating | kInt16s | kInt32s;  // 16 and 32 bits, without bfloat16
+constexpr Elements kAllWords = kWords | kBfloat16;
 constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
 }  // namespace cell
 
@@ -154,41 +154,41 @@ constexpr bool takes(Api api, Core core, Element type) {
 constexpr const char* kRoundModeNames[] = {"CAST_NONE",  "CAST_RINT",  "CAST_FLOOR", "CAST_CEIL",
                                            "CAST_ROUND", "CAST_TRUNC", "CAST_ODD",   "CAST_HYBRID"};
 constexpr int kRoundModes = sizeof kRoundModeNames / sizeof *kRoundModeNames;
-constexpr uint32_t kNone = 1 << 0, kRint = 1 << 1, kDirected = 0x3c /* FLOOR .. TRUNC */, kFive = kRint | kDirected,
+constexpr uint32_t kCastNone = 1 << 0, kRint = 1 << 1, kFloorToTrunc = 0x3c, kFive = kRint | kFloorToTrunc,
                    kOdd = 1 << 6;
 
 // Source type, target type, and the modes; no mode means that the SoC lacks the conversion. int32 to half needs
-// SetDeqScale and is omitted. Source: the tables of Cast's page; for Ascend310P notes B.3, if the headers have
-// more than the page.
+// SetDeqScale and is omitted. Source: the tables of Cast's page; notes B.3 for conversions of Ascend310P that the
+// headers have and the page lacks.
 struct Conversion {
     Element from, to;
     uint32_t modes[kCores];
 };
 constexpr Conversion kConversions[] = {
-    {Element::Half, Element::Float, {kNone, kNone, kNone}},
-    {Element::Float, Element::Half, {kFive | kOdd | kNone, kOdd | kNone, kFive | kOdd | kNone}},
-    {Element::Bfloat16, Element::Float, {kNone, 0, kNone}},
+    {Element::Half, Element::Float, {kCastNone, kCastNone, kCastNone}},
+    {Element::Float, Element::Half, {kFive | kOdd | kCastNone, kOdd | kCastNone, kFive | kOdd | kCastNone}},
+    {Element::Bfloat16, Element::Float, {kCastNone, 0, kCastNone}},
     {Element::Float, Element::Bfloat16, {kFive, 0, kFive}},
     {Element::Float, Element::Float, {kFive, 0, kFive}},
     {Element::Float, Element::Int16, {kFive, 0, kFive}},
     {Element::Float, Element::Int32, {kFive, kFive, kFive}},
     {Element::Float, Element::Int64, {kFive, 0, kFive}},
-    {Element::Int16, Element::Float, {kNone, 0, kNone}},
-    {Element::Int32, Element::Float, {kFive | kNone, kNone, kFive}},
+    {Element::Int16, Element::Float, {kCastNone, 0, kCastNone}},
+    {Element::Int32, Element::Float, {kFive | kCastNone, kCastNone, kFive}},
     {Element::Int64, Element::Float, {kFive, 0, kFive}},
-    {Element::Half, Element::Int8, {kFive | kNone, kDirected | kNone, kFive}},
-    {Element::Half, Element::Uint8, {kFive | kNone, kDirected | kNone, kFive}},
+    {Element::Half, Element::Int8, {kFive | kCastNone, kFloorToTrunc | kCastNone, kFive}},
+    {Element::Half, Element::Uint8, {kFive | kCastNone, kFloorToTrunc | kCastNone, kFive}},
     {Element::Half, Element::Int16, {kFive, kRint, kFive}},
     {Element::Half, Element::Int32, {kFive, kFive, kFive}},
-    {Element::Int8, Element::Half, {kNone, kNone, kNone}},
-    {Element::Uint8, Element::Half, {kNone, kNone, kNone}},
-    {Element::Int16, Element::Half, {kFive | kNone, kNone, kFive}},
+    {Element::Int8, Element::Half, {kCastNone, kCastNone, kCastNone}},
+    {Element::Uint8, Element::Half, {kCastNone, kCastNone, kCastNone}},
+    {Element::Int16, Element::Half, {kFive | kCastNone, kCastNone, kFive}},
     {Element::Bfloat16, Element::Int32, {kFive, 0, kFive}},
     {Element::Bfloat16, Element::Half, {0, 0, kFive}},
     {Element::Half, Element::Bfloat16, {0, 0, kFive}},
-    {Element::Int32, Element::Int16, {kNone, kNone, kNone}},
-    {Element::Int32, Element::Int64, {kNone, 0, kNone}},
-    {Element::Int64, Element::Int32, {kNone, 0, kNone}},
+    {Element::Int32, Element::Int16, {kCastNone, kCastNone, kCastNone}},
+    {Element::Int32, Element::Int64, {kCastNone, 0, kCastNone}},
+    {Element::Int64, Element::Int32, {kCastNone, 0, kCastNone}},
 };
 
 constexpr uint32_t modes_of(Core core, Element from, Element to) {

@@ -1,7 +1,7 @@
 // Add, Sub, Mul, Div, Max, Min, And, Or: two tensors into one, lane by lane.
 //
 // Rules: operands on 32-byte boundaries, strides in their fields, destination and a source identical or
-// disjoint (the five arithmetic operations may accumulate over repeat stride 0), types by SoC.
+// disjoint (Add, Sub, Mul, Max and Min may accumulate over repeat stride 0), types by SoC.
 // Cost: a plain repeat, Div a division.
 #pragma once
 

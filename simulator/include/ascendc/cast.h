@@ -4,7 +4,7 @@
 // round modes of each pair. Mask, lanes and repeats follow the wider type; each operand has its own strides.
 // In place only if both types have the same width.
 // Meaning: NONE rounds inexact results to nearest even; integers clamp, NaN gives 0; half and bfloat16 beyond
-// the largest value clamp if the core saturates, else become infinite.
+// the largest value clamp if the core saturates, else become infinite or the largest value, by the mode.
 // Cost: a plain repeat, of the wider type.
 #pragma once
 
@@ -13,9 +13,9 @@
 namespace ascend_sim {
 
 constexpr uint32_t mode_bit(RoundMode m) { return 1u << uint32_t(m); }
-static_assert(kNone == mode_bit(RoundMode::CAST_NONE) && kRint == mode_bit(RoundMode::CAST_RINT) &&
-              kDirected == (mode_bit(RoundMode::CAST_FLOOR) | mode_bit(RoundMode::CAST_CEIL) |
-                            mode_bit(RoundMode::CAST_ROUND) | mode_bit(RoundMode::CAST_TRUNC)) &&
+static_assert(kCastNone == mode_bit(RoundMode::CAST_NONE) && kRint == mode_bit(RoundMode::CAST_RINT) &&
+              kFloorToTrunc == (mode_bit(RoundMode::CAST_FLOOR) | mode_bit(RoundMode::CAST_CEIL) |
+                                mode_bit(RoundMode::CAST_ROUND) | mode_bit(RoundMode::CAST_TRUNC)) &&
               kOdd == mode_bit(RoundMode::CAST_ODD));
 
 // A set of mode_bit()s.

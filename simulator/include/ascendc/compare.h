@@ -1,6 +1,6 @@
 // Compare: two tensors; Compares, CompareScalar: a tensor and a scalar. The result has one bit per lane.
 //
-// Rules: half and float in every mode, int32 with EQ (not on Ascend310P); the result is of int8 or uint8.
+// Rules: types by SoC, below Ascend950 integers with EQ only; the result is of int8 or uint8.
 // The count form takes whole repeats: count * sizeof(T) is a multiple of 256. The repeat forms' mask has no
 // effect below Ascend950: whole repeats are read and compared.
 // Meaning: bit i % 8 of byte i / 8 is set if the comparison of lane i holds; the bits of consecutive repeats
@@ -27,7 +27,7 @@ void check_compare(CMPMODE mode) {
         broken(Rule::Mode01, "%s is compared with CMPMODE::EQ only.", kElementNames[int(element_of<T>())]);
 }
 
-// value(lane): the second operand of each lane, by its offset in src1.
+// value(repeat, lane): the second operand of each lane.
 template <class T, class U, class F>
 void compare_op(const AscendC::LocalTensor<U>& dst, const Operand<T>& src0, const Lanes& lanes, CMPMODE mode, F value) {
     check_source(src0, lanes);

@@ -20,7 +20,7 @@ constexpr int32_t dtype_number() {
     return kDtypeNumbers[int(element_of<T>())];
 }
 
-// The types that atomics take, by their value in ge::DataType.
+// The name of an atomic copy's type, from its value in ge::DataType.
 inline const char* dtype_name(int32_t number) {
     for (int e = 0; e < kElements; ++e)
         if (kDtypeNumbers[e] == number && (cell::kSigned | cell::kBfloat16 | cell::kInt8) & set_of(Element(e)))
@@ -71,15 +71,13 @@ void check_gm_aligned(const char* operand, const T* address) {
         broken(Rule::Align03, "`%s` starts at a GM address that is no multiple of %zu.", operand, sizeof(T));
 }
 
-// Copies GM to UB. A burst's block in UB may be longer than the burst; the caller writes the padding.
 template <class T>
-void read_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src, const Bursts& b,
-                 uint64_t block_bytes) {
+void read_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src, const Bursts& b) {
     const uint32_t to = dst.view().addr;
     check_aligned("dst", to);
     if (b.empty()) return;
     for_each_gm(uintptr_t(src.data()), b, [&](uintptr_t a, uint64_t n) { reads_gm("src", a, n, src.view()); });
-    const auto& ranges = ub_ranges(to, b.count, block_bytes, b.ub_step);
+    const auto& ranges = ub_ranges(to, b.count, b.bytes, b.ub_step);
     writes("dst", dst.view(), ranges.data(), ranges.size());
     for (uint64_t i = 0; i < b.count; ++i)
         std::memcpy(ub() + to + int64_t(i) * b.ub_step,
@@ -123,7 +121,7 @@ void write_bursts(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTenso
     }
 }
 
-// The caller reports Count01 after copying the bytes that the hardware copies.
+// The bytes of the whole blocks of a count, which the hardware copies; check_whole_blocks() reports a rest.
 template <class T>
 uint64_t whole_blocks(uint64_t count) {
     if (kIs310p && count == 0) broken(Rule::Count02, "count must be at least one block but got 0.");
@@ -137,7 +135,7 @@ void check_whole_blocks(uint64_t count) {
                static_cast<unsigned long long>(count), sizeof(T), static_cast<unsigned long long>(rest));
 }
 
-inline Bursts whole_bursts(uint64_t bytes) { return {1, bytes, int64_t(bytes), int64_t(bytes)}; }
+inline Bursts single_burst(uint64_t bytes) { return {1, bytes, int64_t(bytes), int64_t(bytes)}; }
 
 // Copies runs of bytes within UB, in order.
 template <class T>
@@ -182,7 +180,7 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const uint3
     ascend_sim::start(ascend_sim::Pipe::MTE2, "DataCopy", site);
     ascend_sim::check_gm_aligned("src", src.data());
     const uint64_t bytes = ascend_sim::whole_blocks<T>(count);
-    ascend_sim::read_bursts(dst, src, ascend_sim::whole_bursts(bytes), bytes);
+    ascend_sim::read_bursts(dst, src, ascend_sim::single_burst(bytes));
     ascend_sim::check_whole_blocks<T>(count);
     ascend_sim::finish_copy(bytes, 1, uintptr_t(src.data()));
 }
@@ -191,7 +189,7 @@ void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const uint3
     ascend_sim::start(ascend_sim::Pipe::MTE3, "DataCopy", site);
     ascend_sim::check_gm_aligned("dst", dst.data());
     const uint64_t bytes = ascend_sim::whole_blocks<T>(count);
-    ascend_sim::write_bursts(dst, src, ascend_sim::whole_bursts(bytes));
+    ascend_sim::write_bursts(dst, src, ascend_sim::single_burst(bytes));
     ascend_sim::check_whole_blocks<T>(count);
     ascend_sim::finish_copy(bytes, 1, uintptr_t(dst.data()));
 }
@@ -211,7 +209,7 @@ void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataC
     ascend_sim::check_burst_count(p.blockCount, p.blockLen);
     ascend_sim::check_gm_aligned("src", src.data());
     const ascend_sim::Bursts b = ascend_sim::bursts_of(p, p.srcStride, p.dstStride);
-    ascend_sim::read_bursts(dst, src, b, b.bytes);
+    ascend_sim::read_bursts(dst, src, b);
     ascend_sim::finish_copy(b.count * b.bytes, uint32_t(b.count), uintptr_t(src.data()));
 }
 template <class T>

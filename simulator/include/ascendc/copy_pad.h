@@ -1,10 +1,10 @@
 // DataCopyPad: copies of any length between GM and UB; each block of UB is filled up to 32 bytes.
 //
 // Rules: not on Ascend310P. blockCount 0 .. 4095, blockLen 0 .. 2097151 bytes in whole elements; padding
-// at most 32 bytes a side, 0 for 64-bit elements and for DataCopyPadParams. UB blocks start on 32 bytes.
+// at most 32 bytes a side, its value 0 for 64-bit elements and DataCopyPadParams. UB blocks start on 32 bytes.
 // Meaning: GM to UB writes left padding, the bytes and right padding, and fills up to 32 bytes: with the padding
 // value if there is padding and isPad is set, else with undefined values. UB to GM writes the bytes only.
-// Gaps: bytes in GM, 32-byte blocks in UB. Compact (Ascend950): only the tail of all bursts is filled up.
+// Gaps: bytes in GM, 32-byte blocks in UB. Compact (Ascend950): bursts are adjacent in UB; only the last is filled up.
 // Cost: the transfer's bytes and bursts.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Duplicate: write one value to all lanes.
 //
-// Rules: 16- and 32-bit types (8- and 64-bit ones on Ascend950), dst on a 32-byte boundary.
+// Rules: 16- and 32-bit types (also 8- and 64-bit ones on Ascend950), dst on a 32-byte boundary.
 // Meaning: dst[i] = value.   Cost: one cycle a repeat.
 #pragma once
 

@@ -3,8 +3,8 @@
 //
 // Rules: offsets (with the base) are multiples of the element size (of 32 bytes for Gatherb) and stay inside
 // the tensor they index; they are consumed in order. dst, src and offsets are disjoint. A gather's dst is
-// aligned to 32 bytes, on Ascend310P to an element. 16- and 32-bit types; Gatherb uint16 and uint32, not on
-// Ascend310P; Scatter on Ascend310P and Ascend950 only, without duplicate offsets.
+// aligned to 32 bytes, on Ascend310P to an element. Types by SoC; Gatherb is not on Ascend310P, Scatter not on
+// Ascend910B. Scatter's offsets differ from each other.
 // Meaning: dst[i] = *(src + base + offset[i]), all in bytes.
 // Cost: one access per element; Gatherb a plain repeat.
 #pragma once
@@ -15,10 +15,10 @@
 
 namespace ascend_sim {
 
-// The bytes that offsets point at, as merged ranges in no order.
+// The bytes that offsets point at: ranges in the offsets' order, adjacent ones merged.
 struct Pointed {
     std::vector<Range> ranges;
-    Range all{INT64_MAX, 0};
+    Range all{INT64_MAX, 0};  // from the first byte to the last
 };
 
 inline void point_at(Pointed& p, int64_t begin, uint32_t bytes) {
@@ -68,6 +68,7 @@ void indexed(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
     static thread_local std::vector<uint8_t> marks;
     const uint64_t elements = pointed.view().bytes / sizeof(T);
     marks.assign(elements + 1, 0);
+    const auto is_element = [&](uint64_t offset) { return offset % sizeof(T) == 0 && offset / sizeof(T) < elements; };
     uint64_t lowest = elements, highest = 0;
     const uint8_t* const memory = ub();
     for_each_run(lanes, layouts, [&](const uint32_t (&o)[2], uint32_t n) {
@@ -75,7 +76,7 @@ void indexed(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
             uint32_t offset;
             std::memcpy(&offset, memory + list + o[1] + i * 4, 4);
             const uint64_t at = (base + offset) / sizeof(T);
-            if ((base + offset) % sizeof(T) || at >= elements) {
+            if (!is_element(base + offset)) {
                 check_offset(base + offset, sizeof(T), pointed.view(), o[1] / 4 + i, name);
                 continue;  // a lenient launch skips this element
             }
@@ -90,17 +91,17 @@ void indexed(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
     Pointed to;
     for (uint64_t at = lowest; at <= highest && at < elements; ++at)
         if (marks[at]) point_at(to, int64_t(from + at * sizeof(T)), sizeof(T));
-    const auto& step = ranges_of(lanes, layout_of(stepped, lanes), stepped.tensor.view().addr);
-    if (step.empty()) return finish();
-    const Range steps{step.front().begin, step.back().end};
+    const auto& stepped_ranges = ranges_of(lanes, layout_of(stepped, lanes), stepped.tensor.view().addr);
+    if (stepped_ranges.empty()) return finish();
+    const Range stepped_bytes{stepped_ranges.front().begin, stepped_ranges.back().end};
     const Range index_bytes{list, int64_t(list + lanes.dense_lanes() * 4)};
-    check_apart(kGather ? "dst" : "src", steps, name, to.all);
-    check_apart("dst", kGather ? steps : to.all, "offsets", index_bytes);
+    check_apart(kGather ? "dst" : "src", stepped_bytes, name, to.all);
+    check_apart("dst", kGather ? stepped_bytes : to.all, "offsets", index_bytes);
     if (kGather) {
         reads(name, pointed.view(), to.ranges.data(), to.ranges.size());
-        writes(stepped.name, stepped.tensor.view(), step.data(), step.size());
+        writes(stepped.name, stepped.tensor.view(), stepped_ranges.data(), stepped_ranges.size());
     } else {
-        reads(stepped.name, stepped.tensor.view(), step.data(), step.size());
+        reads(stepped.name, stepped.tensor.view(), stepped_ranges.data(), stepped_ranges.size());
         writes(name, pointed.view(), to.ranges.data(), to.ranges.size());
     }
     uint8_t* const lane_bytes = ub() + stepped.tensor.view().addr;
@@ -109,7 +110,7 @@ void indexed(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
         T* const at = reinterpret_cast<T*>(lane_bytes + o[0]);
         const uint32_t* const offset = reinterpret_cast<const uint32_t*>(ub() + list + o[1]);
         for (uint32_t i = 0; i < n; ++i) {
-            if ((base + offset[i]) / sizeof(T) >= elements) continue;
+            if (!is_element(base + offset[i])) continue;
             if (kGather)
                 std::memcpy(at + i, origin + offset[i], sizeof(T));
             else
@@ -158,7 +159,7 @@ void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
 template <class T>
 void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offset,
              const ascend_sim::RepeatTime repeatTime, const GatherRepeatParams& p, ASCEND_SIM_SITE) {
-    ASCEND_SIM_NEEDS(Gatherb, T);  // ReinterpretCast helps
+    ASCEND_SIM_NEEDS(Gatherb, T);  // a kernel can reinterpret tensors of other types
     ascend_sim::start(ascend_sim::Pipe::V, "Gatherb", site);
     const ascend_sim::Lanes lanes =
         ascend_sim::Lanes::first(sizeof(T), ascend_sim::kRepeatBytes / sizeof(T), repeatTime);

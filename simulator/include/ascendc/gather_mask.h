@@ -1,8 +1,8 @@
 // GatherMask: the selected lanes of all repeats, written contiguously.
 //
 // Rules: dst and src0 aligned to 32 bytes and disjoint (else a later repeat reads data that an earlier one
-// wrote); 16- and 32-bit types; patterns 1 .. 7, without 7 on Ascend310P, or a tensor of uint16 (16-bit
-// elements) or uint32. mask is at least 1 if reduceMode is true.
+// wrote); types by SoC; patterns 1 .. 7, on Ascend310P 1 .. 6, or a tensor of unsigned integers as wide as the
+// elements. mask is at least 1 if reduceMode is true.
 // Meaning: reduceMode false: repeatTimes repeats of 256 bytes. True: repeatTimes repeats of `mask`
 // elements; on Ascend310P `mask` elements in all. A built-in pattern restarts at each repeat; a user's pattern
 // has one bit per element and steps by src1RepeatStride. rsvdCnt: the number of selected elements.

@@ -1,12 +1,12 @@
 // CreateVecIndex: first, first + 1, ...; ArithProgression and Arange: first, first + step, ...
 //
-// Rules: int16, half, int32, float; dst on 32 bytes. Scalar stores write the first block (the first repeat,
-// with a bit mask): earlier vector work on dst must have ended (V_S event); the S_V event after the stores
-// is set and waited for inside.
+// Rules: types by SoC; dst on 32 bytes. Scalar stores write the first block (the first repeat, with a bit
+// mask): earlier vector work on dst must have ended (V_S event); the instruction sets the S_V event after the
+// stores and waits for it.
 // Meaning: scalars write the first block; each further block adds to the previous block, each further repeat to
 // the previous repeat. This affects only half (above 2048) and fractional steps.
-// Cost: one scalar store per element of the first block, then eight additions and one per repeat, each with a
-// barrier.
+// Cost: one scalar store per element that scalars write, then eight additions and one per further repeat, each as
+// long as an instruction.
 #pragma once
 
 #include "ascendc/arithmetic.h"
@@ -19,7 +19,7 @@ template <class T>
 class Progression {
 public:
     Progression(T first, T step, bool is_index) : first_(first), step_(step), is_index_(is_index) {}
-    // v[i] from the lanes before it; the first `stored` ones are scalar stores.
+    // v[i] from the elements before it; the first `stored` ones are scalar stores.
     T at(const std::vector<T>& v, uint64_t i, uint32_t stored) const {
         if (i < stored) return store(i);
         const uint32_t back = i < kInRepeat ? kInBlock : kInRepeat;
@@ -44,7 +44,7 @@ private:
     Arithmetic<T> type_;
 };
 
-// stored: number of elements that scalars write, in a repeat form's first repeat or in the first block.
+// stores_repeat: scalars write the whole first repeat, not only the first block.
 template <class T>
 void progression_op(const char* api, const Operand<T>& dst, const Progression<T>& p, const Lanes& lanes,
                     bool stores_repeat, Site site) {
@@ -83,7 +83,7 @@ template <class T>
 void CreateVecIndex(LocalTensor<T> dst, const T& firstValue, uint32_t count, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(CreateVecIndex, T);
     ascend_sim::start(ascend_sim::Pipe::S, "CreateVecIndex", site);
-    ascend_sim::own_mask("CreateVecIndex");  // its additions set their own masks
+    ascend_sim::set_own_mask("CreateVecIndex");  // its additions set their own masks
     ascend_sim::progression_op("CreateVecIndex", ascend_sim::Operand<T>{"dst", dst},
                                ascend_sim::Progression<T>(firstValue, T(1), true),
                                ascend_sim::Lanes::counted(sizeof(T), count), false, site);
@@ -114,7 +114,7 @@ void ArithProgression(const LocalTensor<T>& dst, const T firstValue, const T dif
         written = (written + kInBlock - 1) / kInBlock * kInBlock;
     else
         ascend_sim::hand_over(ascend_sim::Pipe::V, ascend_sim::Pipe::S, "ArithProgression", site);
-    ascend_sim::own_mask("ArithProgression");
+    ascend_sim::set_own_mask("ArithProgression");
     ascend_sim::progression_op("ArithProgression", ascend_sim::Operand<T>{"dst", dst},
                                ascend_sim::Progression<T>(firstValue, diffValue, false),
                                ascend_sim::Lanes::counted(sizeof(T), written), false, site);

@@ -20,7 +20,7 @@ inline uint64_t check_even(int32_t count) {
     return n;
 }
 
-// The first n elements of an operand, which the instruction accesses.
+// Checks the instruction's access to the first n elements of an operand; returns their bytes.
 template <class T>
 Range range_of(decltype(reads)& accesses, const char* name, const AscendC::LocalTensor<T>& t, uint64_t n) {
     check_aligned(name, t.view().addr);

@@ -61,7 +61,7 @@ public:
         if (widest_bytes == 8 && mask[0] >> 32) broken(Rule::Mask02, "a 64-bit type has 32 lanes a repeat.");
         const uint32_t lanes = uint32_t(__builtin_popcountll(l.low_) + __builtin_popcountll(l.high_));
         if (l.low_ == ones(lanes < 64 ? lanes : 64) && l.high_ == ones(lanes < 64 ? 0 : lanes - 64)) l.prefix_ = lanes;
-        if (kIs310p && !l.low_ && !l.high_) broken(Rule::Mask01, "the mask names no lane.");
+        if (kIs310p && !l.low_ && !l.high_) broken(Rule::Mask01, "the mask selects no lane.");
         l.set_repeats(repeats, most_repeats);
         return l;
     }
@@ -122,7 +122,7 @@ private:
             broken(Rule::Repeat01, "repeatTime must be %d .. %llu but got %lld.", kIs310p ? 1 : 0,
                    static_cast<unsigned long long>(most), static_cast<long long>(repeats));
         repeats_ = uint32_t(repeats > most ? most : repeats);
-        if (!kIs310p && repeats_ && !low_ && !high_) broken(Rule::Count05, "its mask names no lane.");
+        if (!kIs310p && repeats_ && !low_ && !high_) broken(Rule::Count05, "its mask selects no lane.");
     }
     uint32_t per_repeat_, repeats_ = 0, prefix_ = kScattered;
     uint64_t low_ = 0, high_ = 0, total_ = 0;
@@ -245,7 +245,7 @@ inline uint64_t extent_of(const Lanes& lanes, const Layout& layout) {
 }
 
 // Checks that destination and source are the same bytes at each step, or that no repeat writes bytes that it or a
-// later repeat reads. may_accumulate allows dst == src with repeat stride 0, the in-place sum of six binary operations.
+// later repeat reads. may_accumulate allows dst == src with repeat stride 0: Add and similar operations over repeats.
 template <class T, class U>
 void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, bool may_accumulate = false) {
     const Layout to = layout_of(dst, lanes), from = layout_of(src, lanes);

@@ -1,6 +1,6 @@
 // Copy: copy lanes within UB, on pipe V.
 //
-// Rules: 16- and 32-bit types; not on Ascend310P. Block strides up to 65535, repeat strides up to 4095, in
+// Rules: types by SoC; not on Ascend310P. Block strides up to 65535, repeat strides up to 4095, in
 // 32-byte blocks; destination and source identical or disjoint.
 // Meaning: dst[lane] = src[lane].   Cost: one cycle a repeat.
 #pragma once

@@ -2,8 +2,8 @@
 //
 // Rules: the kernel resets the register to normal mode and all ones before it ends. It does not rely on a mask
 // that another instruction left (SIM-MASK-03).
-// Meaning: normal mode: a bit a lane, {high, low} in this order. Counter mode: low is the number of
-// elements of the whole instruction.
+// Meaning: normal mode: a bit for each lane, high before low. Counter mode: low is the number of elements of the
+// whole instruction.
 // Cost: one scalar cycle.
 #pragma once
 

@@ -210,7 +210,7 @@ struct GatherMaskParams {
 
 // Everything in 32-byte blocks for DataCopy. For DataCopyPad blockLen and the gap in GM are bytes.
 struct DataCopyParams {
-    DataCopyParams() {}  // not defaulted, because a union with such members would then be deleted
+    DataCopyParams() {}  // a defaulted constructor would be deleted, because the unions' members have constructors
     DataCopyParams(ascend_sim::CopySize<uint16_t> count, ascend_sim::CopySize<uint16_t> len,
                    ascend_sim::CopySize<uint16_t> srcGap_, ascend_sim::CopySize<uint16_t> dstGap_)
         : blockCount(count), blockLen(len), srcStride(srcGap_), dstStride(dstGap_) {}

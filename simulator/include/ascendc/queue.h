@@ -1,4 +1,4 @@
-// TPipe, TQue, TQueBind, TBuf: the owners of UB's parts, and the events that queues set and wait for.
+// TPipe, TQue, TQueBind, TBuf: the allocation of UB, and the events that queues set and wait for.
 #pragma once
 
 #include "ascendc/sync.h"
@@ -127,7 +127,7 @@ public:
     bool InitBuffer(TBuf<pos>& buffer, uint32_t len, ASCEND_SIM_SITE) {
         if (ascend_sim::has_memory(buffer.buffer_))
             ascend_sim::broken_at(ascend_sim::Rule::Buffer01, "InitBuffer", site, "called twice.");
-        buffer.buffer_ = ascend_sim::init_buffer("TBuf", len, site);
+        buffer.buffer_ = ascend_sim::init_buffer(len, site);
         return true;
     }
     void Reset(ASCEND_SIM_SITE) { ascend_sim::pipe_reset(site); }

@@ -2,8 +2,7 @@
 //
 // Rules: half and float. src is aligned to 32 bytes; dst to an element for whole repeats, to eight elements for
 // blocks, to 32 bytes for pairs. dst is disjoint from the data that the same or a later repeat reads. ReduceSum's
-// work tensor holds one element per repeat, rounded up to 32 bytes. Only the count form on Ascend910B does not
-// use it.
+// work tensor holds one element per repeat, rounded up to 32 bytes; a sum without a second tree does not use it.
 // Meaning: within a block or a repeat, a binary tree over neighbours, ((e0 + e1) + (e2 + e3)) + ...; half
 // rounds each sum. Masked lanes are skipped; a result without active lanes leaves dst unchanged (on Ascend950 a
 // block or pair becomes 0). ReduceSum then adds the repeats: sequentially (count form on Ascend910B), by a
@@ -245,7 +244,7 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
 
 namespace AscendC {
 
-// Name(mask, repeat) or Name(repeat, mask): two argument orders.
+// A and B: the parameters mask and repeat, in the API's order.
 #define ASCEND_SIM_REDUCE(Name, group, A, B)                                                                       \
     template <class T, bool isSetMask = true>                                                                      \
     void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, A, B, const int32_t dstRepStride,              \
@@ -309,7 +308,7 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Local
 template <class T>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,
                ascend_sim::ConstMask mask, const int32_t repeatTime, const int32_t srcRepStride, ASCEND_SIM_SITE) {
-    constexpr uint64_t kMostRepeats = 0x7fffffff;  // ReduceSum itself splits longer sums
+    constexpr uint64_t kMostRepeats = 0x7fffffff;  // ReduceSum splits more than 255 repeats itself
     ascend_sim::start(ascend_sim::Pipe::V, "ReduceSum", site);
     const auto lanes = ascend_sim::repeat_lanes<true>("ReduceSum", sizeof(T), mask, uint64_t(repeatTime), kMostRepeats);
     ascend_sim::check_int_stride("srcRepStride", srcRepStride);

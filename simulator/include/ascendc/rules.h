@@ -1,6 +1,6 @@
-// Data of every rule that the simulator checks: identifier, requirement, basis. docs/simulator.md lists the same
-// table (a test compares them), and each rule has a test that breaks it. Advice only warns, about code that is
-// legal but seldom intended.
+// Every rule that the simulator checks: identifier, requirement, basis. docs/kernels.md lists the same table (a
+// test compares them), and each rule has a test that breaks it. Advice only warns, about code that is legal but
+// seldom intended.
 #pragma once
 
 namespace ascend_sim {
@@ -8,67 +8,67 @@ namespace ascend_sim {
 // RULE(name, identifier, requirement, basis), ADVICE likewise
 #define ASCEND_SIM_RULES(RULE, ADVICE)                                                                                 \
     RULE(Align01, "SIM-ALIGN-01", "a UB operand starts on a 32-byte boundary", "CPU debug checks")                     \
-    RULE(Align02, "SIM-ALIGN-02", "a reduction's or a gather's UB operand has its own alignment", "CPU debug checks")  \
+    RULE(Align02, "SIM-ALIGN-02", "a reduction's or gather's UB operand has the API's alignment", "CPU debug checks")  \
     RULE(Align03, "SIM-ALIGN-03", "a GM address is a multiple of the element's size", "DataCopy")                      \
     RULE(Bounds01, "SIM-BOUNDS-01", "UB bytes touched lie inside the operand's tensor", "CPU debug checks")            \
     RULE(Bounds02, "SIM-BOUNDS-02", "a tensor lies inside the buffer it was taken from", "CPU debug checks")           \
     RULE(Bounds03, "SIM-BOUNDS-03", "GM bytes touched lie inside one tensor of the launch", "GmAlloc's guard page")    \
     RULE(Bounds04, "SIM-BOUNDS-04", "the guard zones around GM tensors stay as they were", "GmAlloc's guard page")     \
-    RULE(Bounds05, "SIM-BOUNDS-05", "GM bytes touched lie inside what SetGlobalBuffer was given, if a size",           \
+    RULE(Bounds05, "SIM-BOUNDS-05", "GM bytes touched lie inside the size passed to SetGlobalBuffer, if any",          \
          "GlobalTensor's size checks")                                                                                 \
     RULE(Count01, "SIM-COUNT-01", "a plain DataCopy moves whole 32-byte blocks (the rest is dropped)", "DataCopy")     \
-    RULE(Count02, "SIM-COUNT-02", "a copy's blockCount and blockLen are not zero where that is no NOP",                \
+    RULE(Count02, "SIM-COUNT-02", "on Ascend310P, a copy's count, blockCount and blockLen are not zero",               \
          "data copy checks")                                                                                           \
     RULE(Count03, "SIM-COUNT-03", "a copy's blockCount, blockLen and gaps fit their fields", "data copy checks")       \
-    RULE(Count04, "SIM-COUNT-04", "an element count is what the instruction can take", "per API")                      \
-    ADVICE(Count05, "SIM-COUNT-05", "an instruction has something to do: of 0 elements it only costs its issue",       \
+    RULE(Count04, "SIM-COUNT-04", "an element count is one that the instruction supports", "per API")                  \
+    ADVICE(Count05, "SIM-COUNT-05", "an instruction has elements to process; without any it only costs its issue",     \
            "data copy checks, repeat forms")                                                                           \
     RULE(Pad01, "SIM-PAD-01", "padding is at most 32 bytes a side, its value 0 for 64-bit elements",                   \
          "data copy pad checks")                                                                                       \
-    RULE(Repeat01, "SIM-REPEAT-01", "repeatTime is 0 .. 255 (1 .. on Ascend310P)", "repeat forms")                     \
+    RULE(Repeat01, "SIM-REPEAT-01", "repeatTime is 0 .. 255 (1 .. 255 on Ascend310P)", "repeat forms")                 \
     RULE(Stride01, "SIM-STRIDE-01", "strides fit their fields", "repeat params")                                       \
     RULE(Stride02, "SIM-STRIDE-02", "the destination's block stride is not 0", "repeat forms")                         \
-    RULE(Mask01, "SIM-MASK-01", "a mask names at most 256 bytes / widest element lanes (on Ascend310P: and one)",      \
-         "mask checks")                                                                                                \
-    RULE(Mask02, "SIM-MASK-02", "a bit mask of a 64-bit type names no lane beyond its 32", "mask checks")              \
-    RULE(Mask03, "SIM-MASK-03", "mask mode and mask register are back to normal when relied on or at exit",            \
-         "SetVectorMask")                                                                                              \
-    RULE(Overlap01, "SIM-OVERLAP-01", "destination and source are the same memory or apart",                           \
+    RULE(Mask01, "SIM-MASK-01",                                                                                        \
+         "a mask selects at most 256 bytes / widest element lanes (on Ascend310P also at least one)", "mask checks")   \
+    RULE(Mask02, "SIM-MASK-02", "a bit mask of a 64-bit type selects no lane beyond its 32", "mask checks")            \
+    RULE(Mask03, "SIM-MASK-03",                                                                                        \
+         "mask mode and mask register are as an instruction requires, and back to normal at exit", "SetVectorMask")    \
+    RULE(Overlap01, "SIM-OVERLAP-01", "destination and source are the same memory or do not overlap",                  \
          "address overlap constraints")                                                                                \
     RULE(Overlap02, "SIM-OVERLAP-02", "a repeat does not read what an earlier repeat wrote",                           \
          "address overlap constraints")                                                                                \
     RULE(Round01, "SIM-ROUND-01", "the SoC has this round mode for this conversion", "Cast tables")                    \
-    RULE(Mode01, "SIM-MODE-01", "a mode, pattern or scalar is one the instruction has on this SoC", "per API")         \
-    RULE(Queue01, "SIM-QUEUE-01", "a tensor goes Alloc, EnQue, DeQue, Free, each once", "kernel_tquebind")             \
-    RULE(Queue02, "SIM-QUEUE-02", "at most depth tensors stand in a queue", "TQue")                                    \
+    RULE(Mode01, "SIM-MODE-01", "a mode, pattern or scalar is one that the SoC's instruction supports", "per API")     \
+    RULE(Queue01, "SIM-QUEUE-01", "a tensor is enqueued, dequeued and freed in a valid order", "kernel_tquebind")      \
+    RULE(Queue02, "SIM-QUEUE-02", "a queue holds at most as many tensors as its depth", "TQue")                        \
     RULE(Queue03, "SIM-QUEUE-03", "AllocTensor finds a free buffer (the core would wait for ever)", "AllocTensor")     \
     RULE(Queue04, "SIM-QUEUE-04", "every tensor is freed before the kernel ends", "ErrorLeak")                         \
     RULE(Queue05, "SIM-QUEUE-05", "a tensor goes back to the queue it came from", "ErrorBuffer3")                      \
     RULE(Queue06, "SIM-QUEUE-06", "a freed tensor is not used", "ErrorRead1, ErrorWrite1")                             \
     RULE(Event01, "SIM-EVENT-01", "a flag is not set again before it was waited for", "SetFlag")                       \
-    RULE(Event02, "SIM-EVENT-02", "a wait comes after its set", "WaitFlag")                                            \
+    RULE(Event02, "SIM-EVENT-02", "a flag is set before it is waited for", "WaitFlag")                                 \
     RULE(Event03, "SIM-EVENT-03", "event ids are 0 .. 7, and a released one was allocated", "AllocEventID")            \
-    RULE(Event04, "SIM-EVENT-04", "no more than 8 events of a kind are alive", "AllocEventID")                         \
+    RULE(Event04, "SIM-EVENT-04", "at most 8 events of a kind are allocated at a time", "AllocEventID")                \
     RULE(Event05, "SIM-EVENT-05", "no flag is left set at exit", "SetFlag")                                            \
     RULE(Event06, "SIM-EVENT-06", "an event's pipes are two different pipes of an AI vector core", "HardEvent")        \
-    ADVICE(Event07, "SIM-EVENT-07", "a number of one's own is 0 .. 5, of a kind no queue or allocation has",           \
+    ADVICE(Event07, "SIM-EVENT-07", "a kernel's own event id is 0 .. 5, and TPipe assigns none of the same kind",      \
            "SetFlag, FetchEventID")                                                                                    \
-    ADVICE(Event08, "SIM-EVENT-08", "an event that AllocEventID gave is released", "AllocEventID")                     \
-    RULE(Buffer01, "SIM-BUFFER-01", "InitBuffer has a length, a number 1 .. 64, and is called once", "InitBuffer")     \
+    ADVICE(Event08, "SIM-EVENT-08", "an event id from AllocEventID is released", "AllocEventID")                       \
+    RULE(Buffer01, "SIM-BUFFER-01", "InitBuffer is called once, with a length > 0 and 1 .. 64 buffers", "InitBuffer")  \
     RULE(Buffer02, "SIM-BUFFER-02", "all buffers together fit UB", "InitBuffer")                                       \
     RULE(Buffer03, "SIM-BUFFER-03", "a TPipe holds at most 64 buffers", "InitBuffer")                                  \
-    RULE(Buffer04, "SIM-BUFFER-04", "there is exactly one TPipe, and it lives when it is used", "TPipe")               \
-    RULE(Buffer05, "SIM-BUFFER-05", "buffers leave the top 8 KiB alone where an API uses it", "TMP_UB_OFFSET")         \
+    RULE(Buffer04, "SIM-BUFFER-04", "there is one TPipe at a time, and it is used only while it exists", "TPipe")      \
+    RULE(Buffer05, "SIM-BUFFER-05", "buffers leave the top 8 KiB free if an API uses it as scratch", "TMP_UB_OFFSET")  \
     RULE(Init01, "SIM-INIT-01", "UB bytes are written before they are read", "ErrorRead2")                             \
     RULE(Init02, "SIM-INIT-02", "an output is not read before it was written", "project rule")                         \
     RULE(Hazard01, "SIM-HAZARD-01", "two pipes that touch the same UB bytes are ordered", "ErrorSync1, ErrorSync2")    \
-    RULE(Hazard02, "SIM-HAZARD-02", "two vector instructions on the same UB bytes have a barrier between",             \
+    RULE(Hazard02, "SIM-HAZARD-02", "two vector instructions on the same UB bytes have a barrier between them",        \
          "PipeBarrier")                                                                                                \
     RULE(Hazard03, "SIM-HAZARD-03", "scalar accesses are ordered with the other pipes", "in-core synchronisation")     \
-    RULE(Hazard04, "SIM-HAZARD-04", "two copies of one pipe to the same bytes have a barrier between", "DataCopy")     \
-    RULE(Hazard05, "SIM-HAZARD-05", "GM written and read or written again in one core is ordered", "DataCopy")         \
+    RULE(Hazard04, "SIM-HAZARD-04", "copies of one pipe to the same bytes have a barrier between them", "DataCopy")    \
+    RULE(Hazard05, "SIM-HAZARD-05", "a core's write to GM is ordered with its accesses to the same bytes", "DataCopy") \
     RULE(Core01, "SIM-CORE-01", "no GM byte is written by two cores", "inter-core synchronisation")                    \
-    RULE(Core02, "SIM-CORE-02", "no core reads GM another core writes", "inter-core synchronisation")                  \
+    RULE(Core02, "SIM-CORE-02", "no core reads GM that another core writes", "inter-core synchronisation")             \
     RULE(Core03, "SIM-CORE-03", "a 64-byte line that scalars write belongs to one core", "GlobalTensor::SetValue")     \
     RULE(Core04, "SIM-CORE-04", "the result does not depend on the order of the cores", "project rule")                \
     RULE(Core05, "SIM-CORE-05", "the block count is 1 .. 65535", "block dim")                                          \
@@ -76,9 +76,9 @@ namespace ascend_sim {
     RULE(Gm01, "SIM-GM-01", "an input is not written", "project rule")                                                 \
     RULE(Gm02, "SIM-GM-02", "scalar writes to GM leave the cache before a copy reads them and before the end",         \
          "DataCacheCleanAndInvalid")                                                                                   \
-    RULE(Gm03, "SIM-GM-03", "a scalar reads GM that changed only after invalidating the cache",                        \
+    RULE(Gm03, "SIM-GM-03", "the cache is invalidated before a scalar reads GM that a copy wrote",                     \
          "DataCacheCleanAndInvalid")                                                                                   \
-    RULE(Index01, "SIM-INDEX-01", "gather and scatter offsets are element multiples inside their tensor", "Gather")    \
+    RULE(Index01, "SIM-INDEX-01", "gather and scatter offsets are whole elements inside their tensor", "Gather")       \
     RULE(Work01, "SIM-WORK-01", "a work tensor is as large as the instruction needs", "ReduceSum")                     \
     RULE(Tiling01, "SIM-TILING-01", "the tiling struct has as many bytes as the host passed", "GET_TILING_DATA")       \
     RULE(Tiling02, "SIM-TILING-02", "the launch's tiling key has a TILING_KEY_IS branch", "TILING_KEY_IS")             \

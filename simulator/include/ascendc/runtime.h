@@ -1,5 +1,5 @@
 // Interface of the simulated AI core for the instruction headers: memory, order, rules and time.
-// src/ implements it; a kernel uses it only through the AscendC names.
+// src/ implements it; a kernel uses it only through AscendC's functions.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct Site {
     }
 };
 
-// The last parameter of every AscendC call here. Its default is the caller's file and line.
+// The last parameter of AscendC's functions in these headers. Its default is the caller's file and line.
 #define ASCEND_SIM_SITE ::ascend_sim::Site site = ::ascend_sim::Site::here()
 
 // ---- pipes and instructions -------------------------------------------------------------------
@@ -105,11 +105,11 @@ ASCEND_SIM_API uint8_t* ub();  // the core's Unified Buffer
 // ---- rules ------------------------------------------------------------------------------------
 
 // Reports a broken rule at the running instruction (or at site, between instructions). Ends the core, or
-// keeps a warning if the launch is lenient about the rule.
+// keeps a warning if the rule is advice or the launch is lenient about it.
 ASCEND_SIM_API void broken(Rule rule, const char* format, ...) __attribute__((format(printf, 2, 3)));
 ASCEND_SIM_API void broken_at(Rule rule, const char* api, Site site, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
-// As broken, if the core cannot continue: an error even if the launch is lenient.
+// As broken_at, if the core cannot continue: an error even if the launch is lenient.
 [[noreturn]] ASCEND_SIM_API void stuck_at(Rule rule, const char* api, Site site, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -137,8 +137,8 @@ struct QueueKind {
     int32_t depth;
 };
 ASCEND_SIM_API int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site site);
-ASCEND_SIM_API int32_t init_buffer(const char* position, uint64_t bytes, Site site);  // a TBuf
-ASCEND_SIM_API bool has_buffers(int32_t queue);  // InitBuffer was called, without a later TPipe::Reset
+ASCEND_SIM_API int32_t init_buffer(uint64_t bytes, Site site);  // a TBuf
+ASCEND_SIM_API bool has_buffers(int32_t queue);                 // InitBuffer was called, without a later TPipe::Reset
 ASCEND_SIM_API bool has_memory(int32_t buffer);
 ASCEND_SIM_API UbView alloc_tensor(int32_t queue, Site site);
 ASCEND_SIM_API void enqueue(int32_t queue, const UbView& view, Site site);
@@ -174,14 +174,14 @@ struct MaskRegister {
 ASCEND_SIM_API MaskRegister& mask_register();
 
 ASCEND_SIM_API void clean_cache(uintptr_t address, bool whole, Site site);
-ASCEND_SIM_API void write_through_cache(uintptr_t address, uint64_t bytes);  // inside a scalar GM write
+ASCEND_SIM_API void write_to_cache(uintptr_t address, uint64_t bytes);  // inside a scalar GM write
 
 // ---- tiling -----------------------------------------------------------------------------------
 
 ASCEND_SIM_API bool tiling_key_is(uint64_t key, ASCEND_SIM_SITE);
 ASCEND_SIM_API void register_tiling(uint64_t bytes, Site site);
 ASCEND_SIM_API void expect_tiling(uint64_t bytes, Site site);  // bytes: of the whole struct, even if less is read
-// gm, if `bytes` bytes of the launch's tiling data lie there; else null.
+// Returns gm if `bytes` bytes of the launch's tiling data lie there, else reports and returns null.
 ASCEND_SIM_API const void* tiling_data(const void* gm, uint64_t bytes, Site site);
 ASCEND_SIM_API void copy_tiling(void* to, const void* gm, uint64_t bytes, Site site);
 

@@ -1,9 +1,9 @@
 // Adds, Muls, Maxs, Mins: a tensor and a scalar into a tensor. Axpy: dst += scalar * src.
 //
-// Rules: as for binary.h. Axpy takes T = U half or float, or a float destination and a half source:
-// then 64 lanes per repeat and own strides for each operand.
-// Meaning: half in float, rounded once; Axpy rounds the product and then the sum (half sources with a
-// float destination: the product stays in float).
+// Rules: as in binary.h. Axpy takes also a float destination with a half source (64 lanes a repeat, own strides
+// for each operand).
+// Meaning: half is computed in float and rounded once. Axpy rounds the product and then the sum; with a float
+// destination, the product of half stays in float.
 // Cost: a plain repeat; for Axpy a repeat that also reads its destination.
 #pragma once
 

@@ -1,8 +1,8 @@
 // Select: lanes of src0 where the mask's bit is set, of src1 (a tensor or a scalar) where it is not.
 //
-// Rules: half and float; operands on 32 bytes. Modes: 0 (tensors; the first repeat's bits serve every
-// repeat), 1 (scalar) and 2 (tensors), with contiguous bits, 256 bytes / element per repeat.
-// Modes 1 and 2 use the top 8 KiB of UB, but not on Ascend950.
+// Rules: types by SoC; operands on 32 bytes. Modes: 0 (tensors; every repeat uses the first repeat's bits),
+// 1 (scalar) and 2 (tensors), with one contiguous bit per lane. Modes 1 and 2 use the top 8 KiB of UB, but not
+// on Ascend950.
 // Meaning: dst[i] = bit i ? src0[i] : src1[i].   Cost: a plain repeat.
 #pragma once
 
@@ -12,18 +12,18 @@ namespace ascend_sim {
 
 using AscendC::SELMODE;
 
-// other(byte offsets of the run, lane in the run): src1's value.
+// other(repeat, lane): src1's value.
 template <class T, class U, class F>
 void select_op(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const Operand<T>& src0, const Lanes& lanes,
                SELMODE mode, F other) {
     ASCEND_SIM_NEEDS(Select, T);
     static_assert(std::is_unsigned_v<U>, "Select: the mask is of uint8_t, uint16_t, uint32_t or uint64_t");
-    const bool each_repeat_anew = mode == SELMODE::VSEL_CMPMASK_SPR;
-    if (!each_repeat_anew && !kIs950) uses_reserved_ub("Select");
+    const bool shared_bits = mode == SELMODE::VSEL_CMPMASK_SPR;  // by all repeats
+    if (!shared_bits && !kIs950) uses_reserved_ub("Select");
     const uint32_t bits_at = mask.view().addr, bytes_per_repeat = lanes.per_repeat() / 8;
     check_aligned("selMask", bits_at);
-    uint32_t bytes = each_repeat_anew ? bytes_per_repeat : lanes.repeats() * bytes_per_repeat;
-    if (lanes.is_count_form() && (!each_repeat_anew || lanes.repeats() == 1)) bytes = uint32_t((lanes.count() + 7) / 8);
+    uint32_t bytes = shared_bits ? bytes_per_repeat : lanes.repeats() * bytes_per_repeat;
+    if (lanes.is_count_form() && (!shared_bits || lanes.repeats() == 1)) bytes = uint32_t((lanes.count() + 7) / 8);
     const Range read{bits_at, bits_at + bytes};
     reads("selMask", mask.view(), &read, lanes.empty() ? 0 : 1);
     check_source(src0, lanes);
@@ -34,7 +34,7 @@ void select_op(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const
                     read);
     check_destination(dst, lanes);
     for (uint32_t r = 0; r < lanes.repeats(); ++r) {
-        const uint8_t* const selected = ub() + bits_at + (each_repeat_anew ? 0 : r * bytes_per_repeat);
+        const uint8_t* const selected = ub() + bits_at + (shared_bits ? 0 : r * bytes_per_repeat);
         lanes.for_each_stretch(r, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t n) {
             T* const d = dst.tensor.data() + to.offset(r, lane) / sizeof(T);
             const T* const s = src0.tensor.data() + from.offset(r, lane) / sizeof(T);

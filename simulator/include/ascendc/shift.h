@@ -1,6 +1,6 @@
 // ShiftLeft, ShiftRight: lanes shifted by a scalar.
 //
-// Rules: int16, uint16, int32, uint32; not on Ascend310P. The scalar is 0 .. bits of the type.
+// Rules: int16, uint16, int32, uint32; not on Ascend310P. The scalar is 0 .. the number of the type's bits.
 // Meaning: left fills with zeros; right is arithmetic for signed types, logical for unsigned ones.
 // Cost: a plain repeat.
 #pragma once

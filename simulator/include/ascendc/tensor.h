@@ -115,7 +115,7 @@ public:
     void SetValue(uint64_t offset, T value, ASCEND_SIM_SITE) const {
         ascend_sim::start(ascend_sim::Pipe::S, "GlobalTensor::SetValue", site);
         ascend_sim::writes_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
-        ascend_sim::write_through_cache(uintptr_t(at(offset)), sizeof(T));
+        ascend_sim::write_to_cache(uintptr_t(at(offset)), sizeof(T));
         std::memcpy(at(offset), &value, sizeof value);
         ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarGm));
     }

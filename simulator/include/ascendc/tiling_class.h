@@ -1,4 +1,4 @@
-// Tiling structs defined by the host's macros, as plain structs: CANN generates the same for a kernel.
+// Tiling structs that the host's macros define, as the plain structs that CANN generates for a kernel.
 //
 // A kernel names the struct itself: REGISTER_TILING_DEFAULT(S), GET_TILING_DATA_WITH_STRUCT(S, ...). Only the
 // host's classes have set_x() and buffers.

@@ -84,11 +84,11 @@ constexpr FieldLayout field_layout() {
 template <class S>
 constexpr bool check_tiling_part() {
     static_assert(std::is_trivially_copyable_v<S> && std::is_standard_layout_v<S>,
-                  "a tiling struct is plain data that host and kernel share");
+                  "a tiling struct is plain data that the host and the kernel share");
     if constexpr (std::is_trivially_copyable_v<S> && std::is_standard_layout_v<S>) {
         constexpr FieldLayout kLayout = field_layout<S>();
-        static_assert(!kLayout.has_pointer, "a tiling struct has no pointers: the host's mean nothing to a kernel");
-        static_assert(kLayout.bytes() <= sizeof(S), "a tiling struct's fields stand on multiples of their sizes");
+        static_assert(!kLayout.has_pointer, "a tiling struct has no pointers: a kernel cannot use the host's");
+        static_assert(kLayout.bytes() <= sizeof(S), "a tiling struct's fields lie at multiples of their sizes");
     }
     return true;
 }

@@ -44,7 +44,7 @@ constexpr int32_t pick(bool condition, int32_t a, int32_t b) {
 
 constexpr float half_to_float(uint16_t h) {
     const int32_t magnitude = int32_t(h & 0x7fff) << 13;
-    const float scaled = bits<float>(magnitude) * 0x1p112f;  // exact, subnormals too
+    const float scaled = bits<float>(magnitude) * 0x1p112f;  // exact, also for subnormals
     const int32_t special = pick(magnitude >= (0x7c00 << 13), magnitude | 0x7f800000, bits<int32_t>(scaled));
     return bits<float>(special | int32_t(uint32_t(h & 0x8000) << 16));
 }

@@ -1,4 +1,4 @@
-// The kernel's workspace argument: the simulator's has no system part, so the user's is all of it.
+// The kernel's workspace argument. It has no system part in the simulator, so all of it is the user's.
 #pragma once
 
 #include "ascendc/types.h"
@@ -8,6 +8,6 @@ namespace AscendC {
 inline GM_ADDR GetUserWorkspace(GM_ADDR workspace) { return workspace; }
 inline void SetSysWorkspace(GM_ADDR workspace) { ascend_sim::set_system_workspace(workspace); }
 inline void SetSysWorkSpace(GM_ADDR workspace) { SetSysWorkspace(workspace); }
-inline GM_ADDR GetSysWorkSpacePtr() { return ascend_sim::system_workspace(); }  // null until one of them was called
+inline GM_ADDR GetSysWorkSpacePtr() { return ascend_sim::system_workspace(); }  // null before SetSysWorkspace
 
 }  // namespace AscendC

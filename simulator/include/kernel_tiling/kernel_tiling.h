@@ -1,4 +1,4 @@
-// CANN generates a kernel's tiling structs here; the host's macros define them.
+// CANN generates a kernel's tiling structs in this header. Here, the host's macros define them.
 #pragma once
 
 #include "ascendc/tiling_class.h"

@@ -1,4 +1,4 @@
-// The host's header of tiling structs: a file of them serves host and kernel.
+// The host's header for tiling structs, so that a kernel can include the host's file of structs.
 #pragma once
 
 #include "ascendc/tiling_class.h"

@@ -1,4 +1,4 @@
-// Bounds of an instruction's accesses: its tensor, the tensor's buffer, a tensor of GM, GM's guard zones.
+// Bounds of an instruction's accesses: its tensor, the tensor's buffer, a tensor of GM, the guard zones of GM.
 #include "mini.h"
 
 KERNEL(add_up_to_the_tensors_end) {
@@ -188,7 +188,7 @@ KERNEL(reference_before_the_first_byte) {
     ub.at<float>(0, 64)(-1) = 3.0f;  // breaks SIM-BOUNDS-01: [-4, 0)
 }
 
-KERNEL(element_a_whole_turn_ahead) {
+KERNEL(element_4_gib_ahead) {
     Ub ub(256);
     ub.at<float>(0, 64).SetValue(0x40000000, 1.0f);  // breaks SIM-BOUNDS-01: [4294967296, 4294967300)
 }
@@ -268,7 +268,7 @@ KERNEL(mask_count_that_wraps) {
     ResetMask();
 }
 
-KERNEL(offset_a_whole_turn_ahead) {
+KERNEL(offset_4_gib_ahead) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 64);
     Duplicate(t[0x40000000u], 1.0f, 8);  // breaks SIM-BOUNDS-02

@@ -74,7 +74,7 @@ KERNEL(one_pipe) {
 
 KERNEL(two_pipes) {
     TPipe pipe;
-    TPipe another;  // breaks SIM-BUFFER-04: another TPipe lives
+    TPipe another;  // breaks SIM-BUFFER-04: another TPipe exists
 }
 
 KERNEL(buffer_of_a_destroyed_pipe) {

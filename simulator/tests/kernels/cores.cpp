@@ -3,7 +3,7 @@
 
 namespace {
 
-// Each of two cores writes 64 floats, starting at `first`.
+// Writes y[first, first + 64).
 __aicore__ inline void write_from(GM_ADDR y, uint32_t first) {
     Ub ub(256);
     DataCopy(global<float>(y)[first], ub.at<float>(0, 64), 64);
@@ -44,7 +44,7 @@ KERNEL(cores_copy_in_turn) {
     DataCopy(global<float>(y)[mine], t, 64);  // keeps SIM-CORE-02
 }
 
-// In both orders of the cores, the second one reads data that the first one wrote.
+// In either order of the cores, the core that runs second reads data that the other one wrote.
 KERNEL(cores_read_their_neighbour) {
     Ub ub(256);
     const uint32_t mine = uint32_t(GetBlockIdx()), other = 1 - mine;
@@ -81,7 +81,7 @@ KERNEL(scalars_of_two_cores_in_two_lines) {
 
 KERNEL(scalars_of_two_cores_in_one_line) {
     GlobalTensor<float> out = global<float>(y)[uint32_t(GetBlockIdx()) * 8];
-    out.SetValue(0, 1.0f);  // breaks SIM-CORE-03: this 64-byte line of GM is one that core 0 wrote by GlobalTensor::SetValue at @.
+    out.SetValue(0, 1.0f);  // breaks SIM-CORE-03: this 64-byte line of GM has bytes that core 0 wrote by GlobalTensor::SetValue at @.
     DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(out);
 }
 
@@ -89,7 +89,7 @@ KERNEL(scalar_beside_a_copy_of_another_core) {
     Ub ub(256);
     GlobalTensor<float> out = global<float>(y);
     if (GetBlockIdx() == 1) {
-        DataCopy(out[8], ub.at<float>(0, 8), 8);  // breaks SIM-CORE-03: is one that core 0 wrote by GlobalTensor::SetValue at @+2.
+        DataCopy(out[8], ub.at<float>(0, 8), 8);  // breaks SIM-CORE-03: has bytes that core 0 wrote by GlobalTensor::SetValue at @+2.
     } else {
         out.SetValue(0, 1.0f);
         DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(out);

@@ -74,28 +74,28 @@ KERNEL(one_element) {
 
 KERNEL(no_elements) {
     Ub ub(1024);
-    Add(ub.at<float>(0, 64), ub.at<float>(0, 64), ub.at<float>(0, 64), 0);  // warns SIM-COUNT-05: it is told to do nothing
+    Add(ub.at<float>(0, 64), ub.at<float>(0, 64), ub.at<float>(0, 64), 0);  // warns SIM-COUNT-05: the instruction does nothing
 }
 
 KERNEL(no_repeats) {
     Ub ub(2048);
-    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, 0, {1, 1, 8, 8});  // warns SIM-COUNT-05: it is told to do nothing
+    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, 0, {1, 1, 8, 8});  // warns SIM-COUNT-05: the instruction does nothing
 }
 
 KERNEL(no_lanes) {
     Ub ub(2048);
-    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, uint64_t(0), 1, {1, 1, 8, 8});  // warns SIM-COUNT-05: its mask names no lane
+    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, uint64_t(0), 1, {1, 1, 8, 8});  // warns SIM-COUNT-05: its mask selects no lane
 }
 
 KERNEL(no_bits_of_a_mask) {
     Ub ub(2048);
     uint64_t none[2] = {0, 0};
-    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, none, 2, {1, 1, 8, 8});  // warns SIM-COUNT-05: its mask names no lane
+    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, none, 2, {1, 1, 8, 8});  // warns SIM-COUNT-05: its mask selects no lane
 }
 
 KERNEL(no_bursts) {
     Ub ub(1024);
-    DataCopy(ub.at<float>(0, 64), global<float>(x), {0, 1, 0, 0});  // warns SIM-COUNT-05: it is told to do nothing
+    DataCopy(ub.at<float>(0, 64), global<float>(x), {0, 1, 0, 0});  // warns SIM-COUNT-05: the instruction does nothing
 }
 
 KERNEL(negative_elements) {

@@ -39,8 +39,8 @@ KERNEL(two_allocated_ids_at_a_time) {
     pipe.ReleaseEventID<HardEvent::MTE2_V>(b);
 }
 
-// The queue takes the first id that is not allocated.
-KERNEL(number_of_its_own_beside_a_queue) {
+// The queue allocates the first id that is not allocated yet.
+KERNEL(own_id_beside_a_queue) {
     Queues<> q;
     LocalTensor<float> a = q.in.AllocTensor<float>();
     SetFlag<HardEvent::MTE2_V>(EVENT_ID0);
@@ -59,7 +59,7 @@ KERNEL(wait_for_what_was_set) {
 KERNEL(wait_for_another_id) {
     TPipe pipe;
     SetFlag<HardEvent::V_MTE3>(EVENT_ID2);
-    WaitFlag<HardEvent::V_MTE3>(EVENT_ID1);  // breaks SIM-EVENT-02: waits for V_MTE3 event 1, which nobody set
+    WaitFlag<HardEvent::V_MTE3>(EVENT_ID1);  // breaks SIM-EVENT-02: waits for V_MTE3 event 1, which was not set before
 }
 
 KERNEL(wait_for_another_kind) {
@@ -157,35 +157,35 @@ KERNEL(event_of_one_pipe) {
     ascend_sim::set_flag(ascend_sim::Pipe::V, ascend_sim::Pipe::V, 0, "SetFlag", ascend_sim::Site::here());  // breaks SIM-EVENT-06: V_V is no event
 }
 
-KERNEL(number_of_its_own) {
+KERNEL(own_id) {
     TPipe pipe;
     SetFlag<HardEvent::MTE2_V>(EVENT_ID5);  // keeps SIM-EVENT-07
     WaitFlag<HardEvent::MTE2_V>(EVENT_ID5);
 }
 
-KERNEL(number_of_the_compiler) {
+KERNEL(id_of_the_compiler) {
     TPipe pipe;
     SetFlag<HardEvent::MTE2_V>(EVENT_ID6);  // warns SIM-EVENT-07: event ids 6 and 7 are the compiler's, but this is 6.
     WaitFlag<HardEvent::MTE2_V>(EVENT_ID6);
 }
 
 // The queue's events are V_MTE2 and MTE2_V.
-KERNEL(number_of_its_own_before_a_queues) {
+KERNEL(own_id_before_that_of_a_queue) {
     Queues<> q;
-    SetFlag<HardEvent::V_MTE2>(EVENT_ID3);  // warns SIM-EVENT-07: V_MTE2 event ids are also dealt out
+    SetFlag<HardEvent::V_MTE2>(EVENT_ID3);  // warns SIM-EVENT-07: TPipe also assigns V_MTE2 event ids
     WaitFlag<HardEvent::V_MTE2>(EVENT_ID3);
     LocalTensor<float> a = q.in.AllocTensor<float>();
     q.in.FreeTensor(a);
 }
 
-KERNEL(number_of_its_own_after_a_fetched_one) {
+KERNEL(own_id_after_a_fetched_one) {
     TPipe pipe;
     order<HardEvent::V_MTE3>();
-    SetFlag<HardEvent::V_MTE3>(EVENT_ID0);  // warns SIM-EVENT-07: V_MTE3 event ids are also dealt out
+    SetFlag<HardEvent::V_MTE3>(EVENT_ID0);  // warns SIM-EVENT-07: TPipe also assigns V_MTE3 event ids
     WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
 }
 
-KERNEL(numbers_that_were_dealt_out) {
+KERNEL(ids_that_tpipe_assigned) {
     Queues<> q;
     const TEventID id = q.pipe.AllocEventID<HardEvent::V_MTE2>();
     SetFlag<HardEvent::V_MTE2>(id);  // keeps SIM-EVENT-07

@@ -1,5 +1,5 @@
 // Order between the pipes of one core: every pair, with and without its synchronisation. The words after a
-// rule are the synchronisation that the report must call missing.
+// rule are a part of the report; most of them name the missing synchronisation.
 #include "mini.h"
 
 // ---- MTE2 and V -----------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ KERNEL(mte2_writes_over_what_v_writes) {
     DataCopy(t[64], global<float>(x), 64);  // breaks SIM-HAZARD-01: V write by Add
 }
 
-// With the return flag, each round's copy is ordered after the last one through V: no barrier is missing.
+// The report requires an event and no barrier, because with the event V also orders the copies of two rounds.
 KERNEL(mte2_fills_again_what_v_reads) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -72,7 +72,7 @@ KERNEL(mte2_fills_again_what_v_has_read) {
     }
 }
 
-// The report names the later of two readers, because a wait for it includes the first one.
+// The report names the later of two readers, because a wait for the later one also waits for the first.
 KERNEL(mte2_fills_again_what_v_and_then_mte3_read) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -82,7 +82,7 @@ KERNEL(mte2_fills_again_what_v_and_then_mte3_read) {
     DataCopy(t, global<float>(x), 64);  // breaks SIM-HAZARD-01: after the MTE3 read by DataCopy at @-1: MTE3_MTE2 event missing.
 }
 
-// One byte of another instruction's result is enough, at any place in the range.
+// One byte of another instruction's result breaks the rule, at any place in the range.
 KERNEL(v_reads_one_block_that_mte2_writes) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -286,7 +286,7 @@ KERNEL(enqueued_too_early) {
     q.in.FreeTensor(b);
 }
 
-// FreeTensor before the last instruction that uses the buffer; it is filled again in the next round.
+// FreeTensor before the last instruction that uses the buffer.
 KERNEL(freed_too_early) {
     Queues<> q(1);
     TBuf<> buffer;
@@ -302,7 +302,7 @@ KERNEL(freed_too_early) {
     }
 }
 
-// The wrong queue: there is no wait for MTE3 before the buffer is filled again.
+// The wrong queue: MTE2 fills the buffer again without a wait for MTE3.
 KERNEL(out_through_the_in_queue) {
     Queues<> q(1);
     for (int32_t i = 0; i < 2; ++i) {
@@ -479,7 +479,7 @@ KERNEL(scalar_reads_what_a_scalar_wrote) {
     (void)value;
 }
 
-// The copy is issued after the scalar unit has waited for the vector unit's work after its store.
+// Adds waited for the scalar store, and the scalar unit waited for Adds before it issued the copy.
 KERNEL(mte3_after_what_waited_for_a_scalar) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);

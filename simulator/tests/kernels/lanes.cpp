@@ -88,7 +88,7 @@ KERNEL(mask_of_a_half_repeat) {
     Add(t[512], t, t[128], 128, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-MASK-01
 }
 
-// A conversion has the lanes of its wider type.
+// The wider type of a conversion determines its lanes.
 KERNEL(mask_of_a_wider_source) {
     Ub ub(2048);
     Cast(ub.at<half>(1024, 512), ub.at<float>(0, 256), RoundMode::CAST_RINT, 128, 1, {1, 1, 8, 8});  // breaks SIM-MASK-01: 128

@@ -1,5 +1,5 @@
-// Shared helpers of the mini kernels. Each kernel is an entry that breaks one rule at the marked line, or its
-// nearest twin that keeps the rule.
+// Shared helpers of the mini kernels. A mini kernel breaks one rule at the marked line, or differs from such a
+// kernel in one detail and keeps the rule.
 #pragma once
 
 #include "kernel_operator.h"
@@ -19,7 +19,7 @@ __aicore__ inline GlobalTensor<T> global(GM_ADDR address, uint64_t elements = kB
     return tensor;
 }
 
-// All earlier work of the event's first pipe is done before later work of its second.
+// Orders later work of the event's second pipe after all earlier work of its first pipe.
 template <HardEvent event>
 __aicore__ inline void order() {
     const int32_t id = GetTPipePtr()->FetchEventID(event);
@@ -27,7 +27,7 @@ __aicore__ inline void order() {
     WaitFlag<event>(id);
 }
 
-// UB without queues, filled with ones before all later work on every pipe.
+// UB without queues. It is filled with ones before any later work of any pipe.
 class Ub {
    public:
     __aicore__ inline explicit Ub(uint32_t bytes) {

@@ -19,7 +19,7 @@ KERNEL(add_behind_its_source) {
     Add(t[64], t, t[512], 64, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-OVERLAP-01
 }
 
-// Narrow to wide in place: a repeat's results overlap its own sources.
+// From a narrow to a wide type in place, a repeat's results overlap its own sources.
 KERNEL(widen_in_place) {
     Ub ub(4096);
     Cast(ub.at<float>(0, 512), ub.at<half>(0, 512), RoundMode::CAST_NONE, 512);  // breaks SIM-OVERLAP-01: `dst` and `src`

@@ -44,7 +44,7 @@ KERNEL(free_of_an_enqueued_tensor) {
     LocalTensor<float> a = q.in.AllocTensor<float>();
     DataCopy(a, global<float>(x), 64);
     q.in.EnQue(a);
-    q.in.FreeTensor(a);  // breaks SIM-QUEUE-01: still stands in the queue: DeQue missing
+    q.in.FreeTensor(a);  // breaks SIM-QUEUE-01: still in the queue: DeQue missing
 }
 
 // A queue of depth 0 allocates into an existing tensor.
@@ -88,7 +88,7 @@ KERNEL(two_in_a_queue_of_one) {
     LocalTensor<float> a = q.in.AllocTensor<float>();
     LocalTensor<float> b = q.in.AllocTensor<float>();
     q.in.EnQue(a);
-    q.in.EnQue(b);  // breaks SIM-QUEUE-02: 1 tensors stand in a queue of depth 1: DeQue missing
+    q.in.EnQue(b);  // breaks SIM-QUEUE-02: the queue of depth 1 is full: DeQue missing
 }
 
 KERNEL(as_many_tensors_as_buffers) {
@@ -106,7 +106,7 @@ KERNEL(more_tensors_than_buffers) {
     LocalTensor<float> c = q.in.AllocTensor<float>();  // breaks SIM-QUEUE-03: all 2 buffers are taken
 }
 
-// A buffer that is not freed in each round is missing in the third.
+// No round frees its buffer, so the third round finds no free one.
 KERNEL(round_without_free) {
     Queues<> q;
     for (int32_t i = 0; i < 3; ++i) {

@@ -39,7 +39,7 @@ KERNEL(broken_twice) {
     Adds(t[36], t, 1.0f, 8);
 }
 
-// Half ends at 65504.
+// The largest half is 65504.
 KERNEL(half_overflow) {
     Ub ub(1024);
     LocalTensor<half> t = ub.at<half>(0, 128);
@@ -59,7 +59,7 @@ KERNEL(number_of_each_core) {
     DataCopy(global<float>(y, GetBlockNum() * 8)[GetBlockIdx() * 8], t, 8);
 }
 
-// y = x + x of a tile in three steps that only a compiler's barriers order.
+// y = x + x in three steps, then y[0] = y[1] + 100. Only synchronisation that a compiler inserts orders the steps.
 KERNEL(written_for_auto_sync) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 192);

@@ -1,5 +1,5 @@
-// y[r] = sum of x[r][0 .. columns), for 16-bit rows of any length, summed in float: groups of 64 columns are
-// added lane by lane, then the lanes are summed.
+// y[r] = sum of x[r][0 .. columns) in float, for half x and any number of columns: groups of 64 columns are added
+// lane by lane, then the lanes are summed.
 #include "kernel_operator.h"
 
 using namespace AscendC;

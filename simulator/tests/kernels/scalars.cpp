@@ -73,7 +73,7 @@ KERNEL(no_sum_in_the_register) {
     (void)bits;
 }
 
-// y[0, 8): values of references and of the register, from sixteen ones.
+// y[0, 8): values that references and the register give, from sixteen ones.
 KERNEL(scalars_of_all_sorts) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 16);
@@ -100,7 +100,7 @@ KERNEL(scalars_of_all_sorts) {
     DataCopy(global<float>(y), t, 8);
 }
 
-// x[0, 8) twice into y, by reference; y[8]: the register's value, y[9]: whether types are CANN's.
+// y[0, 8) = 2 * x[0, 8) by reference; y[8]: the register's value twice; y[9]: whether GetPosition() gives VECCALC.
 KERNEL(global_elements_by_reference) {
     Ub ub(1024);
     GlobalTensor<float> in = global<float>(x), out = global<float>(y);
@@ -122,7 +122,7 @@ KERNEL(global_elements_by_reference) {
     DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE>(out);  // keeps SIM-GM-02
 }
 
-// y[0, 8): likely contents of fresh memory, stored by reference: every bit set, and y's own zeros.
+// Stores by reference what the memory held before: every bit of UB set, and the zeros of y.
 KERNEL(references_to_fresh_elements) {
     TPipe pipe;
     TBuf<TPosition::VECCALC> buffer;
@@ -157,7 +157,7 @@ KERNEL(reference_to_an_output_that_nothing_wrote) {
 }
 
 KERNEL(global_element_by_reference_left_in_the_cache) {
-    global<half>(y)(3) = half(5.0f);  // breaks SIM-GM-02: what this wrote to GM is still in the scalar cache
+    global<half>(y)(3) = half(5.0f);  // breaks SIM-GM-02: the scalar cache still holds data written here
 }
 
 KERNEL(global_reference_beyond_the_tensor) {

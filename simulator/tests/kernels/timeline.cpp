@@ -1,4 +1,4 @@
-// Kernels whose durations the tests compare. The tiling gives the sizes.
+// Kernels whose durations the tests compare. The tiling data hold the sizes.
 #include "mini.h"
 
 struct Amounts {
@@ -91,7 +91,7 @@ KERNEL(gather_count) {
     Gather(ub.at<float>(32768, 4096), ub.at<float>(49152, 4096), offsets, 0, amounts.count);
 }
 
-// `count` scalars of UB written and read, and of GM read.
+// Writes and reads `count` scalars of UB, and reads as many of GM.
 KERNEL(scalar_accesses) {
     READ_AMOUNTS;
     Ub ub(256);
@@ -104,7 +104,7 @@ KERNEL(scalar_accesses) {
     (void)sum;
 }
 
-// Copies in and out, with V in between: `skipped` 0: V only waits, 1: it adds, 2: it has a barrier.
+// Copies in and out with V in between. V only waits if `skipped` is 0, adds if it is 1, and has a barrier if it is 2.
 KERNEL(relay) {
     READ_AMOUNTS;
     TPipe pipe;
@@ -123,7 +123,7 @@ KERNEL(relay) {
     DataCopy(global<float>(y, 1 << 20), t, amounts.count);
 }
 
-// Every core copies `count` floats in each direction at the same time, first out.
+// Every core copies `count` floats out and then in, without a wait in between.
 KERNEL(out_and_in) {
     READ_AMOUNTS;
     Ub ub(131072);

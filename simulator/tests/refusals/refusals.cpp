@@ -155,11 +155,11 @@ void other_block() { (void)GetSubBlockIdx(); }
 // ---- tiling ------------------------------------------------------------------------------------------
 
 void tiling_registered(GM_ADDR tiling) { REGISTER_TILING_DEFAULT(Plain); GET_TILING_DATA(data, tiling); (void)data; }
-void tiling_not_registered(GM_ADDR tiling) { GET_TILING_DATA(data, tiling); (void)data; }  // not on any: NpuSimDefaultTiling
+void tiling_not_registered(GM_ADDR tiling) { GET_TILING_DATA(data, tiling); (void)data; }  // not on any: AscendSimDefaultTiling
 void tiling_of_odd_size() { REGISTER_TILING_DEFAULT(Odd); }  // not on any: multiple of 8 bytes
-void tiling_that_is_no_plain_data() { REGISTER_TILING_DEFAULT(Virtual); }  // not on any: plain data that host and kernel share
-void tiling_with_a_field_off_its_size() { REGISTER_TILING_DEFAULT(Packed); }  // not on any: fields stand on multiples of their sizes
-void tiling_with_such_a_struct_inside(GM_ADDR tiling) { GET_TILING_DATA_WITH_STRUCT(PackedInside, data, tiling); (void)data; }  // not on any: fields stand on
+void tiling_that_is_no_plain_data() { REGISTER_TILING_DEFAULT(Virtual); }  // not on any: plain data that the host and the kernel share
+void tiling_with_a_field_off_its_size() { REGISTER_TILING_DEFAULT(Packed); }  // not on any: fields lie at multiples of their sizes
+void tiling_with_such_a_struct_inside(GM_ADDR tiling) { GET_TILING_DATA_WITH_STRUCT(PackedInside, data, tiling); (void)data; }  // not on any: fields lie at multiples
 void tiling_with_a_pointer() { REGISTER_TILING_DEFAULT(Pointing); }  // not on any: a tiling struct has no pointers
 BEGIN_TILING_DATA_DEF(ByMacros) TILING_DATA_FIELD_DEF(uint64_t, rows); END_TILING_DATA_DEF;
 REGISTER_TILING_DATA_CLASS(Refusals, ByMacros);

@@ -545,7 +545,7 @@ def check_host_memory_that_is_gone_fails():
     del first
     host.close()
     assert CANN.aclrtSynchronizeStream(one) == 507013
-    assert "the host's memory was given back before the copy ran" in said()
+    assert "the host's memory was freed before the copy ran" in said()
 
 
 def check_only_memory_of_the_call_is_freed():

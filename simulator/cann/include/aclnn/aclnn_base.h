@@ -1,4 +1,4 @@
-// aclnn's handles and the declarations that its calls need.
+// aclnn's handles, its initialization and its end.
 #pragma once
 
 #include "aclnn/acl_meta.h"

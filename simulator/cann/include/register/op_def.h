@@ -27,7 +27,7 @@ enum class AttrDataType {
     ATTR_DT_LIST_INT = 6,
 };
 
-// An input or an output. Its lists are columns: the types at the same index of all parameters belong together.
+// An input or an output. Its lists have one entry for each column.
 class OpParamDef {
 public:
     explicit OpParamDef(const char* name);

@@ -1,4 +1,4 @@
-// Lookup of definitions by the operator's name.
+// Registration of definitions by the operator's name.
 #pragma once
 
 #include <functional>

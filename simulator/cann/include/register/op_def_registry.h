@@ -1,5 +1,5 @@
-// OP_ADD registers a definition or a part of it: CANN compiles the same sources three times, for the
-// generator of the interfaces, for the shape library and for the tiling library.
+// OP_ADD registers a definition or a part of it. CANN compiles the same sources three times: for the generator of the
+// interfaces, for the shape library and for the tiling library.
 #pragma once
 
 #include "register/op_def.h"

@@ -26,12 +26,11 @@ public:
     OpImplRegisterV2(const OpImplRegisterV2& other) = default;
     OpImplRegisterV2& operator=(const OpImplRegisterV2&) = delete;
 
-    // Replaces the function that is given here; other functions registered for the operator stay.
+    // Each call replaces one function of the operator; its other functions stay registered.
     OpImplRegisterV2& InferShape(InferShapeKernelFunc function);
     OpImplRegisterV2& InferDataType(InferDataTypeKernelFunc function);
     OpImplRegisterV2& Tiling(TilingKernelFunc function, size_t max_tiling_data_size = 2048);
-    // Does nothing: operators with AscendC kernels do not use the compile information that is available to a
-    // tiling.
+    // Does nothing: the tilings of AscendC kernels do not use the compile information that this function parses.
     template <typename T>
     OpImplRegisterV2& TilingParse(TilingParseFunc const) {
         return *this;

@@ -1,4 +1,4 @@
-// Layout of a list attribute: sizes, then the elements.
+// Layout of a list attribute: capacity and size, then the elements.
 #pragma once
 
 #include <cstddef>

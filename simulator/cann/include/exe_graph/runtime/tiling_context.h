@@ -1,6 +1,6 @@
-// Data that a tiling reads and sets: shapes and types, but neither addresses nor values, except the values of inputs
-// that the tiling depends on. Strides, which newer releases offer as reserved (hicann/metadef tiling_context.h), are
-// absent on purpose.
+// Data that a tiling reads and sets: shapes and types, but neither addresses nor values. Inputs whose values a tiling
+// reads (ValueDepend) are not simulated. Strides, which newer releases offer as reserved (hicann/metadef
+// tiling_context.h), are absent on purpose.
 #pragma once
 
 #include "exe_graph/runtime/extended_kernel_context.h"

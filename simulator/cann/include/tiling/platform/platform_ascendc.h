@@ -18,7 +18,7 @@ public:
     explicit PlatformAscendC(fe::PlatFormInfos* platform_info) : platform_info_(platform_info) {}
     uint32_t GetCoreNumAiv(void) const;
     uint32_t GetLibApiWorkSpaceSize(void) const;
-    // The size of UB; 0 for memories without a figure in the simulator.
+    // The size of UB; 0 for the memories whose size is not simulated.
     void GetCoreMemSize(const CoreMemType& memory, uint64_t& size) const;
     SocVersion GetSocVersion(void) const;
 

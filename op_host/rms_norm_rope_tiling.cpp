@@ -1,0 +1,30 @@
+#include "op_host/rms_norm_rope_tiling.h"
+
+#include "csrc/core/rope_frequency.h"
+#include "op_host/row_norm_tiling.h"
+
+namespace npu_rope {
+
+RopeTilingInput rms_norm_rope_tiling_input(const RmsNormRopeTensors& t, const RopeShape& shape,
+                                           const npu_rope_params& params, const HeadNorm& norm) {
+    RopeTilingInput in = rope_tiling_input(t.rope, shape, params, true);
+    in.norm.epsilon = static_cast<float>(norm.epsilon);
+    in.norm.intermediate_rounding = norm.intermediate_rounding;
+    return in;
+}
+
+Check check_and_tile_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params& params, int32_t angle,
+                                   const HeadNorm& norm, const Platform& platform,
+                                   Tiled<RmsNormRopeTilingData>* tiled) {
+    RopeShape shape;
+    if (Check c = check_rms_norm_rope(t, &params, norm.epsilon, angle, &shape); !c.ok()) return c;
+    if (Check c = check_device_angle(t.rope.op, angle); !c.ok()) return c;
+    const RopeTilingInput in = rms_norm_rope_tiling_input(t, shape, params, norm);
+    if (Check c = check_dtypes_on_chip(in, platform); !c.ok()) return c;
+    tiled->has_elements = !shape.empty();
+    if (tiled->has_elements) return rms_norm_rope_tiling(in, platform, &tiled->data, &tiled->launch);
+    if (Check c = check_device_epsilon(t.rope.op, in.norm.epsilon, NPU_ROPE_FLOAT32); !c.ok()) return c;
+    return check_rope_frequencies(rope_frequencies(params, nullptr, 1));
+}
+
+}  // namespace npu_rope
