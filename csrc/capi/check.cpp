@@ -105,7 +105,7 @@ Check check_call(const npu_rope_call* c, const Platform* chip) {
 Check check_on_chip(const npu_rope_call* c, const char* chip) {
     const std::optional<Platform> platform = chip ? find_platform(chip) : std::nullopt;
     if (!platform)
-        return bad_value("check", "chip", "be one of the chips of docs/npu.md by CANN's name", chip ? chip : "NULL");
+        return bad_value("check", "chip", "be CANN's name of a chip that docs/npu.md lists", chip ? chip : "NULL");
     return check_call(c, &*platform);
 }
 

@@ -145,6 +145,6 @@ def test_the_rules_of_the_operator_come_before_those_of_the_chip():
 def test_a_chip_that_no_kernel_supports_is_named():
     with pytest.raises(InvalidValue) as caught:
         judged_on("Ascend910A", "rope", [describe(X), describe(POSITIONS)], [], **PARAMS)
-    rule = "be one of the chips of docs/npu.md by CANN's name"
+    rule = "be CANN's name of a chip that docs/npu.md lists"
     assert (caught.value.argument, caught.value.rule, caught.value.value) == ("chip", rule, "Ascend910A")
     assert native.load().lib.npu_rope_check_on_chip(None, None) == 1

@@ -148,6 +148,13 @@ def test_a_call_whose_outputs_are_empty_is_neither_tiled_nor_launched(foreign):
     assert (tilings(foreign), foreign.launches()) == (before, launches)
 
 
+def test_a_view_fails_in_the_second_phase_also_where_the_outputs_are_empty(foreign):
+    empty = np.zeros((0, 7), np.float32)
+    given = call(x=np.ones((7, 3), np.float32).T, y=empty, out=empty.copy())
+    _, executor = foreign.prepare(OP, given)
+    assert refused(lambda: foreign.launch(OP, None, 0, executor)).status == INNER
+
+
 def test_types_of_an_empty_call_are_compared(foreign):
     empty = np.zeros((0, 7), np.float32)
     given = call(x=empty, y=empty.copy(), out=np.zeros((0, 7), np.float16))
