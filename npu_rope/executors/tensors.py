@@ -241,12 +241,10 @@ def rounded(t: Call, wide: tuple[npt.NDArray[np.float64], ...]) -> tuple[Any, ..
 
 def _write_rows(cache: Any, rows: Array, tokens: Array) -> None:
     """Write the rounded tokens into the cache at their rows. Other rows keep their values."""
-    is_written = rows >= 0
-    indices = rows[is_written].astype(np.int64)
+    used = rows >= 0
+    indices = rows[used].astype(np.int64)
     with writing(cache):
-        cache[torch.from_numpy(indices) if is_tensor(cache) else indices] = round_to(
-            tokens[is_written], cache
-        )
+        cache[torch.from_numpy(indices) if is_tensor(cache) else indices] = round_to(tokens[used], cache)
 
 
 # ---- native code on arrays ------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class NormForm:
 
 
 def looks_like_norm(module: torch.nn.Module) -> bool:
-    """Return whether the module's class is named like a norm. Such modules are replaced or reported."""
+    """Return whether the module's class is named like a norm. Every such module is listed in the report."""
     name = type(module).__name__
     return name.endswith("Norm") or "RMSNorm" in name
 

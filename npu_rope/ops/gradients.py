@@ -1,4 +1,4 @@
-"""Autograd kernels of all operators, gradients on named backends, and the tracing of operators that write.
+"""Autograd kernels, gradients on named backends, and the tracing of operators that write.
 
 The backward of a rotation is the rotation by minus the angle: rope and rope_qk with ``forward`` flipped. One
 call rotates the gradients of queries and keys. freq_factors get no gradient.

@@ -37,8 +37,8 @@ class Operator:
         results: allocates the tensors that the operator returns.
         autograd: the Autograd kernel. None: a kernel made from ``gradient``, or one that rejects gradients.
         gradient: the gradient of an operator whose backward is another operator.
-        no_gradient: the error of an operator that writes, if a tensor needs a gradient. An argument of None
-            stands for the name of that tensor.
+        no_gradient: the error of an operator that writes, if a tensor needs a gradient. If its argument is
+            None, the error names that tensor.
         functional: the name of the operator without writes that replaces this one under functionalisation.
             None: torch's own replacement, which writes in place.
         hot_path: the operator has no Autograd kernel; its callers exclude gradients.
