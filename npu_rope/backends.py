@@ -1,7 +1,7 @@
-"""Registry of the backends and of their missing pieces: ``reference``, ``cpu``, ``sim`` / ``sim:<soc>`` and
-``npu``. Their executors are in ``npu_rope/executors/``.
+"""The backends ``reference``, ``cpu``, ``sim``, ``sim:<soc>`` and ``npu``, and the pieces that each needs.
+Their executors are in ``npu_rope/executors/``.
 
-An explicit backend never falls back to another: if it is absent, :class:`BackendUnavailable` is raised.
+A named backend never falls back to another: if it is absent, :class:`BackendUnavailable` is raised.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from npu_rope.values import Angle, angle_policy, flag
 
 E = TypeVar("E")
 
-# The explicit default, read once: reading the environment costs as much time as a decode-sized call.
+# The user's default, read once: reading the environment takes as much time as a decode-sized call.
 ENVIRONMENT_VARIABLE = "NPU_ROPE_BACKEND"
 default_backend: str | None = os.environ.get(ENVIRONMENT_VARIABLE) or None
-# SoC -> the backend that runs the very same kernels on a core of the same sizes.
+# SoC -> the backend that runs the same kernels on a core of the same sizes, if there is one.
 SIMULATED_SOCS = {"ascend910b": "sim", "ascend910_93": "sim", "ascend310p": ""}
 
 
@@ -64,9 +64,8 @@ def simulated_soc() -> str | None:
 
 
 def command_line() -> str:
-    """Return how a command line of npu_rope begins in this process.
-
-    It is ``npu-rope``, or the ``npu-rope sim`` that this process runs under, with its options.
+    """Return the beginning of a command line that runs npu_rope as this process does: ``npu-rope``, or
+    ``npu-rope sim`` with the options of this process.
     """
     soc = simulated_soc()
     if soc is None:
@@ -88,7 +87,7 @@ def npu_binding() -> str | None:
 
 
 def raised_by_torch(message: str) -> BrokenRule | None:
-    """Return the error that a C++ operator of this thread raised with that message, or None."""
+    """Return the error that a C++ operator raised in this thread with that message, or None."""
     return native.raised_by_torch(message, npu_binding())
 
 
@@ -96,17 +95,17 @@ CUSTOM_OPP, OPP = "ASCEND_CUSTOM_OPP_PATH", "ASCEND_OPP_PATH"
 
 
 def operator_package() -> str | None:
-    """The folder of npu_rope's operators that CANN will find, or None: among the custom packages, then
-    among those installed into CANN."""
+    """Return the folder of npu_rope's operators that CANN will find, or None. CANN searches the custom
+    packages, then those installed in its own folder."""
     folders = [*os.environ.get(CUSTOM_OPP, "").split(os.pathsep), *_vendor_folders()]
     interface = os.path.join("op_api", "include", "aclnn_npu_rope.h")
     return next((f for f in folders if f and os.path.isfile(os.path.join(f, interface))), None)
 
 
 def _vendor_folders() -> list[str]:
-    """The packages that are installed into CANN, in the order of ``vendors/config.ini``.
+    """Return the folders of the packages installed in CANN's folder, in the order of ``vendors/config.ini``.
 
-    CANN reads the first line that contains "priority" and is no comment, and no other (hicann/opbase
+    CANN reads only the first line that contains "priority" and is no comment (hicann/opbase
     ``indv_collector.cpp``, ``NnopbaseReadConfigFile``).
     """
     vendors = os.path.join(os.environ.get(OPP, ""), "vendors")
@@ -121,14 +120,14 @@ def _vendor_folders() -> list[str]:
 
 
 def bundled_package() -> str | None:
-    """The folder of the operator package that travels with npu_rope, or None: the simulated one under
-    ``npu-rope sim``, the one that CANN built on any other machine."""
+    """Return the folder of the operator package that is installed with npu_rope, or None. Under ``npu-rope
+    sim`` it is the simulated package, otherwise the package that CANN built."""
     inside = "simcann_opp" if simulated_soc() else os.path.join("opp", "vendors", "npu_rope")
     return next((str(f / inside) for f in native.library_folders() if (f / inside).is_dir()), None)
 
 
 def offer_operator_package() -> None:
-    """Add the bundled operator package to the folders where CANN looks, unless one of npu_rope's is there.
+    """Add the bundled operator package to CANN's custom packages, unless CANN finds one of npu_rope's there.
 
     CANN reads the variable at the process's first operator of a generated package (hicann/opbase
     ``src/nnopbase/individual_op/api/individual_op_api.cpp``, ``NnopbaseInit``). The binding of torch_npu
@@ -145,11 +144,11 @@ def offer_operator_package() -> None:
 
 
 def withdraw_operator_package() -> None:
-    """Undo :func:`offer_operator_package` for a simulated program, which takes the simulated package."""
-    own = bundled_package()
-    named = [f for f in os.environ.pop(CUSTOM_OPP, "").split(os.pathsep) if f and f != own]
-    if named:
-        os.environ[CUSTOM_OPP] = os.pathsep.join(named)
+    """Undo :func:`offer_operator_package` before a simulated program, which uses the simulated package."""
+    bundled = bundled_package()
+    others = [f for f in os.environ.pop(CUSTOM_OPP, "").split(os.pathsep) if f and f != bundled]
+    if others:
+        os.environ[CUSTOM_OPP] = os.pathsep.join(others)
 
 
 def _warn_of_a_truncated_package(folder: str) -> None:
@@ -245,7 +244,7 @@ class Backend:
     same_as: str = ""  # another backend that runs the same code on the same sizes
 
     def require(self) -> Backend:
-        """Return itself, or raise BackendUnavailable."""
+        """Return this backend, or raise BackendUnavailable."""
         missing = self.missing()
         if missing is not None:
             raise BackendUnavailable(self.name, missing.what, missing.remedy)
@@ -297,12 +296,12 @@ def available() -> list[str]:
 
 
 def packed(op: str, a: object) -> bytes:
-    """Return a call's attributes as the operator's packed schema reads them."""
+    """Return a call's attributes in the layout of the operator's packed schema."""
     return native.packed(op, a)
 
 
 def packed_call(params: RopeParams, forward: bool, angle: Angle, *, op: str = "rope") -> bytes:
-    """Return the attributes as the packed schemas of rope, rope_qk and rope_set_rows read them."""
+    """Return the attributes in the layout of the packed schemas of rope, rope_qk and rope_set_rows."""
     policy = angle_policy(op, angle)
     return packed(op, RopeCallAttributes(params, flag(op, "forward", forward), policy))
 

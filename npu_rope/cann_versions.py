@@ -1,8 +1,8 @@
 """Table of the CANN versions that each torch_npu works with, and detection of the installed versions.
 
-Sources of the table, in Ascend/pytorch: ``COMPATIBILITY.md`` and ``docker/OVERVIEW*.md`` have the CANN that a
-package is published with; ``docs/zh/release_notes.md`` of line 26.1 has all CANN that a release line is
-compatible with. No combination was run.
+Sources of the table, in Ascend/pytorch: ``COMPATIBILITY.md`` and ``docker/OVERVIEW*.md`` name the CANN that a
+package is published with; ``docs/zh/release_notes.md`` of line 26.1 names all CANN versions that a release
+line is compatible with. No combination was run.
 
 ``scripts/build_npu.sh`` runs this file by itself, before npu_rope is installed: it imports the standard
 library only. ``python3 -I npu_rope/cann_versions.py CANN_FOLDER`` prints the version of a CANN.
@@ -15,9 +15,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-# The oldest torch that npu_rope's operators take. torch_npu has the series of the torch that it is built for.
+# The oldest torch that npu_rope's operators support. A torch_npu has the version series of its torch.
 OLDEST_TORCH = (2, 10)
-# torch_npu for that torch names no older CANN.
+# The oldest CANN in the sources for that torch.
 OLDEST_CANN = (8, 5)
 
 
@@ -29,7 +29,7 @@ class Release:
         torch_npu: the package's version.
         torch: the torch it is built for.
         recommended: the CANN it is published with.
-        compatible: all series of CANN that its release line is compatible with, ``(major, minor)``.
+        compatible: all series of CANN, ``(major, minor)``, with which its release line is compatible.
         source: the source of these versions.
     """
 
@@ -78,13 +78,13 @@ def _value(path: Path, key: str) -> str | None:
 
 
 def cann_version(home: str | Path) -> str | None:
-    """Return the version of the CANN in a folder (ASCEND_HOME_PATH), or None if none of its files has one.
+    """Return the version of the CANN in a folder (ASCEND_HOME_PATH), or None if no file has a version.
 
     Files, in this order:
 
     - ``<arch>-linux/ascend_toolkit_install.info`` (hicann/runtime README.md; torch_npu/utils/collect_env.py);
     - ``share/info/runtime/version.info``, ``Version`` (hicann/runtime src/acl/aclrt_impl/acl.cpp);
-    - ``runtime/version.info`` of CANN 8, where ``Version`` is another number and ``version_dir`` is CANN's.
+    - ``runtime/version.info`` of CANN 8, ``version_dir``; there ``Version`` is another number.
     """
     folder = Path(home)
     for path in sorted(folder.glob("*-linux/ascend_toolkit_install.info")):
@@ -99,15 +99,14 @@ def cann_version(home: str | Path) -> str | None:
 
 
 def release_of(torch_npu: str) -> Release | None:
-    """Return the table's release of a torch_npu, or None. ``2.13.0+git…`` is the release 2.13.0."""
+    """Return the table's entry for a torch_npu, or None. ``2.13.0+git…`` is the release 2.13.0."""
     version = torch_npu.partition("+")[0]
     return next((r for r in RELEASES if r.torch_npu == version), None)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether two parts are compatible: ``goes`` is None if the table lacks them; ``remedy`` fixes a
-    mismatch."""
+    """Whether two parts are compatible. ``goes`` is None if this is unknown; ``remedy`` fixes a mismatch."""
 
     goes: bool | None
     text: str
@@ -125,7 +124,7 @@ def _too_old(cann: str) -> Verdict:
 
 
 def _too_old_torch(torch_npu: str, cann: str | None) -> Verdict:
-    """The remedy names the pairs for this CANN, or all of them where none is for it."""
+    """Return the verdict. Its remedy names the pairs of packages for this CANN, or all pairs."""
     oldest = ".".join(map(str, OLDEST_TORCH))
     known = cann if cann is not None and series(cann) is not None else None
     pairs = _pairs(known)
@@ -180,7 +179,7 @@ def _published(torch_npu: str) -> str:
 
 
 def _for_cann(cann: str) -> str:
-    """The alternative to another CANN: the packages that are compatible with this one, or nothing."""
+    """Return the alternative to another CANN: the packages that are compatible with this one, or nothing."""
     pairs = _pairs(cann)
     if not pairs:
         return ""
@@ -192,7 +191,7 @@ _INDEX = "Step 3 of docs/npu.md has the index of CPU builds that torch comes fro
 
 
 def _pairs(cann: str | None) -> str:
-    """The packages that are compatible with a CANN, or all of them (None)."""
+    """Return the packages that are compatible with a CANN; for None, all packages."""
     fit = [r for r in RELEASES if cann is None or series(cann) in r.compatible]
     return "; ".join(f"torch=={r.torch} torch_npu=={r.torch_npu}" for r in fit)
 
@@ -201,8 +200,8 @@ def judge_binding(built_for: str | None, torch_npu: str | None) -> Verdict:
     """Return whether npu_rope's binding was built for the installed torch_npu.
 
     Args:
-        built_for: the torch_npu at build time, as :func:`binding_built_for` reads it.
-        torch_npu: the installed one.
+        built_for: the torch_npu at build time, from :func:`binding_built_for`.
+        torch_npu: the installed torch_npu.
     """
     if built_for is None:
         return Verdict(None, "the binding does not say which torch_npu it was built for")
@@ -227,7 +226,7 @@ def binding_built_for(library: str | Path) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Print a CANN's version. Exit status 0, or 1 without a version, or 2 where it is too old."""
+    """Print a CANN's version. The exit status is 0, 1 if there is no version, 2 if it is too old."""
     version = cann_version(arguments[0])
     if version is None:
         return 1

@@ -1,4 +1,4 @@
-"""The chips of the supported SoCs by CANN's names, as data.
+"""The names that CANN has for the chips of the supported SoCs, as data.
 
 ``op_host/chips.h`` holds the same table for C++, with the source of its figures; a test compares both.
 
@@ -15,7 +15,7 @@ import sys
 
 NPU_SMI_SECONDS = 30
 
-# CANN's names of the chips, by the SoC that an operator package is built for.
+# CANN's names of the chips of each SoC.
 CHIPS = {
     "ascend910b": (
         "Ascend910B1",
@@ -39,7 +39,7 @@ CHIPS = {
 SOCS = tuple(CHIPS)
 NAMES = tuple(name for names in CHIPS.values() for name in names)
 
-# Chips of a family begin with this and a digit. "Ascend910B" without a digit is of another family.
+# A chip's name begins with its family's prefix and a digit. "Ascend910B" alone is of another family.
 PREFIXES = {"ascend910b": "Ascend910B", "ascend910_93": "Ascend910_93", "ascend310p": "Ascend310P"}
 
 
@@ -47,7 +47,7 @@ def soc_of(chip: str) -> str | None:
     """Return the SoC of a chip's name. The name need not be in :data:`CHIPS`.
 
     Returns:
-        ``"ascend910b"``, ``"ascend910_93"`` or ``"ascend310p"``; None where the chip belongs to none of them.
+        ``"ascend910b"``, ``"ascend910_93"`` or ``"ascend310p"``; None if the chip belongs to none of them.
 
     Example:
         >>> soc_of("Ascend910B4-1"), soc_of("Ascend910B9"), soc_of("Ascend910B")
@@ -69,7 +69,7 @@ class NoChip(Exception):
 
 
 def _npu_smi(*arguments: str) -> str:
-    """Return the output of ``npu-smi info``; raise NoChip if it does not run."""
+    """Return the output of ``npu-smi info``; raise NoChip if the command fails."""
     if shutil.which("npu-smi") is None:
         raise NoChip("npu-smi, which comes with the NPU's driver, is not on PATH")
     command = ["npu-smi", "info", *arguments]
@@ -86,7 +86,7 @@ def _npu_smi(*arguments: str) -> str:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the values of ``name : value`` lines; the first of each name."""
+    """Return the values of ``name : value`` lines by name, the first one of each name."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")
@@ -99,8 +99,8 @@ def chip_of_machine() -> str:
     """Return CANN's name of this machine's first NPU, as ``npu-smi`` reports it.
 
     The fields are those that vllm-ascend's setup.py reads: on A2 and 310P "Chip Type" and "Chip Name"
-    (Ascend, 910B3), on A3 "Chip Name" and "NPU Name" (Ascend910, 9392). Another firmware of A2 has
-    the Chip Name A2G3, which vllm-ascend takes for 910B1.
+    (Ascend, 910B3), on A3 "Chip Name" and "NPU Name" (Ascend910, 9392). Some A2 firmware has the Chip Name
+    A2G3, which vllm-ascend treats as 910B1.
 
     Raises:
         NoChip: there is no npu-smi, it fails, or it does not name a chip.
@@ -125,8 +125,8 @@ def main() -> int:
     """Print chip and SoC. Exit status 0, 1 if the chip is unknown, 2 if no package supports it."""
     try:
         chip = chip_of_machine()
-    except NoChip as why:
-        print(why)
+    except NoChip as error:
+        print(error)
         return 1
     print(chip)
     soc = soc_of(chip)

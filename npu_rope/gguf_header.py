@@ -1,8 +1,8 @@
-"""Read the header of a GGUF file, its keys and tensors, in little memory and time whatever its content.
+"""Read the header of a GGUF file, its keys and tensors, with bounded memory and time for any content.
 
-Source: ggml's ``docs/gguf.md``; the numbers of the types are the gguf package's. Its reader is not used: it
+Source: ggml's ``docs/gguf.md``; the gguf package has the numbers of the types. Its reader is not used: it
 makes several arrays of each value, item and tensor, and accepts every length, so that a file of a megabyte
-can take half a gigabyte, or minutes. This reader skips a value by its size, and reads it on request.
+can take half a gigabyte, or minutes. This reader skips all values, and reads one on request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 VERSIONS = (2, 3)
-# Models have a hundred keys, a few thousand tensors at most, and up to a million tokens and merges.
+# Models have about a hundred keys, at most a few thousand tensors, and up to a million tokens and merges.
 MOST_KEYS = MOST_TENSORS = 1 << 16
 MOST_STRINGS = 1 << 22  # in all lists together
 MOST_DIMS = 4
@@ -31,9 +31,9 @@ BLOCK_BYTES = 1 << 18
 class TensorInfo(NamedTuple):
     """The header's entry of a tensor."""
 
-    shape: tuple[int, ...]  # ggml's: the innermost dimension first
+    shape: tuple[int, ...]  # in ggml's order: the innermost dimension first
     type: Any  # gguf.GGMLQuantizationType
-    begin: int  # in bytes, from the begin of the tensors
+    begin: int  # in bytes, from the first byte of the tensors
     end: int
 
 
@@ -41,7 +41,7 @@ class GgufHeader:
     """The header of an open file.
 
     Raises:
-        ValueError: it is no GGUF file, ends too early, or has more of something than any model.
+        ValueError: it is no GGUF file, ends too early, or exceeds a limit above.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -50,7 +50,7 @@ class GgufHeader:
         kinds = gguf.GGUFValueType
         self._kinds = {int(kind): kind for kind in kinds}
         self._string, self._list = kinds.STRING, kinds.ARRAY
-        self._codes = {  # struct's
+        self._codes = {  # the letters of struct
             kinds.UINT8: "B",
             kinds.INT8: "b",
             kinds.UINT16: "H",
@@ -73,7 +73,7 @@ class GgufHeader:
         n_tensors, n_keys = self._file.number("Q"), self._file.number("Q")
         if n_keys > MOST_KEYS or n_tensors > MOST_TENSORS:
             raise ValueError(f"it has {n_keys} keys and {n_tensors} tensors")
-        # The place of each in the file, after its name.
+        # By name: the offset in the file after the name.
         self._values: dict[str, int] = {}
         self._infos: dict[str, int] = {}
         self._n_strings = 0  # in lists, so far
@@ -96,30 +96,31 @@ class GgufHeader:
         if version not in VERSIONS:
             raise ValueError(f"it is of version {version}")
 
-    def _index(self, places: dict[str, int], what: str) -> None:
+    def _index(self, offsets: dict[str, int], entry: str) -> None:
+        """Read the name of a key or a tensor, and store the offset after it."""
         length = self._file.number("Q")
         if length > LONGEST_NAME:
             self._file.skip(length)
             return
-        name = _decoded(self._file.take(length), f"the name of a {what}")
-        if name in places:
-            raise ValueError(f"it has the {what} {name!r} twice")
-        places[name] = self._file.at
+        name = _decoded(self._file.take(length), f"the name of a {entry}")
+        if name in offsets:
+            raise ValueError(f"it has the {entry} {name!r} twice")
+        offsets[name] = self._file.at
 
     # ---- values
 
-    def _kind(self) -> Any:
+    def _read_kind(self) -> Any:
         number = self._file.number("I")
         if number not in self._kinds:
             raise ValueError(f"it has a value of type {number}")
         return self._kinds[number]
 
     def _skip_value(self) -> None:
-        kind = self._kind()
+        kind = self._read_kind()
         if kind == self._string:
             self._file.skip(self._file.number("Q"))
         elif kind == self._list:
-            self._skip_items(self._kind(), self._file.number("Q"))
+            self._skip_items(self._read_kind(), self._file.number("Q"))
         else:
             self._file.skip(_size(self._codes[kind]))
 
@@ -139,7 +140,7 @@ class GgufHeader:
         if key not in self._values:
             return None
         self._file.at = self._values[key]
-        kind = self._kind()
+        kind = self._read_kind()
         if kind == self._string:
             length = self._file.number("Q")
             if length > LONGEST_STRING:
@@ -147,7 +148,7 @@ class GgufHeader:
             return _decoded(self._file.take(length), f"its {key}")
         if kind != self._list:
             return self._file.number(self._codes[kind])
-        kind, count = self._kind(), self._file.number("Q")
+        kind, count = self._read_kind(), self._file.number("Q")
         if kind == self._string or count > LONGEST_LIST:
             raise ValueError(f"its {key} is a list of {count} values of type {kind.name}")
         return list(self._file.numbers(self._codes[kind], count))
@@ -166,7 +167,7 @@ class GgufHeader:
         return TensorInfo(shape, kind, begin, begin + math.prod(shape) // elements * size)
 
     def _aligned(self, end: int, default: int) -> int:
-        """Return the begin of the tensors: the aligned end of the header."""
+        """Return the first byte of the tensors: the aligned end of the header."""
         alignment = self.value("general.alignment")
         alignment = default if alignment is None else alignment
         if type(alignment) is not int or alignment <= 0 or alignment & (alignment - 1):
@@ -190,7 +191,7 @@ class GgufHeader:
 
 
 class _Cursor:
-    """A place in a file, which is read a block at a time and never past its end."""
+    """A position in a file, which is read a block at a time and never past its end."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self.order = stream, "<"
@@ -223,7 +224,7 @@ class _Cursor:
         return self.numbers(code, 1)[0]
 
     def skip_strings(self, count: int) -> None:
-        """Skip strings; each is its length and that number of bytes."""
+        """Skip strings. Each has its length, then its bytes."""
         length = struct.Struct(f"{self.order}Q").unpack_from
         for _ in range(count):
             begin = self._in_block(8)
@@ -231,7 +232,7 @@ class _Cursor:
         self.must_reach(self.at)
 
     def _in_block(self, count: int) -> int:
-        """Return the offset of the next bytes in the block; read a new block if it lacks some of them."""
+        """Return the offset of the next ``count`` bytes in the block. Read a new block if it lacks some."""
         begin = self.at - self._start
         if 0 <= begin <= len(self._block) - count:
             return begin

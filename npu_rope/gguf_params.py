@@ -21,10 +21,10 @@ from npu_rope.rope_attributes import FileRope, RopeAttributes, RopeMode
 
 OP = "rope"
 
-# ---- which architecture rotates which pairs ----------------------------------------------------------
+# ---- modes by architecture ---------------------------------------------------------------------------
 #
-# A file does not record this. Its weights may pair other lanes than the same model's in transformers: a
-# converter permutes the rows of Llama's queries and keys, so that halves there are neighbours here.
+# A file does not record its mode. It may differ from the mode of the same model in transformers: a converter
+# permutes the rows of Llama's queries and keys, so that halves there are neighbours here.
 
 NORMAL = frozenset(
     """
@@ -56,7 +56,8 @@ NONE = frozenset(
     """.split()  # noqa: SIM905
 )
 
-# In these periods one layer sees all tokens, the last or (FIRST_IS_DENSE) the first; the others see a window.
+# In each group of this many layers, one attends to all tokens: the last or (FIRST_IS_DENSE) the first. The
+# others attend to a window.
 PERIODS = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "gemma3n": 5, "gemma4": 6, "gpt-oss": 2}
 PERIODS |= {
     "cohere2": 4,
@@ -72,27 +73,28 @@ PERIODS |= {
 FIRST_IS_DENSE = frozenset({"cohere2moe", "modern-bert", "smallthinker"})
 HAS_WINDOWS = frozenset({"cohere2", "cohere2moe", "exaone-moe"})  # with or without the key in the file
 
-# Layers that do not rotate, by llama.cpp's graphs (src/models).
-# All layers without a window:
-TURN_IN_WINDOWS = HAS_WINDOWS | {"exaone4"}
-# One layer of four, the first or the last:
-STILL_OF_FOUR = {"smallthinker": 0, "llama4": 3, "smollm3": 3, "afmoe": 3}
-# The recurrent layers, which are all but every n-th:
+# llama.cpp's graphs (src/models) have layers that do not rotate. In these architectures, only layers with a
+# window rotate:
+ROTATED_IN_WINDOWS = HAS_WINDOWS | {"exaone4"}
+# The layer of this number modulo four does not rotate:
+UNROTATED_OF_FOUR = {"smallthinker": 0, "llama4": 3, "smollm3": 3, "afmoe": 3}
+# All layers but every n-th are recurrent and have no heads:
 RECURRENT_BETWEEN = frozenset({"qwen3next", "qwen35", "qwen35moe"})
-# All layers, if this key is false:
+# No layer rotates if this key is false:
 SWITCH = "rope.scaling.finetuned"
 SWITCHED = frozenset({"granite", "granitemoe", "granitehybrid"})
 MOST_LAYERS = 1 << 12
 
 # theta of the layers with a window if the file has none for them; these layers are not scaled.
 BASE_OF_WINDOWS = dict.fromkeys(("gemma3", "gemma3n", "gemma-embedding", "gemma4", "modern-bert"), 10000.0)
-PLAIN_IN_WINDOWS = frozenset({"olmo2"})  # same theta as the other layers, not scaled
-SCALED_IN_WINDOWS = frozenset({"cohere2moe", "gpt-oss"})  # even if they have their own theta
+# Layers with a window: not scaled, but with the other layers' theta; or scaled, even with their own theta.
+PLAIN_IN_WINDOWS = frozenset({"olmo2"})
+SCALED_IN_WINDOWS = frozenset({"cohere2moe", "gpt-oss"})
 STRETCHED_BY_ALPHA = frozenset({"hunyuan-dense", "hunyuan_vl"})
-# The converter of these architectures writes a tenth of the multiplier.
+# For these architectures the converter writes a tenth of yarn_log_multiplier.
 TENTH_OF_LOG = frozenset({"deepseek2", "deepseek2-ocr", "deepseek32", "glm-dsa", "mistral4"})
 
-# The keys that are read from a file; KEYS take the architecture's name as their prefix.
+# The keys that are read from a file. In the file, KEYS have the architecture's name as their prefix.
 GENERAL = ("general.architecture", "general.name")
 KEYS = """
     block_count context_length embedding_length full_attention_interval leading_dense_block_count
@@ -140,7 +142,7 @@ class GgufFile:
         return value
 
     def value(self, key: str) -> Any:
-        """Return the value of the architecture's own key."""
+        """Return the value of one of KEYS; None if the file does not have it."""
         return self.values[f"{self.architecture}.{key}"]
 
     def number(self, key: str, default: float) -> float:
@@ -154,7 +156,7 @@ class GgufFile:
         return float(value)
 
     def count(self, key: str, layer: int | None = None) -> int | None:
-        """Return a positive integer; from a list, the layer's entry or the largest one."""
+        """Return a positive integer or None. From a list, return the layer's entry or else the largest."""
         value = self.value(key)
         if isinstance(value, list) and value:
             value = max(value) if layer is None else self._of_layer(key, layer)
@@ -196,7 +198,7 @@ class GgufFile:
         )
 
     def sections(self) -> tuple[int, int, int, int]:
-        """Return the number of pairs that each kind of position rotates."""
+        """Return the number of pairs that rotate by each axis."""
         value = self.value("rope.dimension_sections")
         if value is None:
             return (0, 0, 0, 0)
@@ -217,7 +219,7 @@ class GgufFile:
 
     @property
     def layers(self) -> int | None:
-        """The number of layers; None: the file does not have it."""
+        """The number of layers; None if the file does not have it."""
         layers = self.count("block_count")
         if layers is not None and layers > MOST_LAYERS:
             raise bad_value(OP, "block_count", f"be at most {MOST_LAYERS} in {self.path}", layers)
@@ -230,11 +232,11 @@ class GgufFile:
     def _has_windows(self) -> bool:
         name, window = self.architecture, self.value("attention.sliding_window")
         if name == "exaone4":
-            return self._trunk() == 64  # of 32 billion parameters
+            return self._trunk() == 64  # the model of 32 billion parameters
         return name in HAS_WINDOWS or window not in (None, 0) or (name == "llama4" and window is None)
 
     def looks_at_a_window(self, layer: int | None) -> bool:
-        """Whether the layer attends to a window of the tokens only; a layer of None attends to all."""
+        """Return whether the layer attends only to a window of the tokens. A layer of None attends to all."""
         if layer is None or not self._has_windows():
             return False
         pattern = self.value("attention.sliding_window_pattern")
@@ -248,25 +250,25 @@ class GgufFile:
         return layer % period < period - 1
 
     def turns(self, layer: int) -> bool:
-        """Whether the layer has heads, and llama.cpp rotates them."""
+        """Return whether the layer has heads and llama.cpp rotates them."""
         name, layers = self.architecture, self.layers
         if name in SWITCHED and self.value(SWITCH) is False:
             return False
-        if name == "baichuan" and layers not in (None, 32):  # of 13 billion parameters
+        if name == "baichuan" and layers not in (None, 32):  # the model of 13 billion parameters
             return False
         if not self._attends(layer):
             return False
-        if name in TURN_IN_WINDOWS and self._has_windows():
+        if name in ROTATED_IN_WINDOWS and self._has_windows():
             leading = self.number("leading_dense_block_count", 0) if name == "cohere2moe" else 0
             return layer < leading or self.looks_at_a_window(layer)
         if name == "llama4" and not self._has_windows():
             return layers is None or (layer + 1) % layers != 0
         if name == "smallthinker" and (layers == 4 or not self._has_windows()):
             return True
-        return layer % 4 != STILL_OF_FOUR.get(name)
+        return layer % 4 != UNROTATED_OF_FOUR.get(name)
 
     def _attends(self, layer: int) -> bool:
-        """Whether the layer has heads: others are recurrent, convolve, or pass their input on."""
+        """Return whether the layer has heads. Others are recurrent, convolve, or return their input."""
         for key in ("attention.head_count", "attention.head_count_kv"):
             heads = self.value(key)
             if isinstance(heads, list) and heads and self._of_layer(key, layer) == 0:
@@ -278,7 +280,7 @@ class GgufFile:
         trunk, interval = self._trunk(), self.count("full_attention_interval") or 4
         return (trunk is not None and layer >= trunk) or (layer + 1) % interval == 0
 
-    def _turning(self, layer: int | None) -> int | None:
+    def _rotating_layer(self, layer: int | None) -> int | None:
         """Return the layer if it rotates. For None, return a layer that rotates, preferably one without a
         window, or None if all layers rotate."""
         layers = range(self.layers or 0)
@@ -288,12 +290,12 @@ class GgufFile:
             if not self.turns(layer):
                 raise bad_value(OP, "layer", "be one whose heads rotate", layer)
             return layer
-        turning = [i for i in layers if self.turns(i)]
-        if len(turning) == len(layers):
+        rotating = [i for i in layers if self.turns(i)]
+        if len(rotating) == len(layers):
             return None
-        if not turning:
+        if not rotating:
             raise bad_value(OP, f"{self.path}", "have a layer whose heads rotate", "none")
-        return min(turning, key=self.looks_at_a_window)
+        return min(rotating, key=self.looks_at_a_window)
 
     # ---- its parameters
 
@@ -317,12 +319,12 @@ class GgufFile:
 
     @property
     def trained(self) -> int:
-        """The context that scaling starts from; 0 where the file does not have it."""
+        """The context length before scaling; 0 if the file does not have it."""
         return self.count("rope.scaling.original_context_length") or self.count("context_length") or 0
 
     def rope(self, layer: int | None, n_ctx: int | None) -> FileRope:
         """Return the parameters of a layer for a session of ``n_ctx`` tokens."""
-        mode, layer = self.mode(), self._turning(layer)
+        mode, layer = self.mode(), self._rotating_layer(layer)
         window = self.looks_at_a_window(layer)
         width = self.width(window, layer)
         if width > MOST_LANES:
@@ -340,12 +342,11 @@ class GgufFile:
         return FileRope(RopeAttributes(**shape, freq_base=base, **self._scaling()), factors)
 
     def theta(self, layer: int | None) -> float:
-        """Return the layer's theta as the file has it. A converter may have stretched it, and the file does
-        not record by how much."""
-        return self._theta(self.looks_at_a_window(self._turning(layer)))
+        """Return the layer's theta from the file. A converter may have scaled it, which is not recorded."""
+        return self._theta(self.looks_at_a_window(self._rotating_layer(layer)))
 
     def _own_theta(self) -> bool:
-        """Whether layers with a window have their own theta."""
+        """Return whether layers with a window have their own theta."""
         return self.value("rope.freq_base_swa") is not None or self.architecture in BASE_OF_WINDOWS
 
     def _theta(self, window: bool) -> float:
@@ -357,11 +358,11 @@ class GgufFile:
         alpha = self.number("rope.scaling.alpha", 0.0)
         if alpha <= 0 or self.architecture not in STRETCHED_BY_ALPHA or width <= 2:
             return 1.0
-        with np.errstate(over="ignore"):  # RopeParams refuses inf
+        with np.errstate(over="ignore"):  # RopeParams rejects inf
             return float(np.float64(alpha) ** (width / (width - 2)))
 
     def _scaling(self) -> dict[str, Any]:
-        """Return ggml's factors, as llama.cpp computes them from the file's values."""
+        """Return ggml's scaling parameters, as llama.cpp computes them from the file's values."""
         kind = self.value("rope.scaling.type")
         if kind not in (None, "none", "linear", "yarn", "longrope"):
             raise bad_value(OP, "rope.scaling.type", "be none, linear, yarn or longrope", repr(kind))
@@ -373,7 +374,7 @@ class GgufFile:
         if extrapolated < 0:
             extrapolated = 1.0 if kind == "yarn" else 0.0
         attention = self.number("rope.scaling.yarn_attn_factor", 1.0)
-        if extrapolated != 0:  # yarn ignores the file's own factor
+        if extrapolated != 0:  # YaRN ignores yarn_attn_factor
             attention = self._yarn_attention(1 / scale)
         return {
             "freq_scale": scale,
@@ -384,7 +385,7 @@ class GgufFile:
         }
 
     def _yarn_attention(self, factor: float) -> float:
-        """Return the attention factor without the one that ggml itself multiplies by."""
+        """Return the attention factor, divided by the one that ggml applies in addition."""
 
         def mscale(by: float) -> float:
             return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
@@ -420,7 +421,7 @@ class GgufFile:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.float32]]]:
-    """Return the values of the general and of the architecture's keys, and rope's tensors."""
+    """Return the values of GENERAL and KEYS by their full names, and the tensors of factors."""
     try:
         if not path.is_file():
             raise ValueError("it is no file" if path.exists() else "there is none")

@@ -16,15 +16,15 @@ import numpy.typing as npt
 from npu_rope.errors import bad_type, bad_value
 
 OP = "rope"  # the prefix of errors, the same as RopeParams'
-MOST_LANES = 65536  # of a head; the larger number of a damaged file is refused
+MOST_LANES = 65536  # the largest head size that is accepted, because the file may be damaged
 
-# Models whose code reads rotary_dim. The other classes of transformers ignore it, though files have it.
+# Models whose code reads rotary_dim. The other classes of transformers ignore it, though files may have it.
 WITH_ROTARY_DIM = ("codegen", "gptj", "minimax_m2")
 
-# Any of these keys marks a model that has rope.
-SAY_ROPE = ("rope_theta", "global_rope_theta", "rotary_emb_base", "rotary_pct", "rotary_dim")
+# A model with one of these keys has rope.
+ROPE_KEYS = ("rope_theta", "global_rope_theta", "rotary_emb_base", "rotary_pct", "rotary_dim")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
-OLD_TYPES = {"su": "longrope", "mrope": "default", "ntk": "dynamic"}  # of older files
+OLD_TYPES = {"su": "longrope", "mrope": "default", "ntk": "dynamic"}  # names in older files
 TEXT_CONFIGS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder")
 
 
@@ -34,12 +34,12 @@ def config_of(config: Any, layer_type: str | None) -> Config:
 
 
 def read(config: Any) -> Any:
-    """Read and convert a configuration once; every function here accepts the result."""
+    """Read and convert a configuration. Every function of this file accepts the result in its place."""
     return as_transformers(read_file(config))
 
 
 def read_file(config: Any) -> Any:
-    """Return an object or a dict: the given one, or the content of the given file."""
+    """Return a configuration object or a dict: the argument itself, or the content of the file it names."""
     if not isinstance(config, (str, PathLike)):
         return config
     path = Path(config)
@@ -58,8 +58,8 @@ def read_file(config: Any) -> Any:
 
 
 def as_transformers(config: Any) -> Any:
-    """Return the configuration that transformers makes of a dict, if it is installed and has the model: a
-    class has its own names and defaults. Else return the dict."""
+    """Convert a dict to transformers' configuration, whose class may have its own names and defaults. Return
+    the dict if transformers is not installed or does not have the model."""
     if not isinstance(config, Mapping) or not isinstance(config.get("model_type"), str):
         return config
     try:
@@ -95,21 +95,22 @@ class Config:
 
     def __init__(self, config: Any, layer_type: str | None) -> None:
         self.config, self.layer_type = config, layer_type
-        self.own = self._of_layer()
+        self.layer_config = self._of_layer()
 
     def _of_layer(self) -> Any:
         """Return the configuration that takes precedence for this type of layer."""
-        kept = None if isinstance(self.config, Mapping) else getattr(self.config, "per_layer_config", None)
-        if self.layer_type is None or kept is None:
+        is_dict = isinstance(self.config, Mapping)
+        by_layer = None if is_dict else getattr(self.config, "per_layer_config", None)
+        if self.layer_type is None or by_layer is None:
             return self.config
         try:
-            return kept[self.layer_type]
+            return by_layer[self.layer_type]
         except (KeyError, ValueError, TypeError, IndexError):
             return self.config
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return an entry of the layer's own configuration, else of the whole, else the default."""
-        for source in (self.own, self.config):
+        """Return an entry of the layer's configuration, else of the whole configuration, else the default."""
+        for source in (self.layer_config, self.config):
             value = source.get(name) if isinstance(source, Mapping) else attribute(source, name)
             if value is not None:
                 return value
@@ -117,13 +118,13 @@ class Config:
 
     @property
     def model_type(self) -> str:
-        """The entry of this name."""
+        """The entry ``model_type``; empty if there is none."""
         return str(self.get("model_type", ""))
 
     def head_size(self) -> int:
         """Return the largest number of dimensions of a head that may rotate."""
         size = self.get("head_dim")
-        if isinstance(self.config, Mapping):  # a class of transformers puts these into head_dim
+        if isinstance(self.config, Mapping):  # transformers' classes have these values in head_dim
             size = self.get("qk_rope_head_dim", size)
             if self.layer_type == "full_attention":
                 size = self.get("global_head_dim", size)
@@ -174,7 +175,7 @@ class Config:
     def _require_rope(self, given: Mapping[str, Any]) -> None:
         """Require a key that indicates rope, and a layer type that the configuration has."""
         named = isinstance(self.config, Mapping) and "rope_scaling" in self.config
-        if not given and not named and all(self.get(name) is None for name in SAY_ROPE):
+        if not given and not named and all(self.get(name) is None for name in ROPE_KEYS):
             model = self.model_type or "none of these"
             raise bad_value(OP, "config", "have rope_parameters, or rope_theta,", model)
         known = self.get("layer_types") or ()
@@ -183,7 +184,7 @@ class Config:
             raise bad_value(OP, "layer_type", f"be {rule}", self.layer_type)
 
     def _nested(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the entries by type of layer; empty where all layers have the same."""
+        """Return the entries by type of layer; empty if all layers have the same entries."""
         labels = self.get("_rope_type_labels") or self.get("layer_types") or ()
         found = {k: v for k, v in given.items() if isinstance(v, Mapping) or (v is None and k in labels)}
         if found:
@@ -192,8 +193,8 @@ class Config:
         local = self.get("rope_local_base_freq", self.get("local_rope_theta"))
         if local is None or isinstance(self.get("rope_parameters"), Mapping):
             return {}
-        theirs = {"rope_type": "default", "rope_theta": local}
-        return {"sliding_attention": theirs, "full_attention": dict(given)}
+        sliding = {"rope_type": "default", "rope_theta": local}
+        return {"sliding_attention": sliding, "full_attention": dict(given)}
 
     def _with_defaults(self, entries: dict[str, Any]) -> dict[str, Any]:
         def first(*names: str) -> Any:
@@ -211,12 +212,12 @@ class Config:
         return entries
 
     def _has_rotary_dim(self) -> bool:
-        """Whether the model's code reads rotary_dim; unknown models are assumed to."""
+        """Return whether the model's code reads rotary_dim. An unknown model is assumed to read it."""
         known = self.is_of_known_class() or self.model_type.startswith("minimax")
         return not known or self.model_type in WITH_ROTARY_DIM
 
     def is_of_known_class(self) -> bool:
-        """Whether the class is transformers' own, whose code is known to ignore the keys of other models."""
+        """Return whether the class is one of transformers, whose code ignores the keys of other models."""
         return type(self.config).__module__.startswith("transformers.models.")
 
 
@@ -229,7 +230,7 @@ def attribute(config: Any, name: str) -> Any:
 
 
 def is_count(value: Any) -> bool:
-    """Whether a value is a positive integer of 64 bits."""
+    """Return whether a value is a positive integer of 64 bits."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(0 < value < 2**63)
 
 
@@ -238,7 +239,7 @@ class RopeEntry:
 
     def __init__(self, entries: dict[str, Any], all_entries: Mapping[str, Any], nested: bool) -> None:
         self.entries, self.nested = entries, nested
-        # With several ropes, transformers reads truncate beside them.
+        # In a configuration with several ropes, truncate is next to them, not inside.
         self.truncate = bool(all_entries.get("truncate", True))
         kind = str(entries.get("rope_type", entries.get("type", "default")))
         self.kind = OLD_TYPES.get(kind, kind)
@@ -267,11 +268,11 @@ class RopeEntry:
         if value is None:
             raise bad_value(OP, "rope_parameters", f"have {name} for rope_type {self.kind}", "none")
         try:
-            made = np.asarray(value, np.float32)
+            factors = np.asarray(value, np.float32)
         except (TypeError, ValueError):
             raise bad_type(OP, name, "be a list of numbers", type(value).__name__) from None
-        if made.shape != (count,):
-            raise bad_value(OP, name, f"have a number for each of {count} pairs", made.shape)
-        if not (np.isfinite(made).all() and (made > 0).all()):
+        if factors.shape != (count,):
+            raise bad_value(OP, name, f"have a number for each of {count} pairs", factors.shape)
+        if not (np.isfinite(factors).all() and (factors > 0).all()):
             raise bad_value(OP, name, "be positive and finite numbers", "others")
-        return made
+        return factors

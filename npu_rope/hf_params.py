@@ -1,7 +1,7 @@
-"""A transformers configuration's rope: an object, a dict, or a config.json, without transformers.
+"""The rope of a transformers configuration (an object, a dict, or a config.json), without transformers.
 
-The numbers have the meaning of transformers' ``modeling_rope_utils`` (5.23). They are expressed in ggml's
-parameters: natively where ggml has the type (default, linear, dynamic, yarn), else as frequency factors.
+The numbers have the meaning of transformers' ``modeling_rope_utils`` (5.23). ggml's parameters express the
+types default, linear, dynamic and yarn; frequency factors express the others.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ TAIL = ("deepseek_v4",)
 # Models whose sections alternate from pair to pair (imrope), with or without mrope_interleaved.
 ALTERNATING = ("qwen3_vl", "qwen3_5", "qwen3_omni_moe", "qwen4_exp", "cosmos3", "cohere_compass")
 
-# Models that rotate tokens by their row and column in a picture; rope's parameters cannot express that.
-OF_PICTURES = ("dinov3", "eomt_dinov3", "llama4_vision", "pixtral")
-DOES_NOT_TURN = np.float32(1e30)  # a frequency divided by this is practically 0
+# Models that rotate tokens by their row and column in an image; rope's parameters cannot express that.
+BY_ROW_AND_COLUMN = ("dinov3", "eomt_dinov3", "llama4_vision", "pixtral")
+NO_ROTATION = np.float32(1e30)  # a frequency divided by this factor is practically 0
 
 
 def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = None) -> FileRope:
@@ -52,36 +52,36 @@ def from_hf(config: Any, layer_type: str | None = None, seq_len: int | None = No
     ):
         raise bad_value(OP, "seq_len", "be a positive number of tokens", repr(seq_len))
     given = config_of(config, layer_type)
-    with _numbers_of_their_kind():
+    with _arithmetic_errors_converted():
         rope = given.rope()
         head = given.head_size()
-        return _WAYS[rope.kind](rope, given, head, seq_len)
+        return _BY_TYPE[rope.kind](rope, given, head, seq_len)
 
 
 @contextlib.contextmanager
-def _numbers_of_their_kind() -> Iterator[None]:
-    """Convert the arithmetic errors that a file's numbers cause to errors of the library."""
+def _arithmetic_errors_converted() -> Iterator[None]:
+    """Convert the arithmetic errors that a configuration's values cause to errors of the library."""
     try:
         yield
     except (TypeError, ArithmeticError) as error:
         if isinstance(error, BrokenRule):
             raise
-        raise bad_value(OP, "config", "say its rope in numbers of their kind", error) from None
+        raise bad_value(OP, "config", "have rope entries of valid types and sizes", error) from None
 
 
-# ---- how it rotates ---------------------------------------------------------------------------------
+# ---- pairs and sections -----------------------------------------------------------------------------
 
 
 def _shape(rope: RopeEntry, config: Config, head: int, width: int) -> dict[str, Any]:
     """Return the parameters that select the pairs, and the sections of several positions."""
     model = config.model_type
-    if model.startswith(OF_PICTURES):
+    if model.startswith(BY_ROW_AND_COLUMN):
         raise bad_value(
             OP,
             "model_type",
-            "turn by a token's place in a row",
-            f"{model}, of rows and columns",
-            remedy="Turn its heads by the tables that the model makes: rotary_mul(x, cos, sin).",
+            "rotate by a token's position in a sequence",
+            f"{model}, which rotates by row and column",
+            remedy="Rotate its heads by the tables that the model makes: rotary_mul(x, cos, sin).",
         )
     sections = rope.entries.get("mrope_section")
     if not sections and (model in INTERLEAVED_SECTIONS or model.startswith((*ALTERNATING, *SECTIONED))):
@@ -95,7 +95,7 @@ def _shape(rope: RopeEntry, config: Config, head: int, width: int) -> dict[str, 
             "model_type",
             "pair halves where it has mrope_section",
             model,
-            remedy="Turn its heads by the tables that the model makes:"
+            remedy="Rotate its heads by the tables that the model makes:"
             " rotary_mul(x, cos, sin, interleaved=True).",
         )
     if not isinstance(sections, (list, tuple)) or not 1 <= len(sections) <= 4:
@@ -105,8 +105,8 @@ def _shape(rope: RopeEntry, config: Config, head: int, width: int) -> dict[str, 
     sections = [*sections, 0, 0, 0][:4]
     if not (rope.entries.get("mrope_interleaved") or model.startswith(ALTERNATING)):
         return {"n_dims": width, "mode": RopeMode.MROPE, "sections": sections}
-    # After the last section ggml starts again with the first, transformers does not: the fourth section
-    # takes all remaining pairs.
+    # ggml repeats the sections until all pairs have one, transformers does not. Therefore the fourth section
+    # gets all remaining pairs.
     sections[3] = width // 2 - sum(sections[:3])
     return {"n_dims": width, "mode": RopeMode.IMROPE, "sections": sections}
 
@@ -128,7 +128,7 @@ def _width(rope: RopeEntry, head: int) -> int:
 
 
 def _original(rope: RopeEntry, config: Config) -> int:
-    """Return the context length that scaling starts from."""
+    """Return the context length before scaling."""
     value = None if rope.nested else config.get("original_max_position_embeddings")
     value = rope.entries.get("original_max_position_embeddings") if value is None else value
     value = config.get("max_position_embeddings") if value is None else value
@@ -173,18 +173,18 @@ def _dynamic(rope: RopeEntry, config: Config, head: int, seq_len: int | None) ->
     return FileRope(RopeAttributes(**_shape(rope, config, head, width), freq_base=base))
 
 
-def _own(width: int, theta: float) -> npt.NDArray[np.float64]:
-    made: npt.NDArray[np.float64] = theta ** (-2.0 * np.arange(width // 2) / width)
-    return made
+def _plain_frequencies(width: int, theta: float) -> npt.NDArray[np.float64]:
+    frequencies: npt.NDArray[np.float64] = theta ** (-2.0 * np.arange(width // 2) / width)
+    return frequencies
 
 
 def _by_factors(
     shape: dict[str, Any], theta: float, frequencies: npt.NDArray[np.float64], attention: float
 ) -> FileRope:
-    """Express any frequencies by a factor for each pair, which divides the pair's own frequency."""
+    """Express any frequencies by a factor for each pair, which divides the pair's plain frequency."""
     width = shape["n_dims"]
     with np.errstate(divide="ignore"):
-        factors = np.where(frequencies == 0, DOES_NOT_TURN, _own(width, theta) / frequencies)
+        factors = np.where(frequencies == 0, NO_ROTATION, _plain_frequencies(width, theta) / frequencies)
     params = RopeAttributes(**shape, freq_base=theta, attn_factor=attention)
     return FileRope(params, factors.astype(np.float32))
 
@@ -205,7 +205,7 @@ def _yarn(rope: RopeEntry, config: Config, head: int, _: int | None) -> FileRope
     if rope.truncate:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, width - 1)
-    yarn = 1 + 0.1 * math.log(factor)  # ggml itself multiplies by this
+    yarn = 1 + 0.1 * math.log(factor)  # ggml multiplies attn_factor by this
     if rope.truncate and high >= low and yarn > 0:
         params = RopeAttributes(
             **shape,
@@ -220,8 +220,8 @@ def _yarn(rope: RopeEntry, config: Config, head: int, _: int | None) -> FileRope
         return FileRope(params)
     high = high + 0.001 if high == low else high
     ramp = np.clip((np.arange(width // 2) - low) / (high - low), 0, 1)
-    own = _own(width, theta)
-    return _by_factors(shape, theta, own / factor * ramp + own * (1 - ramp), attention)
+    plain = _plain_frequencies(width, theta)
+    return _by_factors(shape, theta, plain / factor * ramp + plain * (1 - ramp), attention)
 
 
 def _yarn_attention(rope: RopeEntry, factor: float) -> float:
@@ -230,8 +230,7 @@ def _yarn_attention(rope: RopeEntry, factor: float) -> float:
 
     if "attention_factor" in rope.entries:
         return rope.number("attention_factor")
-    one, other = rope.entries.get("mscale"), rope.entries.get("mscale_all_dim")
-    if one and other:
+    if rope.entries.get("mscale") and rope.entries.get("mscale_all_dim"):
         return mscale(rope.number("mscale")) / mscale(rope.number("mscale_all_dim"))
     return mscale(1.0)
 
@@ -252,24 +251,24 @@ def _longrope(rope: RopeEntry, config: Config, head: int, seq_len: int | None) -
 def _llama3(rope: RopeEntry, config: Config, head: int, _: int | None) -> FileRope:
     width, theta, trained = _width(rope, head), rope.number("rope_theta"), _original(rope, config)
     factor, low, high = (rope.number(n) for n in ("factor", "low_freq_factor", "high_freq_factor"))
-    own = _own(width, theta)
-    turns = trained * own / (2 * math.pi)  # over the context that the model was trained with
+    plain = _plain_frequencies(width, theta)
+    turns = trained * plain / (2 * math.pi)  # over the context that the model was trained with
     smooth = np.where(turns < low, 0.0, 1.0) if low == high else (turns - low) / (high - low)
-    medium = own * ((1 - smooth) / factor + smooth)
-    frequencies = np.where(turns < low, own / factor, np.where(turns > high, own, medium))
+    medium = plain * ((1 - smooth) / factor + smooth)
+    frequencies = np.where(turns < low, plain / factor, np.where(turns > high, plain, medium))
     return _by_factors(_shape(rope, config, head, width), theta, frequencies, 1.0)
 
 
 def _proportional(rope: RopeEntry, config: Config, head: int, _: int | None) -> FileRope:
-    """Take the frequencies of the whole head; only the first share of the pairs rotates."""
+    """Use the frequencies of the whole head, but rotate only the first pairs."""
     theta, factor = rope.number("rope_theta"), rope.number("factor", 1.0)
-    turning = int(rope.number("partial_rotary_factor") * head // 2)
-    frequencies = _own(head, theta) / factor
-    frequencies[turning:] = 0
+    rotated_pairs = int(rope.number("partial_rotary_factor") * head // 2)
+    frequencies = _plain_frequencies(head, theta) / factor
+    frequencies[rotated_pairs:] = 0
     return _by_factors(_shape(rope, config, head, head), theta, frequencies, 1.0)
 
 
-_WAYS = {
+_BY_TYPE = {
     "default": _default,
     "linear": _linear,
     "dynamic": _dynamic,
@@ -282,19 +281,19 @@ _WAYS = {
 
 @dataclass(frozen=True)
 class Facts:
-    """Values of a configuration beside its rope parameters."""
+    """Values of a configuration other than its rope parameters."""
 
     model_type: str
     rope_type: str
     theta: float
     context: int | None  # max_position_embeddings, in tokens
-    trained: int | None  # the context before scaling; equal to context where nothing is scaled
+    trained: int | None  # the context before scaling; equal to context if nothing is scaled
 
 
 def facts(config: Any, layer_type: str | None = None) -> Facts:
     """Return the facts for that type of layer."""
     given = config_of(config, layer_type)
-    with _numbers_of_their_kind():
+    with _arithmetic_errors_converted():
         rope, longest = given.rope(), given.get("max_position_embeddings")
         longest = int(longest) if is_count(longest) else None
         scaled = rope.kind in ("yarn", "longrope", "llama3")
@@ -303,7 +302,7 @@ def facts(config: Any, layer_type: str | None = None) -> Facts:
 
 
 def layer_types(config: Any) -> list[str | None]:
-    """Return the layer types that rotate differently; ``[None]`` where all rotate alike."""
+    """Return the layer types that rotate differently; ``[None]`` if all rotate alike."""
     given = config_of(config, None)
     entries = given.get("rope_parameters", given.get("rope_scaling", {}))
     nested = given._nested(entries) if isinstance(entries, Mapping) else {}

@@ -1,4 +1,4 @@
-"""Check from its files that a built operator package is complete and has kernels for the named SoCs.
+"""Check the files of a built operator package: it must be complete and have kernels for the named SoCs.
 
 CANN's project template packs this layout (hicann/asc-tools utils/templates, ``func.cmake`` and
 ``ascendc_ops_config.py``): interface and headers in ``op_api``, tilings and kernels in
@@ -39,13 +39,13 @@ def fault_of(folder: str | Path, soc: str | None = None) -> str | None:
         soc: the SoC that it must have kernels for; None: any.
 
     Returns:
-        A sentence without a full stop that names the file and its rule, or None.
+        A sentence without its full stop, which names the file and the rule that it breaks, or None.
     """
     return path_fault_of(folder) or content_fault_of(folder, soc)
 
 
 def path_fault_of(folder: str | Path) -> str | None:
-    """Say why CANN cannot run a package in this folder, or None where it can.
+    """Return why CANN cannot run a package in this folder, or None if it can.
 
     CANN replaces everything after the first ``.o`` of a kernel's path to get the path of the kernel's
     description. It does not resolve links in the package's path. Source: hicann/opbase
@@ -61,7 +61,7 @@ def path_fault_of(folder: str | Path) -> str | None:
 
 
 def content_fault_of(folder: str | Path, soc: str | None = None) -> str | None:
-    """Say what is wrong with a package's files, wherever they are; as :func:`fault_of`."""
+    """Return the first fault of a package as :func:`fault_of`, but do not check its path."""
     package = Path(folder)
     tilings = sorted((package / TBE / "op_tiling").rglob("libcust_opmaster*.so"))
     if not tilings:
@@ -84,7 +84,7 @@ def content_fault_of(folder: str | Path, soc: str | None = None) -> str | None:
 
 
 def interface_fault_of(folder: str | Path) -> str | None:
-    """Say why the library of a package's aclnn functions cannot be opened, or None where it is whole.
+    """Return why the library of a package's aclnn functions cannot be opened, or None if it is complete.
 
     At its first operator, torch_npu opens this library of every package in ``ASCEND_CUSTOM_OPP_PATH``. A
     truncated file ends the process with SIGBUS.
@@ -93,7 +93,7 @@ def interface_fault_of(folder: str | Path) -> str | None:
 
 
 def _kernels_fault(kernels: Path, soc: str, operators: list[str]) -> str | None:
-    """Compare an SoC's kernels with their descriptions, and with the list that CANN reads."""
+    """Return the first fault of an SoC's kernels, their descriptions, and the list of kernels for CANN."""
     for operator in operators:
         described = sorted((kernels / soc / operator).glob("*.json"))
         if not described:
@@ -116,7 +116,7 @@ def _kernels_fault(kernels: Path, soc: str, operators: list[str]) -> str | None:
 
 
 def _kernel_fault(description: Path) -> str | None:
-    """Check that a kernel's object has the hash in its description."""
+    """Return the fault of a kernel whose object does not have the hash in its description, or None."""
     described = _json(description)
     if not isinstance(described, dict) or "binFileName" not in described:
         return f"{description} must describe a kernel but is {_state(description)}"
@@ -134,8 +134,8 @@ def _bin_paths(entries: Any) -> list[str]:
         return [path for entry in entries for path in _bin_paths(entry)]
     if not isinstance(entries, dict):
         return []
-    own = [entries["binPath"]] if isinstance(entries.get("binPath"), str) else []
-    return own + [path for value in entries.values() for path in _bin_paths(value)]
+    here = [entries["binPath"]] if isinstance(entries.get("binPath"), str) else []
+    return here + [path for value in entries.values() for path in _bin_paths(value)]
 
 
 def _json(path: Path) -> Any:
@@ -153,7 +153,7 @@ def _state(path: Path) -> str:
 
 
 def _elf_fault(path: Path) -> str | None:
-    """Check that a shared library is an ELF file with all sections that it lists."""
+    """Return the fault of a shared library that is no ELF file or is truncated; None if it is complete."""
     if not path.is_file():
         return f"{path} must be there but is missing"
     data = path.read_bytes()
@@ -178,7 +178,7 @@ def _elf_fault(path: Path) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Check a package for each SoC that is named. Its path is not checked: it may be installed elsewhere."""
+    """Check a package for each named SoC, but not its path, because it may be installed elsewhere."""
     folder, *socs = arguments
     for soc in socs:
         if (fault := content_fault_of(folder, soc)) is not None:

@@ -1,4 +1,4 @@
-"""torch if it is installed and loads; otherwise None, with the cause kept for ``doctor``."""
+"""torch if it is installed and loads; otherwise None, with the cause and its remedy for ``doctor``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ try:
 except ImportError as error:
     cause, remedy = f"torch is not installed ({error})", "pip install torch"
 except (OSError, RuntimeError) as error:
-    # torch autoloads device back ends: with torch_npu but no CANN, importing torch itself fails.
+    # torch loads device back ends automatically: with torch_npu but without CANN, importing torch fails.
     cause = f"torch does not load: {str(error).rstrip('.')}."
     remedy = (
         "With torch_npu but without CANN: source CANN's set_env.sh, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0."
@@ -26,7 +26,7 @@ except (OSError, RuntimeError) as error:
 
 
 def load_torch_npu() -> None:
-    """Load torch's device ``npu``, also if torch's autoloading of back ends is disabled.
+    """Load torch_npu, also if torch does not load device back ends automatically.
 
     Raises:
         BackendUnavailable: torch_npu does not load.

@@ -57,7 +57,7 @@ class RopeParams(RopeAttributes):
         end: int = 0,
     ) -> RopeParams:
         """Return the attributes of PMX's RotaryPositionEmbedding
-        (``specs/pmx_rotary_position_embedding.txt``, scaling as PMX's Python operators have it).
+        (``specs/pmx_rotary_position_embedding.txt``), with the scaling of PMX's Python operators.
 
         Args:
             head_dim: D, the head size.
@@ -66,10 +66,10 @@ class RopeParams(RopeAttributes):
             max_position_embeddings: for ``dynamic``: the length beyond which theta grows.
             scaling_type: ``""``; ``"linear"``: positions are divided by ``scaling_factor``;
                 ``"dynamic"``: with ``n = rotary_dim``, theta is multiplied by
-                ``(f * end / max_position_embeddings - (f - 1)) ** (n / (n - 2))`` where ``end`` is
-                beyond ``max_position_embeddings``.
+                ``(f * end / max_position_embeddings - (f - 1)) ** (n / (n - 2))`` if ``end`` exceeds
+                ``max_position_embeddings``.
             scaling_factor: f; positive and finite.
-            end: for ``dynamic``: the position after the sequence's last one.
+            end: for ``dynamic``: the sequence's last position plus one.
 
         Raises:
             ValueError, TypeError: an argument breaks its rule.

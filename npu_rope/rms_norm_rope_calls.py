@@ -25,7 +25,7 @@ def rms_norm_rope_tensors(
     out: tuple[T, T] | None = None,
     rows: T | None = None,
 ) -> CallTensors[T]:
-    """Return a call of rms_norm_rope. With rows the second of ``out`` is a cache."""
+    """Return a call of rms_norm_rope. With rows, the second of ``out`` is a cache."""
     beside = {"q_scale": q_scale, "k_scale": k_scale, "positions": positions}
     beside |= given(rows=rows, freq_factors=freq_factors)
     outs = pair(("q_out", "k_out" if rows is None else "cache"), out)
@@ -33,7 +33,7 @@ def rms_norm_rope_tensors(
 
 
 def scales_of(t: CallTensors[T]) -> tuple[T, T]:
-    """Return the factors of q's and k's normalized heads."""
+    """Return q_scale and k_scale, the factors of the normalized heads."""
     return t.beside["q_scale"], t.beside["k_scale"]
 
 
@@ -42,7 +42,7 @@ class RmsNormRopeAttributes:
     """Arguments of a call besides its tensors.
 
     Attributes:
-        params: of the rotation.
+        params: the parameters of the rotation.
         epsilon: added to the mean square.
         intermediate_rounding: each step rounds to the tensors' type.
         angle: the angle policy.
@@ -78,7 +78,7 @@ class RmsNormRopeAttributes:
 def attributes_of(
     params: RopeParams, epsilon: Any, intermediate_rounding: Any, angle: Angle
 ) -> RmsNormRopeAttributes:
-    """Return the attributes of a Python call.
+    """Return the attributes of a Python function's call.
 
     Raises:
         ValueError, TypeError: an attribute breaks its rule.

@@ -18,12 +18,12 @@ import numpy.typing as npt
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.values import Angle, angle_policy, as_float32, integer, number, require_positive
 
-# Radians per position beyond which the fractional turn of a far position loses its accuracy.
+# Radians per position. Beyond it, angles modulo 2π are inaccurate at far positions.
 MAX_FREQUENCY = 1e9
 
 
 class RopeMode(IntEnum):
-    """How a head's dimensions pair up, with ggml's numbers."""
+    """A mode, with ggml's number: which lanes form a pair, and by which position a pair rotates."""
 
     NORMAL = 0
     """Pairs ``(x[2i], x[2i+1])``."""
@@ -32,9 +32,9 @@ class RopeMode(IntEnum):
     MROPE = 8
     """Pairs as in NEOX; each section of pairs rotates by one of a token's four positions."""
     VISION = 24
-    """Pairs ``(x[i], x[i + n_dims])``, n_dims = D/2 of them; a section restarts its frequencies."""
+    """Pairs ``(x[i], x[i + n_dims])`` with n_dims = D/2; each section starts again at the first frequency."""
     IMROPE = 40
-    """As MROPE, but height, width and time alternate from pair to pair."""
+    """As MROPE, but time, height and width alternate from pair to pair."""
 
     @property
     def has_sections(self) -> bool:
@@ -171,10 +171,10 @@ class RopeAttributes:
         return np.searchsorted(np.cumsum([time, height, width]), sector, side="right")
 
     def exponents(self) -> npt.NDArray[np.int64]:
-        """Return the power of :attr:`theta_scale` in each pair's frequency, ``[pairs]``.
+        """Return the exponent of :attr:`theta_scale` in each pair's frequency, ``[pairs]``.
 
-        This is the pair's number. In mode vision each axis restarts at the beginning of its section, except
-        an axis whose section begins where an earlier, empty one does: its number continues.
+        It is the pair's number. In mode vision it starts at 0 again at the beginning of each section, except
+        in a section that follows an empty one: there the number continues.
         """
         if self.rope_mode is not RopeMode.VISION:
             return np.arange(self.pairs)
@@ -190,7 +190,7 @@ class RopeAttributes:
 
     @property
     def theta_scale(self) -> float:
-        """Ratio of one pair's frequency to the one before it: ``freq_base**(-2/n_dims)`` (section 1)."""
+        """The ratio of a pair's frequency to the previous pair's: ``freq_base**(-2/n_dims)`` (section 1)."""
         return float(self.freq_base ** (-2.0 / self.n_dims))
 
     def corr_dims(self) -> tuple[float, float]:
@@ -296,7 +296,7 @@ class RopeAttributes:
 
 
 class FileRope(NamedTuple):
-    """A model's rope as its files have it."""
+    """A model's rope, read from the model's files."""
 
     attributes: RopeAttributes
     freq_factors: npt.NDArray[np.float32] | None = None
@@ -354,9 +354,8 @@ def ggml_angles(
 ) -> npt.NDArray[np.float32]:
     """Return ggml's float32 angles, operation by operation (section 5 and the CPU source's order).
 
-    ``[..., pairs]`` for positions of any shape. In the modes with sections the first axis of the positions
-    has a token's four. ``fused`` rounds YaRN's last sum of products as one fused multiply-add, as a compiler
-    may.
+    ``[..., pairs]`` for positions of any shape. In the modes with sections, the first axis of positions has
+    four planes. ``fused`` computes YaRN's last sum of products as a fused multiply-add, as compilers may.
     """
     f = np.float32
     pairs, axes, exponents = params.pairs, params.axes(), params.exponents()

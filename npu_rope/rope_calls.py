@@ -13,7 +13,7 @@ from npu_rope.values import ANGLE_POLICIES, AnglePolicy
 
 T = TypeVar("T")
 
-# The parameters that are numbers, which have the same names in schemas and definitions.
+# The numeric parameters. They have the same names in schemas and definitions.
 _NUMBERS = (
     *("n_dims", "n_offs", "n_ctx_orig", "freq_base", "freq_scale", "ext_factor", "attn_factor"),
     *("beta_fast", "beta_slow"),

@@ -49,10 +49,10 @@ class RotaryAttributes:
     """Arguments of a call besides its tensors.
 
     Attributes:
-        interleaved: pairs (x[2i], x[2i+1]) rather than halves.
+        interleaved: pairs are (x[2i], x[2i+1]); otherwise (x[i], x[i + width/2]).
         rotary_dim: rotated width; 0: the whole head.
         offset: first lane of the rotated window in a head.
-        num_heads: of rotary_embedding's ``[B,S,hidden]``.
+        num_heads: the number of heads of rotary_embedding's ``[B,S,N*D]``.
         forward: True rotates by the tables; False applies the transposed rotation, for the gradient.
     """
 
@@ -91,10 +91,10 @@ class RotarySizes:
 def attributes_of(
     op: str, interleaved: Any, rotary_dim: Any, offset: Any = 0, num_heads: Any = 0, forward: Any = True
 ) -> RotaryAttributes:
-    """Return the attributes of a Python call.
+    """Return the attributes of a Python function's call.
 
     Raises:
-        TypeError: an attribute has the wrong type.
+        ValueError, TypeError: an attribute has the wrong type, or an integer has more than 64 bits.
     """
     onnx = op == "rotary_embedding"
     return RotaryAttributes(
@@ -146,5 +146,5 @@ def as_heads(t: CallTensors[Any], x: Any, sizes: RotarySizes) -> Any:
 
 
 def serves_all_batches(t: CallTensors[Any], table: Any, sizes: RotarySizes) -> bool:
-    """Return whether a table of rotary_mul has no batch, or one for all."""
+    """Return whether all batches share a table of rotary_mul."""
     return bool(table.ndim == 2 or table.shape[0] != sizes.batch or t.first[1].ndim == 3)

@@ -1,4 +1,4 @@
-"""The operator package for the simulated cores, loaded on first use: definitions, tilings and kernels."""
+"""The simulated operator package, with definitions, tilings and kernels. It is loaded on first use."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ OLD_VARIABLES = {
 
 
 def warn_of_old_variables() -> None:
-    """Warn of variables that are set by their old names, which nothing reads."""
+    """Warn if a variable is set by its old name, which nothing reads."""
     for old, new in OLD_VARIABLES.items():
         if old in os.environ:
             warnings.warn(f"{old} is {new} now, and is ignored: set {new}.", FutureWarning, stacklevel=3)
 
 
 def find() -> Path | None:
-    """The first package among the library folders, or None."""
+    """Return the first package in the library folders, or None."""
     return next((folder / FOLDER for folder in library_folders() if (folder / FOLDER).is_dir()), None)
 
 
@@ -35,7 +35,7 @@ _loaded: Package | BackendUnavailable | None = None
 
 
 def load() -> Package:
-    """The package, loaded once.
+    """Return the package, which is loaded once.
 
     Raises:
         BackendUnavailable: the package or the simulator is missing or does not load; the message has the

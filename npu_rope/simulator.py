@@ -11,5 +11,5 @@ warnings.warn("npu_rope.simulator is ascend_sim now: import ascend_sim.", Deprec
 
 
 def operator_defines(op: str, soc: str, types: Mapping[str, str]) -> dict[str, str]:
-    """The old name of :func:`ascend_sim.compiler.column_defines`, which takes the kernel's name."""
+    """The old form of :func:`ascend_sim.compiler.column_defines`, which takes the kernel's name."""
     return _compiler.column_defines(f"npu_{op}", soc, types)

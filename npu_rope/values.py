@@ -49,11 +49,11 @@ def integer(name: str, value: Any, op: str = "rope", *, bits: int = 32) -> int:
     """
     if isinstance(value, (bool, np.timedelta64)) or not isinstance(value, (int, np.integer)):
         raise bad_type(op, name, "be an integer", repr(value))
-    whole = int(value)
-    if not -(2 ** (bits - 1)) <= whole < 2 ** (bits - 1):
-        got = str(whole) if abs(whole) < 10**30 else "a number of more than 30 digits"
+    as_int = int(value)
+    if not -(2 ** (bits - 1)) <= as_int < 2 ** (bits - 1):
+        got = str(as_int) if abs(as_int) < 10**30 else "a number of more than 30 digits"
         raise bad_value(op, name, f"be in the int{bits} range", got)
-    return whole
+    return as_int
 
 
 def number(name: str, value: Any, op: str = "rope") -> float:
@@ -72,17 +72,17 @@ def number(name: str, value: Any, op: str = "rope") -> float:
 
 
 def as_float32(value: float) -> float:
-    """Round to float32. ggml, CANN and the tables hold attributes in float32, so a value that rounds to zero
-    or infinity there is zero or infinite here."""
+    """Round to float32. ggml, CANN and the tables hold attributes in float32, so the rules judge the rounded
+    value, which may be zero or infinite."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return float(np.float32(value))
 
 
 def require_positive(name: str, value: float, when: str = "", *, op: str = "rope") -> None:
-    """Check that a number is positive and finite, also as float32.
+    """Check that a number is positive and finite after rounding to float32.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the number breaks the rule.
     """
     if not (math.isfinite(as_float32(value)) and as_float32(value) > 0):
         raise bad_value(op, name, f"be positive and finite{when}", f"{value:g}")

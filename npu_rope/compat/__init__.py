@@ -1,1 +1,1 @@
-"""Functions of other libraries with their names and conventions, computed by npu_rope's operators."""
+"""Functions with the names and conventions of other libraries, computed by npu_rope's operators."""

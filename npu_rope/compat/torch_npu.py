@@ -1,4 +1,4 @@
-"""torch_npu's rotary functions and RMS norms with their names, argument orders and results.
+"""Functions with the names, argument orders and results of torch_npu's rotary functions and RMS norms.
 
 A port changes one import:
 
@@ -6,9 +6,9 @@ A port changes one import:
 
     query = torch_npu.npu_rotary_mul(query, cos, sin)
 
-Their documented limits do not hold here: any even head size, any number of heads, gradients, tables in
-float32 beside 16-bit tensors, cos and sin beyond [-1, 1], every layout in every mode; norms of any number of
-dimensions. Formulas: the documentation of torch_npu and of aclnnRotaryPositionEmbedding,
+torch_npu's documented limits do not apply. Supported are any even head size, any number of heads, gradients,
+float32 tables with 16-bit tensors, cos and sin beyond [-1, 1], every layout in every mode, and norms of any
+number of dimensions. Formulas: the documentation of torch_npu and of aclnnRotaryPositionEmbedding,
 aclnnApplyRotaryPosEmbV2, aclnnInterleaveRope, aclnnRopeWithSinCosCache, aclnnRmsNorm, aclnnGemmaRmsNorm and
 aclnnAddRmsNorm.
 """
@@ -32,7 +32,7 @@ ROTARY_MODES = ("half", "interleave", "quarter")
 
 
 def npu_rotary_mul(input: Any, r1: Any, r2: Any, rotary_mode: str = "half", rotate: Any = None) -> Any:
-    """``input * r1 + rotate(input) * r2``.
+    """Return ``input * r1 + rotate(input) * r2``.
 
     Args:
         input: ``[..., D]`` of three or four dimensions (BSND, BNSD, SBND, TND), D even; floating point.
@@ -40,11 +40,11 @@ def npu_rotary_mul(input: Any, r1: Any, r2: Any, rotary_mode: str = "half", rota
             ``[B,S,1,D]``, ``[T,1,D]``, ...); input's dtype or float32.
         rotary_mode: ``"half"``: rotate(x) is ``(-x2, x1)`` of the two halves; ``"interleave"``: of
             neighbours; ``"quarter"``: ``(-x2, x1, -x4, x3)`` of the four quarters.
-        rotate: None, or the mode's rotation matrix ``[D,D]``, with which ``rotate(x) = x @ rotate``, as
-            torch_npu's examples pass it. The result is the same.
+        rotate: None, or the mode's rotation matrix ``[D,D]``, with which ``rotate(x) = x @ rotate``, as in
+            torch_npu's examples. It does not change the result.
 
     Returns:
-        A new tensor of input's shape and dtype. Gradients flow to all three.
+        A new tensor of input's shape and dtype. Gradients flow to input, r1 and r2.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
@@ -55,7 +55,7 @@ def npu_rotary_mul(input: Any, r1: Any, r2: Any, rotary_mode: str = "half", rota
     if rotate is not None:
         _check_rotate(op, rotate, input.shape[-1], rotary_mode)
     x, cos, sin, back = _as_tokens(op, "input", input, r1, r2)
-    return back(_turned(x, cos, sin, rotary_mode)).contiguous()
+    return back(_rotated(x, cos, sin, rotary_mode)).contiguous()
 
 
 def npu_apply_rotary_pos_emb(
@@ -65,7 +65,7 @@ def npu_apply_rotary_pos_emb(
 
     Args:
         query, key: tensors of the layout, last stride 1; they are overwritten.
-        cos, sin: ``[B,S,1,W]``, ``[1,S,1,W]`` (BSND), these transposed in other layouts, ``[T,1,W]`` (TND);
+        cos, sin: ``[B,S,1,W]`` or ``[1,S,1,W]`` (BSND), transposed for SBND and BNSD, ``[T,1,W]`` (TND);
             W is the number of dimensions of a head that rotate.
         layout: ``"BSND"``, ``"SBND"``, ``"BNSD"`` or ``"TND"``.
         rotary_mode: as in :func:`npu_rotary_mul`.
@@ -88,13 +88,13 @@ def npu_apply_rotary_pos_emb(
             raise bad_value(op, name, f"have {len(order)} dimensions in layout {layout}", t.dim())
     q, k, c, s = (t.permute(order) for t in (query, key, cos, sin))
     for window in _windows(c.shape[-1], rotary_mode):
-        rotary_mul_qk(q, k, c[..., window.tables], s[..., window.tables], **window.how, out=(q, k))
+        rotary_mul_qk(q, k, c[..., window.tables], s[..., window.tables], **window.attributes, out=(q, k))
     return query, key
 
 
 def npu_interleave_rope(x: Any, cos: Any, sin: Any) -> Any:
-    """Separate neighbours (x's even dimensions, then its odd ones), then rotate halves: DeepSeek's
-    de-interleaved output.
+    """Reorder each head, its even dimensions first, then its odd ones, and rotate the two halves, as DeepSeek
+    does.
 
     Args:
         x: ``[B,N,S,D]``, D even.
@@ -110,8 +110,8 @@ def npu_interleave_rope(x: Any, cos: Any, sin: Any) -> Any:
     _require_tensors(op, x=x, cos=cos, sin=sin)
     if x.dim() != 4 or x.shape[-1] % 2:
         raise bad_value(op, "x", "have shape [B,N,S,D] with an even D", list(x.shape))
-    apart = x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
-    return npu_rotary_mul(apart, cos, sin)
+    halves = x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
+    return npu_rotary_mul(halves, cos, sin)
 
 
 def npu_mrope(
@@ -133,8 +133,8 @@ def npu_mrope(
         cos_sin_cache: ``[rows, W]``: cos of W/2 pairs, then sin; W is the number of dimensions of a head that
             rotate.
         head_size: D.
-        mrope_section: None or zeros: one kind; else M numbers that add up to W/2: the number of pairs that
-            each kind of position rotates.
+        mrope_section: None or zeros: one kind of positions; else M numbers, whose sum is W/2: the number of
+            pairs that each kind rotates.
         rotary_mode: ``"half"``, ``"interleave"`` or its synonym ``"interleaved"``.
         cache_mode: how pairs are assigned to the kinds: ``"default"``: consecutive pairs to each kind;
             ``"interleave"``: pair i to kind ``i mod M`` while that kind has pairs left, else to the first.
@@ -172,16 +172,16 @@ def npu_mrope(
 
 
 def npu_rms_norm(input: Any, gamma: Any, epsilon: float = 1e-6) -> tuple[Any, Any]:
-    """``y = input * rstd * gamma``, where ``rstd = 1 / sqrt(mean(input^2) + epsilon)``.
+    """Return ``y = input * rstd * gamma`` and ``rstd = 1 / sqrt(mean(input^2) + epsilon)``.
 
     Args:
-        input: floating point; ``input * rstd`` is rounded to its dtype, then the product with gamma.
+        input: floating point; ``input * rstd`` is rounded to its dtype, then multiplied by gamma.
         gamma: input's last dimensions, over which the mean is taken; input's dtype, or float32.
         epsilon: added to the mean square.
 
     Returns:
         y, of input's shape and dtype, and rstd, float32, of input's shape with 1 for each of gamma's
-        dimensions. Gradients flow from y to input and gamma; torch_npu's rstd has none either.
+        dimensions. Gradients flow from y to input and gamma. rstd has no gradient, as in torch_npu.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
@@ -192,13 +192,13 @@ def npu_rms_norm(input: Any, gamma: Any, epsilon: float = 1e-6) -> tuple[Any, An
 
 
 def npu_gemma_rms_norm(input: Any, gamma: Any, epsilon: float = 1e-6) -> tuple[Any, Any]:
-    """``y = input * rstd * (1 + gamma)``, as Gemma has it: in float32, rounded once.
+    """Return ``y = input * rstd * (1 + gamma)`` and rstd, as Gemma does: in float32, rounded once.
 
     Args:
         input, gamma, epsilon: as in :func:`npu_rms_norm`.
 
     Returns:
-        y and rstd as there.
+        y and rstd, as npu_rms_norm.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
@@ -211,14 +211,14 @@ def npu_gemma_rms_norm(input: Any, gamma: Any, epsilon: float = 1e-6) -> tuple[A
 
 
 def npu_add_rms_norm(x1: Any, x2: Any, gamma: Any, epsilon: float = 1e-6) -> tuple[Any, Any, Any]:
-    """:func:`npu_rms_norm` of ``x = x1 + x2``, rounded to their dtype.
+    """Return :func:`npu_rms_norm` of ``x = x1 + x2``, rounded to their dtype, and x.
 
     Args:
         x1, x2: of one shape and dtype.
         gamma, epsilon: as in :func:`npu_rms_norm`.
 
     Returns:
-        y and rstd as there, and x. Gradients flow from y and x to x1, x2 and gamma.
+        y, rstd and x. Gradients flow from y and x to x1, x2 and gamma.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
@@ -234,7 +234,7 @@ def npu_add_rms_norm(x1: Any, x2: Any, gamma: Any, epsilon: float = 1e-6) -> tup
 
 
 def _check_gamma(op: str, gamma: Any, name: str, x: Any) -> int:
-    """Check gamma, and return the axis that it begins at."""
+    """Check gamma. Return the first axis of x that gamma has."""
     _require_tensors(op, **{name: x, "gamma": gamma})
     if not 1 <= gamma.dim() <= x.dim() or gamma.shape != x.shape[x.dim() - gamma.dim() :]:
         rule = f"{name}'s last dimensions, of {list(x.shape)},"
@@ -284,11 +284,11 @@ def _require_tensors(op: str, **named: Any) -> None:
 
 
 class _Window:
-    """Part of a head that rotates by itself: its table entries, and its place."""
+    """The table entries and the attributes of a part of a head that rotates separately."""
 
     def __init__(self, first: int, width: int, interleaved: bool) -> None:
         self.tables = slice(first, first + width)
-        self.how: dict[str, Any] = {"rotary_dim": width, "offset": first, "interleaved": interleaved}
+        self.attributes: dict[str, Any] = {"rotary_dim": width, "offset": first, "interleaved": interleaved}
 
 
 def _windows(width: int, mode: str) -> list[_Window]:
@@ -297,17 +297,18 @@ def _windows(width: int, mode: str) -> list[_Window]:
     return [_Window(0, width, mode == "interleave")]
 
 
-def _turned(x: Any, cos: Any, sin: Any, mode: str) -> Any:
+def _rotated(x: Any, cos: Any, sin: Any, mode: str) -> Any:
     y = x
     for window in _windows(cos.shape[-1], mode):
-        turn = rotary_mul if y is x or torch.is_grad_enabled() else rotary_mul_  # y is new: it may be written
-        y = turn(y, cos[..., window.tables], sin[..., window.tables], **window.how)
+        # A y that the first window made may be overwritten.
+        rotate = rotary_mul if y is x or torch.is_grad_enabled() else rotary_mul_
+        y = rotate(y, cos[..., window.tables], sin[..., window.tables], **window.attributes)
     return y
 
 
 def _as_tokens(op: str, name: str, x: Any, cos: Any, sin: Any) -> tuple[Any, Any, Any, Any]:
-    """Return x as ``[B,S,N,D]`` or ``[S,N,D]``, and tables as ``[B or 1,S,1,D]`` or ``[S,1,D]``; the tables'
-    dimensions of size 1 select the order. Also return the inverse of x's permutation."""
+    """Return x as ``[B,S,N,D]`` or ``[S,N,D]``, the tables as ``[B or 1,S,1,D]`` or ``[S,1,D]``, and a
+    function that restores x's layout. The tables' dimensions of size 1 determine the order of dimensions."""
     rule = f"{name}'s shape {list(x.shape)} with 1 where they are broadcast"
     if x.dim() not in (3, 4):
         raise bad_value(op, name, "have three or four dimensions", list(x.shape))
@@ -319,14 +320,14 @@ def _as_tokens(op: str, name: str, x: Any, cos: Any, sin: Any) -> tuple[Any, Any
         raise bad_value(op, "r2", f"have r1's shape {list(cos.shape)}", list(sin.shape))
     own = [d for d in range(x.dim() - 1) if cos.shape[d] != 1]
     shared = [d for d in range(x.dim() - 1) if d not in own]
-    if not own:  # one row for all
+    if not own:  # all heads share one row of the tables
         flat = x.reshape(1, -1, x.shape[-1])
         return flat, cos.reshape(1, -1), sin.reshape(1, -1), lambda y: y.reshape(x.shape)
-    if not shared:  # one row each
+    if not shared:  # each head has its own row
         flat = x.reshape(-1, 1, x.shape[-1])
         tables = (t.reshape(-1, x.shape[-1]) for t in (cos, sin))
         return flat, *tables, lambda y: y.reshape(x.shape)
-    # The last dimension that the tables have is tokens, the last that they share is heads, the rest is batch.
+    # Tokens are the last dimension in which the tables have rows, heads the last one without, batch the rest.
     order = (
         *[d for d in range(x.dim() - 1) if d not in (own[-1], shared[-1])],
         own[-1],

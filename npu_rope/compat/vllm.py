@@ -1,11 +1,11 @@
-"""vLLM's rotary operator with its name, argument order and in-place semantics.
+"""A function with the name, argument order and in-place semantics of vLLM's rotary operator.
 
     from npu_rope.compat.vllm import rotary_embedding
 
     rotary_embedding(positions, query, key, head_size, cos_sin_cache, is_neox)
 
-Formula and shapes: vLLM's custom operator ``rotary_embedding``. A table is gathered per token; the rotation
-is :func:`npu_rope.rotary_mul_qk_`: in float32, rounded once.
+Formula and shapes: vLLM's custom operator ``rotary_embedding``. Each token's row of the cache is gathered,
+then :func:`npu_rope.rotary_mul_qk_` rotates.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def rotary_embedding(
         positions: ``[T]`` or ``[B,S]``, int32 or int64: rows of the cache. Positions on an NPU are not
             checked; a compiled graph checks them when it runs, with a RuntimeError.
         query: ``[T, N*head_size]`` or ``[T, N, head_size]``; for positions ``[B,S]`` with B and S instead of
-            T. It may be a slice of a fused projection, whose other elements stay. float32, float16, bfloat16
-            or float64; last stride 1.
-        key: like query with its own number of heads, or None.
+            T. It may be a slice of a fused projection; other elements do not change. float32, float16,
+            bfloat16 or float64; last stride 1.
+        key: like query except for its number of heads, or None.
         head_size: D.
         cos_sin_cache: ``[rows, W]``: cos of W/2 pairs, then sin; the first W of a head's dimensions rotate.
             query's dtype or float32.
-        is_neox: pairs are halves of W; else neighbours.
+        is_neox: True: pairs are ``(x[i], x[i + W/2])``; False: ``(x[2i], x[2i+1])``.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
@@ -64,17 +64,17 @@ def rotary_embedding(
     if heads[0].dtype != cos.dtype and cos.dtype != torch.float32:
         got = f"{cos_sin_cache.dtype} with {heads[0].dtype}"
         raise bad_type(OP, "cos_sin_cache", "be of query's dtype or float32", got)
-    how: dict[str, Any] = {"rotary_dim": width, "interleaved": not neox}
+    attributes: dict[str, Any] = {"rotary_dim": width, "interleaved": not neox}
     try:
         if key is None:
-            rotary_mul_(heads[0], cos, sin, **how)
+            rotary_mul_(heads[0], cos, sin, **attributes)
         else:
-            rotary_mul_qk_(heads[0], heads[1], cos, sin, **how)
+            rotary_mul_qk_(heads[0], heads[1], cos, sin, **attributes)
     except (TypeError, ValueError) as error:
         _check_like_query(**given, cos_sin_cache=cos_sin_cache)
         if isinstance(error, TypeError):
             raise
-        # Only addresses have not been checked so far, so the error is about them.
+        # All rules but those of addresses have been checked, so the error is about addresses.
         names, rule = "query and key", "overlap neither each other nor themselves"
         if key is None:
             names, rule = "query", "not overlap itself"
@@ -89,7 +89,7 @@ def _require_tensors(**tensors: Any) -> None:
 
 
 def _check_like_query(query: Any, **others: Any) -> None:
-    """Check dtypes and devices. The rotation checks them also, but its errors have its own argument names."""
+    """Check dtypes and devices. The rotation also checks them, but its errors have other argument names."""
     if query.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
         rule = "float32, float16, bfloat16 or float64"
         raise bad_type(OP, "query", f"be {rule}", query.dtype)
@@ -115,28 +115,28 @@ def _check_positions(positions: Any, query: Any, cache: Any) -> None:
         inside = ((positions >= 0) & (positions < len(cache))).all()
         torch._assert_async(inside, f"[{OP}] positions must be rows of cos_sin_cache but got others.")
     elif positions.numel():
-        least, most = int(positions.min()), int(positions.max())
-        if least < 0 or most >= len(cache):
-            got = least if least < 0 else most
+        low, high = int(positions.min()), int(positions.max())
+        if low < 0 or high >= len(cache):
+            got = low if low < 0 else high
             raise bad_value(OP, "positions", f"be rows of the cache's {len(cache)}", got)
 
 
 def _heads(name: str, x: Any, positions: Any, size: int) -> Any:
     """Return x as a view [T, N, head_size]."""
-    lead = positions.shape
+    token_shape = positions.shape
     flat = x.ndim == positions.ndim + 1 and x.shape[-1] % size == 0
-    if x.shape[: positions.ndim] != lead or not (
+    if x.shape[: positions.ndim] != token_shape or not (
         flat or (x.ndim == positions.ndim + 2 and x.shape[-1] == size)
     ):
-        wanted = f"[{', '.join(map(str, lead))}, N*{size}]"
+        wanted = f"[{', '.join(map(str, token_shape))}, N*{size}]"
         raise bad_value(OP, name, f"be {wanted} or with heads apart", list(x.shape))
     if x.numel() and x.shape[-1] > 1 and x.stride(-1) != 1:
         raise bad_value(OP, name, "have unit stride in its last dimension", x.stride(-1))
     heads = x.unflatten(-1, (-1, size)) if flat else x
-    if len(lead) == 1:
+    if len(token_shape) == 1:
         return heads
     try:
-        return heads.view(lead[0] * lead[1], *heads.shape[2:])
+        return heads.view(token_shape[0] * token_shape[1], *heads.shape[2:])
     except RuntimeError:
         raise bad_value(
             OP, f"{name}'s batches", "follow each other in memory", f"strides {x.stride()}"

@@ -1,7 +1,5 @@
-"""Run operators on an NPU for arrays and CPU tensors: copy the inputs with their strides, copy the results
-back.
-
-For validation and tests. Callers with NPU tensors call the operators on them directly (``npu_rope/ops/``).
+"""Run operators on an NPU for arrays and CPU tensors: copy the inputs with their strides, then copy the
+results back. This is for validation and tests; ``npu_rope/ops`` runs calls on NPU tensors without it.
 """
 
 from __future__ import annotations
@@ -38,8 +36,8 @@ def run(
     """Run a call on the NPU for arrays, or for CPU torch tensors without a gradient.
 
     Args:
-        check: checks every rule, including rules of element values. The host can read its own elements; the
-            binding cannot read those of NPU tensors.
+        check: checks every rule, including rules of element values, which the binding cannot read from NPU
+            tensors.
         launch: runs the operator on the NPU tensors of xs and of the other inputs, both by name. It writes
             into the tensors of the list, or replaces the list's elements by the operator's results.
         written_whole: the operator writes every element of its results. Otherwise the elements of outs that
@@ -58,9 +56,9 @@ def run(
     results = tuple(t.outs.values()) or make(t)
     sources = {name: to_device(x) for name, x in t.xs.items()}
     beside = {name: to_device(b) for name, b in t.beside.items()}
-    # An input that the call writes in place is also one tensor on the NPU.
-    twins = {id(x): sources[name] for name, x in t.xs.items() if written_whole}
-    written = [twins.get(id(result), None) for result in results]
+    # An input that the call writes in place has one copy on the NPU, not one as input and one as output.
+    copies = {id(x): sources[name] for name, x in t.xs.items() if written_whole}
+    written = [copies.get(id(result), None) for result in results]
     written = [to_device(r) if w is None else w for r, w in zip(results, written, strict=True)]
     try:
         launch(sources, beside, written)

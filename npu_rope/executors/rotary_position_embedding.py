@@ -50,10 +50,10 @@ class Scaling(NamedTuple):
     scaling_factor: float
 
     def params(self, end: int) -> RopeParams:
-        """Return the rotation of a sequence with that end. Equal attributes give the same object."""
+        """Return the parameters for a sequence with that end, the same object for equal attributes."""
         try:
             return _params(*self, end)
-        except TypeError:  # an attribute of a wrong type, perhaps one without a hash
+        except TypeError:  # the cache needs hashes, which an attribute of a wrong type may lack
             return _params.__wrapped__(*self, end)
 
     def stretched_end(self, end: int) -> int:
@@ -65,8 +65,8 @@ class Scaling(NamedTuple):
 class Part:
     """Batches, or packed tokens, that rotate by the same frequencies."""
 
-    tokens: slice
-    end: int  # of their sequences if theta depends on it, else 0
+    tokens: slice  # of the first dimension: batches, or packed tokens
+    end: int  # the sequences' last position plus one if theta depends on it, else 0
 
 
 def plan_call(
@@ -85,12 +85,12 @@ def plan_call(
     _check_pair(query, key, packed=seqstarts is not None)
     scaling = Scaling(int(query.shape[-1]), **attributes)
     scaling.params(0)
-    start_pos, pad_len, seqstarts = (_listed(v) for v in (start_pos, pad_len, seqstarts))
+    start_pos, pad_len, seqstarts = (_list_as_array(v) for v in (start_pos, pad_len, seqstarts))
     if seqstarts is None:
-        return *_static(query, start_pos, pad_len, scaling), scaling
+        return *_plan_padded(query, start_pos, pad_len, scaling), scaling
     if pad_len is not None:
         raise bad_value(OP, "pad_len", "be None where seqstarts is given", "both")
-    return *_packed(query, start_pos, seqstarts, scaling), scaling
+    return *_plan_packed(query, start_pos, seqstarts, scaling), scaling
 
 
 def _check_pair(query: Any, key: Any, *, packed: bool) -> None:
@@ -110,17 +110,16 @@ def _check_pair(query: Any, key: Any, *, packed: bool) -> None:
     q, k = specs["query"], specs["key"]
     if k.dtype != q.dtype:
         raise bad_type(OP, "key", f"have query's dtype {q.dtype}", k.dtype)
-    if _but_heads(k) != _but_heads(q):
+    if _shape_without_heads(k) != _shape_without_heads(q):
         raise bad_value(OP, "key", f"have query's shape {q.text()} except for the heads", k.text())
 
 
-def _but_heads(spec: TensorSpec) -> tuple[int, ...]:
+def _shape_without_heads(spec: TensorSpec) -> tuple[int, ...]:
     return (*spec.shape[:-2], spec.shape[-1])
 
 
-def _listed(value: Any) -> Any:
-    """Return a list of integers as an array; an empty list becomes an empty array. A list from which NumPy
-    makes no array of numbers is returned unchanged."""
+def _list_as_array(value: Any) -> Any:
+    """Convert a list of numbers to an array, also an empty list. Return any other value unchanged."""
     if not isinstance(value, (list, tuple)):
         return value
     try:
@@ -131,7 +130,7 @@ def _listed(value: Any) -> Any:
 
 
 def _check_integers(name: str, value: Any, shape: tuple[int, ...], rule: str) -> None:
-    """Check for an integer tensor or array of that shape. ``()`` accepts every shape of one element."""
+    """Require an integer tensor or array of that shape. ``()`` accepts every shape of one element."""
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
         raise bad_type(OP, name, f"be {rule}", type(value).__name__)
     spec = spec_of(value)
@@ -162,8 +161,8 @@ def _check_seqstarts(starts: Sequence[int], tokens: int) -> None:
 
 
 def _parts(stops: Sequence[int], ends: Sequence[int]) -> list[Part]:
-    """Join neighbouring sequences of equal ends. ``stops`` holds the stop of each sequence's batches or
-    tokens."""
+    """Join neighbouring sequences of equal ends. ``stops`` has the index after each sequence's last batch or
+    token."""
     parts: list[Part] = []
     first = 0
     for stop, end in zip(stops, ends, strict=True):
@@ -177,7 +176,7 @@ def _parts(stops: Sequence[int], ends: Sequence[int]) -> list[Part]:
     return parts or [Part(slice(0, first), 0)]
 
 
-def _seen(value: Any) -> Any:
+def _values_on_host(value: Any) -> Any:
     """Return an integer tensor as an int64 array if the host can read it without waiting for a device and the
     call is not traced; else None."""
     if not is_tensor(value):
@@ -187,13 +186,13 @@ def _seen(value: Any) -> Any:
     return value.detach().numpy().astype(np.int64)
 
 
-def _fetched(value: Any) -> Any:
-    """Return an integer tensor as an int64 array. Waits for the device if the tensor is on one."""
-    seen = _seen(value)
-    return value.detach().cpu().numpy().astype(np.int64) if seen is None else seen
+def _values_of(value: Any) -> Any:
+    """Return an integer tensor as an int64 array. Wait for the device if the tensor is on one."""
+    on_host = _values_on_host(value)
+    return value.detach().cpu().numpy().astype(np.int64) if on_host is None else on_host
 
 
-def _static(query: Any, start_pos: Any, pad_len: Any, scaling: Scaling) -> tuple[list[Part], Any]:
+def _plan_padded(query: Any, start_pos: Any, pad_len: Any, scaling: Scaling) -> tuple[list[Part], Any]:
     batches, tokens = int(query.shape[0]), query.shape[1]
     if isinstance(start_pos, (int, np.integer)) and not isinstance(start_pos, bool):
         start_pos = integer("start_pos", start_pos, OP, bits=64)
@@ -201,62 +200,62 @@ def _static(query: Any, start_pos: Any, pad_len: Any, scaling: Scaling) -> tuple
         _check_integers("start_pos", start_pos, (), "an integer or an integer tensor of one element")
     if pad_len is not None:
         _check_integers("pad_len", pad_len, (batches,), f"[B] = [{batches}] integers")
-    _check_static_range(start_pos, pad_len, batches, tokens)
+    _check_padded_range(start_pos, pad_len, batches, tokens)
     parts = [Part(slice(0, batches), 0)]
     if scaling.scaling_type == "dynamic":
-        padded = [0] * batches if pad_len is None else _fetched(pad_len).tolist()
-        begin = int(_fetched(start_pos).reshape(()))
+        padded = [0] * batches if pad_len is None else _values_of(pad_len).tolist()
+        begin = int(_values_of(start_pos).reshape(()))
         ends = [scaling.stretched_end(begin + int(tokens) - pad) for pad in padded]
         parts = _parts(range(1, batches + 1), ends)
     if not is_tensor(query):
-        positions = np.arange(tokens, dtype=np.int64) + int(_fetched(start_pos).reshape(()))
-        return parts, positions if pad_len is None else positions - _fetched(pad_len).reshape(-1, 1)
+        positions = np.arange(tokens, dtype=np.int64) + int(_values_of(start_pos).reshape(()))
+        return parts, positions if pad_len is None else positions - _values_of(pad_len).reshape(-1, 1)
     begin = start_pos if isinstance(start_pos, int) else _as_tensor(start_pos).reshape(())
-    positions = _counted(tokens, start_pos, pad_len) + begin
+    positions = _token_indices(tokens, start_pos, pad_len) + begin
     if pad_len is not None:
         positions = positions - _as_tensor(pad_len).reshape(-1, 1)
     return parts, positions.to(query.device)
 
 
-def _check_static_range(start_pos: Any, pad_len: Any, batches: int, tokens: Any) -> None:
+def _check_padded_range(start_pos: Any, pad_len: Any, batches: int, tokens: Any) -> None:
     """Check the range of the positions if the host can read them and the call has tokens."""
     if not (batches and tokens):
         return
-    start, pads = _seen(start_pos), _seen(0 if pad_len is None else pad_len)
+    start, pads = _values_on_host(start_pos), _values_on_host(0 if pad_len is None else pad_len)
     if start is not None and pads is not None:
         first = start.reshape(()) - pads
         _check_range(int(first.min()), int(first.max()) + int(tokens) - 1)
 
 
-def _packed(query: Any, start_pos: Any, seqstarts: Any, scaling: Scaling) -> tuple[list[Part], Any]:
+def _plan_packed(query: Any, start_pos: Any, seqstarts: Any, scaling: Scaling) -> tuple[list[Part], Any]:
     tokens = query.shape[0]
-    _check_integers("seqstarts", seqstarts, _at_least_one(seqstarts), "[B+1] integers")
+    _check_integers("seqstarts", seqstarts, _valid_shape(seqstarts), "[B+1] integers")
     batches = int(seqstarts.shape[0]) - 1
     _check_integers(
         "start_pos", start_pos, (batches,), f"[B] = [{batches}] integers where seqstarts is given"
     )
     dynamic = scaling.scaling_type == "dynamic"
-    starts, begins = [_fetched(v) if dynamic else _seen(v) for v in (seqstarts, start_pos)]
+    starts, begins = [_values_of(v) if dynamic else _values_on_host(v) for v in (seqstarts, start_pos)]
     parts = [Part(slice(0, int(tokens)), 0)]
     if starts is not None:
         _check_seqstarts(starts.tolist(), int(tokens))
     if starts is not None and begins is not None:
         lengths = np.diff(starts)
         if lengths.any():
-            filled = lengths > 0
-            _check_range(int(begins[filled].min()), int((begins + lengths)[filled].max()) - 1)
+            has_tokens = lengths > 0
+            _check_range(int(begins[has_tokens].min()), int((begins + lengths)[has_tokens].max()) - 1)
         if dynamic:
             ends = [scaling.stretched_end(int(end)) for end in begins + lengths]
             parts = _parts(starts[1:].tolist(), ends)
     if not is_tensor(query):
-        shift = np.repeat(_fetched(start_pos) - starts[:-1], np.diff(starts))
+        shift = np.repeat(_values_of(start_pos) - starts[:-1], np.diff(starts))
         return parts, np.arange(tokens, dtype=np.int64) + shift
     starts, begins = _as_tensor(seqstarts), _as_tensor(start_pos)
     shift = torch.repeat_interleave(begins - starts[:-1], starts.diff(), output_size=tokens)
-    return parts, (_counted(tokens, seqstarts, start_pos) + shift).to(query.device)
+    return parts, (_token_indices(tokens, seqstarts, start_pos) + shift).to(query.device)
 
 
-def _at_least_one(seqstarts: Any) -> tuple[int, ...]:
+def _valid_shape(seqstarts: Any) -> tuple[int, ...]:
     """Return the shape of seqstarts if it is valid, else ``(-1,)``, which no array has."""
     shape = tuple(getattr(seqstarts, "shape", ()))
     return shape if len(shape) == 1 and shape[0] > 0 else (-1,)
@@ -267,9 +266,9 @@ def _as_tensor(value: Any) -> Any:
     return value.detach().long() if is_tensor(value) else torch.as_tensor(value, dtype=torch.int64)
 
 
-def _counted(tokens: Any, *beside: Any) -> Any:
-    """Return 0, 1, 2, ... on the device of the first tensor in ``beside``."""
-    device = next((t.device for t in beside if is_tensor(t)), None)
+def _token_indices(tokens: Any, *others: Any) -> Any:
+    """Return 0, 1, 2, ... on the device of the first tensor in ``others``."""
+    device = next((t.device for t in others if is_tensor(t)), None)
     return torch.arange(tokens, dtype=torch.int64, device=device)
 
 

@@ -1,5 +1,5 @@
-"""Arrays and torch tensors for the executors: specs and views for the rules, copies of inputs that a kernel
-cannot read in place, and the rounding of the reference's results.
+"""Arrays and torch tensors for the executors: specs for the rules, copies of inputs that a kernel cannot read
+in place, and the rounding of the reference's results.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def require_dense(op: str, name: str, tensor: Any) -> None:
         raise bad_type(op, name, "be a dense tensor", got)
 
 
-# ---- specs and views for the rules -----------------------------------------------------------------
+# ---- specs for the rules ---------------------------------------------------------------------------
 
 
 def spec_of(t: Any) -> TensorSpec:
@@ -52,8 +52,8 @@ def spec_of(t: Any) -> TensorSpec:
 
 
 def in_full(error: BrokenRule, t: CallTensors[TensorSpec]) -> BrokenRule:
-    """Return an error of the C library with the whole value of its argument if that is a tensor that a C
-    struct cannot represent: the name of a dtype that C does not know, or more sizes than C has."""
+    """Return an error of the C library. If its argument is a tensor with a dtype or a number of dimensions
+    that the C struct cannot represent, the error's value becomes the actual dtype or shape."""
     spec = {**t.inputs(), **t.outs}.get(error.argument)
     if spec is None:
         return error
@@ -74,7 +74,7 @@ def c_tensor(t: Any) -> native.CTensor:
 
 
 def as_arrays(t: Call) -> Call:
-    """Return a call whose inputs are all arrays. NumPy converts positions, rows and factors where it can.
+    """Return a call whose inputs are all arrays. Inputs other than xs are converted if NumPy can do so.
 
     Raises:
         TypeError, ValueError: one of xs or outs is not an array, an input cannot become one, or an output is
@@ -100,13 +100,13 @@ def _as_array(op: str, name: str, value: Any) -> Array:
         raise bad_type(op, name, "be an array", "NoneType")
     try:
         return np.asarray(value)
-    except (TypeError, ValueError, RuntimeError):  # ragged; a tensor of a type NumPy does not have
+    except (TypeError, ValueError, RuntimeError):  # a ragged list, or a tensor of a dtype that NumPy lacks
         got = type(value).__name__
         raise bad_type(op, name, "be something NumPy makes an array of", got) from None
 
 
 def taken(backend: str, t: Call) -> Call:
-    """Return a checked call on CPU torch tensors without a gradient, or on arrays."""
+    """Check and return a call on CPU torch tensors without a gradient, or a call on arrays."""
     if not is_tensor(t.first[1]):
         return as_arrays(t)
     check_tensors(backend, t)
@@ -136,7 +136,7 @@ def check_tensors(backend: str, t: Call) -> None:
 
 
 def in_whole_elements(a: Array) -> bool:
-    """Return whether address and strides are multiples of the element's size."""
+    """Return whether an array is aligned and its strides are multiples of the element's size."""
     if a.flags.c_contiguous:
         return bool(a.flags.aligned)
     item = a.dtype.itemsize or 1
@@ -168,7 +168,7 @@ def readable_tensor(t: Any, *, unit_stride: bool = True) -> Any:
     return t if unit else t.contiguous()
 
 
-# Inputs that the kernels read by any stride.
+# Inputs whose last stride need not be 1.
 _ANY_STRIDE = ("positions", "rows", "freq_factors", "position_ids")
 
 
@@ -189,7 +189,7 @@ def empty_like(t: Any) -> Any:
 
 
 def array_of(t: Any) -> Array:
-    """Return a torch tensor's memory as an array; bfloat16 as its float32 values."""
+    """Return a torch tensor's memory as an array; for bfloat16, an array of its float32 values."""
     if not is_tensor(t):
         array: Array = np.asarray(t)  # t may be a numpy.matrix
         return array
@@ -202,7 +202,7 @@ def array_of(t: Any) -> Array:
 
 
 def round_to(values: npt.NDArray[np.float64], like: Any) -> Any:
-    """Round values once to like's dtype. The result is an array or a tensor, as like is."""
+    """Round values once to the dtype of ``like``. The result is an array or a tensor, as ``like`` is."""
     name = spec_of(like).dtype
     if name == "bfloat16":
         bits = bfloat16_bits(values)
@@ -241,17 +241,17 @@ def rounded(t: Call, wide: tuple[npt.NDArray[np.float64], ...]) -> tuple[Any, ..
 
 def _write_rows(cache: Any, rows: Array, tokens: Array) -> None:
     """Write the rounded tokens into the cache at their rows. Other rows keep their values."""
-    kept = rows >= 0
-    named = rows[kept].astype(np.int64)
+    used = rows >= 0
+    indices = rows[used].astype(np.int64)
     with writing(cache):
-        cache[torch.from_numpy(named) if is_tensor(cache) else named] = round_to(tokens[kept], cache)
+        cache[torch.from_numpy(indices) if is_tensor(cache) else indices] = round_to(tokens[used], cache)
 
 
 # ---- native code on arrays ------------------------------------------------------------------------------
 
 
 def on_arrays(t: Call, launch: Callable[[Call, tuple[Any, ...]], None]) -> tuple[Any, ...]:
-    """Launch a C library on arrays, into outs or new arrays. The library checks the call first."""
+    """Run the C library on arrays, into outs or new arrays. ``launch`` calls it; it checks the call first."""
     t = as_arrays(t)
     check_whole_elements(t)
     results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())

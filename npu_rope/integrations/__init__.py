@@ -1,3 +1,3 @@
-"""Integrations of npu_rope into other software. Each module needs the package it integrates with, and must
-be imported explicitly.
+"""Integrations of npu_rope into other software. Each module needs the software that it is named after, and
+must be imported explicitly.
 """

@@ -1,12 +1,12 @@
 """Sharding rules for torch's DTensor: the placements of arguments and results that npu_rope's operators
 support directly. Importing this module registers them.
 
-Heads may be sharded (tensor parallel), tokens (sequence and context parallel: the positions or the tables'
-rows with them), batches, and a norm's rows. A head's own dimensions and the dimensions that a norm reduces
-may not. DTensor gathers arguments with any other placement first. An argument that an operator writes cannot
-be gathered; it is refused if it has another placement. (rotary_position_embedding makes positions of its own:
-call it inside torch's implicit_replication().) Each rank holds its share of the sum that is a scale's or a
-table's gradient.
+Sharding is possible along heads (tensor parallel), along tokens together with their positions or table rows
+(sequence and context parallel), along batches, and along a norm's rows, but not inside a head or a row.
+DTensor gathers arguments with any other placement first. An operator that writes is refused with other
+placements, because its argument would be a gathered copy. The gradient of a scale or a table is a partial sum
+on each rank. rotary_position_embedding makes positions of its own: call it inside torch's
+implicit_replication().
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from npu_rope.rope_attributes import RopeMode
 
 Rule = tuple[list[Any], list[Any]]  # placements of the results, and of every argument
 Given = dict[str, Any]  # an operator's arguments by name
+Placements = dict[str, Any]  # placements of arguments by name; Replicate() for all others
 BATCH, TOKENS, HEADS = "batch", "tokens", "heads"
-LAYOUT = (BATCH, TOKENS, HEADS, "lanes")  # of heads; the last three without batches
+LAYOUT = (BATCH, TOKENS, HEADS, "lanes")  # the dimensions of xs; the last three if there are no batches
 
 
-def _turns(
+def _register_rotation(
     op: Any,
     xs: tuple[str, ...],
-    beside: Callable[[Given, str], Given | None],
+    place_others: Callable[[Given, str], Placements | None],
     layout: tuple[str, ...] = LAYOUT,
 ) -> None:
-    """Register the rules of an operator that rotates each of xs' heads by itself.
+    """Register the rules of an operator that rotates each head of xs separately.
 
     Args:
         xs: the arguments with heads; results have the first one's placement.
-        beside: returns the placements of the other arguments when batches, tokens or heads are sharded; None:
-            they cannot be sharded.
+        place_others: returns the placements of the other arguments if xs are sharded along the named
+            dimension. None: xs cannot be sharded along it.
         layout: the names of xs' dimensions.
     """
     names = [argument.name for argument in op._schema.arguments]
@@ -50,20 +51,20 @@ def _turns(
     def rules(*args: Any, **kwargs: Any) -> list[Rule]:
         given = _given(op, args, kwargs)
         tensors = {n: value for n, value in given.items() if hasattr(value, "tensor_meta")}
-        of_x = layout[len(layout) - len(given[xs[0]].shape) :]
-        placed: list[Given] = [{}]
-        for what in (HEADS, TOKENS, BATCH):
-            others = beside(given, what) if what in of_x else None
+        dimensions = layout[len(layout) - len(given[xs[0]].shape) :]
+        allowed: list[Placements] = [{}]
+        for dimension in (HEADS, TOKENS, BATCH):
+            others = place_others(given, dimension) if dimension in dimensions else None
             if others is not None:
-                shared = Shard(of_x.index(what))
-                placed.append({**dict.fromkeys((*xs, *written), shared), **others})
+                shard = Shard(dimensions.index(dimension))
+                allowed.append({**dict.fromkeys((*xs, *written), shard), **others})
         if any(argument.alias_info and argument.alias_info.is_write for argument in op._schema.arguments):
-            _require_one_of(op, placed, tensors)
+            _require_one_of(op, allowed, tensors)
         found = []
-        for own in placed:
-            where = {n: own.get(n, Replicate()) for n in tensors}
-            taken = [where.get(n) for n in names[: len(args)]] + [where[n] for n in kwargs if n in where]
-            found.append(([where[xs[0]]] * returned, taken))
+        for placements in allowed:
+            placed = {n: placements.get(n, Replicate()) for n in tensors}
+            passed = [placed.get(n) for n in names[: len(args)]] + [placed[n] for n in kwargs if n in placed]
+            found.append(([placed[xs[0]]] * returned, passed))
         return found
 
 
@@ -74,122 +75,124 @@ def _given(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Given:
     return {**{a.name: a.default_value for a in arguments}, **passed, **kwargs}
 
 
-def _require_one_of(op: Any, placed: list[Given], tensors: Given) -> None:
-    """Require placements that are one of the rules. DTensor would gather other tensors, and writes to the
-    gathered copy would be lost.
+def _require_one_of(op: Any, allowed: list[Placements], tensors: Given) -> None:
+    """Require one of the allowed placements. DTensor would gather other tensors, and writes to the gathered
+    copy would be lost.
 
     Raises:
-        ValueError: no rule has the tensors' placements.
+        ValueError: the tensors have other placements.
     """
-    for lie in zip(*(spec.placements for spec in tensors.values()), strict=True):
-        where = dict(zip(tensors, lie, strict=True))
-        if not any(all(own.get(n, Replicate()) == p for n, p in where.items()) for own in placed):
+    for on_one_mesh_dim in zip(*(spec.placements for spec in tensors.values()), strict=True):
+        actual = dict(zip(tensors, on_one_mesh_dim, strict=True))
+        if not any(all(rule.get(n, Replicate()) == p for n, p in actual.items()) for rule in allowed):
             name = op._schema.name.removeprefix("npu_rope::").removesuffix("_out").removesuffix("_")
-            got = ", ".join(f"{n} {p}" for n, p in where.items())
-            rules = "; ".join(", ".join(f"{n} {own.get(n, Replicate())}" for n in tensors) for own in placed)
-            raise bad_value(name, "placements", f"be one of ({rules})", f"({got})")
+            got = ", ".join(f"{n} {p}" for n, p in actual.items())
+            texts = (", ".join(f"{n} {rule.get(n, Replicate())}" for n in tensors) for rule in allowed)
+            raise bad_value(name, "placements", f"be one of ({'; '.join(texts)})", f"({got})")
 
 
-def _positions(given: Given, what: str) -> Given | None:
-    """Place positions [S] or [B,S]; with sections [M,S], [M,B,S], or [4*S], whose tokens are not sharded."""
+def _place_positions(given: Given, dimension: str) -> Placements | None:
+    """Place positions [S] or [B,S]; with sections [M,S], [M,B,S], or [4*S] (no sharded tokens)."""
     positions, x = given["positions"], given.get("x") or given["q"]
     rank, tokens = len(positions.shape), x.shape[-3]
     planes = RopeMode(given["rope_mode"]).has_sections and rank != 1
-    if what == HEADS:
+    if dimension == HEADS:
         return {}
-    if what == TOKENS:
+    if dimension == TOKENS:
         return {"positions": Shard(rank - 1)} if positions.shape[-1] == tokens else None
     has_batches = rank - planes == 2 and positions.shape[-2] == x.shape[0]
     return {"positions": Shard(rank - 2)} if has_batches and x.shape[0] > 1 else {}
 
 
-def _rows(given: Given, what: str) -> Given | None:
+def _place_cache(given: Given, dimension: str) -> Placements | None:
     """Place a cache [R,N,D]: only heads can be sharded, and every rank has all rows' indices."""
-    return {"cache": Shard(1)} if what == HEADS else None
+    return {"cache": Shard(1)} if dimension == HEADS else None
 
 
-def _tables(given: Given, what: str) -> Given | None:
+def _place_tables(given: Given, dimension: str) -> Placements | None:
     """Place cos and sin [S,W], [B,S,W] or [B,S,1,W]; for x without batches [S,W] or [S,1,W]."""
     x = given.get("x") or given["q"]
-    if what == HEADS:
+    if dimension == HEADS:
         return {}
     placed = {}
     for name in ("cos", "sin"):
         shape = given[name].shape
         has_head = len(shape) == len(x.shape)
         tokens = len(shape) - (3 if has_head else 2)
-        if what == TOKENS:
+        if dimension == TOKENS:
             placed[name] = Shard(tokens)
         elif tokens > 0 and shape[tokens - 1] == x.shape[0] > 1:
             placed[name] = Shard(tokens - 1)
     return placed
 
 
-def _onnx_tables(given: Given, what: str) -> Given | None:
+def _place_onnx_tables(given: Given, dimension: str) -> Placements | None:
     """Place caches [rows,W] with position_ids [B,S], or caches [B,S,W]."""
-    if what == HEADS:
+    if dimension == HEADS:
         return {}
-    at = Shard(1 if what == TOKENS else 0)
-    return {"position_ids": at} if given["position_ids"] is not None else {"cos_cache": at, "sin_cache": at}
+    by = Shard(1 if dimension == TOKENS else 0)
+    return {"position_ids": by} if given["position_ids"] is not None else {"cos_cache": by, "sin_cache": by}
 
 
 # ---- norms -------------------------------------------------------------------------------------------
 
 
-def _normalizes(op: Any, xs: int, results: tuple[bool, ...]) -> None:
-    """Register the rules of an operator whose arguments are ``xs`` tensors of x's shape, then a scale.
+def _register_norm(op: Any, n_xs: int, results: tuple[bool, ...]) -> None:
+    """Register the rules of an operator whose arguments are ``n_xs`` tensors of x's shape, then a scale.
 
     Args:
-        results: for each result, whether it has x's shape; else it is the scale's gradient, a sum over x's
-            rows.
+        results: for each result, whether it has x's shape. A result of another shape is the scale's gradient,
+            a sum over x's rows.
     """
 
     @register_sharding(op)  # type: ignore[untyped-decorator]
     def rules(*args: Any, **kwargs: Any) -> list[Rule]:
         given = _given(op, args, kwargs)
         tensors = {n: value for n, value in given.items() if hasattr(value, "tensor_meta")}
-        x, scale, rank = args[0], args[xs], len(args[0].shape)
-        behind = [*args[xs + 1 :], *(value for n, value in kwargs.items() if n in tensors)]
-        rest = [Replicate() if hasattr(a, "tensor_meta") else None for a in behind]
+        x, scale, rank = args[0], args[n_xs], len(args[0].shape)
+        after_scale = [*args[n_xs + 1 :], *(value for n, value in kwargs.items() if n in tensors)]
+        rest = [Replicate() if hasattr(a, "tensor_meta") else None for a in after_scale]
         if not results:
-            placed: list[Given] = [{}]
-            for at, own in _rows_of(x, scale, given["axis"] % rank):
-                placed.append({**dict.fromkeys(tensors, Shard(at)), "scale": own})
-            _require_one_of(op, placed, tensors)
-        found: list[Rule] = [([Replicate()] * len(results), [Replicate()] * (xs + 1) + rest)]
-        for at, own in _rows_of(x, scale, given["axis"] % rank):
-            of_scale = own if isinstance(own, Shard) else Partial()
-            made = [Shard(at) if like_x else of_scale for like_x in results]
-            written = [Shard(at) if isinstance(r, Replicate) else r for r in rest]
-            found.append((made, [Shard(at)] * xs + [own, *written]))
+            allowed: list[Placements] = [{}]
+            for dim, of_scale in _rows_of(x, scale, given["axis"] % rank):
+                allowed.append({**dict.fromkeys(tensors, Shard(dim)), "scale": of_scale})
+            _require_one_of(op, allowed, tensors)
+        found: list[Rule] = [([Replicate()] * len(results), [Replicate()] * (n_xs + 1) + rest)]
+        for dim, of_scale in _rows_of(x, scale, given["axis"] % rank):
+            of_gradient = of_scale if isinstance(of_scale, Shard) else Partial()
+            of_results = [Shard(dim) if like_x else of_gradient for like_x in results]
+            written = [Shard(dim) if isinstance(r, Replicate) else r for r in rest]
+            found.append((of_results, [Shard(dim)] * n_xs + [of_scale, *written]))
         return found
 
 
 def _rows_of(x: Any, scale: Any, axis: int) -> Iterator[tuple[int, Any]]:
-    """Yield the dimensions before a norm's axis, and the scale's placement when that dimension is sharded."""
+    """Yield each dimension before a norm's axis, with the scale's placement if x is sharded along it."""
     missing = len(x.shape) - len(scale.shape)
-    for at in range(axis):
-        own = at - missing
-        yield at, Shard(own) if own >= 0 and scale.shape[own] != 1 else Replicate()
+    for dim in range(axis):
+        scale_dim = dim - missing
+        is_sharded = scale_dim >= 0 and scale.shape[scale_dim] != 1
+        yield dim, Shard(scale_dim) if is_sharded else Replicate()
 
 
 def _register() -> None:
     ops = torch.ops.npu_rope
     for name, xs in (("rope", ("x",)), ("rope_qk", ("q", "k"))):
         for kind in ("", "_", "_out"):
-            _turns(getattr(ops, name + kind).default, xs, _positions)
+            _register_rotation(getattr(ops, name + kind).default, xs, _place_positions)
     for name, xs in (("rotary_mul", ("x",)), ("rotary_mul_qk", ("q", "k"))):
         for kind in ("", "_", "_out"):
-            _turns(getattr(ops, name + kind).default, xs, _tables)
-    _turns(ops.rope_set_rows.default, ("x",), _rows)
-    _turns(ops.rms_norm_rope.default, ("q", "k"), _positions)
-    _turns(ops.rms_norm_rope_out.default, ("q", "k"), _positions)
-    _turns(ops.rotary_embedding.default, ("X",), _onnx_tables, (BATCH, HEADS, TOKENS, "lanes"))
-    _normalizes(ops.rms_norm.default, 1, (True,))
-    _normalizes(ops.rms_norm_out.default, 1, ())
-    _normalizes(ops.rms_norm_backward.default, 2, (True, False))
-    _normalizes(ops.add_rms_norm.default, 2, (True, True))
-    _normalizes(ops.add_rms_norm_out.default, 2, ())
+            _register_rotation(getattr(ops, name + kind).default, xs, _place_tables)
+    _register_rotation(ops.rope_set_rows.default, ("x",), _place_cache)
+    _register_rotation(ops.rms_norm_rope.default, ("q", "k"), _place_positions)
+    _register_rotation(ops.rms_norm_rope_out.default, ("q", "k"), _place_positions)
+    onnx_layout = BATCH, HEADS, TOKENS, "lanes"
+    _register_rotation(ops.rotary_embedding.default, ("X",), _place_onnx_tables, onnx_layout)
+    _register_norm(ops.rms_norm.default, 1, (True,))
+    _register_norm(ops.rms_norm_out.default, 1, ())
+    _register_norm(ops.rms_norm_backward.default, 2, (True, False))
+    _register_norm(ops.add_rms_norm.default, 2, (True, True))
+    _register_norm(ops.add_rms_norm_out.default, 2, ())
 
 
 _register()

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from npu_rope.integrations.rope_forms import NotKnown, tried
+from npu_rope.integrations.rope_forms import NotKnown, or_not_known
 from npu_rope.ops.rms_norm import rms_norm
 
 ROUND_FIRST, ROUND_LAST = "rounded, then times the weight", "times the weight in float32, then rounded"
@@ -18,8 +18,9 @@ EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
 # A float32 result with an error above this share of its largest element comes from another formula.
 SAME_NORM = 1e-5
 ROWS = 64
-MOST_DIFFERENT = 0.02  # of two bfloat16 results; with different orders about a third of the elements differ
-SIZES = (1e4, 1e2, 1.0, 0.1)  # of rows, in units of sqrt(epsilon)
+# Share of elements in which two bfloat16 results may differ. In another order of rounding, a third differ.
+MOST_DIFFERENT = 0.02
+ROW_SIZES = (1e4, 1e2, 1.0, 0.1)  # magnitudes of rows, in units of sqrt(epsilon)
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class NormForm:
         offset: number added to the weight.
         order: when the result is rounded to x's dtype.
         epsilon: name of epsilon's attribute.
-        mixes: the form also holds for x of another dtype than the weight's; else the module computes it.
+        mixes: whether the form holds for x of another dtype than the weight's. If not, the module's own
+            forward handles such x.
     """
 
     weight: str | None
@@ -48,7 +50,7 @@ class NormForm:
 
 
 def looks_like_norm(module: torch.nn.Module) -> bool:
-    """Whether the class's name is a norm's; such modules are replaced or reported."""
+    """Return whether the module's class is named like a norm. Every such module is listed in the report."""
     name = type(module).__name__
     return name.endswith("Norm") or "RMSNorm" in name
 
@@ -57,9 +59,9 @@ def classify(module: torch.nn.Module) -> NormForm:
     """Return the module's normalization. A copy with random weights is called in float32 and in bfloat16.
 
     Raises:
-        NotKnown: it is none of those here, or raises any exception; the message has the reason.
+        NotKnown: the module has another form or raises an exception. The message has the reason.
     """
-    form: NormForm = tried(_classified, module)
+    form: NormForm = or_not_known(_classified, module)
     return form
 
 
@@ -78,17 +80,17 @@ def _classified(module: torch.nn.Module) -> NormForm:
         raise NotKnown(f"it has none of {', '.join(EPSILONS)}")
     width = getattr(module, "normalized_shape", (32,))[-1] if weight is None else parameters[weight].shape[-1]
     if weight is not None and parameters[weight].ndim != 1:
-        raise NotKnown("its weight is no row")
+        raise NotKnown("its weight is not one-dimensional")
     probe = copy.deepcopy(module).to("cpu")
     probe.__dict__.pop("forward", None)
     generator = torch.Generator().manual_seed(0)
     if weight is not None:
-        # Random weights: the orders of rounding differ only in bits that a product loses.
+        # Weights of 1 would hide the order of rounding, which only inexact products show.
         values = torch.rand(width, generator=generator) + 0.5
         setattr(probe, weight, torch.nn.Parameter(values, requires_grad=False))
     x = torch.randn(1, ROWS, width, generator=generator)
-    # Rows where epsilon is negligible against the mean square, as large, and dominant.
-    x *= torch.tensor(SIZES).repeat(ROWS // len(SIZES))[:, None] * getattr(module, epsilon) ** 0.5
+    # In some rows epsilon is negligible against the mean square, in others equal, and in others dominant.
+    x *= torch.tensor(ROW_SIZES).repeat(ROWS // len(ROW_SIZES))[:, None] * getattr(module, epsilon) ** 0.5
     for offset in (0.0, 1.0) if weight is not None else (0.0,):
         for order in (ROUND_FIRST, ROUND_LAST):
             form = NormForm(weight, offset, order, epsilon)
@@ -98,8 +100,8 @@ def _classified(module: torch.nn.Module) -> NormForm:
 
 
 def _is_same(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
-    """Compare in float32 within its rounding, in training and out of it; in bfloat16 to the bit, except for a
-    few elements that may round either way."""
+    """Return whether the probe computes the form: in float32 within rounding errors, in training and
+    evaluation mode; in bfloat16 bit for bit, except for a few elements."""
     with torch.no_grad():
         for training in (False, True):
             wanted, got = probe.train(training)(x), normalized(form, probe, x)
@@ -114,7 +116,7 @@ def _is_same(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
 
 
 def _mixes(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
-    """Whether the form also holds where x and the weight have different dtypes."""
+    """Return whether the form also holds if x and the weight have different dtypes."""
     narrow = copy.deepcopy(probe).to(torch.bfloat16)
     with torch.no_grad():
         for module, given in ((narrow, x), (probe, x.bfloat16())):
@@ -130,7 +132,7 @@ def _mixes(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
 
 
 def normalized(form: NormForm, module: torch.nn.Module, x: torch.Tensor) -> Any:
-    """:func:`npu_rope.rms_norm` in the module's form, with its weight and epsilon."""
+    """Compute the module's form by :func:`npu_rope.rms_norm`, with the module's weight and epsilon."""
     epsilon = getattr(module, form.epsilon)
     if form.weight is None:
         ones = torch.ones(x.shape[-1], dtype=x.dtype, device=x.device)
@@ -153,9 +155,8 @@ _WIDE = (torch.float32, torch.float64)
 
 
 def _weight_of(module: torch.nn.Module, name: str) -> torch.Tensor:
-    """Return the module's weight. Read the parameters' dictionary first: a lookup by attribute fails once
-    before it gets there, which costs a tenth of a decode-sized call. The dictionary lacks a parametrized
-    weight."""
+    """Return the module's weight. The parameters' dictionary is read first, because an attribute lookup costs
+    a tenth of the time of a decode-sized call. The dictionary lacks a parametrized weight."""
     weight = module._parameters.get(name)
     if weight is None:
         weight = getattr(module, name)
@@ -163,7 +164,7 @@ def _weight_of(module: torch.nn.Module, name: str) -> torch.Tensor:
 
 
 def replacement(form: NormForm) -> Callable[..., Any]:
-    """Return a module's forward. It has that name because pickle finds a method by its name."""
+    """Return a forward for modules of this form. It has this name because pickle finds methods by name."""
 
     def forward(self: Any, hidden_states: Any) -> Any:
         if not form.mixes and hidden_states.dtype != getattr(self, str(form.weight)).dtype:

@@ -1,6 +1,6 @@
 """An ``onnx.backend`` of the operators that npu_rope has: RMSNormalization and RotaryEmbedding.
 
-Runs models whose nodes are all of these, on any of npu_rope's backends. Needs the onnx package
+It runs models that have no other nodes, on any of npu_rope's backends. It needs the onnx package
 (``pip install 'npu-rope[onnx]'``).
 
     import npu_rope.integrations.onnx_backend as backend
@@ -23,7 +23,7 @@ from onnx.backend.base import Backend, BackendRep
 from npu_rope import rms_norm, rotary_embedding
 
 Array = npt.NDArray[Any]
-OPSET = 23  # since which the operators are in ONNX's standard domain
+OPSET = 23  # the first opset that has the operators
 
 
 def _run(
@@ -33,7 +33,7 @@ def _run(
     attributes: Mapping[str, Any],
     backend: str | None,
 ) -> tuple[Any]:
-    """Run an operator on a node's inputs, with those of its attributes that the node has."""
+    """Run an operator on a node's inputs. Pass those of the named attributes that the node has."""
     named = {name: attributes[name] for name in names if name in attributes}
     return (operator(*inputs, **named, backend=backend),)
 
@@ -48,7 +48,7 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
     return {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
 
-def _is_ours(node: onnx.NodeProto) -> bool:
+def _is_supported(node: onnx.NodeProto) -> bool:
     return node.domain in ("", "ai.onnx") and node.op_type in OPERATORS
 
 
@@ -62,7 +62,7 @@ def _unsupported(model: onnx.ModelProto) -> str | None:
     if versions.get("ai.onnx", 0) < OPSET:
         return f"its opset is {versions.get('ai.onnx', 0)}, below {OPSET}"
     for node in model.graph.node:
-        if not _is_ours(node):
+        if not _is_supported(node):
             return f"its node {node.name or node.output[0]} is {_kind(node)}"
     return None
 
@@ -82,11 +82,11 @@ class NpuRopeModel(BackendRep):
         self._inputs = [name for name in self._all_inputs if name not in self._initialisers]
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
-        """Return the graph's outputs for its inputs: a sequence of those without a default, in the graph's
-        order, or a mapping by name, whose entries also replace the defaults of initialisers.
+        """Return the graph's outputs. ``inputs`` is a sequence of the inputs without initialisers, in the
+        graph's order, or a mapping by name, which may also replace initialisers.
 
         Raises:
-            ValueError, TypeError: an input is missing or none of the graph's, or breaks an operator's rule.
+            ValueError, TypeError: an input is missing, unknown, or breaks an operator's rule.
         """
         if not isinstance(inputs, Mapping):
             if len(inputs) != len(self._inputs):
@@ -110,11 +110,11 @@ class NpuRopeModel(BackendRep):
 
 
 class NpuRopeBackend(Backend):
-    """ONNX's interface; ``backend=`` names one of npu_rope's."""
+    """ONNX's interface of a backend. The argument ``backend`` names one of npu_rope's backends."""
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether every node is one of :data:`OPERATORS`."""
+        """Return whether every node is one of :data:`OPERATORS`."""
         return cls.supports_device(device) and _unsupported(model) is None
 
     @classmethod
@@ -131,9 +131,9 @@ class NpuRopeBackend(Backend):
                 f"[onnx_backend] device must be CPU (backend= names npu_rope's) but got {device}."
             )
         onnx.checker.check_model(model)
-        if (what := _unsupported(model)) is not None:
-            rule = f"nodes {', '.join(OPERATORS)} of opset {OPSET} alone"
-            raise ValueError(f"[onnx_backend] model must have {rule} but {what}.")
+        if (reason := _unsupported(model)) is not None:
+            rule = f"only nodes {', '.join(OPERATORS)} of opset {OPSET}"
+            raise ValueError(f"[onnx_backend] model must have {rule} but {reason}.")
         return NpuRopeModel(model, backend)
 
     @classmethod
@@ -150,7 +150,7 @@ class NpuRopeBackend(Backend):
         return cls.prepare(model, device, backend=backend).run(inputs)
 
     @classmethod
-    def run_node(  # type: ignore[override]  # there every option is a dict
+    def run_node(  # type: ignore[override]  # onnx declares **kwargs as dicts
         cls,
         node: onnx.NodeProto,
         inputs: Any,
@@ -165,14 +165,14 @@ class NpuRopeBackend(Backend):
         Raises:
             ValueError: the node is none of :data:`OPERATORS`.
         """
-        if not _is_ours(node):
+        if not _is_supported(node):
             rule = f"node must be {', '.join(OPERATORS)}"
             raise ValueError(f"[onnx_backend] {rule} but got {_kind(node)}.")
         return OPERATORS[node.op_type](list(inputs), _attributes(node), backend)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether the device is CPU: arrays come from the host and go there."""
+        """Return whether the device is CPU. Inputs and outputs are arrays of the host on every backend."""
         return device.partition(":")[0] == "CPU"
 
 

@@ -1,14 +1,14 @@
 """Export to ONNX: translations of npu_rope's operators for ``torch.onnx.export(dynamo=True)``.
 
-Each operator becomes a standard RotaryEmbedding node (opset 23), whose tables are an initialiser, an input or
-a small subgraph of the positions, or a standard RMSNormalization node, so that any runtime runs it. Needs
-``pip install 'npu-rope[onnx]'``.
+Each operator becomes a standard node of opset 23, which any runtime can run: RMSNormalization, or
+RotaryEmbedding, whose tables are an initialiser, an input or a small subgraph that computes them from the
+positions. Needs ``pip install 'npu-rope[onnx]'``.
 
     from npu_rope.integrations import onnx_export
 
     onnx_export.export(model, (x, positions), "model.onnx")
 
-or, with options of one's own,
+or, with other options,
 
     torch.onnx.export(
         model, args, "model.onnx", dynamo=True, opset_version=23,
@@ -32,7 +32,7 @@ from npu_rope.params import RopeParams
 from npu_rope.rms_norm_calls import RmsNormAttributes
 from npu_rope.rope_attributes import RopeMode
 
-op: Any = opset23  # Any, because its annotations have arrays, not the values of a graph
+op: Any = opset23  # Any, because its annotations declare arrays instead of graph values
 OPSET = 23
 _FLOAT, _DOUBLE = FLOAT.dtype, DOUBLE.dtype
 
@@ -42,8 +42,9 @@ def export(model: Any, args: Any = (), file: Any = None, **options: Any) -> Any:
     ``opset_version``.
 
     Args:
-        model, args, file: as torch.onnx.export takes them.
-        options: any of its other options; translations given here override npu_rope's.
+        model, args, file: as for torch.onnx.export.
+        options: other options of torch.onnx.export; its custom_translation_table overrides npu_rope's
+            translations.
 
     Returns:
         torch's ONNXProgram.
@@ -109,25 +110,25 @@ class _Window(NamedTuple):
 def _rotated(x: Any, cos: Any, sin: Any, window: _Window) -> Any:
     """Rotate ``[B,S,N,D]`` or ``[S,N,D]`` by tables ``[B or 1, S, width/2]`` of float32 or double."""
     heads, head = _static("the number of heads", x.shape[-2]), _static("the head size", x.shape[-1])
-    return _turned(x, x.dtype, (_rank(x) == 4, heads, head), cos, sin, window)
+    return _rotated_as(x, x.dtype, (_rank(x) == 4, heads, head), cos, sin, window)
 
 
-def _turned(x: Any, dtype: Any, sizes: tuple[bool, int, int], cos: Any, sin: Any, window: _Window) -> Any:
-    """Compute :func:`_rotated` for a value without recorded dtype and sizes (has a batch, heads, head size).
+def _rotated_as(x: Any, dtype: Any, sizes: tuple[bool, int, int], cos: Any, sin: Any, window: _Window) -> Any:
+    """Rotate as :func:`_rotated`. A new graph value has no dtype or shape, so they are arguments.
 
     The rotation is computed in float32, as in npu_rope, and rounded once: 16-bit tables would be inaccurate.
     """
-    batched, heads, head = sizes
+    batched, heads, head = sizes  # whether x has batches, the number of heads, the head size
     interleaved, width, offset = window
     lanes = x if (offset, width) == (0, head) else _slice(x, offset, offset + width)
     flat = op.Reshape(lanes, _ints([0, 0, heads * width] if batched else [1, -1, heads * width]))
     if dtype == _DOUBLE:
-        turned = _by_formula(flat, cos, sin, interleaved, heads, width)
+        rotated = _by_formula(flat, cos, sin, interleaved, heads, width)
     else:
         wide = flat if dtype == _FLOAT else op.Cast(flat, to=_FLOAT)
         tokens = op.Shape(flat, start=0, end=2)
         shape = op.Concat(tokens, _ints([width // 2]), axis=0)
-        turned = op.RotaryEmbedding(
+        rotated = op.RotaryEmbedding(
             wide,
             op.Expand(cos, shape),
             op.Expand(sin, shape),
@@ -135,15 +136,15 @@ def _turned(x: Any, dtype: Any, sizes: tuple[bool, int, int], cos: Any, sin: Any
             num_heads=heads,
             rotary_embedding_dim=width,
         )
-        turned = turned if dtype == _FLOAT else op.Cast(turned, to=dtype)
-    turned = op.Reshape(turned, _ints([0, 0, heads, width]) if batched else _ints([-1, heads, width]))
+        rotated = rotated if dtype == _FLOAT else op.Cast(rotated, to=dtype)
+    rotated = op.Reshape(rotated, _ints([0, 0, heads, width]) if batched else _ints([-1, heads, width]))
     parts = [_slice(x, 0, offset)] if offset else []
-    parts += [turned] + ([_slice(x, offset + width, head)] if offset + width < head else [])
-    return op.Concat(*parts, axis=-1) if len(parts) > 1 else turned
+    parts += [rotated] + ([_slice(x, offset + width, head)] if offset + width < head else [])
+    return op.Concat(*parts, axis=-1) if len(parts) > 1 else rotated
 
 
 def _by_formula(x: Any, cos: Any, sin: Any, interleaved: bool, heads: int, width: int) -> Any:
-    """Rotate ``[B,S,N*width]`` of double by the formula, because RotaryEmbedding has no double."""
+    """Rotate ``[B,S,N*width]`` of double by the formula: RotaryEmbedding does not support double."""
     pair = [width // 2, 2] if interleaved else [2, width // 2]
     pairs = op.Reshape(x, _ints([0, 0, heads, *pair]))
     axis = -1 if interleaved else -2
@@ -155,7 +156,7 @@ def _by_formula(x: Any, cos: Any, sin: Any, interleaved: bool, heads: int, width
     return op.Reshape(both, _ints([0, 0, heads * width]))
 
 
-def _turn(sin: Any, forward: bool) -> Any:
+def _signed(sin: Any, forward: bool) -> Any:
     return sin if forward else op.Neg(sin)
 
 
@@ -173,11 +174,11 @@ def _params(attributes: Mapping[str, Any]) -> tuple[RopeParams, bool]:
 
 
 def _tables(positions: Any, factors: Any, params: RopeParams, wide: int) -> tuple[Any, Any]:
-    """Return cos and sin, ``[B or 1, S, pairs]``. Angles are counted in turns and reduced to less than one
-    turn, so that far positions keep float32's accuracy. All but cos and sin themselves is double."""
+    """Return cos and sin, ``[B or 1, S, pairs]``. Angles are computed in double, in turns, and reduced to at
+    most half a turn, so that cos and sin in float32 are accurate at far positions."""
     turns = params.frequencies("exact") / (2 * math.pi)
-    planes = _planes(positions, params)  # [B or 1, S, pairs], or [..., 1] for a common position
-    angle = op.Mul(op.Cast(planes, to=_DOUBLE), op.Constant(value=_tensor(turns)))
+    by_pair = _positions_of_pairs(positions, params)
+    angle = op.Mul(op.Cast(by_pair, to=_DOUBLE), op.Constant(value=_tensor(turns)))
     if factors is not None:
         pairs = op.Cast(op.Slice(factors, _ints([0]), _ints([params.pairs]), _ints([0])), to=_DOUBLE)
         angle = op.Div(angle, pairs)
@@ -186,13 +187,13 @@ def _tables(positions: Any, factors: Any, params: RopeParams, wide: int) -> tupl
     cos, sin = op.Cos(angle), op.Sin(angle)
     scale = params.mscale()
     if scale != 1.0:
-        held = op.Constant(value=_tensor(np.float32(scale)))
-        cos, sin = op.Mul(cos, held), op.Mul(sin, held)
+        factor = op.Constant(value=_tensor(np.float32(scale)))
+        cos, sin = op.Mul(cos, factor), op.Mul(sin, factor)
     return (op.Cast(cos, to=wide), op.Cast(sin, to=wide)) if wide == _DOUBLE else (cos, sin)
 
 
-def _planes(positions: Any, params: RopeParams) -> Any:
-    """Return the position of each pair, as the last dimension after the tokens."""
+def _positions_of_pairs(positions: Any, params: RopeParams) -> Any:
+    """Return each pair's position, ``[B or 1, S, pairs]``, or ``[B or 1, S, 1]`` if all pairs share it."""
     rank = _rank(positions)
     if not params.rope_mode.has_sections:
         by_batch = positions if rank == 2 else op.Unsqueeze(positions, _ints([0]))
@@ -204,7 +205,7 @@ def _planes(positions: Any, params: RopeParams) -> Any:
         positions = op.Unsqueeze(positions, _ints([1]))
     axes = params.axes()
     if count == 3:
-        axes = np.where(axes == 3, 0, axes)  # the fourth of three is the first
+        axes = np.where(axes == 3, 0, axes)  # without a fourth plane, the first one replaces it
     return op.Transpose(op.Gather(positions, _ints(axes.tolist()), axis=0), perm=[1, 2, 0])
 
 
@@ -225,7 +226,7 @@ def _rope_all(
 ) -> tuple[Any, ...]:
     params, forward = _params(attributes)
     cos, sin = _tables(positions, freq_factors, params, _DOUBLE if xs[0].dtype == _DOUBLE else _FLOAT)
-    sin = _turn(sin, forward)
+    sin = _signed(sin, forward)
     window = _Window(params.rope_mode is RopeMode.NORMAL, 2 * params.pairs, params.n_offs)
     return tuple(_rotated(x, cos, sin, window) for x in xs)
 
@@ -253,16 +254,16 @@ def _rotary_mul_all(
     width = rotary_dim or _static("the head size", xs[0].shape[-1])
     if cos.shape[-1] != width // 2:
         raise ValueError(
-            f"[onnx_export] cos must have an entry a pair, W = {width // 2}, but got {cos.shape[-1]}"
-            " (an entry a lane has no RotaryEmbedding)."
+            f"[onnx_export] cos must have one entry per pair, W = {width // 2}, but got {cos.shape[-1]}"
+            " (RotaryEmbedding has no tables with one entry per lane)."
         )
     wide = _DOUBLE if xs[0].dtype == _DOUBLE else _FLOAT
     c, s = (_as_table(t, width // 2, _rank(xs[0]) == 4, wide) for t in (cos, sin))
-    return tuple(_rotated(x, c, _turn(s, forward), _Window(interleaved, width, offset)) for x in xs)
+    return tuple(_rotated(x, c, _signed(s, forward), _Window(interleaved, width, offset)) for x in xs)
 
 
 def _as_table(t: Any, half: int, batched: bool, wide: int) -> Any:
-    """``[B or 1, S, half]``."""
+    """Return a table as ``[B or 1, S, half]``."""
     by_batch = batched and _rank(t) > 2
     return op.Reshape(op.Cast(t, to=wide), _ints([0, 0, half] if by_batch else [1, -1, half]))
 
@@ -280,7 +281,7 @@ def _rotary_embedding(
     heads = {"num_heads": num_heads} if _rank(X) == 3 else {}  # ignored for four dimensions
     head = X.shape[-1] if _rank(X) == 4 else X.shape[-1] // num_heads
     half = (rotary_embedding_dim or _static("the head size", head)) // 2
-    sin_cache = _turn(sin_cache, forward)
+    sin_cache = _signed(sin_cache, forward)
     if cos_cache.shape[-1] != half:
         cos_cache, sin_cache = (_slice(t, 0, half) for t in (cos_cache, sin_cache))
     if position_ids is not None and position_ids.dtype != INT64.dtype:
@@ -295,7 +296,7 @@ def _rotary_embedding(
             rotary_embedding_dim=rotary_embedding_dim,
             **heads,
         )
-    # Other dtypes are computed in float32, or by the formula: rows are gathered first, heads follow tokens.
+    # Rotate other dtypes as [B,S,N,D], by gathered rows of the tables.
     wide = _DOUBLE if X.dtype == _DOUBLE else _FLOAT
     tables = [op.Cast(t, to=wide) for t in (cos_cache, sin_cache)]
     if position_ids is not None:
@@ -303,7 +304,7 @@ def _rotary_embedding(
     flat = _rank(X) == 3
     x = op.Reshape(X, _ints([0, 0, num_heads, head])) if flat else op.Transpose(X, perm=[0, 2, 1, 3])
     sizes = True, num_heads if flat else _static("the number of heads", X.shape[1]), head
-    y = _turned(x, X.dtype, sizes, tables[0], tables[1], _Window(interleaved, 2 * half, 0))
+    y = _rotated_as(x, X.dtype, sizes, tables[0], tables[1], _Window(interleaved, 2 * half, 0))
     return op.Reshape(y, _ints([0, 0, num_heads * head])) if flat else op.Transpose(y, perm=[0, 2, 1, 3])
 
 
@@ -321,26 +322,21 @@ def _add_rms_norm(x: Any, residual: Any, scale: Any, *attributes: Any) -> tuple[
 
 
 def _normalized(x: Any, like: Any, scale: Any, a: RmsNormAttributes) -> Any:
-    """Return the RMSNormalization of x, whose dtype and sizes are like's.
+    """Return the RMSNormalization of x, which has the dtype and shape of ``like``.
 
-    If everything has one wide dtype, the node is enough. Else the specification's casts are explicit nodes
-    around it: runtimes leave them out, ignore ``stash_type``, or have no kernel for 16 bits.
+    One node is enough if all dtypes are float32, or all double. Otherwise explicit nodes around it do the
+    specification's casts: runtimes omit them, ignore ``stash_type``, or have no kernel for 16 bits.
     """
     wide, dtype = _wide(a.stash_type), like.dtype
     axis = a.axis % _rank(like)
-    how = {
-        "axis": axis,
-        "epsilon": a.stashed_epsilon,
-        "stash_type": int(wide),
-    }
+    attributes = {"axis": axis, "epsilon": a.stashed_epsilon, "stash_type": int(wide)}
     if dtype == scale.dtype == wide == a.stash_type and tuple(scale.shape) == tuple(like.shape[axis:]):
-        return op.RMSNormalization(x, scale, **how)
+        return op.RMSNormalization(x, scale, **attributes)
     stashed = _cast(_cast(x, dtype, a.stash_type), a.stash_type, wide)
     ones = np.ones([_static("a normalized size", n) for n in like.shape[axis:]])
-    held = op.Constant(value=_tensor(ones.astype(np.float64 if wide == _DOUBLE else np.float32)))
-    normalized = _cast(
-        _cast(op.RMSNormalization(stashed, held, **how), wide, a.stash_type), a.stash_type, dtype
-    )
+    unit_scale = op.Constant(value=_tensor(ones.astype(np.float64 if wide == _DOUBLE else np.float32)))
+    normalized = op.RMSNormalization(stashed, unit_scale, **attributes)
+    normalized = _cast(_cast(normalized, wide, a.stash_type), a.stash_type, dtype)
     product = max(_wide(dtype), _wide(scale.dtype))
     return _cast(
         op.Mul(_cast(normalized, dtype, product), _cast(scale, scale.dtype, product)), product, scale.dtype
@@ -348,7 +344,7 @@ def _normalized(x: Any, like: Any, scale: Any, a: RmsNormAttributes) -> Any:
 
 
 def _wide(dtype: int) -> int:
-    """Return the dtype of the computation."""
+    """Return the dtype in which values of a dtype are computed: double for double, else float32."""
     return _DOUBLE if dtype == _DOUBLE else _FLOAT
 
 

@@ -1,4 +1,4 @@
-"""Compare a model's rotary embedding with parameters of rope, and remember the positions of its tables."""
+"""Compare a model's rotary embedding with parameters of rope, and record the positions of its tables."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import torch
 
 from npu_rope.integrations import rope_forms
 from npu_rope.integrations.rope_forms import NotKnown
-from npu_rope.integrations.table_origins import Angles, remember
+from npu_rope.integrations.table_origins import Angles, set_origin
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
 
-# A model's tables hold cos and sin of angles rounded to float32: at position 31 the error is below 4e-6.
-PROBED = 32
-SAME_ANGLE = 2e-5
-# Relative tolerance of float32 frequencies, which transformers rounds at every step; a frequency below STILL
-# rotates nothing.
-SAME_FREQUENCY, STILL = 1e-5, 1e-20
+# Positions 0 to 31 are compared, where rounding a model's angles to float32 changes them by less than 4e-6.
+PROBED_POSITIONS = 32
+SAME_TABLE = 2e-5
+# Relative tolerance of float32 frequencies, which transformers rounds at every step, and the absolute one: a
+# frequency below it does not rotate.
+SAME_FREQUENCY, ZERO_FREQUENCY = 1e-5, 1e-20
 
 
 def forward_of(module: torch.nn.Module) -> types.FunctionType:
@@ -46,7 +46,7 @@ class _Rope:
     """
 
     def __init__(self, module: torch.nn.Module, kind: str, layer_type: str | None, prefix: str) -> None:
-        self.prefix, self.more = prefix, (layer_type,) if prefix else ()
+        self.prefix, self.layer_argument = prefix, (layer_type,) if prefix else ()
         if "dynamic" in kind or kind == "longrope":
             raise NotKnown(f"rope_type {kind} changes with the length of the sequence")
         config: Any = getattr(module, "config", None)
@@ -54,9 +54,9 @@ class _Rope:
             raise NotKnown("it has no config")
         try:
             self.model = RopeParams.from_hf(config, layer_type)
-        except (TypeError, ValueError) as why:
-            rule = str(why).splitlines()[0].removeprefix("[rope] ").rstrip(".")
-            raise NotKnown(f"no parameters of rope are its configuration's ({rule})") from None
+        except (TypeError, ValueError) as error:
+            rule = str(error).splitlines()[0].removeprefix("[rope] ").rstrip(".")
+            raise NotKnown(f"rope has no parameters for its configuration ({rule})") from None
         params, layout = self.model.params, self._compare(module)
         self.has_sections = params.rope_mode.has_sections
         self.has_fourth_plane = params.rope_mode is RopeMode.IMROPE
@@ -65,23 +65,23 @@ class _Rope:
             half, neighbours = (_with_mode(params, mode) for mode in (RopeMode.NEOX, RopeMode.NORMAL))
             by_pairs = {rope_forms.HALF: half, rope_forms.TO_HALVES: half}
             by_pairs[rope_forms.INTERLEAVED] = neighbours
-        forms = {(k, layout, at): p for k, p in by_pairs.items() for at in (None, rope_forms.HEAD)}
+        forms = {(pairs, layout, at): p for pairs, p in by_pairs.items() for at in (None, rope_forms.HEAD)}
         factors = self.model.freq_factors
         self.angles = Angles(forms, None if factors is None else torch.from_numpy(factors), layout)
-        # By module: what its tables depended on when they were last compared, and the result.
+        # For each module: its state at the last comparison of its tables, and the result.
         self.compared = weakref.WeakKeyDictionary({module: (self._state(module), True)})
 
     def _state(self, module: torch.nn.Module) -> tuple[Any, int, Any]:
-        """Return what the module's tables depend on besides the positions: its frequencies, how often they
-        were written, and the factor of all tables."""
+        """Return the values on which the module's tables depend besides the positions: its frequencies, their
+        version, which every write changes, and the factor of cos and sin."""
         frequencies = getattr(module, f"{self.prefix}inv_freq", None)
         if not isinstance(frequencies, torch.Tensor) or frequencies.is_inference():
-            raise NotKnown("its frequencies are not where transformers has them")
+            raise NotKnown(f"it has no tensor {self.prefix}inv_freq that records writes")
         return frequencies, frequencies._version, getattr(module, f"{self.prefix}attention_scaling", None)
 
     def gives_tables_of(self, module: torch.nn.Module) -> bool:
-        """Whether the module's tables are still those of the parameters. A module that was copied, moved or
-        changed since the last comparison is compared again."""
+        """Return whether the module's tables are still those of the parameters. A module that was copied,
+        moved or changed since the last comparison is compared again."""
         try:
             state = self._state(module)
             last, result = self.compared.get(module, (None, False))
@@ -101,42 +101,41 @@ class _Rope:
         theirs, _, _ = self._state(module)
         ours = np.asarray(self.model.frequencies(), np.float64)
         if tuple(theirs.shape) != ours.shape:
-            raise NotKnown("its frequencies are not where transformers has them")
-        if (
-            np.abs(theirs.detach().double().cpu().numpy() - ours) > SAME_FREQUENCY * np.abs(ours) + STILL
-        ).any():
+            raise NotKnown(f"its {self.prefix}inv_freq has another shape")
+        most = SAME_FREQUENCY * np.abs(ours) + ZERO_FREQUENCY
+        if (np.abs(theirs.detach().double().cpu().numpy() - ours) > most).any():
             raise NotKnown("its frequencies are not those of its configuration")
         sections, scale = self.model.params.rope_mode.has_sections, self.model.params.mscale()
-        planes = [np.arange(PROBED) * (axis + 1) % PROBED for axis in range(3 if sections else 1)]
-        positions = np.stack(planes)
-        x = torch.zeros(1, PROBED, 8, device=theirs.device)
+        count = PROBED_POSITIONS
+        positions = np.stack([np.arange(count) * (axis + 1) % count for axis in range(3 if sections else 1)])
+        x = torch.zeros(1, count, 8, device=theirs.device)
         ids = torch.from_numpy(positions).to(x.device)
         with torch.no_grad():
-            made = forward_of(module)(module, x, ids[:, None] if sections else ids, *self.more)
-        cos, sin = _as_tables(made)
+            result = forward_of(module)(module, x, ids[:, None] if sections else ids, *self.layer_argument)
+        cos, sin = _as_tables(result)
         axes = self.model.params.axes() % 3 if sections else 0
-        angles = torch.from_numpy(ours[None] * positions[axes].T.reshape(PROBED, -1))
+        angles = torch.from_numpy(ours[None] * positions[axes].T.reshape(count, -1))
         for layout, encoded in rope_forms.encodings(angles):
             if _is_near(cos[0], encoded.cos() * scale) and _is_near(sin[0], encoded.sin() * scale):
                 return layout
         raise NotKnown("its tables are not those of its configuration")
 
-    def remember(self, cos: torch.Tensor, sin: torch.Tensor, ids: torch.Tensor) -> None:
-        """Remember position_ids as the origin of these tables, if rope takes positions of that shape."""
+    def record(self, cos: torch.Tensor, sin: torch.Tensor, ids: torch.Tensor) -> None:
+        """Record position_ids as the origin of these tables, if rope takes positions of that shape."""
         if self.has_sections and ids.ndim == 2:
             ids = ids[None].expand(3, -1, -1)
         if ids.shape != (3,) * self.has_sections + cos.shape[:-1] or ids.device != cos.device:
             return
-        # A new tensor: the caller may write to its own, as to a static buffer of positions.
+        # Copied, because the caller may write to its tensor, for example a static buffer of positions.
         positions = ids.to(torch.int64, copy=True)
         if self.has_fourth_plane:  # pairs that no section covers rotate by time
             positions = torch.cat((positions, positions[:1]))
-        remember(cos, sin, positions, self.angles)
+        set_origin(cos, sin, positions, self.angles)
 
 
 def remember_positions(module: torch.nn.Module) -> tuple[Callable[..., Any] | None, list[str]]:
-    """Return a forward for this rotary embedding that remembers the positions of the tables that it makes,
-    or None if none of its tables follow from its configuration; and the reasons, for those that do not."""
+    """Return a forward for this rotary embedding that records the positions of its tables, or None if none of
+    its tables follow from its configuration. Also return a note for each kind of tables that does not."""
     kinds = getattr(module, "rope_type", "default")
     nested = isinstance(kinds, dict)
     ropes: dict[str | None, _Rope] = {}
@@ -145,9 +144,9 @@ def remember_positions(module: torch.nn.Module) -> tuple[Callable[..., Any] | No
         try:
             ropes[layer_type] = _Rope(module, str(kind), layer_type, f"{layer_type}_" if nested else "")
         except Exception as error:  # a foreign model may raise anything
-            why = error if isinstance(error, NotKnown) else f"{type(error).__name__} was raised ({error})"
+            reason = error if isinstance(error, NotKnown) else f"{type(error).__name__} was raised ({error})"
             tables = f"tables for {layer_type}" if nested else "tables"
-            notes.append(f"{type(module).__name__}'s {tables} are used: {why}")
+            notes.append(f"{type(module).__name__}'s {tables} are used: {reason}")
     if not ropes:
         return None, notes
     signature = inspect.signature(forward_of(module))
@@ -157,35 +156,35 @@ def remember_positions(module: torch.nn.Module) -> tuple[Callable[..., Any] | No
         if torch.compiler.is_compiling():
             return original(module, *given, **named)
         with contextlib.ExitStack() as stack:
-            if torch.is_inference_mode_enabled():  # whose tensors do not record writes
+            if torch.is_inference_mode_enabled():  # tensors of this mode do not record writes
                 stack.enter_context(torch.inference_mode(False))
                 stack.enter_context(torch.no_grad())
-            made = original(module, *given, **named)
+            result = original(module, *given, **named)
             arguments = signature.bind(module, *given, **named).arguments
             ids, found = arguments.get("position_ids"), ropes.get(arguments.get("layer_type"))
             if found and _is_integer(ids) and found.gives_tables_of(module):
-                found.remember(*_as_tables(made), ids)
-        return made
+                found.record(*_as_tables(result), ids)
+        return result
 
     return forward, notes
 
 
-def _as_tables(made: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cos and sin.
+def _as_tables(result: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return cos and sin from the result of a rotary embedding.
 
     Raises:
-        NotKnown: a rotary embedding made something else.
+        NotKnown: the result is something else.
     """
-    tables = made if isinstance(made, (tuple, list)) else (made,)
+    tables = result if isinstance(result, (tuple, list)) else (result,)
     if len(tables) != 2 or not all(isinstance(t, torch.Tensor) and t.is_floating_point() for t in tables):
-        what = " and ".join(str(getattr(t, "dtype", type(t).__name__)) for t in tables)
-        raise NotKnown(f"they are {what.replace('torch.', '')}, not cos and sin")
+        types_of = " and ".join(str(getattr(t, "dtype", type(t).__name__)) for t in tables)
+        raise NotKnown(f"they are {types_of.replace('torch.', '')}, not cos and sin")
     return tables[0], tables[1]
 
 
 def _is_near(table: torch.Tensor, expected: torch.Tensor) -> bool:
     given = table.double().cpu()
-    return given.shape == expected.shape and bool((given - expected).abs().max() <= SAME_ANGLE)
+    return given.shape == expected.shape and bool((given - expected).abs().max() <= SAME_TABLE)
 
 
 def _is_integer(ids: Any) -> TypeGuard[torch.Tensor]:

@@ -1,7 +1,8 @@
-"""Remember which positions made a model's cos and sin, so that a rotation can compute exact angles instead.
+"""Record from which positions a model computed cos and sin, so that a rotation can compute exact angles from
+the positions instead of using these tables.
 
-The origin is an attribute of the tensor cos. It holds only for the two tensors that the rotary embedding
-returned, as long as nothing is written to them: a copy, a slice, a cast or a pickle of a table has none.
+The record, called origin, is an attribute of the tensor cos. It is valid only for the two tensors that the
+rotary embedding returned, as long as nothing is written to them. Copies, slices and casts have no origin.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from npu_rope.params import RopeParams
 
 _ATTRIBUTE = "_npu_rope_origin"
 
-# Pairs, tables and place of a rotation, as in rope_forms.Form.
+# The attributes pairs, tables and place of a rope_forms.Form.
 FormKey = tuple[str, str, str | None]
 
 
@@ -25,9 +26,9 @@ class Angles:
     """Parameters of rope that give a rotary embedding's tables.
 
     Attributes:
-        params: the parameters for each form of a rotation by these tables that rope has.
+        params: the parameters for each form of a rotation by these tables that rope can compute.
         freq_factors: a divisor for each frequency, or None.
-        layout: how cos and sin hold an entry for each lane, or each pair (``Form.tables``).
+        layout: the layout of cos and sin, as ``Form.tables``.
     """
 
     params: Mapping[FormKey, RopeParams]
@@ -46,21 +47,21 @@ class _Origin:
         self.versions = cos._version, sin._version
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """A deep copy or a pickle of a table has None as its origin."""
+        """Make None the origin of a deep copy or a pickle of a table."""
         return type(None), ()
 
 
-def remember(cos: torch.Tensor, sin: torch.Tensor, positions: torch.Tensor, angles: Angles) -> None:
-    """Remember the positions ``[B,S]``, ``[3,B,S]`` or ``[4,B,S]`` and the angles that made these tables.
-    The positions must be a tensor that no caller refers to. Tables that do not record writes (inference
-    mode), or need gradients, get no origin."""
+def set_origin(cos: torch.Tensor, sin: torch.Tensor, positions: torch.Tensor, angles: Angles) -> None:
+    """Record the positions ``[B,S]``, ``[3,B,S]`` or ``[4,B,S]`` and the angles of these tables. The
+    positions must be a tensor that no caller refers to. Tables that do not record writes (inference mode) or
+    need gradients get no origin."""
     if not any(t.is_inference() or t.requires_grad for t in (cos, sin)):
         setattr(cos, _ATTRIBUTE, _Origin(cos, sin, positions, angles))
 
 
 @dataclass
 class Uses:
-    """How one function of a module rotated so far, at level positions.
+    """How one function of a module has rotated so far, at level ``"positions"``.
 
     Attributes:
         by_positions: a call was rotated by positions.
@@ -79,7 +80,7 @@ class Uses:
         self, cos: torch.Tensor, sin: torch.Tensor, form: FormKey
     ) -> tuple[torch.Tensor, RopeParams, torch.Tensor | None] | None:
         """Return the positions, parameters and frequency factors that replace these tables in a rotation of
-        that form. None: the tables have to be used. Record which of both it is."""
+        that form, or None if the tables must be used. Record which of the two it is."""
         if torch.compiler.is_compiling():
             self.by_tables = "torch.compile does not keep the identity of tables"
             return None

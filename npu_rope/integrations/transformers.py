@@ -31,24 +31,24 @@ from npu_rope.integrations.rotary_embeddings import forward_of, remember_positio
 from npu_rope.integrations.table_origins import Uses
 
 LEVELS = ("tables", "positions")
-MARK = "_npu_rope_patch"  # an attribute of the functions that replace a module's forward
+MARK = "_npu_rope_patch"  # this attribute marks the functions that replace a module's forward
 _REPLACED = "its forward is not its class's: someone else replaced it"
 NAMES_A_ROTATION = re.compile(r"rotary|rope", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A rotation or norm of a module, replaced or left.
+    """A rotation or norm in a model, replaced or left.
 
     Attributes:
         module: the module's name in the model.
-        kind: the module's class.
-        what: the name of the function; empty for the module itself.
+        kind: the name of the module's class.
+        what: the name of the rotation's function; empty for a norm.
         how: the recognized form, or the reason why it was left.
         replaced: whether it was replaced.
         is_norm: whether it is a norm.
-        uses: at level ``"positions"``, how the calls so far rotated, also those of deep copies of the
-            model; None for everything else.
+        uses: for a replaced rotation at level ``"positions"``, how its calls have rotated so far, including
+            those of deep copies of the model; else None.
     """
 
     module: str
@@ -67,8 +67,8 @@ class Entry:
 
 @dataclass
 class Report:
-    """The report of :func:`apply_npu_rope`. At level ``"positions"`` it also says, for each function, whether
-    the calls so far rotated by positions or by tables, and why.
+    """The report of :func:`apply_npu_rope`. At level ``"positions"`` it also shows whether the calls of each
+    function have rotated by positions or by tables so far, and why.
 
     Attributes:
         level: ``"tables"`` or ``"positions"``, as requested.
@@ -87,7 +87,7 @@ class Report:
 
     @property
     def left(self) -> list[Entry]:
-        """The entries that were left unchanged, with the reasons."""
+        """The entries that were left unchanged."""
         return [e for e in self.entries if not e.replaced]
 
     def __str__(self) -> str:
@@ -107,10 +107,11 @@ def apply_npu_rope(
     """Replace the rotations and RMS norms of this instance of a model by npu_rope's. No other instance, class
     or Python module changes, and neither do parameters, buffers and saved states.
 
-    Each function that a module's forward calls with cos and sin is classified by calling it, not by its name,
-    and each norm by calling a copy of it. The report lists those that are not recognized; they stay. Works
-    with generate(), training, gradient checkpointing, torch.compile and deepcopy. Pickling and loading a
-    model removes the patch: apply it again.
+    Candidates are the functions with "rotary" or "rope" in their name that a module's forward calls, and the
+    modules whose class is named like a norm. They are recognized by the results of trial calls, not by their
+    names. The report lists those that are not recognized; they stay. The patched model works with generate(),
+    training, gradient checkpointing, torch.compile and deepcopy. Pickling and loading a model removes the
+    patch: apply it again.
 
     Args:
         model: a transformers model, or any module that contains one.
@@ -118,13 +119,13 @@ def apply_npu_rope(
         rms_norm: replace the RMS norms.
         level: ``"tables"``: :func:`npu_rope.rotary_mul_qk` rotates by the model's own cos and sin.
             ``"positions"``: :func:`npu_rope.rope_qk` rotates by the positions, with the same accuracy at all
-            positions of a long context, also in 16 bits. This requires that a rotation gets the very cos and
-            sin that a rotary embedding made, unwritten, and that these follow from the model's configuration.
-            The model's tables are used in every other case, and under torch.compile. Writes that torch does
-            not record (``cos.data``, ``cos.numpy()``) are not detected.
+            positions of a long context, also in 16 bits. This requires that a rotation gets the same tensors
+            cos and sin that a rotary embedding returned, without writes to them, and that these follow from
+            the model's configuration. The model's tables are used in every other case, and under
+            torch.compile. Writes that torch does not record (``cos.data``, ``cos.numpy()``) are not detected.
 
     Returns:
-        the entries that were replaced, those that were left, and the reasons.
+        The entries that were replaced, and those that were left with the reasons.
 
     Raises:
         TypeError, ValueError: an argument breaks its rule; nothing was changed.
@@ -152,7 +153,7 @@ def apply_npu_rope(
 
 
 def unpatch(model: torch.nn.Module) -> int:
-    """Undo :func:`apply_npu_rope`; return the number of modules that have their class's forward again."""
+    """Undo :func:`apply_npu_rope`. Return the number of modules whose forward was restored."""
     if not isinstance(model, torch.nn.Module):
         raise bad_type("unpatch", "model", "be a torch.nn.Module", type(model).__name__)
     count = 0
@@ -161,13 +162,13 @@ def unpatch(model: torch.nn.Module) -> int:
         if getattr(function, MARK, False):
             del module.__dict__["forward"]
             count += 1
-        elif function is not None and function is forward_of(module):  # restored by pickle
+        elif function is not None and function is forward_of(module):  # pickle has bound the class's forward
             del module.__dict__["forward"]
     return count
 
 
 def _bind(module: torch.nn.Module, forward: Callable[..., Any]) -> None:
-    """Set this instance's own forward. pickle and deepcopy can follow a function of that name."""
+    """Set this instance's own forward. pickle and deepcopy handle a method of that name."""
     setattr(forward, MARK, True)
     module.__dict__["forward"] = types.MethodType(forward, module)
 
@@ -181,7 +182,7 @@ def _replace_norms(model: torch.nn.Module, report: Report) -> None:
         if not norm_forms.looks_like_norm(module) or isinstance(module, torch.nn.LayerNorm):
             continue
         kind = type(module)
-        # Instances with equal attributes have the same form.
+        # Instances of one class with equal attributes have the same form.
         plain = {n: v for n, v in vars(module).items() if v is None or isinstance(v, (bool, int, float, str))}
         parameters = tuple((n, tuple(p.shape)) for n, p in module.named_parameters())
         key = kind, parameters, "forward" in module.__dict__, tuple(sorted(plain.items(), key=str))
@@ -200,15 +201,15 @@ def _norm_form(module: torch.nn.Module) -> norm_forms.NormForm | str:
         return _REPLACED
     try:
         return norm_forms.classify(module)
-    except NotKnown as why:
-        return str(why)
+    except NotKnown as error:
+        return str(error)
 
 
 # ---- rotations ---------------------------------------------------------------------------------------
 
 
 class _Rotations:
-    """The functions of cos and sin that a model's modules call."""
+    """Replacement of the rotations that a model's modules call."""
 
     def __init__(self, model: torch.nn.Module, report: Report) -> None:
         self.model, self.report = model, report
@@ -219,8 +220,8 @@ class _Rotations:
         if id(function) not in self.forms:
             try:
                 self.forms[id(function)] = rope_forms.classify(function)
-            except NotKnown as why:
-                self.forms[id(function)] = str(why)
+            except NotKnown as error:
+                self.forms[id(function)] = str(error)
         return self.forms[id(function)]
 
     def replace(self) -> None:
@@ -231,21 +232,21 @@ class _Rotations:
                 self.report.entries.append(entry(", ".join(functions), _REPLACED, False))
                 continue
             ours = {}
-            for called, function in functions.items():
+            for called_name, function in functions.items():
                 form = self.form(function)
                 is_known = isinstance(form, rope_forms.Form)
                 uses = Uses() if is_known and self.report.level == "positions" else None
                 if isinstance(form, rope_forms.Form):
-                    ours[called] = rope_forms.replacement(function, form, uses)
-                self.report.entries.append(entry(called, str(form), is_known, uses=uses))
+                    ours[called_name] = rope_forms.replacement(function, form, uses)
+                self.report.entries.append(entry(called_name, str(form), is_known, uses=uses))
             if ours:
                 _bind(module, _with_globals(forward_of(module), ours))
         if self.report.level == "positions" and self.report.replaced:
             self._remember_positions()
 
     def _remember_positions(self) -> None:
-        """Make the model's rotary embeddings remember the positions of their tables. The report gets a note
-        for each of them whose tables do not follow from its configuration."""
+        """Make the model's rotary embeddings record the positions of their tables. Add a note to the report
+        for each one whose tables do not follow from its configuration."""
         for module in self.model.modules():
             kind = type(module).__name__
             if not kind.endswith("RotaryEmbedding"):
@@ -260,7 +261,7 @@ class _Rotations:
 
 
 def _rotations_of(function: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the functions that it, or a function it wraps, calls by a global name like that of a rotation."""
+    """Yield name and value of the globals named like a rotation that a function, or one it wraps, calls."""
     for inner in _layers_of(function):
         for name in _names(inner.__code__):
             called = inner.__globals__.get(name)
@@ -284,34 +285,34 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 def _with_globals(function: types.FunctionType, ours: dict[str, Callable[..., Any]]) -> types.FunctionType:
     """Copy the function with ours under these names in its globals; keep its decorators around the copy."""
-    names = {**function.__globals__, **ours}
+    global_names = {**function.__globals__, **ours}
     # With a __name__, torch.compile looks the globals up in the module of that name, not in this dict.
-    names.pop("__name__", None)
+    global_names.pop("__name__", None)
     wrapped = function.__dict__.get("__wrapped__")
     inner = _with_globals(wrapped, ours) if isinstance(wrapped, types.FunctionType) else None
     cells = [
-        types.CellType(inner) if inner and _holds(cell, wrapped) else cell
+        types.CellType(inner) if inner and _contains(cell, wrapped) else cell
         for cell in function.__closure__ or ()
     ]
-    again = types.FunctionType(
+    copied = types.FunctionType(
         function.__code__,
-        names,
+        global_names,
         function.__name__,
         function.__defaults__,
         tuple(cells) if function.__closure__ else None,
     )
-    again.__kwdefaults__ = function.__kwdefaults__
-    again.__annotations__ = function.__annotations__
-    again.__dict__.update(function.__dict__)
+    copied.__kwdefaults__ = function.__kwdefaults__
+    copied.__annotations__ = function.__annotations__
+    copied.__dict__.update(function.__dict__)
     if inner:
-        again.__dict__["__wrapped__"] = inner
+        copied.__dict__["__wrapped__"] = inner
     for name in ("__doc__", "__module__", "__qualname__"):
-        setattr(again, name, getattr(function, name))
-    return again
+        setattr(copied, name, getattr(function, name))
+    return copied
 
 
-def _holds(cell: types.CellType, what: Any) -> bool:
+def _contains(cell: types.CellType, value: Any) -> bool:
     try:
-        return cell.cell_contents is what
+        return cell.cell_contents is value
     except ValueError:
         return False

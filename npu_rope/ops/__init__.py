@@ -1,1 +1,1 @@
-"""The operators: schema, fake, gradient and Python entry of each, one file an operator."""
+"""The operators, one file for each: its Python functions, schemas, fake and gradient."""

@@ -1,4 +1,4 @@
-"""add_rms_norm: a residual connection and the norm after it; torch schemas, fake tensors and gradients."""
+"""add_rms_norm: the Python function, the gradient, and the registration with torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import gradients
 from npu_rope.ops import rms_norm as norm
-from npu_rope.ops.calls import require_pair, straight
+from npu_rope.ops.calls import call_kernel, require_pair
 from npu_rope.ops.registrar import Call, register
 from npu_rope.optional_torch import torch
 from npu_rope.rms_norm_calls import ADD, RmsNormAttributes, add_rms_norm_tensors, attributes_of
@@ -37,12 +37,12 @@ def add_rms_norm(
             rounded once, to x's dtype.
         scale, axis, epsilon, stash_type: as for rms_norm.
         out: the pair (y, sum) to write to: x's shape, contiguous rows; y has scale's dtype, sum has x's.
-            Each may be x or residual itself, but not both the same.
+            Each may be x or residual itself, but y and sum must not share memory.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
             ``NPU_ROPE_BACKEND``, else by x's device.
 
     Returns:
-        y and sum: x's type and shape, the dtypes of scale and of x; ``out`` if it was passed. Gradients
+        y and sum: x's type and shape; y has scale's dtype, sum has x's. ``out`` if it was passed. Gradients
         flow to x, residual and scale.
 
     Raises:
@@ -61,7 +61,7 @@ def add_rms_norm(
     if backend is None and type(axis) is int is type(stash_type) and type(epsilon) is float:
         op = f"{ADD}_out" if outs else ADD
         given = axis, epsilon, stash_type
-        results = straight(op, (x, residual, scale, *outs), given, written=outs)
+        results = call_kernel(op, (x, residual, scale, *outs), given, written=outs)
         if results is not NotImplemented:
             both: tuple[Any, Any] = results
             return both
@@ -81,12 +81,12 @@ def _setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, grad: Any, of_sum: Any) -> tuple[Any, ...]:
-    dx, dscale = of_sum, None
-    if grad is not None:
+def _backward(ctx: Any, y_gradient: Any, sum_gradient: Any) -> tuple[Any, ...]:
+    dx, dscale = sum_gradient, None
+    if y_gradient is not None:
         operator = torch.ops.npu_rope.rms_norm_backward.default
-        dx, dscale = operator(grad, *ctx.saved_tensors, *ctx.attributes)
-        dx = dx if of_sum is None else dx + of_sum
+        dx, dscale = operator(y_gradient, *ctx.saved_tensors, *ctx.attributes)
+        dx = dx if sum_gradient is None else dx + sum_gradient
     return dx, dx, dscale
 
 

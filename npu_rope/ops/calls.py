@@ -1,6 +1,5 @@
-"""Code that the operators' files share: rope's attributes as a schema's arguments and as packed bytes; the
-rules for real and fake tensors; named backends; the hot path; torch's errors, converted to the operators'
-errors.
+"""Code that the operators' files share: rope's attributes as a schema's arguments and as packed bytes, rules
+for real and fake tensors, conversion of torch's errors, named backends, and the hot path.
 """
 
 from __future__ import annotations
@@ -22,13 +21,14 @@ from npu_rope.params import RopeParams
 from npu_rope.rope_calls import RopeCallAttributes
 from npu_rope.values import Angle, angle_policy
 
-# The parameters in the schemas of rope, rope_qk, rope_set_rows and rms_norm_rope, after their tensors.
+# RopeParams in the schemas of rope, rope_qk, rope_set_rows and rms_norm_rope, after the tensors.
 PARAMS = (
     "*, int n_dims, int rope_mode=0, int n_ctx_orig=0, float freq_base=10000.0, float freq_scale=1.0,"
     " float ext_factor=0.0, float attn_factor=1.0, float beta_fast=32.0, float beta_slow=1.0,"
     " int[]? sections=None, int n_offs=0"
 )
-ATTRIBUTES = f"{PARAMS}, bool forward=True, int angle=0"  # of rope, rope_qk and rope_set_rows
+# All attributes in the schemas of rope, rope_qk and rope_set_rows.
+ATTRIBUTES = f"{PARAMS}, bool forward=True, int angle=0"
 
 
 def require_params(op: str, params: Any) -> None:
@@ -38,7 +38,7 @@ def require_params(op: str, params: Any) -> None:
 
 
 def attributes_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> RopeCallAttributes:
-    """Return the attributes of a Python call.
+    """Return the attributes of a Python function's call.
 
     Raises:
         TypeError: params is not a RopeParams.
@@ -49,7 +49,7 @@ def attributes_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> R
 
 
 def attributes_of_schema(op: str, attributes: dict[str, Any]) -> RopeCallAttributes:
-    """Return the attributes from their names in a schema."""
+    """Return the attributes of a schema's call, given by their names there."""
     attributes = dict(attributes)
     forward = attributes.pop("forward", True)
     policy = angle_policy(op, attributes.pop("angle", 0))
@@ -74,7 +74,7 @@ def packed_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> Any:
 
 def is_plain(x: Any) -> bool:
     """Return whether x is an ordinary CPU tensor outside dispatch modes (fake tensors, make_fx), torch.func's
-    transforms and dual levels. The callers ask torch.compiler.is_compiling() themselves."""
+    transforms and dual levels. The callers check torch.compiler.is_compiling() themselves."""
     return (
         type(x) in ORDINARY
         and x.is_cpu
@@ -106,25 +106,24 @@ def check(t: CallTensors[Any], a: Any) -> None:
 
 
 def check_traced(t: CallTensors[Any], attributes: dict[str, Any]) -> None:
-    """Check every rule of :func:`check`, for a call of rope, rope_qk or rope_set_rows with a schema's
-    attributes."""
+    """Run :func:`check` for a schema's call of rope, rope_qk or rope_set_rows."""
     check(t, attributes_of_schema(t.op, attributes))
 
 
 def check_packed(t: CallTensors[Any], packed: Any) -> None:
-    """Check types and devices only: the attributes are the contents of ``packed``, and a fake tensor has no
-    contents."""
+    """Check types and devices only. The attributes are the contents of ``packed``, which may be a fake tensor
+    without contents."""
     check_devices(t)
 
 
-def explained(error: Exception, check: Callable[[], object]) -> Exception:
-    """Return the exception to raise for a failed call: the one that ``check`` raises, else the broken rule
-    that the C++ operator reported, which torch raises as RuntimeError, else the error itself."""
+def error_of_call(error: Exception, check: Callable[[], object]) -> Exception:
+    """Return the exception to raise for a call that failed with ``error``: the one that ``check`` raises,
+    else the broken rule in torch's RuntimeError from the C++ operator, else ``error``."""
     try:
         check()
     except BrokenRule as broken:
         return broken
-    if isinstance(error.__cause__, BrokenRule):  # torch has added its own text, as DTensor does
+    if isinstance(error.__cause__, BrokenRule):  # torch wrapped it in an error of its own, as DTensor does
         return error.__cause__
     if isinstance(error, GradientRefused):
         return bad_value(error.op, error.argument, error.rule, error.value)
@@ -133,10 +132,10 @@ def explained(error: Exception, check: Callable[[], object]) -> Exception:
     return backends.raised_by_torch(str(error)) or error
 
 
-def explained_rope(error: Exception, t: CallTensors[Any], params: Any, angle: Angle) -> Exception:
-    """Convert an error of rope, rope_qk or rope_set_rows as :func:`explained` does."""
+def error_of_rope(error: Exception, t: CallTensors[Any], params: Any, angle: Angle) -> Exception:
+    """Return :func:`error_of_call` for rope, rope_qk and rope_set_rows."""
     require_params(t.op, params)
-    return explained(error, lambda: check(t, attributes_of(t.op, params, True, angle)))
+    return error_of_call(error, lambda: check(t, attributes_of(t.op, params, True, angle)))
 
 
 def require_pair(op: str, out: Any, names: str = "(q_out, k_out)") -> None:
@@ -153,12 +152,12 @@ Execute = Callable[[str, CallTensors[Any], Any], tuple[Any, ...]]
 
 
 def run_named(backend: str | None, t: CallTensors[Any], a: Any, run: Execute) -> tuple[Any, ...]:
-    """Run a call on arrays, or on tensors by a named backend. The executors are outside torch's dispatcher,
-    so torch.compile breaks the graph here.
+    """Run a call on arrays, or on tensors by a named backend. torch.compile cannot trace the executors, so it
+    breaks the graph here.
 
     Args:
         backend: its name; None: ``NPU_ROPE_BACKEND``, else ``cpu`` for arrays.
-        t, a: the call.
+        t, a: the call's tensors and attributes.
         run: runs a call on a backend: ``run(backend, t, a)``.
     """
     chosen = backend or backends.default_backend
@@ -182,8 +181,8 @@ def run_named(backend: str | None, t: CallTensors[Any], a: Any, run: Execute) ->
 
 
 def callable_of(overload: Any) -> Any:
-    """Return ``_op`` of an OpOverload. Its ``__call__`` only calls ``_op``, and takes a third of the time of
-    a decode-sized call."""
+    """Return ``_op`` of an OpOverload. ``OpOverload.__call__`` only calls ``_op``, but takes a third of the
+    time of a decode-sized call."""
     return getattr(overload, "_op", overload)
 
 
@@ -192,7 +191,7 @@ def _callable(op: str) -> Any:
     return callable_of(getattr(torch.ops.npu_rope, op).default)
 
 
-def straight(
+def call_kernel(
     op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...], *, written: tuple[Any, ...] = ()
 ) -> Any:
     """Call the kernel directly, for plain CPU tensors without a gradient. Return NotImplemented for other
@@ -200,14 +199,14 @@ def straight(
 
     Args:
         op: the operator. Its schema takes the tensors, then the attributes.
-        attributes: of exactly the schema's types; torch would silently convert others.
-        written: the tensors that the operator writes; returned then.
+        attributes: values of exactly the schema's types; torch would silently convert others.
+        written: the tensors that the operator writes. If there are any, they are returned.
     """
     if torch is None or torch.compiler.is_compiling() or backends.default_backend not in (None, "cpu"):
         return NotImplemented
-    follows, ordinary = torch.is_grad_enabled(), ORDINARY
+    grad_enabled, ordinary = torch.is_grad_enabled(), ORDINARY
     for t in tensors:
-        if type(t) not in ordinary or (follows and t.requires_grad):
+        if type(t) not in ordinary or (grad_enabled and t.requires_grad):
             return NotImplemented
     if not is_plain(tensors[0]):
         return NotImplemented
@@ -230,10 +229,10 @@ def on_cpu(t: CallTensors[Any], attributes: dict[str, Any]) -> None:
     executors.on_cpu_tensors(t, attributes_of_schema(t.op, attributes))
 
 
-# Makes an Operator of rope, rope_qk or rope_set_rows.
+# Make an Operator of rope, rope_qk or rope_set_rows.
 rope_operator = partial(Operator, check=check_traced, on_cpu=on_cpu)
-# Makes the Operator of their hot path, whose attributes are packed into one uint8 tensor
-# (backends.packed_call). In place x is omitted: torch takes a tenth of a decode-sized call to pass a tensor.
+# Make the Operator of their hot path, whose attributes are packed into one uint8 tensor (packed_of). In
+# place, x is omitted: passing a tensor takes torch a tenth of the time of a decode-sized call.
 packed_operator = partial(
     Operator, check=check_packed, on_cpu=executors.on_cpu_packed, hot_path=True, on_npu=False
 )
@@ -245,7 +244,7 @@ def register_rotation(
     """Register rope or rope_qk: with new results, in place, into given memory, and its hot path.
 
     Args:
-        make: makes a call of xs, positions, freq_factors and the output.
+        make: returns the call's tensors from xs, positions, freq_factors and the output.
         xs, outs: the names of the rotated tensors and of the results.
     """
     n = len(xs)
@@ -264,8 +263,8 @@ def register_rotation(
         read = (o if x is None else x for o, x in zip(out, given[n:], strict=False))
         return make(*read, positions, factors[0] if factors else None, registrar.one_or_all(out)), packed
 
-    read, angles = registrar.read_by_schema(xs), "Tensor positions, Tensor? freq_factors=None"
-    themselves, others = ("x itself", "another tensor") if n == 1 else ("(q, k)", "other tensors")
+    read, angles = registrar.schema_of_inputs(xs), "Tensor positions, Tensor? freq_factors=None"
+    accepted, refused = ("x itself", "another tensor") if n == 1 else ("(q, k)", "other tensors")
     registrar.register(
         rope_operator(
             f"{op}({read}, {angles}, {ATTRIBUTES}) -> {'Tensor' if n == 1 else '(Tensor, Tensor)'}",
@@ -274,27 +273,27 @@ def register_rotation(
             autograd=gradients.rotate,
         ),
         rope_operator(
-            f"{op}_({registrar.written_by_schema(xs)}, {angles}, {ATTRIBUTES}) -> ()",
+            f"{op}_({registrar.schema_of_outputs(xs)}, {angles}, {ATTRIBUTES}) -> ()",
             call_in_place,
             autograd=gradients.rotate_in_place,
             functional=op,
         ),
         rope_operator(
-            f"{op}_out({read}, {angles}, {ATTRIBUTES}, {registrar.written_by_schema(outs)}) -> ()",
+            f"{op}_out({read}, {angles}, {ATTRIBUTES}, {registrar.schema_of_outputs(outs)}) -> ()",
             call,
-            no_gradient=("out", f"be None or {themselves} where a gradient is needed", others),
+            no_gradient=("out", f"be None or {accepted} where a gradient is needed", refused),
             functional=op,
         ),
         packed_operator(
-            f"{op}_packed_({registrar.written_by_schema(outs)}, {', '.join(f'Tensor? {x}' for x in xs)},"
+            f"{op}_packed_({registrar.schema_of_outputs(outs)}, {', '.join(f'Tensor? {x}' for x in xs)},"
             " Tensor positions, Tensor packed, Tensor? freq_factors=None) -> ()",
             call_packed,
         ),
     )
 
 
-# Types without their own dispatch. torch.nn.Parameter is one of them: requires_grad is checked separately,
-# and torch.nn.Parameter(x) of a subclass has the subclass as its type.
+# Tensor types without their own dispatch. torch.nn.Parameter is one of them: requires_grad is checked
+# separately, and torch.nn.Parameter(x) has x's type if that is a subclass.
 ORDINARY: frozenset[Any] = frozenset()
 if torch is not None:
     ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -303,5 +302,5 @@ if torch is not None:
     _forward_ad = torch.autograd.forward_ad
     _below = torch._C._AutoDispatchBelowAutograd
     _increment_version = torch._C._increment_version
-    # Not torch.compiler.disable, which would import the compiler with npu_rope.
+    # torch.compiler.disable would import the compiler with npu_rope.
     _uncompiled: Any = torch._disable_dynamo(lambda run, backend, t, a: run(backend, t, a))

@@ -1,7 +1,7 @@
-"""Gradients of rope and rope_qk, and how a write is traced.
+"""Autograd kernels, gradients on named backends, and the tracing of operators that write.
 
-The backward of a rotation is the rotation by minus the angle, so every gradient is the operator itself
-with ``forward`` flipped. The gradients of queries and keys take one call. freq_factors get no gradient.
+The backward of a rotation is the rotation by minus the angle: rope and rope_qk with ``forward`` flipped. One
+call rotates the gradients of queries and keys. freq_factors get no gradient.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from npu_rope.optional_torch import torch
 from npu_rope.rope_calls import RopeCallAttributes
 
 
-def turned(xs: Sequence[Any], *rest: Any, **attributes: Any) -> tuple[Any, ...]:
+def run_rope(xs: Sequence[Any], *rest: Any, **attributes: Any) -> tuple[Any, ...]:
     """Rotate one tensor with rope, or two with rope_qk."""
     if len(xs) == 1:
         return (_operators.rope.default(*xs, *rest, **attributes),)
     return tuple(_operators.rope_qk.default(*xs, *rest, **attributes))
 
 
-def turn_in_place(xs: Sequence[Any], *rest: Any, **attributes: Any) -> None:
+def run_rope_in_place(xs: Sequence[Any], *rest: Any, **attributes: Any) -> None:
     """Rotate one tensor with rope, or two with rope_qk, in place."""
     operator = _operators.rope_ if len(xs) == 1 else _operators.rope_qk_
     operator.default(*xs, *rest, **attributes)
@@ -55,7 +55,7 @@ def refuse_tangents(op: str, tensors: Mapping[str, Any]) -> None:
 
 
 def _carries_tangent(x: Any) -> bool:
-    """Return has_tangent at any level of torch.func's transforms, the innermost first."""
+    """Return whether x carries a tangent at any level of torch.func's transforms."""
     stack = _all_transforms()
     if not stack:
         return has_tangent(x)
@@ -75,7 +75,7 @@ def differentiates(op: str, name: str, x: Any) -> bool:
 
 
 def _refuse_nested_transforms(op: str, name: str) -> None:
-    """Reject nested torch.func transforms: the gradient of the second one would silently be zero."""
+    """Reject nested gradient transforms of torch.func: one of the gradients would silently be zero."""
     levels = _all_transforms() or ()
     kinds = torch._C._functorch.TransformType
     nested = sum(level.key() in (kinds.Grad, kinds.Jvp) for level in levels)
@@ -87,34 +87,33 @@ def _refuse_nested_transforms(op: str, name: str) -> None:
 
 
 def refuse_in_place(x: Any) -> None:
-    """Raise torch's own errors of in-place writes through which a gradient flows, before anything is
-    written."""
-    base, what = x, "a leaf Variable"
+    """Raise the errors that torch raises for in-place writes to x, before anything is written."""
+    base, kind = x, "a leaf Variable"
     if x._is_view():
-        base, what = x._base, "a view of a leaf Variable"
+        base, kind = x._base, "a view of a leaf Variable"
     if base.is_leaf and base.requires_grad:
-        raise RuntimeError(f"{what} that requires grad is being used in an in-place operation.")
+        raise RuntimeError(f"{kind} that requires grad is being used in an in-place operation.")
     if x._is_view() and _creation_of(x) != _creation_kinds.DEFAULT:
-        x.narrow(-1, 0, 0).zero_()  # torch checks this empty write as it checks a write of all of x
+        x.narrow(-1, 0, 0).zero_()  # torch checks a write of no element as it checks any other
 
 
-# ---- the gradient ----------------------------------------------------------------------------------
+# ---- Autograd kernels of rope and rope_qk ----------------------------------------------------------
 
 
 def rotate(t: CallTensors[Any], attributes: dict[str, Any]) -> tuple[Any, ...]:
     """Autograd kernel of rope and rope_qk. Return a result for each of xs."""
-    followed = [differentiates(t.op, name, x) for name, x in t.xs.items()]
-    if any(followed):
+    differentiated = [differentiates(t.op, name, x) for name, x in t.xs.items()]
+    if any(differentiated):
         with _allowed():
-            rest = *_angles(t), attributes, followed, torch.is_grad_enabled()
+            rest = *_angles(t), attributes, differentiated, torch.is_grad_enabled()
             ys: tuple[Any, ...] = _Rotation.apply(*t.xs.values(), *rest)
         return ys
     with _below():
-        return turned(tuple(t.xs.values()), *_angles(t), **attributes)
+        return run_rope(tuple(t.xs.values()), *_angles(t), **attributes)
 
 
 def _angles(t: CallTensors[Any]) -> tuple[Any, Any]:
-    """Return positions and freq_factors, or None for the latter."""
+    """Return positions, and freq_factors or None."""
     return t.beside["positions"], t.beside.get("freq_factors")
 
 
@@ -123,13 +122,13 @@ def rotate_in_place(t: CallTensors[Any], attributes: dict[str, Any]) -> tuple[()
     gradient function: queries and keys may be views, which torch supports only for functions of one
     result."""
     tensors = tuple(t.xs.values())
-    followed = [x for name, x in t.xs.items() if differentiates(t.op, name, x)]
-    for x in followed:
+    differentiated = [x for name, x in t.xs.items() if differentiates(t.op, name, x)]
+    for x in differentiated:
         if torch.is_grad_enabled():
             refuse_in_place(x)
     with _below():
-        turn_in_place(tensors, *_angles(t), **attributes)
-    for x in followed:
+        run_rope_in_place(tensors, *_angles(t), **attributes)
+    for x in differentiated:
         with _allowed():
             _RotatedInPlace.apply(x, *_angles(t), attributes)
     # autograd must detect that tensors it saved for a gradient have changed.
@@ -138,7 +137,8 @@ def rotate_in_place(t: CallTensors[Any], attributes: dict[str, Any]) -> tuple[()
 
 
 def write(t: CallTensors[Any], error: tuple[str | None, str, str], run: Callable[[], Any]) -> Any:
-    """Autograd kernel of a write without a gradient: to other memory, or to a cache. Return run's result."""
+    """Autograd kernel of an operator that writes without a gradient, to other memory or to a cache. ``run``
+    calls the operator; its result is returned."""
     for name, tensor in t.differentiable().items():
         if differentiates(t.op, name, tensor):
             argument, rule, value = error
@@ -151,8 +151,8 @@ def write(t: CallTensors[Any], error: tuple[str | None, str, str], run: Callable
 
 def _single_level_function() -> tuple[Any, Any]:
     """Return torch.autograd.Function without its detour through torch.func, and the context that allows its
-    use. torch.func's transforms are handled before an operator's Autograd kernel runs. A torch without these
-    parts gets the public class, which does not support torch.func here."""
+    use. torch.func's transforms are handled before an operator's Autograd kernel runs. A torch version
+    without this class gets the public one, which does not support torch.func here."""
     try:
         from torch._functorch.utils import enable_single_level_autograd_function as allowed
 
@@ -168,40 +168,40 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
         ctx.set_materialize_grads(False)
         ctx.attributes = attributes
 
-    def turn_given(ctx: Any, tensors: Sequence[Any], **attributes: Any) -> Iterator[Any]:
+    def rotate_given(ctx: Any, tensors: Sequence[Any], **attributes: Any) -> Iterator[Any]:
         """Rotate the tensors that are not None: only queries or only keys may have a gradient."""
         given = [t for t in tensors if t is not None]
-        ys = iter(turned(given, *ctx.saved_tensors, **attributes) if given else ())
+        ys = iter(run_rope(given, *ctx.saved_tensors, **attributes) if given else ())
         return (None if t is None else next(ys) for t in tensors)
 
-    def turn_back(ctx: Any, gradients: Sequence[Any]) -> Iterator[Any]:
+    def rotate_back(ctx: Any, gradients: Sequence[Any]) -> Iterator[Any]:
         back = not ctx.attributes.get("forward", True)
-        return turn_given(ctx, gradients, **{**ctx.attributes, "forward": back})
+        return rotate_given(ctx, gradients, **{**ctx.attributes, "forward": back})
 
     class Rotation(function):  # type: ignore[misc]
-        """Rotation of one tensor or two: apply(*xs, positions, freq_factors, attributes, followed,
+        """Rotation of one tensor or two: apply(*xs, positions, freq_factors, attributes, differentiated,
         grad_mode).
 
-        grad_mode is the caller's mode, and forward runs in it. Under torch.func an outer level differentiates
-        the operations that run here, but apply() has turned gradients off."""
+        grad_mode is the caller's mode, in which forward runs: apply() disables gradients, but under
+        torch.func an outer level differentiates the operations that run here."""
 
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> tuple[Any, ...]:
-            *xs, positions, freq_factors, attributes, followed, grad_mode = arguments
+            *xs, positions, freq_factors, attributes, differentiated, grad_mode = arguments
             save(ctx, positions, freq_factors, attributes)
             with torch.set_grad_enabled(grad_mode), _below():
-                ys = turned(xs, positions, freq_factors, **attributes)
+                ys = run_rope(xs, positions, freq_factors, **attributes)
             # Queries may need a gradient where keys need none.
-            ctx.mark_non_differentiable(*[y for y, is_one in zip(ys, followed, strict=True) if not is_one])
+            ctx.mark_non_differentiable(*[y for y, d in zip(ys, differentiated, strict=True) if not d])
             return ys
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-            return *turn_back(ctx, gradients), None, None, None, None, None
+            return *rotate_back(ctx, gradients), None, None, None, None, None
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
-            return tuple(turn_given(ctx, tangents[:-5], **ctx.attributes))
+            return tuple(rotate_given(ctx, tangents[:-5], **ctx.attributes))
 
     class RotatedInPlace(function):  # type: ignore[misc]
         """Rotation of a tensor that was rotated in place: apply(x, positions, freq_factors, attributes)."""
@@ -214,12 +214,12 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
 
         @staticmethod
         def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-            return *turn_back(ctx, (gradient,)), None, None, None
+            return *rotate_back(ctx, (gradient,)), None, None, None
 
         @staticmethod
         def jvp(ctx: Any, tangent: Any, *_: Any) -> Any:
             if tangent is not None:
-                turn_in_place((tangent,), *ctx.saved_tensors, **ctx.attributes)
+                run_rope_in_place((tangent,), *ctx.saved_tensors, **ctx.attributes)
             return tangent
 
     return Rotation, RotatedInPlace
@@ -236,8 +236,8 @@ class Gradient:
         backward: ``(ctx, *gradients)``; returns a gradient for each of the schema's arguments, or only for
             the first ones.
         setup_context: ``(ctx, arguments, output)``, with all arguments by name, in the schema's order.
-        reads: for operators with several results: for each result the positions of the arguments that it
-            depends on. If none of them needs a gradient, neither does the result.
+        reads: for each of several results, the positions of the arguments that it depends on. If none of
+            these needs a gradient, neither does the result.
     """
 
     backward: Callable[..., tuple[Any, ...]]
@@ -253,12 +253,12 @@ def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
     names, count = list(defaults), len(defaults)
     positional = sum(not a.kwarg_only for a in operator._schema.arguments)
 
-    class Followed(_function):  # type: ignore[misc,valid-type]
+    class OperatorFunction(_function):  # type: ignore[misc,valid-type]
         """The operator's function: apply(*arguments, grad_mode), with grad_mode as in Rotation."""
 
         @staticmethod
-        def forward(ctx: Any, *given: Any) -> Any:
-            *arguments, grad_mode = given
+        def forward(ctx: Any, *arguments_and_mode: Any) -> Any:
+            *arguments, grad_mode = arguments_and_mode
             with torch.set_grad_enabled(grad_mode), _below():
                 named = dict(zip(names[positional:], arguments[positional:], strict=True))
                 output = operator(*arguments[:positional], **named)
@@ -279,7 +279,7 @@ def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
         refuse_tangents(op, tensors)
         if any(differentiates(op, name, x) for name, x in tensors.items()):
             with _allowed():
-                return Followed.apply(*arguments.values(), torch.is_grad_enabled())
+                return OperatorFunction.apply(*arguments.values(), torch.is_grad_enabled())
         with _below():
             return operator(*args, **kwargs)
 
@@ -290,17 +290,17 @@ def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
 
 
 def run_named(backend: str, t: CallTensors[Any], a: RopeCallAttributes) -> tuple[Any, ...]:
-    """Run a call of rope, rope_qk or rope_set_rows on the backend of that name, with a gradient if torch
-    needs one of new tensors outside torch.func."""
+    """Run a call of rope, rope_qk or rope_set_rows on the backend of that name. Gradients flow outside
+    torch.func, to results that the call allocates."""
     x = t.first[1]
     if t.outs or not isinstance(x, _Tensor) or not torch.is_grad_enabled():
         return executors.run(backend, t, a)
-    followed = any(isinstance(x, _Tensor) and x.requires_grad for x in t.xs.values())
-    if not followed or torch._C._functorch.peek_interpreter_stack() is not None:
+    needs_gradient = any(isinstance(x, _Tensor) and x.requires_grad for x in t.xs.values())
+    if not needs_gradient or torch._C._functorch.peek_interpreter_stack() is not None:
         return executors.run(backend, t, a)
 
     def run(xs: Sequence[Any], positions: Any, freq_factors: Any, forward: bool) -> tuple[Any, ...]:
-        # One of two gradients: by rope.
+        # If only queries or only keys have a gradient, rope rotates it.
         op, names = (t.op, tuple(t.xs)) if len(xs) == len(t.xs) else ("rope", ("x",))
         beside = {"positions": positions, **given(freq_factors=freq_factors)}
         part = CallTensors(op, dict(zip(names, xs, strict=True)), beside)
@@ -321,7 +321,7 @@ def _make_named_function() -> Any:
             ctx.save_for_backward(positions, freq_factors)
             ctx.set_materialize_grads(False)
             needed = ctx.needs_input_grad
-            ctx.mark_non_differentiable(*[y for y, is_one in zip(ys, needed, strict=False) if not is_one])
+            ctx.mark_non_differentiable(*[y for y, need in zip(ys, needed, strict=False) if not need])
             return ys
 
         @staticmethod
@@ -330,20 +330,21 @@ def _make_named_function() -> Any:
             back: Any = ()
             if given:
                 back = RotationNamed.apply(*given, *ctx.saved_tensors, ctx.run, not ctx.is_forward)
-            turned_back = iter(back)
-            return *(None if g is None else next(turned_back) for g in gradients), None, None, None, None
+            rotated_back = iter(back)
+            return *(None if g is None else next(rotated_back) for g in gradients), None, None, None, None
 
     return RotationNamed
 
 
-# ---- how a write is traced -------------------------------------------------------------------------
+# ---- tracing of operators that write ---------------------------------------------------------------
 
 
 def trace_as(operator: Any, functional: str) -> None:
-    """Replace an operator that writes under functionalisation: run the functional operator of that name, then
-    replace the written arguments by its results.
+    """Under functionalisation, run the functional operator of that name instead of an operator that writes,
+    then replace the written arguments by its results.
 
-    torch's own replacement of a write has no translation to ONNX. A torch without these parts keeps it.
+    torch's own replacement of a write has no translation to ONNX. A torch version without the modules below
+    keeps torch's own.
     """
     try:
         from torch._higher_order_ops.utils import has_user_subclass
@@ -376,7 +377,7 @@ def trace_as(operator: Any, functional: str) -> None:
     operator.py_impl(functional_tensors.FunctionalTensorMode)(traced)
 
 
-_Tensor: Any = ()  # an instance of nothing
+_Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
     _Tensor = torch.Tensor
     _operators = torch.ops.npu_rope

@@ -19,8 +19,8 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.ops import gradients
 from npu_rope.optional_torch import load_torch_npu, torch
 
-Call = tuple[Any, Any]  # a call's tensors (checks.CallTensors) and its attributes
-NoGradient = tuple[str | None, str, str]
+Call = tuple[Any, Any]  # a call's tensors (call_tensors.CallTensors) and its attributes
+NoGradient = tuple[str | None, str, str]  # argument, rule and value of an error message
 Results = Mapping[str, Any]  # tensors, by their names in CallTensors.outs
 
 
@@ -29,20 +29,20 @@ class Operator:
     """A torch operator of this package.
 
     Attributes:
-        schema: as torch reads it. An attribute has the default of the Python function's parameter.
+        schema: the schema in torch's syntax. Its defaults are those of the Python function.
         call: returns a call's tensors and attributes from the schema's arguments. torch omits arguments that
             equal their defaults.
-        check: raises the error of a call. Its tensors may be fake.
+        check: raises an error if a call breaks a rule. The tensors may be fake.
         on_cpu: runs a call through ctypes, into its outs: the CPU kernel without the C++ registration.
         results: allocates the tensors that the operator returns.
-        autograd: its Autograd kernel. None: ``gradient``, else a write that refuses gradients.
+        autograd: the Autograd kernel. None: a kernel made from ``gradient``, or one that rejects gradients.
         gradient: the gradient of an operator whose backward is another operator.
-        no_gradient: argument, rule and value of the error of a write for which a gradient is needed. No
-            argument: the tensor that needs it.
-        functional: the operator that replaces an operator that writes, under functionalisation. None: torch's
-            own replacement, which writes in place.
-        hot_path: it has no Autograd kernel; its callers exclude gradients.
-        on_npu: ``csrc/npu`` has its kernel for NPU tensors. False: they are refused.
+        no_gradient: the error of an operator that writes, if a tensor needs a gradient. If its argument is
+            None, the error names that tensor.
+        functional: the name of the operator without writes that replaces this one under functionalisation.
+            None: torch's own replacement, which writes in place.
+        hot_path: the operator has no Autograd kernel; its callers exclude gradients.
+        on_npu: ``csrc/npu`` has the kernel for NPU tensors. False: NPU tensors are rejected.
     """
 
     schema: str
@@ -67,22 +67,22 @@ registered: dict[str, Operator] = {}  # by name
 
 
 def like_xs(*names: str) -> Callable[[Any], Results]:
-    """Return ``Operator.results`` for results of these names, each with the shape and dtype of one of xs."""
+    """Return ``Operator.results`` for results of these names, with the shapes and dtypes of xs, in order."""
     return lambda t: {name: x.new_empty(x.shape) for name, x in zip(names, t.xs.values(), strict=False)}
 
 
-def read_by_schema(names: tuple[str, ...]) -> str:
-    """Return the schema's text of tensors that the operator reads."""
+def schema_of_inputs(names: tuple[str, ...]) -> str:
+    """Return the part of a schema that declares tensors that the operator reads."""
     return ", ".join(f"Tensor {name}" for name in names)
 
 
-def written_by_schema(names: tuple[str, ...]) -> str:
-    """Return the schema's text of tensors that the operator writes."""
+def schema_of_outputs(names: tuple[str, ...]) -> str:
+    """Return the part of a schema that declares tensors that the operator writes."""
     return ", ".join(f"Tensor({alias}!) {name}" for alias, name in zip("ab", names, strict=False))
 
 
 def one_or_all(tensors: tuple[Any, ...]) -> Any:
-    """Return the only tensor, or all of several."""
+    """Return the tensor of a tuple of one, and any other tuple unchanged."""
     return tensors[0] if len(tensors) == 1 else tensors
 
 
@@ -91,13 +91,13 @@ def register(*operators: Operator) -> None:
     if torch is None:
         return
     path = backends.torch_registration()
-    by_ctypes = path is None or not _loads_registration(path)
-    placeholders = not _binding_takes_npu_tensors()
+    by_ctypes = path is None or not _load_registration(path)
+    needs_placeholders = not _try_binding()
     for o in operators:
         registered[o.name] = o
         _library.define(o.schema, tags=(torch.Tag.pt2_compliant_tag,))
         operator = getattr(torch.ops.npu_rope, o.name).default
-        # The fake runs for meta and fake tensors, even for a single one among real tensors.
+        # The fake runs if any tensor is a meta or fake tensor.
         torch.library.register_fake(f"npu_rope::{o.name}", _kernel(o, o.check), lib=_library)
         if by_ctypes:
             _library.impl(o.name, _kernel(o, o.on_cpu), "CPU")
@@ -106,9 +106,9 @@ def register(*operators: Operator) -> None:
         if o.functional is not None:
             gradients.trace_as(operator, o.functional)
         if not o.on_npu:
-            _library.impl(o.name, _refuses_npu(o.name), "PrivateUse1")
-        elif placeholders:
-            _until_loaded.impl(o.name, _loads_binding(o.name), "PrivateUse1")
+            _library.impl(o.name, _npu_refusal(o.name), "PrivateUse1")
+        elif needs_placeholders:
+            _placeholders.impl(o.name, _placeholder(o.name), "PrivateUse1")
 
 
 def register_composite(schema: str, kernel: Callable[..., Any]) -> None:
@@ -131,9 +131,9 @@ def _kernel(o: Operator, run: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         t, attributes = o.call(*args, **kwargs)
-        made = o.results(t)
-        run(replace(t, outs={**made, **t.outs}) if made else t, attributes)
-        return _returned(tuple(made.values()))
+        results = o.results(t)
+        run(replace(t, outs={**results, **t.outs}) if results else t, attributes)
+        return _returned(tuple(results.values()))
 
     return kernel
 
@@ -152,8 +152,8 @@ def _autograd(o: Operator, operator: Any) -> Callable[..., Any]:
 
 
 @cache
-def _loads_registration(path: str) -> bool:
-    """Load the operators' kernels of CPU tensors. If the library does not load, a warning names it. Calls
+def _load_registration(path: str) -> bool:
+    """Load the C++ kernels for CPU tensors. Return False, with a warning, if the library does not load. Calls
     then go through ctypes, with the same results."""
     try:
         torch.ops.load_library(path)
@@ -176,10 +176,10 @@ _binding_is_loaded = False
 _binding_error = ""
 
 
-def _loads_binding(name: str) -> Callable[..., Any]:
-    """Return a placeholder kernel that loads the binding on first use, so the import order of npu_rope and
-    torch_npu does not matter. torch_npu's own fallback would run the operator on the CPU, and write before it
-    fails."""
+def _placeholder(name: str) -> Callable[..., Any]:
+    """Return a kernel for NPU tensors that loads the binding on first use, so the import order of npu_rope
+    and torch_npu does not matter. Without it torch_npu's fallback would run the operator on the CPU, and
+    write before it fails."""
 
     def load_and_call(*arguments: Any, **named: Any) -> Any:
         require_npu()
@@ -188,9 +188,9 @@ def _loads_binding(name: str) -> Callable[..., Any]:
     return load_and_call
 
 
-def _refuses_npu(name: str) -> Callable[..., None]:
+def _npu_refusal(name: str) -> Callable[..., None]:
     """Return a kernel that rejects NPU tensors. Without it torch_npu would copy them to the host and write
-    there."""
+    to the copies."""
 
     def refuse(*_: Any, **__: Any) -> None:
         op = name.removesuffix("_packed_")
@@ -199,8 +199,8 @@ def _refuses_npu(name: str) -> Callable[..., None]:
     return refuse
 
 
-def _binding_takes_npu_tensors() -> bool:
-    """Return whether the binding is loaded. Load it if torch_npu is loaded already."""
+def _try_binding() -> bool:
+    """Load the binding if torch_npu is loaded already. Return whether the binding is loaded."""
     if "torch_npu" in sys.modules:
         _load_binding()
     return _binding_is_loaded
@@ -208,7 +208,7 @@ def _binding_takes_npu_tensors() -> bool:
 
 @cache
 def _load_binding() -> None:
-    """Load the kernels of NPU tensors if they were built. torch_npu and CANN must be loaded before."""
+    """Load the kernels for NPU tensors if they were built. torch_npu and CANN must be loaded before."""
     global _binding_is_loaded, _binding_error
     path = backends.npu_binding()
     if path is None:
@@ -224,13 +224,13 @@ def _load_binding() -> None:
 
 
 def npu_binding_error() -> str:
-    """Return why the torch_npu binding did not load; empty if it did, or if no call has loaded it yet."""
+    """Return why the binding did not load; empty if it did, or if nothing has tried to load it yet."""
     return _binding_error
 
 
 @cache
 def require_npu() -> None:
-    """Load the backend of NPU tensors, or raise BackendUnavailable."""
+    """Load torch_npu and the binding, or raise BackendUnavailable."""
     backends.find("npu").require()
     load_torch_npu()
     _load_binding()
@@ -239,6 +239,6 @@ def require_npu() -> None:
 
 
 if torch is not None:
-    # A kernel is registered as long as its library lives.
+    # A kernel stays registered as long as its Library object exists.
     _library = torch.library.Library("npu_rope", "FRAGMENT")
-    _until_loaded = torch.library.Library("npu_rope", "IMPL")
+    _placeholders = torch.library.Library("npu_rope", "IMPL")

@@ -1,6 +1,5 @@
-"""rms_norm and rms_norm_backward: ONNX's RMSNormalization; torch schemas, fake tensors and gradients.
-
-``add_rms_norm.py`` uses this file's dispatch.
+"""rms_norm and rms_norm_backward, ONNX's RMSNormalization: the Python functions, the gradients, and the
+registration with torch. ``add_rms_norm.py`` calls :func:`run` as well.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ def rms_norm(
         x: any shape of one dimension or more, torch tensor or NumPy array; float32, float16, bfloat16 or
             float64. Any strides; rows that are not contiguous cost a copy of x.
         scale: broadcastable to x's shape (each dimension, from the last on, is x's or 1), of any of these
-            types. Its dtype is the result's.
-        axis: the first normalized dimension: a row is everything from it on. Negative: from the end.
+            dtypes. Its dtype is the result's.
+        axis: the first normalized dimension; a row has this dimension and all later ones. Negative: counted
+            from the end.
         epsilon: added to the mean square: >= 0. Rounded to float32, as ONNX stores it.
         stash_type: the type to which x is rounded before the division, and the division's precision, by
-            ONNX's number: 1 float32, 10 float16, 11 float64, 16 bfloat16. Squares are always summed in
-            float64.
+            ONNX's number: 1 float32, 10 float16, 11 float64, 16 bfloat16. The squares overflow in none.
         out: where to write: x's shape, scale's dtype, contiguous rows; may be x itself (in place).
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
             ``NPU_ROPE_BACKEND``, else by x's device.
@@ -71,9 +70,9 @@ def rms_norm(
     if backend is None and type(axis) is int is type(stash_type) and type(epsilon) is float:
         given = axis, epsilon, stash_type
         if out is None:
-            y = calls.straight(FORWARD, (x, scale), given)
+            y = calls.call_kernel(FORWARD, (x, scale), given)
         else:
-            y = calls.straight(f"{FORWARD}_out", (x, scale, out), given, written=(out,))
+            y = calls.call_kernel(f"{FORWARD}_out", (x, scale, out), given, written=(out,))
         if y is not NotImplemented:
             return y if out is None else out
     require_tensor_like(FORWARD, "x", x)
@@ -91,7 +90,7 @@ def rms_norm_backward(
     stash_type: int = 1,
     backend: str | None = None,
 ) -> tuple[Any, Any]:
-    """Return the gradients of :func:`rms_norm` for x and scale. Its roundings count as the identity.
+    """Return the gradients of :func:`rms_norm` for x and scale. The gradient of a rounding is the identity.
 
     Args:
         grad: the result's gradient: x's shape, scale's dtype.
@@ -131,7 +130,7 @@ def run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...
             try:
                 return _dispatched(t, a)
             except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-                raise calls.explained(error, partial(check, t, a)) from error.__cause__
+                raise calls.error_of_call(error, partial(check, t, a)) from error.__cause__
     return calls.run_named(chosen, t, a, executors.run)
 
 
@@ -151,7 +150,7 @@ def _dispatched(t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
             gradients.refuse_in_place(out)
         if calls.is_plain(t.x):
             executors.check(t, a)
-    if t.op == FORWARD and (t.in_place or _is_same(outs[0], t.x)):
+    if t.op == FORWARD and (t.in_place or _share_address(outs[0], t.x)):
         read = (t.x.clone(),)  # the gradient needs the original x
     results = _as_tuple(getattr(_operators, t.op).default(*read, t.scale, *given))
     for out, y in zip(outs, results, strict=True):
@@ -159,10 +158,10 @@ def _dispatched(t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
     return outs
 
 
-def _is_same(out: Any, x: Any) -> bool:
+def _share_address(out: Any, x: Any) -> bool:
     """Return whether both begin at the same address. False for tensors without memory."""
-    known = not torch.compiler.is_compiling() and calls.is_plain(x)
-    return known and out.data_ptr() == x.data_ptr()
+    has_memory = not torch.compiler.is_compiling() and calls.is_plain(x)
+    return has_memory and out.data_ptr() == x.data_ptr()
 
 
 def _as_tuple(results: Any) -> tuple[Any, ...]:
@@ -189,12 +188,12 @@ def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
 
 
 def _differentiable(t: Tensors, a: RmsNormAttributes) -> tuple[Any, Any]:
-    """Autograd kernel of rms_norm_backward. It runs torch's operations if a gradient needs a gradient or has
-    a tangent, or if the rows have different scales on an NPU."""
+    """Autograd kernel of rms_norm_backward. It runs torch's operations if an input needs a gradient or has a
+    tangent, or if the rows have different scales on an NPU."""
     tensors = grad, x, scale = t.xs["grad"], t.x, t.scale
-    followed = torch.is_grad_enabled() and any(v.requires_grad for v in tensors)
-    followed = followed or any(map(gradients.has_tangent, tensors))
-    if followed or (x.device.type == "npu" and _scale_varies(x, scale, a.axis)):
+    differentiated = torch.is_grad_enabled() and any(v.requires_grad for v in tensors)
+    differentiated = differentiated or any(map(gradients.has_tangent, tensors))
+    if differentiated or (x.device.type == "npu" and _scale_varies(x, scale, a.axis)):
         check(t, a)
         return differentiable_backward(grad, x, scale, a)
     with torch._C._AutoDispatchBelowAutograd():
@@ -204,9 +203,9 @@ def _differentiable(t: Tensors, a: RmsNormAttributes) -> tuple[Any, Any]:
 
 
 def _scale_varies(x: Any, scale: Any, axis: int) -> bool:
-    """Return whether rows have different scales. The call need not be checked yet."""
-    inner = x.dim() - axis % max(x.dim(), 1)
-    return any(size != 1 for size in scale.shape[: max(scale.dim() - inner, 0)])
+    """Return whether rows have different scales. The call may be unchecked."""
+    row_ndim = x.dim() - axis % max(x.dim(), 1)
+    return any(size != 1 for size in scale.shape[: max(scale.dim() - row_ndim, 0)])
 
 
 def differentiable_backward(grad: Any, x: Any, scale: Any, a: RmsNormAttributes) -> tuple[Any, Any]:
@@ -232,7 +231,7 @@ def differentiable_backward(grad: Any, x: Any, scale: Any, a: RmsNormAttributes)
 
 
 def _rounded(wide: Any, dtype: Any) -> Any:
-    """Round to dtype. The rounding's gradient is the identity (torch's cast would also round gradients)."""
+    """Round to dtype, with the identity as gradient (torch's cast would also round gradients)."""
     if wide.dtype == dtype:
         return wide
     constant = wide.detach()
@@ -243,8 +242,8 @@ _PEAK = 16  # exponent of a row's largest element after scaling, as in reference
 
 
 def _power_of_rows(rows: Any, axes: tuple[int, ...], epsilon: float) -> Any:
-    """Return a power of two for each float64 row. Scaling by it keeps squares in range, and the third and
-    fifth powers of 1 / RMS in gradients of gradients. A positive epsilon bounds 1 / RMS, so then only large
+    """Return a power of two for each float64 row. Scaling by it keeps squares in range, and in gradients of
+    gradients the third and fifth powers of 1 / RMS. A positive epsilon bounds 1 / RMS, so then only large
     rows are scaled."""
     peak = rows.detach().abs().amax(axes, keepdim=True) if rows.numel() else rows.new_ones(())
     one = torch.ones_like(peak)
@@ -280,7 +279,7 @@ def _check_backward(t: Tensors, a: RmsNormAttributes) -> None:
 
 
 def _backward_on_cpu(t: Tensors, a: RmsNormAttributes) -> None:
-    """Run rms_norm_backward through ctypes, into the call's outs, which the executor does not take."""
+    """Run rms_norm_backward through ctypes. Copy the executor's results to the call's outs."""
     results = executors.on_cpu_tensors(replace(t, outs={}), a)
     for out, y in zip(t.outs.values(), results, strict=True):
         out.copy_(y)

@@ -1,4 +1,4 @@
-"""rms_norm_rope: the Python functions, and the registration with torch.
+"""rms_norm_rope: the Python function, and the registration with torch.
 
 Models with QK-norm normalize the heads of queries and keys and then rotate them. This operator does the work
 of two ``rms_norm`` calls and ``rope_qk`` in one pass over memory.
@@ -69,12 +69,12 @@ def rms_norm_rope(
         intermediate_rounding: False: intermediate values are float32 (float64 for float64), and a result is
             rounded once. True: the results equal :func:`npu_rope.rms_norm` of each, then
             :func:`npu_rope.rope_qk`, bit for bit, as models' own code rounds.
-        rows: with ``cache``: ``[B,S]``, or ``[S]`` if B is 1; int32 or int64. Each is a row of the cache,
-            no two the same, or -1 to skip the token's keys.
+        rows: with ``cache``: ``[B,S]``, or ``[S]`` if B is 1; int32 or int64. Each is the index of a row of
+            the cache, or -1 to skip the token's keys. Two tokens must not have the same row.
         cache: ``[R,Nk,D]`` of k's dtype, which receives k's heads instead of a new tensor; unit last stride,
             sharing no memory with any other argument. Other rows keep their values.
-        out: where to write: a pair like (q, k), each of unit last stride. Each may be q or k itself (in
-            place), else it shares no memory with any other argument. With a cache only q's tensor.
+        out: where to write: a pair with q's and k's shapes and dtype, unit last strides; with a cache only
+            q's tensor. Each may be q or k itself (in place), else it shares no memory with the arguments.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
             ``NPU_ROPE_BACKEND``, else by q's device.
         angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
@@ -95,7 +95,7 @@ def rms_norm_rope(
     >>> k[:, 0].round(3).tolist()
     [[-1.0, -1.0, -1.0, -1.0], [0.301, -1.382, -1.0, -1.0]]
     """
-    written = _written(rows, cache, out)
+    written = _given_outputs(rows, cache, out)
     chosen = backend or backends.default_backend
     if isinstance(q, _Tensor) and (chosen is None or chosen == q.device.type):
         return _on_own_device(
@@ -112,8 +112,8 @@ def rms_norm_rope(
     return y, z
 
 
-def _written(rows: Any, cache: Any, out: Any) -> tuple[Any, Any] | None:
-    """Return the outputs of q and k that the caller passed. With a cache q's may be missing."""
+def _given_outputs(rows: Any, cache: Any, out: Any) -> tuple[Any, Any] | None:
+    """Return the outputs of q and k that the caller passed. With a cache q's may be None."""
     if (rows is None) != (cache is None):
         missing, other = ("rows", "cache") if rows is None else ("cache", "rows")
         raise bad_value(OP, missing, f"be given where {other} is", "None")
@@ -135,18 +135,18 @@ def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[An
     """Run a call on its tensors' device.
 
     Args:
-        tensors: as rms_norm_rope_tensors takes them.
+        tensors: the arguments of rms_norm_rope_tensors.
         given: params, epsilon, intermediate_rounding, angle.
     """
     q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
     try:
-        followed = torch.is_grad_enabled() and _needs_gradient((q, k, q_scale, k_scale, *(written or ())))
+        needs_grad = torch.is_grad_enabled() and _require_grad((q, k, q_scale, k_scale, *(written or ())))
         if (
-            not (followed or torch.compiler.is_compiling())
+            not (needs_grad or torch.compiler.is_compiling())
             and calls.is_plain(q)
             and type(k) in calls.ORDINARY
         ):
-            return _packed(tensors, given)
+            return _hot_path(tensors, given)
         floats = {"q": q, "k": k, "q_scale": q_scale, "k_scale": k_scale, "freq_factors": freq_factors}
         gradients.refuse_tangents(OP, floats)
         attributes = _schema_attributes(*given)
@@ -165,15 +165,15 @@ def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[An
             operator(*inputs, rows, k_out, freq_factors, **attributes, q_out=q_out)
         return q_out, k_out
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise calls.explained(error, partial(_check_call, tensors, given)) from error.__cause__
+        raise calls.error_of_call(error, partial(_check_call, tensors, given)) from error.__cause__
 
 
-def _needs_gradient(tensors: tuple[Any, ...]) -> bool:
+def _require_grad(tensors: tuple[Any, ...]) -> bool:
     return any(t is not None and t.requires_grad for t in tensors)
 
 
-def _packed(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Hot path: only the call. The C++ checks report every error."""
+def _hot_path(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Call the kernel without checks in Python. The C++ checks report every error."""
     q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
     params, epsilon, rounding, angle = given
     try:
@@ -183,21 +183,21 @@ def _packed(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]
     except (KeyError, AttributeError, TypeError):
         packed = _packed_of(params, epsilon, rounding, angle)
     q_out, k_out = written or (None, None)
-    kept = () if q_out is None else (q_out,)
+    given_outs = () if q_out is None else (q_out,)
     if q_out is None:
         q_out = torch.empty_like(q, memory_format=_contiguous)
     if k_out is None:
         k_out = torch.empty_like(k, memory_format=_contiguous)
     else:
-        kept = (*kept, k_out)
+        given_outs = (*given_outs, k_out)
     read_q, read_k = None if q_out is q else q, None if k_out is k else k
     if rows is None and freq_factors is None:
         _call_hot(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed)
     else:
         _call_hot(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed, rows, freq_factors)
-    if kept:
+    if given_outs:
         # autograd must detect that tensors it saved for a gradient have changed.
-        _increment_version(kept)
+        _increment_version(given_outs)
     return q_out, k_out
 
 
@@ -205,15 +205,15 @@ def _packed_of(params: Any, epsilon: Any, rounding: Any, angle: Any) -> Any:
     """Return the attributes as one uint8 tensor, cached in params."""
     calls.require_params(OP, params)
     a = attributes_of(params, epsilon, rounding, angle)
-    kept = params.__dict__.setdefault("_packed_norm", {})
+    cached = params.__dict__.setdefault("_packed_norm", {})
     key = a.epsilon, a.intermediate_rounding, a.angle
-    if key not in kept:
-        kept[key] = torch.frombuffer(bytearray(backends.packed(OP, a)), dtype=torch.uint8)
-    return kept[key]
+    if key not in cached:
+        cached[key] = torch.frombuffer(bytearray(backends.packed(OP, a)), dtype=torch.uint8)
+    return cached[key]
 
 
 def _check_call(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> None:
-    """Check a call whose error C++ reported. Arguments as for :func:`_on_own_device`."""
+    """Check a call that failed. The arguments are those of :func:`_on_own_device`."""
     q, k, q_scale, k_scale, positions, freq_factors, written, rows = tensors
     if written is not None and written[0] is None:
         written = executors.new_q_out(q), written[1]
@@ -251,15 +251,15 @@ def _setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
 
 
 def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
-    """Differentiate through rope_qk, then through rms_norm. The roundings count as the identity."""
+    """Differentiate through rope_qk, then through rms_norm. The gradient of a rounding is the identity."""
     q, k, q_scale, k_scale, positions, freq_factors = ctx.saved_tensors
     a = _attributes(ctx.attributes)
     named = RopeCallAttributes(a.params, False, a.angle).as_schema()
-    turned = _operators.rope_qk.default(q_gradient, k_gradient, positions, freq_factors, **named)
+    rotated_back = _operators.rope_qk.default(q_gradient, k_gradient, positions, freq_factors, **named)
     needed = ctx.needs_input_grad
     stash = a.norm_stash_type(spec_of(q).dtype)
     gradients_of: list[Any] = [None] * 4
-    for side, (gradient, x, scale) in enumerate(zip(turned, (q, k), (q_scale, k_scale), strict=True)):
+    for side, (gradient, x, scale) in enumerate(zip(rotated_back, (q, k), (q_scale, k_scale), strict=True)):
         if needed[side] or needed[2 + side]:
             both = _operators.rms_norm_backward.default(gradient, x, scale, -1, a.epsilon, stash)
             gradients_of[side], gradients_of[2 + side] = both
@@ -311,7 +311,7 @@ register(
     _operator(f"rms_norm_rope_out({_NEW}, Tensor(a!) q_out, Tensor(b!) k_out) -> ()", _call),
     _operator(f"rms_norm_rope_set_rows({_ROWS}) -> Tensor", _call_set_rows, results=like_xs("q_out")),
     _operator(f"rms_norm_rope_set_rows_out({_ROWS}, Tensor(b!) q_out) -> ()", _call_set_rows),
-    # An output without its q or k is rotated in place; with rows k_out is a cache.
+    # If q or k is None, its output is rotated in place. With rows, k_out is a cache.
     Operator(
         "rms_norm_rope_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k,"
         " Tensor q_scale, Tensor k_scale, Tensor positions, Tensor packed, Tensor? rows=None,"
@@ -324,7 +324,7 @@ register(
     ),
 )
 
-_Tensor: Any = ()  # an instance of nothing
+_Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
     _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
     _operators = torch.ops.npu_rope

@@ -36,8 +36,8 @@ def rope(
         x: ``[B,S,N,D]`` or ``[S,N,D]``, torch tensor or NumPy array; float32, float16, bfloat16
             or float64. Any strides; a non-unit last stride costs a copy.
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; they may be negative. In the
-            modes with sections a token has ggml's four, (time, height, width, extra):
-            ``[4,S]``, ggml's flat ``[4*S]``, ``[4,B,S]``, or the first three, ``[3,S]`` or ``[3,B,S]``.
+            modes with sections a token has ggml's four positions (time, height, width, extra):
+            ``[4,S]``, ggml's flat ``[4*S]`` or ``[4,B,S]``; or the first three: ``[3,S]`` or ``[3,B,S]``.
             A B of 1 serves all batches. (transformers' four planes are (text, time, height, width):
             pass ``position_ids[-3:]``.)
         params: the attributes; ``params.n_offs + params.n_dims <= D``.
@@ -47,7 +47,7 @@ def rope(
         out: where to write: x's shape and dtype, unit last stride; may be x itself (in place).
         forward: True or False; False rotates by minus the angle.
         angle: ``"exact"`` (float32-correct at every position), ``"f32"`` or ``"ggml"``,
-            or their numbers 0, 1 and 2 (numerics in docs/ops/rope.md).
+            or their numbers 0, 1 and 2 (docs/ops/rope.md describes the numerics).
 
     Returns:
         A result of x's type, shape and dtype; ``out`` if it was passed.
@@ -67,7 +67,7 @@ def rope(
         forward = flag("rope", "forward", forward)
     chosen = backend or backends.default_backend
     if isinstance(x, _Tensor) and (chosen is None or chosen == x.device.type):
-        return _rope_torch(x, positions, params, freq_factors, out, forward, angle)
+        return _on_own_device(x, positions, params, freq_factors, out, forward, angle)
     a = calls.attributes_of("rope", params, forward, angle)
     tensors = rope_tensors(x, positions, freq_factors, out)
     return calls.run_named(chosen, tensors, a, gradients.run_named)[0]
@@ -96,13 +96,13 @@ def rope_(
 # ---- torch tensors on their own device -------------------------------------------------------------
 
 
-def _rope_torch(
+def _on_own_device(
     x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: Angle
 ) -> Any:
     try:
         needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
         if not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain(x):
-            return _rope_packed(x, positions, params, freq_factors, out, forward, angle)
+            return _hot_path(x, positions, params, freq_factors, out, forward, angle)
         attributes = calls.attributes_of("rope", params, forward, angle).as_schema()
         if out is None:
             return torch.ops.npu_rope.rope.default(x, positions, freq_factors, **attributes)
@@ -113,18 +113,18 @@ def _rope_torch(
         return out
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
         tensors = rope_tensors(x, positions, freq_factors, out)
-        raise calls.explained_rope(error, tensors, params, angle) from error.__cause__
+        raise calls.error_of_rope(error, tensors, params, angle) from error.__cause__
 
 
-def _rope_packed(
+def _hot_path(
     x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: Angle
 ) -> Any:
-    """Hot path: only the call. The C++ checks report every error."""
+    """Call the kernel without checks in Python. The C++ checks report every error."""
     try:
         packed = params.__dict__["_packed"][forward, angle]
     except (KeyError, AttributeError):
         packed = calls.packed_of("rope", params, forward, angle)
-    given = out
+    given_out = out
     if out is None:
         out = torch.empty_like(x, memory_format=_contiguous)
     elif out is x:
@@ -133,7 +133,7 @@ def _rope_packed(
         _call_hot(out, x, positions, packed)
     else:
         _call_hot(out, x, positions, packed, freq_factors)
-    if given is not None:
+    if given_out is not None:
         # autograd must detect that a tensor it saved for a gradient has changed.
         _increment_version((out,))
     return out
@@ -141,7 +141,7 @@ def _rope_packed(
 
 calls.register_rotation("rope", rope_tensors, ("x",), ("out",))
 
-_Tensor: Any = ()  # an instance of nothing
+_Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
     _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
     _call_hot = calls.callable_of(torch.ops.npu_rope.rope_packed_.default)

@@ -1,6 +1,6 @@
 """rope_qk: the Python functions, and the registration with torch.
 
-Queries and keys rotate by the same angles, so one call makes one table of cos and sin for both, in one
+Queries and keys rotate by the same angles, so one call computes one table of cos and sin for both, with one
 dispatch and one launch. ``calls.py`` and ``gradients.py`` hold the code that it shares with rope.
 """
 
@@ -43,8 +43,8 @@ def rope_qk(
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
             by q's device.
-        out: where to write: a pair like (q, k), each of unit last stride. Each may be q or k itself
-            (in place), else it shares no memory with any other argument.
+        out: where to write: a pair with q's and k's shapes and dtype, unit last strides. Each may be q or k
+            itself (in place), else it shares no memory with any other argument.
         forward: True or False; False rotates by minus the angle.
         angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
 
@@ -69,7 +69,7 @@ def rope_qk(
         calls.require_pair("rope_qk", out)
     chosen = backend or backends.default_backend
     if isinstance(q, _Tensor) and (chosen is None or chosen == q.device.type):
-        return _rope_qk_torch(q, k, positions, params, freq_factors, out, forward, angle)
+        return _on_own_device(q, k, positions, params, freq_factors, out, forward, angle)
     a = calls.attributes_of("rope_qk", params, forward, angle)
     tensors = rope_qk_tensors(q, k, positions, freq_factors, out)
     rotated_q, rotated_k = calls.run_named(chosen, tensors, a, gradients.run_named)
@@ -91,8 +91,8 @@ def rope_qk_(
 
     >>> import numpy as np
     >>> q, k = np.ones((1, 2, 2)), np.ones((1, 1, 2))
-    >>> turned_q, turned_k = rope_qk_(q, k, np.array([0]), RopeParams(2))
-    >>> turned_q is q and turned_k is k
+    >>> rotated_q, rotated_k = rope_qk_(q, k, np.array([0]), RopeParams(2))
+    >>> rotated_q is q and rotated_k is k
     True
     """
     return rope_qk(
@@ -103,7 +103,7 @@ def rope_qk_(
 # ---- torch tensors on their own device -------------------------------------------------------------
 
 
-def _rope_qk_torch(
+def _on_own_device(
     q: Any,
     k: Any,
     positions: Any,
@@ -124,7 +124,7 @@ def _rope_qk_torch(
         )
         is_plain = not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain(q)
         if is_plain and type(k) in calls.ORDINARY:
-            # Hot path: only the call. The C++ checks report every error.
+            # Hot path: call the kernel without checks in Python. The C++ checks report every error.
             try:
                 packed = params.__dict__["_packed"][forward, angle]
             except (KeyError, AttributeError):
@@ -153,12 +153,12 @@ def _rope_qk_torch(
         return q_out, k_out
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
         tensors = rope_qk_tensors(q, k, positions, freq_factors, out)
-        raise calls.explained_rope(error, tensors, params, angle) from error.__cause__
+        raise calls.error_of_rope(error, tensors, params, angle) from error.__cause__
 
 
 calls.register_rotation("rope_qk", rope_qk_tensors, ("q", "k"), ("q_out", "k_out"))
 
-_Tensor: Any = ()  # an instance of nothing
+_Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
     _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
     _call_hot = calls.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)

@@ -1,6 +1,6 @@
-"""rope_set_rows: the Python functions, and the registration with torch.
+"""rope_set_rows: the Python function, and the registration with torch.
 
-One call rotates keys and writes them into their rows of a cache, rounded to its type. ggml uses ROPE, VIEW
+One call rotates keys and writes them into their rows of a cache, rounded to its dtype. ggml uses ROPE, VIEW
 and SET_ROWS for this. A write into a cache has no gradient.
 """
 
@@ -42,8 +42,8 @@ def rope_set_rows(
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; in the modes with sections
             ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as for :func:`npu_rope.rope`.
             A B of 1 serves all batches.
-        rows: ``[B,S]``, or ``[S]`` if B is 1; int32 or int64. Each is a row of the cache, no two
-            the same, or -1 to skip the token.
+        rows: ``[B,S]``, or ``[S]`` if B is 1; int32 or int64. Each is the index of a row of the cache, or -1
+            to skip the token. Two tokens must not have the same row.
         cache: ``[R,N,D]``, x's dtype, or float16 or bfloat16 for float32 x; unit last stride, sharing
             no memory with the inputs. Pass a cache of several layers or blocks as a view of this shape. Other
             rows keep their values.
@@ -74,7 +74,7 @@ def rope_set_rows(
         forward = flag("rope_set_rows", "forward", forward)
     chosen = backend or backends.default_backend
     if isinstance(x, _Tensor) and (chosen is None or chosen == x.device.type):
-        return _set_rows_torch(x, positions, rows, cache, params, freq_factors, forward, angle)
+        return _on_own_device(x, positions, rows, cache, params, freq_factors, forward, angle)
     a = calls.attributes_of("rope_set_rows", params, forward, angle)
     tensors = rope_set_rows_tensors(x, positions, rows, freq_factors, cache)
     return calls.run_named(chosen, tensors, a, gradients.run_named)[0]
@@ -83,7 +83,7 @@ def rope_set_rows(
 # ---- torch tensors on their own device -------------------------------------------------------------
 
 
-def _set_rows_torch(
+def _on_own_device(
     x: Any,
     positions: Any,
     rows: Any,
@@ -99,7 +99,7 @@ def _set_rows_torch(
                 if t.requires_grad:
                     raise bad_value("rope_set_rows", name, *_NO_GRADIENT)
         if not torch.compiler.is_compiling() and calls.is_plain(x) and type(cache) in calls.ORDINARY:
-            # Hot path: only the call. The C++ checks report every error.
+            # Hot path: call the kernel without checks in Python. The C++ checks report every error.
             try:
                 packed = params.__dict__["_packed"][forward, angle]
             except (KeyError, AttributeError):
@@ -117,7 +117,7 @@ def _set_rows_torch(
         return cache
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
         tensors = rope_set_rows_tensors(x, positions, rows, freq_factors, cache)
-        raise calls.explained_rope(error, tensors, params, angle) from error.__cause__
+        raise calls.error_of_rope(error, tensors, params, angle) from error.__cause__
 
 
 # ---- registration ----------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ register(
     ),
 )
 
-_Tensor: Any = ()  # an instance of nothing
+_Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
     _Tensor = torch.Tensor
     _call_hot = calls.callable_of(torch.ops.npu_rope.rope_set_rows_packed_.default)

@@ -1,5 +1,5 @@
-"""Code that rotary_mul, rotary_mul_qk and rotary_embedding share as torch operators: schemas, fake tensors,
-gradients and dispatch.
+"""Code that rotary_mul, rotary_mul_qk and rotary_embedding share: schemas, gradients, dispatch, and the
+registration with torch.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ Tensors = CallTensors[Any]
 
 
 def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
-    """Run a call on the backend of that name, by default on its tensors' device. Return the written
-    tensors."""
+    """Run a call on the backend of that name, by default on its tensors' device. Return the results."""
     chosen, x = backend or backends.default_backend, t.first[1]
     if is_tensor(x) and (chosen is None or chosen == x.device.type):
         return _on_own_device(t, a)
@@ -47,8 +46,8 @@ def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]
 # ---- torch tensors on their own device ---------------------------------------------------------------
 
 
-def of_schema_s_types(interleaved: Any, first: Any, second: Any) -> bool:
-    """Return whether the attributes have exactly the schema's types, as :func:`calls.straight` requires."""
+def have_schema_types(interleaved: Any, first: Any, second: Any) -> bool:
+    """Return whether the attributes have exactly the schema's types (:func:`calls.call_kernel`)."""
     return type(interleaved) is bool and type(first) is int and type(second) is int
 
 
@@ -57,19 +56,19 @@ def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
     try:
         if torch.compiler.is_compiling() or _needs_gradient(t) or not calls.is_plain(t.first[1]):
             return _dispatched(t, a)
-        with _below():  # without a gradient, straight to the kernel
+        with _below():  # without a gradient, skip the Autograd kernel
             return _dispatched(t, a)
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise calls.explained(error, partial(calls.check, t, a)) from error.__cause__
+        raise calls.error_of_call(error, partial(calls.check, t, a)) from error.__cause__
 
 
 def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
     """Run torch's operator. Write its results into outs if the call has any."""
     xs, outs = tuple(t.xs.values()), tuple(t.outs.values())
     beside, attributes = _beside(t), _attributes(t, a)
-    # Under compilation rotary_embedding writes into X by a copy, so that the compiler has two tensors.
-    by_operator = not (is_onnx(t) and torch.compiler.is_compiling())
-    if outs and by_operator and not _needs_gradient(t):
+    # A compiled rotary_embedding copies its result to out: out may be X, and no schema declares that alias.
+    operator_writes = not (is_onnx(t) and torch.compiler.is_compiling())
+    if outs and operator_writes and not _needs_gradient(t):
         if len(t.in_place) == len(xs) and not is_onnx(t):
             getattr(_operators, f"{t.op}_").default(*xs, *beside, *attributes)
         else:
@@ -95,8 +94,8 @@ def _beside(t: Tensors) -> tuple[Any, ...]:
 
 def _attributes(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
     """Return the attributes in the schemas' order."""
-    own = (a.num_heads, a.rotary_dim) if is_onnx(t) else (a.rotary_dim, a.offset)
-    return a.interleaved, *own, a.forward
+    sizes = (a.num_heads, a.rotary_dim) if is_onnx(t) else (a.rotary_dim, a.offset)
+    return a.interleaved, *sizes, a.forward
 
 
 def _needs_gradient(t: Tensors) -> bool:
@@ -130,7 +129,7 @@ def table_gradients(
 ) -> tuple[Any, Any]:
     """Return the gradients of cos and sin in the tables' shapes and dtypes (formula:
     ``reference/rotary.py``). They are summed over heads, and over batches and tokens that share an entry, in
-    float32, or in float64 for float64. Differentiable."""
+    float32, or in float64 for float64 xs. The results are differentiable."""
     sums = [_lanewise(t, x, g, a, sizes) for x, g in zip(t.xs.values(), grads, strict=True)]
     of_cos, of_sin = (sum(parts[1:], parts[0]) for parts in zip(*sums, strict=True))
     cos, sin = (
@@ -159,7 +158,7 @@ def _as_table(t: Tensors, lanewise: Any, table: Any, a: RotaryAttributes, sizes:
         lanewise = torch.nn.functional.pad(lanewise, (0, table.shape[-1] - lanewise.shape[-1]))
         if (ids := t.beside.get("position_ids")) is not None:
             rows = torch.zeros(table.shape, dtype=lanewise.dtype, device=lanewise.device)
-            # As the kernel reads them: on a device an id outside the table is clamped to the nearest row.
+            # Clamp ids as the kernel does on a device: an id outside the table reads the nearest row.
             ids = ids.flatten().clamp(0, max(table.shape[0] - 1, 0))
             lanewise = rows.index_add(0, ids, lanewise.flatten(0, 1))
     elif serves_all_batches(t, table, sizes):
@@ -167,39 +166,39 @@ def _as_table(t: Tensors, lanewise: Any, table: Any, a: RotaryAttributes, sizes:
     return lanewise.reshape(table.shape).to(table.dtype)
 
 
-def _gradient_of(make: Callable[..., Call], xs: int, tensors: int) -> Gradient:
+def _gradient_of(make: Callable[..., Call], n_xs: int, n_tensors: int) -> Gradient:
     """Return the gradient of an operator.
 
     Args:
-        make: makes a call of the operator's arguments.
-        xs, tensors: the number of its rotated tensors, and of all its tensors.
+        make: returns a call from the operator's arguments.
+        n_xs, n_tensors: the number of its rotated tensors, and of all its tensors.
     """
 
     def setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
         given = tuple(arguments.values())
         # Only the tables' gradients need xs. Otherwise xs are not saved and may be overwritten.
-        ctx.kept = any(ctx.needs_input_grad[xs : xs + 2])
-        ctx.save_for_backward(*given[0 if ctx.kept else xs : tensors])
-        ctx.attributes = given[tensors:]
+        ctx.saves_xs = any(ctx.needs_input_grad[n_xs : n_xs + 2])
+        ctx.save_for_backward(*given[0 if ctx.saves_xs else n_xs : n_tensors])
+        ctx.attributes = given[n_tensors:]
 
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        t, a = make(*(() if ctx.kept else grads), *ctx.saved_tensors, *ctx.attributes)
-        of_xs: tuple[Any, ...] = (None,) * xs
-        if any(ctx.needs_input_grad[:xs]):
+        t, a = make(*(() if ctx.saves_xs else grads), *ctx.saved_tensors, *ctx.attributes)
+        of_xs: tuple[Any, ...] = (None,) * n_xs
+        if any(ctx.needs_input_grad[:n_xs]):
             attributes = _attributes(t, replace(a, forward=not a.forward))
             of_xs = getattr(_operators, t.op).default(*grads, *_beside(t), *attributes)
             of_xs = of_xs if isinstance(of_xs, tuple) else (of_xs,)
-        if not ctx.kept:
+        if not ctx.saves_xs:
             return of_xs
         return *of_xs, *table_gradients(t, grads, a, sizes_of(t, a))
 
-    return Gradient(backward, setup_context, ((0, 2, 3), (1, 2, 3)) if xs == 2 else ())
+    return Gradient(backward, setup_context, ((0, 2, 3), (1, 2, 3)) if n_xs == 2 else ())
 
 
 # ---- registration --------------------------------------------------------------------------------------
 
 
-def _given(
+def _attributes_of(
     interleaved: bool = False, rotary_dim: int = 0, offset: int = 0, forward: bool = True
 ) -> RotaryAttributes:
     return RotaryAttributes(interleaved, rotary_dim, offset, 0, forward)
@@ -216,7 +215,7 @@ def _call_onnx(x: Any, cos: Any, sin: Any, ids: Any = None, *given: Any) -> Call
     return _call_onnx_out(x, cos, sin, ids, None, *given)
 
 
-# An output stands before the attributes: a keyword-only argument takes a tenth of a decode-sized call.
+# Outputs precede the attributes: a keyword-only argument would take a tenth of a decode-sized call's time.
 _ATTRIBUTES = "bool interleaved=False, int rotary_dim=0, int offset=0, bool forward=True"
 _TABLES = "Tensor cos, Tensor sin"
 _CACHES = "Tensor X, Tensor cos_cache, Tensor sin_cache, Tensor? position_ids"
@@ -227,29 +226,31 @@ _operator = partial(Operator, check=calls.check, on_cpu=executors.on_cpu_tensors
 def _operators_of(
     op: str, make: Callable[..., Tensors], xs: tuple[str, ...], outs: tuple[str, ...]
 ) -> tuple[Operator, ...]:
-    """Return an operator with new results, in place, and into given memory. ``make`` makes its calls."""
-    n, rest = len(xs), len(xs) + 2
+    """Return three operators: with new results, in place, and into given memory. ``make`` returns a call's
+    tensors from xs, cos, sin and the output."""
+    n, inputs = len(xs), len(xs) + 2
 
     def call(*given: Any) -> Call:
-        return make(*given[:rest], None), _given(*given[rest:])
+        return make(*given[:inputs], None), _attributes_of(*given[inputs:])
 
     def call_in_place(*given: Any) -> Call:
-        return make(*given[:rest], registrar.one_or_all(given[:n])), _given(*given[rest:])
+        return make(*given[:inputs], registrar.one_or_all(given[:n])), _attributes_of(*given[inputs:])
 
     def call_into(*given: Any) -> Call:
-        return make(*given[:rest], registrar.one_or_all(given[rest : rest + n])), _given(*given[rest + n :])
+        out, attributes = given[inputs : inputs + n], given[inputs + n :]
+        return make(*given[:inputs], registrar.one_or_all(out)), _attributes_of(*attributes)
 
-    read, result = registrar.read_by_schema(xs), "Tensor" if n == 1 else "(Tensor, Tensor)"
+    read, result = registrar.schema_of_inputs(xs), "Tensor" if n == 1 else "(Tensor, Tensor)"
     return (
         _operator(
             f"{op}({read}, {_TABLES}, {_ATTRIBUTES}) -> {result}",
             call,
             results=registrar.like_xs(*outs),
-            gradient=_gradient_of(call, n, rest),
+            gradient=_gradient_of(call, n, inputs),
         ),
-        _operator(f"{op}_({registrar.written_by_schema(xs)}, {_TABLES}, {_ATTRIBUTES}) -> ()", call_in_place),
+        _operator(f"{op}_({registrar.schema_of_outputs(xs)}, {_TABLES}, {_ATTRIBUTES}) -> ()", call_in_place),
         _operator(
-            f"{op}_out({read}, {_TABLES}, {registrar.written_by_schema(outs)}, {_ATTRIBUTES}) -> ()",
+            f"{op}_out({read}, {_TABLES}, {registrar.schema_of_outputs(outs)}, {_ATTRIBUTES}) -> ()",
             call_into,
         ),
     )

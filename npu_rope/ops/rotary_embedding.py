@@ -1,4 +1,4 @@
-"""rotary_embedding: ONNX's RotaryEmbedding."""
+"""rotary_embedding: the Python function of ONNX's RotaryEmbedding. ``rotary.py`` registers it with torch."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ def rotary_embedding(
 
     Args:
         X: ``[B,N,S,D]``, or ``[B,S,N*D]`` with ``num_heads``; torch tensor or NumPy array; float32, float16
-            or bfloat16, and beyond the specification float64. Any strides; a non-unit last stride costs a
-            copy.
+            or bfloat16; float64 extends the specification. Any strides; a non-unit last stride costs a copy.
         cos_cache, sin_cache: with ``position_ids`` ``[rows,W]``, without ``[B,S,W]``;
             ``W >= rotary_embedding_dim/2``, of which the first ``rotary_embedding_dim/2`` are read. X's
-            dtype, and beyond the specification float32 for X of another dtype.
+            dtype; float32 for X of another dtype extends the specification.
         position_ids: ``[B,S]`` int64 (or int32): each token's row of the caches.
         interleaved: 0: pairs ``(x[i], x[i + rotary_embedding_dim/2])``; 1: ``(x[2i], x[2i+1])``.
-        num_heads: N, of ``[B,S,N*D]``; otherwise ignored.
+        num_heads: N for X of shape ``[B,S,N*D]``; otherwise ignored.
         rotary_embedding_dim: number of rotated dimensions, even; 0: all.
         out: where to write: X's shape and dtype, unit last stride; may be X itself (in place).
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else by
@@ -56,13 +55,13 @@ def rotary_embedding(
     [[[[-1.0, 1.0], [1.0, 1.0]]]]
     """
     op = "rotary_embedding"
-    bit = bool(interleaved) if type(interleaved) is int and interleaved in (0, 1) else interleaved
-    if backend is None and out is None and rotary.of_schema_s_types(bit, num_heads, rotary_embedding_dim):
-        given = bit, num_heads, rotary_embedding_dim, True
+    as_bool = bool(interleaved) if type(interleaved) is int and interleaved in (0, 1) else interleaved
+    if backend is None and out is None and rotary.have_schema_types(as_bool, num_heads, rotary_embedding_dim):
+        given = as_bool, num_heads, rotary_embedding_dim, True
         if position_ids is None:
-            y = calls.straight(op, (X, cos_cache, sin_cache), (None, *given))
+            y = calls.call_kernel(op, (X, cos_cache, sin_cache), (None, *given))
         else:
-            y = calls.straight(op, (X, cos_cache, sin_cache, position_ids), given)
+            y = calls.call_kernel(op, (X, cos_cache, sin_cache, position_ids), given)
         if y is not NotImplemented:
             return y
     require_tensor_like(op, "X", X)

@@ -1,4 +1,4 @@
-"""rotary_mul and rotary_mul_qk: rotate heads by the caller's tables of cos and sin."""
+"""rotary_mul and rotary_mul_qk: the Python functions. ``rotary.py`` registers the operators with torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from npu_rope.executors.rotations import table_gradients
 from npu_rope.executors.rules import check_layout
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import rotary
-from npu_rope.ops.calls import require_pair, straight
+from npu_rope.ops.calls import call_kernel, require_pair
 from npu_rope.optional_torch import torch
 from npu_rope.rotary_calls import attributes_of, rotary_mul_qk_tensors, rotary_mul_tensors, sizes_of
 
@@ -27,7 +27,7 @@ def rotary_mul(
 ) -> Any:
     """Rotate heads by tables of cos and sin (torch_npu's npu_rotary_mul, without its limits).
 
-    A pair (x1, x2) of a head becomes, with c1, s1 the entries of its first lane and c2, s2 of its second::
+    With the entries c1, s1 of its first lane and c2, s2 of its second, a pair (x1, x2) of a head becomes::
 
         (x1*c1 - x2*s1, x2*c2 + x1*s2)
 
@@ -56,14 +56,14 @@ def rotary_mul(
     >>> rotary_mul(x, np.float32([[0, 1]]), np.float32([[1, 0]]))
     array([[[-3.,  2.,  1.,  4.]]], dtype=float32)
     """
-    if backend is None and rotary.of_schema_s_types(interleaved, rotary_dim, offset):
+    if backend is None and rotary.have_schema_types(interleaved, rotary_dim, offset):
         given = interleaved, rotary_dim, offset, True
         if out is None:
-            y = straight("rotary_mul", (x, cos, sin), given)
+            y = call_kernel("rotary_mul", (x, cos, sin), given)
         elif out is x:
-            y = straight("rotary_mul_", (x, cos, sin), given, written=(x,))
+            y = call_kernel("rotary_mul_", (x, cos, sin), given, written=(x,))
         else:
-            y = straight("rotary_mul_out", (x, cos, sin, out), given, written=(out,))
+            y = call_kernel("rotary_mul_out", (x, cos, sin, out), given, written=(out,))
         if y is not NotImplemented:
             return y if out is None else out
     require_tensor_like("rotary_mul", "x", x)
@@ -110,7 +110,7 @@ def rotary_mul_qk(
     Args:
         q, k: as rotary_mul's x, of one dtype and with the same sizes except for the number of heads.
         cos, sin, interleaved, rotary_dim, offset, backend: as for rotary_mul.
-        out: where to write, a pair.
+        out: where to write: a pair, as rotary_mul's out for q and for k.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
@@ -123,14 +123,14 @@ def rotary_mul_qk(
     """
     if out is not None:
         require_pair("rotary_mul_qk", out)
-    if backend is None and rotary.of_schema_s_types(interleaved, rotary_dim, offset):
+    if backend is None and rotary.have_schema_types(interleaved, rotary_dim, offset):
         given = interleaved, rotary_dim, offset, True
         if out is None:
-            pair = straight("rotary_mul_qk", (q, k, cos, sin), given)
+            pair = call_kernel("rotary_mul_qk", (q, k, cos, sin), given)
         elif out[0] is q and out[1] is k:
-            pair = straight("rotary_mul_qk_", (q, k, cos, sin), given, written=(q, k))
+            pair = call_kernel("rotary_mul_qk_", (q, k, cos, sin), given, written=(q, k))
         else:
-            pair = straight("rotary_mul_qk_out", (q, k, cos, sin, *out), given, written=tuple(out))
+            pair = call_kernel("rotary_mul_qk_out", (q, k, cos, sin, *out), given, written=tuple(out))
         if pair is not NotImplemented:
             both: tuple[Any, Any] = pair
             return both
@@ -184,8 +184,8 @@ def rotary_mul_backward(
         x, cos, sin, interleaved, rotary_dim, offset, backend: the arguments of rotary_mul.
 
     Returns:
-        Gradients of the shapes and dtypes of x, cos and sin. The tables' gradients are summed in float64
-        (torch tensors: float32) over heads and over batches that share a table.
+        Gradients of the shapes and dtypes of x, cos and sin. The tables' gradients are summed over heads and
+        over batches that share a table, in float64 (torch tensors up to float32: in float32).
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
@@ -202,11 +202,11 @@ def rotary_mul_backward(
     t = rotary_mul_tensors(x, cos, sin, None)
     back = attributes_of("rotary_mul", interleaved, rotary_dim, offset, forward=False)
     check_layout(t.map(spec_of), a.rules)
-    of_grad, of_x = spec_of(grad), spec_of(x)
-    if of_grad.dtype != of_x.dtype:
-        raise bad_type("rotary_mul", "grad", f"have x's dtype {of_x.dtype}", of_grad.dtype)
-    if of_grad.shape != of_x.shape:
-        raise bad_value("rotary_mul", "grad", f"have x's shape {of_x.text()}", of_grad.text())
+    grad_spec, x_spec = spec_of(grad), spec_of(x)
+    if grad_spec.dtype != x_spec.dtype:
+        raise bad_type("rotary_mul", "grad", f"have x's dtype {x_spec.dtype}", grad_spec.dtype)
+    if grad_spec.shape != x_spec.shape:
+        raise bad_value("rotary_mul", "grad", f"have x's shape {x_spec.text()}", grad_spec.text())
     dx = rotary.run(backend, rotary_mul_tensors(grad, cos, sin, None), back)[0]
     if is_tensor(x):
         with torch.no_grad():

@@ -1,7 +1,7 @@
-"""rotary_position_embedding: PMX's operator, in both of its forms, on rope's kernels.
+"""rotary_position_embedding: PMX's operator, for padded batches and for packed sequences, on rope's kernels.
 
-PMX passes a start position and paddings; rope takes positions. This operator computes the positions and calls
-rope_qk. It has no kernel and no C function of its own; in torch it is a composite operator.
+PMX passes a start position and paddings. This operator computes the positions and calls rope_qk, or rope for
+the query alone. It has no kernel and no C function of its own; in torch it is a composite operator.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def rotary_position_embedding(
 
     Args:
         query: ``[B,S,Nq,D]``; with ``seqstarts`` ``[T,Nq,D]``, the concatenated tokens of all sequences.
-            Torch tensor or NumPy array; float32, float16 or int8, and beyond the specification bfloat16 and
-            float64. int8 is widened to float32, rotated, rounded half to even and saturated.
+            Torch tensor or NumPy array; float32, float16 or int8; bfloat16 and float64 extend the
+            specification. int8 is widened to float32, rotated, rounded half to even and saturated.
         key: like query except for its number of heads.
         start_pos: an integer, or an integer tensor of one element; with ``seqstarts`` ``[B]``. Positions
             are in the int32 range (in the range of :func:`npu_rope.rope` on a device).
@@ -55,10 +55,10 @@ def rotary_position_embedding(
         rotary_dim: number of rotated dimensions of the D, even; 0: all.
         theta: base of the frequencies.
         bypass_key: return ``key`` itself, the same object on the same memory.
-        max_position_embeddings, scaling_type, scaling_factor: ``""``, ``"linear"`` or ``"dynamic"``, as
-            :meth:`npu_rope.RopeParams.from_pmx` has them. With ``"dynamic"`` theta depends on each sequence's
-            end. Sequences with different ends beyond the maximum then need a launch each, and the host reads
-            ``start_pos``, ``pad_len`` and ``seqstarts`` (a synchronisation if they are on a device).
+        max_position_embeddings, scaling_type, scaling_factor: as for :meth:`npu_rope.RopeParams.from_pmx`;
+            the type is ``""``, ``"linear"`` or ``"dynamic"``. With ``"dynamic"`` theta depends on each
+            sequence's end. Sequences with different ends beyond the maximum then need a launch each, and the
+            host reads ``start_pos``, ``pad_len`` and ``seqstarts`` (it waits for a device that holds them).
         seqstarts: ``[B+1]`` integers: the first token of each sequence, and T.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
             by the query's device.
@@ -110,45 +110,45 @@ def _rotary_position_embedding(
     packed = seqstarts is not None
     parts, positions, scaling = plan.plan_call(query, key, start_pos, pad_len, seqstarts, attributes)
 
-    def turn(part: plan.Part) -> tuple[Any, Any]:
-        own = positions[part.tokens] if packed or len(positions.shape) == 2 else positions
+    def rotate(part: plan.Part) -> tuple[Any, Any]:
+        part_positions = positions[part.tokens] if packed or len(positions.shape) == 2 else positions
         pair = (query, key) if len(parts) == 1 else (query[part.tokens], key[part.tokens])
-        return _turn(*pair, own, scaling.params(part.end), bypass_key, backend)
+        return _rotate(*pair, part_positions, scaling.params(part.end), bypass_key, backend)
 
-    turned = [_with_own_names(turn, part) for part in parts]
-    if len(turned) == 1:
-        return turned[0]
-    return plan.joined([q for q, _ in turned]), key if bypass_key else plan.joined([k for _, k in turned])
+    pairs = [_with_own_names(rotate, part) for part in parts]
+    if len(pairs) == 1:
+        return pairs[0]
+    return plan.joined([q for q, _ in pairs]), key if bypass_key else plan.joined([k for _, k in pairs])
 
 
 # ---- rotation --------------------------------------------------------------------------------------
 
 
-def _turn(
+def _rotate(
     query: Any, key: Any, positions: Any, params: RopeParams, bypass_key: bool, backend: str | None
 ) -> tuple[Any, Any]:
-    narrow = spec_of(query).dtype == "int8"
-    q, k = (plan.widened(t, backend) if narrow else t for t in (query, key))
+    is_int8 = spec_of(query).dtype == "int8"
+    q, k = (plan.widened(t, backend) if is_int8 else t for t in (query, key))
     if bypass_key:
         y = rope(q, positions, params, backend=backend)
-        return plan.narrowed(y) if narrow else y, key
+        return plan.narrowed(y) if is_int8 else y, key
     y, z = rope_qk(q, k, positions, params, backend=backend)
-    return (plan.narrowed(y), plan.narrowed(z)) if narrow else (y, z)
+    return (plan.narrowed(y), plan.narrowed(z)) if is_int8 else (y, z)
 
 
-# This operator's names of the arguments of rope and rope_qk, also where a rule names x or q.
+# This operator's names for the arguments of rope and rope_qk.
 _NAMES = {"x": "query", "q": "query", "k": "key", "positions": "start_pos + s - pad_len"}
-_IN_RULES = re.compile(r"\b[qx]('s\b|$)")
+_X_IN_RULE = re.compile(r"\b[qx]('s\b|$)")  # x or q in the text of a rule
 
 
-def _with_own_names(turn: Callable[[plan.Part], tuple[Any, Any]], part: plan.Part) -> tuple[Any, Any]:
-    """Run the call. Convert an error of rope to this operator's name and argument names."""
+def _with_own_names(rotate: Callable[[plan.Part], tuple[Any, Any]], part: plan.Part) -> tuple[Any, Any]:
+    """Rotate a part. Convert an error of rope to this operator's name and argument names."""
     try:
-        return turn(part)
+        return rotate(part)
     except BrokenRule as error:
         if error.op not in ("rope", "rope_qk"):
             raise
-        argument, rule = _NAMES.get(error.argument, error.argument), _IN_RULES.sub(r"query\1", error.rule)
+        argument, rule = _NAMES.get(error.argument, error.argument), _X_IN_RULE.sub(r"query\1", error.rule)
         raise broken(type(error), _OP, argument, rule, error.value) from error.__cause__
 
 
@@ -162,7 +162,7 @@ _SCHEMA = (
 
 
 def _composite(*tensors: Any, **attributes: Any) -> tuple[Any, Any]:
-    """Run the composite operator by rope's operators. Its results are always new tensors."""
+    """Run the composite operator as calls of rope's operators. Its results are always new tensors."""
     schema = torch.ops.npu_rope.rotary_position_embedding.default._schema
     scaling = {a.name: a.default_value for a in schema.arguments if a.kwarg_only} | attributes
     bypass_key = scaling.pop("bypass_key")

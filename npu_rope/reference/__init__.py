@@ -1,1 +1,1 @@
-"""NumPy float64 references, one short file an operator, written to be read beside its specification."""
+"""References in NumPy's float64, one short file for each operator, in the order of its specification."""

@@ -3,8 +3,8 @@
     Sum = X + residual, rounded to X's type
     Y   = rms_norm of Sum (``rms_norm.py``)
 
-Sums of float32 and narrower numbers rounded from float64 are those of float32 arithmetic rounded to X's type:
-both hold two bits more than twice a narrower type's.
+A float64 sum rounded to X's type equals a float32 sum rounded to X's type: float64 and float32 have at least
+two bits more than twice the bits of any narrower type, so that rounding twice changes nothing.
 """
 
 from __future__ import annotations

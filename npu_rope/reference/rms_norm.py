@@ -1,5 +1,5 @@
-"""rms_norm in float64, formula first. Source: ``specs/onnx_rms_normalization_23.txt``, and the function of
-other operators by which ONNX defines it.
+"""rms_norm in float64, formula first. Source: ``specs/onnx_rms_normalization_23.txt``, and the body of other
+operators with which ONNX defines it.
 
     XU          = X cast to the stash type
     RMS         = sqrt(mean(XU^2) + epsilon), over the dimensions from axis on
@@ -26,8 +26,8 @@ Wide = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NormDtypes:
-    """The names of x's type and of scale's type. Arrays that hold bfloat16's values do not have these
-    names."""
+    """The names of x's and of scale's type. They may differ from the arrays' dtypes: bfloat16 values may be
+    held in float32 arrays."""
 
     x: str
     scale: str
@@ -38,12 +38,12 @@ PEAK = 16  # exponent of a row's largest element after scaling
 
 def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide]:
     """Return a power of two for each row, and 1 / RMS of the row times that power. The power is 1 unless
-    squares would leave float64's range. It then brings the largest element near 2^PEAK, so that elements
-    whose results are normal numbers are not subnormal in between."""
+    squares would leave float64's range. Otherwise it brings the largest element near 2^PEAK, so that no
+    intermediate value is subnormal if the result is normal."""
     axes = tuple(range(axis, stashed.ndim))
     peak = np.max(np.abs(stashed), axis=axes, keepdims=True, initial=0.0)
-    far = np.isfinite(peak) & ((peak > 2.0**500) | ((peak < 2.0**-450) & (peak > 0) & (epsilon == 0)))
-    exponent = np.where(far, np.minimum(PEAK - np.frexp(np.where(far, peak, 1.0))[1], 1000), 0)
+    is_extreme = np.isfinite(peak) & ((peak > 2.0**500) | ((peak < 2.0**-450) & (peak > 0) & (epsilon == 0)))
+    exponent = np.where(is_extreme, np.minimum(PEAK - np.frexp(np.where(is_extreme, peak, 1.0))[1], 1000), 0)
     power = np.ldexp(1.0, exponent)
     with np.errstate(all="ignore"):
         mean = np.mean(np.square(stashed * power), axis=axes, keepdims=True)
@@ -65,7 +65,7 @@ def rms_norm(x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAt
     Args:
         x: any shape.
         scale: broadcastable to it.
-        dtypes: of x and scale.
+        dtypes: the names of x's and scale's types.
         axis: the first normalized dimension, counted from the front.
         a: the attributes.
     """
@@ -79,8 +79,8 @@ def rms_norm(x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAt
 def rms_norm_backward(
     grad: Array, x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAttributes
 ) -> tuple[Wide, Wide]:
-    """Return the gradients of x and scale before they are rounded. The roundings of Y count as the identity.
-    With N = XU / RMS and g = grad * scale::
+    """Return the gradients of x and scale before they are rounded. Y's roundings count as the identity. With
+    N = XU / RMS and g = grad * scale::
 
         dx     = (g - N mean(g N)) / RMS
         dscale = grad * (Normalized cast to x's type), summed over the elements that share an element of scale
@@ -92,21 +92,21 @@ def rms_norm_backward(
     if x.size == 0:
         return np.zeros(x.shape), np.zeros(scale.shape)
     exact, power, inverse = normalized(x.astype(np.float64), axis, a)
-    # Small gradients must not be subnormal between the two factors.
-    near = np.where(power == 1, 1, 2.0**PEAK)
-    inverse, power = inverse * near, power / near
+    # Keep the first factor near 1: the product of a small gradient and a small factor could be subnormal.
+    shift = np.where(power == 1, 1, 2.0**PEAK)
+    inverse, power = inverse * shift, power / shift
     with np.errstate(all="ignore"):
-        given = grad.astype(np.float64)
-        g = given * scale.astype(np.float64)
+        wide_grad = grad.astype(np.float64)
+        g = wide_grad * scale.astype(np.float64)
         axes = tuple(range(axis, x.ndim))
         dx = (g - exact * np.mean(g * exact, axis=axes, keepdims=True)) * inverse * power
-        products = given * rounded_to(rounded_to(exact, a.stash_dtype), dtypes.x)
+        products = wide_grad * rounded_to(rounded_to(exact, a.stash_dtype), dtypes.x)
     return dx, summed_to(products, scale.shape)
 
 
 def summed_to(products: Wide, shape: tuple[int, ...]) -> Wide:
     """Sum over the dimensions that were broadcast from this shape."""
-    lacks = products.ndim - len(shape)
-    axes = tuple(k for k in range(products.ndim) if k < lacks or shape[k - lacks] == 1)
+    missing = products.ndim - len(shape)
+    axes = tuple(k for k in range(products.ndim) if k < missing or shape[k - missing] == 1)
     with np.errstate(all="ignore"):
         return np.asarray(products.sum(axis=axes)).reshape(shape)

@@ -4,8 +4,7 @@ rope of queries and keys (``reference/rope.py``).
     Normalized = x / sqrt(mean(x^2) + epsilon), over a head
     y          = rope(Normalized * scale)
 
-With intermediate rounding Normalized and its product with the scale are rounded to x's type, as rms_norm's
-are.
+With intermediate rounding, Normalized and its product with the scale are rounded to x's type as in rms_norm.
 """
 
 from __future__ import annotations
@@ -31,8 +30,9 @@ def normalized_heads(x: Array, scale: Array, dtype: str, a: RmsNormRopeAttribute
     """Return Normalized times scale.
 
     Args:
-        x: ``[..., D]``, of that dtype (bfloat16's values may be held in another).
+        x: ``[..., D]``.
         scale: ``[D]``.
+        dtype: the name of x's type; bfloat16 values may be held in an array of another dtype.
     """
     norm = RmsNormAttributes(-1, a.epsilon, a.norm_stash_type(dtype))
     if a.intermediate_rounding:
@@ -47,14 +47,14 @@ def normalized_heads(x: Array, scale: Array, dtype: str, a: RmsNormRopeAttribute
 
 
 def rms_norm_rope(t: CallTensors[Array], dtype: str, a: RmsNormRopeAttributes) -> tuple[Wide, Wide]:
-    """Return queries and keys before they are rounded, of every token even if rows skips some.
+    """Return queries and keys before they are rounded, for all tokens, including those that rows skips.
 
     Args:
         t: the call's arrays.
-        dtype: of q and k (bfloat16's values may be held in another).
+        dtype: the name of q's and k's type; bfloat16 values may be held in arrays of another dtype.
         a: the attributes.
     """
-    both = zip(t.xs.values(), scales_of(t), strict=True)
-    heads = (normalized_heads(x, scale, dtype, a) for x, scale in both)
+    sides = zip(t.xs.values(), scales_of(t), strict=True)
+    heads = (normalized_heads(x, scale, dtype, a) for x, scale in sides)
     q, k = (turned(h, t, a.params, forward=True, angle=a.angle) for h in heads)
     return q, k

@@ -3,9 +3,9 @@
     theta(p, i) = p * freq(i)
     (y1, y2)    = (x1*c - x2*s, x1*s + x2*c),   c = mscale*cos(theta), s = +-mscale*sin(theta)
 
-with (x1, x2) = (x[2i], x[2i+1]) in mode normal and (x[i], x[i + pairs]) in the others, counted from
-n_offs. Lanes outside the rotated window are copied. In the modes with sections p is the token's position
-with the index that ``RopeParams.axes`` gives for the pair.
+with (x1, x2) = (x[2i], x[2i+1]) in mode normal and (x[i], x[i + pairs]) in the others, where x begins at lane
+n_offs of the head. Lanes outside the rotated window are copied. In the modes with sections, p is the token's
+position on the axis that ``RopeParams.axes`` gives for pair i.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def angles(
     policy: AnglePolicy = "exact",
 ) -> Array:
     """Return theta in radians, ``[..., pairs]``: float32 for ``f32`` and ``ggml``; NumPy's widest float for
-    ``exact``, since a far position's float64 angle has few bits left for the fraction of its turn."""
+    ``exact``, because at a far position float64 has few bits for the angle modulo 2π."""
     positions = np.asarray(positions)
     if policy == "ggml":
         return ggml_angles(positions, params, freq_factors)
@@ -51,9 +51,8 @@ def pair_positions(positions: Array, params: RopeParams) -> Array:
 
 
 def position_planes(positions: npt.ArrayLike, params: RopeParams) -> Array:
-    """Return positions as the functions of this file take them: ``[S]`` or ``[B,S]``; in the modes with
-    sections ``[4,S]`` or ``[4,B,S]``, from ggml's flat ``[4*S]`` or from three planes, whose fourth is
-    time's.
+    """Return positions ``[S]`` or ``[B,S]``; in the modes with sections four planes ``[4,S]`` or ``[4,B,S]``,
+    from ggml's flat ``[4*S]``, or from three planes, whose first one, time, is also the fourth.
     """
     positions = np.asarray(positions)
     if not params.rope_mode.has_sections:
@@ -73,8 +72,7 @@ def cos_sin(
 ) -> tuple[Array, Array]:
     """Return the table (cos, sin) with mscale and sign, ``[..., pairs]`` float64.
 
-    Under policy ``ggml`` the entries are ggml's float32 values (each step is rounded to float32: cos, then
-    the product with mscale).
+    Under policy ``ggml`` cos and its product with mscale are each rounded to float32, as in ggml.
     """
     theta = angles(positions, params, freq_factors, policy)
     if policy != "exact":
@@ -110,8 +108,8 @@ def rope(
     forward: bool = True,
     angle: Angle = "exact",
 ) -> npt.NDArray[np.float64]:
-    """Rotate x by its positions; the result in float64, before any rounding to x's dtype. It does not check
-    the arguments: ``npu_rope.rope(..., backend="reference")`` does.
+    """Rotate x by its positions. Return float64 values, before any rounding to x's dtype. The rules are not
+    checked: ``npu_rope.rope(..., backend="reference")`` checks them.
 
     Args:
         x: ``[B,S,N,D]`` or ``[S,N,D]``, float32, float16, bfloat16 (ml_dtypes) or float64.
@@ -119,7 +117,7 @@ def rope(
             its flat form ``[4*S]``, ``[3,S]``, ``[3,B,S]`` or ``[4,B,S]``. A B of 1 serves all batches.
         params: the attributes.
         freq_factors: ``[>= pairs]`` float32, or None.
-        forward: False rotates back (the gradient).
+        forward: False rotates by minus the angle, as the gradient does.
         angle: the angle policy.
 
     >>> x = np.array([[[1.0, 0.0]]])

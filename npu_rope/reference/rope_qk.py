@@ -1,4 +1,4 @@
-"""rope_qk in float64: rope of queries and of keys (``reference/rope.py``), each by itself."""
+"""rope_qk in float64: rope (``reference/rope.py``) of queries, then of keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rope_qk(
     forward: bool = True,
     angle: Angle = "exact",
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Rotate q and k by their positions; the results in float64, before any rounding.
+    """Rotate q and k by their positions. Return float64 values, before any rounding.
 
     Args:
         q, k: ``[B,S,N,D]`` or ``[S,N,D]`` of one dtype, with the same sizes except for N.
@@ -32,6 +32,6 @@ def rope_qk(
     >>> q.round(4).tolist(), k.round(4).tolist()
     ([[[0.5403, 0.8415], [-0.8415, 0.5403]]], [[[-0.3012, 1.3818]]])
     """
-    how: dict[str, Any] = {"forward": forward, "angle": angle}
-    first, second = (rope(x, positions, params, freq_factors, **how) for x in (q, k))
-    return first, second
+    options: dict[str, Any] = {"forward": forward, "angle": angle}
+    y, z = (rope(x, positions, params, freq_factors, **options) for x in (q, k))
+    return y, z

@@ -1,6 +1,7 @@
 """rope_set_rows in float64: rope (``reference/rope.py``), then cache[rows[t]] = the token's heads.
 
-The order is that of ggml's fused ROPE, VIEW and SET_ROWS, the row -1 that of vLLM's slot mapping.
+ggml's fused ROPE, VIEW and SET_ROWS has the same order of operations. A row of -1 skips a token, as in vLLM's
+slot mapping.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def rope_set_rows(
 
     Args:
         x: ``[B,S,N,D]`` or ``[S,N,D]``.
-        rows: ``[B,S]``, or ``[S]`` where B is 1, int32 or int64: each a row of the cache, no two the
-            same, or -1 for a token that is skipped.
+        rows: ``[B,S]``, or ``[S]`` if B is 1; int32 or int64. Each is the index of a row of the cache, or -1
+            to skip the token. Two tokens must not have the same row.
         cache: ``[R,N,D]`` of x's dtype, or float16 or bfloat16 for float32 x.
         positions, params, freq_factors, forward, angle: as for :func:`npu_rope.reference.rope.rope`.
 

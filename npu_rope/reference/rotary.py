@@ -1,11 +1,12 @@
 """rotary_mul, rotary_mul_qk and rotary_embedding in float64, formula first. Source:
-``specs/onnx_rotary_embedding_23.txt``; tables with an entry for each lane as torch_npu's npu_rotary_mul has
-them, ``x * cos + rotate(x) * sin``.
+``specs/onnx_rotary_embedding_23.txt``; for tables with an entry for each lane torch_npu's npu_rotary_mul,
+``x * cos + rotate(x) * sin``.
 
     (y1, y2) = (x1*c1 - x2*s1, x2*c2 + x1*s2)
 
-with (x1, x2) = (x[i], x[i + width/2]), or interleaved (x[2i], x[2i+1]), counted from the offset; c1, s1 the
-entries of the first lane and c2, s2 those of the second, which are the same in a table of half the width.
+with (x1, x2) = (x[i], x[i + width/2]), or interleaved (x[2i], x[2i+1]), where x begins at lane ``offset`` of
+the head. c1 and s1 are the entries of the first lane, c2 and s2 those of the second. A table with an entry
+for each pair has c1 = c2 and s1 = s2.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def as_given(t: CallTensors[Array], y: Wide, like: Array) -> Wide:
 
 
 def rotary(t: CallTensors[Array], a: RotaryAttributes) -> tuple[Wide, ...]:
-    """Run a call on arrays. Return its results in float64, before any rounding, one for each of xs."""
+    """Return the results of a call on arrays in float64, before any rounding, one for each of xs."""
     sizes = sizes_of(t, a)
     cos, sin = (token_table(t, table, a, sizes) for table in tables_of(t).values())
     return tuple(as_given(t, rotate(as_heads(t, x, sizes), cos, sin, a), x) for x in t.xs.values())
@@ -94,12 +95,12 @@ def table_gradients(
     first, second = lanes(sizes.width, a.interleaved)
     for x, grad in zip(t.xs.values(), grads, strict=True):
         window = slice(a.offset, a.offset + sizes.width)
-        x_, g = (as_heads(t, v, sizes)[..., window].astype(np.float64) for v in (x, grad))
-        of_cos += (g * x_).sum(-2)
-        x1, x2, g1, g2 = x_[..., first], x_[..., second], g[..., first], g[..., second]
-        crossed = np.empty_like(g)
-        crossed[..., first], crossed[..., second] = (-g1 * x2, g2 * x1) if a.forward else (-g2 * x1, g1 * x2)
-        of_sin += crossed.sum(-2)
+        heads, g = (as_heads(t, v, sizes)[..., window].astype(np.float64) for v in (x, grad))
+        of_cos += (g * heads).sum(-2)
+        x1, x2, g1, g2 = heads[..., first], heads[..., second], g[..., first], g[..., second]
+        by_sin = np.empty_like(g)
+        by_sin[..., first], by_sin[..., second] = (-g1 * x2, g2 * x1) if a.forward else (-g2 * x1, g1 * x2)
+        of_sin += by_sin.sum(-2)
     cos, sin = tables_of(t).values()
     return _as_table(t, of_cos, cos, a, sizes), _as_table(t, of_sin, sin, a, sizes)
 
@@ -107,7 +108,7 @@ def table_gradients(
 def _as_table(
     t: CallTensors[Array], lanewise: Wide, table: Array, a: RotaryAttributes, sizes: RotarySizes
 ) -> Wide:
-    """Sum ``[B,S,width]``, an entry for each lane, to the shape of the table."""
+    """Sum ``[B,S,width]``, with an entry for each lane, to the table's shape."""
     if not sizes.full:
         first, second = lanes(sizes.width, a.interleaved)
         lanewise = lanewise[..., first] + lanewise[..., second]

@@ -385,10 +385,10 @@ def test_bad_arguments(tmp_path):
         ({"head_dim": 2**31 - 2}, "head_dim must be at most 65536 but got 2147483646."),
         ({"rotary_dim": "4"}, "rotary_dim must be an integer from 2 to head_dim 16 but got '4'."),
         ({"rotary_dim": 18}, "rotary_dim must be an integer from 2 to head_dim 16 but got 18."),
-        ({"rope_theta": 10**400}, "config must say its rope in numbers of their kind but got "),
+        ({"rope_theta": 10**400}, "config must have rope entries of valid types and sizes but got "),
         (
             {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": ["a", 3, 3]}},
-            "config must say its rope in numbers of their kind but got ",
+            "config must have rope entries of valid types and sizes but got ",
         ),
     ],
     ids=["head", "width", "more width", "theta", "sections"],
@@ -449,7 +449,7 @@ def test_rotary_dim_counts_where_the_models_code_looks_at_it(config, width):
 def test_heads_that_turn_by_rows_and_columns_are_refused(kind):
     config = transformers.CONFIG_MAPPING[kind]()
     with pytest.raises(
-        ValueError, match=r"^\[rope\] model_type must turn by a token's place in a row but got "
+        ValueError, match=r"^\[rope\] model_type must rotate by a token's position in a sequence but got "
     ):
         RopeParams.from_hf(config)
 
@@ -459,5 +459,5 @@ def test_a_context_of_hundreds_of_digits_is_none():
     assert hf_params.facts(config).context is None
     with pytest.raises(ValueError, match=r"^\[rope\] max_position_embeddings must be a positive integer"):
         RopeParams.from_hf({**config, "rope_scaling": {"type": "dynamic", "factor": 2.0}})
-    with pytest.raises(ValueError, match=r"^\[rope\] config must say its rope in numbers of their kind"):
+    with pytest.raises(ValueError, match=r"^\[rope\] config must have rope entries of valid types and sizes"):
         hf_params.facts({**config, "rope_theta": 10**400})

@@ -236,7 +236,7 @@ def test_a_table_of_our_own_goes_with_torch_s_exporter():
     ("run", "given", "text"),
     [
         (roped(NEOX, angle="ggml"), (X, FAR), r"angle must be exact \(0\) or f32 \(1\) but got ggml \(2\)"),
-        (rotary_mul, (X, x(5, 32), x(5, 32)), "cos must have an entry a pair, W = 16, but got 32"),
+        (rotary_mul, (X, x(5, 32), x(5, 32)), "cos must have one entry per pair, W = 16, but got 32"),
     ],
 )
 def test_what_has_no_such_node_is_refused(run, given, text):

@@ -350,7 +350,7 @@ def test_positions_where_each_attention_makes_its_tables(model, config, more, ro
 KEEPS = "RotaryEmbedding's tables are used:"
 COMPLEX = f"{KEEPS} they are complex64, not cos and sin"
 AXIAL = (
-    f"Qwen2VLVision{KEEPS} no parameters of rope are its configuration's (rope_type must be one of default,"
+    f"Qwen2VLVision{KEEPS} rope has no parameters for its configuration (rope_type must be one of default,"
     " linear, dynamic, yarn, longrope, llama3, proportional but got axial)"
 )
 NOTES = {
