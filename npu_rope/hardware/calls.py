@@ -224,7 +224,7 @@ def _rope_case(call: TimedCall, o: dict[str, Any]) -> RopeCase:
 def _rope_call(call: TimedCall, o: dict[str, Any]) -> Call:
     case = _rope_case(call, o)
     data = cases.make_data(case)
-    taken = judge.as_taken(case, "npu")
+    taken = judge.as_received(case, "npu")
     a = RopeCallAttributes(case.params, case.forward, "exact")
     x, positions = _tensor(data.x, case.dtype), torch.from_numpy(data.positions)
 
@@ -249,7 +249,7 @@ def _with_keys(case: RopeCase, data: CaseData, a: RopeCallAttributes) -> Call:
 
     def expect() -> list[Expectation]:
         both = ((case, data), (keys, of_keys))
-        return [judge.exact_expectation(judge.as_taken(c, "npu"), d, E_ANGLE_DEVICE) for c, d in both]
+        return [judge.exact_expectation(judge.as_received(c, "npu"), d, E_ANGLE_DEVICE) for c, d in both]
 
     tensors = rope_qk_tensors(xs[0], xs[1], torch.from_numpy(data.positions), None, None)
     return Call(tensors, a, expect, _values)
