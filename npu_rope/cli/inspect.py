@@ -24,8 +24,8 @@ from npu_rope.optional_torch import torch
 from npu_rope.rope_attributes import AXIS_NAMES
 
 DTYPES = ("float32", "float16", "bfloat16")
-# Calls that ggml's CANN backend supports (ggml d99724f); another backend computes the others.
-CANN_MOST_HEAD = 896
+# The largest head that ggml's CANN backend rotates (ggml d99724f); another backend computes larger ones.
+CANN_LARGEST_HEAD = 896
 
 
 def inspect(
@@ -47,8 +47,8 @@ def inspect(
     """Show how a model's heads rotate: parameters, frequencies, executors, the call to make.
 
     A pair of dimensions rotates by its frequency, in radians per token. Its wavelength is the number of
-    tokens of a whole turn. A pair with a wavelength beyond the context never completes a turn; scaling
-    stretches these.
+    tokens in which it rotates by a turn, 2 pi. A pair whose wavelength exceeds the context never
+    completes a turn; scaling changes these wavelengths.
 
     Exit status: 0, or 2 if the file or an option cannot be used.
 
@@ -101,7 +101,7 @@ def _supported(r: Rope) -> dict[str, str]:
                 why = error.missing
                 break
             except (ValueError, TypeError) as error:
-                why = why or str(error).splitlines()[0]  # the later ones may be about the dtype only
+                why = why or str(error).splitlines()[0]  # a later one may be about the dtype only
         found[name] = ", ".join(taken) if taken else f"no: {why}"
     found["ggml's CANN backend"] = _cann(r.params)
     return found
@@ -126,8 +126,8 @@ def _one_token(r: Rope, dtype: str, backend: str) -> None:
 def _cann(params: RopeParams) -> str:
     if params.n_offs:
         return "no: it rotates from the first dimension on (n_offs 0)"
-    if 2 * params.pairs > CANN_MOST_HEAD:
-        return f"no: its heads have at most {CANN_MOST_HEAD} dimensions"
+    if 2 * params.pairs > CANN_LARGEST_HEAD:
+        return f"no: its heads have at most {CANN_LARGEST_HEAD} dimensions"
     return "yes by its own rules; on Ascend310P only where all of a head rotates"
 
 
@@ -157,7 +157,7 @@ def _ggml_call(r: Rope) -> str:
         return f"{begin}, sections, {mode}, {p.n_ctx_orig}, {numbers})"
     begin = f"ggml_rope_ext(ctx, x, positions, {factors}, {p.n_dims}, {mode}"
     call = f"{begin}, {p.n_ctx_orig}, {numbers})"
-    return call + (f"\nggml_rope_set_offset(it, {p.n_offs})" if p.n_offs else "")
+    return f"ggml_rope_set_offset({call}, {p.n_offs})" if p.n_offs else call
 
 
 def _pairs_of(r: Rope) -> list[dict[str, Any]]:
@@ -194,10 +194,10 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
     table.add_row("context", _context_text(r))
     console.print(table)
     if pairs:
-        text = "tokens of a whole turn, also before scaling; turns in the context, or session"
+        text = "tokens of a turn, also before scaling; turns in the context, or session"
         console.print(f"[bold]pairs[/]: radians a token, {text}")
         if r.call.startswith("RopeParams.from_gguf"):
-            console.print("before: by the file's theta, in which its converter may have put a stretch")
+            console.print("before: with the file's theta, which its converter may already have scaled")
         console.print(_pair_table(r))
     console.print("[bold]executors[/], by a call with one token")
     table = _facts()
@@ -227,11 +227,11 @@ def _factors_text(r: Rope) -> str:
     text = f"{len(r.model.freq_factors)}"
     if len(factors):
         text += f", from {factors.min():.6g} to {factors.max():.6g}"
-    return text + (f"; {still} pairs do not turn" if still else "")
+    return text + (f"; {still} pairs do not rotate" if still else "")
 
 
 def _context_text(r: Rope) -> str:
-    text = "not said" if r.context is None else f"{r.context} tokens"
+    text = "unknown" if r.context is None else f"{r.context} tokens"
     if r.trained not in (None, r.context):
         text += f", trained with {r.trained}"
     if r.session is not None:
@@ -250,7 +250,7 @@ def _pair_table(r: Rope) -> Table:
         cells = [str(row["pair"]), "{}, {}".format(*row["lanes"])]
         cells += [AXIS_NAMES[axes[row["pair"]]]] if axes is not None else []
         if wavelength is None:
-            cells += ["0", "-", f"{before:.6g}", "-", "does not turn"]
+            cells += ["0", "-", f"{before:.6g}", "-", "does not rotate"]
         else:
             cells += [f"{row['frequency']:.6g}", f"{wavelength:.6g}", f"{before:.6g}"]
             cells += [f"{wavelength / before:.4g}", "" if turns is None else f"{turns:.4g}"]

@@ -44,7 +44,7 @@ def _panel(axis: Any, r: Rope) -> None:
     shown = np.where(turning, after, np.nan)
     label = "as it is" if not scaled else "after scaling"
     if not turning.all():
-        label += f"; {np.count_nonzero(~turning)} pairs do not turn"
+        label += f"; {np.count_nonzero(~turning)} pairs do not rotate"
     axis.plot(pairs, shown, color=AFTER, linewidth=2, marker=".", markersize=4, label=label)
     for tokens, label, style in (
         (r.session, f"session, {r.session} tokens", "-"),
