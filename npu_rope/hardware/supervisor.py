@@ -1,4 +1,4 @@
-"""Run a worker (``worker.py``) and start another one if it is lost, so that a unit cannot stop the others."""
+"""Run a worker (``worker.py``), and start another one if it is lost, so that the other units still run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import IO, Any
 WORKER = (sys.executable, "-m", "npu_rope.hardware.worker")
 START_SECONDS = 300  # until the first unit begins; covers loading torch_npu and CANN
 END_SECONDS = 60
-MOST_LOST = 8  # lost workers of one kind, after which the remaining units are not tried
+MAX_LOST = 8  # after so many lost workers of one kind the remaining units are not tried
 _END = object()
 
 
@@ -53,7 +53,7 @@ def run(work: Work) -> None:
     """Run all units of the work, in as many processes as necessary."""
     while work.left:
         _run_one_process(work)
-        if work.lost >= MOST_LOST:
+        if work.lost >= MAX_LOST:
             for unit in list(work.left):
                 work.finish(
                     unit, {"lost": f"not tried: the device or its process was lost {work.lost} times"}
@@ -70,11 +70,11 @@ def _run_one_process(work: Work) -> None:
             _ask(process, work)
             unit, why = _listen(work, lines)
             if why is None:
-                _let_end(process)
+                _wait_for_end(process)
         finally:
             process.kill()
             status = process.wait()
-            reader.join(END_SECONDS)  # a child process may still hold the pipe open
+            reader.join(END_SECONDS)  # not forever: a child process may keep the pipe open
         if why is None:
             return
         work.lost += 1
@@ -85,13 +85,13 @@ def _run_one_process(work: Work) -> None:
 def _ask(process: subprocess.Popen[bytes], work: Work) -> None:
     assert process.stdin is not None
     request = {"kind": work.kind, "units": work.left, "options": work.options}
-    # _listen detects a process that has ended already.
+    # _listen detects a process that has already ended.
     with suppress(BrokenPipeError), process.stdin:
         process.stdin.write(json.dumps(request).encode())
 
 
-def _let_end(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a process that has sent all results: it closes its device by itself."""
+def _wait_for_end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that has sent all results, so that it can close its device."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(END_SECONDS)
 
@@ -105,7 +105,7 @@ def _read(process: subprocess.Popen[bytes], lines: queue.Queue[Any]) -> None:
 
 
 def _listen(work: Work, lines: queue.Queue[Any]) -> tuple[str | None, str | None]:
-    """Return the lost unit and the reason. Reason None: nothing was lost; empty: the process ended."""
+    """Return the lost unit and the reason. It is None if nothing was lost, empty if the process ended."""
     unit: str | None = None
     limit: float = START_SECONDS
     while True:

@@ -138,7 +138,7 @@ def test_an_error_of_a_few_bounds_is_found(operator):
     """In the last element of each result."""
     (call, *_) = calls.timed_calls(operator, quick=True)
     made = calls.make(call)
-    results = made.look(tuple(t.clone() for t in calls.run(made.tensors, made.attributes)))
+    results = made.to_values(tuple(t.clone() for t in calls.run(made.tensors, made.attributes)))
     expected = made.expect()
     assert calls.compare(results, expected)["correct"]
     for result, e in zip(results, expected, strict=True):
