@@ -95,8 +95,8 @@ def bench(
       npu-rope bench --from run.json --markdown docs/benchmarks.md
     """
     require_writable("bench", output=output, plot=plot, markdown=markdown)
-    if plot is not None and (must := timeline_plot.refusal(plot.with_suffix(plot.suffix.lower()))):
-        raise usage_error(f"[bench] plot {must}")
+    if plot is not None and (reason := timeline_plot.refusal(plot.with_suffix(plot.suffix.lower()))):
+        raise usage_error(f"[bench] plot {reason}")
     page = "" if markdown is None else _page(markdown)
     if earlier is not None:
         results = _read(earlier)

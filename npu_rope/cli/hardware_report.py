@@ -53,7 +53,8 @@ def hardware_report(
     ] = "",
     skip: Annotated[list[Step] | None, typer.Option(help="Leave a step out; repeatable.")] = None,
     seconds: Annotated[
-        float, typer.Option(min=1, help="Longest time for a case or a call; a longer one has no result.")
+        float,
+        typer.Option(min=1, help="Longest time for a case or a call; a longer one is stopped and lost."),
     ] = 300,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a report in that folder.")] = False,
 ) -> None:
@@ -233,4 +234,4 @@ def _show(d: Document, json_path: Path, html_path: Path) -> None:
     for missing in d["not_done"]:
         print_line(f"not done: {escape(missing['what'])}: {escape(missing['why'])}")
     print_line(f"written: {escape(str(json_path))}, {escape(str(html_path))}")
-    print_line("Read them before you send them. docs/hardware_report.md has the address.")
+    print_line("Read them before you send them; docs/hardware_report.md describes how.")

@@ -92,17 +92,17 @@ def _supported(r: Rope) -> dict[str, str]:
     """Return by executor the dtypes that it supports for a call with one token, or the reason for none."""
     found = {}
     for name in (n for n, b in backends.BACKENDS.items() if not b.same_as):
-        taken, why = [], ""
+        dtypes, why = [], ""
         for dtype in DTYPES if torch is not None else DTYPES[:2]:  # NumPy has no bfloat16
             try:
                 _one_token(r, dtype, name)
-                taken.append(dtype)
+                dtypes.append(dtype)
             except BackendUnavailable as error:
                 why = error.missing
                 break
             except (ValueError, TypeError) as error:
                 why = why or str(error).splitlines()[0]  # a later one may be about the dtype only
-        found[name] = ", ".join(taken) if taken else f"no: {why}"
+        found[name] = ", ".join(dtypes) if dtypes else f"no: {why}"
     found["ggml's CANN backend"] = _cann(r.params)
     return found
 
@@ -162,7 +162,7 @@ def _ggml_call(r: Rope) -> str:
 
 def _pairs_of(r: Rope) -> list[dict[str, Any]]:
     """Return a row for each pair."""
-    before, after, turning = r.before(), r.after(), r.turning()
+    before, after, rotating = r.before(), r.after(), r.rotating()
     first, second = (range(_width(r))[lanes] for lanes in r.params.pair_lanes())
     context = r.context_in_force
     rows = []
@@ -172,9 +172,9 @@ def _pairs_of(r: Rope) -> list[dict[str, Any]]:
                 "pair": i,
                 "lanes": [first[i], second[i]],
                 "frequency": after[i],
-                "wavelength": 2 * np.pi / after[i] if turning[i] else None,
+                "wavelength": 2 * np.pi / after[i] if rotating[i] else None,
                 "wavelength_before": 2 * np.pi / before[i],
-                "turns": None if context is None else turning[i] * float(context) * after[i] / (2 * np.pi),
+                "turns": None if context is None else rotating[i] * float(context) * after[i] / (2 * np.pi),
             }
         )
     return rows
@@ -183,7 +183,7 @@ def _pairs_of(r: Rope) -> list[dict[str, Any]]:
 def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> None:
     p = r.params
     console.print(f"\n[bold]{escape(r.layers)}[/]")
-    table = _facts()
+    table = _fact_table()
     for field in fields(p):
         value = p.rope_mode.name.lower() if field.name == "mode" else getattr(p, field.name)
         if field.name == "sections" and not p.rope_mode.has_sections:
@@ -200,7 +200,7 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
             console.print("before: with the file's theta, which its converter may already have scaled")
         console.print(_pair_table(r))
     console.print("[bold]executors[/], by a call with one token")
-    table = _facts()
+    table = _fact_table()
     for name, found in supported.items():
         colour = "yellow" if found.startswith("no") else "green"
         table.add_row(escape(name), f"[{colour}]{escape(found)}[/]")
@@ -213,7 +213,7 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
     print(_ggml_call(r))
 
 
-def _facts() -> Table:
+def _fact_table() -> Table:
     table = Table(show_header=False, box=None)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -223,11 +223,11 @@ def _facts() -> Table:
 def _factors_text(r: Rope) -> str:
     if r.model.freq_factors is None:
         return "none"
-    factors, still = r.model.freq_factors[r.turning()], np.count_nonzero(~r.turning())
+    factors, fixed_pairs = r.model.freq_factors[r.rotating()], np.count_nonzero(~r.rotating())
     text = f"{len(r.model.freq_factors)}"
     if len(factors):
         text += f", from {factors.min():.6g} to {factors.max():.6g}"
-    return text + (f"; {still} pairs do not rotate" if still else "")
+    return text + (f"; {fixed_pairs} pairs do not rotate" if fixed_pairs else "")
 
 
 def _context_text(r: Rope) -> str:

@@ -54,7 +54,7 @@ class Rope:
         """Return the radians per token of each pair with scaling."""
         return np.asarray(self.model.frequencies(), np.float64)
 
-    def turning(self) -> npt.NDArray[np.bool_]:
+    def rotating(self) -> npt.NDArray[np.bool_]:
         """Return which pairs rotate: with a large frequency factor a pair does not."""
         return self.after() > SLOWEST_FREQUENCY
 
@@ -151,11 +151,11 @@ def _quoted(text: str) -> str:
 
 
 def _kinds_of_layers(gguf: GgufFile, n_ctx: int | None) -> dict[str, int | None]:
-    """Return the groups of layers that rotate alike, each with one of its layers (None: any)."""
-    turning = [i for i in range(gguf.layers or 0) if gguf.turns(i)]
-    windows = [i for i in turning if gguf.looks_at_a_window(i)]
-    full_attention = [i for i in turning if i not in windows]
-    suffix = f" ({ranges(turning)})" if len(turning) < (gguf.layers or 0) else ""
+    """Return a layer of each group of layers that rotate alike, by the group's name; None: the default."""
+    rotating = [i for i in range(gguf.layers or 0) if gguf.turns(i)]
+    windows = [i for i in rotating if gguf.looks_at_a_window(i)]
+    full_attention = [i for i in rotating if i not in windows]
+    suffix = f" ({ranges(rotating)})" if len(rotating) < (gguf.layers or 0) else ""
     if (
         not (windows and full_attention)
         or gguf.rope(windows[0], n_ctx).attributes == gguf.rope(None, n_ctx).attributes

@@ -271,9 +271,9 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
     if compared:
         share = sum(n * equal for n, equal in compared) / sum(n for n, _ in compared)
         text += f"; bit-equal to policy ggml: {100 * share:.3f}% of elements"
-    own = sum(j.table == "float32" and j.verdict == OK for _, j in ran)
-    if own:
-        text += f"; {own} with float32 angles of its own"
+    own_angles = sum(j.table == "float32" and j.verdict == OK for _, j in ran)
+    if own_angles:
+        text += f"; {own_angles} with float32 angles of its own"
     yarn = [j for _, j in ran if j.table not in ("", "float32")]
     if yarn:
         fused = sum(j.table == "fused" for j in yarn)

@@ -104,8 +104,8 @@ def run_command(
     require_writable("trace", output=output, plot=plot)
     if output is not None and output == plot:
         raise usage_error(f"[trace] plot must differ from output but got {plot}.")
-    if plot is not None and (must := timeline_plot.refusal(plot)):
-        raise usage_error(f"[trace] plot {must}")
+    if plot is not None and (reason := timeline_plot.refusal(plot)):
+        raise usage_error(f"[trace] plot {reason}")
     try:
         with tempfile.TemporaryDirectory() as folder:
             spans = Path(folder) / "trace.json"
@@ -161,7 +161,9 @@ def rope(
     shape: ShapeOption = "1,4096,32,128",
     dtype: DtypeOption = None,
     mode: Annotated[Mode, typer.Option(help="Which elements make a pair.")] = Mode.NEOX,
-    n_dims: Annotated[int | None, typer.Option(help="Rotated lanes; default D, in mode vision D/2.")] = None,
+    n_dims: Annotated[
+        int | None, typer.Option(help="Rotated lanes, in mode vision half of them; default all.")
+    ] = None,
     n_offs: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
     sections: Annotated[
         str | None,
@@ -196,7 +198,7 @@ def rope(
 
       npu-rope trace rope --plot rope.png
     """
-    sizes = sizes_of_text(shape)
+    sizes = parse_shape(shape)
 
     def launch(options: Options) -> dict[str, Any]:
         params = params_of(sizes[3], mode, n_dims, n_offs, sections)
@@ -224,7 +226,7 @@ def rope(
         }
         details = [] if params.n_dims == sizes[3] else [f"n_dims {params.n_dims} from {params.n_offs}"]
         details += [f"sections {properties['sections']}"] if any(params.sections) else []
-        details += _details_of_any(properties) + (["freq_factors"] if freq_factors else [])
+        details += _common_details(properties) + (["freq_factors"] if freq_factors else [])
         call = call_text(properties, properties["mode"], details)
         least_bytes = 2 * x.nbytes + positions.nbytes + (0 if factors is None else factors.nbytes)
         return summary_of(call, least_bytes, properties)
@@ -271,7 +273,7 @@ def rotary_mul(
 
       npu-rope trace rotary_mul --rows 8192 --width pair --layout bnsd
     """
-    sizes = sizes_of_text(shape)
+    sizes = parse_shape(shape)
 
     def launch(options: Options) -> dict[str, Any]:
         element_type = dtype or default_dtype(options)
@@ -280,7 +282,7 @@ def rotary_mul(
         table_type = Dtype.F32 if table_dtype is TableDtype.F32 else element_type
         lanes = rotary_dim or d
         entries = lanes if width is Width.LANE else lanes // 2
-        cos, sin = (rounded_to(values_of((rows or s, entries)), table_type) for _ in range(2))
+        cos, sin = (rounded_to(random_values((rows or s, entries)), table_type) for _ in range(2))
         a = RotaryAttributes(interleaved, rotary_dim, offset, 0, not backward)
         read, table_properties = 2 * cos.nbytes, {"table_dtype": table_type.value, "width": width.value}
         if rows:
@@ -313,14 +315,14 @@ def rotary_mul(
         details += [] if lanes == d else [f"rotary_dim {lanes} from {offset}"]
         details += [f"{rows} rows"] if rows else []
         call = call_text(
-            properties, "interleaved" if interleaved else "half", details + _details_of_any(properties)
+            properties, "interleaved" if interleaved else "half", details + _common_details(properties)
         )
         return summary_of(call, 2 * x.nbytes + read, properties)
 
     return launch
 
 
-def sizes_of_text(text: str) -> tuple[int, int, int, int]:
+def parse_shape(text: str) -> tuple[int, int, int, int]:
     """Return B, S, N and D of --shape."""
     sizes = numbers(text)
     if len(sizes) != 4 or min(sizes) < 1:
@@ -353,7 +355,7 @@ def default_dtype(options: Options) -> Dtype:
     return Dtype.F16 if str(options.soc).lower() in lacking else Dtype.BF16
 
 
-def values_of(sizes: tuple[int, ...]) -> Any:
+def random_values(sizes: tuple[int, ...]) -> Any:
     """Return random float32 values of these sizes."""
     try:
         return np.random.default_rng(0).standard_normal(sizes, dtype=np.float32)
@@ -376,7 +378,7 @@ def view_of(a: Any, layout: Layout) -> Any:
 
 def _x_and_out(sizes: tuple[int, ...], dtype: Dtype, layout: Layout, in_place: bool) -> tuple[Any, Any]:
     b, s, n, d = sizes
-    x = rounded_to(values_of((b, n, s, d) if layout is Layout.BNSD else sizes), dtype)
+    x = rounded_to(random_values((b, n, s, d) if layout is Layout.BNSD else sizes), dtype)
     return x, x if in_place else np.empty_like(x)
 
 
@@ -400,7 +402,7 @@ def summary_of(call: str, least_bytes: int, properties: dict[str, Any]) -> dict[
     }
 
 
-def _details_of_any(properties: dict[str, Any]) -> list[str]:
+def _common_details(properties: dict[str, Any]) -> list[str]:
     """Return the differences from the defaults that all operators have."""
     details = [] if properties["layout"] == "bsnd" else [properties["layout"]]
     details += [] if properties["forward"] else ["backward"]

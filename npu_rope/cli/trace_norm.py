@@ -27,7 +27,7 @@ from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_te
 
 
 def _values(sizes: tuple[int, ...], dtype: Dtype) -> Any:
-    return trace.rounded_to(trace.values_of(sizes), dtype)
+    return trace.rounded_to(trace.random_values(sizes), dtype)
 
 
 RowsOption = Annotated[str, typer.Option(help="R,N: number of rows, elements of a row.")]
@@ -155,7 +155,7 @@ def rms_norm_rope(
 
       npu-rope trace rms_norm_rope --intermediate-rounding --mode normal
     """
-    b, s, n, d = trace.sizes_of_text(shape)
+    b, s, n, d = trace.parse_shape(shape)
 
     def launch(options: Options) -> dict[str, Any]:
         element_type = dtype or trace.default_dtype(options)

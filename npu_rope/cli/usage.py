@@ -20,8 +20,8 @@ def usage_error(text: str) -> typer.Exit:
 def require_writable(command: str, **files: Path | None) -> None:
     """Raise a usage error for the first option whose file cannot be written."""
     for name, path in files.items():
-        if path is not None and (must := unwritable(path)):
-            raise usage_error(f"[{command}] {name} {must}")
+        if path is not None and (reason := unwritable(path)):
+            raise usage_error(f"[{command}] {name} {reason}")
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -140,8 +140,8 @@ def _verdict(d: Document) -> Iterator[str]:
         ),
     ]
     if error:
-        under = f"worst {error['worst_ratio']:.2f}, {error['calls']} calls"
-        cards.append(("Measured / predicted, median", f"{error['median_ratio']:.2f}", under))
+        detail = f"worst {error['worst_ratio']:.2f}, {error['calls']} calls"
+        cards.append(("Measured / predicted, median", f"{error['median_ratio']:.2f}", detail))
     else:
         note = escape(str(model.get("note") or "not measured"))
         cards.append(
@@ -152,8 +152,8 @@ def _verdict(d: Document) -> Iterator[str]:
             )
         )
     yield '<div class="cards">'
-    for name, value, under in cards:
-        yield f'<div class="card"><span class="soft">{name}</span><b>{value}</b><span>{under}</span></div>'
+    for name, value, detail in cards:
+        yield f'<div class="card"><span class="soft">{name}</span><b>{value}</b><span>{detail}</span></div>'
     yield "</div>"
 
 

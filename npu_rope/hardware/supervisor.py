@@ -37,24 +37,24 @@ class Work:
     seconds: float
     on_result: Callable[[str, dict[str, Any]], None]
     on_begin: Callable[[str], None] = lambda unit: None
-    left: list[str] = field(init=False)
+    remaining: list[str] = field(init=False)
     lost: int = 0
 
     def __post_init__(self) -> None:
-        self.left = list(self.units)
+        self.remaining = list(self.units)
 
     def finish(self, unit: str, result: dict[str, Any]) -> None:
         """Report a unit's result."""
-        self.left.remove(unit)
+        self.remaining.remove(unit)
         self.on_result(unit, result)
 
 
 def run(work: Work) -> None:
     """Run all units of the work, in as many processes as necessary."""
-    while work.left:
+    while work.remaining:
         _run_one_process(work)
         if work.lost >= MAX_LOST:
-            for unit in list(work.left):
+            for unit in list(work.remaining):
                 work.finish(
                     unit, {"lost": f"not tried: the device or its process was lost {work.lost} times"}
                 )
@@ -67,8 +67,8 @@ def _run_one_process(work: Work) -> None:
         reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
         reader.start()
         try:
-            _ask(process, work)
-            unit, why = _listen(work, lines)
+            _send_request(process, work)
+            unit, why = _receive_results(work, lines)
             if why is None:
                 _wait_for_end(process)
         finally:
@@ -79,13 +79,13 @@ def _run_one_process(work: Work) -> None:
             return
         work.lost += 1
         why = why or _ended(status)
-        work.finish(unit or work.left[0], {"lost": why, "printed": _tail(errors)})
+        work.finish(unit or work.remaining[0], {"lost": why, "printed": _tail(errors)})
 
 
-def _ask(process: subprocess.Popen[bytes], work: Work) -> None:
+def _send_request(process: subprocess.Popen[bytes], work: Work) -> None:
     assert process.stdin is not None
-    request = {"kind": work.kind, "units": work.left, "options": work.options}
-    # _listen detects a process that has already ended.
+    request = {"kind": work.kind, "units": work.remaining, "options": work.options}
+    # _receive_results detects a process that has already ended.
     with suppress(BrokenPipeError), process.stdin:
         process.stdin.write(json.dumps(request).encode())
 
@@ -104,7 +104,7 @@ def _read(process: subprocess.Popen[bytes], lines: queue.Queue[Any]) -> None:
     lines.put(_END)
 
 
-def _listen(work: Work, lines: queue.Queue[Any]) -> tuple[str | None, str | None]:
+def _receive_results(work: Work, lines: queue.Queue[Any]) -> tuple[str | None, str | None]:
     """Return the lost unit and the reason. It is None if nothing was lost, empty if the process ended."""
     unit: str | None = None
     limit: float = START_SECONDS

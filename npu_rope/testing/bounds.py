@@ -44,7 +44,7 @@ OURS = (E_ANGLE_HOST, 0)
 # cos and sin of angles up to 2047 in float32, built by ggml's running product (2e-4 at 511, growing
 # in proportion) or by one float32 product (8e-5): within 2e-3.
 PEER_FLOAT32_TABLE = (2e-3, 0)
-# Like PEER_FLOAT32_TABLE, with table entry, two products and their sum each rounded to the tensor's dtype.
+# PEER_FLOAT32_TABLE, if table entry, two products and their sum are also rounded to the tensor's dtype.
 PEER_HALF_FORMULA = (2e-3, 4)
 
 

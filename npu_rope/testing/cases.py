@@ -219,7 +219,7 @@ _FIRST_SCALING: tuple[tuple[Ne, int, RopeMode], ...] = (
 
 
 def ggml_cases() -> Iterator[RopeCase]:
-    """Yield test_rope_set_rows and test_rope of ggml's tests/test-backend-ops.cpp (commit d99724f).
+    """Yield test_rope_set_rows and test_rope of ggml's tests/test-backend-ops.cpp (ggml d99724f).
 
     ggml passes n_ctx_orig = 0 and beta_fast = beta_slow = 1: with log(0) = -inf both ramp limits
     clamp so that only pair 0 is extrapolated. npu_rope refuses 0 with YaRN on and receives 1, which

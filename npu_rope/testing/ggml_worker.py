@@ -209,7 +209,7 @@ class Ggml:
             graph.close()
 
     def _why(self, call: GgmlRope, refused: str) -> str:
-        """Return the refused operation, and the changes of which one alone makes the call supported."""
+        """Return the refused operation, and each single change that makes the call supported."""
         accepted = []
         for change, other in _changes(call):
             graph = RopeGraph(self, other)

@@ -189,7 +189,7 @@ def _ggml_call(case: RopeCase, data: CaseData) -> GgmlRope:
     b, s, n, d = case.shape
     shape, parent, offset = case.shape, data.parent, 0
     axes = (1,) if case.params.rope_mode.has_sections else ()
-    if data.positions.ndim == 2 + len(axes):  # ggml has positions along ne2 only: batch becomes tokens
+    if data.positions.ndim == 2 + len(axes):  # ggml's positions vary along ne2 only
         shape, parent = (1, b * s, n, d), parent.reshape(1, b * s, n, d)
     if case.view == 2:
         offset = d

@@ -127,7 +127,7 @@ def rms_norm(call: NormCall, error: float | None = None) -> tuple[Array, Array]:
     if call.x.size == 0:
         return np.zeros(call.x.shape), np.zeros(call.x.shape)
     scale = call.scale.astype(np.longdouble)
-    # For a 16-bit result the product first rounds to float32. For a wider one only long double rounds before.
+    # npu_rope rounds a product to float32 before 16 bits. For wider results only long double rounds here.
     wide = call.scale_dtype in ("float32", "float64")
     product_error = np.longdouble(2.0**-62 if wide else UNIT_ROUNDOFF["float32"])
     precision = "float64" if call.stash == "float64" else "float32"
