@@ -73,12 +73,13 @@ def bench(
 
     Rows: prefill [1,2048,32,128], decode [1,1,32,128] and [32,1,32,128],
     and q + k pairs of both, in modes neox and normal; forms: mrope, imrope,
-    vision and partly rotated heads beside NeoX of the same bytes; norm:
-    rms_norm and add_rms_norm of [2048,4096], [32,4096] and [1,4096] beside
-    torch, transformers, ONNX Runtime and ggml; norm-rope: rms_norm_rope
-    beside its parts and transformers' Qwen3; f32, f16, bf16; 1 and 2
-    threads. All rows take 10 to 30 minutes. Run them on an otherwise idle
-    machine; a * marks disturbed rows.
+    vision and partly rotated heads, with NeoX on the same bytes; norm:
+    rms_norm and add_rms_norm of [2048,4096], [32,4096] and [1,4096], with
+    torch, transformers, ONNX Runtime and ggml; norm-rope: rms_norm_rope,
+    with its parts and transformers' Qwen3; patched: a norm and a decode
+    step after apply_npu_rope. All in f32, f16, bf16, with 1 and 2 threads.
+    They take 10 to 30 minutes. Run them on an otherwise idle machine; a *
+    marks disturbed rows.
 
     Exit status: 0 measured; 1 npu_rope gave a wrong result or failed, or a
     process ended early; 2 bad usage. A missed target does not change it,

@@ -84,7 +84,7 @@ def _ratio(j: Judgement | None, form: str) -> str:
 
 
 class Detail(Enum):
-    """Amount of console output: failures and the last line, these and the summary, or also every case."""
+    """Amount of console output: failures and the last line; also the summary; also every case."""
 
     QUIET = 0
     SUMMARY = 1

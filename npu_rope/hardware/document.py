@@ -23,7 +23,7 @@ CORRECT, WRONG, UNFINISHED = "correct", "wrong", "unfinished"
 LOST = "lost"
 # Repeats a call without changing the report that contains it.
 REPEAT = "hardware-report --output repeated --overwrite --skip validate"
-# Below this, the start of a kernel is a large part of its time; the timing model does not include it.
+# Below this time the start of a kernel is a large part; the timing model does not include it.
 SHORT_US = 20.0
 CAVEATS = (
     "The model's times leave out the start of a kernel on its cores.",

@@ -17,7 +17,7 @@ from typing import IO, Any
 WORKER = (sys.executable, "-m", "npu_rope.hardware.worker")
 START_SECONDS = 300  # until the first unit begins; covers loading torch_npu and CANN
 END_SECONDS = 60
-MAX_LOST = 8  # after so many lost workers of one kind the remaining units are not tried
+MAX_LOST = 8  # lost workers of one kind; the remaining units are then not tried
 _END = object()
 
 

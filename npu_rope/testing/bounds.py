@@ -41,8 +41,8 @@ TEST_BACKEND_OPS_NMSE = 1e-7
 # A benchmark checks npu_rope and its peers before it times them, with these limits:
 # (e_angle, number of roundings to the tensor's dtype in the computation of one output).
 OURS = (E_ANGLE_HOST, 0)
-# cos and sin of angles up to 2047 in float32, built by ggml's running product (2e-4 at 511, growing
-# in proportion) or by one float32 product (8e-5): within 2e-3.
+# Float32 tables for positions up to 2047. ggml's running product has an error of 2e-4 at position 511, which
+# grows in proportion; one float32 product has 8e-5. Both are within 2e-3.
 PEER_FLOAT32_TABLE = (2e-3, 0)
 # PEER_FLOAT32_TABLE, if table entry, two products and their sum are also rounded to the tensor's dtype.
 PEER_HALF_FORMULA = (2e-3, 4)

@@ -95,7 +95,7 @@ def find_library_dir(given: str | None = None, *, registry: bool = False) -> Pat
         if second and any(folder.glob("libggml-base*")):
             return folder
     where = named or "neither the npm nor the PyPI package that carries one"
-    second_name = "libggml.so (which knows ggml's devices)" if registry else "libggml-cpu*"
+    second_name = "libggml.so (the registry of devices)" if registry else "libggml-cpu*"
     raise GgmlUnavailable(
         f"[ggml] library must be a folder with libggml-base* and {second_name} but got {where}.\n{HOW_TO_GET}"
     )

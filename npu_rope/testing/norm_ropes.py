@@ -197,7 +197,7 @@ def expected_heads(
     a: RmsNormRopeAttributes,
     backend: str,
 ) -> list[Expectation]:
-    """Return the expectation for each tensor of heads; ``given`` has the heads and their scale."""
+    """Return the expectation for each tensor of heads. ``given``: the heads and the scale of each."""
     e_angle = E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
     expected = []
     for x, scale in given:

@@ -60,7 +60,7 @@ class TableCase:
         keys: the number of k's heads, or 0.
         table: the tables' shape without their last dimension.
         full: tables have an entry for each lane.
-        wide: tables are float32 beside a 16-bit x.
+        wide: tables are float32, and x has 16 bits.
         rows: of the tables that position_ids select from; 0: no position_ids.
         scale: factor of cos and sin (YaRN's attention factor).
         start: the first position.
