@@ -529,7 +529,7 @@ def test_a_folder_that_cannot_be_made_exits_2(tmp_path):
     (tmp_path / "file").write_text("")
     done = start(tmp_path / "file")
     assert done.exit_code == 2
-    assert "output must be a folder one may write" in done.output
+    assert "output must be a writable folder" in done.output
 
 
 def test_a_report_that_is_there_stays_unless_told_otherwise(tmp_path):
