@@ -24,10 +24,7 @@ from npu_rope.testing.norm_rope_spec import NormRopeCall, rms_norm_rope
 
 GROUP, MODE = "norm-rope", "rms_norm_rope"
 TOKENS, EPSILON, BASE = 2048, 1e-6, 1e6
-OUT, ROUNDED_BETWEEN = (
-    "npu_rope.rms_norm_rope(out=)",
-    "npu_rope.rms_norm_rope(out=, intermediate_rounding=True)",
-)
+OUT, ROUNDED = "npu_rope.rms_norm_rope(out=)", "npu_rope.rms_norm_rope(out=, intermediate_rounding=True)"
 PARTS = "npu_rope.rms_norm twice, then rope_qk (out=)"
 TRANSFORMERS = "transformers Qwen3 q_norm, k_norm, apply_rotary_pos_emb"
 CHECKED = slice(None, None, 128)  # the tokens that are checked
@@ -85,7 +82,7 @@ def contestants(bench_row: Row, pattern: str | None) -> Iterator[Contestant]:
     inputs = Inputs((q, k), (scales[0], scales[1]), torch.arange(TOKENS), DTYPES[bench_row.dtype])
     yield floor(inputs.xs)
     given = q, k, *scales, inputs.positions, inputs.params
-    for name, rounding in ((OUT, False), (ROUNDED_BETWEEN, True)):
+    for name, rounding in ((OUT, False), (ROUNDED, True)):
         call = partial(npu_rope.rms_norm_rope, *given, epsilon=EPSILON, intermediate_rounding=rounding)
         prepare = partial(ready, [partial(call, out=inputs.outs)], lambda: inputs.outs)
         yield Contestant(name, "ours", prepare, inputs.check(0, rounding))

@@ -38,10 +38,8 @@ def draw(results: Results, stream: IO[bytes], kind: str) -> None:
     canvas, axes = plt.subplots(len(shapes), len(threads), figsize=size, sharey=True, squeeze=False)
     for line, (group, shape) in zip(axes, shapes, strict=True):
         for axis, count in zip(line, threads, strict=True):
-            panel_figures = [
-                f for f in figures if (f["group"], f["shape"], f["threads"]) == (group, shape, count)
-            ]
-            _panel(axis, panel_figures)
+            shown = [f for f in figures if (f["group"], f["shape"], f["threads"]) == (group, shape, count)]
+            _panel(axis, shown)
             plural = "" if count == 1 else "s"
             axis.set_title(f"{group} {shape}, {count} thread{plural}", color=INK, fontsize=10, loc="left")
         line[0].set_ylabel("time / memory floor", color=INK, fontsize=9)

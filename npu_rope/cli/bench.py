@@ -60,8 +60,7 @@ def bench(
         Path | None, typer.Option("--from", help="Show an earlier run's JSON instead of measuring.")
     ] = None,
     ggml_lib: Annotated[
-        str | None,
-        typer.Option(help="Folder with libggml-base and libggml-cpu; an error if they are absent."),
+        str | None, typer.Option(help="Folder with libggml-base and libggml-cpu, which must exist.")
     ] = None,
 ) -> None:
     """Measure operators against a copy of the same bytes and against other libraries.

@@ -161,9 +161,7 @@ def rope(
     shape: ShapeOption = "1,4096,32,128",
     dtype: DtypeOption = None,
     mode: Annotated[Mode, typer.Option(help="Which elements make a pair.")] = Mode.NEOX,
-    n_dims: Annotated[
-        int | None, typer.Option(help="Rotated lanes, in mode vision half of them; default all.")
-    ] = None,
+    n_dims: Annotated[int | None, typer.Option(help="Rotated lanes (vision: half); default all.")] = None,
     n_offs: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
     sections: Annotated[
         str | None,
@@ -245,8 +243,7 @@ def rotary_mul(
         Width, typer.Option(help="cos and sin have an entry for each pair, or each lane.")
     ] = Width.LANE,
     rows: Annotated[
-        int,
-        typer.Option(min=0, help="Rows of the tables, selected by position_ids; 0: each token has its own."),
+        int, typer.Option(min=0, help="Table rows, selected by position_ids; 0: each token has its own.")
     ] = 0,
     interleaved: Annotated[bool, typer.Option("--interleaved", help="Pairs of neighbours.")] = False,
     rotary_dim: Annotated[int, typer.Option(help="Rotated lanes; 0: D.")] = 0,

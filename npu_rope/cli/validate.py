@@ -66,8 +66,7 @@ def validate(
     ] = None,
     ggml: Annotated[bool, typer.Option(help="Compare with a real ggml where one is found.")] = True,
     ggml_lib: Annotated[
-        str | None,
-        typer.Option(help="Folder with libggml-base and libggml-cpu; an error if they are absent."),
+        str | None, typer.Option(help="Folder with libggml-base and libggml-cpu, which must exist.")
     ] = None,
     ggml_device: Annotated[
         str,

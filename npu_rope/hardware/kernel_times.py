@@ -142,7 +142,7 @@ def require_profiler() -> Any:
     if set_here:
         raise NoKernelTimes(f"{set_here[0]} is set: torch_npu's profiler then collects nothing")
     if shutil.which("msprof") is None:
-        raise NoKernelTimes("msprof, which exports the profile, is not on PATH: source CANN's set_env.sh")
+        raise NoKernelTimes("msprof is not on PATH; it exports the profile: source CANN's set_env.sh")
     try:
         return importlib.import_module("torch_npu.profiler")
     except (ImportError, OSError, RuntimeError) as error:
