@@ -1,6 +1,6 @@
 """Trace rope's and rotary_mul's kernels on the simulator: cycles, bytes, share of the memory roofline.
 
-usage: trace_rope.py [--markdown docs/benchmarks.md]   (put the tables between the page's marks)
+usage: trace_rope.py [--markdown docs/benchmarks.md]   (write the tables between the page's marks)
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ def table(op: str) -> str:
 
 def put(page: str, op: str, text: str, name: Path) -> str:
     """Return the page with the text between the operator's marks."""
-    begins, ends = MARKS[op]
-    before, begin, rest = page.partition(begins)
-    _, end, after = rest.partition(ends)
+    begin_mark, end_mark = MARKS[op]
+    before, begin, rest = page.partition(begin_mark)
+    _, end, after = rest.partition(end_mark)
     if not begin or not end:
-        sys.exit(f"{name} must have the marks {begins.strip()} and {ends}")
+        sys.exit(f"{name} must have the marks {begin_mark.strip()} and {end_mark}")
     return before + begin + text + end + after
 
 
@@ -108,7 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--markdown", type=Path, help="put the table between the marks of this page")
+    parser.add_argument("--markdown", type=Path, help="write the tables between the marks of this page")
     options = parser.parse_args()
     tables = {op: table(op) for op in CASES}
     if options.markdown is None:

@@ -17,8 +17,8 @@
 //   g++ -std=c++17 examples/aclnn_rope.cpp $INCLUDE $LINK -o aclnn_rope
 //   ASCEND_OPP_PATH=$SIM ASCEND_CUSTOM_OPP_PATH=$PACKAGE ./aclnn_rope
 //
-// CANN finds the operator's kernels by that variable, or in the folder where a .run file installed the package.
-// Linking the package's library is not enough.
+// CANN finds the operator's kernels by ASCEND_CUSTOM_OPP_PATH, or in the folder where a .run file installed the
+// package. Linking the package's library is not sufficient.
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -38,7 +38,7 @@ bool failed(const char* what, int status) {
     return true;
 }
 
-// A contiguous tensor of the values, in device memory.
+// Returns a contiguous tensor with these values in device memory.
 template <typename T>
 aclTensor* upload(const std::vector<T>& values, const std::vector<int64_t>& shape, aclDataType type, void** memory) {
     const size_t bytes = values.size() * sizeof(T);
@@ -55,8 +55,8 @@ aclTensor* upload(const std::vector<T>& values, const std::vector<int64_t>& shap
 int rotate(const aclTensor* x, const aclTensor* positions, const aclTensor* out, aclrtStream stream) {
     uint64_t workspace_bytes = 0;
     aclOpExecutor* executor = nullptr;
-    // No freq_factors, no sections. Every tensor is contiguous, so NULL for strides: never an empty aclIntArray,
-    // which aclnn refuses.
+    // The call has no freq_factors and no sections. All tensors are contiguous, so strides is NULL; aclnn refuses an
+    // empty aclIntArray.
     int status = aclnnNpuRopeGetWorkspaceSize(x, positions, nullptr, /*nDims=*/kHead, /*mode: neox*/ 2,
                                               /*nCtxOrig=*/0, /*freqBase=*/10000.0, /*freqScale=*/1.0,
                                               /*extFactor=*/0.0, /*attnFactor=*/1.0, /*betaFast=*/32.0,
@@ -74,7 +74,7 @@ int rotate(const aclTensor* x, const aclTensor* positions, const aclTensor* out,
     return status;
 }
 
-// Largest error against the formula, in double.
+// Returns the largest error against the formula, in double.
 double largest_error(const std::vector<float>& x, const std::vector<int32_t>& positions,
                      const std::vector<float>& out) {
     double worst = 0;

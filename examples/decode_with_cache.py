@@ -23,18 +23,18 @@ def attention(q, k, v, mask=None):
 
 keys = torch.zeros(SLOTS, KEY_HEADS, HEAD, dtype=torch.float16)
 values = torch.zeros_like(keys)
-slots = torch.randperm(SLOTS)[:TOKENS]  # in any order, as a pager assigns them
+slots = torch.randperm(SLOTS)[:TOKENS]  # in arbitrary order, as a pager assigns them
 decoded = []
 for t in range(TOKENS):
-    now = positions[t : t + 1]
-    rope_set_rows(k[:, t : t + 1], now, slots[None, t : t + 1], keys, params)
+    position = positions[t : t + 1]
+    rope_set_rows(k[:, t : t + 1], position, slots[None, t : t + 1], keys, params)
     values[slots[t]] = v[0, t].half()
-    seen = slots[: t + 1]
-    query = rope(q[:, t : t + 1], now, params)
-    decoded.append(attention(query, keys[seen][None].float(), values[seen][None].float()))
+    past_slots = slots[: t + 1]
+    query = rope(q[:, t : t + 1], position, params)
+    decoded.append(attention(query, keys[past_slots][None].float(), values[past_slots][None].float()))
 
 mask = torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril()
-at_once = attention(rope(q, positions, params), rope(k, positions, params), v, mask)
-worst = (torch.cat(decoded, 1) - at_once).abs().max()
+expected = attention(rope(q, positions, params), rope(k, positions, params), v, mask)
+worst = (torch.cat(decoded, 1) - expected).abs().max()
 print(f"{TOKENS} tokens decoded into {SLOTS} slots of float16")
 print("equal to attention over all tokens at once, within the cache's rounding:", bool(worst < 2e-3))

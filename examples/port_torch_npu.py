@@ -24,5 +24,5 @@ print("query", list(query.shape), "key", list(key.shape))
 print("rotated heads keep their length:", torch.allclose(query.norm(dim=-1), lengths))
 print("normed", list(normed.shape), "rstd", list(rstd.shape))
 print("the sum is the residual's:", torch.equal(total, hidden + residual))
-by_hand = (hidden + residual) * torch.rsqrt((hidden + residual).pow(2).mean(-1, keepdim=True) + 1e-6) * gamma
-print("the norm is its formula's:", torch.allclose(normed, by_hand, atol=1e-5))
+expected = (hidden + residual) * torch.rsqrt((hidden + residual).pow(2).mean(-1, keepdim=True) + 1e-6) * gamma
+print("the norm is its formula's:", torch.allclose(normed, expected, atol=1e-5))

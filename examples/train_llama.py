@@ -1,4 +1,4 @@
-"""Train a small Llama whose rotations and norms are npu_rope's: it learns to repeat a sequence.
+"""Train a small Llama with npu_rope's rotations and norms. It learns to repeat a sequence.
 
 Needs torch and transformers. The model is made here; nothing is downloaded.
 """
@@ -24,21 +24,21 @@ report = apply_npu_rope(model, level="positions")
 print(report)
 
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-slower = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.01, 500)
+scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.01, 500)
 for step in range(501):
     half = torch.randint(0, 32, (16, 8))
     tokens = torch.cat((half, half), 1)
     labels = tokens.clone()
-    labels[:, :9] = -100  # the loss has only the repetition
+    labels[:, :9] = -100  # only the repetition counts in the loss
     loss = model(tokens, labels=labels).loss
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
-    slower.step()
+    scheduler.step()
     if step in (0, 500):
         print(f"step {step}: loss {'above 3' if loss > 3 else 'below 0.1' if loss < 0.1 else 'in between'}")
-print(str(report).splitlines()[1])  # the report now says how the rotations were computed
+print(str(report).splitlines()[1])  # the report now contains how the rotations were computed
 
 prompt = torch.tensor([[5, 17, 7, 29, 11, 3, 23, 8, 5]])
 with torch.no_grad():

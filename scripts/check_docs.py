@@ -1,9 +1,9 @@
-"""Run the examples of README.md, CONTRIBUTING.md, docs/ and simulator/: what they show must work as written.
+"""Run the examples of README.md, CONTRIBUTING.md, docs/ and simulator/, which must work as written.
 
-In each file, the ```python blocks run in order in one namespace, and of the ```sh blocks every
-command that starts with `npu-rope`, `ascend-sim` or `python`. A fence ```sh exit=2 says which exit
-status its commands end with. Everything runs in a folder with a link to the package's examples/ and
-nothing else. Fences marked ```text are not run.
+In each file, the ```python blocks run in order in one namespace. Of the ```sh blocks, every command
+that starts with `npu-rope`, `ascend-sim` or `python` runs; a fence ```sh exit=2 gives the exit status
+of its commands. The examples run in a folder that contains only a link to the package's examples/.
+Fences marked ```text are not run.
 
 usage: check_docs.py [FILE...]
 """
@@ -27,7 +27,7 @@ TIMEOUT_S = 300
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language, what else the fence says, its text and first line's number."""
+    """One fenced block: its language, the rest of the fence's line, its text and its first line's number."""
 
     language: str
     info: str
@@ -41,7 +41,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def commands(block: Block) -> Iterator[tuple[int, str]]:
-    """(line number, command), continuation lines joined."""
+    """Yield (line number, command), with continuation lines joined."""
     line = block.line
     for joined in re.findall(r"(?:.*\\\n)*.*\n", block.text):
         if joined.startswith(RUN_COMMANDS):
@@ -75,7 +75,7 @@ def run(arguments: list[str] | str, folder: str, code: str | None = None) -> tup
 
 
 def run_python(path: Path, python: list[Block], folder: str) -> list[str]:
-    """Each block at its own lines of the file, so that tracebacks point there."""
+    """Run each block with its line numbers in the file, so that tracebacks point there."""
     if not python:
         return []
     steps = [f"exec(compile({chr(10) * (b.line - 1) + b.text!r}, {str(path)!r}, 'exec'))" for b in python]
@@ -84,7 +84,7 @@ def run_python(path: Path, python: list[Block], folder: str) -> list[str]:
 
 
 def check(path: Path) -> tuple[int, list[str]]:
-    """How many examples ran, and what went wrong."""
+    """Return the number of examples and the failures."""
     found = list(blocks(path.read_text()))
     python = [b for b in found if b.language == "python"]
     count = len(python)

@@ -1,8 +1,8 @@
-"""Check the dependencies between layers: the layer table of docs/architecture.md, as data, against the tree.
+"""Check the dependencies between layers: the tables below hold what each folder may include or import.
 
-A layer is a folder (or a file pattern). For C and C++ the #include lines are judged, for Python
-the imports, wherever in the file they stand. The first row of a table that matches a file is its
-layer; a file that no row matches is not judged.
+A layer is a folder or a file pattern. In C and C++ the #include lines are judged, in Python all imports,
+also those inside functions. The first layer that matches a file applies. A C or C++ file without a layer
+is not judged; a Python file without one is an error.
 
 usage: check_layers.py [ROOT]
 """
@@ -29,10 +29,10 @@ class Layer:
     """Files of one layer, and patterns of the files and modules that they may include or import."""
 
     files: tuple[str, ...]
-    may_see: tuple[str, ...]
+    may_use: tuple[str, ...]
     never: tuple[str, ...] = ()  # C and C++: regular expressions; Python: modules
     names_no_operator: bool = False
-    functions_may_import: tuple[str, ...] = ()  # beyond may_see, where the import runs late
+    functions_may_import: tuple[str, ...] = ()  # in addition to may_use, inside functions
 
 
 # CANN's headers for an operator's definition.
@@ -126,7 +126,7 @@ CPP_LAYERS = (
 PY_STD = "<std>"
 PACKAGE = "npu_rope"
 PACKAGES = (PACKAGE, "simulator/ascend_sim")
-# Modules that need only NumPy, and no other module but these and the reference.
+# Modules that import only NumPy, each other, dtypes, errors and the reference.
 PLAIN = (
     "npu_rope.cann_versions",
     "npu_rope.chips",
@@ -144,7 +144,7 @@ PURE = (*PLAIN, "npu_rope.dtypes", "npu_rope.errors")
 
 PYTHON_LAYERS = (
     Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*", "npu_rope/hardware/*"), ("*",)),
-    # The package ascend_sim knows nothing of npu_rope. Its startup/ runs in the user's process with
+    # The package ascend_sim does not import npu_rope. Its startup/ runs in the user's process with
     # torch_npu, where ascend_sim may be missing.
     Layer(("simulator/ascend_sim/programs/startup/*",), (PY_STD, "torch", "ascend_sim_stream_work")),
     Layer(
@@ -155,13 +155,13 @@ PYTHON_LAYERS = (
     Layer(
         ("simulator/ascend_sim/*",),
         (PY_STD, "numpy", "ascend_sim", "ascend_sim.*"),
-        functions_may_import=("elftools.*",),  # of the extra run
+        functions_may_import=("elftools.*",),  # from the extra "run"
     ),
     Layer(("npu_rope/reference/*",), (PY_STD, "numpy", "npu_rope.reference", *PURE), ("ctypes",)),
     Layer(
         tuple(f"{module.replace('.', '/')}.py" for module in PLAIN),
         (PY_STD, "numpy", "npu_rope.reference", *PURE),
-        functions_may_import=("gguf", "transformers.*"),  # where they are installed
+        functions_may_import=("gguf", "transformers.*"),  # they may be absent
     ),
     Layer(("npu_rope/errors.py", "npu_rope/dtypes.py"), (PY_STD, "numpy")),
     Layer(("npu_rope/optional_torch.py",), (PY_STD, "torch", "torch_npu", "npu_rope.errors")),
@@ -207,17 +207,17 @@ PYTHON_LAYERS = (
     Layer(("npu_rope/__init__.py",), (PY_STD, "npu_rope.*")),
 )
 
-# Tolerances are claims about numerics and are defined in one place. Tests are exempt.
+# Tolerances are claims about numerics, and one folder defines all of them. Tests are exempt.
 TOLERANCE_HOME = "npu_rope/testing/*"
-NO_TOLERANCE_EITHER = (("benchmarks", "*.py"), ("scripts/templates", "*.py.in"))  # besides the package
+ALSO_WITHOUT_TOLERANCES = (("benchmarks", "*.py"), ("scripts/templates", "*.py.in"))  # besides the package
 TOLERANCE_NAMES = re.compile(
     r"^(?:[ra]tol|(?:assert_)?(?:all|is)close|assert_close|tolerance|approx|assert_(?:array_)?almost_equal)$",
     re.IGNORECASE,
 )
-# Below this, a number that something is compared with is a tolerance.
+# A comparison with a number up to this one counts as a tolerance.
 LARGEST_TOLERANCE = 1e-2
 
-MADE = {"build", ".venv"}  # folders that builds make
+BUILD_FOLDERS = {"build", ".venv"}
 C_SUFFIXES = (".c", ".h", ".cc", ".cpp", ".hpp", ".inl")
 
 
@@ -239,14 +239,14 @@ def layer_of(file: str, layers: tuple[Layer, ...]) -> Layer | None:
 
 def refusal(layer: Layer, what: str) -> str:
     never = f" (never: {', '.join(layer.never)})" if layer.never else ""
-    return f"layer {layer.files[0]} may not see {what}; it may see: {', '.join(layer.may_see)}{never}"
+    return f"layer {layer.files[0]} may not use {what}; it may use: {', '.join(layer.may_use)}{never}"
 
 
 # ---- C and C++ ------------------------------------------------------------------------------------
 
 
 def without_comments(text: str) -> str:
-    """The text with comments blanked, line numbers kept."""
+    """Return the text with comments replaced by spaces, so that line numbers remain."""
     blank = lambda m: re.sub(r"[^\n]", " ", m[0])  # noqa: E731
     return re.sub(r"//[^\n]*|/\*.*?\*/", blank, text, flags=re.DOTALL)
 
@@ -256,7 +256,7 @@ def is_standard_header(header: str) -> bool:
 
 
 def names_of(header: str, file: str, files: frozenset[str]) -> Iterator[str]:
-    """The header as ``file`` writes it and, if it is relative to the file's folder, its path."""
+    """Yield the header as ``file`` includes it and, if it is relative to the file's folder, its path."""
     yield header
     path = posixpath.normpath(posixpath.join(posixpath.dirname(file), header))
     if path in files:
@@ -272,18 +272,18 @@ def check_c_file(
     for number, line in enumerate(without_comments(text).splitlines(), 1):
         if included := re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line):
             header = included[2]
-            standard = included[1] == "<" and C_STD in layer.may_see and is_standard_header(header)
+            standard = included[1] == "<" and C_STD in layer.may_use and is_standard_header(header)
             if not standard and not any(
-                fnmatch(name, p) for name in names_of(header, file, files) for p in layer.may_see
+                fnmatch(name, p) for name in names_of(header, file, files) for p in layer.may_use
             ):
                 yield Violation(file, number, refusal(layer, header))
         for pattern in layer.never:
             if found_word := re.search(pattern, line):
-                yield Violation(file, number, f"layer {layer.files[0]} may not say {found_word[0]}")
+                yield Violation(file, number, f"layer {layer.files[0]} may not contain {found_word[0]}")
         if layer.names_no_operator:
             for word in re.findall(r"\w+", line):
                 if word.lower().removeprefix("npu_") in operators:
-                    text = f"layer {layer.files[0]} may not name an operator, but says {word}"
+                    text = f"layer {layer.files[0]} may not name an operator but contains {word}"
                     yield Violation(file, number, text)
 
 
@@ -291,7 +291,7 @@ def check_c_file(
 
 
 def imported(tree: ast.AST, file: str) -> Iterator[tuple[ast.AST, str]]:
-    """(node, dotted name) of every import; `from a import b` gives a.b, relative ones resolved."""
+    """Yield (node, dotted name) of every import; `from a import b` gives a.b. Relative names are resolved."""
     package = file.removesuffix(".py").split("/")[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -316,7 +316,7 @@ def inside_functions(tree: ast.AST) -> set[ast.AST]:
 def may_import(layer: Layer, name: str) -> bool:
     if name.split(".")[0] in layer.never:
         return False
-    for allowed in layer.may_see:
+    for allowed in layer.may_use:
         if allowed == "*" or (allowed == PY_STD and name.split(".")[0] in sys.stdlib_module_names):
             return True
         if fnmatch(name, allowed) or (allowed != PACKAGE and fnmatch(name, allowed + ".*")):
@@ -328,7 +328,7 @@ NAME_FIELDS = {ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.keywor
 
 
 def tolerances(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, what) of names that mean a tolerance and of comparisons with a small number."""
+    """Yield (line, text) of names that mean a tolerance and of comparisons with a small number."""
     for node in ast.walk(tree):
         name = NAME_FIELDS.get(type(node))
         if name is not None and TOLERANCE_NAMES.match(getattr(node, name) or ""):
@@ -343,7 +343,7 @@ def tolerances(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def check_tolerances(file: str, tree: ast.AST) -> Iterator[Violation]:
     if not fnmatch(file, TOLERANCE_HOME):
         for number, what in sorted(set(tolerances(tree))):
-            yield Violation(file, number, f"{what}: a tolerance may stand only below npu_rope/testing")
+            yield Violation(file, number, f"{what}: a tolerance may only be in npu_rope/testing")
 
 
 def check_python_file(file: str, text: str) -> Iterator[Violation]:
@@ -360,11 +360,11 @@ def check_python_file(file: str, text: str) -> Iterator[Violation]:
             yield Violation(file, getattr(node, "lineno", 1), refusal(layer, name))
 
 
-def check_beside_package(file: str, text: str) -> Iterator[Violation]:
-    """Tests, examples and settings of ascend_sim: they stand without npu_rope, as the package does."""
+def check_outside_package(file: str, text: str) -> Iterator[Violation]:
+    """Check tests, examples and settings of ascend_sim, which may not import npu_rope either."""
     for node, name in imported(ast.parse(text), file):
         if name.partition(".")[0] == PACKAGE:
-            yield Violation(file, getattr(node, "lineno", 1), f"imports {name}: ascend_sim stands without it")
+            yield Violation(file, getattr(node, "lineno", 1), f"ascend_sim may not import {name}")
 
 
 @cache
@@ -373,7 +373,7 @@ def names_imported(text: str, file: str) -> tuple[tuple[int, str], ...]:
 
 
 def imports_of(root: Path, folder: str) -> dict[str, dict[str, Violation]]:
-    """Each module of a package and, by their names, the modules it imports, now or late."""
+    """Return by module of a package the package's modules that it imports, also inside functions."""
     base = (root / folder).parent
     files: dict[str, str] = {}
     for path in sorted((root / folder).rglob("*.py")):
@@ -392,9 +392,9 @@ def imports_of(root: Path, folder: str) -> dict[str, dict[str, Violation]]:
 
 
 def check_circles(imports: dict[str, dict[str, Violation]]) -> Iterator[Violation]:
-    """One circle of imports, if there is any: at the import that closes it."""
+    """Yield one circle of imports, if any, at the import that closes it."""
     try:
-        tuple(TopologicalSorter({module: set(seen) for module, seen in imports.items()}).static_order())
+        tuple(TopologicalSorter({module: set(found) for module, found in imports.items()}).static_order())
     except CycleError as error:
         circle = error.args[1][::-1]
         closing = imports[circle[0]][circle[1]]
@@ -407,7 +407,7 @@ def check_circles(imports: dict[str, dict[str, Violation]]) -> Iterator[Violatio
 
 
 def operators_of(root: Path) -> frozenset[str]:
-    """The operators' stems: the files of csrc/capi except those for all operators, and the kernels."""
+    """Return the operators' stems: files of csrc/capi, except those for all operators, and kernels."""
     stems = {p.stem for p in (root / "csrc/capi").glob("*.cpp")} - {"common", "check"}
     return frozenset(stems | {p.stem.removeprefix("npu_") for p in (root / "op_kernel").glob("npu_*.cpp")})
 
@@ -417,7 +417,7 @@ def check(root: Path) -> list[Violation]:
     operators = operators_of(root)
     folders = ("include", "op_kernel", "op_host", "simulator", "csrc", "integrations")
     paths = [p for folder in folders for p in sorted((root / folder).rglob("*")) if p.suffix in C_SUFFIXES]
-    paths = [p for p in paths if not MADE & set(p.relative_to(root).parts)]
+    paths = [p for p in paths if not BUILD_FOLDERS & set(p.relative_to(root).parts)]
     files = frozenset(path.relative_to(root).as_posix() for path in paths)
     for path in paths:
         file = path.relative_to(root).as_posix()
@@ -426,11 +426,11 @@ def check(root: Path) -> list[Violation]:
         found += check_python_file(path.relative_to(root).as_posix(), path.read_text())
     for path in sorted((root / "simulator").rglob("*.py")):
         file = path.relative_to(root).as_posix()
-        if not MADE & set(path.relative_to(root).parts) and not file.startswith(PACKAGES[1]):
-            found += check_beside_package(file, path.read_text())
+        if not BUILD_FOLDERS & set(path.relative_to(root).parts) and not file.startswith(PACKAGES[1]):
+            found += check_outside_package(file, path.read_text())
     for folder in PACKAGES:
         found += check_circles(imports_of(root, folder))
-    for folder, pattern in NO_TOLERANCE_EITHER:
+    for folder, pattern in ALSO_WITHOUT_TOLERANCES:
         for path in sorted((root / folder).rglob(pattern)):
             file, text = path.relative_to(root).as_posix(), path.read_text().replace("@op@", "op")
             found += check_tolerances(file, ast.parse(text, file))

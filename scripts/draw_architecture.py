@@ -1,4 +1,4 @@
-"""Draw docs/images/architecture.svg: the folders, and who includes or imports whom, as the tree has it.
+"""Draw docs/images/architecture.svg: the parts of the tree, and the includes and imports between them.
 
 usage: draw_architecture.py [--check]
 
@@ -24,14 +24,14 @@ PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 
 @dataclass(frozen=True)
 class Box:
-    """A part of the tree: its title, what it is, and its files as glob patterns."""
+    """A part of the tree: its title, its description, and its files as glob patterns."""
 
     title: str
     about: str
     files: tuple[str, ...]
 
 
-# From the callers at the top to what everything stands on, a row of boxes each.
+# Rows of boxes, from the callers at the top to the parts that others use.
 ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
     (
         "npu_rope",
@@ -97,7 +97,7 @@ ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
         ),
     ),
 )
-# Links that no include or import shows: from, to, how.
+# Calls that no include or import shows: from, to, mechanism.
 LINKS = (
     ("backends, native", "csrc/capi", "ctypes"),
     ("simulator/ascend_sim", "op_host", "aclnn"),
@@ -111,16 +111,16 @@ BOXES = [(box, row, column) for row, (_, boxes) in enumerate(ROWS) for column, b
 def files_of(box: Box) -> Iterator[Path]:
     for pattern in box.files:
         for path in sorted(ROOT.glob(pattern.replace("/*", "/**/*") if pattern.endswith("/*") else pattern)):
-            if path.is_file() and not check_layers.MADE & set(path.parts):
+            if path.is_file() and not check_layers.BUILD_FOLDERS & set(path.parts):
                 yield path
 
 
-def named_in(path: Path) -> Iterator[str]:
-    """The files, relative to the root, that a file includes or imports."""
+def dependencies_of(path: Path) -> Iterator[str]:
+    """Yield the files, relative to the root, that a file includes or imports."""
     text = path.read_text(errors="replace")
     if path.suffix in check_layers.C_SUFFIXES:
         for name in re.findall(r'#\s*include\s*[<"]([^>"]+)[>"]', text):
-            # CANN's own headers are not links: a device has the real ones.
+            # CANN's headers count as external, although simulator/include has headers of these names.
             candidates = (
                 ROOT / name,
                 ROOT / "simulator" / name,
@@ -144,13 +144,13 @@ def named_in(path: Path) -> Iterator[str]:
 
 def edges() -> list[tuple[str, str]]:
     """Return the edges (from, to) by the boxes' titles, without those that other edges imply."""
-    home = {str(path.relative_to(ROOT)): box.title for box, _, _ in BOXES for path in files_of(box)}
+    box_of = {str(path.relative_to(ROOT)): box.title for box, _, _ in BOXES for path in files_of(box)}
     found = {
-        (box.title, home[name])
+        (box.title, box_of[name])
         for box, _, _ in BOXES
         for path in files_of(box)
-        for name in named_in(path)
-        if home.get(name, box.title) != box.title
+        for name in dependencies_of(path)
+        if box_of.get(name, box.title) != box.title
     }
     below: dict[str, set[str]] = {}
     for title in TopologicalSorter({a: {b for x, b in found if x == a} for a, _ in found}).static_order():
@@ -164,7 +164,7 @@ def place(row: int, column: int) -> tuple[int, int]:
 
 
 def curve(start: tuple[int, int], end: tuple[int, int], style: str, rows: int) -> str:
-    """Return the line to a box that lies that number of rows below; 0: in the same row."""
+    """Return the line to a box that is ``rows`` rows below; 0: in the same row."""
     (x1, y1), (x2, y2) = start, end
     half = GAP_Y // 2
     if rows <= 1:
@@ -178,7 +178,7 @@ def curve(start: tuple[int, int], end: tuple[int, int], style: str, rows: int) -
 
 
 def picture() -> str:
-    """The picture as SVG."""
+    """Return the picture as SVG."""
     at = {box.title: (row, column) for box, row, column in BOXES}
     width = LEFT + 4 * (WIDTH + GAP_X)
     height = TOP + len(ROWS) * (HEIGHT + GAP_Y)

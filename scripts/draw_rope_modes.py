@@ -1,7 +1,7 @@
-"""Draw docs/images/rope_*.png: which lanes of a head pair up, and which position turns each pair.
+"""Draw docs/images/rope_*.png: the pairs of lanes of a head, and the position that rotates each pair.
 
-Everything that is drawn is asked of RopeParams (pair_lanes, axes, exponents), so that a picture cannot
-say what the operator does not do.
+Pairs, axes and powers come from RopeParams (pair_lanes, axes, exponents), so that the pictures agree with
+the operator.
 
 usage: draw_rope_modes.py [--folder DIR]
 """
@@ -29,7 +29,7 @@ AXES = (
     ("w", "width", "#2f8f5b"),
     ("e", "extra", "#7b4fa3"),
 )
-INCHES_A_LANE = 0.42
+INCHES_PER_LANE = 0.42
 DPI = 130
 
 
@@ -43,7 +43,7 @@ class Head:
 
     @property
     def note(self) -> str:
-        """The call that makes the parameters."""
+        """The Python call that makes the parameters."""
         p = self.params
         more = f", sections={p.sections}" if p.rope_mode.has_sections else ""
         more += f", n_offs={p.n_offs}" if p.n_offs else ""
@@ -113,7 +113,7 @@ EDGES = (
 
 
 def shade(pair: int, pairs: int) -> Any:
-    """Dark for the fastest pair, light for the slowest."""
+    """Return a dark colour for the fastest pair, a light one for the slowest."""
     return matplotlib.colormaps["Blues"](0.92 - 0.62 * pair / max(1, pairs - 1))
 
 
@@ -134,12 +134,12 @@ def box(
         axis.text(x + 0.5, y + 0.48, text, ha="center", va="center", fontsize=size, color=ink_on(colour))
 
 
-def label(axis: Any, x: float, y: float, text: str, **kinds: Any) -> None:
-    axis.text(x, y, text, **{"fontsize": 8, "color": INK, "ha": "center", "va": "center", **kinds})
+def label(axis: Any, x: float, y: float, text: str, **options: Any) -> None:
+    axis.text(x, y, text, **{"fontsize": 8, "color": INK, "ha": "center", "va": "center", **options})
 
 
 def draw_strip(axis: Any, strip: Head) -> None:
-    """Lanes as boxes, an arc from a pair's first lane to its second, the pair's number below."""
+    """Draw lanes as boxes, an arc from a pair's first lane to its second, and the pair's number below."""
     p = strip.params
     first, second = (range(*s.indices(strip.lanes)) for s in p.pair_lanes())
     pair_at = {lane: i for lanes in (first, second) for i, lane in enumerate(lanes)}
@@ -174,7 +174,7 @@ def draw_strip(axis: Any, strip: Head) -> None:
         ha="right",
         family="monospace",
     )
-    finish(axis, strip.lanes, *reach(p))
+    finish(axis, strip.lanes, *vertical_range(p))
 
 
 def arc_height(params: RopeParams) -> float:
@@ -182,8 +182,8 @@ def arc_height(params: RopeParams) -> float:
     return 0.7 if second.start - first.start == 1 else 2.0
 
 
-def reach(params: RopeParams) -> tuple[float, float]:
-    """Lowest and highest point of a strip, in lanes."""
+def vertical_range(params: RopeParams) -> tuple[float, float]:
+    """Return the lowest and the highest point of a strip, in lanes."""
     return (-1.9 if params.rope_mode.has_sections else -0.9), 2.2 + arc_height(params)
 
 
@@ -195,7 +195,7 @@ def finish(axis: Any, lanes: float, bottom: float, top: float) -> None:
 
 
 def draw_row(axis: Any, row: Head, widest: int, tall: float, numbered: bool) -> None:
-    """A pair is a box with its axis' letter; below it the power of theta_scale in its frequency."""
+    """Draw each pair as a box with its axis' letter; below it, the power of theta_scale in its frequency."""
     p = row.params
     exponents = p.exponents()
     for pair in range(p.pairs):
@@ -212,7 +212,7 @@ def draw_row(axis: Any, row: Head, widest: int, tall: float, numbered: bool) -> 
 
 
 def legend(axis: Any, what: str) -> None:
-    """Names of the four axes, in a line at the top."""
+    """Draw the names of the four axes in a line at the top."""
     axis.axis("off")
     axis.set_xlim(0, 100)
     axis.set_ylim(0, 1)
@@ -227,7 +227,7 @@ def legend(axis: Any, what: str) -> None:
 
 
 def save(canvas: Any, path: Path) -> None:
-    # Without the date and matplotlib's version, which would make each run another file.
+    # Without matplotlib's version, which would change the file with each version.
     canvas.savefig(path, dpi=DPI, facecolor="white", metadata={"Software": None})
     plt.close(canvas)
     print(path)
@@ -245,26 +245,26 @@ def panels(heights: list[float], width: float) -> tuple[Any, Any]:
     return canvas, axes[:, 0]
 
 
-def draw_strips(path: Path, strips: tuple[Head, ...], explained: str) -> None:
+def draw_strips(path: Path, strips: tuple[Head, ...], legend_text: str) -> None:
     sectioned = strips[0].params.rope_mode.has_sections
-    width = INCHES_A_LANE * (strips[0].lanes + 3)
-    heights = [INCHES_A_LANE * (top - bottom) for bottom, top in (reach(s.params) for s in strips)]
+    width = INCHES_PER_LANE * (strips[0].lanes + 3)
+    heights = [INCHES_PER_LANE * (top - bottom) for bottom, top in (vertical_range(s.params) for s in strips)]
     canvas, axes = panels([0.3, *heights], width)
     if sectioned:
-        legend(axes[0], explained)
+        legend(axes[0], legend_text)
     else:
         axes[0].axis("off")
-        axes[0].text(0.01, 0.4, explained, fontsize=9, color=GREY, va="center", transform=axes[0].transAxes)
+        axes[0].text(0.01, 0.4, legend_text, fontsize=9, color=GREY, va="center", transform=axes[0].transAxes)
     for axis, strip in zip(axes[1:], strips, strict=True):
         draw_strip(axis, strip)
     save(canvas, path)
 
 
-def draw_rows(path: Path, rows: tuple[Head, ...], explained: str, inches_a_pair: float) -> None:
+def draw_rows(path: Path, rows: tuple[Head, ...], legend_text: str, inches_per_pair: float) -> None:
     widest = max(row.params.pairs for row in rows)
-    tall = 2.9 if inches_a_pair >= 0.3 else 3.7
-    canvas, axes = panels([0.3, *[inches_a_pair * tall] * len(rows)], inches_a_pair * (widest + 3))
-    legend(axes[0], explained)
+    tall = 2.9 if inches_per_pair >= 0.3 else 3.7
+    canvas, axes = panels([0.3, *[inches_per_pair * tall] * len(rows)], inches_per_pair * (widest + 3))
+    legend(axes[0], legend_text)
     for axis, row in zip(axes[1:], rows, strict=True):
         draw_row(axis, row, widest, tall, numbered=widest < 40)
     save(canvas, path)

@@ -1,4 +1,4 @@
-"""Make every file of a new operator, from the templates in scripts/templates.
+"""Create the files of a new operator from the templates in scripts/templates.
 
 usage: new_op.py NAME [--kernel]
 
@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # A template's path is that of its output, with @op@ for the stem and .in at its end. In its text, @op@ is the
-# stem and @Op@ the stem in camel case. Another template makes another file.
+# stem and @Op@ the stem in camel case. Each template makes one file.
 TEMPLATES = ROOT / "scripts" / "templates"
 KERNEL_TEMPLATES = ROOT / "scripts" / "templates_kernel"
 
@@ -51,7 +51,7 @@ def check_name(name: str) -> None:
 
 
 def files_of(name: str, kernel: bool) -> dict[Path, str]:
-    """Path below the root -> text."""
+    """Return the text of each new file, by path."""
     made = {}
     camel = "".join(part.capitalize() for part in name.split("_"))
     for templates in (TEMPLATES, KERNEL_TEMPLATES) if kernel else (TEMPLATES,):
@@ -68,7 +68,7 @@ def insert_before(text: str, anchor: str, added: str) -> str:
 
 
 def header(text: str, name: str) -> str:
-    """The C declaration, at the end of the interface."""
+    """Add the C declaration at the end of the interface."""
     declared = DECLARATION.replace("@op@", name)
     indent = len("NPU_ROPE_API npu_rope_status npu_rope_") + len(name) + 1
     declared = re.sub(r"^ +(?=const npu_rope_tensor \*out)", " " * indent, declared, flags=re.MULTILINE)
@@ -76,13 +76,13 @@ def header(text: str, name: str) -> str:
 
 
 def cmake(text: str, name: str) -> str:
-    """One line, after the last operator's."""
+    """Add a line after the last operator's."""
     last = list(re.finditer(r"^npu_rope_add_op\((?:[^)]*)\)\n", text, re.MULTILINE))[-1]
     return text[: last.end()] + f"npu_rope_add_op({name} CPU {name})\n" + text[last.end() :]
 
 
 def package(text: str, name: str) -> str:
-    """The import and the entry in __all__, both in order."""
+    """Add the import and the entry in __all__, both in alphabetical order."""
     statement = r"^from npu_rope\.([\w.]+) import (?:\([^)]*\)|[^(\n]*)\n"
     imports = list(re.finditer(statement, text, re.MULTILINE))
     after = [m for m in imports if m[1] < f"ops.{name}"]
@@ -99,7 +99,7 @@ def package(text: str, name: str) -> str:
 
 
 def index(text: str, name: str) -> str:
-    """A line in the documentation's list of operators."""
+    """Add a line to the documentation's list of operators."""
     last = list(re.finditer(r"^- \[`\w+`\]\(ops/.*\n", text, re.MULTILINE))[-1]
     return text[: last.end()] + f"- [`{name}`](ops/{name}.md)\n" + text[last.end() :]
 
@@ -127,20 +127,20 @@ def make(name: str, kernel: bool) -> list[Path]:
     return list(made)
 
 
-def tidy(paths: list[Path]) -> None:
+def format_files(paths: list[Path]) -> None:
     """Run the formatters, because line lengths and import order depend on the name."""
     python = [str(p) for p in paths if p.suffix == ".py"]
     cpp = [str(p) for p in paths if p.suffix in (".cpp", ".h") and p.is_relative_to(ROOT / "csrc")]
     for folder in ("op_host", "op_kernel"):
         cpp += [str(p) for p in paths if p.is_relative_to(ROOT / folder)]
     cpp.append(str(ROOT / "include" / "npu_rope.h"))
-    beside = str(Path(sys.executable).parent)
+    python_folder = str(Path(sys.executable).parent)
     for command in (
         ["ruff", "check", "--quiet", "--select", "I", "--fix", *python],
         ["ruff", "format", "--quiet", *python],
         ["clang-format", "-i", *cpp],
     ):
-        tool = shutil.which(command[0], path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
+        tool = shutil.which(command[0], path=f"{python_folder}{os.pathsep}{os.environ.get('PATH', '')}")
         if tool is not None:
             subprocess.run([tool, *command[1:]], cwd=ROOT, check=True)
 
@@ -156,7 +156,7 @@ def main() -> int:
     except Refused as refused:
         print(f"[new_op] {refused}", file=sys.stderr)
         return 2
-    tidy(made)
+    format_files(made)
     for path in made:
         file = path.relative_to(ROOT).as_posix()
         print(f"{'changed' if file in EDITS else 'made   '} {file}")

@@ -2,8 +2,8 @@
 
 usage: requirements.py EXTRA... [--without NAME...]
 
-Extras that name extras of npu-rope or ascend-sim are followed. --without leaves packages out, for the
-scripts that install those in a step of their own.
+Extras of npu-rope or ascend-sim that an extra names are replaced by their requirements. --without leaves
+out packages that the calling script installs separately.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ def name_of(requirement: str) -> str:
 
 
 def requirements(projects: dict[str, Any], name: str, extras: list[str]) -> list[str]:
-    """The requirements of a project and its extras. Projects of this repository are replaced by theirs."""
+    """Return a project's requirements; those on this repository's projects are replaced by theirs."""
     project = projects[name]
     found: list[str] = []
     for requirement in sum(
         (project["optional-dependencies"][e] for e in extras), list(project["dependencies"])
     ):
-        if (inner := name_of(requirement)) in projects:
-            named = re.search(r"\[([^]]*)\]", requirement)
-            if inner != name or named:
+        if (required := name_of(requirement)) in projects:
+            listed = re.search(r"\[([^]]*)\]", requirement)
+            if required != name or listed:
                 found += requirements(
-                    projects, inner, [e.strip() for e in named[1].split(",")] if named else []
+                    projects, required, [e.strip() for e in listed[1].split(",")] if listed else []
                 )
         else:
             found.append(requirement)
@@ -52,10 +52,10 @@ def main() -> None:
     arguments = parser.parse_args()
     files = [tomllib.loads((folder / "pyproject.toml").read_text()) for folder in (ROOT, ROOT / "simulator")]
     projects = {name_of(file["project"]["name"]): file["project"] for file in files}
-    every = [r for file in files for r in file["build-system"]["requires"]]
-    every += requirements(projects, "npu-rope", arguments.extras)
+    all_requirements = [r for file in files for r in file["build-system"]["requires"]]
+    all_requirements += requirements(projects, "npu-rope", arguments.extras)
     left_out = {name_of(name) for name in arguments.without}
-    print("\n".join(dict.fromkeys(r for r in every if name_of(r) not in left_out)))
+    print("\n".join(dict.fromkeys(r for r in all_requirements if name_of(r) not in left_out)))
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ With r in [-1/2, 1/2] turns and z = r*r, the kernel computes, in float32,
     c2 = 2 cos(pi r) = b0 + b1 z + .. + b5 z^5
     sin(2 pi r) = s c2,   cos(2 pi r) = 1 - 2 s^2
 
-2 r is taken out of the odd polynomial because it is exact. The remainder vanishes where |s| is 1,
-and there an error of s counts four times in the cosine. Each fit starts as the
-near-minimax polynomial in z and is then moved by single float32 steps, coefficient by
-coefficient, while the measured worst error falls.
+2 r is separate from the odd polynomial because it is exact. The polynomial is therefore near 0 where
+|s| is near 1, and there an error of s counts four times in the cosine. Each fit starts as the
+near-minimax polynomial in z. Then each coefficient is moved by one to three float32 steps if this
+reduces the largest measured error.
 
 usage: rope_polynomials.py [--check]
-    --check   write nothing; fail where the header differs from what would be written
+    --check   write nothing; fail if the header differs from the generated one
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import mpmath
 import numpy as np
 
 HEADER = Path(__file__).resolve().parents[1] / "op_kernel" / "rotation" / "polynomials.h"
-LARGEST_Z = 0.2505  # rounding takes |r| a little beyond 1/2
+LARGEST_Z = 0.2505  # with rounding, |r| may slightly exceed 1/2
 SINE_DEGREE, COSINE_DEGREE = 4, 5  # in z
 STEPS = (-3, -2, -1, 1, 2, 3)
 
@@ -34,7 +34,7 @@ Coefficients = list[np.float32]
 
 
 def sine_part(z: mpmath.mpf) -> mpmath.mpf:
-    """(sin(pi r) - 2 r) / r as a function of z."""
+    """Return (sin(pi r) - 2 r) / r as a function of z."""
     root = mpmath.sqrt(z)
     return (mpmath.sin(mpmath.pi * root) / root if z > 0 else mpmath.pi) - 2
 
@@ -49,7 +49,7 @@ def near_minimax(function: object, degree: int) -> Coefficients:
 
 
 def evaluate(r: np.ndarray, sine: Coefficients, cosine: Coefficients) -> tuple[np.ndarray, np.ndarray]:
-    """(sin, cos) of r turns, each step rounded to float32, in the kernel's order."""
+    """Return (sin, cos) of r turns, each step rounded to float32, in the kernel's order."""
     z = r * r
     s, c2 = z * sine[-1], z * cosine[-1]
     for a in sine[-2:0:-1]:
@@ -63,7 +63,7 @@ def evaluate(r: np.ndarray, sine: Coefficients, cosine: Coefficients) -> tuple[n
 
 
 class Judge:
-    """Worst errors against extended precision over a dense grid of float32 turns."""
+    """Measures the largest errors against extended precision on a dense grid of float32 turns."""
 
     def __init__(self, points: int) -> None:
         self.r = np.linspace(-0.5, 0.5, points).astype(F32)
@@ -76,8 +76,8 @@ class Judge:
 
 
 def polish(sine: Coefficients, cosine: Coefficients) -> None:
-    """Move coefficients by single float32 steps while the worst error falls; cosine[0] stays 2,
-    so that position 0 is exact."""
+    """Move each coefficient by one to three float32 steps if this reduces the largest error.
+    cosine[0] stays 2, so that position 0 is exact."""
     judge = Judge(100_001)
     best = max(judge.errors(sine, cosine))
     for polynomial, first in ((sine, 0), (cosine, 1)):
@@ -115,7 +115,7 @@ namespace rotation {{
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Fit rope's device polynomials and write their header.")
-    parser.add_argument("--check", action="store_true", help="fail where the header differs; write nothing")
+    parser.add_argument("--check", action="store_true", help="fail if the header differs; write nothing")
     check = parser.parse_args().check
     sine, cosine = near_minimax(sine_part, SINE_DEGREE), near_minimax(cosine_part, COSINE_DEGREE)
     polish(sine, cosine)
@@ -126,7 +126,7 @@ def main() -> int:
         HEADER.write_text(text)
         return 0
     if not HEADER.exists() or HEADER.read_text() != text:
-        print(f"{HEADER} differs from what this script writes: run it without --check", file=sys.stderr)
+        print(f"{HEADER} differs from the generated header: run this script without --check", file=sys.stderr)
         return 1
     return 0
 

@@ -1,6 +1,6 @@
-/* The parts of ggml that the adapter uses: the fields of a tensor that ggml.h has had since 0.9, a function's name,
- * and numbers that are part of GGUF and therefore do not change. Written after ggml's public header; nothing is copied
- * from it. If ggml.h is included before this file, its definitions are used. */
+/* The parts of ggml that the adapter uses: the fields of a tensor, as in ggml.h since version 0.9, and one function.
+ * They follow ggml's public header; nothing is copied from it. If ggml.h is included before this file, its definitions
+ * are used. */
 #ifndef NPU_ROPE_GGML_TENSOR_H
 #define NPU_ROPE_GGML_TENSOR_H
 
@@ -15,7 +15,7 @@ struct ggml_tensor {
     int type; /* enum ggml_type */
     struct ggml_backend_buffer* buffer;
     int64_t ne[4]; /* elements, the fastest dimension first */
-    size_t nb[4];  /* bytes from one to the next */
+    size_t nb[4];  /* strides in bytes */
     int op;        /* enum ggml_op, whose numbers differ between versions: ggml_op_name() */
     int32_t op_params[16];
     int32_t flags;

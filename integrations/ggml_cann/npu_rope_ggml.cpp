@@ -1,7 +1,7 @@
 // Converts a ggml rope node's op_params, sources and strides to the arguments of aclnnNpuRope.
 //
-// ggml's dimensions have the reverse order: ne = [D, N, S, B] is [B, S, N, D] here. Positions are one number per
-// token, or with sections four planes of them. Source of the parameters' places: ggml's rope (specs/ and ggml.h).
+// ggml's dimensions have the reverse order: ne = [D, N, S, B] is [B, S, N, D] here. There is one position for
+// each token, or with sections four planes of them. Source of the places in op_params: ggml's rope (specs/, ggml.h).
 #include "npu_rope_ggml.h"
 
 #include <cstdarg>
@@ -22,13 +22,13 @@ enum Type { kFloat32 = 0, kFloat16 = 1, kInt32 = 26, kBfloat16 = 30 };
 enum Mode { kNormal = 0, kNeox = 2, kMrope = 8, kVision = 24, kImrope = 40 };
 
 constexpr int kDims = 4;
-constexpr int64_t kMostHead = 1024;  // limit of the operator on an NPU
+constexpr int64_t kMaxHeadSize = 1024;  // limit of the operator on an NPU
 
-int answer(int status, char* why, size_t room, const char* format, ...) {
-    if (why && room) {
+int report(int status, char* why, size_t why_bytes, const char* format, ...) {
+    if (why && why_bytes) {
         va_list arguments;
         va_start(arguments, format);
-        std::vsnprintf(why, room, format, arguments);
+        std::vsnprintf(why, why_bytes, format, arguments);
         va_end(arguments);
     }
     return status;
@@ -64,7 +64,7 @@ bool is_dense(const ggml_tensor& t) {
     return true;
 }
 
-// Whether rows are contiguous and all strides are multiples of an element.
+// Whether each row is contiguous and all strides are multiples of the element size.
 bool has_rows(const ggml_tensor& t) {
     const size_t item = item_bytes(t.type);
     if (t.ne[0] != 1 && t.nb[0] != item) return false;
@@ -73,31 +73,33 @@ bool has_rows(const ggml_tensor& t) {
     return true;
 }
 
-int supports(const ggml_tensor* node, int has_bfloat16, char* why, size_t room) {
-    const auto no = [&](const char* text) { return answer(NPU_ROPE_GGML_UNSUPPORTED, why, room, "%s", text); };
-    if (!node) return no("the node is NULL");
+int supports(const ggml_tensor* node, int has_bfloat16, char* why, size_t why_bytes) {
+    const auto refuse = [&](const char* text) { return report(NPU_ROPE_GGML_UNSUPPORTED, why, why_bytes, "%s", text); };
+    if (!node) return refuse("the node is NULL");
     const char* op = ggml_op_name(node->op);
-    if (!op || (std::strcmp(op, "ROPE") != 0 && std::strcmp(op, "ROPE_BACK") != 0)) return no("the node is no rope");
+    if (!op || (std::strcmp(op, "ROPE") != 0 && std::strcmp(op, "ROPE_BACK") != 0))
+        return refuse("the node is no rope");
     const ggml_tensor *x = node->src[0], *positions = node->src[1], *factors = node->src[2];
-    if (!x || !positions) return no("the node has no x or no positions");
-    if (x->type != node->type) return no("x and the result have different types");
-    if (x->type == kBfloat16 && !has_bfloat16) return no("this chip has no bfloat16");
-    if (x->type != kFloat32 && x->type != kFloat16 && x->type != kBfloat16) return no("x is no floating point tensor");
-    if (positions->type != kInt32 || !is_dense(*positions)) return no("positions are no run of 32-bit integers");
+    if (!x || !positions) return refuse("the node has no x or no positions");
+    if (x->type != node->type) return refuse("x and the result have different types");
+    if (x->type == kBfloat16 && !has_bfloat16) return refuse("this chip has no bfloat16");
+    if (x->type != kFloat32 && x->type != kFloat16 && x->type != kBfloat16)
+        return refuse("x is no floating point tensor");
+    if (positions->type != kInt32 || !is_dense(*positions)) return refuse("positions are no run of 32-bit integers");
     for (int d = 0; d < kDims; ++d)
-        if (x->ne[d] != node->ne[d]) return no("x and the result have different shapes");
-    if (!has_rows(*x) || !has_rows(*node)) return no("a head's elements do not follow each other");
+        if (x->ne[d] != node->ne[d]) return refuse("x and the result have different shapes");
+    if (!has_rows(*x) || !has_rows(*node)) return refuse("a head's elements do not follow each other");
     const Params p(*node);
-    if (!p.is_known()) return no("its mode is not known");
+    if (!p.is_known()) return refuse("its mode is not known");
     const int64_t planes = p.has_sections() ? 4 : 1;
-    if (positions->ne[0] != x->ne[2] * planes) return no("there are not as many positions as tokens");
+    if (positions->ne[0] != x->ne[2] * planes) return refuse("there are not as many positions as tokens");
     const int64_t pairs = p.mode == kVision ? p.n_dims : p.n_dims / 2;
     if (p.n_dims <= 0 || p.n_dims % 2 || p.n_offs < 0 || p.n_offs + 2 * pairs > x->ne[0])
-        return no("more dimensions turn than a head has");
-    if (x->ne[0] > kMostHead) return no("a head has more than 1024 elements");
-    if (p.mode == kVision && 2 * int64_t{p.n_dims} != x->ne[0]) return no("in mode vision all of a head must turn");
+        return refuse("more dimensions turn than a head has");
+    if (x->ne[0] > kMaxHeadSize) return refuse("a head has more than 1024 elements");
+    if (p.mode == kVision && 2 * int64_t{p.n_dims} != x->ne[0]) return refuse("in mode vision all of a head must turn");
     if (factors && (factors->type != kFloat32 || !is_dense(*factors) || factors->ne[0] < pairs))
-        return no("freq_factors are no run of a float for each pair");
+        return refuse("freq_factors are no run of a float for each pair");
     return NPU_ROPE_GGML_OK;
 }
 
@@ -114,7 +116,7 @@ aclDataType acl_type(int type) {
     }
 }
 
-// The aclTensors of a call and their strides; freed together.
+// The aclTensors of a call and their strides. The destructor frees them.
 class Arguments {
 public:
     ~Arguments() {
@@ -122,7 +124,7 @@ public:
         for (const aclIntArray* a : arrays_) aclDestroyIntArray(a);
     }
 
-    // Makes [B, S, N, D] of a tensor of heads, or one dimension of another, and records its strides.
+    // Makes a tensor [B, S, N, D] of heads, or one with a single dimension, and records its strides.
     const aclTensor* tensor(const ggml_tensor& t, bool heads) {
         std::vector<int64_t> shape, strides;
         const auto item = static_cast<int64_t>(item_bytes(t.type));
@@ -131,13 +133,13 @@ public:
             strides.push_back(d == 0 ? 1 : static_cast<int64_t>(t.nb[d]) / item);
         }
         strides_.insert(strides_.end(), strides.begin(), strides.end());
-        return kept(t, shape, strides);
+        return create(t, shape, strides);
     }
 
     // Makes freq_factors, whose strides are not part of the call.
-    const aclTensor* factors(const ggml_tensor* t) { return t ? kept(*t, {t->ne[0]}, {1}) : nullptr; }
+    const aclTensor* factors(const ggml_tensor* t) { return t ? create(*t, {t->ne[0]}, {1}) : nullptr; }
 
-    const aclIntArray* cache_strides() { return array(strides_); }
+    const aclIntArray* recorded_strides() { return array(strides_); }
     const aclIntArray* array(const std::vector<int64_t>& values) {
         arrays_.push_back(aclCreateIntArray(values.data(), values.size()));
         return arrays_.back();
@@ -151,8 +153,8 @@ public:
     }
 
 private:
-    const aclTensor* kept(const ggml_tensor& t, const std::vector<int64_t>& shape,
-                          const std::vector<int64_t>& strides) {
+    const aclTensor* create(const ggml_tensor& t, const std::vector<int64_t>& shape,
+                            const std::vector<int64_t>& strides) {
         tensors_.push_back(aclCreateTensor(shape.data(), shape.size(), acl_type(t.type), strides.data(), 0,
                                            ACL_FORMAT_ND, shape.data(), shape.size(), t.data));
         return tensors_.back();
@@ -163,13 +165,13 @@ private:
     std::vector<int64_t> strides_;
 };
 
-int failed(const char* what, int status, char* why, size_t room) {
+int failed(const char* what, int status, char* why, size_t why_bytes) {
     const char* text = aclGetRecentErrMsg();
-    return answer(NPU_ROPE_GGML_FAILED, why, room, "%s: status %d: %s", what, status, text ? text : "");
+    return report(NPU_ROPE_GGML_FAILED, why, why_bytes, "%s: status %d: %s", what, status, text ? text : "");
 }
 
 int compute(const ggml_tensor* node, void* stream, npu_rope_ggml_allocate allocate, void* context, char* why,
-            size_t room) {
+            size_t why_bytes) {
     const Params p(*node);
     const bool forward = std::strcmp(ggml_op_name(node->op), "ROPE") == 0;
     Arguments arguments;
@@ -178,8 +180,9 @@ int compute(const ggml_tensor* node, void* stream, npu_rope_ggml_allocate alloca
     const aclTensor* factors = arguments.factors(node->src[2]);
     const aclTensor* out = arguments.tensor(*node, true);
     const aclIntArray* sections = arguments.array({p.sections, p.sections + 4});
-    const aclIntArray* strides = arguments.cache_strides();
-    if (!arguments.complete()) return answer(NPU_ROPE_GGML_FAILED, why, room, "aclCreateTensor gave nothing");
+    const aclIntArray* strides = arguments.recorded_strides();
+    if (!arguments.complete())
+        return report(NPU_ROPE_GGML_FAILED, why, why_bytes, "aclCreateTensor or aclCreateIntArray returned NULL");
     uint64_t bytes = 0;
     aclOpExecutor* executor = nullptr;
     int status = aclnnNpuRopeGetWorkspaceSize(x, positions, factors, p.n_dims, p.mode, p.n_ctx_orig,
@@ -187,30 +190,30 @@ int compute(const ggml_tensor* node, void* stream, npu_rope_ggml_allocate alloca
                                               static_cast<double>(p.ext_factor), static_cast<double>(p.attn_factor),
                                               static_cast<double>(p.beta_fast), static_cast<double>(p.beta_slow),
                                               sections, forward, p.n_offs, strides, out, &bytes, &executor);
-    if (status != ACL_SUCCESS) return failed("aclnnNpuRopeGetWorkspaceSize", status, why, room);
+    if (status != ACL_SUCCESS) return failed("aclnnNpuRopeGetWorkspaceSize", status, why, why_bytes);
     void* workspace = bytes > 0 ? allocate(context, bytes) : nullptr;
-    if (bytes > 0 && !workspace) return answer(NPU_ROPE_GGML_FAILED, why, room, "no memory for a workspace");
+    if (bytes > 0 && !workspace) return report(NPU_ROPE_GGML_FAILED, why, why_bytes, "no memory for a workspace");
     status = aclnnNpuRope(workspace, bytes, executor, static_cast<aclrtStream>(stream));
-    if (status != ACL_SUCCESS) return failed("aclnnNpuRope", status, why, room);
-    return answer(NPU_ROPE_GGML_OK, why, room, "%s", "");
+    if (status != ACL_SUCCESS) return failed("aclnnNpuRope", status, why, why_bytes);
+    return report(NPU_ROPE_GGML_OK, why, why_bytes, "%s", "");
 }
 
 }  // namespace
 
-extern "C" int npu_rope_ggml_supports(const ggml_tensor* node, int has_bfloat16, char* why, size_t room) try {
-    const int status = supports(node, has_bfloat16, why, room);
-    return status == NPU_ROPE_GGML_OK ? answer(status, why, room, "%s", "") : status;
+extern "C" int npu_rope_ggml_supports(const ggml_tensor* node, int has_bfloat16, char* why, size_t why_bytes) try {
+    const int status = supports(node, has_bfloat16, why, why_bytes);
+    return status == NPU_ROPE_GGML_OK ? report(status, why, why_bytes, "%s", "") : status;
 } catch (...) {
-    return answer(NPU_ROPE_GGML_FAILED, why, room, "out of memory");
+    return report(NPU_ROPE_GGML_FAILED, why, why_bytes, "out of memory");
 }
 
 extern "C" int npu_rope_ggml_compute(const ggml_tensor* node, int has_bfloat16, void* stream,
-                                     npu_rope_ggml_allocate allocate, void* context, char* why, size_t room) try {
-    const int status = supports(node, has_bfloat16, why, room);
+                                     npu_rope_ggml_allocate allocate, void* context, char* why, size_t why_bytes) try {
+    const int status = supports(node, has_bfloat16, why, why_bytes);
     if (status != NPU_ROPE_GGML_OK) return status;
     for (int d = 0; d < kDims; ++d)
-        if (node->ne[d] == 0) return answer(NPU_ROPE_GGML_OK, why, room, "%s", "");  // nothing to launch
-    return compute(node, stream, allocate, context, why, room);
+        if (node->ne[d] == 0) return report(NPU_ROPE_GGML_OK, why, why_bytes, "%s", "");  // nothing to launch
+    return compute(node, stream, allocate, context, why, why_bytes);
 } catch (...) {
-    return answer(NPU_ROPE_GGML_FAILED, why, room, "out of memory");
+    return report(NPU_ROPE_GGML_FAILED, why, why_bytes, "out of memory");
 }

@@ -1,5 +1,5 @@
-/* Launch one ggml rope node as one call of aclnnNpuRope, for ggml's CANN backend; docs/ggml_cann.md describes how to
- * connect it. Plain C; no exception leaves it. */
+/* Launch one ggml rope node as one call of aclnnNpuRope, for ggml's CANN backend. docs/ggml_cann.md describes how to
+ * connect it. The interface is plain C and throws no exceptions. */
 #ifndef NPU_ROPE_GGML_H
 #define NPU_ROPE_GGML_H
 
@@ -14,20 +14,20 @@ struct ggml_tensor;
 
 enum npu_rope_ggml_status {
     NPU_ROPE_GGML_OK = 0,
-    NPU_ROPE_GGML_UNSUPPORTED = 1, /* another backend has to compute the node; nothing was launched */
-    NPU_ROPE_GGML_FAILED = 2       /* CANN refused the call; nothing was launched, or its stream has failed */
+    NPU_ROPE_GGML_UNSUPPORTED = 1, /* another backend must compute the node; nothing was launched */
+    NPU_ROPE_GGML_FAILED = 2       /* CANN or an allocation failed; nothing was launched, or the stream has failed */
 };
 
 /* Return device memory of ``bytes`` bytes that stays valid until the stream has finished the call, or NULL. */
 typedef void* (*npu_rope_ggml_allocate)(void* context, uint64_t bytes);
 
 /* Return whether the node, GGML_OP_ROPE or GGML_OP_ROPE_BACK with its sources, can be computed: for supports_op.
- * Reads no data. has_bfloat16: 0 on Ascend310P. why, of `room` bytes, gets the reason; it may be NULL. */
-int npu_rope_ggml_supports(const struct ggml_tensor* node, int has_bfloat16, char* why, size_t room);
+ * Reads no data. has_bfloat16: 0 on Ascend310P. why has `why_bytes` bytes and receives the reason; it may be NULL. */
+int npu_rope_ggml_supports(const struct ggml_tensor* node, int has_bfloat16, char* why, size_t why_bytes);
 
 /* Launch the node in the stream (an aclrtStream). Its data and its sources' data are in the device's memory. */
 int npu_rope_ggml_compute(const struct ggml_tensor* node, int has_bfloat16, void* stream,
-                          npu_rope_ggml_allocate allocate, void* context, char* why, size_t room);
+                          npu_rope_ggml_allocate allocate, void* context, char* why, size_t why_bytes);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-"""Measure an operator: npu_rope's, a copy of the same bytes (the memory floor) and the peers, in turn.
+"""Measure npu_rope's operators, a copy of the same bytes (the memory floor) and the peers.
 
-``harness`` measures, ``rope_rows`` defines the rows, ``peers`` the other libraries. ``verify`` checks
-that all compute the same, ``report`` and ``plot`` show the results. The command is ``npu-rope bench``.
+``harness`` measures, ``*_rows`` define the rows, ``peers*`` the other libraries. ``verify`` checks
+results, ``report`` and ``plot`` show the times. The command is ``npu-rope bench``.
 """

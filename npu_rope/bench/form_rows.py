@@ -1,7 +1,7 @@
-"""rope's modes and forms beside NeoX, on the same bytes: none may cost much more.
+"""rope's modes and forms compared with NeoX on the same bytes.
 
-One row per dtype: prefill, whose positions are 0..S-1 for text, and rows of an image for the modes
-with sections, whose axes then advance at different times.
+One row per dtype, of prefill's size. A text has positions 0..S-1. An image has, in modes with sections,
+the positions of its pixels row by row, so that its axes advance at different tokens.
 """
 
 from __future__ import annotations
@@ -54,21 +54,23 @@ def positions_of(params: RopeParams, is_image: bool, tokens: int) -> Any:
     return torch.stack([torch.zeros_like(count), height, count % IMAGE_WIDTH, torch.zeros_like(count)])
 
 
-def contestants(own: Row) -> Iterator[Contestant]:
-    """Yield the floor, and each form with a kept output buffer."""
-    batch, tokens, heads = own.heads[0]
+def contestants(bench_row: Row) -> Iterator[Contestant]:
+    """Yield the floor, and each form. All calls write into one output buffer."""
+    batch, tokens, heads = bench_row.heads[0]
     x = torch.randn(batch, tokens, heads, HEAD_DIM, generator=torch.Generator().manual_seed(21))
-    x = x.to(getattr(torch, DTYPES[own.dtype]))
+    x = x.to(getattr(torch, DTYPES[bench_row.dtype]))
     out = torch.empty_like(x)
     yield floor([x])
     for name, (params, is_image) in FORMS.items():
         positions = positions_of(params, is_image, tokens)
         call = partial(npu_rope.rope, x, positions, params, out=out)
-        yield Contestant(name, "ours", partial(Ready, call, call), _check(x, positions, params, own.dtype))
+        yield Contestant(
+            name, "ours", partial(Ready, call, call), _check(x, positions, params, bench_row.dtype)
+        )
 
 
 def _check(x: Any, positions: Any, params: RopeParams, dtype: str) -> Callable[[Any], str | None]:
     def check(result: Any) -> str | None:
-        return Expectation(x, positions, params, DTYPES[dtype]).complaint(result, *OURS)
+        return Expectation(x, positions, params, DTYPES[dtype]).fault_of(result, *OURS)
 
     return check

@@ -1,8 +1,8 @@
-"""Interleaved timing: the contestants of a row take turns (A B C A B C ...) in small batches.
+"""Interleaved timing: the contestants of a row run alternately (A B C A B C ...) in small batches.
 
-A batch begins with untimed calls, which bring the caches to the state of repeated calls. Then come
-``TIMED_CALLS`` timed ones, or enough to fill ``BATCH_SECONDS``. Long calls get fewer of both, at least one
-untimed and one timed. One round gives every contestant one sample: the batch's mean time per call. The
+A batch begins with untimed calls, which bring the caches to the state of repeated calls. Then
+``TIMED_CALLS`` calls are timed, or enough to fill ``BATCH_SECONDS``. Long calls have fewer of both, at least
+one untimed and one timed. One round gives every contestant one sample: the batch's mean time per call. The
 memory floor is in every round, and a contestant's ratio is the **median over rounds of (its sample / the
 floor's sample of that round)**, so that a short disturbance of the whole machine slows both.
 """
@@ -22,7 +22,7 @@ BATCH_SECONDS = 80e-6
 MIN_ROUNDS, MAX_ROUNDS = 7, 400
 SETTLE_SECONDS = 0.2  # ONNX Runtime spins for 40 ms, OpenMP for 8
 # For tensors about as large as the last cache level, a contestant needs this many calls until the cache
-# has its own data again: after a single one, the other contestants' data would still affect the time.
+# contains its own data again. After a single call the other contestants' data would still affect the time.
 WARM_CALLS, TIMED_CALLS = 10, 4
 LONG_SECONDS = 0.02
 
@@ -52,7 +52,7 @@ class Ready:
 
 @dataclass
 class Contestant:
-    """A contestant of a row: ``kind`` is floor, ours, peer or call (the cost of any call)."""
+    """An implementation to time in a row. ``kind``: floor, ours, peer, or call (the cost of any call)."""
 
     name: str
     kind: str
@@ -85,7 +85,7 @@ def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
 
 
 def summarize(samples: Sequence[float], floor: Sequence[float]) -> dict[str, float]:
-    """Return median, least and spread in microseconds, and both ratios to the floor.
+    """Return median and least in microseconds, the spread, and both ratios to the floor.
 
     ``spread`` is the interquartile range divided by the least sample. ``ratio`` is the median of the
     per-round ratios, ``ratio_of_medians`` the ratio of the medians.
@@ -126,7 +126,7 @@ class ForeignCpu:
         return time.perf_counter(), busy, time.process_time()
 
     def cores(self) -> float | None:
-        """Return the cores used by others since this was made; None if the system does not report them."""
+        """Return the cores used by others since the construction; None if the system does not report them."""
         now = self._now()
         if now is None or self._start is None:
             return None
@@ -164,20 +164,22 @@ class _Runner:
     figure: Figure
     ready: Ready
     calls: int = 1
-    warm: int = 1
+    untimed_calls: int = 1
 
     def calibrate(self) -> None:
         with self.ready.around():
             self.ready.call()
-            one = min(_timed(self.ready.call, 1) for _ in range(2))
-            if one < BATCH_SECONDS:  # the clock and cold caches dominate a single short call
-                one = _timed(self.ready.call, max(1, int(BATCH_SECONDS / one / 2)))
-        self.calls = max(int(BATCH_SECONDS / one), min(TIMED_CALLS, int(LONG_SECONDS / one)), 1)
-        self.warm = max(self.calls // 4, min(WARM_CALLS, int(LONG_SECONDS / one)), 1)
+            call_seconds = min(_timed(self.ready.call, 1) for _ in range(2))
+            if call_seconds < BATCH_SECONDS:  # the clock and cold caches dominate a single short call
+                call_seconds = _timed(self.ready.call, max(1, int(BATCH_SECONDS / call_seconds / 2)))
+        self.calls = max(
+            int(BATCH_SECONDS / call_seconds), min(TIMED_CALLS, int(LONG_SECONDS / call_seconds)), 1
+        )
+        self.untimed_calls = max(self.calls // 4, min(WARM_CALLS, int(LONG_SECONDS / call_seconds)), 1)
 
     def batch(self) -> float:
         with self.ready.around():
-            for _ in range(self.warm):
+            for _ in range(self.untimed_calls):
                 self.ready.call()
             return _timed(self.ready.call, self.calls)
 
@@ -229,13 +231,13 @@ def measure_row(
     min_rounds: int = MIN_ROUNDS,
     attempts: int = 1,
 ) -> tuple[list[Figure], float | None]:
-    """Set up, verify and time the contestants of one row, in turn.
+    """Set up, verify and time the contestants of one row.
 
     Args:
         contestants: one of them may have kind ``floor``: ratios are to it.
         seconds: duration of the rounds; at least ``min_rounds``, at most ``MAX_ROUNDS`` rounds.
         settle_between: wait for spinning threads before each batch (more than one thread).
-        attempts: number of attempts while others use 10 % of a core or more.
+        attempts: largest number of attempts; another follows if others use 10 % of a core or more.
 
     Returns:
         The figures in the contestants' order, and the cores that others used in the meantime.
@@ -259,7 +261,7 @@ def measure_row(
 def _quietest(
     runners: list[_Runner], seconds: float, settle_between: bool, min_rounds: int, attempts: int
 ) -> float | None:
-    """Fill every figure's samples with the attempt during which others used the least."""
+    """Store the samples of the attempt during which others used the least CPU."""
     best: tuple[float, list[list[float]]] | None = None
     foreign: float | None = None
     for _ in range(max(1, attempts)):

@@ -33,7 +33,7 @@ def _processor() -> str:
     except OSError:
         return platform.processor() or platform.machine()
     facts: dict[str, str] = {}
-    for line in lines:  # all processors are like the first
+    for line in lines:  # the first processor describes all
         key, _, value = line.partition(":")
         facts.setdefault(key.strip(), value.strip())
     name = facts.get("model name", platform.machine())

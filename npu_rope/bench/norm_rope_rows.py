@@ -1,4 +1,4 @@
-"""rms_norm_rope beside a copy of the same bytes, its parts as separate calls, and transformers' Qwen3.
+"""rms_norm_rope compared with a copy of the same bytes, its parts as separate calls, and transformers' Qwen3.
 
 One row per dtype: the queries and keys of a prefill of 2048 tokens. npu_rope's calls write into kept
 buffers; transformers' code makes new tensors and receives cos and sin, as in its models.
@@ -15,7 +15,7 @@ from typing import Any
 import npu_rope
 from npu_rope.bench.harness import Contestant, Ready
 from npu_rope.bench.peers import is_wanted, require
-from npu_rope.bench.rope_rows import DTYPES, HEAD_DIM, Row, floor, in_turn, ready
+from npu_rope.bench.rope_rows import DTYPES, HEAD_DIM, Row, floor, in_order, ready
 from npu_rope.bench.verify import as_float64
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -24,11 +24,11 @@ from npu_rope.testing.norm_rope_spec import NormRopeCall, rms_norm_rope
 
 GROUP, MODE = "norm-rope", "rms_norm_rope"
 TOKENS, EPSILON, BASE = 2048, 1e-6, 1e6
-OUT, BETWEEN = "npu_rope.rms_norm_rope(out=)", "npu_rope.rms_norm_rope(out=, intermediate_rounding=True)"
+OUT, ROUNDED = "npu_rope.rms_norm_rope(out=)", "npu_rope.rms_norm_rope(out=, intermediate_rounding=True)"
 PARTS = "npu_rope.rms_norm twice, then rope_qk (out=)"
 TRANSFORMERS = "transformers Qwen3 q_norm, k_norm, apply_rotary_pos_emb"
 CHECKED = slice(None, None, 128)  # the tokens that are checked
-PEER_ROUNDINGS = 8  # to the tensors' dtype, on the way to a peer's result
+PEER_ROUNDINGS = 8  # to the tensors' dtype, in the computation of a peer's result
 
 
 def row(dtype: str, threads: int) -> Row:
@@ -38,7 +38,7 @@ def row(dtype: str, threads: int) -> Row:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The common input of all contestants."""
+    """The input of all contestants."""
 
     xs: tuple[Any, Any]
     scales: tuple[Any, Any]
@@ -73,16 +73,16 @@ class Inputs:
         return check
 
 
-def contestants(own: Row, pattern: str | None) -> Iterator[Contestant]:
+def contestants(bench_row: Row, pattern: str | None) -> Iterator[Contestant]:
     """Yield the floor, npu_rope's own, and the peers whose name matches the pattern."""
     generator = torch.Generator().manual_seed(23)
-    kind = getattr(torch, DTYPES[own.dtype])
-    shapes = [*((b, s, n, HEAD_DIM) for b, s, n in own.heads), (HEAD_DIM,), (HEAD_DIM,)]
+    kind = getattr(torch, DTYPES[bench_row.dtype])
+    shapes = [*((b, s, n, HEAD_DIM) for b, s, n in bench_row.heads), (HEAD_DIM,), (HEAD_DIM,)]
     q, k, *scales = (torch.randn(shape, generator=generator).to(kind) for shape in shapes)
-    inputs = Inputs((q, k), (scales[0], scales[1]), torch.arange(TOKENS), DTYPES[own.dtype])
+    inputs = Inputs((q, k), (scales[0], scales[1]), torch.arange(TOKENS), DTYPES[bench_row.dtype])
     yield floor(inputs.xs)
     given = q, k, *scales, inputs.positions, inputs.params
-    for name, rounding in ((OUT, False), (BETWEEN, True)):
+    for name, rounding in ((OUT, False), (ROUNDED, True)):
         call = partial(npu_rope.rms_norm_rope, *given, epsilon=EPSILON, intermediate_rounding=rounding)
         prepare = partial(ready, [partial(call, out=inputs.outs)], lambda: inputs.outs)
         yield Contestant(name, "ours", prepare, inputs.check(0, rounding))
@@ -99,8 +99,8 @@ def _parts(inputs: Inputs) -> Ready:
         for x, scale, y in zip(inputs.xs, inputs.scales, normalized, strict=True)
     ]
     q, k = normalized
-    turn = partial(npu_rope.rope_qk, q, k, inputs.positions, inputs.params, out=inputs.outs)
-    return ready([in_turn(norms), turn], lambda: inputs.outs)
+    rotate = partial(npu_rope.rope_qk, q, k, inputs.positions, inputs.params, out=inputs.outs)
+    return ready([in_order(norms), rotate], lambda: inputs.outs)
 
 
 def _transformers(inputs: Inputs) -> Ready:

@@ -1,4 +1,4 @@
-"""rms_norm and add_rms_norm beside a copy of the same bytes and beside other libraries.
+"""rms_norm and add_rms_norm compared with a copy of the same bytes and with other libraries.
 
 Rows of 4096 with a scale of their dtype: 2048 rows as in prefill, and one and 32 rows as in decoding.
 npu_rope, ONNX Runtime and ggml write into kept buffers; torch and transformers make new tensors, as their
@@ -33,12 +33,12 @@ OUT = {mode: f"npu_rope.{mode}(out=)" for mode in MODES}
 APART = "torch.add(out=), npu_rope.rms_norm(out=)"
 TORCH, HF = "torch.nn.functional.rms_norm", "transformers LlamaRMSNorm, eager"
 ORT, GGML = "ONNX Runtime RMSNormalization-23", "ggml CPU rms_norm and mul"
-MOST_CHECKED = 32  # the rows that are checked
+MAX_CHECKED = 32  # rows whose results are checked
 
 
 @dataclass(frozen=True)
 class NormRow(Row):
-    """A line-up of rms_norm or of add_rms_norm."""
+    """A row of the benchmark for rms_norm or add_rms_norm."""
 
     @property
     def rows(self) -> int:
@@ -62,16 +62,16 @@ def rows(dtypes: Sequence[str], threads: int) -> list[NormRow]:
 
 
 class Inputs:
-    """The common input of all contestants, which share the tensors that they only read."""
+    """The input of all contestants, which share the tensors that they only read."""
 
-    def __init__(self, own: NormRow) -> None:
+    def __init__(self, bench_row: NormRow) -> None:
         generator = torch.Generator().manual_seed(22)
-        self.row, self.dtype, self.threads = own, DTYPES[own.dtype], own.threads
+        self.row, self.dtype, self.threads = bench_row, DTYPES[bench_row.dtype], bench_row.threads
         kind = getattr(torch, self.dtype)
-        sizes = (own.rows, WIDTH), (own.rows, WIDTH), (WIDTH,)
+        sizes = (bench_row.rows, WIDTH), (bench_row.rows, WIDTH), (WIDTH,)
         self.x, residual, self.scale = (torch.randn(s, generator=generator).to(kind) for s in sizes)
-        self.residual = residual if own.mode == "add_rms_norm" else None
-        self.checked = slice(None, None, max(1, own.rows // MOST_CHECKED))
+        self.residual = residual if bench_row.mode == "add_rms_norm" else None
+        self.checked = slice(None, None, max(1, bench_row.rows // MAX_CHECKED))
 
     @property
     def read(self) -> list[Any]:
@@ -90,8 +90,8 @@ class Inputs:
         return x, NormCall(x, as_float64(self.scale), self.dtype, self.dtype, epsilon=EPSILON)
 
     def check(self, ours: bool) -> Callable[[Any], str | None]:
-        """Return a check of some rows: npu_rope's bound, or for a peer a bound for its arithmetic. In a
-        (result, sum), the sum must be right to the last bit."""
+        """Return a check of some rows: npu_rope's bound, or for a peer a bound for its arithmetic. The
+        sum of add_rms_norm must be bit-equal."""
 
         def check(results: Any) -> str | None:
             x, call = self._expected
@@ -102,15 +102,15 @@ class Inputs:
             if ratio > 1:
                 return f"{ratio:.3g} times its bound at {list(at)}"
             wrong = [s for s in sums if not np.array_equal(as_float64(s[self.checked]), x)]
-            return "its sum is another" if wrong else None
+            return "its sum is wrong" if wrong else None
 
         return check
 
 
-def contestants(own: Row, pattern: str | None, ggml_lib: str | None) -> Iterator[Contestant]:
+def contestants(bench_row: Row, pattern: str | None, ggml_lib: str | None) -> Iterator[Contestant]:
     """Yield the floor, npu_rope's own, and the peers whose name matches the pattern."""
-    assert isinstance(own, NormRow)
-    inputs = Inputs(own)
+    assert isinstance(bench_row, NormRow)
+    inputs = Inputs(bench_row)
     yield floor(inputs.read)
     for name, prepare in _ours(inputs):
         yield Contestant(name, "ours", prepare, inputs.check(ours=True))
@@ -134,10 +134,10 @@ def _ours(inputs: Inputs) -> Iterator[tuple[str, Callable[[], Ready]]]:
     yield OUT[mode], partial(Ready, call, call)
     yield f"npu_rope.{mode}, new tensors", partial(Ready, operator, operator)
     if inputs.residual is not None:
-        yield APART, partial(_one_after_the_other, inputs)
+        yield APART, partial(_separate_calls, inputs)
 
 
-def _one_after_the_other(inputs: Inputs) -> Ready:
+def _separate_calls(inputs: Inputs) -> Ready:
     y, total = inputs.outs()
     add = partial(torch.add, *inputs.read, out=total)
     norm = partial(npu_rope.rms_norm, total, inputs.scale, epsilon=EPSILON, out=y)
@@ -147,8 +147,8 @@ def _one_after_the_other(inputs: Inputs) -> Ready:
 # ---- peers -----------------------------------------------------------------------------------------------
 
 
-def _behind_residual(inputs: Inputs, norm: Callable[[Any], Any]) -> Ready:
-    """Apply a norm to x, or to its sum with the residual."""
+def _after_residual(inputs: Inputs, norm: Callable[[Any], Any]) -> Ready:
+    """Prepare a norm of x, or of its sum with the residual."""
 
     def both() -> Any:
         total = inputs.x + inputs.residual
@@ -160,7 +160,7 @@ def _behind_residual(inputs: Inputs, norm: Callable[[Any], Any]) -> Ready:
 
 def _torch(inputs: Inputs) -> Ready:
     norm = torch.nn.functional.rms_norm
-    return _behind_residual(inputs, lambda x: norm(x, (WIDTH,), inputs.scale, EPSILON))
+    return _after_residual(inputs, lambda x: norm(x, (WIDTH,), inputs.scale, EPSILON))
 
 
 def _transformers(inputs: Inputs) -> Ready:
@@ -168,7 +168,7 @@ def _transformers(inputs: Inputs) -> Ready:
     modeling: Any = importlib.import_module("transformers.models.llama.modeling_llama")
     norm = modeling.LlamaRMSNorm(WIDTH, eps=EPSILON)
     norm.weight.data = inputs.scale
-    return _behind_residual(inputs, norm)
+    return _after_residual(inputs, norm)
 
 
 def _onnxruntime(inputs: Inputs) -> Ready:

@@ -1,9 +1,9 @@
 """A transformers model before and after ``apply_npu_rope``, at decode size.
 
-Two line-ups: one RMSNorm module of a row of 4096, and a whole decode step of a small Llama. The floor of
-these rows is transformers' own module or model, so that a ratio is the patched one's time over the unpatched
-one's in the same round. Parameters keep requires_grad=True, as a loaded model has them, and every call runs
-under torch.no_grad().
+Two kinds of rows: one RMSNorm module on a row of 4096, and a decode step of a small Llama. The floor of
+these rows is transformers' own module or model. A ratio is therefore the time of the patched one divided by
+that of the unpatched one in the same round. Parameters keep requires_grad=True, as in a loaded model, and
+every call runs under torch.no_grad().
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODES = (NORM, DECODE)
 UNPATCHED, PATCHED = "transformers, unpatched", "after apply_npu_rope"
 LEVELS = ("tables", "positions")
 CONTEXT = 64  # tokens in the cache before the step
-# Three of these, in float32, are smaller than a last cache level, so that the calls dominate the time.
+# Three such models in float32 fit in a last cache level, so that the calls dominate the time.
 LLAMA = {
     "num_hidden_layers": 4,
     "hidden_size": 256,
@@ -35,13 +35,13 @@ LLAMA = {
     "num_key_value_heads": 4,
     "vocab_size": 512,
 }
-# How much further from float64 than the unpatched model's the patched model's logits may be.
-MOST_WORSE = 2.0
+# Limit of the patched logits' error against float64, divided by the unpatched logits' error.
+MAX_ERROR_RATIO = 2.0
 
 
 @dataclass(frozen=True)
 class PatchedRow(Row):
-    """A line-up of a module, or of a model."""
+    """A row of the benchmark for a module, or for a model."""
 
     @property
     def shape(self) -> str:
@@ -62,28 +62,28 @@ def rows(dtypes: Sequence[str], threads: int) -> list[Row]:
 
 
 def name_of(level: str) -> str:
-    """Return the name of the contestant of that level."""
+    """Return the name of the contestant that is patched at this level."""
     return f"{PATCHED}, level {level}"
 
 
-def contestants(own: Row) -> Iterator[Contestant]:
+def contestants(bench_row: Row) -> Iterator[Contestant]:
     """Yield transformers' own module or model, and the patched one."""
-    made = _norms(own) if own.mode == NORM else _models(own)
-    for name, kind, prepare, check in made:
+    prepared = _norms(bench_row) if bench_row.mode == NORM else _models(bench_row)
+    for name, kind, prepare, check in prepared:
         yield Contestant(name, kind, prepare, check)
 
 
 Made = tuple[str, str, Callable[[], Ready], Callable[[Any], str | None]]
 
 
-def _apply(model: Any, **how: Any) -> None:
+def _apply(model: Any, **options: Any) -> None:
     """Call apply_npu_rope, which must replace everything that it examines.
 
     Raises:
-        RuntimeError: it left something.
+        RuntimeError: a part was not replaced.
     """
     integration: Any = importlib.import_module("npu_rope.integrations.transformers")
-    report = integration.apply_npu_rope(model, **how)
+    report = integration.apply_npu_rope(model, **options)
     if report.left or report.notes or not report.replaced:
         raise RuntimeError(str(report))
 
@@ -91,8 +91,8 @@ def _apply(model: Any, **how: Any) -> None:
 # ---- a norm module -----------------------------------------------------------------------------------
 
 
-def _norms(own: Row) -> Iterator[Made]:
-    inputs = norm_rows.Inputs(norm_rows.row(own.dtype, own.threads, 1))
+def _norms(bench_row: Row) -> Iterator[Made]:
+    inputs = norm_rows.Inputs(norm_rows.row(bench_row.dtype, bench_row.threads, 1))
     for name, kind in ((UNPATCHED, "floor"), (PATCHED, "ours")):
         prepare = partial(_norm, inputs, patched=kind == "ours")
         yield name, kind, prepare, inputs.check(ours=kind == "ours")
@@ -134,7 +134,7 @@ def _generator() -> Any:
 
 
 def _llama(dtype: Any) -> Any:
-    """Return the model; it is the same in every dtype."""
+    """Return the model. In every dtype it has the same weights, rounded."""
     require("transformers")
     transformers: Any = importlib.import_module("transformers")
     with torch.random.fork_rng(devices=[]):
@@ -154,8 +154,8 @@ def _with_parameters(model: Any, dtype: Any) -> Any:
     return model
 
 
-def _models(own: Row) -> Iterator[Made]:
-    check = _Check(getattr(torch, DTYPES[own.dtype]))
+def _models(bench_row: Row) -> Iterator[Made]:
+    check = _Check(getattr(torch, DTYPES[bench_row.dtype]))
     yield UNPATCHED, "floor", partial(_step, check.dtype, None), lambda logits: None
     for level in LEVELS:
         yield name_of(level), "ours", partial(_step, check.dtype, level), check
@@ -170,19 +170,19 @@ def _step(dtype: Any, level: str | None) -> Ready:
 
 
 class _Check:
-    """Compare logits with a model in float64: MOST_WORSE bounds the error beside the unpatched model's."""
+    """Compare logits with a model in float64; the error may be MAX_ERROR_RATIO times the unpatched one's."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
 
     def __call__(self, logits: Any) -> str | None:
         with torch.no_grad():
-            # Both have rounded weights, so that only the arithmetic differs.
+            # Both have the same rounded weights, so that only the arithmetic differs.
             exact = _Step(_with_parameters(_llama(self.dtype), torch.float64))()
-            theirs = _Step(_llama(self.dtype))()
-        if logits.shape != exact.shape or logits.dtype != theirs.dtype:
+            unpatched = _Step(_llama(self.dtype))()
+        if logits.shape != exact.shape or logits.dtype != unpatched.dtype:
             return f"its logits are {logits.dtype} {list(logits.shape)}"
-        error, allowed = ((v.double() - exact).abs().max().item() for v in (logits, theirs))
-        if not error <= MOST_WORSE * allowed:
+        error, allowed = ((v.double() - exact).abs().max().item() for v in (logits, unpatched))
+        if not error <= MAX_ERROR_RATIO * allowed:
             return f"its logits are {error:.3g} from float64, the unpatched model's {allowed:.3g}"
         return None

@@ -1,6 +1,6 @@
 """Peers in Python: ONNX Runtime, transformers and the formula vLLM uses, eager and compiled.
 
-Each works as in its users' programs. ONNX Runtime and the ``tables given`` rows receive cos and sin; the
+Each is called as its users call it. ONNX Runtime and the ``tables given`` rows receive cos and sin; the
 ``incl. tables`` rows and ggml compute them. ONNX Runtime and ggml write into kept buffers; eager and
 compiled torch code makes a new tensor.
 """
@@ -29,7 +29,7 @@ VLLM_COMPILED = "vLLM's formula, torch.compile, table given"
 
 def peers(inputs: Inputs, pattern: str | None, ggml_lib: str | None) -> Iterator[Contestant]:
     """Yield the peers whose name matches the pattern, in a fixed order; ``none`` matches no peer."""
-    every: list[tuple[str, Callable[[Inputs], Ready], tuple[float, int]]] = [
+    all_peers: list[tuple[str, Callable[[Inputs], Ready], tuple[float, int]]] = [
         (GGML, partial(prepare_ggml, given=ggml_lib), PEER_FLOAT32_TABLE),
         (ORT, _onnxruntime, PEER_HALF_FORMULA),
         (HF, partial(_transformers, with_tables=False, compiled=False), PEER_HALF_FORMULA),
@@ -38,7 +38,7 @@ def peers(inputs: Inputs, pattern: str | None, ggml_lib: str | None) -> Iterator
         (HF_COMPILED_TABLES, partial(_transformers, with_tables=True, compiled=True), PEER_HALF_FORMULA),
         (VLLM_COMPILED, _vllm_formula, PEER_HALF_FORMULA),
     ]
-    for name, prepare, bound in every:
+    for name, prepare, bound in all_peers:
         if is_wanted(name, pattern):
             yield Contestant(name, "peer", partial(prepare, inputs), inputs.check(*bound))
 
@@ -91,7 +91,7 @@ def _onnxruntime(inputs: Inputs) -> Ready:
 def session_call(
     model: bytes, feeds: dict[str, Any], outs: dict[str, Any], threads: int
 ) -> Callable[[], object]:
-    """Return a call that runs a model by ONNX Runtime on arrays, into arrays."""
+    """Return a call by which ONNX Runtime runs a model on arrays and writes into arrays."""
     ort: Any = importlib.import_module("onnxruntime")
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
@@ -105,14 +105,15 @@ def session_call(
     for name, value in results:
         binding.bind_ortvalue_output(name, value)
 
-    def call(kept: Any = (feeds, outs, values, results)) -> None:  # the values borrow the arrays' memory
+    # kept: the call keeps the arrays, whose memory the values use.
+    def call(kept: Any = (feeds, outs, values, results)) -> None:
         session.run_with_iobinding(binding)
 
     return call
 
 
 def onnx_model(nodes: list[Any], feeds: dict[str, Any], outs: dict[str, Any]) -> bytes:
-    """Return a model of these nodes from and to arrays of these names, types and sizes."""
+    """Return a model of these nodes. The arrays give the names, types and sizes of its inputs and outputs."""
     helper: Any = importlib.import_module("onnx.helper")
     types = {"float32": 1, "float16": 10, "int64": 7}  # onnx.TensorProto.DataType
     infos = [
@@ -133,7 +134,7 @@ _MODELS = {"neox": ("llama", "Llama", False), "normal": ("cohere", "Cohere", Tru
 
 def _transformers(inputs: Inputs, *, with_tables: bool, compiled: bool) -> Ready:
     require("transformers")
-    folder, stem, widens = _MODELS[inputs.row.mode]
+    folder, stem, is_float32 = _MODELS[inputs.row.mode]
     model: Any = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
     config_class: Any = getattr(importlib.import_module("transformers"), f"{stem}Config")
     config = config_class(
@@ -145,31 +146,31 @@ def _transformers(inputs: Inputs, *, with_tables: bool, compiled: bool) -> Ready
     tables = getattr(model, f"{stem}RotaryEmbedding")(config)
     xs = [x.transpose(1, 2) for x in inputs.xs]  # transformers' layout is [B,N,S,D]
 
-    def one(q: Any, cos: Any, sin: Any) -> Any:  # apply_rotary_pos_emb for a single tensor
+    def rotate_single(q: Any, cos: Any, sin: Any) -> Any:  # apply_rotary_pos_emb for one tensor
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
-        wide = q.float() if widens else q
+        wide = q.float() if is_float32 else q
         return (wide * cos + model.rotate_half(wide) * sin).to(q.dtype)
 
-    rotate = one if len(xs) == 1 else model.apply_rotary_pos_emb
+    rotate = rotate_single if len(xs) == 1 else model.apply_rotary_pos_emb
 
     def rotate_from_positions(*tensors: Any) -> Any:
         *qk, positions = tensors
         return rotate(*qk, *tables(qk[0], positions))
 
-    chosen, arguments = rotate, (*xs, *tables(xs[0], inputs.positions))
+    function, arguments = rotate, (*xs, *tables(xs[0], inputs.positions))
     if with_tables:
-        chosen, arguments = rotate_from_positions, (*xs, inputs.positions)
+        function, arguments = rotate_from_positions, (*xs, inputs.positions)
     if compiled:
-        chosen = torch.compile(chosen, dynamic=False)
-    return _formula(chosen, arguments, lambda y: y.transpose(1, 2))
+        function = torch.compile(function, dynamic=False)
+    return _formula(function, arguments, lambda y: y.transpose(1, 2))
 
 
-def _formula(chosen: Any, arguments: Sequence[Any], shown: Callable[[Any], Any]) -> Ready:
-    call = partial(chosen, *arguments)
+def _formula(function: Any, arguments: Sequence[Any], to_heads: Callable[[Any], Any]) -> Ready:
+    call = partial(function, *arguments)
 
     def result() -> list[Any]:
         results = call()
-        return [shown(y) for y in (results if isinstance(results, (tuple, list)) else [results])]
+        return [to_heads(y) for y in (results if isinstance(results, (tuple, list)) else [results])]
 
     return Ready(call, result)
 

@@ -1,7 +1,7 @@
-"""ggml's CPU backend as a peer: the graph is prepared once, its buffers are kept, only compute is timed.
+"""ggml's CPU backend as a peer. The graph and its buffers are made once; only the computation is timed.
 
-With more than one thread ggml gets a thread pool for one batch only: its workers spin between graphs and
-would slow the other contestants.
+With more than one thread, ggml has a thread pool for one batch only, because its workers spin between graphs
+and would slow the other contestants.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def load(folder: Path) -> Library:
 
 
 class GgmlGraph:
-    """A graph on the CPU backend, made once, with its inputs copied in.
+    """A graph on the CPU backend, with its inputs copied to the backend's memory.
 
     Args:
         library: ggml.
@@ -82,8 +82,8 @@ class GgmlGraph:
     def __init__(self, library: Library, threads: int, build: Callable[[GgmlGraph], None]) -> None:
         self.library, self.threads = library, threads
         base, cpu = library.base, library.cpu
-        room = base.ggml_tensor_overhead() * 32 + base.ggml_graph_overhead() + 4096
-        self.context = base.ggml_init(InitParams(room, None, True))
+        context_bytes = base.ggml_tensor_overhead() * 32 + base.ggml_graph_overhead() + 4096
+        self.context = base.ggml_init(InitParams(context_bytes, None, True))
         self.graph = base.ggml_new_graph(self.context)
         self._sources: list[tuple[Any, Any]] = []
         self._results: list[tuple[Any, Any]] = []
@@ -159,7 +159,7 @@ def prepare_ggml(inputs: Inputs, *, given: str | None) -> Ready:
 
     def build(graph: GgmlGraph) -> None:
         base, kind = library.base, GGML_TYPES[DTYPES[inputs.row.dtype]]
-        # Positions vary along ne2 only, all of ne3 shares them: decode rows are tokens of one sequence.
+        # ggml's positions vary along ne2 only. Therefore decode rows are tokens of one sequence here.
         tokens = inputs.positions.reshape(-1).to(torch.int32).contiguous()
         count = len(tokens)
         positions = graph.source(tokens, base.ggml_new_tensor_1d(graph.context, GGML_TYPES["int32"], count))

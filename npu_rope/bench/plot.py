@@ -1,4 +1,4 @@
-"""A plot of a run: time over the memory floor's, bars grouped by dtype, logarithmic."""
+"""A plot of a run: times as multiples of the memory floor, in bars grouped by dtype, logarithmic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BARS = (
     (peers.VLLM_COMPILED, "vLLM's formula compiled (table given)", "#2f8f5b"),
 )
 INK = "#1a1a1a"
-LOWEST, HIGHEST = 0.2, 150.0  # bars end here; their labels have the whole value
+LOWEST, HIGHEST = 0.2, 150.0  # bars end here; their labels have the exact values
 
 
 def draw(results: Results, stream: IO[bytes], kind: str) -> None:
@@ -38,8 +38,8 @@ def draw(results: Results, stream: IO[bytes], kind: str) -> None:
     canvas, axes = plt.subplots(len(shapes), len(threads), figsize=size, sharey=True, squeeze=False)
     for line, (group, shape) in zip(axes, shapes, strict=True):
         for axis, count in zip(line, threads, strict=True):
-            own = [f for f in figures if (f["group"], f["shape"], f["threads"]) == (group, shape, count)]
-            _panel(axis, own)
+            shown = [f for f in figures if (f["group"], f["shape"], f["threads"]) == (group, shape, count)]
+            _panel(axis, shown)
             plural = "" if count == 1 else "s"
             axis.set_title(f"{group} {shape}, {count} thread{plural}", color=INK, fontsize=10, loc="left")
         line[0].set_ylabel("time / memory floor", color=INK, fontsize=9)

@@ -51,7 +51,7 @@ CSV_COLUMNS = (
     "machine",
     "versions",
 )
-# The entries that a report needs to be shown again.
+# The entries that --from needs in an earlier report, with their types.
 _DOCUMENT = {
     "machine": str,
     "isa": str,
@@ -84,14 +84,14 @@ def blocks(figures: Figures) -> Iterator[Block]:
     for figure in figures:
         title = f"{figure['group']} {figure['shape']} {figure['dtype']} {figure['mode']}"
         grouped.setdefault(title, []).append(figure)
-    for title, own in grouped.items():
-        threads = sorted({figure["threads"] for figure in own})
+    for title, block_figures in grouped.items():
+        threads = sorted({figure["threads"] for figure in block_figures})
         header = ["contestant"]
         for count in threads:
             header += [f"{count}T us", "spread", "x floor"]
         block = Block(title, header, [], [])
-        for name in dict.fromkeys(figure["contestant"] for figure in own):
-            same = {figure["threads"]: figure for figure in own if figure["contestant"] == name}
+        for name in dict.fromkeys(figure["contestant"] for figure in block_figures):
+            same = {figure["threads"]: figure for figure in block_figures if figure["contestant"] == name}
             cells = [cell for count in threads for cell in _cells(same.get(count))]
             block.lines.append([_labelled(name, list(same.values())), *cells])
             block.kinds.append(next(iter(same.values()))["kind"])
@@ -122,7 +122,7 @@ def head(results: Results) -> list[str]:
 
 
 def write_console(results: Results, stream: TextIO) -> None:
-    """Write tables and verdicts for people."""
+    """Write tables and verdicts as text."""
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else 118)
     for fact in head(results):
         console.print(escape(fact))
@@ -166,11 +166,11 @@ def read_json(path: Path) -> Results:
         raise ValueError(f"its schema is not {SCHEMA}")
     _require(document, _DOCUMENT, "the report")
     if not all(isinstance(problem, str) for problem in document["problems"]):
-        raise ValueError("the report's problems are no texts")
+        raise ValueError("the report's problems are not texts")
     for row in document["rows"]:
         _require(row, _ROW, "a row")
         if not isinstance(row.get("foreign_cores", ""), (int, float, type(None))):
-            raise ValueError("a row has no foreign_cores, or it is no number")
+            raise ValueError("a row has no foreign_cores, or it is not a number")
         if _NUMBERS & set(row):
             _require(row, dict.fromkeys(_NUMBERS, float), "a measured row")
         if "ratio" in row:
@@ -181,15 +181,15 @@ def read_json(path: Path) -> Results:
 
 def _require(found: Any, kinds: dict[str, type], what: str) -> None:
     if not isinstance(found, dict):
-        raise ValueError(f"{what} is no object")
+        raise ValueError(f"{what} is not an object")
     for name, kind in kinds.items():
         accepted = (int, float) if kind is float else kind
         if not isinstance(found.get(name), accepted):
-            raise ValueError(f"{what} has no {name}, or it is no {kind.__name__}")
+            raise ValueError(f"{what} has no {name}, or it is not of type {kind.__name__}")
 
 
 def write_csv(results: Results, stream: TextIO) -> None:
-    """Write one line per figure."""
+    """Write one line for each figure."""
     writer = csv.DictWriter(stream, CSV_COLUMNS, restval="", extrasaction="ignore")
     writer.writeheader()
     writer.writerows(results.figures)
@@ -219,13 +219,13 @@ def _markdown_line(cells: list[str]) -> str:
 
 def into_page(results: Results, page: str) -> str:
     """Return the page with the generated part between its marks; without marks, the generated part is the
-    whole page. Groups with their own marks in the page go between these; a run of only such groups leaves
-    the rest unchanged."""
+    whole page. Groups with their own marks in the page are put between those; a run with only such groups
+    does not change the rest."""
     figures = results.figures
     for group, (begin, end) in OWN_MARKS.items():
-        own = [figure for figure in figures if figure["group"] == group]
-        if own and begin in page and end in page:
-            page = _between(page, begin, end, replace(results, figures=own))
+        block_figures = [figure for figure in figures if figure["group"] == group]
+        if block_figures and begin in page and end in page:
+            page = _between(page, begin, end, replace(results, figures=block_figures))
             figures = [figure for figure in figures if figure["group"] != group]
     if results.figures and not figures:
         return page

@@ -35,7 +35,7 @@ _SHAPES: tuple[tuple[str, tuple[tuple[int, int, int], ...]], ...] = (
 
 @dataclass(frozen=True)
 class Row:
-    """One line-up: the rotated tensors, the dtype, the mode and the number of threads."""
+    """One row of the benchmark: the rotated tensors, the dtype, the mode and the number of threads."""
 
     group: str
     heads: tuple[tuple[int, int, int], ...]
@@ -57,19 +57,19 @@ class Row:
 
     @property
     def is_decode(self) -> bool:
-        """Whether there is one token per sequence, where the call costs more than the bytes."""
+        """Whether there is one token per sequence, so that the call costs more than its bytes."""
         return self.group.endswith("decode")
 
 
 def rows(dtypes: Sequence[str], modes: Sequence[str], threads: int, pattern: str | None = None) -> list[Row]:
     """Return the rows for one number of threads whose name matches the pattern."""
-    every = [
+    all_rows = [
         Row(group, heads, dtype, mode, threads)
         for group, heads in _SHAPES
         for dtype in dtypes
         for mode in modes
     ]
-    return [row for row in every if pattern is None or re.search(pattern, row.name)]
+    return [row for row in all_rows if pattern is None or re.search(pattern, row.name)]
 
 
 class Inputs:
@@ -94,18 +94,18 @@ class Inputs:
         return [Expectation(x, self.positions, self.params, DTYPES[self.row.dtype]) for x in self.xs]
 
     def check(self, e_angle: float, rounding_steps: int) -> Callable[[Any], str | None]:
-        """Return a contestant's check, which gives None or the error of the result."""
+        """Return a contestant's check, which returns None or the error of the result."""
 
         def check(results: Any) -> str | None:
             for expectation, result in zip(self.expected, results, strict=True):
-                if wrong := expectation.complaint(result, e_angle, rounding_steps):
+                if wrong := expectation.fault_of(result, e_angle, rounding_steps):
                     return wrong
             return None
 
         return check
 
 
-def in_turn(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+def in_order(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
     """Return the only call, or a call that runs both in order."""
     if len(calls) == 1:
         return calls[0]
@@ -119,8 +119,8 @@ def in_turn(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
 
 
 def ready(calls: Sequence[Callable[[], object]], result: Callable[[], Any], **more: Any) -> Ready:
-    """Prepare one or two calls that run in order. result: returns what they have written; more: of Ready."""
-    call = in_turn(calls)
+    """Prepare one or two calls, run in order. result: returns the written tensors; more: fields of Ready."""
+    call = in_order(calls)
 
     def once() -> Any:
         call()
@@ -133,7 +133,7 @@ def ready(calls: Sequence[Callable[[], object]], result: Callable[[], Any], **mo
 
 
 def floor(xs: Sequence[Any]) -> Contestant:
-    """Copy the same bytes into a kept destination, by torch, with the same threads."""
+    """Return the memory floor: torch copies the same bytes into kept memory, with the same threads."""
 
     def prepare() -> Ready:
         return ready([partial(torch.empty_like(x).copy_, x) for x in xs], lambda: None)
@@ -142,7 +142,7 @@ def floor(xs: Sequence[Any]) -> Contestant:
 
 
 def empty_call(inputs: Inputs) -> Contestant:
-    """Measure the cost of a C++ torch operator that computes almost nothing."""
+    """Return the call floor: a C++ torch operator that computes almost nothing."""
 
     def prepare() -> Ready:
         return ready([partial(torch.empty_like, x) for x in inputs.xs], lambda: None)
@@ -160,7 +160,7 @@ def _written(
     in_place: bool = False,
     **more: Any,
 ) -> Ready:
-    """Prepare a call for each tensor and its output: kept memory, or in place a copy of the tensor."""
+    """Prepare a call for each tensor. Its output is kept memory, or in place a copy of the tensor."""
     outs = [x.clone() if in_place else torch.empty_like(x) for x in inputs.xs]
     pairs = zip(outs if in_place else inputs.xs, outs, strict=True)
     return ready([call_of(x, out) for x, out in pairs], lambda: outs, **more)
@@ -173,7 +173,7 @@ def _rope(inputs: Inputs, *, in_place: bool = False) -> Ready:
 
 def _new_tensor(inputs: Inputs) -> Ready:
     calls = [partial(npu_rope.rope, x, inputs.positions, inputs.params) for x in inputs.xs]
-    return Ready(in_turn(calls), lambda: [call() for call in calls])
+    return Ready(in_order(calls), lambda: [call() for call in calls])
 
 
 def _packed_operator(inputs: Inputs, *, in_place: bool = False) -> Ready:
@@ -204,17 +204,17 @@ def _numpy(inputs: Inputs) -> Ready:
 
 
 def _given_tables(inputs: Inputs) -> Ready:
-    """Prepare float32 tables for the positions of this row."""
+    """Prepare rotary_mul with float32 tables for the positions of this row."""
     pairs = torch.arange(0, HEAD_DIM, 2, dtype=torch.float64) / HEAD_DIM
     angles = inputs.positions.double()[..., None] * inputs.params.freq_base**-pairs
     cos, sin = angles.cos().float(), angles.sin().float()
-    how: dict[str, Any] = {"interleaved": inputs.row.mode == "normal"}
+    options: dict[str, Any] = {"interleaved": inputs.row.mode == "normal"}
     outs = [torch.empty_like(x) for x in inputs.xs]
     if len(outs) == 2:
         q, k = inputs.xs
-        call = partial(npu_rope.rotary_mul_qk, q, k, cos, sin, **how, out=(outs[0], outs[1]))
+        call = partial(npu_rope.rotary_mul_qk, q, k, cos, sin, **options, out=(outs[0], outs[1]))
     else:
-        call = partial(npu_rope.rotary_mul, inputs.xs[0], cos, sin, **how, out=outs[0])
+        call = partial(npu_rope.rotary_mul, inputs.xs[0], cos, sin, **options, out=outs[0])
     return ready([call], lambda: outs)
 
 
@@ -226,8 +226,8 @@ TABLES = "npu_rope.rotary_mul(out=), tables given"
 
 
 def ours(inputs: Inputs) -> Iterator[Contestant]:
-    """Yield the entry points of npu_rope's kernel."""
-    ways: list[tuple[str, Callable[[Inputs], Ready]]] = [
+    """Yield npu_rope's contestants: the interfaces to its kernel."""
+    interfaces: list[tuple[str, Callable[[Inputs], Ready]]] = [
         (OUT, _rope),
         (IN_PLACE, partial(_rope, in_place=True)),
         (NEW, _new_tensor),
@@ -237,6 +237,6 @@ def ours(inputs: Inputs) -> Iterator[Contestant]:
         (TABLES, _given_tables),
     ]
     if inputs.row.is_decode:
-        ways.append((NUMPY, _numpy))
-    for name, prepare in ways:
+        interfaces.append((NUMPY, _numpy))
+    for name, prepare in interfaces:
         yield Contestant(name, "ours", partial(prepare, inputs), inputs.check(*OURS))

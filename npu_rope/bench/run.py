@@ -1,4 +1,4 @@
-"""Run one process per number of threads, which returns the rows one by one.
+"""Run one process for each number of threads, and receive its rows one by one.
 
 Thread counts are fixed when the OpenMP, ONNX Runtime and torch pools start. Therefore each count has its
 own process, started with ``OMP_NUM_THREADS`` set.
@@ -35,7 +35,7 @@ class Options:
     min_rounds: int = 9
     attempts: int = 3
     quiet_seconds: float = 120.0
-    """How long to wait, in all, for others to leave the machine alone."""
+    """The longest total wait of a process until other programs use little CPU."""
     ggml_lib: str | None = None
 
     def chosen_rows(self, threads: int) -> list[Row]:
@@ -50,7 +50,7 @@ class Options:
 
 @dataclass
 class Results:
-    """A run: the facts once, a flat dictionary per figure, and the errors."""
+    """A run: facts about it, a flat dictionary for each figure, and the errors."""
 
     facts: dict[str, Any]
     figures: list[dict[str, Any]]

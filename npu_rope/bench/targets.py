@@ -25,8 +25,8 @@ Figures = Sequence[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """One target. ``outcome`` is PASS or MISS, with a ``?`` if others used the machine in the meantime, or
-    NOT MEASURED if this run lacks the rows."""
+    """One target. ``outcome`` is PASS or MISS, with a ``?`` if other programs used the machine, or NOT
+    MEASURED if this run lacks the rows."""
 
     target: str
     outcome: str
@@ -40,7 +40,7 @@ def verdicts(figures: Figures) -> list[Verdict]:
     decode = [_decode_calls(figures, mode) for mode in modes]
     norms = [*(_norm(figures, mode) for mode in norm_rows.MODES), _norm_rope(figures)]
     patched = [_patched(figures, mode) for mode in patched_rows.MODES]
-    return [*_floor_targets(figures), _nobody_ahead(figures), *decode, _forms(figures), *norms, *patched]
+    return [*_floor_targets(figures), _no_peer_ahead(figures), *decode, _forms(figures), *norms, *patched]
 
 
 def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
@@ -58,30 +58,30 @@ def disturbed(figure: dict[str, Any]) -> bool:
 
 def fastest(figures: Figures, *, kind: str | None = None, names: Sequence[str] = ()) -> dict[str, Any] | None:
     """Return the measured figure with the least median among those of the kind or the names."""
-    fit = [f for f in figures if "median_us" in f and (f["kind"] == kind or f["contestant"] in names)]
-    return min(fit, key=lambda f: float(f["median_us"]), default=None)
+    candidates = [f for f in figures if "median_us" in f and (f["kind"] == kind or f["contestant"] in names)]
+    return min(candidates, key=lambda f: float(f["median_us"]), default=None)
 
 
 @dataclass
 class _Target:
-    """A target while it is judged: the figures so far, their description, and whether all of them meet it."""
+    """A target while it is judged: its figures so far, their description, and whether all of them meet it."""
 
     text: str
     met: bool = True
     details: list[str] = field(default_factory=list)
-    seen: list[dict[str, Any]] = field(default_factory=list)
+    figures: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, met: bool, detail: str, *figures: dict[str, Any]) -> None:
         """Judge some figures."""
         self.met = self.met and met
         self.details.append(detail)
-        self.seen += figures
+        self.figures += figures
 
     def verdict(self) -> Verdict:
         """Return the verdict on the figures that were added."""
-        if not self.seen:
+        if not self.figures:
             return Verdict(self.text, "NOT MEASURED", "this run has no such row, or no peer in it")
-        doubt = any(map(disturbed, self.seen))
+        doubt = any(map(disturbed, self.figures))
         outcome = ("PASS" if self.met else "MISS") + ("?" if doubt else "")
         advice = " (others used the machine: measure again when it is idle)" if doubt else ""
         return Verdict(self.text, outcome, "; ".join(self.details) + advice)
@@ -98,48 +98,48 @@ def _floor_targets(figures: Figures) -> Iterator[Verdict]:
         yield target.verdict()
 
 
-def _nobody_ahead(figures: Figures) -> Verdict:
+def _no_peer_ahead(figures: Figures) -> Verdict:
     target = _Target("f16 and bf16: no peer ahead in any row")
     for name, row in by_row(figures).items():
-        mine, theirs = fastest(row, names=(OUT, PACKED)), fastest(row, kind="peer")
-        if row[0]["dtype"] == "f32" or mine is None or theirs is None:
+        ours, peer = fastest(row, names=(OUT, PACKED)), fastest(row, kind="peer")
+        if row[0]["dtype"] == "f32" or ours is None or peer is None:
             continue
-        is_ahead = theirs["median_us"] < mine["median_us"]
-        times = f"{microseconds(theirs['median_us'])} against our {microseconds(mine['median_us'])} us"
-        target.add(not is_ahead, f"{name}: {theirs['contestant']} {times}" if is_ahead else "", mine)
-    target.details = [*filter(None, target.details)] or [f"{len(target.seen)} rows with peers"]
+        is_ahead = peer["median_us"] < ours["median_us"]
+        times = f"{microseconds(peer['median_us'])} against our {microseconds(ours['median_us'])} us"
+        target.add(not is_ahead, f"{name}: {peer['contestant']} {times}" if is_ahead else "", ours)
+    target.details = [*filter(None, target.details)] or [f"{len(target.figures)} rows with peers"]
     return target.verdict()
 
 
 def _forms(figures: Figures) -> Verdict:
-    """Judge times over NeoX's, both as multiples of the floor of the same rounds."""
+    """Judge times divided by NeoX's, both as multiples of the floor of the same rounds."""
     target = _Target(f"every mode and form: at most {FORM_LIMIT} x NeoX of the same bytes")
     for row in by_row(figures).values():
-        mine = [f for f in row if f["group"] == form_rows.GROUP and f["kind"] == "ours" and "ratio" in f]
-        neox = next((f for f in mine if f["contestant"] == form_rows.NEOX), None)
+        ours = [f for f in row if f["group"] == form_rows.GROUP and f["kind"] == "ours" and "ratio" in f]
+        neox = next((f for f in ours if f["contestant"] == form_rows.NEOX), None)
         if neox is None:
             continue
-        worst = max(mine, key=lambda f: float(f["ratio"]))
+        worst = max(ours, key=lambda f: float(f["ratio"]))
         times = worst["ratio"] / neox["ratio"]
         detail = f"{neox['dtype']} {neox['threads']}T {times:.2f} ({worst['contestant']})"
-        target.add(times <= FORM_LIMIT, detail, *mine)
+        target.add(times <= FORM_LIMIT, detail, *ours)
     return target.verdict()
 
 
 def _norm(figures: Figures, mode: str) -> Verdict:
-    """Judge a norm of prefill's rows by the floor and by the best peer; float16 is reported, not judged."""
+    """Judge a norm of prefill's size by the floor and by the best peer; float16 is reported, not judged."""
     shape = norm_rows.row("f32", 1).shape
     target = _Target(f"{mode} {shape} f32 and bf16: at most {NORM_LIMIT} x the memory floor, no peer ahead")
     for row in by_row(figures).values():
         if (row[0]["group"], row[0]["mode"], row[0]["shape"]) != (norm_rows.GROUP, mode, shape):
             continue
-        mine, theirs = fastest(row, names=(norm_rows.OUT[mode],)), fastest(row, kind="peer")
-        if mine is None or "ratio" not in mine:
+        ours, peer = fastest(row, names=(norm_rows.OUT[mode],)), fastest(row, kind="peer")
+        if ours is None or "ratio" not in ours:
             continue
-        times = f", best peer {theirs['median_us'] / mine['median_us']:.1f} x ours" if theirs else ""
-        is_ahead = theirs is not None and theirs["median_us"] < mine["median_us"]
-        met = mine["dtype"] == "f16" or (mine["ratio"] <= NORM_LIMIT and not is_ahead)
-        target.add(met, f"{mine['dtype']} {mine['threads']}T {mine['ratio']:.2f}{times}", mine)
+        times = f", best peer {peer['median_us'] / ours['median_us']:.1f} x ours" if peer else ""
+        is_ahead = peer is not None and peer["median_us"] < ours["median_us"]
+        met = ours["dtype"] == "f16" or (ours["ratio"] <= NORM_LIMIT and not is_ahead)
+        target.add(met, f"{ours['dtype']} {ours['threads']}T {ours['ratio']:.2f}{times}", ours)
     return target.verdict()
 
 
@@ -148,25 +148,25 @@ def _norm_rope(figures: Figures) -> Verdict:
     is reported, not judged."""
     target = _Target(f"rms_norm_rope f32 and bf16: at least {FUSION_GAIN} x as fast as rms_norm and rope_qk")
     for row in by_row(figures).values():
-        whole, parts = (fastest(row, names=(name,)) for name in (norm_rope_rows.OUT, norm_rope_rows.PARTS))
-        if whole is None or parts is None or "ratio" not in whole or "ratio" not in parts:
+        fused, parts = (fastest(row, names=(name,)) for name in (norm_rope_rows.OUT, norm_rope_rows.PARTS))
+        if fused is None or parts is None or "ratio" not in fused or "ratio" not in parts:
             continue
-        gain = parts["ratio"] / whole["ratio"]
-        detail = f"{whole['dtype']} {whole['threads']}T {gain:.2f} ({whole['ratio']:.2f} x the floor)"
-        target.add(whole["dtype"] == "f16" or gain >= FUSION_GAIN, detail, whole, parts)
+        gain = parts["ratio"] / fused["ratio"]
+        detail = f"{fused['dtype']} {fused['threads']}T {gain:.2f} ({fused['ratio']:.2f} x the floor)"
+        target.add(fused["dtype"] == "f16" or gain >= FUSION_GAIN, detail, fused, parts)
     return target.verdict()
 
 
 def _patched(figures: Figures, mode: str) -> Verdict:
-    """Judge the patched one's time over transformers' own, which is the floor of these rows."""
+    """Judge the patched time divided by transformers' own, which is the floor of these rows."""
     limit = PATCHED_LIMITS[mode]
     target = _Target(f"{mode} after apply_npu_rope: below {limit} x transformers' own")
-    for mine in figures:
-        own = (mine["group"], mine["mode"], mine["kind"]) == (patched_rows.GROUP, mode, "ours")
-        if own and "ratio" in mine:
-            level = mine["contestant"].removeprefix(patched_rows.PATCHED).replace(", level", "")
-            detail = f"{mine['dtype']} {mine['threads']}T{level} {mine['ratio']:.2f}"
-            target.add(mine["ratio"] < limit, detail, mine)
+    for ours in figures:
+        own = (ours["group"], ours["mode"], ours["kind"]) == (patched_rows.GROUP, mode, "ours")
+        if own and "ratio" in ours:
+            level = ours["contestant"].removeprefix(patched_rows.PATCHED).replace(", level", "")
+            detail = f"{ours['dtype']} {ours['threads']}T{level} {ours['ratio']:.2f}"
+            target.add(ours["ratio"] < limit, detail, ours)
     return target.verdict()
 
 
@@ -177,14 +177,14 @@ def _decode_calls(figures: Figures, mode: str) -> Verdict:
         key = ("decode", "[1,1,32,128]", "f32", mode)
         if (first["group"], first["shape"], first["dtype"], first["mode"]) != key:
             continue
-        mine, theirs = fastest(row, names=(PACKED, PACKED_IN_PLACE)), fastest(row, kind="peer")
-        if mine is None or theirs is None:
+        ours, peer = fastest(row, names=(PACKED, PACKED_IN_PLACE)), fastest(row, kind="peer")
+        if ours is None or peer is None:
             continue
         schema = fastest(row, names=(SCHEMA,))
         full = f", full schema {microseconds(schema['median_us'])}" if schema else ""
-        best = f"best peer {microseconds(theirs['median_us'])} ({theirs['contestant']})"
-        detail = f"{first['threads']}T: {microseconds(mine['median_us'])} us{full}, {best}"
-        target.add(mine["median_us"] <= theirs["median_us"], detail, mine)
+        best = f"best peer {microseconds(peer['median_us'])} ({peer['contestant']})"
+        detail = f"{first['threads']}T: {microseconds(ours['median_us'])} us{full}, {best}"
+        target.add(ours["median_us"] <= peer["median_us"], detail, ours)
     return target.verdict()
 
 

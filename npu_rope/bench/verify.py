@@ -2,7 +2,7 @@
 
 The bound is :func:`npu_rope.testing.bounds.rotation_bound`. npu_rope must keep it unchanged. Peers have
 coarser angles, and some round their tables and every product to the tensor's dtype: for them ``e_angle``
-and the number of roundings are looser (npu_rope/testing/bounds.py). The error of a wrong sign, pairing or
+and the number of roundings are larger (npu_rope/testing/bounds.py). The error of a wrong sign, pairing or
 position is a thousand times larger than either bound.
 """
 
@@ -45,8 +45,8 @@ class Expectation:
             )
         return self._bounds[key]
 
-    def complaint(self, result: Any, e_angle: float, roundings: int) -> str | None:
-        """Return None if the result is within its bound, else its fault."""
+    def fault_of(self, result: Any, e_angle: float, roundings: int) -> str | None:
+        """Return None if the result is within its bound, else its error in words."""
         got = as_float64(result)
         if got.shape != self.y.shape:
             return f"result has shape {list(got.shape)} instead of {list(self.y.shape)}"

@@ -27,10 +27,10 @@ def contestants(row: rope_rows.Row, options: Options) -> list[Contestant]:
     if row.group == patched_rows.GROUP:
         return list(patched_rows.contestants(row))
     inputs = rope_rows.Inputs(row)
-    everyone = [rope_rows.floor(inputs.xs)]
+    row_contestants = [rope_rows.floor(inputs.xs)]
     if row.is_decode:
-        everyone.append(rope_rows.empty_call(inputs))
-    return [*everyone, *rope_rows.ours(inputs), *peers.peers(inputs, options.peers, options.ggml_lib)]
+        row_contestants.append(rope_rows.empty_call(inputs))
+    return [*row_contestants, *rope_rows.ours(inputs), *peers.peers(inputs, options.peers, options.ggml_lib)]
 
 
 def as_dict(row: rope_rows.Row, figure: Figure, foreign: float | None) -> dict[str, Any]:
@@ -53,25 +53,25 @@ def as_dict(row: rope_rows.Row, figure: Figure, foreign: float | None) -> dict[s
 
 def main() -> None:
     """Measure the rows of one number of threads."""
-    answers = os.fdopen(os.dup(1), "w")
+    results = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     threads = int(sys.argv[1])
     options = Options(**json.loads(sys.argv[2]))
 
     def send(**event: Any) -> None:
-        print(json.dumps(event), file=answers, flush=True)
+        print(json.dumps(event), file=results, flush=True)
 
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
-    patience = options.quiet_seconds
+    quiet_seconds = options.quiet_seconds
     for row in options.chosen_rows(threads):
         send(event="start", row=row.name)
         if options.peers != "none":
             torch._dynamo.reset()  # at its limit of recompilations it would run later rows eagerly
-        everyone = contestants(row, options)
-        patience -= wait_for_quiet(patience)
+        row_contestants = contestants(row, options)
+        quiet_seconds -= wait_for_quiet(quiet_seconds)
         figures, foreign = measure_row(
-            everyone,
+            row_contestants,
             options.seconds,
             settle_between=threads > 1,
             min_rounds=options.min_rounds,

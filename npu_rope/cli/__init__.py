@@ -1,4 +1,4 @@
-"""The command line ``npu-rope``. Each command has a module; ``app.py`` joins them."""
+"""The command line ``npu-rope``. Each command has a module; ``app.py`` combines them."""
 
 from __future__ import annotations
 

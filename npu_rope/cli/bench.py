@@ -1,4 +1,4 @@
-"""``npu-rope bench``: ours against the memory floor and the peers, one run."""
+"""``npu-rope bench``: compare the times of npu_rope with a memory copy and with other libraries."""
 
 from __future__ import annotations
 
@@ -60,28 +60,29 @@ def bench(
         Path | None, typer.Option("--from", help="Show an earlier run's JSON instead of measuring.")
     ] = None,
     ggml_lib: Annotated[
-        str | None, typer.Option(help="Folder with libggml-base and libggml-cpu; it must then be there.")
+        str | None, typer.Option(help="Folder with libggml-base and libggml-cpu, which must exist.")
     ] = None,
 ) -> None:
     """Measure operators against a copy of the same bytes and against other libraries.
 
-    The contestants of a row take turns in small batches, so that a
-    disturbance hits all of them. Each result is first compared with the
-    float64 reference; a wrong one is named and not timed. A peer that is
+    The implementations in a row run alternately in small batches, so that a
+    disturbance affects all of them. Each result is first compared with the
+    float64 reference; a wrong one is reported and not timed. A peer that is
     not installed is shown with the command that installs it.
 
     Rows: prefill [1,2048,32,128], decode [1,1,32,128] and [32,1,32,128],
     and q + k pairs of both, in modes neox and normal; forms: mrope, imrope,
-    vision and partly rotated heads beside NeoX of the same bytes; norm:
-    rms_norm and add_rms_norm of [2048,4096], [32,4096] and [1,4096] beside
-    torch, transformers, ONNX Runtime and ggml; norm-rope: rms_norm_rope
-    beside its parts and transformers' Qwen3; f32, f16, bf16; 1 and 2
-    threads. All of it takes 10 to 30 minutes; run it on an otherwise idle
-    machine: rows with a * were disturbed.
+    vision and partly rotated heads, with NeoX on the same bytes; norm:
+    rms_norm and add_rms_norm of [2048,4096], [32,4096] and [1,4096], with
+    torch, transformers, ONNX Runtime and ggml; norm-rope: rms_norm_rope,
+    with its parts and transformers' Qwen3; patched: a norm and a decode
+    step after apply_npu_rope. All in f32, f16, bf16, with 1 and 2 threads.
+    They take 10 to 30 minutes. Run them on an otherwise idle machine; a *
+    marks disturbed rows.
 
-    Exit status: 0 measured, 1 one of ours was wrong or a process ended
-    early, 2 bad usage. A missed target does not change it: that depends on
-    the machine.
+    Exit status: 0 measured; 1 npu_rope gave a wrong result or failed, or a
+    process ended early; 2 bad usage. A missed target does not change it,
+    because that depends on the machine.
 
     Examples:
 
@@ -94,8 +95,8 @@ def bench(
       npu-rope bench --from run.json --markdown docs/benchmarks.md
     """
     require_writable("bench", output=output, plot=plot, markdown=markdown)
-    if plot is not None and (must := timeline_plot.refusal(plot.with_suffix(plot.suffix.lower()))):
-        raise usage_error(f"[bench] plot {must}")
+    if plot is not None and (reason := timeline_plot.refusal(plot.with_suffix(plot.suffix.lower()))):
+        raise usage_error(f"[bench] plot {reason}")
     page = "" if markdown is None else _page(markdown)
     if earlier is not None:
         results = _read(earlier)
@@ -197,7 +198,7 @@ def _measure(options: Options) -> Results:
         console=errors,
         disable=not errors.is_terminal,
         transient=True,
-        refresh_per_second=1,  # drawing costs time that the rows would lose
+        refresh_per_second=1,  # drawing disturbs the measurement
     ) as progress:
         task = progress.add_task("starting", total=total)
 

@@ -110,14 +110,14 @@ def _python() -> str:
 
 def _backends(npu: list[Finding]) -> list[Finding]:
     """Return a finding for each backend. The npu backend is present only if the NPU group has no fault."""
-    wrong = ", ".join(f.piece for f in npu if f.present is False)
+    faulty = ", ".join(f.piece for f in npu if f.present is False)
     findings = []
     for backend in backends.BACKENDS.values():
         if backend.same_as:
-            continue  # it is absent or present with the other
+            continue  # the other back end's finding covers it
         missing = backend.missing()
-        if missing is None and backend.name == "npu" and wrong:
-            missing = backends.Missing(f"not in order: {wrong}", "")
+        if missing is None and backend.name == "npu" and faulty:
+            missing = backends.Missing(f"not in order: {faulty}", "")
         if missing is None:
             soc = backends.simulated_soc() if backend.name == "npu" else None
             summary = f"torch_npu, simulated CANN and {soc}" if soc else backend.summary
@@ -172,10 +172,10 @@ def _torch() -> list[Finding]:
             "torch",
             "C++ registration",
             False,
-            "not built: torch calls go through Python and ctypes, some 10 microseconds slower each",
-            "Either torch was not there at build time (pip's isolated builds do not see it): install it"
-            " first, then: pip install --no-build-isolation ./simulator . -- or the compiler"
-            " has no C++20, which torch's headers need: name a newer one with CXX.",
+            "not built: torch calls go through Python and ctypes, each about 10 microseconds slower",
+            "If the compiler has no C++20, which torch's headers need, name a newer one with CXX. If torch"
+            " was absent at build time (it is in pip's isolated builds), install it. Then:"
+            " pip install --no-build-isolation ./simulator .",
         ),
     ]
 
@@ -188,8 +188,8 @@ def _npu() -> list[Finding]:
 
 
 def _cann_environment(found: dict[str, str | None]) -> list[Finding]:
-    """Check ASCEND_OPP_PATH. Without it, CANN takes the last custom package for its own, and does not load
-    the tilings of that package (hicann/opbase, NnopbaseLoadTilingSo)."""
+    """Check ASCEND_OPP_PATH. Without it, CANN treats the last custom package as its own, and does not
+    load the tilings of that package (hicann/opbase, NnopbaseLoadTilingSo)."""
     named = os.environ.get("ASCEND_OPP_PATH", "")
     if not found["CANN"] or os.path.isdir(named):
         return []
@@ -221,11 +221,11 @@ def _npu_versions(found: dict[str, str | None]) -> list[Finding]:
 
 
 def _npu_chip(found: dict[str, str | None]) -> list[Finding]:
-    """The machine's chip, and whether the operator package is whole and has kernels for it."""
+    """Return the machine's chip, and whether the operator package is complete and has kernels for it."""
     soc = None
     findings = []
     if simulated := backends.simulated_soc():
-        soc = chips.soc_of(simulated)  # the device's finding names the chip
+        soc = chips.soc_of(simulated)  # another finding names the chip
     else:
         try:
             chip = chips.chip_of_machine()
@@ -255,9 +255,9 @@ def _package_remedy(folder: str) -> str:
             return f"Install npu_rope again: {INSTALL_AGAIN}"
         return f"Build it again: {BUILD_PACKAGE}"
     named = folder in os.environ.get(backends.CUSTOM_OPP, "").split(os.pathsep)
-    away = f"Take {folder} out of {backends.CUSTOM_OPP}" if named else f"Remove {folder}"
-    then = f"npu_rope then uses its own package, {own}" if own else f"Then build it: {BUILD_PACKAGE}"
-    return f"{away}: CANN takes it before npu_rope's own package. {then}"
+    removal = f"Take {folder} out of {backends.CUSTOM_OPP}" if named else f"Remove {folder}"
+    next_step = f"npu_rope then uses its own package, {own}" if own else f"Then build it: {BUILD_PACKAGE}"
+    return f"{removal}: CANN takes it before npu_rope's own package. {next_step}"
 
 
 def _tools() -> list[Finding]:
@@ -279,7 +279,7 @@ def _first_line(command: list[str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"does not run: {error}"
     lines = (done.stdout or done.stderr).splitlines()
-    return lines[0] if lines else "(silent)"
+    return lines[0] if lines else "(no output)"
 
 
 def _peers() -> list[Finding]:

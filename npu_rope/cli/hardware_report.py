@@ -42,7 +42,7 @@ Step = Enum("Step", {name.upper(): name for name in STEPS}, type=str)  # type: i
 
 def hardware_report(
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The folder that gets both files; made where it is absent.")
+        Path, typer.Option("--output", "-o", help="Folder for both files; created if it is absent.")
     ] = Path("npu-rope-report"),
     quick: Annotated[bool, typer.Option("--quick", help="Few shapes and cases: a first look.")] = False,
     op: Annotated[
@@ -53,7 +53,8 @@ def hardware_report(
     ] = "",
     skip: Annotated[list[Step] | None, typer.Option(help="Leave a step out; repeatable.")] = None,
     seconds: Annotated[
-        float, typer.Option(min=1, help="Longest time for a case or a call; a longer one counts as lost.")
+        float,
+        typer.Option(min=1, help="Longest time for a case or a call; a longer one is stopped and lost."),
     ] = 300,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a report in that folder.")] = False,
 ) -> None:
@@ -69,12 +70,12 @@ def hardware_report(
 
     calls: compares each operator at about a dozen shapes with float64.
 
-    times: times the same calls on the device with CANN's profiler. Where the
+    times: times the same calls on the device with CANN's profiler. If the
     profiler gives no result, events are used, which include the gaps between
-    launches. The report says which one was used.
+    launches. The report names the method.
 
     predictions: runs the same calls on the simulator of this chip. The report
-    compares both times, which shows the error of our timing model.
+    compares both times, which shows the error of the timing model.
 
     The report has no host or user name, no serial number, and no path outside of
     the installation. Read it before you send it.
@@ -143,7 +144,7 @@ def _files(folder: Path, overwrite: bool) -> tuple[Path, Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        text = f"[hardware-report] output must be a folder one may write but got {folder}: {error.strerror}."
+        text = f"[hardware-report] output must be a writable folder but got {folder}: {error.strerror}."
         raise usage_error(text) from None
     paths = folder / JSON_FILE, folder / HTML_FILE
     for path in paths:
@@ -204,7 +205,7 @@ def _progress(console: Console) -> Iterator[_Bar]:
 
 
 def _show(d: Document, json_path: Path, html_path: Path) -> None:
-    """Print the verdict, everything that is wrong, and the names of the files."""
+    """Print the verdict, each fault, and the names of the files."""
     console = Console(highlight=False)
 
     def print_line(line: str) -> None:
@@ -233,4 +234,4 @@ def _show(d: Document, json_path: Path, html_path: Path) -> None:
     for missing in d["not_done"]:
         print_line(f"not done: {escape(missing['what'])}: {escape(missing['why'])}")
     print_line(f"written: {escape(str(json_path))}, {escape(str(html_path))}")
-    print_line("Read them before you send them; docs/hardware_report.md says where to.")
+    print_line("Read them before you send them; docs/hardware_report.md describes how.")

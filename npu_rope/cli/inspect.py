@@ -24,8 +24,8 @@ from npu_rope.optional_torch import torch
 from npu_rope.rope_attributes import AXIS_NAMES
 
 DTYPES = ("float32", "float16", "bfloat16")
-# Calls that ggml's CANN backend supports (ggml d99724f); another backend computes the others.
-CANN_MOST_HEAD = 896
+# The largest head that ggml's CANN backend rotates (ggml d99724f); another backend computes larger ones.
+CANN_LARGEST_HEAD = 896
 
 
 def inspect(
@@ -47,8 +47,8 @@ def inspect(
     """Show how a model's heads rotate: parameters, frequencies, executors, the call to make.
 
     A pair of dimensions rotates by its frequency, in radians per token. Its wavelength is the number of
-    tokens of a whole turn. A pair with a wavelength beyond the context never completes a turn; scaling
-    stretches these.
+    tokens in which it rotates by a turn, 2 pi. A pair whose wavelength exceeds the context never
+    completes a turn; scaling changes these wavelengths.
 
     Exit status: 0, or 2 if the file or an option cannot be used.
 
@@ -92,17 +92,17 @@ def _supported(r: Rope) -> dict[str, str]:
     """Return by executor the dtypes that it supports for a call with one token, or the reason for none."""
     found = {}
     for name in (n for n, b in backends.BACKENDS.items() if not b.same_as):
-        taken, why = [], ""
+        dtypes, why = [], ""
         for dtype in DTYPES if torch is not None else DTYPES[:2]:  # NumPy has no bfloat16
             try:
                 _one_token(r, dtype, name)
-                taken.append(dtype)
+                dtypes.append(dtype)
             except BackendUnavailable as error:
                 why = error.missing
                 break
             except (ValueError, TypeError) as error:
-                why = why or str(error).splitlines()[0]  # the later ones may be about the dtype only
-        found[name] = ", ".join(taken) if taken else f"no: {why}"
+                why = why or str(error).splitlines()[0]  # a later one may be about the dtype only
+        found[name] = ", ".join(dtypes) if dtypes else f"no: {why}"
     found["ggml's CANN backend"] = _cann(r.params)
     return found
 
@@ -126,8 +126,8 @@ def _one_token(r: Rope, dtype: str, backend: str) -> None:
 def _cann(params: RopeParams) -> str:
     if params.n_offs:
         return "no: it rotates from the first dimension on (n_offs 0)"
-    if 2 * params.pairs > CANN_MOST_HEAD:
-        return f"no: its heads have at most {CANN_MOST_HEAD} dimensions"
+    if 2 * params.pairs > CANN_LARGEST_HEAD:
+        return f"no: its heads have at most {CANN_LARGEST_HEAD} dimensions"
     return "yes by its own rules; on Ascend310P only where all of a head rotates"
 
 
@@ -157,12 +157,12 @@ def _ggml_call(r: Rope) -> str:
         return f"{begin}, sections, {mode}, {p.n_ctx_orig}, {numbers})"
     begin = f"ggml_rope_ext(ctx, x, positions, {factors}, {p.n_dims}, {mode}"
     call = f"{begin}, {p.n_ctx_orig}, {numbers})"
-    return call + (f"\nggml_rope_set_offset(it, {p.n_offs})" if p.n_offs else "")
+    return f"ggml_rope_set_offset({call}, {p.n_offs})" if p.n_offs else call
 
 
 def _pairs_of(r: Rope) -> list[dict[str, Any]]:
     """Return a row for each pair."""
-    before, after, turning = r.before(), r.after(), r.turning()
+    before, after, rotating = r.before(), r.after(), r.rotating()
     first, second = (range(_width(r))[lanes] for lanes in r.params.pair_lanes())
     context = r.context_in_force
     rows = []
@@ -172,9 +172,9 @@ def _pairs_of(r: Rope) -> list[dict[str, Any]]:
                 "pair": i,
                 "lanes": [first[i], second[i]],
                 "frequency": after[i],
-                "wavelength": 2 * np.pi / after[i] if turning[i] else None,
+                "wavelength": 2 * np.pi / after[i] if rotating[i] else None,
                 "wavelength_before": 2 * np.pi / before[i],
-                "turns": None if context is None else turning[i] * float(context) * after[i] / (2 * np.pi),
+                "turns": None if context is None else rotating[i] * float(context) * after[i] / (2 * np.pi),
             }
         )
     return rows
@@ -183,7 +183,7 @@ def _pairs_of(r: Rope) -> list[dict[str, Any]]:
 def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> None:
     p = r.params
     console.print(f"\n[bold]{escape(r.layers)}[/]")
-    table = _facts()
+    table = _fact_table()
     for field in fields(p):
         value = p.rope_mode.name.lower() if field.name == "mode" else getattr(p, field.name)
         if field.name == "sections" and not p.rope_mode.has_sections:
@@ -194,13 +194,13 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
     table.add_row("context", _context_text(r))
     console.print(table)
     if pairs:
-        text = "tokens of a whole turn, also before scaling; turns in the context, or session"
+        text = "tokens of a turn, also before scaling; turns in the context, or session"
         console.print(f"[bold]pairs[/]: radians a token, {text}")
         if r.call.startswith("RopeParams.from_gguf"):
-            console.print("before: by the file's theta, in which its converter may have put a stretch")
+            console.print("before: with the file's theta, which its converter may already have scaled")
         console.print(_pair_table(r))
     console.print("[bold]executors[/], by a call with one token")
-    table = _facts()
+    table = _fact_table()
     for name, found in supported.items():
         colour = "yellow" if found.startswith("no") else "green"
         table.add_row(escape(name), f"[{colour}]{escape(found)}[/]")
@@ -213,7 +213,7 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
     print(_ggml_call(r))
 
 
-def _facts() -> Table:
+def _fact_table() -> Table:
     table = Table(show_header=False, box=None)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -223,15 +223,15 @@ def _facts() -> Table:
 def _factors_text(r: Rope) -> str:
     if r.model.freq_factors is None:
         return "none"
-    factors, still = r.model.freq_factors[r.turning()], np.count_nonzero(~r.turning())
+    factors, fixed_pairs = r.model.freq_factors[r.rotating()], np.count_nonzero(~r.rotating())
     text = f"{len(r.model.freq_factors)}"
     if len(factors):
         text += f", from {factors.min():.6g} to {factors.max():.6g}"
-    return text + (f"; {still} pairs do not turn" if still else "")
+    return text + (f"; {fixed_pairs} pairs do not rotate" if fixed_pairs else "")
 
 
 def _context_text(r: Rope) -> str:
-    text = "not said" if r.context is None else f"{r.context} tokens"
+    text = "unknown" if r.context is None else f"{r.context} tokens"
     if r.trained not in (None, r.context):
         text += f", trained with {r.trained}"
     if r.session is not None:
@@ -250,7 +250,7 @@ def _pair_table(r: Rope) -> Table:
         cells = [str(row["pair"]), "{}, {}".format(*row["lanes"])]
         cells += [AXIS_NAMES[axes[row["pair"]]]] if axes is not None else []
         if wavelength is None:
-            cells += ["0", "-", f"{before:.6g}", "-", "does not turn"]
+            cells += ["0", "-", f"{before:.6g}", "-", "does not rotate"]
         else:
             cells += [f"{row['frequency']:.6g}", f"{wavelength:.6g}", f"{before:.6g}"]
             cells += [f"{wavelength / before:.4g}", "" if turns is None else f"{turns:.4g}"]

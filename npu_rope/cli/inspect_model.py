@@ -15,21 +15,21 @@ from npu_rope.gguf_params import GgufFile
 from npu_rope.params import ModelRope
 
 MAGIC = b"GGUF"
-# Radians per token: a slower pair stays at angle 0, to float32's last bit, at any position of int32.
-STILL = 2.0**-55
+# Radians per token. At every int32 position a slower pair rotates by less than 2^-24 radians.
+SLOWEST_FREQUENCY = 2.0**-55
 
 
 @dataclass
 class Rope:
     """One of the ways in which a model's heads rotate."""
 
-    layers: str  # its layers
-    call: str  # the call that reads it
+    layers: str  # the layers that use it, in words
+    call: str  # the Python call that reads it from the file
     model: ModelRope
     theta: float
     context: int | None  # in tokens, from the file
     trained: int | None  # the context before scaling
-    session: int | None  # the context that the call is given
+    session: int | None  # the context that the user requests
 
     @property
     def context_in_force(self) -> int | None:
@@ -54,9 +54,9 @@ class Rope:
         """Return the radians per token of each pair with scaling."""
         return np.asarray(self.model.frequencies(), np.float64)
 
-    def turning(self) -> npt.NDArray[np.bool_]:
-        """Return which pairs rotate: a large frequency factor can stop one."""
-        return self.after() > STILL
+    def rotating(self) -> npt.NDArray[np.bool_]:
+        """Return which pairs rotate: with a large frequency factor a pair does not."""
+        return self.after() > SLOWEST_FREQUENCY
 
 
 @dataclass
@@ -120,23 +120,23 @@ def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> Model:
 
 
 def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> Model:
-    read = GgufFile(file)
+    gguf = GgufFile(file)
     if layer is not None:
         wanted: dict[str, int | None] = {f"layer {layer}": layer}
     else:
-        wanted = _kinds_of_layers(read, n_ctx)
+        wanted = _kinds_of_layers(gguf, n_ctx)
     ropes = []
     for layers, number in wanted.items():
-        model = read.rope(number, n_ctx)
+        model = gguf.rope(number, n_ctx)
         arguments = [_quoted(str(file))] + ([f"layer={number}"] if number is not None else [])
         arguments += [f"n_ctx={n_ctx}"] if n_ctx else []
         call = f"RopeParams.from_gguf({', '.join(arguments)})"
-        context = read.count("context_length")
-        trained = read.trained or None
-        ropes.append(Rope(layers, call, ModelRope.of(model), read.theta(number), context, trained, n_ctx))
-    name = read.values["general.name"]
-    title = f"{name}, {read.architecture}" if isinstance(name, str) else read.architecture
-    without = [i for i in range(read.layers or 0) if not read.turns(i)]
+        context = gguf.count("context_length")
+        trained = gguf.trained or None
+        ropes.append(Rope(layers, call, ModelRope.of(model), gguf.theta(number), context, trained, n_ctx))
+    name = gguf.values["general.name"]
+    title = f"{name}, {gguf.architecture}" if isinstance(name, str) else gguf.architecture
+    without = [i for i in range(gguf.layers or 0) if not gguf.turns(i)]
     return Model("GGUF file", printable(title), ropes, without)
 
 
@@ -150,26 +150,26 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False) if text.isprintable() else repr(text)
 
 
-def _kinds_of_layers(read: GgufFile, n_ctx: int | None) -> dict[str, int | None]:
-    """Return the groups of layers that rotate alike, each with a layer that selects it; None: the default."""
-    turning = [i for i in range(read.layers or 0) if read.turns(i)]
-    windows = [i for i in turning if read.looks_at_a_window(i)]
-    see_all = [i for i in turning if i not in windows]
-    of = f" ({ranges(turning)})" if len(turning) < (read.layers or 0) else ""
+def _kinds_of_layers(gguf: GgufFile, n_ctx: int | None) -> dict[str, int | None]:
+    """Return a layer of each group of layers that rotate alike, by the group's name; None: the default."""
+    rotating = [i for i in range(gguf.layers or 0) if gguf.turns(i)]
+    windows = [i for i in rotating if gguf.looks_at_a_window(i)]
+    full_attention = [i for i in rotating if i not in windows]
+    suffix = f" ({ranges(rotating)})" if len(rotating) < (gguf.layers or 0) else ""
     if (
-        not (windows and see_all)
-        or read.rope(windows[0], n_ctx).attributes == read.rope(None, n_ctx).attributes
+        not (windows and full_attention)
+        or gguf.rope(windows[0], n_ctx).attributes == gguf.rope(None, n_ctx).attributes
     ):
-        return {f"layers with rope{of}" if of else "all layers": None}
-    of = f" ({ranges(see_all)})" if of else ""
+        return {f"layers with rope{suffix}" if suffix else "all layers": None}
+    suffix = f" ({ranges(full_attention)})" if suffix else ""
     return {
-        f"layers that see every token{of}": None,
+        f"layers with full attention{suffix}": None,
         f"layers with a window ({ranges(windows)})": windows[0],
     }
 
 
 def ranges(numbers: list[int]) -> str:
-    """Return the numbers as ranges such as 0-4, 6-10, abbreviated to a few."""
+    """Return the numbers as ranges such as 0-4, 6-10; of more than four, the first three and the last."""
     runs: list[list[int]] = []
     for n in numbers:
         if runs and n == runs[-1][1] + 1:

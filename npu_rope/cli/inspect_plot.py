@@ -37,14 +37,14 @@ def _shortened(text: str) -> str:
 
 def _panel(axis: Any, r: Rope) -> None:
     pairs = np.arange(r.params.pairs)
-    before, after, turning = 2 * np.pi / r.before(), 2 * np.pi / r.after(), r.turning()
-    scaled = bool(np.any(np.abs(after / before - 1)[turning] > VISIBLE_SCALING))
+    before, after, rotating = 2 * np.pi / r.before(), 2 * np.pi / r.after(), r.rotating()
+    scaled = bool(np.any(np.abs(after / before - 1)[rotating] > VISIBLE_SCALING))
     if scaled:
         axis.plot(pairs, before, color=BEFORE, linewidth=1.5, linestyle="--", label="before scaling")
-    shown = np.where(turning, after, np.nan)
+    shown = np.where(rotating, after, np.nan)
     label = "as it is" if not scaled else "after scaling"
-    if not turning.all():
-        label += f"; {np.count_nonzero(~turning)} pairs do not turn"
+    if not rotating.all():
+        label += f"; {np.count_nonzero(~rotating)} pairs do not rotate"
     axis.plot(pairs, shown, color=AFTER, linewidth=2, marker=".", markersize=4, label=label)
     for tokens, label, style in (
         (r.session, f"session, {r.session} tokens", "-"),

@@ -1,4 +1,4 @@
-"""How validation results are printed: console, JSON, CSV, JUnit."""
+"""Write validation results: console, JSON, CSV, JUnit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNWRAPPED = 100_000
 
 @dataclass
 class Report:
-    """A run and its results so far. ``ggml_lib`` is the folder given, if any."""
+    """A run and its results so far. ``ggml_lib`` is the folder of ``--ggml-lib``, if any."""
 
     backends: list[str]
     ggml: GgmlInfo | None
@@ -84,7 +84,7 @@ def _ratio(j: Judgement | None, form: str) -> str:
 
 
 class Detail(Enum):
-    """Amount of console output: failures and the last line, these and the summary, or also every case."""
+    """Amount of console output: failures and the last line; also the summary; also every case."""
 
     QUIET = 0
     SUMMARY = 1
@@ -95,7 +95,7 @@ class ConsolePrinter:
     """Prints the comparisons, each failure in full, and a summary; on request a line for each case."""
 
     def __init__(self, stream: TextIO, report: Report, detail: Detail) -> None:
-        # Not a terminal: do not wrap lines, whatever width is assumed for it.
+        # Do not wrap the lines of a file or pipe.
         width = None if stream.isatty() else UNWRAPPED
         self.console = Console(file=stream, highlight=False, width=width)
         if stream.isatty():
@@ -127,7 +127,7 @@ class ConsolePrinter:
             self._explain(result)
 
     def _line(self, result: CaseResult) -> str:
-        """Return the verdict, the figures, and last the name, so that it is never cut."""
+        """Return the verdict, the figures and the name. The name is last, so that it is never cut."""
         colour = {OK: "green", FAIL: "bold red", UNSUPPORTED: "yellow"}[result.verdict]
         verdict = "not run" if result.verdict == UNSUPPORTED else result.verdict
         cells = [f"[{colour}]{verdict:7}[/]"]
@@ -166,8 +166,8 @@ class ConsolePrinter:
         cases = sum(r.verdict != UNSUPPORTED for r in results)
         ran, refused = _on_device(self.report)
         device = _device(self.report)
-        nothing = not cases or (device and not ran)
-        verdict = "[bold yellow]NOT RUN[/]" if nothing else "[bold green]OK[/]"
+        nothing_ran = not cases or (device and not ran)
+        verdict = "[bold yellow]NOT RUN[/]" if nothing_ran else "[bold green]OK[/]"
         verdict = "[bold red]FAIL[/]" if failed else verdict
         text = f"{cases - failed} of {cases} cases within their bounds"
         if cases < len(results):
@@ -207,10 +207,10 @@ def _table_cell(results: list[CaseResult], executor: str, width: int) -> str:
     ran = [j for r in results if (j := r.by(executor)) is not None and j.verdict != UNSUPPORTED]
     if not ran:
         return "-".rjust(width)
-    good = sum(j.verdict == OK for j in ran)
+    passed = sum(j.verdict == OK for j in ran)
     worst = max((j.ratio for j in ran if not math.isnan(j.ratio)), default=math.nan)
-    text = f"{good}/{len(ran)}  {_number(worst, '4.2f')}".rjust(width)
-    return text if good == len(ran) else f"[bold red]{text}[/]"
+    text = f"{passed}/{len(ran)}  {_number(worst, '4.2f')}".rjust(width)
+    return text if passed == len(ran) else f"[bold red]{text}[/]"
 
 
 def _device(report: Report) -> str:
@@ -271,13 +271,13 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
     if compared:
         share = sum(n * equal for n, equal in compared) / sum(n for n, _ in compared)
         text += f"; bit-equal to policy ggml: {100 * share:.3f}% of elements"
-    own = sum(j.table == "float32" and j.verdict == OK for _, j in ran)
-    if own:
-        text += f"; {own} with float32 angles of its own"
+    own_angles = sum(j.table == "float32" and j.verdict == OK for _, j in ran)
+    if own_angles:
+        text += f"; {own_angles} with float32 angles of its own"
     yarn = [j for _, j in ran if j.table not in ("", "float32")]
     if yarn:
         fused = sum(j.table == "fused" for j in yarn)
-        text += f"; {fused} of {len(yarn)} YaRN cases agree once one multiply-add of the angle is fused"
+        text += f"; {fused} of {len(yarn)} YaRN cases agree with one multiply-add of the angle fused"
     distances = [j.exact_error for _, j in ran if j.exact_error is not None]
     if distances:
         text += f"; up to {max(distances):.1e} from exact"
@@ -340,8 +340,8 @@ def _finite(value: float | None) -> float | str | None:
 
 
 def _record(result: CaseResult, j: Judgement, report: Report) -> dict[str, Any]:
-    """Return a judgement's properties by their names in files: those of test-backend-ops first, so that files
-    can be joined; then npu_rope's own."""
+    """Return a judgement's properties for files. The first have the names of test-backend-ops, so that
+    its files can be joined with these; the others are npu_rope's own."""
     case = result.case
     device = _device(report) if j.executor == "ggml" else ""
     _, _, rest = case.name.partition("(")
@@ -367,7 +367,7 @@ def _record(result: CaseResult, j: Judgement, report: Report) -> dict[str, Any]:
 
 
 def write_json(stream: TextIO, report: Report) -> None:
-    """Write one object: environment, totals, and a record per case with its judgements."""
+    """Write one object: environment, totals, and an object for each case with its judgements."""
 
     def judged(r: CaseResult, j: Judgement) -> dict[str, Any]:
         return {**_record(r, j, report), "verdict": j.verdict, "ggml_table": j.table or None}
@@ -397,7 +397,7 @@ def write_json(stream: TextIO, report: Report) -> None:
 
 
 def write_csv(stream: TextIO, report: Report) -> None:
-    """Write a row per case and executor."""
+    """Write a row for each case and executor."""
     records = [_record(r, j, report) for r in report.results for j in r.judgements]
     writer = csv.DictWriter(stream, records[0] if records else ())
     writer.writeheader()
@@ -405,7 +405,7 @@ def write_csv(stream: TextIO, report: Report) -> None:
 
 
 def write_junit(stream: TextIO, report: Report) -> None:
-    """Write JUnit XML: a test case per case and executor; unsupported is skipped with its reason."""
+    """Write JUnit XML: a test case for each case and executor. Unsupported ones are skipped."""
     judged = [(r, j) for r in report.results for j in r.judgements]
     root = ElementTree.Element(
         "testsuite",

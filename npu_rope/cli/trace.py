@@ -35,7 +35,7 @@ app = typer.Typer(no_args_is_help=True, help="Show the use of a kernel's cycles 
 
 
 class Dtype(str, Enum):
-    """Element types of x."""
+    """Element types of the input."""
 
     F32 = "f32"
     F16 = "f16"
@@ -53,7 +53,7 @@ class Mode(str, Enum):
 
 
 class Layout(str, Enum):
-    """How x lies in memory."""
+    """The memory layouts of x."""
 
     BSND = "bsnd"
     BNSD = "bnsd"
@@ -76,7 +76,7 @@ class TableDtype(str, Enum):
 ShapeOption = Annotated[str, typer.Option(help="B,S,N,D of x.")]
 DtypeOption = Annotated[Dtype | None, typer.Option(help="x's element type; default bf16, f16 on Ascend310P.")]
 LayoutOption = Annotated[
-    Layout, typer.Option(help="bnsd: heads before tokens in memory, handed over as a view.")
+    Layout, typer.Option(help="bnsd: heads before tokens in memory, passed as a view [B,S,N,D].")
 ]
 InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Write over x.")]
 Launch = Callable[[Options], dict[str, Any]]
@@ -104,8 +104,8 @@ def run_command(
     require_writable("trace", output=output, plot=plot)
     if output is not None and output == plot:
         raise usage_error(f"[trace] plot must differ from output but got {plot}.")
-    if plot is not None and (must := timeline_plot.refusal(plot)):
-        raise usage_error(f"[trace] plot {must}")
+    if plot is not None and (reason := timeline_plot.refusal(plot)):
+        raise usage_error(f"[trace] plot {reason}")
     try:
         with tempfile.TemporaryDirectory() as folder:
             spans = Path(folder) / "trace.json"
@@ -131,14 +131,14 @@ def run_command(
     else:
         console = Console(highlight=False)
         timeline.show(run, run["least_bytes"], console)
-        for what, written in (("timeline", output), ("plot", plot)):
+        for name, written in (("timeline", output), ("plot", plot)):
             if written is not None:
-                console.print(f"{what} written to {escape(str(written))}", soft_wrap=True)
+                console.print(f"{name} written to {escape(str(written))}", soft_wrap=True)
 
 
 def command(name: str, text: str | None = None) -> Callable[[MakeLaunch], MakeLaunch]:
-    """Register a function of a command's own options, which returns its launch. The options of
-    :func:`run_command` follow its own. text: its help, by default its docstring."""
+    """Return a decorator that registers a command. The function has the command's own options and returns its
+    launch; the options of :func:`run_command` follow. ``text``: the help, by default the docstring."""
     _, *shared = inspect.signature(run_command, eval_str=True).parameters.values()
 
     def register(make_launch: MakeLaunch) -> MakeLaunch:
@@ -161,7 +161,7 @@ def rope(
     shape: ShapeOption = "1,4096,32,128",
     dtype: DtypeOption = None,
     mode: Annotated[Mode, typer.Option(help="Which elements make a pair.")] = Mode.NEOX,
-    n_dims: Annotated[int | None, typer.Option(help="Rotated width; default D.")] = None,
+    n_dims: Annotated[int | None, typer.Option(help="Rotated lanes (vision: half); default all.")] = None,
     n_offs: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
     sections: Annotated[
         str | None,
@@ -170,7 +170,7 @@ def rope(
     layout: LayoutOption = Layout.BSND,
     backward: Annotated[bool, typer.Option("--backward", help="Rotate by minus the angle.")] = False,
     freq_factors: Annotated[
-        bool, typer.Option("--freq-factors", help="With factors, divided on the device.")
+        bool, typer.Option("--freq-factors", help="With freq_factors; the device divides by them.")
     ] = False,
     in_place: InPlaceOption = False,
 ) -> Launch:
@@ -196,7 +196,7 @@ def rope(
 
       npu-rope trace rope --plot rope.png
     """
-    sizes = sizes_of_text(shape)
+    sizes = parse_shape(shape)
 
     def launch(options: Options) -> dict[str, Any]:
         params = params_of(sizes[3], mode, n_dims, n_offs, sections)
@@ -224,7 +224,7 @@ def rope(
         }
         details = [] if params.n_dims == sizes[3] else [f"n_dims {params.n_dims} from {params.n_offs}"]
         details += [f"sections {properties['sections']}"] if any(params.sections) else []
-        details += _details_of_any(properties) + (["freq_factors"] if freq_factors else [])
+        details += _common_details(properties) + (["freq_factors"] if freq_factors else [])
         call = call_text(properties, properties["mode"], details)
         least_bytes = 2 * x.nbytes + positions.nbytes + (0 if factors is None else factors.nbytes)
         return summary_of(call, least_bytes, properties)
@@ -243,19 +243,19 @@ def rotary_mul(
         Width, typer.Option(help="cos and sin have an entry for each pair, or each lane.")
     ] = Width.LANE,
     rows: Annotated[
-        int, typer.Option(min=0, help="Rows of tables that position_ids name; 0: each token has its own.")
+        int, typer.Option(min=0, help="Table rows, selected by position_ids; 0: each token has its own.")
     ] = 0,
     interleaved: Annotated[bool, typer.Option("--interleaved", help="Pairs of neighbours.")] = False,
-    rotary_dim: Annotated[int, typer.Option(help="Rotated width; 0: D.")] = 0,
+    rotary_dim: Annotated[int, typer.Option(help="Rotated lanes; 0: D.")] = 0,
     offset: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
     layout: LayoutOption = Layout.BSND,
-    backward: Annotated[bool, typer.Option("--backward", help="By the transposed rotation.")] = False,
+    backward: Annotated[bool, typer.Option("--backward", help="Apply the transposed rotation.")] = False,
     in_place: InPlaceOption = False,
 ) -> Launch:
     """Run rotary_mul's kernel once and show the use of its cycles.
 
-    With --rows it is rotary_embedding: random rows of tables of that length are
-    gathered in the kernel.
+    With --rows it is rotary_embedding: the kernel gathers random rows of tables
+    with that many rows.
 
     The time model is that of npu-rope trace rope.
 
@@ -270,18 +270,18 @@ def rotary_mul(
 
       npu-rope trace rotary_mul --rows 8192 --width pair --layout bnsd
     """
-    sizes = sizes_of_text(shape)
+    sizes = parse_shape(shape)
 
     def launch(options: Options) -> dict[str, Any]:
         element_type = dtype or default_dtype(options)
         b, s, n, d = sizes
         x, out = _x_and_out(sizes, element_type, layout, in_place)
-        of_tables = Dtype.F32 if table_dtype is TableDtype.F32 else element_type
+        table_type = Dtype.F32 if table_dtype is TableDtype.F32 else element_type
         lanes = rotary_dim or d
         entries = lanes if width is Width.LANE else lanes // 2
-        cos, sin = (rounded_to(values_of((rows or s, entries)), of_tables) for _ in range(2))
+        cos, sin = (rounded_to(random_values((rows or s, entries)), table_type) for _ in range(2))
         a = RotaryAttributes(interleaved, rotary_dim, offset, 0, not backward)
-        read, about_tables = 2 * cos.nbytes, {"table_dtype": of_tables.value, "width": width.value}
+        read, table_properties = 2 * cos.nbytes, {"table_dtype": table_type.value, "width": width.value}
         if rows:
             _check_rows(width, offset)
             ids = np.random.default_rng(0).integers(0, rows, (b, s))
@@ -290,7 +290,7 @@ def rotary_mul(
             views = [v.reshape(*v.shape[:2], -1) if flat else v for v in (x, out)]
             t = rotary_embedding_tensors(views[0], cos, sin, ids, None)
             a = replace(a, num_heads=n if flat else 0)
-            read = 2 * b * s * cos[0].nbytes  # neither sum has the scalar unit's reads of ids
+            read = 2 * b * s * cos[0].nbytes  # without position_ids, which the scalar unit reads
         else:
             views = [view_of(v, layout) for v in (x, out)]
             t = rotary_mul_tensors(views[0], cos, sin, None)
@@ -299,7 +299,7 @@ def rotary_mul(
             "op": "rotary_embedding" if rows else "rotary_mul",
             "shape": list(sizes),
             "dtype": element_type.value,
-            **about_tables,
+            **table_properties,
             "rows": rows,
             "interleaved": interleaved,
             "rotary_dim": lanes,
@@ -308,18 +308,18 @@ def rotary_mul(
             "forward": not backward,
             "in_place": in_place,
         }
-        details = [f"{of_tables.value} tables, an entry a {width.value}"]
+        details = [f"{table_type.value} tables, an entry a {width.value}"]
         details += [] if lanes == d else [f"rotary_dim {lanes} from {offset}"]
         details += [f"{rows} rows"] if rows else []
         call = call_text(
-            properties, "interleaved" if interleaved else "half", details + _details_of_any(properties)
+            properties, "interleaved" if interleaved else "half", details + _common_details(properties)
         )
         return summary_of(call, 2 * x.nbytes + read, properties)
 
     return launch
 
 
-def sizes_of_text(text: str) -> tuple[int, int, int, int]:
+def parse_shape(text: str) -> tuple[int, int, int, int]:
     """Return B, S, N and D of --shape."""
     sizes = numbers(text)
     if len(sizes) != 4 or min(sizes) < 1:
@@ -352,7 +352,7 @@ def default_dtype(options: Options) -> Dtype:
     return Dtype.F16 if str(options.soc).lower() in lacking else Dtype.BF16
 
 
-def values_of(sizes: tuple[int, ...]) -> Any:
+def random_values(sizes: tuple[int, ...]) -> Any:
     """Return random float32 values of these sizes."""
     try:
         return np.random.default_rng(0).standard_normal(sizes, dtype=np.float32)
@@ -375,7 +375,7 @@ def view_of(a: Any, layout: Layout) -> Any:
 
 def _x_and_out(sizes: tuple[int, ...], dtype: Dtype, layout: Layout, in_place: bool) -> tuple[Any, Any]:
     b, s, n, d = sizes
-    x = rounded_to(values_of((b, n, s, d) if layout is Layout.BNSD else sizes), dtype)
+    x = rounded_to(random_values((b, n, s, d) if layout is Layout.BNSD else sizes), dtype)
     return x, x if in_place else np.empty_like(x)
 
 
@@ -384,7 +384,7 @@ def summary_of(call: str, least_bytes: int, properties: dict[str, Any]) -> dict[
 
     Args:
         least_bytes: the bytes that any kernel must move.
-        properties: of the call, for the summary.
+        properties: those of the call that the summary lists.
     """
     summary: dict[str, Any] = simulated_package.load().simulator.report()["summary"]
     roofline = least_bytes / summary["gm_bytes_per_cycle"]
@@ -399,7 +399,7 @@ def summary_of(call: str, least_bytes: int, properties: dict[str, Any]) -> dict[
     }
 
 
-def _details_of_any(properties: dict[str, Any]) -> list[str]:
+def _common_details(properties: dict[str, Any]) -> list[str]:
     """Return the differences from the defaults that all operators have."""
     details = [] if properties["layout"] == "bsnd" else [properties["layout"]]
     details += [] if properties["forward"] else ["backward"]
@@ -407,7 +407,7 @@ def _details_of_any(properties: dict[str, Any]) -> list[str]:
 
 
 def call_text(properties: dict[str, Any], kind: str, details: list[str]) -> str:
-    """Return a call in a line: operator, shape and dtype, then its other properties."""
+    """Describe a call in a line: operator, shape and dtype, then its other properties."""
     shape = ",".join(str(size) for size in properties["shape"])
     return ", ".join([f"{properties['op']} [{shape}] {properties['dtype']} {kind}", *details])
 

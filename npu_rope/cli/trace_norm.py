@@ -27,12 +27,12 @@ from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_te
 
 
 def _values(sizes: tuple[int, ...], dtype: Dtype) -> Any:
-    return trace.rounded_to(trace.values_of(sizes), dtype)
+    return trace.rounded_to(trace.random_values(sizes), dtype)
 
 
 RowsOption = Annotated[str, typer.Option(help="R,N: number of rows, elements of a row.")]
 
-app = trace.app  # of trace.py; the import of this module registers the commands below
+app = trace.app  # of trace.py; the import of this module adds the commands below
 
 
 def _add_command(
@@ -132,7 +132,7 @@ def rms_norm_rope(
     keys: Annotated[int, typer.Option(min=1, help="Heads of k; N in --shape is q's.")] = 8,
     dtype: DtypeOption = None,
     mode: Annotated[Mode, typer.Option(help="Which elements make a pair: neox or normal.")] = Mode.NEOX,
-    n_dims: Annotated[int | None, typer.Option(help="Rotated width; default D.")] = None,
+    n_dims: Annotated[int | None, typer.Option(help="Rotated lanes; default D.")] = None,
     intermediate_rounding: Annotated[
         bool, typer.Option("--intermediate-rounding", help="Round like rms_norm followed by rope.")
     ] = False,
@@ -155,7 +155,7 @@ def rms_norm_rope(
 
       npu-rope trace rms_norm_rope --intermediate-rounding --mode normal
     """
-    b, s, n, d = trace.sizes_of_text(shape)
+    b, s, n, d = trace.parse_shape(shape)
 
     def launch(options: Options) -> dict[str, Any]:
         element_type = dtype or trace.default_dtype(options)
@@ -185,7 +185,7 @@ def rms_norm_rope(
         details += [] if params.n_dims == d else [f"n_dims {params.n_dims}"]
         details += ["intermediate rounding"] if intermediate_rounding else []
         details += ["keys to a cache"] if cache else []
-        # Without the cache's row indices, which the scalar unit reads.
+        # Without the indices of the cache's rows, which the scalar unit reads.
         least_bytes = 2 * (q.nbytes + k.nbytes) + 2 * scales[0].nbytes + positions.nbytes
         return trace.summary_of(trace.call_text(properties, mode.value, details), least_bytes, properties)
 

@@ -1,4 +1,4 @@
-"""The values and faults that options of several commands have."""
+"""Values and errors of options, for all commands."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ USAGE_ERROR = 2
 
 
 def usage_error(text: str) -> typer.Exit:
-    """Print the fault of a command, and return the exit that ends it."""
+    """Print the error message, and return the exception that ends the command."""
     print(text, file=sys.stderr)
     return typer.Exit(USAGE_ERROR)
 
 
 def require_writable(command: str, **files: Path | None) -> None:
-    """Raise the fault of the first of these options that names a file that cannot be written."""
+    """Raise a usage error for the first option whose file cannot be written."""
     for name, path in files.items():
-        if path is not None and (must := unwritable(path)):
-            raise usage_error(f"[{command}] {name} {must}")
+        if path is not None and (reason := unwritable(path)):
+            raise usage_error(f"[{command}] {name} {reason}")
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Return the integers of a text such as ``1,2``; none if it is no such text."""
+    """Return the integers of a text such as ``1,2``; empty if the text has another form."""
     try:
         return tuple(int(word) for word in text.split(","))
     except ValueError:

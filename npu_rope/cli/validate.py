@@ -1,4 +1,4 @@
-"""``npu-rope validate``: run the case matrix on every back end, float64 and a real ggml."""
+"""``npu-rope validate``: compare every back end with float64 and with a real ggml, case by case."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def validate(
         typer.Option(
             "--backend",
             "-b",
-            help="reference, cpu, sim (as on ascend910b; sim:ascend910_93 runs the same kernels),"
-            " sim:ascend310p, npu; repeatable. Default: all here.",
+            help="reference, cpu, sim (ascend910b; sim:ascend910_93 runs the same kernels),"
+            " sim:ascend310p, npu; repeatable. Default: all available.",
         ),
     ] = None,
     ggml: Annotated[bool, typer.Option(help="Compare with a real ggml where one is found.")] = True,
     ggml_lib: Annotated[
-        str | None, typer.Option(help="Folder with libggml-base and libggml-cpu; it must then be there.")
+        str | None, typer.Option(help="Folder with libggml-base and libggml-cpu, which must exist.")
     ] = None,
     ggml_device: Annotated[
         str,
@@ -89,14 +89,12 @@ def validate(
 ) -> None:
     """Compare npu_rope with a float64 reference and with a real ggml, case by case.
 
-    Exact: every back end against float64; cos and sin may be off by 2^-23
-    (2^-20 on the simulated Ascend cores, sim and sim:ascend310p), the rest is
-    rounding.
+    Exact: every back end against float64. cos and sin may be off by 2^-23
+    (2^-20 on sim, sim:ascend310p and npu); the rest of the bound is rounding.
 
     ggml: policy 'ggml' and the real ggml library, each against ggml's own
-    float32 angles, where only the rotation may round. 'bits' is the share of
-    elements equal to the last bit, 'from exact' how far ggml itself is from
-    float64.
+    float32 angles; only the rotation may round. 'bits' is the share of
+    bit-equal elements, 'from exact' the largest error of ggml against float64.
 
     onnx, torch_npu, norm, pmx: every back end against those specifications in
     float64.
@@ -105,8 +103,8 @@ def validate(
     ROTARY_EMBEDDING (onnx), ROTARY_MUL (torch_npu), RMS_NORM, RMS_NORM_BACK,
     ADD_RMS_NORM, RMS_NORM_ROPE (norm), ROTARY_POSITION_EMBEDDING (pmx).
 
-    Exit status: 0 all within their bounds, 1 some not, 2 bad usage or a forced
-    back end absent.
+    Exit status: 0 all results are within their bounds, 1 some are not, 2 bad
+    usage or a named back end is absent.
 
     Examples:
 
@@ -140,7 +138,7 @@ def validate(
     try:
         detail = Detail.EVERY_CASE if verbose else Detail.QUIET if quiet else Detail.SUMMARY
         with write_report(format_.value, output, report, detail) as add:
-            # The console that prints the lines also owns the progress bar, so that the two do not mix.
+            # The same console prints the lines and the progress bar, so that they do not mix.
             for result in _run(cases, names, process, report.terminal or errors):
                 report.results.append(result)
                 add(result)
@@ -214,7 +212,7 @@ def _run(
 
 @contextmanager
 def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
-    """Show a bar on a terminal; elsewhere print a line now and then on standard error."""
+    """Show a bar on a terminal; elsewhere print a line every PROGRESS_SECONDS on standard error."""
     if console.is_terminal:
         columns = TextColumn("validating"), BarColumn(), MofNCompleteColumn(), TextColumn("cases,")
         left = TimeRemainingColumn(), TextColumn("left")

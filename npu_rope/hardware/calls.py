@@ -73,17 +73,17 @@ class Call:
     """A call's tensors on the CPU, and its expected results.
 
     Attributes:
-        tensors: the operator's tensors, as the executors take them.
+        tensors: the operator's tensors, in the form that the executors accept.
         attributes: the operator's other arguments.
         expect: computes the float64 results with their bounds.
-        look: converts the results from CPU tensors to arrays of values; raises AssertionError if memory
-            outside of the results has changed.
+        to_values: converts the results from CPU tensors to arrays. It raises AssertionError if a row of a
+            cache has changed that belongs to no token.
     """
 
     tensors: Any
     attributes: Any
     expect: Callable[[], list[Expectation]]
-    look: Callable[[tuple[Any, ...]], list[Array]]
+    to_values: Callable[[tuple[Any, ...]], list[Array]]
 
 
 OPERATORS = (
@@ -92,12 +92,12 @@ OPERATORS = (
 )
 KERNELS: Mapping[str, str] = {
     **{op: type_of(op) for op in OPERATORS},
-    "rotary_embedding": type_of("rotary_mul"),  # which launches that kernel
+    "rotary_embedding": type_of("rotary_mul"),  # rotary_embedding launches that kernel
 }
 
 # ---- the shapes ---------------------------------------------------------------------------------------
 
-# (form, B, S, N, dtype, quick): a decode step of one token, of small batches, and prefills.
+# (form, B, S, N, dtype, quick): decode steps of one sequence and of batches, and prefills.
 _HEADS = (
     ("decode", 1, 1, 32, BF16, True),
     ("decode", 1, 1, 32, F16, False),
@@ -197,7 +197,7 @@ def _tensor(values: Array, dtype: str) -> Any:
 
 
 def _values(results: tuple[Any, ...]) -> list[Array]:
-    """Convert CPU tensors to arrays; bfloat16 to float32, which holds its values exactly."""
+    """Convert CPU tensors to arrays; bfloat16 to float32, which represents its values exactly."""
     return [(t.float() if t.dtype is torch.bfloat16 else t).numpy() for t in results]
 
 
@@ -224,12 +224,12 @@ def _rope_case(call: TimedCall, o: dict[str, Any]) -> RopeCase:
 def _rope_call(call: TimedCall, o: dict[str, Any]) -> Call:
     case = _rope_case(call, o)
     data = cases.make_data(case)
-    taken = judge.as_taken(case, "npu")
+    received = judge.as_received(case, "npu")
     a = RopeCallAttributes(case.params, case.forward, "exact")
     x, positions = _tensor(data.x, case.dtype), torch.from_numpy(data.positions)
 
     def expect() -> list[Expectation]:
-        return [judge.exact_expectation(taken, data, E_ANGLE_DEVICE)]
+        return [judge.exact_expectation(received, data, E_ANGLE_DEVICE)]
 
     if call.operator == "rope":
         return Call(rope_tensors(x, positions, None, None), a, expect, _values)
@@ -237,19 +237,19 @@ def _rope_call(call: TimedCall, o: dict[str, Any]) -> Call:
         assert data.rows is not None
         assert data.cache is not None
         rows, cache = torch.from_numpy(data.rows), _tensor(data.cache, case.cache_dtype)
-        given = rope_set_rows_tensors(x, positions, rows, None, cache)
-        return Call(given, a, expect, lambda r: [judge.rotated_rows(case, data, _values(r)[0])])
+        tensors = rope_set_rows_tensors(x, positions, rows, None, cache)
+        return Call(tensors, a, expect, lambda r: [judge.rotated_rows(case, data, _values(r)[0])])
     return _with_keys(case, data, a)
 
 
 def _with_keys(case: RopeCase, data: CaseData, a: RopeCallAttributes) -> Call:
     keys = replace(case, name=f"{case.name}/k", shape=(*case.shape[:2], KEY_HEADS, case.shape[3]))
-    of_keys = replace(cases.make_data(keys), positions=data.positions)
-    xs = [_tensor(d.x, case.dtype) for d in (data, of_keys)]
+    key_data = replace(cases.make_data(keys), positions=data.positions)
+    xs = [_tensor(d.x, case.dtype) for d in (data, key_data)]
 
     def expect() -> list[Expectation]:
-        both = ((case, data), (keys, of_keys))
-        return [judge.exact_expectation(judge.as_taken(c, "npu"), d, E_ANGLE_DEVICE) for c, d in both]
+        both = ((case, data), (keys, key_data))
+        return [judge.exact_expectation(judge.as_received(c, "npu"), d, E_ANGLE_DEVICE) for c, d in both]
 
     tensors = rope_qk_tensors(xs[0], xs[1], torch.from_numpy(data.positions), None, None)
     return Call(tensors, a, expect, _values)
@@ -272,8 +272,8 @@ def _table_call(call: TimedCall, o: dict[str, Any]) -> Call:
     xs = [_tensor(x, case.dtype) for x in data.xs]
     cos, sin = (_tensor(t, F32 if case.wide else case.dtype) for t in (data.cos, data.sin))
     ids = None if data.position_ids is None else torch.from_numpy(data.position_ids)
-    given: CallTensors[Any] = tables.call_of(case, xs, cos, sin, ids, None)
-    return Call(given, case.attributes, lambda: tables.expectation(case, data), _values)
+    tensors: CallTensors[Any] = tables.call_of(case, xs, cos, sin, ids, None)
+    return Call(tensors, case.attributes, lambda: tables.expectation(case, data), _values)
 
 
 def _norm_call(call: TimedCall, o: dict[str, Any]) -> Call:
@@ -288,8 +288,8 @@ def _norm_call(call: TimedCall, o: dict[str, Any]) -> Call:
     data = norms.make_data(case)
     x, residual = (_tensor(a, case.dtype) for a in (data.x, data.residual))
     scale, grad = (_tensor(a, case.scale_type) for a in (data.scale, data.grad))
-    given: CallTensors[Any] = norms.call_of(case, x, scale, grad, residual)
-    return Call(given, case.attributes, lambda: norms.expectation(case, data, "npu"), _values)
+    tensors: CallTensors[Any] = norms.call_of(case, x, scale, grad, residual)
+    return Call(tensors, case.attributes, lambda: norms.expectation(case, data, "npu"), _values)
 
 
 def _norm_rope_call(call: TimedCall, o: dict[str, Any]) -> Call:
@@ -301,8 +301,8 @@ def _norm_rope_call(call: TimedCall, o: dict[str, Any]) -> Call:
     positions, rows, outs = torch.from_numpy(data.positions), None, None
     if data.rows is not None:
         rows, outs = torch.from_numpy(data.rows), (torch.empty_like(q), _tensor(data.cache, case.dtype))
-    given = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, None, outs, rows)
-    return Call(given, case.attributes, lambda: norm_ropes.expectation(case, data, "npu"), _values)
+    tensors = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, None, outs, rows)
+    return Call(tensors, case.attributes, lambda: norm_ropes.expectation(case, data, "npu"), _values)
 
 
 _NORMS = ("rms_norm", "add_rms_norm", "rms_norm_backward")
@@ -320,18 +320,18 @@ def run(t: CallTensors[Any], a: Any) -> tuple[Any, ...]:
     """Run the call through npu_rope's interface on the tensors' device: one launch there."""
     operator, xs = getattr(npu_rope, t.op), t.xs.values()
     if isinstance(a, RotaryAttributes):
-        done = operator(*t.inputs().values(), interleaved=a.interleaved)
+        results = operator(*t.inputs().values(), interleaved=a.interleaved)
     elif isinstance(a, RmsNormAttributes):
-        done = operator(*t.inputs().values(), epsilon=a.epsilon)
+        results = operator(*t.inputs().values(), epsilon=a.epsilon)
     elif isinstance(a, RmsNormRopeAttributes):
-        how: dict[str, Any] = {"epsilon": a.epsilon, "intermediate_rounding": a.intermediate_rounding}
+        arguments: dict[str, Any] = {"epsilon": a.epsilon, "intermediate_rounding": a.intermediate_rounding}
         if t.scatters:
-            how |= {"rows": t.beside["rows"], "cache": t.outs["cache"]}
-        done = operator(*xs, *scales_of(t), t.beside["positions"], a.params, **how)
+            arguments |= {"rows": t.beside["rows"], "cache": t.outs["cache"]}
+        results = operator(*xs, *scales_of(t), t.beside["positions"], a.params, **arguments)
     else:
         cache = (t.beside["rows"], t.outs["cache"]) if t.scatters else ()
-        done = operator(*xs, t.beside["positions"], *cache, a.params, forward=a.forward)
-    return done if isinstance(done, tuple) else (done,)
+        results = operator(*xs, t.beside["positions"], *cache, a.params, forward=a.forward)
+    return results if isinstance(results, tuple) else (results,)
 
 
 def simulate(call: Call, options: Options) -> None:
@@ -345,19 +345,19 @@ def simulate(call: Call, options: Options) -> None:
 
 def compare(results: list[Array], expected: list[Expectation]) -> dict[str, Any]:
     """Return the largest error, the largest ratio of an error to its bound (1 or less is correct), and the
-    place of that ratio."""
+    index of that ratio."""
     error, ratio, worst = 0.0, 0.0, None
     if len(results) != len(expected):
-        raise AssertionError(f"{len(expected)} results must come out but got {len(results)}")
+        raise AssertionError(f"a call must return {len(expected)} results but got {len(results)}")
     for number, (got, e) in enumerate(zip(results, expected, strict=True)):
         if got.shape != e.value.shape:
             raise AssertionError(f"a result must be of shape {e.value.shape} but got {got.shape}")
-        own, at = worst_ratio(got, e.value, e.bound)
+        call_ratio, at = worst_ratio(got, e.value, e.bound)
         wide = got.astype(np.float64)
         with np.errstate(invalid="ignore"):
             error = max(error, float(np.nanmax(np.abs(wide - e.value), initial=0.0)))
-        if own > ratio:
-            ratio = own
+        if call_ratio > ratio:
+            ratio = call_ratio
             worst = {
                 "result": number,
                 "index": list(at),

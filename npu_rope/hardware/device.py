@@ -14,7 +14,7 @@ _PROPERTIES = ("total_memory", "L2_cache_size", "cube_core_num", "vector_core_nu
 
 
 class NpuDevice:
-    """The first NPU that torch_npu shows."""
+    """The first NPU that torch_npu lists."""
 
     backend = "npu"
 
@@ -31,11 +31,11 @@ class NpuDevice:
         return tensor.cpu()
 
     def synchronize(self) -> None:
-        """Wait for all launches; raises the device's errors."""
+        """Wait for all launches; raise the device's errors."""
         torch.npu.synchronize()
 
     def failure(self) -> str:
-        """Return why the device does not compute any more in this process; empty if it does."""
+        """Return why the device no longer computes in this process; empty if it computes."""
         try:
             got = (torch.ones(4).to("npu") + 1).cpu().tolist()
         except RuntimeError as error:
@@ -43,7 +43,7 @@ class NpuDevice:
         return "" if got == [2.0] * 4 else f"1 + 1 gives {got[0]} on the device"
 
     def event_us(self, run: Callable[[], object], launches: int) -> float:
-        """Return the microseconds between two events divided by the launches between them; includes gaps."""
+        """Return the microseconds between two events divided by the launches between them, including gaps."""
         begin, end = (torch.npu.Event(enable_timing=True) for _ in range(2))
         begin.record()
         for _ in range(launches):

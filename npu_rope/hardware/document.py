@@ -23,7 +23,7 @@ CORRECT, WRONG, UNFINISHED = "correct", "wrong", "unfinished"
 LOST = "lost"
 # Repeats a call without changing the report that contains it.
 REPEAT = "hardware-report --output repeated --overwrite --skip validate"
-# Below this, the start of a kernel is a large part of its time; the timing model does not include it.
+# Below this time the start of a kernel is a large part; the timing model does not include it.
 SHORT_US = 20.0
 CAVEATS = (
     "The model's times leave out the start of a kernel on its cores.",
@@ -54,9 +54,9 @@ def new(options: Mapping[str, Any]) -> Document:
     }
 
 
-def not_done(document: Document, what: str, why: str, *, wrong: bool = False) -> None:
-    """Record a missing part. wrong: it failed; otherwise it was not available or not requested."""
-    document["not_done"].append({"what": what, "why": why, "failed": wrong})
+def not_done(document: Document, what: str, why: str, *, failed: bool = False) -> None:
+    """Record a missing part. failed: it failed; otherwise it was not available or not requested."""
+    document["not_done"].append({"what": what, "why": why, "failed": failed})
 
 
 # ---- validate ----------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def validate_summary(cases: Sequence[Any], results: Mapping[str, Mapping[str, An
 
     Args:
         cases: all planned cases.
-        results: results of worker.py, by suite/name; a case without one was not run.
+        results: worker.py's results, by suite/name; a case without one was not run.
     """
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     failures, reasons = [], Counter[str]()
@@ -84,7 +84,7 @@ def validate_summary(cases: Sequence[Any], results: Mapping[str, Mapping[str, An
         elif verdict != OK:
             failures.append(_failure(case, verdict, result))
         ratio = float(result.get("error_over_bound", "nan"))
-        if ratio > float(row["largest_error_over_bound"]):  # false for NaN: no result to compare
+        if ratio > float(row["largest_error_over_bound"]):  # false for NaN, which means no result
             row["largest_error_over_bound"] = json_number(ratio)
     table = list(rows.values())
     totals = {name: sum(row[name] for row in table) for name in ("cases", CORRECT, WRONG, UNSUPPORTED, LOST)}
@@ -152,12 +152,12 @@ def call_record(call: TimedCall, *, simulated: bool) -> dict[str, Any]:
 
 def operator_records(calls: Iterable[TimedCall], *, simulated: bool) -> list[dict[str, Any]]:
     """Return the record of every operator with its calls."""
-    made: dict[str, dict[str, Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
     for call in calls:
-        fresh = {"operator": call.operator, "kernel": KERNELS[call.operator], "calls": []}
-        record = made.setdefault(call.operator, fresh)
+        new_record = {"operator": call.operator, "kernel": KERNELS[call.operator], "calls": []}
+        record = records.setdefault(call.operator, new_record)
         record["calls"].append(call_record(call, simulated=simulated))
-    return list(made.values())
+    return list(records.values())
 
 
 def all_calls(document: Document) -> list[dict[str, Any]]:
@@ -197,23 +197,23 @@ def relate(record: dict[str, Any]) -> None:
 
 def timing_model(document: Document, profile: str | None, profile_note: str) -> dict[str, Any]:
     """Return the differences between the simulator's times and the measured ones."""
-    about = {
+    common = {
         "simulated": document["simulated"],
         "profile": profile,
         "profile_note": profile_note,
         "caveats": list(CAVEATS),
     }
     if document["simulated"]:
-        return {**about, "note": NOT_MEASURED, "all": None, "by_size": [], "by_operator": []}
+        return {**common, "note": NOT_MEASURED, "all": None, "by_size": [], "by_operator": []}
     related = [call for call in all_calls(document) if call["measured_over_predicted"] is not None]
     if not related:
-        return {**about, "note": "no call has both times", "all": None, "by_size": [], "by_operator": []}
+        return {**common, "note": "no call has both times", "all": None, "by_size": [], "by_operator": []}
     short = [call for call in related if call["predicted"]["microseconds"] < SHORT_US]
     rest = [call for call in related if call["predicted"]["microseconds"] >= SHORT_US]
     sizes = ((f"predicted below {SHORT_US:g} us", short), (f"predicted {SHORT_US:g} us or more", rest))
     operators = [(o["operator"], [c for c in o["calls"] if c in related]) for o in document["operators"]]
     return {
-        **about,
+        **common,
         "note": "",
         "all": _errors("all calls", related),
         "by_size": [_errors(name, group) for name, group in sizes if group],
@@ -223,14 +223,14 @@ def timing_model(document: Document, profile: str | None, profile_note: str) -> 
 
 def _errors(name: str, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     worst = max(calls, key=lambda call: abs(math.log(call["measured_over_predicted"])))
-    gaps = [call["measured"]["us"] - call["predicted"]["microseconds"] for call in calls]
+    differences = [call["measured"]["us"] - call["predicted"]["microseconds"] for call in calls]
     return {
         "of": name,
         "calls": len(calls),
         "median_ratio": statistics.median(call["measured_over_predicted"] for call in calls),
         "worst_ratio": worst["measured_over_predicted"],
         "worst_call": worst["id"],
-        "median_difference_us": statistics.median(gaps),
+        "median_difference_us": statistics.median(differences),
         "methods": dict(Counter(call["measured"]["method"] for call in calls)),
     }
 
@@ -239,7 +239,7 @@ def _errors(name: str, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def verdict(document: Document) -> dict[str, Any]:
-    """Return whether everything that was checked is right."""
+    """Return the report's status, and a summary of its checks."""
     checked = [call for call in all_calls(document) if call["correct"] is not None]
     wrong_calls = sum(not call["correct"] for call in checked)
     cases = document["validate"] or dict.fromkeys(("cases", CORRECT, WRONG, UNSUPPORTED, LOST, "not_run"), 0)

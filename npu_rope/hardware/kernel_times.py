@@ -1,7 +1,7 @@
 """Durations of kernels on the device: by CANN's profiler, or by events where the profiler has no result.
 
 The profiler is torch_npu's (``torch_npu.profiler.profile``), which controls CANN's. It writes one CSV file
-per session: ``ASCEND_PROFILER_OUTPUT/kernel_details.csv``, made of CANN's own
+per session, ``ASCEND_PROFILER_OUTPUT/kernel_details.csv``, which it makes from CANN's own
 ``mindstudio_profiler_output/op_summary_*.csv``. Both have one row per launch, with different column names
 (Ascend/pytorch ``torch_npu/profiler/analysis/prof_common_func/_csv_headers.py``; the columns' meaning:
 ``docs/en/developer_notes/ascend_pytorch_profiler_user_guide.md``).
@@ -33,7 +33,7 @@ _COLUMNS = (
 )
 _FILES = ("**/ASCEND_PROFILER_OUTPUT/kernel_details.csv", "**/mindstudio_profiler_output/op_summary_*.csv")
 _NO_TYPE = ("", "N/A")
-# With one of these set torch_npu's profiler collects nothing (its check_msprof_env).
+# If one of these is set, torch_npu's profiler collects nothing (its check_msprof_env).
 _OTHER_PROFILERS = ("PROFILER_SAMPLECONFIG", "PROFILING_MODE")
 
 
@@ -53,7 +53,7 @@ class KernelRun:
     def is_of(self, kernel: str) -> bool:
         """Return whether it is a launch of the operator with this name in CANN.
 
-        Without a type (low profiling levels) the launch's name decides: ``aclnnNpuRope_NpuRope_NpuRope``.
+        Low profiling levels have no type. Then the launch's name decides: ``aclnnNpuRope_NpuRope_NpuRope``.
         """
         if self.type not in _NO_TYPE:
             return self.type == kernel
@@ -67,7 +67,7 @@ def read_kernels(path: Path) -> list[KernelRun]:
     """Return the launches in a kernel_details.csv or an op_summary_*.csv, in the order of their start.
 
     Raises:
-        NoKernelTimes: the file has other columns, or values that are no numbers.
+        NoKernelTimes: the file has other columns, or times that are not numbers.
     """
     with path.open(encoding="utf-8-sig", newline="") as stream:
         rows = list(csv.reader(stream))
@@ -78,11 +78,11 @@ def read_kernels(path: Path) -> list[KernelRun]:
     if columns is None:
         raise NoKernelTimes(f"{path.name} has other columns than documented: {', '.join(header)}")
     at = [header.index(name) for name in columns]
-    runs = [_run_of(path, number, [row[i] for i in at]) for number, row in _whole_rows(rows, max(at))]
+    runs = [_run_of(path, number, [row[i] for i in at]) for number, row in _complete_rows(rows, max(at))]
     return sorted(runs, key=lambda run: run.start_us)
 
 
-def _whole_rows(rows: list[list[str]], last: int) -> list[tuple[int, list[str]]]:
+def _complete_rows(rows: list[list[str]], last: int) -> list[tuple[int, list[str]]]:
     return [(number, row) for number, row in enumerate(rows[1:], 2) if len(row) > last]
 
 
@@ -117,16 +117,16 @@ def durations_of(runs: Sequence[KernelRun], kernel: str, launches: Sequence[int]
     Raises:
         NoKernelTimes: the profiler lists another number of launches, which cannot be attributed to the calls.
     """
-    own = [run.duration_us for run in runs if run.is_of(kernel)]
-    if len(own) != sum(launches):
+    durations = [run.duration_us for run in runs if run.is_of(kernel)]
+    if len(durations) != sum(launches):
         others = sorted({run.type if run.type not in _NO_TYPE else run.name for run in runs})
         listed = ", ".join(others[:8]) or "nothing"
         raise NoKernelTimes(
-            f"the profiler lists {len(own)} launches of {kernel} where {sum(launches)} were made"
+            f"the profiler lists {len(durations)} launches of {kernel} where {sum(launches)} were made"
             f" (it lists {listed})"
         )
-    taken = iter(own)
-    return [[next(taken) for _ in range(count)] for count in launches]
+    remaining = iter(durations)
+    return [[next(remaining) for _ in range(count)] for count in launches]
 
 
 # ---- a session ---------------------------------------------------------------------------------------
@@ -136,13 +136,13 @@ def require_profiler() -> Any:
     """Return torch_npu's profiler module.
 
     Raises:
-        NoKernelTimes: it cannot work here.
+        NoKernelTimes: the profiler does not work here.
     """
     set_here = [name for name in _OTHER_PROFILERS if os.environ.get(name)]
     if set_here:
-        raise NoKernelTimes(f"{set_here[0]} is set: torch_npu's profiler collects nothing beside msprof")
+        raise NoKernelTimes(f"{set_here[0]} is set: torch_npu's profiler then collects nothing")
     if shutil.which("msprof") is None:
-        raise NoKernelTimes("msprof is not on PATH, which exports the profile: source CANN's set_env.sh")
+        raise NoKernelTimes("msprof is not on PATH; it exports the profile: source CANN's set_env.sh")
     try:
         return importlib.import_module("torch_npu.profiler")
     except (ImportError, OSError, RuntimeError) as error:

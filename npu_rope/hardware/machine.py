@@ -39,7 +39,7 @@ _FIRMWARE = Path("/usr/local/Ascend/firmware/version.info")
 
 
 def facts(device: Any) -> dict[str, Any]:
-    """Return all facts. The device's own facts come first, and are missing where it does not report them."""
+    """Return all facts. The device's own facts come first; those that it does not report are missing."""
     simulated = bool(device.simulated)
     return {
         **device.facts(),
@@ -121,17 +121,18 @@ def _output(command: list[str]) -> str:
 def nearest_profile(chip: str, profiles: list[dict[str, Any]]) -> tuple[str | None, str]:
     """Return the simulator's profile of a chip, and a note on it.
 
-    A variant such as Ascend910B2C has the profile of the chip that its name begins with.
+    A variant such as Ascend910B2C has the profile of Ascend910B2, with which its name begins.
     """
     by_name = {str(p["name"]): p for p in profiles}
     if chip in by_name:
         return chip, ""
-    alike = sorted((n for n in by_name if chip.startswith(n)), key=len, reverse=True)
+    candidates = sorted((n for n in by_name if chip.startswith(n)), key=len, reverse=True)
     soc = chips.soc_of(chip)
-    alike += [name for name in by_name if soc and chips.soc_of(name) == soc]
-    if not alike:
+    candidates += [name for name in by_name if soc and chips.soc_of(name) == soc]
+    if not candidates:
         return None, f"the simulator has no profile of {chip}; it has {', '.join(by_name)}"
-    return alike[0], f"the simulator has no profile of {chip}: {alike[0]}'s is used, whose sizes may differ"
+    used = candidates[0]
+    return used, f"the simulator has no profile of {chip}: {used}'s is used, whose sizes may differ"
 
 
 def is_simulated() -> bool:

@@ -13,7 +13,7 @@ from npu_rope.hardware.page_style import STYLE
 from npu_rope.testing.cases import SHORT
 
 Row = Sequence[str]  # cells, as HTML
-LARGE = 100  # ratios from here on have no decimals
+LARGE_RATIO = 100  # such ratios are printed without decimals
 
 
 def html_of(document: Document) -> str:
@@ -57,7 +57,7 @@ def _page(d: Document) -> Iterator[str]:
         yield "</section>"
     yield (
         f"<footer>{escape(d['schema'])}, version {d['schema_version']}. The JSON file beside this page has"
-        " the same numbers, and more of them.</footer>"
+        " these numbers and more.</footer>"
     )
     yield "</main></body></html>"
 
@@ -68,8 +68,8 @@ def _badge(d: Document) -> str:
 
 def _when(d: Document) -> str:
     how = "quick: few shapes and cases" if d["options"].get("quick") else "full"
-    whole = "" if d["complete"] else "; not finished"
-    return f"{d['created']}, {d['seconds']:g} seconds, {how}{whole}"
+    state = "" if d["complete"] else "; not finished"
+    return f"{d['created']}, {d['seconds']:g} seconds, {how}{state}"
 
 
 # ---- pieces ------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def _when(d: Document) -> str:
 def _table(
     caption: str, titles: Sequence[str], rows: Iterable[tuple[Row, bool]], numbers: Sequence[int]
 ) -> str:
-    """Yield a table of titles, then rows, each marked if wrong. numbers: the columns that hold numbers."""
+    """Return a table. Each row has a mark if it is wrong. numbers: the columns with numbers."""
     side = [' class="n"' if i in numbers else "" for i in range(len(titles))]
     head = "".join(f'<th scope="col"{s}>{escape(t)}</th>' for t, s in zip(titles, side, strict=True))
     body = []
@@ -115,7 +115,7 @@ def _number(value: Any, form: str) -> str:
 
 
 def _ratio(value: Any) -> str:
-    large = isinstance(value, (int, float)) and value >= LARGE
+    large = isinstance(value, (int, float)) and value >= LARGE_RATIO
     return _number(value, ".3g" if large else ".2f")
 
 
@@ -140,24 +140,24 @@ def _verdict(d: Document) -> Iterator[str]:
         ),
     ]
     if error:
-        under = f"worst {error['worst_ratio']:.2f}, {error['calls']} calls"
-        cards.append(("Measured / predicted, median", f"{error['median_ratio']:.2f}", under))
+        detail = f"worst {error['worst_ratio']:.2f}, {error['calls']} calls"
+        cards.append(("Measured / predicted, median", f"{error['median_ratio']:.2f}", detail))
     else:
         note = escape(str(model.get("note") or "not measured"))
         cards.append(
             (
                 "Measured / predicted",
                 note,
-                "the time of the simulation is not a device's" if d["simulated"] else "",
+                "the simulation has no device times" if d["simulated"] else "",
             )
         )
     yield '<div class="cards">'
-    for name, value, under in cards:
-        yield f'<div class="card"><span class="soft">{name}</span><b>{value}</b><span>{under}</span></div>'
+    for name, value, detail in cards:
+        yield f'<div class="card"><span class="soft">{name}</span><b>{value}</b><span>{detail}</span></div>'
     yield "</div>"
 
 
-_NAMES = {
+_FACT_NAMES = {
     "chip": "chip",
     "devices": "devices",
     "simulated": "simulated",
@@ -166,7 +166,7 @@ _NAMES = {
     "firmware": "firmware",
     "npu_smi": "npu-smi",
     "npu_rope": "npu_rope",
-    "npu_rope_revision": "its revision",
+    "npu_rope_revision": "npu_rope's revision",
     "python": "Python",
     "host": "host",
     "libc": "C library",
@@ -188,7 +188,7 @@ def _machine(d: Document) -> Iterator[str]:
         text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
         if isinstance(value, int) and not isinstance(value, bool):
             text = f"{value:,}"
-        rows.append((_NAMES.get(key, key), escape(text)))
+        rows.append((_FACT_NAMES.get(key, key), escape(text)))
     rows += [(name, f"<code>{escape(value)}</code>") for name, value in facts.get("variables", {}).items()]
     yield _facts(f"Versions and settings{_badge(d)}", rows)
 
@@ -202,7 +202,7 @@ def _validate(d: Document) -> Iterator[str]:
     yield (
         f"<p>{found[CORRECT]} of {found['cases'] - found['unsupported']} cases are within their bounds around"
         f" the float64 reference; {wrong} are not; {found['unsupported']} are not supported on this chip or"
-        f" by this operator{_still(found)}.</p>"
+        f" by this operator{_not_run(found)}.</p>"
     )
     rows = [
         (
@@ -225,7 +225,7 @@ def _validate(d: Document) -> Iterator[str]:
         yield _failure(f"{failure['suite']}: {failure['name']}", failure["verdict"], failure)
 
 
-def _still(found: Mapping[str, Any]) -> str:
+def _not_run(found: Mapping[str, Any]) -> str:
     return f"; {found['not_run']} were not run" if found["not_run"] else ""
 
 

@@ -45,5 +45,5 @@ def plot(d: Document) -> Iterator[str]:
     middle = (LEFT + WIDTH - 20) / 2
     yield f'<text x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">predicted, us</text>'
     centre = (TOP + BOTTOM) / 2
-    turn = f'transform="rotate(-90 14 {centre})"'
-    yield f'<text x="14" y="{centre}" text-anchor="middle" {turn}>measured, us</text></svg>'
+    rotation = f'transform="rotate(-90 14 {centre})"'
+    yield f'<text x="14" y="{centre}" text-anchor="middle" {rotation}>measured, us</text></svg>'

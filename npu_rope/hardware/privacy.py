@@ -26,7 +26,7 @@ LEFT_OUT = (
 )
 # A path that is the same on every machine.
 _PUBLIC = re.compile(r"/dev/davinci\w*|/usr/local/Ascend(?=/|$)")
-# Does not match a fraction, a division, "and/or", a web address or a path that has its folder's name already.
+# Does not match a fraction, a division, "and/or", a web address or a path after a name like <CANN>.
 _PATH = re.compile(r"(?<![\w/.>)\]\-+*%])/[\w.+@~=-]+(?:/[\w.+@~=,-]*)*")
 _COMMON_NAMES = ("root", "localhost", "user", "ascend", "npu", "npu_rope", "cann")
 _SHORTEST_NAME = 3
@@ -67,7 +67,7 @@ def names() -> list[str]:
 
 
 class Scrubber:
-    """Cleans texts, and lists and mappings of texts."""
+    """Removes private facts from texts, and from lists and mappings of texts."""
 
     def __init__(self, folders: Mapping[str, str] | None = None, private: list[str] | None = None) -> None:
         self.folders = installation() if folders is None else dict(folders)
@@ -84,7 +84,7 @@ class Scrubber:
         return self._names.sub("<name>", text) if self._names else text
 
     def clean(self, value: Any) -> Any:
-        """Clean all texts in lists and mappings; keys stay as they are."""
+        """Clean a text, or all texts in lists and mappings; keys remain unchanged."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):

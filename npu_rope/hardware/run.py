@@ -1,4 +1,4 @@
-"""Run the steps of a report in order. Each step ends with a write; a failing step does not stop the next."""
+"""Run the steps of a report in order. Each step ends with a write; a failed step does not stop the next."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from npu_rope.testing.suites import all_cases
 DOCTOR = (sys.executable, "-m", "npu_rope.cli", "doctor", "--json")
 DOCTOR_SECONDS = 300
 FACTS_SECONDS = 300
-MOST_SIMULATIONS = 4  # at a time
+MAX_SIMULATIONS = 4  # at the same time
 STEPS = ("doctor", "validate", "calls", "times", "predictions")
 
 
@@ -69,11 +69,11 @@ class Plan:
 
     def cases(self) -> list[Any]:
         """Return validate's cases: all, or with --quick the smallest of each suite, operation and dtype."""
-        every = all_cases()
+        cases = all_cases()
         if not self.quick:
-            return every
+            return cases
         smallest: dict[tuple[str, str, str], Any] = {}
-        for case in every:
+        for case in cases:
             key = (case.suite, case.op, case.dtype)
             if key not in smallest or _size(case) < _size(smallest[key]):
                 smallest[key] = case
@@ -99,7 +99,7 @@ def _size(case: Any) -> int:
 
 @dataclass
 class Run:
-    """A report that is being made.
+    """The making of one report.
 
     Attributes:
         write: writes the document to files; called after each step.
@@ -134,7 +134,7 @@ class Run:
                 self._machine()
             for name, step in steps.items():
                 if name in self.plan.skip:
-                    document.not_done(self.document, name, "skipped, as asked for")
+                    document.not_done(self.document, name, "skipped, as requested")
                     continue
                 with self._guarded(name):
                     step()
@@ -151,7 +151,7 @@ class Run:
         try:
             yield
         except Exception as error:
-            document.not_done(self.document, name, f"{type(error).__name__}: {error}", wrong=True)
+            document.not_done(self.document, name, f"{type(error).__name__}: {error}", failed=True)
         finally:
             self.progress.end()
             self._save()
@@ -176,7 +176,7 @@ class Run:
         self._work("facts", ["machine"], FACTS_SECONDS, lambda _, result: found.update(result))
         if why := found.get("lost") or found.get("failed"):
             d["machine"] = machine.software()
-            document.not_done(d, "machine", f"the device does not answer: {why}", wrong=True)
+            document.not_done(d, "machine", f"the device does not answer: {why}", failed=True)
         else:
             d["machine"] = found
         chip = str(d["machine"].get("chip", machine.UNKNOWN))
@@ -215,8 +215,8 @@ class Run:
     def _check(self) -> None:
         records = self._records()
         self.progress.begin("calls", len(records))
-        how = (self.plan.seconds, lambda id_, result: document.put_check(records[id_], result))
-        self._work("check", list(records), *how)
+        arguments = (self.plan.seconds, lambda id_, result: document.put_check(records[id_], result))
+        self._work("check", list(records), *arguments)
 
     def _time(self) -> None:
         """Time the calls that raised nothing, even if their results are wrong."""
@@ -235,7 +235,7 @@ class Run:
 
     def _put_times(self, operator: str, result: dict[str, Any]) -> None:
         if why := result.get("lost") or result.get("failed"):
-            document.not_done(self.document, f"times of {operator}", why, wrong=True)
+            document.not_done(self.document, f"times of {operator}", why, failed=True)
             return
         if why := result["why_not_profiler"]:
             text = f"timed by events instead, which includes launch gaps: {why}"
@@ -257,13 +257,13 @@ class Run:
             document.put_prediction(records[id_], result, profile)
             if "cycles" not in result:
                 why = result.get("lost") or result.get("failed") or "no cycles"
-                document.not_done(self.document, f"prediction of {id_}", why, wrong=True)
+                document.not_done(self.document, f"prediction of {id_}", why, failed=True)
 
-        at_once = max(1, min(MOST_SIMULATIONS, (cpu_count() or 1) // 2))
-        parts = [list(records)[k::at_once] for k in range(at_once)]
-        with ThreadPoolExecutor(at_once) as pool:
-            how = (self.plan.seconds, put, options)
-            done = [pool.submit(self._work, "predict", part, *how) for part in parts if part]
+        processes = max(1, min(MAX_SIMULATIONS, (cpu_count() or 1) // 2))
+        parts = [list(records)[k::processes] for k in range(processes)]
+        with ThreadPoolExecutor(processes) as pool:
+            arguments = (self.plan.seconds, put, options)
+            done = [pool.submit(self._work, "predict", part, *arguments) for part in parts if part]
         for part in done:
             part.result()
 

@@ -1,4 +1,4 @@
-"""Run a worker (``worker.py``) and start another one if it is lost, so that a unit cannot stop the others."""
+"""Run a worker (``worker.py``), and start another one if it is lost, so that the other units still run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import IO, Any
 WORKER = (sys.executable, "-m", "npu_rope.hardware.worker")
 START_SECONDS = 300  # until the first unit begins; covers loading torch_npu and CANN
 END_SECONDS = 60
-MOST_LOST = 8  # lost workers of one kind, after which the remaining units are not tried
+MAX_LOST = 8  # lost workers of one kind; the remaining units are then not tried
 _END = object()
 
 
@@ -37,24 +37,24 @@ class Work:
     seconds: float
     on_result: Callable[[str, dict[str, Any]], None]
     on_begin: Callable[[str], None] = lambda unit: None
-    left: list[str] = field(init=False)
+    remaining: list[str] = field(init=False)
     lost: int = 0
 
     def __post_init__(self) -> None:
-        self.left = list(self.units)
+        self.remaining = list(self.units)
 
     def finish(self, unit: str, result: dict[str, Any]) -> None:
         """Report a unit's result."""
-        self.left.remove(unit)
+        self.remaining.remove(unit)
         self.on_result(unit, result)
 
 
 def run(work: Work) -> None:
     """Run all units of the work, in as many processes as necessary."""
-    while work.left:
+    while work.remaining:
         _run_one_process(work)
-        if work.lost >= MOST_LOST:
-            for unit in list(work.left):
+        if work.lost >= MAX_LOST:
+            for unit in list(work.remaining):
                 work.finish(
                     unit, {"lost": f"not tried: the device or its process was lost {work.lost} times"}
                 )
@@ -67,31 +67,31 @@ def _run_one_process(work: Work) -> None:
         reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
         reader.start()
         try:
-            _ask(process, work)
-            unit, why = _listen(work, lines)
+            _send_request(process, work)
+            unit, why = _receive_results(work, lines)
             if why is None:
-                _let_end(process)
+                _wait_for_end(process)
         finally:
             process.kill()
             status = process.wait()
-            reader.join(END_SECONDS)  # a child process may still hold the pipe open
+            reader.join(END_SECONDS)  # not forever: a child process may keep the pipe open
         if why is None:
             return
         work.lost += 1
         why = why or _ended(status)
-        work.finish(unit or work.left[0], {"lost": why, "printed": _tail(errors)})
+        work.finish(unit or work.remaining[0], {"lost": why, "printed": _tail(errors)})
 
 
-def _ask(process: subprocess.Popen[bytes], work: Work) -> None:
+def _send_request(process: subprocess.Popen[bytes], work: Work) -> None:
     assert process.stdin is not None
-    request = {"kind": work.kind, "units": work.left, "options": work.options}
-    # _listen detects a process that has ended already.
+    request = {"kind": work.kind, "units": work.remaining, "options": work.options}
+    # _receive_results detects a process that has already ended.
     with suppress(BrokenPipeError), process.stdin:
         process.stdin.write(json.dumps(request).encode())
 
 
-def _let_end(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a process that has sent all results: it closes its device by itself."""
+def _wait_for_end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that has sent all results, so that it can close its device."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(END_SECONDS)
 
@@ -104,8 +104,8 @@ def _read(process: subprocess.Popen[bytes], lines: queue.Queue[Any]) -> None:
     lines.put(_END)
 
 
-def _listen(work: Work, lines: queue.Queue[Any]) -> tuple[str | None, str | None]:
-    """Return the lost unit and the reason. Reason None: nothing was lost; empty: the process ended."""
+def _receive_results(work: Work, lines: queue.Queue[Any]) -> tuple[str | None, str | None]:
+    """Return the lost unit and the reason. It is None if nothing was lost, empty if the process ended."""
     unit: str | None = None
     limit: float = START_SECONDS
     while True:

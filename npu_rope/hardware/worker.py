@@ -1,6 +1,6 @@
 """A process of the report that runs a list of units and reports the result of each.
 
-The report's own process starts it (``supervisor.py``), so that a crash, or a call that never ends, loses only
+The report's own process starts it (``supervisor.py``), so that a crash, or a call that never ends, costs only
 one result. It reads one JSON object from standard input, ``{"kind", "units", "options"}``, and writes one
 JSON object per line: ``{"begin": unit}``, ``{"unit", "result"}``, and ``{"end": true}``, or
 ``{"stop": reason}`` if the device failed and a new process must continue. All other output goes to standard
@@ -32,8 +32,8 @@ from npu_rope.testing.suites import all_cases, judge
 Options = Mapping[str, Any]
 Device: Callable[[], Any] = NpuDevice
 WARM_UP, LAUNCHES = 5, 20
-# Both a refused call and an unexpected write to memory are results.
-ANSWERS = (ValueError, TypeError, AssertionError, RuntimeError, NotImplementedError)
+# Errors that count as a wrong result: a refused call, or an unexpected write to memory.
+CALL_ERRORS = (ValueError, TypeError, AssertionError, RuntimeError, NotImplementedError)
 
 
 def chosen_calls(options: Options) -> dict[str, TimedCall]:
@@ -84,23 +84,23 @@ class Worker:
         try:
             results = self._run(call)
             return calls.compare(results, call.expect())
-        except ANSWERS as error:
+        except CALL_ERRORS as error:
             return {"correct": False, "message": f"{type(error).__name__}: {error}"}
 
     def _run(self, call: Call) -> list[Any]:
         device = self.device
         results = calls.run(call.tensors.map(device.put), call.attributes)
         device.synchronize()
-        return call.look(tuple(device.get(result) for result in results))
+        return call.to_values(tuple(device.get(result) for result in results))
 
     def time(self, unit: str) -> dict[str, Any]:
         """Return the times of an operator's calls on the device, by call.
 
-        A simulated device has no times: there the launches and events are tried, and no times are reported.
+        On a simulated device, launches and events are tried, but no times are reported.
         """
         wanted = [self.calls[id_] for id_ in self.options["time"][unit]]
-        made = [calls.make(call) for call in wanted]
-        on_device = [(call.tensors.map(self.device.put), call.attributes) for call in made]
+        prepared = [calls.make(call) for call in wanted]
+        on_device = [(call.tensors.map(self.device.put), call.attributes) for call in prepared]
         runs: list[Callable[[], object]] = [partial(calls.run, t, a) for t, a in on_device]
         for run in runs:
             for _ in range(1 if self.device.simulated else WARM_UP):
@@ -121,8 +121,8 @@ class Worker:
         try:
             profiler = kernel_times.require_profiler()
             with tempfile.TemporaryDirectory(prefix="npu-rope-profile-") as folder:
-                how = (kernel, runs, LAUNCHES, device.synchronize)
-                durations = kernel_times.profile(profiler, Path(folder), *how)
+                arguments = (kernel, runs, LAUNCHES, device.synchronize)
+                durations = kernel_times.profile(profiler, Path(folder), *arguments)
             return [summary_of(d, kernel_times.BY_PROFILER) for d in durations], ""
         except NoKernelTimes as error:
             each = [[device.event_us(run, LAUNCHES) for _ in range(3)] for run in runs]
@@ -140,8 +140,8 @@ class Worker:
         summary = simulator.report()["summary"]
         return {name: summary[name] for name in ("cycles", "microseconds", "cores")}
 
-    def has_lost_device(self) -> str:
-        """Return why a new process must continue; empty if this one can."""
+    def device_failure(self) -> str:
+        """Return why the device failed, so that a new process must continue; empty if it did not."""
         return "" if self._device is None else str(self._device.failure())
 
 
@@ -162,26 +162,26 @@ def is_good(result: dict[str, Any]) -> bool:
 def serve(stream: TextIO, request: dict[str, Any]) -> None:
     """Run the units and report each result."""
 
-    def tell(**event: Any) -> None:
+    def send(**event: Any) -> None:
         stream.write(json.dumps(event) + "\n")
         stream.flush()
 
     worker = Worker(request["options"])
     for unit in request["units"]:
-        tell(begin=unit)
+        send(begin=unit)
         try:
             result = KINDS[request["kind"]](worker, unit)
         except Exception as error:
             result = {"failed": f"{type(error).__name__}: {error}"}
-        tell(unit=unit, result=result)
-        if not is_good(result) and (reason := worker.has_lost_device()):
-            tell(stop=reason)
+        send(unit=unit, result=result)
+        if not is_good(result) and (reason := worker.device_failure()):
+            send(stop=reason)
             return
-    tell(end=True)
+    send(end=True)
 
 
 def main() -> None:
-    """Reserve standard output for the results: libraries may print there."""
+    """Serve the request on standard input. Only results go to standard output; libraries may print there."""
     results = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     serve(results, json.load(sys.stdin))

@@ -26,25 +26,25 @@ def tensor_of_bits(a: Array) -> Any:
     return torch.from_numpy(a)
 
 
-def see_bits(a: Array) -> native.CTensor:
+def c_tensor_of_bits(a: Array) -> native.CTensor:
     """Describe an array for the C library; uint16 is bfloat16's bits."""
     dtype = "bfloat16" if a.dtype == np.uint16 else a.dtype.name
     return native.c_tensor(a.ctypes.data, dtype, a.shape, tuple(s // a.itemsize for s in a.strides))
 
 
 def run_on_bits(backend: str, t: CallTensors[Array], a: Any) -> None:
-    """Run a call on native code, into its outs: the C library, the simulated core, or an NPU by tensors.
+    """Run a call by the C library, the simulator, or torch on an NPU; it writes ``t.outs``.
 
     Args:
         backend: any but ``reference``.
-        t, a: of the call.
+        t, a: the call's tensors and attributes.
     """
     is_norm = isinstance(a, RmsNormAttributes)
     executors: Any = rms_norm if is_norm else rotations
-    how = t, tuple(t.outs.values()), a, *((a.axis % t.x.ndim,) if is_norm else ())
+    arguments = t, tuple(t.outs.values()), a, *((a.axis % t.x.ndim,) if is_norm else ())
     if backend == "npu":
         executors.run(backend, t.map(tensor_of_bits), a)
     elif is_device(backend):
-        executors.launch_on_sim(Options(soc_of(backend)), *how)
+        executors.launch_on_sim(Options(soc_of(backend)), *arguments)
     else:
-        executors.launch(*how, see_bits)
+        executors.launch(*arguments, c_tensor_of_bits)

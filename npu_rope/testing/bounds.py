@@ -3,13 +3,12 @@
 For one output y = x1*c - x2*s (the other is the same with the signs changed), computed in a
 type of unit roundoff u_c and rounded to an output type of unit roundoff u_out:
 
-- each product rounds once and the sum once: ``u_c*(|x1 c| + |x2 s|)`` for the products and as much
-  for the sum, whose operands are no larger: ``2 u_c (|x1 c| + |x2 s|)`` (fusing a product into the
-  sum only saves a rounding);
+- each product rounds once and the sum once: ``u_c*(|x1 c| + |x2 s|)`` for the products and at most as
+  much for the sum, together ``2 u_c (|x1 c| + |x2 s|)`` (fusing a product into the sum saves a
+  rounding);
 - c and s themselves may be off by ``e_angle`` each: ``e_angle*(|x1| + |x2|)``, times mscale
   where that exceeds 1, since the table entry is mscale*cos;
-- the result is rounded to the output type: ``u_out*|y|``, and never better than the smallest
-  subnormal.
+- the result is rounded to the output type: ``u_out*|y|``, plus the smallest subnormal.
 
 A flat rtol/atol would be wrong: where x1 c and x2 s cancel, y is small and its error is not.
 """
@@ -31,21 +30,21 @@ SMALLEST_SUBNORMAL = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0
 E_ANGLE_HOST = 2.0**-23
 # |cos error|, |sin error| of the device's kernels, for positions below 2^22.
 E_ANGLE_DEVICE = 2.0**-20
-# 16-bit results of the device: this share of elements is within one unit in the last place of cpu's results.
+# 16-bit results of the device: this share of elements must be within one unit in the last place of cpu's.
 DEVICE_NEAR_CPU = 0.995
-# Agreement with ggml's own table: the angles are the same bit for bit.
+# |cos error|, |sin error| against ggml's own table: the angles must be the same bit for bit.
 E_ANGLE_NONE = 0.0
 
 # The largest normalised mean squared error that ggml's test-backend-ops accepts; reported, not used to judge.
 TEST_BACKEND_OPS_NMSE = 1e-7
 
-# Limits of a benchmark's contestants, checked before they are timed:
-# (e_angle, roundings to the tensor's dtype on the way to one output).
+# A benchmark checks npu_rope and its peers before it times them, with these limits:
+# (e_angle, number of roundings to the tensor's dtype in the computation of one output).
 OURS = (E_ANGLE_HOST, 0)
-# cos and sin of angles up to 2047 in float32, built by ggml's running product (2e-4 at 511, growing
-# in proportion) or by one float32 product (8e-5): within 2e-3.
+# Float32 tables for positions up to 2047. ggml's running product has an error of 2e-4 at position 511, which
+# grows in proportion; one float32 product has 8e-5. Both are within 2e-3.
 PEER_FLOAT32_TABLE = (2e-3, 0)
-# Like the previous one, with table entry, two products and their sum each rounded to the tensor's dtype.
+# PEER_FLOAT32_TABLE, if table entry, two products and their sum are also rounded to the tensor's dtype.
 PEER_HALF_FORMULA = (2e-3, 4)
 
 
@@ -61,7 +60,7 @@ def rotation_bound(
     """Return the largest allowed ``|got - expected|``, element by element.
 
     Args:
-        x: the input, ``[B,S,N,D]`` or ``[S,N,D]``, as float64 or anything exact in it.
+        x: the input, ``[B,S,N,D]`` or ``[S,N,D]``, as float64 or a type that float64 represents exactly.
         c, s: the reference's table, broadcastable to ``[..., 1, pairs]``.
         expected: the reference's float64 result, x's shape.
         params: the attributes.
@@ -168,22 +167,23 @@ def float32_angle_error(
 ) -> npt.NDArray[np.float64]:
     """Return the largest error of cos and sin if the angle is computed in float32, in any order.
 
-    With ``u = 2^-24``: the power of theta_scale in pair i results from up to e(i) multiplications, each
-    rounding once (u), of a factor that has an error of two (a power and its rounding): ``3 e(i) u``.
+    With ``u = 2^-24``: the power of theta_scale in pair i results from up to e(i) multiplications. Each
+    rounds once (u), and its factor has an error of ``2 u`` (a power and its rounding): ``3 e(i) u``.
     Position, freq_factors, freq_scale, YaRN's two products, ``1 - mix``, mix and their sum round at
-    most once each: ``8 u``. Both relative to the angle, or to its parts where YaRN adds two. cos, sin
-    and mscale are within four units in the last place of numbers around 1: ``8 * 2 u``.
+    most once each: ``8 u``. Both errors are relative to the angle; with YaRN, which adds two
+    angles, to each of them. cos, sin and mscale are within four units in the last place of numbers
+    around 1: ``8 * 2 u``.
 
     Args:
         positions: the position that rotates each pair, broadcastable to ``[..., pairs]``.
-        params, freq_factors: of the call.
+        params, freq_factors: those of the call.
     """
     u = UNIT_ROUNDOFF["float32"]
-    own = params.freq_base ** (-2.0 * params.exponents() / params.n_dims)
+    frequencies = params.freq_base ** (-2.0 * params.exponents() / params.n_dims)
     if freq_factors is not None:
-        own = own / freq_factors[: params.pairs]
-    parts = max(1.0, params.freq_scale) * max(1.0, abs(params.ext_factor) + abs(1 - params.ext_factor))
-    angles = np.abs(positions.astype(np.float64)) * own * parts
+        frequencies = frequencies / freq_factors[: params.pairs]
+    scaling = max(1.0, params.freq_scale) * max(1.0, abs(params.ext_factor) + abs(1 - params.ext_factor))
+    angles = np.abs(positions.astype(np.float64)) * frequencies * scaling
     error: npt.NDArray[np.float64] = (3 * params.exponents() + 8) * u * angles + 16 * u
     return error
 
@@ -191,8 +191,8 @@ def float32_angle_error(
 def worst_ratio(
     got: npt.NDArray[Any], expected: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]
 ) -> tuple[float, tuple[int, ...]]:
-    """Return the largest error divided by its bound, and its place. 1 or less is within the bound; inf if
-    a bound of zero is broken or exactly one of the two is NaN."""
+    """Return the largest error divided by its bound, and its index. 1 or less is within the bound; inf if
+    a bound of zero is exceeded or exactly one of got and expected is NaN."""
     got = got.astype(np.float64)
     with np.errstate(invalid="ignore"):
         error = np.abs(got - expected)

@@ -24,7 +24,7 @@ from npu_rope.testing.models import MODELS, PublishedRope
 
 Suite = Literal["ggml", "models"]
 
-# ggml's test draws positions below this.
+# ggml's test draws positions below this number.
 GGML_N_CTX = 512
 # The last position of a 128 Ki context, and the last one that a device supports.
 FAR_128K = 131_071
@@ -38,19 +38,19 @@ class RopeCase:
     """One call of rope, or of rope_set_rows where ``cache_rows`` is not 0.
 
     Attributes:
-        name: unique within its suite; for ``ggml`` the string test-backend-ops prints.
+        name: unique within its suite; for ``ggml`` the string that test-backend-ops prints.
         dtype: of x.
         shape: ``(B, S, N, D)``.
         params: the parameters for npu_rope.
-        ggml_n_ctx_orig: the n_ctx_orig for ggml (its tests pass 0 with YaRN on, which npu_rope
-            refuses: 1 gives the same ramp, see :func:`ggml_cases`).
+        ggml_n_ctx_orig: the n_ctx_orig for ggml. Its tests pass 0 with YaRN on, which npu_rope
+            refuses; ``params`` has 1, which gives the same ramp (see :func:`ggml_cases`).
         factors: None, a tuple, or ``"random"`` for values in [0.9, 1.1).
         positions: how they are drawn.
         view: the place of x in its buffer, ggml's v: 0 all of it; 1 a corner of it; 2 the second half of its
             wider rows.
-        cache_rows: R of the cache ``[R,N,D]`` that the tokens are scattered into; 0: none is.
+        cache_rows: R of the cache ``[R,N,D]`` that receives the tokens; 0: no cache.
         cache_dtype: of the cache.
-        rows_dtype: of the row indices, a shuffle of the tokens' numbers (as ggml's test draws).
+        rows_dtype: of the row indices. They are the tokens' numbers, shuffled as in ggml's test.
     """
 
     suite: Suite
@@ -83,7 +83,7 @@ class RopeCase:
 
     @property
     def last_position(self) -> int:
-        """The largest position in the case."""
+        """The largest position that the case may draw."""
         return {"random": GGML_N_CTX - 1, "far": FAR_4M}.get(self.positions, FAR_128K)
 
 
@@ -172,11 +172,11 @@ def _axis_positions(case: RopeCase, rng: np.random.Generator) -> npt.NDArray[np.
         drawn = rng.integers(0, FAR_128K + 1, (batch, tokens)).astype(np.int32)
         drawn[-1, -1] = FAR_128K
         return drawn
-    # One half is consecutive tokens, the other is spread over the whole context including its end.
+    # Half of the positions are consecutive, the others are spread over the whole context and include its end.
     last = FAR_4M if case.positions == "far" else FAR_128K
-    run = np.arange(tokens // 2) + (last // 3 if case.positions == "far" else 0)
+    consecutive = np.arange(tokens // 2) + (last // 3 if case.positions == "far" else 0)
     spread = np.linspace(0, last, tokens - tokens // 2)
-    return np.concatenate([run, spread]).astype(np.int32)
+    return np.concatenate([consecutive, spread]).astype(np.int32)
 
 
 # ---- ggml's matrix -------------------------------------------------------------------------------
@@ -219,11 +219,11 @@ _FIRST_SCALING: tuple[tuple[Ne, int, RopeMode], ...] = (
 
 
 def ggml_cases() -> Iterator[RopeCase]:
-    """test_rope_set_rows and test_rope of ggml's tests/test-backend-ops.cpp (snapshot d99724f).
+    """Yield test_rope_set_rows and test_rope of ggml's tests/test-backend-ops.cpp (ggml d99724f).
 
     ggml passes n_ctx_orig = 0 and beta_fast = beta_slow = 1: with log(0) = -inf both ramp limits
-    clamp so that only pair 0 is extrapolated. n_ctx_orig = 1 clamps to the same (its d(beta) is
-    negative for every n_dims), and is what npu_rope runs with, since it refuses 0 with YaRN on.
+    clamp so that only pair 0 is extrapolated. npu_rope refuses 0 with YaRN on and receives 1, which
+    clamps to the same limits, because its d(beta) is negative for every n_dims.
     """
     yield from _ggml_set_rows_cases()
     scales = itertools.product((1.0, 1.4245), (0.0, 0.7465), (1.0, 1.4245))
@@ -338,8 +338,8 @@ def _ggml(
 
 
 def model_cases(models: tuple[PublishedRope, ...] = MODELS) -> Iterator[RopeCase]:
-    """Yield for each model: prefill q in three dtypes and k in one, a decode batch, the gradient, and
-    positions up to 4,194,303, the last one that a device supports.
+    """Yield for each model: prefill q in three dtypes and k in one, a decode batch in two, the gradient,
+    and positions up to 4,194,303, the last one that a device supports.
     """
     for m in models:
         prefill = _model(m, "prefill", "prefill", "float32", (1, 128, m.n_heads, m.head_dim))
@@ -355,13 +355,13 @@ def model_cases(models: tuple[PublishedRope, ...] = MODELS) -> Iterator[RopeCase
 
 def _model(
     m: PublishedRope,
-    what: str,
+    kind: str,
     positions: Literal["prefill", "decode", "far"],
     dtype: str,
     shape: tuple[int, int, int, int],
 ) -> RopeCase:
     p = m.params
-    described = f"{m.name}/{what}(type={SHORT[dtype]},shape={list(shape)},mode={p.rope_mode.name.lower()}"
+    described = f"{m.name}/{kind}(type={SHORT[dtype]},shape={list(shape)},mode={p.rope_mode.name.lower()}"
     case = RopeCase(
         suite="models",
         name="",

@@ -1,4 +1,4 @@
-"""The element types that a back end's chip lacks, and the values of attributes that a back end holds."""
+"""The element types that a back end's chip lacks, and attributes rounded as a back end rounds them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from npu_rope.testing.bounds import is_device
 
 
 def soc_of(backend: str) -> str:
-    """Return the SoC, or chip, of a device backend."""
+    """Return the SoC, or chip, of a device backend; "an NPU" for hardware."""
     if backend == "npu":
         return backends.simulated_soc() or "an NPU"
     return backend.partition(":")[2] or DEFAULT_SOC
 
 
 def has_bfloat16(backend: str) -> bool:
-    """Return whether the backend has bfloat16; only some chips lack it."""
+    """Return whether the backend has bfloat16, which some chips lack."""
     return chips.has_bfloat16(soc_of(backend))
 
 
@@ -42,7 +42,7 @@ def chip_lacks(dtype: str, backend: str) -> str:
 
 
 def held(params: RopeParams, backend: str) -> RopeParams:
-    """Return the attributes as the backend holds them: those of a CANN operator are float32."""
+    """Return the attributes as the backend receives them: a CANN operator's are rounded to float32."""
     if not is_device(backend):
         return params
     numbers = {f.name: getattr(params, f.name) for f in fields(params)}

@@ -64,7 +64,7 @@ def _candidates(given: str | None) -> Iterator[Path]:
 
 
 def _from_pywhispercpp() -> Iterator[Path]:
-    # The pair under pywhispercpp.libs; the copies beside it load a second libggml-base.
+    # Use the two libraries in pywhispercpp.libs; the copies outside it load a second libggml-base.
     try:
         files = importlib.metadata.files("pywhispercpp") or []
     except importlib.metadata.PackageNotFoundError:
@@ -82,9 +82,9 @@ def registry_library(folder: Path) -> Path | None:
 
 
 def find_library_dir(given: str | None = None, *, registry: bool = False) -> Path:
-    """Return the folder with ``libggml-base*`` and ``libggml-cpu*`` (``registry``: with ``libggml.so``):
-    ``given`` (a folder or a library in it), else ``NPU_ROPE_GGML_LIB``, else the npm package, else
-    PyPI's pywhispercpp.
+    """Return the folder with ``libggml-base*`` and ``libggml-cpu*``. With ``registry``, the second is
+    ``libggml.so``. The folder is ``given`` (a folder or a library in it), else ``NPU_ROPE_GGML_LIB``, else
+    that of the npm package, else that of PyPI's pywhispercpp.
 
     Raises:
         GgmlUnavailable: there is none.
@@ -95,7 +95,7 @@ def find_library_dir(given: str | None = None, *, registry: bool = False) -> Pat
         if second and any(folder.glob("libggml-base*")):
             return folder
     where = named or "neither the npm nor the PyPI package that carries one"
-    second_name = "libggml.so (which knows ggml's devices)" if registry else "libggml-cpu*"
+    second_name = "libggml.so (the registry of devices)" if registry else "libggml-cpu*"
     raise GgmlUnavailable(
         f"[ggml] library must be a folder with libggml-base* and {second_name} but got {where}.\n{HOW_TO_GET}"
     )
@@ -103,12 +103,12 @@ def find_library_dir(given: str | None = None, *, registry: bool = False) -> Pat
 
 @dataclass(frozen=True)
 class GgmlInfo:
-    """The loaded ggml.
+    """Properties of the loaded ggml.
 
     Attributes:
         version, commit: ggml's own.
         cpu_library: the file name of the CPU library, or of the registry if a device was requested.
-        missing: the required functions that this ggml does not have yet.
+        missing: the functions of rope and set_rows that this version does not have yet.
         device: the name of the requested device, empty for the CPU library.
         description: the device's own description.
     """
@@ -217,7 +217,7 @@ class GgmlProcess:
         return result
 
     def too_old_for(self, params: RopeParams, *, inplace: bool, set_rows: bool) -> str:
-        """Return the part that the call needs and this ggml does not have yet; empty if it has all."""
+        """Return in words what the call needs and this ggml does not have yet; empty if it has all."""
         needed = {
             "ggml_rope_set_offset": bool(params.n_offs),
             "ggml_rope_multi": params.rope_mode.has_sections,
@@ -227,12 +227,12 @@ class GgmlProcess:
         for function, is_needed in needed.items():
             if is_needed and function in self.info.missing:
                 return f"ggml {self.info.version} has no {function}"
-        if params.rope_mode is RopeMode.IMROPE and not self._knows_imrope():
+        if params.rope_mode is RopeMode.IMROPE and not self._has_imrope():
             return f"ggml {self.info.version} has no mode imrope"
         return ""
 
-    def _knows_imrope(self) -> bool:
-        # A mode is not a function whose symbol could be searched, and an older ggml treats 40 as mrope.
+    def _has_imrope(self) -> bool:
+        # No symbol shows whether the mode exists. An older ggml treats 40 as mrope.
         if self._interleaves is None:
             try:
                 got = self.rope(_INTERLEAVED)
@@ -246,7 +246,7 @@ class GgmlProcess:
 
     def _start(self) -> subprocess.Popen[bytes]:
         if self._errors is None:
-            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
         environment = dict(os.environ, GGML_NO_BACKTRACE="1")
         return subprocess.Popen(
             [sys.executable, *self.worker, str(self.folder), str(self.threads), self.device],
@@ -266,12 +266,12 @@ class GgmlProcess:
             send(child.stdin, request)
             status, answer = receive(child.stdout)
         except (EOFError, BrokenPipeError):
-            raise self._death() from None
+            raise self._aborted() from None
         if status != "ok":
             raise {"error": GgmlUnavailable, "refused": GgmlRefused, "failed": GgmlFailed}[status](answer)
         return answer
 
-    def _death(self) -> GgmlAborted:
+    def _aborted(self) -> GgmlAborted:
         assert self._child is not None
         assert self._errors is not None
         self._child.stdin.close()  # type: ignore[union-attr]
@@ -279,11 +279,11 @@ class GgmlProcess:
         code = self._child.wait()
         self._child = None
         self._errors.seek(0)
-        words = [w for w in self._errors.read().decode(errors="replace").splitlines() if w.strip()]
+        lines = [x for x in self._errors.read().decode(errors="replace").splitlines() if x.strip()]
         self._errors.close()
         self._errors = None
         how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        return GgmlAborted(f"ggml ended with {how}: {words[-1] if words else 'without a word'}")
+        return GgmlAborted(f"ggml ended with {how}: {lines[-1] if lines else 'without output'}")
 
 
 def send(pipe: IO[bytes], message: Any) -> None:

@@ -1,4 +1,4 @@
-"""The tables of cos and sin that ggml computes: its angles by the reference, cos and sin by the C library."""
+"""ggml's tables of cos and sin: the angles come from the reference, cos and sin from the C math library."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from npu_rope.testing.ggml import (
 
 # enum ggml_type
 GGML_TYPES = {"float32": 0, "float16": 1, "int32": 26, "int64": 27, "bfloat16": 30}
-CONTEXT_BYTES = 4 << 20  # of descriptions: the data are in the backend's buffer
+CONTEXT_BYTES = 4 << 20  # for descriptions of tensors; the data are in the backend's buffer
 
 _P, _I, _F, _Z, _N = C.c_void_p, C.c_int, C.c_float, C.c_size_t, C.c_int64
 
@@ -117,7 +117,7 @@ def declare(functions: dict[str, tuple[Any, list[Any]]], *libraries: C.CDLL) -> 
     """Return the functions that one of the libraries has, with their signatures declared."""
     found = {}
     for name, (result, arguments) in functions.items():
-        function = next((getattr(x, name) for x in libraries if hasattr(x, name)), None)
+        function = next((getattr(lib, name) for lib in libraries if hasattr(lib, name)), None)
         if function is not None:
             function.restype, function.argtypes = result, arguments
             found[name] = function
@@ -133,7 +133,7 @@ class Devices:
             raise GgmlUnavailable(f"[ggml] library must come with libggml.so but got {folder}.")
         self.library = C.CDLL(str(path))
         self.file = path.name
-        # ggml's version determines which of the two libraries has each of these.
+        # Some of these functions are in libggml, others in libggml-base: it depends on ggml's version.
         self.call = declare(_DEVICES, self.library, base)
         if missing := sorted(set(_DEVICES) - set(self.call)):
             raise GgmlUnavailable(f"[ggml] library must have a registry of devices but got no {missing[0]}.")
@@ -153,7 +153,7 @@ class Devices:
             )
         backend = self.call["ggml_backend_dev_init"](device, None)
         if not backend:
-            raise GgmlUnavailable(f"[ggml] device {name} must start but ggml_backend_dev_init gave nothing.")
+            raise GgmlUnavailable(f"[ggml] device {name} must start but ggml_backend_dev_init returned NULL.")
         registry = self.call["ggml_backend_dev_backend_reg"](device)
         set_threads = registry and self.call["ggml_backend_reg_get_proc_address"](
             registry, b"ggml_backend_set_n_threads"
@@ -209,15 +209,15 @@ class Ggml:
             graph.close()
 
     def _why(self, call: GgmlRope, refused: str) -> str:
-        """Return the refused operation, and the single change that makes the call supported."""
-        taken = []
+        """Return the refused operation, and each single change that makes the call supported."""
+        accepted = []
         for change, other in _changes(call):
             graph = RopeGraph(self, other)
             if not graph.refused():
-                taken.append(change)
+                accepted.append(change)
             graph.close()
         text = f"{self.device or 'ggml'} refuses {refused}"
-        return f"{text}, but takes it {' or '.join(taken)}" if taken else text
+        return f"{text}, but takes it {' or '.join(accepted)}" if accepted else text
 
 
 def _changes(call: GgmlRope) -> Iterator[tuple[str, GgmlRope]]:
@@ -232,9 +232,9 @@ def _changes(call: GgmlRope) -> Iterator[tuple[str, GgmlRope]]:
     if call.inplace:
         yield "not in place", replace(call, inplace=False)
     if p.n_dims != d and not p.n_offs and p.rope_mode is not RopeMode.VISION:
-        whole = replace(p, n_dims=d)
+        full = replace(p, n_dims=d)
         factors = None if call.freq_factors is None else np.ones(d // 2, np.float32)
-        yield f"with n_dims = {d}", replace(call, params=whole, freq_factors=factors)
+        yield f"with n_dims = {d}", replace(call, params=full, freq_factors=factors)
     if p.rope_mode.has_sections:
         yield "in mode neox", replace(call, params=_neox(p, d), positions=call.positions[:s])
     for dtype in ("float32", "float16"):
@@ -279,7 +279,7 @@ class Graph:
         base["ggml_build_forward_expand"](graph, self.nodes[-1])
         self.buffer = base["ggml_backend_alloc_ctx_tensors"](self.context, self.ggml.backend)
         if not self.buffer:
-            raise GgmlFailed("ggml_backend_alloc_ctx_tensors gave no memory")
+            raise GgmlFailed("ggml_backend_alloc_ctx_tensors returned NULL")
         for tensor, values in self.inputs:
             base["ggml_backend_tensor_set"](tensor, values.ctypes.data, 0, values.nbytes)
         if status := base["ggml_backend_graph_compute"](self.ggml.backend, graph):
@@ -302,7 +302,7 @@ class Graph:
 
 
 class RopeGraph(Graph):
-    """rope, and with a cache the view that joins the heads, and set_rows."""
+    """rope. With a cache also the view that joins a token's heads, and set_rows."""
 
     def __init__(self, ggml: Ggml, call: GgmlRope) -> None:
         super().__init__(ggml)
@@ -391,7 +391,7 @@ def answer(ggml: Ggml, request: tuple[Any, ...]) -> tuple[str, Any]:
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Answer requests until the input ends."""
     # ggml may print: keep its output off the pipe of the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

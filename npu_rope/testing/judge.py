@@ -1,17 +1,17 @@
-"""Runs one case on every requested executor and judges each result.
+"""Run one case on every requested executor and judge each result.
 
 The comparisons:
 
 - ``reference`` and ``cpu`` under policy exact: with the float64 reference, bound e_angle = 2^-23;
-- ``sim`` backends: with the float64 reference and the device's bound, e_angle = 2^-20, and for 16-bit
-  types with ``cpu``'s result: 99.5 % of the elements within one unit in the last place;
+- ``sim`` and ``npu``: with the float64 reference, bound e_angle = 2^-20, and for 16-bit types with
+  ``cpu``'s result: 99.5 % of the elements must be within one unit in the last place;
 - the float64 reference itself: a sample of its elements with the specification's formula in
   scalar Python (spec.py), because a mistake that every executor shares would not show otherwise;
 - ``cpu`` under policy ggml, and the real ggml: with the float64 rotation by ggml's own float32
   table (angles of the reference, cos and sin of the C library), bound e_angle = 0: the angles
   must be ggml's bit for bit and only the rotation may round;
-- with YaRN on, ggml's compiler may have fused one multiply-add of the angle: both tables are
-  computed and ggml must agree with one of them, which is reported;
+- with YaRN on, the compiler of ggml may have fused one multiply-add of the angle: both tables are
+  computed, ggml must agree with one of them, and the report names it;
 - a ggml device other than the CPU need not follow that table: its bound is that of any float32 angle
   (float32_angle_error in bounds.py), around the float64 reference;
 - in a case with a cache, the rows that received tokens are judged like a result of rope; every other
@@ -92,12 +92,12 @@ def reference_disagrees(case: RopeCase, data: CaseData, expected: Expectation) -
     for flat in rng.integers(0, data.x.size, SPEC_SAMPLE):
         b, s, n, d = (int(i) for i in np.unravel_index(int(flat), data.x.shape))
         position = token_positions(case, data, b, s)
-        right = spec.element(case.params, data.x[b, s, n], position, data.freq_factors, d, case.forward)
+        formula = spec.element(case.params, data.x[b, s, n], position, data.freq_factors, d, case.forward)
         got, bound = float(expected.value[b, s, n, d]), float(expected.bound[b, s, n, d])
-        if not abs(got - right) <= bound:
+        if not abs(got - formula) <= bound:
             return (
                 f"the float64 reference must follow the specification but at (b, s, n, d) = {(b, s, n, d)},"
-                f" position {_text(position)}, it gives {got:.9g} instead of {right:.9g}"
+                f" position {_text(position)}, it gives {got:.9g} instead of {formula:.9g}"
             )
     return ""
 
@@ -112,8 +112,8 @@ def exact_expectation(case: RopeCase, data: CaseData, e_angle: float | Array = E
 # ---- executors -------------------------------------------------------------------------------------
 
 
-def as_taken(case: RopeCase, backend: str) -> RopeCase:
-    """Return the case as the backend receives it: attributes of a CANN operator are float32."""
+def as_received(case: RopeCase, backend: str) -> RopeCase:
+    """Return the case as the backend receives it: a CANN operator's attributes are rounded to float32."""
     return replace(case, params=held(case.params, backend))
 
 
@@ -189,7 +189,7 @@ def _ggml_call(case: RopeCase, data: CaseData) -> GgmlRope:
     b, s, n, d = case.shape
     shape, parent, offset = case.shape, data.parent, 0
     axes = (1,) if case.params.rope_mode.has_sections else ()
-    if data.positions.ndim == 2 + len(axes):  # along ggml's ne2 only: a decode batch becomes tokens
+    if data.positions.ndim == 2 + len(axes):  # ggml's positions vary along ne2 only
         shape, parent = (1, b * s, n, d), parent.reshape(1, b * s, n, d)
     if case.view == 2:
         offset = d
@@ -220,7 +220,7 @@ def compare(case: RopeCase, data: CaseData, executor: str, got: Array, expected:
 
 
 def _add_angle(case: RopeCase, data: CaseData, worst: Worst) -> None:
-    """Add the position, its axis and the angle of a worst element."""
+    """Add the position, its axis and the angle to the description of the worst element."""
     p, at = case.params, worst.index
     positions = token_positions(case, data, *at[:2])
     worst.position, inside = positions[0], at[3] - p.n_offs
@@ -243,17 +243,17 @@ def judge(case: RopeCase, backends: list[str], ggml: GgmlProcess | None) -> Case
         judgement.verdict, judgement.message = FAIL, wrong
     if "cpu" not in backends and ggml is None:
         return result
-    plain = _expect(case, data, *ggml_table(case, data, fused=False), E_ANGLE_NONE)
-    mine = None
+    unfused = _expect(case, data, *ggml_table(case, data, fused=False), E_ANGLE_NONE)
+    on_cpu = None
     if "cpu" in backends:
         try:
             got = execute(case, data, "cpu", "ggml")
-            result.judgements.append(compare(case, data, "cpu:ggml", got, plain))
-            mine = got if result.judgements[-1].verdict == OK else None
+            result.judgements.append(compare(case, data, "cpu:ggml", got, unfused))
+            on_cpu = got if result.judgements[-1].verdict == OK else None
         except (ValueError, TypeError, AssertionError) as error:
             result.judgements.append(Judgement("cpu:ggml", FAIL, message=str(error)))
     if ggml is not None:
-        result.judgements.append(_judge_ggml(case, data, ggml, exact, plain, mine))
+        result.judgements.append(_judge_ggml(case, data, ggml, exact, unfused, on_cpu))
     return result
 
 
@@ -261,7 +261,7 @@ def _judge_exact(case: RopeCase, data: CaseData, exact: Expectation, backend: st
     """Judge a back end under policy exact; ``exact`` is the host's expectation."""
     on_device = is_device(backend)
     if on_device:
-        case = as_taken(case, backend)
+        case = as_received(case, backend)
         exact = exact_expectation(case, data, E_ANGLE_DEVICE)
     got = execute(case, data, backend, "exact")
     judgement = compare(case, data, backend, got, exact)
@@ -287,8 +287,8 @@ def _judge_ggml(
     data: CaseData,
     ggml: GgmlProcess,
     exact: Expectation,
-    plain: Expectation,
-    mine: Array | None,
+    unfused: Expectation,
+    on_cpu: Array | None,
 ) -> Judgement:
     if cannot := _ggml_cannot(case, ggml):
         return Judgement("ggml", UNSUPPORTED, message=cannot)
@@ -298,8 +298,8 @@ def _judge_ggml(
         return Judgement("ggml", UNSUPPORTED, message=str(refused))
     except (GgmlFailed, AssertionError) as failed:
         return Judgement("ggml", FAIL, message=str(failed))
-    judgement = compare(case, data, "ggml", got, plain)
-    nmse = _nmse(case, got, plain)
+    judgement = compare(case, data, "ggml", got, unfused)
+    nmse = _nmse(case, got, unfused)
     if case.params.ext_factor != 0:
         judgement.table = "plain" if judgement.verdict == OK else "neither"
         fused = _expect(case, data, *ggml_table(case, data, fused=True), E_ANGLE_NONE)
@@ -311,13 +311,13 @@ def _judge_ggml(
         judgement = _judge_device(case, data, got)
     judgement.nmse = nmse
     judgement.exact_error = float(np.abs(got.astype(np.float64) - exact.value).max(initial=0.0))
-    if mine is not None:
-        judgement.bit_equal = float((mine.astype(got.dtype) == got).mean()) if got.size else 1.0
+    if on_cpu is not None:
+        judgement.bit_equal = float((on_cpu.astype(got.dtype) == got).mean()) if got.size else 1.0
     return judgement
 
 
 def _judge_device(case: RopeCase, data: CaseData, got: Array) -> Judgement:
-    """Judge a device, whose float32 angles may differ from those of the CPU."""
+    """Judge a ggml device, whose float32 angles may differ from those of ggml's CPU."""
     planes = reference.position_planes(data.positions, case.params)
     positions = reference.pair_positions(planes, case.params)
     e_angle = float32_angle_error(positions, case.params, data.freq_factors)[..., None, :]
@@ -328,7 +328,7 @@ def _judge_device(case: RopeCase, data: CaseData, got: Array) -> Judgement:
 
 def _nmse(case: RopeCase, got: Array, expected: Expectation) -> float:
     """Return the normalised mean squared error against the rounded expectation, as in test-backend-ops."""
-    right = expected.value.astype(case.result_dtype).astype(np.float64)
-    error = float(np.square(got.astype(np.float64) - right).sum())
-    power = float(np.square(right).sum())
+    rounded = expected.value.astype(case.result_dtype).astype(np.float64)
+    error = float(np.square(got.astype(np.float64) - rounded).sum())
+    power = float(np.square(rounded).sum())
     return error / power if power else error

@@ -1,7 +1,7 @@
 """Rope parameters of real models for ``npu-rope validate``, as data, each with its source.
 
-A new model is a new entry in ``MODELS``; ``tests/validation/test_models.py`` compares each with
-transformers' own code. Pairing, YaRN and factors follow ``specs/ggml_rope_acltensor.txt``.
+A new model is a new entry in ``MODELS``. ``tests/validation/test_models.py`` compares the models that
+transformers implements with its code. Pairing, YaRN and factors follow ``specs/ggml_rope_acltensor.txt``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from npu_rope.params import RopeParams
 
 # transformers computes frequencies in float32: base**(2i/n_dims), its reciprocal and up to two
-# products, some 8 roundings of 2**-24 together.
+# products, about 8 roundings of 2**-24 together.
 PEER_RTOL = 1e-6
 
 
@@ -21,15 +21,15 @@ PEER_RTOL = 1e-6
 class PublishedRope:
     """One model's rope, in ggml's parameters.
 
-    Args:
-        name: the model's usual name in lower case; a suffix tells variants apart.
-        source: where the numbers come from; after "read in", the copy they were read from.
-        n_heads, n_kv_heads: heads of the query and of the key handed to rope.
-        head_dim: width of the tensor handed to rope (the 64-wide rope part of DeepSeek's MLA).
+    Attributes:
+        name: the model's usual name in lower case; a suffix distinguishes variants.
+        source: the origin of the numbers; after "read in", the copy they were read from.
+        n_heads, n_kv_heads: heads of the query and of the key that rope rotates.
+        head_dim: head size of these tensors (in DeepSeek's MLA: of the 64-wide rope part).
         context: the longest position that the model is made for, plus 1, in tokens.
-        params: the attributes. ``mode`` is how the model's transformers code pairs dimensions,
-            which is not always what its GGUF wants: llama.cpp's converter permutes the Q and K
-            weights of some models (Llama, Mistral: neox here, normal in a GGUF).
+        params: the attributes. ``mode`` is the pairing of the model's transformers code. A GGUF may need
+            another mode, because llama.cpp's converter permutes the Q and K weights of some models
+            (Llama, Mistral: neox here, normal in a GGUF).
         freq_factors: ``n_dims/2`` divisors of the frequencies, or None.
         note: facts that the numbers alone do not show.
     """
@@ -61,11 +61,11 @@ def llama3_freq_factors(
     "llama3" (``modeling_rope_utils``), which follows Meta's llama-models.
 
     Args:
-        head_dim: rotated width.
+        head_dim: the number of lanes that rotate.
         base: theta.
-        factor: stretch of the longest wavelengths.
+        factor: divisor of the lowest frequencies.
         low_freq_factor, high_freq_factor: ends of the blend, in turns over the original context.
-        original_context: context before stretching, in tokens.
+        original_context: context before the scaling, in tokens.
 
     Returns:
         ``head_dim/2`` divisors between 1 and ``factor``.
@@ -123,13 +123,13 @@ _PHI4_MINI_LONG_FACTORS = (
 )
 
 # Copies of the configs that the numbers were read from: mlc-ai/mlc-llm 79d603f (config.json
-# files kept whole) and Lightning-AI/litgpt 2685705 (the same values in litgpt's format).
+# files, unabridged) and Lightning-AI/litgpt 2685705 (the same values in litgpt's format).
 _MLC = "read in mlc-llm's model_preset.py"
 _LITGPT = "read in litgpt's config.py"
 _BOTH = "read in mlc-llm's model_preset.py and litgpt's config.py"
 _LONGROPE_NOTE = (
-    "The long factors, in force once the context exceeds 4096: by the longest position in "
-    "transformers, by the context size asked for in llama.cpp."
+    "The long factors, which apply if the context exceeds 4096: in transformers the longest position "
+    "decides, in llama.cpp the requested context size."
 )
 _MLA_NOTE = (
     "MLA: one 64-wide rope key is shared by all heads. mscale == mscale_all_dim, so the model leaves "
@@ -208,7 +208,7 @@ MODELS: tuple[PublishedRope, ...] = (
         ),
         "huggingface.co/Qwen/Qwen2.5-7B-Instruct README, Processing Long Texts, read in "
         f"huggingface.co/Qwen/Qwen2.5-32B-Instruct/discussions/5; heads and theta {_LITGPT}",
-        note="YaRN is off in the config as published (context 32768); the README tells to add it.",
+        note="YaRN is off in the config as published (context 32768); the README describes how to add it.",
     ),
     _model(
         "qwen3-8b",
@@ -254,7 +254,7 @@ MODELS: tuple[PublishedRope, ...] = (
         (8, 4, 256, 131072),
         RopeParams(256, "neox"),
         _config("google/gemma-3-4b-it", _LITGPT),
-        note="The other layers (sliding window): rope_local_base_freq, never scaled.",
+        note="The other layers (sliding window): rope_local_base_freq, without scaling.",
     ),
     _model(
         "olmo-2-7b",

@@ -12,9 +12,9 @@ float32 and float64 that is the product's own rounding. A pair is rotated by ``y
 of a1 and a2 are multiplied by c and s, and those of any rotation (``bounds.py``) are added:
 ``2 u (|a1 c| + |a2 s|) + e_angle (|a1| + |a2|) + u_out |y| + tiny``.
 
-With intermediate rounding, a is a number of the tensors' type, known except where a rounding is near its
-edge. ``norm_spec.rms_norm`` gives these elements and their error (d), and a result may differ by a further
-``|d1 c| + |d2 s|``. A lane that does not rotate is a.
+With intermediate rounding, a is a number of the tensors' type. Where an exact value is near the middle of two
+such numbers, a may be either: ``norm_spec.rms_norm`` returns their distance (d, else 0), and a result may
+differ by a further ``|d1 c| + |d2 s|``. A lane that does not rotate is a.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Table = tuple[Array, Array]
 
 @dataclass(frozen=True)
 class NormRopeCall:
-    """The call for queries, or for keys: values of a type given by its name, and the attributes.
+    """The call for queries, or for keys: the arrays, the name of their type, and the attributes.
 
     Attributes:
         x: ``[B,S,N,D]`` or ``[S,N,D]``.
         scale: ``[D]``.
         positions: in the operator's form.
-        error: largest relative error of Normalized against x / RMS; None: that of the host.
+        error: largest relative error of Normalized against x / RMS; None: that of the CPU.
         table: cos and sin of a token's pairs, ``[S,pairs]`` or ``[B,S,pairs]``; None: the exact ones.
     """
 
@@ -79,35 +79,35 @@ def frequencies(p: RopeParams, factors: Array | None) -> tuple[Long, float]:
     one = np.longdouble(1)
     count = len(pair_lanes(p)[0])
     powers = np.array([axis_and_power(p, i)[1] for i in range(count)], np.longdouble)
-    own: Long = np.power(np.longdouble(p.freq_base), -2 * powers / p.n_dims)
+    frequency: Long = np.power(np.longdouble(p.freq_base), -2 * powers / p.n_dims)
     if factors is not None:
-        own = own / factors[:count].astype(np.longdouble)
+        frequency = frequency / factors[:count].astype(np.longdouble)
     if p.ext_factor == 0:
-        return own * np.longdouble(p.freq_scale), p.attn_factor
+        return frequency * np.longdouble(p.freq_scale), p.attn_factor
     low = max(0, np.floor(corr_dim(p, p.beta_fast)))
     high = min(p.n_dims - 1, np.ceil(corr_dim(p, p.beta_slow)))
     ramp = one - np.clip((np.arange(count) - low) / max(0.001, high - low), 0, 1)
     mix = ramp * np.longdouble(p.ext_factor)
-    made: Long = own * np.longdouble(p.freq_scale) * (one - mix) + own * mix
-    return made, float(p.attn_factor * (1 + 0.1 * np.log(1 / p.freq_scale)))
+    blended: Long = frequency * np.longdouble(p.freq_scale) * (one - mix) + frequency * mix
+    return blended, float(p.attn_factor * (1 + 0.1 * np.log(1 / p.freq_scale)))
 
 
 def exact_table(positions: Array, p: RopeParams, factors: Array | None = None) -> tuple[Long, Long]:
     """Return cos and sin of every token's pairs, ``[..., S, pairs]``."""
-    turns, scale = frequencies(p, factors)
+    radians, scale = frequencies(p, factors)
     if int(p.rope_mode) & 8:
-        axes = [axis_and_power(p, i)[0] for i in range(len(turns))]
+        axes = [axis_and_power(p, i)[0] for i in range(len(radians))]
         planes = positions.reshape(4, -1) if positions.ndim == 1 else positions
-        given = np.stack([planes[axis if axis < len(planes) else 0] for axis in axes], -1)
+        pair_positions = np.stack([planes[axis if axis < len(planes) else 0] for axis in axes], -1)
     else:
-        given = positions[..., None]
-    angle = given.astype(np.longdouble) * turns
+        pair_positions = positions[..., None]
+    angle = pair_positions.astype(np.longdouble) * radians
     return np.cos(angle) * np.longdouble(scale), np.sin(angle) * np.longdouble(scale)
 
 
 def heads(call: NormRopeCall) -> tuple[Long, Long, Long]:
-    """Return Normalized times scale, the bound of its error, and the bound where it is not rotated but
-    rounded to the result's type."""
+    """Return Normalized times scale, the bound of its error, and the bound in lanes that do not rotate, which
+    are rounded to the result's type."""
     scale = call.scale.astype(np.longdouble)
     stash = 11 if call.dtype == "float64" and not call.intermediate_rounding else 1
     norm = norm_spec.NormCall(
@@ -123,19 +123,19 @@ def heads(call: NormRopeCall) -> tuple[Long, Long, Long]:
         error = normalized_error(norm.n, call.wide) if call.error is None else call.error
         off = np.abs(value) * np.longdouble(error + u) + tiny
         rounds_again = 0.0 if call.wide == call.dtype else UNIT_ROUNDOFF[call.dtype]
-        alone = off + rounds_again * (np.abs(value) + off) + SMALLEST_SUBNORMAL[call.dtype]
-    return value, off, alone
+        unrotated_bound = off + rounds_again * (np.abs(value) + off) + SMALLEST_SUBNORMAL[call.dtype]
+    return value, off, unrotated_bound
 
 
 def rms_norm_rope(call: NormRopeCall) -> tuple[Array, Array]:
     """Return the result and the bound of another result's error, in float64."""
     if call.x.size == 0:
         return np.zeros(call.x.shape), np.zeros(call.x.shape)
-    a, off, alone = heads(call)
+    a, off, unrotated_bound = heads(call)
     table = call.table or exact_table(call.positions, call.params, call.freq_factors)
     c, s = (t.astype(np.longdouble)[..., None, :] for t in table)
     first, second = pair_lanes(call.params)
-    value, bound = a.copy(), np.broadcast_to(alone, a.shape).copy()
+    value, bound = a.copy(), np.broadcast_to(unrotated_bound, a.shape).copy()
     x1, x2, d1, d2 = a[..., first], a[..., second], off[..., first], off[..., second]
     e_angle = call.e_angle * max(1.0, abs(frequencies(call.params, None)[1]))
     with np.errstate(all="ignore"):
@@ -146,12 +146,12 @@ def rms_norm_rope(call: NormRopeCall) -> tuple[Array, Array]:
             products = ends[0] * p + ends[1] * q
             carried = d1 * p + d2 * q
             rounded = 2 * UNIT_ROUNDOFF[call.wide] * products + e_angle * (ends[0] + ends[1]) + carried
-            whole = np.abs(value[..., lanes]) + rounded
-            bound[..., lanes] = rounded + UNIT_ROUNDOFF[call.dtype] * whole + SMALLEST_SUBNORMAL[call.dtype]
+            size = np.abs(value[..., lanes]) + rounded
+            bound[..., lanes] = rounded + UNIT_ROUNDOFF[call.dtype] * size + SMALLEST_SUBNORMAL[call.dtype]
         if not call.intermediate_rounding:
             bound *= 1 + 2.0**-20
         beyond = np.isinf(norm_spec.cast(value, call.dtype)) & ~np.isinf(value)
-        # Values that may or may not round to infinity.
+        # Values that may round to infinity or to the largest number.
         edge = np.isfinite(value) & (np.abs(value) + bound >= norm_spec.FORMATS[call.dtype][2])
         bound = np.where(edge, np.inf, bound)
         value = np.where(beyond, np.copysign(np.inf, value), value)

@@ -47,7 +47,7 @@ class NormRopeCase:
     Attributes:
         name: unique within the suite.
         shape: of q.
-        keys: k's heads.
+        keys: the number of k's heads.
         start: the first token's position.
         values: "heads" of different sizes, "zeros" (every other head), "large" or "small" (at the ends of the
             type), "far" (heads with an infinity and a NaN).
@@ -126,7 +126,7 @@ _DOUBLE = ("qwen3", "normal-partial", "large", "small-epsilon-0", "set-rows")
 
 
 def norm_rope_cases() -> Iterator[NormRopeCase]:
-    """Yield every form in every type, with one rounding and with intermediate rounding."""
+    """Yield every form in every dtype, some also in float64, without and with intermediate rounding."""
     for rounding in (False, True):
         for form, differs in _FORMS.items():
             for dtype in (*DTYPES, *(("float64",) if form in _DOUBLE else ())):
@@ -197,7 +197,7 @@ def expected_heads(
     a: RmsNormRopeAttributes,
     backend: str,
 ) -> list[Expectation]:
-    """Return the expectation for each tensor of heads; ``given`` has the heads and their scale."""
+    """Return the expectation for each tensor of heads. ``given``: the heads and the scale of each."""
     e_angle = E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
     expected = []
     for x, scale in given:
@@ -255,9 +255,9 @@ def _lacks_positions(backend: str, positions: Array) -> str:
 def _execute(case: NormRopeCase, data: NormRopeData, backend: str) -> list[Array]:
     """Run a case. NumPy has no bfloat16: native code receives bits, the reference values and their type."""
     bits = case.dtype == "bfloat16" and backend != "reference"
-    held: Callable[[Array], Array] = bfloat16_bits if bits else np.copy
-    xs, scales = [held(x) for x in data.xs], [held(s) for s in data.scales]
-    cache = held(data.cache)
+    copy_of: Callable[[Array], Array] = bfloat16_bits if bits else np.copy
+    xs, scales = [copy_of(x) for x in data.xs], [copy_of(s) for s in data.scales]
+    cache = copy_of(data.cache)
     outs = np.empty_like(xs[0]), np.empty_like(xs[1]) if data.rows is None else cache
     t: CallTensors[Array] = rms_norm_rope_tensors(
         xs[0], xs[1], scales[0], scales[1], data.positions, data.freq_factors, outs, data.rows

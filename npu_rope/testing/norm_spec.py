@@ -1,12 +1,12 @@
-"""RMSNormalization, and add_rms_norm before it, following ``specs/onnx_rms_normalization_23.txt`` and ONNX's
-function for it operation by operation, in long double, and the bound of a result. Shares no code with the
-tested code.
+"""RMSNormalization, optionally of a sum (add_rms_norm), and the bound of a result, in long double. It follows
+``specs/onnx_rms_normalization_23.txt`` and ONNX's function for it operation by operation. Shares no code with
+the tested code.
 
 The specification rounds in four places: x to the stash type, Normalized to the stash type and then to x's
-type, the product to scale's type. A result is judged through these roundings: they are applied to every
-Normalized with an error up to :func:`npu_rope.testing.bounds.normalized_error`, and all their results are
-allowed. Where no rounding is near its edge, the result must therefore be the expected one to the last bit; a
-missing cast is an error.
+type, the product to scale's type. These roundings are applied to every Normalized with an error up to
+:func:`npu_rope.testing.bounds.normalized_error`, and all their results are allowed. If no value is near the
+middle of two numbers of its type, only the expected result is therefore allowed, bit for bit: a missing cast
+is an error.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def cast(values: Long, dtype: str) -> Long:
         unit = np.maximum(exponent - bits, smallest)
         rounded = np.ldexp(np.rint(np.ldexp(values, -unit)), unit)
         rounded = np.where(np.abs(rounded) > largest, np.copysign(np.inf, values), rounded)
-        made: Long = np.where(np.isfinite(values), rounded, values)
-    return made
+        result: Long = np.where(np.isfinite(values), rounded, values)
+    return result
 
 
 @dataclass(frozen=True)
 class NormCall:
-    """A call: float64 or narrower values, the names of their types, and the attributes."""
+    """A call: the arrays, in float64 or the types that are named, and the attributes."""
 
     x: Array
     scale: Array
@@ -93,7 +93,7 @@ class NormCall:
         return root
 
     def normalized(self, precision: str, error: float | None = None) -> tuple[Long, Long, Long]:
-        """Return XU / RMS, and its least and largest allowed values for a computation in that type, with
+        """Return XU / RMS, and its least and largest allowed values for a computation in ``precision``, with
         npu_rope's relative error or the given one."""
         error = normalized_error(self.n, precision) if error is None else error
         x = cast(self.x.astype(np.longdouble), self.stash)
@@ -104,12 +104,12 @@ class NormCall:
         return value, value - slack, value + slack
 
     def cast_to_x(self, normalized: Long) -> Long:
-        """Return Normalized as it is multiplied by the scale."""
+        """Round Normalized to the stash type and to x's type, as before the product with the scale."""
         return cast(cast(normalized, self.stash), self.x_dtype)
 
 
 def add(x: Array, residual: Array, dtype: str) -> Array:
-    """Return x + residual in their type. Only one result is right: 16-bit values are added in float32."""
+    """Return x + residual in their type. The result has no error: 16-bit values are added in float32."""
     with np.errstate(all="ignore"):
         if dtype == "float64":
             return np.asarray(x.astype(np.float64) + residual.astype(np.float64))
@@ -118,7 +118,7 @@ def add(x: Array, residual: Array, dtype: str) -> Array:
 
 
 def rms_norm(call: NormCall, error: float | None = None) -> tuple[Array, Array]:
-    """Return the result and the bound of another result's error, in float64, for scale's type.
+    """Return the result in scale's type and the bound of another result's error, both as float64.
 
     Args:
         call: the call to compute.
@@ -127,16 +127,16 @@ def rms_norm(call: NormCall, error: float | None = None) -> tuple[Array, Array]:
     if call.x.size == 0:
         return np.zeros(call.x.shape), np.zeros(call.x.shape)
     scale = call.scale.astype(np.longdouble)
-    # float32 products are rounded further to 16 bits; for wider results only this arithmetic has an error.
+    # npu_rope rounds a product to float32 before 16 bits. For wider results only long double rounds here.
     wide = call.scale_dtype in ("float32", "float64")
     product_error = np.longdouble(2.0**-62 if wide else UNIT_ROUNDOFF["float32"])
     precision = "float64" if call.stash == "float64" else "float32"
-    made = [call.cast_to_x(v) for v in call.normalized(precision, error)]
+    normalized = [call.cast_to_x(v) for v in call.normalized(precision, error)]
     with np.errstate(all="ignore"):
-        value = cast(made[0] * scale, call.scale_dtype)
+        value = cast(normalized[0] * scale, call.scale_dtype)
         ends = [
             cast(v * scale * (1 + sign * product_error), call.scale_dtype)
-            for v in made[1:]
+            for v in normalized[1:]
             for sign in (-1, 1)
         ]
         bound = np.max([np.abs(end - value) for end in ends], axis=0)
@@ -150,11 +150,11 @@ def rms_norm_backward(
 
     On the CPU all intermediate values are double. dx is a difference whose parts have errors of a few times
     :func:`normalized_error` and the error of the mean of products, together less than ``(200 + 4 log2 n)
-    2^-53``. In dscale a Normalized may be rounded to the other side, and the rows' products are added in
-    double, each addition rounding once.
+    2^-53``. In dscale a Normalized may be rounded to the neighbouring number, and the rows' products are
+    added in double; each addition rounds once.
 
-    On the device they are float32: :func:`device_gradient_error`, and for R rows R roundings of dscale's
-    terms; values below float32's smallest number are lost.
+    On the device they are float32. The bound is :func:`device_gradient_error`, and for R rows R roundings of
+    dscale's terms; values below float32's smallest number are lost.
     """
     if call.x.size == 0:
         zeros = np.zeros(call.x.shape), np.zeros(call.scale.shape)

@@ -45,12 +45,12 @@ class NormCase:
 
     Attributes:
         name: unique within the suite.
-        scale: the scale's shape; None: the last dimension.
-        scale_dtype: its type; "": x's.
+        scale: the scale's shape; None: x's last dimension.
+        scale_dtype: the scale's type; "": x's.
         values: "rows" of different sizes, "zeros" (every other row), "large" or "small" (at the ends of x's
             type), "far" (rows with an infinity and a NaN).
-        backward: the gradients.
-        add: of x and a residual of its size, and their sum.
+        backward: the case is rms_norm_backward.
+        add: the case is add_rms_norm: x and a residual are added before.
     """
 
     name: str
@@ -85,7 +85,7 @@ class NormCase:
 
 # ---- the cases -----------------------------------------------------------------------------------------
 
-# The name of a case, and its differences from rows of a model's width.
+# The name of a case, and its differences from the default shape (2, 9, 1024).
 _FORMS: dict[str, dict[str, Any]] = {
     "model": {},
     "decode": {"shape": (1, 1, 4096)},
@@ -123,16 +123,16 @@ _KINDS: dict[str, dict[str, Any]] = {"": {}, "backward-": {"backward": True}, "a
 
 
 def norm_cases() -> Iterator[NormCase]:
-    """Yield every form in every type, then gradients of some, then every form after a residual."""
-    for kind, what in _KINDS.items():
+    """Yield rms_norm of every form in every dtype, then gradients of some forms, then add_rms_norm of all."""
+    for kind, kind_fields in _KINDS.items():
         for form, differs in _FORMS.items():
-            if "backward" in what and form not in _GRADIENTS:
+            if "backward" in kind_fields and form not in _GRADIENTS:
                 continue
             for dtype in (*DTYPES, *(("float64",) if form.startswith(("stash", "odd")) else ())):
                 shape = differs.get("shape", (2, 9, 1024))
                 sizes = str(list(shape)).replace(" ", "")
                 name = f"{form}(type={SHORT.get(dtype, 'f64')},shape={sizes})"
-                yield NormCase(f"{kind}{name}", dtype, **{"shape": shape, **differs}, **what)
+                yield NormCase(f"{kind}{name}", dtype, **{"shape": shape, **differs}, **kind_fields)
 
 
 # ---- data ----------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def _lacks(case: NormCase, data: NormData, backend: str) -> str:
     """Return in words why the backend does not support the case; empty if it does."""
     lacks = lacks_type(backend, (case.dtype, case.scale_type, norm_spec.STASH[case.stash_type]))
     if not lacks and case.backward and backend == "npu" and not spec_call(case, data).scale_is_of_each_row:
-        return "a kernel for gradients of scales that are another one for other rows"
+        return "a kernel for gradients of scales that differ between rows"
     return lacks
 
 
@@ -224,12 +224,12 @@ def _execute(case: NormCase, data: NormData, backend: str) -> list[Array]:
     if backend == "reference":
         return _on_reference(case, data)
     types = (case.dtype, case.scale_type, case.scale_type, case.dtype)
-    held = [
+    inputs = [
         bfloat16_bits(a) if t == "bfloat16" else a.copy()
         for a, t in zip((data.x, data.scale, data.grad, data.residual), types, strict=True)
     ]
-    with unwritten(held):
-        results = _on_bits(case, backend, *held)
+    with unwritten(inputs):
+        results = _on_bits(case, backend, *inputs)
     return [bfloat16_values(y) if y.dtype == np.uint16 else y for y in results]
 
 
@@ -255,7 +255,7 @@ def _on_reference(case: NormCase, data: NormData) -> list[Array]:
 def _on_bits(
     case: NormCase, backend: str, x: Array, scale: Array, grad: Array, residual: Array
 ) -> list[Array]:
-    """Run the C library, the simulator or an NPU on arrays of bfloat16's bits, like the executors."""
+    """Run the C library, the simulator or an NPU, on bits where the dtype is bfloat16."""
     results: tuple[Array, ...] = (np.empty(x.shape, scale.dtype),)
     if case.backward:
         results = np.empty_like(x), np.empty_like(scale)

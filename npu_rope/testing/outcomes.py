@@ -1,5 +1,5 @@
-"""Judgements on the results of cases, and the parts that judges of all suites share: run a case on each back
-end, and compare its results with their expectations.
+"""Judgements on the results of cases, and the functions that the judges of all suites share: they run a case
+on each back end, and compare its results with their expectations.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ OK, FAIL, UNSUPPORTED = "ok", "FAIL", "unsupported"
 
 
 class AnyCase(Protocol):
-    """The properties of every suite's cases; the operation has the name that users select."""
+    """The properties of every suite's cases."""
 
     @property
     def suite(self) -> str:
-        """Its suite."""
+        """The suite that has the case."""
         ...
 
     @property
@@ -34,7 +34,7 @@ class AnyCase(Protocol):
 
     @property
     def op(self) -> str:
-        """The operation."""
+        """The operation, by the name that users select."""
         ...
 
     @property
@@ -70,7 +70,7 @@ class Worst:
 class Judgement:
     """One executor's result on one case."""
 
-    executor: str  # "reference", "cpu", "cpu:ggml" (policy ggml), "ggml"
+    executor: str  # a back end, "cpu:ggml" (policy ggml) or "ggml"
     verdict: str
     max_error: float = float("nan")
     ratio: float = float("nan")  # error / bound; 1 or less is within
@@ -79,8 +79,8 @@ class Judgement:
     bit_equal: float | None = None  # ggml: share of elements equal to cpu:ggml's
     exact_error: float | None = None  # ggml: max distance from the float64 reference
     table: str = ""  # ggml with YaRN: "plain" or "fused"; a device's own angles: "float32"
-    nmse: float | None = None  # ggml: the value in test-backend-ops, against ggml's own angles
-    near_cpu: float | None = None  # sim, 16-bit: share of elements within one ulp of cpu's
+    nmse: float | None = None  # ggml: the figure of test-backend-ops, against ggml's own angles
+    near_cpu: float | None = None  # sim and npu, 16-bit: share of elements within one ulp of cpu's
 
 
 @dataclass
@@ -167,8 +167,8 @@ def hold_near_cpu(judgement: Judgement, got: Array, on_cpu: Array, dtype: str) -
 @contextmanager
 def unwritten(inputs: Iterable[Array]) -> Iterator[None]:
     """Raise AssertionError if the block writes one of these arrays."""
-    held = list(inputs)
-    before = [a.tobytes() for a in held]
+    arrays = list(inputs)
+    before = [a.tobytes() for a in arrays]
     yield
-    if before != [a.tobytes() for a in held]:
+    if before != [a.tobytes() for a in arrays]:
         raise AssertionError("an input was written")

@@ -1,6 +1,6 @@
 """PMX's RotaryPositionEmbedding, written straight from ``specs/pmx_rotary_position_embedding.txt`` and, for
 scaling and packing, from PMX's Python operators: token by token and pair by pair, in float64. Shares no
-code with the tested code, on purpose.
+code with the tested code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def angles(
     scaling: tuple[str, float, int],
     held: Callable[[float], float] = float,
 ) -> npt.NDArray[np.float64]:
-    """Return ``m * theta ** (-2i / pivot)``, ``[tokens, pivot/2]``. held: rounds a scaled theta and the
+    """Return ``m * theta ** (-2i / pivot)``, ``[tokens, pivot/2]``. ``held`` rounds a scaled theta and the
     factor of positions to the backend's precision (a CANN operator's attributes are float32).
     """
     kind, factor, longest = scaling

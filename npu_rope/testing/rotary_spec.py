@@ -1,6 +1,5 @@
 """Rotation by given tables, following torch_npu's documentation (``x * cos + rotate(x) * sin``) and the
-algorithm of ``specs/onnx_rotary_embedding_23.txt``, in float64. Shares no code with the tested code, on
-purpose.
+algorithm of ``specs/onnx_rotary_embedding_23.txt``, in float64. Shares no code with the tested code.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def rotary_embedding(
     num_heads: int = 0,
     rotary_embedding_dim: int = 0,
 ) -> tuple[Wide, Wide]:
-    """Return the result of ONNX's algorithm, and the magnitudes."""
+    """Return the result of ONNX's algorithm, and the magnitudes as :func:`rotary_mul` does."""
     if x.ndim == 4:
         heads = np.transpose(x, (0, 2, 1, 3))
     else:

@@ -1,5 +1,5 @@
 """One output element of rope, written straight from ``specs/ggml_rope_acltensor.txt`` in scalar
-Python, to judge the reference itself. Shares no code with it, on purpose.
+Python, to judge the reference itself. Shares no code with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def corr_dim(p: RopeParams, beta: float) -> float:
 
 def axis_and_power(p: RopeParams, pair: int) -> tuple[int, int]:
     """Section 6, from the CPU source: return which of a token's positions rotates a pair, and the power of
-    theta_scale in its angle. Counts from pair 0 on, as the source does."""
+    theta_scale in its angle. The loop starts at pair 0, as in the source."""
     mode, (time, height, width, extra) = int(p.rope_mode), p.sections
     if not mode & 8:
         return 0, pair
@@ -72,8 +72,8 @@ def theta(p: RopeParams, position: int, pair: int, power: int, factor: float) ->
 def element(
     p: RopeParams, head: Sequence[Any] | Any, positions: Sequence[int], factors: Any, at: int, forward: bool
 ) -> float:
-    """Section 7: return dimension ``at`` of one rotated head; ``head`` is the whole head's input,
-    ``positions`` the token's, one or four."""
+    """Section 7: return lane ``at`` of one rotated head. ``head`` is the head's input, ``positions`` are the
+    token's, one or four."""
     inside = at - p.n_offs
     half = p.n_dims if int(p.rope_mode) == 24 else p.n_dims // 2
     if not 0 <= inside < 2 * half:

@@ -23,7 +23,7 @@ class Suite:
     Attributes:
         about: their description, for ``--help``.
         cases: returns all of them, in a fixed order.
-        judge: runs one on the back ends of these names, and on a real ggml if one is given.
+        judge: runs and judges one case on the named back ends, and on a real ggml if one is given.
     """
 
     about: str

@@ -2,7 +2,7 @@
 algorithm and torch_npu's formula in float64 (``rotary_spec.py``).
 
 Values come from a generator seeded by the case's name. Tables are cos and sin of positions, except in the
-forms that define others.
+forms that define other tables.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class TableCase:
     Attributes:
         name: unique within its suite.
         shape: of X, x or q.
-        keys: heads of k, or 0.
-        table: the tables' shape without their width.
+        keys: the number of k's heads, or 0.
+        table: the tables' shape without their last dimension.
         full: tables have an entry for each lane.
-        wide: tables are float32 beside a 16-bit x.
-        rows: of caches with position_ids; 0: without.
+        wide: tables are float32, and x has 16 bits.
+        rows: of the tables that position_ids select from; 0: no position_ids.
         scale: factor of cos and sin (YaRN's attention factor).
         start: the first position.
     """
@@ -100,7 +100,7 @@ class TableCase:
 
     @property
     def width(self) -> int:
-        """The number of dimensions that rotate."""
+        """The number of lanes that rotate."""
         head = self.shape[-1] // self.num_heads if self.num_heads and len(self.shape) == 3 else self.shape[-1]
         return self.rotary_dim or head
 
@@ -198,7 +198,7 @@ def make_data(case: TableCase) -> TableData:
     if case.rows:
         positions = np.arange(case.rows, dtype=np.float64)
     angles = positions[..., None] * 10000.0 ** (-np.arange(half) / half)
-    if case.scale == 0:  # tables that are no rotation: each lane has its own value
+    if case.scale == 0:  # no cos and sin: each lane has a value of its own
         tables = rng.uniform(-2, 2, (2, *lead, 2 * half))
     else:
         tables = case.scale * np.stack([np.cos(angles), np.sin(angles)])
@@ -216,7 +216,7 @@ def _tokens(case: TableCase) -> tuple[int, int]:
 
 def expectation(case: TableCase, data: TableData) -> list[Expectation]:
     """Return the formula's result for each of xs, and the bound of another result's error."""
-    made = []
+    expected = []
     for x in data.xs:
         if case.suite == "onnx":
             both = rotary_spec.rotary_embedding(
@@ -231,8 +231,8 @@ def expectation(case: TableCase, data: TableData) -> list[Expectation]:
         else:
             how = {"rotary_dim": case.rotary_dim, "offset": case.offset}
             both = rotary_spec.rotary_mul(x, data.cos, data.sin, interleaved=case.interleaved, **how)
-        made.append(Expectation(both[0], table_bound(both[1], both[0], case.dtype)))
-    return made
+        expected.append(Expectation(both[0], table_bound(both[1], both[0], case.dtype)))
+    return expected
 
 
 # ---- judging -------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def _judge(case: TableCase, data: TableData, expected: list[Expectation], backen
 
 
 def call_of(case: TableCase, xs: Sequence[T], cos: T, sin: T, ids: T | None, outs: Any) -> CallTensors[T]:
-    """Return the case's call with these tensors; outs: those that it writes, one for each of xs, or None."""
+    """Return the case's call with these tensors; ``outs``: for the results, one for each of xs, or None."""
     if case.suite == "onnx":
         return rotary_embedding_tensors(xs[0], cos, sin, ids, outs and outs[0])
     if case.keys:
@@ -269,12 +269,12 @@ def call_of(case: TableCase, xs: Sequence[T], cos: T, sin: T, ids: T | None, out
 
 
 def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
-    """Run a case. NumPy has no bfloat16: native code gets bits, an NPU tensors, the reference values."""
+    """Run a case. NumPy has no bfloat16: native code receives bits, the reference values."""
     bits = case.dtype == "bfloat16" and backend != "reference"
-    held = bfloat16_bits if bits else np.copy
-    xs = [held(x) for x in data.xs]
-    cos, sin = (t if case.wide else held(t) for t in (data.cos, data.sin))
-    # It writes the inputs only in place.
+    copy_of = bfloat16_bits if bits else np.copy
+    xs = [copy_of(x) for x in data.xs]
+    cos, sin = (t if case.wide else copy_of(t) for t in (data.cos, data.sin))
+    # Without in_place the call must not write its inputs.
     outs = xs if case.in_place else [np.empty_like(x) for x in xs]
     t = call_of(case, xs, cos, sin, data.position_ids, outs)
     with unwritten([] if case.in_place else xs):

@@ -138,7 +138,7 @@ def test_an_error_of_a_few_bounds_is_found(operator):
     """In the last element of each result."""
     (call, *_) = calls.timed_calls(operator, quick=True)
     made = calls.make(call)
-    results = made.look(tuple(t.clone() for t in calls.run(made.tensors, made.attributes)))
+    results = made.to_values(tuple(t.clone() for t in calls.run(made.tensors, made.attributes)))
     expected = made.expect()
     assert calls.compare(results, expected)["correct"]
     for result, e in zip(results, expected, strict=True):
@@ -529,7 +529,7 @@ def test_a_folder_that_cannot_be_made_exits_2(tmp_path):
     (tmp_path / "file").write_text("")
     done = start(tmp_path / "file")
     assert done.exit_code == 2
-    assert "output must be a folder one may write" in done.output
+    assert "output must be a writable folder" in done.output
 
 
 def test_a_report_that_is_there_stays_unless_told_otherwise(tmp_path):

@@ -196,7 +196,7 @@ def test_theta_before_alpha_stretches_it(tmp_path):
     assert found["params"]["freq_base"] == pytest.approx(500000 * 1000 ** (128 / 126))
     before = [row["wavelength_before"] for row in found["pairs"]]
     assert np.allclose(before, 2 * np.pi * 500000 ** (np.arange(64) / 64), rtol=1e-12)
-    assert "before: by the file's theta, in which its converter may have put a stretch\n" in inspect(path)
+    assert "before: with the file's theta, which its converter may already have scaled\n" in inspect(path)
 
 
 def test_layers_without_rope(tmp_path):
@@ -215,7 +215,7 @@ def test_layers_without_rope(tmp_path):
     }
     told = as_json(write(tmp_path / "model.gguf", "cohere2moe", lead))
     assert [r["layers"] for r in told["ropes"]] == [
-        "layers that see every token (0)",
+        "layers with full attention (0)",
         "layers with a window (1-3, 5-7, 9-11, ..., 29-31)",
     ]
     assert as_json(write(tmp_path / "model.gguf", "llama", LLAMA))["layers_without_rope"] == []
@@ -243,9 +243,9 @@ def test_pairs_that_do_not_turn(config, tmp_path):
     assert all(p["turns"] == 0 for p in pairs[16:])
     assert pairs[15]["wavelength"] == pytest.approx(pairs[15]["wavelength_before"])
     told = inspect(path, "--plot", tmp_path / "still.svg")
-    assert len(re.findall(r"^ +\d+ +\d+, \d+ +0 +- .* - +does not turn *$", told, re.MULTILINE)) == 48
-    assert "64, from 1 to 1; 48 pairs do not turn" in told
-    assert "as it is; 48 pairs do not turn" in (tmp_path / "still.svg").read_text()
+    assert len(re.findall(r"^ +\d+ +\d+, \d+ +0 +- .* - +does not rotate *$", told, re.MULTILINE)) == 48
+    assert "64, from 1 to 1; 48 pairs do not rotate" in told
+    assert "as it is; 48 pairs do not rotate" in (tmp_path / "still.svg").read_text()
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])

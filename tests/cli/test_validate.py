@@ -136,7 +136,7 @@ def test_without_ggml_the_summary_says_so(validate):
         ),
         (
             ["--ggml-lib", "/nonexistent", "--ggml-device", "CPU"],
-            "library must be a folder with libggml-base* and libggml.so (which knows ggml's devices) but got",
+            "library must be a folder with libggml-base* and libggml.so (the registry of devices) but got",
         ),
         (
             ["--output", "/nonexistent/x"],

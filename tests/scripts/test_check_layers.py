@@ -208,6 +208,6 @@ def test_message_says_what_the_layer_may_see(layers: Any, tree: Path) -> None:
     plant(tree, "op_kernel/x_tiling_data.h", "#include <vector>")
     layer = "layer op_kernel/*_tiling_data.h"
     expected = (
-        f"op_kernel/x_tiling_data.h:1: {layer} may not see vector; it may see: cstdint, *_tiling_data.h"
+        f"op_kernel/x_tiling_data.h:1: {layer} may not use vector; it may use: cstdint, *_tiling_data.h"
     )
     assert found(layers, tree) == [expected]
