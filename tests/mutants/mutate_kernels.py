@@ -8,8 +8,8 @@ caught must have an entry in EQUIVALENT, which explains why it computes the same
 A run takes hours. It updates the file of --json after every mutant; with --resume it skips the mutants
 that the file lists as caught, unless the kernels have changed.
 
-usage: mutate_kernels.py [--op rope|norm] [--jobs N] [--only REGEX] [--list] [--believe]
-                         [--json FILE [--resume]]
+usage: python tests/mutants/mutate_kernels.py [--op rope|norm] [--jobs N] [--only REGEX] [--list] [--believe]
+                                              [--json FILE [--resume]]
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from pathlib import Path
 from ascend_sim import CompileFailed
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 CAUGHT, SURVIVED, STILLBORN, EXPLAINED = "caught", "SURVIVED", "does not compile", "equivalent"
 RUN_SECONDS = 120
@@ -253,6 +252,7 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
         return SURVIVED, ""
     environment = {**os.environ, "ASCEND_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
     environment["NPU_ROPE_MUTATION_CYCLES"] = str(unchanged / f"{column.symbol}.json")
+    environment["PYTHONPATH"] = str(ROOT / "tests/fuzz")  # of mutation_norm_calls.py
     judge = str(Path(__file__).resolve().parent / kernel.judge_of(column))
     command = [sys.executable, judge, column.op, column.soc, column.name]
     try:

@@ -3,18 +3,14 @@
 Exit status 0 or 1, as in mutation_rope_calls.py. Results are judged like those of random calls
 (tests/fuzz/random_norms.py and random_norm_ropes.py): against the specification in long double.
 
-usage: mutation_norm_calls.py [OP SOC DTYPE]
+usage: PYTHONPATH=tests/fuzz python tests/mutants/mutation_norm_calls.py [OP SOC DTYPE]
 """
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fuzz"))
 
 from mutation_rope_calls import judge_all, reported
 

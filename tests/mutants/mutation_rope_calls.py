@@ -3,7 +3,7 @@
 Exit status 0 if every result is within its bound, no rule of the simulator is broken and no call takes longer
 than the unchanged kernel on the simulated timeline; otherwise 1, and one line with the detected problem.
 
-usage: mutation_rope_calls.py [OP SOC DTYPE]
+usage: python tests/mutants/mutation_rope_calls.py [OP SOC DTYPE]
 """
 
 from __future__ import annotations

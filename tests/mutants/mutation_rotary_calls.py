@@ -2,17 +2,14 @@
 
 Exit status 0 or 1, as in mutation_rope_calls.py.
 
-usage: mutation_rotary_calls.py [OP SOC DTYPE]
+usage: python tests/mutants/mutation_rotary_calls.py [OP SOC DTYPE]
 """
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from mutation_rope_calls import BF16, F16, F32, judge_all, laid_out, reported
 
