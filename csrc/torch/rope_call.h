@@ -27,10 +27,6 @@ struct Attributes {
 };
 constexpr int kParams = 11, kAttributes = 13;
 
-inline void raise_on(npu_rope_status status) {
-    if (status != NPU_ROPE_OK) throw std::runtime_error(npu_rope_last_error());
-}
-
 // An argument of type Tensor?.
 class Optional {
 public:
@@ -116,7 +112,7 @@ inline void* data_of(AtenTensorHandle h) {
 template <typename Packed>
 Packed unpack_as(const char* op, AtenTensorHandle packed) {
     Packed p;
-    const Sizes s(packed);
+    const Dims s = dims_of(packed);
     if (s.ndim != 1 || s.size[0] != int64_t{sizeof p} || s.stride[0] != 1)
         throw std::runtime_error("[" + std::string(op) + "] packed must be the " + std::to_string(sizeof p) +
                                  " contiguous bytes of packed_call but got another tensor.");
@@ -173,7 +169,7 @@ private:
 
 // A new tensor with the sizes of `shaped` and the type of `typed`.
 inline Owned empty_of(AtenTensorHandle shaped, AtenTensorHandle typed) {
-    const Sizes s(shaped);
+    const Dims s = dims_of(shaped);
     int64_t strides[64], step = 1;
     for (int64_t k = s.ndim - 1; k >= 0; --k) {
         strides[k] = step;
