@@ -10,10 +10,10 @@
 #include <array>
 #include <cstring>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "csrc/torch/errors.h"
 #include "csrc/torch/tensor_view.h"
 #include "include/npu_rope.h"
 
@@ -48,9 +48,7 @@ private:
 };
 
 inline int32_t narrow(const char* name, int64_t v) {
-    if (v < INT32_MIN || v > INT32_MAX)
-        throw std::runtime_error("[rope] " + std::string(name) + " must be in the int32 range but got " +
-                                 std::to_string(v) + ".");
+    if (v < INT32_MIN || v > INT32_MAX) raise_on(bad_value("rope", name, "be in the int32 range", std::to_string(v)));
     return static_cast<int32_t>(v);
 }
 
@@ -70,9 +68,7 @@ inline void read_sections(StableIValue v, int32_t* sections) {
         wide[i] = to<int64_t>(item);
     }
     torch_delete_list(list);
-    if (n != 4)
-        throw std::runtime_error("[rope] sections must be four numbers >= 0 but got " + std::to_string(n) +
-                                 " numbers.");
+    if (n != 4) raise_on(bad_value("rope", "sections", "be four numbers >= 0", std::to_string(n) + " numbers"));
     for (int i = 0; i < 4; ++i) sections[i] = narrow("sections", wide[i]);
 }
 
@@ -114,8 +110,8 @@ Packed unpack_as(const char* op, AtenTensorHandle packed) {
     Packed p;
     const Dims s = dims_of(packed);
     if (s.ndim != 1 || s.size[0] != int64_t{sizeof p} || s.stride[0] != 1)
-        throw std::runtime_error("[" + std::string(op) + "] packed must be the " + std::to_string(sizeof p) +
-                                 " contiguous bytes of packed_call but got another tensor.");
+        raise_on(bad_value(op, "packed", formatted("be the %zu contiguous bytes of packed_call", sizeof p),
+                           "another tensor"));
     std::memcpy(&p, data_of(packed), sizeof p);
     return p;
 }
