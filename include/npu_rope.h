@@ -86,7 +86,7 @@ typedef struct npu_rope_params {
     double beta_fast;   /* YaRN ramp limits, in rotations over n_ctx_orig */
     double beta_slow;
     int32_t sections[4]; /* MROPE, VISION, IMROPE: pairs that time, height, width and an extra
-                            position turn, repeated over all pairs; one of the first three > 0 */
+                            position rotate, repeated over all pairs; one of the first three > 0 */
 } npu_rope_params;
 
 /* The NPU_ROPE_ABI_VERSION with which the library was built. */

@@ -38,7 +38,7 @@ Check tile_rotary(gert::TilingContext* context, const char* op, const Parameters
     if (Check c = check_rotary(t, a, &shape); !c.ok()) return c;
     Platform platform = {};
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
-    if (shape.rows.empty()) return no_elements(t);
+    if (shape.rope.empty()) return no_elements(t);
     RotaryTilingData data;
     RopeLaunch launch;
     if (Check c = rotary_tiling(rotary_tiling_input(t, a, shape, forward), platform, &data, &launch); !c.ok()) return c;

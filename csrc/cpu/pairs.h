@@ -17,7 +17,7 @@ inline float with_other_sign(float v) {
 // code adds negated products instead of subtracting: gcc 12 combines an alternating difference and sum into one fused
 // instruction, even if contraction is disabled.
 template <typename E, Pairing kPairing, bool kCross, typename Get>
-inline void turn_pairs(Get get, typename E::T* y, int from, int pairs, const float* c, const float* s) {
+inline void rotate_pairs(Get get, typename E::T* y, int from, int pairs, const float* c, const float* s) {
     for (int i = from; i < pairs; ++i) {
         const int at = kPairing == kHalf ? i : 2 * i, other = kPairing == kHalf ? i + pairs : 2 * i + 1;
         const float ci = kCross ? c[2 * i] : c[i], si = kCross ? c[2 * i + 1] : s[i];

@@ -96,7 +96,7 @@ struct Bf16InterleavedRotation {
 };
 
 template <typename E, typename Step, Pairing kPairing, bool kCross, bool kStream>
-void turn_head(const NormalizedHead& j) {
+void rotate_head(const NormalizedHead& j) {
     const Scaled<E> head(j);
     auto* y = static_cast<typename E::T*>(j.y);
     const float *c = j.cos_table, *s = j.sin_table;
@@ -106,13 +106,13 @@ void turn_head(const NormalizedHead& j) {
     // The pairs after bfloat16's last double step may still fill a vector, whose table has natural order.
     if constexpr (kPairing == kHalf && Step::kPairs > W)
         for (; i + W <= j.pairs; i += W) HalfRotation<E>::template run<kStream>(head, y, i, j.pairs, c, s);
-    turn_pairs<E, kPairing, kCross>([&head](int lane) { return head.one(lane); }, y, i, j.pairs, c, s);
+    rotate_pairs<E, kPairing, kCross>([&head](int lane) { return head.one(lane); }, y, i, j.pairs, c, s);
     put_beside<E, kStream>(head, y, 2 * j.pairs, j.elements_after);
 }
 
 template <typename E, typename Step, Pairing kPairing, bool kCross>
 void rotate(const NormalizedHead& j) {
-    j.stream ? turn_head<E, Step, kPairing, kCross, true>(j) : turn_head<E, Step, kPairing, kCross, false>(j);
+    j.stream ? rotate_head<E, Step, kPairing, kCross, true>(j) : rotate_head<E, Step, kPairing, kCross, false>(j);
 }
 
 }  // namespace

@@ -78,11 +78,11 @@ void table_f64(const TableJob& j, double* c, double* s) { fill_table<8, 9>(j, c,
 void step_table(const StepJob& j, float* cos_table, float* sin_table) {
     for (int i = 0; i < j.count; i += W / 2) {
         VD c = load<VD>(j.c + i), s = load<VD>(j.s + i), c1 = load<VD>(j.c1 + i), s1 = load<VD>(j.s1 + i);
-        VD turned_c = mul_add(c, c1, -(s * s1)), turned_s = mul_add(s, c1, c * s1);
-        store(j.c + i, turned_c);
-        store(j.s + i, turned_s);
-        store_table(cos_table + i, turned_c * j.cos_scale);
-        store_table(sin_table + i, turned_s * j.sin_scale);
+        VD rotated_c = mul_add(c, c1, -(s * s1)), rotated_s = mul_add(s, c1, c * s1);
+        store(j.c + i, rotated_c);
+        store(j.s + i, rotated_s);
+        store_table(cos_table + i, rotated_c * j.cos_scale);
+        store_table(sin_table + i, rotated_s * j.sin_scale);
     }
 }
 
@@ -252,7 +252,7 @@ void rotate_any(const HeadsJob& j) {
                 step.load_table(c, s, i);
                 step.template run<false>(x, y, i, j.pairs);
             }
-        turn_pairs<E, kPairing, kCross>([x](int lane) { return E::get(x[lane]); }, y, whole, j.pairs, c, s);
+        rotate_pairs<E, kPairing, kCross>([x](int lane) { return E::get(x[lane]); }, y, whole, j.pairs, c, s);
         rest.template copy_after<false>(x, y);
     }
 }

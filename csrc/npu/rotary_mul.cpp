@@ -11,7 +11,7 @@ bool accepts_rotary(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shap
     raise_on(check_rotary(t, rotary.attributes, shape));
     const Platform& chip = platform(t.op);
     raise_on(check_dtype_on_chip(t.op, t.x_name[0], t.x[0]->dtype, chip, chip.soc));
-    if (shape->rows.empty()) return false;
+    if (shape->rope.empty()) return false;
     RotaryTilingData data;
     RopeLaunch launch;
     raise_on(rotary_tiling(rotary_tiling_input(t, rotary.attributes, *shape, rotary.forward), chip, &data, &launch));

@@ -151,9 +151,9 @@ private:
 };
 
 // A tensor that may be missing: freq_factors, position_ids.
-class Given {
+class OptionalView {
 public:
-    explicit Given(const Optional& t) : given_(t.get() != nullptr) {
+    explicit OptionalView(const Optional& t) : given_(t.get() != nullptr) {
         if (given_) view_ = view_of(t.get());
     }
     const npu_rope_tensor* get() const { return given_ ? &view_ : nullptr; }
@@ -198,10 +198,10 @@ private:
 // inputs from the stack; run(outs...) computes. kOutsAt: the outputs' place in the schema of the form "out", which is
 // before or after the attributes.
 template <typename Call, typename Sides = std::make_index_sequence<Call::kSides>>
-struct Forms;
+struct BoxedKernels;
 
 template <typename Call, size_t... k>
-struct Forms<Call, std::index_sequence<k...>> {
+struct BoxedKernels<Call, std::index_sequence<k...>> {
     static void functional(StableIValue* stack, uint64_t, uint64_t) {
         const Call call(stack, stack + Call::kInputs);
         std::array<Owned, Call::kSides> outs{empty_of(call.x[k].get(), call.x[k].get())...};

@@ -48,7 +48,8 @@ def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]
 
 
 def of_schema_s_types(interleaved: Any, first: Any, second: Any) -> bool:
-    """Return whether the attributes have exactly the schema's types, as :func:`calls.straight` requires."""
+    """Return whether the attributes have exactly the schema's types, which
+    :func:`calls.call_below_autograd` requires."""
     return type(interleaved) is bool and type(first) is int and type(second) is int
 
 

@@ -60,9 +60,9 @@ def rotary_embedding(
     if backend is None and out is None and rotary.of_schema_s_types(bit, num_heads, rotary_embedding_dim):
         given = bit, num_heads, rotary_embedding_dim, True
         if position_ids is None:
-            y = calls.straight(op, (X, cos_cache, sin_cache), (None, *given))
+            y = calls.call_below_autograd(op, (X, cos_cache, sin_cache), (None, *given))
         else:
-            y = calls.straight(op, (X, cos_cache, sin_cache, position_ids), given)
+            y = calls.call_below_autograd(op, (X, cos_cache, sin_cache, position_ids), given)
         if y is not NotImplemented:
             return y
     require_tensor_like(op, "X", X)
