@@ -88,7 +88,7 @@ def npu_binding() -> str | None:
 
 def raised_by_torch(message: str) -> BrokenRule | None:
     """Return the error that a C++ operator raised in this thread with that message, or None."""
-    return native.raised_by_torch(message, npu_binding())
+    return native.raised_by_torch(message)
 
 
 CUSTOM_OPP, OPP = "ASCEND_CUSTOM_OPP_PATH", "ASCEND_OPP_PATH"

@@ -202,19 +202,15 @@ def error_entry(lib: C.CDLL, name: str) -> Callable[[], CError]:
     return cast(Callable[[], CError], entry)
 
 
-def raised_by_torch(message: str, binding: str | None) -> BrokenRule | None:
+def raised_by_torch(message: str) -> BrokenRule | None:
     """The error that a C++ operator raised in this thread, by the parts that its library keeps: torch passes
-    on the message only, with other text around it.
-
-    Args:
-        message: of torch's exception.
-        binding: the path of the kernels of NPU tensors, or None.
-    """
+    on the message only, with other text around it."""
     found = [load().last_error()]
-    if binding is not None:
-        with contextlib.suppress(OSError):  # it is not loaded
-            library = C.CDLL(binding, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-            found.append(error_entry(library, "npu_rope_torch_npu_last_error_parts")())
+    for name in ("npu_rope_torch", "npu_rope_torch_npu"):
+        if path := find_library(name):
+            with contextlib.suppress(OSError):  # it is not loaded
+                library = C.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+                found.append(error_entry(library, f"{name}_last_error_parts")())
     for error in found:
         if error.status != 0 and error.message.decode() in message:
             return error.as_exception()

@@ -89,7 +89,11 @@ def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormA
 
 
 def check_many_sizes(t: CallTensors[TensorSpec], a: RmsNormAttributes) -> None:
-    """Check the rules that need all sizes, for a call that C represents only after dimensions are joined."""
+    """Check the rules that need all sizes, for a call that C represents only after dimensions are joined.
+
+    Like :func:`runs_of`, this repeats ``csrc/core/rms_norm_dims.h``, because an array crosses the C interface
+    with at most four dimensions.
+    """
     x, scale = t.x, t.scale
     ndim = len(x.shape)
     if not -ndim <= a.axis < ndim:

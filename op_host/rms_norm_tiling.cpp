@@ -1,22 +1,18 @@
 #include "op_host/rms_norm_tiling.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "csrc/core/dtype.h"
+#include "op_host/rms_norm_tile.h"
 #include "op_host/row_norm_tiling.h"
 #include "op_host/work_split.h"
 
 namespace npu_rope {
 namespace {
 
-constexpr int64_t kMostRows = 512;  // of a tile; each row needs memory for its root
-constexpr int64_t kMostChunk = 4096;
-constexpr int64_t kLeastChunk = 512;
-constexpr int64_t kChunkGranule = 16;  // elements, whole blocks of every type
-constexpr int64_t kIndexLanes = 2048;  // most lanes of one Gather, except for longer rows
-
-using Strides = int64_t (&)[kRmsNormOuter];
+constexpr int64_t kLongestWholeRow = 16384;  // elements; longer rows are normalized in chunks
 
 // The dimensions before axis as [batch, token, head]. Neighbouring dimensions that one stride covers are
 // merged.
@@ -91,24 +87,31 @@ private:
 class Tiling {
 public:
     Tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data)
-        : in_(in),
-          platform_(platform),
-          d_(*data),
-          head_(data->head),
-          n_(in.shape.n),
-          x_bytes_(dtype_bytes(in.dtype)),
-          out_bytes_(dtype_bytes(in.scale_dtype)) {}
+        : in_(in), platform_(platform), d_(*data), head_(data->head), call_{&head_,
+                                                                            ub_budget_bytes(platform),
+                                                                            in.shape.n,
+                                                                            dtype_bytes(in.dtype),
+                                                                            dtype_bytes(in.scale_dtype),
+                                                                            in.adds,
+                                                                            in.backward} {}
 
     Check run(RopeLaunch* launch) {
         if (!Dimensions(in_, &d_).join())
             return bad_value(in_.op, "x",
                              formatted("have at most %d rows in a dimension of its own on an NPU", INT32_MAX), "more");
         set_shape();
-        launch->tiling_key = kRmsNormRows;
-        if (!set_rows()) {
-            launch->tiling_key = kRmsNormLong;
-            if (!set_long()) return internal_error(in_.op, "tile", "fit into UB", "none that does");
+        std::optional<RmsNormLayout> layout;
+        if (in_.shape.n <= kLongestWholeRow) {
+            split_rows();
+            layout = best_layout(call_, row_tiles(call_));
         }
+        if (!layout) {
+            split_chunks();
+            layout = best_layout(call_, chunk_tiles(call_));
+        }
+        if (!layout) return internal_error(in_.op, "tile", "fit into UB", "none that does");
+        set_layout(*layout);
+        launch->tiling_key = layout->tile.chunk == 0 ? kRmsNormRows : kRmsNormLong;
         launch->block_dim = static_cast<uint32_t>(head_.row_parts * head_.head_parts);
         launch->workspace_bytes = 0;
         return {};
@@ -117,7 +120,8 @@ public:
 private:
     void set_shape() {
         const RmsNormShape& s = in_.shape;
-        d_.n = n_;
+        d_.n = call_.n;
+        call_.scale_shared = d_.scale_shared;
         std::copy(std::begin(s.inner), std::end(s.inner), d_.inner);
         std::copy(std::begin(s.scale_inner_stride), std::end(s.scale_inner_stride), d_.inner_stride);
         bool one = std::all_of(s.scale_inner_stride, s.scale_inner_stride + NPU_ROPE_MAX_NDIM,
@@ -126,189 +130,79 @@ private:
         d_.stash = s.stash_dtype == NPU_ROPE_FLOAT16    ? kStashFloat16
                    : s.stash_dtype == NPU_ROPE_BFLOAT16 ? kStashBfloat16
                                                         : kStashFloat32;
-        d_.inverse_n = static_cast<float>(1.0 / static_cast<double>(n_));
-        d_.norm = row_norm_tiling(n_, s.epsilon, d_.stash, in_.dtype != NPU_ROPE_FLOAT16);
+        d_.inverse_n = static_cast<float>(1.0 / static_cast<double>(call_.n));
+        d_.norm = row_norm_tiling(call_.n, s.epsilon, d_.stash, in_.dtype != NPU_ROPE_FLOAT16);
         head_.row_granule = head_.row_parts = head_.head_parts = 1;
         head_.index_words = 1;
         head_.planes = 1;
     }
 
-    bool is_float() const { return x_bytes_ == 4; }
-    int64_t heads() const { return head_.heads; }
-
-    // ---- whole rows
-
-    bool set_rows() {
-        if (n_ > kMostChunk * 4) return false;
-        head_.head_size = i32(n_);
+    void split_rows() {
+        head_.head_size = i32(call_.n);
         set_io();
-        split(head_.io == kRopeIoScalar);
-        int64_t part_rows = ceil_div(ceil_div(head_.rows, head_.row_granule), head_.row_parts) * head_.row_granule;
-        int64_t part_heads = ceil_div(heads(), head_.head_parts);
+        split();
         // UB has the order of rows in which more of them are adjacent in GM.
-        head_.tokens_inner = heads() > 1 && head_.side[0].x_stride[1] == n_ && head_.side[0].x_stride[2] != n_;
-        int64_t tokens_most = std::min(part_rows, head_.seq);
-        int64_t row_bytes = int64_t{head_.row_pitch} * x_bytes_;
-        int64_t target = tile_target(part_rows, part_heads, row_bytes);
-        int64_t rows = std::clamp<int64_t>(ceil_div(target, row_bytes), 1, kMostRows);
-        for (; rows >= 1; rows = rows > 4 ? rows * 3 / 4 : rows - 1)
-            if (fits(rows, tokens_most, part_heads)) return true;
-        return false;
+        const int64_t* stride = head_.side[0].x_stride;
+        head_.tokens_inner = head_.heads > 1 && stride[1] == call_.n && stride[2] != call_.n;
+    }
+
+    void split_chunks() {
+        head_.io = kRopeIoBurst;
+        head_.tokens_inner = head_.head_size = 0;
+        split();
     }
 
     void set_io() {
-        bool whole_blocks = n_ * x_bytes_ % kUbBlock == 0 && n_ * out_bytes_ % kUbBlock == 0;
-        int64_t least = std::min(x_bytes_, out_bytes_);
+        const int64_t n = call_.n, x_bytes = call_.x_bytes, out_bytes = call_.out_bytes;
+        bool whole_blocks = n * x_bytes % kUbBlock == 0 && n * out_bytes % kUbBlock == 0;
         head_.io = kRopeIoBurst;
         if (platform_.arch == kArch310p && !whole_blocks)
-            head_.io = n_ * least < kUbBlock ? kRopeIoScalar : kRopeIoPacked;
-        int64_t of_x = kUbBlock / x_bytes_, of_out = kUbBlock / out_bytes_;
+            head_.io = n * std::min(x_bytes, out_bytes) < kUbBlock ? kRopeIoScalar : kRopeIoPacked;
+        int64_t of_x = kUbBlock / x_bytes, of_out = kUbBlock / out_bytes;
         if (head_.io == kRopeIoPacked) of_x = of_out = std::max(of_x, of_out);
-        head_.row_pitch = i32(round_up(n_, of_x));
-        head_.out_pitch = i32(round_up(n_, of_out));
-        d_.scale_pitch = i32(round_up(n_, kUbBlock / out_bytes_));
+        head_.row_pitch = i32(round_up(n, of_x));
+        head_.out_pitch = i32(round_up(n, of_out));
+        call_.scale_pitch = round_up(n, kUbBlock / out_bytes);
+        d_.scale_pitch = i32(call_.scale_pitch);
     }
 
-    void split(bool in_one) {
-        WorkSplit split;  // one core must own the scalar cache's lines
-        if (!in_one) split = split_work(head_.rows, 1, heads(), n_ * x_bytes_, platform_.cores, 1, 0);
+    void split() {
+        WorkSplit split;
+        if (head_.io != kRopeIoScalar)  // one core must own the scalar cache's lines
+            split = split_work(head_.rows, 1, head_.heads, call_.n * call_.x_bytes, platform_.cores, 1, 0);
         head_.row_parts = i32(split.row_parts);
         head_.head_parts = i32(split.head_parts);
     }
 
-    bool fits(int64_t rows, int64_t tokens_most, int64_t heads_most) {
-        int64_t tokens, of_heads;
-        if (head_.tokens_inner) {
-            tokens = std::min(rows, tokens_most);
-            of_heads = std::min(heads_most, rows / tokens);
-        } else {
-            of_heads = std::min(rows, heads_most);
-            tokens = std::min(tokens_most, rows / of_heads);
-        }
-        head_.tile_tokens = head_.second_tokens = head_.block_tokens = i32(tokens);
-        head_.tile_heads = i32(of_heads);
-        set_buffers(tokens * of_heads);
-        return ub_bytes() <= ub_budget_bytes(platform_);
-    }
-
-    void set_buffers(int64_t rows) {
-        if (in_.backward) return set_gradient_buffers(rows);
-        bool packed = head_.io == kRopeIoPacked;
-        int64_t lanes = rows * head_.row_pitch, sides = packed ? rows * kUbBlock : 0;
-        int64_t plain = std::max(lanes * x_bytes_, rows * head_.out_pitch * out_bytes_);
-        head_.side_offset_bytes = i32(plain);
-        head_.queue_bytes = i32(plain + sides);
-        d_.sum_queue_bytes = i32(!in_.adds ? 0 : packed ? plain + sides : lanes * x_bytes_);
-        bool in_place = is_float() && !packed;
-        head_.temp_offset_bytes = in_place ? 0 : i32(conflict_free_offset(lanes * 4));
-        int64_t temp = lanes * 4 + (packed && !is_float() ? lanes * x_bytes_ : 0);
-        set_work(rows, temp);
-        d_.stats_bytes = i32(4 * kRowNormStats * round_up(rows, kRowNormSlots));
-        set_scale((d_.scale_shared ? 1 : rows) * int64_t{d_.scale_pitch});
-    }
-
-    void set_scale(int64_t elements) {
-        d_.scale_bytes = i32(4 * elements);
-        d_.scale_raw_bytes = i32(out_bytes_ == 4 ? 0 : out_bytes_ * elements);
-    }
-
-    void set_gradient_buffers(int64_t rows) {
-        bool packed = head_.io == kRopeIoPacked;
-        int64_t lanes = rows * head_.row_pitch, grad_lanes = rows * head_.out_pitch;
-        int64_t x_queue = lanes * x_bytes_, grad_queue = grad_lanes * out_bytes_;
-        if (packed) {
-            head_.side_offset_bytes = i32(std::max(x_queue, grad_queue));
-            x_queue = grad_queue = head_.side_offset_bytes + rows * kUbBlock;
-        }
-        head_.queue_bytes = i32(x_queue);
-        d_.grad_queue_bytes = i32(grad_queue);
-        bool in_place = is_float() && !packed, gathers_narrow = packed && std::min(x_bytes_, out_bytes_) < 4;
-        d_.g_offset_bytes = in_place ? 0 : i32(conflict_free_offset(lanes * 4));
-        head_.temp_offset_bytes = i32(conflict_free_offset(d_.g_offset_bytes + grad_lanes * 4));
-        set_work(rows, lanes * 4 + (gathers_narrow ? lanes * 2 : 0));
-        d_.stats_bytes = i32(4 * (kRowNormStats + kGradientStats) * round_up(rows, kRowNormSlots));
-        set_scale(d_.scale_pitch);
-        d_.dscale_bytes = i32(4 * (int64_t{head_.row_pitch} + kDscaleMore));
-    }
-
-    // temp: bytes behind temp_offset_bytes.
-    void set_work(int64_t rows, int64_t temp) {
-        const bool packed = head_.io == kRopeIoPacked;
-        head_.index_rows = packed ? i32(std::clamp<int64_t>(kIndexLanes / head_.row_pitch, 1, rows)) : 0;
-        int64_t index_lanes = int64_t{head_.index_rows} * head_.row_pitch;
-        head_.setup_lanes = packed ? i32(round_up(std::max<int64_t>(index_lanes, 16), 8)) : 0;
-        head_.index_bytes = packed ? i32(2 * 4 * (2 * index_lanes + 16)) : 0;
-        int64_t setup = int64_t{4} * kRopeSetupLaneTemps * head_.setup_lanes;
-        head_.work_bytes = i32(std::max(head_.temp_offset_bytes + temp, setup));
-    }
-
-    int64_t ub_bytes() const {
-        return int64_t{4} * head_.queue_bytes + int64_t{4} * d_.sum_queue_bytes + int64_t{2} * d_.grad_queue_bytes +
-               head_.work_bytes + d_.stats_bytes + d_.scale_bytes + d_.scale_raw_bytes + head_.index_bytes +
-               d_.row_bytes + d_.dscale_bytes;
-    }
-
-    // ---- rows in chunks
-
-    bool set_long() {
-        head_.io = kRopeIoBurst;
-        head_.tokens_inner = 0;
-        head_.head_size = 0;
-        head_.block_tokens = head_.tile_tokens = head_.second_tokens = head_.tile_heads = 1;
-        head_.index_bytes = head_.index_rows = head_.setup_lanes = head_.temp_offset_bytes = 0;
-        split(false);
-        // UB can keep the row between the walks over it (backward: the sums of the scale's gradient), and the scale.
-        struct Kept {
-            bool row, scale;
-        };
-        for (Kept kept : {Kept{true, true}, Kept{true, false}, Kept{false, false}}) {
-            if (kept.scale && !in_.backward && !d_.scale_shared) continue;
-            for (int64_t chunk = kMostChunk; chunk >= kLeastChunk; chunk /= 2)
-                if (fits_long(with_whole_end(chunk), kept.row, kept.scale)) return true;
-        }
-        return false;
-    }
-
-    // This chunk size or slightly less, so that the last chunk of a row has the 32 bytes of a DMA.
-    int64_t with_whole_end(int64_t chunk) const {
-        while (n_ % chunk != 0 && n_ % chunk < kUbBlock / 2) chunk -= kChunkGranule;
-        return chunk;
-    }
-
-    // Returns the number of elements of all chunks, or 0 if they cannot stay in UB.
-    int64_t set_chunk(int64_t chunk) {
-        d_.chunk = i32(chunk);
-        int64_t chunks = ceil_div(n_, chunk), all = chunks * chunk;
-        d_.levels = 1;
-        while (chunks >> d_.levels != 0) ++d_.levels;
-        return all > INT32_MAX / 8 ? 0 : all;
-    }
-
-    bool fits_long(int64_t chunk, bool row_stays, bool scale_stays) {
-        const bool backward = in_.backward;
-        (backward ? d_.dscale_stays : d_.row_stays) = row_stays;
-        d_.scale_stays = scale_stays;
-        int64_t all = set_chunk(chunk), row = row_stays ? all : chunk;
-        if (all == 0 && (row_stays || scale_stays)) return false;
-        head_.queue_bytes = i32(chunk * (backward ? x_bytes_ : std::max(x_bytes_, out_bytes_)) + kUbBlock);
-        d_.sum_queue_bytes = in_.adds ? i32(chunk * x_bytes_ + kUbBlock) : 0;
-        d_.grad_queue_bytes = backward ? i32(chunk * out_bytes_ + kUbBlock) : 0;
-        constexpr int64_t kOffsets = 2 * 16, kLargest = 8;
-        int64_t sums = ((1 + backward) * d_.levels + 1) * int64_t{kRowNormSlots};
-        head_.work_bytes = i32(4 * ((2 + backward) * chunk + sums + kLargest + kOffsets));
-        d_.row_bytes = backward ? 0 : i32(4 * row);
-        d_.dscale_bytes = backward ? i32(4 * (row + kDscaleMore)) : 0;
-        d_.stats_bytes = 4 * (kRowNormStats + backward * kGradientStats) * kRowNormSlots;
-        d_.scale_bytes = i32(4 * (scale_stays ? all : chunk));
-        d_.scale_raw_bytes = i32(out_bytes_ == 4 ? 0 : out_bytes_ * chunk);
-        return ub_bytes() <= ub_budget_bytes(platform_);
+    void set_layout(const RmsNormLayout& l) {
+        head_.tile_tokens = head_.second_tokens = head_.block_tokens = i32(l.tile.tokens);
+        head_.tile_heads = i32(l.tile.heads);
+        head_.index_rows = i32(l.index_rows);
+        head_.setup_lanes = i32(l.setup_lanes);
+        head_.queue_bytes = i32(l.inputs.bytes / 2);
+        head_.side_offset_bytes = i32(l.side_offset);
+        head_.work_bytes = i32(l.work.bytes);
+        head_.temp_offset_bytes = i32(l.temp_offset);
+        head_.index_bytes = i32(l.index.bytes);
+        d_.chunk = i32(l.tile.chunk);
+        (in_.backward ? d_.dscale_stays : d_.row_stays) = l.tile.keeps_row;
+        d_.scale_stays = l.tile.keeps_scale;
+        d_.levels = i32(l.levels);
+        d_.scale_raw_bytes = i32(l.raw_scale.bytes);
+        d_.scale_bytes = i32(l.scale.bytes);
+        d_.stats_bytes = i32(l.stats.bytes);
+        d_.sum_queue_bytes = i32(l.residuals.bytes / 2);
+        d_.row_bytes = i32(l.row.bytes);
+        d_.grad_queue_bytes = i32(l.grads.bytes / 2);
+        d_.g_offset_bytes = i32(l.g_offset);
+        d_.dscale_bytes = i32(l.dscale.bytes);
     }
 
     const RmsNormTilingInput& in_;
     const Platform& platform_;
     RmsNormTilingData& d_;
     RopeTilingHead& head_;
-    int64_t n_, x_bytes_, out_bytes_;
+    RmsNormTileCall call_;
 };
 
 // Whether the scale has one element for each element of a row and all rows share it.

@@ -123,12 +123,7 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
         l.raw_scales.bytes = call.item_bytes == 4 ? 0 : call.item_bytes * 2 * d.row_pitch;
     }
 
-    int64_t end = 0;
-    for (UbRegion* region : l.regions()) {
-        region->offset = end;
-        end += region->bytes;
-    }
-    return end <= call.ub_bytes ? std::optional(l) : std::nullopt;
+    return place_regions(l.regions()) <= call.ub_bytes ? std::optional(l) : std::nullopt;
 }
 
 std::vector<RopeTile> tile_candidates(const RopeTileCall& call) {
@@ -147,15 +142,6 @@ std::vector<RopeTile> tile_candidates(const RopeTileCall& call) {
     auto is_excluded = [&call](const RopeTile& tile) { return !is_supported(call, tile); };
     all.erase(std::remove_if(all.begin(), all.end(), is_excluded), all.end());
     return all;
-}
-
-std::optional<RopeLayout> best_layout(const RopeTileCall& call, const std::vector<RopeTile>& candidates) {
-    std::optional<RopeLayout> best;
-    for (const RopeTile& tile : candidates) {
-        if (best && !costs_less(tile, best->tile)) continue;
-        if (std::optional<RopeLayout> layout = layout_of(call, tile)) best = layout;
-    }
-    return best;
 }
 
 }  // namespace npu_rope

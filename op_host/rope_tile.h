@@ -1,4 +1,5 @@
-// The tile of a rotation kernel: the layout of UB for a tile, and the search for the best tile. Pure functions.
+// The tile of a rotation kernel: the layout of UB for a tile, and the tiles among which best_layout() chooses. Pure
+// functions.
 #pragma once
 
 #include <array>
@@ -6,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "op_host/ub_layout.h"
 #include "op_kernel/rope_tiling_data.h"
 
 namespace npu_rope {
@@ -29,10 +31,6 @@ struct RopeTile {
     int64_t table_tokens = 0;       // least number of tokens of one table, if a unit of work has as many
 
     int64_t rows() const { return tokens * heads; }
-};
-
-struct UbRegion {
-    int64_t offset = 0, bytes = 0;
 };
 
 // The layout of UB for a tile. RopeTilingHead and HeadNormTiling explain the names.
@@ -60,8 +58,5 @@ std::vector<RopeTile> tile_candidates(const RopeTileCall& call);
 inline bool costs_less(const RopeTile& a, const RopeTile& b) {
     return a.table_tokens != b.table_tokens ? a.table_tokens > b.table_tokens : a.rows() > b.rows();
 }
-
-// The layout of the tile that fits and costs least; nothing if none fits.
-std::optional<RopeLayout> best_layout(const RopeTileCall& call, const std::vector<RopeTile>& candidates);
 
 }  // namespace npu_rope

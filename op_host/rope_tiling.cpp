@@ -111,7 +111,7 @@ private:
         d_.cache_rows = shape_.cache_rows;
         d_.index_words = in_.rows_int64 ? 2 : 1;
         // With one entry per lane, each half of a table row must also start on a 32-byte border.
-        int64_t half_unit = given_ && in_.tables.has_entry_a_lane ? kUbBlock / dtype_bytes(in_.tables.dtype) : 8;
+        int64_t half_unit = given_ && in_.tables.entry_per_lane ? kUbBlock / dtype_bytes(in_.tables.dtype) : 8;
         bool in_place = halves && p.n_offs % 8 == 0 && pairs % half_unit == 0;
         bool shifts = !halves && call_.item_bytes == 2 && platform_.arch != kArch310p;
         call_.key = in_place ? kRopeHalves : shifts ? kRopeSwapByShifts : kRopeSwapByGather;
@@ -144,7 +144,7 @@ private:
         const GivenTables& t = in_.tables;
         given_->table_rows = t.rows;
         given_->has_ids = t.has_ids;
-        given_->row = t.has_entry_a_lane ? d_.n_dims : d_.n_dims / 2;
+        given_->row = t.entry_per_lane ? d_.n_dims : d_.n_dims / 2;
         call_.entry_bytes = dtype_bytes(t.dtype);
         call_.entry_pitch = round_up(given_->row, kUbBlock / call_.entry_bytes);
         given_->pitch = i32(call_.entry_pitch);
@@ -162,8 +162,9 @@ private:
         d_.planes = 0;
         for (int axis = 0; axis < kRopeAxes; ++axis) {
             plane_of[axis] = -1;
-            bool turns = std::any_of(rules.begin(), rules.end(), [&](const RopePairRule& r) { return r.axis == axis; });
-            if (!turns) continue;
+            bool rotates =
+                std::any_of(rules.begin(), rules.end(), [&](const RopePairRule& r) { return r.axis == axis; });
+            if (!rotates) continue;
             int64_t offset = shape_.pos_axis[axis];
             int64_t* known = std::find(d_.plane_offset, d_.plane_offset + d_.planes, offset);
             plane_of[axis] = static_cast<int>(known - d_.plane_offset);

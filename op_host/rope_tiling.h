@@ -18,7 +18,7 @@ namespace npu_rope {
 // row_stride: -, row.
 struct GivenTables {
     int32_t dtype = NPU_ROPE_FLOAT32;
-    bool has_entry_a_lane = false;
+    bool entry_per_lane = false;
     bool has_ids = false;
     int64_t rows = 0;  // with position_ids: rows of the tables
     int64_t cos_stride[2] = {}, sin_stride[2] = {};

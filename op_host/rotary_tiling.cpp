@@ -9,14 +9,14 @@ RopeTilingInput rotary_tiling_input(const RotaryTensors& t, const RotaryAttribut
     RopeTilingInput in;
     in.op = t.op;
     in.x_name = t.x_name[0];
-    in.shape = shape.rows;
+    in.shape = shape.rope;
     in.dtype = in.out_dtype = t.x[0]->dtype;
     in.forward = forward;
     in.params.mode = a.interleaved ? NPU_ROPE_MODE_NORMAL : NPU_ROPE_MODE_NEOX;
     in.params.n_dims = static_cast<int32_t>(shape.rotary_dim);
     in.params.n_offs = static_cast<int32_t>(a.offset);
     in.tables.dtype = t.cos->dtype;
-    in.tables.has_entry_a_lane = shape.full;
+    in.tables.entry_per_lane = shape.entry_per_lane;
     in.tables.has_ids = t.position_ids != nullptr;
     std::copy(shape.cos_stride, shape.cos_stride + 2, in.tables.cos_stride);
     std::copy(shape.sin_stride, shape.sin_stride + 2, in.tables.sin_stride);
@@ -24,7 +24,7 @@ RopeTilingInput rotary_tiling_input(const RotaryTensors& t, const RotaryAttribut
         in.tables.rows = t.cos->shape[0];
         in.rows_int64 = t.position_ids->dtype == NPU_ROPE_INT64;
         // For the kernel, position_ids are row numbers instead of positions.
-        std::copy(shape.rows.pos_stride, shape.rows.pos_stride + 2, in.shape.row_stride);
+        std::copy(shape.rope.pos_stride, shape.rope.pos_stride + 2, in.shape.row_stride);
         std::fill(in.shape.pos_stride, in.shape.pos_stride + 2, 0);
     }
     return in;
@@ -35,7 +35,7 @@ Check check_and_tile_rotary(const RotaryTensors& t, const RotaryAttributes& a, b
     if (Check c = check_rotary(t, a, shape); !c.ok()) return c;
     const RopeTilingInput in = rotary_tiling_input(t, a, *shape, forward);
     if (Check c = check_dtypes_on_chip(in, platform); !c.ok()) return c;
-    tiled->has_elements = !shape->rows.empty();
+    tiled->has_elements = !shape->rope.empty();
     return tiled->has_elements ? rotary_tiling(in, platform, &tiled->data, &tiled->launch) : Check{};
 }
 

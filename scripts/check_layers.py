@@ -99,7 +99,15 @@ CPP_LAYERS = (
     ),
     Layer(
         ("csrc/torch/*",),
-        (C_STD, "torch/csrc/stable/*", "torch/headeronly/*", "csrc/torch/*", "include/npu_rope.h"),
+        (
+            C_STD,
+            "torch/csrc/stable/*",
+            "torch/headeronly/*",
+            "csrc/torch/*",
+            "csrc/core/check.h",
+            "csrc/core/rms_norm_dims.h",  # for tensors with more dimensions than the C interface has
+            "include/npu_rope.h",
+        ),
         never=(r"\b(?:at|c10)::",),
     ),
     Layer(

@@ -83,7 +83,7 @@ private:
         const npu_rope_tensor& x = *t_.x[side];
         const char* name = t_.x_name[side];
         const npu_rope_tensor* like = side > 0 ? t_.x[0] : nullptr;
-        if (Check c = check_turning(name, x, "[B,S,N,D] or [S,N,D]", t_.x_name[0], like); !c.ok()) return c;
+        if (Check c = check_rotated(name, x, "[B,S,N,D] or [S,N,D]", t_.x_name[0], like); !c.ok()) return c;
         bool batched = x.ndim == 4;
         s_.B = batched ? x.shape[0] : 1;
         s_.S = x.shape[batched + 0];

@@ -8,7 +8,7 @@ using Wide = long long;  // the type of %lld
 class Rules : TensorRules {
 public:
     Rules(const RotaryTensors& t, const RotaryAttributes& a, RotaryShape* s)
-        : TensorRules(t.op, t.known), t_(t), a_(a), s_(*s), r_(s->rows) {}
+        : TensorRules(t.op, t.known), t_(t), a_(a), s_(*s), r_(s->rope) {}
 
     Check all() {
         for (int k = 0; k < t_.sides; ++k)
@@ -31,7 +31,7 @@ private:
         const char* name = t_.x_name[side];
         const npu_rope_tensor* like = side > 0 ? t_.x[0] : nullptr;
         const char* shapes = t_.onnx ? "[B,N,S,D] or [B,S,hidden]" : "[B,S,N,D] or [S,N,D]";
-        if (Check c = check_turning(name, x, shapes, t_.x_name[0], like); !c.ok()) return c;
+        if (Check c = check_rotated(name, x, shapes, t_.x_name[0], like); !c.ok()) return c;
         if (Check c = t_.onnx ? place_onnx(x) : place(x, side); !c.ok()) return c;
         if (Check c = check_window(); !c.ok()) return c;
         return check_unit_stride(name, x);
@@ -132,7 +132,7 @@ private:
                           B, w, 2 * w),
                 got);
         }
-        s_.full = W != half;
+        s_.entry_per_lane = W != half;
         bool has_batch = batched && t.ndim >= 3;
         stride[0] = has_batch ? stride_that_matters(t, 0) : 0;
         stride[1] = stride_that_matters(t, has_batch ? 1 : 0);
@@ -146,7 +146,7 @@ private:
                              formatted("have shape [rows, W] with W = %lld or %lld where position_ids is given",
                                        static_cast<Wide>(s_.rotary_dim / 2), static_cast<Wide>(s_.rotary_dim)),
                              got_shape(t));
-        s_.full = t.shape[1] == s_.rotary_dim;
+        s_.entry_per_lane = t.shape[1] == s_.rotary_dim;
         stride[0] = 0;
         stride[1] = stride_that_matters(t, 0);
         return {};
@@ -155,7 +155,7 @@ private:
     // [rows, W] with position_ids, [B,S,W] without; entries after the rotated width are not read.
     Check place_cache(const char* name, const npu_rope_tensor& t, int64_t* stride) {
         auto S = static_cast<Wide>(r_.S), B = static_cast<Wide>(r_.B), w = static_cast<Wide>(s_.rotary_dim / 2);
-        s_.full = false;
+        s_.entry_per_lane = false;
         if (t_.position_ids) {
             if (t.ndim != 2 || t.shape[1] < w)
                 return bad_value(op_, name,
@@ -263,7 +263,7 @@ RotaryTensors rotary_embedding_tensors(const npu_rope_tensor* x, const npu_rope_
 Check check_rotary(const RotaryTensors& t, const RotaryAttributes& a, RotaryShape* shape) {
     if (Check c = check_given(t, {{t.cos_name, t.cos}, {t.sin_name, t.sin}}); !c.ok()) return c;
     *shape = RotaryShape{};
-    shape->rows.sides = t.sides;
+    shape->rope.sides = t.sides;
     return Rules(t, a, shape).all();
 }
 

@@ -25,9 +25,9 @@ struct RotaryAttributes {
 
 // The sizes of a call besides RopeShape's. Strides in elements.
 struct RotaryShape {
-    RopeShape rows;                        // with position_ids: pos_stride holds their strides
+    RopeShape rope;                        // with position_ids: pos_stride holds their strides
     int64_t rotary_dim;                    // never 0
-    bool full;                             // tables have one entry per lane
+    bool entry_per_lane;                   // of the tables; else one per pair
     int64_t cos_stride[2], sin_stride[2];  // of tables: B, S; with position_ids: -, row
 };
 

@@ -160,7 +160,7 @@ public:
 
     // A rotated tensor must be a float tensor of three or four dimensions. Its sizes must be those of `like` (or NULL),
     // except the number of heads.
-    Check check_turning(const char* name, const npu_rope_tensor& x, const char* shapes, const char* like_name,
+    Check check_rotated(const char* name, const npu_rope_tensor& x, const char* shapes, const char* like_name,
                         const npu_rope_tensor* like) {
         if (!is_float(x.dtype))
             return bad_type(op_, name, "be float32, float16, bfloat16 or float64", dtype_name(x.dtype));

@@ -88,7 +88,7 @@ public:
     void fill(int64_t b, int64_t s) { fill(place_at(source_, call_.shape, b, s)); }
     const void* cos_table() const { return cos_; }
     const void* sin_table() const { return sin_; }
-    static constexpr bool has_lane_entries() { return false; }
+    static constexpr bool entry_per_lane() { return false; }
 
 private:
     void fill(const Place& place) {

@@ -45,7 +45,7 @@ public:
         const RotaryShape& sh = given_.shape;
         if (given_.position_ids) {
             s = index_at(given_.position_ids, given_.ids_are_int64,
-                         b * sh.rows.pos_stride[0] + s * sh.rows.pos_stride[1]);
+                         b * sh.rope.pos_stride[0] + s * sh.rope.pos_stride[1]);
             b = 0;
         }
         int64_t item = dtype_bytes(given_.dtype);
@@ -62,24 +62,24 @@ public:
 
     const void* cos_table() const { return cos_; }
     const void* sin_table() const { return sin_; }
-    bool has_lane_entries() const { return lane_entries_; }
+    bool entry_per_lane() const { return entry_per_lane_; }
 
 private:
     template <typename T>
     void fill_as(const char* cos, const char* sin) {
         T *c = scratch<T>(size_), *s = c + size_, *ordered_c = s + size_, *ordered_s = ordered_c + size_;
-        int64_t width = given_.shape.full ? 2 * pairs_ : pairs_;
+        int64_t width = given_.shape.entry_per_lane ? 2 * pairs_ : pairs_;
         widen(cos, c, width);
         widen(sin, s, width);
-        lane_entries_ = given_.shape.full && !(pairs_agree(c) && pairs_agree(s));
-        if (given_.shape.full && !lane_entries_ && interleaved()) {
+        entry_per_lane_ = given_.shape.entry_per_lane && !(pairs_agree(c) && pairs_agree(s));
+        if (given_.shape.entry_per_lane && !entry_per_lane_ && interleaved()) {
             for (int i = 1; i < pairs_; ++i) c[i] = c[2 * i], s[i] = s[2 * i];
         }
-        if (!given_.forward) turn_back(s, lane_entries_);
+        if (!given_.forward) transpose(s, entry_per_lane_);
         cos_ = c;
         sin_ = s;
-        if (lane_entries_ ? interleaved() : order() != kNatural) {
-            if (lane_entries_)
+        if (entry_per_lane_ ? interleaved() : order() != kNatural) {
+            if (entry_per_lane_)
                 cross(c, s, ordered_c, ordered_s);
             else
                 reorder(c, s, ordered_c, ordered_s);
@@ -110,9 +110,10 @@ private:
 
     // Transposes the rotation: the factor of x1 in y2 becomes that of y2's gradient in x1's gradient.
     template <typename T>
-    void turn_back(T* s, bool full) const {
-        int count = full ? 2 * pairs_ : pairs_, partner = interleaved() ? 1 : pairs_, step = interleaved() ? 2 : 1;
-        if (full)
+    void transpose(T* s, bool entry_per_lane) const {
+        int count = entry_per_lane ? 2 * pairs_ : pairs_, partner = interleaved() ? 1 : pairs_,
+            step = interleaved() ? 2 : 1;
+        if (entry_per_lane)
             for (int i = 0; i < pairs_; ++i) std::swap(s[i * step], s[i * step + partner]);
         for (int i = 0; i < count; ++i) s[i] = -s[i];
     }
@@ -139,7 +140,7 @@ private:
     size_t size_;
     const char *last_cos_ = nullptr, *last_sin_ = nullptr;
     const void *cos_ = nullptr, *sin_ = nullptr;
-    bool lane_entries_ = false;
+    bool entry_per_lane_ = false;
 };
 
 }  // namespace
@@ -164,7 +165,7 @@ Check run_rotary_cpu(const RotaryTensors& t, const RotaryAttributes& a, bool for
     call.pairing = a.interleaved ? kInterleaved : kHalf;
     call.offset = a.offset;
     call.pairs = shape.rotary_dim / 2;
-    call.shape = shape.rows;
+    call.shape = shape.rope;
     rotate_all(given, call);
     return {};
 }

@@ -44,7 +44,7 @@ constexpr int64_t kChunksPerThread = 4;
 //   begin_chunk()               called before a chunk's first token
 //   fill(b, s)                  computes the table of a token
 //   cos_table(), sin_table()    the table, in the order that its kernel reads
-//   has_lane_entries()                      whether the table has one entry per lane
+//   entry_per_lane()                        whether the table has one entry per lane
 template <class Tables>
 struct Job {
     const Tables& tables;
@@ -98,7 +98,7 @@ void rotate_heads(const Job<Tables>& job, const typename Tables::OfToken& table,
     h.cos_table = table.cos_table();
     h.sin_table = table.sin_table();
     h.stream = stream;
-    const auto& rotate = table.has_lane_entries() ? job.kernels.rotate_by_lanes : job.kernels.rotate;
+    const auto& rotate = table.entry_per_lane() ? job.kernels.rotate_by_lanes : job.kernels.rotate;
     rotate[c.pairing][c.dtype](h);
 }
 

@@ -11,13 +11,12 @@ using namespace npu_rope;
 
 void launch(const at::Tensor& given_x, const at::Tensor& given_residual, const at::Tensor& given_scale,
             const RmsNormAttributes& a, const at::Tensor& given_out, const at::Tensor& given_sum) {
-    const NormCall norm(given_x, a);
-    const at::Tensor x = norm.read(given_x), residual = norm.read(given_residual), scale = norm.scale(given_scale);
-    const at::Tensor out = norm.written("add_rms_norm", "out", given_out),
-                     sum = norm.written("add_rms_norm", "sum", given_sum);
+    const NormCall norm("add_rms_norm", given_x, given_scale, a);
+    const at::Tensor x = norm.read("x", given_x), residual = norm.read("residual", given_residual);
+    const at::Tensor scale = norm.scale(), out = norm.written("out", given_out), sum = norm.written("sum", given_sum);
     LaunchTensors tensors("add_rms_norm",
                           {{"x", &x}, {"residual", &residual}, {"scale", &scale}, {"out", &out}, {"sum", &sum}});
-    const RmsNormAttributes& of = norm.attributes;
+    const RmsNormAttributes& of = norm.attributes();
     if (!accepts_rms_norm(
             add_rms_norm_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3), tensors.view(4)),
             of))

@@ -1,6 +1,10 @@
 // rms_norm_backward for NPU tensors, through torch_npu and aclnn. The schema and fake are in npu_rope/ops/rms_norm.py;
 // the function here calls the kernel. torch_npu expands a scale that broadcasts inside a row, and sums its gradient.
+#include <ATen/ExpandUtils.h>
+
+#include <algorithm>
 #include <tuple>
+#include <vector>
 
 #include "csrc/npu/package.h"
 #include "csrc/npu/rms_norm_call.h"
@@ -9,12 +13,24 @@ namespace {
 
 using namespace npu_rope;
 
+constexpr const char* kOp = "rms_norm_backward";
+
+// The scale as the kernel takes it, with one element for each element of a row. A scale that differs among rows, or
+// breaks a rule, is returned unchanged for the checks to reject.
+at::Tensor scale_of_row(const at::Tensor& x, const at::Tensor& scale, int64_t axis) {
+    const int64_t first = axis < 0 ? axis + x.dim() : axis;
+    if (first < 0 || first >= x.dim()) return scale;
+    std::vector<int64_t> row = x.sizes().vec();
+    std::fill_n(row.begin(), first, 1);
+    return at::is_expandable_to(scale.sizes(), row) ? scale.expand(row).contiguous() : scale;
+}
+
 // sums: zeros, to which the kernel adds.
-void launch(const NormCall& norm, const at::Tensor& grad, const at::Tensor& x, const at::Tensor& scale,
-            const at::Tensor& dx, const at::Tensor& sums) {
-    LaunchTensors tensors("rms_norm_backward",
-                          {{"grad", &grad}, {"x", &x}, {"scale", &scale}, {"dscale", &sums}, {"dx", &dx}});
-    const RmsNormAttributes& of = norm.attributes;
+void launch(const NormCall& norm, const at::Tensor& grad, const at::Tensor& x, const at::Tensor& dx,
+            const at::Tensor& sums) {
+    const at::Tensor& scale = norm.scale();
+    LaunchTensors tensors(kOp, {{"grad", &grad}, {"x", &x}, {"scale", &scale}, {"dscale", &sums}, {"dx", &dx}});
+    const RmsNormAttributes& of = norm.attributes();
     if (!accepts_rms_norm(rms_norm_backward_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(4),
                                                     tensors.view(3), /*sums_dscale=*/true),
                           of))
@@ -26,12 +42,14 @@ void launch(const NormCall& norm, const at::Tensor& grad, const at::Tensor& x, c
 std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor& grad, const at::Tensor& x,
                                                      const at::Tensor& scale, int64_t axis, double epsilon,
                                                      int64_t stash_type) {
-    const NormCall norm(x, {axis, epsilon, stash_type});
-    const at::Tensor of_row = norm.scale_of_row(scale);
-    at::Tensor dx = at::empty(x.sizes(), x.options());
-    const at::Tensor sums = at::zeros(of_row.sizes(), of_row.options().dtype(at::kFloat));
-    launch(norm, norm.read(grad), norm.read(x), of_row, norm.written("rms_norm_backward", "dx", dx), sums);
-    return {dx, norm.summed_as(scale, sums)};
+    const at::Tensor of_row = scale_of_row(x, scale, axis);
+    const NormCall norm(kOp, x, of_row, {axis, epsilon, stash_type});
+    const at::Tensor dx = at::empty(x.sizes(), x.options());
+    const at::Tensor sums = at::zeros(norm.scale().sizes(), scale.options().dtype(at::kFloat));
+    launch(norm, norm.read("grad", grad), norm.read("x", x), norm.written("dx", dx), sums);
+    const at::Tensor summed =
+        sums.numel() == scale.numel() ? sums : sums.view(of_row.sizes()).sum_to_size(scale.sizes());
+    return {dx, summed.reshape(scale.sizes()).to(scale.scalar_type())};
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ using namespace npu_rope;
 void run(AtenTensorHandle x, AtenTensorHandle residual, AtenTensorHandle scale, const NormAttributes& a,
          AtenTensorHandle out, AtenTensorHandle sum) {
     NormCall call("add_rms_norm", x, scale, a.axis);
-    const npu_rope_tensor to = call.written("out", out), to_sum = call.written("sum", sum);
     const npu_rope_tensor from = call.read("x", x), other = call.read("residual", residual), factors = call.scale();
+    const npu_rope_tensor to = call.written("out", out), to_sum = call.written("sum", sum);
     raise_on(npu_rope_add_rms_norm(&from, &other, &factors, call.axis(), a.epsilon, a.stash_type, &to, &to_sum));
 }
 

@@ -1,6 +1,8 @@
-// Connects the CPU library to torch: its operators run on torch's thread pool, with torch's number of threads.
+// Connects the CPU library to torch: its operators run on torch's thread pool, with torch's number of threads. Returns
+// the last error of the registration itself.
 #include <torch/csrc/stable/ops.h>
 
+#include "csrc/torch/errors.h"
 #include "include/npu_rope.h"
 
 namespace {
@@ -18,3 +20,7 @@ struct Join {
 } join;
 
 }  // namespace
+
+extern "C" NPU_ROPE_API npu_rope_error npu_rope_torch_last_error_parts(void) {
+    return npu_rope::parts_of(npu_rope::g_last_error);
+}

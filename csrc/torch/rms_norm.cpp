@@ -27,7 +27,7 @@ void rms_norm_out(StableIValue* stack, uint64_t, uint64_t) {
 }
 
 // Sums t over the dimensions that the scale shares.
-Tensor summed_to(const Tensor& t, const Sizes& sizes) {
+Tensor summed_to(const Tensor& t, const Dims& sizes) {
     using torch::stable::detail::from;
     const torch::headeronly::IntHeaderOnlyArrayRef wanted(sizes.size, static_cast<size_t>(sizes.ndim));
     std::array<StableIValue, 2> stack{from(t), from(wanted)};
@@ -54,7 +54,7 @@ void rms_norm_backward(StableIValue* stack, uint64_t, uint64_t) {
         stack[1] = torch::stable::detail::from(dscale.release());
         return;
     }
-    const Tensor summed = summed_to(Tensor(dscale.release()), Sizes(scale.get()));
+    const Tensor summed = summed_to(Tensor(dscale.release()), dims_of(scale.get()));
     stack[1] = torch::stable::detail::from(torch::stable::to(summed, borrowed(scale.get()).scalar_type()));
 }
 

@@ -41,7 +41,7 @@ struct Others {
 void run(const Side& q, const Side& k, const Others& others, const Optional& factors, const NormRopeAttributes& a) {
     const Readable q_scale(others.q_scale, q.out_handle), k_scale(others.k_scale, k.out_handle);
     const npu_rope_tensor tp = view_of(others.positions);
-    const Given given(factors);
+    const OptionalView given(factors);
     if (!others.rows)
         return raise_on(npu_rope_rms_norm_rope(q.x(), k.x(), q_scale.get(), k_scale.get(), &tp, given.get(), &a.params,
                                                a.epsilon, a.intermediate_rounding, a.angle, q.out(), k.out()));
@@ -105,9 +105,9 @@ void rms_norm_rope_packed(StableIValue* stack, uint64_t, uint64_t) {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rms_norm_rope", &Forms<RmsNormRopeCall>::functional);
-    m.impl("rms_norm_rope_out", &Forms<RmsNormRopeCall>::out);
-    m.impl("rms_norm_rope_set_rows", &Forms<SetRowsCall>::functional);
-    m.impl("rms_norm_rope_set_rows_out", &Forms<SetRowsCall>::out);
+    m.impl("rms_norm_rope", &BoxedKernels<RmsNormRopeCall>::functional);
+    m.impl("rms_norm_rope_out", &BoxedKernels<RmsNormRopeCall>::out);
+    m.impl("rms_norm_rope_set_rows", &BoxedKernels<SetRowsCall>::functional);
+    m.impl("rms_norm_rope_set_rows_out", &BoxedKernels<SetRowsCall>::out);
     m.impl("rms_norm_rope_packed_", &rms_norm_rope_packed);
 }

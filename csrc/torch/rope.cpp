@@ -10,7 +10,7 @@ void run(AtenTensorHandle x, AtenTensorHandle positions, const Optional& factors
          AtenTensorHandle out) {
     const Side side(x, out);
     const npu_rope_tensor tp = view_of(positions);
-    raise_on(npu_rope_rope(side.x(), &tp, Given(factors).get(), &a.params, a.forward, a.angle, side.out()));
+    raise_on(npu_rope_rope(side.x(), &tp, OptionalView(factors).get(), &a.params, a.forward, a.angle, side.out()));
 }
 
 // rope(x, positions, freq_factors, attributes)
@@ -37,8 +37,8 @@ void rope_packed(StableIValue* stack, uint64_t, uint64_t) {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rope", &Forms<RopeCall>::functional);
-    m.impl("rope_", &Forms<RopeCall>::inplace);
-    m.impl("rope_out", &Forms<RopeCall>::out);
+    m.impl("rope", &BoxedKernels<RopeCall>::functional);
+    m.impl("rope_", &BoxedKernels<RopeCall>::inplace);
+    m.impl("rope_out", &BoxedKernels<RopeCall>::out);
     m.impl("rope_packed_", &rope_packed);
 }

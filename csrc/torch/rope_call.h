@@ -10,10 +10,10 @@
 #include <array>
 #include <cstring>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "csrc/torch/errors.h"
 #include "csrc/torch/tensor_view.h"
 #include "include/npu_rope.h"
 
@@ -26,10 +26,6 @@ struct Attributes {
     npu_rope_angle angle;
 };
 constexpr int kParams = 11, kAttributes = 13;
-
-inline void raise_on(npu_rope_status status) {
-    if (status != NPU_ROPE_OK) throw std::runtime_error(npu_rope_last_error());
-}
 
 // An argument of type Tensor?.
 class Optional {
@@ -52,9 +48,7 @@ private:
 };
 
 inline int32_t narrow(const char* name, int64_t v) {
-    if (v < INT32_MIN || v > INT32_MAX)
-        throw std::runtime_error("[rope] " + std::string(name) + " must be in the int32 range but got " +
-                                 std::to_string(v) + ".");
+    if (v < INT32_MIN || v > INT32_MAX) raise_on(bad_value("rope", name, "be in the int32 range", std::to_string(v)));
     return static_cast<int32_t>(v);
 }
 
@@ -74,9 +68,7 @@ inline void read_sections(StableIValue v, int32_t* sections) {
         wide[i] = to<int64_t>(item);
     }
     torch_delete_list(list);
-    if (n != 4)
-        throw std::runtime_error("[rope] sections must be four numbers >= 0 but got " + std::to_string(n) +
-                                 " numbers.");
+    if (n != 4) raise_on(bad_value("rope", "sections", "be four numbers >= 0", std::to_string(n) + " numbers"));
     for (int i = 0; i < 4; ++i) sections[i] = narrow("sections", wide[i]);
 }
 
@@ -116,10 +108,10 @@ inline void* data_of(AtenTensorHandle h) {
 template <typename Packed>
 Packed unpack_as(const char* op, AtenTensorHandle packed) {
     Packed p;
-    const Sizes s(packed);
+    const Dims s = dims_of(packed);
     if (s.ndim != 1 || s.size[0] != int64_t{sizeof p} || s.stride[0] != 1)
-        throw std::runtime_error("[" + std::string(op) + "] packed must be the " + std::to_string(sizeof p) +
-                                 " contiguous bytes of packed_call but got another tensor.");
+        raise_on(bad_value(op, "packed", formatted("be the %zu contiguous bytes of packed_call", sizeof p),
+                           "another tensor"));
     std::memcpy(&p, data_of(packed), sizeof p);
     return p;
 }
@@ -159,9 +151,9 @@ private:
 };
 
 // A tensor that may be missing: freq_factors, position_ids.
-class Given {
+class OptionalView {
 public:
-    explicit Given(const Optional& t) : given_(t.get() != nullptr) {
+    explicit OptionalView(const Optional& t) : given_(t.get() != nullptr) {
         if (given_) view_ = view_of(t.get());
     }
     const npu_rope_tensor* get() const { return given_ ? &view_ : nullptr; }
@@ -173,7 +165,7 @@ private:
 
 // A new tensor with the sizes of `shaped` and the type of `typed`.
 inline Owned empty_of(AtenTensorHandle shaped, AtenTensorHandle typed) {
-    const Sizes s(shaped);
+    const Dims s = dims_of(shaped);
     int64_t strides[64], step = 1;
     for (int64_t k = s.ndim - 1; k >= 0; --k) {
         strides[k] = step;
@@ -206,10 +198,10 @@ private:
 // inputs from the stack; run(outs...) computes. kOutsAt: the outputs' place in the schema of the form "out", which is
 // before or after the attributes.
 template <typename Call, typename Sides = std::make_index_sequence<Call::kSides>>
-struct Forms;
+struct BoxedKernels;
 
 template <typename Call, size_t... k>
-struct Forms<Call, std::index_sequence<k...>> {
+struct BoxedKernels<Call, std::index_sequence<k...>> {
     static void functional(StableIValue* stack, uint64_t, uint64_t) {
         const Call call(stack, stack + Call::kInputs);
         std::array<Owned, Call::kSides> outs{empty_of(call.x[k].get(), call.x[k].get())...};

@@ -8,8 +8,8 @@ using namespace npu_rope;
 
 void run(const Side& q, const Side& k, AtenTensorHandle positions, const Optional& factors, const Attributes& a) {
     const npu_rope_tensor tp = view_of(positions);
-    raise_on(
-        npu_rope_rope_qk(q.x(), k.x(), &tp, Given(factors).get(), &a.params, a.forward, a.angle, q.out(), k.out()));
+    raise_on(npu_rope_rope_qk(q.x(), k.x(), &tp, OptionalView(factors).get(), &a.params, a.forward, a.angle, q.out(),
+                              k.out()));
 }
 
 // rope_qk(q, k, positions, freq_factors, attributes)
@@ -39,8 +39,8 @@ void rope_qk_packed(StableIValue* stack, uint64_t, uint64_t) {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rope_qk", &Forms<RopeQkCall>::functional);
-    m.impl("rope_qk_", &Forms<RopeQkCall>::inplace);
-    m.impl("rope_qk_out", &Forms<RopeQkCall>::out);
+    m.impl("rope_qk", &BoxedKernels<RopeQkCall>::functional);
+    m.impl("rope_qk_", &BoxedKernels<RopeQkCall>::inplace);
+    m.impl("rope_qk_out", &BoxedKernels<RopeQkCall>::out);
     m.impl("rope_qk_packed_", &rope_qk_packed);
 }

@@ -16,8 +16,8 @@ void run(const Inputs& in, const Optional& factors, const Attributes& a) {
     const Readable x(in.x.get(), in.cache.get());
     const npu_rope_tensor positions = view_of(in.positions.get()), rows = view_of(in.rows.get());
     const npu_rope_tensor cache = view_of(in.cache.get());
-    raise_on(npu_rope_rope_set_rows(x.get(), &positions, &rows, Given(factors).get(), &a.params, a.forward, a.angle,
-                                    &cache));
+    raise_on(npu_rope_rope_set_rows(x.get(), &positions, &rows, OptionalView(factors).get(), &a.params, a.forward,
+                                    a.angle, &cache));
 }
 
 // rope_set_rows(x, positions, rows, cache, freq_factors, attributes)

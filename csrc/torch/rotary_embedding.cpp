@@ -18,7 +18,7 @@ struct RotaryEmbeddingCall {
     void run(AtenTensorHandle out) const {
         const Readable tx(x[0].get(), out), c(cos.get(), out), s(sin.get(), out);
         const npu_rope_tensor to = view_of(out);
-        raise_on(npu_rope_rotary_embedding(tx.get(), c.get(), s.get(), Given(position_ids).get(), a.interleaved,
+        raise_on(npu_rope_rotary_embedding(tx.get(), c.get(), s.get(), OptionalView(position_ids).get(), a.interleaved,
                                            a.first, a.second, a.forward, &to));
     }
 };
@@ -26,6 +26,6 @@ struct RotaryEmbeddingCall {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rotary_embedding", &Forms<RotaryEmbeddingCall>::functional);
-    m.impl("rotary_embedding_out", &Forms<RotaryEmbeddingCall>::out);
+    m.impl("rotary_embedding", &BoxedKernels<RotaryEmbeddingCall>::functional);
+    m.impl("rotary_embedding_out", &BoxedKernels<RotaryEmbeddingCall>::out);
 }

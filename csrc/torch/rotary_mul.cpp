@@ -25,7 +25,7 @@ struct RotaryMulCall {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rotary_mul", &Forms<RotaryMulCall>::functional);
-    m.impl("rotary_mul_", &Forms<RotaryMulCall>::inplace);
-    m.impl("rotary_mul_out", &Forms<RotaryMulCall>::out);
+    m.impl("rotary_mul", &BoxedKernels<RotaryMulCall>::functional);
+    m.impl("rotary_mul_", &BoxedKernels<RotaryMulCall>::inplace);
+    m.impl("rotary_mul_out", &BoxedKernels<RotaryMulCall>::out);
 }

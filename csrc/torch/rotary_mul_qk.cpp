@@ -25,7 +25,7 @@ struct RotaryMulQkCall {
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
-    m.impl("rotary_mul_qk", &Forms<RotaryMulQkCall>::functional);
-    m.impl("rotary_mul_qk_", &Forms<RotaryMulQkCall>::inplace);
-    m.impl("rotary_mul_qk_out", &Forms<RotaryMulQkCall>::out);
+    m.impl("rotary_mul_qk", &BoxedKernels<RotaryMulQkCall>::functional);
+    m.impl("rotary_mul_qk_", &BoxedKernels<RotaryMulQkCall>::inplace);
+    m.impl("rotary_mul_qk_out", &BoxedKernels<RotaryMulQkCall>::out);
 }

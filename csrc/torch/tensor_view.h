@@ -4,14 +4,14 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/tensor.h>
 
-#include <stdexcept>
-
+#include "csrc/core/rms_norm_dims.h"
+#include "csrc/torch/errors.h"
 #include "include/npu_rope.h"
 
 namespace npu_rope {
 
 inline void check(AOTITorchError code) {
-    if (code != 0) throw std::runtime_error("[torch] C interface must answer but got an error.");
+    if (code != 0) raise_on(internal_error("torch", "C interface", "answer", "an error"));
 }
 
 // A tensor argument that the call owns and releases at its end.
@@ -53,18 +53,16 @@ inline int32_t dtype_code(AtenTensorHandle h) {
     return -1;
 }
 
-// A tensor's sizes and strides, which belong to the tensor.
-struct Sizes {
+inline Dims dims_of(AtenTensorHandle h) {
     int64_t ndim, *size, *stride;
-    explicit Sizes(AtenTensorHandle h) {
-        check(aoti_torch_get_dim(h, &ndim));
-        check(aoti_torch_get_sizes(h, &size));
-        check(aoti_torch_get_strides(h, &stride));
-    }
-};
+    check(aoti_torch_get_dim(h, &ndim));
+    check(aoti_torch_get_sizes(h, &size));
+    check(aoti_torch_get_strides(h, &stride));
+    return {ndim, size, stride};
+}
 
 inline npu_rope_tensor view_of(AtenTensorHandle h) {
-    const Sizes s(h);
+    const Dims s = dims_of(h);
     npu_rope_tensor t = {};
     check(aoti_torch_get_data_ptr(h, &t.data));
     t.dtype = dtype_code(h);

@@ -7,7 +7,7 @@ from typing import Any
 from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import gradients
 from npu_rope.ops import rms_norm as norm
-from npu_rope.ops.calls import call_kernel, require_pair
+from npu_rope.ops.calls import call_below_autograd, require_pair
 from npu_rope.ops.registrar import Call, register
 from npu_rope.optional_torch import torch
 from npu_rope.rms_norm_calls import ADD, RmsNormAttributes, add_rms_norm_tensors, attributes_of
@@ -61,7 +61,7 @@ def add_rms_norm(
     if backend is None and type(axis) is int is type(stash_type) and type(epsilon) is float:
         op = f"{ADD}_out" if outs else ADD
         given = axis, epsilon, stash_type
-        results = call_kernel(op, (x, residual, scale, *outs), given, written=outs)
+        results = call_below_autograd(op, (x, residual, scale, *outs), given, written=outs)
         if results is not NotImplemented:
             both: tuple[Any, Any] = results
             return both

@@ -191,7 +191,7 @@ def _callable(op: str) -> Any:
     return callable_of(getattr(torch.ops.npu_rope, op).default)
 
 
-def call_kernel(
+def call_below_autograd(
     op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...], *, written: tuple[Any, ...] = ()
 ) -> Any:
     """Call the kernel directly, for plain CPU tensors without a gradient. Return NotImplemented for other

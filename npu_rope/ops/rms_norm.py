@@ -70,9 +70,9 @@ def rms_norm(
     if backend is None and type(axis) is int is type(stash_type) and type(epsilon) is float:
         given = axis, epsilon, stash_type
         if out is None:
-            y = calls.call_kernel(FORWARD, (x, scale), given)
+            y = calls.call_below_autograd(FORWARD, (x, scale), given)
         else:
-            y = calls.call_kernel(f"{FORWARD}_out", (x, scale, out), given, written=(out,))
+            y = calls.call_below_autograd(f"{FORWARD}_out", (x, scale, out), given, written=(out,))
         if y is not NotImplemented:
             return y if out is None else out
     require_tensor_like(FORWARD, "x", x)

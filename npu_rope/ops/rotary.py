@@ -47,7 +47,7 @@ def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]
 
 
 def have_schema_types(interleaved: Any, first: Any, second: Any) -> bool:
-    """Return whether the attributes have exactly the schema's types (:func:`calls.call_kernel`)."""
+    """Return whether the attributes have exactly the schema's types (:func:`calls.call_below_autograd`)."""
     return type(interleaved) is bool and type(first) is int and type(second) is int
 
 

@@ -59,9 +59,9 @@ def rotary_embedding(
     if backend is None and out is None and rotary.have_schema_types(as_bool, num_heads, rotary_embedding_dim):
         given = as_bool, num_heads, rotary_embedding_dim, True
         if position_ids is None:
-            y = calls.call_kernel(op, (X, cos_cache, sin_cache), (None, *given))
+            y = calls.call_below_autograd(op, (X, cos_cache, sin_cache), (None, *given))
         else:
-            y = calls.call_kernel(op, (X, cos_cache, sin_cache, position_ids), given)
+            y = calls.call_below_autograd(op, (X, cos_cache, sin_cache, position_ids), given)
         if y is not NotImplemented:
             return y
     require_tensor_like(op, "X", X)

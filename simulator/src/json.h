@@ -6,7 +6,7 @@
 
 namespace ascend_sim {
 
-inline std::string json_text(const std::string& text) {
+inline std::string json_string(const std::string& text) {
     std::string quoted = "\"";
     for (char c : text) {
         if (c == '"' || c == '\\') quoted += '\\';
@@ -37,7 +37,7 @@ std::string json_list(const List& items) {
 
 class Json {
 public:
-    Json& field(const std::string& name, const std::string& text) { return raw(name, json_text(text)); }
+    Json& field(const std::string& name, const std::string& text) { return raw(name, json_string(text)); }
     Json& field(const std::string& name, double value) {
         char text[40];
         std::snprintf(text, sizeof text, "%.17g", value);

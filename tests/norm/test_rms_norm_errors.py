@@ -14,7 +14,8 @@ import torch
 from norm_cases import to_torch
 from together import together
 
-from npu_rope import add_rms_norm, native, rms_norm, rms_norm_backward
+from npu_rope import add_rms_norm, backends, native, rms_norm, rms_norm_backward
+from npu_rope.errors import BrokenRule
 from npu_rope.native import c_tensor
 
 A, B, N = 2, 3, 8
@@ -489,3 +490,59 @@ def test_more_than_four_dimensions_are_compared_before_they_are_joined(which):
         with pytest.raises(ValueError, match=re.escape(text)):
             run()
     assert all(torch.all(t == 5) for t in named.values())
+
+
+FIVE = 2, 1, 3, 2, 8
+GAPS = np.ones((*FIVE[:-1], 9), np.float32)[..., :8]
+BAD_OF_FIVE = [
+    {"axis": 5},
+    {"axis": -6},
+    {"axis": 2**62},
+    {"scale": ones(7)},
+    {"scale": ones(2, 2, 8)},
+    {"scale": ones(1, *FIVE)},
+    {"scale": ones(8, dtype=np.int32)},
+    {"x": ones(*FIVE, dtype=np.int32)},
+    {"epsilon": -1.0},
+    {"stash_type": 7},
+]
+BAD_OF_EACH = {
+    "rms_norm": [{"out": ones(2, 1, 3, 1, 8)}, {"out": GAPS}, {"out": ones(*FIVE, dtype=np.float16)}],
+    "rms_norm_backward": [{"grad": ones(2, 1, 3, 1, 8)}, {"grad": ones(8)}],
+    "add_rms_norm": [
+        {"residual": ones(2, 1, 3, 1, 8)},
+        {"residual": ones(1, *FIVE)},
+        {"out": ones(12, 8)},
+        {"sum": ones(2, 1, 3, 1, 8)},
+        {"sum": GAPS},
+        {"residual": ones(8), "out": GAPS},
+        {"axis": 5, "scale": ones(7)},
+    ],
+}
+
+
+@together("op, changed", [(op, c) for op in OPS for c in BAD_OF_FIVE + BAD_OF_EACH[op]])
+def test_cpp_and_python_state_the_same_rules_of_five_dimensions(op, changed, backend):
+    """The operators of torch check them in csrc/core, calls on arrays in npu_rope/rms_norm_calls.py."""
+    correct = {name: ones(*FIVE) for name in OPS[op].read if name != "scale"}
+    named = {**correct, "scale": ones(8), **changed}
+    outs = [named.pop(name, None) for name in OPS[op].written]
+    with pytest.raises(BrokenRule) as by_python:
+        OPS[op].call(**named, **given_outs(OPS[op], named, outs), backend=backend)
+
+    def on_device(a):
+        t = to_torch(a)
+        device = "npu" if backend == "npu" else "cpu"
+        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device).copy_(t)
+
+    tensors = [on_device(named.pop(name)) for name in OPS[op].read]
+    suffix = "_out" if any(out is not None for out in outs) else ""
+    tensors += [on_device(ones(*FIVE) if out is None else out) for out in outs if suffix]
+    with pytest.raises((RuntimeError, ValueError, TypeError)) as by_torch:
+        getattr(torch.ops.npu_rope, op + suffix)(*tensors, **named)
+    assert backend == "npu" or type(by_torch.value) is RuntimeError
+    by_cpp = backends.raised_by_torch(str(by_torch.value))
+    if backend == "npu" and op == "rms_norm_backward" and isinstance(by_torch.value, BrokenRule):
+        by_cpp = by_torch.value  # of a scale that differs among rows, which takes torch's operations there
+    assert type(by_cpp) is type(by_python.value)
+    assert vars(by_cpp) == vars(by_python.value)

@@ -85,8 +85,8 @@ def test_an_error_of_torch_s_own_is_no_earlier_error_of_ours():
     """The C library keeps its thread's last error; a later failure of torch must not report it."""
     with pytest.raises(InvalidValue, match="head size"):
         rope(torch.tensor(X), torch.tensor(POSITIONS), RopeParams(16))
-    assert native.raised_by_torch("expected a tensor", None) is None
-    assert native.raised_by_torch("n_dims", None) is None
+    assert native.raised_by_torch("expected a tensor") is None
+    assert native.raised_by_torch("n_dims") is None
 
 
 def test_c_gives_the_parts_of_the_last_error():
@@ -97,3 +97,43 @@ def test_c_gives_the_parts_of_the_last_error():
     parts = error.status, error.op, error.argument, error.rule, error.value
     assert parts == (1, b"rope", b"positions", b"be a tensor", b"NULL")
     assert error.message == b"[rope] positions must be a tensor but got NULL."
+
+
+INT32 = "be in the int32 range"
+# Calls that only users of torch.ops can make: RopeParams and packed_call do not take or make such arguments.
+OF_REGISTRATION = {
+    "n_dims": ({"n_dims": 2**40}, ("rope", "n_dims", INT32, "1099511627776")),
+    "n_offs": ({"n_offs": -(2**40)}, ("rope", "n_offs", INT32, "-1099511627776")),
+    "angle": ({"angle": 2**31}, ("rope", "angle", INT32, "2147483648")),
+    "sections": (
+        {"rope_mode": 8, "sections": [1, 2, 3]},
+        ("rope", "sections", "be four numbers >= 0", "3 numbers"),
+    ),
+    "section": ({"rope_mode": 8, "sections": [1, 2, 3, 2**31]}, ("rope", "sections", INT32, "2147483648")),
+}
+
+
+@pytest.mark.parametrize("op", ["rope", "rope_qk", "rope_set_rows"])
+@pytest.mark.parametrize("name", OF_REGISTRATION)
+def test_the_registration_keeps_the_parts_of_its_own_errors(op, name):
+    attributes, parts = OF_REGISTRATION[name]
+    x, positions = torch.tensor(X), torch.tensor(POSITIONS)
+    tensors = {
+        "rope": (x, positions),
+        "rope_qk": (x, x, positions),
+        "rope_set_rows": (x, positions, positions, x),
+    }
+    with pytest.raises(RuntimeError) as caught:
+        getattr(torch.ops.npu_rope, op)(*tensors[op], **{"n_dims": 4, **attributes})
+    error = native.raised_by_torch(str(caught.value))
+    assert type(error) is InvalidValue
+    assert (error.op, error.argument, error.rule, error.value) == parts
+
+
+def test_packed_attributes_must_have_their_size():
+    x, positions = torch.tensor(X), torch.tensor(POSITIONS)
+    with pytest.raises(RuntimeError) as caught:
+        torch.ops.npu_rope.rope_packed_(x, None, positions, torch.zeros(7, dtype=torch.uint8))
+    error = native.raised_by_torch(str(caught.value))
+    assert type(error) is InvalidValue
+    assert (error.argument, error.value) == ("packed", "another tensor")

@@ -1,4 +1,4 @@
-"""The C++ programs of rope's tiling in the default suite: compiled with the available compiler and run."""
+"""C++ programs of the tilings in the default suite: compiled with the available compiler and run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ TILING = (
 )
 
 
-@pytest.mark.parametrize(("test", "host"), [("test_rope_tile", TILING[:1]), ("test_rope_tiling", TILING)])
+@pytest.mark.parametrize(
+    ("test", "host"),
+    [
+        ("test_rope_tile", TILING[:1]),
+        ("test_rope_tiling", TILING),
+        ("test_rms_norm_tile", ("op_host/rms_norm_tile",)),
+    ],
+)
 def test_thousands_of_random_tilings_are_sound(test, host, tmp_path):
     program = tmp_path / test
     sources = [ROOT / f"tests/tiling/{test}.cpp", *(ROOT / f"{stem}.cpp" for stem in host)]

@@ -196,10 +196,10 @@ void make_given(Random* r, RopeTilingInput* in) {
     in->params.n_dims = std::min<int32_t>(in->params.n_dims, static_cast<int32_t>(s.D / 2 * 2));
     in->has_factors = in->positions_int64 = false;
     t.dtype = r->chance(2) ? in->dtype : NPU_ROPE_FLOAT32;
-    t.has_entry_a_lane = r->chance(2);
+    t.entry_per_lane = r->chance(2);
     t.has_ids = r->chance(2);
     t.rows = t.has_ids ? 1 + r->up_to(50) : 0;
-    int64_t row = in->params.n_dims / (t.has_entry_a_lane ? 1 : 2);
+    int64_t row = in->params.n_dims / (t.entry_per_lane ? 1 : 2);
     for (int64_t* stride : {t.cos_stride, t.sin_stride}) {
         stride[1] = r->of<int64_t>({row, row, row + 7, 0, -row, 5});
         stride[0] = t.has_ids || r->chance(2) ? 0 : s.S * stride[1];
@@ -301,7 +301,7 @@ void check_given(const Case& c) {
     const GivenTables& in = c.in.tables;
     bool halves = c.launch.tiling_key == kRopeHalves;
     int64_t item = dtype_bytes(in.dtype), entries = int64_t{d.block_tokens} * t.pitch;
-    CHECK(c, t.row == (in.has_entry_a_lane ? d.n_dims : d.n_dims / 2) && t.row * 2 >= d.n_dims);
+    CHECK(c, t.row == (in.entry_per_lane ? d.n_dims : d.n_dims / 2) && t.row * 2 >= d.n_dims);
     CHECK(c,
           t.pitch >= t.row && t.pitch * item % 32 == 0 && (t.pitch - t.row) * item < 32 && t.pitch * item / 32 <= 255);
     CHECK(c, d.source_bytes == 2 * entries * item && d.work_bytes >= 4 * entries);
@@ -309,7 +309,7 @@ void check_given(const Case& c) {
     CHECK(c, t.backward == !c.in.forward && t.has_ids == in.has_ids && t.table_rows == in.rows);
     CHECK(c, d.index_words == (c.in.rows_int64 ? 2 : 1));
     // With one entry per lane, both halves of a row start on a 32-byte border.
-    CHECK(c, !halves || !in.has_entry_a_lane || t.row / 2 * item % 32 == 0);
+    CHECK(c, !halves || !in.entry_per_lane || t.row / 2 * item % 32 == 0);
     for (int k = 0; k < 2 && in.has_ids; ++k)
         CHECK(c, t.cos_stride[k] == in.cos_stride[k] && t.sin_stride[k] == in.sin_stride[k]);
 }
@@ -335,7 +335,7 @@ void check_instructions(const Case& c) {
     CHECK(c, d.table_width % 8 == 0 && d.table_width / 8 <= 255 && d.row_pitch / 8 <= 255);
     CHECK(c, int64_t{d.tile_tokens} * d.tile_heads <= 4095);
     CHECK(c, d.lane_first % 8 == 0 && d.lane_first <= d.n_offs);
-    bool a_lane = c.given && c.in.tables.has_entry_a_lane;
+    bool a_lane = c.given && c.in.tables.entry_per_lane;
     CHECK(c,
           !halves || (d.n_offs % 8 == 0 && d.n_dims % 16 == 0 && d.table_width == (a_lane ? d.n_dims : d.n_dims / 2)));
     CHECK(c, halves ||

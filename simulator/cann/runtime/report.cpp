@@ -19,7 +19,7 @@
 namespace npu_cann {
 namespace {
 
-using ascend_sim::Json, ascend_sim::json_list, ascend_sim::json_text;
+using ascend_sim::Json, ascend_sim::json_list, ascend_sim::json_string;
 
 constexpr size_t kKeptBroken = 20;   // reports of launches that broke a rule; more are only counted
 constexpr size_t kKeptRaces = 100;   // messages; more are only counted
@@ -61,7 +61,7 @@ std::string counts(const std::map<std::string, uint64_t>& by_name) {
     return json.done();
 }
 
-std::string quoted_list(const std::vector<std::string>& texts) { return json_list(texts, json_text); }
+std::string quoted_list(const std::vector<std::string>& texts) { return json_list(texts, json_string); }
 
 // The number `name` in the simulator's report, or 0.
 double number_of(const std::string& json, const std::string& name) {

@@ -1,0 +1,113 @@
+#include "op_host/rms_norm_tile.h"
+
+#include <algorithm>
+
+#include "op_host/work_split.h"
+
+namespace npu_rope {
+namespace {
+
+constexpr int64_t kMostRows = 512;  // of a tile; each row needs memory for its root
+constexpr int64_t kMostChunk = 4096;
+constexpr int64_t kLeastChunk = 512;
+constexpr int64_t kChunkGranule = 16;  // elements, whole blocks of every type
+constexpr int64_t kIndexLanes = 2048;  // most lanes of one Gather, except for longer rows
+
+RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& tile) {
+    const RopeTilingHead& d = *call.head;
+    const bool packed = d.io == kRopeIoPacked, in_place = call.x_bytes == 4 && !packed;
+    const int64_t rows = tile.rows(), lanes = rows * d.row_pitch, out_lanes = rows * d.out_pitch;
+    const int64_t x_bytes = lanes * call.x_bytes, out_bytes = out_lanes * call.out_bytes;
+    const int64_t widest = std::max(x_bytes, out_bytes), packed_bytes = widest + rows * kUbBlock;
+    RmsNormLayout l;
+    l.tile = tile;
+    int64_t temp_bytes = 4 * lanes;
+    if (call.backward) {
+        l.side_offset = packed ? widest : 0;
+        l.inputs.bytes = l.outputs.bytes = 2 * (packed ? packed_bytes : x_bytes);
+        l.grads.bytes = 2 * (packed ? packed_bytes : out_bytes);
+        l.g_offset = in_place ? 0 : conflict_free_offset(4 * lanes);
+        l.temp_offset = conflict_free_offset(l.g_offset + 4 * out_lanes);
+        if (packed && std::min(call.x_bytes, call.out_bytes) < 4) temp_bytes += 2 * lanes;
+        l.dscale.bytes = 4 * (d.row_pitch + kDscaleMore);
+    } else {
+        l.side_offset = widest;
+        l.inputs.bytes = l.outputs.bytes = 2 * (packed ? packed_bytes : widest);
+        if (call.adds) l.residuals.bytes = l.sums.bytes = 2 * (packed ? packed_bytes : x_bytes);
+        l.temp_offset = in_place ? 0 : conflict_free_offset(4 * lanes);
+        if (packed && call.x_bytes < 4) temp_bytes += x_bytes;
+    }
+    if (packed) {
+        l.index_rows = std::clamp<int64_t>(kIndexLanes / d.row_pitch, 1, rows);
+        const int64_t index_lanes = l.index_rows * d.row_pitch;
+        l.setup_lanes = round_up(std::max<int64_t>(index_lanes, 16), 8);
+        l.index.bytes = 2 * 4 * (2 * index_lanes + 16);
+    }
+    l.work.bytes = std::max(l.temp_offset + temp_bytes, 4 * kRopeSetupLaneTemps * l.setup_lanes);
+    l.stats.bytes = 4 * (kRowNormStats + call.backward * kGradientStats) * round_up(rows, kRowNormSlots);
+    const int64_t scales = (call.scale_shared || call.backward ? 1 : rows) * call.scale_pitch;
+    l.scale.bytes = 4 * scales;
+    l.raw_scale.bytes = call.out_bytes == 4 ? 0 : call.out_bytes * scales;
+    return l;
+}
+
+RmsNormLayout layout_of_chunk(const RmsNormTileCall& call, const RmsNormTile& tile) {
+    const int64_t chunk = tile.chunk, chunks = ceil_div(call.n, chunk);
+    RmsNormLayout l;
+    l.tile = tile;
+    l.levels = 1;
+    while (chunks >> l.levels != 0) ++l.levels;
+    auto two_buffers = [&](int64_t item_bytes) { return 2 * (chunk * item_bytes + kUbBlock); };
+    l.inputs.bytes = l.outputs.bytes =
+        two_buffers(call.backward ? call.x_bytes : std::max(call.x_bytes, call.out_bytes));
+    if (call.adds) l.residuals.bytes = l.sums.bytes = two_buffers(call.x_bytes);
+    if (call.backward) l.grads.bytes = two_buffers(call.out_bytes);
+    constexpr int64_t kOffsets = 2 * 16, kLargest = 8;
+    const int64_t sums = ((1 + call.backward) * l.levels + 1) * int64_t{kRowNormSlots};
+    l.work.bytes = 4 * ((2 + call.backward) * chunk + sums + kLargest + kOffsets);
+    const int64_t row = tile.keeps_row ? chunks * chunk : chunk;
+    (call.backward ? l.dscale : l.row).bytes = 4 * (row + call.backward * kDscaleMore);
+    l.stats.bytes = 4 * (kRowNormStats + call.backward * kGradientStats) * kRowNormSlots;
+    l.scale.bytes = 4 * (tile.keeps_scale ? chunks * chunk : chunk);
+    l.raw_scale.bytes = call.out_bytes == 4 ? 0 : call.out_bytes * chunk;
+    return l;
+}
+
+}  // namespace
+
+std::optional<RmsNormLayout> layout_of(const RmsNormTileCall& call, const RmsNormTile& tile) {
+    RmsNormLayout l = tile.chunk == 0 ? layout_of_rows(call, tile) : layout_of_chunk(call, tile);
+    return place_regions(l.regions()) <= call.ub_bytes ? std::optional(l) : std::nullopt;
+}
+
+std::vector<RmsNormTile> row_tiles(const RmsNormTileCall& call) {
+    const RopeTilingHead& d = *call.head;
+    const int64_t unit_rows = ceil_div(d.rows, d.row_parts), most_heads = ceil_div(d.heads, d.head_parts);
+    const int64_t most_tokens = std::min(unit_rows, d.seq), row_bytes = d.row_pitch * call.x_bytes;
+    const int64_t target = tile_target(unit_rows, most_heads, row_bytes);
+    std::vector<RmsNormTile> all;
+    int64_t rows = std::clamp<int64_t>(ceil_div(target, row_bytes), 1, kMostRows);
+    for (; rows >= 1; rows = rows > 4 ? rows * 3 / 4 : rows - 1) {
+        RmsNormTile tile;
+        tile.tokens = std::min(most_tokens, d.tokens_inner ? rows : rows / std::min(rows, most_heads));
+        tile.heads = std::min(most_heads, d.tokens_inner ? rows / tile.tokens : rows);
+        all.push_back(tile);
+    }
+    return all;
+}
+
+std::vector<RmsNormTile> chunk_tiles(const RmsNormTileCall& call) {
+    const bool may_keep_scale = call.backward || call.scale_shared;
+    std::vector<RmsNormTile> all;
+    for (int64_t most = kMostChunk; most >= kLeastChunk; most /= 2) {
+        // This size or slightly less, so that the last chunk of a row has the 32 bytes of a DMA.
+        int64_t chunk = most;
+        while (call.n % chunk != 0 && call.n % chunk < kUbBlock / 2) chunk -= kChunkGranule;
+        if (may_keep_scale) all.push_back({1, 1, chunk, true, true});
+        all.push_back({1, 1, chunk, true, false});
+        all.push_back({1, 1, chunk, false, false});
+    }
+    return all;
+}
+
+}  // namespace npu_rope

@@ -1,0 +1,63 @@
+// The tile of a norm's kernel, whole rows or a chunk of one row: the layout of UB for a tile, and the tiles among which
+// best_layout() chooses. Pure functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "op_host/ub_layout.h"
+#include "op_kernel/rms_norm_tiling_data.h"
+
+namespace npu_rope {
+
+// A call, as far as its layouts depend on it.
+struct RmsNormTileCall {
+    const RopeTilingHead* head = nullptr;  // sizes, order of rows and the split among cores; tile and UB are not read
+    int64_t ub_bytes = 0;                  // that the kernel may allocate
+    int64_t n = 0;                         // elements of a row
+    int64_t x_bytes = 0, out_bytes = 0;    // of an element of x, and of scale and out or grad
+    bool adds = false, backward = false;   // add_rms_norm, rms_norm_backward
+    bool scale_shared = true;              // by all rows
+    int64_t scale_pitch = 0;               // elements from a row of scale to the next in UB
+};
+
+// A candidate: whole rows, or a chunk of one row.
+struct RmsNormTile {
+    int64_t tokens = 1, heads = 1;
+    int64_t chunk = 0;         // elements; 0: whole rows
+    bool keeps_row = false;    // UB keeps a row between the walks over it; backward: the sums of scale's gradient
+    bool keeps_scale = false;  // UB keeps the scale after its first load
+
+    int64_t rows() const { return tokens * heads; }
+};
+
+// The layout of UB for a tile. RmsNormTilingData explains the names.
+struct RmsNormLayout {
+    RmsNormTile tile;
+    int64_t levels = 0, index_rows = 0, setup_lanes = 0;
+    int64_t side_offset = 0, g_offset = 0, temp_offset = 0;  // in bytes, inside a buffer and work
+    UbRegion inputs, outputs, residuals, sums, grads;        // two buffers each
+    UbRegion row, work, stats, dscale, scale, raw_scale, index;
+
+    std::array<UbRegion*, 12> regions() {
+        return {&inputs, &outputs, &residuals, &sums, &grads, &row, &work, &stats, &dscale, &scale, &raw_scale, &index};
+    }
+};
+
+// Returns nothing if the layout exceeds UB.
+std::optional<RmsNormLayout> layout_of(const RmsNormTileCall& call, const RmsNormTile& tile);
+
+// Tiles of whole rows, and chunks, whether or not their layouts fit.
+std::vector<RmsNormTile> row_tiles(const RmsNormTileCall& call);
+std::vector<RmsNormTile> chunk_tiles(const RmsNormTileCall& call);
+
+// A tile costs less if UB keeps more between the walks over a row, and then if it is larger.
+inline bool costs_less(const RmsNormTile& a, const RmsNormTile& b) {
+    if (a.keeps_row != b.keeps_row) return a.keeps_row;
+    if (a.keeps_scale != b.keeps_scale) return a.keeps_scale;
+    return a.chunk != b.chunk ? a.chunk > b.chunk : a.rows() > b.rows();
+}
+
+}  // namespace npu_rope

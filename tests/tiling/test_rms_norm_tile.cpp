@@ -1,0 +1,243 @@
+// The layout of UB for a tile of a norm's kernel, and the search for the best tile: op_host/rms_norm_tile.h, each
+// alone, for random calls.
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "op_host/rms_norm_tile.h"
+
+using namespace npu_rope;
+
+namespace {
+
+const char* g_test = "";
+int g_failures = 0;
+
+constexpr int kCalls = 3000;
+
+int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+class Random {
+public:
+    int64_t in(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
+    bool chance(int one_in) { return in(1, one_in) == 1; }
+    template <typename T>
+    T of(std::initializer_list<T> all) {
+        return all.begin()[in(0, static_cast<int64_t>(all.size()) - 1)];
+    }
+    template <typename T>
+    void shuffle(std::vector<T>* all) {
+        std::shuffle(all->begin(), all->end(), engine_);
+    }
+
+private:
+    std::mt19937_64 engine_{20261123};
+};
+
+// A random call of a forward kernel, with or without a sum, or of the backward kernel.
+struct Case {
+    explicit Case(Random* r) {
+        call.head = &head;
+        call.ub_bytes = r->of<int64_t>({184, 248, 248, 64}) * 1024;
+        call.n = r->chance(2) ? r->in(1, 600) : r->in(600, r->of<int64_t>({17'000, 300'000}));
+        call.x_bytes = r->of<int64_t>({2, 4});
+        call.out_bytes = r->of<int64_t>({2, 4});
+        call.backward = r->chance(3);
+        call.adds = !call.backward && r->chance(2);
+        call.scale_shared = call.backward || !r->chance(4);
+        call.scale_pitch = round_up(call.n, 32 / call.out_bytes);
+        head.io = r->of<int32_t>({kRopeIoBurst, kRopeIoBurst, kRopeIoPacked, kRopeIoScalar});
+        const int64_t least = std::min(call.x_bytes, call.out_bytes);
+        const bool packed = head.io == kRopeIoPacked;
+        head.row_pitch = static_cast<int32_t>(round_up(call.n, 32 / (packed ? least : call.x_bytes)));
+        head.out_pitch = static_cast<int32_t>(round_up(call.n, 32 / (packed ? least : call.out_bytes)));
+        head.tokens_inner = r->chance(3);
+        head.heads = static_cast<int32_t>(r->in(1, r->of<int64_t>({1, 9, 3000})));
+        head.seq = r->in(1, r->of<int64_t>({1, 9, 3000}));
+        head.rows = head.seq * r->in(1, 3);
+        head.row_parts = static_cast<int32_t>(r->in(1, std::min<int64_t>(48, head.rows)));
+        head.head_parts = static_cast<int32_t>(r->in(1, std::min<int64_t>(4, head.heads)));
+    }
+    Case(const Case&) = delete;
+
+    RmsNormTile random_tile(Random* r) const {
+        RmsNormTile tile;
+        if (call.n > 5000 || r->chance(3)) {
+            tile.chunk = 16 * r->in(1, 256);
+            tile.keeps_row = r->chance(2);
+            tile.keeps_scale = tile.keeps_row && (call.backward || call.scale_shared) && r->chance(2);
+            return tile;
+        }
+        tile.heads = r->in(1, std::min<int64_t>(head.heads, 512));
+        tile.tokens = r->in(1, std::clamp<int64_t>(20'000 / (call.n * tile.heads), 1, 512 / tile.heads));
+        return tile;
+    }
+    std::vector<RmsNormTile> candidates(bool chunks) const { return chunks ? chunk_tiles(call) : row_tiles(call); }
+
+    RopeTilingHead head{};
+    RmsNormTileCall call;
+};
+
+void check(bool holds, const char* condition, int line, const Case& c, const RmsNormTile& t) {
+    if (holds) return;
+    std::fprintf(stderr,
+                 "%s:%d: %s: %s\n  tile %" PRId64 " x %" PRId64 " chunk %" PRId64 " keeps %d %d; n %" PRId64
+                 " bytes %" PRId64 " and %" PRId64 " io %d adds %d backward %d rows %" PRId64 " heads %d\n",
+                 __FILE__, line, g_test, condition, t.tokens, t.heads, t.chunk, t.keeps_row, t.keeps_scale, c.call.n,
+                 c.call.x_bytes, c.call.out_bytes, c.head.io, c.call.adds, c.call.backward, c.head.rows, c.head.heads);
+    if (++g_failures > 10) std::exit(1);
+}
+#define CHECK(c, tile, condition) check(condition, #condition, __LINE__, c, tile)
+
+// The layout without UB's limit.
+RmsNormLayout unlimited_layout(const Case& c, const RmsNormTile& tile) {
+    RmsNormTileCall call = c.call;
+    call.ub_bytes = int64_t{1} << 40;
+    return *layout_of(call, tile);
+}
+
+// ---- layout_of ------------------------------------------------------------------------------------
+
+void regions_are_aligned_and_do_not_overlap() {
+    Random random;
+    int fitting = 0;
+    for (int k = 0; k < kCalls; ++k) {
+        const Case c(&random);
+        const RmsNormTile tile = c.random_tile(&random);
+        RmsNormLayout l = unlimited_layout(c, tile);
+        int64_t end = 0;
+        for (const UbRegion* a : l.regions()) {
+            CHECK(c, tile, a->offset >= 0 && a->bytes >= 0 && a->offset % 32 == 0 && a->bytes % 32 == 0);
+            for (const UbRegion* b : l.regions())
+                CHECK(c, tile, a == b || a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
+            end = std::max(end, a->offset + a->bytes);
+        }
+        // Both of two buffers are aligned.
+        for (const UbRegion* two : {&l.inputs, &l.outputs, &l.residuals, &l.sums, &l.grads})
+            CHECK(c, tile, two->bytes % 64 == 0);
+        // Only a layout that exceeds UB is refused.
+        CHECK(c, tile, layout_of(c.call, tile).has_value() == (end <= c.call.ub_bytes));
+        fitting += end <= c.call.ub_bytes;
+    }
+    if (fitting < kCalls / 4 || fitting > kCalls * 9 / 10) {
+        std::fprintf(stderr, "%s: %d of %d layouts fit\n", g_test, fitting, kCalls);
+        ++g_failures;
+    }
+}
+
+// op_kernel/norm/*_kernel.h show how much memory the kernels use in each region.
+void regions_hold_what_the_kernels_keep_there() {
+    Random random;
+    for (int k = 0; k < kCalls; ++k) {
+        const Case c(&random);
+        const RmsNormTile tile = c.random_tile(&random);
+        const RmsNormLayout l = unlimited_layout(c, tile);
+        const bool chunked = tile.chunk > 0, packed = !chunked && c.head.io == kRopeIoPacked;
+        const bool backward = c.call.backward;
+        const int64_t lanes = chunked ? tile.chunk : tile.rows() * c.head.row_pitch;
+        const int64_t out_lanes = chunked ? tile.chunk : tile.rows() * c.head.out_pitch;
+        const int64_t x_bytes = lanes * c.call.x_bytes, out_bytes = out_lanes * c.call.out_bytes;
+        CHECK(c, tile, l.inputs.bytes >= 2 * x_bytes && l.outputs.bytes >= 2 * (backward ? x_bytes : out_bytes));
+        CHECK(c, tile, l.sums.bytes == l.residuals.bytes && l.sums.bytes >= 2 * x_bytes * c.call.adds);
+        CHECK(c, tile, (l.sums.bytes > 0) == c.call.adds && (l.grads.bytes > 0) == backward);
+        CHECK(c, tile, l.grads.bytes >= 2 * out_bytes * backward);
+        CHECK(c, tile, !packed || l.inputs.bytes / 2 >= l.side_offset + 32 * tile.rows());
+        CHECK(c, tile, l.stats.bytes >= 4 * (12 + 10 * backward) * tile.rows());
+        CHECK(c, tile, (l.index.bytes > 0) == packed && (l.raw_scale.bytes > 0) == (c.call.out_bytes == 2));
+        if (chunked) {
+            // A last chunk is a whole one in UB.
+            const int64_t row = round_up(c.call.n, tile.chunk);
+            CHECK(c, tile, (backward ? l.dscale : l.row).bytes >= 4 * (tile.keeps_row ? row : tile.chunk));
+            CHECK(c, tile, l.scale.bytes >= 4 * (tile.keeps_scale ? row : tile.chunk));
+            CHECK(c, tile, l.work.bytes >= 4 * ((2 + backward) * tile.chunk + (1 + backward) * l.levels * 64));
+            CHECK(c, tile, row / tile.chunk < int64_t{1} << l.levels);
+            continue;
+        }
+        // The work buffer: float32 rows, those of grad, then the temporaries. Types of 32 bits need no rows of theirs.
+        const bool rows_in_queue = c.call.x_bytes == 4 && !packed;
+        const int64_t first = backward ? l.g_offset : l.temp_offset;
+        CHECK(c, tile, l.g_offset % 32 == 0 && l.temp_offset % 32 == 0 && (first >= 4 * lanes || rows_in_queue));
+        CHECK(c, tile, !backward || l.temp_offset >= l.g_offset + 4 * out_lanes);
+        CHECK(c, tile, l.work.bytes >= l.temp_offset + 4 * lanes);
+        CHECK(c, tile, l.dscale.bytes >= 4 * c.call.n * backward && l.row.bytes == 0 && l.levels == 0);
+        CHECK(c, tile, l.scale.bytes >= 4 * c.call.n * (c.call.scale_shared ? 1 : tile.rows()));
+    }
+}
+
+// ---- the search -----------------------------------------------------------------------------------
+
+void no_candidate_that_fits_is_better() {
+    Random random;
+    int found = 0, refused = 0;
+    for (int k = 0; k < kCalls; ++k) {
+        const Case c(&random);
+        std::vector<RmsNormTile> all = c.candidates(c.call.n > 5000 && (c.call.n > 16'384 || random.chance(2)));
+        random.shuffle(&all);
+        const std::optional<RmsNormLayout> best = best_layout(c.call, all);
+        bool any_fits = false;
+        for (const RmsNormTile& tile : all) {
+            const bool fits = layout_of(c.call, tile).has_value();
+            any_fits |= fits;
+            refused += !fits;
+            if (!fits || !best) continue;
+            const RmsNormTile& chosen = best->tile;
+            CHECK(c, tile, tile.keeps_row + tile.keeps_scale <= chosen.keeps_row + chosen.keeps_scale);
+            CHECK(c, tile,
+                  tile.keeps_row < chosen.keeps_row || tile.keeps_scale < chosen.keeps_scale ||
+                      (tile.chunk <= chosen.chunk && tile.rows() <= chosen.rows()));
+        }
+        CHECK(c, RmsNormTile{}, best.has_value() == any_fits);
+        found += best.has_value();
+    }
+    if (found < kCalls * 8 / 10 || refused < kCalls / 2) {
+        std::fprintf(stderr, "%s: %d of %d calls have a tile, %d candidates do not fit\n", g_test, found, kCalls,
+                     refused);
+        ++g_failures;
+    }
+}
+
+void candidates_are_within_the_unit_and_the_instructions() {
+    Random random;
+    for (int k = 0; k < kCalls; ++k) {
+        const Case c(&random);
+        const int64_t unit_rows = (c.head.rows + c.head.row_parts - 1) / c.head.row_parts;
+        const int64_t unit_heads = (c.head.heads + c.head.head_parts - 1) / c.head.head_parts;
+        for (const RmsNormTile& tile : c.candidates(false)) {
+            CHECK(c, tile, tile.tokens >= 1 && tile.tokens <= std::min(unit_rows, c.head.seq));
+            CHECK(c, tile, tile.heads >= 1 && tile.heads <= unit_heads && tile.rows() <= 512 && tile.chunk == 0);
+        }
+        if (c.call.n < 16) continue;  // always fits as whole rows
+        for (const RmsNormTile& tile : c.candidates(true)) {
+            const int64_t last = (c.call.n - 1) % tile.chunk + 1;
+            CHECK(c, tile, tile.rows() == 1 && tile.chunk >= 16 && tile.chunk <= 4096 && tile.chunk % 16 == 0);
+            CHECK(c, tile, last >= 16);  // a DMA's 32 bytes
+            CHECK(c, tile, !tile.keeps_scale || (tile.keeps_row && (c.call.backward || c.call.scale_shared)));
+        }
+    }
+}
+
+struct Test {
+    const char* name;
+    void (*run)();
+};
+#define TEST(function) {#function, function}
+
+constexpr Test kTests[] = {
+    TEST(regions_are_aligned_and_do_not_overlap),
+    TEST(regions_hold_what_the_kernels_keep_there),
+    TEST(no_candidate_that_fits_is_better),
+    TEST(candidates_are_within_the_unit_and_the_instructions),
+};
+
+}  // namespace
+
+int main() {
+    for (const Test& test : kTests) {
+        g_test = test.name;
+        test.run();
+    }
+    std::printf("%zu tests, %d failure(s)\n", sizeof kTests / sizeof *kTests, g_failures);
+    return g_failures == 0 ? 0 : 1;
+}
