@@ -38,8 +38,8 @@ struct ArgumentTypes {
     TypesByChip inputs, outputs = inputs;
 };
 
-// Inputs are tensors and scalars; an in-place function's tensor is an input and an output. tests/simcann has these
-// lists a second time.
+// Inputs are tensors and scalars; an in-place function's tensor is an input and an output.
+// tests/programs/test_argument_types.py has these lists a second time.
 //
 // If a source checks fewer arguments than the function's documentation lists, the table has the documentation's
 // types (docs/ beside the source's op_api/): outputs of Add, Sub, Div and Neg; scalars of Add, Sub, Mul and FillScalar;
