@@ -14,6 +14,7 @@ import sys
 
 import torch
 import torch_npu  # noqa: F401
+from graphs import captured
 
 COUNT = 4096
 CANN = ctypes.CDLL("libascend_sim_cann.so")
@@ -202,6 +203,22 @@ def pageable_source_that_is_gone():
     host = (ctypes.c_float * COUNT)(*[5.0] * COUNT)
     size = ctypes.c_size_t(COUNT * 4)
     succeeds(CANN.aclrtMemcpyAsync(address(x), size, host, size, TO_DEVICE, handle(first)))
+    if RIGHT:
+        first.synchronize()
+    ctypes.memset(host, 0, COUNT * 4)
+    return is_all(x, 5)
+
+
+def source_that_the_host_changes_after_a_replay():
+    """A host fallback writes no memory of the host, in a graph either: the source is still compared."""
+    x, y = ones(), ones()
+    graph, _ = captured(lambda: y.exp_())
+    torch.npu.synchronize()
+    host = (ctypes.c_float * COUNT)(*[5.0] * COUNT)
+    size = ctypes.c_size_t(COUNT * 4)
+    succeeds(CANN.aclrtMemcpyAsync(address(x), size, host, size, TO_DEVICE, handle(first)))
+    graph.replay()
+    handle(torch.npu.current_stream())  # behind torch_npu's queue
     if RIGHT:
         first.synchronize()
     ctypes.memset(host, 0, COUNT * 4)
