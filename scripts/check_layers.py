@@ -46,6 +46,11 @@ NO_SIMULATOR = (r"#\s*if.*(?:SIMULATOR|ASCENDC_CPU_DEBUG)",)
 # Linux headers of the simulated CANN.
 LINUX = ("cxxabi.h", "dlfcn.h", "elf.h", "pthread.h", "sys/uio.h", "sys/utsname.h", "unistd.h")
 
+# What every part of the simulated CANN may include.
+CANN_FILES = (*LINUX, "cann/locked.h", "src/*", "include/ascend_sim*.h", "acl/*", "aclnn/*")
+# AscendC's headers.
+ASCENDC = ("kernel_operator.h", "kernel_utils.h", "kernel_log.h", "kernel_tiling/*", "lib/*")
+
 CPP_LAYERS = (
     Layer(("include/*",), ("stdint.h", "npu_rope.h")),
     Layer(("op_kernel/*_tiling_data.h",), ("cstdint", "*_tiling_data.h")),
@@ -65,13 +70,31 @@ CPP_LAYERS = (
     # The package ascend_sim: paths below simulator/ are relative to it.
     Layer(("simulator/cann/include/*",), (C_STD, "acl/*", "aclnn/*", *CANN_HOST), names_no_operator=True),
     Layer(
+        ("simulator/cann/host/*",),
+        (C_STD, *CANN_FILES, "cann/host/*", "cann/runtime/objects.h", *CANN_HOST),
+        names_no_operator=True,
+    ),
+    Layer(
         ("simulator/cann/*",),
-        (C_STD, *LINUX, "cann/*", "src/*", "include/*", "acl/*", "aclnn/*", *CANN_HOST),
+        (C_STD, *CANN_FILES, "cann/runtime/*", "cann/opapi/*"),
         names_no_operator=True,
     ),
     Layer(
         ("simulator/src/*", "simulator/include/*"),
-        (C_STD, "dlfcn.h", "src/*", "include/*", "ascendc/*", "kernel_operator.h"),
+        (
+            C_STD,
+            "dlfcn.h",
+            "src/*",
+            "include/ascend_sim*.h",
+            "include/ascendc/*",
+            "ascendc/*",
+            "kernel_operator.h",
+        ),
+        names_no_operator=True,
+    ),
+    Layer(
+        ("simulator/tests/*", "simulator/examples/*"),
+        (C_STD, "simulator/tests/*", "src/*", "include/ascend_sim*.h", *ASCENDC, *CANN_HOST),
         names_no_operator=True,
     ),
     Layer(

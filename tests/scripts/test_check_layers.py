@@ -121,6 +121,34 @@ VIOLATIONS = {
         "simulator/cann/host/op_call.cpp",
         '#include "op_host/cann.h"',
     ),
+    "simulated package that sees the simulated runtime": (
+        "simulator/cann/host/op_call.cpp",
+        '#include "cann/runtime/scheduler.h"',
+    ),
+    "simulated runtime that sees the simulated package": (
+        "simulator/cann/runtime/launch.cpp",
+        '#include "cann/host/node.h"',
+    ),
+    "simulator's test that sees an operator's rules": (
+        "simulator/tests/test_shadow.cpp",
+        '#include "csrc/core/rope_check.h"',
+    ),
+    "simulator's test that sees a tiling": (
+        "simulator/tests/kernels/x.cpp",
+        '#include "op_host/rope_tiling.h"',
+    ),
+    "simulator's test that sees a kernel": (
+        "simulator/tests/kernels/x.cpp",
+        '#include "../../../op_kernel/memory/tiles.h"',
+    ),
+    "simulator's test that sees the C interface": (
+        "simulator/tests/test_shadow.cpp",
+        '#include "npu_rope.h"',
+    ),
+    "simulator's example that sees the C interface": (
+        "simulator/examples/add_custom.cpp",
+        '#include "include/npu_rope.h"',
+    ),
     "simulator that sees an operator's header": ("simulator/src/x.cpp", '#include "csrc/core/rope_check.h"'),
     "simulator that sees npu_rope": ("simulator/ascend_sim/kernels.py", "import npu_rope"),
     "simulator's test that sees npu_rope": ("simulator/tests/test_rules.py", "from npu_rope import rope"),
