@@ -386,6 +386,39 @@ def check_beside_package(file: str, text: str) -> Iterator[Violation]:
             yield Violation(file, getattr(node, "lineno", 1), f"imports {name}: ascend_sim stands without it")
 
 
+def public_names(root: Path) -> frozenset[str]:
+    """The modules of ascend_sim that have an ``__all__``, and its names; the other modules are its own."""
+    found = set()
+    for path in sorted((root / PACKAGES[1]).rglob("*.py")):
+        module = ".".join(path.relative_to(root / "simulator").with_suffix("").parts).removesuffix(
+            ".__init__"
+        )
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+                names = ("*", "__all__", *ast.literal_eval(node.value))
+                found |= {module, *(f"{module}.{name}" for name in names)}
+    return frozenset(found)
+
+
+def check_public_names(file: str, text: str, public: frozenset[str]) -> Iterator[Violation]:
+    """Names that npu_rope takes from ascend_sim, by an import or as an attribute of an imported module."""
+    tree = ast.parse(text, file)
+    used = [(node, name) for node, name in imported(tree, file) if name.split(".")[0] == "ascend_sim"]
+    modules = {
+        alias.asname or alias.name: name
+        for node, name in used
+        for alias in getattr(node, "names", ())
+        if f"{name}.__all__" in public and name.endswith(alias.name)
+    }
+    for node in ast.walk(tree) if modules else ():
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            used.append((node, f"{modules[node.value.id]}.{node.attr}"))
+    for node, name in used:
+        if name not in public:
+            words = f"uses {name}, which is in no __all__ of ascend_sim"
+            yield Violation(file, getattr(node, "lineno", 1), words)
+
+
 @cache
 def names_imported(text: str, file: str) -> tuple[tuple[int, str], ...]:
     return tuple((getattr(node, "lineno", 1), name) for node, name in imported(ast.parse(text), file))
@@ -441,8 +474,12 @@ def check(root: Path) -> list[Violation]:
     for path in paths:
         file = path.relative_to(root).as_posix()
         found += check_c_file(file, path.read_text(), operators, files)
+    public = public_names(root)
     for path in (p for folder in PACKAGES for p in sorted((root / folder).rglob("*.py"))):
-        found += check_python_file(path.relative_to(root).as_posix(), path.read_text())
+        file, text = path.relative_to(root).as_posix(), path.read_text()
+        found += check_python_file(file, text)
+        if file.startswith(f"{PACKAGE}/"):
+            found += check_public_names(file, text, public)
     for path in sorted((root / "simulator").rglob("*.py")):
         file = path.relative_to(root).as_posix()
         if not MADE & set(path.relative_to(root).parts) and not file.startswith(PACKAGES[1]):
