@@ -42,6 +42,6 @@ setup_torch_npu() {
   quietly "installing torch $TORCH_NPU_VERSION" "$VENV_NPU/bin/python" -m pip install \
     ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "torch==$TORCH_NPU_VERSION"
   quietly "installing torch_npu $TORCH_NPU_VERSION" "$VENV_NPU/bin/python" -m pip install \
-    numpy pyyaml "torch_npu==$TORCH_NPU_VERSION"
+    numpy packaging pyyaml "torch_npu==$TORCH_NPU_VERSION"
   printf '%s\n' "$TORCH_NPU_VERSION" >"$VENV_NPU/.state"
 }
