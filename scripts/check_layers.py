@@ -46,6 +46,11 @@ NO_SIMULATOR = (r"#\s*if.*(?:SIMULATOR|ASCENDC_CPU_DEBUG)",)
 # Linux headers of the simulated CANN.
 LINUX = ("cxxabi.h", "dlfcn.h", "elf.h", "pthread.h", "sys/uio.h", "sys/utsname.h", "unistd.h")
 
+# What every part of the simulated CANN may include.
+CANN_FILES = (*LINUX, "cann/locked.h", "src/*", "include/ascend_sim*.h", "acl/*", "aclnn/*")
+# AscendC's headers.
+ASCENDC = ("kernel_operator.h", "kernel_utils.h", "kernel_log.h", "kernel_tiling/*", "lib/*")
+
 CPP_LAYERS = (
     Layer(("include/*",), ("stdint.h", "npu_rope.h")),
     Layer(("op_kernel/*_tiling_data.h",), ("cstdint", "*_tiling_data.h")),
@@ -65,13 +70,31 @@ CPP_LAYERS = (
     # The package ascend_sim: paths below simulator/ are relative to it.
     Layer(("simulator/cann/include/*",), (C_STD, "acl/*", "aclnn/*", *CANN_HOST), names_no_operator=True),
     Layer(
+        ("simulator/cann/host/*",),
+        (C_STD, *CANN_FILES, "cann/host/*", "cann/runtime/objects.h", *CANN_HOST),
+        names_no_operator=True,
+    ),
+    Layer(
         ("simulator/cann/*",),
-        (C_STD, *LINUX, "cann/*", "src/*", "include/*", "acl/*", "aclnn/*", *CANN_HOST),
+        (C_STD, *CANN_FILES, "cann/runtime/*", "cann/opapi/*"),
         names_no_operator=True,
     ),
     Layer(
         ("simulator/src/*", "simulator/include/*"),
-        (C_STD, "dlfcn.h", "src/*", "include/*", "ascendc/*", "kernel_operator.h"),
+        (
+            C_STD,
+            "dlfcn.h",
+            "src/*",
+            "include/ascend_sim*.h",
+            "include/ascendc/*",
+            "ascendc/*",
+            "kernel_operator.h",
+        ),
+        names_no_operator=True,
+    ),
+    Layer(
+        ("simulator/tests/*", "simulator/examples/*"),
+        (C_STD, "simulator/tests/*", "src/*", "include/ascend_sim*.h", *ASCENDC, *CANN_HOST),
         names_no_operator=True,
     ),
     Layer(
@@ -375,6 +398,39 @@ def check_outside_package(file: str, text: str) -> Iterator[Violation]:
             yield Violation(file, getattr(node, "lineno", 1), f"ascend_sim may not import {name}")
 
 
+def public_names(root: Path) -> frozenset[str]:
+    """The modules of ascend_sim that have an ``__all__``, and its names; the other modules are its own."""
+    found = set()
+    for path in sorted((root / PACKAGES[1]).rglob("*.py")):
+        module = ".".join(path.relative_to(root / "simulator").with_suffix("").parts).removesuffix(
+            ".__init__"
+        )
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+                names = ("*", "__all__", *ast.literal_eval(node.value))
+                found |= {module, *(f"{module}.{name}" for name in names)}
+    return frozenset(found)
+
+
+def check_public_names(file: str, text: str, public: frozenset[str]) -> Iterator[Violation]:
+    """Names that npu_rope takes from ascend_sim, by an import or as an attribute of an imported module."""
+    tree = ast.parse(text, file)
+    used = [(node, name) for node, name in imported(tree, file) if name.split(".")[0] == "ascend_sim"]
+    modules = {
+        alias.asname or alias.name: name
+        for node, name in used
+        for alias in getattr(node, "names", ())
+        if f"{name}.__all__" in public and name.endswith(alias.name)
+    }
+    for node in ast.walk(tree) if modules else ():
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            used.append((node, f"{modules[node.value.id]}.{node.attr}"))
+    for node, name in used:
+        if name not in public:
+            words = f"uses {name}, which is in no __all__ of ascend_sim"
+            yield Violation(file, getattr(node, "lineno", 1), words)
+
+
 @cache
 def names_imported(text: str, file: str) -> tuple[tuple[int, str], ...]:
     return tuple((getattr(node, "lineno", 1), name) for node, name in imported(ast.parse(text), file))
@@ -430,8 +486,12 @@ def check(root: Path) -> list[Violation]:
     for path in paths:
         file = path.relative_to(root).as_posix()
         found += check_c_file(file, path.read_text(), operators, files)
+    public = public_names(root)
     for path in (p for folder in PACKAGES for p in sorted((root / folder).rglob("*.py"))):
-        found += check_python_file(path.relative_to(root).as_posix(), path.read_text())
+        file, text = path.relative_to(root).as_posix(), path.read_text()
+        found += check_python_file(file, text)
+        if file.startswith(f"{PACKAGE}/"):
+            found += check_public_names(file, text, public)
     for path in sorted((root / "simulator").rglob("*.py")):
         file = path.relative_to(root).as_posix()
         if not BUILD_FOLDERS & set(path.relative_to(root).parts) and not file.startswith(PACKAGES[1]):

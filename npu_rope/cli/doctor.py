@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from ascend_sim import folders
-from ascend_sim.errors import Unavailable
+from ascend_sim import Unavailable, folders
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table

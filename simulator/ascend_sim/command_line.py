@@ -8,6 +8,8 @@ import os
 import sys
 from collections.abc import Callable
 
+__all__ = ["main"]
+
 INTERRUPTED = 128 + 2  # as a shell reports SIGINT
 CLOSED_PIPE = 128 + 13  # and SIGPIPE
 

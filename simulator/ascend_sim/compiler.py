@@ -17,6 +17,8 @@ from ascend_sim import folders
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.library import DEFAULT_SOC, load
 
+__all__ = ["CompileFailed", "build", "column_defines", "column_entry", "compile_soc"]
+
 AICORE = {"ascend910b": 220, "ascend910_93": 220, "ascend310p": 200, "ascend950": 310}
 FLAGS: tuple[str, ...] = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
 FLAGS += ("-fno-strict-aliasing", "-fwrapv")

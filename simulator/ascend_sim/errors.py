@@ -1,4 +1,4 @@
-"""Errors of ascend_sim. Their messages have the form ``[part] argument must RULE but got VALUE.``."""
+"""Errors of ascend_sim. Their messages have the form ``[sim] argument must RULE but got VALUE.``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Unavailable(RuntimeError):
 
 def bad_value(text: str) -> ValueError:
     """Return the error for a value that breaks its rule."""
-    return ValueError(f"[simulator] {text}")
+    return ValueError(f"[sim] {text}")
 
 
 def bad_type(text: str) -> TypeError:
     """Return the error for an unsupported Python type."""
-    return TypeError(f"[simulator] {text}")
+    return TypeError(f"[sim] {text}")

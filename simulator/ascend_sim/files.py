@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+__all__ = ["replacing", "stream_to", "unwritable"]
+
 
 def unwritable(path: Path) -> str | None:
     """Return None if :func:`replacing` can write ``path``, else the rule that it breaks."""

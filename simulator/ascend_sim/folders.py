@@ -9,6 +9,8 @@ from pathlib import Path
 
 from ascend_sim.errors import Unavailable
 
+__all__ = ["include", "library", "library_folders", "root"]
+
 _PACKAGE = Path(__file__).resolve().parent
 _REMEDY = "Install it: pip install ./simulator in the project's folder (a C++17 compiler is needed)."
 

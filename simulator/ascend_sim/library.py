@@ -12,6 +12,8 @@ from typing import Any
 from ascend_sim import folders
 from ascend_sim.errors import Unavailable, bad_value
 
+__all__ = ["DEFAULT_SOC", "Library", "Options", "load"]
+
 ABI_VERSION = 1
 DEFAULT_SOC = "ascend910b"
 

@@ -26,6 +26,8 @@ from ascend_sim.errors import Unavailable, bad_type, bad_value
 from ascend_sim.kernels import KernelBroken, Report
 from ascend_sim.library import DEFAULT_SOC, Launch, Library, Memory, Options, load
 
+__all__ = ["Operator", "Package", "Refused", "Tensor"]
+
 # aclDataType and the bytes of an element, by NumPy's name of the type.
 _TYPES = {
     "float32": (0, 4),

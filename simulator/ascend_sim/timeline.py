@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+__all__ = ["NOT_HARDWARE", "show"]
+
 PIPES = ("S", "V", "MTE2", "MTE3")
 NOT_HARDWARE = "Simulated: a model of published rates, never fitted to hardware."
 

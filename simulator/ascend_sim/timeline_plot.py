@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import IO, Any
 
+__all__ = ["draw", "refusal", "title_of"]
+
 SUFFIXES = (".png", ".svg", ".pdf")
 PIPES = ("S", "V", "MTE2", "MTE3")
 COLOURS = {"S": "#9a9a9a", "V": "#0b3c8c", "MTE2": "#2f8f5b", "MTE3": "#d9801a"}

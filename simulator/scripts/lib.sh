@@ -1,9 +1,11 @@
 # shellcheck shell=bash
-# Sets up .venv in this folder from a clean clone. A second run skips the finished steps. Sourced by run.sh and test.sh.
+# Sets up .venv, and .venv-npu with torch_npu, in this folder from a clean clone. A second run skips the finished steps. Sourced by run.sh and test.sh.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VENV="$ROOT/.venv"
+VENV_NPU="$ROOT/.venv-npu" # apart, because torch loads a torch_npu beside it, which needs CANN
 LOG="$VENV/setup.log"
+TORCH_NPU_VERSION=2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
 # quietly TEXT COMMAND...: print the text, run the command with its output in a log.
@@ -31,4 +33,15 @@ setup() {
   PATH="$VENV/bin:$PATH" quietly "building ascend_sim and installing what it needs ($1)" \
     "$VENV/bin/python" -m pip install --no-build-isolation -e "$ROOT[$1]"
   printf '%s\n' "$state" >"$VENV/.state"
+}
+
+# setup_torch_npu: install torch (TORCH_INDEX_URL=<url> takes it from another registry) and torch_npu of one version.
+setup_torch_npu() {
+  [ "$(cat "$VENV_NPU/.state" 2>/dev/null)" = "$TORCH_NPU_VERSION" ] && return 0
+  "$VENV/bin/python" -m venv --clear "$VENV_NPU" || exit 1
+  quietly "installing torch $TORCH_NPU_VERSION" "$VENV_NPU/bin/python" -m pip install \
+    ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "torch==$TORCH_NPU_VERSION"
+  quietly "installing torch_npu $TORCH_NPU_VERSION" "$VENV_NPU/bin/python" -m pip install \
+    numpy packaging pyyaml "torch_npu==$TORCH_NPU_VERSION"
+  printf '%s\n' "$TORCH_NPU_VERSION" >"$VENV_NPU/.state"
 }

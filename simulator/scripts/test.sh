@@ -1,8 +1,13 @@
 #!/usr/bin/env bash
-# Set up a fresh clone and run the tests. Arguments go to pytest.
+# Set up a fresh clone and run the tests. Arguments go to pytest. With --npu as the first, install torch and torch_npu
+# into .venv-npu before: the tests of torch_npu programs are skipped without it.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 setup test
+if [ "${1:-}" = --npu ]; then
+  shift
+  setup_torch_npu
+fi
 cd "$ROOT"
 exec "$VENV/bin/python" -m pytest -n 2 "$@"

@@ -162,5 +162,5 @@ def test_chips_of_an_soc_take_what_it_takes():
 
 
 def test_an_soc_that_is_not_known_is_refused():
-    with pytest.raises(ValueError, match=r"\[simulator\] soc must be one of .* but got ascend310b\."):
+    with pytest.raises(ValueError, match=r"\[sim\] soc must be one of .* but got ascend310b\."):
         ascend_sim.instructions("ascend310b")

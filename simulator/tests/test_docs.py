@@ -1,14 +1,18 @@
-"""docs/kernels.md lists the simulator's rules, instructions and conversions."""
+"""docs/kernels.md lists rules, instructions and conversions, README.md the public interface."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import re
 from pathlib import Path
 
+import ascend_sim
 import pytest
 from ascend_sim import library
 
+README = Path(__file__).resolve().parents[1] / "README.md"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "kernels.md"
 ARCHS = {"220": "Ascend910B, 910_93", "200": "Ascend310P", "310": "Ascend950"}
 
@@ -55,3 +59,41 @@ def test_the_page_lists_every_row_as_the_simulator_says_it(table):
         PAGE.write_text(re.sub(f"{begin}.*?{end}", lambda _: begin + table() + end, text, flags=re.DOTALL))
         text = PAGE.read_text()
     assert text.partition(begin)[2].partition(end)[0] == table()
+
+
+def public_interface():
+    """The names of each module in the README's table."""
+    section = README.read_text().partition("## Public interface\n")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
+    return {module.strip(" `"): re.findall(r"`(\w+)`", names) for module, names, _ in rows}
+
+
+def modules():
+    """The modules of the package, and the names of their ``__all__``, without an import of the modules."""
+    package = Path(ascend_sim.__file__).parent
+    for path in package.rglob("*.py"):
+        name = ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                yield name, ast.literal_eval(node.value)
+
+
+def test_the_readme_lists_the_public_interface():
+    assert public_interface() == dict(modules())
+
+
+@pytest.mark.parametrize("module", public_interface())
+def test_every_public_name_exists_and_has_a_docstring(module):
+    imported = importlib.import_module(module)
+    for name in imported.__all__:
+        value = getattr(imported, name)
+        assert isinstance(value, str) or value.__doc__, f"{module}.{name}"
+
+
+def test_the_package_itself_has_no_other_names():
+    names = {
+        n
+        for n, value in vars(ascend_sim).items()
+        if getattr(value, "__module__", "").startswith("ascend_sim.")
+    }
+    assert names == set(ascend_sim.__all__)

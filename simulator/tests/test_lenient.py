@@ -93,6 +93,6 @@ def test_what_a_lenient_launch_computed_is_written(compiled):
 def test_a_rule_that_does_not_exist_is_refused(compiled):
     kernel = compiled("reports", "copy_with_a_tail")
     x, y = np.ones(4096, np.float32), np.zeros(4096, np.float32)
-    words = r"^\[simulator\] options\.lenient must name rules or be all but got SIM-COUNT-99\.$"
+    words = r"^\[sim\] options\.lenient must name rules or be all but got SIM-COUNT-99\.$"
     with pytest.raises(ValueError, match=words):
         kernel.run(In(x), Out(y), options=ascend_sim.Options(lenient=("SIM-COUNT-99",)))

@@ -118,9 +118,7 @@ def test_what_a_chip_lacks_is_said_first_and_with_its_line(project):
 
 
 def test_a_chip_it_does_not_know_is_refused(project):
-    with pytest.raises(
-        ValueError, match=r"^\[simulator\] soc must be one of ascend910b, .* but got ascend910a\.$"
-    ):
+    with pytest.raises(ValueError, match=r"^\[sim\] soc must be one of ascend910b, .* but got ascend910a\.$"):
         build(project, soc="ascend910a")
 
 
@@ -170,9 +168,7 @@ def test_a_null_pointer_is_none(scale):
 
 
 def test_arrays_with_gaps_are_refused(scale):
-    with pytest.raises(
-        ValueError, match=r"^\[simulator\] argument 0 must be contiguous but got strides \(8,\)\.$"
-    ):
+    with pytest.raises(ValueError, match=r"^\[sim\] argument 0 must be contiguous but got strides \(8,\)\.$"):
         scale.run(In(np.ones(128, np.float32)[::2]), Out(ones()))
 
 
@@ -184,9 +180,7 @@ def test_outputs_that_cannot_be_written_are_refused(scale):
 
 
 def test_an_entry_that_is_not_there_is_refused(project):
-    with pytest.raises(
-        ValueError, match=r"^\[simulator\] entry must be a __global__ function but got skale\.$"
-    ):
+    with pytest.raises(ValueError, match=r"^\[sim\] entry must be a __global__ function but got skale\.$"):
         ascend_sim.Kernel(build(project), "skale", "ascend910b")
 
 

@@ -250,8 +250,8 @@ BAD = {
     "n_dims 0": (["--n-dims", "0"], "[rope] n_dims must be a positive even number but got 0."),
     "window": (["--n-dims", "200"], "[rope] n_dims must be at most the head size 64 but got 200."),
     "n_offs": (["--n-offs", "3"], "[rope] n_offs must be an even number >= 0 but got 3."),
-    "soc": (["--soc", "ascend1"], "[simulator] soc must be one of Ascend910B1, "),
-    "soc without kernels": (["--soc", "ascend950"], "[simulator] soc must be one of Ascend910B1, "),
+    "soc": (["--soc", "ascend1"], "[sim] soc must be one of Ascend910B1, "),
+    "soc without kernels": (["--soc", "ascend950"], "[sim] soc must be one of Ascend910B1, "),
     "bfloat16": (
         ["--soc", "ascend310p", "--dtype", "bf16"],
         "[rope] x must be float32 or float16 on Ascend310P3 but got bfloat16.",

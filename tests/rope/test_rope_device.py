@@ -121,20 +121,20 @@ SOCS = (
     "Ascend310P3, Ascend310P1, Ascend310P5, Ascend310P7"
 )
 BAD_OPTIONS = {
-    "soc": ({"soc": "ascend999"}, rf"^\[simulator\] soc must be one of {SOCS} but got ascend999\.$"),
-    "no soc": ({"soc": ""}, rf"^\[simulator\] soc must be one of {SOCS} but got \.$"),
+    "soc": ({"soc": "ascend999"}, rf"^\[sim\] soc must be one of {SOCS} but got ascend999\.$"),
+    "no soc": ({"soc": ""}, rf"^\[sim\] soc must be one of {SOCS} but got \.$"),
     "soc without kernels": (
         {"soc": "ascend950"},
-        rf"^\[simulator\] soc must be one of {SOCS} but got ascend950, for which the package has no operators"
+        rf"^\[sim\] soc must be one of {SOCS} but got ascend950, for which the package has no operators"
         r"\.$",
     ),
     "rule": (
         {"lenient": ("SIM-NONE-01",)},
-        r"^\[simulator\] options.lenient must name rules or be all but got SIM-NONE-01\.$",
+        r"^\[sim\] options.lenient must name rules or be all but got SIM-NONE-01\.$",
     ),
     "trace": (
         {"trace_path": "/nonexistent/x.json"},
-        r"^\[simulator\] trace_path must be a file one may write but got /nonexistent/x.json\.$",
+        r"^\[sim\] trace_path must be a file one may write but got /nonexistent/x.json\.$",
     ),
 }
 

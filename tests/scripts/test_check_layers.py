@@ -40,7 +40,7 @@ def layers() -> Iterator[Any]:
     sys.modules["check_layers"] = module
     spec.loader.exec_module(module)
     # A tree differs from the one before in a file or two: the others' verdicts are kept, with their text.
-    for judge in ("check_c_file", "check_python_file"):
+    for judge in ("check_c_file", "check_python_file", "check_public_names"):
         setattr(module, judge, kept(getattr(module, judge)))
     yield module
     del sys.modules["check_layers"]
@@ -121,6 +121,34 @@ VIOLATIONS = {
         "simulator/cann/host/op_call.cpp",
         '#include "op_host/cann.h"',
     ),
+    "simulated package that sees the simulated runtime": (
+        "simulator/cann/host/op_call.cpp",
+        '#include "cann/runtime/scheduler.h"',
+    ),
+    "simulated runtime that sees the simulated package": (
+        "simulator/cann/runtime/launch.cpp",
+        '#include "cann/host/node.h"',
+    ),
+    "simulator's test that sees an operator's rules": (
+        "simulator/tests/test_shadow.cpp",
+        '#include "csrc/core/rope_check.h"',
+    ),
+    "simulator's test that sees a tiling": (
+        "simulator/tests/kernels/x.cpp",
+        '#include "op_host/rope_tiling.h"',
+    ),
+    "simulator's test that sees a kernel": (
+        "simulator/tests/kernels/x.cpp",
+        '#include "../../../op_kernel/memory/tiles.h"',
+    ),
+    "simulator's test that sees the C interface": (
+        "simulator/tests/test_shadow.cpp",
+        '#include "npu_rope.h"',
+    ),
+    "simulator's example that sees the C interface": (
+        "simulator/examples/add_custom.cpp",
+        '#include "include/npu_rope.h"',
+    ),
     "simulator that sees an operator's header": ("simulator/src/x.cpp", '#include "csrc/core/rope_check.h"'),
     "simulator that sees npu_rope": ("simulator/ascend_sim/kernels.py", "import npu_rope"),
     "simulator's test that sees npu_rope": ("simulator/tests/test_rules.py", "from npu_rope import rope"),
@@ -142,6 +170,18 @@ VIOLATIONS = {
     "torch registration that sees the kernels": ("csrc/torch/rope.cpp", '#include "csrc/cpu/rope.h"'),
     "NPU binding that sees the CPU kernels": ("csrc/npu/rope.cpp", '#include "csrc/cpu/rope.h"'),
     "public header that needs C++": ("include/npu_rope.h", "#include <vector>"),
+    "library that imports what ascend_sim keeps to itself": (
+        "npu_rope/executors/sim.py",
+        "from ascend_sim.package import HostCalls",
+    ),
+    "library that imports it late": (
+        "npu_rope/cli/doctor.py",
+        "def f():\n    from ascend_sim.programs import session",
+    ),
+    "library that uses an attribute that is not public": (
+        "npu_rope/hardware/worker.py",
+        "def f():\n    return library.ABI_VERSION",
+    ),
     "reference that sees torch": ("npu_rope/reference/rope.py", "import torch"),
     "reference that sees native code": ("npu_rope/reference/rope.py", "from npu_rope import native"),
     "reference that sees ctypes": ("npu_rope/reference/rope.py", "import ctypes"),

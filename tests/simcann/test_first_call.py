@@ -4,16 +4,17 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import torch
 from ascend_sim.programs import session
-from simulated_npu import SCRIPTS
 
 from npu_rope import backends, operator_package
 from npu_rope.native import library_folders
 from npu_rope.ops.registrar import registered
 
+SCRIPTS = Path(__file__).parent / "scripts"
 # Operators that launch another operator's kernel.
 KERNEL_OF = {
     "rotary_embedding": "rotary_mul",

@@ -8,10 +8,12 @@ import os
 import re
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
-from simulated_npu import SCRIPTS, SECONDS, checks_of
+from simulated_npu import SECONDS, checks_of
 
+SCRIPTS = Path(__file__).parent / "scripts"
 OPERATORS = {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}
 
 
@@ -31,16 +33,16 @@ def test_a_port_gives_what_float64_gives(simulated, queue):
     assert not done.report.not_simulated
 
 
-@pytest.mark.parametrize("check", checks_of("operators"))
+@pytest.mark.parametrize("check", checks_of(SCRIPTS / "operators.py"))
 @pytest.mark.parametrize("queue", ["0", "1", "2"])
 def test_operators_on_npu_tensors(simulated, queue, check):
-    assert simulated.checks("operators", queue=queue)[check] == "ok"
+    assert simulated.checks(SCRIPTS / "operators.py", queue=queue)[check] == "ok"
 
 
-@pytest.mark.parametrize("check", checks_of("tables"))
+@pytest.mark.parametrize("check", checks_of(SCRIPTS / "tables.py"))
 @pytest.mark.parametrize("queue", ["0", "1"])
 def test_given_tables_on_npu_tensors(simulated, queue, check):
-    assert simulated.checks("tables", queue=queue)[check] == "ok"
+    assert simulated.checks(SCRIPTS / "tables.py", queue=queue)[check] == "ok"
 
 
 def test_the_command_reports_launches_and_a_timeline(simulated, tmp_path):
@@ -59,10 +61,11 @@ def test_the_command_reports_launches_and_a_timeline(simulated, tmp_path):
         assert after["begin"] == pytest.approx(run["begin"] + run["microseconds"])
 
 
-def test_a_llama_with_npu_rope_trains_and_decodes_as_on_the_cpu(simulated, llama_on_the_cpu):
-    done = simulated.run(SCRIPTS / "llama.py", "npu", "npu_rope")
-    assert done.json()["losses"] == pytest.approx(llama_on_the_cpu["losses"], rel=1e-5)
-    assert done.json()["tokens"] == llama_on_the_cpu["tokens"]
+def test_a_llama_with_npu_rope_trains_and_decodes_as_on_the_cpu(simulated):
+    done = simulated.run(SCRIPTS / "rope_llama.py", "npu")
+    expected = simulated.llama_on_the_cpu()
+    assert done.json()["losses"] == pytest.approx(expected["losses"], rel=1e-5)
+    assert done.json()["tokens"] == expected["tokens"]
     assert done.report.launches["NpuRope"] >= 8 * 2 * 2 * 2  # steps, layers, q and k, forward and backward
     assert done.report.is_clean
 

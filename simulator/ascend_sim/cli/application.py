@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+__all__ = ["application", "usage_error"]
+
 USAGE_ERROR = 2
 
 

@@ -90,6 +90,8 @@ def kernel(
 
       ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' -D DTYPE_X=half
     """
+    if must := _unreadable(source):
+        raise usage_error(f"[kernel] source {must}")
     if trace is not None and (must := unwritable(trace)):
         raise usage_error(f"[kernel] trace {must}")
     try:
@@ -140,6 +142,15 @@ def kernel(
                 file=sys.stderr,
             )
             raise typer.Exit(FAILED)
+
+
+def _unreadable(source: Path) -> str | None:
+    try:
+        return (
+            None if source.read_bytes().strip() else f"must have a kernel but got {source}, which is empty."
+        )
+    except OSError as error:
+        return f"must be a file that can be read but got {source}: {error.strerror}."
 
 
 def _macros_of(texts: list[str] | tuple[str, ...]) -> dict[str, str]:

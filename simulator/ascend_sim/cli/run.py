@@ -15,6 +15,8 @@ from ascend_sim.errors import Unavailable
 from ascend_sim.files import replacing, unwritable
 from ascend_sim.programs import session
 
+__all__ = ["run"]
+
 NOT_CLEAN = 1
 
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cann/host/op_call.h"
-#include "cann/runtime/locked.h"
+#include "cann/locked.h"
 
 namespace npu_cann {
 namespace {

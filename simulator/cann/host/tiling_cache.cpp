@@ -5,7 +5,7 @@
 #include <list>
 #include <map>
 
-#include "cann/runtime/locked.h"
+#include "cann/locked.h"
 
 namespace npu_cann {
 namespace {

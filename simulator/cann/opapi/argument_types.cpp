@@ -39,7 +39,7 @@ struct ArgumentTypes {
 };
 
 // Inputs are tensors and scalars; an in-place function's tensor is an input and an output.
-// tests/simcann/test_argument_types.py has an independent copy of these lists.
+// tests/programs/test_argument_types.py has an independent copy of these lists.
 //
 // If a source checks fewer arguments than the function's documentation lists, the table has the documentation's
 // types (docs/ beside the source's op_api/): outputs of Add, Sub, Div and Neg; scalars of Add, Sub, Mul and FillScalar;

@@ -6,9 +6,9 @@
 #include <deque>
 #include <map>
 
+#include "cann/locked.h"
 #include "cann/runtime/api.h"
 #include "cann/runtime/host_calls.h"
-#include "cann/runtime/locked.h"
 #include "cann/runtime/report.h"
 
 namespace npu_cann {

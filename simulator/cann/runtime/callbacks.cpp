@@ -8,10 +8,10 @@
 #include <set>
 #include <thread>
 
+#include "cann/locked.h"
 #include "cann/runtime/api.h"
 #include "cann/runtime/gil.h"
 #include "cann/runtime/graphs.h"
-#include "cann/runtime/locked.h"
 #include "cann/runtime/scheduler.h"
 
 namespace npu_cann {

@@ -75,7 +75,7 @@ NPU_CANN_API aclError npu_cann_host_kernel_capture(void* handle, const char* nam
     StreamPtr stream = stream_of(handle);
     if (!stream) return no_stream(name);
     if (!is_capturing(*stream)) return failed(kStreamNotCaptured, name, "stream must be in a capture.");
-    Work work(Work::Kind::kHostCode, name);
+    Work work(Work::Kind::kDevice, name);  // on a device it is a kernel, which writes no memory of the host
     work.accesses = accesses_of(words, count);
     work.run = [run, argument] { return run(argument) == 0 ? int32_t(kSuccess) : int32_t(kernel_exception()); };
     return capture_work(stream, std::move(work));

@@ -10,7 +10,7 @@
 #include <map>
 #include <vector>
 
-#include "cann/runtime/locked.h"
+#include "cann/locked.h"
 
 namespace npu_cann {
 namespace {

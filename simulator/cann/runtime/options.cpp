@@ -2,8 +2,8 @@
 #include <cstring>
 #include <map>
 
+#include "cann/locked.h"
 #include "cann/runtime/api.h"
-#include "cann/runtime/locked.h"
 
 namespace npu_cann {
 namespace {

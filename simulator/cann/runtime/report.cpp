@@ -9,10 +9,10 @@
 #include <map>
 #include <vector>
 
+#include "cann/locked.h"
 #include "cann/runtime/allocations.h"
 #include "cann/runtime/api.h"
 #include "cann/runtime/host_calls.h"
-#include "cann/runtime/locked.h"
 #include "cann/runtime/scheduler.h"
 #include "src/json.h"
 

@@ -76,13 +76,13 @@ def test_memory_is_given_by_its_address_too(package):
         ({"axes": []}, Refused, "[WeightedAdd] axes must have elements but got an empty list."),
         ({"x": np.ones((7, 3), np.float32).T}, Refused, "[WeightedAdd] x must be contiguous, or declared"),
         ({"z": np.zeros(21, np.float32)}, Refused, "[WeightedAdd] z must have shape [3, 7] but got [21]."),
-        ({"x": np.ones((3, 7), np.complex64)}, TypeError, "[simulator] x must be float32, float16, int8"),
-        ({"x": np.ones((3, 7), ">f4")}, TypeError, "[simulator] x must be in the machine's byte order but"),
-        ({"x": 3.0}, TypeError, "[simulator] x must be an array, a Tensor or None but got float."),
-        ({"weights": np.ones(1)}, TypeError, "[simulator] weights must be a list or None but got Tensor."),
-        ({"alpha": None}, TypeError, "[simulator] alpha must be a number but got NoneType."),
-        ({"copies": 2**64}, ValueError, "[simulator] copies must be in the int64 range but got"),
-        ({"w": 1}, ValueError, "[simulator] arguments of WeightedAdd must be x, y, alpha,"),
+        ({"x": np.ones((3, 7), np.complex64)}, TypeError, "[sim] x must be float32, float16, int8"),
+        ({"x": np.ones((3, 7), ">f4")}, TypeError, "[sim] x must be in the machine's byte order but"),
+        ({"x": 3.0}, TypeError, "[sim] x must be an array, a Tensor or None but got float."),
+        ({"weights": np.ones(1)}, TypeError, "[sim] weights must be a list or None but got Tensor."),
+        ({"alpha": None}, TypeError, "[sim] alpha must be a number but got NoneType."),
+        ({"copies": 2**64}, ValueError, "[sim] copies must be in the int64 range but got"),
+        ({"w": 1}, ValueError, "[sim] arguments of WeightedAdd must be x, y, alpha,"),
     ],
     ids=["tiling", "list", "view", "shape", "type", "order", "number", "array", "none", "range", "unknown"],
 )
@@ -132,7 +132,7 @@ def test_a_missing_argument_and_a_missing_operator_are_named(package):
     del arguments["y"]
     with pytest.raises(ValueError, match=r"arguments of WeightedAdd must have all of .* but got no y\.$"):
         package.call(OP, arguments)
-    with pytest.raises(ValueError, match=r"^\[simulator\] op must be one of WeightedAdd but got Add\.$"):
+    with pytest.raises(ValueError, match=r"^\[sim\] op must be one of WeightedAdd but got Add\.$"):
         package.call("Add", {})
 
 

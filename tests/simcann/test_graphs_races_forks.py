@@ -1,6 +1,42 @@
-"""Processes that fork: each reports its own work, and no work is lost."""
+"""npu_rope's operators in graphs, on streams with planted races, and in processes that fork."""
+
+from pathlib import Path
 
 import pytest
+from simulated_npu import checks_of
+
+SCRIPTS = Path(__file__).parent / "scripts"
+GRAPHS, RACES = SCRIPTS / "operator_graphs.py", SCRIPTS / "operator_races.py"
+SEEDS = range(10)
+
+
+@pytest.mark.parametrize("check", checks_of(GRAPHS))
+@pytest.mark.parametrize("queue", [pytest.param("0", marks=pytest.mark.slow), "1"])
+def test_graph(simulated, queue, check):
+    assert simulated.checks(GRAPHS, queue=queue, cached=True)[check] == "ok"
+
+
+RACE_OF = ["missing_wait_after_a_kernel", "missing_wait_before_a_kernel"]
+
+
+def race(simulated, seed, *arguments):
+    variables = {"ASCEND_SIM_SEED": str(seed), "PYTORCH_NO_NPU_MEMORY_CACHING": "0"}
+    return simulated.run(RACES, *arguments, **variables)
+
+
+@pytest.mark.parametrize("name", RACE_OF)
+def test_a_race_is_reported(simulated, name):
+    assert not race(simulated, 0, name).report.is_clean
+
+
+@pytest.mark.parametrize("seed", [*SEEDS[:3], *(pytest.param(s, marks=pytest.mark.slow) for s in SEEDS[3:])])
+def test_the_programs_with_their_waits_are_right_and_clean(simulated, seed):
+    done = race(simulated, seed, "right")
+    assert done.json() == dict.fromkeys(RACE_OF, True)
+    assert done.report.is_clean, done.stderr
+
+
+# ---- processes that fork: each reports its own work, and no work is lost -----------------------------
 
 FORKS = """
 import os, sys
@@ -60,31 +96,3 @@ def test_a_rule_violation_in_a_fork_fails_the_command(simulated, changed_kernel)
     assert done.returncode == 1, done.stderr
     assert "npu-rope sim: rule violations: 1" in done.stderr
     assert "npu-rope sim:   NpuRope: SIM-HAZARD-02 " in done.stderr
-
-
-AFTER_USE = """
-import multiprocessing, torch, torch_npu
-
-def child():
-    try:
-        torch.npu.synchronize()
-    except RuntimeError as error:
-        print(error, flush=True)
-
-x = torch.ones(4).npu() + 1
-other = multiprocessing.get_context("fork").Process(target=child)
-other.start()
-other.join()
-print(x.cpu().sum().item(), other.exitcode)
-"""
-
-
-def test_torch_npu_refuses_a_fork_of_a_process_that_used_the_npu(simulated):
-    """Ascend/pytorch torch_npu/npu/__init__.py, _lazy_init and _after_fork. The fork does no work."""
-    done = simulated.code(AFTER_USE, fresh=True)
-    assert done.status == 0, done.stderr
-    refusal, result = done.stdout.splitlines()
-    assert refusal.startswith("Cannot re-initialize NPU in forked subprocess")
-    assert result == "8.0 0"
-    assert done.report.processes == 1
-    assert done.report.launches["aclnnAdds"] + done.report.launches["aclnnAdd"] == 1

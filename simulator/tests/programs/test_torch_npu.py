@@ -13,28 +13,29 @@ from simulated_npu import SCRIPTS, SECONDS, checks_of
 QUEUES = ("0", "1", "2")
 
 
-@pytest.mark.parametrize("check", checks_of("arithmetic"))
+@pytest.mark.parametrize("check", checks_of(SCRIPTS / "arithmetic.py"))
 @pytest.mark.parametrize("soc", ["Ascend910B2", "Ascend310P3"])
 def test_stand_ins(simulated, soc, check):
-    assert simulated.checks("arithmetic", soc)[check] == "ok"
+    assert simulated.checks(SCRIPTS / "arithmetic.py", soc)[check] == "ok"
 
 
-@pytest.mark.parametrize("check", checks_of("fallback"))
+@pytest.mark.parametrize("check", checks_of(SCRIPTS / "fallback.py"))
 def test_host_fallback(simulated, check):
-    assert simulated.checks("fallback")[check] == "ok"
+    assert simulated.checks(SCRIPTS / "fallback.py")[check] == "ok"
 
 
-@pytest.mark.parametrize("check", checks_of("runtime"))
+@pytest.mark.parametrize("check", checks_of(SCRIPTS / "runtime.py"))
 @pytest.mark.parametrize("queue", QUEUES)
 def test_runtime(simulated, queue, check):
-    assert simulated.checks("runtime", "Ascend910_9391", queue)[check] == "ok"
+    assert simulated.checks(SCRIPTS / "runtime.py", "Ascend910_9391", queue)[check] == "ok"
 
 
 @pytest.mark.parametrize("queue", QUEUES[1:])
-def test_a_small_llama_trains_and_decodes_as_on_the_cpu(simulated, llama_on_the_cpu, queue):
+def test_a_small_llama_trains_and_decodes_as_on_the_cpu(simulated, queue):
     done = simulated.run(SCRIPTS / "llama.py", "npu", TASK_QUEUE_ENABLE=queue)
-    assert done.json()["losses"] == pytest.approx(llama_on_the_cpu["losses"], rel=1e-5)
-    assert done.json()["tokens"] == llama_on_the_cpu["tokens"]
+    expected = simulated.llama_on_the_cpu()
+    assert done.json()["losses"] == pytest.approx(expected["losses"], rel=1e-5)
+    assert done.json()["tokens"] == expected["tokens"]
     assert done.report.is_clean
     assert done.report.processes == 1
     assert done.report.launches["aclnnMul"] > 100
@@ -75,12 +76,12 @@ def test_an_overrun_is_an_error_when_the_device_is_synchronized(simulated):
 @pytest.mark.parametrize("then", ["del x", "import builtins; builtins.kept = x"], ids=["freed", "kept"])
 def test_an_overrun_that_nobody_looked_for_is_reported_once(simulated, then):
     done = simulated.code(OVERRUN + then)
-    assert done.status == 0  # no code can catch an exception at this point; npu-rope sim returns 1
+    assert done.status == 0  # no code can catch an exception at this point; ascend-sim run returns 1
     assert len(done.report.damage) == 1
     assert "of 40 bytes had bytes 1 to 4 behind its last written" in done.report.damage[0]
 
 
-# ---- npu-rope sim ------------------------------------------------------------------------------------
+# ---- ascend-sim run ----------------------------------------------------------------------------------
 
 
 def test_it_reports_and_gives_back_the_scripts_status(simulated, tmp_path):
@@ -90,10 +91,10 @@ def test_it_reports_and_gives_back_the_scripts_status(simulated, tmp_path):
     done = simulated.sim(*options, "--", simulated.python, "-c", source)
     assert done.returncode == 7, done.stderr
     assert done.stdout == "22.16716766357422\n"
-    said = [line for line in done.stderr.splitlines() if line.startswith("npu-rope sim: ")]
-    assert said[0] == "npu-rope sim: simulated Ascend310P3: nothing of this ran on hardware."
-    assert "npu-rope sim: host fallbacks: 2 (aten.exp.default 1, aten.sum.default 1)" in said
-    assert "npu-rope sim: guard zones: intact" in said
+    said = [line for line in done.stderr.splitlines() if line.startswith("ascend-sim run: ")]
+    assert said[0] == "ascend-sim run: simulated Ascend310P3: nothing of this ran on hardware."
+    assert "ascend-sim run: host fallbacks: 2 (aten.exp.default 1, aten.sum.default 1)" in said
+    assert "ascend-sim run: guard zones: intact" in said
     found = json.loads(report.read_text())
     assert found["simulated"] is True
     assert found["exit_status"] == 7
@@ -105,14 +106,14 @@ def test_damage_makes_a_good_end_a_bad_one(simulated):
     source = OVERRUN + "del x"
     done = simulated.sim("--", simulated.python, "-c", source, PYTORCH_NO_NPU_MEMORY_CACHING="1")
     assert done.returncode == 1
-    assert "npu-rope sim: guard zones: 1 overrun" in done.stderr
+    assert "ascend-sim run: guard zones: 1 overrun" in done.stderr
 
 
 @pytest.mark.slow
 def test_two_processes_at_once_make_the_libraries_once(simulated, tmp_path):
     source = "import torch; print(torch.ones(2).npu().exp().cpu().tolist())"
     arguments = ["--", simulated.python, "-c", source]
-    both = [simulated.command(*arguments, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
+    both = [simulated.start(*arguments, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
     for process in both:
         out, err = process.communicate(timeout=SECONDS)
         assert process.returncode == 0, err
@@ -127,7 +128,7 @@ def test_a_signal_reaches_the_script(simulated):
         "print('ready', flush=True)\n"
         "time.sleep(60)\n"
     )
-    process = simulated.command("--", simulated.python, "-c", source)
+    process = simulated.start("--", simulated.python, "-c", source)
     assert process.stdout.readline() == "ready\n"
     begun = time.monotonic()
     process.send_signal(signal.SIGTERM)
@@ -184,3 +185,31 @@ def test_too_much_memory_is_torch_s_own_error_where_it_caches(simulated):
     done = simulated.code(OUT_OF_MEMORY, PYTORCH_NO_NPU_MEMORY_CACHING="0")
     assert done.status == 0, done.stderr
     assert done.stdout.startswith("NPU out of memory. Tried to allocate 32768.00 GiB")
+
+
+AFTER_USE = """
+import multiprocessing, torch, torch_npu
+
+def child():
+    try:
+        torch.npu.synchronize()
+    except RuntimeError as error:
+        print(error, flush=True)
+
+x = torch.ones(4).npu() + 1
+other = multiprocessing.get_context("fork").Process(target=child)
+other.start()
+other.join()
+print(x.cpu().sum().item(), other.exitcode)
+"""
+
+
+def test_torch_npu_refuses_a_fork_of_a_process_that_used_the_npu(simulated):
+    """Ascend/pytorch torch_npu/npu/__init__.py, _lazy_init and _after_fork. The fork does no work."""
+    done = simulated.code(AFTER_USE, fresh=True)
+    assert done.status == 0, done.stderr
+    refusal, result = done.stdout.splitlines()
+    assert refusal.startswith("Cannot re-initialize NPU in forked subprocess")
+    assert result == "8.0 0"
+    assert done.report.processes == 1
+    assert done.report.launches["aclnnAdds"] + done.report.launches["aclnnAdd"] == 1

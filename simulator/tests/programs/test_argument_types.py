@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from ascend_sim import folders
 from ascend_sim.programs import stubs
-from simulated_npu import checks_of
+from simulated_npu import SCRIPTS, checks_of
 
-TABLE = Path(__file__).parents[2] / "simulator/cann/opapi/argument_types.cpp"
+TABLE = Path(__file__).parents[2] / "cann/opapi/argument_types.cpp"
 SOCS = ("Ascend910B2", "Ascend910_9391", "Ascend310P3")
 OK, INVALID = 0, 161002
 ARITHMETIC = ("Add", "Adds", "Sub", "Subs", "Mul", "Muls", "Div", "Divs", "Neg")
@@ -351,7 +351,7 @@ def test_the_tensor_that_fills_another_has_at_most_one_dimension():
     assert text.endswith("value must have one element and at most one dimension but got 1 in 2.")
 
 
-@pytest.mark.parametrize("check", checks_of("refused_types"))
+@pytest.mark.parametrize("check", checks_of(SCRIPTS / "refused_types.py"))
 @pytest.mark.parametrize("soc", ["Ascend910B2", "Ascend310P3"])
 def test_torch_reports_what_the_chip_refuses(simulated, soc, check):
-    assert simulated.checks("refused_types", soc, "0")[check] == "ok"
+    assert simulated.checks(SCRIPTS / "refused_types.py", soc, "0")[check] == "ok"

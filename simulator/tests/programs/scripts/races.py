@@ -14,12 +14,10 @@ import sys
 
 import torch
 import torch_npu  # noqa: F401
-
-import npu_rope
+from graphs import captured
 
 COUNT = 4096
 CANN = ctypes.CDLL("libascend_sim_cann.so")
-PARAMS = npu_rope.RopeParams(64, "neox")
 RIGHT = sys.argv[1] == "right"
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 
@@ -62,36 +60,6 @@ def missing_wait_after_a_stand_in():
     with torch.npu.stream(second):
         y.copy_(x)
     return is_all(y, 3)
-
-
-def missing_wait_after_a_kernel():
-    x = torch.ones(4, 2, 64, device="npu")
-    positions = torch.arange(4, device="npu") + 7
-    out, copied = torch.zeros_like(x), torch.zeros_like(x)
-    torch.npu.synchronize()
-    with torch.npu.stream(first):
-        npu_rope.rope(x, positions, PARAMS, out=out)
-    if RIGHT:
-        second.wait_stream(first)
-    with torch.npu.stream(second):
-        copied.copy_(out)
-    torch.npu.synchronize()
-    return torch.equal(copied.cpu(), out.cpu())
-
-
-def missing_wait_before_a_kernel():
-    x = torch.zeros(4, 2, 64, device="npu")
-    positions = torch.arange(4, device="npu")
-    out = torch.zeros_like(x)
-    torch.npu.synchronize()
-    with torch.npu.stream(first):
-        x.add_(1)
-    if RIGHT:
-        second.wait_stream(first)
-    with torch.npu.stream(second):
-        npu_rope.rope(x, positions, PARAMS, out=out)
-    torch.npu.synchronize()
-    return bool(out.cpu()[0].eq(1).all())
 
 
 def event_on_the_wrong_stream():
@@ -235,6 +203,22 @@ def pageable_source_that_is_gone():
     host = (ctypes.c_float * COUNT)(*[5.0] * COUNT)
     size = ctypes.c_size_t(COUNT * 4)
     succeeds(CANN.aclrtMemcpyAsync(address(x), size, host, size, TO_DEVICE, handle(first)))
+    if RIGHT:
+        first.synchronize()
+    ctypes.memset(host, 0, COUNT * 4)
+    return is_all(x, 5)
+
+
+def source_that_the_host_changes_after_a_replay():
+    """A host fallback writes no memory of the host, in a graph either: the source is still compared."""
+    x, y = ones(), ones()
+    graph, _ = captured(lambda: y.exp_())
+    torch.npu.synchronize()
+    host = (ctypes.c_float * COUNT)(*[5.0] * COUNT)
+    size = ctypes.c_size_t(COUNT * 4)
+    succeeds(CANN.aclrtMemcpyAsync(address(x), size, host, size, TO_DEVICE, handle(first)))
+    graph.replay()
+    handle(torch.npu.current_stream())  # behind torch_npu's queue
     if RIGHT:
         first.synchronize()
     ctypes.memset(host, 0, COUNT * 4)
@@ -421,14 +405,15 @@ def two_fallbacks():
 # ---- all programs ------------------------------------------------------------------------------------
 
 HELPERS = (ones, handle, address, succeeds, is_all)
-PROGRAMS = {
-    name: one
-    for name, one in list(globals().items())
-    if callable(one) and getattr(one, "__module__", "") == __name__ and one not in HELPERS
-}
+
+
+def run(programs):
+    """Run the program that the command line names, or all, and print the results."""
+    by_name = {program.__name__: program for program in programs}
+    found = {name: bool(program()) for name, program in by_name.items() if RIGHT or name == sys.argv[1]}
+    print(json.dumps(found if RIGHT else found[sys.argv[1]]))
+
 
 if __name__ == "__main__":
-    if RIGHT:
-        print(json.dumps({name: bool(program()) for name, program in PROGRAMS.items()}))
-    else:
-        print(json.dumps(bool(PROGRAMS[sys.argv[1]]())))
+    own = [one for one in list(globals().values()) if getattr(one, "__module__", "") == __name__]
+    run(one for one in own if callable(one) and one not in (*HELPERS, run))

@@ -1,18 +1,12 @@
 """Capture and replay with the real torch_npu: torch.npu.NPUGraph on the simulated runtime."""
 
-import functools
 import json
 
 import torch
 import torch_npu  # noqa: F401
-from namespace import call, operands, operators
 from run_checks import run
 
-import npu_rope
-from npu_rope.ops.registrar import registered
-
 REPLAYS = 100
-PARAMS = npu_rope.RopeParams(64, "neox")
 
 
 def captured(work, *, stream=None):
@@ -62,34 +56,6 @@ def replays_equal_eager(work, inputs, count=REPLAYS):
         contents = new_contents(inputs, generator)
         pairs = zip(after(replay, inputs, contents), after(work, inputs, contents), strict=True)
         assert all(torch.equal(replayed, called) for replayed, called in pairs), number
-
-
-# ---- npu_rope's operators ----------------------------------------------------------------------------
-
-
-def check_rope():
-    x, positions = torch.randn(1, 4, 2, 64).npu(), torch.arange(4).npu()
-    replays_equal_eager(lambda: npu_rope.rope(x, positions, PARAMS), [x, positions])
-
-
-def check_rms_norm_backward():
-    x, weight, grad = torch.randn(4, 128).npu(), torch.randn(128).npu(), torch.randn(4, 128).npu()
-
-    def work():
-        a, w = x.detach().requires_grad_(), weight.detach().requires_grad_()
-        return torch.autograd.grad(npu_rope.rms_norm(a, w), (a, w), grad)
-
-    replays_equal_eager(work, [x, weight, grad])
-
-
-def check_every_operator_of_the_namespace():
-    """Each with the forms of its operands: in place, with out, and into a cache."""
-    of_npu = {name: operator for name, operator in operators().items() if "_packed_" not in name}
-    assert set(of_npu) >= {name for name in registered if "_packed_" not in name}
-    for name, operator in of_npu.items():
-        values = operands(name, operator, "npu")
-        tensors = [value for value in values.values() if isinstance(value, torch.Tensor)]
-        replays_equal_eager(functools.partial(call, operator, values), tensors)
 
 
 # ---- torch's operators -------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def of_seed_0():
     return results()
 
 
-@pytest.mark.parametrize("check", checks_of("stream_rules"))
+@pytest.mark.parametrize("check", checks_of(SCRIPTS / "stream_rules.py"))
 def test_rule(of_seed_0, check):
     assert of_seed_0[check] == "ok"
 

@@ -1,7 +1,6 @@
 """A small Llama-like model: trained with AdamW and decoding with a key/value cache, on cpu or npu.
 
-usage: llama.py cpu|npu [npu_rope] — prints JSON: losses, and the tokens it then generates greedily. With
-npu_rope, its operator rotates queries and keys; without, a formula as in models does.
+usage: llama.py cpu|npu — prints JSON: losses, and the tokens it then generates greedily.
 """
 
 import json
@@ -24,18 +23,6 @@ def rotate(x, positions):
     return x * cos + torch.cat([-second, first], -1) * sin
 
 
-def turn_by_npu_rope(x, positions):
-    """Rotate by npu_rope: [B,N,S,D] is a view of the operator's layout, and so is the result."""
-    return npu_rope.rope(x.transpose(1, 2), positions, PARAMS).transpose(1, 2)
-
-
-turn = rotate
-if "npu_rope" in sys.argv[2:]:
-    import npu_rope
-
-    PARAMS, turn = npu_rope.RopeParams(HEAD_WIDTH, "neox"), turn_by_npu_rope
-
-
 class Norm(nn.Module):
     def __init__(self):
         super().__init__()
@@ -56,7 +43,7 @@ class Attention(nn.Module):
         batch, length, _ = x.shape
         q = self.q(x).view(batch, length, HEADS, HEAD_WIDTH).transpose(1, 2)
         k, v = self.kv(x).view(batch, length, 2 * KV_HEADS, HEAD_WIDTH).transpose(1, 2).chunk(2, dim=1)
-        q, k = turn(q, positions), turn(k, positions)
+        q, k = rotate(q, positions), rotate(k, positions)
         if cache is None:
             keys, values = k, v
         else:

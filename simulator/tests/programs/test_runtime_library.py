@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from ascend_sim import compiler, folders
@@ -16,7 +15,6 @@ from ascend_sim.programs import session
 # these tests compile would link to the double's symbols.
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 OK, INVALID, RT_INVALID, NO_MEMORY = 0, 100000, 107000, 207001
 DEVICE_MEMORY, ACLNN_NULL, ACLNN_INVALID = 507053, 161001, 161002
 VECTOR_CORE = 507035

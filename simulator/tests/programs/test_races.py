@@ -1,10 +1,8 @@
 """Planted races between streams: each is reported or gives a wrong result, and the same program with the
 wait is clean for every drawn order."""
 
-import ast
-
 import pytest
-from simulated_npu import SCRIPTS
+from simulated_npu import SCRIPTS, functions_of
 
 SCRIPT = SCRIPTS / "races.py"
 SEEDS = range(10)
@@ -15,12 +13,11 @@ ON_THE_HOST = {
     "read_of_the_host_without_synchronization",
     "source_that_the_host_changes_too_early",
 }
-HELPERS = {"ones", "handle", "address", "succeeds", "is_all"}
+HELPERS = {"ones", "handle", "address", "succeeds", "is_all", "run"}
 
 
 def programs():
-    tree = ast.parse(SCRIPT.read_text())
-    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name not in HELPERS]
+    return [name for name in functions_of(SCRIPT) if name not in HELPERS]
 
 
 def run(simulated, seed, *arguments):

@@ -1,0 +1,302 @@
+"""ascend-sim run without torch_npu: refusals, a command's exit status, and its report."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ascend_sim import folders
+from ascend_sim.cli.app import app
+from ascend_sim.programs import pieces, session
+from typer.testing import CliRunner
+
+
+def run_command(*arguments, **variables):
+    return CliRunner(env=variables).invoke(app, ["run", *map(str, arguments)])
+
+
+# ---- refusals ----------------------------------------------------------------------------------------
+
+
+def test_no_command_is_refused():
+    done = run_command()
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "[sim] command must be a program and its arguments but got nothing.\n"
+        "Such as: ascend-sim run -- python script.py\n"
+    )
+
+
+def test_an_unknown_chip_is_refused_with_those_there_are():
+    done = run_command("--soc", "Ascend9000", "--", "python")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("[sim] soc must be one of Ascend910B2, Ascend910B1, ")
+    assert done.stderr.endswith(
+        ", or NAME:CORES with a new name of their families and a number of AI cores, but got Ascend9000.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--streams", "eager", "[sim] streams must be one of asynchronous, immediate but got eager.\n"),
+        ("--seed", "-1", "[sim] seed must be at least 0 but got -1.\n"),
+    ],
+)
+def test_wrong_streams_are_refused(option, value, said):
+    done = run_command(option, value, "--", "python")
+    assert (done.exit_code, done.stderr) == (2, said)
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_command_runs(tmp_path):
+    ran = tmp_path / "ran"
+    done = run_command("--report", tmp_path / "no" / "r.json", "--", "touch", ran)
+    assert done.exit_code == 2
+    assert "[sim] report must be a file in an existing folder" in done.stderr
+    assert not ran.exists()
+
+
+def test_a_program_that_is_not_there_is_refused():
+    done = run_command("--", "no-such-program")
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "[sim] command must be available but there is no program no-such-program.\n"
+        "Give its path, or install it.\n"
+    )
+
+
+def made_up_python(folder, found):
+    """A program called python that prints `found`."""
+    path = folder / "python-made-up"
+    path.write_text(f"#!/bin/sh\necho '{json.dumps(found)}'\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(("torch", "missing"), [(None, "torch"), ("/t", "torch_npu")])
+def test_a_python_without_torch_npu_is_refused_with_how_to_get_it(tmp_path, torch, missing):
+    python = made_up_python(tmp_path, {"torch": torch, "torch_npu": None, "version": "unknown"})
+    done = run_command("--", python, "script.py")
+    assert done.exit_code == 2
+    assert done.stderr == (
+        f"[sim] {missing} must be available but {python} does not have it.\n"
+        f"Install it there: {python} -m pip install torch torch_npu (the same version of both).\n"
+    )
+
+
+def test_a_python_that_does_not_run_is_refused(tmp_path):
+    python = made_up_python(tmp_path, {})
+    python.write_text("#!/bin/sh\nexit 3\n")
+    assert f"[sim] python must be available but {python} does not run" in run_command("--", python).stderr
+
+
+def test_a_library_that_was_not_built_is_refused(tmp_path):
+    python = made_up_python(tmp_path, {"torch": "/t", "torch_npu": "/n", "version": "1"})
+    (tmp_path / "libascend_sim.so").symlink_to(folders.library("ascend_sim"))
+    done = run_command("--", python, ASCEND_SIM_LIB_DIR=str(tmp_path))
+    assert done.exit_code == 2
+    assert f"[sim] libascend_sim_cann.so must be available but it was not found in {tmp_path}." in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_help_says_what_is_simulated_and_how_it_ends():
+    done = run_command("--help")
+    assert done.exit_code == 0
+    for words in ("simulated NPU", "HCCL", "guard zones", "Exit status", "ascend-sim run -- python train.py"):
+        assert words in done.stdout
+
+
+# ---- the command's Python ----------------------------------------------------------------------------
+
+
+def test_the_python_is_the_command_s_own(tmp_path, monkeypatch):
+    python = made_up_python(tmp_path, {})
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert pieces.python_of([str(python), "x.py"]) == str(python)
+    assert pieces.python_of(["python-made-up"]) == str(python)
+    script = tmp_path / "tool"
+    for first, expected in (
+        (f"#!{python}", str(python)),
+        ("#!/usr/bin/env python-made-up", str(python)),
+        ("#!/bin/sh", shutil.which("python")),
+        ("\x7fELF", shutil.which("python")),
+    ):
+        script.write_text(first + "\n")
+        script.chmod(0o755)
+        assert pieces.python_of([str(script)]) == expected
+
+
+# ---- the command's end -------------------------------------------------------------------------------
+
+
+def status_of(*code):
+    return session.run([sys.executable, "-c", *code], dict(os.environ))
+
+
+def test_the_status_is_the_command_s():
+    assert status_of("") == 0
+    assert status_of("import sys; sys.exit(9)") == 9
+
+
+def test_a_signal_that_ended_it_is_128_and_its_number():
+    assert status_of("import os, signal; os.kill(os.getpid(), signal.SIGKILL)") == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_is_forwarded_and_the_end_waited_for(number):
+    child = (
+        f"import signal, sys, time; signal.signal({int(number)}, lambda *_: (time.sleep(0.2), sys.exit(33)));"
+        "print('ready', flush=True); time.sleep(60)"
+    )
+    source = (
+        "import os, sys; from ascend_sim.programs import session;"
+        f"sys.exit(session.run([sys.executable, '-c', {child!r}], dict(os.environ)))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", source], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout.readline() == "ready\n"
+        begun = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(60) == 33
+        assert time.monotonic() - begun < 30
+
+
+# ---- the report --------------------------------------------------------------------------------------
+
+RUNTIME = {
+    "soc": "Ascend910B2", "ended": True, "launches": {"aclnnMul": 3}, "broken": [], "broken_launches": 0,
+    "damage": [], "not_simulated": {}, "bytes_not_freed": 10, "host_waits": {"aclrtSynchronizeStream": 2},
+    "kernel_runs": [], "races": [], "race_count": 0, "freed": [], "streams": "asynchronous", "seed": 7,
+}  # fmt: skip
+
+
+def reports(folder, *processes, fallbacks=()):
+    for number, found in enumerate(processes):
+        (folder / f"{number}.runtime.json").write_text(json.dumps({**RUNTIME, **found}))
+    for number, counted in enumerate(fallbacks):
+        (folder / f"{number}.fallback.json").write_text(json.dumps({"fallbacks": counted}))
+    return session.read_reports(folder, "Ascend910B2")
+
+
+def printed(report):
+    lines = []
+    session.print_report(report, lines.append)
+    return lines
+
+
+def kernel(name, microseconds):
+    return {"operator": name, "cores": 8, "cycles": 1850 * microseconds, "microseconds": microseconds}
+
+
+def test_processes_are_added_up(tmp_path):
+    broken = [{"operator": "Mine", "report": {"errors": [{"text": "UB-1 kernel.cpp:3, core 0: too far"}]}}]
+    report = reports(
+        tmp_path,
+        {"kernel_runs": [kernel("AddCustom", 1.5), kernel("AddQkCustom", 2.5), kernel("AddCustom", 2.5)]},
+        {"launches": {"aclnnMul": 1, "Mine": 2}, "broken": broken, "broken_launches": 2, "ended": False},
+        fallbacks=({"aten.exp.default": 2}, {"aten.exp.default": 3, "aten.mm.default": 1}),
+    )
+    assert report.launches == {"aclnnMul": 4, "Mine": 2}
+    assert report.fallbacks == {"aten.exp.default": 5, "aten.mm.default": 1}
+    assert not report.is_clean
+    assert report.as_json()["bytes_not_freed"] == 20
+    assert report.as_json()["host_waits"] == {"aclrtSynchronizeStream": 4}
+    assert [(run["process"], run["begin"]) for run in report.timeline] == [(1, 0), (1, 1.5), (1, 4)]
+    assert printed(report) == [
+        "simulated Ascend910B2: nothing of this ran on hardware.",
+        "1 of 2 processes ended before they could report.",
+        "launches: 6 (aclnnMul 4, Mine 2)",
+        "host fallbacks: 6 (aten.exp.default 5, aten.mm.default 1)",
+        "simulated microseconds of kernels: 6.5 (AddCustom 4.0, AddQkCustom 2.5)",
+        "rule violations: 2",
+        "  Mine: UB-1 kernel.cpp:3, core 0: too far",
+        "streams: asynchronous in the order of --seed 7; races: none",
+        "guard zones: intact",
+    ]
+
+
+def test_races_and_freed_memory_are_listed_and_not_clean(tmp_path):
+    for number, found in enumerate(({"races": ["two streams"], "race_count": 3}, {"freed": ["too early"]})):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        report = reports(folder, found)
+        assert not report.is_clean
+        lines = printed(report)
+        assert ("  two streams" in lines, "  too early" in lines) == (number == 0, number == 1)
+        assert report.as_json()["race_count"] == (3 if number == 0 else 0)
+
+
+def test_memory_that_was_not_freed_is_no_error(tmp_path):
+    report = reports(tmp_path, {"bytes_not_freed": 4096})
+    assert report.is_clean
+    assert not any("4096" in line for line in printed(report))
+
+
+def test_damage_is_listed_and_not_clean(tmp_path):
+    report = reports(tmp_path, {"damage": ["allocation 1 was overrun"]})
+    assert not report.is_clean
+    assert printed(report)[-2:] == ["guard zones: 1 overrun", "  allocation 1 was overrun"]
+
+
+def test_long_lists_are_cut(tmp_path):
+    report = reports(tmp_path, {"launches": {f"op{n}": 20 - n for n in range(9)}})
+    assert printed(report)[1] == "launches: 144 (op0 20, op1 19, op2 18, op3 17, op4 16, op5 15, and 3 more)"
+
+
+def test_a_run_without_the_npu_says_so(tmp_path):
+    assert printed(reports(tmp_path))[1:] == ["no process used the simulated NPU."]
+
+
+# ---- Python's start-up -------------------------------------------------------------------------------
+
+
+def started(tmp_path, source, *folders):
+    path = os.pathsep.join(map(str, [session.STARTUP, *folders]))
+    environment = {**os.environ, "PYTHONPATH": path, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    return subprocess.run(
+        [sys.executable, "-c", source],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+
+
+def test_the_user_s_sitecustomize_is_the_module_of_that_name(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "sitecustomize.py").write_text("mark = 5\n")
+    source = (
+        "import sys, sitecustomize; print(sitecustomize.mark, any(p.endswith('startup') for p in sys.path))"
+    )
+    done = started(tmp_path, source, tmp_path / "mine")
+    assert (done.stdout, done.stderr) == ("5 False\n", "")
+
+
+def test_an_error_in_the_user_s_sitecustomize_is_told_as_python_tells_it(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "sitecustomize.py").write_text("raise ValueError('mine')\n")
+    done = started(tmp_path, "print('on')", tmp_path / "mine")
+    assert done.stdout == "on\n"
+    assert "ValueError: mine" in done.stderr
+
+
+def test_the_fallback_is_installed_once_torch_npu_was_imported(tmp_path):
+    package = tmp_path / "site" / "torch_npu"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("print('torch_npu')\n")
+    fake = tmp_path / "fake"
+    fake.mkdir()
+    (fake / "sitecustomize.py").write_text((session.STARTUP / "sitecustomize.py").read_text())
+    (fake / "ascend_sim_fallback.py").write_text("def install(): print('installed')\n")
+    source = "print('start'); import torch_npu; import torch_npu; print(torch_npu.__spec__.name)"
+    environment = {**os.environ, "PYTHONPATH": f"{fake}:{tmp_path / 'site'}"}
+    command = [sys.executable, "-c", source]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "start\ntorch_npu\ninstalled\ntorch_npu\n"

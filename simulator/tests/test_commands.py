@@ -1,0 +1,295 @@
+"""The commands of ascend-sim: help, output, exit status, and refusals, which write nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import ascend_sim
+import numpy as np
+import pytest
+from ascend_sim import folders
+from ascend_sim.cli.app import app
+from ascend_sim.programs import session
+from typer.testing import CliRunner
+
+ADD = Path(__file__).parents[1] / "examples" / "add_custom.cpp"
+VECTORS = ("in:float32[1003]", "in:float32[1003]", "out:float32[1003]")
+TILING = ("--tiling", "uint32_t=1003,uint32_t=128")
+EQUAL = (*VECTORS, *TILING, "--block-dim", 8, "--reference", "numpy:add")
+
+
+def ascend_sim_command(*arguments, **variables):
+    return CliRunner(env={"COLUMNS": "200", **variables}).invoke(app, [*map(str, arguments)])
+
+
+def add(*arguments):
+    return ascend_sim_command("kernel", ADD, "add_custom", *arguments)
+
+
+def files():
+    return sorted(str(path) for path in Path().rglob("*"))
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def timeline(tmp_path_factory):
+    """The timeline of a launch on two cores."""
+    file = tmp_path_factory.mktemp("timeline") / "add.json"
+    done = add(*EQUAL, "--trace", file, "--cores", 2)
+    assert done.exit_code == 0, done.stderr
+    return file
+
+
+# ---- help and usage ----------------------------------------------------------------------------------
+
+HELP = {
+    (): ("run", "kernel", "trace", "doctor", "--version"),
+    ("run",): ("--soc", "--streams", "--seed", "--report", "Exit status", "ascend-sim run -- python"),
+    ("kernel",): ("ROLE:DTYPE[SIZES]", "--block-dim", "--tiling", "--reference", "Exit status"),
+    ("trace",): ("critical path", "--plot", "--json", "Exit status"),
+    ("doctor",): ("how to get them", "Exit status"),
+}
+
+
+@pytest.mark.parametrize("command", HELP, ids=" ".join)
+def test_help_names_options_and_exit_status(command):
+    done = ascend_sim_command(*command, "--help")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert f"Usage: ascend-sim {' '.join(command)}".strip() in done.stdout
+    assert [words for words in HELP[command] if words not in done.stdout] == []
+
+
+def test_the_program_and_its_module_are_the_same():
+    command = [sys.executable, "-m", "ascend_sim.cli", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"ascend-sim {ascend_sim.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nosuch"], "No such command 'nosuch'"),
+        (["kernel"], "Missing argument 'source'"),
+        (["kernel", ADD], "Missing argument 'entry'"),
+        (["kernel", ADD, "add_custom", "--block-dim", 0], "'--block-dim'"),
+        (["kernel", ADD, "add_custom", "--nosuch"], "No such option: --nosuch"),
+        (["trace"], "Missing argument 'file'"),
+        (["trace", "a.json", "b.json"], "unexpected extra argument"),
+        (["doctor", "extra"], "unexpected extra argument"),
+        (["run", "--nosuch"], "No such option: --nosuch"),
+    ],
+    ids=lambda value: "" if isinstance(value, list) else value,
+)
+def test_wrong_usage_is_told_on_standard_error(arguments, words):
+    done = ascend_sim_command(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert files() == []
+
+
+# ---- kernel ------------------------------------------------------------------------------------------
+
+
+def test_a_kernel_is_compared_with_its_reference():
+    done = add(*EQUAL)
+    assert (done.exit_code, done.stderr) == (0, ""), done.stderr
+    assert "add_custom.cpp: add_custom" in done.stdout
+    assert done.stdout.splitlines()[-1] == "equal to numpy:add"
+    assert files() == []
+
+
+def test_results_are_written_and_the_report_is_json():
+    x, y = np.arange(1003, dtype=np.float32), np.ones(1003, np.float32)
+    np.save("x.npy", x)
+    np.save("y.npy", y)
+    done = add("in:x.npy", "in:y.npy", "out:float32[1003]=z.npy", *TILING, "--json")
+    assert done.exit_code == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["cycles"] > 0
+    assert (report["warnings"], report["difference"]) == ([], None)
+    assert np.array_equal(np.load("z.npy"), x + y)
+    assert files() == ["x.npy", "y.npy", "z.npy"]
+
+
+def test_another_result_than_the_reference_s_ends_with_1():
+    done = add(*VECTORS, *TILING, "--reference", "numpy:subtract")
+    assert done.exit_code == 1
+    assert re.fullmatch(
+        r"\[kernel\] difference from numpy:subtract must be at most 0 but got [0-9.]+\.\n", done.stderr
+    )
+
+
+def test_a_broken_rule_ends_with_1_and_writes_nothing():
+    Path("broken.cpp").write_text(re.sub(r"\w+\.FreeTensor\(\w+\);", "", ADD.read_text()))
+    arguments = (*VECTORS[:2], "out:float32[1003]=z.npy", *TILING, "--trace", "t.json")
+    done = ascend_sim_command("kernel", "broken.cpp", "add_custom", *arguments)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert re.match(r"SIM-\w+-\d+ broken\.cpp:\d+, ", done.stderr), done.stderr
+    assert files() == ["broken.cpp"]
+
+
+def test_a_file_that_does_not_compile_ends_with_1_and_the_compiler_s_words():
+    Path("wrong.cpp").write_text("int f() { return nosuch; }\n")
+    done = ascend_sim_command("kernel", "wrong.cpp", "f")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "wrong.cpp:1:" in done.stderr
+    assert "nosuch" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("nope.cpp", "must be a file that can be read but got nope.cpp: No such file or directory."),
+        ("folder", "must be a file that can be read but got folder: Is a directory."),
+        ("empty.cpp", "must have a kernel but got empty.cpp, which is empty."),
+    ],
+)
+def test_a_source_without_a_kernel_is_refused(source, said):
+    Path("folder").mkdir()
+    Path("empty.cpp").write_text("\n")
+    done = ascend_sim_command("kernel", source, "f", "out:float32[8]=y.npy")
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"[kernel] source {said}\n")
+    assert files() == ["empty.cpp", "folder"]
+
+
+SOCS = "ascend910b, ascend910_93, ascend310p, ascend950"
+REFUSED = {
+    "soc": (["--soc", "ascend1"], f"[sim] soc must be one of {SOCS}, or a chip's name, but got ascend1."),
+    "trace": (
+        ["--trace", "no/t.json"],
+        "[kernel] trace must be a file in an existing folder but got no/t.json.",
+    ),
+    "result": (
+        ["out:float32[8]=no/y.npy"],
+        "[sim] argument must be a file in an existing folder but got no/y.npy.",
+    ),
+    "role": (
+        ["x.npy"],
+        "[sim] argument must be ROLE:FILE.npy, ROLE:DTYPE[SIZES] or ROLE:DTYPE[SIZES]=FILE.npy",
+    ),
+    "file": (["in:x.npy"], "[sim] argument must be a .npy file or DTYPE[SIZES] but got x.npy: "),
+    "dtype": (["in:float31[8]"], "[sim] dtype must be one of float16, float32, "),
+    "size": (
+        ["in:float32[2000000000]"],
+        "[sim] argument must have at most 4 GiB but got in:float32[2000000000].",
+    ),
+    "input's file": (["in:float32[8]=x.npy"], "[sim] argument must be written to get a file but got "),
+    "tiling": (["--tiling", "zz"], "[sim] tiling must be @FILE, hexadecimal digits or fields such as "),
+    "tiling file": (
+        ["--tiling", "@no"],
+        "[sim] tiling must be a file that can be read but got @no: No such ",
+    ),
+    "tiling field": (["--tiling", "int9_t=1"], "[sim] tiling must have fields of int8_t, "),
+    "tiling number": (["--tiling", "uint8_t=256"], "[sim] tiling must have a uint8_t but got uint8_t=256."),
+    "reference": (["--reference", "nosuch:f"], "[sim] reference must be MODULE:FUNCTION but got nosuch:f: "),
+    "lenient": (
+        ["--lenient", "SIM-NO-01"],
+        "[sim] options.lenient must name rules or be all but got SIM-NO-01.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_bad_option_is_refused_and_nothing_is_written(name):
+    arguments, said = REFUSED[name]
+    done = add(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(said), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert files() == []
+
+
+def test_an_entry_that_is_not_there_is_refused():
+    done = ascend_sim_command("kernel", ADD, "nosuch", *VECTORS)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "[sim] entry must be a __global__ function but got nosuch.\n"
+
+
+# ---- trace -------------------------------------------------------------------------------------------
+
+
+def test_a_timeline_is_shown_with_its_pipes_and_instructions(timeline):
+    done = ascend_sim_command("trace", timeline)
+    assert (done.exit_code, done.stderr) == (0, "")
+    for words in ("add.json", "MTE2", "MTE3", "Add", "cycles"):
+        assert words in done.stdout
+
+
+def test_the_summary_is_json(timeline):
+    done = ascend_sim_command("trace", timeline, "--json")
+    assert done.exit_code == 0, done.stderr
+    summary = json.loads(done.stdout)
+    held = json.loads(timeline.read_text())["otherData"]["summary"]
+    assert summary == {"call": "add.json", **held}
+
+
+def test_a_plot_is_drawn(timeline):
+    done = ascend_sim_command("trace", timeline, "--plot", "add.svg")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "plot written to add.svg"
+    assert Path("add.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize("file", ["nope.json", "folder", "empty.json", "list.json", "other.json"])
+def test_a_file_that_is_no_timeline_is_refused(file):
+    Path("folder").mkdir()
+    Path("empty.json").write_text("")
+    Path("list.json").write_text("[]")
+    Path("other.json").write_text("{}")
+    before = files()
+    done = ascend_sim_command("trace", file, "--plot", "plot.png")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"[trace] file must be a timeline of ascend_sim but got {file}: ")
+    assert files() == before
+
+
+@pytest.mark.parametrize(
+    ("plot", "said"),
+    [
+        ("no/add.png", "must be a file in an existing folder but got no/add.png."),
+        ("add.txt", "must end in .png, .svg, .pdf but got add.txt."),
+        (".", "must be a file in an existing folder but got .."),
+    ],
+)
+def test_a_plot_that_cannot_be_written_is_refused(timeline, plot, said):
+    done = ascend_sim_command("trace", timeline, "--plot", plot)
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"[trace] plot {said}\n")
+    assert files() == []
+
+
+# ---- run: programs/test_run_command.py has more ------------------------------------------------------
+
+
+def test_a_program_that_does_not_exist_is_refused():
+    done = ascend_sim_command("run", "--report", "report.json", "--", "nosuch-program")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("[sim] command must be available but there is no program nosuch-program.\n")
+    assert files() == []
+
+
+# ---- doctor ------------------------------------------------------------------------------------------
+
+
+def test_doctor_lists_the_pieces_that_are_here():
+    done = ascend_sim_command("doctor")
+    assert (done.exit_code, done.stderr) == (0, "")
+    found = dict(re.findall(r"^  (\w+(?: \w+)*)  +(.*)$", done.stdout, re.M))
+    assert found["library"] == str(folders.library("ascend_sim"))
+    assert found["headers"] == str(folders.include())
+    assert found["its chips"] == ", ".join(session.chips())
+    assert "missing" not in found["compiler"]
+
+
+def test_doctor_ends_with_1_without_a_compiler_and_tells_how_to_get_one():
+    done = ascend_sim_command("doctor", PATH="/nonexistent", CXX="")
+    assert (done.exit_code, done.stderr) == (1, "")
+    assert "compiler        missing: none was found as $CXX, g++, clang++ or c++" in done.stdout
+    assert "Install one (apt install g++)" in done.stdout

@@ -1,0 +1,43 @@
+"""npu_rope's operators in graphs: capture and replay with the real torch_npu on the simulated runtime."""
+
+import functools
+
+import torch
+import torch_npu  # noqa: F401
+from graphs import replays_equal_eager
+from namespace import call, operands, operators
+from run_checks import run
+
+import npu_rope
+from npu_rope.ops.registrar import registered
+
+PARAMS = npu_rope.RopeParams(64, "neox")
+
+
+def check_rope():
+    x, positions = torch.randn(1, 4, 2, 64).npu(), torch.arange(4).npu()
+    replays_equal_eager(lambda: npu_rope.rope(x, positions, PARAMS), [x, positions])
+
+
+def check_rms_norm_backward():
+    x, weight, grad = torch.randn(4, 128).npu(), torch.randn(128).npu(), torch.randn(4, 128).npu()
+
+    def work():
+        a, w = x.detach().requires_grad_(), weight.detach().requires_grad_()
+        return torch.autograd.grad(npu_rope.rms_norm(a, w), (a, w), grad)
+
+    replays_equal_eager(work, [x, weight, grad])
+
+
+def check_every_operator_of_the_namespace():
+    """Each with the forms of its operands: in place, with out, and into a cache."""
+    of_npu = {name: operator for name, operator in operators().items() if "_packed_" not in name}
+    assert set(of_npu) >= {name for name in registered if "_packed_" not in name}
+    for name, operator in of_npu.items():
+        values = operands(name, operator, "npu")
+        tensors = [value for value in values.values() if isinstance(value, torch.Tensor)]
+        replays_equal_eager(functools.partial(call, operator, values), tensors)
+
+
+if __name__ == "__main__":
+    run(globals())
