@@ -105,7 +105,7 @@ def release_of(torch_npu: str) -> Release | None:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Compatibility:
     """Whether two parts are compatible. ``goes`` is None if this is unknown; ``remedy`` fixes a mismatch."""
 
     goes: bool | None
@@ -113,9 +113,9 @@ class Verdict:
     remedy: str = ""
 
 
-def _too_old(cann: str) -> Verdict:
+def _too_old(cann: str) -> Compatibility:
     oldest = ".".join(map(str, OLDEST_CANN))
-    return Verdict(
+    return Compatibility(
         False,
         f"CANN must be {oldest} or newer but is {cann}",
         f"Install CANN {RECOMMENDED.recommended} from https://www.hiascend.com/cann and source its"
@@ -123,7 +123,7 @@ def _too_old(cann: str) -> Verdict:
     )
 
 
-def _too_old_torch(torch_npu: str, cann: str | None) -> Verdict:
+def _too_old_torch(torch_npu: str, cann: str | None) -> Compatibility:
     """Return the verdict. Its remedy names the pairs of packages for this CANN, or all pairs."""
     oldest = ".".join(map(str, OLDEST_TORCH))
     known = cann if cann is not None and series(cann) is not None else None
@@ -131,23 +131,23 @@ def _too_old_torch(torch_npu: str, cann: str | None) -> Verdict:
     install = (
         f"Install one of these pairs for CANN {known}" if known and pairs else "Install one of these pairs"
     )
-    return Verdict(
+    return Compatibility(
         False,
         f"npu_rope needs torch {oldest} or newer but torch_npu {torch_npu} is for an older one",
         f"{install}, and then npu_rope again: {pairs or _pairs(None)}. {_INDEX}.",
     )
 
 
-def judge(cann: str | None, torch_npu: str | None) -> Verdict:
+def judge(cann: str | None, torch_npu: str | None) -> Compatibility:
     """Return whether a CANN and a torch_npu are compatible."""
     if cann is not None and (found := series(cann)) is not None and found < OLDEST_CANN:
         return _too_old(cann)
     if torch_npu is None:
-        return Verdict(None, "torch_npu is not installed, so there is nothing to compare")
+        return Compatibility(None, "torch_npu is not installed, so there is nothing to compare")
     if (found := series(torch_npu)) is not None and found < OLDEST_TORCH:
         return _too_old_torch(torch_npu, cann)
     if cann is None or series(cann) is None:
-        return Verdict(
+        return Compatibility(
             None,
             f"CANN's version is not known; torch_npu {torch_npu} is published with {_published(torch_npu)}",
             "Compare with docs/npu.md.",
@@ -155,18 +155,18 @@ def judge(cann: str | None, torch_npu: str | None) -> Verdict:
     release = release_of(torch_npu)
     if release is None:
         known = ", ".join(r.torch_npu for r in RELEASES)
-        return Verdict(
+        return Compatibility(
             None,
             f"torch_npu {torch_npu} is not in the table, which has {known}",
             "Compare with Ascend/pytorch's COMPATIBILITY.md.",
         )
     if series(cann) in release.compatible:
         exact = "as published" if cann == release.recommended else f"published with {release.recommended}"
-        return Verdict(
+        return Compatibility(
             True, f"CANN {cann} and torch_npu {torch_npu} ({exact}, {release.source}); not run by us"
         )
     others = ", ".join(f"{major}.{minor}" for major, minor in release.compatible)
-    return Verdict(
+    return Compatibility(
         False,
         f"torch_npu {torch_npu} must have a CANN of {others} but CANN is {cann}",
         f"Install CANN {release.recommended}{_for_cann(cann)}.",
@@ -196,7 +196,7 @@ def _pairs(cann: str | None) -> str:
     return "; ".join(f"torch=={r.torch} torch_npu=={r.torch_npu}" for r in fit)
 
 
-def judge_binding(built_for: str | None, torch_npu: str | None) -> Verdict:
+def judge_binding(built_for: str | None, torch_npu: str | None) -> Compatibility:
     """Return whether npu_rope's binding was built for the installed torch_npu.
 
     Args:
@@ -204,12 +204,12 @@ def judge_binding(built_for: str | None, torch_npu: str | None) -> Verdict:
         torch_npu: the installed torch_npu.
     """
     if built_for is None:
-        return Verdict(None, "the binding does not say which torch_npu it was built for")
+        return Compatibility(None, "the binding does not say which torch_npu it was built for")
     if torch_npu is None:
-        return Verdict(None, f"built for torch_npu {built_for}, which is not installed")
+        return Compatibility(None, f"built for torch_npu {built_for}, which is not installed")
     if built_for == torch_npu:
-        return Verdict(True, f"built for torch_npu {built_for}")
-    return Verdict(
+        return Compatibility(True, f"built for torch_npu {built_for}")
+    return Compatibility(
         False,
         f"the binding must be built for the installed torch_npu {torch_npu} but was built for {built_for}",
         "pip install --no-build-isolation --force-reinstall --no-deps .",

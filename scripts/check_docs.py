@@ -26,7 +26,7 @@ TIMEOUT_S = 300
 
 
 @dataclass(frozen=True)
-class Block:
+class CodeBlock:
     """One fenced block: its language, the rest of the fence's line, its text and its first line's number."""
 
     language: str
@@ -35,12 +35,12 @@ class Block:
     line: int
 
 
-def blocks(text: str) -> Iterator[Block]:
+def blocks(text: str) -> Iterator[CodeBlock]:
     for match in re.finditer(r"^```(\w+)[ \t]*(.*)\n((?:.*\n)*?)```[ \t]*$", text, re.MULTILINE):
-        yield Block(match[1], match[2].strip(), match[3], text.count("\n", 0, match.start(3)) + 1)
+        yield CodeBlock(match[1], match[2].strip(), match[3], text.count("\n", 0, match.start(3)) + 1)
 
 
-def commands(block: Block) -> Iterator[tuple[int, str]]:
+def commands(block: CodeBlock) -> Iterator[tuple[int, str]]:
     """Yield (line number, command), with continuation lines joined."""
     line = block.line
     for joined in re.findall(r"(?:.*\\\n)*.*\n", block.text):
@@ -49,7 +49,7 @@ def commands(block: Block) -> Iterator[tuple[int, str]]:
         line += joined.count("\n")
 
 
-def expected_status(block: Block) -> int:
+def expected_status(block: CodeBlock) -> int:
     status = re.search(r"exit=(\d+)", block.info)
     return int(status[1]) if status else 0
 
@@ -74,7 +74,7 @@ def run(arguments: list[str] | str, folder: str, code: str | None = None) -> tup
     return done.returncode, done.stdout
 
 
-def run_python(path: Path, python: list[Block], folder: str) -> list[str]:
+def run_python(path: Path, python: list[CodeBlock], folder: str) -> list[str]:
     """Run each block with its line numbers in the file, so that tracebacks point there."""
     if not python:
         return []

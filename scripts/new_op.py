@@ -39,15 +39,15 @@ NPU_ROPE_API npu_rope_status npu_rope_@op@(const npu_rope_tensor *x, double fact
 RESERVED = {"common", "check", "checks", "test", "native", "backends", "params"}
 
 
-class Refused(Exception):
+class CannotGenerate(Exception):
     """The reason for which the operator cannot be made."""
 
 
 def check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
-        raise Refused(f"NAME must be snake case (a-z, 0-9, single _) but got {name!r}.")
+        raise CannotGenerate(f"NAME must be snake case (a-z, 0-9, single _) but got {name!r}.")
     if keyword.iskeyword(name) or name in RESERVED:
-        raise Refused(f"NAME must be free but {name!r} is reserved.")
+        raise CannotGenerate(f"NAME must be free but {name!r} is reserved.")
 
 
 def files_of(name: str, kernel: bool) -> dict[Path, str]:
@@ -118,7 +118,7 @@ def make(name: str, kernel: bool) -> list[Path]:
     made = files_of(name, kernel)
     for path in made:
         if path.exists():
-            raise Refused(f"NAME must be free but {path.relative_to(ROOT)} exists.")
+            raise CannotGenerate(f"NAME must be free but {path.relative_to(ROOT)} exists.")
     for file, edit in EDITS.items():
         made[ROOT / file] = edit((ROOT / file).read_text(), name)
     for path, text in made.items():
@@ -153,7 +153,7 @@ def main() -> int:
     name = arguments.name
     try:
         made = make(name, arguments.kernel)
-    except Refused as refused:
+    except CannotGenerate as refused:
         print(f"[new_op] {refused}", file=sys.stderr)
         return 2
     format_files(made)

@@ -13,7 +13,7 @@ from typing import Any
 import npu_rope
 from npu_rope.bench.harness import Contestant, Ready
 from npu_rope.bench.rope_rows import DTYPES, HEAD_DIM, Row, floor
-from npu_rope.bench.verify import Expectation
+from npu_rope.bench.verify import ExpectedRotation
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.testing.bounds import OURS
@@ -71,6 +71,6 @@ def contestants(bench_row: Row) -> Iterator[Contestant]:
 
 def _check(x: Any, positions: Any, params: RopeParams, dtype: str) -> Callable[[Any], str | None]:
     def check(result: Any) -> str | None:
-        return Expectation(x, positions, params, DTYPES[dtype]).fault_of(result, *OURS)
+        return ExpectedRotation(x, positions, params, DTYPES[dtype]).fault_of(result, *OURS)
 
     return check

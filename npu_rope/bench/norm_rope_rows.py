@@ -37,7 +37,7 @@ def row(dtype: str, threads: int) -> Row:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class NormRopeInputs:
     """The input of all contestants."""
 
     xs: tuple[Any, Any]
@@ -79,7 +79,7 @@ def contestants(bench_row: Row, pattern: str | None) -> Iterator[Contestant]:
     kind = getattr(torch, DTYPES[bench_row.dtype])
     shapes = [*((b, s, n, HEAD_DIM) for b, s, n in bench_row.heads), (HEAD_DIM,), (HEAD_DIM,)]
     q, k, *scales = (torch.randn(shape, generator=generator).to(kind) for shape in shapes)
-    inputs = Inputs((q, k), (scales[0], scales[1]), torch.arange(TOKENS), DTYPES[bench_row.dtype])
+    inputs = NormRopeInputs((q, k), (scales[0], scales[1]), torch.arange(TOKENS), DTYPES[bench_row.dtype])
     yield floor(inputs.xs)
     given = q, k, *scales, inputs.positions, inputs.params
     for name, rounding in ((OUT, False), (ROUNDED, True)):
@@ -92,7 +92,7 @@ def contestants(bench_row: Row, pattern: str | None) -> Iterator[Contestant]:
         yield Contestant(TRANSFORMERS, "peer", partial(_transformers, inputs), check)
 
 
-def _parts(inputs: Inputs) -> Ready:
+def _parts(inputs: NormRopeInputs) -> Ready:
     normalized = [torch.empty_like(x) for x in inputs.xs]
     norms = [
         partial(npu_rope.rms_norm, x, scale, epsilon=EPSILON, out=y)
@@ -103,7 +103,7 @@ def _parts(inputs: Inputs) -> Ready:
     return ready([in_order(norms), rotate], lambda: inputs.outs)
 
 
-def _transformers(inputs: Inputs) -> Ready:
+def _transformers(inputs: NormRopeInputs) -> Ready:
     require("transformers")
     model: Any = importlib.import_module("transformers.models.qwen3.modeling_qwen3")
     norms = [model.Qwen3RMSNorm(HEAD_DIM, eps=EPSILON) for _ in inputs.xs]

@@ -61,7 +61,7 @@ def rows(dtypes: Sequence[str], threads: int) -> list[NormRow]:
     return [row(dtype, threads, count, mode) for mode in MODES for count in ROWS for dtype in dtypes]
 
 
-class Inputs:
+class NormInputs:
     """The input of all contestants, which share the tensors that they only read."""
 
     def __init__(self, bench_row: NormRow) -> None:
@@ -110,7 +110,7 @@ class Inputs:
 def contestants(bench_row: Row, pattern: str | None, ggml_lib: str | None) -> Iterator[Contestant]:
     """Yield the floor, npu_rope's own, and the peers whose name matches the pattern."""
     assert isinstance(bench_row, NormRow)
-    inputs = Inputs(bench_row)
+    inputs = NormInputs(bench_row)
     yield floor(inputs.read)
     for name, prepare in _ours(inputs):
         yield Contestant(name, "ours", prepare, inputs.check(ours=True))
@@ -125,7 +125,7 @@ def contestants(bench_row: Row, pattern: str | None, ggml_lib: str | None) -> It
             yield Contestant(name, "peer", partial(prepare_peer, inputs), inputs.check(ours=False))
 
 
-def _ours(inputs: Inputs) -> Iterator[tuple[str, Callable[[], Ready]]]:
+def _ours(inputs: NormInputs) -> Iterator[tuple[str, Callable[[], Ready]]]:
     mode, scale = inputs.row.mode, inputs.scale
     operator = partial(getattr(npu_rope, mode), *inputs.read, scale, epsilon=EPSILON)
     outs = inputs.outs()
@@ -137,7 +137,7 @@ def _ours(inputs: Inputs) -> Iterator[tuple[str, Callable[[], Ready]]]:
         yield APART, partial(_separate_calls, inputs)
 
 
-def _separate_calls(inputs: Inputs) -> Ready:
+def _separate_calls(inputs: NormInputs) -> Ready:
     y, total = inputs.outs()
     add = partial(torch.add, *inputs.read, out=total)
     norm = partial(npu_rope.rms_norm, total, inputs.scale, epsilon=EPSILON, out=y)
@@ -147,7 +147,7 @@ def _separate_calls(inputs: Inputs) -> Ready:
 # ---- peers -----------------------------------------------------------------------------------------------
 
 
-def _after_residual(inputs: Inputs, norm: Callable[[Any], Any]) -> Ready:
+def _after_residual(inputs: NormInputs, norm: Callable[[Any], Any]) -> Ready:
     """Prepare a norm of x, or of its sum with the residual."""
 
     def both() -> Any:
@@ -158,12 +158,12 @@ def _after_residual(inputs: Inputs, norm: Callable[[Any], Any]) -> Ready:
     return Ready(call, call)
 
 
-def _torch(inputs: Inputs) -> Ready:
+def _torch(inputs: NormInputs) -> Ready:
     norm = torch.nn.functional.rms_norm
     return _after_residual(inputs, lambda x: norm(x, (WIDTH,), inputs.scale, EPSILON))
 
 
-def _transformers(inputs: Inputs) -> Ready:
+def _transformers(inputs: NormInputs) -> Ready:
     require("transformers")
     modeling: Any = importlib.import_module("transformers.models.llama.modeling_llama")
     norm = modeling.LlamaRMSNorm(WIDTH, eps=EPSILON)
@@ -171,7 +171,7 @@ def _transformers(inputs: Inputs) -> Ready:
     return _after_residual(inputs, norm)
 
 
-def _onnxruntime(inputs: Inputs) -> Ready:
+def _onnxruntime(inputs: NormInputs) -> Ready:
     if inputs.dtype == "bfloat16":
         raise Unsupported("its CPU provider has no bfloat16 kernel")
     require("onnx", "onnxruntime")
@@ -187,7 +187,7 @@ def _onnxruntime(inputs: Inputs) -> Ready:
     return ready([call], lambda: [torch.from_numpy(out) for out in outs.values()])
 
 
-def _ggml(inputs: Inputs, *, given: str | None) -> Ready:
+def _ggml(inputs: NormInputs, *, given: str | None) -> Ready:
     if inputs.dtype != "float32":
         raise Unsupported("its CPU rms_norm takes float32 only")
     library = ggml_library(given)

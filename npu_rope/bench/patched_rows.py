@@ -92,13 +92,13 @@ def _apply(model: Any, **options: Any) -> None:
 
 
 def _norms(bench_row: Row) -> Iterator[Made]:
-    inputs = norm_rows.Inputs(norm_rows.row(bench_row.dtype, bench_row.threads, 1))
+    inputs = norm_rows.NormInputs(norm_rows.row(bench_row.dtype, bench_row.threads, 1))
     for name, kind in ((UNPATCHED, "floor"), (PATCHED, "ours")):
         prepare = partial(_norm, inputs, patched=kind == "ours")
         yield name, kind, prepare, inputs.check(ours=kind == "ours")
 
 
-def _norm(inputs: norm_rows.Inputs, *, patched: bool) -> Ready:
+def _norm(inputs: norm_rows.NormInputs, *, patched: bool) -> Ready:
     require("transformers")
     modeling: Any = importlib.import_module("transformers.models.llama.modeling_llama")
     model = torch.nn.Sequential(modeling.LlamaRMSNorm(norm_rows.WIDTH, eps=norm_rows.EPSILON))

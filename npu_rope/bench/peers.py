@@ -16,7 +16,7 @@ from typing import Any
 
 from npu_rope.bench.harness import Contestant, NotInstalled, Ready, Unsupported
 from npu_rope.bench.peers_ggml import GGML, prepare_ggml
-from npu_rope.bench.rope_rows import HEAD_DIM, Inputs, ready
+from npu_rope.bench.rope_rows import HEAD_DIM, RopeInputs, ready
 from npu_rope.optional_torch import torch
 from npu_rope.testing.bounds import PEER_FLOAT32_TABLE, PEER_HALF_FORMULA
 
@@ -27,9 +27,9 @@ HF_COMPILED_TABLES = "transformers torch.compile, incl. tables"
 VLLM_COMPILED = "vLLM's formula, torch.compile, table given"
 
 
-def peers(inputs: Inputs, pattern: str | None, ggml_lib: str | None) -> Iterator[Contestant]:
+def peers(inputs: RopeInputs, pattern: str | None, ggml_lib: str | None) -> Iterator[Contestant]:
     """Yield the peers whose name matches the pattern, in a fixed order; ``none`` matches no peer."""
-    all_peers: list[tuple[str, Callable[[Inputs], Ready], tuple[float, int]]] = [
+    all_peers: list[tuple[str, Callable[[RopeInputs], Ready], tuple[float, int]]] = [
         (GGML, partial(prepare_ggml, given=ggml_lib), PEER_FLOAT32_TABLE),
         (ORT, _onnxruntime, PEER_HALF_FORMULA),
         (HF, partial(_transformers, with_tables=False, compiled=False), PEER_HALF_FORMULA),
@@ -54,7 +54,7 @@ def require(*packages: str) -> None:
         raise NotInstalled("pip install " + " ".join(packages))
 
 
-def _tables(inputs: Inputs) -> tuple[Any, Any]:
+def _tables(inputs: RopeInputs) -> tuple[Any, Any]:
     """Return cos and sin of every position up to the last, ``[P, D/2]``, computed in float64."""
     pairs = torch.arange(0, HEAD_DIM, 2, dtype=torch.float64) / HEAD_DIM
     positions = torch.arange(int(inputs.positions.max()) + 1, dtype=torch.float64)
@@ -65,7 +65,7 @@ def _tables(inputs: Inputs) -> tuple[Any, Any]:
 # ---- ONNX Runtime ----------------------------------------------------------------------------------
 
 
-def _onnxruntime(inputs: Inputs) -> Ready:
+def _onnxruntime(inputs: RopeInputs) -> Ready:
     if inputs.row.dtype == "bf16":
         raise Unsupported("its CPU provider has no bfloat16 kernel")
     require("onnx", "onnxruntime")
@@ -132,7 +132,7 @@ def onnx_model(nodes: list[Any], feeds: dict[str, Any], outs: dict[str, Any]) ->
 _MODELS = {"neox": ("llama", "Llama", False), "normal": ("cohere", "Cohere", True)}
 
 
-def _transformers(inputs: Inputs, *, with_tables: bool, compiled: bool) -> Ready:
+def _transformers(inputs: RopeInputs, *, with_tables: bool, compiled: bool) -> Ready:
     require("transformers")
     folder, stem, is_float32 = _MODELS[inputs.row.mode]
     model: Any = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
@@ -178,7 +178,7 @@ def _formula(function: Any, arguments: Sequence[Any], to_heads: Callable[[Any], 
 # ---- vLLM's formula --------------------------------------------------------------------------------
 
 
-def _vllm_formula(inputs: Inputs) -> Ready:
+def _vllm_formula(inputs: RopeInputs) -> Ready:
     """Prepare RotaryEmbedding.forward_native on ``[T,N,D]``: gather rows, cast, rotate in x's dtype."""
     is_neox = inputs.row.mode == "neox"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from npu_rope.bench.harness import NotInstalled, Ready, Unsupported
-from npu_rope.bench.rope_rows import DTYPES, Inputs
+from npu_rope.bench.rope_rows import DTYPES, RopeInputs
 from npu_rope.optional_torch import torch
 from npu_rope.testing.ggml import GgmlUnavailable, find_library_dir
 from npu_rope.testing.ggml_worker import BASE, GGML_TYPES, ROPES, InitParams, declare, open_base, open_cpu
@@ -55,7 +55,7 @@ _POOL: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-class Library:
+class GgmlLibrary:
     """libggml-base and the fastest libggml-cpu that runs here, with declared signatures."""
 
     def __init__(self, folder: Path) -> None:
@@ -65,9 +65,9 @@ class Library:
 
 
 @lru_cache(maxsize=1)
-def load(folder: Path) -> Library:
+def load(folder: Path) -> GgmlLibrary:
     """Return the library of that folder, loaded once."""
-    return Library(folder)
+    return GgmlLibrary(folder)
 
 
 class GgmlGraph:
@@ -79,7 +79,7 @@ class GgmlGraph:
         build: makes the tensors by :meth:`source` and :meth:`add_result`.
     """
 
-    def __init__(self, library: Library, threads: int, build: Callable[[GgmlGraph], None]) -> None:
+    def __init__(self, library: GgmlLibrary, threads: int, build: Callable[[GgmlGraph], None]) -> None:
         self.library, self.threads = library, threads
         base, cpu = library.base, library.cpu
         context_bytes = base.ggml_tensor_overhead() * 32 + base.ggml_graph_overhead() + 4096
@@ -137,7 +137,7 @@ class GgmlGraph:
         base.ggml_free(self.context)
 
 
-def ggml_library(given: str | None) -> Library:
+def ggml_library(given: str | None) -> GgmlLibrary:
     """Return ggml; ``given`` as in :func:`npu_rope.testing.ggml.find_library_dir`.
 
     Raises:
@@ -151,7 +151,7 @@ def ggml_library(given: str | None) -> Library:
         raise NotInstalled(REMEDY) from None
 
 
-def prepare_ggml(inputs: Inputs, *, given: str | None) -> Ready:
+def prepare_ggml(inputs: RopeInputs, *, given: str | None) -> Ready:
     """Prepare ggml's rope for one row: one ``rope_ext`` per tensor."""
     if inputs.row.dtype == "bf16":
         raise Unsupported("its CPU rope aborts the process on bfloat16")

@@ -69,7 +69,7 @@ _STYLES = {"PASS": "bold green", "MISS": "bold red", "NOT MEASURED": "yellow"}
 
 
 @dataclass
-class Block:
+class BenchTable:
     """One table: a shape, dtype and mode, with its thread counts side by side."""
 
     title: str
@@ -78,7 +78,7 @@ class Block:
     kinds: list[str]
 
 
-def blocks(figures: Figures) -> Iterator[Block]:
+def blocks(figures: Figures) -> Iterator[BenchTable]:
     """Yield the figures as tables of text."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for figure in figures:
@@ -89,7 +89,7 @@ def blocks(figures: Figures) -> Iterator[Block]:
         header = ["contestant"]
         for count in threads:
             header += [f"{count}T us", "spread", "x floor"]
-        block = Block(title, header, [], [])
+        block = BenchTable(title, header, [], [])
         for name in dict.fromkeys(figure["contestant"] for figure in block_figures):
             same = {figure["threads"]: figure for figure in block_figures if figure["contestant"] == name}
             cells = [cell for count in threads for cell in _cells(same.get(count))]

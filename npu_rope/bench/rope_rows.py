@@ -15,7 +15,7 @@ from typing import Any
 import npu_rope
 from npu_rope import backends
 from npu_rope.bench.harness import Contestant, Ready, Unsupported
-from npu_rope.bench.verify import Expectation
+from npu_rope.bench.verify import ExpectedRotation
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.testing.bounds import OURS
@@ -72,7 +72,7 @@ def rows(dtypes: Sequence[str], modes: Sequence[str], threads: int, pattern: str
     return [row for row in all_rows if pattern is None or re.search(pattern, row.name)]
 
 
-class Inputs:
+class RopeInputs:
     """The tensors of one row; contestants share the tensors that they only read."""
 
     def __init__(self, row: Row) -> None:
@@ -89,9 +89,9 @@ class Inputs:
         self.params = RopeParams(HEAD_DIM, row.mode)
 
     @cached_property
-    def expected(self) -> list[Expectation]:
+    def expected(self) -> list[ExpectedRotation]:
         """The expected result of every contestant, per tensor."""
-        return [Expectation(x, self.positions, self.params, DTYPES[self.row.dtype]) for x in self.xs]
+        return [ExpectedRotation(x, self.positions, self.params, DTYPES[self.row.dtype]) for x in self.xs]
 
     def check(self, e_angle: float, rounding_steps: int) -> Callable[[Any], str | None]:
         """Return a contestant's check, which returns None or the error of the result."""
@@ -141,7 +141,7 @@ def floor(xs: Sequence[Any]) -> Contestant:
     return Contestant("memory floor: torch copy_", "floor", prepare)
 
 
-def empty_call(inputs: Inputs) -> Contestant:
+def empty_call(inputs: RopeInputs) -> Contestant:
     """Return the call floor: a C++ torch operator that computes almost nothing."""
 
     def prepare() -> Ready:
@@ -154,7 +154,7 @@ def empty_call(inputs: Inputs) -> Contestant:
 
 
 def _written(
-    inputs: Inputs,
+    inputs: RopeInputs,
     call_of: Callable[[Any, Any], Callable[[], object]],
     *,
     in_place: bool = False,
@@ -166,17 +166,17 @@ def _written(
     return ready([call_of(x, out) for x, out in pairs], lambda: outs, **more)
 
 
-def _rope(inputs: Inputs, *, in_place: bool = False) -> Ready:
+def _rope(inputs: RopeInputs, *, in_place: bool = False) -> Ready:
     angles = inputs.positions, inputs.params
     return _written(inputs, lambda x, out: partial(npu_rope.rope, x, *angles, out=out), in_place=in_place)
 
 
-def _new_tensor(inputs: Inputs) -> Ready:
+def _new_tensor(inputs: RopeInputs) -> Ready:
     calls = [partial(npu_rope.rope, x, inputs.positions, inputs.params) for x in inputs.xs]
     return Ready(in_order(calls), lambda: [call() for call in calls])
 
 
-def _packed_operator(inputs: Inputs, *, in_place: bool = False) -> Ready:
+def _packed_operator(inputs: RopeInputs, *, in_place: bool = False) -> Ready:
     call = backends.packed_call(inputs.params, True, "exact")
     rest = inputs.positions, torch.frombuffer(bytearray(call), dtype=torch.uint8)
     operator = torch.ops.npu_rope.rope_packed_.default
@@ -184,14 +184,14 @@ def _packed_operator(inputs: Inputs, *, in_place: bool = False) -> Ready:
     return _written(inputs, call_of, in_place=in_place)
 
 
-def _schema_operator(inputs: Inputs) -> Ready:
+def _schema_operator(inputs: RopeInputs) -> Ready:
     attributes = {"n_dims": HEAD_DIM, "rope_mode": int(inputs.params.rope_mode)}
     operator = torch.ops.npu_rope.rope_.default
     call_of = lambda x, out: partial(operator, x, inputs.positions, **attributes)  # noqa: E731
     return _written(inputs, call_of, in_place=True, around=torch.inference_mode)
 
 
-def _numpy(inputs: Inputs) -> Ready:
+def _numpy(inputs: RopeInputs) -> Ready:
     if inputs.row.dtype == "bf16":
         raise Unsupported("NumPy has no bfloat16")
     xs = [x.numpy() for x in inputs.xs]
@@ -203,7 +203,7 @@ def _numpy(inputs: Inputs) -> Ready:
     return ready(calls, lambda: [torch.from_numpy(out) for out in outs])
 
 
-def _given_tables(inputs: Inputs) -> Ready:
+def _given_tables(inputs: RopeInputs) -> Ready:
     """Prepare rotary_mul with float32 tables for the positions of this row."""
     pairs = torch.arange(0, HEAD_DIM, 2, dtype=torch.float64) / HEAD_DIM
     angles = inputs.positions.double()[..., None] * inputs.params.freq_base**-pairs
@@ -225,9 +225,9 @@ NUMPY = "npu_rope.rope(out=) on NumPy"
 TABLES = "npu_rope.rotary_mul(out=), tables given"
 
 
-def ours(inputs: Inputs) -> Iterator[Contestant]:
+def ours(inputs: RopeInputs) -> Iterator[Contestant]:
     """Yield npu_rope's contestants: the interfaces to its kernel."""
-    interfaces: list[tuple[str, Callable[[Inputs], Ready]]] = [
+    interfaces: list[tuple[str, Callable[[RopeInputs], Ready]]] = [
         (OUT, _rope),
         (IN_PLACE, partial(_rope, in_place=True)),
         (NEW, _new_tensor),

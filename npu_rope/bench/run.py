@@ -23,7 +23,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Options:
+class BenchOptions:
     """The rows to measure and the duration."""
 
     rows: str | None = None
@@ -70,7 +70,7 @@ class Results:
         }
 
 
-def facts(options: Options) -> dict[str, Any]:
+def facts(options: BenchOptions) -> dict[str, Any]:
     """Return descriptions of the machine and the versions."""
     return {
         "machine": machine.machine(),
@@ -80,7 +80,7 @@ def facts(options: Options) -> dict[str, Any]:
     }
 
 
-def run(options: Options, on_event: Callable[[dict[str, Any]], None]) -> Results:
+def run(options: BenchOptions, on_event: Callable[[dict[str, Any]], None]) -> Results:
     """Measure everything that the options select.
 
     Args:
@@ -104,7 +104,7 @@ def run(options: Options, on_event: Callable[[dict[str, Any]], None]) -> Results
     return results
 
 
-def _events(options: Options, threads: int, problems: list[str]) -> Iterator[dict[str, Any]]:
+def _events(options: BenchOptions, threads: int, problems: list[str]) -> Iterator[dict[str, Any]]:
     count = str(threads)
     environment = {
         **os.environ,

@@ -24,7 +24,7 @@ Figures = Sequence[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TargetVerdict:
     """One target. ``outcome`` is PASS or MISS, with a ``?`` if other programs used the machine, or NOT
     MEASURED if this run lacks the rows."""
 
@@ -33,7 +33,7 @@ class Verdict:
     detail: str
 
 
-def verdicts(figures: Figures) -> list[Verdict]:
+def verdicts(figures: Figures) -> list[TargetVerdict]:
     """Judge every target."""
     others = (form_rows.GROUP, norm_rows.GROUP, norm_rope_rows.GROUP, patched_rows.GROUP)
     modes = dict.fromkeys(f["mode"] for f in figures if f["group"] not in others)
@@ -77,17 +77,17 @@ class _Target:
         self.details.append(detail)
         self.figures += figures
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> TargetVerdict:
         """Return the verdict on the figures that were added."""
         if not self.figures:
-            return Verdict(self.text, "NOT MEASURED", "this run has no such row, or no peer in it")
+            return TargetVerdict(self.text, "NOT MEASURED", "this run has no such row, or no peer in it")
         doubt = any(map(disturbed, self.figures))
         outcome = ("PASS" if self.met else "MISS") + ("?" if doubt else "")
         advice = " (others used the machine: measure again when it is idle)" if doubt else ""
-        return Verdict(self.text, outcome, "; ".join(self.details) + advice)
+        return TargetVerdict(self.text, outcome, "; ".join(self.details) + advice)
 
 
-def _floor_targets(figures: Figures) -> Iterator[Verdict]:
+def _floor_targets(figures: Figures) -> Iterator[TargetVerdict]:
     for dtype, limit in FLOOR_TARGETS.items():
         target = _Target(f"prefill {dtype}: at most {limit} x the memory floor")
         for row in by_row(figures).values():
@@ -98,7 +98,7 @@ def _floor_targets(figures: Figures) -> Iterator[Verdict]:
         yield target.verdict()
 
 
-def _no_peer_ahead(figures: Figures) -> Verdict:
+def _no_peer_ahead(figures: Figures) -> TargetVerdict:
     target = _Target("f16 and bf16: no peer ahead in any row")
     for name, row in by_row(figures).items():
         ours, peer = fastest(row, names=(OUT, PACKED)), fastest(row, kind="peer")
@@ -111,7 +111,7 @@ def _no_peer_ahead(figures: Figures) -> Verdict:
     return target.verdict()
 
 
-def _forms(figures: Figures) -> Verdict:
+def _forms(figures: Figures) -> TargetVerdict:
     """Judge times divided by NeoX's, both as multiples of the floor of the same rounds."""
     target = _Target(f"every mode and form: at most {FORM_LIMIT} x NeoX of the same bytes")
     for row in by_row(figures).values():
@@ -126,7 +126,7 @@ def _forms(figures: Figures) -> Verdict:
     return target.verdict()
 
 
-def _norm(figures: Figures, mode: str) -> Verdict:
+def _norm(figures: Figures, mode: str) -> TargetVerdict:
     """Judge a norm of prefill's size by the floor and by the best peer; float16 is reported, not judged."""
     shape = norm_rows.row("f32", 1).shape
     target = _Target(f"{mode} {shape} f32 and bf16: at most {NORM_LIMIT} x the memory floor, no peer ahead")
@@ -143,7 +143,7 @@ def _norm(figures: Figures, mode: str) -> Verdict:
     return target.verdict()
 
 
-def _norm_rope(figures: Figures) -> Verdict:
+def _norm_rope(figures: Figures) -> TargetVerdict:
     """Judge rms_norm_rope's gain over its parts, both as multiples of the floor of the same rounds; float16
     is reported, not judged."""
     target = _Target(f"rms_norm_rope f32 and bf16: at least {FUSION_GAIN} x as fast as rms_norm and rope_qk")
@@ -157,7 +157,7 @@ def _norm_rope(figures: Figures) -> Verdict:
     return target.verdict()
 
 
-def _patched(figures: Figures, mode: str) -> Verdict:
+def _patched(figures: Figures, mode: str) -> TargetVerdict:
     """Judge the patched time divided by transformers' own, which is the floor of these rows."""
     limit = PATCHED_LIMITS[mode]
     target = _Target(f"{mode} after apply_npu_rope: below {limit} x transformers' own")
@@ -170,7 +170,7 @@ def _patched(figures: Figures, mode: str) -> Verdict:
     return target.verdict()
 
 
-def _decode_calls(figures: Figures, mode: str) -> Verdict:
+def _decode_calls(figures: Figures, mode: str) -> TargetVerdict:
     target = _Target(f"decode [1,1,32,128] f32 {mode} through torch.ops: at most the best peer's time")
     for row in by_row(figures).values():
         first = row[0]

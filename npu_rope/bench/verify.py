@@ -25,7 +25,7 @@ def as_float64(x: Any) -> npt.NDArray[np.float64]:
     return wide
 
 
-class Expectation:
+class ExpectedRotation:
     """The reference's result for one tensor, and the values for its bound."""
 
     def __init__(self, x: Any, positions: Any, params: RopeParams, dtype: str) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 
 from npu_rope.bench import form_rows, norm_rope_rows, norm_rows, patched_rows, peers, rope_rows
 from npu_rope.bench.harness import Contestant, Figure, measure_row, wait_for_quiet
-from npu_rope.bench.run import Options
+from npu_rope.bench.run import BenchOptions
 from npu_rope.optional_torch import torch
 
 
-def contestants(row: rope_rows.Row, options: Options) -> list[Contestant]:
+def contestants(row: rope_rows.Row, options: BenchOptions) -> list[Contestant]:
     """Return all contestants of the row: floor, call cost, npu_rope's own, peers."""
     if row.group == form_rows.GROUP:
         return list(form_rows.contestants(row))
@@ -26,7 +26,7 @@ def contestants(row: rope_rows.Row, options: Options) -> list[Contestant]:
         return list(norm_rope_rows.contestants(row, options.peers))
     if row.group == patched_rows.GROUP:
         return list(patched_rows.contestants(row))
-    inputs = rope_rows.Inputs(row)
+    inputs = rope_rows.RopeInputs(row)
     row_contestants = [rope_rows.floor(inputs.xs)]
     if row.is_decode:
         row_contestants.append(rope_rows.empty_call(inputs))
@@ -56,7 +56,7 @@ def main() -> None:
     results = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     threads = int(sys.argv[1])
-    options = Options(**json.loads(sys.argv[2]))
+    options = BenchOptions(**json.loads(sys.argv[2]))
 
     def send(**event: Any) -> None:
         print(json.dumps(event), file=results, flush=True)

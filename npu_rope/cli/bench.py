@@ -19,12 +19,12 @@ from npu_rope import optional_torch
 from npu_rope.bench import plot as plotting
 from npu_rope.bench import report
 from npu_rope.bench.rope_rows import DTYPES, MODES
-from npu_rope.bench.run import Options, Results, run
+from npu_rope.bench.run import BenchOptions, Results, run
 from npu_rope.cli.usage import numbers, require_writable, usage_error
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlUnavailable, find_library_dir
 
 
-class Format(str, Enum):
+class BenchFormat(str, Enum):
     """Output formats."""
 
     CONSOLE = "console"
@@ -48,7 +48,7 @@ def bench(
         str | None, typer.Option(help="Only peers whose name matches, e.g. 'ggml|onnx'; none: no peers.")
     ] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Measuring time per row, default 1.")] = None,
-    format_: Annotated[Format, typer.Option("--format", help="How to print the results.")] = Format.CONSOLE,
+    format_: Annotated[BenchFormat, typer.Option("--format", help="Output format.")] = BenchFormat.CONSOLE,
     output: Annotated[
         Path | None, typer.Option(help="Write the results here instead of standard output.")
     ] = None,
@@ -110,7 +110,7 @@ def bench(
         with replacing(plot, "wb") as stream:
             plotting.draw(results, stream, plot.suffix[1:].lower())
     with stream_to(output) as stream:
-        writer = {Format.JSON: report.write_json, Format.CSV: report.write_csv}
+        writer = {BenchFormat.JSON: report.write_json, BenchFormat.CSV: report.write_csv}
         writer.get(format_, report.write_console)(results, stream)
     bad = any(f["kind"] == "ours" and f["status"] in ("wrong", "failed") for f in results.figures)
     raise typer.Exit(1 if bad or results.problems else 0)
@@ -162,7 +162,7 @@ def _options(
     peers: str | None,
     seconds: float | None,
     ggml_lib: str | None,
-) -> Options:
+) -> BenchOptions:
     if optional_torch.torch is None:
         raise usage_error(f"[bench] torch must be importable but {optional_torch.cause}.")
     if ggml_lib is not None or os.environ.get(ENVIRONMENT_VARIABLE):
@@ -170,7 +170,7 @@ def _options(
             find_library_dir(ggml_lib)
         except GgmlUnavailable as error:
             raise usage_error(str(error)) from None
-    options = Options(
+    options = BenchOptions(
         rows=_pattern("--rows", rows),
         threads=_threads(threads),
         dtypes=_some_of("--dtypes", dtypes, tuple(DTYPES)),
@@ -187,7 +187,7 @@ def _options(
     return options
 
 
-def _measure(options: Options) -> Results:
+def _measure(options: BenchOptions) -> Results:
     total = sum(len(options.chosen_rows(count)) for count in options.threads)
     errors = Console(stderr=True, highlight=False)
     with Progress(

@@ -205,7 +205,7 @@ def _npu_versions(found: dict[str, str | None]) -> list[Finding]:
         home = found["CANN"]
         cann = cann_versions.cann_version(home) if home and not simulated else None
         verdict = (
-            cann_versions.Verdict(None, f"torch_npu {torch_npu} on a simulated CANN, which has no version")
+            cann_versions.Compatibility(None, f"torch_npu {torch_npu} on a simulated CANN without a version")
             if simulated
             else cann_versions.judge(cann, torch_npu)
         )

@@ -31,7 +31,7 @@ from npu_rope.hardware.calls import OPERATORS
 from npu_rope.hardware.document import CORRECT, SIMULATED, WRONG, Document
 from npu_rope.hardware.page import html_of
 from npu_rope.hardware.privacy import Scrubber
-from npu_rope.hardware.run import STEPS, Plan, Run
+from npu_rope.hardware.run import STEPS, HardwareRun, Plan
 
 NOT_CORRECT = 1
 JSON_FILE, HTML_FILE = "hardware-report.json", "hardware-report.html"
@@ -120,7 +120,7 @@ def hardware_report(
         console.print(f"[yellow]{SIMULATED}.[/]", soft_wrap=True)
     try:
         with _progress(console) as progress:
-            document = Run(plan, progress, write).all()
+            document = HardwareRun(plan, progress, write).all()
     except KeyboardInterrupt:
         print(f"The results so far are in {json_path} and {html_path}.", file=sys.stderr)
         raise

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from npu_rope import RopeMode, RopeParams, backends, rope
 from npu_rope.cli import inspect_plot
-from npu_rope.cli.inspect_model import Model, Rope, printable, ranges, read
+from npu_rope.cli.inspect_model import ModelFile, Rope, printable, ranges, read
 from npu_rope.cli.usage import usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.optional_torch import torch
@@ -258,7 +258,7 @@ def _pair_table(r: Rope) -> Table:
     return table
 
 
-def _as_json(file: Path, model: Model, supported: list[dict[str, str]]) -> dict[str, Any]:
+def _as_json(file: Path, model: ModelFile, supported: list[dict[str, str]]) -> dict[str, Any]:
     return {
         "file": str(file),
         "kind": model.kind,

@@ -60,7 +60,7 @@ class Rope:
 
 
 @dataclass
-class Model:
+class ModelFile:
     """The ropes of a file."""
 
     kind: str  # of file
@@ -69,7 +69,7 @@ class Model:
     without_rope: list[int] | None = None  # layers that do not rotate; None: unknown
 
 
-def read(file: Path, layer_type: str | None, layer: int | None, n_ctx: int | None) -> Model:
+def read(file: Path, layer_type: str | None, layer: int | None, n_ctx: int | None) -> ModelFile:
     """Read a model's file.
 
     Args:
@@ -98,7 +98,7 @@ def _is_gguf(file: Path) -> bool:
         return stream.read(len(MAGIC)) == MAGIC
 
 
-def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> Model:
+def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> ModelFile:
     ropes, model_type, config = [], "", hf_config.read(file)
     for name in [layer_type] if layer_type is not None else hf_params.layer_types(config):
         facts = hf_params.facts(config, name)
@@ -116,10 +116,10 @@ def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> Model:
                 n_ctx,
             )
         )
-    return Model("transformers configuration", printable(model_type or str(file)), ropes)
+    return ModelFile("transformers configuration", printable(model_type or str(file)), ropes)
 
 
-def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> Model:
+def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> ModelFile:
     gguf = GgufFile(file)
     if layer is not None:
         wanted: dict[str, int | None] = {f"layer {layer}": layer}
@@ -137,7 +137,7 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> Model:
     name = gguf.values["general.name"]
     title = f"{name}, {gguf.architecture}" if isinstance(name, str) else gguf.architecture
     without = [i for i in range(gguf.layers or 0) if not gguf.turns(i)]
-    return Model("GGUF file", printable(title), ropes, without)
+    return ModelFile("GGUF file", printable(title), ropes, without)
 
 
 def printable(text: str) -> str:

@@ -31,7 +31,7 @@ UNWRAPPED = 100_000
 
 
 @dataclass
-class Report:
+class ValidationReport:
     """A run and its results so far. ``ggml_lib`` is the folder of ``--ggml-lib``, if any."""
 
     backends: list[str]
@@ -57,7 +57,7 @@ class Report:
 
 @contextmanager
 def write_report(
-    format_: str, output: Path | None, report: Report, detail: Detail
+    format_: str, output: Path | None, report: ValidationReport, detail: Detail
 ) -> Iterator[Callable[[CaseResult], None]]:
     """Yield a function to call with each result; write the rest at the end."""
     with stream_to(output) as stream:
@@ -94,7 +94,7 @@ class Detail(Enum):
 class ConsolePrinter:
     """Prints the comparisons, each failure in full, and a summary; on request a line for each case."""
 
-    def __init__(self, stream: TextIO, report: Report, detail: Detail) -> None:
+    def __init__(self, stream: TextIO, report: ValidationReport, detail: Detail) -> None:
         # Do not wrap the lines of a file or pipe.
         width = None if stream.isatty() else UNWRAPPED
         self.console = Console(file=stream, highlight=False, width=width)
@@ -213,11 +213,11 @@ def _table_cell(results: list[CaseResult], executor: str, width: int) -> str:
     return text if passed == len(ran) else f"[bold red]{text}[/]"
 
 
-def _device(report: Report) -> str:
+def _device(report: ValidationReport) -> str:
     return report.ggml.device if report.ggml else ""
 
 
-def _on_device(report: Report) -> tuple[int, int]:
+def _on_device(report: ValidationReport) -> tuple[int, int]:
     """Return the number of cases that ggml ran, and the number that it refused."""
     verdicts = [j.verdict for r in report.results if (j := r.by("ggml")) is not None]
     refused = verdicts.count(UNSUPPORTED)
@@ -313,7 +313,7 @@ def explain(j: Judgement) -> str:
     return text
 
 
-def reproducer(result: CaseResult, report: Report) -> str:
+def reproducer(result: CaseResult, report: ValidationReport) -> str:
     """Return a command line that runs this case alone."""
     line = f"{backends.command_line()} validate --suite {result.case.suite} --op '{result.case.name}'"
     if report.ggml and report.ggml_lib:
@@ -323,7 +323,7 @@ def reproducer(result: CaseResult, report: Report) -> str:
     return line
 
 
-def ggml_reproducer(result: CaseResult, report: Report) -> str:
+def ggml_reproducer(result: CaseResult, report: ValidationReport) -> str:
     """Return the command line of ggml's own test for the case on the device; empty if it has no such case."""
     if result.case.suite != "ggml" or not (device := _device(report)):
         return ""
@@ -339,7 +339,7 @@ def _finite(value: float | None) -> float | str | None:
     return value if math.isfinite(value) else "inf"
 
 
-def _record(result: CaseResult, j: Judgement, report: Report) -> dict[str, Any]:
+def _record(result: CaseResult, j: Judgement, report: ValidationReport) -> dict[str, Any]:
     """Return a judgement's properties for files. The first have the names of test-backend-ops, so that
     its files can be joined with these; the others are npu_rope's own."""
     case = result.case
@@ -366,7 +366,7 @@ def _record(result: CaseResult, j: Judgement, report: Report) -> dict[str, Any]:
     }
 
 
-def write_json(stream: TextIO, report: Report) -> None:
+def write_json(stream: TextIO, report: ValidationReport) -> None:
     """Write one object: environment, totals, and an object for each case with its judgements."""
 
     def judged(r: CaseResult, j: Judgement) -> dict[str, Any]:
@@ -396,7 +396,7 @@ def write_json(stream: TextIO, report: Report) -> None:
     stream.write("\n")
 
 
-def write_csv(stream: TextIO, report: Report) -> None:
+def write_csv(stream: TextIO, report: ValidationReport) -> None:
     """Write a row for each case and executor."""
     records = [_record(r, j, report) for r in report.results for j in r.judgements]
     writer = csv.DictWriter(stream, records[0] if records else ())
@@ -404,7 +404,7 @@ def write_csv(stream: TextIO, report: Report) -> None:
     writer.writerows(records)
 
 
-def write_junit(stream: TextIO, report: Report) -> None:
+def write_junit(stream: TextIO, report: ValidationReport) -> None:
     """Write JUnit XML: a test case for each case and executor. Unsupported ones are skipped."""
     judged = [(r, j) for r in report.results for j in r.judgements]
     root = ElementTree.Element(

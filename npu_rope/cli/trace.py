@@ -52,7 +52,7 @@ class Mode(str, Enum):
     IMROPE = "imrope"
 
 
-class Layout(str, Enum):
+class MemoryOrder(str, Enum):
     """The memory layouts of x."""
 
     BSND = "bsnd"
@@ -76,7 +76,7 @@ class TableDtype(str, Enum):
 ShapeOption = Annotated[str, typer.Option(help="B,S,N,D of x.")]
 DtypeOption = Annotated[Dtype | None, typer.Option(help="x's element type; default bf16, f16 on Ascend310P.")]
 LayoutOption = Annotated[
-    Layout, typer.Option(help="bnsd: heads before tokens in memory, passed as a view [B,S,N,D].")
+    MemoryOrder, typer.Option(help="bnsd: heads before tokens in memory, passed as a view [B,S,N,D].")
 ]
 InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Write over x.")]
 Launch = Callable[[Options], dict[str, Any]]
@@ -167,7 +167,7 @@ def rope(
         str | None,
         typer.Option(help="Pairs of each axis in modes mrope, vision and imrope; default four equal parts."),
     ] = None,
-    layout: LayoutOption = Layout.BSND,
+    layout: LayoutOption = MemoryOrder.BSND,
     backward: Annotated[bool, typer.Option("--backward", help="Rotate by minus the angle.")] = False,
     freq_factors: Annotated[
         bool, typer.Option("--freq-factors", help="With freq_factors; the device divides by them.")
@@ -248,7 +248,7 @@ def rotary_mul(
     interleaved: Annotated[bool, typer.Option("--interleaved", help="Pairs of neighbours.")] = False,
     rotary_dim: Annotated[int, typer.Option(help="Rotated lanes; 0: D.")] = 0,
     offset: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
-    layout: LayoutOption = Layout.BSND,
+    layout: LayoutOption = MemoryOrder.BSND,
     backward: Annotated[bool, typer.Option("--backward", help="Apply the transposed rotation.")] = False,
     in_place: InPlaceOption = False,
 ) -> Launch:
@@ -286,7 +286,7 @@ def rotary_mul(
             _check_rows(width, offset)
             ids = np.random.default_rng(0).integers(0, rows, (b, s))
             # ONNX's layouts: heads before tokens, or both in one dimension.
-            flat = layout is Layout.BSND
+            flat = layout is MemoryOrder.BSND
             views = [v.reshape(*v.shape[:2], -1) if flat else v for v in (x, out)]
             t = rotary_embedding_tensors(views[0], cos, sin, ids, None)
             a = replace(a, num_heads=n if flat else 0)
@@ -368,14 +368,14 @@ def rounded_to(values: Any, dtype: Dtype) -> Any:
     return values.astype(np.float16) if dtype is Dtype.F16 else bfloat16_bits(values)
 
 
-def view_of(a: Any, layout: Layout) -> Any:
+def view_of(a: Any, layout: MemoryOrder) -> Any:
     """Return the view ``[B,S,N,D]`` of an array of that layout."""
-    return a.transpose(0, 2, 1, 3) if layout is Layout.BNSD else a
+    return a.transpose(0, 2, 1, 3) if layout is MemoryOrder.BNSD else a
 
 
-def _x_and_out(sizes: tuple[int, ...], dtype: Dtype, layout: Layout, in_place: bool) -> tuple[Any, Any]:
+def _x_and_out(sizes: tuple[int, ...], dtype: Dtype, layout: MemoryOrder, in_place: bool) -> tuple[Any, Any]:
     b, s, n, d = sizes
-    x = rounded_to(random_values((b, n, s, d) if layout is Layout.BNSD else sizes), dtype)
+    x = rounded_to(random_values((b, n, s, d) if layout is MemoryOrder.BNSD else sizes), dtype)
     return x, x if in_place else np.empty_like(x)
 
 

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from npu_rope import backends
-from npu_rope.cli.report import Detail, Report, write_report
+from npu_rope.cli.report import Detail, ValidationReport, write_report
 from npu_rope.cli.usage import require_writable, usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
@@ -28,7 +28,7 @@ from npu_rope.testing.suites import SUITES, all_cases, judge
 PROGRESS_SECONDS = 15  # between lines of progress where there is no terminal
 
 
-class Format(str, Enum):
+class ReportFormat(str, Enum):
     """Output formats."""
 
     CONSOLE = "console"
@@ -75,7 +75,7 @@ def validate(
             " unless --backend names others."
         ),
     ] = "",
-    format_: Annotated[Format, typer.Option("--format", help="How to print the results.")] = Format.CONSOLE,
+    format_: Annotated[ReportFormat, typer.Option("--format", help="Output format.")] = ReportFormat.CONSOLE,
     output: Annotated[
         Path | None, typer.Option(help="Write the results here instead of standard output.")
     ] = None,
@@ -134,7 +134,7 @@ def validate(
     process, why_not = _open_ggml(ggml, ggml_lib, ggml_device)
     if why_not and ggml:
         errors.print(f"[yellow]ggml is not among the columns:[/] {escape(why_not)}", soft_wrap=True)
-    report = Report(names, process.info if process else None, why_not, ggml_lib or "")
+    report = ValidationReport(names, process.info if process else None, why_not, ggml_lib or "")
     try:
         detail = Detail.EVERY_CASE if verbose else Detail.QUIET if quiet else Detail.SUMMARY
         with write_report(format_.value, output, report, detail) as add:

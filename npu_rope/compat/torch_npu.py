@@ -87,7 +87,7 @@ def npu_apply_rotary_pos_emb(
         if t.dim() != len(order):
             raise bad_value(op, name, f"have {len(order)} dimensions in layout {layout}", t.dim())
     q, k, c, s = (t.permute(order) for t in (query, key, cos, sin))
-    for window in _windows(c.shape[-1], rotary_mode):
+    for window in _rotated_parts(c.shape[-1], rotary_mode):
         rotary_mul_qk(q, k, c[..., window.tables], s[..., window.tables], **window.attributes, out=(q, k))
     return query, key
 
@@ -283,7 +283,7 @@ def _require_tensors(op: str, **named: Any) -> None:
         require_dense(op, name, t)
 
 
-class _Window:
+class _RotatedPart:
     """The table entries and the attributes of a part of a head that rotates separately."""
 
     def __init__(self, first: int, width: int, interleaved: bool) -> None:
@@ -291,15 +291,15 @@ class _Window:
         self.attributes: dict[str, Any] = {"rotary_dim": width, "offset": first, "interleaved": interleaved}
 
 
-def _windows(width: int, mode: str) -> list[_Window]:
+def _rotated_parts(width: int, mode: str) -> list[_RotatedPart]:
     if mode == "quarter":
-        return [_Window(0, width // 2, False), _Window(width // 2, width // 2, False)]
-    return [_Window(0, width, mode == "interleave")]
+        return [_RotatedPart(0, width // 2, False), _RotatedPart(width // 2, width // 2, False)]
+    return [_RotatedPart(0, width, mode == "interleave")]
 
 
 def _rotated(x: Any, cos: Any, sin: Any, mode: str) -> Any:
     y = x
-    for window in _windows(cos.shape[-1], mode):
+    for window in _rotated_parts(cos.shape[-1], mode):
         # A y that the first window made may be overwritten.
         rotate = rotary_mul if y is x or torch.is_grad_enabled() else rotary_mul_
         y = rotate(y, cos[..., window.tables], sin[..., window.tables], **window.attributes)

@@ -69,7 +69,7 @@ class TimedCall:
 
 
 @dataclass(frozen=True)
-class Call:
+class PreparedCall:
     """A call's tensors on the CPU, and its expected results.
 
     Attributes:
@@ -187,7 +187,7 @@ def _all_calls(operator: str) -> Iterator[TimedCall]:
 # ---- tensors and expected results --------------------------------------------------------------------
 
 
-def make(call: TimedCall) -> Call:
+def make(call: TimedCall) -> PreparedCall:
     """Return the call with its tensors, drawn by a generator that the call's name seeds."""
     return _MAKE[call.operator](call, dict(call.options))
 
@@ -221,7 +221,7 @@ def _rope_case(call: TimedCall, o: dict[str, Any]) -> RopeCase:
     )
 
 
-def _rope_call(call: TimedCall, o: dict[str, Any]) -> Call:
+def _rope_call(call: TimedCall, o: dict[str, Any]) -> PreparedCall:
     case = _rope_case(call, o)
     data = cases.make_data(case)
     received = judge.as_received(case, "npu")
@@ -232,17 +232,17 @@ def _rope_call(call: TimedCall, o: dict[str, Any]) -> Call:
         return [judge.exact_expectation(received, data, E_ANGLE_DEVICE)]
 
     if call.operator == "rope":
-        return Call(rope_tensors(x, positions, None, None), a, expect, _values)
+        return PreparedCall(rope_tensors(x, positions, None, None), a, expect, _values)
     if call.operator == "rope_set_rows":
         assert data.rows is not None
         assert data.cache is not None
         rows, cache = torch.from_numpy(data.rows), _tensor(data.cache, case.cache_dtype)
         tensors = rope_set_rows_tensors(x, positions, rows, None, cache)
-        return Call(tensors, a, expect, lambda r: [judge.rotated_rows(case, data, _values(r)[0])])
+        return PreparedCall(tensors, a, expect, lambda r: [judge.rotated_rows(case, data, _values(r)[0])])
     return _with_keys(case, data, a)
 
 
-def _with_keys(case: RopeCase, data: CaseData, a: RopeCallAttributes) -> Call:
+def _with_keys(case: RopeCase, data: CaseData, a: RopeCallAttributes) -> PreparedCall:
     keys = replace(case, name=f"{case.name}/k", shape=(*case.shape[:2], KEY_HEADS, case.shape[3]))
     key_data = replace(cases.make_data(keys), positions=data.positions)
     xs = [_tensor(d.x, case.dtype) for d in (data, key_data)]
@@ -252,10 +252,10 @@ def _with_keys(case: RopeCase, data: CaseData, a: RopeCallAttributes) -> Call:
         return [judge.exact_expectation(judge.as_received(c, "npu"), d, E_ANGLE_DEVICE) for c, d in both]
 
     tensors = rope_qk_tensors(xs[0], xs[1], torch.from_numpy(data.positions), None, None)
-    return Call(tensors, a, expect, _values)
+    return PreparedCall(tensors, a, expect, _values)
 
 
-def _table_call(call: TimedCall, o: dict[str, Any]) -> Call:
+def _table_call(call: TimedCall, o: dict[str, Any]) -> PreparedCall:
     onnx = call.operator == "rotary_embedding"
     case = tables.TableCase(
         name=call.id,
@@ -273,10 +273,10 @@ def _table_call(call: TimedCall, o: dict[str, Any]) -> Call:
     cos, sin = (_tensor(t, F32 if case.wide else case.dtype) for t in (data.cos, data.sin))
     ids = None if data.position_ids is None else torch.from_numpy(data.position_ids)
     tensors: CallTensors[Any] = tables.call_of(case, xs, cos, sin, ids, None)
-    return Call(tensors, case.attributes, lambda: tables.expectation(case, data), _values)
+    return PreparedCall(tensors, case.attributes, lambda: tables.expectation(case, data), _values)
 
 
-def _norm_call(call: TimedCall, o: dict[str, Any]) -> Call:
+def _norm_call(call: TimedCall, o: dict[str, Any]) -> PreparedCall:
     case = norms.NormCase(
         call.id,
         call.dtype,
@@ -289,10 +289,10 @@ def _norm_call(call: TimedCall, o: dict[str, Any]) -> Call:
     x, residual = (_tensor(a, case.dtype) for a in (data.x, data.residual))
     scale, grad = (_tensor(a, case.scale_type) for a in (data.scale, data.grad))
     tensors: CallTensors[Any] = norms.call_of(case, x, scale, grad, residual)
-    return Call(tensors, case.attributes, lambda: norms.expectation(case, data, "npu"), _values)
+    return PreparedCall(tensors, case.attributes, lambda: norms.expectation(case, data, "npu"), _values)
 
 
-def _norm_rope_call(call: TimedCall, o: dict[str, Any]) -> Call:
+def _norm_rope_call(call: TimedCall, o: dict[str, Any]) -> PreparedCall:
     params = RopeParams(HEAD, "neox", freq_base=1e6)
     case = norm_ropes.NormRopeCase(call.id, call.dtype, params, call.shape, KEY_HEADS, start=1000, **o)
     data = norm_ropes.make_data(case)
@@ -302,11 +302,11 @@ def _norm_rope_call(call: TimedCall, o: dict[str, Any]) -> Call:
     if data.rows is not None:
         rows, outs = torch.from_numpy(data.rows), (torch.empty_like(q), _tensor(data.cache, case.dtype))
     tensors = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, None, outs, rows)
-    return Call(tensors, case.attributes, lambda: norm_ropes.expectation(case, data, "npu"), _values)
+    return PreparedCall(tensors, case.attributes, lambda: norm_ropes.expectation(case, data, "npu"), _values)
 
 
 _NORMS = ("rms_norm", "add_rms_norm", "rms_norm_backward")
-_MAKE: Mapping[str, Callable[[TimedCall, dict[str, Any]], Call]] = {
+_MAKE: Mapping[str, Callable[[TimedCall, dict[str, Any]], PreparedCall]] = {
     **dict.fromkeys(("rope", "rope_qk", "rope_set_rows"), _rope_call),
     **dict.fromkeys(("rotary_mul", "rotary_mul_qk", "rotary_embedding"), _table_call),
     **dict.fromkeys(_NORMS, _norm_call),
@@ -334,7 +334,7 @@ def run(t: CallTensors[Any], a: Any) -> tuple[Any, ...]:
     return results if isinstance(results, tuple) else (results,)
 
 
-def simulate(call: Call, options: Options) -> None:
+def simulate(call: PreparedCall, options: Options) -> None:
     """Run the call's one launch on the simulated cores; :func:`ascend_sim.library.load` then has a report."""
     executors = norm_executors if isinstance(call.attributes, RmsNormAttributes) else rotations
     executors.on_sim(options, call.tensors, call.attributes)

@@ -98,7 +98,7 @@ def _size(case: Any) -> int:
 
 
 @dataclass
-class Run:
+class HardwareRun:
     """The making of one report.
 
     Attributes:

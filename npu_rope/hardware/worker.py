@@ -23,7 +23,7 @@ from ascend_sim import library
 
 from npu_rope.cli.report import explain
 from npu_rope.hardware import calls, kernel_times, machine
-from npu_rope.hardware.calls import Call, TimedCall
+from npu_rope.hardware.calls import PreparedCall, TimedCall
 from npu_rope.hardware.device import NpuDevice
 from npu_rope.hardware.kernel_times import NoKernelTimes
 from npu_rope.testing.outcomes import FAIL
@@ -87,7 +87,7 @@ class Worker:
         except CALL_ERRORS as error:
             return {"correct": False, "message": f"{type(error).__name__}: {error}"}
 
-    def _run(self, call: Call) -> list[Any]:
+    def _run(self, call: PreparedCall) -> list[Any]:
         device = self.device
         results = calls.run(call.tensors.map(device.put), call.attributes)
         device.synchronize()

@@ -15,7 +15,7 @@ from npu_rope.executors import rotations as executors
 from npu_rope.executors import rules
 from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
 from npu_rope.ops import gradients, registrar
-from npu_rope.ops.registrar import Call, Operator
+from npu_rope.ops.registrar import Call, TorchOperator
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.rope_calls import RopeCallAttributes
@@ -229,12 +229,12 @@ def on_cpu(t: CallTensors[Any], attributes: dict[str, Any]) -> None:
     executors.on_cpu_tensors(t, attributes_of_schema(t.op, attributes))
 
 
-# Make an Operator of rope, rope_qk or rope_set_rows.
-rope_operator = partial(Operator, check=check_traced, on_cpu=on_cpu)
-# Make the Operator of their hot path, whose attributes are packed into one uint8 tensor (packed_of). In
+# Make a TorchOperator of rope, rope_qk or rope_set_rows.
+rope_operator = partial(TorchOperator, check=check_traced, on_cpu=on_cpu)
+# Make the TorchOperator of their hot path, whose attributes are packed into one uint8 tensor (packed_of). In
 # place, x is omitted: passing a tensor takes torch a tenth of the time of a decode-sized call.
 packed_operator = partial(
-    Operator, check=check_packed, on_cpu=executors.on_cpu_packed, hot_path=True, on_npu=False
+    TorchOperator, check=check_packed, on_cpu=executors.on_cpu_packed, hot_path=True, on_npu=False
 )
 
 

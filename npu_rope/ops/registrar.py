@@ -1,8 +1,8 @@
 """Registration of npu_rope's torch operators.
 
-An operator's file describes each of its schemas by an :class:`Operator`. :func:`register` defines the schema
-and registers its kernels: fake tensors, CPU tensors without the C++ registration, autograd, functionalisation
-and placeholders for NPU tensors. The C++ kernels are in ``csrc/torch`` (CPU) and ``csrc/npu`` (NPU).
+An operator's file describes each of its schemas by a :class:`TorchOperator`. :func:`register` defines the
+schema and registers its kernels: fake tensors, CPU tensors without the C++ registration, autograd,
+functionalisation and placeholders for NPU tensors. The C++ kernels are in ``csrc/torch`` (CPU) and ``csrc/npu`` (NPU).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Results = Mapping[str, Any]  # tensors, by their names in CallTensors.outs
 
 
 @dataclass(frozen=True)
-class Operator:
+class TorchOperator:
     """A torch operator of this package.
 
     Attributes:
@@ -63,11 +63,11 @@ class Operator:
         return self.schema.partition("(")[0]
 
 
-registered: dict[str, Operator] = {}  # by name
+registered: dict[str, TorchOperator] = {}  # by name
 
 
 def like_xs(*names: str) -> Callable[[Any], Results]:
-    """Return ``Operator.results`` for results of these names, with the shapes and dtypes of xs, in order."""
+    """Return ``TorchOperator.results`` for outputs of these names, with the shapes and dtypes of xs."""
     return lambda t: {name: x.new_empty(x.shape) for name, x in zip(names, t.xs.values(), strict=False)}
 
 
@@ -86,7 +86,7 @@ def one_or_all(tensors: tuple[Any, ...]) -> Any:
     return tensors[0] if len(tensors) == 1 else tensors
 
 
-def register(*operators: Operator) -> None:
+def register(*operators: TorchOperator) -> None:
     """Define operators and register their kernels with torch. Does nothing without torch."""
     if torch is None:
         return
@@ -126,7 +126,7 @@ def _returned(results: tuple[Any, ...]) -> Any:
     return results if len(results) > 1 else results[0] if results else None
 
 
-def _kernel(o: Operator, run: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def _kernel(o: TorchOperator, run: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """Return a kernel that allocates the results and passes the whole call to ``run``."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -138,7 +138,7 @@ def _kernel(o: Operator, run: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return kernel
 
 
-def _autograd(o: Operator, operator: Any) -> Callable[..., Any]:
+def _autograd(o: TorchOperator, operator: Any) -> Callable[..., Any]:
     if o.gradient is not None:
         return gradients.differentiable(operator, o.gradient)
 

@@ -13,7 +13,7 @@ from npu_rope.call_tensors import CallTensors
 from npu_rope.executors import rms_norm as executors
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import calls, gradients
-from npu_rope.ops.registrar import Call, Operator, register
+from npu_rope.ops.registrar import Call, TorchOperator, register
 from npu_rope.optional_torch import torch
 from npu_rope.rms_norm_calls import (
     BACKWARD,
@@ -286,7 +286,7 @@ def _backward_on_cpu(t: Tensors, a: RmsNormAttributes) -> None:
 
 
 ATTRIBUTES = "int axis=-1, float epsilon=1e-5, int stash_type=1"
-operator = partial(Operator, check=check, on_cpu=executors.on_cpu_tensors)
+operator = partial(TorchOperator, check=check, on_cpu=executors.on_cpu_tensors)
 register(
     operator(
         f"rms_norm(Tensor x, Tensor scale, {ATTRIBUTES}) -> Tensor",
@@ -295,7 +295,7 @@ register(
         gradient=gradients.Gradient(_backward, _setup_context),
     ),
     operator(f"rms_norm_out(Tensor x, Tensor scale, Tensor(a!) out, {ATTRIBUTES}) -> ()", _call_out),
-    Operator(
+    TorchOperator(
         f"rms_norm_backward(Tensor grad, Tensor x, Tensor scale, {ATTRIBUTES}) -> (Tensor, Tensor)",
         _call_backward,
         _check_backward,

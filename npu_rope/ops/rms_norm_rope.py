@@ -16,7 +16,7 @@ from npu_rope.errors import bad_value
 from npu_rope.executors import rotations as executors
 from npu_rope.executors.tensors import require_tensor_like, spec_of
 from npu_rope.ops import calls, gradients
-from npu_rope.ops.registrar import Call, Operator, like_xs, register
+from npu_rope.ops.registrar import Call, TorchOperator, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.rms_norm_rope_calls import (
@@ -300,7 +300,7 @@ def _on_cpu(t: Tensors, attributes: dict[str, Any]) -> None:
 _INPUTS = "Tensor q, Tensor k, Tensor q_scale, Tensor k_scale, Tensor positions"
 _NEW = f"{_INPUTS}, Tensor? freq_factors=None, {_ATTRIBUTES}"
 _ROWS = f"{_INPUTS}, Tensor rows, Tensor(a!) cache, Tensor? freq_factors=None, {_ATTRIBUTES}"
-_operator = partial(Operator, check=_check_traced, on_cpu=_on_cpu)
+_operator = partial(TorchOperator, check=_check_traced, on_cpu=_on_cpu)
 register(
     _operator(
         f"rms_norm_rope({_NEW}) -> (Tensor, Tensor)",
@@ -312,7 +312,7 @@ register(
     _operator(f"rms_norm_rope_set_rows({_ROWS}) -> Tensor", _call_set_rows, results=like_xs("q_out")),
     _operator(f"rms_norm_rope_set_rows_out({_ROWS}, Tensor(b!) q_out) -> ()", _call_set_rows),
     # If q or k is None, its output is rotated in place. With rows, k_out is a cache.
-    Operator(
+    TorchOperator(
         "rms_norm_rope_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k,"
         " Tensor q_scale, Tensor k_scale, Tensor positions, Tensor packed, Tensor? rows=None,"
         " Tensor? freq_factors=None) -> ()",

@@ -16,7 +16,7 @@ from npu_rope.executors import rotations as executors
 from npu_rope.executors.tensors import is_tensor, spec_of
 from npu_rope.ops import calls, gradients, registrar
 from npu_rope.ops.gradients import Gradient
-from npu_rope.ops.registrar import Call, Operator
+from npu_rope.ops.registrar import Call, TorchOperator
 from npu_rope.optional_torch import torch
 from npu_rope.rotary_calls import (
     RotaryAttributes,
@@ -220,12 +220,12 @@ _ATTRIBUTES = "bool interleaved=False, int rotary_dim=0, int offset=0, bool forw
 _TABLES = "Tensor cos, Tensor sin"
 _CACHES = "Tensor X, Tensor cos_cache, Tensor sin_cache, Tensor? position_ids"
 _ONNX = "bool interleaved=False, int num_heads=0, int rotary_embedding_dim=0, bool forward=True"
-_operator = partial(Operator, check=calls.check, on_cpu=executors.on_cpu_tensors)
+_operator = partial(TorchOperator, check=calls.check, on_cpu=executors.on_cpu_tensors)
 
 
 def _operators_of(
     op: str, make: Callable[..., Tensors], xs: tuple[str, ...], outs: tuple[str, ...]
-) -> tuple[Operator, ...]:
+) -> tuple[TorchOperator, ...]:
     """Return three operators: with new results, in place, and into given memory. ``make`` returns a call's
     tensors from xs, cos, sin and the output."""
     n, inputs = len(xs), len(xs) + 2

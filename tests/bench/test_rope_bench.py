@@ -14,8 +14,8 @@ from typer.testing import CliRunner  # noqa: E402
 from npu_rope.bench import norm_rope_rows, norm_rows, patched_rows, report, worker  # noqa: E402
 from npu_rope.bench.harness import NotInstalled, Unsupported  # noqa: E402
 from npu_rope.bench.peers import peers  # noqa: E402
-from npu_rope.bench.rope_rows import OUT, PACKED, Inputs, Row, ours, rows  # noqa: E402
-from npu_rope.bench.run import Options, Results  # noqa: E402
+from npu_rope.bench.rope_rows import OUT, PACKED, RopeInputs, Row, ours, rows  # noqa: E402
+from npu_rope.bench.run import BenchOptions, Results  # noqa: E402
 from npu_rope.bench.targets import verdicts  # noqa: E402
 from npu_rope.cli.app import app  # noqa: E402
 from npu_rope.testing.bounds import OURS, PEER_HALF_FORMULA  # noqa: E402
@@ -55,7 +55,7 @@ def outcomes(*figures):
 
 
 def test_every_shape_dtype_and_mode_is_a_row():
-    found = Options().chosen_rows(2)
+    found = BenchOptions().chosen_rows(2)
     assert len(found) == 5 * 3 * 2 + 3 + 2 * 3 * 3 + 3 + 2 * 3 == len({row.name for row in found})
     assert all(row.name.endswith("2 threads") for row in found)
 
@@ -69,7 +69,7 @@ def test_rows_are_chosen_by_their_name():
 @pytest.mark.parametrize("mode", ["neox", "normal"])
 def test_all_our_ways_in_give_the_reference_result(dtype, mode):
     for heads in (SMALL, ((2, 1, 4), (2, 1, 2))):
-        inputs = Inputs(Row("decode" if len(heads) > 1 else "prefill", heads, dtype, mode, 1))
+        inputs = RopeInputs(Row("decode" if len(heads) > 1 else "prefill", heads, dtype, mode, 1))
         for contestant in ours(inputs):
             if dtype != "bf16" or "NumPy" not in contestant.name:
                 ready = contestant.prepare()
@@ -80,7 +80,7 @@ def test_all_our_ways_in_give_the_reference_result(dtype, mode):
 @pytest.mark.peer
 @pytest.mark.parametrize("mode", ["neox", "normal"])
 def test_peers_are_right_by_the_looser_bound(mode):
-    inputs = Inputs(Row("prefill", SMALL, "f16", mode, 1))
+    inputs = RopeInputs(Row("prefill", SMALL, "f16", mode, 1))
     for contestant in peers(inputs, "onnx|transformers eager|ggml", None):
         ready = contestant.prepare()
         assert contestant.check(ready.result()) is None, contestant.name
@@ -88,7 +88,7 @@ def test_peers_are_right_by_the_looser_bound(mode):
 
 
 def test_asking_for_no_peers_gives_none():
-    assert list(peers(Inputs(Row("prefill", SMALL, "f32", "neox", 1)), "none", None)) == []
+    assert list(peers(RopeInputs(Row("prefill", SMALL, "f32", "neox", 1)), "none", None)) == []
 
 
 @pytest.mark.parametrize("bound", [OURS, PEER_HALF_FORMULA], ids=["ours", "peer"])
@@ -96,7 +96,7 @@ def test_asking_for_no_peers_gives_none():
 def test_a_wrong_rotation_is_caught_by_either_bound(wrong, bound):
     import npu_rope
 
-    inputs = Inputs(Row("prefill", SMALL, "bf16", "neox", 1))
+    inputs = RopeInputs(Row("prefill", SMALL, "bf16", "neox", 1))
     x, positions, params = inputs.xs[0], inputs.positions, inputs.params
     other = npu_rope.RopeParams(params.n_dims, "normal")
     made = {
@@ -296,7 +296,7 @@ def test_the_floor_that_the_legend_describes_is_the_first_line_of_every_table():
     """It is a copy of bytes in some tables, and transformers' own module in others."""
     assert "the floor is the first line of a table" in report.LEGEND
     assert "memory floor" not in report.LEGEND
-    options = Options(dtypes=("f16",), modes=("neox",))
+    options = BenchOptions(dtypes=("f16",), modes=("neox",))
     for row in options.chosen_rows(1):
         first, *others = worker.contestants(row, options)
         assert first.kind == "floor", row.name

@@ -16,13 +16,13 @@ import random_judge
 CHIPS = {"sim": "Ascend910B1", "sim:ascend310p": "Ascend310P3"}
 
 
-def drawn(seed: int, index: int, backend: str) -> random_calls.Call:
+def drawn(seed: int, index: int, backend: str) -> random_calls.RandomCall:
     """A random call with attributes that CANN can represent."""
     call = random_calls.draw(seed, index, random_calls.reach_of(backend))
     return replace(call, params=aclnn_calls.in_float32(call.params))
 
 
-def is_empty(call: random_calls.Call) -> bool:
+def is_empty(call: random_calls.RandomCall) -> bool:
     return call.tokens * max(call.batch, 1) * sum(call.heads) == 0 or (call.batch == 0 and call.tokens == 0)
 
 
@@ -32,7 +32,7 @@ def unit_stride(array: Any) -> Any:
     return array if one else np.ascontiguousarray(array)
 
 
-def through_aclnn(device: Any, call: random_calls.Call, data: random_judge.Data) -> Sequence[Any]:
+def through_aclnn(device: Any, call: random_calls.RandomCall, data: random_judge.Data) -> Sequence[Any]:
     """Replacement of random_judge.execute that calls aclnn."""
     x = [unit_stride(a) for a in data.x]
     outs = (

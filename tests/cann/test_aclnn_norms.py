@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from aclnn import Refused, strides_of
+from aclnn import RefusedPhase, strides_of
 from aclnn_calls import CHIPS, viewed
 
 from npu_rope import RopeParams, add_rms_norm, rms_norm, rms_norm_rope
@@ -124,7 +124,7 @@ def test_bad_calls_are_refused_in_the_operators_words_and_write_nothing(device):
         ({"epsilon": -1.0}, "[rms_norm] epsilon must be >= 0 and finite in float32 but got -1."),
         ({"stash_type": 11}, "[rms_norm] stash_type must be 1 (float32), 10 (float16) or 16 (bfloat16)"),
     ):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RefusedPhase) as caught:
             device.call("NpuRmsNorm", {"x": x, "scale": scale, "out": out, **NORM, **changed})
         assert text in str(caught.value)
         assert np.all(out == 7)

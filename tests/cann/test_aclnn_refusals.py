@@ -45,7 +45,7 @@ def refused(device, op, given):
     # Compare the owners, because a view may extend beyond its memory.
     arrays = [aclnn.owner_of(a) for a in given.values() if isinstance(a, np.ndarray)]
     before, launches = [a.tobytes() for a in arrays], device.launches()
-    with pytest.raises(aclnn.Refused) as caught:
+    with pytest.raises(aclnn.RefusedPhase) as caught:
         device.call(aclnn_calls.OPERATORS[op], given)
     assert [a.tobytes() for a in arrays] == before
     assert device.launches() == launches
@@ -172,13 +172,15 @@ def test_a_short_workspace_is_refused(device):
     given = rope_arguments()
     size, executor = device.prepare("NpuRope", given)
     assert size == 16 * 1024 * 1024
-    with pytest.raises(aclnn.Refused, match="workspace must have 16777216 bytes but got 16777215") as caught:
+    with pytest.raises(
+        aclnn.RefusedPhase, match="workspace must have 16777216 bytes but got 16777215"
+    ) as caught:
         device.run("NpuRope", size, executor, less=1)
     assert caught.value.status == BAD_ARGUMENT
 
 
 def test_the_second_phase_without_a_first_is_refused(device):
-    with pytest.raises(aclnn.Refused, match="executor must come from a first phase") as caught:
+    with pytest.raises(aclnn.RefusedPhase, match="executor must come from a first phase") as caught:
         device.run("NpuRope", 16, C.c_void_p())
     assert caught.value.status == NULL_POINTER
 
@@ -236,7 +238,9 @@ def test_a_copied_view_is_part_of_the_workspace(device):
     given = rope_arguments(freq_factors=factors)
     size, executor = device.prepare("NpuRope", given)
     assert size == device.prepare("NpuRope", rope_arguments())[0] + 512
-    with pytest.raises(aclnn.Refused, match=f"workspace must have {size} bytes but got {size - 1}") as caught:
+    with pytest.raises(
+        aclnn.RefusedPhase, match=f"workspace must have {size} bytes but got {size - 1}"
+    ) as caught:
         device.run("NpuRope", size, executor, less=1)
     assert caught.value.status == BAD_ARGUMENT
     device.run("NpuRope", size, executor)
@@ -288,7 +292,7 @@ def test_a_kernel_that_breaks_a_rule_is_an_error_and_is_recorded(device, changed
     monkeypatch.setenv("ASCEND_SIM_KERNELS", str(changed_kernel("no order of vector instructions")))
     given = rope_arguments()
     launches = device.launches()
-    with pytest.raises(aclnn.Refused, match="SIM-HAZARD") as caught:
+    with pytest.raises(aclnn.RefusedPhase, match="SIM-HAZARD") as caught:
         device.call("NpuRope", given)
     assert caught.value.status == KERNEL_FAILED
     assert str(caught.value).startswith("[NpuRope] kernel must keep the simulator's rules but got ")
@@ -330,7 +334,7 @@ def test_a_tensors_bounds_are_its_views(device, tmp_path, monkeypatch, behind):
         device.call("NpuRope", given)
         assert np.flatnonzero(memory).tolist() == list(range(S * N * D - 8, S * N * D))
         return
-    with pytest.raises(aclnn.Refused, match="SIM-BOUNDS-03") as caught:
+    with pytest.raises(aclnn.RefusedPhase, match="SIM-BOUNDS-03") as caught:
         device.call("NpuRope", given)
     assert caught.value.status == KERNEL_FAILED
     assert not memory.any()

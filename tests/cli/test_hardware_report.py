@@ -409,10 +409,10 @@ class Silent:
 def made_by(monkeypatch, **steps):
     """Return a run with these steps, and the list of documents that it writes."""
     for name in ("_machine", "_doctor", "_validate", "_check", "_time", "_predict"):
-        monkeypatch.setattr(run.Run, name, steps.get(name, lambda self: None))
+        monkeypatch.setattr(run.HardwareRun, name, steps.get(name, lambda self: None))
     written = []
     plan = run.Plan(quick=True)
-    return run.Run(plan, Silent(), lambda d: written.append(json.loads(json.dumps(d)))), written
+    return run.HardwareRun(plan, Silent(), lambda d: written.append(json.loads(json.dumps(d)))), written
 
 
 def fail(error):

@@ -83,7 +83,7 @@ PLAIN = Layout()
 
 
 @dataclass(frozen=True)
-class Call:
+class RandomCall:
     """One call without the numbers in its tensors, which ``seed`` draws.
 
     Attributes:
@@ -159,7 +159,7 @@ def draw(
     reach: Reach,
     operators: Sequence[str] = OPERATORS,
     kinds: Sequence[str] = ("numpy",),
-) -> Call:
+) -> RandomCall:
     """Return the call of that number.
 
     Args:
@@ -173,7 +173,7 @@ def draw(
     head = _head(rng, mode)
     batch, tokens, heads = _sizes(rng, op, head, reach.elements)
     backwards = arrays == "numpy"  # torch has no negative strides
-    call = Call(
+    call = RandomCall(
         seed=(seed, index),
         op=op,
         arrays="torch" if arrays == "torch" else "numpy",
@@ -294,7 +294,7 @@ def _position_shapes(mode: RopeMode, batch: int) -> list[str]:
     return ["[4,S]", "[4*S]", "[3,S]"] + (by_batch if batch else [])
 
 
-def _with_out(rng: random.Random, call: Call, backwards: bool) -> Call:
+def _with_out(rng: random.Random, call: RandomCall, backwards: bool) -> RandomCall:
     """Return the call with the output of rope or rope_qk."""
     out = rng.choice(("new", "new", "in place", "given", "beside"))
     if out == "new":
@@ -313,7 +313,7 @@ def _with_out(rng: random.Random, call: Call, backwards: bool) -> Call:
 # ---- simplifying a call ----------------------------------------------------------------------------------
 
 
-def simpler(call: Call) -> Iterator[Call]:
+def simpler(call: RandomCall) -> Iterator[RandomCall]:
     """Yield calls that differ from it in one property, which is simpler."""
     plain: list[dict[str, Any]] = [
         {"layouts": tuple(PLAIN for _ in call.heads), "fused": False},

@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
-from random_calls import Call, Layout, Reach, reach_of, simpler
+from random_calls import Layout, RandomCall, Reach, reach_of, simpler
 
 import npu_rope
 from npu_rope.executors.npu import tensor_of
@@ -101,7 +101,7 @@ def _parent_sizes(shape: tuple[int, int, int, int], layout: Layout) -> list[int]
 class _Maker:
     """Draws the buffers of one call."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: RandomCall) -> None:
         self.call = call
         self.rng = np.random.default_rng(call.seed)
         self.buffers: dict[str, Buffer] = {}
@@ -237,7 +237,7 @@ class _Maker:
         return self.integers("rows", rows, index, call.position_step or 1), cache
 
 
-def make_data(call: Call, reach: Reach) -> Data:
+def make_data(call: RandomCall, reach: Reach) -> Data:
     """Return the call's tensors, drawn from its seed."""
     maker = _Maker(call)
     x, out = maker.xs_and_outs()
@@ -256,10 +256,10 @@ def make_data(call: Call, reach: Reach) -> Data:
 
 # ---- running it ------------------------------------------------------------------------------------
 
-Execute = Callable[[Call, Data, str], Sequence[Any]]
+Execute = Callable[[RandomCall, Data, str], Sequence[Any]]
 
 
-def execute(call: Call, data: Data, backend: str) -> Sequence[Any]:
+def execute(call: RandomCall, data: Data, backend: str) -> Sequence[Any]:
     """Run the call and return its one or two results."""
 
     def as_given(a: Array | None) -> Any:
@@ -298,7 +298,7 @@ class Verdict:
     ratio: float = 0.0
 
 
-def judge(call: Call, backend: str, run: Execute = execute) -> Verdict:
+def judge(call: RandomCall, backend: str, run: Execute = execute) -> Verdict:
     """Run one call; check its results, and that nothing else was written."""
     reach, call = reach_of(backend), replace(call, params=held(call.params, backend))
     data = make_data(call, reach)
@@ -322,7 +322,7 @@ def judge(call: Call, backend: str, run: Execute = execute) -> Verdict:
     return worst
 
 
-def _expectation(call: Call, data: Data, x: Array, reach: Reach) -> Expectation:
+def _expectation(call: RandomCall, data: Data, x: Array, reach: Reach) -> Expectation:
     params = call.params
     planes = reference.position_planes(data.positions, params)
     c, s = reference.cos_sin(planes, params, data.factors, forward=call.forward, policy=call.angle)
@@ -339,7 +339,7 @@ def _expectation(call: Call, data: Data, x: Array, reach: Reach) -> Expectation:
     return Expectation(value, bound)
 
 
-def _reference_problem(call: Call, data: Data, expected: list[Expectation]) -> str:
+def _reference_problem(call: RandomCall, data: Data, expected: list[Expectation]) -> str:
     """Compare two elements of the reference with the specification's formula."""
     if call.angle != "exact" or np.abs(data.positions.astype(np.int64)).max() > SPEC_REACH:
         return ""
@@ -359,7 +359,7 @@ def _reference_problem(call: Call, data: Data, expected: list[Expectation]) -> s
     return ""
 
 
-def _judge_side(call: Call, data: Data, side: int, result: Any, want: Expectation) -> Verdict:
+def _judge_side(call: RandomCall, data: Data, side: int, result: Any, want: Expectation) -> Verdict:
     """Compare one result with its bound; if an array was given, require that the call returns it."""
     given = data.out[side]
     if given is not None:
@@ -373,7 +373,7 @@ def _judge_side(call: Call, data: Data, side: int, result: Any, want: Expectatio
     return _compare(_values(result if given is None else given), want.value, want.bound)
 
 
-def _judge_cache(call: Call, data: Data, cache: Array, want: Expectation) -> Verdict:
+def _judge_cache(call: RandomCall, data: Data, cache: Array, want: Expectation) -> Verdict:
     """Judge the written rows like any result; require that the others are unchanged bit for bit."""
     assert data.rows is not None
     rows = data.rows.reshape(-1)
@@ -399,7 +399,7 @@ def _compare(
 # ---- reducing it ----------------------------------------------------------------------------------
 
 
-def reduce(call: Call, backend: str, run: Execute = execute) -> Call:
+def reduce(call: RandomCall, backend: str, run: Execute = execute) -> RandomCall:
     """Return a simplest call that is still wrong."""
     for candidate in simpler(call):
         if judge(candidate, backend, run).problem:

@@ -126,7 +126,7 @@ def _model(inputs: dict[str, Array], dtype: str, attributes: dict[str, int]) -> 
 
 
 @dataclass
-class Outcome:
+class LargestErrors:
     """By implementation: the largest error over npu_rope's bound, and over that of arithmetic in the tensors'
     own type; or the reason why it did not compute."""
 
@@ -144,10 +144,10 @@ EXPLAINED = {
 }
 
 
-def run(case: OnnxCase, backends: tuple[str, ...]) -> Outcome:
+def run(case: OnnxCase, backends: tuple[str, ...]) -> LargestErrors:
     """Run the case on npu_rope's backends of those names and on both peers."""
     value, bound, own_type = case.expected()
-    outcome = Outcome()
+    outcome = LargestErrors()
 
     def judge(who: str, y: Array) -> None:
         right = y.shape == value.shape and y.dtype == case.inputs["X"].dtype
@@ -208,7 +208,7 @@ def explanation(refusal: str) -> str | None:
     return next((why for words, why in EXPLAINED.items() if words in refusal), None)
 
 
-def wrong(outcome: Outcome, ours: Sequence[str]) -> list[str]:
+def wrong(outcome: LargestErrors, ours: Sequence[str]) -> list[str]:
     """The unexplained parts of an outcome, in words."""
     found = [f"{who}: {outcome.ratios[who]:.3g} of the bound" for who in ours if not outcome.ratios[who] <= 1]
     for who, ratio in outcome.own_type_ratios.items():
@@ -220,7 +220,7 @@ def wrong(outcome: Outcome, ours: Sequence[str]) -> list[str]:
     return found
 
 
-def show_one(case: OnnxCase, outcome: Outcome, console: Console) -> None:
+def show_one(case: OnnxCase, outcome: LargestErrors, console: Console) -> None:
     console.print(case.text, highlight=False, markup=False)
     for who, ratio in outcome.ratios.items():
         console.print(f"  {who}: {ratio:.3g} of the bound", highlight=False)

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from random_calls import ARRAYS, OPERATORS, Call, draw, reach_of
+from random_calls import ARRAYS, OPERATORS, RandomCall, draw, reach_of
 from random_judge import Execute, execute, judge, reduce
 from random_runs import MOST_SHOWN, parse, parser_of
 
@@ -126,7 +126,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def call_of(settings: dict[str, Any], index: int) -> Call:
+def call_of(settings: dict[str, Any], index: int) -> RandomCall:
     reach = reach_of(settings["backend"])
     return draw(settings["seed"], index, reach, settings["operators"], settings["arrays"])
 

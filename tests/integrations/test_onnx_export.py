@@ -34,7 +34,7 @@ from npu_rope.testing.bounds import UNIT_ROUNDOFF, worst_ratio
 pytestmark = pytest.mark.peer
 
 
-class Model(torch.nn.Module):
+class FunctionModule(torch.nn.Module):
     """A function as a module; what it returns in float32, which every numpy has."""
 
     def __init__(self, run):
@@ -52,7 +52,7 @@ def exported(run, given, **options):
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's, of its own exporter
-        program = onnx_export.export(Model(run).eval(), given, verbose=False, **options)
+        program = onnx_export.export(FunctionModule(run).eval(), given, verbose=False, **options)
     onnx.checker.check_model(program.model_proto, full_check=True)
     return program.model_proto
 
@@ -72,7 +72,7 @@ def op_types(model):
 
 
 @dataclass
-class Case:
+class ExportCase:
     name: str
     run: object
     given: tuple
@@ -104,67 +104,69 @@ IDS = torch.tensor([[0, 8, 1, 3, 3], [2, 2, 7, 0, 5]])
 CACHES = x(9, 16, seed=1), x(9, 16, seed=2)
 
 CASES = [
-    Case("neox", roped(NEOX), (X, FAR)),
-    Case("normal-window", roped(NORMAL), (X, FAR)),
-    Case("yarn", roped(YARN), (X, FAR)),
-    Case("backward", roped(NEOX, forward=False), (X, FAR)),
-    Case("by-batch", roped(NEOX), (X, torch.stack([FAR, FAR * 2]))),
-    Case("no-batch", roped(NORMAL), (X[0], FAR)),
-    Case("f32-angles", roped(NEOX, angle="f32"), (X, torch.arange(5))),
-    Case("float16", roped(NEOX), (X.half(), FAR), dtype="float16"),
-    Case("bfloat16", lambda x, p: rope(x.bfloat16(), p, NORMAL), (X, FAR), dtype="bfloat16"),
-    Case("float64", roped(NORMAL), (X.double(), FAR), nodes=0),
-    Case("float64-halves", roped(NEOX), (X.double(), FAR), nodes=0),
-    Case("factors", lambda x, p, f: rope(x * 1, p, YARN, f), (X, FAR, torch.linspace(1, 8, 16))),
-    Case("mrope-planes", roped(MROPE), (X, torch.cat([GRID, GRID[:1]]))),
-    Case("mrope-three", roped(MROPE), (X, GRID)),
-    Case("mrope-flat", roped(MROPE), (X, torch.cat([GRID, GRID[:1]]).flatten())),
-    Case(
+    ExportCase("neox", roped(NEOX), (X, FAR)),
+    ExportCase("normal-window", roped(NORMAL), (X, FAR)),
+    ExportCase("yarn", roped(YARN), (X, FAR)),
+    ExportCase("backward", roped(NEOX, forward=False), (X, FAR)),
+    ExportCase("by-batch", roped(NEOX), (X, torch.stack([FAR, FAR * 2]))),
+    ExportCase("no-batch", roped(NORMAL), (X[0], FAR)),
+    ExportCase("f32-angles", roped(NEOX, angle="f32"), (X, torch.arange(5))),
+    ExportCase("float16", roped(NEOX), (X.half(), FAR), dtype="float16"),
+    ExportCase("bfloat16", lambda x, p: rope(x.bfloat16(), p, NORMAL), (X, FAR), dtype="bfloat16"),
+    ExportCase("float64", roped(NORMAL), (X.double(), FAR), nodes=0),
+    ExportCase("float64-halves", roped(NEOX), (X.double(), FAR), nodes=0),
+    ExportCase("factors", lambda x, p, f: rope(x * 1, p, YARN, f), (X, FAR, torch.linspace(1, 8, 16))),
+    ExportCase("mrope-planes", roped(MROPE), (X, torch.cat([GRID, GRID[:1]]))),
+    ExportCase("mrope-three", roped(MROPE), (X, GRID)),
+    ExportCase("mrope-flat", roped(MROPE), (X, torch.cat([GRID, GRID[:1]]).flatten())),
+    ExportCase(
         "imrope-by-batch",
         roped(RopeParams(32, "imrope", sections=(6, 5, 5, 0))),
         (X, torch.stack([GRID, GRID + 1], 1)),
     ),
-    Case("vision", roped(RopeParams(16, "vision", sections=(8, 8, 0, 0))), (X, GRID)),
-    Case("in-place", lambda x, p: rope_(x * 2, p, NEOX), (X, FAR)),
-    Case("qk", lambda q, k, p: rope_qk(q, k, p, NEOX), (X, KEYS, FAR), nodes=2),
-    Case(
+    ExportCase("vision", roped(RopeParams(16, "vision", sections=(8, 8, 0, 0))), (X, GRID)),
+    ExportCase("in-place", lambda x, p: rope_(x * 2, p, NEOX), (X, FAR)),
+    ExportCase("qk", lambda q, k, p: rope_qk(q, k, p, NEOX), (X, KEYS, FAR), nodes=2),
+    ExportCase(
         "pmx",
         lambda q, k, s: rotary_position_embedding(q, k, s, rotary_dim=16),
         (X, KEYS, torch.tensor(40)),
         nodes=2,
     ),
-    Case("mul", lambda x, c, s: rotary_mul(x, c, s), (X, *TABLES)),
-    Case(
+    ExportCase("mul", lambda x, c, s: rotary_mul(x, c, s), (X, *TABLES)),
+    ExportCase(
         "mul-window",
         lambda x, c, s: rotary_mul(
             x, c[:, None, :8], s[:, None, :8], rotary_dim=16, offset=4, interleaved=True
         ),
         (X[0], *TABLES),
     ),
-    Case("mul-by-batch", lambda x, c, s: rotary_mul(x, c, s), (X, x(2, 5, 1, 16), x(2, 5, 1, 16, seed=5))),
-    Case(
+    ExportCase(
+        "mul-by-batch", lambda x, c, s: rotary_mul(x, c, s), (X, x(2, 5, 1, 16), x(2, 5, 1, 16, seed=5))
+    ),
+    ExportCase(
         "mul-qk-float16",
         lambda q, k, c, s: rotary_mul_qk(q, k, c, s),
         (X.half(), KEYS.half(), *TABLES),
         nodes=2,
         dtype="float16",
     ),
-    Case("embedding", lambda x, c, s, i: rotary_embedding(x, c, s, i), (BY_HEADS, *CACHES, IDS)),
-    Case(
+    ExportCase("embedding", lambda x, c, s, i: rotary_embedding(x, c, s, i), (BY_HEADS, *CACHES, IDS)),
+    ExportCase(
         "embedding-flat",
         lambda x, c, s, i: rotary_embedding(
             x, c, s, i.int(), num_heads=4, rotary_embedding_dim=16, interleaved=1
         ),
         (X.flatten(2), *CACHES, IDS),
     ),
-    Case(
+    ExportCase(
         "embedding-wide-tables",
         lambda x, c, s, i: rotary_embedding(x, c, s, i),
         (BY_HEADS.half(), *CACHES, IDS),
         dtype="float16",
     ),
     *(
-        Case(
+        ExportCase(
             f"embedding-{name}{'-flat' if flat else ''}",
             lambda x, c, s, i, flat=flat: rotary_embedding(x, c, s, i, num_heads=4 if flat else 0),
             ((X.flatten(2) if flat else BY_HEADS).to(dtype), *(c.to(dtype) for c in CACHES), IDS),
@@ -192,7 +194,7 @@ def test_onnxruntime_gives_the_same(case):
     assert kinds.count("RotaryEmbedding") == case.nodes
     assert {node.domain for node in model.graph.node} <= {"", "ai.onnx"}
     assert next(o.version for o in model.opset_import if not o.domain) >= 23
-    expected = Model(case.run)(*case.given)
+    expected = FunctionModule(case.run)(*case.given)
     expected = expected if isinstance(expected, tuple) else (expected,)
     for got, y in zip(by_onnxruntime(model, case.given), expected, strict=True):
         assert got.shape == tuple(y.shape)
@@ -222,7 +224,7 @@ def test_a_table_of_our_own_goes_with_torch_s_exporter():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
-            Model(roped(NEOX)).eval(),
+            FunctionModule(roped(NEOX)).eval(),
             (X, FAR),
             dynamo=True,
             opset_version=23,
@@ -258,14 +260,14 @@ def test_what_has_no_such_node_is_refused(run, given, text):
 )
 def test_options_that_cannot_be_are_refused(options, text):
     with pytest.raises(ValueError, match=text):
-        onnx_export.export(Model(roped(NEOX)), (X, FAR), **options)
+        onnx_export.export(FunctionModule(roped(NEOX)), (X, FAR), **options)
 
 
 # ---- norms ---------------------------------------------------------------------------------------------
 
 
 @dataclass
-class NormCase:
+class NormExportCase:
     """A call of rms_norm, or with a residual of add_rms_norm; a model of its results in float32 or double."""
 
     name: str
@@ -316,25 +318,25 @@ class NormCase:
 ONE = ("RMSNormalization",)
 CAST = ("Cast", "RMSNormalization", "Mul")
 NORMS = [
-    NormCase("float32", ONE),
-    NormCase("axis", ONE, axis=1, scale=(3, 40), epsilon=0.25),
-    NormCase("axis-0", ONE, axis=-3, scale=(2, 3, 40)),
-    NormCase("float64", ONE, "float64", stash_type=11),
-    NormCase("float64-stash-float32", CAST, "float64"),
-    NormCase("float16", CAST, "float16"),
-    NormCase("bfloat16", CAST, "bfloat16"),
-    NormCase("float16-scale-float32", CAST, "float16", "float32"),
-    NormCase("float32-scale-bfloat16", CAST, "float32", "bfloat16"),
-    NormCase("stash-float16", CAST, stash_type=10),
-    NormCase("stash-bfloat16", CAST, "float16", stash_type=16, epsilon=1e-3),
-    NormCase("stash-float64", CAST, stash_type=11),
-    NormCase("scale-of-each-token", ("RMSNormalization", "Mul"), scale=(3, 1)),
-    NormCase("one-scale", ("RMSNormalization", "Mul"), scale=()),
-    NormCase("residual", ("Add", "RMSNormalization"), residual=True),
-    NormCase("residual-float64", ("Add", "RMSNormalization"), "float64", stash_type=11, residual=True),
-    NormCase("residual-float16", ("Add", *CAST), "float16", residual=True),
-    NormCase("residual-bfloat16", ("Add", *CAST), "bfloat16", "float32", residual=True),
-    NormCase("residual-axis", ("Add", *ONE), axis=1, scale=(3, 40), residual=True),
+    NormExportCase("float32", ONE),
+    NormExportCase("axis", ONE, axis=1, scale=(3, 40), epsilon=0.25),
+    NormExportCase("axis-0", ONE, axis=-3, scale=(2, 3, 40)),
+    NormExportCase("float64", ONE, "float64", stash_type=11),
+    NormExportCase("float64-stash-float32", CAST, "float64"),
+    NormExportCase("float16", CAST, "float16"),
+    NormExportCase("bfloat16", CAST, "bfloat16"),
+    NormExportCase("float16-scale-float32", CAST, "float16", "float32"),
+    NormExportCase("float32-scale-bfloat16", CAST, "float32", "bfloat16"),
+    NormExportCase("stash-float16", CAST, stash_type=10),
+    NormExportCase("stash-bfloat16", CAST, "float16", stash_type=16, epsilon=1e-3),
+    NormExportCase("stash-float64", CAST, stash_type=11),
+    NormExportCase("scale-of-each-token", ("RMSNormalization", "Mul"), scale=(3, 1)),
+    NormExportCase("one-scale", ("RMSNormalization", "Mul"), scale=()),
+    NormExportCase("residual", ("Add", "RMSNormalization"), residual=True),
+    NormExportCase("residual-float64", ("Add", "RMSNormalization"), "float64", stash_type=11, residual=True),
+    NormExportCase("residual-float16", ("Add", *CAST), "float16", residual=True),
+    NormExportCase("residual-bfloat16", ("Add", *CAST), "bfloat16", "float32", residual=True),
+    NormExportCase("residual-axis", ("Add", *ONE), axis=1, scale=(3, 40), residual=True),
 ]
 QUICK_NORMS = ("float32", "float16", "bfloat16", "residual", "residual-bfloat16")
 
@@ -384,7 +386,7 @@ def test_a_large_float16_is_normalized_by_a_runtime_that_ignores_stash_type():
 
 
 def test_sizes_before_the_norm_s_axis_stay_free():
-    for case in (NormCase("", ONE), NormCase("", CAST, "float16", residual=True)):
+    for case in (NormExportCase("", ONE), NormExportCase("", CAST, "float16", residual=True)):
         given = case.inputs()
         free = tuple({0: "B", 1: "S"} for _ in given[:-1])
         model = exported(case.run, given, dynamic_shapes=((*free, None),))

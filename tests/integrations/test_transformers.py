@@ -530,7 +530,7 @@ REFUSED = {
 }
 
 
-class Attention(torch.nn.Module):
+class AttentionOfGlobals(torch.nn.Module):
     """A module whose forward rotates by the function of that name in its globals."""
 
     def forward(self, q, k, cos, sin):
@@ -546,7 +546,7 @@ def test_what_must_be_refused_is(what, monkeypatch):
     with pytest.raises(NotKnown):
         rope_forms.classify(REFUSED[what])
     monkeypatch.setitem(globals(), "apply_rotary_pos_emb", REFUSED[what])
-    module = torch.nn.Sequential(Attention())
+    module = torch.nn.Sequential(AttentionOfGlobals())
     report = apply_npu_rope(module)
     assert not report.replaced
     assert [e.what for e in report.left] == ["apply_rotary_pos_emb"]
@@ -555,7 +555,7 @@ def test_what_must_be_refused_is(what, monkeypatch):
 
 def test_a_module_of_one_s_own():
     """A user's own module with a rotation is replaced and gives the same results."""
-    module = torch.nn.Sequential(Attention())
+    module = torch.nn.Sequential(AttentionOfGlobals())
     assert len(apply_npu_rope(module).replaced) == 1
     q, k, angles = torch.randn(2, 4, 6, 16), torch.randn(2, 1, 6, 16), torch.rand(2, 6, 8) * 7
     tables = [torch.cat((t, t), -1) for t in (angles.cos(), angles.sin())]
@@ -611,7 +611,7 @@ def test_a_stand_in_refuses_other_calls():
 # ---- which norm a module is ------------------------------------------------------------------------------
 
 
-class Norm(torch.nn.Module):
+class GivenNorm(torch.nn.Module):
     def __init__(self, compute, weight=True):
         super().__init__()
         self.compute, self.eps = compute, 1e-5
@@ -622,7 +622,7 @@ class Norm(torch.nn.Module):
         return self.compute(self, x)
 
 
-class RMSNorm(Norm):
+class RMSNorm(GivenNorm):
     """Named like what it computes, or not."""
 
 

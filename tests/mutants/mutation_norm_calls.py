@@ -43,7 +43,7 @@ INT = {A: {BF16: np.int32, F16: np.int64, F32: np.int32}, P: {F16: np.int32, F32
 
 
 @dataclass(frozen=True)
-class Norm:
+class NormRun:
     """A call of rms_norm, add_rms_norm or rms_norm_backward; ``dtype`` is its first tensor's.
 
     ``pad``: elements after each row; ``sizes``: x's rows in turn are multiplied by 2 to these powers;
@@ -88,8 +88,8 @@ class Heads:
 FAR_SIZES = {BF16: (0, 90, -90), F16: (0, 6, -9), F32: (0, 90, -90)}
 
 
-def calls() -> list[Norm | Heads]:
-    made: list[Norm | Heads] = []
+def calls() -> list[NormRun | Heads]:
+    made: list[NormRun | Heads] = []
     for (op, soc), types in SCALES.items():
         for dtype, other in types.items():
             x = other if op == "rms_norm_backward" else dtype
@@ -100,8 +100,8 @@ def calls() -> list[Norm | Heads]:
     return made
 
 
-def _of_every_path(op: str, soc: str, dtype: str, far: tuple[int, ...]) -> list[Norm | Heads]:
-    one = lambda *a, **k: Norm(op, soc, dtype, *a, **k)  # noqa: E731
+def _of_every_path(op: str, soc: str, dtype: str, far: tuple[int, ...]) -> list[NormRun | Heads]:
+    one = lambda *a, **k: NormRun(op, soc, dtype, *a, **k)  # noqa: E731
     made = [
         # Many rows a tile: whole repeats, blocks, neither; fewer lanes than a block; more rows than a repeat.
         one((3, 41, 256)),
@@ -155,7 +155,7 @@ def _of_every_path(op: str, soc: str, dtype: str, far: tuple[int, ...]) -> list[
     return made
 
 
-def _heads(soc: str, dtype: str) -> list[Norm | Heads]:
+def _heads(soc: str, dtype: str) -> list[NormRun | Heads]:
     one = lambda *a, **k: Heads(soc, dtype, *a, **k)  # noqa: E731
     neox, normal = RopeParams(128, "neox"), RopeParams(64, "normal")
     far = FAR_SIZES[dtype]
@@ -206,7 +206,7 @@ def with_gaps(a: Any, pad: int) -> Any:
     return view
 
 
-def norm_draw(call: Norm) -> random_norms.NormDraw:
+def norm_draw(call: NormRun) -> random_norms.NormDraw:
     """The call in the form that random_norms judges."""
     rng = np.random.default_rng(sum(call.shape))
     backward = call.op == "rms_norm_backward"
@@ -252,7 +252,7 @@ def heads_draw(call: Heads) -> random_norm_ropes.NormRopeDraw:
     return random_norm_ropes.NormRopeDraw(str(call), t, call.dtype, a)
 
 
-def check(call: Norm | Heads) -> str:
+def check(call: NormRun | Heads) -> str:
     """The detected problem, or an empty string."""
     backend = BACKENDS[call.soc]
     of_operator = rotations if isinstance(call, Heads) else rms_norm

@@ -44,7 +44,7 @@ INT_310P = {F16: np.int32, F32: np.int64}
 
 
 @dataclass(frozen=True)
-class Call:
+class RopeRun:
     """One call; ``order`` is the order of B, S, N in memory, ``pad`` extra elements at the end of each row.
     With ``keys``, the heads of a second tensor: rope_qk. With ``cache``, its dtype: rope_set_rows.
     """
@@ -77,92 +77,94 @@ def sectioned(n_dims: int, mode: str, *sections: int, n_offs: int = 0) -> RopePa
     return RopeParams(n_dims, mode, sections=sections, n_offs=n_offs)
 
 
-def calls() -> list[Call]:
+def calls() -> list[RopeRun]:
     a, p = "ascend910b", "ascend310p"
     many = [
         # Whole rows: aligned halves, shifts, gather.
-        Call(a, BF16, (1, 70, 8, 128), RopeParams(128, "neox"), far=4_000_000),
-        Call(a, F16, (2, 33, 4, 64), RopeParams(64, "normal"), far=-4_000_000, batch_positions=True),
-        Call(a, F32, (1, 40, 6, 128), yarn(128, "neox")),
-        Call(a, F32, (2, 9, 5, 96), yarn(96, "normal"), forward=False),
-        Call(a, BF16, (1, 19, 3, 128), yarn(128, "normal"), in_place=True, far=100_000),
+        RopeRun(a, BF16, (1, 70, 8, 128), RopeParams(128, "neox"), far=4_000_000),
+        RopeRun(a, F16, (2, 33, 4, 64), RopeParams(64, "normal"), far=-4_000_000, batch_positions=True),
+        RopeRun(a, F32, (1, 40, 6, 128), yarn(128, "neox")),
+        RopeRun(a, F32, (2, 9, 5, 96), yarn(96, "normal"), forward=False),
+        RopeRun(a, BF16, (1, 19, 3, 128), yarn(128, "normal"), in_place=True, far=100_000),
         # Few tokens: heads are split. One row. More tokens than a table.
-        Call(a, BF16, (1, 1, 32, 128), RopeParams(128, "neox"), far=1_000_000),
-        Call(a, F32, (1, 1, 1, 2), RopeParams(2, "normal"), far=77),
-        Call(a, F16, (1, 6000, 1, 32), RopeParams(32, "neox"), far=12345),
-        Call(p, F32, (1, 3, 2, 16), RopeParams(16, "normal"), far=77),
+        RopeRun(a, BF16, (1, 1, 32, 128), RopeParams(128, "neox"), far=1_000_000),
+        RopeRun(a, F32, (1, 1, 1, 2), RopeParams(2, "normal"), far=77),
+        RopeRun(a, F16, (1, 6000, 1, 32), RopeParams(32, "neox"), far=12345),
+        RopeRun(p, F32, (1, 3, 2, 16), RopeParams(16, "normal"), far=77),
         # Windows, unaligned halves, ragged rows.
-        Call(a, F16, (1, 21, 3, 80), RopeParams(20, "neox", n_offs=6), far=5000),
-        Call(a, BF16, (2, 11, 3, 36), RopeParams(36, "neox"), far=9000),
-        Call(a, BF16, (1, 50, 4, 96), RopeParams(64, "neox", n_offs=16), far=9000),
-        Call(a, BF16, (1, 17, 2, 70), RopeParams(30, "normal", n_offs=10), far=600),
-        Call(a, BF16, (1, 17, 2, 128), RopeParams(64, "neox", n_offs=48), far=600),
-        Call(a, F32, (1, 13, 2, 200), RopeParams(150, "neox", n_offs=2), far=300),
-        Call(a, F32, (1, 300, 2, 576), RopeParams(64, "neox", n_offs=512), far=300),
+        RopeRun(a, F16, (1, 21, 3, 80), RopeParams(20, "neox", n_offs=6), far=5000),
+        RopeRun(a, BF16, (2, 11, 3, 36), RopeParams(36, "neox"), far=9000),
+        RopeRun(a, BF16, (1, 50, 4, 96), RopeParams(64, "neox", n_offs=16), far=9000),
+        RopeRun(a, BF16, (1, 17, 2, 70), RopeParams(30, "normal", n_offs=10), far=600),
+        RopeRun(a, BF16, (1, 17, 2, 128), RopeParams(64, "neox", n_offs=48), far=600),
+        RopeRun(a, F32, (1, 13, 2, 200), RopeParams(150, "neox", n_offs=2), far=300),
+        RopeRun(a, F32, (1, 300, 2, 576), RopeParams(64, "neox", n_offs=512), far=300),
         # Strides: heads before tokens, rows with gaps, factors on the device.
-        Call(a, BF16, (2, 130, 4, 64), RopeParams(64, "neox"), order="BNS", factors=True, far=20_000),
-        Call(
+        RopeRun(a, BF16, (2, 130, 4, 64), RopeParams(64, "neox"), order="BNS", factors=True, far=20_000),
+        RopeRun(
             a, F16, (1, 45, 3, 64), RopeParams(64, "normal"), pad=24, factors=True, in_place=True, far=20_000
         ),
-        Call(a, F32, (3, 7, 2, 64), RopeParams(64, "normal"), order="SBN", pad=3, positions_step=2, far=64),
+        RopeRun(
+            a, F32, (3, 7, 2, 64), RopeParams(64, "normal"), order="SBN", pad=3, positions_step=2, far=64
+        ),
         # No padding DMA: rows of whole blocks, repacked rows, element by element.
-        Call(p, F16, (1, 70, 8, 128), RopeParams(128, "neox"), far=4_000_000),
-        Call(p, F32, (2, 9, 5, 96), yarn(96, "normal"), forward=False, batch_positions=True),
-        Call(p, F16, (1, 33, 3, 36), RopeParams(36, "neox"), far=9000),
-        Call(p, F16, (1, 41, 5, 70), RopeParams(30, "normal", n_offs=10), in_place=True, far=600),
-        Call(p, F32, (1, 19, 3, 50), RopeParams(50, "neox"), factors=True, far=6000),
-        Call(p, F32, (1, 9, 3, 8), RopeParams(8, "neox"), factors=True, far=6000),
-        Call(p, F16, (1, 9, 2, 50), RopeParams(40, "normal"), pad=7, far=50),
-        Call(p, F16, (1, 3, 2, 6), RopeParams(6, "neox"), pad=3, far=50),
-        Call(p, F16, (2, 70, 4, 64), RopeParams(64, "normal"), order="BNS", far=70_000),
+        RopeRun(p, F16, (1, 70, 8, 128), RopeParams(128, "neox"), far=4_000_000),
+        RopeRun(p, F32, (2, 9, 5, 96), yarn(96, "normal"), forward=False, batch_positions=True),
+        RopeRun(p, F16, (1, 33, 3, 36), RopeParams(36, "neox"), far=9000),
+        RopeRun(p, F16, (1, 41, 5, 70), RopeParams(30, "normal", n_offs=10), in_place=True, far=600),
+        RopeRun(p, F32, (1, 19, 3, 50), RopeParams(50, "neox"), factors=True, far=6000),
+        RopeRun(p, F32, (1, 9, 3, 8), RopeParams(8, "neox"), factors=True, far=6000),
+        RopeRun(p, F16, (1, 9, 2, 50), RopeParams(40, "normal"), pad=7, far=50),
+        RopeRun(p, F16, (1, 3, 2, 6), RopeParams(6, "neox"), pad=3, far=50),
+        RopeRun(p, F16, (2, 70, 4, 64), RopeParams(64, "normal"), order="BNS", far=70_000),
         # Large factors' rests, several turns a position; strides beyond an instruction's, and the largest.
-        Call(a, F32, (1, 9, 2, 64), RopeParams(64, "neox", freq_scale=9.0), factors=True, far=4_000_000),
-        Call(a, F16, (60, 2, 16, 1024), RopeParams(1024, "neox"), order="BNS", far=50),
-        Call(a, F16, (1, 200, 2, 1024), RopeParams(512, "neox"), far=50),
-        Call(p, F16, (1, 200, 2, 1024), RopeParams(512, "neox"), far=50),
-        Call(p, F32, (1, 3, 1, 128), RopeParams(128, "neox"), pad=524_288, far=50),
-        Call(p, F32, (1, 3, 1, 128), RopeParams(128, "neox"), pad=524_280, far=50),
-        Call(a, F16, (48, 3, 4, 680), RopeParams(680, "neox"), order="BNS", far=50),
-        Call(a, F16, (1, 240, 3, 680), RopeParams(680, "neox"), far=50),
-        Call(a, F16, (1, 144, 3, 680), RopeParams(680, "neox"), far=50),
+        RopeRun(a, F32, (1, 9, 2, 64), RopeParams(64, "neox", freq_scale=9.0), factors=True, far=4_000_000),
+        RopeRun(a, F16, (60, 2, 16, 1024), RopeParams(1024, "neox"), order="BNS", far=50),
+        RopeRun(a, F16, (1, 200, 2, 1024), RopeParams(512, "neox"), far=50),
+        RopeRun(p, F16, (1, 200, 2, 1024), RopeParams(512, "neox"), far=50),
+        RopeRun(p, F32, (1, 3, 1, 128), RopeParams(128, "neox"), pad=524_288, far=50),
+        RopeRun(p, F32, (1, 3, 1, 128), RopeParams(128, "neox"), pad=524_280, far=50),
+        RopeRun(a, F16, (48, 3, 4, 680), RopeParams(680, "neox"), order="BNS", far=50),
+        RopeRun(a, F16, (1, 240, 3, 680), RopeParams(680, "neox"), far=50),
+        RopeRun(a, F16, (1, 144, 3, 680), RopeParams(680, "neox"), far=50),
         # One tile per core, where each instruction adds to the time.
-        Call(a, BF16, (1, 144, 2, 128), RopeParams(128, "neox"), far=50),
-        Call(a, F32, (1, 144, 2, 128), RopeParams(128, "neox"), cache=F16, far=50),
-        Call(p, F16, (1, 64, 2, 128), RopeParams(128, "neox"), far=50),
-        Call(a, BF16, (1, 48, 255, 32), RopeParams(32, "neox"), far=50),
-        Call(a, BF16, (1, 48, 255, 16), RopeParams(8, "neox"), far=50),
-        Call(a, BF16, (1, 144, 2, 128), RopeParams(64, "neox"), far=50),
+        RopeRun(a, BF16, (1, 144, 2, 128), RopeParams(128, "neox"), far=50),
+        RopeRun(a, F32, (1, 144, 2, 128), RopeParams(128, "neox"), cache=F16, far=50),
+        RopeRun(p, F16, (1, 64, 2, 128), RopeParams(128, "neox"), far=50),
+        RopeRun(a, BF16, (1, 48, 255, 32), RopeParams(32, "neox"), far=50),
+        RopeRun(a, BF16, (1, 48, 255, 16), RopeParams(8, "neox"), far=50),
+        RopeRun(a, BF16, (1, 144, 2, 128), RopeParams(64, "neox"), far=50),
         # Planes of positions: halves, swapped lanes, both widths of positions.
-        Call(a, BF16, (2, 19, 3, 128), sectioned(128, "mrope", 16, 24, 24, 0), far=90_000),
-        Call(a, F16, (1, 70, 2, 100), sectioned(84, "imrope", 9, 7, 5, 2, n_offs=6), far=90_000),
-        Call(a, F32, (1, 20, 2, 512), sectioned(256, "vision", 100, 0, 60, 3), far=90_000),
-        Call(p, F16, (1, 21, 2, 72), sectioned(36, "vision", 10, 10, 0, 0), far=90_000),
-        Call(p, F32, (2, 9, 2, 64), sectioned(64, "imrope", 12, 10, 10, 0), batch_positions=True, far=900),
+        RopeRun(a, BF16, (2, 19, 3, 128), sectioned(128, "mrope", 16, 24, 24, 0), far=90_000),
+        RopeRun(a, F16, (1, 70, 2, 100), sectioned(84, "imrope", 9, 7, 5, 2, n_offs=6), far=90_000),
+        RopeRun(a, F32, (1, 20, 2, 512), sectioned(256, "vision", 100, 0, 60, 3), far=90_000),
+        RopeRun(p, F16, (1, 21, 2, 72), sectioned(36, "vision", 10, 10, 0, 0), far=90_000),
+        RopeRun(p, F32, (2, 9, 2, 64), sectioned(64, "imrope", 12, 10, 10, 0), batch_positions=True, far=900),
         # Two tensors; tiles of the first and the second, whole and split by heads.
-        Call(a, F16, (1, 37, 12, 64), RopeParams(64, "neox"), keys=3, far=90_000),
-        Call(a, F16, (2, 1, 32, 128), RopeParams(128, "normal"), keys=8, far=90_000, in_place=True),
-        Call(a, F16, (1, 2400, 8, 128), RopeParams(128, "neox"), keys=1, far=900),
-        Call(a, F16, (1, 300, 3, 80), sectioned(40, "mrope", 4, 4, 4, 2), keys=5, far=900, order="BNS"),
+        RopeRun(a, F16, (1, 37, 12, 64), RopeParams(64, "neox"), keys=3, far=90_000),
+        RopeRun(a, F16, (2, 1, 32, 128), RopeParams(128, "normal"), keys=8, far=90_000, in_place=True),
+        RopeRun(a, F16, (1, 2400, 8, 128), RopeParams(128, "neox"), keys=1, far=900),
+        RopeRun(a, F16, (1, 300, 3, 80), sectioned(40, "mrope", 4, 4, 4, 2), keys=5, far=900, order="BNS"),
         # Into a cache: rounded on the way, rows of other pitches, partly rotated; by scalars.
-        Call(a, F32, (2, 33, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
-        Call(a, F32, (1, 41, 3, 72), RopeParams(40, "normal", n_offs=6), cache=F16, far=900),
-        Call(a, F32, (1, 5, 2, 40), RopeParams(40, "neox"), cache=F16, far=900),
-        Call(a, F32, (1, 20, 2, 128), RopeParams(64, "neox"), cache=F16, far=900),
-        Call(a, F32, (1, 600, 16, 128), RopeParams(128, "neox"), cache=F16, far=900),
-        Call(a, F32, (1, 9, 2, 44), RopeParams(44, "neox"), cache=F16, far=900),
-        Call(p, F16, (1, 40, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
-        Call(p, F16, (1, 7, 2, 36), RopeParams(36, "normal"), cache=F16, far=900),
+        RopeRun(a, F32, (2, 33, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
+        RopeRun(a, F32, (1, 41, 3, 72), RopeParams(40, "normal", n_offs=6), cache=F16, far=900),
+        RopeRun(a, F32, (1, 5, 2, 40), RopeParams(40, "neox"), cache=F16, far=900),
+        RopeRun(a, F32, (1, 20, 2, 128), RopeParams(64, "neox"), cache=F16, far=900),
+        RopeRun(a, F32, (1, 600, 16, 128), RopeParams(128, "neox"), cache=F16, far=900),
+        RopeRun(a, F32, (1, 9, 2, 44), RopeParams(44, "neox"), cache=F16, far=900),
+        RopeRun(p, F16, (1, 40, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
+        RopeRun(p, F16, (1, 7, 2, 36), RopeParams(36, "normal"), cache=F16, far=900),
         # Many tiles per core.
-        Call(a, BF16, (1, 1024, 16, 128), RopeParams(128, "neox"), far=1000),
-        Call(a, F16, (1, 1024, 16, 128), RopeParams(128, "normal"), far=1000),
-        Call(a, F32, (1, 1024, 16, 128), RopeParams(64, "neox"), far=1000),
-        Call(p, F16, (1, 256, 16, 128), RopeParams(128, "neox"), far=1000),
-        Call(p, F32, (1, 256, 16, 100), RopeParams(64, "neox"), far=1000),
+        RopeRun(a, BF16, (1, 1024, 16, 128), RopeParams(128, "neox"), far=1000),
+        RopeRun(a, F16, (1, 1024, 16, 128), RopeParams(128, "normal"), far=1000),
+        RopeRun(a, F32, (1, 1024, 16, 128), RopeParams(64, "neox"), far=1000),
+        RopeRun(p, F16, (1, 256, 16, 128), RopeParams(128, "neox"), far=1000),
+        RopeRun(p, F32, (1, 256, 16, 100), RopeParams(64, "neox"), far=1000),
     ]
     return many
 
 
-def laid_out(call: Call, values: np.ndarray) -> np.ndarray:
+def laid_out(call: RopeRun, values: np.ndarray) -> np.ndarray:
     """[B,S,N,D] values as a view of memory in the call's order."""
     axes = ["BSN".index(c) for c in call.order]
     shape = [values.shape[i] for i in axes] + [values.shape[3] + call.pad]
@@ -175,7 +177,7 @@ def laid_out(call: Call, values: np.ndarray) -> np.ndarray:
 class Side:
     """One tensor of a call, and its output."""
 
-    def __init__(self, call: Call, heads: int, rng: np.random.Generator) -> None:
+    def __init__(self, call: RopeRun, heads: int, rng: np.random.Generator) -> None:
         self.call = call
         b, s, _, d = call.shape
         values = rng.standard_normal((b, s, heads, d), dtype=np.float32)
@@ -203,7 +205,7 @@ class Side:
         return ""
 
 
-def positions_of(call: Call, rng: np.random.Generator) -> np.ndarray:
+def positions_of(call: RopeRun, rng: np.random.Generator) -> np.ndarray:
     b, s, _, _ = call.shape
     integer = (INT if call.soc == "ascend910b" else INT_310P)[call.dtype]
     if call.op != "rope":
@@ -215,7 +217,7 @@ def positions_of(call: Call, rng: np.random.Generator) -> np.ndarray:
     return wide[..., :: call.positions_step]
 
 
-def check(call: Call) -> str:
+def check(call: RopeRun) -> str:
     """The detected problem, or an empty string."""
     rng = np.random.default_rng(sum(call.shape))
     positions = positions_of(call, rng)
@@ -239,13 +241,13 @@ def check(call: Call) -> str:
     return reported()
 
 
-def launch(call: Call, t: CallTensors[Any], outs: tuple[Any, ...]) -> None:
+def launch(call: RopeRun, t: CallTensors[Any], outs: tuple[Any, ...]) -> None:
     attributes = RopeCallAttributes(call.params, call.forward)
     executors.launch_on_sim(Options(call.soc), t, outs, attributes)
 
 
 def check_cache(
-    call: Call, side: Side, positions: np.ndarray, factors: Any, c: np.ndarray, sine: np.ndarray
+    call: RopeRun, side: Side, positions: np.ndarray, factors: Any, c: np.ndarray, sine: np.ndarray
 ) -> str:
     """Tokens in a shuffled order into a cache of more rows; every fifth is left out."""
     b, s, n, d = call.shape

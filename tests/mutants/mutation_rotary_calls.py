@@ -34,7 +34,7 @@ TABLES = {BF16: F32, F16: F16, F32: F32}  # the columns that are compiled
 
 
 @dataclass(frozen=True)
-class Call:
+class TableRun:
     """One call; ``order`` and ``pad`` as in mutation_rope_calls. ``rows``: number of rows of tables with
     position_ids (rotary_embedding's layouts); ``table_step``: distance, in rows, between the rows of
     neighbouring tokens."""
@@ -65,10 +65,10 @@ class Call:
         return self.rotary_dim or self.shape[3]
 
 
-def calls() -> list[Call]:
+def calls() -> list[TableRun]:
     a, p = "ascend910b", "ascend310p"
     both = [
-        Call(soc, dtype, (2, 21, 3, d), full, interleaved, forward=forward)
+        TableRun(soc, dtype, (2, 21, 3, d), full, interleaved, forward=forward)
         for soc, dtype in ((a, BF16), (a, F16), (a, F32), (p, F16), (p, F32))
         for full in (False, True)
         for interleaved in (False, True)
@@ -78,38 +78,38 @@ def calls() -> list[Call]:
     return [
         *both,
         # Windows, on borders and beside them; more lanes than a repeat.
-        Call(a, BF16, (1, 19, 2, 96), True, False, 64, 16),
-        Call(a, BF16, (1, 19, 2, 96), True, True, 64, 16),
-        Call(a, F16, (1, 19, 2, 70), False, True, 30, 10),
-        Call(a, F16, (1, 19, 2, 70), True, False, 44, 6, forward=False),
-        Call(a, F32, (1, 300, 2, 1024), True, False),
-        Call(a, F32, (1, 30, 2, 200), False, False, 150, 2),
-        Call(p, F16, (1, 19, 3, 50), True, True, 36, 10),
-        Call(p, F32, (1, 9, 3, 6), False, False),
-        Call(p, F16, (1, 70, 2, 10), False, False),
+        TableRun(a, BF16, (1, 19, 2, 96), True, False, 64, 16),
+        TableRun(a, BF16, (1, 19, 2, 96), True, True, 64, 16),
+        TableRun(a, F16, (1, 19, 2, 70), False, True, 30, 10),
+        TableRun(a, F16, (1, 19, 2, 70), True, False, 44, 6, forward=False),
+        TableRun(a, F32, (1, 300, 2, 1024), True, False),
+        TableRun(a, F32, (1, 30, 2, 200), False, False, 150, 2),
+        TableRun(p, F16, (1, 19, 3, 50), True, True, 36, 10),
+        TableRun(p, F32, (1, 9, 3, 6), False, False),
+        TableRun(p, F16, (1, 70, 2, 10), False, False),
         # Tables of every stride; tokens beyond a table's; heads before tokens; in place; one row.
-        Call(a, F16, (2, 130, 4, 64), order="BNS", table_step=3, by_batch=True),
-        Call(a, F32, (2, 9, 2, 64), True, table_step=-1, in_place=True),
-        Call(a, BF16, (1, 40, 2, 128), table_step=0),
-        Call(p, F16, (2, 40, 2, 128), table_step=2, by_batch=True),
-        Call(p, F32, (2, 40, 2, 128), table_step=0),
-        Call(a, BF16, (1, 1, 32, 128), True),
-        Call(a, F16, (1, 6000, 1, 32)),
+        TableRun(a, F16, (2, 130, 4, 64), order="BNS", table_step=3, by_batch=True),
+        TableRun(a, F32, (2, 9, 2, 64), True, table_step=-1, in_place=True),
+        TableRun(a, BF16, (1, 40, 2, 128), table_step=0),
+        TableRun(p, F16, (2, 40, 2, 128), table_step=2, by_batch=True),
+        TableRun(p, F32, (2, 40, 2, 128), table_step=0),
+        TableRun(a, BF16, (1, 1, 32, 128), True),
+        TableRun(a, F16, (1, 6000, 1, 32)),
         # Rows that ids select: of both widths, with gaps, in a narrower part of a table's row.
-        Call(a, BF16, (2, 21, 3, 64), rows=40),
-        Call(a, F16, (1, 70, 3, 64), rows=9, interleaved=True, narrow_ids=True),
-        Call(a, F32, (2, 9, 2, 80), rows=1000, rotary_dim=36, table_step=2, forward=False),
-        Call(p, F16, (2, 21, 3, 64), rows=40, narrow_ids=True),
-        Call(p, F32, (1, 9, 2, 80), rows=12, rotary_dim=36),
+        TableRun(a, BF16, (2, 21, 3, 64), rows=40),
+        TableRun(a, F16, (1, 70, 3, 64), rows=9, interleaved=True, narrow_ids=True),
+        TableRun(a, F32, (2, 9, 2, 80), rows=1000, rotary_dim=36, table_step=2, forward=False),
+        TableRun(p, F16, (2, 21, 3, 64), rows=40, narrow_ids=True),
+        TableRun(p, F32, (1, 9, 2, 80), rows=12, rotary_dim=36),
         # Queries and keys.
-        Call(a, F16, (1, 37, 12, 64), True, keys=3),
-        Call(a, F16, (2, 9, 4, 80), False, True, 40, 8, keys=2, by_batch=True),
-        Call(a, F16, (2, 1, 32, 128), True, keys=8, in_place=True),
+        TableRun(a, F16, (1, 37, 12, 64), True, keys=3),
+        TableRun(a, F16, (2, 9, 4, 80), False, True, 40, 8, keys=2, by_batch=True),
+        TableRun(a, F16, (2, 1, 32, 128), True, keys=8, in_place=True),
         # Many tiles per core: calls that are slower on the timeline are reported.
-        Call(a, BF16, (1, 1024, 16, 128), True),
-        Call(a, F16, (1, 1024, 16, 128), False, True),
-        Call(a, F32, (1, 1024, 16, 128), True, True),
-        Call(p, F16, (1, 256, 16, 128), True),
+        TableRun(a, BF16, (1, 1024, 16, 128), True),
+        TableRun(a, F16, (1, 1024, 16, 128), False, True),
+        TableRun(a, F32, (1, 1024, 16, 128), True, True),
+        TableRun(p, F16, (1, 256, 16, 128), True),
     ]
 
 
@@ -122,7 +122,7 @@ def rounded(values: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
     return held, held
 
 
-def tables_of(call: Call, rng: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def tables_of(call: TableRun, rng: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """cos and sin as views of memory, and their values, ``[B or 1, S, W]`` or ``[rows, W]``."""
     b, s, _, _ = call.shape
     batches = (b if call.by_batch else 1,)
@@ -142,14 +142,14 @@ def tables_of(call: Call, rng: np.random.Generator) -> tuple[list[np.ndarray], l
 class Turned:
     """One tensor of a call, and its output."""
 
-    def __init__(self, call: Call, heads: int, rng: np.random.Generator) -> None:
+    def __init__(self, call: TableRun, heads: int, rng: np.random.Generator) -> None:
         b, s, _, d = call.shape
         values = rng.standard_normal((b, s, heads, d), dtype=np.float32)
         self.bits, self.exact = rounded(values, call.dtype)
         self.x = laid_out(call, self.bits)  # type: ignore[arg-type]
         self.out = self.x if call.in_place else laid_out(call, np.full_like(self.bits, 7))  # type: ignore[arg-type]
 
-    def noticed(self, call: Call, tables: list[np.ndarray]) -> str:
+    def noticed(self, call: TableRun, tables: list[np.ndarray]) -> str:
         got = bfloat16_values(np.ascontiguousarray(self.out)) if call.dtype == BF16 else self.out
         value, magnitude = expected(call, self.exact, tables)
         ratio, at = worst_ratio(got.astype(np.float64), value, table_bound(magnitude, value, call.dtype))
@@ -160,7 +160,7 @@ class Turned:
         return ""
 
 
-def expected(call: Call, x: np.ndarray, tables: list[np.ndarray]) -> tuple[Any, Any]:
+def expected(call: TableRun, x: np.ndarray, tables: list[np.ndarray]) -> tuple[Any, Any]:
     """The formula's result and magnitudes; backward is forward with a pair's sines exchanged and negated."""
     cos, sin = tables
     if not call.forward:
@@ -175,7 +175,7 @@ def partners(t: np.ndarray, interleaved: bool) -> np.ndarray:
     return np.concatenate(np.split(t, 2, -1)[::-1], -1)
 
 
-def check(call: Call) -> str:
+def check(call: TableRun) -> str:
     """The detected problem, or an empty string."""
     rng = np.random.default_rng(sum(call.shape))
     views, values = tables_of(call, rng)

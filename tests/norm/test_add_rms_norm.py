@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from norm_cases import (
     NUMPY_DTYPES,
-    Call,
+    NormSetup,
     assert_within,
     bytes_of,
     converted,
@@ -136,10 +136,10 @@ def run_and_judge(call, backend, guarded, seed=0, x=None, residual=None):
 
 
 BASES = [
-    Call(),
-    Call("float16", framework="torch", shape=(2, 3, 4, 17), axis=1),
-    Call("bfloat16", "float32", framework="torch", shape=(2, 130)),
-    Call("float64", stash_type=11, scale="tokens"),
+    NormSetup(),
+    NormSetup("float16", framework="torch", shape=(2, 3, 4, 17), axis=1),
+    NormSetup("bfloat16", "float32", framework="torch", shape=(2, 130)),
+    NormSetup("float64", stash_type=11, scale="tokens"),
 ]
 ONE_FACTOR = [
     replace(base, **{name: value}) for base in BASES for name, values in FACTORS.items() for value in values
@@ -151,14 +151,14 @@ def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
-@calls([Call(**row) for row in pairwise(FACTORS)])
+@calls([NormSetup(**row) for row in pairwise(FACTORS)])
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
 @settings(max_examples=30)
 @given(
-    call=st.builds(Call, **{name: st.sampled_from(values) for name, values in FACTORS.items()}),
+    call=st.builds(NormSetup, **{name: st.sampled_from(values) for name, values in FACTORS.items()}),
     n=st.integers(1, 200),
     seed=st.integers(0, 2**16),
 )
@@ -278,7 +278,7 @@ def test_sums_of_any_size(dtype, backend, guarded):
     x[3, 5] = residual[3, 5] = largest
     x[4, 0], residual[4, 0] = np.inf, -np.inf
     residual[5, 1] = np.nan
-    call = Call(dtype, shape=(6, 37), stash_type=11 if dtype == "float64" else 1)
+    call = NormSetup(dtype, shape=(6, 37), stash_type=11 if dtype == "float64" else 1)
     results = run_and_judge(call, backend, guarded, x=x, residual=residual)
     if results is None:
         return

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from norm_cases import (
     NUMPY_DTYPES,
-    Call,
+    NormSetup,
     bytes_of,
     hosts,
     possible,
@@ -63,10 +63,10 @@ def calls(listed):
 
 
 BASES = [
-    Call(),
-    Call("float16", framework="torch", shape=(2, 3, 4, 17), axis=1),
-    Call("bfloat16", "float32", shape=(2, 130)),
-    Call("float64", stash_type=11, scale="tokens"),
+    NormSetup(),
+    NormSetup("float16", framework="torch", shape=(2, 3, 4, 17), axis=1),
+    NormSetup("bfloat16", "float32", shape=(2, 130)),
+    NormSetup("float64", stash_type=11, scale="tokens"),
 ]
 ONE_FACTOR = [
     replace(base, **{name: value}) for base in BASES for name, values in FACTORS.items() for value in values
@@ -78,14 +78,14 @@ def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
-@calls([Call(**row) for row in pairwise(FACTORS)])
+@calls([NormSetup(**row) for row in pairwise(FACTORS)])
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
 @settings(max_examples=30)
 @given(
-    call=st.builds(Call, **{name: st.sampled_from(values) for name, values in FACTORS.items()}),
+    call=st.builds(NormSetup, **{name: st.sampled_from(values) for name, values in FACTORS.items()}),
     n=st.integers(1, 200),
     seed=st.integers(0, 2**16),
 )
@@ -104,7 +104,7 @@ def test_any_call_meets_the_bound(call, n, seed, backend):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_combination_of_types(dtype, scale_dtype, stash_type, backend, guarded):
     for n in (1, 33, 600):
-        run_and_judge(Call(dtype, scale_dtype, shape=(4, n), stash_type=stash_type), backend, guarded)
+        run_and_judge(NormSetup(dtype, scale_dtype, shape=(4, n), stash_type=stash_type), backend, guarded)
 
 
 # ---- sizes ---------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, scale_dtype, library,
     except ValueError:
         pytest.skip(f"this machine has no {isa}")
     for n in SIZES:
-        run_and_judge(Call(dtype, scale_dtype, shape=(2, n)), "cpu", guarded)
+        run_and_judge(NormSetup(dtype, scale_dtype, shape=(2, n)), "cpu", guarded)
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,12 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, scale_dtype, library,
 )
 def test_a_row_of_a_million(dtype, stash_type, guarded):
     """The bound grows with n by log2(n) times 2^-53 alone: float32 sums one after another break it."""
-    run_and_judge(Call(dtype, shape=(1, 1_000_003), stash_type=stash_type), "cpu", guarded)
+    run_and_judge(NormSetup(dtype, shape=(1, 1_000_003), stash_type=stash_type), "cpu", guarded)
 
 
 def test_many_rows_are_shared_out_among_threads(backend, guarded):
-    run_and_judge(Call("float16", shape=(7, 300, 96), out="in-place"), backend, guarded)
-    run_and_judge(Call(shape=(300, 7, 96), layout="transposed", out="gaps"), backend, guarded)
+    run_and_judge(NormSetup("float16", shape=(7, 300, 96), out="in-place"), backend, guarded)
+    run_and_judge(NormSetup(shape=(300, 7, 96), layout="transposed", out="gaps"), backend, guarded)
 
 
 @pytest.mark.parametrize("width", [4096, 1000])
@@ -202,7 +202,7 @@ def test_rows_of_the_largest_and_smallest_numbers(dtype, stash_type, epsilon, ba
         * np.minimum(peaks, largest(dtype))[:, None]
         * rng.choice([-1, 1], (6, 70))
     )
-    call = Call(dtype, shape=(6, 70), stash_type=stash_type, epsilon=epsilon)
+    call = NormSetup(dtype, shape=(6, 70), stash_type=stash_type, epsilon=epsilon)
     y = run_and_judge(call, backend, guarded, x=x)
     if y is None:
         return
@@ -228,7 +228,7 @@ def test_small_numbers_beside_a_huge_one_keep_bits(dtype, stash_type, n, backend
     x = rng.uniform(1, 2, (3, n)) * 2.0 ** (top - far - rng.integers(-3, 13, (3, n)))
     x[:, 0] = 2.0 ** np.array([top, top - 20, top - 40])
     x[1:] *= 2.0**-10
-    run_and_judge(Call(dtype, shape=(3, n), stash_type=stash_type), backend, guarded, x=x)
+    run_and_judge(NormSetup(dtype, shape=(3, n), stash_type=stash_type), backend, guarded, x=x)
 
 
 def test_float16_squares_never_overflow(backend):
@@ -242,11 +242,11 @@ def test_rows_of_zeros(dtype, n, backend, guarded):
     """Rows of zeros give zeros with epsilon and 0/0 without; other rows do not change."""
     x = np.zeros((3, n))
     x[1] = 2
-    y = run_and_judge(Call(dtype, shape=(3, n)), backend, guarded, x=x)
+    y = run_and_judge(NormSetup(dtype, shape=(3, n)), backend, guarded, x=x)
     if y is None:
         return
     assert np.all(y[[0, 2]] == 0)
-    y = run_and_judge(Call(dtype, shape=(3, n), epsilon=0.0), backend, guarded, x=x)
+    y = run_and_judge(NormSetup(dtype, shape=(3, n), epsilon=0.0), backend, guarded, x=x)
     assert np.all(np.isnan(y[[0, 2]].astype(np.float64)))
 
 
@@ -255,7 +255,7 @@ def test_rows_of_zeros(dtype, n, backend, guarded):
 def test_infinities_and_nans_stay_in_their_rows(dtype, stash_type, backend, guarded):
     x = np.random.default_rng(0).standard_normal((4, 37))
     x[1, 3], x[2, 5] = np.inf, np.nan
-    y = run_and_judge(Call(dtype, shape=(4, 37), stash_type=stash_type), backend, guarded, x=x)
+    y = run_and_judge(NormSetup(dtype, shape=(4, 37), stash_type=stash_type), backend, guarded, x=x)
     if y is None:
         return
     y = y.astype(np.float64)

@@ -10,7 +10,16 @@ import torch
 from guarded_memory import GuardedMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from norm_cases import NUMPY_DTYPES, Call, hosts, judge_gradients, make_inputs, possible, spec_call, to_torch
+from norm_cases import (
+    NUMPY_DTYPES,
+    NormSetup,
+    hosts,
+    judge_gradients,
+    make_inputs,
+    possible,
+    spec_call,
+    to_torch,
+)
 from pairwise import pairwise
 from together import together
 
@@ -44,9 +53,9 @@ def calls(listed):
 
 
 BASES = [
-    Call(),
-    Call("bfloat16", "float32", framework="torch", shape=(70, 130)),
-    Call("float64", stash_type=11),
+    NormSetup(),
+    NormSetup("bfloat16", "float32", framework="torch", shape=(70, 130)),
+    NormSetup("float64", stash_type=11),
 ]
 ONE_FACTOR = [
     replace(base, **{name: value}) for base in BASES for name, values in FACTORS.items() for value in values
@@ -58,14 +67,14 @@ def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     judge_gradients(call, backend, guarded)
 
 
-@calls([Call(**row) for row in pairwise(FACTORS)])
+@calls([NormSetup(**row) for row in pairwise(FACTORS)])
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     judge_gradients(call, backend, guarded)
 
 
 @settings(max_examples=20)
 @given(
-    call=st.builds(Call, **{name: st.sampled_from(values) for name, values in FACTORS.items()}),
+    call=st.builds(NormSetup, **{name: st.sampled_from(values) for name, values in FACTORS.items()}),
     n=st.integers(1, 200),
     seed=st.integers(0, 2**16),
 )
@@ -83,19 +92,21 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, library, guarded):
     except ValueError:
         pytest.skip(f"this machine has no {isa}")
     for n in (1, 31, 33, 511, 513, 1025):
-        judge_gradients(Call(dtype, shape=(3, n), stash_type=11 if dtype == "float64" else 1), "cpu", guarded)
+        judge_gradients(
+            NormSetup(dtype, shape=(3, n), stash_type=11 if dtype == "float64" else 1), "cpu", guarded
+        )
 
 
 @pytest.mark.parametrize("scale", ["normalized", "one", "tokens"])
 def test_many_rows_share_a_scale(scale, backend, guarded):
-    judge_gradients(Call(shape=(40, 60, 33), scale=scale), backend, guarded)
+    judge_gradients(NormSetup(shape=(40, 60, 33), scale=scale), backend, guarded)
 
 
 @pytest.mark.parametrize("peak", [1e30, 1e-30, 2.0**-149])
 def test_rows_of_far_numbers(peak, backend, guarded):
     x = np.random.default_rng(0).uniform(0.5, 1, (3, 40)) * peak
-    judge_gradients(Call(shape=(3, 40)), backend, guarded, x=x)
-    judge_gradients(Call("float64", shape=(3, 40), stash_type=11, epsilon=0.0), backend, guarded, x=x**8)
+    judge_gradients(NormSetup(shape=(3, 40)), backend, guarded, x=x)
+    judge_gradients(NormSetup("float64", shape=(3, 40), stash_type=11, epsilon=0.0), backend, guarded, x=x**8)
 
 
 # Rows around vectors and DMA blocks, whole rows and chunks of them, with sums of dscale in UB and without.
@@ -103,7 +114,7 @@ def test_rows_of_far_numbers(peak, backend, guarded):
 @pytest.mark.parametrize("scale_dtype", ["float32", "float16"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_rows_of_any_length(dtype, scale_dtype, n, backend, guarded):
-    judge_gradients(Call(dtype, scale_dtype, shape=(5 if n < 9999 else 2, n)), backend, guarded)
+    judge_gradients(NormSetup(dtype, scale_dtype, shape=(5 if n < 9999 else 2, n)), backend, guarded)
 
 
 # Where squares leave float32's range, in whole rows and in chunks.
@@ -113,13 +124,13 @@ def test_rows_of_any_length(dtype, scale_dtype, n, backend, guarded):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_rows_at_the_ends_of_float32(dtype, peak, epsilon, n, backend, guarded):
     x = np.random.default_rng(0).uniform(0.5, 1, (3, n)) * np.array([[peak], [1], [peak]])
-    judge_gradients(Call(dtype, shape=(3, n), epsilon=epsilon), backend, guarded, x=x)
+    judge_gradients(NormSetup(dtype, shape=(3, n), epsilon=epsilon), backend, guarded, x=x)
 
 
 @pytest.mark.parametrize("scale", ["normalized", "one", "tokens", "own"])
 def test_the_number_of_threads_changes_no_bit(scale):
     """The gradient of a scale is added up in groups that the shape decides."""
-    inputs = make_inputs(Call(shape=(50, 40, 301), scale=scale), GuardedMemory())
+    inputs = make_inputs(NormSetup(shape=(50, 40, 301), scale=scale), GuardedMemory())
     tensors = [to_torch(np.array(a)) for a in (inputs.grad, inputs.x, inputs.scale)]
     threads, results = torch.get_num_threads(), []
     try:
@@ -146,7 +157,7 @@ def test_a_scale_without_rows_has_a_gradient_of_zeros(backend):
 @pytest.mark.parametrize("scale", ["normalized", "last", "one", "own", "tokens", "inner-one"])
 @pytest.mark.parametrize(("shape", "axis"), [((3, 4), -1), ((2, 3, 4), 1), ((2, 1, 2, 2, 3), 3)])
 def test_gradients_have_gradients(shape, axis, scale):
-    call = Call("float64", shape=shape, axis=axis, scale=scale, stash_type=11, epsilon=0.25)
+    call = NormSetup("float64", shape=shape, axis=axis, scale=scale, stash_type=11, epsilon=0.25)
     inputs = make_inputs(call, GuardedMemory(), x=np.random.default_rng(0).standard_normal(shape))
     given = [to_torch(np.array(a)).requires_grad_() for a in (inputs.x, inputs.scale)]
 
@@ -161,7 +172,7 @@ def test_gradients_have_gradients(shape, axis, scale):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_torch_s_operations_meet_the_same_formula(dtype, stash_type):
     """They replace the kernel where gradients need gradients."""
-    call = Call(dtype, shape=(5, 40), stash_type=stash_type)
+    call = NormSetup(dtype, shape=(5, 40), stash_type=stash_type)
     inputs = make_inputs(call, GuardedMemory(), x=np.random.default_rng(0).standard_normal((5, 40)))
     tensors = [to_torch(np.array(a)) for a in (inputs.grad, inputs.x, inputs.scale)]
     found = differentiable_backward(*tensors, RmsNormAttributes(**call.attributes))
@@ -196,7 +207,7 @@ def test_gradients_flow_from_a_result_in_given_memory():
 
 @pytest.mark.parametrize(("on_device", "units"), [(False, 2), (True, 200)])
 def test_the_judge_rejects_gradients_that_are_slightly_wrong(on_device, units):
-    call = Call(shape=(6, 40))
+    call = NormSetup(shape=(6, 40))
     inputs = make_inputs(call, GuardedMemory())
     grad = inputs.grad.astype(np.float64)
     exact = norm_spec.rms_norm_backward(spec_call(call, inputs), grad, on_device=on_device)
@@ -243,5 +254,5 @@ def test_gradients_of_small_numbers_beside_a_huge_one(dtype, stash_type, top, n,
     smallest = -126 if dtype == "float32" else -1022
     x = np.random.default_rng(0).uniform(1, 2, (1, n)) * 2.0 ** (top + smallest + 1) / n**0.5
     x[0, n // 2] = 2.0**top
-    call = Call(dtype, shape=(1, n), scale="last", stash_type=stash_type, epsilon=0.0)
+    call = NormSetup(dtype, shape=(1, n), scale="last", stash_type=stash_type, epsilon=0.0)
     judge_gradients(call, backend, guarded, x=x)

@@ -33,7 +33,7 @@ def strided(a, *strides):
 
 
 @dataclass(frozen=True)
-class Op:
+class NormOperator:
     name: str
     call: Any
     read: tuple[str, ...]
@@ -45,14 +45,16 @@ class Op:
 
 
 OPS = {
-    "rms_norm": Op("rms_norm", rms_norm, ("x", "scale"), ("out",)),
-    "rms_norm_backward": Op("rms_norm_backward", rms_norm_backward, ("grad", "x", "scale"), ("dx", "dscale")),
-    "add_rms_norm": Op("add_rms_norm", add_rms_norm, ("x", "residual", "scale"), ("out", "sum")),
+    "rms_norm": NormOperator("rms_norm", rms_norm, ("x", "scale"), ("out",)),
+    "rms_norm_backward": NormOperator(
+        "rms_norm_backward", rms_norm_backward, ("grad", "x", "scale"), ("dx", "dscale")
+    ),
+    "add_rms_norm": NormOperator("add_rms_norm", add_rms_norm, ("x", "residual", "scale"), ("out", "sum")),
 }
 
 
 @dataclass(frozen=True)
-class Bad:
+class BadNorm:
     """``only`` is "python" or "c" where no other path can say it."""
 
     op: str
@@ -67,7 +69,7 @@ class Bad:
 
 
 def bad(op, name, text, kind=ValueError, only="", **changed):
-    return Bad(op, name, text, changed, kind, only)
+    return BadNorm(op, name, text, changed, kind, only)
 
 
 forward, backward, add = (partial(bad, op) for op in OPS)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from norm_cases import NUMPY_DTYPES, bytes_of, hosts, unless_refused
 from norm_rope_cases import (
     FACTORS,
-    Call,
+    NormRopeSetup,
     expectations,
     make_inputs,
     parts_of,
@@ -41,9 +41,9 @@ def calls(listed):
 
 
 BASES = [
-    Call(),
-    Call("bfloat16", mode="normal", framework="torch", window="middle"),
-    Call("float16", rounding=True, layout="gaps", out="cache"),
+    NormRopeSetup(),
+    NormRopeSetup("bfloat16", mode="normal", framework="torch", window="middle"),
+    NormRopeSetup("float16", rounding=True, layout="gaps", out="cache"),
 ]
 ONE_FACTOR = [
     replace(base, **{name: value}) for base in BASES for name, values in FACTORS.items() for value in values
@@ -55,12 +55,12 @@ def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
-@calls([Call(**row) for row in pairwise(FACTORS)])
+@calls([NormRopeSetup(**row) for row in pairwise(FACTORS)])
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
-ANY_CALL = st.builds(Call, **{name: st.sampled_from(values) for name, values in FACTORS.items()})
+ANY_CALL = st.builds(NormRopeSetup, **{name: st.sampled_from(values) for name, values in FACTORS.items()})
 ANY_SIZES = st.tuples(st.integers(0, 2), st.integers(0, 70), st.integers(1, 19), st.integers(2, 140))
 
 
@@ -89,19 +89,21 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, mode, rounding, libra
     for i, head in enumerate(SIZES):
         # Whole in two of the four modes and roundings, in part in the other two.
         window = "middle" if (i + (mode == "neox") + (rounding == ROUNDINGS[0])) % 2 else "full"
-        run_and_judge(Call(dtype, rounding, mode, sizes=(1, 3, 2, head), window=window), "cpu", guarded)
+        run_and_judge(
+            NormRopeSetup(dtype, rounding, mode, sizes=(1, 3, 2, head), window=window), "cpu", guarded
+        )
 
 
 def test_heads_beyond_a_block_of_squares(guarded):
     for dtype in DTYPES:
-        run_and_judge(Call(dtype, sizes=(1, 2, 2, 4500), window="front"), "cpu", guarded)
+        run_and_judge(NormRopeSetup(dtype, sizes=(1, 2, 2, 4500), window="front"), "cpu", guarded)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sizes", [(0, 5, 3, 8), (2, 0, 3, 8), (1, 1, 0, 8)])
 def test_nothing_comes_of_nothing(sizes, dtype, backend, guarded):
-    run_and_judge(Call(dtype, sizes=sizes, keys=0), backend, guarded)
-    run_and_judge(Call(dtype, sizes=sizes, out="cache"), backend, guarded)
+    run_and_judge(NormRopeSetup(dtype, sizes=sizes, keys=0), backend, guarded)
+    run_and_judge(NormRopeSetup(dtype, sizes=sizes, out="cache"), backend, guarded)
 
 
 # ---- the parts one after another -----------------------------------------------------------------------
@@ -134,7 +136,7 @@ def test_every_instruction_set_has_the_bits_of_the_parts(isa, dtype, library, gu
         pytest.skip(f"this machine has no {isa}")
     for mode in ("neox", "normal"):
         for head in SIZES:
-            call = Call(dtype, True, mode, sizes=(1, 70, 2, head), positions="int64")
+            call = NormRopeSetup(dtype, True, mode, sizes=(1, 70, 2, head), positions="int64")
             inputs = make_inputs(call, guarded)
             ours, parts = run_call(call, inputs, "cpu"), parts_of(call, inputs, "cpu")
             assert [bytes_of(y) for y in ours] == [bytes_of(y) for y in parts]
@@ -142,7 +144,7 @@ def test_every_instruction_set_has_the_bits_of_the_parts(isa, dtype, library, gu
 
 @pytest.mark.parametrize("numbers", FACTORS["numbers"])
 def test_of_float32_both_settings_are_the_same(numbers, guarded):
-    call = Call(sizes=(2, 70, 3, 66), mode="normal", window="middle", numbers=numbers)
+    call = NormRopeSetup(sizes=(2, 70, 3, 66), mode="normal", window="middle", numbers=numbers)
     inputs = make_inputs(call, guarded)
     once, between = (run_call(replace(call, rounding=r), inputs, "cpu") for r in ROUNDINGS)
     assert [bytes_of(y) for y in once] == [bytes_of(y) for y in between]
@@ -150,7 +152,7 @@ def test_of_float32_both_settings_are_the_same(numbers, guarded):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_without_intermediate_rounding_16_bit_results_are_nearer(dtype, guarded):
-    call = Call(dtype, sizes=(2, 70, 3, 128))
+    call = NormRopeSetup(dtype, sizes=(2, 70, 3, 128))
     inputs = make_inputs(call, guarded)
     exact = expectations(replace(call, dtype="float64"), inputs, "cpu")[0].value
     once, between = (
@@ -162,7 +164,7 @@ def test_without_intermediate_rounding_16_bit_results_are_nearer(dtype, guarded)
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_cache_gets_what_rope_set_rows_writes_of_normalized_keys(dtype, backend, guarded):
-    call = Call(dtype, True, sizes=(2, 9, 3, 64), out="cache-given", numbers="zeros")
+    call = NormRopeSetup(dtype, True, sizes=(2, 9, 3, 64), out="cache-given", numbers="zeros")
     if lacks_type(backend, [dtype]):
         return
     inputs = make_inputs(call, guarded)
@@ -188,7 +190,7 @@ def test_a_cache_gets_what_rope_set_rows_writes_of_normalized_keys(dtype, backen
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_other_angle_policies(dtype, rounding, angle, backend, guarded):
     """By the reference's table of that policy; ggml's cos and sin are the C library's, 2^-22 around it."""
-    call = Call(dtype, rounding, sizes=(1, 7, 3, 64))
+    call = NormRopeSetup(dtype, rounding, sizes=(1, 7, 3, 64))
     inputs = make_inputs(call, guarded)
     table = rope_reference.cos_sin(inputs.positions, inputs.params, policy=angle)
     q, k = run_call(call, inputs, backend, angle=angle)
@@ -261,7 +263,7 @@ def test_heads_whose_squares_leave_float32_are_normalized(dtype, rounding, backe
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_infinities_and_nans_stay_in_their_heads(dtype, rounding, backend, guarded):
     """A head with a NaN is all NaN; an infinity makes its pair NaN, and the rest 0."""
-    call = Call(dtype, rounding, numbers="far", mode="normal", sizes=(1, 3, 2, 8))
+    call = NormRopeSetup(dtype, rounding, numbers="far", mode="normal", sizes=(1, 3, 2, 8))
     results = run_and_judge(call, backend, guarded)
     if results is None:
         return
@@ -274,5 +276,5 @@ def test_infinities_and_nans_stay_in_their_heads(dtype, rounding, backend, guard
 
 
 def test_far_positions_are_turned_exactly(backend, guarded):
-    run_and_judge(Call(positions="extreme", sizes=(1, 40, 2, 128)), backend, guarded)
-    run_and_judge(Call("bfloat16", positions="extreme", sizes=(1, 40, 2, 128)), backend, guarded)
+    run_and_judge(NormRopeSetup(positions="extreme", sizes=(1, 40, 2, 128)), backend, guarded)
+    run_and_judge(NormRopeSetup("bfloat16", positions="extreme", sizes=(1, 40, 2, 128)), backend, guarded)

@@ -40,7 +40,7 @@ def with_cache():
 
 
 @dataclass(frozen=True)
-class Bad:
+class BadNormRope:
     """``only`` is "python" or "c" where no other path can say it."""
 
     name: str
@@ -54,7 +54,7 @@ class Bad:
 
 
 def bad(name, text, kind=ValueError, only="", **changed):
-    return Bad(name, text, changed, kind, only)
+    return BadNormRope(name, text, changed, kind, only)
 
 
 def on_cache(name, text, kind=ValueError, only="", **changed):

@@ -13,9 +13,9 @@ from rope_bad_calls import (
     OUTPUTS,
     PATHS,
     SENTINEL,
-    Call,
     D,
     N,
+    RopeCall,
     S,
     sentinels,
     shared_in_part,
@@ -59,7 +59,7 @@ def test_bad_call_says_what_is_wrong_and_writes_nothing(bad, path):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_the_call_that_is_spoiled_is_a_correct_one(path):
-    call = Call(factors=np.ones(4, np.float32))
+    call = RopeCall(factors=np.ones(4, np.float32))
     PATHS[path](call)
     assert not np.any(call.out == SENTINEL)
 

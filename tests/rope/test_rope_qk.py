@@ -79,7 +79,7 @@ def empty(guarded, layout, shapes, dtype):
 
 
 @dataclass
-class Inputs:
+class QkArrays:
     """A case's arrays in guarded memory."""
 
     params: RopeParams
@@ -107,7 +107,7 @@ def make_inputs(case, guarded, seed=0):
     positions = guarded.input(positions, element_strides(positions))
     if factors is not None:
         factors = guarded.input(factors, element_strides(factors))
-    return Inputs(params, xs, positions, factors, outs)
+    return QkArrays(params, xs, positions, factors, outs)
 
 
 def refusal(backend, case, positions, size):

@@ -11,8 +11,8 @@ from paths import (
     PATHS,
     PYTHON,
     QK,
-    Bad,
-    Call,
+    BadCall,
+    PathCall,
     assert_refused,
     bads_of,
     blank,
@@ -42,7 +42,7 @@ def call(attributes=None, angle=0, **changed):
         "q_out": sentinels(Q),
         "k_out": sentinels(K),
     }
-    made = Call(QK, {**tensors, **changed}, angle=angle)
+    made = PathCall(QK, {**tensors, **changed}, angle=angle)
     made.attributes.update(attributes or {})
     return made
 
@@ -220,23 +220,25 @@ OUTPUTS = [
         "k_out must be aligned to its 4-byte elements but got an address that is not.",
         k_out=off_by_a_byte,
     ),
-    Bad("q_out-over-q", shared(q_out=8), "q_out " + PART.format("q", "q")),
-    Bad("q_out-over-k", shared(q_out=400), "q_out " + PART.format("q", "k")),
-    Bad("k_out-over-k", shared(k_out=580), "k_out " + PART.format("k", "k")),
-    Bad("k_out-over-q", shared(k_out=100), "k_out " + PART.format("k", "q")),
-    Bad("k_out-over-q_out", shared(k_out=1100), "k_out " + PART.format("k", "q_out")),
-    Bad("k_out-is-q_out", shared(k_out=1000), "k_out " + PART.format("k", "q_out")),
-    Bad("q_out-is-k", shared(q_out=500), "q_out " + PART.format("q", "k")),
-    Bad("q_out-over-positions", out_over("q_out", "positions"), "q_out " + PART.format("q", "positions")),
-    Bad("k_out-over-positions", out_over("k_out", "positions"), "k_out " + PART.format("k", "positions")),
-    Bad("k_out-over-factors", out_over("k_out", "freq_factors"), "k_out " + PART.format("k", "freq_factors")),
-    Bad("one-tensor-as-both", one_tensor_twice, "q_out " + PART.format("q", "k")),
-    Bad(
+    BadCall("q_out-over-q", shared(q_out=8), "q_out " + PART.format("q", "q")),
+    BadCall("q_out-over-k", shared(q_out=400), "q_out " + PART.format("q", "k")),
+    BadCall("k_out-over-k", shared(k_out=580), "k_out " + PART.format("k", "k")),
+    BadCall("k_out-over-q", shared(k_out=100), "k_out " + PART.format("k", "q")),
+    BadCall("k_out-over-q_out", shared(k_out=1100), "k_out " + PART.format("k", "q_out")),
+    BadCall("k_out-is-q_out", shared(k_out=1000), "k_out " + PART.format("k", "q_out")),
+    BadCall("q_out-is-k", shared(q_out=500), "q_out " + PART.format("q", "k")),
+    BadCall("q_out-over-positions", out_over("q_out", "positions"), "q_out " + PART.format("q", "positions")),
+    BadCall("k_out-over-positions", out_over("k_out", "positions"), "k_out " + PART.format("k", "positions")),
+    BadCall(
+        "k_out-over-factors", out_over("k_out", "freq_factors"), "k_out " + PART.format("k", "freq_factors")
+    ),
+    BadCall("one-tensor-as-both", one_tensor_twice, "q_out " + PART.format("q", "k")),
+    BadCall(
         "q-spaced-in-place",
         lambda: in_place(q=np.ones((B, S, NQ, 2 * D), np.float32)[..., ::2]),
         f"q {UNIT} 2.",
     ),
-    Bad(
+    BadCall(
         "k-spaced-in-place",
         lambda: in_place(k=np.ones((B, S, NK, 2 * D), np.float32)[..., ::2]),
         f"k {UNIT} 2.",

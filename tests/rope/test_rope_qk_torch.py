@@ -452,12 +452,12 @@ def test_a_trace_keeps_the_op(tracing):
 
 
 def test_export_keeps_the_op():
-    class Model(torch.nn.Module):
+    class QkModule(torch.nn.Module):
         def forward(self, q, k, positions):
             return rope_qk(q, k, positions, PARAMS)
 
     given = (*qk_of(), torch.arange(5))
-    program = torch.export.export(Model(), given)
+    program = torch.export.export(QkModule(), given)
     assert OPS.rope_qk.default in [n.target for n in program.graph.nodes]
     assert equal(program.module()(*given), rope_qk(*given, PARAMS))
 

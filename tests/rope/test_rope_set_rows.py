@@ -115,7 +115,7 @@ def make_cache(case, guarded, rows):
 
 
 @dataclass
-class Inputs:
+class SetRowsArrays:
     """A case's arrays in guarded memory."""
 
     params: RopeParams
@@ -134,7 +134,7 @@ def make_inputs(case, guarded, seed=0):
     if case.x_layout == "shared-batch" and case.rank == 4:
         values[...] = values[:1]
     rows, held = rows_of(case, rng)
-    return Inputs(
+    return SetRowsArrays(
         params,
         guarded.input(values, layout_strides(case.x_layout, shape)),
         guarded.input(positions, element_strides(positions)),

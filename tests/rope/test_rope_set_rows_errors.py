@@ -11,8 +11,8 @@ from paths import (
     PATHS,
     PYTHON,
     SET_ROWS,
-    Bad,
-    Call,
+    BadCall,
+    PathCall,
     assert_refused,
     bads_of,
     blank,
@@ -42,7 +42,7 @@ def call(attributes=None, angle=0, **changed):
         "freq_factors": None,
         "cache": sentinels(CACHE),
     }
-    made = Call(SET_ROWS, {**tensors, **changed}, angle=angle)
+    made = PathCall(SET_ROWS, {**tensors, **changed}, angle=angle)
     made.attributes.update(attributes or {})
     return made
 
@@ -227,9 +227,9 @@ OUTPUTS = [
         "cache must be aligned to its 4-byte elements but got an address that is not.",
         cache=off_by_a_byte,
     ),
-    Bad("cache-is-x", tokens_as_their_own_cache, PART.format("x")),
+    BadCall("cache-is-x", tokens_as_their_own_cache, PART.format("x")),
     *[
-        Bad(f"cache-over-{name}", cache_over(name), PART.format(name))
+        BadCall(f"cache-over-{name}", cache_over(name), PART.format(name))
         for name in ("x", "positions", "rows", "freq_factors")
     ],
 ]

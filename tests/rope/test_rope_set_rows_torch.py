@@ -275,7 +275,7 @@ def test_a_trace_keeps_the_op(tracing):
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own
 @pytest.mark.parametrize("decomposed", [False, True])
 def test_export_keeps_the_op_and_its_write(decomposed):
-    class Model(torch.nn.Module):
+    class SetRowsModule(torch.nn.Module):
         def __init__(self, cache):
             super().__init__()
             self.register_buffer("cache", cache)
@@ -284,7 +284,7 @@ def test_export_keeps_the_op_and_its_write(decomposed):
             return rope_set_rows(x, positions, rows, self.cache, PARAMS).sum()
 
     *given, cache = tensors()
-    program = torch.export.export(Model(cache.clone()), tuple(given))
+    program = torch.export.export(SetRowsModule(cache.clone()), tuple(given))
     program = program.run_decompositions() if decomposed else program
     assert "npu_rope.rope_set_rows" in str(program.graph)
     module, expected = program.module(), in_steps(*given, cache)

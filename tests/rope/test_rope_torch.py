@@ -427,11 +427,11 @@ def test_a_trace_keeps_the_op(tracing):
 
 
 def test_export_keeps_the_op():
-    class Model(torch.nn.Module):
+    class RopeModule(torch.nn.Module):
         def forward(self, x, positions):
             return rope(x, positions, PARAMS)
 
-    program = torch.export.export(Model(), (x_of(), torch.arange(5)))
+    program = torch.export.export(RopeModule(), (x_of(), torch.arange(5)))
     assert OPS.rope.default in [n.target for n in program.graph.nodes]
     assert torch.equal(program.module()(x_of(), torch.arange(5)), rope(x_of(), torch.arange(5), PARAMS))
 

@@ -36,7 +36,7 @@ def strided(a, *strides):
 
 
 @dataclass(frozen=True)
-class Op:
+class TableOperator:
     name: str
     call: Any
     xs: tuple[str, ...]
@@ -63,9 +63,11 @@ def embedding():
 
 
 OPS = {
-    "rotary_mul": Op("rotary_mul", rotary_mul, ("x",), ("cos", "sin"), ("out",), mul),
-    "rotary_mul_qk": Op("rotary_mul_qk", rotary_mul_qk, ("q", "k"), ("cos", "sin"), ("q_out", "k_out"), qk),
-    "rotary_embedding": Op(
+    "rotary_mul": TableOperator("rotary_mul", rotary_mul, ("x",), ("cos", "sin"), ("out",), mul),
+    "rotary_mul_qk": TableOperator(
+        "rotary_mul_qk", rotary_mul_qk, ("q", "k"), ("cos", "sin"), ("q_out", "k_out"), qk
+    ),
+    "rotary_embedding": TableOperator(
         "rotary_embedding",
         rotary_embedding,
         ("X",),
@@ -77,7 +79,7 @@ OPS = {
 
 
 @dataclass(frozen=True)
-class Bad:
+class BadTable:
     op: str
     name: str
     text: str
@@ -90,7 +92,7 @@ class Bad:
 
 
 def bad(op, name, text, kind=ValueError, python_only=False, **changed):
-    return Bad(op, name, text, changed, kind, python_only)
+    return BadTable(op, name, text, changed, kind, python_only)
 
 
 of_mul, of_qk, of_embedding = (partial(bad, op) for op in OPS)

@@ -32,7 +32,7 @@ OPS = torch.ops.npu_rope
 
 
 @dataclass(frozen=True)
-class Call:
+class RotaryMulCall:
     """A call of rotary_mul, or with ``keys`` heads of k of rotary_mul_qk."""
 
     dtype: str = "float32"
@@ -99,7 +99,7 @@ def tables_of(call, rng):
 
 
 @dataclass
-class Inputs:
+class RotaryMulInputs:
     xs: list
     tables: np.ndarray
     outs: list | None
@@ -117,7 +117,7 @@ def make_inputs(call, guarded, seed=0):
         "gaps": [view(guarded, s, dtype, "gaps") for s in shapes],
         "in-place": xs,
     }[call.out]
-    return Inputs(xs, tables_of(call, rng), outs)
+    return RotaryMulInputs(xs, tables_of(call, rng), outs)
 
 
 def run(call, inputs, backend):
@@ -163,11 +163,11 @@ def calls(listed):
 
 
 BASES = [
-    Call(),
-    Call("float16", "own", "torch", interleaved=True, width="full"),
-    Call("bfloat16", "float32", "torch", width="full", keys=1, window=(36, 10)),
-    Call("bfloat16", "own", interleaved=True),
-    Call("float64", "own", width="full", table="BS"),
+    RotaryMulCall(),
+    RotaryMulCall("float16", "own", "torch", interleaved=True, width="full"),
+    RotaryMulCall("bfloat16", "float32", "torch", width="full", keys=1, window=(36, 10)),
+    RotaryMulCall("bfloat16", "own", interleaved=True),
+    RotaryMulCall("float64", "own", width="full", table="BS"),
 ]
 ONE_FACTOR = [
     replace(base, **{name: value}) for base in BASES for name, values in FACTORS.items() for value in values
@@ -179,7 +179,7 @@ def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
-@calls([Call(**row) for row in pairwise(FACTORS)])
+@calls([RotaryMulCall(**row) for row in pairwise(FACTORS)])
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
@@ -187,7 +187,7 @@ def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
 @settings(max_examples=60)
 @given(
     call=st.builds(
-        Call,
+        RotaryMulCall,
         **{name: st.sampled_from(values) for name, values in FACTORS.items()},
     ),
     D=st.integers(1, 100).map(lambda n: 2 * n),
@@ -210,7 +210,7 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, width, library, guard
         pytest.skip(f"this machine has no {isa}")
     for interleaved in (False, True):
         for D in (2, 6, 30, 64, 96, 130, 1024):
-            call = Call(dtype, interleaved=interleaved, width=width, sizes=(1, 3, 2, D), keys=1)
+            call = RotaryMulCall(dtype, interleaved=interleaved, width=width, sizes=(1, 3, 2, D), keys=1)
             run_and_judge(call, "cpu", guarded)
 
 
@@ -241,12 +241,14 @@ def test_every_bit_is_pytorch_s(isa, dtype, interleaved, library):
 
 def test_many_tokens_are_shared_out_among_threads(backend, guarded):
     for width in ("half", "full"):
-        call = Call("float16", sizes=(2, 300, 8, 128), keys=2, width=width, table="1S1", out="in-place")
+        call = RotaryMulCall(
+            "float16", sizes=(2, 300, 8, 128), keys=2, width=width, table="1S1", out="in-place"
+        )
         run_and_judge(call, backend, guarded)
 
 
 def test_large_results_are_written_past_the_caches(guarded):
-    call = Call("bfloat16", sizes=(1, 1100, 64, 128), table="S")
+    call = RotaryMulCall("bfloat16", sizes=(1, 1100, 64, 128), table="S")
     run_and_judge(call, "cpu", guarded)
 
 
@@ -301,7 +303,7 @@ TABLES = ["S", "BS", "1S", "BS1", "1S1"]
 
 
 def gradient_case(interleaved, width, table, rank=4):
-    call = Call(
+    call = RotaryMulCall(
         "float64", sizes=(2, 3, 2, 14), window=(8, 4), interleaved=interleaved, width=width, table=table
     )
     call = replace(call, rank=rank)

@@ -33,7 +33,7 @@ DTYPES = {**NUMPY_DTYPES, "int8": np.int8}
 
 
 @dataclass(frozen=True)
-class Call:
+class PmxCall:
     """A call. ``sizes``: (B, S, Nq, D); packed, B sequences of S, S + 1, ... tokens."""
 
     dtype: str = "float32"
@@ -188,10 +188,10 @@ def calls(listed):
 
 
 BASES = [
-    Call(),
-    Call("float16", "torch", "packed"),
-    Call("int8", "numpy", "batched", pads="some"),
-    Call("int8", "torch", "packed"),
+    PmxCall(),
+    PmxCall("float16", "torch", "packed"),
+    PmxCall("int8", "numpy", "batched", pads="some"),
+    PmxCall("int8", "torch", "packed"),
 ]
 ONE_FACTOR = [
     replace(base, **{name: value}) for base in BASES for name, values in FACTORS.items() for value in values
@@ -203,7 +203,7 @@ def test_one_factor_changed_meets_the_specification(call, backend):
     run_and_judge(call, backend)
 
 
-@calls([Call(**row) for row in pairwise(FACTORS)])
+@calls([PmxCall(**row) for row in pairwise(FACTORS)])
 def test_every_pair_of_factors_meets_the_specification(call, backend):
     run_and_judge(call, backend)
 
@@ -211,7 +211,7 @@ def test_every_pair_of_factors_meets_the_specification(call, backend):
 @settings(max_examples=60)
 @given(
     call=st.builds(
-        Call,
+        PmxCall,
         **{name: st.sampled_from(values) for name, values in FACTORS.items()},
     )
     .flatmap(

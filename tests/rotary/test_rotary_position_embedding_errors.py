@@ -19,7 +19,7 @@ B, S, N, D = 2, 3, 4, 8
 
 
 @dataclass(frozen=True)
-class Bad:
+class BadPmx:
     """A correct call with the arguments ``changed``, and its error."""
 
     name: str
@@ -32,7 +32,7 @@ class Bad:
 
 
 def bad(name, text, kind=ValueError, **changed):
-    return Bad(name, text, changed, kind)
+    return BadPmx(name, text, changed, kind)
 
 
 def ones(*shape, dtype=np.float32):

@@ -30,7 +30,7 @@ def unless_refused(backend, dtypes, run):
 
 
 @dataclass(frozen=True)
-class Call:
+class NormSetup:
     """A call of rms_norm.
 
     ``scale`` is how the scale lies on x's dimensions: "normalized" has those from axis on, "last" the last,
@@ -87,7 +87,7 @@ def strides_of(layout, shape):
 
 
 @dataclass
-class Inputs:
+class NormArrays:
     x: np.ndarray
     scale: np.ndarray
     grad: np.ndarray
@@ -118,7 +118,7 @@ def make_inputs(call, guarded, seed=0, x=None):
         "gaps": lambda: filled(guarded, call.shape, scale_type, "gaps", 3),
         "in-place": lambda: held,
     }[call.out]()
-    return Inputs(held, scale, grad, out)
+    return NormArrays(held, scale, grad, out)
 
 
 def spec_call(call, inputs):
@@ -227,7 +227,7 @@ def possible(call):
 
 __all__ = [
     "NUMPY_DTYPES",
-    "Call",
+    "NormSetup",
     "assert_within",
     "bytes_of",
     "converted",

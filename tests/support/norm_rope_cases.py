@@ -20,7 +20,7 @@ from npu_rope.testing.outcomes import Expectation
 
 
 @dataclass(frozen=True)
-class Call:
+class NormRopeSetup:
     """A call of rms_norm_rope. The fields' defaults are the plain call; FACTORS lists the other values."""
 
     dtype: str = "float32"
@@ -82,7 +82,7 @@ def possible(call):
 
 
 @dataclass
-class Inputs:
+class NormRopeArrays:
     params: object
     xs: list
     scales: list
@@ -144,7 +144,7 @@ def make_inputs(call, guarded, seed=0):
     if outs is None:
         rows = rows_of(call, rng)
         cache = filled(guarded, rng.standard_normal((rows.size + 3, call.keys, D)), dtype, "gaps")
-        return Inputs(
+        return NormRopeArrays(
             params,
             xs,
             scales,
@@ -153,7 +153,7 @@ def make_inputs(call, guarded, seed=0):
             rows,
             (None if call.out == "cache" else blank(shapes[0], "gaps"), cache),
         )
-    return Inputs(params, xs, scales, positions, factors, rows, outs())
+    return NormRopeArrays(params, xs, scales, positions, factors, rows, outs())
 
 
 def expectations(call, inputs, backend, **changed):
@@ -246,8 +246,8 @@ def parts_of(call, inputs, backend, **more):
 
 __all__ = [
     "FACTORS",
-    "Call",
-    "Inputs",
+    "NormRopeArrays",
+    "NormRopeSetup",
     "assert_within",
     "expectations",
     "make_inputs",

@@ -21,7 +21,7 @@ from npu_rope.native import CParams, c_tensor
 
 
 @dataclass
-class Call:
+class PathCall:
     """A call's tensors by name, its attributes, the code of its angle policy."""
 
     op: Operation
@@ -128,7 +128,7 @@ def through_c(call):
         raise {1: ValueError, 2: TypeError}.get(status, RuntimeError)(words)
 
 
-PATHS: dict[str, Callable[[Call], None]] = {
+PATHS: dict[str, Callable[[PathCall], None]] = {
     **{
         f"numpy-{backend}": partial(through_python, backend, lambda a: a)
         for backend in ("reference", "cpu", "sim", "sim:ascend310p")
@@ -149,11 +149,11 @@ NUMPY = tuple(p for p in PATHS if p.startswith("numpy"))
 
 
 @dataclass
-class Bad:
+class BadCall:
     """One wrong argument: how the call is made, and what must be said of it."""
 
     name: str
-    make: Callable[[], Call]
+    make: Callable[[], PathCall]
     text: str
     kind: type = ValueError
     paths: tuple[str, ...] = tuple(PATHS)
@@ -168,7 +168,7 @@ def bads_of(call):
         def make():
             return call(**{k: v() if callable(v) else v for k, v in changed.items()})
 
-        return Bad(name, make, text, kind, paths, says)
+        return BadCall(name, make, text, kind, paths, says)
 
     return bad
 

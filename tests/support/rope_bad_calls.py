@@ -39,7 +39,7 @@ def sentinels(shape, dtype=np.float32):
 
 
 @dataclass
-class Call:
+class RopeCall:
     """A correct call, to be spoiled in one place."""
 
     x: np.ndarray = field(default_factory=lambda: np.ones((B, S, N, D), np.float32))
@@ -111,7 +111,7 @@ def through_c(call):
     library._raise_on(library.lib.npu_rope_rope(*c_arguments(call)))
 
 
-PATHS: dict[str, Callable[[Call], None]] = {
+PATHS: dict[str, Callable[[RopeCall], None]] = {
     "numpy-reference": through_python("reference", lambda a: a),
     "numpy-cpu": through_python("cpu", lambda a: a),
     "torch-reference": through_python("reference", tensor_of),
@@ -132,22 +132,22 @@ NUMPY = tuple(p for p in PATHS if p.startswith("numpy"))
 
 
 @dataclass
-class Bad:
+class BadRope:
     """One wrong argument: how it is made, and what must be said of it."""
 
     name: str
-    make: Callable[[], Call]
+    make: Callable[[], RopeCall]
     text: str
     kind: type = ValueError
     paths: tuple[str, ...] = tuple(PATHS)
 
 
 def attribute(name, text, *, paths=tuple(PATHS), kind=ValueError, **changed):
-    return Bad(name, lambda: Call().with_attributes(**changed), text, kind, paths)
+    return BadRope(name, lambda: RopeCall().with_attributes(**changed), text, kind, paths)
 
 
 def argument(name, text, *, paths=tuple(PATHS), kind=ValueError, **changed):
-    return Bad(name, lambda: Call(**{k: v() for k, v in changed.items()}), text, kind, paths)
+    return BadRope(name, lambda: RopeCall(**{k: v() for k, v in changed.items()}), text, kind, paths)
 
 
 YARN = {"ext_factor": 1.0, "n_ctx_orig": 4096}
@@ -168,7 +168,7 @@ def sectioned(*shape, factors=None, mode=8, n_dims=8):
 
     def make():
         given = None if factors is None else np.ones(factors, np.float32)
-        call = Call(positions=np.ones(shape, np.int32), factors=given)
+        call = RopeCall(positions=np.ones(shape, np.int32), factors=given)
         return call.with_attributes(mode=mode, sections=(1, 1, 1, 0), n_dims=n_dims)
 
     return make
@@ -218,15 +218,15 @@ ATTRIBUTES = [
         n_dims=4,
         n_offs=2,
     ),
-    Bad("mrope-positions", sectioned(S), f"{FOUR} in mode mrope but got [3]."),
-    Bad("mrope-positions-2", sectioned(2, S), f"{FOUR} in mode mrope but got [2, 3]."),
-    Bad("mrope-positions-flat", sectioned(3 * S), f"{FOUR} in mode mrope but got [9]."),
-    Bad("mrope-positions-batch", sectioned(4, 3, S), f"{FOUR} in mode mrope but got [4, 3, 3]."),
-    Bad("mrope-positions-batch-2", sectioned(2, 1, S), f"{FOUR} in mode mrope but got [2, 1, 3]."),
-    Bad("mrope-positions-one-plane", sectioned(1, S), f"{FOUR} in mode mrope but got [1, 3]."),
-    Bad("mrope-factors", sectioned(4, S, factors=3), f"{F_SHAPE} [3]."),
-    Bad("vision-factors", sectioned(4, S, factors=3, mode=24, n_dims=4), f"{F_VISION} [3]."),
-    Bad("mrope-far", far_plane, "positions must be in the int32 range but got 2147483648."),
+    BadRope("mrope-positions", sectioned(S), f"{FOUR} in mode mrope but got [3]."),
+    BadRope("mrope-positions-2", sectioned(2, S), f"{FOUR} in mode mrope but got [2, 3]."),
+    BadRope("mrope-positions-flat", sectioned(3 * S), f"{FOUR} in mode mrope but got [9]."),
+    BadRope("mrope-positions-batch", sectioned(4, 3, S), f"{FOUR} in mode mrope but got [4, 3, 3]."),
+    BadRope("mrope-positions-batch-2", sectioned(2, 1, S), f"{FOUR} in mode mrope but got [2, 1, 3]."),
+    BadRope("mrope-positions-one-plane", sectioned(1, S), f"{FOUR} in mode mrope but got [1, 3]."),
+    BadRope("mrope-factors", sectioned(4, S, factors=3), f"{F_SHAPE} [3]."),
+    BadRope("vision-factors", sectioned(4, S, factors=3, mode=24, n_dims=4), f"{F_VISION} [3]."),
+    BadRope("mrope-far", far_plane, "positions must be in the int32 range but got 2147483648."),
     attribute("freq_base-zero", "freq_base must be positive and finite but got 0.", freq_base=0.0),
     attribute("freq_base-negative", "freq_base must be positive and finite but got -2.5.", freq_base=-2.5),
     attribute("freq_base-nan", "freq_base must be positive and finite but got nan.", freq_base=float("nan")),
@@ -269,7 +269,9 @@ ATTRIBUTES = [
         "frequencies must be at most 1e+09 radians per position but got 2e+09 for pair 0.",
         freq_scale=2e9,
     ),
-    Bad("angle-unknown", lambda: Call(angle=3), "angle must be exact (0), f32 (1) or ggml (2) but got 3."),
+    BadRope(
+        "angle-unknown", lambda: RopeCall(angle=3), "angle must be exact (0), f32 (1) or ggml (2) but got 3."
+    ),
 ]
 
 X_TYPE = "x must be float32, float16, bfloat16 or float64 but got"
@@ -362,14 +364,16 @@ def shared_in_part(x_from, out_from, count=B * S * N * D):
     def make():
         memory = sentinels(400)
         shape = (B, S, N, D)
-        return Call(x=memory[x_from:][:count].reshape(shape), out=memory[out_from:][:count].reshape(shape))
+        return RopeCall(
+            x=memory[x_from:][:count].reshape(shape), out=memory[out_from:][:count].reshape(shape)
+        )
 
     return make
 
 
 def out_over(name):
     def make():
-        call = Call(factors=np.ones(4, np.float32))
+        call = RopeCall(factors=np.ones(4, np.float32))
         spot = call.out.ravel()[5:9]
         if name == "positions":
             call.positions = spot.view(np.int32)[:S]
@@ -395,7 +399,7 @@ def off_by_a_byte():
 
 def spaced_in_place():
     x = np.ones((B, S, N, 2 * D), np.float32)[..., ::2]
-    return Call(x=x, out=x)
+    return RopeCall(x=x, out=x)
 
 
 PART = "out must be x itself or share no memory with {} but got memory that they share."
@@ -436,15 +440,15 @@ OUTPUTS = [
         "out must not overlap itself but got strides [0, 16, 8, 1].",
         out=out_view((B, S, N, D), (0, 16, 8, 1)),
     ),
-    Bad("out-overlaps-x-after", shared_in_part(0, 8), PART.format("x")),
-    Bad("out-overlaps-x-before", shared_in_part(1, 0), PART.format("x")),
-    Bad("out-overlaps-x-by-one", shared_in_part(95, 0), PART.format("x")),
-    Bad("out-overlaps-positions", out_over("positions"), PART.format("positions")),
-    Bad("out-overlaps-factors", out_over("freq_factors"), PART.format("freq_factors")),
+    BadRope("out-overlaps-x-after", shared_in_part(0, 8), PART.format("x")),
+    BadRope("out-overlaps-x-before", shared_in_part(1, 0), PART.format("x")),
+    BadRope("out-overlaps-x-by-one", shared_in_part(95, 0), PART.format("x")),
+    BadRope("out-overlaps-positions", out_over("positions"), PART.format("positions")),
+    BadRope("out-overlaps-factors", out_over("freq_factors"), PART.format("freq_factors")),
     argument(
         "out-unaligned",
         "out must be aligned to its 4-byte elements but got an address that is not.",
         out=off_by_a_byte,
     ),
-    Bad("x-spaced-in-place", spaced_in_place, f"x {UNIT} 2."),
+    BadRope("x-spaced-in-place", spaced_in_place, f"x {UNIT} 2."),
 ]

@@ -319,7 +319,7 @@ def assert_within(
 
 
 @dataclass
-class Inputs:
+class RopeArrays:
     """A case's arrays in guarded memory."""
 
     params: RopeParams
@@ -360,7 +360,7 @@ def make_inputs(case, guarded, seed=0):
     positions = guarded.input(positions, element_strides(positions))
     if factors is not None:
         factors = guarded.input(factors, element_strides(factors))
-    return Inputs(params, x, positions, factors, out)
+    return RopeArrays(params, x, positions, factors, out)
 
 
 def call(case, inputs, backend):

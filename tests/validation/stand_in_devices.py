@@ -64,7 +64,7 @@ def _make(name, cpu, describe):
     return device
 
 
-class Ggml(ggml_worker.Ggml):
+class StandInGgml(ggml_worker.Ggml):
     def open_devices(self, folder):
         devices = super().open_devices(folder)
         register = devices.library.ggml_backend_device_register
@@ -88,5 +88,5 @@ class Ggml(ggml_worker.Ggml):
 
 
 if __name__ == "__main__":
-    ggml_worker.Ggml = Ggml
+    ggml_worker.Ggml = StandInGgml
     ggml_worker.main()

@@ -14,8 +14,8 @@ from random_calls import (
     DTYPES,
     FASTEST_DRAWN,
     OPERATORS,
-    Call,
     Layout,
+    RandomCall,
     draw,
     reach_of,
 )
@@ -141,7 +141,7 @@ def call_of(op="rope", mode="mrope", **changed):
     heads = (3, 2) if op == "rope_qk" else (3,)
     given = op == "rope_set_rows"
     return replace(
-        Call(
+        RandomCall(
             seed=(5, 5), op=op, arrays="numpy", dtype="float32", batch=2, tokens=5, heads=heads, head=32,
             params=RopeParams(n_dims, mode, sections=sections, n_offs=n_offs),
             layouts=tuple(Layout(trail=(0, 0, 1, 3)) for _ in heads),

@@ -113,7 +113,7 @@ def _forwarding(child: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 @dataclass
-class Report:
+class SessionReport:
     """Work and errors of all processes of a run on the simulated NPU."""
 
     soc: str
@@ -165,9 +165,9 @@ _JSON_NAMES = {
 }
 
 
-def read_reports(folder: Path, soc: str) -> Report:
+def read_reports(folder: Path, soc: str) -> SessionReport:
     """The merged reports that the processes wrote to ``folder``."""
-    report = Report(soc)
+    report = SessionReport(soc)
     for path in sorted(folder.glob("*.json")):
         found = json.loads(path.read_text())
         if path.name.endswith(".fallback.json"):
@@ -196,7 +196,7 @@ def read_reports(folder: Path, soc: str) -> Report:
     return report
 
 
-def print_report(report: Report, print_line: Callable[[str], None]) -> None:
+def print_report(report: SessionReport, print_line: Callable[[str], None]) -> None:
     """Print a short report with one label a line."""
     print_line(f"simulated {report.soc}: nothing of this ran on hardware.")
     if not report.processes:

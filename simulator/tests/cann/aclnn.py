@@ -20,7 +20,7 @@ TYPES = {"float32": 0, "float16": 1, "int32": 3, "int64": 9, "float64": 11, "bfl
 OK = 0
 
 
-class Refused(Exception):
+class RefusedPhase(Exception):
     """A phase that failed: its status, aclGetRecentErrMsg's message, and the executor of a first phase."""
 
     def __init__(self, status: int, text: str, executor: int | None = None) -> None:
@@ -50,7 +50,7 @@ def snake(name: str) -> str:
 
 
 @dataclass
-class Tensor:
+class DeviceView:
     """A view of device memory, and the NumPy view that it copies."""
 
     array: Any
@@ -139,7 +139,7 @@ class Device:
             self.free(memory)
         self.memories.clear()
 
-    def tensor(self, array: Any) -> Tensor:
+    def tensor(self, array: Any) -> DeviceView:
         owner, memory = owner_of(array), self.upload(array)
         item = array.itemsize
         offset = (array.ctypes.data - owner.ctypes.data) // item
@@ -149,7 +149,7 @@ class Device:
             sizes, C.c_uint64(array.ndim), TYPES[array.dtype.name], strides, C.c_int64(offset), self.format,
             storage, C.c_uint64(1), C.c_void_p(memory),
         )  # fmt: skip
-        return Tensor(array, owner, memory, handle)
+        return DeviceView(array, owner, memory, handle)
 
     def array(self, kind: str, values: Any) -> C.c_void_p:
         """An aclIntArray, aclFloatArray or aclBoolArray; NULL for None."""
@@ -195,7 +195,7 @@ class Device:
             if handle is not None:
                 self.cann.aclDestroyTensor(C.c_void_p(handle))
         if status != OK:
-            raise Refused(status, self.calls.error, executor.value)
+            raise RefusedPhase(status, self.calls.error, executor.value)
         return size.value, executor
 
     def run(self, op: str, size: int, executor: C.c_void_p, *, less: int = 0) -> None:
@@ -212,7 +212,7 @@ class Device:
                 C.c_void_p(workspace), C.c_uint64(size), executor, C.c_void_p()
             )
         if status != OK:
-            raise Refused(status, self.calls.error)
+            raise RefusedPhase(status, self.calls.error)
 
     def call(self, op: str, given: dict[str, Any]) -> None:
         """Run both phases on copies of NumPy views in device memory, then write them back to their owners."""

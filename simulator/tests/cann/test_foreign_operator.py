@@ -27,7 +27,7 @@ def package(foreign_package):
 
 
 def refused(device, given):
-    with pytest.raises(aclnn.Refused) as caught:
+    with pytest.raises(aclnn.RefusedPhase) as caught:
         device.call("WeightedAdd", given)
     assert not given["out"].any()
     return caught.value.status, str(caught.value)

@@ -27,7 +27,7 @@ def device(package, foreign):
 
 
 def status_of(device):
-    with pytest.raises(aclnn.Refused) as caught:
+    with pytest.raises(aclnn.RefusedPhase) as caught:
         device.call(OP, call())
     return caught.value.status, str(caught.value)
 

@@ -68,7 +68,7 @@ class Run:
     status: int
     stdout: str
     stderr: str
-    report: session.Report
+    report: session.SessionReport
 
     def json(self):
         """The last line of its standard output."""

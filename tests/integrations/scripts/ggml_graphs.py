@@ -18,7 +18,7 @@ POINTER, WHY = C.c_void_p, 400
 TO_DEVICE, TO_HOST = 1, 2
 
 
-class Tensor(C.Structure):
+class GgmlTensor(C.Structure):
     """``ggml_tensor``, as the adapter declares it."""
 
     _fields_ = [
@@ -92,7 +92,7 @@ def place(pointer, values):
         C.c_size_t(values.nbytes),
         TO_DEVICE,
     )
-    Tensor.from_address(pointer).data = memory.value
+    GgmlTensor.from_address(pointer).data = memory.value
     return memory
 
 
@@ -109,7 +109,7 @@ def fetch(memory, like):
     return values
 
 
-class Case:
+class GraphCase:
     """x [B,S,N,D] of a dtype, how it lies, and what turns it."""
 
     def __init__(
@@ -165,9 +165,9 @@ class Case:
         if self.factors:
             place(divided, factors)
         for view in (x, node):
-            fields = Tensor.from_address(view)
+            fields = GgmlTensor.from_address(view)
             if fields.view_src:
-                fields.data = Tensor.from_address(fields.view_src).data + fields.view_offs
+                fields.data = GgmlTensor.from_address(fields.view_src).data + fields.view_offs
         result = None if self.in_place else place(node, np.full(self.shape, 7, self.dtype))
         why = C.create_string_buffer(WHY)
         status = adapter.npu_rope_ggml_supports(node, 1, why, WHY)
@@ -228,14 +228,14 @@ def cases():
     if "ggml_rope_set_offset" in call:
         modes.append(RopeParams(8, "neox", n_offs=4))
     for params, dtype in itertools.product(modes, ("float32", "float16")):
-        yield Case(params, dtype)
-        yield Case(params, dtype, factors=True)
-        yield Case(params, dtype, forward=False)
-        yield Case(params, dtype, in_place=True)
+        yield GraphCase(params, dtype)
+        yield GraphCase(params, dtype, factors=True)
+        yield GraphCase(params, dtype, forward=False)
+        yield GraphCase(params, dtype, in_place=True)
     for view, in_place in itertools.product(("padded", "second half", "heads first"), (False, True)):
-        yield Case(neox, "float16", view=view, in_place=in_place)
-    yield Case(neox, shape=(1, 1, 32, 128))
-    yield Case(RopeParams(128, "normal"), "float16", shape=(1, 40, 8, 128), view="second half")
+        yield GraphCase(neox, "float16", view=view, in_place=in_place)
+    yield GraphCase(neox, shape=(1, 1, 32, 128))
+    yield GraphCase(RopeParams(128, "normal"), "float16", shape=(1, 40, 8, 128), view="second half")
 
 
 worst, ran = 0.0, 0
@@ -254,8 +254,8 @@ why = C.create_string_buffer(WHY)
 
 
 def reason(change, pointer=node, bfloat16=1):
-    before = C.string_at(pointer, C.sizeof(Tensor))
-    change(Tensor.from_address(pointer))
+    before = C.string_at(pointer, C.sizeof(GgmlTensor))
+    change(GgmlTensor.from_address(pointer))
     status = adapter.npu_rope_ggml_supports(node, bfloat16, why, WHY)
     computed = adapter.npu_rope_ggml_compute(
         node, bfloat16, stream, workspaces, None, C.create_string_buffer(9), 9
@@ -277,7 +277,7 @@ def put(name, value, at=None):
 
 def both_bfloat16(tensor):
     tensor.type = 30
-    Tensor.from_address(x).type = 30
+    GgmlTensor.from_address(x).type = 30
 
 
 assert reason(put("op", 0)) == "the node is no rope"
@@ -293,21 +293,21 @@ assert reason(put("op_params", 2, 15)) == "more dimensions turn than a head has"
 
 
 def of_a_long_head(tensor):
-    for t in (tensor, Tensor.from_address(x)):
+    for t in (tensor, GgmlTensor.from_address(x)):
         t.ne[0] = 1026
 
 
 def of_a_part_in_vision(tensor):
     tensor.op_params[2] = 24
     tensor.op_params[1] = 6
-    Tensor.from_address(at).ne[0] = 20
+    GgmlTensor.from_address(at).ne[0] = 20
 
 
 for change, told in (
     (of_a_long_head, "a head has more than 1024 elements"),
     (of_a_part_in_vision, "in mode vision all of a head must turn"),
 ):
-    before = [(t, C.string_at(t, C.sizeof(Tensor))) for t in (x, at)]
+    before = [(t, C.string_at(t, C.sizeof(GgmlTensor))) for t in (x, at)]
     found = reason(change)
     assert found == told, found
     for t, kept in before:

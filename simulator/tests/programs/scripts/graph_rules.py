@@ -15,7 +15,7 @@ GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 # ---- calls that a capture refuses --------------------------------------------------------------------
 
 
-class Refused:
+class RefusedCapture:
     """A capture with a refused call: the text of its error and of the error at the end of the capture."""
 
     def __init__(self, work, *, mode="global"):
@@ -34,7 +34,7 @@ class Refused:
 
 def is_refused(work, code):
     """Check that the call gives this code and that the capture is invalid: 507903."""
-    refused = Refused(lambda: refusal(work))
+    refused = RefusedCapture(lambda: refusal(work))
     assert f"error code is {code}" in refused.text, refused.text
     assert "error code is 507903" in refused.end, refused.end
     assert (torch.ones(3).npu() + 1).cpu().tolist() == [2.0, 2.0, 2.0]  # the device goes on
@@ -52,7 +52,7 @@ def check_a_copy_to_the_host():
 
 def check_the_shape_that_depends_on_data():
     x = torch.ones(4).npu()
-    refused = Refused(lambda: refusal(lambda: x.nonzero()))
+    refused = RefusedCapture(lambda: refusal(lambda: x.nonzero()))
     assert "107027" in refused.text, refused.text
     assert "507903" in refused.end
 
@@ -94,7 +94,7 @@ def check_an_event_from_outside():
     event = torch.npu.Event()
     event.record()
     torch.npu.synchronize()
-    refused = Refused(lambda: refusal(lambda: torch.npu.current_stream().wait_event(event)))
+    refused = RefusedCapture(lambda: refusal(lambda: torch.npu.current_stream().wait_event(event)))
     assert "error code is 107024" in refused.text, refused.text
 
 
@@ -108,12 +108,12 @@ def check_a_stream_that_does_not_join_again():
             x.mul_(2)
         return ""
 
-    assert "error code is 107025" in Refused(work).end
+    assert "error code is 107025" in RefusedCapture(work).end
 
 
 def check_pageable_memory():
     x, host = torch.ones(4).npu(), torch.ones(4)
-    is_pageable = Refused(lambda: refusal(lambda: x.copy_(host, non_blocking=True)))
+    is_pageable = RefusedCapture(lambda: refusal(lambda: x.copy_(host, non_blocking=True)))
     assert "error code is 107000" in is_pageable.text, is_pageable.text
 
 
@@ -130,7 +130,7 @@ def copy_on_another_stream(mode):
             return str(error)
         return ""
 
-    return Refused(work, mode=mode), x
+    return RefusedCapture(work, mode=mode), x
 
 
 def check_pageable_memory_on_another_stream():
@@ -229,7 +229,7 @@ def check_a_task_group_that_stays_open():
         return ""
 
     assert stream
-    assert "error code is 107033" in Refused(work).end
+    assert "error code is 107033" in RefusedCapture(work).end
 
 
 if __name__ == "__main__":
