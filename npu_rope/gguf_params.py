@@ -249,7 +249,7 @@ class GgufFile:
             return layer % period != 0
         return layer % period < period - 1
 
-    def turns(self, layer: int) -> bool:
+    def rotates(self, layer: int) -> bool:
         """Return whether the layer has heads and llama.cpp rotates them."""
         name, layers = self.architecture, self.layers
         if name in SWITCHED and self.value(SWITCH) is False:
@@ -287,10 +287,10 @@ class GgufFile:
         if layer is not None:
             if layers and layer not in layers:
                 raise bad_value(OP, "layer", f"be in [0, {layers[-1]}]", layer)
-            if not self.turns(layer):
+            if not self.rotates(layer):
                 raise bad_value(OP, "layer", "be one whose heads rotate", layer)
             return layer
-        rotating = [i for i in layers if self.turns(i)]
+        rotating = [i for i in layers if self.rotates(i)]
         if len(rotating) == len(layers):
             return None
         if not rotating:

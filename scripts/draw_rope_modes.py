@@ -64,7 +64,7 @@ PAIRS = (
 )
 SECTIONS = (
     head(24, "mrope: lanes as in neox, sections one after the other", 24, "mrope", (4, 4, 4, 0)),
-    head(24, "imrope: lanes as in neox, the axes take turns", 24, "imrope", (4, 4, 4, 0)),
+    head(24, "imrope: lanes as in neox, the axes take rotates", 24, "imrope", (4, 4, 4, 0)),
     head(
         24, "vision: n_dims = D/2 pairs; the powers start again with each section", 12, "vision", (6, 6, 0, 0)
     ),
@@ -84,7 +84,7 @@ MODELS = (
 )
 _EMPTY = "vision {}: the empty {} begins where {} does and is what starts again; {}'s powers go on"
 EDGES = (
-    head(48, "mrope (6, 0, 0, 0): one axis turns every pair, as in neox", 48, "mrope", (6, 0, 0, 0)),
+    head(48, "mrope (6, 0, 0, 0): one axis rotates every pair, as in neox", 48, "mrope", (6, 0, 0, 0)),
     head(
         48,
         "mrope (4, 3, 3, 0) over 24 pairs: sections that do not cover them repeat",
@@ -94,7 +94,7 @@ EDGES = (
     ),
     head(
         48,
-        "mrope (16, 16, 16, 0) over 24 pairs: sections beyond them turn nothing",
+        "mrope (16, 16, 16, 0) over 24 pairs: sections beyond them rotate nothing",
         48,
         "mrope",
         (16, 16, 16, 0),
@@ -161,7 +161,7 @@ def draw_strip(axis: Any, strip: Head) -> None:
     left = -0.25
     label(axis, left, -0.4, "pair", ha="right", color=GREY)
     if p.rope_mode.has_sections:
-        label(axis, left, -0.95, "turned by", ha="right", color=GREY)
+        label(axis, left, -0.95, "rotated by", ha="right", color=GREY)
         label(axis, left, -1.5, "power", ha="right", color=GREY)
     axis.text(0, 1.25 + tall, strip.title, fontsize=10.5, color=INK, fontweight="bold", va="bottom")
     axis.text(
@@ -278,7 +278,7 @@ def main() -> None:
     draw_strips(
         folder / "rope_pairs.png",
         PAIRS,
-        "an arc joins the two lanes of a pair; dark: turns fast, light: slowly, grey: not at all",
+        "an arc joins the two lanes of a pair; dark: rotates fast, light: slowly, grey: not at all",
     )
     draw_strips(folder / "rope_sections.png", SECTIONS, "the letter says which of a token's four positions")
     draw_rows(folder / "rope_models.png", MODELS, "one box a pair", 0.2)

@@ -33,7 +33,7 @@ class Rope:
 
     @property
     def context_in_force(self) -> int | None:
-        """The number of tokens over which turns are counted."""
+        """The number of tokens over which rotates are counted."""
         return self.session or self.context or self.trained
 
     @property
@@ -136,7 +136,7 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> ModelFile:
         ropes.append(Rope(layers, call, ModelRope.of(model), gguf.theta(number), context, trained, n_ctx))
     name = gguf.values["general.name"]
     title = f"{name}, {gguf.architecture}" if isinstance(name, str) else gguf.architecture
-    without = [i for i in range(gguf.layers or 0) if not gguf.turns(i)]
+    without = [i for i in range(gguf.layers or 0) if not gguf.rotates(i)]
     return ModelFile("GGUF file", printable(title), ropes, without)
 
 
@@ -152,7 +152,7 @@ def _quoted(text: str) -> str:
 
 def _kinds_of_layers(gguf: GgufFile, n_ctx: int | None) -> dict[str, int | None]:
     """Return a layer of each group of layers that rotate alike, by the group's name; None: the default."""
-    rotating = [i for i in range(gguf.layers or 0) if gguf.turns(i)]
+    rotating = [i for i in range(gguf.layers or 0) if gguf.rotates(i)]
     windows = [i for i in rotating if gguf.looks_at_a_window(i)]
     full_attention = [i for i in rotating if i not in windows]
     suffix = f" ({ranges(rotating)})" if len(rotating) < (gguf.layers or 0) else ""

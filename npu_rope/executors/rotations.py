@@ -83,7 +83,7 @@ def on_reference(t: Tensors, a: Attributes) -> Results:
     if isinstance(a, RmsNormRopeAttributes):
         return rounded(t, norm_rope_reference.rms_norm_rope(arrays, spec_of(t.first[1]).dtype, a))
     how: dict[str, Any] = {"forward": a.forward, "angle": a.angle}
-    return rounded(t, tuple(rope_reference.turned(x, arrays, a.params, **how) for x in arrays.xs.values()))
+    return rounded(t, tuple(rope_reference.rotated(x, arrays, a.params, **how) for x in arrays.xs.values()))
 
 
 def table_gradients(t: Tensors, grads: Results, a: RotaryAttributes) -> tuple[Any, Any]:

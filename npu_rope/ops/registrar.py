@@ -2,7 +2,8 @@
 
 An operator's file describes each of its schemas by a :class:`TorchOperator`. :func:`register` defines the
 schema and registers its kernels: fake tensors, CPU tensors without the C++ registration, autograd,
-functionalisation and placeholders for NPU tensors. The C++ kernels are in ``csrc/torch`` (CPU) and ``csrc/npu`` (NPU).
+functionalisation and placeholders for NPU tensors. The C++ kernels are in ``csrc/torch`` (CPU) and
+``csrc/npu`` (NPU).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from npu_rope.call_tensors import CallTensors
 from npu_rope.dtypes import rounded_to
 from npu_rope.reference import rms_norm
 from npu_rope.reference.rms_norm import NormDtypes
-from npu_rope.reference.rope import turned
+from npu_rope.reference.rope import rotated
 from npu_rope.rms_norm_calls import RmsNormAttributes
 from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, scales_of
 
@@ -56,5 +56,5 @@ def rms_norm_rope(t: CallTensors[Array], dtype: str, a: RmsNormRopeAttributes) -
     """
     sides = zip(t.xs.values(), scales_of(t), strict=True)
     heads = (normalized_heads(x, scale, dtype, a) for x, scale in sides)
-    q, k = (turned(h, t, a.params, forward=True, angle=a.angle) for h in heads)
+    q, k = (rotated(h, t, a.params, forward=True, angle=a.angle) for h in heads)
     return q, k

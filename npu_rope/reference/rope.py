@@ -126,10 +126,10 @@ def rope(
     """
     factors = None if freq_factors is None else np.asarray(freq_factors)
     t = rope_tensors(np.asarray(x), np.asarray(positions), factors, None)
-    return turned(t.xs["x"], t, params, forward=forward, angle=angle)
+    return rotated(t.xs["x"], t, params, forward=forward, angle=angle)
 
 
-def turned(
+def rotated(
     x: Array, t: CallTensors[Array], params: RopeParams, *, forward: bool, angle: Angle
 ) -> npt.NDArray[np.float64]:
     """Return x rotated by the positions of a call."""

@@ -203,8 +203,8 @@ def test_layers_without_rope(tmp_path):
     path = write(tmp_path / "model.gguf", "smollm3", LLAMA)
     told = as_json(path)
     assert told["layers_without_rope"] == list(range(3, 32, 4))
-    (turning,) = told["ropes"]
-    assert turning["layers"] == "layers with rope (0-2, 4-6, 8-10, ..., 28-30)"
+    (rotating,) = told["ropes"]
+    assert rotating["layers"] == "layers with rope (0-2, 4-6, 8-10, ..., 28-30)"
     assert "no rope in layers 3, 7, 11, ..., 31\n" in inspect(path, "--no-pairs")
     assert inspect(path, "--layer", 3, status=2).startswith("[rope] layer must be one whose heads rotate but")
     lead = {
@@ -233,7 +233,7 @@ def test_how_many_tokens_there_will_be(config):
     assert "4096 tokens; session of 16384" in inspect(path, "--no-pairs", "--n-ctx", 16384)
 
 
-def test_pairs_that_do_not_turn(config, tmp_path):
+def test_pairs_that_do_not_rotate(config, tmp_path):
     """Three of four of Gemma 4's."""
     entries = {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}
     path = config(rope_parameters=entries, rope_scaling=None)

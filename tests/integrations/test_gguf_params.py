@@ -206,7 +206,7 @@ WITHOUT_ROPE = [
 
 
 @pytest.mark.parametrize(("architecture", "said", "without"), WITHOUT_ROPE)
-def test_layers_that_llama_cpp_does_not_turn(file, architecture, said, without):
+def test_layers_that_llama_cpp_does_not_rotate(file, architecture, said, without):
     path = file(architecture, {**LLAMA, **said})
     layers, refused = {**LLAMA, **said}["block_count"], []
     for layer in range(layers):

@@ -97,12 +97,12 @@ def theirs_unrounded(config, seq_len, monkeypatch):
 
 
 def worst_error(got, inverse) -> float:
-    """The relative error of frequencies; of those that are to be 0, what a position of 2**31 would turn."""
+    """The relative error of frequencies; of those that are to be 0, what a position of 2**31 would rotate."""
     expected = np.asarray(inverse, np.float64)
     assert got.shape == expected.shape
-    turning = expected != 0
-    still = np.abs(got[~turning]) * 2.0**31
-    return max((np.abs(got[turning] / expected[turning] - 1)).max(), still.max(initial=0))
+    rotating = expected != 0
+    still = np.abs(got[~rotating]) * 2.0**31
+    return max((np.abs(got[rotating] / expected[rotating] - 1)).max(), still.max(initial=0))
 
 
 @pytest.mark.parametrize("kind", ROPE_TYPES)
@@ -446,7 +446,7 @@ def test_rotary_dim_counts_where_the_models_code_looks_at_it(config, width):
 
 
 @pytest.mark.parametrize("kind", ["dinov3_vit", "eomt_dinov3", "llama4_vision_model"])
-def test_heads_that_turn_by_rows_and_columns_are_refused(kind):
+def test_heads_that_rotate_by_rows_and_columns_are_refused(kind):
     config = transformers.CONFIG_MAPPING[kind]()
     with pytest.raises(
         ValueError, match=r"^\[rope\] model_type must rotate by a token's position in a sequence but got "

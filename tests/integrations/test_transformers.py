@@ -480,7 +480,7 @@ def rotate_half(x):
     return torch.cat((-b, a), -1)
 
 
-def turned(x, cos, sin, axis=1):
+def rotated(x, cos, sin, axis=1):
     return x * cos.unsqueeze(axis) + rotate_half(x) * sin.unsqueeze(axis)
 
 
@@ -488,44 +488,44 @@ def gathered(q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
     """As transformers had it before 4.36, and as many a model's own code has it still."""
     if position_ids is not None:
         cos, sin = cos[position_ids], sin[position_ids]
-    return turned(q, cos, sin, unsqueeze_dim), turned(k, cos, sin, unsqueeze_dim)
+    return rotated(q, cos, sin, unsqueeze_dim), rotated(k, cos, sin, unsqueeze_dim)
 
 
 def gathered_from_rows(q, k, cos, sin, position_ids=None):
     if cos.ndim == 2:
         cos, sin = cos[position_ids], sin[position_ids]
-    return turned(q, cos, sin), turned(k, cos, sin)
+    return rotated(q, cos, sin), rotated(k, cos, sin)
 
 
 REFUSED = {
-    "negated sin": lambda q, k, cos, sin: (turned(q, cos, -sin), turned(k, cos, -sin)),
-    "swapped order": lambda q, k, cos, sin: (turned(k, cos, sin), turned(q, cos, sin)),
-    "rotation of v": lambda q, k, v, cos, sin: tuple(turned(x, cos, sin) for x in (q, k, v)),
-    "cos and sin swapped": lambda q, k, sin, cos: (turned(q, cos, sin), turned(k, cos, sin)),
-    "cos for sin": lambda q, k, cos, sin: (turned(q, sin, cos), turned(k, sin, cos)),
-    "keys alone": lambda q, k, cos, sin: (q, turned(k, cos, sin)),
-    "scaled": lambda q, k, cos, sin: (turned(q, cos, sin) * 1.01, turned(k, cos, sin)),
+    "negated sin": lambda q, k, cos, sin: (rotated(q, cos, -sin), rotated(k, cos, -sin)),
+    "swapped order": lambda q, k, cos, sin: (rotated(k, cos, sin), rotated(q, cos, sin)),
+    "rotation of v": lambda q, k, v, cos, sin: tuple(rotated(x, cos, sin) for x in (q, k, v)),
+    "cos and sin swapped": lambda q, k, sin, cos: (rotated(q, cos, sin), rotated(k, cos, sin)),
+    "cos for sin": lambda q, k, cos, sin: (rotated(q, sin, cos), rotated(k, sin, cos)),
+    "keys alone": lambda q, k, cos, sin: (q, rotated(k, cos, sin)),
+    "scaled": lambda q, k, cos, sin: (rotated(q, cos, sin) * 1.01, rotated(k, cos, sin)),
     "a window in the middle": lambda q, k, cos, sin: tuple(
-        torch.cat((x[..., :2], turned(x[..., 2:-2], cos[..., 2:-2], sin[..., 2:-2]), x[..., -2:]), -1)
+        torch.cat((x[..., :2], rotated(x[..., 2:-2], cos[..., 2:-2], sin[..., 2:-2]), x[..., -2:]), -1)
         for x in (q, k)
     ),
-    "one token on": lambda q, k, cos, sin: (turned(q, cos.roll(1, 1), sin), turned(k, cos, sin)),
-    "more than it needs": lambda q, k, cos, sin, seqlens: (turned(q, cos, sin), turned(k, cos, sin)),
+    "one token on": lambda q, k, cos, sin: (rotated(q, cos.roll(1, 1), sin), rotated(k, cos, sin)),
+    "more than it needs": lambda q, k, cos, sin, seqlens: (rotated(q, cos, sin), rotated(k, cos, sin)),
     "heads of 16 alone": lambda q, k, cos, sin: (
-        (turned(q, cos, sin), turned(k, cos, sin)) if q.shape[-1] == 16 else (q, k)
+        (rotated(q, cos, sin), rotated(k, cos, sin)) if q.shape[-1] == 16 else (q, k)
     ),
     "tables made anew": lambda q, k, cos, sin: tuple(
-        turned(x, cos / (cos**2 + sin**2).sqrt(), sin / (cos**2 + sin**2).sqrt()) for x in (q, k)
+        rotated(x, cos / (cos**2 + sin**2).sqrt(), sin / (cos**2 + sin**2).sqrt()) for x in (q, k)
     ),
-    "in place": lambda q, k, cos, sin: (q.copy_(turned(q, cos, sin)), k.copy_(turned(k, cos, sin))),
+    "in place": lambda q, k, cos, sin: (q.copy_(rotated(q, cos, sin)), k.copy_(rotated(k, cos, sin))),
     "the same for all heads": lambda q, k, cos, sin: (
-        turned(q, cos, sin)[:, :1].expand_as(q),
-        turned(k, cos, sin),
+        rotated(q, cos, sin)[:, :1].expand_as(q),
+        rotated(k, cos, sin),
     ),
     "rows gathered by position_ids": gathered,
     "unsqueeze_dim without effect": lambda q, k, cos, sin, unsqueeze_dim=1: (
-        turned(q, cos, sin),
-        turned(k, cos, sin),
+        rotated(q, cos, sin),
+        rotated(k, cos, sin),
     ),
 }
 
@@ -538,7 +538,7 @@ class AttentionOfGlobals(torch.nn.Module):
 
 
 def apply_rotary_pos_emb(q, k, cos, sin):
-    return turned(q, cos, sin), turned(k, cos, sin)
+    return rotated(q, cos, sin), rotated(k, cos, sin)
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -564,16 +564,16 @@ def test_a_module_of_one_s_own():
 
 
 def ids_last(query, key, cos, sin, unsqueeze_dim=1, position_ids=None):
-    return turned(query, cos, sin, unsqueeze_dim), turned(key, cos, sin, unsqueeze_dim)
+    return rotated(query, cos, sin, unsqueeze_dim), rotated(key, cos, sin, unsqueeze_dim)
 
 
 def by_keyword(query, key, cos, sin, *, unsqueeze_dim=1):
-    return turned(query, cos, sin, unsqueeze_dim), turned(key, cos, sin, unsqueeze_dim)
+    return rotated(query, cos, sin, unsqueeze_dim), rotated(key, cos, sin, unsqueeze_dim)
 
 
 def without_keys(query, key=None, cos=None, sin=None, unsqueeze_dim=1):
-    q = turned(query, cos, sin, unsqueeze_dim)
-    return q if key is None else (q, turned(key, cos, sin, unsqueeze_dim))
+    q = rotated(query, cos, sin, unsqueeze_dim)
+    return q if key is None else (q, rotated(key, cos, sin, unsqueeze_dim))
 
 
 Q, K = torch.randn(2, 4, 6, 16), torch.randn(2, 1, 6, 16)
@@ -688,7 +688,7 @@ def test_what_is_no_rms_norm_is_left(what):
 def picky(q, k, cos, sin, unsqueeze_dim=1):
     if q.dtype == torch.bfloat16 or q.shape[-1] > 64:
         raise RuntimeError("not these\nat all")
-    return turned(q, cos, sin, unsqueeze_dim), turned(k, cos, sin, unsqueeze_dim)
+    return rotated(q, cos, sin, unsqueeze_dim), rotated(k, cos, sin, unsqueeze_dim)
 
 
 class Unpacks(torch.nn.Module):
@@ -784,12 +784,12 @@ def test_nothing_is_half_patched_where_something_raises(monkeypatch):
 def drops_lanes(q, k, cos, sin, unsqueeze_dim=1):
     """Return only the rotated lanes; the caller appends the others."""
     w = cos.shape[-1]
-    return turned(q[..., :w], cos, sin, unsqueeze_dim), turned(k[..., :w], cos, sin, unsqueeze_dim)
+    return rotated(q[..., :w], cos, sin, unsqueeze_dim), rotated(k[..., :w], cos, sin, unsqueeze_dim)
 
 
 def trims(q, k, cos, sin):
     cos, sin = cos[:, -q.shape[-2] :], sin[:, -q.shape[-2] :]
-    return turned(q, cos, sin), turned(k, cos, sin)
+    return rotated(q, cos, sin), rotated(k, cos, sin)
 
 
 def by_second_axis(q, k, cos, sin):
@@ -803,12 +803,12 @@ def by_last_axes(q, k, cos, sin):
 def with_batches_first(q, k, cos, sin, unsqueeze_dim=1):
     if cos.ndim == 2:
         cos, sin = cos[None], sin[None]
-    return turned(q, cos, sin, unsqueeze_dim), turned(k, cos, sin, unsqueeze_dim)
+    return rotated(q, cos, sin, unsqueeze_dim), rotated(k, cos, sin, unsqueeze_dim)
 
 
 def of_two_dims(q, k, cos, sin, unsqueeze_dim=1):
     axis = 1 if unsqueeze_dim == 1 else 2
-    return turned(q, cos, sin, axis), turned(k, cos, sin, axis)
+    return rotated(q, cos, sin, axis), rotated(k, cos, sin, axis)
 
 
 @pytest.mark.parametrize("dim", [-4, -3, -2, -1, 0, 1, 2, 3])
@@ -840,11 +840,11 @@ def test_unsqueeze_dim_is_what_the_function_makes_of_it(function, heads, table, 
 
 def as_the_tables(q, k, cos, sin):
     q, k = q.to(cos.dtype), k.to(cos.dtype)
-    return turned(q, cos, sin), turned(k, cos, sin)
+    return rotated(q, cos, sin), rotated(k, cos, sin)
 
 
 def plain(q, k, cos, sin):
-    return turned(q, cos, sin), turned(k, cos, sin)
+    return rotated(q, cos, sin), rotated(k, cos, sin)
 
 
 @pytest.mark.parametrize("function", [as_the_tables, plain])
@@ -863,7 +863,7 @@ def test_heads_and_tables_of_several_types(function):
 
 def test_a_function_that_always_gives_float32_is_refused():
     def widens(q, k, cos, sin):
-        return turned(q.float(), cos.float(), sin.float()), turned(k.float(), cos.float(), sin.float())
+        return rotated(q.float(), cos.float(), sin.float()), rotated(k.float(), cos.float(), sin.float())
 
     with pytest.raises(NotKnown, match="bfloat16 heads become float32"):
         rope_forms.classify(widens)
@@ -929,7 +929,7 @@ class Turns(torch.nn.Module):
 
 def rotary_of_heads(q, k, cos, sin):
     """The function that Turns calls."""
-    return turned(q, cos, sin), turned(k, cos, sin)
+    return rotated(q, cos, sin), rotated(k, cos, sin)
 
 
 def heads(tokens=5, width=8, dtype=torch.float32):
@@ -1291,7 +1291,7 @@ def test_generation_with_a_cache_rotates_by_positions(cache):
 def test_a_rotation_of_the_last_lanes_uses_the_tables(monkeypatch):
     def of_the_last(q, k, cos, sin):
         w = cos.shape[-1]
-        return tuple(torch.cat((x[..., :-w], turned(x[..., -w:], cos, sin)), -1) for x in (q, k))
+        return tuple(torch.cat((x[..., :-w], rotated(x[..., -w:], cos, sin)), -1) for x in (q, k))
 
     monkeypatch.setitem(globals(), "rotary_of_heads", of_the_last)
     model, (q, k), ids = Turns(), heads(width=16), torch.arange(5)[None]

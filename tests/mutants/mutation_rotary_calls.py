@@ -139,7 +139,7 @@ def tables_of(call: TableRun, rng: np.random.Generator) -> tuple[list[np.ndarray
     return views, values
 
 
-class Turned:
+class Rotated:
     """One tensor of a call, and its output."""
 
     def __init__(self, call: TableRun, heads: int, rng: np.random.Generator) -> None:
@@ -179,21 +179,21 @@ def check(call: TableRun) -> str:
     """The detected problem, or an empty string."""
     rng = np.random.default_rng(sum(call.shape))
     views, values = tables_of(call, rng)
-    turned = [Turned(call, heads, rng) for heads in (call.shape[2], call.keys) if heads]
+    rotated = [Rotated(call, heads, rng) for heads in (call.shape[2], call.keys) if heads]
     t: CallTensors[Any]
     if call.rows:
         b, s, _, _ = call.shape
         ids = rng.integers(0, call.rows, (b, s)).astype(np.int32 if call.narrow_ids else np.int64)
         values = [t[ids] for t in values]
-        heads_first = [a.transpose(0, 2, 1, 3) for a in (turned[0].x, turned[0].out)]
+        heads_first = [a.transpose(0, 2, 1, 3) for a in (rotated[0].x, rotated[0].out)]
         t = rotary_embedding_tensors(heads_first[0], *views, ids, heads_first[1])
     elif call.keys:
-        t = rotary_mul_qk_tensors(turned[0].x, turned[1].x, *views, (turned[0].out, turned[1].out))
+        t = rotary_mul_qk_tensors(rotated[0].x, rotated[1].x, *views, (rotated[0].out, rotated[1].out))
     else:
-        t = rotary_mul_tensors(turned[0].x, *views, turned[0].out)
+        t = rotary_mul_tensors(rotated[0].x, *views, rotated[0].out)
     a = RotaryAttributes(call.interleaved, call.rotary_dim, call.offset, 0, call.forward)
     executors.launch_on_sim(Options(call.soc), t, tuple(t.outs.values()), a)
-    for side in turned:
+    for side in rotated:
         if noticed := side.noticed(call, values):
             return noticed
     return reported()

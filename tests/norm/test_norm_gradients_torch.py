@@ -191,12 +191,12 @@ def test_gradients_carry_tangents(tangent):
     def added(x):
         return add_rms_norm(x, torch.zeros_like(x), SCALE)[0]
 
-    def turned(x):
+    def rotated(x):
         y = rms_norm_rope(x[:, None], X[:, None], SCALE, SCALE, torch.zeros(3, dtype=torch.int64), PARAMS)[0]
         return y[:, 0]
 
     expected = tangent(plain)
-    for call in (CALLS["rms_norm"], added, turned):
+    for call in (CALLS["rms_norm"], added, rotated):
         torch.testing.assert_close(tangent(call), expected)
 
 

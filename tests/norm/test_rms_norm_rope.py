@@ -172,8 +172,8 @@ def test_a_cache_gets_what_rope_set_rows_writes_of_normalized_keys(dtype, backen
     run_call(call, inputs, backend)
     keys = rms_norm(inputs.xs[1], inputs.scales[1], epsilon=call.epsilon, backend=backend)
     kept = inputs.rows >= 0
-    turned = rope_qk(keys, keys, inputs.positions, inputs.params, backend=backend)[1]
-    cache[inputs.rows[kept]] = turned[kept]
+    rotated = rope_qk(keys, keys, inputs.positions, inputs.params, backend=backend)[1]
+    cache[inputs.rows[kept]] = rotated[kept]
     assert bytes_of(inputs.outs[1]) == bytes_of(cache)
     assert np.any(~kept)
     assert rope_set_rows(
@@ -275,6 +275,6 @@ def test_infinities_and_nans_stay_in_their_heads(dtype, rounding, backend, guard
     assert np.isnan(k[0, 2, 1]).all()
 
 
-def test_far_positions_are_turned_exactly(backend, guarded):
+def test_far_positions_are_rotated_exactly(backend, guarded):
     run_and_judge(NormRopeSetup(positions="extreme", sizes=(1, 40, 2, 128)), backend, guarded)
     run_and_judge(NormRopeSetup("bfloat16", positions="extreme", sizes=(1, 40, 2, 128)), backend, guarded)

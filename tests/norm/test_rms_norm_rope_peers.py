@@ -45,8 +45,8 @@ def with_theirs(module, name, q, k, scales, positions, width, base):
         norms.append(norm)
     with torch.no_grad():
         normalized = [norm(x).transpose(1, 2) for norm, x in zip(norms, (q, k), strict=True)]
-        turned = model.apply_rotary_pos_emb(*normalized, *table(positions, width, base, q.dtype))
-    return [y.transpose(1, 2) for y in turned]
+        rotated = model.apply_rotary_pos_emb(*normalized, *table(positions, width, base, q.dtype))
+    return [y.transpose(1, 2) for y in rotated]
 
 
 MODELS = {

@@ -58,7 +58,7 @@ def test_it_gives_what_the_formula_gives(layout, dtype, neox):
             assert (got.double() - want).abs().max() <= BOUND[dtype] * want.abs().max()
 
 
-def test_a_fused_projection_is_turned_where_it_lies():
+def test_a_fused_projection_is_rotated_where_it_lies():
     table, positions = cache(16), torch.arange(5)
     fused = drawn(5, 4 * 16 + 2 * 16 + 2 * 16)
     kept = fused.clone()
@@ -80,11 +80,11 @@ def test_no_tokens():
 def test_it_compiles_whole(compiler):
     table = cache(16)
 
-    def turned(positions, query, key):
+    def rotated(positions, query, key):
         rotary_embedding(positions, query, key, 16, table, True)
         return query * 2, key
 
-    compiled = torch.compile(turned, fullgraph=True, backend=compiler)
+    compiled = torch.compile(rotated, fullgraph=True, backend=compiler)
     for tokens in (5, 7):  # the second time with sizes that are symbols
         positions, query, key = torch.arange(tokens), drawn(tokens, 64), drawn(tokens, 32)
         wanted = [expected(positions, x, 16, table, True) for x in (query, key)]

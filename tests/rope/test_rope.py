@@ -190,13 +190,13 @@ def test_a_mode_with_sections_turns_each_pair_by_its_axis(backend):
     x, ones = np.zeros((1, 1, 16)), np.ones(8)
     x[..., :8] = 1
     positions = np.array([[2], [3], [5], [7]], np.int32)
-    turned = {
+    rotated = {
         ("mrope", (1, 2, 1, 2)): [2, 3, 3, 5, 7, 7, 2, 3],
         ("mrope", (0, 0, 3, 0)): [5] * 8,
         ("imrope", (3, 2, 1, 2)): [2, 3, 5, 2, 3, 7, 2, 7],
         ("vision", (2, 1, 0, 1)): [2, 2, 3, 7, 2, 2, 3, 7],
     }
-    for (mode, sections), angles in turned.items():
+    for (mode, sections), angles in rotated.items():
         n_dims = 8 if mode == "vision" else 16
         params = RopeParams(n_dims, mode, sections=sections, freq_base=1.0)
         y = try_rope(x.astype(np.float32), positions, params, backend=backend)

@@ -298,7 +298,7 @@ OTHER_LAYOUTS = {
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("layout", OTHER_LAYOUTS)
 @pytest.mark.parametrize("call", ["rope", "rope_qk", "rotary_position_embedding"])
-def test_only_dense_tensors_turn(layout, call, backend):
+def test_only_dense_tensors_rotate(layout, call, backend):
     x = torch.ones(2, 3, 4, 8)
     other = OTHER_LAYOUTS[layout](x)
     params, positions = RopeParams(8), torch.arange(3)

@@ -139,7 +139,7 @@ def seen_by_the_rotary(name, stem, config_class, position_ids, **more):
     return code, seen["positions"], seen["cos"], seen["sin"]
 
 
-def assert_turned_alike(code, cos, sin, positions, params):
+def assert_rotated_alike(code, cos, sin, positions, params):
     """transformers' own function and ours, of positions as they come."""
     q = torch.randn(2, 4, 6, 32)
     theirs = code.apply_rotary_pos_emb(q, q, cos, sin)[0].transpose(1, 2)
@@ -155,7 +155,7 @@ def assert_turned_alike(code, cos, sin, positions, params):
 def test_llama_hands_its_rotary_a_batch_of_one():
     code, positions, cos, sin = seen_by_the_rotary("llama", "Llama", "LlamaConfig", None)
     assert tuple(positions.shape) == (1, 6)
-    assert_turned_alike(code, cos, sin, positions, RopeParams(32, "neox"))
+    assert_rotated_alike(code, cos, sin, positions, RopeParams(32, "neox"))
 
 
 QWEN2_VL = RopeParams(32, "mrope", freq_base=1e6, sections=(4, 6, 6, 0))
@@ -172,7 +172,7 @@ def test_qwen2_vl_means_the_last_three_planes(planes, batch):
         "qwen2_vl", "Qwen2VLText", "Qwen2VLTextConfig", position_ids, rope_parameters=rope_parameters
     )
     assert torch.equal(positions, position_ids[-3:])
-    assert_turned_alike(code, cos, sin, position_ids[-3:], QWEN2_VL)
+    assert_rotated_alike(code, cos, sin, position_ids[-3:], QWEN2_VL)
     if planes == 4:  # all four planes have another meaning
         q = torch.randn(2, 6, 4, 32)
         assert not torch.equal(rope(q, position_ids, QWEN2_VL), rope(q, position_ids[-3:], QWEN2_VL))

@@ -43,9 +43,9 @@ def samples(grads=(False, False)):
     yield *qk_of(grads=grads), torch.arange(5), None, ATTRIBUTES
     yield *qk_of(grads=grads), planes, factors, SECTIONED
     yield *qk_of((5, 3, 24), torch.bfloat16, grads), torch.arange(5), factors, ATTRIBUTES
-    turned = qk_of((2, 5, 3, 24), torch.float16)
-    turned = (x.transpose(0, 1).requires_grad_(g) for x, g in zip(turned, grads, strict=True))
-    yield *turned, torch.arange(2), None, ATTRIBUTES
+    transposed = qk_of((2, 5, 3, 24), torch.float16)
+    transposed = (x.transpose(0, 1).requires_grad_(g) for x, g in zip(transposed, grads, strict=True))
+    yield *transposed, torch.arange(2), None, ATTRIBUTES
     yield *qk_of((2, 0, 3, 24), torch.float64, grads), torch.arange(0), None, ATTRIBUTES
 
 
@@ -264,16 +264,16 @@ def test_both_gradients_come_of_one_call():
 def test_in_place_gives_the_gradient_of_two_ropes(views, grads):
     """Also where q and k are slices of a projection, which the gradient reaches as a whole."""
     gradients, results = [], []
-    for turn in (rope_qk_, two_ropes):
+    for rotate in (rope_qk_, two_ropes):
         q, k = qk_of(grads=grads)
         if views:
             qkv = torch.cat([q, k, k], 2) * 2
             q1, k1 = qkv[:, :, :3], qkv[:, :, 3:5]
-            turned = turn(q1, k1, torch.arange(5), PARAMS)
-            whole = qkv if turn is rope_qk_ else torch.cat([*turned, qkv[:, :, 5:]], 2)
+            rotated = rotate(q1, k1, torch.arange(5), PARAMS)
+            whole = qkv if rotate is rope_qk_ else torch.cat([*rotated, qkv[:, :, 5:]], 2)
             ys = [(whole * torch.arange(24))]
         else:
-            ys = [y.square() for y in turn(q * 2, k * 2, torch.arange(5), PARAMS)]
+            ys = [y.square() for y in rotate(q * 2, k * 2, torch.arange(5), PARAMS)]
         if any(grads):
             sum(y.sum() for y in ys if y.requires_grad).backward()
         results.append([y.detach() for y in ys])
@@ -367,8 +367,8 @@ def test_low_precision_gradients_come_in_their_dtype():
 def test_func_grad_and_vjp():
     (q, k), positions = qk_of((3, 2, 24), torch.float64), torch.arange(3)
 
-    def length(q, k, turn):
-        return sum(y.square().sum() for y in turn(q, k, positions, PARAMS)) / 2
+    def length(q, k, rotate):
+        return sum(y.square().sum() for y in rotate(q, k, positions, PARAMS)) / 2
 
     def inside(q, k, *rest):
         return rope_qk_(q * 1, k * 1, *rest)
@@ -423,10 +423,10 @@ def test_nested_function_transforms_are_refused_and_never_zero():
 # ---- tracing ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_fake_tensors_have_the_real_ones_shapes_and_strides(turned):
+@pytest.mark.parametrize("transposed", [False, True])
+def test_fake_tensors_have_the_real_ones_shapes_and_strides(transposed):
     for dtype in (torch.float32, torch.bfloat16):
-        q, k = (x.transpose(0, 1) if turned else x for x in qk_of(dtype=dtype))
+        q, k = (x.transpose(0, 1) if transposed else x for x in qk_of(dtype=dtype))
         positions = torch.arange(q.shape[1])
         with FakeTensorMode() as mode:
             fake = rope_qk(*[mode.from_tensor(t) for t in (q, k, positions)], PARAMS)

@@ -42,8 +42,8 @@ def samples(grad):
     yield x_of(grad=grad), torch.arange(5), None, ATTRIBUTES
     yield x_of(grad=grad), torch.arange(10, dtype=torch.int32).reshape(2, 5), factors, YARN
     yield x_of((5, 3, 24), torch.bfloat16, grad), torch.arange(5), factors, ATTRIBUTES
-    turned = x_of((2, 5, 3, 24), torch.float16).transpose(0, 1).requires_grad_(grad)
-    yield turned, torch.arange(2), None, ATTRIBUTES
+    transposed = x_of((2, 5, 3, 24), torch.float16).transpose(0, 1).requires_grad_(grad)
+    yield transposed, torch.arange(2), None, ATTRIBUTES
     yield x_of((2, 0, 3, 24), torch.float64, grad), torch.arange(0), None, ATTRIBUTES
 
 
@@ -323,8 +323,8 @@ def test_a_gradient_outside_follows_the_one_that_torch_func_makes(op):
     weight = torch.linspace(-1, 1, 24).requires_grad_()
 
     def cubes(x):
-        turned = x * weight
-        ys = rope(turned, positions, PARAMS) if op == "rope" else sum(rope_qk(turned, x, positions, PARAMS))
+        rotated = x * weight
+        ys = rope(rotated, positions, PARAMS) if op == "rope" else sum(rope_qk(rotated, x, positions, PARAMS))
         return ys.pow(3).sum()
 
     leaf = x.clone().requires_grad_()
@@ -394,9 +394,9 @@ def test_func_grad_in_place():
 @pytest.mark.parametrize("shape", [(2, 5, 3, 24), (5, 3, 24)])
 def test_fake_tensors_have_the_real_ones_shape_and_strides(shape):
     for dtype in (torch.float32, torch.bfloat16):
-        for turned in (False, True):
+        for transposed in (False, True):
             x = x_of(shape, dtype)
-            x = x.transpose(-3, -2) if turned else x
+            x = x.transpose(-3, -2) if transposed else x
             real = rope(x, torch.arange(x.shape[-3]), PARAMS)
             with FakeTensorMode() as mode:
                 fake = rope(mode.from_tensor(x), mode.from_tensor(torch.arange(x.shape[-3])), PARAMS)

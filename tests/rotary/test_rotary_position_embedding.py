@@ -245,12 +245,12 @@ def test_int8_is_rounded_half_to_even_and_saturated(backend):
     query = np.array([-128, -128, 127, 127, 100, -100], np.int8).reshape(1, 1, 3, 2)
     still, _ = rotary_position_embedding(query, query, 0, backend=backend)
     assert np.array_equal(still, query)
-    turned, _ = rotary_position_embedding(query, query, 1, backend=backend)
+    rotated, _ = rotary_position_embedding(query, query, 1, backend=backend)
     c, s = np.cos(1.0), np.sin(1.0)
     a, b = query[..., 0].astype(float), query[..., 1].astype(float)
     exact = np.stack([a * c - b * s, a * s + b * c], -1)
     assert np.abs(exact).max() > 128
-    assert np.array_equal(turned, np.clip(np.rint(exact), -128, 127).astype(np.int8))
+    assert np.array_equal(rotated, np.clip(np.rint(exact), -128, 127).astype(np.int8))
 
 
 def test_halves_round_to_even():
@@ -394,7 +394,7 @@ def test_one_compilation_serves_every_start():
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("bypass", [False, True])
-def test_gradients_turn_back(packed, bypass):
+def test_gradients_rotate_back(packed, bypass):
     if packed:
         query, key = tensors(torch.float64, (7, 3, 8), grad=True)
         how = {"start_pos": [2, 9], "seqstarts": [0, 3, 7]}

@@ -145,7 +145,7 @@ def _last_axis_moved(positions):
 
 
 @pytest.mark.parametrize("mode", [8, 24, 40])
-def test_sections_and_the_axes_they_turn_by_reach_ggml(ggml, monkeypatch, mode):
+def test_sections_and_the_axes_they_rotate_by_reach_ggml(ggml, monkeypatch, mode):
     case = _first(op="ROPE", mode=mode, view=0)
     assert judge(case, [], ggml).by("ggml").verdict == OK
     with monkeypatch.context() as patch:
@@ -174,7 +174,7 @@ SECTIONS = {
 
 @pytest.mark.parametrize("sections", SECTIONS.values(), ids=SECTIONS)
 @pytest.mark.parametrize("mode", ["mrope", "vision", "imrope"])
-def test_sections_of_any_width_turn_as_in_ggml(ggml, mode, sections):
+def test_sections_of_any_width_rotate_as_in_ggml(ggml, mode, sections):
     for forward, n_dims, factors in ((True, 20, None), (False, 12, "random")):
         n_dims = 20 if mode == "vision" else n_dims
         params = RopeParams(n_dims, mode, sections=sections)

@@ -294,18 +294,18 @@ def rotated_by_transformers(model: PublishedRope, peer: Peer, x: np.ndarray) -> 
     q, positions = torch.from_numpy(x), torch.tensor([POSITIONS])
     if model.params.rope_mode is RopeMode.VISION:
         tokens = q[0].transpose(0, 1)
-        turned = rotary(tokens, torch.tensor([HEIGHTS, WIDTHS]).T)
-        return code.apply_rotary_pos_emb_vision(tokens, tokens, *turned)[0].transpose(0, 1)[None].numpy()
+        rotated = rotary(tokens, torch.tensor([HEIGHTS, WIDTHS]).T)
+        return code.apply_rotary_pos_emb_vision(tokens, tokens, *rotated)[0].transpose(0, 1)[None].numpy()
     if model.params.rope_mode.has_sections:
         positions = torch.tensor([POSITIONS, HEIGHTS, WIDTHS])[:, None]
     layer = {} if peer.layer_type is None else {"layer_type": peer.layer_type}
-    turned = rotary(q, positions, **layer)
+    rotated = rotary(q, positions, **layer)
     if model.name == "deepseek-v2-lite":
-        return code.apply_rotary_emb(q, q, turned)[0].numpy()
+        return code.apply_rotary_emb(q, q, rotated)[0].numpy()
     if model.name == "deepseek-v3":
-        halves = code.apply_rotary_pos_emb_interleave(q, q, *turned)[0]
+        halves = code.apply_rotary_pos_emb_interleave(q, q, *rotated)[0]
         return torch.stack(halves.chunk(2, dim=-1), dim=-1).flatten(-2).numpy()
-    return code.apply_rotary_pos_emb(q, q, *turned)[0].numpy()
+    return code.apply_rotary_pos_emb(q, q, *rotated)[0].numpy()
 
 
 def assert_rotated(model: PublishedRope, x: np.ndarray, got: np.ndarray) -> None:

@@ -45,10 +45,10 @@ def by_hand(call, *, epsilon=1e-5, shift=0, sign=1, rounds=None, scale=None, off
     angle = (POSITIONS + shift)[:, None, None] * 10000.0 ** (-2 * np.arange(24) / 48)
     c, s = np.cos(angle), sign * np.sin(angle)
     first, second = y[..., offset : offset + 24], y[..., offset + 24 : offset + 48]
-    turned = y.copy()
-    turned[..., offset : offset + 24] = first * c - second * s
-    turned[..., offset + 24 : offset + 48] = first * s + second * c
-    return rounded_to(turned, call.dtype)
+    rotated = y.copy()
+    rotated[..., offset : offset + 24] = first * c - second * s
+    rotated[..., offset + 24 : offset + 48] = first * s + second * c
+    return rounded_to(rotated, call.dtype)
 
 
 def ratio_of(y, call):

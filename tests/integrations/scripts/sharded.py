@@ -128,10 +128,10 @@ def operators():
         both("add_rms_norm", add_rms_norm, (q, q * 2, scale), (x_lies, x_lies, ALL), x_lies)
     for x_lies, p_lies in ((BATCH, Shard(0)), (TOKENS, Shard(1))):
         both("rope, positions of its own", one, (q, own), (x_lies, p_lies), x_lies)
-    turned = lambda x, p: rope(x, p, SECTIONS)  # noqa: E731
-    both("sections", turned, (q, planes), (TOKENS, Shard(1)), TOKENS)
-    both("sections, flat", turned, (q, planes.flatten()), (HEADS, ALL), HEADS)
-    both("sections, flat, gathered", turned, (q, planes.flatten()), (TOKENS, ALL), ALL)
+    rotated = lambda x, p: rope(x, p, SECTIONS)  # noqa: E731
+    both("sections", rotated, (q, planes), (TOKENS, Shard(1)), TOKENS)
+    both("sections, flat", rotated, (q, planes.flatten()), (HEADS, ALL), HEADS)
+    both("sections, flat, gathered", rotated, (q, planes.flatten()), (TOKENS, ALL), ALL)
     both("lanes are gathered", one, (q, positions), (Shard(3), ALL), ALL)
     heads_first, ids = q.transpose(1, 2).contiguous(), torch.randint(0, 6, (2, 6))
     for x_lies, ids_lie in ((Shard(1), ALL), (Shard(2), Shard(1)), (Shard(0), Shard(0))):
