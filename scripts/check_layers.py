@@ -500,7 +500,8 @@ def check(root: Path) -> list[Violation]:
         found += check_circles(imports_of(root, folder))
     for folder, pattern in ALSO_WITHOUT_TOLERANCES:
         for path in sorted((root / folder).rglob(pattern)):
-            file, text = path.relative_to(root).as_posix(), path.read_text().replace("@op@", "op")
+            file = path.relative_to(root).as_posix()
+            text = path.read_text().replace("@op@", "op").replace("@Op@", "Op")
             found += check_tolerances(file, ast.parse(text, file))
     return found
 

@@ -3,7 +3,7 @@
 usage: new_op.py NAME [--kernel]
 
 NAME is the operator's stem in snake case, such as rms_norm. The new operator is complete
-(y = factor * x in float32): it builds, imports, is documented and tested. Then replace the formula,
+(y = x + epsilon in float32): it builds, imports, is documented and tested. Then replace the formula,
 starting with the reference; the failing tests name the other files to change. --kernel also makes an
 AscendC kernel, a tiling and a CANN definition, for Ascend910B and 910_93: they run through the simulated
 operator package (tests/cann/test_NAME_package.py).
@@ -27,12 +27,12 @@ TEMPLATES = ROOT / "scripts" / "templates"
 KERNEL_TEMPLATES = ROOT / "scripts" / "templates_kernel"
 
 DECLARATION = """\
-/* out = factor * x.
+/* out = x + epsilon.
  *
- *   x       any shape, float32, contiguous
- *   factor  finite
- *   out     shape and dtype of x, contiguous; may be x itself */
-NPU_ROPE_API npu_rope_status npu_rope_@op@(const npu_rope_tensor *x, double factor,
+ *   x        any shape, float32, contiguous
+ *   epsilon  finite
+ *   out      shape and dtype of x, contiguous; x itself, or shares no memory with x */
+NPU_ROPE_API npu_rope_status npu_rope_@op@(const npu_rope_tensor *x, double epsilon,
                                            const npu_rope_tensor *out);
 
 """
@@ -98,17 +98,20 @@ def package(text: str, name: str) -> str:
     return text[: names.start()] + line + text[names.end() :]
 
 
-def index(text: str, name: str) -> str:
-    """Add a line to the documentation's list of operators."""
-    last = list(re.finditer(r"^- \[`\w+`\]\(ops/.*\n", text, re.MULTILINE))[-1]
-    return text[: last.end()] + f"- [`{name}`](ops/{name}.md)\n" + text[last.end() :]
+def check(text: str, name: str) -> str:
+    """Add the include, and the row by which npu_rope_check() checks the operator."""
+    rules = f"check_{name}({{in[0], out[0], known_of(c), true}}, c.epsilon)"
+    row = f'NPU_ROPE_RULES("{name}", {rules}),\n'
+    text = insert_before(text, "};\n\nCheck check_call(const npu_rope_call* c", row)
+    include = f'#include "csrc/core/{name}_check.h"\n'
+    return text.replace('#include "csrc/core/', f'{include}#include "csrc/core/', 1)
 
 
 EDITS = {
     "include/npu_rope.h": header,
     "CMakeLists.txt": cmake,
     "npu_rope/__init__.py": package,
-    "docs/index.md": index,
+    "csrc/capi/check.cpp": check,
 }
 
 

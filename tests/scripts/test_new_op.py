@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NAME = "scaled_copy"
+NAME = "shifted_copy"
 
 
 def tracked_files() -> list[str]:
@@ -109,8 +109,11 @@ def test_its_import_is_between_those_of_its_neighbours(monkeypatch, name: str) -
     assert imported == sorted(imported)
 
 
-def test_the_index_lists_its_documentation(generated: Path) -> None:
-    assert f"- [`{NAME}`](ops/{NAME}.md)\n" in (generated / "docs" / "index.md").read_text()
+def test_it_changes_at_most_four_shared_files(generated: Path) -> None:
+    changed = [
+        file for file in tracked_files() if (generated / file).read_bytes() != (ROOT / file).read_bytes()
+    ]
+    assert changed == ["CMakeLists.txt", "csrc/capi/check.cpp", "include/npu_rope.h", "npu_rope/__init__.py"]
 
 
 def test_the_layers_are_kept(generated: Path) -> None:
@@ -132,7 +135,7 @@ def test_the_generated_tests_pass_and_turn_red_on_a_broken_kernel(generated: Pat
 
     kernel = generated / "csrc" / "cpu" / f"{NAME}.cpp"
     right = kernel.read_text()
-    wrong = right.replace("job.factor * job.x[i]", "job.factor + job.x[i]")
+    wrong = right.replace("job.x[i] + job.epsilon", "job.x[i] - job.epsilon")
     assert wrong != right
     kernel.write_text(wrong)
     build(generated)
@@ -158,10 +161,10 @@ def test_a_kernel_runs_through_the_operator_package_and_turns_it_red_when_broken
 
     source = tmp_path / f"op_kernel/npu_{NAME}.cpp"
     source.write_text(
-        source.read_text().replace("Muls(result, tile, td.factor", "Adds(result, tile, td.factor")
+        source.read_text().replace("Adds(result, tile, td.epsilon", "Muls(result, tile, td.epsilon")
     )
     must(run("cmake", "--build", "build", *targets, cwd=tmp_path))
-    done = run_tests(tmp_path, f"tests/cann/test_{NAME}_package.py", "-k", "every_element")
+    done = run_tests(tmp_path, f"tests/cann/test_{NAME}_package.py", "-k", "epsilon_is_added")
     assert done.returncode == 1, done.stdout
 
 
