@@ -4,7 +4,7 @@
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VENV="$ROOT/.venv"
-VENV_NPU="$ROOT/.venv-npu" # with torch_npu, which wants CANN wherever torch is imported: not for .venv
+VENV_NPU="$ROOT/.venv-npu" # has torch_npu, with which every import of torch needs CANN: so not in .venv
 STAMPS="$VENV/.stamps"
 LOGS="$VENV/.logs"
 TORCH_VERSION=2.13.0
@@ -119,11 +119,11 @@ is_compiler() {
 require_compiler() {
   local cxx
   local -a words
-  if [ -n "${CXX:-}" ]; then # CMake takes it and no other; it may carry words, such as "ccache g++"
+  if [ -n "${CXX:-}" ]; then # CMake uses this compiler only; it may be several words, such as "ccache g++"
     read -ra words <<<"$CXX"
     is_compiler "${words[@]}" && return 0
-    die "CXX=$CXX is no C++17 compiler, or is not there." \
-      "Name another (CXX=/path/to/compiler $0), or unset CXX: c++, g++ or clang++ is taken then."
+    die "CXX=$CXX is not a C++17 compiler, or is absent." \
+      "Name another one (CXX=/path/to/compiler $0), or unset CXX to use c++, g++ or clang++."
   fi
   for cxx in c++ g++ clang++; do
     is_compiler "$cxx" && return 0
@@ -180,7 +180,7 @@ step_torch() {
   step torch "$(hash_of "torch==$TORCH_VERSION")" \
     "installing torch $TORCH_VERSION (CPU build; the largest step)" install_torch ||
     die "torch $TORCH_VERSION could not be installed." \
-      "Is a package registry reachable? TORCH_INDEX_URL=<url> makes torch come from another one."
+      "Is a package registry reachable? TORCH_INDEX_URL=<url> names another one for torch."
 }
 
 # install_packages EXTRA...: the extras' packages, except torch and the ggml peer, which have their own steps.
@@ -221,11 +221,11 @@ step_ggml() {
   local npm=without
   command -v npm >/dev/null 2>&1 && npm=with
   if [ "$(uname -s)-$(uname -m)" != Linux-x86_64 ]; then
-    say "$(place)" "ggml: no prebuilt library for $(uname -s) $(uname -m); compare with your own by --ggml-lib PATH"$'\n'
+    say "$(place)" "ggml: no prebuilt library for $(uname -s) $(uname -m); --ggml-lib PATH compares with your own"$'\n'
     return 0
   fi
   step ggml "$(hash_of "$GGML_NPM" "$GGML_PIP" "$npm")" "installing a prebuilt ggml to compare with" \
-    install_ggml || printf 'note: going on without ggml; --ggml-lib PATH compares with your own.\n' >&2
+    install_ggml || printf 'note: continuing without ggml; --ggml-lib PATH compares with your own.\n' >&2
 }
 
 # scikit-build-core keeps its build folders, so unchanged files are not compiled again. CMake stores the
@@ -284,8 +284,8 @@ step_torch_npu() {
   has_torch_npu || forget torch_npu
   step torch_npu "$(torch_npu_hash)" "installing torch_npu $TORCH_NPU_VERSION into .venv-npu" install_torch_npu || die \
     "torch_npu $TORCH_NPU_VERSION could not be installed into .venv-npu." \
-    "Is a package registry reachable, and does torch_npu have a wheel for this Python? To do without the npu" \
-    "backend's tests, give arguments for pytest: scripts/test.sh tests"
+    "Is a package registry reachable, and does torch_npu have a wheel for this Python?" \
+    "To run the tests without backend npu, pass arguments to pytest: scripts/test.sh tests"
   ln -sfn ../.venv/ggml "$VENV_NPU/ggml"
 }
 

@@ -8,21 +8,25 @@ usage() {
   cat <<TEXT
 usage: scripts/test.sh [--npu] [pytest arguments]
 
-Sets up .venv (Python >= 3.10, a C++17 compiler and a package registry are all it needs) and .venv-npu
-(the real torch_npu), builds npu_rope, and runs the tests: first the default suite, then what is about
-torch_npu on a simulated CANN, and at last the operator tests once more on backend npu there. The first
-run installs everything, which takes a few minutes; later runs skip what did not change.
+Sets up .venv and .venv-npu (the real torch_npu), builds npu_rope, and runs three sets of tests:
 
-  scripts/test.sh                      all three: everything but slow tests and real NPUs
+1. the default suite,
+2. the tests of torch_npu on a simulated CANN,
+3. the operator tests again, on backend npu there.
+
+It needs Python >= 3.10, a C++17 compiler and a package registry. The first run installs all packages, which
+takes a few minutes; later runs skip the steps whose inputs did not change.
+
+  scripts/test.sh                      all three sets, without slow tests and real NPUs
   scripts/test.sh -m slow              the slow tests
-  scripts/test.sh tests/rope -k cache  a part of it, without npu; every argument goes to pytest
-  scripts/test.sh -n 0 -x --pdb        one process, stop at the first failure, look around
+  scripts/test.sh tests/rope -k cache  some tests, without npu; every argument goes to pytest
+  scripts/test.sh -n 0 -x --pdb        one process; start the debugger at the first failure
   scripts/test.sh --npu                the operator tests on backend npu only
-  scripts/test.sh --npu tests/rope/test_rope_qk.py -k heads    a part of those
+  scripts/test.sh --npu tests/rope/test_rope_qk.py -k heads    some of these
 
-Small cases run many to a test, which names those that fail; NPU_ROPE_TEST_CASES=apart makes each a test of
-its own, for -k to choose by what it is about.
-PYTHON=/path/to/python and CXX=/path/to/compiler choose other ones than those on the PATH.
+A test runs many small cases and names those that fail. With NPU_ROPE_TEST_CASES=apart each case is a separate
+test, which -k can select by its name.
+PYTHON=/path/to/python and CXX=/path/to/compiler replace those on the PATH.
 Exit status: pytest's; of several runs, the first that is not 0.
 TEXT
 }

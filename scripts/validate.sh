@@ -8,13 +8,13 @@ usage() {
   cat <<TEXT
 usage: scripts/validate.sh [options of npu-rope validate]
 
-Sets up .venv (Python >= 3.10, a C++17 compiler and a package registry are all it needs), builds
-npu_rope into it, and runs 'npu-rope validate': every case on every backend that is here, against a
-float64 reference and against a real ggml. The first run installs everything, which takes a few
-minutes; later runs skip what did not change.
+Sets up .venv, builds npu_rope into it, and runs 'npu-rope validate', which compares every case on every
+available backend with a float64 reference and with a real ggml. It needs Python >= 3.10, a C++17 compiler and
+a package registry. The first run installs all packages, which takes a few minutes; later runs skip the steps
+whose inputs did not change.
 
-PYTHON=/path/to/python and CXX=/path/to/compiler choose other ones than those on the PATH.
-Exit status: 0 all within bounds, 1 some not, 2 bad usage or a forced backend is absent.
+PYTHON=/path/to/python and CXX=/path/to/compiler replace those on the PATH.
+Exit status: 0 all results are within their bounds, 1 some are not, 2 bad usage or a named backend is absent.
 TEXT
 }
 
@@ -24,7 +24,7 @@ case "${1:-}" in
     if [ -x "$VENV/bin/npu-rope" ]; then
       "$VENV/bin/npu-rope" validate --help
     else
-      printf '\nThe options are listed here once .venv exists.\n'
+      printf '\nAfter the first run, this lists the options of npu-rope validate.\n'
     fi
     exit 0
     ;;

@@ -24,13 +24,13 @@ quietly() {
 # setup EXTRA: install ascend_sim with an extra, unless this state of the sources is installed.
 setup() {
   local state python="${PYTHON:-python3}"
-  command -v "$python" >/dev/null 2>&1 || { printf 'error: there is no %s: name a Python >= 3.10 by PYTHON=...\n' "$python" >&2 && exit 1; }
+  command -v "$python" >/dev/null 2>&1 || { printf 'error: %s was not found. PYTHON=/path/to/python3 names a Python >= 3.10.\n' "$python" >&2 && exit 1; }
   state="$(cd "$ROOT" && cksum pyproject.toml CMakeLists.txt $(find include src cann cmake -type f | LC_ALL=C sort) | cksum) $1"
   [ "$(cat "$VENV/.state" 2>/dev/null)" = "$state" ] && return 0
   [ -x "$VENV/bin/python" ] || { "$python" -m venv "$VENV" || exit 1; }
   : >"$LOG"
   quietly "installing the tools of the build" "$VENV/bin/python" -m pip install "scikit-build-core>=0.11" "cmake>=3.21" ninja
-  PATH="$VENV/bin:$PATH" quietly "building ascend_sim and installing what it needs ($1)" \
+  PATH="$VENV/bin:$PATH" quietly "building ascend_sim and installing its requirements ($1)" \
     "$VENV/bin/python" -m pip install --no-build-isolation -e "$ROOT[$1]"
   printf '%s\n' "$state" >"$VENV/.state"
 }

@@ -51,7 +51,7 @@ def test_missing_compiler_is_named_with_a_remedy(bare: str) -> None:
 def test_compiler_that_was_named_and_does_not_work_is_an_error(named: str) -> None:
     done = bash("setup test", CXX=named)
     assert done.returncode == 1
-    assert f"error: CXX={named} is no C++17 compiler" in done.stderr
+    assert f"error: CXX={named} is not a C++17 compiler" in done.stderr
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no compiler")
