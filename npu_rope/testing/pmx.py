@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import npu_rope
 from npu_rope.params import RopeParams
-from npu_rope.testing import pmx_spec
+from npu_rope.testing import outcomes, pmx_spec
 from npu_rope.testing.bounds import (
     E_ANGLE_DEVICE,
     E_ANGLE_HOST,
@@ -28,15 +28,7 @@ from npu_rope.testing.bounds import (
 )
 from npu_rope.testing.cases import SHORT
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.outcomes import (
-    CaseResult,
-    Expectation,
-    Judgement,
-    compare_all,
-    hold_near_cpu,
-    judge_each,
-    unwritten,
-)
+from npu_rope.testing.outcomes import CaseResult, Expectation, Judgement
 
 Array = npt.NDArray[Any]
 DTYPES = ("float32", "float16", "int8")
@@ -210,7 +202,7 @@ def expectation(case: PmxCase, query: Array, key: Array, angles: Array, e_angle:
 def compare(case: PmxCase, executor: str, got: Array, expected: Expectation, angles: Array) -> Judgement:
     """Compare a result with its expectation."""
     names = "(b, s, n, d)" if case.seqlens is None else "(t, n, d)"
-    judgement = compare_all(executor, [got], [expected], [names])
+    judgement = outcomes.compare_all(executor, [got], [expected], [names])
     if (worst := judgement.worst) is not None:
         *token, _, lane = worst.index
         worst.position = int(pmx_spec.positions(case.sequences()).reshape(case.query[:-2])[(*token,)])
@@ -222,12 +214,12 @@ def compare(case: PmxCase, executor: str, got: Array, expected: Expectation, ang
 def judge_pmx(case: PmxCase, backends: list[str], ggml: GgmlProcess | None = None) -> CaseResult:
     """Run and judge one case; ggml has no such operator."""
     query, key = make_data(case)
-    return judge_each(case, backends, lambda backend: "", partial(_judge_backend, case, query, key))
+    return outcomes.judge_each(case, backends, lambda backend: "", partial(_judge_backend, case, query, key))
 
 
 def _execute(case: PmxCase, query: Array, key: Array, backend: str) -> Array:
     given = query.copy(), key.copy()
-    with unwritten(given):
+    with outcomes.unwritten(given):
         y, z = case.call(*given, backend)
     if case.bypass_key and z is not given[1]:
         raise AssertionError("a key that is bypassed must be returned itself but another array was")
@@ -247,5 +239,5 @@ def _judge_backend(case: PmxCase, query: Array, key: Array, backend: str) -> Jud
     judgement = compare(case, backend, got, expected, angles)
     scaled_there = device and case.scaling[0] == "dynamic"  # and not so on the CPU
     if device and case.dtype == "float16" and not scaled_there:
-        hold_near_cpu(judgement, got, _execute(case, query, key, "cpu"), case.dtype)
+        outcomes.hold_near_cpu(judgement, got, _execute(case, query, key, "cpu"), case.dtype)
     return judgement

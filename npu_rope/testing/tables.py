@@ -25,21 +25,13 @@ from npu_rope.rotary_calls import (
     rotary_mul_qk_tensors,
     rotary_mul_tensors,
 )
-from npu_rope.testing import rotary_spec
+from npu_rope.testing import outcomes, rotary_spec
 from npu_rope.testing.bits import run_on_bits
 from npu_rope.testing.bounds import is_device, table_bound
 from npu_rope.testing.cases import SHORT, rounded
 from npu_rope.testing.chip_types import chip_lacks
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.outcomes import (
-    CaseResult,
-    Expectation,
-    Judgement,
-    compare_all,
-    hold_near_cpu,
-    judge_each,
-    unwritten,
-)
+from npu_rope.testing.outcomes import CaseResult, Expectation, Judgement
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
@@ -242,7 +234,7 @@ def judge_tables(case: TableCase, backends: list[str], ggml: GgmlProcess | None 
     """Run and judge one case; ggml has no such operator."""
     data = make_data(case)
     judge = partial(_judge, case, data, expectation(case, data))
-    return judge_each(case, backends, partial(_lacks, case), judge)
+    return outcomes.judge_each(case, backends, partial(_lacks, case), judge)
 
 
 def _lacks(case: TableCase, backend: str) -> str:
@@ -252,10 +244,10 @@ def _lacks(case: TableCase, backend: str) -> str:
 
 def _judge(case: TableCase, data: TableData, expected: list[Expectation], backend: str) -> Judgement:
     got = _execute(case, data, backend)
-    judgement = compare_all(backend, got, expected, [_index_names(case)] * len(got))
+    judgement = outcomes.compare_all(backend, got, expected, [_index_names(case)] * len(got))
     if is_device(backend) and case.dtype != "float32":
         flat, on_cpu = (np.concatenate([y.ravel() for y in ys]) for ys in (got, _execute(case, data, "cpu")))
-        hold_near_cpu(judgement, flat, on_cpu, case.dtype)
+        outcomes.hold_near_cpu(judgement, flat, on_cpu, case.dtype)
     return judgement
 
 
@@ -277,7 +269,7 @@ def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
     # Without in_place the call must not write its inputs.
     outs = xs if case.in_place else [np.empty_like(x) for x in xs]
     t = call_of(case, xs, cos, sin, data.position_ids, outs)
-    with unwritten([] if case.in_place else xs):
+    with outcomes.unwritten([] if case.in_place else xs):
         if bits:
             run_on_bits(backend, t, case.attributes)
         else:

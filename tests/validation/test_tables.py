@@ -48,7 +48,7 @@ def test_a_16_bit_result_far_from_the_cpu_s_fails(monkeypatch):
         return results if backend == "cpu" else [y.astype(np.float32) * np.float32(1.002) for y in results]
 
     monkeypatch.setattr(tables, "_execute", execute)
-    monkeypatch.setattr(tables, "compare_all", lambda *_: Judgement("sim", OK))
+    monkeypatch.setattr(tables.outcomes, "compare_all", lambda *_: Judgement("sim", OK))
     judgement = verdict_of(case_of("half", "float16"), "sim")
     assert judgement.verdict == FAIL
     assert "of the elements must be within one ulp of cpu's but" in judgement.message
