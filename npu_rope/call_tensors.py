@@ -33,14 +33,14 @@ class CallTensors(Generic[T]):
     Attributes:
         op: the operator's name.
         xs: the main inputs, by name: one tensor, queries and keys, or terms of a sum.
-        beside: the other inputs that the call has, by name, in the order of the C function.
+        other_inputs: the other inputs that the call has, by name, in the order of the C function.
         outs: the outputs, by name; empty if the operator allocates them.
         in_place: the names of those of xs that are their own output.
     """
 
     op: str
     xs: Mapping[str, T]
-    beside: Mapping[str, T] = field(default_factory=dict)
+    other_inputs: Mapping[str, T] = field(default_factory=dict)
     outs: Mapping[str, T] = field(default_factory=dict)
     in_place: tuple[str, ...] = ()
 
@@ -62,7 +62,7 @@ class CallTensors(Generic[T]):
     @property
     def scale(self) -> T:
         """The input ``scale`` of the norms."""
-        return self.beside["scale"]
+        return self.other_inputs["scale"]
 
     @property
     def entry(self) -> str:
@@ -71,19 +71,19 @@ class CallTensors(Generic[T]):
 
     def inputs(self) -> dict[str, T]:
         """Return all inputs, by name, in the order of the C function: a gradient comes first."""
-        named = {**self.xs, **self.beside}
+        named = {**self.xs, **self.other_inputs}
         return {"grad": named.pop("grad"), **named} if "grad" in named else named
 
     def map(self, see: Callable[[T], U]) -> CallTensors[U]:
         """Return the call with ``see`` applied to each tensor."""
-        xs, beside, outs = (
-            {name: see(t) for name, t in named.items()} for named in (self.xs, self.beside, self.outs)
+        xs, other_inputs, outs = (
+            {name: see(t) for name, t in named.items()} for named in (self.xs, self.other_inputs, self.outs)
         )
-        return CallTensors(self.op, xs, beside, outs, self.in_place)
+        return CallTensors(self.op, xs, other_inputs, outs, self.in_place)
 
     def differentiable(self) -> dict[str, T]:
         """Return the tensors that may need a gradient, by name: all except the frequency factors."""
-        named = {**self.xs, **self.beside, **self.outs}
+        named = {**self.xs, **self.other_inputs, **self.outs}
         named.pop("freq_factors", None)
         return named
 
@@ -98,10 +98,10 @@ def pair(names: tuple[str, str], out: tuple[T, T] | None) -> dict[str, T]:
     return {} if out is None else dict(zip(names, out, strict=True))
 
 
-def call_of(op: str, xs: Mapping[str, T], beside: Mapping[str, T], outs: Mapping[str, T]) -> CallTensors[T]:
+def call_of(op: str, xs: Mapping[str, T], others: Mapping[str, T], outs: Mapping[str, T]) -> CallTensors[T]:
     """Return a call whose n-th output belongs to the n-th of xs. A cache is never in place."""
     in_place: tuple[str, ...] = ()
     if outs:
         both = zip(xs.items(), outs.items(), strict=False)
         in_place = tuple([x_name for (x_name, x), (name, out) in both if out is x and name != "cache"])
-    return CallTensors(op, xs, beside, outs, in_place)
+    return CallTensors(op, xs, others, outs, in_place)

@@ -26,15 +26,15 @@ def rms_norm_rope_tensors(
     rows: T | None = None,
 ) -> CallTensors[T]:
     """Return a call of rms_norm_rope. With rows, the second of ``out`` is a cache."""
-    beside = {"q_scale": q_scale, "k_scale": k_scale, "positions": positions}
-    beside |= given(rows=rows, freq_factors=freq_factors)
+    other_inputs = {"q_scale": q_scale, "k_scale": k_scale, "positions": positions}
+    other_inputs |= given(rows=rows, freq_factors=freq_factors)
     outs = pair(("q_out", "k_out" if rows is None else "cache"), out)
-    return call_of(OP, {"q": q, "k": k}, beside, outs)
+    return call_of(OP, {"q": q, "k": k}, other_inputs, outs)
 
 
 def scales_of(t: CallTensors[T]) -> tuple[T, T]:
     """Return q_scale and k_scale, the factors of the normalized heads."""
-    return t.beside["q_scale"], t.beside["k_scale"]
+    return t.other_inputs["q_scale"], t.other_inputs["k_scale"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,22 +22,22 @@ _NUMBERS = (
 
 def rope_tensors(x: T, positions: T, freq_factors: T | None, out: T | None) -> CallTensors[T]:
     """Return a call of rope."""
-    beside = {"positions": positions, **given(freq_factors=freq_factors)}
-    return call_of("rope", {"x": x}, beside, given(out=out))
+    other_inputs = {"positions": positions, **given(freq_factors=freq_factors)}
+    return call_of("rope", {"x": x}, other_inputs, given(out=out))
 
 
 def rope_qk_tensors(
     q: T, k: T, positions: T, freq_factors: T | None, out: tuple[T, T] | None
 ) -> CallTensors[T]:
     """Return a call of rope_qk."""
-    beside = {"positions": positions, **given(freq_factors=freq_factors)}
-    return call_of("rope_qk", {"q": q, "k": k}, beside, pair(("q_out", "k_out"), out))
+    other_inputs = {"positions": positions, **given(freq_factors=freq_factors)}
+    return call_of("rope_qk", {"q": q, "k": k}, other_inputs, pair(("q_out", "k_out"), out))
 
 
 def rope_set_rows_tensors(x: T, positions: T, rows: T, freq_factors: T | None, cache: T) -> CallTensors[T]:
     """Return a call of rope_set_rows."""
-    beside = {"positions": positions, "rows": rows, **given(freq_factors=freq_factors)}
-    return call_of("rope_set_rows", {"x": x}, beside, {"cache": cache})
+    other_inputs = {"positions": positions, "rows": rows, **given(freq_factors=freq_factors)}
+    return call_of("rope_set_rows", {"x": x}, other_inputs, {"cache": cache})
 
 
 @dataclass(slots=True)

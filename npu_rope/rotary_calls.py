@@ -30,8 +30,8 @@ def rotary_embedding_tensors(
     x: T, cos_cache: T, sin_cache: T, position_ids: T | None, out: T | None
 ) -> CallTensors[T]:
     """Return a call of rotary_embedding."""
-    beside = {"cos_cache": cos_cache, "sin_cache": sin_cache, **given(position_ids=position_ids)}
-    return call_of("rotary_embedding", {"X": x}, beside, given(Y=out))
+    other_inputs = {"cos_cache": cos_cache, "sin_cache": sin_cache, **given(position_ids=position_ids)}
+    return call_of("rotary_embedding", {"X": x}, other_inputs, given(Y=out))
 
 
 def is_onnx(t: CallTensors[Any]) -> bool:
@@ -41,7 +41,7 @@ def is_onnx(t: CallTensors[Any]) -> bool:
 
 def tables_of(t: CallTensors[T]) -> dict[str, T]:
     """Return cos and sin, by their names in the call."""
-    return {name: table for name, table in t.beside.items() if name != "position_ids"}
+    return {name: table for name, table in t.other_inputs.items() if name != "position_ids"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def sizes_of(t: CallTensors[Any], a: RotaryAttributes) -> RotarySizes:
     else:
         batch, tokens, head, heads = x.shape[0], x.shape[1], x.shape[2] // a.num_heads, (a.num_heads,)
     width = a.rotary_dim or head
-    full = not is_onnx(t) and next(iter(t.beside.values())).shape[-1] != width // 2
+    full = not is_onnx(t) and next(iter(t.other_inputs.values())).shape[-1] != width // 2
     return RotarySizes(batch, tokens, heads, head, width, full)
 
 

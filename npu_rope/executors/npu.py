@@ -55,13 +55,13 @@ def run(
     make = new_results or (lambda t: tuple(empty_like(x) for x in t.xs.values()))
     results = tuple(t.outs.values()) or make(t)
     sources = {name: to_device(x) for name, x in t.xs.items()}
-    beside = {name: to_device(b) for name, b in t.beside.items()}
+    other_inputs = {name: to_device(b) for name, b in t.other_inputs.items()}
     # An input that the call writes in place has one copy on the NPU, not one as input and one as output.
     copies = {id(x): sources[name] for name, x in t.xs.items() if written_whole}
     written = [copies.get(id(result), None) for result in results]
     written = [to_device(r) if w is None else w for r, w in zip(results, written, strict=True)]
     try:
-        launch(sources, beside, written)
+        launch(sources, other_inputs, written)
     except (ValueError, TypeError, RuntimeError) as error:
         raise backends.raised_by_torch(str(error)) or error from error.__cause__
     for result, device in zip(results, written, strict=True):

@@ -133,7 +133,7 @@ def in_few_runs(t: Tensors, axis: int) -> Tensors:
         return t
     scale: Any = t.scale.expand(shape) if is_tensor(t.scale) else np.broadcast_to(t.scale, shape)
     if t.op != BACKWARD:
-        return replace(t, beside={"scale": scale})
+        return replace(t, other_inputs={"scale": scale})
     scale, grad = (v.double() if is_tensor(v) else v.astype(np.float64) for v in (scale, t.xs["grad"]))
     return rms_norm_backward_tensors(grad, t.x, scale)
 
@@ -293,13 +293,13 @@ def _rounded_sums(sums: Any, scale: Any) -> Any:
 def on_npu(t: Tensors, a: RmsNormAttributes) -> Results:
     """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
 
-    def run(xs: dict[str, Any], beside: dict[str, Any], written: list[Any]) -> None:
+    def run(xs: dict[str, Any], other_inputs: dict[str, Any], written: list[Any]) -> None:
         if t.op == BACKWARD:
-            given = xs["grad"], xs["x"], beside["scale"], a.axis, a.epsilon, a.stash_type
+            given = xs["grad"], xs["x"], other_inputs["scale"], a.axis, a.epsilon, a.stash_type
             written[:] = torch.ops.npu_rope.rms_norm_backward.default(*given)
             return
         operator = getattr(torch.ops.npu_rope, f"{t.op}_out").default
-        operator(*xs.values(), *beside.values(), *written, a.axis, a.epsilon, a.stash_type)
+        operator(*xs.values(), *other_inputs.values(), *written, a.axis, a.epsilon, a.stash_type)
 
     return npu.run(t, lambda t: check(t, a), run, new_results=_new_results)
 

@@ -200,9 +200,9 @@ DEVICE_POSITIONS = 2**22
 def check_device_positions(t: Tensors, a: Any) -> None:
     """Check that the device can rotate by the positions of a checked call, if it has any. The host can read
     them; the binding cannot read the elements of NPU tensors."""
-    if "positions" not in t.beside:
+    if "positions" not in t.other_inputs:
         return
-    positions: Array = array_of(t.beside["positions"])
+    positions: Array = array_of(t.other_inputs["positions"])
     far = positions[np.abs(positions.astype(np.int64)) >= DEVICE_POSITIONS]
     takes = spec_of(t.first[1]).dtype != "float64" and a.angle == "exact"  # else the binding raises the error
     if far.size and takes and any(0 not in x.shape for x in t.xs.values()):
@@ -217,12 +217,12 @@ def on_npu(t: Tensors, a: Attributes) -> Results:
         check(t, a)
         check_device_positions(t, a)
 
-    def run_operator(xs: dict[str, Any], beside: dict[str, Any], written: list[Any]) -> None:
+    def run_operator(xs: dict[str, Any], other_inputs: dict[str, Any], written: list[Any]) -> None:
         if is_onnx(t):
-            beside.setdefault("position_ids", None)
+            other_inputs.setdefault("position_ids", None)
         named = dict(zip(t.outs or OUTS[t.op], written, strict=True))
         name = t.op if t.op == "rope_set_rows" else f"{t.entry}_out"
-        getattr(torch.ops.npu_rope, name).default(**xs, **beside, **named, **schema_attributes(t, a))
+        getattr(torch.ops.npu_rope, name).default(**xs, **other_inputs, **named, **schema_attributes(t, a))
 
     return npu.run(t, check_all, run_operator, written_whole=not t.scatters)
 

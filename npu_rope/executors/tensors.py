@@ -90,9 +90,9 @@ def as_arrays(t: Call) -> Call:
             raise bad_value(t.op, name, "be writeable", "a read-only array")
         if not out.dtype.isnative:
             raise bad_type(t.op, name, "be in the machine's byte order", out.dtype.str)
-    if all(isinstance(value, np.ndarray) for value in t.beside.values()):
+    if all(isinstance(value, np.ndarray) for value in t.other_inputs.values()):
         return t
-    return replace(t, beside={name: _as_array(t.op, name, b) for name, b in t.beside.items()})
+    return replace(t, other_inputs={name: _as_array(t.op, name, b) for name, b in t.other_inputs.items()})
 
 
 def _as_array(op: str, name: str, value: Any) -> Array:
@@ -124,7 +124,7 @@ def check_tensors(backend: str, t: Call) -> None:
             raise bad_value(t.op, name, f"not need a gradient for backend {backend}", "requires_grad")
     if torch.autograd.forward_ad._current_level >= 0:
         raise bad_value(t.op, first, f"be outside a dual level for backend {backend}", "one inside")
-    for name, tensor in {**t.xs, **t.beside, **t.outs}.items():
+    for name, tensor in {**t.xs, **t.other_inputs, **t.outs}.items():
         if not is_tensor(tensor):
             raise bad_type(t.op, name, f"be a torch tensor like {first}", type(tensor).__name__)
         require_dense(t.op, name, tensor)
@@ -232,7 +232,7 @@ def rounded(t: Call, wide: tuple[npt.NDArray[np.float64], ...]) -> tuple[Any, ..
         return tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
     for (name, out), y, x in zip(t.outs.items(), wide, t.xs.values(), strict=True):
         if name == "cache":
-            rows = array_of(t.beside["rows"]).ravel()
+            rows = array_of(t.other_inputs["rows"]).ravel()
             _write_rows(out, rows, y.reshape(rows.size, *y.shape[-2:]))
         else:
             assign(out, round_to(y, x))

@@ -326,11 +326,11 @@ def run(t: CallTensors[Any], a: Any) -> tuple[Any, ...]:
     elif isinstance(a, RmsNormRopeAttributes):
         arguments: dict[str, Any] = {"epsilon": a.epsilon, "intermediate_rounding": a.intermediate_rounding}
         if t.scatters:
-            arguments |= {"rows": t.beside["rows"], "cache": t.outs["cache"]}
-        results = operator(*xs, *scales_of(t), t.beside["positions"], a.params, **arguments)
+            arguments |= {"rows": t.other_inputs["rows"], "cache": t.outs["cache"]}
+        results = operator(*xs, *scales_of(t), t.other_inputs["positions"], a.params, **arguments)
     else:
-        cache = (t.beside["rows"], t.outs["cache"]) if t.scatters else ()
-        results = operator(*xs, t.beside["positions"], *cache, a.params, forward=a.forward)
+        cache = (t.other_inputs["rows"], t.outs["cache"]) if t.scatters else ()
+        results = operator(*xs, t.other_inputs["positions"], *cache, a.params, forward=a.forward)
     return results if isinstance(results, tuple) else (results,)
 
 

@@ -90,7 +90,7 @@ def is_plain(x: Any) -> bool:
 def check_devices(t: CallTensors[Any]) -> None:
     """Check that all tensors are torch tensors on one device."""
     first_name, first = t.first
-    for name, tensor in {**t.xs, **t.beside, **t.outs}.items():
+    for name, tensor in {**t.xs, **t.other_inputs, **t.outs}.items():
         if not isinstance(tensor, torch.Tensor):
             raise bad_type(t.op, name, f"be a torch tensor like {first_name}", type(tensor).__name__)
         require_dense(t.op, name, tensor)

@@ -114,7 +114,7 @@ def rotate(t: CallTensors[Any], attributes: dict[str, Any]) -> tuple[Any, ...]:
 
 def _angles(t: CallTensors[Any]) -> tuple[Any, Any]:
     """Return positions, and freq_factors or None."""
-    return t.beside["positions"], t.beside.get("freq_factors")
+    return t.other_inputs["positions"], t.other_inputs.get("freq_factors")
 
 
 def rotate_in_place(t: CallTensors[Any], attributes: dict[str, Any]) -> tuple[()]:
@@ -302,8 +302,8 @@ def run_named(backend: str, t: CallTensors[Any], a: RopeCallAttributes) -> tuple
     def run(xs: Sequence[Any], positions: Any, freq_factors: Any, forward: bool) -> tuple[Any, ...]:
         # If only queries or only keys have a gradient, rope rotates it.
         op, names = (t.op, tuple(t.xs)) if len(xs) == len(t.xs) else ("rope", ("x",))
-        beside = {"positions": positions, **given(freq_factors=freq_factors)}
-        part = CallTensors(op, dict(zip(names, xs, strict=True)), beside)
+        other_inputs = {"positions": positions, **given(freq_factors=freq_factors)}
+        part = CallTensors(op, dict(zip(names, xs, strict=True)), other_inputs)
         return executors.run(backend, part, replace(a, forward=forward))
 
     ys: tuple[Any, ...] = _RotationNamed.apply(*t.xs.values(), *_angles(t), run, a.forward)

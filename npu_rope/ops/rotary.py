@@ -65,14 +65,14 @@ def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
 def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
     """Run torch's operator. Write its results into outs if the call has any."""
     xs, outs = tuple(t.xs.values()), tuple(t.outs.values())
-    beside, attributes = _beside(t), _attributes(t, a)
+    other_inputs, attributes = _other_inputs(t), _attributes(t, a)
     # A compiled rotary_embedding copies its result to out: out may be X, and no schema declares that alias.
     operator_writes = not (is_onnx(t) and torch.compiler.is_compiling())
     if outs and operator_writes and not _needs_gradient(t):
         if len(t.in_place) == len(xs) and not is_onnx(t):
-            getattr(_operators, f"{t.op}_").default(*xs, *beside, *attributes)
+            getattr(_operators, f"{t.op}_").default(*xs, *other_inputs, *attributes)
         else:
-            getattr(_operators, f"{t.op}_out").default(*xs, *beside, *outs, *attributes)
+            getattr(_operators, f"{t.op}_out").default(*xs, *other_inputs, *outs, *attributes)
         _increment_version(outs)
         return outs
     if outs:
@@ -80,16 +80,16 @@ def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
         if torch.is_grad_enabled() and any(table.requires_grad for table in tables_of(t).values()):
             # The tables' gradients need the original inputs.
             xs = tuple(x.clone() if name in t.in_place else x for name, x in t.xs.items())
-    ys = getattr(_operators, t.op).default(*xs, *beside, *attributes)
+    ys = getattr(_operators, t.op).default(*xs, *other_inputs, *attributes)
     ys = ys if isinstance(ys, tuple) else (ys,)
     for out, y in zip(outs, ys, strict=False):
         out.copy_(y)
     return outs or ys
 
 
-def _beside(t: Tensors) -> tuple[Any, ...]:
+def _other_inputs(t: Tensors) -> tuple[Any, ...]:
     """Return the tensors after xs in the schemas."""
-    return (*tables_of(t).values(), *([t.beside.get("position_ids")] if is_onnx(t) else []))
+    return (*tables_of(t).values(), *([t.other_inputs.get("position_ids")] if is_onnx(t) else []))
 
 
 def _attributes(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
@@ -156,7 +156,7 @@ def _as_table(t: Tensors, lanewise: Any, table: Any, a: RotaryAttributes, sizes:
         lanewise = lanewise[..., first] + lanewise[..., second]
     if is_onnx(t):
         lanewise = torch.nn.functional.pad(lanewise, (0, table.shape[-1] - lanewise.shape[-1]))
-        if (ids := t.beside.get("position_ids")) is not None:
+        if (ids := t.other_inputs.get("position_ids")) is not None:
             rows = torch.zeros(table.shape, dtype=lanewise.dtype, device=lanewise.device)
             # Clamp ids as the kernel does on a device: an id outside the table reads the nearest row.
             ids = ids.flatten().clamp(0, max(table.shape[0] - 1, 0))
@@ -186,7 +186,7 @@ def _gradient_of(make: Callable[..., Call], n_xs: int, n_tensors: int) -> Gradie
         of_xs: tuple[Any, ...] = (None,) * n_xs
         if any(ctx.needs_input_grad[:n_xs]):
             attributes = _attributes(t, replace(a, forward=not a.forward))
-            of_xs = getattr(_operators, t.op).default(*grads, *_beside(t), *attributes)
+            of_xs = getattr(_operators, t.op).default(*grads, *_other_inputs(t), *attributes)
             of_xs = of_xs if isinstance(of_xs, tuple) else (of_xs,)
         if not ctx.saves_xs:
             return of_xs

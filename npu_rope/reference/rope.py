@@ -133,7 +133,7 @@ def rotated(
     x: Array, t: CallTensors[Array], params: RopeParams, *, forward: bool, angle: Angle
 ) -> npt.NDArray[np.float64]:
     """Return x rotated by the positions of a call."""
-    planes, forward = position_planes(t.beside["positions"], params), flag(t.op, "forward", forward)
+    planes, forward = position_planes(t.other_inputs["positions"], params), flag(t.op, "forward", forward)
     policy = angle_policy(t.op, angle)
-    c, s = cos_sin(planes, params, t.beside.get("freq_factors"), forward=forward, policy=policy)
+    c, s = cos_sin(planes, params, t.other_inputs.get("freq_factors"), forward=forward, policy=policy)
     return rotate(x, c[..., None, :], s[..., None, :], params)

@@ -37,7 +37,7 @@ def token_table(t: CallTensors[Array], given: Array, a: RotaryAttributes, sizes:
     table = given.astype(np.float64)
     if is_onnx(t):
         table = table[..., : sizes.width // 2]
-        if (ids := t.beside.get("position_ids")) is not None:
+        if (ids := t.other_inputs.get("position_ids")) is not None:
             table = table[ids]
     table = (
         table.reshape(-1, sizes.tokens, 1, table.shape[-1])
@@ -113,7 +113,7 @@ def _as_table(
         first, second = lanes(sizes.width, a.interleaved)
         lanewise = lanewise[..., first] + lanewise[..., second]
     summed = np.zeros(table.shape)
-    if (ids := t.beside.get("position_ids")) is not None:
+    if (ids := t.other_inputs.get("position_ids")) is not None:
         np.add.at(summed, ids, np.pad(lanewise, ((0, 0), (0, 0), (0, table.shape[-1] - lanewise.shape[-1]))))
     elif is_onnx(t):
         summed[..., : lanewise.shape[-1]] = lanewise

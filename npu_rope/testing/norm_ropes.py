@@ -264,7 +264,7 @@ def _execute(case: NormRopeCase, data: NormRopeData, backend: str) -> list[Array
     )
     if backend == "reference":
         return _on_reference(case, t)
-    with unwritten([*t.xs.values(), *t.beside.values()]):
+    with unwritten([*t.xs.values(), *t.other_inputs.values()]):
         run_on_bits(backend, t, case.attributes)
     return [bfloat16_values(y) if bits else y for y in outs]
 
@@ -273,6 +273,6 @@ def _on_reference(case: NormRopeCase, t: CallTensors[Array]) -> list[Array]:
     q, k = (rounded(y, case.dtype) for y in reference.rms_norm_rope(t, case.dtype, case.attributes))
     if not t.scatters:
         return [q, k]
-    cache, rows = t.outs["cache"], t.beside["rows"].ravel()
+    cache, rows = t.outs["cache"], t.other_inputs["rows"].ravel()
     cache[rows[rows >= 0]] = k.reshape(rows.size, *k.shape[-2:])[rows >= 0]
     return [q, cache]

@@ -148,7 +148,7 @@ def refused(call: NormRopeDraw, backend: str) -> bool:
     """Return whether the backend's device does not support the call, so that another one must be drawn."""
     if not is_device(backend):
         return False
-    far = np.abs(call.t.beside["positions"].astype(np.int64)).max(initial=0) >= DEVICE_POSITIONS
+    far = np.abs(call.t.other_inputs["positions"].astype(np.int64)).max(initial=0) >= DEVICE_POSITIONS
     return bool(lacks_type(backend, (call.dtype,))) or bool(far)
 
 
@@ -159,7 +159,7 @@ def judge(call: NormRopeDraw, backend: str, *, parts: bool = True) -> float:
     expected = _expected(call, backend)
     compares = parts and a.intermediate_rounding and not t.scatters
     one_by_one = _parts(call, backend) if compares else None
-    read = [x for name, x in t.xs.items() if name not in t.in_place] + list(t.beside.values())
+    read = [x for name, x in t.xs.items() if name not in t.in_place] + list(t.other_inputs.values())
     with unwritten(read):
         results = executors.run(backend, t, a)
     if one_by_one is not None and [y.tobytes() for y in results] != [y.tobytes() for y in one_by_one]:
@@ -172,8 +172,10 @@ def _expected(call: NormRopeDraw, backend: str) -> list[Expectation]:
     t, a = call.t, call.attributes
     both = zip(t.xs.values(), scales_of(t), strict=True)
     pairs = ((x.astype(np.float64), scale.astype(np.float64)) for x, scale in both)
-    q, k = expected_heads(pairs, t.beside["positions"], t.beside.get("freq_factors"), call.dtype, a, backend)
-    return [q, in_rows(k, t.beside["rows"], t.outs["cache"]) if t.scatters else k]
+    q, k = expected_heads(
+        pairs, t.other_inputs["positions"], t.other_inputs.get("freq_factors"), call.dtype, a, backend
+    )
+    return [q, in_rows(k, t.other_inputs["rows"], t.outs["cache"]) if t.scatters else k]
 
 
 def _parts(call: NormRopeDraw, backend: str) -> tuple[Array, ...]:
@@ -184,5 +186,5 @@ def _parts(call: NormRopeDraw, backend: str) -> tuple[Array, ...]:
         norm_executors.run(backend, rms_norm_tensors(x, scale), norm)[0]
         for x, scale in zip(t.xs.values(), scales_of(t), strict=True)
     )
-    rope = rope_qk_tensors(q, k, t.beside["positions"], t.beside.get("freq_factors"), None)
+    rope = rope_qk_tensors(q, k, t.other_inputs["positions"], t.other_inputs.get("freq_factors"), None)
     return executors.run(backend, rope, RopeCallAttributes(a.params, angle=a.angle))

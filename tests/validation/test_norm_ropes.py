@@ -175,7 +175,7 @@ def test_a_wrong_operator_is_found_by_random_calls(spoiled, monkeypatch):
         if spoiled == "rounding":
             rounding = not rounding
         if spoiled == "position":
-            t.beside["positions"] = t.beside["positions"] ^ 1
+            t.other_inputs["positions"] = t.other_inputs["positions"] ^ 1
         return run(backend, t, type(a)(params, epsilon, rounding))
 
     monkeypatch.setattr(random_norm_ropes.executors, "run", wrong)
