@@ -63,7 +63,7 @@ static const double kCos[2] = {-0.41614683654714239, 0.99980000666657778};
 static const double kSin[2] = {0.90929742682568170, 0.01999866669333308};
 
 static int near(float got, double expected, double a, double b) {
-    return fabs(got - expected) <= ldexp(1, -22) * (fabs(a) + fabs(b)); /* cos and sin: 2^-23; roundings */
+    return fabs(got - expected) <= ldexp(1, -22) * (fabs(a) + fabs(b)); /* 2^-23 of cos and sin, and roundings */
 }
 
 static void check_pairs(const call_t* c, const float* y, const int pairs[2][2], double sign, const char* what) {
