@@ -535,8 +535,7 @@ void prefill_uses_every_core_and_long_bursts() {
             Case c = tile_call(call(1, 4096, heads, 128, NPU_ROPE_BFLOAT16, mode), "Ascend910B1");
             int64_t burst = int64_t{c.d.tile_tokens} * c.d.tile_heads * 128 * 2;
             CHECK(c, c.launch.block_dim == 48 && c.d.head_parts == 1);
-            CHECK(c, burst >= (heads >= 32 ? 16 : 12) * 1024 ||
-                         heads == 40);  // 40 heads: a row of 10 KiB
+            CHECK(c, burst >= (heads >= 32 ? 16 : 12) * 1024 || heads == 40);  // 40 heads: a row of 10 KiB
             CHECK(c, burst >= 10 * 1024);
             CHECK(c, c.d.block_tokens >= 16);
         }
