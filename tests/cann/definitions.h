@@ -54,8 +54,8 @@ inline npu_rope_tensor tensor(int32_t dtype, std::vector<int64_t> shape) {
     return t;
 }
 
-// Adds the attribute `strides`: the strides of every tensor, or the value of a contiguous call. That is an empty list
-// in a graph and one 0 in aclnn.
+// Adds the attribute `strides`: the strides of every tensor, or the value of a contiguous call. A graph then has an
+// empty list, aclnn one 0.
 inline void add_strides(Node* node, const std::vector<int64_t>& strides, bool passed) {
     static const int64_t zero = 0;
     static bool alternate = false;

@@ -38,7 +38,7 @@ def test_random_calls_equal_the_simulators(device, backend):
         dtypes.append(np.dtype(ml_dtypes.bfloat16))
     for _ in range(60):
         dtype, scale_dtype = (dtypes[rng.integers(len(dtypes))] for _ in range(2))
-        shape = tuple(int(rng.integers(1, most)) for most in (4, 40, 9, 90))
+        shape = tuple(int(rng.integers(1, limit)) for limit in (4, 40, 9, 90))
         axis = -1 if rng.random() < 0.7 else 2
         options = {
             "epsilon": float(np.float32(rng.choice([0, 1e-5, 1]))),

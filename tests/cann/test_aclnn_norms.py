@@ -87,7 +87,7 @@ def test_random_norms_with_rotations_equal_the_simulators_bit_for_bit(device, ba
     rng, types = np.random.default_rng(8), types_of(backend)
     for _ in range(40):
         dtype = types[rng.integers(len(types))]
-        b, s, n, d = (int(rng.integers(1, most)) for most in (4, 30, 9, 70))
+        b, s, n, d = (int(rng.integers(1, limit)) for limit in (4, 30, 9, 70))
         d *= 2
         width = d if rng.random() < 0.5 else 2 * int(rng.integers(1, d // 2 + 1))
         params = RopeParams(width, "neox" if rng.random() < 0.5 else "normal")

@@ -39,7 +39,7 @@ def test_random_calls_equal_the_simulators_bit_for_bit(device, backend):
         dtypes.append(np.dtype(ml_dtypes.bfloat16))
     for _ in range(100):
         dtype = dtypes[rng.integers(len(dtypes))]
-        b, s, n, d = (int(rng.integers(1, most)) for most in (4, 30, 9, 90))
+        b, s, n, d = (int(rng.integers(1, limit)) for limit in (4, 30, 9, 90))
         d *= 2
         width = d if rng.random() < 0.5 else 2 * int(rng.integers(1, d // 2 + 1))
         options = {

@@ -182,10 +182,10 @@ void test_kernels_are_compiled_for_dynamic_shapes() {
         for (const std::string& soc : DefReader::socs(type)) {
             OpRecord def;
             CHECK(DefReader::read(type, soc, &def));
-            int found = 0;
+            int flags = 0;
             for (const auto& [key, value] : def.items)
-                if (key == "dynamicCompileStatic.flag") found += value == "false";
-            CHECK(found == 1);
+                if (key == "dynamicCompileStatic.flag") flags += value == "false";
+            CHECK(flags == 1);
         }
 }
 

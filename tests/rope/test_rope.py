@@ -205,8 +205,8 @@ def test_a_mode_with_sections_rotates_each_pair_by_its_axis(backend):
 
 
 def test_vision_restarts_its_frequencies_at_each_section(backend):
-    """Frequencies are powers of 0.01. Of an empty section and the next one, which begin at one pair, only the
-    first restarts the powers there (ggml's rule)."""
+    """Frequencies are powers of 0.01. An empty section and the next one begin at the same pair. There the
+    powers restart for the empty section only (ggml's rule)."""
     x = np.zeros((1, 1, 16), np.float32)
     x[..., :8] = 1
     positions = np.ones((4, 1), np.int32)

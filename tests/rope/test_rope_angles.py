@@ -133,7 +133,7 @@ def test_exact_meets_its_bound_at_many_positions_below_2_to_the_24(sign, backend
 
 @pytest.mark.slow
 def test_cpu_and_reference_agree_at_every_third_position_below_2_to_the_24():
-    """mpmath is too slow for so many positions; the tests above compare the reference with it."""
+    """mpmath is too slow for millions of positions. The tests above compare the reference with it."""
     params = RopeParams(4, freq_base=3.0)
     for start in range(0, 2**24, 2**20):
         positions = np.arange(start, start + 2**20, 3)

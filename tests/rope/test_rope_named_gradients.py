@@ -39,12 +39,12 @@ def leaf(*shape, dtype=torch.float32, seed=0):
 def test_gradcheck_on_the_reference(mode, forward):
     factors = torch.linspace(1, 2, 6)
     q, k = leaf(2, 3, 2, 12, dtype=torch.float64), leaf(2, 3, 1, 12, dtype=torch.float64, seed=1)
-    how = {"backend": "reference", "forward": forward}
-    given = positions_of(mode), PARAMS[mode], factors
+    options = {"backend": "reference", "forward": forward}
+    rotation = positions_of(mode), PARAMS[mode], factors
     check = {"check_forward_ad": False, "fast_mode": True}
-    assert torch.autograd.gradcheck(lambda x: rope(x, *given, **how), (q,), **check)
-    assert torch.autograd.gradcheck(lambda q, k: rope_qk(q, k, *given, **how), (q, k), **check)
-    assert torch.autograd.gradgradcheck(lambda x: rope(x, *given, **how), (q,), fast_mode=True)
+    assert torch.autograd.gradcheck(lambda x: rope(x, *rotation, **options), (q,), **check)
+    assert torch.autograd.gradcheck(lambda q, k: rope_qk(q, k, *rotation, **options), (q, k), **check)
+    assert torch.autograd.gradgradcheck(lambda x: rope(x, *rotation, **options), (q,), fast_mode=True)
 
 
 @every_mode

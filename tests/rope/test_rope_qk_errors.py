@@ -42,9 +42,9 @@ def call(attributes=None, angle=0, **changed):
         "q_out": sentinels(Q),
         "k_out": sentinels(K),
     }
-    made = Call(QK, {**tensors, **changed}, angle=angle)
-    made.attributes.update(attributes or {})
-    return made
+    new_call = Call(QK, {**tensors, **changed}, angle=angle)
+    new_call.attributes.update(attributes or {})
+    return new_call
 
 
 bad = bad_calls_of(call)
@@ -161,11 +161,11 @@ def in_one_buffer(q=0, k=500, q_out=1000, k_out=1500):
 
 def out_over(out, name):
     def make():
-        made = call(freq_factors=np.ones(4, np.float32))
-        inside = made.tensors[out].ravel()[5:9]
-        made.tensors[name] = inside.view(np.int32)[:S] if name == "positions" else inside
-        made.tensors[name][...] = 1
-        return made
+        new_call = call(freq_factors=np.ones(4, np.float32))
+        inside = new_call.tensors[out].ravel()[5:9]
+        new_call.tensors[name] = inside.view(np.int32)[:S] if name == "positions" else inside
+        new_call.tensors[name][...] = 1
+        return new_call
 
     return make
 
@@ -261,9 +261,9 @@ def test_a_bad_call_raises_its_error_and_writes_nothing(bad, path):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_the_unchanged_call_is_correct(path):
-    made = call(freq_factors=np.ones(4, np.float32))
-    PATHS[path](made)
-    assert not any(np.any(made.tensors[name] == SENTINEL) for name in ("q_out", "k_out"))
+    new_call = call(freq_factors=np.ones(4, np.float32))
+    PATHS[path](new_call)
+    assert not any(np.any(new_call.tensors[name] == SENTINEL) for name in ("q_out", "k_out"))
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -285,20 +285,20 @@ def test_slices_of_one_projection_are_no_overlap(path):
 
 @pytest.mark.parametrize("name", ["q", "k", "positions", "params", "q_out", "k_out"])
 def test_null_arguments_are_named(name):
-    made = call()
-    status, message = c_status(QK, {**c_arguments(made), name: None})
+    new_call = call()
+    status, message = c_status(QK, {**c_arguments(new_call), name: None})
     kind = "struct" if name == "params" else "tensor"
     assert (status, message) == (1, f"[rope_qk] {name} must be a {kind} but got NULL.")
-    assert np.all(made.tensors["q_out"] == SENTINEL)
-    assert np.all(made.tensors["k_out"] == SENTINEL)
+    assert np.all(new_call.tensors["q_out"] == SENTINEL)
+    assert np.all(new_call.tensors["k_out"] == SENTINEL)
 
 
 @pytest.mark.parametrize("name", ["q", "k", "q_out", "k_out"])
 def test_null_data_is_refused(name):
-    made = call()
+    new_call = call()
     shape = Q if name.startswith("q") else K
     nothing = c_tensor(0, "float32", shape, (1, 1, 1, 1))
-    status, message = c_status(QK, {**c_arguments(made), name: nothing})
+    status, message = c_status(QK, {**c_arguments(new_call), name: nothing})
     assert (status, message) == (1, f"[rope_qk] {name} must have data but got NULL.")
 
 

@@ -283,20 +283,20 @@ def test_in_place_gives_the_gradient_of_two_ropes(views, grads):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("how", ["leaf", "view of a leaf", "one of several views"])
-def test_in_place_where_torch_allows_none_raises_torchs_own_error_and_writes_nothing(how, which):
+@pytest.mark.parametrize("kind", ["leaf", "view of a leaf", "one of several views"])
+def test_in_place_where_torch_allows_none_raises_torchs_own_error_and_writes_nothing(kind, which):
     tensors = list(qk_of())
     x = tensors[which]
     tensors[which] = {
         "leaf": lambda: x.requires_grad_(),
         "view of a leaf": lambda: x.requires_grad_()[:, :, 0:],
         "one of several views": lambda: (x.requires_grad_() * 1).unbind(0)[0],
-    }[how]()
-    if how == "one of several views":
+    }[kind]()
+    if kind == "one of several views":
         tensors[1 - which] = tensors[1 - which][0]
     before = [t.detach().clone() for t in tensors]
     text = (
-        "modified inplace" if how == "one of several views" else f"a {how.replace('leaf', 'leaf Variable')}"
+        "modified inplace" if kind == "one of several views" else f"a {kind.replace('leaf', 'leaf Variable')}"
     )
     with pytest.raises(RuntimeError, match=text):
         rope_qk_(*tensors, torch.arange(5), PARAMS)
@@ -333,8 +333,8 @@ def test_without_gradients(mode):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("how", ["rope_qk_", "rope_qk(out=)", "ops.rope_qk_", "ops.rope_qk_out", "sim"])
-def test_a_write_to_a_tensor_saved_for_a_gradient_is_detected(how, which):
+@pytest.mark.parametrize("function", ["rope_qk_", "rope_qk(out=)", "ops.rope_qk_", "ops.rope_qk_out", "sim"])
+def test_a_write_to_a_tensor_saved_for_a_gradient_is_detected(function, which):
     w = torch.ones(1, 2, 1, 4, requires_grad=True)
     saved = w.exp()  # exp keeps its result for the gradient
     pair, positions = [torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4)], torch.arange(2)
@@ -349,7 +349,7 @@ def test_a_write_to_a_tensor_saved_for_a_gradient_is_detected(how, which):
                 *fresh, positions, **attributes, q_out=pair[0], k_out=pair[1]
             ),
             "sim": lambda: rope_qk(*fresh, positions, RopeParams(4), out=pair, backend="sim"),
-        }[how]()
+        }[function]()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         saved.sum().backward()
 

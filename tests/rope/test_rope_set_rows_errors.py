@@ -42,9 +42,9 @@ def call(attributes=None, angle=0, **changed):
         "freq_factors": None,
         "cache": sentinels(CACHE),
     }
-    made = Call(SET_ROWS, {**tensors, **changed}, angle=angle)
-    made.attributes.update(attributes or {})
-    return made
+    new_call = Call(SET_ROWS, {**tensors, **changed}, angle=angle)
+    new_call.attributes.update(attributes or {})
+    return new_call
 
 
 bad = bad_calls_of(call)
@@ -151,17 +151,17 @@ INPUTS = [
 
 def cache_over(name):
     def make():
-        made = call(freq_factors=np.ones(4, np.float32))
-        inside = made.tensors["cache"].ravel()[6:]
+        new_call = call(freq_factors=np.ones(4, np.float32))
+        inside = new_call.tensors["cache"].ravel()[6:]
         if name == "x":
-            made.tensors["x"] = inside[: int(np.prod(X))].reshape(X)
+            new_call.tensors["x"] = inside[: int(np.prod(X))].reshape(X)
         elif name == "rows":
-            made.tensors["rows"] = inside[:12].view(np.int64).reshape(B, S)
-            made.tensors["rows"][...] = ROWS
+            new_call.tensors["rows"] = inside[:12].view(np.int64).reshape(B, S)
+            new_call.tensors["rows"][...] = ROWS
         else:
-            made.tensors[name] = inside.view(np.int32)[:S] if name == "positions" else inside[:4]
-            made.tensors[name][...] = 1
-        return made
+            new_call.tensors[name] = inside.view(np.int32)[:S] if name == "positions" else inside[:4]
+            new_call.tensors[name][...] = 1
+        return new_call
 
     return make
 
@@ -250,9 +250,9 @@ def test_a_bad_call_raises_its_error_and_writes_nothing(bad, path):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_the_unchanged_call_is_correct(path):
-    made = call(freq_factors=np.ones(4, np.float32))
-    PATHS[path](made)
-    untouched = np.all(made.tensors["cache"] == SENTINEL, (1, 2))
+    new_call = call(freq_factors=np.ones(4, np.float32))
+    PATHS[path](new_call)
+    untouched = np.all(new_call.tensors["cache"] == SENTINEL, (1, 2))
     assert np.flatnonzero(~untouched).tolist() == [0, 1, 2, 4, 8]
 
 
@@ -263,18 +263,18 @@ def test_rows_of_one_batch_may_omit_its_dimension(path):
         ((1, S, N, D), rows([3, 4, 5])),
         ((S, N, D), rows(3, 4, 5)),
     ]:
-        made = call(x=np.ones(shape, np.float32), rows=make_rows())
-        PATHS[path](made)
-        assert np.all(made.tensors["cache"][3:6] != SENTINEL)
+        new_call = call(x=np.ones(shape, np.float32), rows=make_rows())
+        PATHS[path](new_call)
+        assert np.all(new_call.tensors["cache"][3:6] != SENTINEL)
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_call_without_tokens_accepts_an_empty_cache(path):
     nothing = {"x": np.ones((0, N, D), np.float32), "positions": np.arange(0), "rows": np.arange(0)}
     for cache_rows in (0, R):
-        made = call(**nothing, cache=sentinels((cache_rows, N, D)))
-        PATHS[path](made)
-        assert np.all(made.tensors["cache"] == SENTINEL)
+        new_call = call(**nothing, cache=sentinels((cache_rows, N, D)))
+        PATHS[path](new_call)
+        assert np.all(new_call.tensors["cache"] == SENTINEL)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -295,19 +295,19 @@ def test_a_cache_in_the_gaps_of_its_tokens_is_no_overlap(path):
 
 @pytest.mark.parametrize("name", ["x", "positions", "rows", "params", "cache"])
 def test_null_arguments_are_named(name):
-    made = call()
-    status, message = c_status(SET_ROWS, {**c_arguments(made), name: None})
+    new_call = call()
+    status, message = c_status(SET_ROWS, {**c_arguments(new_call), name: None})
     kind = "struct" if name == "params" else "tensor"
     assert (status, message) == (1, f"[rope_set_rows] {name} must be a {kind} but got NULL.")
-    assert np.all(made.tensors["cache"] == SENTINEL)
+    assert np.all(new_call.tensors["cache"] == SENTINEL)
 
 
 @pytest.mark.parametrize("name", ["x", "rows", "cache"])
 def test_null_data_is_refused(name):
-    made = call()
+    new_call = call()
     dtype, shape = ("int64", (B, S)) if name == "rows" else ("float32", X if name == "x" else CACHE)
     nothing = c_tensor(0, dtype, shape, (1,) * len(shape))
-    status, message = c_status(SET_ROWS, {**c_arguments(made), name: nothing})
+    status, message = c_status(SET_ROWS, {**c_arguments(new_call), name: nothing})
     assert (status, message) == (1, f"[rope_set_rows] {name} must have data but got NULL.")
 
 

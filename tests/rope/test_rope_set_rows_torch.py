@@ -238,16 +238,16 @@ def test_without_gradients(mode):
     assert torch.equal(cache.detach(), expected)
 
 
-@pytest.mark.parametrize("how", ["rope_set_rows", "ops.rope_set_rows", "sim"])
-def test_a_write_to_a_cache_saved_for_a_gradient_is_detected(how):
+@pytest.mark.parametrize("function", ["rope_set_rows", "ops.rope_set_rows", "sim"])
+def test_a_write_to_a_cache_saved_for_a_gradient_is_detected(function):
     w = torch.ones(3, 1, 4, requires_grad=True)
     saved = w.exp()  # exp keeps its result for the gradient
     given = torch.ones(2, 1, 4), torch.arange(2), torch.tensor([2, 0]), saved
     with torch.no_grad():
-        if how == "ops.rope_set_rows":
+        if function == "ops.rope_set_rows":
             OPS.rope_set_rows(*given, n_dims=4, rope_mode=0)
         else:
-            rope_set_rows(*given, RopeParams(4), backend="sim" if how == "sim" else None)
+            rope_set_rows(*given, RopeParams(4), backend="sim" if function == "sim" else None)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         saved.sum().backward()
 

@@ -483,17 +483,17 @@ def test_a_replaced_field_is_not_hidden_by_cached_values():
     assert_within(rope(x, positions, other), x.numpy(), positions.numpy(), other, dtype="float32")
 
 
-@pytest.mark.parametrize("how", ["rope_", "rope(out=)", "ops.rope_", "ops.rope_out"])
-def test_a_write_to_a_tensor_saved_for_a_gradient_is_detected(how):
+@pytest.mark.parametrize("function", ["rope_", "rope(out=)", "ops.rope_", "ops.rope_out"])
+def test_a_write_to_a_tensor_saved_for_a_gradient_is_detected(function):
     params, positions = RopeParams(4), torch.arange(2)
     w = torch.ones(1, 2, 1, 4, requires_grad=True)
     saved = w.exp()  # exp keeps its result for the gradient
     with torch.no_grad():
-        if how == "rope_":
+        if function == "rope_":
             rope_(saved, positions, params)
-        elif how == "rope(out=)":
+        elif function == "rope(out=)":
             rope(torch.ones(1, 2, 1, 4), positions, params, out=saved)
-        elif how == "ops.rope_":
+        elif function == "ops.rope_":
             torch.ops.npu_rope.rope_(saved, positions, n_dims=4, rope_mode=0)
         else:
             torch.ops.npu_rope.rope_out(torch.ones(1, 2, 1, 4), positions, n_dims=4, rope_mode=0, out=saved)

@@ -417,18 +417,18 @@ def test_compile_gives_the_same_gradients():
 
 
 @pytest.mark.parametrize("needs_grad", [False, True])
-@pytest.mark.parametrize("how", ["in place", "pair in place", "out", "embedding out", "embedding in place"])
-def test_compile_without_graph_breaks_of_calls_that_write(how, needs_grad):
+@pytest.mark.parametrize("form", ["in place", "pair in place", "out", "embedding out", "embedding in place"])
+def test_calls_that_write_compile_without_graph_breaks(form, needs_grad):
     def run(q, k, c, s):
         q, k = q * 2, k * 2
-        if how == "in place":
+        if form == "in place":
             return rotary_mul_(q, c, s)
-        if how == "pair in place":
+        if form == "pair in place":
             return sum(t.sum() for t in rotary_mul_qk_(q, k, c, s))
-        if how == "out":
+        if form == "out":
             return rotary_mul(q, c, s, out=torch.empty_like(q))
         X, caches = q.transpose(1, 2), (c[:, :12].expand(2, 5, 12), s[:, :12].expand(2, 5, 12))
-        out = X if how == "embedding in place" else torch.empty_like(X)
+        out = X if form == "embedding in place" else torch.empty_like(X)
         return rotary_embedding(X, *caches, out=out)
 
     torch._dynamo.reset()
@@ -437,7 +437,7 @@ def test_compile_without_graph_breaks_of_calls_that_write(how, needs_grad):
     expected = run(*tensors)
     compiled = torch.compile(run, fullgraph=True, backend="aot_eager")(*tensors)
     assert torch.equal(compiled, expected)
-    if needs_grad and how not in ("out", "embedding out"):
+    if needs_grad and form not in ("out", "embedding out"):
         grads = [torch.autograd.grad(y.pow(2).sum(), tensors[0])[0] for y in (expected, compiled)]
         assert torch.allclose(*grads)
 

@@ -314,8 +314,8 @@ def test_positions_beyond_a_devices_reach_are_refused_with_this_operators_messag
 def tensors(dtype=torch.float32, shape=(2, 5, 4, 24), keys=2, grad=False):
     generator = torch.Generator().manual_seed(0)
     shapes = shape, (*shape[:-2], keys, shape[-1])
-    made = [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
-    return [t.requires_grad_(grad) for t in made]
+    tensors = [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
+    return [t.requires_grad_(grad) for t in tensors]
 
 
 SAMPLES = [
@@ -398,23 +398,28 @@ def test_one_compilation_serves_every_start():
 def test_gradients_pass_gradcheck(packed, bypass):
     if packed:
         query, key = tensors(torch.float64, (7, 3, 8), grad=True)
-        how = {"start_pos": [2, 9], "seqstarts": [0, 3, 7]}
+        options = {"start_pos": [2, 9], "seqstarts": [0, 3, 7]}
     else:
         query, key = tensors(torch.float64, (2, 3, 3, 8), grad=True)
-        how = {"start_pos": 2, "pad_len": [0, 4]}
+        options = {"start_pos": 2, "pad_len": [0, 4]}
     for scaling in ("", "dynamic"):
-        more = {"rotary_dim": 6, "scaling_type": scaling, "max_position_embeddings": 4, "scaling_factor": 3.0}
+        scaled = {
+            "rotary_dim": 6,
+            "scaling_type": scaling,
+            "max_position_embeddings": 4,
+            "scaling_factor": 3.0,
+        }
 
-        def run(q, k, more=more):
-            return rotary_position_embedding(q, k, **how, **more, bypass_key=bypass)
+        def run(q, k, scaled=scaled):
+            return rotary_position_embedding(q, k, **options, **scaled, bypass_key=bypass)
 
         assert torch.autograd.gradcheck(run, (query, key))
 
 
 def test_meta_tensors_give_shapes():
     query, key = (t.to("meta") for t in tensors())
-    for how in ({}, {"pad_len": torch.tensor([0, 1])}, {"bypass_key": True}):
-        y, z = rotary_position_embedding(query, key, 3, **how)
+    for options in ({}, {"pad_len": torch.tensor([0, 1])}, {"bypass_key": True}):
+        y, z = rotary_position_embedding(query, key, 3, **options)
         assert (y.device.type, y.shape, z.shape) == ("meta", query.shape, key.shape)
 
 

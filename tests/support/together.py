@@ -1,4 +1,4 @@
-"""Run many cases as one test. Of a case of a few milliseconds, pytest's own work is most."""
+"""Run many cases as one test, because pytest's own work takes longer than a case of a few milliseconds."""
 
 from __future__ import annotations
 

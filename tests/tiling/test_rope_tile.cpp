@@ -209,7 +209,7 @@ bool same(const RopeTile& a, const RopeTile& b) {
 
 void no_candidate_that_fits_is_better() {
     Random random;
-    int found = 0, refused = 0;
+    int tiled = 0, refused = 0;
     for (int k = 0; k < kCalls; ++k) {
         const Case c(&random);
         std::vector<RopeTile> all = tile_candidates(c.call);
@@ -229,10 +229,10 @@ void no_candidate_that_fits_is_better() {
         CHECK(c, RopeTile{}, best.has_value() == any_fits);
         if (!best) continue;
         CHECK(c, best->tile, chosen_is_candidate);
-        ++found;
+        ++tiled;
     }
-    if (found < kCalls * 8 / 10 || refused < kCalls) {
-        std::fprintf(stderr, "%s: %d of %d calls have a tile, %d candidates do not fit\n", g_test, found, kCalls,
+    if (tiled < kCalls * 8 / 10 || refused < kCalls) {
+        std::fprintf(stderr, "%s: %d of %d calls have a tile, %d candidates do not fit\n", g_test, tiled, kCalls,
                      refused);
         ++g_failures;
     }
