@@ -90,7 +90,7 @@ def npu_rope_command():
 
 @pytest.fixture
 def library():
-    """The C library. At the end of the test it selects its instruction set by itself again."""
+    """The C library. The fixture restores its default instruction set at the end of the test."""
     loaded = native.load()
     yield loaded
     loaded.force_isa(None)
