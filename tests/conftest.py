@@ -1,4 +1,4 @@
-"""Fixtures every test may use: the back ends, guarded memory, and Hypothesis' profiles."""
+"""Fixtures for all tests, the profiles of Hypothesis, and the report of cases by back end."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 FORCED = os.environ.get("NPU_ROPE_TEST_BACKEND")
 BACKENDS = FORCED.split(",") if FORCED else ["reference", "cpu", "sim", "sim:ascend310p"]
 
-
-BEGUN = time.monotonic()
+START_SECONDS = time.monotonic()
 
 
 def pytest_itemcollected(item):
@@ -37,10 +36,10 @@ def pytest_terminal_summary(terminalreporter):
     by_backend = counts.passed(terminalreporter.stats.get("passed", ()))
     if len(by_backend) > 1 or FORCED:
         terminalreporter.write_line(counts.line(by_backend))
-    if of_onnx := counts.node_tests(terminalreporter.stats.get("passed", ())):
-        terminalreporter.write_line(counts.node_test_line(of_onnx))
+    if onnx_counts := counts.node_tests(terminalreporter.stats.get("passed", ())):
+        terminalreporter.write_line(counts.node_test_line(onnx_counts))
     if path := os.environ.get("NPU_ROPE_TEST_COUNTS"):
-        counts.write(path, terminalreporter, time.monotonic() - BEGUN)
+        counts.write(path, terminalreporter, time.monotonic() - START_SECONDS)
 
 
 @pytest.fixture(params=BACKENDS)
@@ -60,8 +59,8 @@ def guarded():
 
 @pytest.fixture
 def run_without_registration(tmp_path):
-    """Return a function that runs a script with the installed libraries except torch's, and returns its
-    output."""
+    """Return a function that runs a script and returns its output. The script finds the installed libraries
+    except the registration for torch."""
     for file in native.load().path.parent.iterdir():
         if "torch" not in file.name:
             (tmp_path / file.name).symlink_to(file)
@@ -69,16 +68,16 @@ def run_without_registration(tmp_path):
     def run(script):
         environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(tmp_path)}
         command = [sys.executable, "-c", script]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        completed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert completed.returncode == 0, completed.stderr
+        return completed.stdout
 
     return run
 
 
 @pytest.fixture(scope="session")
 def npu_rope_command():
-    """Runs npu-rope with these arguments in a process of its own; gives what subprocess.run gives."""
+    """Return a function that runs npu-rope in a separate process and returns its CompletedProcess."""
     server = ForkServer(sys.executable, ["npu_rope.cli.app"])
 
     def run(*arguments, stdout=None, **environment):
@@ -91,7 +90,7 @@ def npu_rope_command():
 
 @pytest.fixture
 def library():
-    """The C library; whatever instruction set a test forces is undone."""
+    """The C library. The fixture restores its default instruction set at the end of the test."""
     loaded = native.load()
     yield loaded
     loaded.force_isa(None)
@@ -99,8 +98,9 @@ def library():
 
 @pytest.fixture(scope="session")
 def changed_kernel(tmp_path_factory):
-    """A library with rope's kernel broken as changed_kernel.CHANGES names it; compiled on first use."""
-    base = tmp_path_factory.getbasetemp()  # of this worker; its parent is all workers'
+    """Return a function that returns the library of rope's kernel with a change of changed_kernel.CHANGES.
+    The first use compiles it."""
+    base = tmp_path_factory.getbasetemp()  # under xdist it is this worker's; all workers share its parent
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "changed-kernels"
     folder.mkdir(exist_ok=True)
     return lambda name, **column: changed.build(folder, name, **column)

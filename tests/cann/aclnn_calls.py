@@ -1,5 +1,5 @@
-"""rope, rope_qk and rope_set_rows through the operator package, on NumPy views, with the work of a binding.
-Attributes are float32 in CANN, even if a caller passes float64.
+"""Calls of rope, rope_qk and rope_set_rows through the operator package, on NumPy views. This module prepares
+the arguments as a binding does. CANN stores attributes in float32, even if a caller passes float64.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FLOATS = ("freq_base", "freq_scale", "ext_factor", "attn_factor", "beta_fast", "
 
 
 def in_float32(params: RopeParams) -> RopeParams:
-    """Attributes in CANN's float32."""
+    """Return the parameters, rounded to CANN's float32."""
     return replace(params, **{name: float(np.float32(getattr(params, name))) for name in FLOATS})
 
 
@@ -40,9 +40,9 @@ def attributes(params: RopeParams, forward: bool = True) -> dict[str, Any]:
     }
 
 
-def arguments(op: str, tensors: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """A call's tensors and attributes by the interface's names, with the strides."""
-    named = {"freq_factors": None, **tensors, **given}
+def arguments(op: str, tensors: dict[str, Any], attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return a call's tensors and attributes by the interface's names, and the strides of views."""
+    named = {"freq_factors": None, **tensors, **attributes}
     views = [named[name] for name in VIEWS[op]]
     if not all(v.flags.c_contiguous for v in views):
         named.setdefault("strides", strides_of(*views))
@@ -54,16 +54,16 @@ def arguments(op: str, tensors: dict[str, Any], given: dict[str, Any]) -> dict[s
 def call(
     device: Device, op: str, tensors: dict[str, Any], params: RopeParams, *, forward: bool = True
 ) -> None:
-    """Run the operator on views of NumPy arrays, which it writes."""
+    """Run the operator on NumPy views, and write its results to them."""
     device.call(OPERATORS[op], arguments(op, tensors, attributes(params, forward)))
 
 
 def viewed(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Values in some layout: contiguous, with gaps, tokens and heads exchanged."""
-    how = rng.integers(3)
-    if how == 0 or len(shape) < 3:
+    """Return random values in a random layout: contiguous, with gaps, or with tokens and heads exchanged."""
+    layout = rng.integers(3)
+    if layout == 0 or len(shape) < 3:
         return rng.standard_normal(shape).astype(dtype)
-    if how == 1:
+    if layout == 1:
         return rng.standard_normal((*shape[:-1], shape[-1] + 3)).astype(dtype)[..., : shape[-1]]
     swapped = (*shape[:-3], shape[-2], shape[-3], shape[-1])
     return rng.standard_normal(swapped).astype(dtype).swapaxes(-2, -3)

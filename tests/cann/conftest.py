@@ -1,4 +1,4 @@
-"""The simulated operator package, called through aclnn on memory with guards, once per process."""
+"""The simulated operator package, loaded once per process and called through aclnn on guarded memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from npu_rope import simulated_package
 
 @pytest.fixture(scope="session")
 def package():
-    """The package; its chip is set by each test."""
+    """The package. Each test sets its chip."""
     return aclnn.Device.open(simulated_package.find())
 
 

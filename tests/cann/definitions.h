@@ -32,7 +32,7 @@ inline int g_failures = 0;
 
 inline void check_text(const std::string& got, const std::string& expected) {
     if (got == expected) return;
-    std::fprintf(stderr, "%s: said\n  %s\ninstead of\n  %s\n", g_test, got.c_str(), expected.c_str());
+    std::fprintf(stderr, "%s: got\n  %s\ninstead of\n  %s\n", g_test, got.c_str(), expected.c_str());
     ++g_failures;
 }
 
@@ -54,8 +54,8 @@ inline npu_rope_tensor tensor(int32_t dtype, std::vector<int64_t> shape) {
     return t;
 }
 
-// The attribute `strides`: the strides of every tensor, or the value of a contiguous call. If no strides are passed, a
-// graph has an empty list, aclnn one 0.
+// Adds the attribute `strides`: the strides of every tensor, or the value of a contiguous call. A graph then has an
+// empty list, aclnn one 0.
 inline void add_strides(Node* node, const std::vector<int64_t>& strides, bool passed) {
     static const int64_t zero = 0;
     static bool alternate = false;
@@ -78,8 +78,8 @@ private:
     std::mt19937 engine_;
 };
 
-// A view of the sizes: contiguous, with tokens and heads exchanged, a part of a wider array, or reversed.
-inline void lay(Random* r, npu_rope_tensor* t) {
+// Sets random strides: contiguous, with tokens and heads exchanged, a part of a wider array, or reversed.
+inline void set_random_strides(Random* r, npu_rope_tensor* t) {
     int64_t order[NPU_ROPE_MAX_NDIM] = {0, 1, 2, 3}, step = 1;
     if (t->ndim > 2 && r->chance(40)) std::swap(order[t->ndim - 2], order[t->ndim - 3]);
     for (int k = t->ndim; k-- > 0;) {
@@ -91,15 +91,18 @@ inline void lay(Random* r, npu_rope_tensor* t) {
 }
 
 // The message with which a definition's tiling refuses a call, or "".
-inline std::string said_of(Node* node, const char* type) {
+inline std::string tiling_error(Node* node, const char* type) {
     npu_cann::take_logged_error();
     if (node->tile(npu_cann::find_functions(type).tiling) == ge::GRAPH_SUCCESS) return "";
     return npu_cann::take_logged_error();
 }
 
+// A chip's platform with its family's name, as a definition gets it from CANN.
 inline Platform platform_of(const char* chip) {
-    if (const std::optional<Platform> known = find_platform(chip)) return *known;
-    return {chip, kArch910b, 48, 196608};
+    std::optional<Platform> known = find_platform(chip);
+    if (!known) return {chip, kArch910b, 48, 196608};
+    known->soc = known->arch == kArch310p ? "Ascend310P" : "Ascend910B";
+    return *known;
 }
 
 // Checks that a definition's tiling sets the same bytes as the pure tiling.

@@ -1,5 +1,5 @@
-"""The operators through aclnn's two phases, on the simulated operator package: results bit-identical to the
-simulator's; views without a copy; only the outputs are written."""
+"""rope, rope_qk and rope_set_rows through aclnn's two phases, on the simulated operator package. The results
+equal those of the back end sim bit for bit, views are not copied, and only the outputs are written."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import random_judge
 CHIPS = {"sim": "Ascend910B1", "sim:ascend310p": "Ascend310P3"}
 
 
-def drawn(seed: int, index: int, backend: str) -> random_calls.RandomCall:
-    """A random call with attributes that CANN can represent."""
+def random_call(seed: int, index: int, backend: str) -> random_calls.RandomCall:
+    """Return a random call whose attributes are exact in CANN's float32."""
     call = random_calls.draw(seed, index, random_calls.reach_of(backend))
     return replace(call, params=aclnn_calls.in_float32(call.params))
 
@@ -26,20 +26,20 @@ def is_empty(call: random_calls.RandomCall) -> bool:
     return call.tokens * max(call.batch, 1) * sum(call.heads) == 0 or (call.batch == 0 and call.tokens == 0)
 
 
-def unit_stride(array: Any) -> Any:
-    """The tensor that a binding passes for a tensor whose last dimension has another stride."""
-    one = array.shape[-1] <= 1 or array.strides[-1] == array.itemsize
-    return array if one else np.ascontiguousarray(array)
+def with_unit_stride(array: Any) -> Any:
+    """Return what a binding passes: the array, or a copy if its last dimension has another stride than 1."""
+    has_unit_stride = array.shape[-1] <= 1 or array.strides[-1] == array.itemsize
+    return array if has_unit_stride else np.ascontiguousarray(array)
 
 
 def through_aclnn(device: Any, call: random_calls.RandomCall, data: random_judge.Data) -> Sequence[Any]:
-    """Replacement of random_judge.execute that calls aclnn."""
-    x = [unit_stride(a) for a in data.x]
+    """Run the call like random_judge.execute, but through aclnn."""
+    x = [with_unit_stride(a) for a in data.x]
     outs = (
         x
         if call.out == "in place"
         else [
-            np.empty_like(a, order="C") if o is None else unit_stride(o)
+            np.empty_like(a, order="C") if o is None else with_unit_stride(o)
             for a, o in zip(x, data.out, strict=True)
         ]
     )
@@ -53,10 +53,10 @@ def through_aclnn(device: Any, call: random_calls.RandomCall, data: random_judge
         tensors |= {"x": x[0], "out": outs[0]}
     aclnn_calls.call(device, call.op, tensors, call.params, forward=call.forward)
     results = []
-    for written, wanted in zip(outs, data.x if call.out == "in place" else data.out, strict=True):
-        if wanted is not None and wanted is not written:
-            wanted[...] = written
-        results.append(written if wanted is None else wanted)
+    for written, destination in zip(outs, data.x if call.out == "in place" else data.out, strict=True):
+        if destination is not None and destination is not written:
+            destination[...] = written
+        results.append(written if destination is None else destination)
     return results
 
 
@@ -69,28 +69,28 @@ def memory_of(data: random_judge.Data, results: Sequence[Any]) -> list[bytes]:
 @pytest.mark.parametrize("backend", CHIPS)
 def test_random_calls_equal_the_simulators_bit_for_bit(device, backend):
     device.set_soc(CHIPS[backend])
-    reach, ran, views = random_calls.reach_of(backend), 0, 0
+    reach, calls, views = random_calls.reach_of(backend), 0, 0
     for index in range(120):
-        call = drawn(11, index, backend)
+        call = random_call(11, index, backend)
         if is_empty(call):
             continue
-        ours, theirs = random_judge.make_data(call, reach), random_judge.make_data(call, reach)
-        expected = memory_of(theirs, random_judge.execute(call, theirs, backend))
+        aclnn_data, sim_data = random_judge.make_data(call, reach), random_judge.make_data(call, reach)
+        expected = memory_of(sim_data, random_judge.execute(call, sim_data, backend))
         launches = device.launches()
-        got = memory_of(ours, through_aclnn(device, call, ours))
+        got = memory_of(aclnn_data, through_aclnn(device, call, aclnn_data))
         assert device.launches() == launches + 1
         assert got == expected, str(call)
-        ran += 1
+        calls += 1
         views += any(layout != random_calls.PLAIN for layout in call.layouts)
-    assert ran > 80
+    assert calls > 80
     assert views > 10
 
 
 @pytest.mark.parametrize("backend", CHIPS)
-def test_random_calls_lie_within_the_bound_of_the_reference(device, backend):
+def test_random_calls_meet_the_bound_of_the_reference(device, backend):
     device.set_soc(CHIPS[backend])
     for index in range(20):
-        call = drawn(12, index, backend)
+        call = random_call(12, index, backend)
         if is_empty(call):
             continue
         verdict = random_judge.judge(call, backend, lambda c, d, _: through_aclnn(device, c, d))

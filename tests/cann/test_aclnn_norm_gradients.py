@@ -1,5 +1,6 @@
-"""NpuRmsNormBackward through aclnn, on the simulated operator package: dx bit-identical to the simulator's;
-views without a copy; dscale, an input that is written, whose sums depend on the strides' tiling.
+"""NpuRmsNormBackward through aclnn, on the simulated operator package. dx equals that of the back end sim
+bit for bit, and views are not copied. The kernel adds to dscale; the order of these sums depends on the
+tiling.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ OP, ORDER = "NpuRmsNormBackward", ("grad", "x", "scale", "dscale", "dx_out")
 
 def launch(device: Any, tensors: dict[str, Any], **attributes: Any) -> None:
     """Run the operator, with the strides of all tensors if one is a view."""
-    given = {"axis": -1, "epsilon": 1e-5, "stash_type": 1, **attributes}
+    arguments = {"axis": -1, "epsilon": 1e-5, "stash_type": 1, **attributes}
     views = [tensors[name] for name in ORDER]
     if not all(v.flags.c_contiguous for v in views):
-        given["strides"] = strides_of(*views)
-    device.call(OP, {**tensors, **given})
+        arguments["strides"] = strides_of(*views)
+    device.call(OP, {**tensors, **arguments})
 
 
 @pytest.mark.parametrize("backend", CHIPS)
@@ -37,52 +38,66 @@ def test_random_calls_equal_the_simulators(device, backend):
         dtypes.append(np.dtype(ml_dtypes.bfloat16))
     for _ in range(60):
         dtype, scale_dtype = (dtypes[rng.integers(len(dtypes))] for _ in range(2))
-        shape = tuple(int(rng.integers(1, most)) for most in (4, 40, 9, 90))
+        shape = tuple(int(rng.integers(1, limit)) for limit in (4, 40, 9, 90))
         axis = -1 if rng.random() < 0.7 else 2
-        how = {"epsilon": float(np.float32(rng.choice([0, 1e-5, 1]))), "stash_type": int(rng.choice([1, 10]))}
+        options = {
+            "epsilon": float(np.float32(rng.choice([0, 1e-5, 1]))),
+            "stash_type": int(rng.choice([1, 10])),
+        }
         x, grad, dx = (
             viewed(rng, shape, t) if axis == -1 else rng.standard_normal(shape).astype(t)
             for t in (dtype, scale_dtype, dtype)
         )
         scale = rng.standard_normal(shape[axis:]).astype(scale_dtype)
         sums = np.zeros(scale.shape, np.float32)
-        dx_of_sim, _ = rms_norm_backward(grad, x, scale, axis=axis, **how, backend=backend)
-        given = {"grad": grad, "x": x, "scale": scale, "dscale": sums, "dx_out": dx}
-        launch(device, given, axis=axis, **how)
-        assert np.ascontiguousarray(dx).tobytes() == dx_of_sim.tobytes(), (shape, dtype, scale_dtype, how)
+        dx_of_sim, _ = rms_norm_backward(grad, x, scale, axis=axis, **options, backend=backend)
+        tensors = {"grad": grad, "x": x, "scale": scale, "dscale": sums, "dx_out": dx}
+        launch(device, tensors, axis=axis, **options)
+        assert np.ascontiguousarray(dx).tobytes() == dx_of_sim.tobytes(), (shape, dtype, scale_dtype, options)
         wide = [a.astype(np.float64) for a in (x, scale, grad)]
-        spec = NormCall(*wide[:2], dtype.name, scale_dtype.name, axis, **how)
+        spec = NormCall(*wide[:2], dtype.name, scale_dtype.name, axis, **options)
         _, (value, bound) = norm_spec.rms_norm_backward(spec, wide[2], on_device=True)
         assert worst_ratio(sums.astype(scale_dtype).astype(np.float64), value, bound)[0] <= 1
 
 
 @pytest.mark.parametrize("n", [5, 33])
 @pytest.mark.parametrize("backend", CHIPS)
-def test_sums_are_added_to_what_dscale_holds(device, backend, n):
+def test_sums_are_added_to_the_values_of_dscale(device, backend, n):
     device.set_soc(CHIPS[backend])
     x, sums = np.random.default_rng(0).random((2, n), np.float32), np.zeros(n, np.float32)
-    given = {"grad": x, "x": x.copy(), "scale": np.ones(n, np.float32), "dscale": sums, "dx_out": x.copy()}
-    launch(device, given)
-    once = sums.copy()
-    launch(device, given)
-    assert once.all()
-    assert (sums == 2 * once).all()
+    tensors = {"grad": x, "x": x.copy(), "scale": np.ones(n, np.float32), "dscale": sums, "dx_out": x.copy()}
+    launch(device, tensors)
+    first = sums.copy()
+    launch(device, tensors)
+    assert first.all()
+    assert (sums == 2 * first).all()
 
 
-def test_a_bad_call_is_refused_in_the_operator_s_words_and_writes_nothing(device):
+def test_a_bad_call_is_refused_with_the_operators_message_and_writes_nothing(device):
     x, sums, dx = np.ones((2, 3, 8), np.float32), np.zeros(8, np.float32), np.full((2, 3, 8), 7, np.float32)
-    own = np.ones((3, 8), np.float32)
+    scales = np.ones((3, 8), np.float32)
     for changed, text in (
         ({"dscale": np.zeros(7, np.float32)}, "dscale must have scale's shape [8] but got [7]."),
         ({"grad": x[:1]}, "grad must have x's shape [2, 3, 8] but got [1, 3, 8]."),
-        ({"scale": own, "dscale": 0 * own}, "scale must have the elements of one row, [8], for all rows"),
+        (
+            {"scale": scales, "dscale": 0 * scales},
+            "scale must have the elements of one row, [8], for all rows",
+        ),
         ({"stash_type": 11}, "stash_type must be 1 (float32), 10 (float16) or 16 (bfloat16) on Ascend910B"),
     ):
-        given: dict[str, Any] = {"grad": x, "x": x.copy(), "scale": sums.copy(), "dscale": sums, "dx_out": dx}
-        given |= changed
-        tensors = {name: given.pop(name) for name in list(given) if isinstance(given[name], np.ndarray)}
+        arguments: dict[str, Any] = {
+            "grad": x,
+            "x": x.copy(),
+            "scale": sums.copy(),
+            "dscale": sums,
+            "dx_out": dx,
+        }
+        arguments |= changed
+        tensors = {
+            name: arguments.pop(name) for name in list(arguments) if isinstance(arguments[name], np.ndarray)
+        }
         with pytest.raises(RefusedPhase) as caught:
-            launch(device, tensors, **given)
-        said = f"[rms_norm_backward] {text}"
-        assert (caught.value.status, said in str(caught.value)) == (561002, True), str(caught.value)
+            launch(device, tensors, **arguments)
+        message = f"[rms_norm_backward] {text}"
+        assert (caught.value.status, message in str(caught.value)) == (561002, True), str(caught.value)
         assert (dx == 7).all()

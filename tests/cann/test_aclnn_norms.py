@@ -1,5 +1,5 @@
-"""NpuRmsNorm, NpuAddRmsNorm and NpuRmsNormRope through aclnn's two phases, on the simulated operator package:
-results bit-identical to the simulator's; views without a copy; empty tensors.
+"""NpuRmsNorm, NpuAddRmsNorm and NpuRmsNormRope through aclnn's two phases, on the simulated operator package.
+The results equal those of the back end sim bit for bit, and views are not copied.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def types_of(backend: str) -> list[Any]:
     return [np.float32, np.float16, *([np.dtype(ml_dtypes.bfloat16)] if backend == "sim" else [])]
 
 
-def with_strides(given: dict[str, Any], *views: np.ndarray) -> dict[str, Any]:
-    """The call, with the strides of all these tensors if one is a view."""
+def with_strides(arguments: dict[str, Any], *views: np.ndarray) -> dict[str, Any]:
+    """Return the arguments, with the strides of all tensors if one is a view."""
     if all(v.flags.c_contiguous for v in views):
-        return given
-    return {**given, "strides": strides_of(*views)}
+        return arguments
+    return {**arguments, "strides": strides_of(*views)}
 
 
 def bits(a: np.ndarray) -> bytes:
@@ -51,11 +51,17 @@ def test_random_norms_equal_the_simulators_bit_for_bit(device, backend):
         )
         scale = rng.standard_normal(shape[axis:] if rng.random() < 0.7 else shape[-1:]).astype(scale_dtype)
         out = np.empty(shape, scale_dtype)
-        how = {"axis": axis, "epsilon": float(np.float32(1e-6)), "stash_type": int(rng.choice([1, 1, 10]))}
+        options = {
+            "axis": axis,
+            "epsilon": float(np.float32(1e-6)),
+            "stash_type": int(rng.choice([1, 1, 10])),
+        }
         launches = device.launches()
-        device.call("NpuRmsNorm", with_strides({"x": x, "scale": scale, "out": out, **how}, x, scale, out))
+        device.call(
+            "NpuRmsNorm", with_strides({"x": x, "scale": scale, "out": out, **options}, x, scale, out)
+        )
         assert device.launches() == launches + 1
-        assert bits(out) == bits(rms_norm(x, scale, **how, backend=backend)), (shape, axis, scale.shape)
+        assert bits(out) == bits(rms_norm(x, scale, **options, backend=backend)), (shape, axis, scale.shape)
 
 
 @pytest.mark.parametrize("backend", CHIPS)
@@ -68,20 +74,20 @@ def test_random_sums_are_normalized(device, backend):
         x, residual = (viewed(rng, shape, dtype) for _ in range(2))
         scale = rng.standard_normal(shape[-1:]).astype(scale_dtype)
         out, total = np.empty(shape, scale_dtype), np.empty(shape, dtype)
-        given = {"x": x, "residual": residual, "scale": scale, "out_out": out, "sum_out": total, **NORM}
-        device.call("NpuAddRmsNorm", with_strides(given, x, residual, scale, out, total))
+        arguments = {"x": x, "residual": residual, "scale": scale, "out_out": out, "sum_out": total, **NORM}
+        device.call("NpuAddRmsNorm", with_strides(arguments, x, residual, scale, out, total))
         assert bits(total) == bits((x.astype(np.float32) + residual.astype(np.float32)).astype(dtype))
         expected = add_rms_norm(x, residual, scale, backend=backend)
         assert [bits(y) for y in (out, total)] == [bits(y) for y in expected], shape
 
 
 @pytest.mark.parametrize("backend", CHIPS)
-def test_random_normed_rotations_equal_the_simulators_bit_for_bit(device, backend):
+def test_random_norms_with_rotations_equal_the_simulators_bit_for_bit(device, backend):
     device.set_soc(CHIPS[backend])
     rng, types = np.random.default_rng(8), types_of(backend)
     for _ in range(40):
         dtype = types[rng.integers(len(types))]
-        b, s, n, d = (int(rng.integers(1, most)) for most in (4, 30, 9, 70))
+        b, s, n, d = (int(rng.integers(1, limit)) for limit in (4, 30, 9, 70))
         d *= 2
         width = d if rng.random() < 0.5 else 2 * int(rng.integers(1, d // 2 + 1))
         params = RopeParams(width, "neox" if rng.random() < 0.5 else "normal")
@@ -89,31 +95,35 @@ def test_random_normed_rotations_equal_the_simulators_bit_for_bit(device, backen
         scales = [rng.standard_normal(d).astype(dtype) for _ in range(2)]
         positions = rng.integers(0, 5000, (b, s)).astype(np.int32)
         rounds, cached = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
-        how = {"intermediate_rounding": rounds, "backend": backend}
+        options = {"intermediate_rounding": rounds, "backend": backend}
         q_out, k_out = np.empty((b, s, n, d), dtype), np.empty((b, s, 2, d), dtype)
-        given = {"q": q, "k": k, "q_scale": scales[0], "k_scale": scales[1], "positions": positions}
-        given |= {"rows": None, "freq_factors": None, "cache": None}
-        given |= {**RopeCallAttributes(params).as_schema(), "intermediate_rounding": rounds}
-        given["mode"] = given.pop("rope_mode")  # CANN's name
-        given["epsilon"] = NORM["epsilon"]
+        arguments = {"q": q, "k": k, "q_scale": scales[0], "k_scale": scales[1], "positions": positions}
+        arguments |= {"rows": None, "freq_factors": None, "cache": None}
+        arguments |= {**RopeCallAttributes(params).as_schema(), "intermediate_rounding": rounds}
+        arguments["mode"] = arguments.pop("rope_mode")  # CANN's name
+        arguments["epsilon"] = NORM["epsilon"]
         views = [q, k, positions, q_out, k_out]
         if cached:
             k_out = rng.random((b * s + 2, 2, d)).astype(dtype)
             rows = rng.permutation(b * s + 2)[: b * s].reshape(b, s)
             rows.flat[0] = rng.choice([rows.flat[0], -1])
-            expected = rms_norm_rope(q, k, *scales, positions, params, rows=rows, cache=k_out.copy(), **how)
-            given |= {"rows": rows, "cache": k_out}
+            expected = rms_norm_rope(
+                q, k, *scales, positions, params, rows=rows, cache=k_out.copy(), **options
+            )
+            arguments |= {"rows": rows, "cache": k_out}
             views = [q, k, positions, rows, k_out, q_out, k_out]
         else:
-            expected = rms_norm_rope(q, k, *scales, positions, params, **how)
+            expected = rms_norm_rope(q, k, *scales, positions, params, **options)
         launches = device.launches()
-        device.call("NpuRmsNormRope", with_strides({**given, "q_out_out": q_out, "k_out_out": k_out}, *views))
+        device.call(
+            "NpuRmsNormRope", with_strides({**arguments, "q_out_out": q_out, "k_out_out": k_out}, *views)
+        )
         assert device.launches() == launches + 1
         for y, e in zip((q_out, k_out), expected, strict=True):
             assert bits(y) == bits(e), (q.shape, width, rounds, cached)
 
 
-def test_bad_calls_are_refused_in_the_operators_words_and_write_nothing(device):
+def test_bad_calls_are_refused_with_the_operators_message_and_write_nothing(device):
     x, scale, out = np.ones((2, 8), np.float32), np.ones(8, np.float32), np.full((2, 8), 7, np.float32)
     for changed, text in (
         (

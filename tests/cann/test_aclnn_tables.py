@@ -1,5 +1,5 @@
-"""NpuRotaryMul and NpuRotaryMulQk through aclnn's two phases, on the simulated operator package: results
-bit-identical to the simulator's; views without a copy; empty tensors.
+"""NpuRotaryMul and NpuRotaryMulQk through aclnn's two phases, on the simulated operator package. The results
+equal those of the back end sim bit for bit, and views are not copied.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ ORDER = ("x", "q", "k", "cos", "sin", "position_ids", "out", "q_out", "k_out")
 
 
 def launch(device: Any, tensors: dict[str, Any], **attributes: Any) -> None:
-    """Run the operator on these tensors, with the strides of all of them if one is a view."""
+    """Run the operator, with the strides of all tensors if one is a view."""
     views = [tensors[name] for name in ORDER if tensors.get(name) is not None]
-    given = {"interleaved": False, "rotary_dim": 0, "offset": 0, "forward": True, **attributes}
+    arguments = {"interleaved": False, "rotary_dim": 0, "offset": 0, "forward": True, **attributes}
     if not all(v.flags.c_contiguous for v in views):
-        given.setdefault("strides", strides_of(*views))
+        arguments.setdefault("strides", strides_of(*views))
     if "q" in tensors:
-        named = {"q_out_out": tensors["q_out"], "k_out_out": tensors["k_out"]}
-        rest = {name: t for name, t in tensors.items() if not name.endswith("_out")}
-        device.call("NpuRotaryMulQk", {**rest, **named, **given})
+        outputs = {"q_out_out": tensors["q_out"], "k_out_out": tensors["k_out"]}
+        inputs = {name: t for name, t in tensors.items() if not name.endswith("_out")}
+        device.call("NpuRotaryMulQk", {**inputs, **outputs, **arguments})
     else:
-        device.call("NpuRotaryMul", {"position_ids": None, **tensors, **given})
+        device.call("NpuRotaryMul", {"position_ids": None, **tensors, **arguments})
 
 
 @pytest.mark.parametrize("backend", CHIPS)
@@ -39,10 +39,10 @@ def test_random_calls_equal_the_simulators_bit_for_bit(device, backend):
         dtypes.append(np.dtype(ml_dtypes.bfloat16))
     for _ in range(100):
         dtype = dtypes[rng.integers(len(dtypes))]
-        b, s, n, d = (int(rng.integers(1, most)) for most in (4, 30, 9, 90))
+        b, s, n, d = (int(rng.integers(1, limit)) for limit in (4, 30, 9, 90))
         d *= 2
         width = d if rng.random() < 0.5 else 2 * int(rng.integers(1, d // 2 + 1))
-        how = {
+        options = {
             "rotary_dim": width,
             "offset": 2 * int(rng.integers(0, (d - width) // 2 + 1)),
             "interleaved": bool(rng.random() < 0.5),
@@ -55,20 +55,22 @@ def test_random_calls_equal_the_simulators_bit_for_bit(device, backend):
         launches = device.launches()
         if rng.random() < 0.5:
             out = viewed(rng, (b, s, n, d), dtype)
-            launch(device, {"x": x, "cos": cos, "sin": sin, "out": out}, **how)
+            launch(device, {"x": x, "cos": cos, "sin": sin, "out": out}, **options)
             assert device.launches() == launches + 1
-            got, expected = (out,), (rotary_mul(x, cos, sin, **how, backend=backend),)
+            got, expected = (out,), (rotary_mul(x, cos, sin, **options, backend=backend),)
         else:
             got = (viewed(rng, (b, s, n, d), dtype), viewed(rng, (b, s, 2, d), dtype))
-            launch(device, {"q": x, "k": k, "cos": cos, "sin": sin, "q_out": got[0], "k_out": got[1]}, **how)
+            launch(
+                device, {"q": x, "k": k, "cos": cos, "sin": sin, "q_out": got[0], "k_out": got[1]}, **options
+            )
             assert device.launches() == launches + 1
-            expected = rotary_mul_qk(x, k, cos, sin, **how, backend=backend)
+            expected = rotary_mul_qk(x, k, cos, sin, **options, backend=backend)
         for y, e in zip(got, expected, strict=True):
-            assert np.ascontiguousarray(y).tobytes() == e.tobytes(), (x.shape, cos.shape, how)
+            assert np.ascontiguousarray(y).tobytes() == e.tobytes(), (x.shape, cos.shape, options)
 
 
 @pytest.mark.parametrize("backend", CHIPS)
-def test_rows_are_gathered_and_what_is_no_row_is_the_nearest(device, backend):
+def test_rows_are_gathered_and_row_numbers_out_of_range_are_clamped(device, backend):
     device.set_soc(CHIPS[backend])
     rng = np.random.default_rng(0)
     for width in (64, 36):  # whole blocks of 32 bytes, and incomplete ones
@@ -87,13 +89,13 @@ def test_the_transposed_rotation_undoes_a_rotation(device, backend):
     rng = np.random.default_rng(0)
     x, angles = rng.random((2, 5, 3, 64), np.float32), rng.random((5, 32), np.float32)
     tables = {"cos": np.cos(angles), "sin": np.sin(angles)}
-    there, back = np.empty_like(x), np.empty_like(x)
-    launch(device, {"x": x, **tables, "out": there})
-    launch(device, {"x": there, **tables, "out": back}, forward=False)
+    rotated, back = np.empty_like(x), np.empty_like(x)
+    launch(device, {"x": x, **tables, "out": rotated})
+    launch(device, {"x": rotated, **tables, "out": back}, forward=False)
     assert np.allclose(back, x, atol=1e-6)
 
 
-def test_a_bad_call_is_refused_in_the_operator_s_words_and_writes_nothing(device):
+def test_a_bad_call_is_refused_with_the_operators_message_and_writes_nothing(device):
     x, table, out = np.ones((1, 5, 2, 8), np.float32), np.ones((5, 4), np.float32), np.full((1, 5, 2, 8), 7.0)
     out = out.astype(np.float32)
     for changed, text in (
@@ -105,9 +107,11 @@ def test_a_bad_call_is_refused_in_the_operator_s_words_and_writes_nothing(device
             "[rotary_mul] position_ids must have shape [B, S] = [1, 5]",
         ),
     ):
-        given = {"x": x, "cos": table, "sin": table.copy(), "out": out, **changed}
-        tensors = {name: given.pop(name) for name in list(given) if isinstance(given[name], np.ndarray)}
+        arguments = {"x": x, "cos": table, "sin": table.copy(), "out": out, **changed}
+        tensors = {
+            name: arguments.pop(name) for name in list(arguments) if isinstance(arguments[name], np.ndarray)
+        }
         with pytest.raises(RefusedPhase) as caught:
-            launch(device, tensors, **given)
+            launch(device, tensors, **arguments)
         assert (caught.value.status, text in str(caught.value)) == (561002, True), str(caught.value)
         assert (out == 7).all()

@@ -1,5 +1,5 @@
-"""The operator package's interface and description match the specification and the compiled kernels, and
-every kernel is reachable through all layers."""
+"""The operator package: its interface matches the specification, its description the compiled kernels, and
+each kernel has a definition and an interface."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KERNEL_TYPES = {
     "int32": "int32_t",
     "int64": "int64_t",
 }
-# The table of specs/ggml_rope_acltensor.txt, with its order and types; then n_offs and the views' strides.
+# The attributes in the table of specs/ggml_rope_acltensor.txt, in its order. ADDED has those that it lacks.
 TENSOR, INT, FLOAT, BOOL, INTS = "const aclTensor*", "int64_t", "double", "bool", "const aclIntArray*"
 SPECIFIED = [
     ("n_dims", INT), ("mode", INT), ("n_ctx_orig", INT), ("freq_base", FLOAT), ("freq_scale", FLOAT),
@@ -69,19 +69,19 @@ def description(soc: str) -> dict[str, dict[str, dict[str, str]]]:
 
 
 def socs_of(stem: str) -> set[str]:
-    """The SoCs that the operator is defined for."""
+    """Return the SoCs of the operator's definition."""
     return {soc for soc in SOCS if op_type(stem) in description(soc)}
 
 
 def tensors(stem: str, soc: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """The described inputs and outputs."""
+    """Return the inputs and outputs in the description."""
     described = description(soc)[op_type(stem)]
     inputs = [described[key] for key in described if re.fullmatch(r"input\d+", key)]
     return inputs, [described[key] for key in described if re.fullmatch(r"output\d+", key)]
 
 
 def entries(stem: str, soc: str) -> set[str]:
-    """The kernels' names for the described columns, each with the types of all arguments."""
+    """Return the names of the described columns: the types of all arguments."""
     inputs, outputs = tensors(stem, soc)
     read = {i["name"] for i in inputs}
     arguments = inputs + [o for o in outputs if o["name"] not in read]
@@ -102,18 +102,18 @@ def test_every_kernel_has_its_definition_its_interface_and_its_place_in_the_pack
             assert description(soc)[op_type(stem)]["opFile"]["value"] == f"npu_{stem}"
     definitions = {p.stem.removesuffix("_def") for p in (ROOT / "op_host").glob("*_def.cpp")}
     assert definitions == set(STEMS)
-    # If there is a binding, it binds every operator.
+    # The binding may be absent; otherwise it has every operator.
     bindings = {p.stem for p in (ROOT / "csrc/npu").glob("*.cpp")}
     assert not bindings or set(STEMS) <= bindings
 
 
 @pytest.mark.parametrize("stem", READ)
-def test_the_interface_is_the_specifications_table(stem):
+def test_the_interface_has_the_arguments_of_the_specification(stem):
     assert interface(stem) == READ[stem] + SPECIFIED + ADDED + WRITTEN[stem] + PHASES
 
 
 @pytest.mark.parametrize("stem", READ)
-def test_optional_arguments_are_called_so(stem):
+def test_optional_arguments_have_optional_in_their_names(stem):
     header = (PACKAGE / "op_api" / "include" / f"aclnn_npu_{stem}.h").read_text()
     optional = {
         p.name
@@ -138,18 +138,18 @@ def test_no_optional_list_is_empty_by_default(soc):
 
 @pytest.mark.parametrize(("stem", "soc"), KERNELS)
 def test_a_kernel_is_compiled_for_every_column_of_the_definition_and_no_other(stem, soc):
-    named = {entry for each in SHARED[soc] for entry in entries(stem, each)}
+    described = {entry for each in SHARED[soc] for entry in entries(stem, each)}
     library = PACKAGE / f"sim_kernels/npu_{stem}__{soc}.so"
-    assert compiled(library) == {f"{library.stem}__{entry}" for entry in named}
+    assert compiled(library) == {f"{library.stem}__{entry}" for entry in described}
 
 
-def test_every_compiled_library_is_that_of_an_operator():
+def test_every_compiled_library_belongs_to_an_operator():
     libraries = {path.name for path in (PACKAGE / "sim_kernels").iterdir()}
     assert libraries == {f"npu_{stem}__{soc}.so" for stem, soc in KERNELS}
 
 
 @pytest.mark.parametrize("soc", SOCS)
-def test_every_kernel_of_the_package_names_a_compiled_one(soc):
+def test_every_kernel_that_the_package_names_is_compiled(soc):
     kernels = PACKAGE / "op_impl/ai_core/tbe/kernel" / soc
     named = [json.loads(path.read_text())["kernelName"] for path in kernels.rglob("*.json")]
     libraries = {entry.rsplit("__", 1)[0] for entry in named}
@@ -167,8 +167,8 @@ def test_a_tensor_that_is_read_and_written_has_one_type_in_each_column(stem, soc
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_the_kernels_entry_takes_every_argument_of_the_definition(stem):
-    """The order is inputs, outputs (a cache is both), workspace, tiling."""
+def test_a_kernels_entry_has_every_argument_of_the_definition(stem):
+    """Its arguments are the inputs, the outputs (a cache is both), the workspace and the tiling."""
     source = (ROOT / f"op_kernel/npu_{stem}.cpp").read_text()
     entry = re.search(rf"void npu_{stem}\((.*?)\)", source, re.DOTALL)
     assert entry is not None
@@ -178,7 +178,7 @@ def test_the_kernels_entry_takes_every_argument_of_the_definition(stem):
 
 
 @pytest.mark.parametrize("soc", SOCS)
-def test_the_description_says_that_tiling_is_left_to_run_time(soc):
+def test_the_description_declares_kernels_for_dynamic_shapes(soc):
     for described in description(soc).values():
         assert described["dynamicCompileStatic"] == {"flag": "false"}
         assert described["dynamicShapeSupport"] == {"flag": "true"}

@@ -22,7 +22,7 @@ FLAGS += [f"-I{MACHINE}", f"-I{MACHINE / 'cann/include'}", f"-I{ROOT}"]
 DEFINITIONS = sorted(ROOT.glob("op_host/*_def.cpp"))
 DEFINITION_TESTS = sorted(ROOT.glob("tests/cann/test_*definitions.cpp"))
 HOST = [*sorted(set(ROOT.glob("op_host/*.cpp")) - set(DEFINITIONS)), *sorted(ROOT.glob("csrc/core/*.cpp"))]
-EXECUTED_BY = folders.library("ascend_sim").with_name("libascend_sim_host.a")
+HOST_LIBRARY = folders.library("ascend_sim").with_name("libascend_sim_host.a")
 
 
 def compile_(*sources, output, more=()):
@@ -32,8 +32,8 @@ def compile_(*sources, output, more=()):
 
 
 @pytest.mark.slow  # thirty compiles
-def test_definitions_are_what_they_should_be(tmp_path):
-    """Compile each definition three times, as CANN does, and run every program part that reads them."""
+def test_the_programs_that_check_the_definitions_pass(tmp_path):
+    """Compile each definition three times, as CANN does, and run the C++ tests of the definitions."""
     modes = ("-DOP_DEFINITIONS", "-DOP_PROTO_LIB", "-DOP_TILING_LIB")
     objects = {tmp_path / f"{p.stem}{mode}.o": (p, ["-c", mode]) for p in DEFINITIONS for mode in modes}
     parts = [*DEFINITION_TESTS, *HOST]
@@ -41,13 +41,13 @@ def test_definitions_are_what_they_should_be(tmp_path):
     assert len(objects) == 3 * len(DEFINITIONS) + len(parts)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda o: compile_(objects[o][0], output=o, more=objects[o][1]), objects))
-    program = compile_(*objects, EXECUTED_BY, output=tmp_path / "program")
-    done = subprocess.run([program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith(" tests, 0 failure(s)\n")
+    program = compile_(*objects, HOST_LIBRARY, output=tmp_path / "program")
+    completed = subprocess.run([program], capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.endswith(" tests, 0 failure(s)\n")
 
 
-def test_the_example_s_own_commands_run_it_on_the_simulated_runtime(tmp_path):
+def test_the_commands_in_the_example_run_it_on_the_simulated_runtime(tmp_path):
     text = (ROOT / "examples/aclnn_rope.cpp").read_text()
     _, _, without_cann = text.partition("// Without CANN")
     commands = [line[5:] for line in without_cann.splitlines() if line.startswith("//   ")]
@@ -55,11 +55,11 @@ def test_the_example_s_own_commands_run_it_on_the_simulated_runtime(tmp_path):
     script = "set -e\n" + "\n".join(commands).replace("-o aclnn_rope", f"-o {tmp_path}/aclnn_rope")
     script = script.replace("./aclnn_rope", f"{tmp_path}/aclnn_rope")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
+    completed = subprocess.run(
         ["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PATH": path}
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("64 elements rotated, largest error ")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith("64 elements rotated, largest error ")
 
 
 def test_the_example_rotates_without_torch(tmp_path):
@@ -75,7 +75,7 @@ def test_the_example_rotates_without_torch(tmp_path):
         output=tmp_path / "aclnn_rope",
         more=more,
     )
-    named = {**os.environ, "ASCEND_CUSTOM_OPP_PATH": str(folder), "ASCEND_OPP_PATH": str(tmp_path)}
-    done = subprocess.run([program], capture_output=True, text=True, env=named)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("64 elements rotated, largest error ")
+    environment = {**os.environ, "ASCEND_CUSTOM_OPP_PATH": str(folder), "ASCEND_OPP_PATH": str(tmp_path)}
+    completed = subprocess.run([program], capture_output=True, text=True, env=environment)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith("64 elements rotated, largest error ")

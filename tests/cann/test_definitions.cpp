@@ -1,5 +1,5 @@
-// Executes the definitions: their registrations, their use of CANN's contexts, and the equality of their tilings
-// with the pure tiling, byte for byte, for thousands of random calls.
+// Executes the definitions: their registrations and their use of CANN's contexts. For thousands of random calls their
+// tilings must equal those of the pure tiling functions, byte for byte.
 #include "op_host/rope_tiling.h"
 #include "tests/cann/definitions.h"
 
@@ -12,7 +12,7 @@ struct Case {
     const char* type = "NpuRope";
     const char* chip = "Ascend910B1";
     npu_rope_tensor x[2] = {}, out[2] = {}, positions = {}, rows = {}, factors = {};
-    bool has_factors = false, forward = true, tell_strides = true;
+    bool has_factors = false, forward = true, pass_strides = true;
     npu_rope_params params = {};
     int sides() const { return std::strcmp(type, "NpuRopeQk") == 0 ? 2 : 1; }
     bool scatters() const { return std::strcmp(type, "NpuRopeSetRows") == 0; }
@@ -53,7 +53,7 @@ void fill_node(const Case& c, Node* node) {
     node->add_attr_list(sections, 4);
     node->add_attr(c.forward);
     node->add_attr(int64_t{p.n_offs});
-    add_strides(node, strides, c.tell_strides);
+    add_strides(node, strides, c.pass_strides);
 }
 
 Case plain(const char* type = "NpuRope") {
@@ -70,11 +70,11 @@ Case plain(const char* type = "NpuRope") {
 }
 
 // The definition's message about a refused call, or "".
-std::string refusal(const Case& c, const std::function<void(Node*)>& spoil = nullptr) {
+std::string refusal(const Case& c, const std::function<void(Node*)>& change = nullptr) {
     Node node;
     fill_node(c, &node);
-    if (spoil) spoil(&node);
-    return said_of(&node, c.type);
+    if (change) change(&node);
+    return tiling_error(&node, c.type);
 }
 
 // ---- random calls ----------------------------------------------------------------------------------
@@ -120,16 +120,16 @@ Case draw(Random* r) {
     c.has_factors = r->chance(30);
     c.factors = tensor(NPU_ROPE_FLOAT32, {D});
     c.forward = r->chance(70);
-    c.tell_strides = r->chance(75);
-    if (!c.tell_strides) return c;
-    for (npu_rope_tensor* t : {&c.x[0], &c.x[1], &c.out[0], &c.out[1], &c.positions, &c.rows}) lay(r, t);
+    c.pass_strides = r->chance(75);
+    if (!c.pass_strides) return c;
+    for (npu_rope_tensor* t : {&c.x[0], &c.x[1], &c.out[0], &c.out[1], &c.positions, &c.rows}) set_random_strides(r, t);
     return c;
 }
 
 void test_tilings_are_the_pure_tilings() {
     g_test = __func__;
     Random r(2026);
-    int taken = 0, refused = 0;
+    int accepted = 0, refused = 0;
     for (int i = 0; i < 4000 && g_failures < 5; ++i) {
         Case c = draw(&r);
         RopeTensors t = tensors_of(c);
@@ -151,20 +151,20 @@ void test_tilings_are_the_pure_tilings() {
 
         Node node;
         fill_node(c, &node);
-        std::string said = said_of(&node, c.type);
-        check_text(said, expected.message());
+        std::string message = tiling_error(&node, c.type);
+        check_text(message, expected.message());
         if (!expected.ok()) {
             ++refused;
             continue;
         }
-        ++taken;
+        ++accepted;
         check_tiling(node, c.chip, data, launch);
     }
-    std::printf("%d tilings compared, %d refused alike\n", taken, refused);
-    CHECK(taken > 2500);
+    std::printf("%d tilings compared, %d refused with the same message\n", accepted, refused);
+    CHECK(accepted > 2500);
 }
 
-// ---- inputs that are read, and refusals -------------------------------------------------------------
+// ---- registrations, results and refusals -------------------------------------------------------------
 
 void test_each_operator_registers_all_its_functions() {
     g_test = __func__;
@@ -175,24 +175,24 @@ void test_each_operator_registers_all_its_functions() {
     }
 }
 
-// The kernel reads its tiling data through an address that kernels for static shapes lack.
-void test_tiling_is_left_to_run_time() {
+// The kernel reads its tiling data through an address, which a kernel for static shapes does not get.
+void test_kernels_are_compiled_for_dynamic_shapes() {
     g_test = __func__;
     for (const std::string& type : DefReader::op_types())
         for (const std::string& soc : DefReader::socs(type)) {
             OpRecord def;
             CHECK(DefReader::read(type, soc, &def));
-            int found = 0;
+            int flags = 0;
             for (const auto& [key, value] : def.items)
-                if (key == "dynamicCompileStatic.flag") found += value == "false";
-            CHECK(found == 1);
+                if (key == "dynamicCompileStatic.flag") flags += value == "false";
+            CHECK(flags == 1);
         }
 }
 
 void test_outputs_have_the_shapes_and_types_of_their_inputs() {
     g_test = __func__;
     for (const char* type : {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"})
-        for (bool factors : {false, true}) {  // if absent, later inputs have another index
+        for (bool factors : {false, true}) {  // without them, later inputs have another index
             Case c = plain(type);
             c.has_factors = factors;
             if (c.scatters()) c.out[0].dtype = NPU_ROPE_BFLOAT16;
@@ -215,13 +215,13 @@ void test_outputs_have_the_shapes_and_types_of_their_inputs() {
 void test_views_are_tiled_by_their_origin_shape() {
     g_test = __func__;
     Case c = plain();
-    std::string said = refusal(c, [](Node* node) {
+    std::string message = refusal(c, [](Node* node) {
         for (Node::Tensor* t : {&node->inputs[0], &node->outputs[0]}) t->shape.MutableStorageShape() = {1536};
     });
-    check_text(said, "");
+    check_text(message, "");
 }
 
-void test_refusals_say_what_every_path_says() {
+void test_refusals_have_the_message_of_every_path() {
     g_test = __func__;
     Case c = plain();
     check_text(refusal(c), "");
@@ -238,7 +238,7 @@ void test_refusals_say_what_every_path_says() {
     check_text(refusal(c), "[rope] out must not overlap itself but got strides [768, 0, 64, 1].");
     c = plain();
     c.x[0].dtype = c.out[0].dtype = NPU_ROPE_FLOAT64;
-    check_text(refusal(c), "[rope] x must be float32, float16 or bfloat16 on an NPU but got float64.");
+    check_text(refusal(c), "[rope] x must be float32, float16 or bfloat16 on Ascend910B but got float64.");
     c = plain("NpuRopeQk");
     c.chip = "Ascend310P3";
     for (npu_rope_tensor* t : {&c.x[0], &c.x[1], &c.out[0], &c.out[1]}) t->dtype = NPU_ROPE_BFLOAT16;
@@ -252,7 +252,7 @@ void test_refusals_say_what_every_path_says() {
     check_text(refusal(c), "[rope] x must have elements on an NPU but got shape [2, 0, 4, 64].");
 }
 
-void test_attributes_are_read_with_care() {
+void test_attributes_out_of_range_are_refused() {
     g_test = __func__;
     Case c = plain();
     auto integer = [](size_t at, int64_t value) {
@@ -279,10 +279,10 @@ void test_attributes_are_read_with_care() {
                "[rope] beta_fast must be an attribute of the node but got none.");
 }
 
-void test_no_room_for_the_tiling_data_is_said() {
+void test_missing_room_for_the_tiling_data_is_an_error() {
     g_test = __func__;
-    std::string said = refusal(plain(), [](Node* node) { node->tiling.Init(2048, node->tiling_bytes.data()); });
-    check_text(said, "[rope] room for the tiling data must be in CANN's tiling context but got none.");
+    std::string message = refusal(plain(), [](Node* node) { node->tiling.Init(2048, node->tiling_bytes.data()); });
+    check_text(message, "[rope] room for the tiling data must be in CANN's tiling context but got none.");
 }
 
 void test_an_unknown_chip_is_refused() {
@@ -297,12 +297,12 @@ void test_an_unknown_chip_is_refused() {
 int main() {
     void (*tests[])() = {test_tilings_are_the_pure_tilings,
                          test_each_operator_registers_all_its_functions,
-                         test_tiling_is_left_to_run_time,
+                         test_kernels_are_compiled_for_dynamic_shapes,
                          test_outputs_have_the_shapes_and_types_of_their_inputs,
                          test_views_are_tiled_by_their_origin_shape,
-                         test_refusals_say_what_every_path_says,
-                         test_attributes_are_read_with_care,
-                         test_no_room_for_the_tiling_data_is_said,
+                         test_refusals_have_the_message_of_every_path,
+                         test_attributes_out_of_range_are_refused,
+                         test_missing_room_for_the_tiling_data_is_an_error,
                          test_an_unknown_chip_is_refused};
     for (void (*test)() : tests) test();
     size_t count = sizeof tests / sizeof *tests + test_table_definitions() + test_norm_definitions();

@@ -6,14 +6,14 @@
 namespace npu_rope {
 namespace {
 
-// The tensors' strides in the definition's order.
+// Adds tensors to a node, and collects their strides in the definition's order.
 class Views {
 public:
     void add(std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
         to->push_back(Node::tensor(ge_type(t.dtype), sizes(t)));
         strides_.insert(strides_.end(), t.stride, t.stride + t.ndim);
     }
-    void tell(Node* node, bool all) { add_strides(node, strides_, all); }
+    void add_strides_to(Node* node, bool passed) { add_strides(node, strides_, passed); }
 
 private:
     std::vector<int64_t> strides_;
@@ -30,7 +30,7 @@ int32_t type_on(Random* r, const char* chip) {
 
 struct NormCase {
     const char* chip = "Ascend910B1";
-    bool adds = false, tell_strides = true;
+    bool adds = false, pass_strides = true;
     npu_rope_tensor x = {}, residual = {}, scale = {}, out = {}, sum = {};
     RmsNormAttributes attributes = {-1, 1e-5f, 1};
     const char* type() const { return adds ? "NpuAddRmsNorm" : "NpuRmsNorm"; }
@@ -48,7 +48,7 @@ void fill_node(const NormCase& c, Node* node) {
     node->add_attr(c.attributes.axis);
     node->add_attr(static_cast<float>(c.attributes.epsilon));
     node->add_attr(c.attributes.stash_type);
-    views.tell(node, c.tell_strides);
+    views.add_strides_to(node, c.pass_strides);
 }
 
 Check check_of(const NormCase& c, RmsNormTilingInput* in) {
@@ -83,48 +83,48 @@ NormCase draw_norm(Random* r) {
     if (r->chance(3)) c.attributes.axis = ndim;  // refused
     c.attributes.epsilon = r->of({0.0f, 1e-6f, 1e-5f, 0.5f});
     c.attributes.stash_type = r->of<int64_t>({1, 1, 1, 10, 16, 11});
-    std::vector<int64_t> own = shape;
-    for (int64_t& size : own)
+    std::vector<int64_t> scale_shape = shape;
+    for (int64_t& size : scale_shape)
         if (r->chance(30)) size = 1;
-    own.erase(own.begin(), own.begin() + r->in(0, ndim - 1));
-    if (r->chance(50)) own.assign(shape.end() - std::min<int64_t>(ndim, r->in(1, ndim)), shape.end());
+    scale_shape.erase(scale_shape.begin(), scale_shape.begin() + r->in(0, ndim - 1));
+    if (r->chance(50)) scale_shape.assign(shape.end() - std::min<int64_t>(ndim, r->in(1, ndim)), shape.end());
     c.x = c.residual = c.sum = tensor(type, shape);
     c.out = tensor(scale_type, shape);
-    c.scale = tensor(scale_type, own);
-    c.tell_strides = r->chance(75);
-    if (c.tell_strides)
+    c.scale = tensor(scale_type, scale_shape);
+    c.pass_strides = r->chance(75);
+    if (c.pass_strides)
         for (npu_rope_tensor* t : {&c.x, &c.residual, &c.scale, &c.out, &c.sum})
-            if (r->chance(60)) lay(r, t);
+            if (r->chance(60)) set_random_strides(r, t);
     return c;
 }
 
 void tilings_of_norms_are_the_pure_tilings() {
     g_test = __func__;
     Random r(2028);
-    int taken = 0, refused = 0, in_chunks = 0;
+    int accepted = 0, refused = 0, in_chunks = 0;
     for (int i = 0; i < 4000 && g_failures < 5; ++i) {
         const NormCase c = draw_norm(&r);
         RmsNormTilingInput in;
         RmsNormTilingData data;
         RopeLaunch launch;
         const Platform chip = platform_of(c.chip);
-        const char* soc = chip.arch == kArch310p ? "Ascend310P" : "Ascend910B";
         Check expected = check_of(c, &in);
-        if (expected.ok()) expected = check_rms_norm_on_chip(in, chip, soc);
+        if (expected.ok()) expected = check_rms_norm_on_chip(in, chip);
         if (expected.ok()) expected = rms_norm_tiling(in, chip, &data, &launch);
         Node node;
         fill_node(c, &node);
-        check_text(said_of(&node, c.type()), expected.message());
+        check_text(tiling_error(&node, c.type()), expected.message());
         if (!expected.ok()) {
             ++refused;
             continue;
         }
-        ++taken;
+        ++accepted;
         in_chunks += launch.tiling_key == kRmsNormLong;
         check_tiling(node, c.chip, data, launch);
     }
-    std::printf("%d tilings of norms compared, %d in chunks, %d refused alike\n", taken, in_chunks, refused);
-    CHECK(taken > 1500 && in_chunks > 50 && refused > 300);
+    std::printf("%d tilings of norms compared, %d in chunks, %d refused with the same message\n", accepted, in_chunks,
+                refused);
+    CHECK(accepted > 1500 && in_chunks > 50 && refused > 300);
 }
 
 // ---- rms_norm_rope
@@ -132,7 +132,7 @@ void tilings_of_norms_are_the_pure_tilings() {
 struct FusedCase {
     const char* chip = "Ascend910B1";
     npu_rope_tensor x[2] = {}, scale[2] = {}, out[2] = {}, positions = {}, rows = {}, factors = {};
-    bool has_cache = false, has_factors = false, forward = true, tell_strides = true;
+    bool has_cache = false, has_factors = false, forward = true, pass_strides = true;
     npu_rope_params params = {};
     HeadNorm norm = {1e-5f, false};
 };
@@ -176,7 +176,7 @@ void fill_node(const FusedCase& c, Node* node) {
     node->add_attr_list(sections, 4);
     node->add_attr(c.forward);
     node->add_attr(int64_t{p.n_offs});
-    views.tell(node, c.tell_strides);
+    views.add_strides_to(node, c.pass_strides);
     node->add_attr(static_cast<float>(c.norm.epsilon));
     node->add_attr(c.norm.intermediate_rounding);
 }
@@ -214,16 +214,17 @@ FusedCase draw_fused(Random* r) {
     c.params.n_offs = static_cast<int32_t>(r->chance(50) ? 0 : 2 * r->in(0, (D - width) / 2));
     c.params.mode = r->of<int32_t>({NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX});
     c.norm = {r->of({0.0f, 1e-6f, 1e-5f}), r->chance(50)};
-    c.tell_strides = r->chance(75);
-    if (c.tell_strides)
-        for (npu_rope_tensor* t : {&c.x[0], &c.x[1], &c.out[0], &c.out[1], &c.positions, &c.rows}) lay(r, t);
+    c.pass_strides = r->chance(75);
+    if (c.pass_strides)
+        for (npu_rope_tensor* t : {&c.x[0], &c.x[1], &c.out[0], &c.out[1], &c.positions, &c.rows})
+            set_random_strides(r, t);
     return c;
 }
 
 void tilings_of_normed_heads_are_the_pure_tilings() {
     g_test = __func__;
     Random r(2029);
-    int taken = 0, refused = 0, with_cache = 0;
+    int accepted = 0, refused = 0, with_cache = 0;
     for (int i = 0; i < 3000 && g_failures < 5; ++i) {
         const FusedCase c = draw_fused(&r);
         const RmsNormRopeTensors t = tensors_of(c);
@@ -236,22 +237,23 @@ void tilings_of_normed_heads_are_the_pure_tilings() {
                                             &data, &launch);
         Node node;
         fill_node(c, &node);
-        check_text(said_of(&node, "NpuRmsNormRope"), expected.message());
+        check_text(tiling_error(&node, "NpuRmsNormRope"), expected.message());
         if (!expected.ok()) {
             ++refused;
             continue;
         }
-        ++taken;
+        ++accepted;
         with_cache += c.has_cache;
         check_tiling(node, c.chip, data, launch);
     }
-    std::printf("%d tilings of normed heads compared, %d with a cache, %d refused alike\n", taken, with_cache, refused);
-    CHECK(taken > 1500 && with_cache > 300 && refused > 50);
+    std::printf("%d tilings of normed heads compared, %d with a cache, %d refused with the same message\n", accepted,
+                with_cache, refused);
+    CHECK(accepted > 1500 && with_cache > 300 && refused > 50);
 }
 
 // ---- registration and refusals
 
-void results_are_inferred() {
+void shapes_and_types_of_results_are_inferred() {
     g_test = __func__;
     for (bool adds : {false, true}) {
         const NormCase c = plain(adds);
@@ -282,13 +284,13 @@ void results_are_inferred() {
     }
 }
 
-void refusals_say_what_every_path_says() {
+void refusals_have_the_message_of_every_path() {
     g_test = __func__;
-    auto refusal = [](const auto& c, const char* type, const std::function<void(Node*)>& spoil = nullptr) {
+    auto refusal = [](const auto& c, const char* type, const std::function<void(Node*)>& change = nullptr) {
         Node node;
         fill_node(c, &node);
-        if (spoil) spoil(&node);
-        return said_of(&node, type);
+        if (change) change(&node);
+        return tiling_error(&node, type);
     };
     NormCase c = plain();
     check_text(refusal(c, "NpuRmsNorm"), "");
@@ -323,7 +325,7 @@ void refusals_say_what_every_path_says() {
 
 size_t test_norm_definitions() {
     void (*tests[])() = {tilings_of_norms_are_the_pure_tilings, tilings_of_normed_heads_are_the_pure_tilings,
-                         results_are_inferred, refusals_say_what_every_path_says};
+                         shapes_and_types_of_results_are_inferred, refusals_have_the_message_of_every_path};
     for (void (*test)() : tests) test();
     return sizeof tests / sizeof *tests;
 }

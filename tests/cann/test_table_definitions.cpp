@@ -10,7 +10,7 @@ struct Case {
     const char* chip = "Ascend910B1";
     int sides = 1;
     npu_rope_tensor x[2] = {}, out[2] = {}, cos = {}, sin = {}, ids = {};
-    bool has_ids = false, forward = true, tell_strides = true;
+    bool has_ids = false, forward = true, pass_strides = true;
     RotaryAttributes attributes = {};
     const char* type() const { return sides == 2 ? "NpuRotaryMulQk" : "NpuRotaryMul"; }
 };
@@ -43,14 +43,14 @@ void fill_node(const Case& c, Node* node) {
     node->add_attr(c.attributes.rotary_dim);
     node->add_attr(c.attributes.offset);
     node->add_attr(c.forward);
-    add_strides(node, strides, c.tell_strides);
+    add_strides(node, strides, c.pass_strides);
 }
 
-std::string refusal(const Case& c, const std::function<void(Node*)>& spoil = nullptr) {
+std::string refusal(const Case& c, const std::function<void(Node*)>& change = nullptr) {
     Node node;
     fill_node(c, &node);
-    if (spoil) spoil(&node);
-    return said_of(&node, c.type());
+    if (change) change(&node);
+    return tiling_error(&node, c.type());
 }
 
 Case plain(int sides = 1) {
@@ -91,16 +91,17 @@ Case draw(Random* r) {
     c.sin = c.cos;
     c.ids = tensor(NPU_ROPE_INT64, {B, S});
     c.forward = r->chance(70);
-    c.tell_strides = r->chance(75);
-    if (!c.tell_strides) return c;
-    for (npu_rope_tensor* t : {&c.x[0], &c.x[1], &c.out[0], &c.out[1], &c.cos, &c.sin, &c.ids}) lay(r, t);
+    c.pass_strides = r->chance(75);
+    if (!c.pass_strides) return c;
+    for (npu_rope_tensor* t : {&c.x[0], &c.x[1], &c.out[0], &c.out[1], &c.cos, &c.sin, &c.ids})
+        set_random_strides(r, t);
     return c;
 }
 
 void tilings_are_the_pure_tilings() {
     g_test = __func__;
     Random r(2027);
-    int taken = 0, refused = 0, with_ids = 0;
+    int accepted = 0, refused = 0, with_ids = 0;
     for (int i = 0; i < 3000 && g_failures < 5; ++i) {
         Case c = draw(&r);
         RotaryTensors t = tensors_of(c);
@@ -113,18 +114,18 @@ void tilings_are_the_pure_tilings() {
                                      &launch);
         Node node;
         fill_node(c, &node);
-        check_text(said_of(&node, c.type()), expected.message());
+        check_text(tiling_error(&node, c.type()), expected.message());
         if (!expected.ok()) {
             ++refused;
             continue;
         }
-        ++taken;
+        ++accepted;
         with_ids += c.has_ids;
         check_tiling(node, c.chip, data, launch);
     }
-    std::printf("%d tilings of given tables compared, %d with position_ids, %d refused alike\n", taken, with_ids,
-                refused);
-    CHECK(taken > 2000 && with_ids > 300 && refused > 20);
+    std::printf("%d tilings of given tables compared, %d with position_ids, %d refused with the same message\n",
+                accepted, with_ids, refused);
+    CHECK(accepted > 2000 && with_ids > 300 && refused > 20);
 }
 
 void each_operator_registers_all_its_functions() {
@@ -141,14 +142,14 @@ void each_operator_registers_all_its_functions() {
         CHECK(node.infer_data_type(f.infer_data_type) == ge::GRAPH_SUCCESS);
         CHECK(static_cast<int>(node.outputs.size()) == sides);
         for (int k = 0; k < sides; ++k) {
-            const Node::Tensor& made = node.outputs[static_cast<size_t>(k)];
-            CHECK(made.shape.GetOriginShape().GetDim(2) == c.out[k].shape[2]);
-            CHECK(made.desc.GetDataType() == ge::DT_FLOAT16);
+            const Node::Tensor& output = node.outputs[static_cast<size_t>(k)];
+            CHECK(output.shape.GetOriginShape().GetDim(2) == c.out[k].shape[2]);
+            CHECK(output.desc.GetDataType() == ge::DT_FLOAT16);
         }
     }
 }
 
-void refusals_say_what_every_path_says() {
+void refusals_have_the_message_of_every_path() {
     g_test = __func__;
     Case c = plain();
     check_text(refusal(c), "");
@@ -183,7 +184,7 @@ void refusals_say_what_every_path_says() {
 
 size_t test_table_definitions() {
     void (*tests[])() = {tilings_are_the_pure_tilings, each_operator_registers_all_its_functions,
-                         refusals_say_what_every_path_says};
+                         refusals_have_the_message_of_every_path};
     for (void (*test)() : tests) test();
     return sizeof tests / sizeof *tests;
 }

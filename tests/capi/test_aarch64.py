@@ -25,13 +25,13 @@ def build(tmp_path_factory):
         f"-DCMAKE_C_COMPILER={COMPILER}-gcc",
         f"-DCMAKE_CXX_COMPILER={COMPILER}-g++",
         "-DNPU_ROPE_TORCH=OFF",
-        "-DNPU_ROPE_SIM=OFF",  # its kernels have no vector code of their own
+        "-DNPU_ROPE_SIM=OFF",  # the simulated kernels contain no NEON code
         "-DNPU_ROPE_C_TESTS=ON",
         "-DNPU_ROPE_WERROR=ON",
     ]
     for command in (["cmake", "-S", ROOT, "-B", folder, *options], ["cmake", "--build", folder, "-j2"]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert completed.returncode == 0, completed.stdout[-3000:] + completed.stderr[-3000:]
     return folder
 
 
@@ -40,15 +40,15 @@ def test_the_library_compiles_to_neon_without_a_warning(build):
         [f"{COMPILER}-objdump", "-d", build / "libnpu_rope.so"], capture_output=True, text=True, check=True
     ).stdout
     assert "fmla" in disassembly  # vector multiply-adds
-    assert "fcvtl" in disassembly  # float16 widened by the instruction for it
+    assert "fcvtl" in disassembly  # the instruction that converts float16 to float32
 
 
 @pytest.mark.skipif(EMULATOR is None, reason="no qemu-aarch64 to run it (Debian: apt install qemu-user)")
 def test_the_c_tests_pass_on_neon(build):
-    done = subprocess.run(
+    completed = subprocess.run(
         [EMULATOR, "-L", f"/usr/{COMPILER}", build / "tests/capi/test_capi_rope"],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr

@@ -1,5 +1,4 @@
-"""npu_rope_check, by what the library may read, and npu_rope_check_on_chip: every operator's rules without
-its computation."""
+"""npu_rope_check and npu_rope_check_on_chip check the rules of every operator without its computation."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ TABLE, ROWS, CACHE = np.ones((3, 8), np.float32), np.array([0, 2, 1]), np.zeros(
 NORM = {"axis": -1, "epsilon": 1e-5, "stash_type": 1}
 ONNX_X, ONNX_TABLE = np.ones((1, 2, 3, 8), np.float32), np.ones((1, 3, 4), np.float32)
 
-# By operator: a correct call's inputs and outputs, and its other arguments.
+# By operator: the inputs, the outputs and the other arguments of a correct call.
 CALLS = {
     "rope": ((X, POSITIONS), (X,), PARAMS),
     "rope_qk": ((X, X + 0, POSITIONS), (), PARAMS),
@@ -40,58 +39,58 @@ CALLS = {
 }
 
 
-def judged(op, inputs, outs, named, known="values"):
-    native.load().check(op, [describe(a) for a in inputs], [describe(a) for a in outs], known, **named)
+def check(op, inputs, outs, others, known="values"):
+    native.load().check(op, [describe(a) for a in inputs], [describe(a) for a in outs], known, **others)
 
 
 @pytest.mark.parametrize("known", ["values", "addresses", "layout"])
 @pytest.mark.parametrize("op", CALLS)
 def test_a_correct_call_passes_and_nothing_is_written(op, known):
-    inputs, outs, named = CALLS[op]
+    inputs, outs, others = CALLS[op]
     before = [a.copy() for a in (*inputs, *outs)]
-    judged(op, inputs, outs, named, known)
-    judged(op, inputs, (), named, known)
+    check(op, inputs, outs, others, known)
+    check(op, inputs, (), others, known)
     assert all(np.array_equal(a, b) for a, b in zip((*inputs, *outs), before, strict=True))
 
 
 @pytest.mark.parametrize("op", CALLS)
-def test_each_operator_s_own_rules_are_checked(op):
-    inputs, outs, named = CALLS[op]
+def test_the_rules_of_each_operator_are_checked(op):
+    inputs, outs, others = CALLS[op]
     pairs = ("rope_qk", "rotary_mul_qk", "rms_norm_rope", "rms_norm_rope_set_rows")
     name = "X" if op == "rotary_embedding" else "q" if op in pairs else "x"
-    at = 1 if op == "rms_norm_backward" else 0
-    wrong = [a.astype(np.int32) if k == at else a for k, a in enumerate(inputs)]
-    said = "rms_norm_rope" if op == "rms_norm_rope_set_rows" else op
+    index = 1 if op == "rms_norm_backward" else 0
+    wrong = [a.astype(np.int32) if k == index else a for k, a in enumerate(inputs)]
+    reported = "rms_norm_rope" if op == "rms_norm_rope_set_rows" else op
     with pytest.raises(InvalidType) as caught:
-        judged(op, wrong, outs, named)
+        check(op, wrong, outs, others)
     error = caught.value
-    assert (error.op, error.argument, error.value) == (said, name, "int32")
+    assert (error.op, error.argument, error.value) == (reported, name, "int32")
 
 
-def test_values_and_addresses_are_read_only_where_they_are_known():
+def test_only_known_values_and_addresses_are_read():
     far = np.array([0, 1, 2**40])
     with pytest.raises(InvalidValue, match="int32 range"):
-        judged("rope", (X, far), (), PARAMS)
-    judged("rope", (X, far), (), PARAMS, "addresses")
+        check("rope", (X, far), (), PARAMS)
+    check("rope", (X, far), (), PARAMS, "addresses")
     both = np.ones(60, np.float32)
     x, out = both[:48].reshape(3, 2, 8), both[8:56].reshape(3, 2, 8)
     with pytest.raises(InvalidValue, match="share no memory"):
-        judged("rope", (x, POSITIONS), (out,), PARAMS, "addresses")
-    judged("rope", (x, POSITIONS), (out,), PARAMS, "layout")
+        check("rope", (x, POSITIONS), (out,), PARAMS, "addresses")
+    check("rope", (x, POSITIONS), (out,), PARAMS, "layout")
     nothing = c_tensor(0, "float32", (3, 2, 8), (16, 8, 1))
     native.load().check("rope", [nothing, c_tensor(0, "int64", (3,), (1,))], [], "layout", **PARAMS)
 
 
-def test_frequencies_beyond_the_limit_are_found_also_without_memory():
+def test_frequencies_above_the_limit_are_refused_without_memory_too():
     fast = {"params": RopeParams(8, freq_scale=2e9)}
     for known in ("values", "layout"):
         with pytest.raises(InvalidValue, match="frequencies must be at most"):
-            judged("rope", (X, POSITIONS), (), fast, known)
+            check("rope", (X, POSITIONS), (), fast, known)
 
 
 def test_an_unknown_operator_is_named():
     with pytest.raises(InvalidValue) as caught:
-        judged("rope_twice", (X,), (), {})
+        check("rope_twice", (X,), (), {})
     assert str(caught.value) == "[check] op must be an operator of npu_rope.h but got rope_twice."
 
 
@@ -106,15 +105,15 @@ def test_missing_arguments_are_named():
 # ---- the rules of a chip -----------------------------------------------------------------------------
 
 
-def judged_on(chip, op, inputs, outs, **named):
-    native.load().check(op, inputs, outs, "layout", chip=chip, **named)
+def check_on(chip, op, inputs, outs, **others):
+    native.load().check(op, inputs, outs, "layout", chip=chip, **others)
 
 
 @pytest.mark.parametrize("chip", ["Ascend910B1", "Ascend910_9392", "Ascend310P3"])
 @pytest.mark.parametrize("op", CALLS)
 def test_a_chip_accepts_the_types_of_its_kernels_and_no_others(op, chip):
     """The types are the columns of the operator's definition."""
-    inputs, outs, named = CALLS[op]
+    inputs, outs, others = CALLS[op]
     package = simulated_package.load()
     kernel = {"rotary_embedding": "rotary_mul", "rms_norm_rope_set_rows": "rms_norm_rope"}.get(op, op)
     operator = package.operators(package.chip(chip)["soc"])[sim.type_of(kernel)]
@@ -122,15 +121,15 @@ def test_a_chip_accepts_the_types_of_its_kernels_and_no_others(op, chip):
     for dtype in FLOAT_DTYPES:
 
         def described_as(a, dtype=dtype):
-            of = dtype if a.dtype == np.float32 else a.dtype.name
-            return c_tensor(0, of, a.shape, tuple(n // a.itemsize for n in a.strides))
+            name = dtype if a.dtype == np.float32 else a.dtype.name
+            return c_tensor(0, name, a.shape, tuple(n // a.itemsize for n in a.strides))
 
         call = [described_as(a) for a in inputs], [described_as(a) for a in outs]
         if dtype in columns:
-            judged_on(chip, op, *call, **named)
+            check_on(chip, op, *call, **others)
         else:
             with pytest.raises(InvalidType, match=f" on {chip} but got {dtype}") as caught:
-                judged_on(chip, op, *call, **named)
+                check_on(chip, op, *call, **others)
             assert caught.value.value == dtype
 
 
@@ -144,7 +143,7 @@ def test_the_rules_of_the_operator_come_before_those_of_the_chip():
 
 def test_a_chip_that_no_kernel_supports_is_named():
     with pytest.raises(InvalidValue) as caught:
-        judged_on("Ascend910A", "rope", [describe(X), describe(POSITIONS)], [], **PARAMS)
+        check_on("Ascend910A", "rope", [describe(X), describe(POSITIONS)], [], **PARAMS)
     rule = "be CANN's name of a chip that docs/npu.md lists"
     assert (caught.value.argument, caught.value.rule, caught.value.value) == ("chip", rule, "Ascend910A")
     assert native.load().lib.npu_rope_check_on_chip(None, None) == 1

@@ -1,4 +1,4 @@
-// include/npu_rope.h is also C++: it compiles, its names are not mangled, its constants agree.
+// include/npu_rope.h in C++: it compiles, its functions have C linkage, its structs have the layout of native.py.
 #include <cstddef>
 #include <cstdio>
 

@@ -1,4 +1,4 @@
-"""A C program with the installed header and library, as a user builds one."""
+"""A C or C++ program that includes the installed header and links the installed library."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ int main(void) {
 
 
 def compiler(names):
-    found = next((c for c in names if c and shutil.which(c)), None)
-    assert found, "a C compiler is needed, as for building the package"
-    return found
+    available = next((c for c in names if c and shutil.which(c)), None)
+    assert available, "a C compiler is needed, as for building the package"
+    return available
 
 
 @pytest.mark.parametrize("language", ["c99", "c++17"])
@@ -43,11 +43,11 @@ def test_a_program_builds_and_runs_against_the_installed_package(language, tmp_p
     library = native.load().path
     header = library.parent.parent / "include" / "npu_rope.h"
     assert header.is_file()
-    in_c = language == "c99"
-    source = tmp_path / ("program.c" if in_c else "program.cpp")
+    is_c = language == "c99"
+    source = tmp_path / ("program.c" if is_c else "program.cpp")
     source.write_text(PROGRAM)
     cc = compiler(
-        [os.environ.get("CC"), "cc", "gcc", "clang"] if in_c else [os.environ.get("CXX"), "c++", "g++"]
+        [os.environ.get("CC"), "cc", "gcc", "clang"] if is_c else [os.environ.get("CXX"), "c++", "g++"]
     )
     command = [cc, f"-std={language}", "-Wall", "-Wextra", "-Werror", f"-I{header.parent}", str(source)]
     command += [str(library), f"-Wl,-rpath,{library.parent}", "-o", str(tmp_path / "program")]

@@ -38,7 +38,7 @@ static int untouched(const float* data, int count) {
     return 1;
 }
 
-static int guards_stand(const call_t* c) {
+static int guards_unchanged(const call_t* c) {
     return untouched(c->out_data, GUARD) && untouched(c->out_data + GUARD + COUNT, GUARD) &&
            untouched(c->dscale_data, GUARD) && untouched(c->dscale_data + GUARD + N, GUARD);
 }
@@ -50,8 +50,8 @@ static double inverse(const call_t* c, int row) {
     return 1 / sqrt(sum / N + 0.5);
 }
 
-static void check_near(const char* what, int i, double got, double right) {
-    CHECK(fabs(got - right) <= 1e-6 * (1 + fabs(right)), "%s %d: %g, not %g", what, i, got, right);
+static void check_near(const char* what, int i, double got, double reference) {
+    CHECK(fabs(got - reference) <= 1e-6 * (1 + fabs(reference)), "%s %d: %g, not %g", what, i, got, reference);
 }
 
 static void test_values(void) {
@@ -60,7 +60,7 @@ static void test_values(void) {
     CHECK(npu_rope_rms_norm(&c.x, &c.scale, -1, 0.5, 1, &c.out) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     for (int i = 0; i < COUNT; ++i)
         check_near("y", i, c.out_data[GUARD + i], c.x_data[i] * inverse(&c, i / N) * c.scale_data[i % N]);
-    CHECK(guards_stand(&c), "written beside the result");
+    CHECK(guards_unchanged(&c), "written beside the result");
 }
 
 static void test_gradients(void) {
@@ -79,15 +79,15 @@ static void test_gradients(void) {
         }
     }
     for (int i = 0; i < N; ++i) check_near("dscale", i, c.dscale_data[GUARD + i], dscale[i]);
-    CHECK(guards_stand(&c), "written beside the results");
+    CHECK(guards_unchanged(&c), "written beside the results");
 }
 
 static void test_in_place(void) {
     call_t c;
     correct(&c);
-    CHECK(npu_rope_rms_norm(&c.x, &c.scale, -1, 0.5, 1, &c.out) == NPU_ROPE_OK, "apart");
+    CHECK(npu_rope_rms_norm(&c.x, &c.scale, -1, 0.5, 1, &c.out) == NPU_ROPE_OK, "not in place");
     CHECK(npu_rope_rms_norm(&c.x, &c.scale, -1, 0.5, 1, &c.x) == NPU_ROPE_OK, "in place");
-    CHECK(!memcmp(c.x_data, c.out_data + GUARD, sizeof c.x_data), "in place is another result");
+    CHECK(!memcmp(c.x_data, c.out_data + GUARD, sizeof c.x_data), "in place gives another result");
 }
 
 static npu_rope_status run(const call_t* c, int64_t axis, double epsilon, int64_t stash_type) {
@@ -121,7 +121,7 @@ static void test_errors(void) {
     CHECK(untouched(c.dscale_data, 2 * GUARD + N), "written on error");
 }
 
-/* The gradient's tensors serve as the residual, and the sum's memory lies beside out's. */
+/* A call of add_rms_norm: grad is the residual. */
 typedef struct {
     call_t c;
     float sum_data[GUARD + COUNT + GUARD];
@@ -149,15 +149,15 @@ static void test_add(void) {
         CHECK(a.sum_data[GUARD + i] == both.c.x_data[i], "sum %d: %g", i, a.sum_data[GUARD + i]);
     }
     CHECK(npu_rope_rms_norm(&both.c.x, &both.c.scale, -1, 0.5, 1, &both.c.out) == NPU_ROPE_OK, "the norm alone");
-    CHECK(!memcmp(a.c.out_data, both.c.out_data, sizeof a.c.out_data), "not what the norm gives of the sum");
-    CHECK(guards_stand(&a.c), "written beside the result");
+    CHECK(!memcmp(a.c.out_data, both.c.out_data, sizeof a.c.out_data), "differs from the norm of the sum");
+    CHECK(guards_unchanged(&a.c), "written beside the result");
     CHECK(untouched(a.sum_data, GUARD) && untouched(a.sum_data + GUARD + COUNT, GUARD), "written beside the sum");
 
     add_t in_place;
     correct_add(&in_place);
     CHECK(run_add(&in_place, &in_place.c.x, &in_place.c.grad) == NPU_ROPE_OK, "%s", npu_rope_last_error());
-    CHECK(!memcmp(in_place.c.x_data, a.c.out_data + GUARD, sizeof a.c.x_data), "in place is another result");
-    CHECK(!memcmp(in_place.c.grad_data, a.sum_data + GUARD, sizeof a.c.x_data), "in place is another sum");
+    CHECK(!memcmp(in_place.c.x_data, a.c.out_data + GUARD, sizeof a.c.x_data), "in place gives another result");
+    CHECK(!memcmp(in_place.c.grad_data, a.sum_data + GUARD, sizeof a.c.x_data), "in place gives another sum");
 }
 
 static void test_add_errors(void) {

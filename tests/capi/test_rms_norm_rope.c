@@ -1,4 +1,5 @@
-/* rms_norm_rope from a C program: correct values in both forms, errors, no writes on error or outside the results. */
+/* rms_norm_rope from a C program: correct values with and without a cache, errors, no writes on error or outside the
+ * results. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,7 +67,7 @@ static int untouched(const float* data, int count) {
     return 1;
 }
 
-static int guards_stand(const float* data, int count) {
+static int guards_unchanged(const float* data, int count) {
     return untouched(data, GUARD) && untouched(data + GUARD + count, GUARD);
 }
 
@@ -88,7 +89,7 @@ static void check_q(const call_t* c) {
             int at = (t * NQ + n) * D;
             check_head("q", c->q_data + at, c->q_scale_data, c->position_data[t], c->q_out_data + GUARD + at);
         }
-    CHECK(guards_stand(c->q_out_data, Q), "written beside q_out");
+    CHECK(guards_unchanged(c->q_out_data, Q), "written beside q_out");
 }
 
 static void test_values(void) {
@@ -98,7 +99,7 @@ static void test_values(void) {
     check_q(&c);
     for (int t = 0; t < S; ++t)
         check_head("k", c.k_data + t * D, c.k_scale_data, c.position_data[t], c.k_out_data + GUARD + t * D);
-    CHECK(guards_stand(c.k_out_data, K), "written beside k_out");
+    CHECK(guards_unchanged(c.k_out_data, K), "written beside k_out");
 }
 
 static void test_rows(void) {
@@ -114,13 +115,13 @@ static void test_rows(void) {
         else
             check_head("cache", c.k_data + token * D, c.k_scale_data, c.position_data[token], got);
     }
-    CHECK(guards_stand(c.cache_data, CACHE), "written beside the cache");
+    CHECK(guards_unchanged(c.cache_data, CACHE), "written beside the cache");
 }
 
 static void test_in_place(void) {
     call_t c;
     correct(&c);
-    CHECK(run(&c) == NPU_ROPE_OK, "apart");
+    CHECK(run(&c) == NPU_ROPE_OK, "not in place");
     c.q_out = c.q;
     c.k_out = c.k;
     CHECK(run(&c) == NPU_ROPE_OK, "in place");
@@ -128,9 +129,9 @@ static void test_in_place(void) {
     CHECK(!memcmp(c.k_data, c.k_out_data + GUARD, sizeof c.k_data), "in place k is another result");
 }
 
-static void check_refused(const call_t* c, npu_rope_status (*entry)(const call_t*), const char* words) {
-    CHECK(entry(c) == NPU_ROPE_INVALID_VALUE, "%s", words);
-    CHECK(!strcmp(npu_rope_last_error(), words), "%s, not %s", npu_rope_last_error(), words);
+static void check_refused(const call_t* c, npu_rope_status (*entry)(const call_t*), const char* message) {
+    CHECK(entry(c) == NPU_ROPE_INVALID_VALUE, "%s", message);
+    CHECK(!strcmp(npu_rope_last_error(), message), "%s, not %s", npu_rope_last_error(), message);
     CHECK(untouched(c->q_out_data, 2 * GUARD + Q), "q_out was written on error");
     CHECK(untouched(c->k_out_data, 2 * GUARD + K), "k_out was written on error");
     CHECK(untouched(c->cache_data, 2 * GUARD + CACHE), "the cache was written on error");

@@ -8,7 +8,7 @@
 #include "include/npu_rope.h"
 #include "tests/capi/check.h"
 
-/* ---- a correct call, to be changed in one place --------------------------------------------- */
+/* ---- a correct call, in which a test changes one argument --------------------------------------------- */
 
 enum { S = 2, N = 1, D = 6, COUNT = S * N * D, GUARD = 16 };
 static const float kSentinel = 99.0f;
@@ -50,20 +50,20 @@ static int written(const call_t* c) {
 
 static void expect(const char* what, call_t* c, npu_rope_status status, const char* text) {
     npu_rope_status got = run(c);
-    CHECK(got == status, "%s: status %d, wanted %d", what, got, status);
-    CHECK(strcmp(npu_rope_last_error(), text) == 0, "%s: said \"%s\"\n  wanted \"%s\"", what, npu_rope_last_error(),
-          text);
+    CHECK(got == status, "%s: status %d, expected %d", what, got, status);
+    CHECK(strcmp(npu_rope_last_error(), text) == 0, "%s: message \"%s\"\n  expected \"%s\"", what,
+          npu_rope_last_error(), text);
     CHECK(!written(c), "%s: something was written", what);
 }
 
 /* ---- values -------------------------------------------------------------------------------- */
 
-/* cos and sin of 2 and of 0.02 = 2 * 10000^(-2/4), from a table book. */
+/* cos and sin of 2 and of 0.02 = 2 * 10000^(-2/4), from printed tables. */
 static const double kCos[2] = {-0.41614683654714239, 0.99980000666657778};
 static const double kSin[2] = {0.90929742682568170, 0.01999866669333308};
 
 static int near(float got, double expected, double a, double b) {
-    return fabs(got - expected) <= ldexp(1, -22) * (fabs(a) + fabs(b)); /* numerics.md's bound, rounded up */
+    return fabs(got - expected) <= ldexp(1, -22) * (fabs(a) + fabs(b)); /* 2^-23 of cos and sin, and roundings */
 }
 
 static void check_pairs(const call_t* c, const float* y, const int pairs[2][2], double sign, const char* what) {
@@ -81,10 +81,10 @@ static void test_values(void) {
     correct(&c);
     float* out = c.out_data + GUARD;
     CHECK(run(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
-    CHECK(memcmp(out, c.x_data, D * sizeof(float)) == 0, "position 0 must change nothing");
+    CHECK(memcmp(out, c.x_data, D * sizeof(float)) == 0, "position 0 must not change x");
     check_pairs(&c, out + D, normal, 1, "normal");
-    CHECK(out[D + 4] == 11.0f && out[D + 5] == 12.0f, "the rest of the head is copied");
-    CHECK(out[-1] == kSentinel && out[COUNT] == kSentinel, "only out is written");
+    CHECK(out[D + 4] == 11.0f && out[D + 5] == 12.0f, "lanes outside the window must be copied");
+    CHECK(out[-1] == kSentinel && out[COUNT] == kSentinel, "memory outside out was written");
 
     correct(&c);
     c.params.mode = NPU_ROPE_MODE_NEOX;
@@ -102,13 +102,13 @@ static void test_values(void) {
     check_pairs(&c, out + D, normal, -1, "backward, no factors");
 }
 
-/* The strides of dimensions of size 1 and of empty tensors have no meaning and must not be used. */
-static void test_idle_strides(void) {
+/* Strides of dimensions of size 1 and of empty tensors have no meaning: the library must not read them. */
+static void test_unused_strides(void) {
     call_t c;
     correct(&c);
     c.x.stride[1] = INT64_MAX, c.out.stride[1] = INT64_MIN;
     CHECK(run(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
-    CHECK(c.out_data[GUARD] == 1.0f && c.out_data[GUARD + D + 4] == 11.0f, "the right rows");
+    CHECK(c.out_data[GUARD] == 1.0f && c.out_data[GUARD + D + 4] == 11.0f, "wrong rows");
     correct(&c);
     c.x.shape[0] = c.out.shape[0] = c.positions.shape[0] = 0;
     c.x.stride[2] = c.out.stride[2] = INT64_MAX;
@@ -236,7 +236,7 @@ static void test_nulls(void) {
     CHECK(strcmp(npu_rope_last_error(), "[rope] out must be a tensor but got NULL.") == 0, "%s", npu_rope_last_error());
     CHECK(!written(&c), "something was written");
     CHECK(npu_rope_force_isa("sse9") == VALUE, "unknown instruction set");
-    CHECK(npu_rope_force_isa(NULL) == NPU_ROPE_OK, "the widest is always there");
+    CHECK(npu_rope_force_isa(NULL) == NPU_ROPE_OK, "the default instruction set is always supported");
     CHECK(strlen(npu_rope_isa()) > 0 && strlen(npu_rope_version()) > 0, "names");
     CHECK(npu_rope_abi_version() == NPU_ROPE_ABI_VERSION, "ABI version");
 }
@@ -246,11 +246,11 @@ static void test_nulls(void) {
 static int pool_runs, pool_ranges;
 
 static void backwards_pool(int64_t n, int32_t threads, npu_rope_range_fn body, void* ctx) {
-    int64_t each = (n + threads - 1) / threads;
+    int64_t share = (n + threads - 1) / threads;
     ++pool_runs;
-    for (int64_t begin = (n - 1) / each * each; begin >= 0; begin -= each) { /* any order must do */
+    for (int64_t begin = (n - 1) / share * share; begin >= 0; begin -= share) { /* any order is allowed */
         ++pool_ranges;
-        body(begin, begin + each < n ? begin + each : n, ctx);
+        body(begin, begin + share < n ? begin + share : n, ctx);
     }
 }
 static int32_t five_threads(void) { return 5; }
@@ -275,7 +275,7 @@ static void test_thread_pool(void) {
     CHECK(memcmp(plain, pooled, kAll * sizeof *x) == 0, "the pool changed the result");
     call_t small;
     correct(&small);
-    CHECK(run(&small) == NPU_ROPE_OK && pool_runs == 1, "a small call must not bother the pool");
+    CHECK(run(&small) == NPU_ROPE_OK && pool_runs == 1, "a small call must not use the pool");
     npu_rope_set_thread_pool(NULL, NULL);
     CHECK(npu_rope_num_threads() == before, "back to the library's own threads");
     free(x);
@@ -283,7 +283,7 @@ static void test_thread_pool(void) {
 
 int main(void) {
     test_values();
-    test_idle_strides();
+    test_unused_strides();
     test_in_place();
     test_other_types();
     test_attribute_errors();

@@ -30,7 +30,7 @@ static void correct(call_t* c) {
     c->out = view(c->out_data + GUARD, NPU_ROPE_FLOAT32, 3, shape);
 }
 
-static int guards_stand(const call_t* c) {
+static int guards_unchanged(const call_t* c) {
     for (int i = 0; i < GUARD; ++i)
         if (c->out_data[i] != kSentinel || c->out_data[GUARD + COUNT + i] != kSentinel) return 0;
     return 1;
@@ -57,51 +57,51 @@ static void test_values(void) {
         npu_rope_status status = npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, interleaved, 0, 0, 1, &c.out);
         CHECK(status == NPU_ROPE_OK, "%s", npu_rope_last_error());
         for (int i = 0; i < COUNT; ++i) {
-            float right = expected(&c, i / (N * D), i / D % N, i % D, interleaved);
-            CHECK(c.out_data[GUARD + i] == right, "lane %d: %g, not %g", i, c.out_data[GUARD + i], right);
+            float reference = expected(&c, i / (N * D), i / D % N, i % D, interleaved);
+            CHECK(c.out_data[GUARD + i] == reference, "lane %d: %g, not %g", i, c.out_data[GUARD + i], reference);
         }
-        CHECK(guards_stand(&c), "written beside the result");
+        CHECK(guards_unchanged(&c), "written beside the result");
     }
 }
 
 static void test_backward_is_the_transpose(void) {
     call_t c;
     correct(&c);
-    double with = 0, against = 0;
+    double forward = 0, backward = 0;
     float y[COUNT];
     CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 1, &c.out) == NPU_ROPE_OK, "forward");
     memcpy(y, c.out_data + GUARD, sizeof y);
     CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 0, &c.out) == NPU_ROPE_OK, "backward");
     for (int i = 0; i < COUNT; ++i) {
-        with += (double)c.x_data[i] * y[i];
-        against += (double)c.x_data[i] * c.out_data[GUARD + i];
+        forward += (double)c.x_data[i] * y[i];
+        backward += (double)c.x_data[i] * c.out_data[GUARD + i];
     }
-    CHECK(fabs(with - against) < 1e-9, "x.Rx = %g, x.R'x = %g", with, against);
+    CHECK(fabs(forward - backward) < 1e-9, "x.Rx = %g, x.R'x = %g", forward, backward);
 }
 
 static void test_queries_and_keys(void) {
     call_t q, k;
     correct(&q);
     correct(&k);
-    k.x.shape[1] = k.out.shape[1] = 1; /* the first head alone */
+    k.x.shape[1] = k.out.shape[1] = 1; /* only the first head */
     k.out.stride[0] = D;
     npu_rope_status status = npu_rope_rotary_mul_qk(&q.x, &k.x, &q.cos, &q.sin, 0, 0, 0, 1, &q.out, &k.out);
     CHECK(status == NPU_ROPE_OK, "%s", npu_rope_last_error());
     for (int i = 0; i < S * D; ++i) {
-        float right = expected(&q, i / D, 0, i % D, 0);
-        CHECK(k.out_data[GUARD + i] == right, "k %d: %g, not %g", i, k.out_data[GUARD + i], right);
+        float reference = expected(&q, i / D, 0, i % D, 0);
+        CHECK(k.out_data[GUARD + i] == reference, "k %d: %g, not %g", i, k.out_data[GUARD + i], reference);
     }
     CHECK(q.out_data[GUARD + COUNT - 1] == expected(&q, S - 1, N - 1, D - 1, 0), "q's last lane");
     CHECK(k.out_data[GUARD + S * D] == kSentinel, "written behind k");
-    CHECK(guards_stand(&q) && guards_stand(&k), "written beside the results");
+    CHECK(guards_unchanged(&q) && guards_unchanged(&k), "written beside the results");
 }
 
 static void test_in_place(void) {
     call_t c;
     correct(&c);
-    float right = expected(&c, 1, 2, 4, 1);
+    float reference = expected(&c, 1, 2, 4, 1);
     CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 1, 0, 0, 1, &c.x) == NPU_ROPE_OK, "in place");
-    CHECK(c.x_data[(1 * N + 2) * D + 4] == right, "in place: %g, not %g", c.x_data[(1 * N + 2) * D + 4], right);
+    CHECK(c.x_data[(1 * N + 2) * D + 4] == reference, "in place: %g, not %g", c.x_data[(1 * N + 2) * D + 4], reference);
 }
 
 static void test_embedding(void) {
@@ -120,9 +120,9 @@ static void test_embedding(void) {
         int token = i / (N * D), lane = i % D, pair = lane % (D / 2), row = (int)ids[token];
         const float* head = c.x_data + i - lane;
         float co = c.cos_data[row * (D / 2) + pair], si = c.sin_data[row * (D / 2) + pair];
-        float right =
+        float reference =
             lane < D / 2 ? head[pair] * co - head[pair + D / 2] * si : head[pair] * si + head[pair + D / 2] * co;
-        CHECK(c.out_data[GUARD + i] == right, "lane %d: %g, not %g", i, c.out_data[GUARD + i], right);
+        CHECK(c.out_data[GUARD + i] == reference, "lane %d: %g, not %g", i, c.out_data[GUARD + i], reference);
     }
     correct(&c);
     ids[1] = 2;

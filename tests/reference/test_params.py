@@ -1,4 +1,4 @@
-"""RopeParams: its rules, and the numbers that follow from it."""
+"""RopeParams: its rules, and the numbers that it derives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from npu_rope import RopeMode, RopeParams, params
 from npu_rope.reference import rope as reference
 from npu_rope.rope_attributes import ggml_corr_dims
 
-WRONG_KINDS = [
+WRONG_TYPES = [
     ("n_dims", 8.0, "n_dims must be an integer but got 8.0."),
     ("n_dims", True, "n_dims must be an integer but got True."),
     ("n_dims", "8", "n_dims must be an integer but got '8'."),
@@ -29,8 +29,8 @@ WRONG_KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "text"), WRONG_KINDS)
-def test_wrong_kinds_are_type_errors(name, value, text):
+@pytest.mark.parametrize(("name", "value", "text"), WRONG_TYPES)
+def test_arguments_of_a_wrong_type_are_type_errors(name, value, text):
     with pytest.raises(TypeError) as caught:
         RopeParams(**{"n_dims": 8, name: value})
     assert str(caught.value) == f"[rope] {text}"
@@ -45,7 +45,7 @@ def test_integers_must_fit_int32(name):
 
 
 @pytest.mark.parametrize("mode", ["neox", "NEOX", 2, np.int64(2), RopeMode.NEOX])
-def test_a_mode_may_be_named_or_numbered(mode):
+def test_a_mode_may_be_a_name_or_a_number(mode):
     assert RopeParams(8, mode).mode is RopeMode.NEOX
 
 
@@ -91,7 +91,7 @@ def test_repr_shows_what_differs_from_the_defaults():
     assert repr(RopeParams(128)) == "RopeParams(n_dims=128, mode=normal)"
 
 
-# Section 2 worked by hand: d(beta) = n_dims * ln(n_ctx / (2 pi beta)) / (2 ln base).
+# Section 2 of the specification, computed by hand: d(beta) = n_dims * ln(n_ctx / (2 pi beta)) / (2 ln base).
 CORR_DIMS = [
     # DeepSeek-V2/V3: d(32) = 64*ln(20.372)/18.4207 = 10.47, d(1) = 64*ln(651.90)/18.4207 = 22.51
     ((64, 4096, 10000.0, 32, 1), (10, 23)),
@@ -105,7 +105,7 @@ CORR_DIMS = [
 
 
 @pytest.mark.parametrize(("given", "by_hand"), CORR_DIMS)
-def test_corr_dims_worked_by_hand(given, by_hand):
+def test_corr_dims_equal_hand_computed_values(given, by_hand):
     n_dims, n_ctx_orig, base, fast, slow = given
     p = RopeParams(n_dims, n_ctx_orig=n_ctx_orig, freq_base=base, beta_fast=fast, beta_slow=slow)
     assert p.corr_dims() == by_hand
@@ -123,21 +123,21 @@ def test_corr_dims_worked_by_hand(given, by_hand):
         ({"n_ctx_orig": 5, "freq_base": 1.0}, "freq_base must differ from 1 for corr_dims but got 1."),
     ],
 )
-def test_corr_dims_need_what_they_are_made_of(changed, text):
+def test_corr_dims_refuse_parameters_that_give_none(changed, text):
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared below
         RopeParams(8, **changed).corr_dims()
     assert str(caught.value) == f"[rope] {text}"
 
 
-def test_theta_scale_is_section_1():
+def test_theta_scale_follows_section_1():
     assert RopeParams(4).theta_scale == 0.01
     assert RopeParams(128, freq_base=500000.0).theta_scale == pytest.approx(0.81461723, abs=1e-8)
 
 
 def true_frequency(p, i, factor=1.0):
     with mpmath.workprec(120):
-        own = mpmath.power(p.freq_base, mpmath.mpf(-2 * i) / p.n_dims) / mpmath.mpf(factor)
-        return float(own * mpmath.mpf(p.freq_scale))
+        unscaled = mpmath.power(p.freq_base, mpmath.mpf(-2 * i) / p.n_dims) / mpmath.mpf(factor)
+        return float(unscaled * mpmath.mpf(p.freq_scale))
 
 
 @pytest.mark.parametrize("base", [10000.0, 500000.0, 1e6, 0.5])
@@ -155,16 +155,16 @@ def test_frequencies_are_correctly_rounded(base):
 
 
 def test_yarn_frequencies_go_from_extrapolated_to_interpolated():
-    """corr_dims (10, 23): pairs up to 10 keep their own, from 23 on they are scaled, 17 is in between."""
+    """With corr_dims (10, 23), pairs up to 10 keep their frequency, 23 and above are scaled, 17 is mixed."""
     p = RopeParams(64, n_ctx_orig=4096, freq_scale=1 / 40, ext_factor=1.0)
-    own, got = RopeParams(64).frequencies(), p.frequencies()
-    np.testing.assert_allclose(got[:11], own[:11], rtol=1e-15)
-    np.testing.assert_allclose(got[23:], own[23:] / 40, rtol=1e-15)
+    unscaled, got = RopeParams(64).frequencies(), p.frequencies()
+    np.testing.assert_allclose(got[:11], unscaled[:11], rtol=1e-15)
+    np.testing.assert_allclose(got[23:], unscaled[23:] / 40, rtol=1e-15)
     mix = 1 - 7 / 13
-    np.testing.assert_allclose(got[17], own[17] / 40 * (1 - mix) + own[17] * mix, rtol=1e-14)
+    np.testing.assert_allclose(got[17], unscaled[17] / 40 * (1 - mix) + unscaled[17] * mix, rtol=1e-14)
 
 
-def test_mscale_corrects_attention_only_with_yarn_on():
+def test_mscale_differs_from_attn_factor_only_with_yarn():
     assert RopeParams(64, attn_factor=1.5, freq_scale=0.25).mscale() == 1.5
     p = RopeParams(64, attn_factor=1.5, freq_scale=0.25, ext_factor=1.0, n_ctx_orig=4096)
     assert p.mscale() == pytest.approx(1.5 * 1.1386294361119891, rel=1e-15)
@@ -173,9 +173,9 @@ def test_mscale_corrects_attention_only_with_yarn_on():
     assert np.float32(p.mscale("ggml")) == p.mscale("ggml")
 
 
-def test_ggml_frequencies_are_its_recurrence_at_position_1():
+def test_ggml_frequencies_follow_its_recurrence_at_position_1():
     p = RopeParams(8, freq_base=10000.0, freq_scale=0.5)
-    scale = np.float32(0.1)  # 10000 ** (-2/8) is 0.1; float32's nearest
+    scale = np.float32(0.1)  # the float32 nearest to 10000 ** (-2/8)
     theta, expected = np.float32(1), []
     for _ in range(4):
         expected.append(np.float32(0.5) * theta)
@@ -194,12 +194,12 @@ def test_an_unknown_policy_is_refused():
 
 @pytest.mark.parametrize("name", ["freq_base", "freq_scale", "beta_fast", "beta_slow"])
 @pytest.mark.parametrize("value", [5e-324, 1e39, 10**400])
-def test_what_float32_holds_as_zero_or_infinity_is_refused(name, value):
+def test_numbers_that_are_zero_or_infinite_in_float32_are_refused(name, value):
     with pytest.raises(ValueError, match=rf"{name} must be (positive and )?finite"):
         RopeParams(8, n_ctx_orig=4096, ext_factor=1.0, **{name: value})
 
 
-def test_frequencies_refuse_what_rope_refuses():
+def test_frequencies_refuse_the_factors_that_rope_refuses():
     for factors in ([1.0], [1.0, 0.0, 1.0, 1.0], [1.0, float("nan"), 1.0, 1.0], [[1.0] * 4]):
         with pytest.raises(ValueError, match="freq_factors must"):
             RopeParams(8).frequencies("exact", factors)

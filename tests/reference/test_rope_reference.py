@@ -15,8 +15,8 @@ from npu_rope.rope_attributes import ggml_angles
 from npu_rope.testing.bounds import rotation_bound, worst_ratio
 
 
-def loop(x, positions, p, factors, forward):
-    """specs/ggml_rope_acltensor.txt sections 1 to 5 and 7, one scalar at a time."""
+def rope_by_scalars(x, positions, p, factors, forward):
+    """Return rope by specs/ggml_rope_acltensor.txt, sections 1 to 5 and 7, one scalar at a time."""
     B, S, N, _ = x.shape
     y = x.copy()
     n = p.n_dims
@@ -65,35 +65,35 @@ PARAMS = [
 @pytest.mark.parametrize("changed", PARAMS, ids=str)
 @pytest.mark.parametrize("mode", ["normal", "neox"])
 @pytest.mark.parametrize("forward", [True, False])
-def test_the_reference_is_the_specification_read_aloud(changed, mode, forward):
+def test_the_reference_equals_a_loop_by_the_specification(changed, mode, forward):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, 3, 2, 21))
     positions = rng.integers(-50, 1000, (2, 3))
     p = RopeParams(**{"n_dims": 20, "mode": mode, **changed})
     for factors in (None, rng.uniform(0.5, 8, 11).astype(np.float32)):
-        expected = loop(x, positions, p, np.ones(10) if factors is None else factors, forward)
+        expected = rope_by_scalars(x, positions, p, np.ones(10) if factors is None else factors, forward)
         got = reference.rope(x, positions, p, factors, forward=forward)
         c, s = reference.cos_sin(positions, p, factors, forward=forward)
-        # A float64 angle of at most 1000 radians after a few roundings.
+        # The bound is for a float64 angle of at most 1000 radians after a few roundings.
         bound = rotation_bound(x, c[..., None, :], s[..., None, :], expected, p, "float64", 2.0**-38)
         assert worst_ratio(got, expected, bound)[0] <= 1
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 4), (1, 3, 2, 4), (2, 0, 2, 4), (0, 3, 2, 4), (2, 3, 0, 4)])
-def test_the_reference_keeps_the_shape_and_answers_in_float64(shape):
+def test_the_reference_returns_float64_in_the_shape_of_x(shape):
     y = reference.rope(np.ones(shape, np.float16), np.arange(shape[-3]), RopeParams(4))
     assert (y.shape, y.dtype) == (shape, np.float64)
 
 
-def test_the_reference_leaves_its_input_alone():
+def test_the_reference_does_not_change_x():
     x = np.random.default_rng(1).standard_normal((3, 2, 8))
     before = x.copy()
     reference.rope(x, np.arange(3), RopeParams(8, "neox"))
     assert np.array_equal(x, before)
 
 
-def test_the_fused_yarn_sum_differs_from_the_plain_one_and_only_a_little():
-    """One rounding less: in some places the angle's last bit, never more than two of them."""
+def test_the_fused_yarn_sum_differs_from_the_plain_one_by_at_most_two_ulps():
+    """The fused sum rounds once less, which changes some angles."""
     p = RopeParams(128, n_ctx_orig=4096, freq_scale=1 / 40, ext_factor=1.0)
     positions = np.arange(0, 131_072, 997)
     plain, fused = (ggml_angles(positions, p, fused=f) for f in (False, True))
@@ -110,7 +110,7 @@ def bits_of(values):
 
 
 def nearest_even(value):
-    """The bfloat16 nearest to a float64, by looking at the two beside it."""
+    """Return the bfloat16 nearest to a float64, ties to even, computed without other roundings."""
     if not math.isfinite(value):
         return ml_dtypes.bfloat16(value)
     if value == 0:
@@ -118,15 +118,15 @@ def nearest_even(value):
     size = abs(value)
     exponent = max(math.frexp(size)[1] - 8, -133)
     scaled = math.ldexp(size, -exponent)  # exact: a power of two
-    whole = math.floor(scaled)
-    rest = scaled - whole
-    whole += rest > 0.5 or (rest == 0.5 and whole % 2 == 1)
-    rounded = math.ldexp(whole, exponent)
+    integer = math.floor(scaled)
+    rest = scaled - integer
+    integer += rest > 0.5 or (rest == 0.5 and integer % 2 == 1)
+    rounded = math.ldexp(integer, exponent)
     return ml_dtypes.bfloat16(math.copysign(math.inf if rounded > 3.3895313892515355e38 else rounded, value))
 
 
 def hard_values():
-    """Every bfloat16, every halfway point between two, and both neighbours of each in float64."""
+    """Return every bfloat16, every midpoint of two neighbours, and the float64 neighbours of each."""
     all_bits = np.arange(2**16, dtype=np.uint16)
     values = bfloat16_values(all_bits)
     finite = np.sort(values[np.isfinite(values)]).astype(np.float64)
@@ -145,7 +145,7 @@ def test_bfloat16_bits_round_once_on_every_hard_case():
 
 
 def test_bfloat16_bits_agree_with_ml_dtypes_from_float32():
-    """From float32 there is nothing to round twice, so ml_dtypes is right."""
+    """ml_dtypes rounds float32 values only once, so its results are correct."""
     rng = np.random.default_rng(2)
     bits = np.concatenate([rng.integers(0, 2**32, 2**18), np.arange(0, 2**32, 2**15)]).astype(np.uint32)
     values = bits.view(np.float32)
@@ -160,15 +160,15 @@ def test_bfloat16_keeps_nan_and_infinity():
     assert np.array_equal(np.signbit(back), np.signbit(values))
 
 
-def test_bfloat16_survives_there_and_back():
+def test_bfloat16_to_float32_and_back_is_exact():
     bits = np.arange(2**16, dtype=np.uint16)
     values = bfloat16_values(bits)
-    number = ~np.isnan(values)
-    assert np.array_equal(bfloat16_bits(values)[number], bits[number])
+    is_number = ~np.isnan(values)
+    assert np.array_equal(bfloat16_bits(values)[is_number], bits[is_number])
 
 
-def test_the_reference_backend_rounds_once_for_torch_as_for_numpy():
-    """1 + 2**-8 + 2**-30 lies above a tie: by way of float32 it would fall onto it, and down."""
+def test_the_reference_backend_rounds_once_for_numpy_and_torch():
+    """1 + 2**-8 + 2**-30 is above a tie and rounds up. A rounding to float32 first would give the tie."""
     import torch
 
     factor = 1 + 2.0**-8 + 2.0**-30

@@ -1,4 +1,4 @@
-"""rope on every back end: defaults, one factor changed, pairwise, and whatever Hypothesis thinks of."""
+"""rope on every back end: defaults, one factor changed, every pair of factors, and random calls."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ ONE_FACTOR = BASES + [
 ]
 PAIRWISE = [Case(**row) for row in pairwise(FACTORS)]
 
-# Pairs around every vector width, and head sizes that leave something over.
+# Numbers of pairs around every vector width; the tests add head sizes that leave a remainder.
 PAIRS = [1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 64, 96, 128, 288]
 
 
-def cases(listed):
-    return together("case", [c for c in listed if possible(c)])
+def cases(candidates):
+    return together("case", [c for c in candidates if possible(c)])
 
 
 @cases(ONE_FACTOR)
@@ -76,7 +76,7 @@ def test_lengths_around_the_vector_width(pairs, mode, dtype, backend, guarded):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @together("B, N, S", itertools.product([0, 1, 3], [0, 1, 71], [0, 1, 70]))
-def test_sizes_from_nothing_to_many(B, N, S, dtype, backend, guarded):
+def test_sizes_from_zero_to_many(B, N, S, dtype, backend, guarded):
     for framework in ("numpy", "torch"):
         case = Case(dtype=dtype, mode="neox", framework=framework, out="given")
         run_and_judge(with_sizes(case, B, S, N, 18), backend, guarded)
@@ -111,7 +111,7 @@ def test_any_call_meets_the_bound(case, seed, backend):
 @settings(max_examples=100)
 @given(case=any_case(DEVICE_FACTORS).filter(possible), seed=st.integers(0, 2**16))
 def test_any_call_of_the_device_meets_the_bound(case, seed, backend):
-    """Calls that the device refuses, which are most of all calls, are left out."""
+    """Draws only calls that a device runs; it refuses most calls of the test above."""
     run_and_judge(case, backend, GuardedMemory(), seed)
 
 
@@ -135,7 +135,7 @@ SIZES = {
 
 
 def sized(row):
-    """A row of SIZES as a case, with fewer tokens where it would be large."""
+    """Return a row of SIZES as a case, with fewer tokens if it would be too large."""
     B, S, N, D = (row.pop(k) for k in "BSND")
     S = max(1, min(S, MOST_ELEMENTS // (B * N * D)))
     return with_sizes(Case(**row), B, S, N, D)
@@ -160,15 +160,15 @@ def test_decode_and_prefill_meet_the_bound(sizes, mode, dtype, backend, guarded)
 # ---- hand-computed values ----------------------------------------------------------------------
 
 
-# cos and sin of 2 and of 0.02, from a table book.
+# cos and sin of 2 and of 0.02, from printed tables.
 COS = np.array([-0.41614683654714238700, 0.99980000666657777841])
 SIN = np.array([0.90929742682568169540, 0.01999866669333307936])
 
 
-def by_hand(x, first, second):
+def by_hand(x, first_pair, second_pair):
     (c1, c2), (s1, s2) = COS, SIN
     a, b, c, d = x
-    if (first, second) == ((0, 1), (2, 3)):
+    if (first_pair, second_pair) == ((0, 1), (2, 3)):
         return [a * c1 - b * s1, a * s1 + b * c1, c * c2 - d * s2, c * s2 + d * c2]
     return [a * c1 - c * s1, b * c2 - d * s2, a * s1 + c * c1, b * s2 + d * c2]
 
@@ -176,7 +176,7 @@ def by_hand(x, first, second):
 @pytest.mark.parametrize(
     ("mode", "pairs"), [("normal", ((0, 1), (2, 3))), ("neox", ((0, 2), (1, 3)))], ids=["normal", "neox"]
 )
-def test_modes_pair_the_dimensions_they_are_defined_to(mode, pairs, backend):
+def test_each_mode_rotates_the_pairs_of_its_definition(mode, pairs, backend):
     x, params = np.array([[[1.0, 2.0, 3.0, 4.0, 5.0]]]), RopeParams(4, mode)
     expected = np.array([[[*by_hand(x[0, 0, :4], *pairs), 5.0]]])
     for dtype in DTYPES:
@@ -185,8 +185,8 @@ def test_modes_pair_the_dimensions_they_are_defined_to(mode, pairs, backend):
         assert y is None or worst_ratio(y, expected, bound)[0] <= 1
 
 
-def test_a_mode_with_sections_turns_each_pair_by_its_axis(backend):
-    """Positions 2, 3, 5, 7 of time, height, width and extra; pairs of angle position * 1."""
+def test_a_mode_with_sections_rotates_each_pair_by_its_axis(backend):
+    """Positions 2, 3, 5, 7 of time, height, width and extra. Every frequency is 1: angles are positions."""
     x, ones = np.zeros((1, 1, 16)), np.ones(8)
     x[..., :8] = 1
     positions = np.array([[2], [3], [5], [7]], np.int32)
@@ -204,9 +204,9 @@ def test_a_mode_with_sections_turns_each_pair_by_its_axis(backend):
         assert np.abs(y[0, 0] - expected).max() <= 2 * e_angle_of(backend)
 
 
-def test_vision_counts_frequencies_anew_where_a_section_begins(backend):
-    """Frequencies are powers of 0.01. An empty section begins where its neighbour does; only the
-    first of the two counts anew there (ggml's rule)."""
+def test_vision_restarts_its_frequencies_at_each_section(backend):
+    """Frequencies are powers of 0.01. An empty section and the next one begin at the same pair. There the
+    powers restart for the empty section only (ggml's rule)."""
     x = np.zeros((1, 1, 16), np.float32)
     x[..., :8] = 1
     positions = np.ones((4, 1), np.int32)
@@ -225,8 +225,8 @@ def test_vision_counts_frequencies_anew_where_a_section_begins(backend):
 
 
 @pytest.mark.parametrize("mode", SECTIONED)
-def test_positions_of_all_forms_mean_the_same(mode, backend, guarded):
-    """Four planes, flat, by batch; and three, whose fourth is time's."""
+def test_all_forms_of_positions_give_the_same_result(mode, backend, guarded):
+    """Four planes, flat or by batch. With three planes, the fourth is the plane of time."""
     rng = np.random.default_rng(5)
     x, planes = rng.standard_normal((2, 7, 2, 32)).astype(np.float32), rng.integers(0, 999, (4, 7))
     params = RopeParams(16 if mode == "vision" else 32, mode, sections=(4, 2, 2, 3))
@@ -243,19 +243,19 @@ def test_positions_of_all_forms_mean_the_same(mode, backend, guarded):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
-def test_position_zero_changes_nothing(dtype, mode, backend):
+def test_position_zero_leaves_x_unchanged(dtype, mode, backend):
     x = np.random.default_rng(0).standard_normal((4, 3, 48)).astype(NUMPY_DTYPES[dtype])
     y = try_rope(x, np.zeros(4, np.int32), RopeParams(40, mode), backend=backend)
     assert y is None or np.array_equal(y.view(np.uint8), x.view(np.uint8))
 
 
-# ---- there and back -----------------------------------------------------------------------------
+# ---- forward and backward -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
 def test_forward_then_backward_gives_x_back(dtype, mode, backend):
-    """The second rotation may add its own bound to the first one's, carried along by a rotation."""
+    """The second rotation rotates the first one's error and adds its own."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal((2, 9, 3, 72)).astype(NUMPY_DTYPES[dtype])
     positions, params = rng.integers(-(2**20), 2**20, (2, 9)), RopeParams(64, mode, n_offs=4)
@@ -263,24 +263,26 @@ def test_forward_then_backward_gives_x_back(dtype, mode, backend):
     if y is None:
         return
     back = try_rope(y, positions, params, backend=backend, forward=False)
-    known = {"dtype": dtype, "e_angle": e_angle_of(backend)}
-    _, first = expected_and_bound(x, positions, params, None, **known)
-    _, second = expected_and_bound(y, positions, params, None, forward=False, **known)
-    # An error (e1, e2) of a pair turns into components of at most |e1| + |e2|.
-    size = first[..., 4:68]
-    partner = np.roll(size, 32, -1) if mode == "neox" else size.reshape(*size.shape[:-1], 32, 2)[..., ::-1]
-    carried = first.copy()
-    carried[..., 4:68] += partner.reshape(size.shape)
-    assert np.all(np.abs(values_of(back) - values_of(x)) <= carried + second)
+    options = {"dtype": dtype, "e_angle": e_angle_of(backend)}
+    _, first = expected_and_bound(x, positions, params, None, **options)
+    _, second = expected_and_bound(y, positions, params, None, forward=False, **options)
+    # Each component of a rotated error (e1, e2) is at most |e1| + |e2|.
+    window = first[..., 4:68]
+    partner = (
+        np.roll(window, 32, -1) if mode == "neox" else window.reshape(*window.shape[:-1], 32, 2)[..., ::-1]
+    )
+    rotated = first.copy()
+    rotated[..., 4:68] += partner.reshape(window.shape)
+    assert np.all(np.abs(values_of(back) - values_of(x)) <= rotated + second)
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_rope_in_place_returns_x_itself(framework, backend):
     x = np.random.default_rng(2).standard_normal((3, 2, 16)).astype(np.float32)
     before, positions, params = x.copy(), np.arange(3), RopeParams(16)
-    given_x = to_torch(x) if framework == "torch" else x
-    given_p = to_torch(positions) if framework == "torch" else positions
-    assert rope_(given_x, given_p, params, backend=backend) is given_x
+    convert = to_torch if framework == "torch" else np.asarray
+    passed = convert(x)
+    assert rope_(passed, convert(positions), params, backend=backend) is passed
     assert_within(x, before, positions, params, dtype="float32", backend=backend)
 
 
@@ -291,7 +293,7 @@ def test_rope_in_place_returns_x_itself(framework, backend):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_nan_and_inf_stay_in_their_pair(dtype, mode, bad, backend):
-    """Every place of the head in turn: its pair (and nothing else) becomes what the formula gives."""
+    """Token d has the value in lane d: only that lane and its partner become non-finite."""
     D, n_dims, n_offs, half = 44, 36, 4, 18
     x = np.ones((D, 1, D), NUMPY_DTYPES[dtype])
     x[np.arange(D), 0, np.arange(D)] = bad
@@ -299,13 +301,13 @@ def test_nan_and_inf_stay_in_their_pair(dtype, mode, bad, backend):
     y = try_rope(x, positions, RopeParams(n_dims, mode, n_offs=n_offs), backend=backend)
     if y is None:
         return
-    touched = ~np.isfinite(values_of(y)[:, 0])
+    non_finite = ~np.isfinite(values_of(y)[:, 0])
     for d in range(D):
         i = d - n_offs
-        allowed = {d}
+        affected = {d}
         if 0 <= i < n_dims:
-            allowed |= {n_offs + ((i + half) % n_dims if mode == "neox" else i ^ 1)}
-        assert set(np.flatnonzero(touched[d])) == allowed
+            affected |= {n_offs + ((i + half) % n_dims if mode == "neox" else i ^ 1)}
+        assert set(np.flatnonzero(non_finite[d])) == affected
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -313,17 +315,17 @@ def test_nan_outside_the_window_is_copied_bit_for_bit(dtype, backend):
     x = np.full((1, 2, 10), np.nan, NUMPY_DTYPES[dtype])
     x[..., 4:6] = 1
     y = try_rope(x, np.array([7]), RopeParams(2, n_offs=4), backend=backend)
-    rest = [0, 1, 2, 3, 6, 7, 8, 9]
-    assert y is None or y[..., rest].tobytes() == x[..., rest].tobytes()
+    outside = [0, 1, 2, 3, 6, 7, 8, 9]
+    assert y is None or y[..., outside].tobytes() == x[..., outside].tobytes()
 
 
 @pytest.mark.parametrize("D", [64, 70, 6])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_every_bit_pattern_outside_the_window_comes_through(dtype, mode, D, backend, guarded):
-    """NaNs of any payload, subnormals, both zeros: lanes outside the window are copied, not computed with."""
+def test_every_bit_pattern_outside_the_window_is_copied(dtype, mode, D, backend, guarded):
+    """NaNs of any payload, subnormals, both zeros: no arithmetic touches the lanes outside the window."""
     patterns = np.arange(65536, dtype=np.uint16)
-    if backend == "reference":  # its float64 makes signalling NaNs quiet
+    if backend == "reference":  # the conversion to float64 makes signalling NaNs quiet
         patterns[np.isnan(patterns.view(NUMPY_DTYPES[dtype]).astype(np.float32))] |= 0x240
     rows = -(-patterns.size // (D - 2))
     bits = np.full((1, rows, 1, D), 0x3C00, np.uint16)
@@ -339,16 +341,16 @@ def test_every_bit_pattern_outside_the_window_comes_through(dtype, mode, D, back
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_overflow_of_the_result_gives_infinity(dtype, backend):
-    """Both halves of the pair at the type's largest: at 45 degrees one sum is 1.41 times that."""
-    top = float(np.finfo(dtype).max if dtype != "bfloat16" else 3.3895313892515355e38)
-    x = np.full((1, 1, 64), top, NUMPY_DTYPES[dtype])
+    """Both lanes of a pair are the type's largest number: at 45 degrees their sum is 1.41 times as large."""
+    largest = float(np.finfo(dtype).max if dtype != "bfloat16" else 3.3895313892515355e38)
+    x = np.full((1, 1, 64), largest, NUMPY_DTYPES[dtype])
     params = RopeParams(64, freq_scale=np.pi / 4, freq_base=1.0)
     y = try_rope(x, np.array([1], np.int32), params, backend=backend)
     if y is None:
         return
     y = values_of(y)
     assert np.all(y[0, 0, 1::2] == np.inf)
-    assert np.all(np.abs(y[0, 0, 0::2]) <= 1e-6 * top)
+    assert np.all(np.abs(y[0, 0, 0::2]) <= 1e-6 * largest)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,7 +1,7 @@
-"""rope's cos and sin against exact values (mpmath) and against the C library's.
+"""rope's cos and sin against exact values (mpmath) and, for policy ggml, against libm's.
 
-A pair (1, 0) becomes (cos, sin). mpmath computes the exact values with 120 bits, from the frequency
-as the specification defines it, not from any float64 of ours.
+A rotated pair (1, 0) is (cos, sin). mpmath computes the exact values with 120 bits. It takes the frequencies
+from the specification's formula, not from this project's float64 values.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from npu_rope.reference import rope as reference
 from npu_rope.rope_attributes import MAX_FREQUENCY, ggml_angles
 from npu_rope.testing.bounds import is_device
 
-# |cos error|, |sin error| allowed under policy exact for float32 (numerics.md): on the host at every
+# Bounds of |cos error| and |sin error| of policy exact for float32 (docs/ops/rope.md): on the host at every
 # int32 position, on the device below 2^22.
 EXACT_FLOAT32 = 2.0**-23
 EXACT_DEVICE = 2.0**-20
-# Measured for float64 input: the frequency is known to 64 bits, so its error shows at far positions.
+# Measured for float64 input: frequencies have 64 bits, so the error of the angle grows with the position.
 EXACT_FLOAT64_NEAR, NEAR = 2.0**-36, 2**24
 EXACT_FLOAT64_FAR = 2.0**-29
 
@@ -32,8 +32,8 @@ BITS = 120
 BASES = [10000.0, 500000.0, 1e6, 160.0, 10000000.0]
 
 
-def held(number, backend):
-    """Return an attribute's value on the back end: CANN stores float32."""
+def as_stored(number, backend):
+    """Return the value that an attribute has on the back end: CANN stores float32."""
     return float(np.float32(number)) if is_device(backend) else number
 
 
@@ -42,12 +42,12 @@ def exact_within(backend):
 
 
 def reach(backend):
-    """Positions are below this, in magnitude."""
+    """Return the limit of positions, in magnitude."""
     return DEVICE_REACH if is_device(backend) else 2**31
 
 
 def table(positions, params, backend, dtype=np.float32, angle="exact", factors=None):
-    """(cos, sin) as rope has them, [tokens, pairs]; None where the backend cannot by nature."""
+    """Return rope's (cos, sin), each [tokens, pairs]; None if the back end does not support the call."""
     x = np.zeros((len(positions), 1, params.n_dims), dtype)
     x[..., 0::2] = 1
     y = try_rope(x, positions, params, factors, backend=backend, angle=angle)
@@ -107,8 +107,8 @@ def test_exact_in_float64_is_far_better(base, backend):
     assert errors.max() <= EXACT_FLOAT64_FAR
 
 
-def test_exact_holds_with_frequency_factors_and_scaling(backend):
-    """The shape of Llama 3.1's factors: 1 to 8 over the pairs."""
+def test_exact_meets_its_bound_with_freq_factors_and_scaling(backend):
+    """Factors like Llama 3.1's: they grow from 1 to 8 over the pairs."""
     params = RopeParams(64, freq_base=500000.0, freq_scale=0.25)
     factors = np.linspace(1, 8, 32, dtype=np.float32)
     positions = far_positions(40, 3, backend)
@@ -116,7 +116,7 @@ def test_exact_holds_with_frequency_factors_and_scaling(backend):
 
 
 def near_positions(n, limit):
-    """Below the limit: every power of two with its neighbours, the ends, and n more at random."""
+    """Return positions below the limit: powers of two with their neighbours, both ends, and n random ones."""
     powers = 2 ** np.arange(25)
     chosen = np.concatenate([powers - 1, powers, powers + 1, np.arange(512), limit - np.arange(512)])
     chosen = np.concatenate([chosen, np.random.default_rng(6).integers(0, limit, n)])
@@ -124,8 +124,8 @@ def near_positions(n, limit):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_exact_densely_below_2_to_the_24(sign, backend):
-    """Few pairs, many positions: frequency 1 (the hardest: no rounding hides in it) and its like."""
+def test_exact_meets_its_bound_at_many_positions_below_2_to_the_24(sign, backend):
+    """Two pairs, many positions. Frequency 1 is the hardest, as its float64 value is exact."""
     params = RopeParams(4, freq_base=3.0)
     positions = sign * near_positions(1500, min(2**24, reach(backend)))
     assert error(positions, params, backend).max() <= exact_within(backend)
@@ -133,7 +133,7 @@ def test_exact_densely_below_2_to_the_24(sign, backend):
 
 @pytest.mark.slow
 def test_cpu_and_reference_agree_at_every_third_position_below_2_to_the_24():
-    """The tests above compare the reference with exact values; here it replaces them, five million times."""
+    """mpmath is too slow for millions of positions. The tests above compare the reference with it."""
     params = RopeParams(4, freq_base=3.0)
     for start in range(0, 2**24, 2**20):
         positions = np.arange(start, start + 2**20, 3)
@@ -143,7 +143,7 @@ def test_cpu_and_reference_agree_at_every_third_position_below_2_to_the_24():
         assert np.abs(s - true_s).max() <= EXACT_FLOAT32
 
 
-def test_sequences_of_positions_are_as_exact_as_single_ones(backend):
+def test_exact_meets_its_bound_in_runs_of_positions(backend):
     params = RopeParams(16, freq_base=10000.0)
     for start in (0, 2**22 - 150, 2**24 - 100, 2**31 - 150):
         positions = np.arange(start, start + 140)
@@ -152,13 +152,13 @@ def test_sequences_of_positions_are_as_exact_as_single_ones(backend):
 
 
 def test_exact_matches_yarn_computed_by_mpmath(backend):
-    """Sections 2 and 5 with 120 bits: DeepSeek's constants."""
+    """Sections 2 and 5 of the specification with 120 bits, for DeepSeek's constants."""
     params = RopeParams(
         64, n_ctx_orig=4096, freq_base=10000.0, freq_scale=1 / 40, ext_factor=1.0, beta_fast=32, beta_slow=1
     )
-    scale = held(1 / 40, backend)
+    scale = as_stored(1 / 40, backend)
     with mpmath.workprec(BITS):
-        own = [mpmath.power(10000, mpmath.mpf(-2 * i) / 64) for i in range(32)]
+        unscaled = [mpmath.power(10000, mpmath.mpf(-2 * i) / 64) for i in range(32)]
 
         def dim(beta):
             return 64 * mpmath.log(4096 / (2 * mpmath.pi * beta)) / (2 * mpmath.log(10000))
@@ -166,7 +166,7 @@ def test_exact_matches_yarn_computed_by_mpmath(backend):
         low, high = mpmath.floor(dim(32)), mpmath.ceil(dim(1))
         assert (int(low), int(high)) == (10, 23)
         mixed = []
-        for i, f in enumerate(own):
+        for i, f in enumerate(unscaled):
             ramp = 1 - min(mpmath.mpf(1), max(mpmath.mpf(0), (i - low) / (high - low)))
             mixed.append(f * mpmath.mpf(scale) * (1 - ramp) + f * ramp)
         mscale = float(1 + mpmath.mpf(1) / 10 * mpmath.log(1 / mpmath.mpf(scale)))
@@ -178,7 +178,7 @@ def test_exact_matches_yarn_computed_by_mpmath(backend):
 
 
 YARN = {"n_ctx_orig": 4096, "ext_factor": 1.0}
-MANY = {
+VARIANTS = {
     "llama": (RopeParams(128), None),
     "llama-3": (RopeParams(128, freq_base=500000.0), None),
     "llama-3.1's factors": (RopeParams(128, freq_base=500000.0), np.linspace(1, 8, 64)),
@@ -190,29 +190,29 @@ MANY = {
         np.geomspace(64, 0.5, 48),
     ),
     "half scaled up": (RopeParams(64, freq_base=160.0, freq_scale=7.0), None),
-    "factors of 1/16": (RopeParams(16, freq_base=1.3), np.full(8, 1 / 16)),  # sixteen radians a position
+    "factors of 1/16": (RopeParams(16, freq_base=1.3), np.full(8, 1 / 16)),  # 16 radians per position
     "frequencies near 1": (RopeParams(32, freq_base=1.5), np.linspace(0.9, 1.1, 16)),
 }
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("name", MANY)
-def test_cos_and_sin_over_many_positions(name, sign, backend):
-    """Below the device's reach: dense at both ends, around powers of two, at random between."""
+@pytest.mark.parametrize("name", VARIANTS)
+def test_cos_and_sin_meet_their_bound_over_many_positions(name, sign, backend):
+    """Positions are below the device's reach: dense at both ends, around powers of two, and random."""
     if backend == "reference":
-        return  # replaces the exact values here; the tests above compare it with them
-    params, factors = MANY[name]
+        return  # the expected values are its own; the tests above compare it with exact ones
+    params, factors = VARIANTS[name]
     factors = None if factors is None else factors.astype(np.float32)
     positions = sign * near_positions(2500, DEVICE_REACH)
     c, s = table(positions, params, backend, factors=factors)
     names = ("freq_base", "freq_scale", "attn_factor")
-    params = replace(params, **{name: held(getattr(params, name), backend) for name in names})
+    params = replace(params, **{name: as_stored(getattr(params, name), backend) for name in names})
     true_c, true_s = reference.cos_sin(positions, params, factors)
     bound = exact_within(backend) * max(1.0, abs(params.mscale()))
     assert max(np.abs(c - true_c).max(), np.abs(s - true_s).max()) <= bound
 
 
-def test_frequencies_too_fast_to_follow_are_refused(backend):
+def test_frequencies_above_the_limit_are_refused(backend):
     x, params = np.ones((1, 1, 2), np.float32), RopeParams(2, freq_scale=MAX_FREQUENCY)
     rope(x, np.array([1]), params, backend=backend)
     with pytest.raises(ValueError, match=r"frequencies must be at most 1e\+09 radians per position"):
@@ -224,7 +224,7 @@ def test_frequencies_too_fast_to_follow_are_refused(backend):
 
 @pytest.mark.parametrize("base", BASES[:3])
 def test_f32_is_the_float32_product_of_position_and_frequency(base, backend):
-    """freq rounded to float32, product rounded to float32, then the true cos and sin of that."""
+    """The frequency and the product are rounded to float32; cos and sin are exact for that angle."""
     params = RopeParams(64, freq_base=base)
     positions = np.concatenate([np.arange(40), np.random.default_rng(8).integers(-(2**31), 2**31, 40)])
     frequencies = np.array(true_frequencies(params), np.float64).astype(np.float32)
@@ -240,8 +240,8 @@ def test_f32_is_the_float32_product_of_position_and_frequency(base, backend):
     assert np.abs(s - true_s).max() <= EXACT_FLOAT32
 
 
-def test_f32_differs_from_exact_where_it_should(backend):
-    """Near position 131072 the rounding of the frequency alone changes cos by 1e-3: the policies differ."""
+def test_f32_differs_from_exact_at_a_far_position(backend):
+    """Near position 131072 the rounding of the frequency alone changes cos by 1e-3."""
     params, positions = RopeParams(128), np.array([131_071])
     exact, rounded = (table(positions, params, backend, angle=a) for a in ("exact", "f32"))
     assert rounded is None or 1e-3 < np.abs(exact[0] - rounded[0]).max() < 1e-2
@@ -281,8 +281,8 @@ def test_ggml_is_libms_cosf_and_sinf_of_ggmls_angles_bit_for_bit(params, with_fa
     assert np.array_equal(s.astype(np.float32), libm("sinf")(theta) * mscale)
 
 
-def test_ggml_differs_from_exact_where_it_should(backend):
-    """Step-by-step float32: 1.1e-2 in cos at position 131072, base 10000, 128 dimensions (numerics.md)."""
+def test_ggml_differs_from_exact_at_a_far_position(backend):
+    """The recurrence in float32 changes cos by 1.1e-2 at this position."""
     params, positions = RopeParams(128), np.array([131_072])
     exact, stepped = (table(positions, params, backend, angle=a) for a in ("exact", "ggml"))
     assert stepped is None or 1e-3 < np.abs(exact[0] - stepped[0]).max() < 5e-2

@@ -1,4 +1,4 @@
-"""forward is True or False, angle a policy's name or number, on every path; nothing else is taken."""
+"""On every path, forward must be True or False, and angle the name or number of a policy."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ def values(seed=0):
     return np.random.default_rng(seed).standard_normal(SHAPE).astype(np.float32)
 
 
-def run_rope(give, params, **how):
-    return rope(give(values()), give(POSITIONS), params, **how)
+def run_rope(convert, params, **options):
+    return rope(convert(values()), convert(POSITIONS), params, **options)
 
 
-def run_rope_inplace(give, params, **how):
-    return rope_(give(values()), give(POSITIONS), params, **how)
+def run_rope_inplace(convert, params, **options):
+    return rope_(convert(values()), convert(POSITIONS), params, **options)
 
 
-def run_qk(give, params, **how):
-    return rope_qk(give(values()), give(values(1)), give(POSITIONS), params, **how)[1]
+def run_qk(convert, params, **options):
+    return rope_qk(convert(values()), convert(values(1)), convert(POSITIONS), params, **options)[1]
 
 
-def run_qk_inplace(give, params, **how):
-    return rope_qk_(give(values()), give(values(1)), give(POSITIONS), params, **how)[1]
+def run_qk_inplace(convert, params, **options):
+    return rope_qk_(convert(values()), convert(values(1)), convert(POSITIONS), params, **options)[1]
 
 
-def run_set_rows(give, params, **how):
-    cache = give(np.zeros((3, 2, 8), np.float32))
-    return rope_set_rows(give(values()), give(POSITIONS), give(ROWS), cache, params, **how)
+def run_set_rows(convert, params, **options):
+    cache = convert(np.zeros((3, 2, 8), np.float32))
+    return rope_set_rows(convert(values()), convert(POSITIONS), convert(ROWS), cache, params, **options)
 
 
 RUNS = {
@@ -55,8 +55,8 @@ RUNS = {
 
 @pytest.fixture(params=RUNS)
 def run(request):
-    """run(**how) of each operator, on a new RopeParams: nothing is kept from another call."""
-    return lambda give, **how: RUNS[request.param](give, RopeParams(8), **how)
+    """Return a function that calls an operator with new parameters, for which nothing is cached."""
+    return lambda convert, **options: RUNS[request.param](convert, RopeParams(8), **options)
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def op(request):
 
 
 @pytest.fixture(params=["numpy", "torch"])
-def given(request, backend):
-    """How arrays are given, and the backend's argument; a tensor's own back end is not named."""
+def framework(request, backend):
+    """Return a function that converts arrays, and the argument backend. With tensors, None means cpu."""
     if request.param == "numpy":
         return np.asarray, backend
     return lambda a: to_torch(np.array(a)), None if backend == "cpu" else backend
@@ -85,42 +85,42 @@ WRONG = [
 ]
 
 
-@together(("wrong", "told"), WRONG, ids=[told for _, told in WRONG])
-def test_forward_is_a_bool(wrong, told, run, op, given):
-    give, backend = given
-    for again in (False, True):  # once more where another call of these parameters went well
-        if again:
-            run(give, backend=backend)
+@together(("wrong", "printed"), WRONG, ids=[printed for _, printed in WRONG])
+def test_forward_is_a_bool(wrong, printed, run, op, framework):
+    convert, backend = framework
+    for after_a_correct_call in (False, True):
+        if after_a_correct_call:
+            run(convert, backend=backend)
         with pytest.raises(TypeError) as caught:
-            run(give, backend=backend, forward=wrong)
-        assert str(caught.value) == f"[{op}] forward must be True or False but got {told}."
+            run(convert, backend=backend, forward=wrong)
+        assert str(caught.value) == f"[{op}] forward must be True or False but got {printed}."
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_1_is_no_forward_even_where_true_was_kept(kept):
+@pytest.mark.parametrize("cached", [False, True])
+def test_forward_1_is_refused_even_if_a_call_with_true_is_cached(cached):
     params = RopeParams(8)
-    if kept:
+    if cached:
         run_rope(to_torch, params)
     with pytest.raises(TypeError, match=r"^\[rope\] forward must be True or False but got 1\.$"):
         run_rope(to_torch, params, forward=1)
 
 
 @pytest.mark.parametrize("forward", [False, True])
-def test_numpys_bool_is_one(forward, run, given):
-    give, backend = given
-    expected = run(give, backend=backend, forward=forward)
-    got = run(give, backend=backend, forward=np.bool_(forward))
+def test_forward_may_be_numpys_bool(forward, run, framework):
+    convert, backend = framework
+    expected = run(convert, backend=backend, forward=forward)
+    got = run(convert, backend=backend, forward=np.bool_(forward))
     assert np.array_equal(np.asarray(got), np.asarray(expected))
 
 
-def test_forward_and_backward_differ(run, given):
-    give, backend = given
-    back, ahead = (np.asarray(run(give, backend=backend, forward=f)) for f in (False, True))
-    assert not np.array_equal(back, ahead)
+def test_forward_and_backward_differ(run, framework):
+    convert, backend = framework
+    backward, forward = (np.asarray(run(convert, backend=backend, forward=f)) for f in (False, True))
+    assert not np.array_equal(backward, forward)
 
 
 @pytest.mark.parametrize("forward", ["no", None, 1])
-def test_the_reference_by_itself_refuses_it_too(forward):
+def test_the_reference_itself_refuses_a_forward_that_is_no_bool(forward):
     x, params, text = values(), RopeParams(8), "forward must be True or False but got"
     with pytest.raises(TypeError, match=text):
         rope_reference.rope(x, POSITIONS, params, forward=forward)
@@ -134,7 +134,7 @@ def test_the_reference_by_itself_refuses_it_too(forward):
 
 
 @pytest.mark.parametrize("wrong", ["no", None, 1])
-def test_forward_is_a_bool_where_a_gradient_or_a_compiler_follows(wrong):
+def test_forward_is_a_bool_under_autograd_and_compile(wrong):
     x, params = to_torch(values()), RopeParams(8)
     with pytest.raises(TypeError, match=r"^\[rope\] forward must be True or False but got"):
         rope(x.clone().requires_grad_(), to_torch(POSITIONS), params, forward=wrong)
@@ -148,18 +148,18 @@ def test_forward_is_a_bool_where_a_gradient_or_a_compiler_follows(wrong):
 
 
 @together("number", [0, 1, 2, np.int32(0), np.int64(2)])
-def test_an_angle_policy_has_a_number_too(number, run, given):
-    give, backend = given
+def test_an_angle_may_be_the_number_of_its_policy(number, run, framework):
+    convert, backend = framework
     policy = ANGLE_POLICIES[number]
     if policy != "exact" and backend is not None and is_device(backend):
-        named = "npu" if backend == "npu" else "sim"
+        name = "npu" if backend == "npu" else "sim"
         with pytest.raises(
-            ValueError, match=rf"angle must be exact \(0\) on backend {named} but got {policy}\."
+            ValueError, match=rf"angle must be exact \(0\) on backend {name} but got {policy}\."
         ):
-            run(give, backend=backend, angle=number)
+            run(convert, backend=backend, angle=number)
         return
-    expected = run(give, backend=backend, angle=policy)
-    got = run(give, backend=backend, angle=number)
+    expected = run(convert, backend=backend, angle=policy)
+    got = run(convert, backend=backend, angle=number)
     assert np.array_equal(np.asarray(got), np.asarray(expected))
 
 
@@ -185,9 +185,9 @@ WRONG_ANGLES = [
 ]
 
 
-@together(("wrong", "told"), WRONG_ANGLES, ids=[told for _, told in WRONG_ANGLES])
-def test_another_angle_is_refused(wrong, told, run, op, given):
-    give, backend = given
+@together(("wrong", "printed"), WRONG_ANGLES, ids=[printed for _, printed in WRONG_ANGLES])
+def test_any_other_angle_is_refused(wrong, printed, run, op, framework):
+    convert, backend = framework
     with pytest.raises(ValueError, match="angle must be") as caught:
-        run(give, backend=backend, angle=wrong)
-    assert str(caught.value) == f"[{op}] angle must be exact (0), f32 (1) or ggml (2) but got {told}."
+        run(convert, backend=backend, angle=wrong)
+    assert str(caught.value) == f"[{op}] angle must be exact (0), f32 (1) or ggml (2) but got {printed}."

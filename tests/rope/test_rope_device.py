@@ -1,4 +1,4 @@
-"""The device's own rules: its refusals, its memory traffic, its overflow. Cases: test_rope.py."""
+"""rope on the device: refused calls, memory traffic, overflow. test_rope.py judges its results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def normal(shape, dtype="float32", seed=0):
 
 REACH = "[rope] positions must be between -4194303 and 4194303 on the device but got"
 POLICY = "[rope] angle must be exact (0) on an NPU but got"
-# name: what differs from a correct call, the error's class, its words (with the SoC), which devices refuse
+# name: the changed arguments, the error's class, its message, the devices that refuse the call
 REFUSALS = {
     "position above": ({"positions": np.int32([0, 1, 2**22])}, ValueError, f"{REACH} 4194304.", DEVICES),
     "position below": ({"positions": np.int32([0, -(2**22), 9])}, ValueError, f"{REACH} -4194304.", DEVICES),
@@ -76,7 +76,7 @@ REFUSALS = {
 @pytest.mark.parametrize(
     ("name", "device"), [(name, device) for name, (*_, devices) in REFUSALS.items() for device in devices]
 )
-def test_what_the_device_cannot_is_refused_by_name_and_nothing_is_written(name, device, framework):
+def test_a_call_that_the_device_cannot_run_is_refused_and_nothing_is_written(name, device, framework):
     changed, kind, text, _ = REFUSALS[name]
     changed = {"shape": SHAPE, "dtype": "float32", "positions": np.arange(3), "factors": None, **changed}
     shape, dtype = changed["shape"], NUMPY_DTYPES[changed["dtype"]]
@@ -94,18 +94,18 @@ def test_what_the_device_cannot_is_refused_by_name_and_nothing_is_written(name, 
 
 
 @on_each_device
-def test_the_outermost_positions_are_taken(device):
+def test_the_outermost_positions_are_accepted(device):
     x = normal((2, 3, 1, 64))
     positions = np.int64([[4194303, -4194303, 0], [-1, 4194302, 7]])
     params = RopeParams(64, "neox")
-    for given in (positions, positions.astype(np.int32)):
-        y = rope(x, given, params, backend=device)
+    for typed in (positions, positions.astype(np.int32)):
+        y = rope(x, typed, params, backend=device)
         assert_within(y, x, positions, params, dtype="float32", backend=device)
 
 
 @on_each_device
 @pytest.mark.parametrize("shape", [(0, 3, 2, 8), (2, 0, 2, 8), (2, 3, 0, 8)])
-def test_of_nothing_there_is_no_position_to_refuse(device, shape):
+def test_an_empty_x_accepts_any_position(device, shape):
     positions = np.full(shape[1], 2**30)
     assert rope(np.ones(shape, np.float32), positions, PARAMS, backend=device).shape == shape
 
@@ -149,7 +149,7 @@ def test_bad_options_are_refused_and_nothing_is_written(name):
 
 
 def test_every_chip_of_an_soc_gives_the_same_bits():
-    """Sizes and cores differ from chip to chip, the arithmetic does not."""
+    """The chips differ in sizes and cores, not in arithmetic."""
     x, results = normal((2, 70, 5, 64)), []
     for soc in (
         "ascend910b",
@@ -178,7 +178,7 @@ def test_the_default_backend_may_be_a_device(framework, device, monkeypatch):
         rope(*call, angle="f32")
 
 
-# ---- torch's own -------------------------------------------------------------------------------------
+# ---- torch's gradients, transforms and views -------------------------------------------------------
 
 
 @pytest.mark.parametrize("device", ["reference", *DEVICES])
@@ -218,8 +218,8 @@ def test_function_transforms_are_refused(transform, device):
 
 
 @pytest.mark.parametrize("device", ["reference", *DEVICES])
-@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch's own, of what it traces
-def test_what_is_compiled_leaves_the_call_as_it_is(device):
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch's own, from its tracing
+def test_a_compiled_function_runs_the_call_eagerly(device):
     def double(x):
         return 2 * rope(x + 0, torch.arange(3), PARAMS, backend=device)
 
@@ -238,7 +238,7 @@ def test_what_is_compiled_leaves_the_call_as_it_is(device):
 
 @pytest.mark.parametrize("device", ["reference", *DEVICES])
 @pytest.mark.parametrize("in_place", [True, False])
-def test_a_write_is_seen_by_whoever_saved_the_tensor(in_place, device):
+def test_a_write_to_a_tensor_saved_for_a_gradient_is_detected(in_place, device):
     w = torch.ones(SHAPE, requires_grad=True)
     saved = w.exp()  # exp keeps its result for the gradient
     with torch.no_grad():
@@ -249,14 +249,14 @@ def test_a_write_is_seen_by_whoever_saved_the_tensor(in_place, device):
 
 
 @pytest.mark.parametrize("device", ["reference", "cpu", *DEVICES])
-def test_a_view_that_negates_is_read_as_the_values_it_stands_for(device):
+def test_a_negating_view_is_read_as_the_negated_values(device):
     x = to_torch(normal(SHAPE))
     y = rope(torch._neg_view(x), torch.arange(3), PARAMS, backend=device)
     assert torch.equal(y, rope(-x, torch.arange(3), PARAMS, backend=device))
 
 
 @on_each_device
-def test_a_view_that_negates_is_not_written(device):
+def test_a_negating_view_is_refused_as_out(device):
     out = torch.full(SHAPE, SENTINEL)
     text = r"^\[rope\] out must hold its own values but got a view that negates them\.$"
     with pytest.raises(ValueError, match=text):
@@ -266,26 +266,26 @@ def test_a_view_that_negates_is_not_written(device):
     assert torch.all(out == SENTINEL)
 
 
-# ---- memory ------------------------------------------------------------------------------------------
+# ---- memory ----------------------------------------------------------------------------------------
 
 
 @on_each_device
 @in_each_framework
-def test_unit_last_stride_reaches_the_kernel_uncopied(framework, device, monkeypatch):
-    """x's own memory with x's own strides, and out's."""
-    seen = []
+def test_unit_last_stride_reaches_the_kernel_without_a_copy(framework, device, monkeypatch):
+    """The kernel gets the addresses and strides of x and out."""
+    calls = []
     original = Package.call
 
-    def watched(self, op, given, options):
-        seen.append([(given[name].address, list(given[name].strides)) for name in ("x", "out")])
-        return original(self, op, given, options)
+    def record(self, op, tensors, options):
+        calls.append([(tensors[name].address, list(tensors[name].strides)) for name in ("x", "out")])
+        return original(self, op, tensors, options)
 
-    monkeypatch.setattr(Package, "call", watched)
+    monkeypatch.setattr(Package, "call", record)
     x = normal((2, 3, 6, 40)).transpose(0, 2, 1, 3)
     out = np.empty((2, 6, 3, 80), np.float32)[..., 40:]
     convert = to_torch if framework == "torch" else lambda a: a
     rope(convert(x), convert(np.arange(6)), RopeParams(40), backend=device, out=convert(out))
-    assert seen == [[(x.ctypes.data, [720, 40, 240, 1]), (out.ctypes.data, [1440, 240, 80, 1])]]
+    assert calls == [[(x.ctypes.data, [720, 40, 240, 1]), (out.ctypes.data, [1440, 240, 80, 1])]]
 
 
 @on_each_device
@@ -298,8 +298,8 @@ def test_unit_last_stride_reaches_the_kernel_uncopied(framework, device, monkeyp
     [("normal", 0), ("normal", 6), ("neox", 0), ("neox", 6), ("mrope", 0), ("imrope", 6), ("vision", 0)],
 )
 def test_every_byte_is_moved_once(mode, n_offs, forward, layout, D, dtype, device, guarded):
-    """x and the positions are read once and out is written once, for all strides. Each core also reads the
-    frequencies. Ascend310P copies whole blocks of 32 bytes only, so it may move a row's last block twice."""
+    """x and the positions are read once and out is written once, with any strides. Each core also reads the
+    frequencies. Ascend310P copies only whole blocks of 32 bytes, so it may move a row's last block twice."""
     D = D // 4 * 4 if mode == "vision" else D
     shape = (1, 70, 4, D)
     x = guarded.input(normal(shape, dtype), layout_strides(layout, shape))
@@ -314,41 +314,43 @@ def test_every_byte_is_moved_once(mode, n_offs, forward, layout, D, dtype, devic
     summary = simulator.load().report()["summary"]
     frequencies = summary["cores"] * 2 * (D // 2 + 8) * 4
     planes = 4 if sections else 1
-    of_x = x.size * x.itemsize
+    x_bytes = x.size * x.itemsize
     tails = 70 * 4 * 32 if device == "sim:ascend310p" and D * x.itemsize % 32 else 0
-    assert of_x <= summary["bytes_written"] <= of_x + tails
+    assert x_bytes <= summary["bytes_written"] <= x_bytes + tails
     shared_blocks_of_positions = planes * summary["cores"] * 32
-    least = of_x + positions.nbytes
-    assert least <= summary["bytes_read"] <= least + tails + frequencies + shared_blocks_of_positions
+    input_bytes = x_bytes + positions.nbytes
+    assert (
+        input_bytes <= summary["bytes_read"] <= input_bytes + tails + frequencies + shared_blocks_of_positions
+    )
 
 
 @on_each_device
-def test_launches_on_several_threads_do_not_meet(device):
-    """Each thread has its own report and its own last error."""
+def test_launches_on_several_threads_do_not_affect_each_other(device):
+    """Each thread has a separate report and a separate last error."""
     params = RopeParams(32, "neox")
 
-    def one(seed):
+    def launch_and_fail(seed):
         x = normal((1, 20 + seed, 3, 32), "float16", seed)
         y = rope(x, np.arange(20 + seed), params, backend=device)
-        moved = simulator.load().report()["summary"]["bytes_written"]
+        written = simulator.load().report()["summary"]["bytes_written"]
         with pytest.raises(ValueError, match=f"but got {2**22 + seed}"):
             rope(x, np.full(20 + seed, 2**22 + seed), params, backend=device)
-        return x, y, moved
+        return x, y, written
 
     with ThreadPoolExecutor(4) as pool:
-        for x, y, moved in pool.map(one, range(24)):
+        for x, y, written in pool.map(launch_and_fail, range(24)):
             assert_within(y, x, np.arange(x.shape[1]), params, dtype="float16", backend=device)
-            assert moved == x.nbytes
+            assert written == x.nbytes
 
 
-# ---- arithmetic ----------------------------------------------------------------------------------------
+# ---- arithmetic ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("device", "dtype"), [("sim", "float16"), ("sim", "bfloat16"), ("sim:ascend310p", "float16")]
 )
 @pytest.mark.parametrize("mode", ["normal", "neox"])
-def test_16_bit_results_are_the_cpus_but_for_few_ulps(mode, device, dtype):
+def test_most_16_bit_results_are_within_one_ulp_of_the_cpus(mode, device, dtype):
     x = normal((1, 200, 8, 128), dtype)
     positions = np.random.default_rng(1).integers(0, 2**22, 200)
     params = RopeParams(128, mode, freq_base=500000.0)
@@ -358,12 +360,12 @@ def test_16_bit_results_are_the_cpus_but_for_few_ulps(mode, device, dtype):
 
 
 @pytest.mark.parametrize("soc", ["ascend910b", "ascend310p"])
-@pytest.mark.parametrize(("saturate", "most"), [(False, np.inf), (True, 65504.0)])
-def test_half_overflows_to_infinity_or_clamps_as_asked(saturate, most, soc):
-    """Frameworks run the cores in either mode; without a word it is infinity."""
+@pytest.mark.parametrize(("saturate", "largest"), [(False, np.inf), (True, 65504.0)])
+def test_half_overflows_to_infinity_unless_saturation_is_set(saturate, largest, soc):
+    """Frameworks run the cores in either mode; the default is infinity."""
     x = np.full((1, 1, 64), 65504, np.float16)
     params = RopeParams(64, freq_scale=np.pi / 4, freq_base=1.0)  # 45 degrees
     out = np.empty_like(x)
     t, a = rope_tensors(x, np.int32([1]), None, out), RopeCallAttributes(params, True, "exact")
     executors.on_sim(Options(soc, saturate=saturate), t, a)
-    assert np.all(values_of(out)[0, 0, 1::2] == most)
+    assert np.all(values_of(out)[0, 0, 1::2] == largest)

@@ -1,4 +1,4 @@
-"""Bad calls: the same words on every path, and nothing written. The table: rope_bad_calls.py."""
+"""Bad calls of rope (rope_bad_calls.py) raise the same error on every path and write nothing."""
 
 from __future__ import annotations
 
@@ -38,27 +38,28 @@ from npu_rope.native import CParams, c_tensor
 TABLE = [(bad, path) for bad in (*ATTRIBUTES, *INPUTS, *OUTPUTS) for path in bad.paths]
 
 
-def written(array, before):
+def differs(array, before):
     return not np.array_equal(array, before, equal_nan=array.dtype.kind == "f")
 
 
 @together(("bad", "path"), TABLE, ids=[f"{b.name}-{p}" for b, p in TABLE])
-def test_bad_call_says_what_is_wrong_and_writes_nothing(bad, path):
+def test_a_bad_call_raises_its_error_and_writes_nothing(bad, path):
     call = bad.make()
     before = [a.copy() for a in call.arrays()]
-    expected = RuntimeError if path == "torch-ops" else bad.kind
-    with pytest.raises((expected, ValueError, TypeError) if path == "torch-ops" else expected) as caught:
+    # torch raises most errors of C++ operators as RuntimeError.
+    expected = (RuntimeError, ValueError, TypeError) if path == "torch-ops" else bad.kind
+    with pytest.raises(expected) as caught:
         PATHS[path](call)
-    said = str(caught.value)
+    message = str(caught.value)
     if path == "torch-ops":
-        assert f"[rope] {bad.text}" in said
+        assert f"[rope] {bad.text}" in message
     else:
-        assert said == f"[rope] {bad.text}"
-    assert not any(written(a, b) for a, b in zip(call.arrays(), before, strict=True))
+        assert message == f"[rope] {bad.text}"
+    assert not any(differs(a, b) for a, b in zip(call.arrays(), before, strict=True))
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_call_that_is_spoiled_is_a_correct_one(path):
+def test_the_unchanged_call_is_correct(path):
     call = RopeCall(factors=np.ones(4, np.float32))
     PATHS[path](call)
     assert not np.any(call.out == SENTINEL)
@@ -69,12 +70,12 @@ def test_back_to_back_memory_is_no_overlap(path):
     PATHS[path](shared_in_part(96, 0)())
 
 
-# ---- what only C can say ----------------------------------------------------------------------------
+# ---- errors that only C can raise ------------------------------------------------------------------
 
 
 @pytest.fixture
 def c_call():
-    """Return a function that makes a correct call with replaceable C structs; it returns status, text and
+    """Return a function that calls C with structs that a test may replace. It returns status, message and
     out."""
     return _c_call
 
@@ -97,23 +98,23 @@ def _c_call(x_shape=(3, 2, 8), **changed):
 
 
 @pytest.mark.parametrize(
-    ("name", "what"),
+    ("name", "kind"),
     [("x", "a tensor"), ("positions", "a tensor"), ("params", "a struct"), ("out", "a tensor")],
 )
-def test_null_arguments_are_named(name, what, c_call):
-    status, said, out = c_call(**{name: None})
-    assert (status, said) == (1, f"[rope] {name} must be {what} but got NULL.")
+def test_null_arguments_are_named(name, kind, c_call):
+    status, message, out = c_call(**{name: None})
+    assert (status, message) == (1, f"[rope] {name} must be {kind} but got NULL.")
     assert np.all(out == SENTINEL)
 
 
 @pytest.mark.parametrize("name", ["x", "positions", "freq_factors", "out"])
-def test_null_data_is_refused_unless_there_is_none(name, c_call):
+def test_null_data_is_refused_unless_the_tensor_is_empty(name, c_call):
     shapes = {"x": (3, 2, 8), "positions": (3,), "freq_factors": (4,), "out": (3, 2, 8)}
     shape = shapes[name]
     strides = (16, 8, 1)[-len(shape) :] if len(shape) > 1 else (1,)
     dtype = "int32" if name == "positions" else "float32"
-    status, said, out = c_call(**{name: c_tensor(0, dtype, shape, strides)})
-    assert (status, said) == (1, f"[rope] {name} must have data but got NULL.")
+    status, message, out = c_call(**{name: c_tensor(0, dtype, shape, strides)})
+    assert (status, message) == (1, f"[rope] {name} must have data but got NULL.")
     assert np.all(out == SENTINEL)
 
 
@@ -123,13 +124,13 @@ def test_null_data_of_empty_tensors_is_fine(c_call):
     assert status == 0
 
 
-BIG = 2**31
+LARGE = 2**31
 
 
 @pytest.mark.parametrize(
     ("shape", "strides"),
     [
-        ((BIG, BIG, BIG), (0, 0, 1)),  # elements
+        ((LARGE, LARGE, LARGE), (0, 0, 1)),  # elements
         ((2**30, 2**30, 8), (0, 0, 1)),  # bytes
         ((2, 2, 8), (2**62, 2**62, 1)),  # reach
         ((2, 1, 8), (-(2**63), 0, 1)),  # a stride without an absolute value
@@ -138,39 +139,39 @@ BIG = 2**31
 )
 def test_sizes_and_strides_that_overflow_are_refused(shape, strides, c_call):
     data = np.ones(64, np.float32)
-    status, said, out = c_call(x=c_tensor(data.ctypes.data, "float32", shape, strides))
-    assert (status, said) == (1, f"[rope] x must have fewer than 2^63 bytes but got shape {list(shape)}.")
+    status, message, out = c_call(x=c_tensor(data.ctypes.data, "float32", shape, strides))
+    assert (status, message) == (1, f"[rope] x must have fewer than 2^63 bytes but got shape {list(shape)}.")
     assert np.all(out == SENTINEL)
 
 
 def test_negative_sizes_are_refused(c_call):
     data = np.ones(64, np.float32)
-    status, said, _ = c_call(x=c_tensor(data.ctypes.data, "float32", (-3, 2, 8), (16, 8, 1)))
-    assert (status, said) == (1, "[rope] x must have sizes >= 0 but got [-3, 2, 8].")
+    status, message, _ = c_call(x=c_tensor(data.ctypes.data, "float32", (-3, 2, 8), (16, 8, 1)))
+    assert (status, message) == (1, "[rope] x must have sizes >= 0 but got [-3, 2, 8].")
 
 
 @pytest.mark.parametrize("ndim", [-1, 0, 5, 99])
 def test_ranks_the_struct_cannot_hold_are_refused(ndim, c_call):
     x = c_tensor(0, "float32", (3, 2, 8), (16, 8, 1))
     x.ndim = ndim
-    status, said, _ = c_call(x=x)
+    status, message, _ = c_call(x=x)
     got = "[]" if ndim == 0 else f"{ndim} dimensions"
-    assert (status, said) == (1, f"[rope] x must have shape [B,S,N,D] or [S,N,D] but got {got}.")
+    assert (status, message) == (1, f"[rope] x must have shape [B,S,N,D] or [S,N,D] but got {got}.")
     for name in ("positions", "freq_factors", "out"):
         struct = c_tensor(0, "int32" if name == "positions" else "float32", (3,), (1,))
         struct.ndim = ndim
-        status, said, _ = c_call(**{name: struct})
+        status, message, _ = c_call(**{name: struct})
         assert status == 1
-        assert said.startswith(f"[rope] {name} must have")
+        assert message.startswith(f"[rope] {name} must have")
 
 
 @pytest.mark.parametrize("name", ["x", "positions", "freq_factors", "out"])
 def test_unknown_dtypes_are_type_errors(name, c_call):
     struct = c_tensor(0, "complex64", (3, 2, 8), (16, 8, 1))
-    status, said, _ = c_call(**{name: struct})
+    status, message, _ = c_call(**{name: struct})
     assert status == 2
-    assert said.startswith(f"[rope] {name} must ")
-    assert said.endswith("but got an unknown dtype.")
+    assert message.startswith(f"[rope] {name} must ")
+    assert message.endswith("but got an unknown dtype.")
 
 
 @pytest.mark.parametrize(("name", "dtype", "size"), [("x", "float32", 4), ("positions", "int64", 8)])
@@ -178,9 +179,9 @@ def test_unaligned_data_is_refused(name, dtype, size, c_call):
     raw = np.zeros(400, np.uint8)
     address = raw.ctypes.data + (-raw.ctypes.data) % 8 + size // 2
     shape, strides = ((3, 2, 8), (16, 8, 1)) if name == "x" else ((3,), (1,))
-    status, said, out = c_call(**{name: c_tensor(address, dtype, shape, strides)})
+    status, message, out = c_call(**{name: c_tensor(address, dtype, shape, strides)})
     text = f"[rope] {name} must be aligned to its {size}-byte elements but got an address that is not."
-    assert (status, said) == (1, text)
+    assert (status, message) == (1, text)
     assert np.all(out == SENTINEL)
 
 
@@ -189,7 +190,7 @@ def test_unknown_instruction_set_is_refused(library):
         library.force_isa("sse9")
 
 
-# ---- what only Python can say ---------------------------------------------------------------------------
+# ---- errors that only Python can raise -------------------------------------------------------------
 
 
 def ones(framework):
@@ -214,7 +215,9 @@ def test_unknown_backend_names_the_known_ones(framework):
         ("npu", "npu_rope's operator package"),
     ],
 )
-def test_an_absent_backend_says_what_is_missing_and_how_to_get_it(name, piece, framework, monkeypatch):
+def test_the_error_of_an_absent_backend_names_the_missing_piece_and_the_remedy(
+    name, piece, framework, monkeypatch
+):
     monkeypatch.setattr(simulated_package, "_loaded", None)
     monkeypatch.setattr(simulated_package, "find", lambda: None)
     monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH", raising=False)
@@ -286,7 +289,7 @@ def test_rope_in_place_refuses_a_read_only_array(backend_name):
         rope_(x, positions, RopeParams(8), backend=backend_name)
 
 
-# ---- layouts of torch's own -------------------------------------------------------------------------
+# ---- torch's other layouts -------------------------------------------------------------------------
 
 OTHER_LAYOUTS = {
     "torch.sparse_coo": lambda t: t.to_sparse(),
@@ -298,7 +301,7 @@ OTHER_LAYOUTS = {
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("layout", OTHER_LAYOUTS)
 @pytest.mark.parametrize("call", ["rope", "rope_qk", "rotary_position_embedding"])
-def test_only_dense_tensors_rotate(layout, call, backend):
+def test_tensors_that_are_not_dense_are_refused(layout, call, backend):
     x = torch.ones(2, 3, 4, 8)
     other = OTHER_LAYOUTS[layout](x)
     params, positions = RopeParams(8), torch.arange(3)
@@ -316,7 +319,7 @@ def test_only_dense_tensors_rotate(layout, call, backend):
     assert str(caught.value) == f"[{call}] {name} must be a dense tensor but got {layout}."
 
 
-def test_positions_are_dense(backend):
+def test_positions_that_are_not_dense_are_refused(backend):
     x, positions = torch.ones(2, 3, 4, 8), torch.arange(3).to_sparse()
     with pytest.raises(
         TypeError, match=r"^\[rope\] positions must be a dense tensor but got torch\.sparse_coo\.$"

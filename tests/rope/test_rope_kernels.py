@@ -1,4 +1,4 @@
-"""The C++ kernels' own paths: instruction sets, threads, stepped tables, streaming stores."""
+"""The paths inside the C++ kernels: instruction sets, threads, stepped tables, streaming stores, caches."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from npu_rope import RopeParams, native, rope
 
 DTYPES = list(NUMPY_DTYPES)
 MODES = ["normal", "neox"]
-FUSED = ["avx2", "avx512", "avx512_bf16"]  # sets with fused multiply-adds: they round alike
+FUSED = ["avx2", "avx512", "avx512_bf16"]  # sets with fused multiply-adds, which round the same way
 
 
 def normal(shape, dtype, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(NUMPY_DTYPES[dtype])
 
 
-def runs_here(name):
+def is_supported(name):
     library = native.load()
     try:
         library.force_isa(name)
@@ -34,12 +34,12 @@ def runs_here(name):
     return True
 
 
-ISAS = [name for name in ("baseline", "neon", *FUSED) if runs_here(name)]
+ISAS = [name for name in ("baseline", "neon", *FUSED) if is_supported(name)]
 
 
 @pytest.fixture
 def threads():
-    """Sets torch's thread count, which is the library's; undone afterwards."""
+    """Return a function that sets torch's thread count, which the library uses. The fixture restores it."""
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
@@ -77,8 +77,8 @@ def test_sets_that_fuse_are_bit_equal(mode, dtype, library):
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_every_float16_survives_the_way_through_float32(isa, library):
-    """Position 0 multiplies by 1 and adds 0: all 65536 patterns must come back (NaNs as NaNs)."""
+def test_every_float16_survives_the_conversion_to_float32_and_back(isa, library):
+    """Position 0 multiplies by 1 and adds 0, so all 65536 patterns stay the same (NaNs stay NaNs)."""
     library.force_isa(isa)
     x = np.arange(65536, dtype=np.uint16).view(np.float16).reshape(1, 1024, 64)
     finite = np.isfinite(x).reshape(1, 1024, 32, 2).all(-1)
@@ -91,7 +91,7 @@ def test_every_float16_survives_the_way_through_float32(isa, library):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("mode", MODES)
 def test_results_round_to_nearest_even(isa, dtype, mode, library):
-    """x2 = 0 and cos = attn_factor at position 0: y1 is one product, whose rounding is NumPy's."""
+    """At position 0, cos is attn_factor. With x2 = 0, y1 is one product, and NumPy gives its rounding."""
     library.force_isa(isa)
     bits = np.random.default_rng(0).integers(0, 65536, 64 * 1024).astype(np.uint16)
     x1 = bits.view(NUMPY_DTYPES[dtype])
@@ -112,7 +112,7 @@ def test_results_round_to_nearest_even(isa, dtype, mode, library):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", [(1, 300, 16, 128), (3, 1, 70, 640), (1, 1, 501, 256), (7, 33, 9, 65)])
-def test_one_and_two_threads_give_the_same_bits(dtype, mode, shape, threads):
+def test_any_number_of_threads_gives_the_same_bits(dtype, mode, shape, threads):
     x = torch.from_numpy(normal(shape, "float32")).to(getattr(torch, dtype))
     positions, params = torch.arange(shape[1]), RopeParams(shape[-1] // 2 * 2, mode)
     results = []
@@ -126,7 +126,7 @@ def test_one_and_two_threads_give_the_same_bits(dtype, mode, shape, threads):
 
 @pytest.mark.parametrize("shape", [(1, 1025, 4, 64), (3, 95, 33, 64), (40, 1, 71, 64), (2, 64, 1, 2048)])
 def test_the_result_does_not_depend_on_where_a_threads_share_begins(shape, threads):
-    """A table stepped from its predecessor and one made from scratch round differently now and then."""
+    """A table that is stepped from the previous one and a new table sometimes round differently."""
     params, rng = RopeParams(shape[-1], "neox"), np.random.default_rng(5)
     x = torch.ones(shape)
     positions = torch.arange(shape[1]) + torch.from_numpy(rng.integers(0, 2**24, (shape[0], 1)))
@@ -137,8 +137,8 @@ def test_the_result_does_not_depend_on_where_a_threads_share_begins(shape, threa
     assert all(torch.equal(results[0], other) for other in results[1:])
 
 
-def test_openmp_serves_where_torch_does_not():
-    """Without torch the library brings its own threads; OMP_NUM_THREADS counts them."""
+def test_without_torch_the_library_uses_openmp():
+    """OMP_NUM_THREADS sets the number of threads."""
     program = """
 import sys
 sys.modules["torch"] = None
@@ -148,15 +148,15 @@ x = np.random.default_rng(0).standard_normal((200, 8, 128)).astype(np.float32)
 y = rope(x, np.arange(200), RopeParams(128), backend="cpu")
 sys.stdout.write(f"{native.load().num_threads()} {y.tobytes().hex()[:4000]} {hash(y.tobytes())}")
 """
-    said = []
+    outputs = []
     for count in ("1", "2"):
         environment = {**os.environ, "OMP_NUM_THREADS": count, "PYTHONHASHSEED": "0"}
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
         )
-        said.append(done.stdout.split(" ", 1))
-    assert [s[0] for s in said] == ["1", "2"]
-    assert said[0][1] == said[1][1]
+        outputs.append(completed.stdout.split(" ", 1))
+    assert [threads for threads, _ in outputs] == ["1", "2"]
+    assert outputs[0][1] == outputs[1][1]
 
 
 # ---- stepped tables --------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def test_tables_stepped_from_position_to_position_meet_the_bound(dtype, mode, st
 
 
 def test_positions_that_repeat_jump_and_run_backwards():
-    """Runs of every kind around the 64 tokens after which a table is made afresh."""
+    """Runs of every kind, around the 64 tokens after which the CPU makes a new table."""
     rng = np.random.default_rng(4)
     runs = [np.arange(n) + rng.integers(-(2**20), 2**20) for n in (1, 2, 63, 64, 65, 66, 130, 3)]
     runs += [np.zeros(5, np.int64), np.arange(70, 0, -1), np.repeat(np.arange(40), 2), np.arange(0, 90, 2)]
@@ -183,12 +183,12 @@ def test_positions_that_repeat_jump_and_run_backwards():
     assert_within(rope(x, positions, params, backend="cpu"), x, positions, params, dtype="float32")
 
 
-# ---- large outputs: stored past the caches -----------------------------------------------------------
+# ---- large outputs: streaming stores -----------------------------------------------------------
 
 
 @functools.cache
 def large(tokens, dtype):
-    """Drawn once: every window, mode and instruction set reads the same."""
+    """Random x. It is made once, for all windows, modes and instruction sets."""
     x = normal((tokens, 32, 128), dtype)
     x.flags.writeable = False
     return x
@@ -206,9 +206,11 @@ LARGE_WINDOWS = [
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("window", LARGE_WINDOWS)
-def test_large_outputs_are_the_same_streamed_and_not(isa, mode, dtype, window, library, guarded):
-    """Above 16 MiB rows are streamed past the caches, where all of a row's parts begin on 32 bytes (as some
-    of these windows do not); 8 bytes further on they cannot be."""
+def test_large_outputs_are_the_same_with_and_without_streaming_stores(
+    isa, mode, dtype, window, library, guarded
+):
+    """Outputs above 16 MiB use streaming stores if all parts of a row begin on 32 bytes. This is not so
+    in some of these windows, and in outputs that are misaligned by 8 bytes."""
     library.force_isa(isa)
     item = NUMPY_DTYPES[dtype].itemsize
     tokens = 17 * 2**20 // (32 * 128 * item)
@@ -218,10 +220,10 @@ def test_large_outputs_are_the_same_streamed_and_not(isa, mode, dtype, window, l
     results = [guarded.empty(x.shape, x.dtype, misalign=k) for k in (0, 32, 8)]
     for out in results:
         rope(x, positions, params, out=out, backend="cpu")
-        some = slice(0, tokens, 149)
-        assert_within(out[some], x[some], positions[some], params, dtype=dtype)
-        rest = np.r_[0:first, first + n_dims : 128]
-        assert np.array_equal(out[..., rest], x[..., rest])
+        checked = slice(0, tokens, 149)
+        assert_within(out[checked], x[checked], positions[checked], params, dtype=dtype)
+        outside = np.r_[0:first, first + n_dims : 128]
+        assert np.array_equal(out[..., outside], x[..., outside])
     assert np.array_equal(results[0], results[1])
     assert np.array_equal(results[0], results[2])
 
@@ -232,13 +234,13 @@ def test_large_output_with_gaps_and_a_partial_window(guarded):
     out = guarded.empty(shape, np.float32, (32 * 1056, 1056, 1))
     params, positions = RopeParams(512, "neox", n_offs=16), np.arange(150)
     rope(x, positions, params, out=out, backend="cpu")
-    some = slice(0, 150, 29)
-    assert_within(out[some], x[some], positions[some], params, dtype="float32")
+    checked = slice(0, 150, 29)
+    assert_within(out[checked], x[checked], positions[checked], params, dtype="float32")
     assert np.array_equal(out[..., :16], x[..., :16])
     assert np.array_equal(out[..., 528:], x[..., 528:])
 
 
-# ---- parameters remembered between calls ---------------------------------------------------------------
+# ---- parameters cached between calls ---------------------------------------------------------------
 
 
 def test_a_change_of_factors_in_place_is_noticed(backend):
@@ -266,7 +268,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("angle", ["exact", "f32", "ggml"])
 @pytest.mark.parametrize("name", CHANGES)
-def test_params_that_differ_in_one_field_are_not_taken_for_each_other(name, angle):
+def test_params_that_differ_in_one_field_are_not_confused(name, angle):
     x, positions = normal((4, 1, 18), "float64"), np.arange(4) * 100
     base = RopeParams(16, n_ctx_orig=4096, freq_scale=0.25, ext_factor=1.0, freq_base=100.0)
     other = dataclasses.replace(base, **{name: CHANGES[name]})
@@ -278,7 +280,7 @@ def test_params_that_differ_in_one_field_are_not_taken_for_each_other(name, angl
     assert not np.array_equal(results[0], results[1])
 
 
-def test_more_parameter_sets_than_are_remembered_do_not_mix():
+def test_more_parameter_sets_than_the_cache_holds_are_not_confused():
     x, positions = normal((4, 1, 16), "float64"), np.arange(4)
     sets = [RopeParams(16, freq_base=10000.0 + k) for k in range(20)]
     for params in [*sets, *sets[::-1]]:
@@ -293,15 +295,15 @@ if "torch" not in sys.argv[1:]:
     sys.modules["torch"] = None
 from npu_rope import RopeParams, rope
 x = np.ones((1, 2048, 16, 64), np.float32)
-def work(_):
+def rotate(_):
     return float(rope(x, np.arange(2048), RopeParams(64), backend="cpu").sum())
-here = work(0)
+in_parent = rotate(0)
 with multiprocessing.get_context("fork").Pool(2) as pool:
-    there = pool.map_async(work, range(2)).get(timeout=60)
-assert there == [here, here], there
+    in_children = pool.map_async(rotate, range(2)).get(timeout=60)
+assert in_children == [in_parent] * 2, in_children
 """
 
 
 @pytest.mark.parametrize("pool", ["openmp", "torch"])
-def test_a_forked_child_of_a_threaded_parent_computes_too(pool):
+def test_a_forked_child_of_a_threaded_parent_gets_the_same_result(pool):
     subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED, pool], check=True, timeout=120)

@@ -34,7 +34,7 @@ def normal(shape, dtype, seed=0):
 @together("out_layout", ["contiguous", "bnsd", "fused-qkv", "gaps", "reversed"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_any_stride_of_b_s_n_on_either_side(dtype, mode, x_layout, out_layout, backend, guarded):
+def test_x_and_out_may_have_any_strides_of_b_s_n(dtype, mode, x_layout, out_layout, backend, guarded):
     values = normal(SHAPE, dtype)
     if x_layout == "shared-batch":
         values[...] = values[:1]
@@ -48,7 +48,7 @@ def test_any_stride_of_b_s_n_on_either_side(dtype, mode, x_layout, out_layout, b
 @together("layout", ["bnsd", "fused-qkv", "gaps", "reversed"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_in_place_on_any_stride(dtype, mode, layout, backend, guarded):
+def test_in_place_works_with_any_strides(dtype, mode, layout, backend, guarded):
     values = normal(SHAPE, dtype)
     x = guarded.empty(SHAPE, values.dtype, layout_strides(layout, SHAPE))
     x[...] = values
@@ -67,7 +67,7 @@ WIDE_STRIDES = {
 
 
 @pytest.mark.parametrize("name", WIDE_STRIDES)
-def test_strides_beyond_what_one_instruction_says(name, backend):
+def test_strides_that_one_instruction_cannot_encode_are_supported(name, backend):
     shape, dtype, strides, n_dims = WIDE_STRIDES[name]
     values, item = normal(shape, dtype), NUMPY_DTYPES[dtype].itemsize
     reach = sum((n - 1) * s for n, s in zip(shape, (*strides, 1), strict=True)) + 1
@@ -83,30 +83,30 @@ def test_strides_beyond_what_one_instruction_says(name, backend):
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_unit_last_stride_is_never_copied(framework, monkeypatch):
-    """The C library gets x's own memory with x's own strides."""
-    seen = []
+    """The C library gets x's address and strides."""
+    calls = []
     original = native.Native.call
 
-    def watched(self, op, inputs, *rest):
-        seen.append((inputs[0].data, list(inputs[0].stride)))
+    def record(self, op, inputs, *rest):
+        calls.append((inputs[0].data, list(inputs[0].stride)))
         return original(self, op, inputs, *rest)
 
-    monkeypatch.setattr(native.Native, "call", watched)
+    monkeypatch.setattr(native.Native, "call", record)
     x = normal((2, 3, 6, 40), "float32").transpose(0, 2, 1, 3)
     out = np.empty(SHAPE, np.float32)
     if framework == "numpy":
         rope(x, np.arange(6), PARAMS["neox"], out=out, backend="cpu")
-        assert seen == [(x.ctypes.data, [720, 40, 240, 1])]
+        assert calls == [(x.ctypes.data, [720, 40, 240, 1])]
         return
     t, o = to_torch(x), to_torch(out)
     tensors = rope_tensors(t, torch.arange(6), None, o)
     executors.on_cpu_tensors(tensors, RopeCallAttributes(PARAMS["neox"], True, "exact"))
-    assert seen == [(t.data_ptr(), [720, 40, 240, 1])]
+    assert calls == [(t.data_ptr(), [720, 40, 240, 1])]
 
 
 @pytest.mark.parametrize("shape", [(1 << 9, 64, 128)])
 def test_torch_call_on_a_strided_view_allocates_no_second_tensor(shape):
-    """A copy of x would show as memory: the op is given out and may allocate next to nothing."""
+    """The call has an out, so a copy of x would be the only large allocation."""
     x = torch.randn(shape).transpose(0, 1)
     out, positions = torch.empty(x.shape), torch.arange(x.shape[0])
     params = RopeParams(128, "neox")
@@ -137,18 +137,18 @@ def test_non_unit_last_stride_works_by_a_copy(dtype, backend):
 
 
 @pytest.mark.parametrize("split", ["heads", "tokens", "batch", "dims"])
-def test_out_may_take_turns_with_x_in_one_buffer(split, backend, guarded):
+def test_out_and_x_may_interleave_in_one_buffer(split, backend, guarded):
     axis = {"batch": 0, "tokens": 1, "heads": 2, "dims": 3}[split]
     shape = [2, 6, 4, 48]
     shape[axis] *= 2
     both = guarded.empty(tuple(shape), np.float32)
     both[...] = normal(shape, "float32")
-    pick = [slice(None)] * 4
+    index = [slice(None)] * 4
     half = shape[axis] // 2
-    pick[axis] = slice(0, half) if split == "dims" else slice(0, None, 2)
-    x = both[tuple(pick)]
-    pick[axis] = slice(half, None) if split == "dims" else slice(1, None, 2)
-    out = both[tuple(pick)]
+    index[axis] = slice(0, half) if split == "dims" else slice(0, None, 2)
+    x = both[tuple(index)]
+    index[axis] = slice(half, None) if split == "dims" else slice(1, None, 2)
+    out = both[tuple(index)]
     before, params = x.copy(), RopeParams(48, "neox")
     positions = np.arange(x.shape[1])
     rope(x, positions, params, out=out, backend=backend)
@@ -157,8 +157,8 @@ def test_out_may_take_turns_with_x_in_one_buffer(split, backend, guarded):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_tail_of_one_is_written_once_and_nothing_after_it(dtype, backend, guarded):
-    """Odd heads, one apart from the next: a store too wide would land on a neighbour or a guard byte."""
+def test_nothing_after_a_head_of_odd_size_is_written(dtype, backend, guarded):
+    """Heads of odd size with a gap of one element: a wider store would change the gap or a guard byte."""
     for pairs in range(1, 41):
         D = 2 * pairs + 1
         shape = (2, 2, D)
@@ -174,7 +174,7 @@ def test_a_tail_of_one_is_written_once_and_nothing_after_it(dtype, backend, guar
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
-def test_any_alignment_of_whole_elements(dtype, mode, backend, guarded):
+def test_any_alignment_to_the_element_size_is_supported(dtype, mode, backend, guarded):
     item = NUMPY_DTYPES[dtype].itemsize
     values, positions = normal((3, 2, 64), dtype), np.arange(3)
     for step in (1, 3, 7):
@@ -184,16 +184,16 @@ def test_any_alignment_of_whole_elements(dtype, mode, backend, guarded):
             assert_within(out, values, positions, RopeParams(64, mode), dtype=dtype, backend=backend)
 
 
-def test_positions_of_every_stride(backend, guarded):
+def test_positions_may_have_any_strides(backend, guarded):
     x = normal((2, 6, 2, 16), "float32")
     params = RopeParams(16)
     for dtype in (np.int32, np.int64):
-        wanted = np.arange(12, dtype=dtype).reshape(2, 6)
+        values = np.arange(12, dtype=dtype).reshape(2, 6)
         for strides in [(6, 1), (1, 2), (-6, -1), (20, 3)]:
-            positions = guarded.input(wanted, strides)
+            positions = guarded.input(values, strides)
             y = rope(x, positions, params, backend=backend)
-            assert_within(y, x, wanted, params, dtype="float32", backend=backend)
-        shared = np.broadcast_to(wanted[0], (2, 6))
+            assert_within(y, x, values, params, dtype="float32", backend=backend)
+        shared = np.broadcast_to(values[0], (2, 6))
         y = rope(x, shared, params, backend=backend)
         assert_within(y, x, shared, params, dtype="float32", backend=backend)
 
@@ -208,13 +208,13 @@ def test_positions_and_factors_need_no_alignment_in_numpy(backend):
     assert_within(y, x, np.arange(6), params, factors, dtype="float32", backend=backend)
 
 
-def test_the_c_tensor_struct_is_what_the_header_says():
+def test_the_c_tensor_struct_has_the_offsets_of_the_header():
     assert CTensor.shape.offset == 16
     assert CTensor.stride.offset == 48
 
 
 @pytest.mark.parametrize("swapped", ["x", "positions", "freq_factors"])
-def test_the_other_byte_order_is_read_as_the_values_it_holds(swapped, backend):
+def test_arrays_of_the_other_byte_order_give_the_same_result(swapped, backend):
     arrays = {
         "x": np.random.default_rng(0).standard_normal((1, 3, 2, 8)).astype(np.float32),
         "positions": np.arange(3, dtype=np.int32) + 7,
@@ -227,7 +227,7 @@ def test_the_other_byte_order_is_read_as_the_values_it_holds(swapped, backend):
     np.testing.assert_array_equal(got, expected)
 
 
-def test_an_out_of_the_other_byte_order_is_refused_unwritten(backend):
+def test_an_out_of_the_other_byte_order_is_refused_and_not_written(backend):
     x = np.ones((1, 3, 2, 8), np.float32)
     out = np.full_like(x, 5).astype(x.dtype.newbyteorder())
     with pytest.raises(TypeError, match="out must be in the machine's byte order but got"):

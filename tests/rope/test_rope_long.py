@@ -1,4 +1,4 @@
-"""Sequences of 8192 tokens, and batches of them beyond a tile, on every back end."""
+"""Sequences of 8192 tokens, and batches of sequences longer than a tile, on every back end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def normal(*shape, seed=0):
 
 
 def positions_of(mode, *rows):
-    """Ascending in each row; planes that differ in the modes with sections."""
+    """Return positions that ascend in each row; in the modes with sections, three planes that differ."""
     positions = np.arange(rows[-1]) + 100_000 * np.arange(np.prod(rows[:-1], dtype=int)).reshape(
         *rows[:-1], 1
     )

@@ -1,4 +1,4 @@
-"""Gradients on a back end that was named: the same rotation by minus the angle, run on the same back end."""
+"""Gradients of calls that name a back end: it also runs the backward, a rotation by minus the angle."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def leaf(*shape, dtype=torch.float32, seed=0):
 def test_gradcheck_on_the_reference(mode, forward):
     factors = torch.linspace(1, 2, 6)
     q, k = leaf(2, 3, 2, 12, dtype=torch.float64), leaf(2, 3, 1, 12, dtype=torch.float64, seed=1)
-    how = {"backend": "reference", "forward": forward}
-    given = positions_of(mode), PARAMS[mode], factors
+    options = {"backend": "reference", "forward": forward}
+    rotation = positions_of(mode), PARAMS[mode], factors
     check = {"check_forward_ad": False, "fast_mode": True}
-    assert torch.autograd.gradcheck(lambda x: rope(x, *given, **how), (q,), **check)
-    assert torch.autograd.gradcheck(lambda q, k: rope_qk(q, k, *given, **how), (q, k), **check)
-    assert torch.autograd.gradgradcheck(lambda x: rope(x, *given, **how), (q,), fast_mode=True)
+    assert torch.autograd.gradcheck(lambda x: rope(x, *rotation, **options), (q,), **check)
+    assert torch.autograd.gradcheck(lambda q, k: rope_qk(q, k, *rotation, **options), (q, k), **check)
+    assert torch.autograd.gradgradcheck(lambda x: rope(x, *rotation, **options), (q,), fast_mode=True)
 
 
 @every_mode
 @pytest.mark.parametrize("named", DEVICES)
-def test_the_gradient_is_the_cpus(named, mode):
+def test_the_gradient_equals_the_cpus(named, mode):
     grads = {}
     for backend in (named, "cpu"):
         x, q, k = leaf(2, 3, 2, 12), leaf(2, 3, 4, 12, seed=1), leaf(2, 3, 1, 12, seed=2)
@@ -66,34 +66,34 @@ def test_the_gradient_is_the_cpus(named, mode):
 
 @pytest.mark.parametrize("named", DEVICES)
 def test_the_backward_runs_on_the_same_back_end(named, monkeypatch):
-    ran, right = [], gradients.executors.run
+    runs, original = [], gradients.executors.run
     monkeypatch.setattr(
         gradients.executors,
         "run",
-        lambda backend, t, *rest: ran.append((backend, t.op)) or right(backend, t, *rest),
+        lambda backend, t, *rest: runs.append((backend, t.op)) or original(backend, t, *rest),
     )
     before = simulator.load().launches()
     x = leaf(3, 2, 8)
     rope(x, torch.arange(3), RopeParams(8), backend=named).sum().backward()
-    assert ran == [(named, "rope")] * 2
+    assert runs == [(named, "rope")] * 2
     assert simulator.load().launches() - before == (2 if named.startswith("sim") else 0)
 
 
 @pytest.mark.parametrize("named", DEVICES)
-@pytest.mark.parametrize("followed", ["q", "k"])
-def test_one_of_two_may_need_none(followed, named):
+@pytest.mark.parametrize("differentiated", ["q", "k"])
+def test_one_of_q_and_k_may_need_no_gradient(differentiated, named):
     t = {"q": leaf(3, 2, 8).detach(), "k": leaf(3, 1, 8).detach()}
-    t[followed].requires_grad_()
+    t[differentiated].requires_grad_()
     ys = dict(zip("qk", rope_qk(t["q"], t["k"], torch.arange(3), RopeParams(8), backend=named), strict=True))
-    assert [ys[name].requires_grad for name in "qk"] == [name == followed for name in "qk"]
-    ys[followed].sum().backward()
-    ones = torch.ones_like(t[followed])
+    assert [ys[name].requires_grad for name in "qk"] == [name == differentiated for name in "qk"]
+    ys[differentiated].sum().backward()
+    ones = torch.ones_like(t[differentiated])
     expected = rope(ones, torch.arange(3), RopeParams(8), backend=named, forward=False)
-    assert torch.equal(t[followed].grad, expected)
+    assert torch.equal(t[differentiated].grad, expected)
 
 
 @pytest.mark.parametrize("named", DEVICES)
-def test_positions_that_changed_since_are_noticed(named):
+def test_positions_that_change_before_the_backward_are_detected(named):
     x, positions = leaf(3, 2, 8), torch.arange(3)
     y = rope(x, positions, RopeParams(8), backend=named)
     positions += 1
@@ -102,7 +102,7 @@ def test_positions_that_changed_since_are_noticed(named):
 
 
 @pytest.mark.parametrize("named", DEVICES)
-def test_what_writes_into_memory_that_is_there_has_none(named):
+def test_calls_that_write_into_existing_memory_refuse_gradients(named):
     x, positions, params = leaf(3, 2, 8), torch.arange(3), RopeParams(8)
     text = rf"^\[rope\] x must not need a gradient for backend {named} but got requires_grad\.$"
     for call in (
@@ -118,7 +118,7 @@ def test_what_writes_into_memory_that_is_there_has_none(named):
 
 
 @pytest.mark.parametrize("named", DEVICES)
-def test_a_bad_call_says_what_is_wrong(named):
+def test_a_bad_call_raises_its_error(named):
     with pytest.raises(
         ValueError, match=r"^\[rope\] positions must have shape \[S\] = \[3\] but got \[4\]\.$"
     ):

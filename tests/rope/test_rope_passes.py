@@ -1,7 +1,7 @@
-"""How much vector work the device's kernels spend on a rotated element, counted by the simulator.
+"""Vector work of the device's kernels for each rotated element, as the simulator counts it.
 
-A full pass is one vector repeat for each 64 float32 lanes of a head; instructions on half of the lanes
-count half. The table's share is kept out by comparing calls of many heads with calls of few.
+A full pass is one vector repeat for each 64 float32 lanes of a head; an instruction on half of the lanes
+counts half. The difference between calls with many and with few heads excludes the cost of the table.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import torch
 from ascend_sim import library as simulator
 from head_repeats import (
     DEVICES,
-    FEW,
-    MANY,
+    FEW_HEADS,
+    MANY_HEADS,
     MODES,
     SECTIONS,
+    count_repeats,
     params_of,
     positions_of,
     repeats_by_instruction,
-    work,
 )
 
 from npu_rope import rope, rope_qk, rope_qk_, rope_set_rows
@@ -30,7 +30,7 @@ HALVES_WIDENED = {"Cast": 4, "Mul": 4, "Sub": 1, "Add": 1}
 HALVES_FLOAT32 = {"Mul": 4, "Sub": 1, "Add": 1}
 SHIFTED = {"Cast": 6, "Mul": 4, "Add": 2, "ShiftLeft": 1, "ShiftRight": 1, "Or": 1}
 GATHERED_WIDENED, GATHERED = {"Cast": 4, "Mul": 4, "Add": 2, "Gather": 2}, {"Mul": 4, "Add": 2, "Gather": 2}
-# Repeats of 64 lanes for a head of 128 (full passes: half as many): the rows of docs/benchmarks.md.
+# Repeats of 64 lanes for a head of 128 lanes (two repeats are a full pass), as in docs/benchmarks.md.
 REPEATS = [
     *[("sim", dtype, mode, HALVES_WIDENED) for dtype in (ml_dtypes.bfloat16, np.float16) for mode in HALVES],
     *[("sim:ascend310p", np.float16, mode, HALVES_WIDENED) for mode in HALVES],
@@ -47,7 +47,7 @@ REPEATS = [
     REPEATS,
     ids=[f"{backend}-{np.dtype(dtype).name}-{mode}" for backend, dtype, mode, _ in REPEATS],
 )
-def test_a_rotated_head_costs_so_many_repeats(backend, dtype, mode, expected):
+def test_a_rotated_head_costs_the_expected_repeats(backend, dtype, mode, expected):
     head, by_instruction = repeats_by_instruction(dtype, mode, backend)
     assert head == pytest.approx(sum(expected.values()), abs=0.01)
     assert by_instruction == pytest.approx(expected, abs=0.05)
@@ -56,18 +56,20 @@ def test_a_rotated_head_costs_so_many_repeats(backend, dtype, mode, expected):
 def test_every_device_type_and_mode_is_counted():
     columns = [("sim", t) for t in (ml_dtypes.bfloat16, np.float16, np.float32)]
     columns += [("sim:ascend310p", t) for t in (np.float16, np.float32)]
-    wanted = {(*column, mode) for column in columns for mode in MODES}
-    assert {row[:3] for row in REPEATS} == wanted
+    expected = {(*column, mode) for column in columns for mode in MODES}
+    assert {row[:3] for row in REPEATS} == expected
 
 
-def test_no_gather_where_shifts_do_it():
-    few, many = (work(ml_dtypes.bfloat16, "normal", heads, "sim")[1] for heads in (FEW, MANY))
-    assert few["Gather"] == many["Gather"] <= 4  # the setup's, of the frequencies
+def test_16_bit_pairs_are_shifted_not_gathered():
+    few, many = (
+        count_repeats(ml_dtypes.bfloat16, "normal", heads, "sim")[1] for heads in (FEW_HEADS, MANY_HEADS)
+    )
+    assert few["Gather"] == many["Gather"] <= 4  # the setup gathers the frequencies
     assert many["ShiftLeft"] > few["ShiftLeft"] > 0
 
 
 def test_halves_are_addressed_not_swapped():
-    _, apis = work(ml_dtypes.bfloat16, "neox", MANY, "sim")
+    _, apis = count_repeats(ml_dtypes.bfloat16, "neox", MANY_HEADS, "sim")
     assert not {"Gather", "Copy", "GatherMask", "ShiftLeft"} & set(apis)
 
 
@@ -80,28 +82,28 @@ VIEWS = {
 }
 
 
-# Every mode with and without a window of its own, both ways round.
+# Every mode, with the full and a narrower window, forward and backward.
 FORMS = [(mode, n_offs, forward) for mode in MODES for n_offs in (0, 6) for forward in (True, False)]
 FORMS = [form for form in FORMS if form[:2] != ("vision", 6)]
-WIDTHS = {True: 64, False: 36}  # heads of whole blocks of 32 bytes forward, others backward
+WIDTHS = {True: 64, False: 36}  # forward heads fill whole blocks of 32 bytes, backward heads do not
 every_form = pytest.mark.parametrize(("mode", "n_offs", "forward"), FORMS)
 
 
 def assert_moved_once(xs, tokens, d, backend):
-    """Global memory moved each element once in and once out: no copy was made of any of them."""
+    """Require that each element of xs moved once from and once to GM, so that no copy was made."""
     summary = simulator.load().report()["summary"]
     size = sum(x.size for x in xs) * 2
-    # A run that is no whole number of 32-byte blocks ends twice where no DMA pads (310P).
-    most = size * (1 if d == 64 or backend == "sim" else 2)
-    overhead = 48 * 4096 + 4 * 8 * tokens * 48  # positions and the tiling's frequencies, core by core
-    assert size <= summary["bytes_read"] <= most + overhead
-    assert size <= summary["bytes_written"] <= most
+    # On 310P, which has no DMA with padding, the last block of a run of other sizes may move twice.
+    limit = size * (1 if d == 64 or backend == "sim" else 2)
+    overhead = 48 * 4096 + 4 * 8 * tokens * 48  # each core reads positions and the tiling's frequencies
+    assert size <= summary["bytes_read"] <= limit + overhead
+    assert size <= summary["bytes_written"] <= limit
 
 
 @pytest.mark.parametrize("backend", DEVICES)
 @pytest.mark.parametrize("name", VIEWS)
 @every_form
-def test_a_view_is_read_and_written_where_it_lies(mode, n_offs, forward, name, backend):
+def test_a_view_is_read_and_written_without_a_copy(mode, n_offs, forward, name, backend):
     d = WIDTHS[forward]
     x = VIEWS[name](d)
     out = np.empty(x.shape, x.dtype)
@@ -129,7 +131,7 @@ PROJECTIONS = {
 @pytest.mark.parametrize("backend", DEVICES)
 @pytest.mark.parametrize("name", PROJECTIONS)
 @every_form
-def test_views_of_queries_and_keys_are_read_and_written_where_they_lie(mode, n_offs, forward, name, backend):
+def test_views_of_queries_and_keys_are_read_and_written_without_a_copy(mode, n_offs, forward, name, backend):
     d = WIDTHS[forward]
     xs = PROJECTIONS[name](d)
     outs = tuple(np.empty(x.shape, x.dtype) for x in xs)
@@ -140,7 +142,7 @@ def test_views_of_queries_and_keys_are_read_and_written_where_they_lie(mode, n_o
     assert_moved_once(xs, xs[0].shape[1], d, backend)
 
 
-ALLOCATED = 4096  # bytes: less than a tensor here has
+MAX_ALLOCATED = 4096  # bytes, fewer than any tensor of this test has
 
 
 @every_form
@@ -164,4 +166,4 @@ def test_a_torch_call_on_a_view_allocates_no_tensor(mode, n_offs, forward, name)
     ) as profile:
         for call in calls:
             call()
-    assert sum(max(0, e.self_cpu_memory_usage) for e in profile.key_averages()) < ALLOCATED
+    assert sum(max(0, e.self_cpu_memory_usage) for e in profile.key_averages()) < MAX_ALLOCATED

@@ -35,8 +35,8 @@ def form(request):
     return PARAMS[mode], np.random.default_rng(7).integers(0, 3000, shape)
 
 
-def of_no_batch(positions):
-    """[S], [3,S] or [4,S]."""
+def without_batch(positions):
+    """Return the positions as [S], [3,S] or [4,S]."""
     return positions[..., 0, :]
 
 
@@ -52,55 +52,55 @@ def normal(*shape, seed=0):
 
 
 @pytest.mark.parametrize("index", ["int32", "int64"])
-def test_a_batch_of_one_is_every_batch(form, index, backend):
+def test_positions_of_one_batch_serve_every_batch(form, index, backend):
     params, positions = form[0], form[1].astype(index)
     x = normal(B, S, N, D)
     y = rope(x, far_batches(positions), params, backend=backend)
-    assert np.array_equal(y, rope(x, of_no_batch(positions), params, backend=backend))
+    assert np.array_equal(y, rope(x, without_batch(positions), params, backend=backend))
     assert_within(y, x, positions, params, dtype="float32", backend=backend)
     assert torch.equal(rope(to_torch(x), to_torch(positions), params, backend=backend), to_torch(y))
 
 
-def test_a_batch_of_one_is_every_batch_of_queries_and_keys(form, backend):
+def test_positions_of_one_batch_serve_every_batch_of_queries_and_keys(form, backend):
     params, positions = form
     q, k = normal(B, S, 4, D), normal(B, S, 1, D, seed=1)
     got = rope_qk(q, k, far_batches(positions), params, backend=backend)
     for y, x in zip(got, (q, k), strict=True):
-        assert np.array_equal(y, rope(x, of_no_batch(positions), params, backend=backend))
+        assert np.array_equal(y, rope(x, without_batch(positions), params, backend=backend))
 
 
-def test_a_batch_of_one_is_every_batch_of_a_cache(form, backend):
+def test_positions_of_one_batch_serve_every_batch_written_to_a_cache(form, backend):
     params, positions = form
     x, rows = normal(B, S, N, D), np.arange(B * S).reshape(B, S)
     cache, expected = np.zeros((2, B * S + 1, N, D), np.float32)
     rope_set_rows(x, far_batches(positions), rows, cache, params, backend=backend)
-    rope_set_rows(x, of_no_batch(positions), rows, expected, params, backend=backend)
+    rope_set_rows(x, without_batch(positions), rows, expected, params, backend=backend)
     assert np.array_equal(cache, expected)
     assert cache[: B * S].any(axis=(1, 2)).all()
 
 
 @pytest.mark.parametrize("batch", [0, 1, 3])
-def test_every_size_of_batch_takes_it(batch, form, backend):
+def test_positions_of_one_batch_serve_any_batch_size(batch, form, backend):
     params, positions = form
     x = normal(batch, S, N, D)
     y = rope(x, positions, params, backend=backend)
-    assert np.array_equal(y, rope(x, of_no_batch(positions), params, backend=backend))
+    assert np.array_equal(y, rope(x, without_batch(positions), params, backend=backend))
 
 
-def test_the_c_interface_takes_it_where_it_lies(form):
+def test_the_c_interface_accepts_positions_of_one_batch(form):
     params, positions = form
     x, out = normal(B, S, N, D), np.zeros((B, S, N, D), np.float32)
     views = [c_view(x), c_view(far_batches(positions))]
     native.load().call("rope", views, RopeCallAttributes(params), [c_view(out)])
-    assert np.array_equal(out, rope(x, of_no_batch(positions), params, backend="cpu"))
+    assert np.array_equal(out, rope(x, without_batch(positions), params, backend="cpu"))
 
 
-def test_compiled_and_differentiated_calls_take_it(form):
+def test_compiled_and_differentiated_calls_accept_positions_of_one_batch(form):
     params, positions = form[0], to_torch(form[1])
     x = to_torch(normal(B, S, N, D)).requires_grad_()
-    expected = rope(x.detach(), of_no_batch(positions), params)
-    fakes = torch.compile(lambda x, p: rope(x, p, params), fullgraph=True, backend="eager")
-    assert torch.equal(fakes(x.detach(), positions), expected)
+    expected = rope(x.detach(), without_batch(positions), params)
+    compiled = torch.compile(lambda x, p: rope(x, p, params), fullgraph=True, backend="eager")
+    assert torch.equal(compiled(x.detach(), positions), expected)
     rope(x, positions, params).backward(expected)
     assert torch.equal(x.grad, rope(expected, positions, params, forward=False))
     attributes = {"n_dims": params.n_dims, "rope_mode": int(params.rope_mode), "n_offs": params.n_offs}
@@ -122,38 +122,38 @@ SMALL = {
 }
 
 
-def seen_by_the_rotary(name, stem, config_class, position_ids, **more):
-    """position_ids, cos and sin of the model's rotary embedding where the model is given position_ids."""
+def run_model(name, stem, config_class, position_ids, **more):
+    """Run a small model; return its module, and the positions, cos and sin of its rotary embedding."""
     code = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
     config = importlib.import_module(f"transformers.models.{name}.configuration_{name}")
     model = getattr(code, f"{stem}Model")(getattr(config, config_class)(**SMALL, **more)).eval()
-    seen = {}
+    captured = {}
 
-    def keep(_, args, kwargs, result):
-        seen["positions"] = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
-        seen["cos"], seen["sin"] = result
+    def capture(_, args, kwargs, result):
+        captured["positions"] = kwargs.get("position_ids", args[1] if len(args) > 1 else None)
+        captured["cos"], captured["sin"] = result
 
-    model.rotary_emb.register_forward_hook(keep, with_kwargs=True)
+    model.rotary_emb.register_forward_hook(capture, with_kwargs=True)
     with torch.no_grad():
         model(inputs_embeds=torch.randn(2, 6, SMALL["hidden_size"]), position_ids=position_ids)
-    return code, seen["positions"], seen["cos"], seen["sin"]
+    return code, captured["positions"], captured["cos"], captured["sin"]
 
 
 def assert_rotated_alike(code, cos, sin, positions, params):
-    """transformers' own function and ours, of positions as they come."""
+    """Require transformers' function and rope to meet the same bound for the model's positions."""
     q = torch.randn(2, 4, 6, 32)
     theirs = code.apply_rotary_pos_emb(q, q, cos, sin)[0].transpose(1, 2)
     ours = rope(q.transpose(1, 2), positions, params)
     wide = q.transpose(1, 2).double().numpy()
     exact = reference.rope(wide, positions.numpy(), params)
-    room = 4 * int(positions.max()) * PEER_RTOL * np.abs(wide).max()
-    assert worst_ratio(theirs.numpy(), exact, np.full_like(exact, room))[0] <= 1
-    assert worst_ratio(ours.numpy(), exact, np.full_like(exact, room))[0] <= 1
+    bound = 4 * int(positions.max()) * PEER_RTOL * np.abs(wide).max()
+    assert worst_ratio(theirs.numpy(), exact, np.full_like(exact, bound))[0] <= 1
+    assert worst_ratio(ours.numpy(), exact, np.full_like(exact, bound))[0] <= 1
 
 
 @pytest.mark.peer
-def test_llama_hands_its_rotary_a_batch_of_one():
-    code, positions, cos, sin = seen_by_the_rotary("llama", "Llama", "LlamaConfig", None)
+def test_llama_passes_positions_of_one_batch():
+    code, positions, cos, sin = run_model("llama", "Llama", "LlamaConfig", None)
     assert tuple(positions.shape) == (1, 6)
     assert_rotated_alike(code, cos, sin, positions, RopeParams(32, "neox"))
 
@@ -164,15 +164,15 @@ QWEN2_VL = RopeParams(32, "mrope", freq_base=1e6, sections=(4, 6, 6, 0))
 @pytest.mark.peer
 @pytest.mark.parametrize("planes", [3, 4])
 @pytest.mark.parametrize("batch", [1, 2])
-def test_qwen2_vl_means_the_last_three_planes(planes, batch):
-    """The first of four planes is text's, for the mask: [text, t, h, w]. Ours are [t, h, w, extra]."""
+def test_qwen2_vl_rotates_by_the_last_three_planes(planes, batch):
+    """Its four planes are [text, t, h, w], where text serves the mask. Ours are [t, h, w, extra]."""
     position_ids = torch.randint(0, 40, (planes, batch, 6), generator=torch.Generator().manual_seed(planes))
     rope_parameters = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 6, 6]}
-    code, positions, cos, sin = seen_by_the_rotary(
+    code, positions, cos, sin = run_model(
         "qwen2_vl", "Qwen2VLText", "Qwen2VLTextConfig", position_ids, rope_parameters=rope_parameters
     )
     assert torch.equal(positions, position_ids[-3:])
     assert_rotated_alike(code, cos, sin, position_ids[-3:], QWEN2_VL)
-    if planes == 4:  # all four planes have another meaning
+    if planes == 4:  # rope would read all four planes as [t, h, w, extra]
         q = torch.randn(2, 6, 4, 32)
         assert not torch.equal(rope(q, position_ids, QWEN2_VL), rope(q, position_ids[-3:], QWEN2_VL))

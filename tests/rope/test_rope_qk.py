@@ -1,4 +1,4 @@
-"""rope_qk on every back end: queries and keys, each as rope would have them, in one launch."""
+"""rope_qk on every back end: it rotates queries and keys like rope, in one launch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from npu_rope.testing.bounds import is_device
 
 @dataclass(frozen=True)
 class QkCase(Case):
-    """A call of rope_qk. ``sizes`` are the queries'; the layout is that of both."""
+    """A call of rope_qk. ``sizes`` are those of q; q and k have the same layout."""
 
     keys: int = 2  # heads of k
 
@@ -69,7 +69,7 @@ def shapes_of(case):
 
 
 def empty(guarded, layout, shapes, dtype):
-    """Memory for queries and keys in that layout; ``fused``: slices of one projection, with values."""
+    """Return memory for q and k in a layout. "fused" are slices of one projection, which also holds v."""
     if layout != "fused":
         return [guarded.empty(shape, dtype, layout_strides(layout, shape)) for shape in shapes]
     q, k = shapes
@@ -111,48 +111,51 @@ def make_inputs(case, guarded, seed=0):
 
 
 def refusal(backend, case, positions, size):
-    """rope's, in this operator's words: what a backend cannot by nature."""
-    wrong = rope_cases.refusal(backend, case.dtype, positions=positions, angle=case.angle, size=size)
-    return wrong and (wrong[0], wrong[1].replace("[rope] x ", "[rope] q ").replace("[rope]", "[rope_qk]"))
+    """Return (class, message) of the error if the back end does not support the call, else None."""
+    refused = rope_cases.refusal(backend, case.dtype, positions=positions, angle=case.angle, size=size)
+    return refused and (
+        refused[0],
+        refused[1].replace("[rope] x ", "[rope] q ").replace("[rope]", "[rope_qk]"),
+    )
 
 
 def converter(case):
-    """Arrays as the case's framework has them; one array twice is one tensor."""
+    """Return a function that converts arrays for the framework. One array always gives the same tensor."""
     if case.framework == "numpy":
         return lambda a: a
-    known = {}
+    tensors = {}
 
     def convert(a):
-        return known.setdefault(id(a), to_torch(a))
+        return tensors.setdefault(id(a), to_torch(a))
 
     return convert
 
 
 def call(case, inputs, backend):
-    """The results; None where the backend refused, as it should, and wrote nothing."""
+    """Return the results; None if the back end must refuse the call, after a check that it writes nothing."""
     convert = converter(case)
-    given = [convert(t) for t in (*inputs.xs, inputs.positions)]
+    arrays = [convert(t) for t in (*inputs.xs, inputs.positions)]
     out = None if inputs.outs is None else tuple(convert(out) for out in inputs.outs)
 
     def run():
         factors = convert(inputs.factors)
-        how = {"backend": backend, "out": out, "forward": case.forward, "angle": case.angle}
-        return rope_qk(*given, inputs.params, factors, **how)
+        options = {"backend": backend, "out": out, "forward": case.forward, "angle": case.angle}
+        return rope_qk(*arrays, inputs.params, factors, **options)
 
-    wrong = refusal(backend, case, inputs.positions, sum(x.size for x in inputs.xs))
-    if wrong is None:
+    refused = refusal(backend, case, inputs.positions, sum(x.size for x in inputs.xs))
+    if refused is None:
         return run()
     watched = [*inputs.xs, *(inputs.outs or [])]
     before = [bytes_of(t) for t in watched]
-    with pytest.raises(wrong[0]) as caught:
+    with pytest.raises(refused[0]) as caught:
         run()
-    assert str(caught.value) == wrong[1]
+    assert str(caught.value) == refused[1]
     assert [bytes_of(t) for t in watched] == before
     return None
 
 
 def run_and_judge(case, backend, guarded, seed=0):
-    """Hold both results to their bounds, and the inputs to what they were."""
+    """Require both results to meet their bounds, and the inputs to stay unchanged."""
     inputs = make_inputs(case, guarded, seed)
     before = [x.copy() for x in inputs.xs]
     got = call(case, inputs, backend)
@@ -161,17 +164,17 @@ def run_and_judge(case, backend, guarded, seed=0):
         return
     assert isinstance(got, tuple)
     for side, y in enumerate(got):
-        x, was = inputs.xs[side], before[side]
+        x, x_before = inputs.xs[side], before[side]
         if inputs.outs is not None:
             assert np.array_equal(values_of(y), inputs.outs[side].astype(np.float64), equal_nan=True)
         if inputs.outs is None or inputs.outs[side] is not x:
-            assert np.array_equal(x, was)
-        how = {"dtype": case.dtype, "forward": case.forward, "angle": case.angle, "backend": backend}
-        assert_within(y, was, inputs.positions, inputs.params, inputs.factors, **how)
+            assert np.array_equal(x, x_before)
+        options = {"dtype": case.dtype, "forward": case.forward, "angle": case.angle, "backend": backend}
+        assert_within(y, x_before, inputs.positions, inputs.params, inputs.factors, **options)
 
 
-def cases(listed):
-    return together("case", [c for c in listed if possible(c)])
+def cases(candidates):
+    return together("case", [c for c in candidates if possible(c)])
 
 
 BASES = [
@@ -220,7 +223,7 @@ HEADS = [(32, 8), (8, 1), (1, 8), (71, 1), (5, 5), (0, 3), (3, 0), (0, 0)]
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("heads", HEADS, ids=str)
-def test_any_two_numbers_of_heads(heads, dtype, backend, guarded):
+def test_q_and_k_may_have_any_numbers_of_heads(heads, dtype, backend, guarded):
     for S, mode, positions in [
         (1, "neox", "ascending"),
         (37, "normal", "ascending"),
@@ -241,7 +244,7 @@ def test_head_sizes_that_models_have(D, layout, backend, guarded):
         run_and_judge(QkCase(dtype, "neox", sizes=sizes, x_layout=layout, out="in-place"), backend, guarded)
 
 
-def test_many_tokens_are_shared_out_among_threads_and_cores(backend, guarded):
+def test_many_tokens_on_several_threads_and_cores_meet_the_bound(backend, guarded):
     case = QkCase("float16", "neox", sizes=(2, 400, 8, 128), keys=2, x_layout="fused", out="in-place")
     run_and_judge(case, backend, guarded)
 
@@ -250,15 +253,15 @@ def test_many_tokens_are_shared_out_among_threads_and_cores(backend, guarded):
 
 
 @cases([QkCase(**row) for row in pairwise({**FACTORS, "out": ["new"]}, seed=1)])
-def test_each_is_bit_for_bit_what_rope_makes_of_it(case, backend):
+def test_each_result_equals_ropes_bit_for_bit(case, backend):
     guarded = GuardedMemory()
     inputs, convert = make_inputs(case, guarded), converter(case)
     got = call(case, inputs, backend)
     if got is None:
         return
     for x, y in zip(inputs.xs, got, strict=True):
-        given = convert(x), convert(inputs.positions), inputs.params, convert(inputs.factors)
-        alone = rope(*given, backend=backend, forward=case.forward, angle=case.angle)
+        arguments = convert(x), convert(inputs.positions), inputs.params, convert(inputs.factors)
+        alone = rope(*arguments, backend=backend, forward=case.forward, angle=case.angle)
         assert bytes_of(y) == bytes_of(alone)
 
 
@@ -272,18 +275,18 @@ def test_a_call_is_one_launch(case, device, guarded):
 
 
 def test_a_call_on_the_cpu_enters_the_library_once(monkeypatch, guarded):
-    """And what reaches it is the tensors' own memory with their own strides."""
-    seen = []
+    """It gets the addresses and strides of the arrays."""
+    calls = []
 
-    def watched(self, op, inputs, a, outputs):
-        seen.append([(t.data, list(t.stride)) for t in (*inputs[:2], *outputs)])
+    def record(self, op, inputs, a, outputs):
+        calls.append([(t.data, list(t.stride)) for t in (*inputs[:2], *outputs)])
 
-    monkeypatch.setattr(native.Native, "call", watched)
+    monkeypatch.setattr(native.Native, "call", record)
     case = QkCase(x_layout="fused", out="beside-v")
     inputs = make_inputs(case, guarded)
     call(case, inputs, "cpu")
     expected = [(a.ctypes.data, [s // a.itemsize for s in a.strides]) for a in (*inputs.xs, *inputs.outs)]
-    assert seen == [expected]
+    assert calls == [expected]
 
 
 def test_a_torch_call_on_slices_of_a_projection_allocates_nothing():
@@ -305,12 +308,12 @@ def test_a_torch_call_on_slices_of_a_projection_allocates_nothing():
 def test_in_place_returns_q_and_k_themselves(framework, backend):
     q, k = np.ones((3, 2, 16), np.float32), np.full((3, 1, 16), 2, np.float32)
     convert = to_torch if framework == "torch" else lambda a: a
-    given = convert(q), convert(k)
-    got = rope_qk_(*given, convert(np.arange(3)), RopeParams(16), backend=backend)
-    assert all(a is b for a, b in zip(got, given, strict=True))
+    passed = convert(q), convert(k)
+    got = rope_qk_(*passed, convert(np.arange(3)), RopeParams(16), backend=backend)
+    assert all(a is b for a, b in zip(got, passed, strict=True))
     for x, value in ((q, 1), (k, 2)):
-        was = np.full(x.shape, value)
-        assert_within(x, was, np.arange(3), RopeParams(16), dtype="float32", backend=backend)
+        before = np.full(x.shape, value)
+        assert_within(x, before, np.arange(3), RopeParams(16), dtype="float32", backend=backend)
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
@@ -323,14 +326,14 @@ def test_out_may_be_a_list_and_its_tensors_are_returned(framework, backend):
     assert got[1] is k
 
 
-def test_v_in_the_same_projection_keeps_what_it_holds(backend, guarded):
+def test_v_in_the_same_projection_stays_unchanged(backend, guarded):
     for framework in ("numpy", "torch"):
         case = QkCase(framework=framework, x_layout="fused", out="in-place")
         inputs = make_inputs(case, guarded)
-        whole = inputs.xs[0].base
+        projection = inputs.xs[0].base
         call(case, inputs, backend)
         heads = case.sizes[2] + case.keys
-        v = np.ndarray((2, 5, 2, 64), np.float32, whole, _offset(inputs, heads), _strides(inputs))
+        v = np.ndarray((2, 5, 2, 64), np.float32, projection, _offset(inputs, heads), _strides(inputs))
         assert np.all(v == 7)
 
 
@@ -356,7 +359,7 @@ def test_a_nan_in_the_queries_does_not_reach_the_keys(dtype, backend):
     assert np.all(np.isfinite(values_of(rotated)))
 
 
-def test_the_other_byte_order_is_read_as_the_values_it_holds(backend):
+def test_arrays_of_the_other_byte_order_give_the_same_result(backend):
     q, k = (np.random.default_rng(n).standard_normal((3, n, 8)).astype(np.float32) for n in (2, 1))
     expected = rope_qk(q, k, np.arange(3), RopeParams(8), backend=backend)
     swapped = [x.astype(x.dtype.newbyteorder()) for x in (q, k)]

@@ -1,4 +1,4 @@
-"""Bad calls of rope_qk: the same words on every path, and nothing written. The paths: paths.py."""
+"""BadCall calls of rope_qk raise the same error on every path (paths.py) and write nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paths import (
     BadCall,
     PathCall,
     assert_refused,
-    bads_of,
+    bad_calls_of,
     blank,
     c_arguments,
     c_status,
@@ -33,7 +33,7 @@ Q, K = (B, S, NQ, D), (B, S, NK, D)
 
 
 def call(attributes=None, angle=0, **changed):
-    """Return a correct call with some arguments changed."""
+    """Return a correct call in which the given arguments are changed."""
     tensors = {
         "q": np.ones(Q, np.float32),
         "k": np.ones(K, np.float32),
@@ -42,12 +42,12 @@ def call(attributes=None, angle=0, **changed):
         "q_out": sentinels(Q),
         "k_out": sentinels(K),
     }
-    made = PathCall(QK, {**tensors, **changed}, angle=angle)
-    made.attributes.update(attributes or {})
-    return made
+    new_call = PathCall(QK, {**tensors, **changed}, angle=angle)
+    new_call.attributes.update(attributes or {})
+    return new_call
 
 
-bad = bads_of(call)
+bad = bad_calls_of(call)
 
 
 # ---- inputs ----------------------------------------------------------------------------------------
@@ -127,26 +127,26 @@ INPUTS = [
         attributes={"mode": 8, "sections": (3, 3, 3, 0)},
     ),
     bad("angle-unknown", "angle must be exact (0), f32 (1) or ggml (2) but got 3.", angle=3),
-    # Parameters are checked before it is known whose they are.
+    # RopeParams checks its fields when it is made, before the operator is known.
     bad(
         "n_dims-odd",
         "n_dims must be a positive even number but got 7.",
         attributes={"n_dims": 7},
-        says="rope",
+        operator="rope",
     ),
     bad(
         "frequency-too-fast",
         "frequencies must be at most 1e+09 radians per position but got 2e+09 for pair 0.",
         attributes={"freq_scale": 2e9},
-        says="rope",
+        operator="rope",
     ),
 ]
 
 # ---- outputs ---------------------------------------------------------------------------------------
 
 
-def shared(q=0, k=500, q_out=1000, k_out=1500):
-    """All four in one buffer, from those elements on."""
+def in_one_buffer(q=0, k=500, q_out=1000, k_out=1500):
+    """Return a function that makes a call with all four tensors in one buffer, from these elements on."""
 
     def make():
         memory = sentinels(2000)
@@ -161,11 +161,11 @@ def shared(q=0, k=500, q_out=1000, k_out=1500):
 
 def out_over(out, name):
     def make():
-        made = call(freq_factors=np.ones(4, np.float32))
-        spot = made.tensors[out].ravel()[5:9]
-        made.tensors[name] = spot.view(np.int32)[:S] if name == "positions" else spot
-        made.tensors[name][...] = 1
-        return made
+        new_call = call(freq_factors=np.ones(4, np.float32))
+        inside = new_call.tensors[out].ravel()[5:9]
+        new_call.tensors[name] = inside.view(np.int32)[:S] if name == "positions" else inside
+        new_call.tensors[name][...] = 1
+        return new_call
 
     return make
 
@@ -190,8 +190,8 @@ def read_only():
     return out
 
 
-UNIT = "must have unit stride in its last dimension but got"
-PART = "must be {} itself or share no memory with {} but got memory that they share."
+UNIT_STRIDE = "must have unit stride in its last dimension but got"
+OVERLAP = "must be {} itself or share no memory with {} but got memory that they share."
 OUTPUTS = [
     bad("q_out-shape", "q_out must have q's shape [2, 3, 4, 8] but got [2, 3, 2, 8].", q_out=blank(*K)),
     bad("k_out-shape", "k_out must have k's shape [2, 3, 2, 8] but got [2, 3, 4, 8].", k_out=blank(*Q)),
@@ -204,7 +204,7 @@ OUTPUTS = [
     bad(
         "k_out-read-only", "k_out must be writeable but got a read-only array.", k_out=read_only, paths=NUMPY
     ),
-    bad("k_out-spaced", f"k_out {UNIT} 2.", k_out=strided(K, (96, 32, 16, 2))),
+    bad("k_out-spaced", f"k_out {UNIT_STRIDE} 2.", k_out=strided(K, (96, 32, 16, 2))),
     bad(
         "q_out-folded",
         "q_out must not overlap itself but got strides [96, 32, 4, 1].",
@@ -220,32 +220,38 @@ OUTPUTS = [
         "k_out must be aligned to its 4-byte elements but got an address that is not.",
         k_out=off_by_a_byte,
     ),
-    BadCall("q_out-over-q", shared(q_out=8), "q_out " + PART.format("q", "q")),
-    BadCall("q_out-over-k", shared(q_out=400), "q_out " + PART.format("q", "k")),
-    BadCall("k_out-over-k", shared(k_out=580), "k_out " + PART.format("k", "k")),
-    BadCall("k_out-over-q", shared(k_out=100), "k_out " + PART.format("k", "q")),
-    BadCall("k_out-over-q_out", shared(k_out=1100), "k_out " + PART.format("k", "q_out")),
-    BadCall("k_out-is-q_out", shared(k_out=1000), "k_out " + PART.format("k", "q_out")),
-    BadCall("q_out-is-k", shared(q_out=500), "q_out " + PART.format("q", "k")),
-    BadCall("q_out-over-positions", out_over("q_out", "positions"), "q_out " + PART.format("q", "positions")),
-    BadCall("k_out-over-positions", out_over("k_out", "positions"), "k_out " + PART.format("k", "positions")),
+    BadCall("q_out-over-q", in_one_buffer(q_out=8), "q_out " + OVERLAP.format("q", "q")),
+    BadCall("q_out-over-k", in_one_buffer(q_out=400), "q_out " + OVERLAP.format("q", "k")),
+    BadCall("k_out-over-k", in_one_buffer(k_out=580), "k_out " + OVERLAP.format("k", "k")),
+    BadCall("k_out-over-q", in_one_buffer(k_out=100), "k_out " + OVERLAP.format("k", "q")),
+    BadCall("k_out-over-q_out", in_one_buffer(k_out=1100), "k_out " + OVERLAP.format("k", "q_out")),
+    BadCall("k_out-is-q_out", in_one_buffer(k_out=1000), "k_out " + OVERLAP.format("k", "q_out")),
+    BadCall("q_out-is-k", in_one_buffer(q_out=500), "q_out " + OVERLAP.format("q", "k")),
     BadCall(
-        "k_out-over-factors", out_over("k_out", "freq_factors"), "k_out " + PART.format("k", "freq_factors")
+        "q_out-over-positions", out_over("q_out", "positions"), "q_out " + OVERLAP.format("q", "positions")
     ),
-    BadCall("one-tensor-as-both", one_tensor_twice, "q_out " + PART.format("q", "k")),
+    BadCall(
+        "k_out-over-positions", out_over("k_out", "positions"), "k_out " + OVERLAP.format("k", "positions")
+    ),
+    BadCall(
+        "k_out-over-factors",
+        out_over("k_out", "freq_factors"),
+        "k_out " + OVERLAP.format("k", "freq_factors"),
+    ),
+    BadCall("one-tensor-as-both", one_tensor_twice, "q_out " + OVERLAP.format("q", "k")),
     BadCall(
         "q-spaced-in-place",
         lambda: in_place(q=np.ones((B, S, NQ, 2 * D), np.float32)[..., ::2]),
-        f"q {UNIT} 2.",
+        f"q {UNIT_STRIDE} 2.",
     ),
     BadCall(
         "k-spaced-in-place",
         lambda: in_place(k=np.ones((B, S, NK, 2 * D), np.float32)[..., ::2]),
-        f"k {UNIT} 2.",
+        f"k {UNIT_STRIDE} 2.",
     ),
     bad(
         "k_out-backwards",
-        f"k_out {UNIT} -1.",
+        f"k_out {UNIT_STRIDE} -1.",
         k_out=lambda: sentinels(K)[..., ::-1],
         paths=(*NUMPY, *C_PATHS),
     ),
@@ -253,57 +259,57 @@ OUTPUTS = [
 
 
 @table([*INPUTS, *OUTPUTS])
-def test_bad_call_says_what_is_wrong_and_writes_nothing(bad, path):
+def test_a_bad_call_raises_its_error_and_writes_nothing(bad, path):
     assert_refused(bad, path)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_call_that_is_spoiled_is_a_correct_one(path):
-    made = call(freq_factors=np.ones(4, np.float32))
-    PATHS[path](made)
-    assert not any(np.any(made.tensors[name] == SENTINEL) for name in ("q_out", "k_out"))
+def test_the_unchanged_call_is_correct(path):
+    new_call = call(freq_factors=np.ones(4, np.float32))
+    PATHS[path](new_call)
+    assert not any(np.any(new_call.tensors[name] == SENTINEL) for name in ("q_out", "k_out"))
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_back_to_back_memory_is_no_overlap(path):
-    PATHS[path](shared(q=0, k=192, q_out=288, k_out=480)())
+    PATHS[path](in_one_buffer(q=0, k=192, q_out=288, k_out=480)())
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_slices_of_one_projection_are_no_overlap(path):
-    """Queries and keys of different numbers of heads, row by row beside each other."""
-    whole = np.ones((B, S, NQ + 2 * NK, D), np.float32)
-    PATHS[path](in_place(whole[..., :NQ, :], whole[..., NQ : NQ + NK, :]))
-    assert np.all(whole[..., NQ + NK :, :] == 1)
-    assert np.any(whole[..., :NQ, :] != 1)
+    """Each row holds the heads of q, k and v; q and k have different numbers of heads."""
+    projection = np.ones((B, S, NQ + 2 * NK, D), np.float32)
+    PATHS[path](in_place(projection[..., :NQ, :], projection[..., NQ : NQ + NK, :]))
+    assert np.all(projection[..., NQ + NK :, :] == 1)
+    assert np.any(projection[..., :NQ, :] != 1)
 
 
-# ---- what only C can say ---------------------------------------------------------------------------
+# ---- errors that only C can raise ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["q", "k", "positions", "params", "q_out", "k_out"])
 def test_null_arguments_are_named(name):
-    made = call()
-    status, said = c_status(QK, {**c_arguments(made), name: None})
+    new_call = call()
+    status, message = c_status(QK, {**c_arguments(new_call), name: None})
     kind = "struct" if name == "params" else "tensor"
-    assert (status, said) == (1, f"[rope_qk] {name} must be a {kind} but got NULL.")
-    assert np.all(made.tensors["q_out"] == SENTINEL)
-    assert np.all(made.tensors["k_out"] == SENTINEL)
+    assert (status, message) == (1, f"[rope_qk] {name} must be a {kind} but got NULL.")
+    assert np.all(new_call.tensors["q_out"] == SENTINEL)
+    assert np.all(new_call.tensors["k_out"] == SENTINEL)
 
 
 @pytest.mark.parametrize("name", ["q", "k", "q_out", "k_out"])
 def test_null_data_is_refused(name):
-    made = call()
+    new_call = call()
     shape = Q if name.startswith("q") else K
     nothing = c_tensor(0, "float32", shape, (1, 1, 1, 1))
-    status, said = c_status(QK, {**c_arguments(made), name: nothing})
-    assert (status, said) == (1, f"[rope_qk] {name} must have data but got NULL.")
+    status, message = c_status(QK, {**c_arguments(new_call), name: nothing})
+    assert (status, message) == (1, f"[rope_qk] {name} must have data but got NULL.")
 
 
-# ---- what only Python can say ----------------------------------------------------------------------
+# ---- errors that only Python can raise -------------------------------------------------------------
 
 
-def given(framework):
+def arguments_of(framework):
     arrays = np.ones(Q, np.float32), np.ones(K, np.float32), np.arange(S)
     return arrays if framework == "numpy" else tuple(map(to_torch, arrays))
 
@@ -311,7 +317,7 @@ def given(framework):
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 @pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim", None])
 def test_out_must_be_a_pair(framework, backend_name):
-    q, k, positions = given(framework)
+    q, k, positions = arguments_of(framework)
     for out, kind, got in [
         (q, TypeError, type(q).__name__),
         ((q,), ValueError, "1 elements"),
@@ -325,7 +331,7 @@ def test_out_must_be_a_pair(framework, backend_name):
 @pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim", None])
 @pytest.mark.parametrize("name", ["k", "positions", "freq_factors", "q_out", "k_out"])
 def test_arrays_beside_a_tensor_are_refused(name, backend_name):
-    q, k, positions = given("torch")
+    q, k, positions = arguments_of("torch")
     t = {
         "k": k,
         "positions": positions,
@@ -350,7 +356,7 @@ def test_arrays_beside_a_tensor_are_refused(name, backend_name):
 @pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim"])
 @pytest.mark.parametrize("name", ["k", "k_out"])
 def test_tensors_beside_an_array_are_refused(name, backend_name):
-    q, k, positions = given("numpy")
+    q, k, positions = arguments_of("numpy")
     t = {"k": k, "k_out": k.copy()}
     t[name] = to_torch(t[name])
     with pytest.raises(
@@ -362,7 +368,7 @@ def test_tensors_beside_an_array_are_refused(name, backend_name):
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 @pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim", None])
 def test_params_must_be_rope_params(framework, backend_name):
-    q, k, positions = given(framework)
+    q, k, positions = arguments_of(framework)
     text = r"^\[rope_qk\] params must be a RopeParams but got int\.$"
     with pytest.raises(TypeError, match=text):
         rope_qk(q, k, positions, 8, backend=backend_name)
@@ -383,9 +389,9 @@ def test_unknown_and_absent_backends_are_named(framework, monkeypatch):
     with pytest.raises(
         ValueError, match=r"^\[rope_qk\] backend must be one of reference, cpu, sim.* got cuda\.$"
     ):
-        rope_qk(*given(framework), RopeParams(8), backend="cuda")
+        rope_qk(*arguments_of(framework), RopeParams(8), backend="cuda")
     with pytest.raises(BackendUnavailable, match=r"^\[npu\] backend must be available but "):
-        rope_qk(*given(framework), RopeParams(8), backend="npu")
+        rope_qk(*arguments_of(framework), RopeParams(8), backend="npu")
 
 
 # ---- the device's own errors -----------------------------------------------------------------------
@@ -393,7 +399,7 @@ def test_unknown_and_absent_backends_are_named(framework, monkeypatch):
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 @pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
-def test_what_the_device_cannot_is_refused_by_name_and_nothing_is_written(device, framework):
+def test_a_call_that_the_device_cannot_run_is_refused_and_nothing_is_written(device, framework):
     convert = to_torch if framework == "torch" else lambda a: a
     reach = "positions must be between -4194303 and 4194303 on the device but got 4194304."
     floats = "float32 or float16" if "310p" in device else "float32, float16 or bfloat16"
@@ -444,15 +450,14 @@ def test_gradients_are_refused_and_nothing_is_written(name, device):
 
 
 @pytest.mark.parametrize("convert", [np.asarray, to_torch], ids=["numpy", "torch"])
-def test_of_all_that_a_result_touches_the_same_one_is_named(convert, backend):
-    """Keys are written into queries that are rotated in place. The error names the queries as an input
-    first."""
+def test_an_output_over_an_input_and_an_output_is_refused_for_the_input(convert, backend):
+    """k_out overlaps q, which is also q_out. The error names q."""
     memory = np.ones(2 * B * S * NQ * D, np.float32)
     q, k = memory[: B * S * NQ * D].reshape(Q), np.ones(K, np.float32)
     inside = memory[B * S * D : B * S * D * (1 + NK)].reshape(K)
     rule = "k_out must be k itself or share no memory with q but got memory that they share"
     q, k, positions, inside = (convert(a) for a in (q, k, np.arange(S), inside))
-    chosen = None if backend == "cpu" else backend  # there torch goes to C without Python's rules
+    chosen = None if backend == "cpu" else backend  # None: torch calls C without the rules in Python
     with pytest.raises(ValueError, match=rf"^\[rope_qk\] {rule}\.$"):
         rope_qk(q, k, positions, RopeParams(D), out=(q, inside), backend=chosen)
     assert np.all(memory == 1)

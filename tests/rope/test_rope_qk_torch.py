@@ -19,7 +19,7 @@ PARAMS = RopeParams(16, "neox", n_offs=4)
 ATTRIBUTES = {"n_dims": 16, "rope_mode": 2, "n_offs": 4}
 SECTIONED = {"n_dims": 24, "rope_mode": 40, "sections": [4, 4, 4, 0], "forward": False, "angle": 1}
 
-both = pytest.mark.parametrize("grads", list(product([False, True], repeat=2)), ids=str)
+every_choice_of_grads = pytest.mark.parametrize("grads", list(product([False, True], repeat=2)), ids=str)
 
 
 def qk_of(shape=(2, 5, 3, 24), dtype=torch.float32, grads=(False, False), keys=2):
@@ -29,8 +29,8 @@ def qk_of(shape=(2, 5, 3, 24), dtype=torch.float32, grads=(False, False), keys=2
     return tuple(x.requires_grad_(grad) for x, grad in zip(values, grads, strict=True))
 
 
-def two_ropes(q, k, *rest, **how):
-    return rope(q, *rest, **how), rope(k, *rest, **how)
+def two_ropes(q, k, *rest, **options):
+    return rope(q, *rest, **options), rope(k, *rest, **options)
 
 
 def equal(a, b):
@@ -38,7 +38,7 @@ def equal(a, b):
 
 
 def samples(grads=(False, False)):
-    """(q, k, positions, freq_factors, attributes)"""
+    """Yield (q, k, positions, freq_factors, attributes)."""
     factors, planes = torch.linspace(1, 4, 12), torch.arange(20, dtype=torch.int32).reshape(4, 5)
     yield *qk_of(grads=grads), torch.arange(5), None, ATTRIBUTES
     yield *qk_of(grads=grads), planes, factors, SECTIONED
@@ -50,9 +50,9 @@ def samples(grads=(False, False)):
 
 
 SAMPLES = range(len(list(samples())))
-NEITHER, EITHER, BOTH = (False, False), (True, False), (True, True)
+NEITHER, ONLY_Q, BOTH = (False, False), (True, False), (True, True)
 opchecked = pytest.mark.parametrize(
-    ("which", "grads"), [*[(n, g) for n in SAMPLES for g in (NEITHER, BOTH)], (0, EITHER), (2, EITHER[::-1])]
+    ("which", "grads"), [*[(n, g) for n in SAMPLES for g in (NEITHER, BOTH)], (0, ONLY_Q), (2, ONLY_Q[::-1])]
 )
 
 
@@ -93,7 +93,7 @@ def test_opcheck_rope_qk_packed(which):
     torch.library.opcheck(operator, (q.clone(), k.clone(), None, None, positions, packed, factors))
 
 
-def test_rope_qk_packed_turns_in_place_what_comes_alone():
+def test_rope_qk_packed_without_an_input_rotates_its_output_in_place():
     q, k, positions, factors, _ = next(iter(samples()))
     packed = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
     expected = two_ropes(q, k, positions, PARAMS)
@@ -106,7 +106,7 @@ def test_rope_qk_packed_turns_in_place_what_comes_alone():
         assert equal(outs, expected)
 
 
-def test_other_bytes_are_refused():
+def test_a_packed_tensor_of_the_wrong_size_is_refused():
     q, k, positions, _, _ = next(iter(samples()))
     with pytest.raises(
         (RuntimeError, ValueError), match=r"\[rope_qk\] packed must be the \d+ contiguous bytes"
@@ -119,7 +119,7 @@ def test_other_bytes_are_refused():
 
 @pytest.fixture
 def compiled():
-    """torch.compile without graph breaks; eager graphs, as code generation is not ours to test."""
+    """torch.compile without graph breaks, and without code generation, which is not under test."""
     torch._dynamo.reset()
     yield lambda f, **options: torch.compile(f, fullgraph=True, backend="aot_eager", **options)
     torch._dynamo.reset()
@@ -137,7 +137,7 @@ def in_place(q, k, p):
 
 
 @pytest.mark.parametrize("f", [functional, in_place])
-@both
+@every_choice_of_grads
 def test_compile_gives_the_same_results_and_gradients(f, grads, compiled):
     results = []
     for wrap in (compiled, lambda f: f):
@@ -175,7 +175,7 @@ def test_compile_out(in_place, compiled):
     assert equal(out, expected)
 
 
-@both
+@every_choice_of_grads
 def test_compile_with_dynamic_shapes_compiles_once(grads):
     torch._dynamo.reset()
     count = CompileCounter()
@@ -205,7 +205,7 @@ def test_compile_down_to_generated_code(f):
 # ---- gradients -------------------------------------------------------------------------------------
 
 
-@both
+@every_choice_of_grads
 @pytest.mark.parametrize("sectioned", [False, True])
 def test_gradcheck_and_gradgradcheck(sectioned, grads):
     q, k = qk_of((2, 2, 2, 8), torch.float64, grads=grads, keys=1)
@@ -216,15 +216,15 @@ def test_gradcheck_and_gradgradcheck(sectioned, grads):
     positions = torch.stack([positions, positions + 1, positions + 2]) if sectioned else positions
     factors = torch.linspace(1, 3, 4)
 
-    def apart(q, k):
+    def functional(q, k):
         return rope_qk(q, k, positions, params, factors)
 
-    def inside(q, k):
+    def in_place(q, k):
         q, k = q * 2, k * 3
         rope_qk_(q, k, positions, params, factors, forward=False)
         return q * q, k * k
 
-    for f in (apart, inside):
+    for f in (functional, in_place):
         if any(grads):
             assert torch.autograd.gradcheck(f, (q, k))
             assert torch.autograd.gradgradcheck(f, (q, k))
@@ -244,25 +244,25 @@ def test_gradients_are_the_rotations_by_minus_the_angle(used):
         assert_within(x.grad, w.numpy(), positions.numpy(), PARAMS, dtype="float32", forward=False)
 
 
-def test_both_gradients_come_of_one_call():
-    seen = []
+def test_one_call_gives_both_gradients():
+    calls = []
 
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+    class Record(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             if func.namespace == "npu_rope":
-                seen.append(func.overloadpacket)
+                calls.append(func.overloadpacket)
             return func(*args, **(kwargs or {}))
 
     q, k = qk_of(grads=(True, True))
-    with Watch():
+    with Record():
         sum(y.sum() for y in rope_qk(q, k, torch.arange(5), PARAMS)).backward()
-    assert seen == [OPS.rope_qk, OPS.rope_qk]
+    assert calls == [OPS.rope_qk, OPS.rope_qk]
 
 
-@both
+@every_choice_of_grads
 @pytest.mark.parametrize("views", [False, True])
 def test_in_place_gives_the_gradient_of_two_ropes(views, grads):
-    """Also where q and k are slices of a projection, which the gradient reaches as a whole."""
+    """Also if q and k are slices of a projection: the gradient then reaches the whole projection."""
     gradients, results = [], []
     for rotate in (rope_qk_, two_ropes):
         q, k = qk_of(grads=grads)
@@ -270,8 +270,8 @@ def test_in_place_gives_the_gradient_of_two_ropes(views, grads):
             qkv = torch.cat([q, k, k], 2) * 2
             q1, k1 = qkv[:, :, :3], qkv[:, :, 3:5]
             rotated = rotate(q1, k1, torch.arange(5), PARAMS)
-            whole = qkv if rotate is rope_qk_ else torch.cat([*rotated, qkv[:, :, 5:]], 2)
-            ys = [(whole * torch.arange(24))]
+            projection = qkv if rotate is rope_qk_ else torch.cat([*rotated, qkv[:, :, 5:]], 2)
+            ys = [(projection * torch.arange(24))]
         else:
             ys = [y.square() for y in rotate(q * 2, k * 2, torch.arange(5), PARAMS)]
         if any(grads):
@@ -283,20 +283,20 @@ def test_in_place_gives_the_gradient_of_two_ropes(views, grads):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("how", ["leaf", "view of a leaf", "one of several views"])
-def test_in_place_where_torch_allows_none_raises_torchs_own_error_and_writes_nothing(how, which):
+@pytest.mark.parametrize("kind", ["leaf", "view of a leaf", "one of several views"])
+def test_in_place_where_torch_allows_none_raises_torchs_own_error_and_writes_nothing(kind, which):
     tensors = list(qk_of())
     x = tensors[which]
     tensors[which] = {
         "leaf": lambda: x.requires_grad_(),
         "view of a leaf": lambda: x.requires_grad_()[:, :, 0:],
         "one of several views": lambda: (x.requires_grad_() * 1).unbind(0)[0],
-    }[how]()
-    if how == "one of several views":
+    }[kind]()
+    if kind == "one of several views":
         tensors[1 - which] = tensors[1 - which][0]
     before = [t.detach().clone() for t in tensors]
     text = (
-        "modified inplace" if how == "one of several views" else f"a {how.replace('leaf', 'leaf Variable')}"
+        "modified inplace" if kind == "one of several views" else f"a {kind.replace('leaf', 'leaf Variable')}"
     )
     with pytest.raises(RuntimeError, match=text):
         rope_qk_(*tensors, torch.arange(5), PARAMS)
@@ -305,15 +305,15 @@ def test_in_place_where_torch_allows_none_raises_torchs_own_error_and_writes_not
 
 @pytest.mark.parametrize("name", ["q", "k", "q_out", "k_out"])
 @pytest.mark.parametrize("direct", [False, True])
-def test_out_where_a_gradient_is_needed_is_refused(name, direct):
+def test_out_is_refused_if_a_gradient_is_needed(name, direct):
     q, k = qk_of()
     t = {"q": q, "k": k, "q_out": torch.zeros_like(q), "k_out": torch.zeros_like(k)}
     t[name].requires_grad_()
     outs = {n: t[n] for n in ("q_out", "k_out")}
     text = r"^\[rope_qk\] out must be None or \(q, k\) where a gradient is needed but got other tensors\."
-    given = q, k, torch.arange(5)
-    operator = partial(OPS.rope_qk_out, *given, **ATTRIBUTES, **outs)
-    function = partial(rope_qk, *given, PARAMS, out=tuple(outs.values()))
+    inputs = q, k, torch.arange(5)
+    operator = partial(OPS.rope_qk_out, *inputs, **ATTRIBUTES, **outs)
+    function = partial(rope_qk, *inputs, PARAMS, out=tuple(outs.values()))
     with pytest.raises(RuntimeError if direct else ValueError, match=text):
         operator() if direct else function()
     assert not any(out.any() for out in outs.values())
@@ -333,8 +333,8 @@ def test_without_gradients(mode):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("how", ["rope_qk_", "rope_qk(out=)", "ops.rope_qk_", "ops.rope_qk_out", "sim"])
-def test_a_write_is_seen_by_whoever_saved_the_tensor(how, which):
+@pytest.mark.parametrize("function", ["rope_qk_", "rope_qk(out=)", "ops.rope_qk_", "ops.rope_qk_out", "sim"])
+def test_a_write_to_a_tensor_saved_for_a_gradient_is_detected(function, which):
     w = torch.ones(1, 2, 1, 4, requires_grad=True)
     saved = w.exp()  # exp keeps its result for the gradient
     pair, positions = [torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4)], torch.arange(2)
@@ -349,12 +349,12 @@ def test_a_write_is_seen_by_whoever_saved_the_tensor(how, which):
                 *fresh, positions, **attributes, q_out=pair[0], k_out=pair[1]
             ),
             "sim": lambda: rope_qk(*fresh, positions, RopeParams(4), out=pair, backend="sim"),
-        }[how]()
+        }[function]()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         saved.sum().backward()
 
 
-def test_low_precision_gradients_come_in_their_dtype():
+def test_16_bit_gradients_have_the_dtype_of_their_tensor():
     for dtype in (torch.float16, torch.bfloat16):
         q, k = qk_of(dtype=dtype, grads=(True, True))
         sum(y.sum() for y in rope_qk(q, k, torch.arange(5), PARAMS)).backward()
@@ -367,16 +367,16 @@ def test_low_precision_gradients_come_in_their_dtype():
 def test_func_grad_and_vjp():
     (q, k), positions = qk_of((3, 2, 24), torch.float64), torch.arange(3)
 
-    def length(q, k, rotate):
+    def half_squared_length(q, k, rotate):
         return sum(y.square().sum() for y in rotate(q, k, positions, PARAMS)) / 2
 
-    def inside(q, k, *rest):
+    def in_place(q, k, *rest):
         return rope_qk_(q * 1, k * 1, *rest)
 
-    expected = torch.func.grad(length, (0, 1))(q, k, two_ropes)
-    assert equal(torch.func.grad(length, (0, 1))(q, k, rope_qk), expected)
-    assert equal(torch.func.grad(length, (0, 1))(q, k, inside), expected)
-    assert torch.equal(torch.func.grad(length, 1)(q, k, rope_qk), expected[1])
+    expected = torch.func.grad(half_squared_length, (0, 1))(q, k, two_ropes)
+    assert equal(torch.func.grad(half_squared_length, (0, 1))(q, k, rope_qk), expected)
+    assert equal(torch.func.grad(half_squared_length, (0, 1))(q, k, in_place), expected)
+    assert torch.equal(torch.func.grad(half_squared_length, 1)(q, k, rope_qk), expected[1])
     ys, pullback = torch.func.vjp(lambda q, k: rope_qk(q, k, positions, PARAMS), q, k)
     assert equal(pullback(ys), two_ropes(*ys, positions, PARAMS, forward=False))
 
@@ -389,11 +389,11 @@ def test_func_vmap_runs_sample_by_sample():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
 @pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("given", [(True, True), (True, False), (False, True)])
-def test_forward_mode_gives_the_rotated_tangents(given, in_place):
+@pytest.mark.parametrize("has_tangent", [(True, True), (True, False), (False, True)])
+def test_forward_mode_gives_the_rotated_tangents(has_tangent, in_place):
     q, k = qk_of(dtype=torch.float64)
     positions, forward_ad = torch.arange(5), torch.autograd.forward_ad
-    tangents = [x.flip(0) if is_given else None for x, is_given in zip((q, k), given, strict=True)]
+    tangents = [x.flip(0) if has else None for x, has in zip((q, k), has_tangent, strict=True)]
     with forward_ad.dual_level():
         duals = [
             x.clone() if t is None else forward_ad.make_dual(x.clone(), t.clone())
@@ -424,7 +424,7 @@ def test_nested_function_transforms_are_refused_and_never_zero():
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_fake_tensors_have_the_real_ones_shapes_and_strides(transposed):
+def test_fake_results_have_the_shapes_and_strides_of_real_ones(transposed):
     for dtype in (torch.float32, torch.bfloat16):
         q, k = (x.transpose(0, 1) if transposed else x for x in qk_of(dtype=dtype))
         positions = torch.arange(q.shape[1])
@@ -481,7 +481,7 @@ def test_non_unit_last_strides_are_copied_and_in_place_refused():
     assert equal((q, k), before)
 
 
-def test_views_that_negate_are_read_as_the_values_they_stand_for(backend):
+def test_negating_views_are_read_as_the_negated_values(backend):
     q, k = qk_of()
     got = rope_qk(torch._neg_view(q), torch._neg_view(k), torch.arange(5), PARAMS, backend=backend)
     assert equal(got, rope_qk(-q, -k, torch.arange(5), PARAMS, backend=backend))

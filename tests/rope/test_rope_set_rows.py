@@ -1,4 +1,4 @@
-"""rope_set_rows on every back end: rope, one rounding to the cache's type, and a write into its rows."""
+"""rope_set_rows on every back end: rope, a rounding to the cache's type, and a write into its rows."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from npu_rope import RopeParams, rope, rope_set_rows
 from npu_rope.testing.bounds import worst_ratio
 from npu_rope.testing.chip_types import has_bfloat16
 
-HELD = 7  # what the cache holds before
+BEFORE = 7  # the cache's values before the call
 
 
 @dataclass(frozen=True)
 class RowsCase(Case):
     """A call of rope_set_rows."""
 
-    cache: str = "same"  # its dtype, where that is not x's
+    cache: str = "same"  # the dtype of the cache; "same" is x's
     rows: str = "scattered"
     rows_dtype: str = "int64"
     cache_layout: str = "contiguous"
@@ -80,11 +80,11 @@ def cache_dtype(case):
 
 
 def rows_of(case, rng):
-    """(rows, the cache's number of rows)"""
+    """Return rows, and the cache's number of rows."""
     B, S = case.sizes[:2]
     shape, count = ((B, S), B * S) if case.rank == 4 else ((S,), S)
-    held = count if case.rows == "all" else count + 5
-    rows = rng.permutation(held)[:count]
+    cache_rows = count if case.rows == "all" else count + 5
+    rows = rng.permutation(cache_rows)[:count]
     if case.rows == "ascending":
         rows = np.arange(count) + 3
     elif case.rows == "descending":
@@ -96,11 +96,12 @@ def rows_of(case, rng):
     rows = rows.reshape(shape).astype(case.rows_dtype)
     if case.rows == "strided":
         rows = np.repeat(rows, 2, axis=-1)[..., ::2]
-    return rows, held
+    return rows, cache_rows
 
 
 def make_cache(case, guarded, rows):
-    """``layer``: one of two layers that share each row; ``heads-first``: [N,R,D] seen as [R,N,D]."""
+    """Return a cache. "layer" is one of two layers whose rows alternate in memory, "heads-first" a transposed
+    [N,R,D]."""
     N, D = case.sizes[2:]
     strides = {
         "contiguous": (N * D, D, 1),
@@ -110,7 +111,7 @@ def make_cache(case, guarded, rows):
         "reversed": (-N * D, D, 1),
     }[case.cache_layout]
     cache = guarded.empty((rows, N, D), cache_dtype(case), strides)
-    cache[...] = HELD
+    cache[...] = BEFORE
     return cache
 
 
@@ -133,51 +134,52 @@ def make_inputs(case, guarded, seed=0):
     values = rng.standard_normal(shape).astype(dtype)
     if case.x_layout == "shared-batch" and case.rank == 4:
         values[...] = values[:1]
-    rows, held = rows_of(case, rng)
+    rows, cache_rows = rows_of(case, rng)
     return SetRowsArrays(
         params,
         guarded.input(values, layout_strides(case.x_layout, shape)),
         guarded.input(positions, element_strides(positions)),
         None if factors is None else guarded.input(factors, element_strides(factors)),
         guarded.input(rows, element_strides(rows)),
-        make_cache(case, guarded, held),
+        make_cache(case, guarded, cache_rows),
     )
 
 
 def refusal(backend, case, inputs):
-    """(class, message) of the error where a backend cannot run the call by nature, else None."""
+    """Return (class, message) of the error if the back end does not support the call, else None."""
     if case.cache == "bfloat16" and not has_bfloat16(backend) and case.angle == "exact":
         rule = "cache must be float32 or float16 on Ascend310P3"
         return TypeError, f"[rope_set_rows] {rule} but got bfloat16."
     size = inputs.x.size
-    wrong = rope_cases.refusal(backend, case.dtype, positions=inputs.positions, angle=case.angle, size=size)
-    return wrong and (wrong[0], wrong[1].replace("[rope]", "[rope_set_rows]"))
+    refused = rope_cases.refusal(backend, case.dtype, positions=inputs.positions, angle=case.angle, size=size)
+    return refused and (refused[0], refused[1].replace("[rope]", "[rope_set_rows]"))
 
 
 def run(case, inputs, backend):
     convert = to_torch if case.framework == "torch" else lambda a: a
-    given = [convert(t) for t in (inputs.x, inputs.positions, inputs.rows)]
+    arrays = [convert(t) for t in (inputs.x, inputs.positions, inputs.rows)]
     cache, factors = convert(inputs.cache), convert(inputs.factors)
-    how = {"backend": backend, "forward": case.forward, "angle": case.angle}
-    assert rope_set_rows(*given, cache, inputs.params, factors, **how) is cache
+    options = {"backend": backend, "forward": case.forward, "angle": case.angle}
+    assert rope_set_rows(*arrays, cache, inputs.params, factors, **options) is cache
 
 
 def call(case, inputs, backend):
-    """True where the cache was written; False where the backend refused, as it should."""
-    wrong = refusal(backend, case, inputs)
-    if wrong is None:
+    """Return whether the back end supports the call. If not, require the right error and an unchanged
+    cache."""
+    refused = refusal(backend, case, inputs)
+    if refused is None:
         run(case, inputs, backend)
         return True
     before = inputs.cache.copy()
-    with pytest.raises(wrong[0]) as caught:
+    with pytest.raises(refused[0]) as caught:
         run(case, inputs, backend)
-    assert str(caught.value) == wrong[1]
+    assert str(caught.value) == refused[1]
     assert bytes_of(inputs.cache) == bytes_of(before)
     return False
 
 
 def run_and_judge(case, backend, guarded, seed=0):
-    """Hold the rows that were named to their bounds, and all others to what they held."""
+    """Require the written rows to meet their bounds, and all other rows to stay unchanged."""
     inputs = make_inputs(case, guarded, seed)
     written = call(case, inputs, backend)
     guarded.check()
@@ -193,22 +195,22 @@ def run_and_judge(case, backend, guarded, seed=0):
         angle=case.angle,
         e_angle=e_angle_of(backend),
     )
-    rest = np.ones(inputs.x.shape[-1], bool)  # other lanes are rounded once
+    outside = np.ones(inputs.x.shape[-1], bool)  # lanes outside the window are only rounded
     for lanes in inputs.params.pair_lanes():
-        rest[lanes] = False
-    expected[..., rest] = inputs.x[..., rest].astype(cache_dtype(case)).astype(np.float64)
+        outside[lanes] = False
+    expected[..., outside] = inputs.x[..., outside].astype(cache_dtype(case)).astype(np.float64)
     rows, heads = inputs.rows.ravel(), expected.shape[-2:]
-    named = rows >= 0
-    got = values_of(inputs.cache)[rows[named]]
-    expected, bound = (t.reshape(rows.size, *heads)[named] for t in (expected, bound))
+    has_row = rows >= 0
+    got = values_of(inputs.cache)[rows[has_row]]
+    expected, bound = (t.reshape(rows.size, *heads)[has_row] for t in (expected, bound))
     ratio, at = worst_ratio(got, expected, bound)
     assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}"
-    others = np.delete(inputs.cache, rows[named], axis=0)
-    assert np.all(others.astype(np.float32) == HELD)
+    others = np.delete(inputs.cache, rows[has_row], axis=0)
+    assert np.all(others.astype(np.float32) == BEFORE)
 
 
-def cases(listed):
-    return together("case", [c for c in listed if possible(c)])
+def cases(candidates):
+    return together("case", [c for c in candidates if possible(c)])
 
 
 BASES = [
@@ -262,14 +264,14 @@ def test_head_sizes_that_models_have(D, cache, backend, guarded):
 
 
 @pytest.mark.parametrize("sizes", [(0, 3, 2, 16), (2, 0, 2, 16), (2, 3, 0, 16), (1, 1, 1, 16)], ids=str)
-def test_sizes_from_nothing_to_one(sizes, backend, guarded):
+def test_sizes_of_zero_and_one(sizes, backend, guarded):
     for framework in ("numpy", "torch"):
         for rows in ("scattered", "all"):
             run_and_judge(RowsCase(framework=framework, sizes=sizes, rows=rows), backend, guarded)
 
 
 @pytest.mark.parametrize("cache", ["same", "float16"])
-def test_many_tokens_are_shared_out_among_threads_and_cores(cache, backend, guarded):
+def test_many_tokens_on_several_threads_and_cores_meet_the_bound(cache, backend, guarded):
     case = RowsCase("float32", "neox", sizes=(2, 300, 8, 128), cache=cache, rows="skipped")
     run_and_judge(case, backend, guarded)
 
@@ -278,7 +280,7 @@ def test_many_tokens_are_shared_out_among_threads_and_cores(cache, backend, guar
 
 
 def in_three_steps(case, inputs, backend):
-    """rope, a cast by NumPy, an assignment by index."""
+    """Return the cache after rope, a cast by NumPy and an assignment by index."""
     y = rope(
         inputs.x,
         inputs.positions,
@@ -296,8 +298,8 @@ def in_three_steps(case, inputs, backend):
 
 
 @cases([RowsCase(**row) for row in pairwise({**FACTORS, "framework": ["numpy"]}, seed=1)])
-def test_it_is_bit_for_bit_rope_then_a_cast_then_an_assignment(case, backend, guarded):
-    if backend == "reference":  # it rounds once from float64, where rope rounds to x's type first
+def test_it_equals_rope_a_cast_and_an_assignment_bit_for_bit(case, backend, guarded):
+    if backend == "reference":  # it rounds float64 once, while rope rounds to x's type first
         return
     inputs = make_inputs(case, guarded)
     if refusal(backend, case, inputs) is not None:
@@ -309,14 +311,19 @@ def test_it_is_bit_for_bit_rope_then_a_cast_then_an_assignment(case, backend, gu
 
 @pytest.mark.parametrize("cache", ["float16", "bfloat16"])
 def test_the_cast_rounds_to_nearest_even_and_overflows_to_infinity(cache, backend):
-    """Position 0 rotates by nothing: the cache gets x, rounded."""
+    """At position 0 the cache gets x, rounded."""
     if cache == "bfloat16" and not has_bfloat16(backend):
         return
     step = 2.0 ** {"float16": -10, "bfloat16": -7}[cache]
     ties = [1 + step * (n + 0.5) for n in range(-4, 4)]
-    top = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}[cache]
+    largest = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}[cache]
     tiny = {"float16": 2.0**-24, "bfloat16": 2.0**-133}[cache]
-    values = [*ties, *(t * (1 + 2.0**-20) for t in ties), top * (1 + step / 2.5), -top * (1 + step / 1.5)]
+    values = [
+        *ties,
+        *(t * (1 + 2.0**-20) for t in ties),
+        largest * (1 + step / 2.5),
+        -largest * (1 + step / 1.5),
+    ]
     values += [tiny, tiny / 2, tiny * 1.5, -tiny * 0.75, 0.0, -0.0, np.inf, -np.inf]
     with np.errstate(over="ignore"):
         x = np.array(values, np.float32).reshape(1, 1, -1)
@@ -338,7 +345,7 @@ def test_a_call_is_one_launch(case, device, guarded):
 
 
 @pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
-def test_only_the_rows_that_are_named_are_moved(device):
+def test_only_the_selected_rows_are_moved(device):
     """The cache is a thousand times as large as the tokens."""
     x, cache = np.ones((1, 4, 8, 128), np.float32), np.zeros((4000, 8, 128), np.float16)
     rope_set_rows(x, np.arange(4), np.array([[7, -1, 3999, 0]]), cache, RopeParams(128), backend=device)
@@ -351,24 +358,24 @@ def test_only_the_rows_that_are_named_are_moved(device):
 def test_a_torch_call_allocates_nothing():
     kv = torch.randn(64, 2 * 8, 128)
     cache = torch.zeros(4096, 2, 8, 128)
-    given = kv[:, :8], torch.arange(64), torch.arange(64) * 3, cache[:, 1]
+    tensors = kv[:, :8], torch.arange(64), torch.arange(64) * 3, cache[:, 1]
     params = RopeParams(128, "neox")
-    rope_set_rows(*given, params)
+    rope_set_rows(*tensors, params)
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
     ) as profile:
-        rope_set_rows(*given, params)
+        rope_set_rows(*tensors, params)
     assert sum(max(0, e.self_cpu_memory_usage) for e in profile.key_averages()) < 4096
 
 
 @pytest.mark.parametrize("name", ["reference", "cpu"])
 def test_a_large_cache_is_not_copied(name):
-    """NumPy's and Python's own memory, a small part of the cache's 64 MiB."""
+    """NumPy and Python allocate only a small part of the cache's 64 MiB."""
     x, cache = np.ones((1, 4, 8, 128), np.float32), np.zeros((32768, 8, 128), np.float16)
-    given = x, np.arange(4), np.array([[7, -1, 32767, 0]]), cache, RopeParams(128)
+    arguments = x, np.arange(4), np.array([[7, -1, 32767, 0]]), cache, RopeParams(128)
     tracemalloc.start()
     try:
-        rope_set_rows(*given, backend=name)
+        rope_set_rows(*arguments, backend=name)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -380,18 +387,18 @@ def test_a_large_cache_is_not_copied(name):
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
-def test_one_layer_of_two_is_written_and_the_other_keeps_every_bit(framework, backend):
+def test_one_of_two_layers_is_written_and_the_other_stays_unchanged(framework, backend):
     both = np.full((9, 2, 3, 16), np.nan, np.float32)
     x, rows = np.ones((4, 3, 16), np.float32), np.array([8, 0, -1, 3])
     convert = to_torch if framework == "torch" else lambda a: a
-    given = convert(x), convert(np.zeros(4, np.int32)), convert(rows), convert(both[:, 1])
-    rope_set_rows(*given, RopeParams(16), backend=backend)
+    tensors = convert(x), convert(np.zeros(4, np.int32)), convert(rows), convert(both[:, 1])
+    rope_set_rows(*tensors, RopeParams(16), backend=backend)
     assert np.all(np.isnan(both[:, 0]))
     assert np.flatnonzero(~np.isnan(both[:, 1, 0, 0])).tolist() == [0, 3, 8]
     assert np.all(both[[0, 3, 8], 1] == 1)
 
 
-def test_blocks_of_a_paged_cache_are_its_rows(backend):
+def test_slots_of_a_paged_cache_are_its_rows(backend):
     """vLLM's slots: block * block_size + offset; -1 pads the batch."""
     paged = np.zeros((5, 4, 2, 16), np.float16)
     slots = np.array([[3 * 4 + 1, 3 * 4 + 2, -1], [0, 4 * 4 + 3, -1]])
@@ -403,32 +410,32 @@ def test_blocks_of_a_paged_cache_are_its_rows(backend):
 
 
 def test_a_skipped_token_may_hold_anything(backend):
-    """A padding token's NaN is not written, and its position may be any that is allowed."""
+    """A padding token's NaN is not written; its position must still be in range."""
     x, cache = np.ones((3, 1, 8), np.float32), np.zeros((2, 1, 8), np.float32)
     x[1] = np.nan
     rope_set_rows(x, np.array([0, 99, 0]), np.array([1, -1, 0]), cache, RopeParams(8), backend=backend)
     assert np.all(cache == 1)
 
 
-def test_rows_of_both_integer_types_and_any_stride_mean_the_same(backend, guarded):
+def test_rows_of_both_integer_types_and_any_strides_give_the_same_result(backend, guarded):
     x = np.random.default_rng(0).standard_normal((2, 6, 2, 16)).astype(np.float32)
     rows, results = np.array([[3, -1, 11, 0, 8, 5], [1, 2, -1, 10, 9, 4]]), []
     for dtype in (np.int32, np.int64):
         for strides in [(6, 1), (1, 2), (-6, -1), (20, 3)]:
             cache = np.zeros((12, 2, 16), np.float32)
-            given = guarded.input(rows.astype(dtype), strides)
-            rope_set_rows(x, np.arange(6), given, cache, RopeParams(16), backend=backend)
+            strided = guarded.input(rows.astype(dtype), strides)
+            rope_set_rows(x, np.arange(6), strided, cache, RopeParams(16), backend=backend)
             results.append(cache)
     assert all(np.array_equal(results[0], other) for other in results[1:])
 
 
-def test_what_numpy_can_make_an_array_of_is_taken(backend):
+def test_positions_and_rows_may_be_lists(backend):
     x, cache = np.ones((1, 2, 1, 8), np.float32), np.zeros((4, 1, 8), np.float32)
     rope_set_rows(x, [0, 0], [3, 1], cache, RopeParams(8), backend=backend)
     assert np.flatnonzero(cache[:, 0, 0]).tolist() == [1, 3]
 
 
-def test_the_other_byte_order_is_read_as_the_values_it_holds(backend):
+def test_arrays_of_the_other_byte_order_give_the_same_result(backend):
     x = np.random.default_rng(0).standard_normal((3, 2, 8)).astype(np.float32)
     rows, caches = np.array([2, 0, 3]), [np.zeros((4, 2, 8), np.float32) for _ in range(2)]
     rope_set_rows(x, np.arange(3), rows, caches[0], RopeParams(8), backend=backend)
@@ -438,7 +445,7 @@ def test_the_other_byte_order_is_read_as_the_values_it_holds(backend):
     assert np.array_equal(*caches)
 
 
-def test_the_dtype_of_the_cache_decides_not_that_of_x(backend):
+def test_the_cache_keeps_its_own_dtype(backend):
     for cache_name in ("float32", "float16"):
         cache = np.zeros((1, 1, 8), cache_name)
         got = rope_set_rows(

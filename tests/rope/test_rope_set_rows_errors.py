@@ -1,4 +1,4 @@
-"""Bad calls of rope_set_rows: the same words on every path, and nothing written. The paths: paths.py."""
+"""BadCall calls of rope_set_rows raise the same error on every path (paths.py) and write nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paths import (
     BadCall,
     PathCall,
     assert_refused,
-    bads_of,
+    bad_calls_of,
     blank,
     c_arguments,
     c_status,
@@ -34,7 +34,7 @@ ROWS = [[4, 0, -1], [8, 1, 2]]
 
 
 def call(attributes=None, angle=0, **changed):
-    """Return a correct call with some arguments changed."""
+    """Return a correct call in which the given arguments are changed."""
     tensors = {
         "x": np.ones(X, np.float32),
         "positions": np.arange(S, dtype=np.int32),
@@ -42,12 +42,12 @@ def call(attributes=None, angle=0, **changed):
         "freq_factors": None,
         "cache": sentinels(CACHE),
     }
-    made = PathCall(SET_ROWS, {**tensors, **changed}, angle=angle)
-    made.attributes.update(attributes or {})
-    return made
+    new_call = PathCall(SET_ROWS, {**tensors, **changed}, angle=angle)
+    new_call.attributes.update(attributes or {})
+    return new_call
 
 
-bad = bads_of(call)
+bad = bad_calls_of(call)
 
 
 def rows(*values, dtype=np.int64):
@@ -137,8 +137,13 @@ INPUTS = [
         attributes={"n_offs": 2},
     ),
     bad("angle-unknown", "angle must be exact (0), f32 (1) or ggml (2) but got 3.", angle=3),
-    # Parameters are checked before it is known whose they are.
-    bad("n_offs-odd", "n_offs must be an even number >= 0 but got 1.", attributes={"n_offs": 1}, says="rope"),
+    # RopeParams checks its fields when it is made, before the operator is known.
+    bad(
+        "n_offs-odd",
+        "n_offs must be an even number >= 0 but got 1.",
+        attributes={"n_offs": 1},
+        operator="rope",
+    ),
 ]
 
 # ---- outputs ---------------------------------------------------------------------------------------
@@ -146,17 +151,17 @@ INPUTS = [
 
 def cache_over(name):
     def make():
-        made = call(freq_factors=np.ones(4, np.float32))
-        spot = made.tensors["cache"].ravel()[6:]
+        new_call = call(freq_factors=np.ones(4, np.float32))
+        inside = new_call.tensors["cache"].ravel()[6:]
         if name == "x":
-            made.tensors["x"] = spot[: int(np.prod(X))].reshape(X)
+            new_call.tensors["x"] = inside[: int(np.prod(X))].reshape(X)
         elif name == "rows":
-            made.tensors["rows"] = spot[:12].view(np.int64).reshape(B, S)
-            made.tensors["rows"][...] = ROWS
+            new_call.tensors["rows"] = inside[:12].view(np.int64).reshape(B, S)
+            new_call.tensors["rows"][...] = ROWS
         else:
-            made.tensors[name] = spot.view(np.int32)[:S] if name == "positions" else spot[:4]
-            made.tensors[name][...] = 1
-        return made
+            new_call.tensors[name] = inside.view(np.int32)[:S] if name == "positions" else inside[:4]
+            new_call.tensors[name][...] = 1
+        return new_call
 
     return make
 
@@ -177,8 +182,8 @@ def read_only():
 
 
 CACHE_SHAPE = "cache must have shape [R,N,D] = [R, 2, 8] but got"
-UNIT = "cache must have unit stride in its last dimension but got"
-PART = "cache must share no memory with {} but got memory that they share."
+UNIT_STRIDE = "cache must have unit stride in its last dimension but got"
+OVERLAP = "cache must share no memory with {} but got memory that they share."
 OUTPUTS = [
     bad(
         "cache-float64",
@@ -208,9 +213,12 @@ OUTPUTS = [
     bad(
         "cache-read-only", "cache must be writeable but got a read-only array.", cache=read_only, paths=NUMPY
     ),
-    bad("cache-spaced", f"{UNIT} 2.", cache=strided(CACHE, (32, 16, 2))),
+    bad("cache-spaced", f"{UNIT_STRIDE} 2.", cache=strided(CACHE, (32, 16, 2))),
     bad(
-        "cache-backwards", f"{UNIT} -1.", cache=lambda: sentinels(CACHE)[..., ::-1], paths=(*NUMPY, *C_PATHS)
+        "cache-backwards",
+        f"{UNIT_STRIDE} -1.",
+        cache=lambda: sentinels(CACHE)[..., ::-1],
+        paths=(*NUMPY, *C_PATHS),
     ),
     bad(
         "cache-folded",
@@ -227,46 +235,46 @@ OUTPUTS = [
         "cache must be aligned to its 4-byte elements but got an address that is not.",
         cache=off_by_a_byte,
     ),
-    BadCall("cache-is-x", tokens_as_their_own_cache, PART.format("x")),
+    BadCall("cache-is-x", tokens_as_their_own_cache, OVERLAP.format("x")),
     *[
-        BadCall(f"cache-over-{name}", cache_over(name), PART.format(name))
+        BadCall(f"cache-over-{name}", cache_over(name), OVERLAP.format(name))
         for name in ("x", "positions", "rows", "freq_factors")
     ],
 ]
 
 
 @table([*INPUTS, *OUTPUTS])
-def test_bad_call_says_what_is_wrong_and_writes_nothing(bad, path):
+def test_a_bad_call_raises_its_error_and_writes_nothing(bad, path):
     assert_refused(bad, path)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_call_that_is_spoiled_is_a_correct_one(path):
-    made = call(freq_factors=np.ones(4, np.float32))
-    PATHS[path](made)
-    untouched = np.all(made.tensors["cache"] == SENTINEL, (1, 2))
+def test_the_unchanged_call_is_correct(path):
+    new_call = call(freq_factors=np.ones(4, np.float32))
+    PATHS[path](new_call)
+    untouched = np.all(new_call.tensors["cache"] == SENTINEL, (1, 2))
     assert np.flatnonzero(~untouched).tolist() == [0, 1, 2, 4, 8]
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_rows_of_one_batch_may_come_without_it(path):
-    for shape, given in [
+def test_rows_of_one_batch_may_omit_its_dimension(path):
+    for shape, make_rows in [
         ((1, S, N, D), rows(3, 4, 5)),
         ((1, S, N, D), rows([3, 4, 5])),
         ((S, N, D), rows(3, 4, 5)),
     ]:
-        made = call(x=np.ones(shape, np.float32), rows=given())
-        PATHS[path](made)
-        assert np.all(made.tensors["cache"][3:6] != SENTINEL)
+        new_call = call(x=np.ones(shape, np.float32), rows=make_rows())
+        PATHS[path](new_call)
+        assert np.all(new_call.tensors["cache"][3:6] != SENTINEL)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_of_no_tokens_an_empty_cache_is_enough(path):
+def test_a_call_without_tokens_accepts_an_empty_cache(path):
     nothing = {"x": np.ones((0, N, D), np.float32), "positions": np.arange(0), "rows": np.arange(0)}
-    for held in (0, R):
-        made = call(**nothing, cache=sentinels((held, N, D)))
-        PATHS[path](made)
-        assert np.all(made.tensors["cache"] == SENTINEL)
+    for cache_rows in (0, R):
+        new_call = call(**nothing, cache=sentinels((cache_rows, N, D)))
+        PATHS[path](new_call)
+        assert np.all(new_call.tensors["cache"] == SENTINEL)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -282,31 +290,31 @@ def test_a_cache_in_the_gaps_of_its_tokens_is_no_overlap(path):
     assert np.all(tokens == 1)
 
 
-# ---- what only C can say ---------------------------------------------------------------------------
+# ---- errors that only C can raise ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["x", "positions", "rows", "params", "cache"])
 def test_null_arguments_are_named(name):
-    made = call()
-    status, said = c_status(SET_ROWS, {**c_arguments(made), name: None})
+    new_call = call()
+    status, message = c_status(SET_ROWS, {**c_arguments(new_call), name: None})
     kind = "struct" if name == "params" else "tensor"
-    assert (status, said) == (1, f"[rope_set_rows] {name} must be a {kind} but got NULL.")
-    assert np.all(made.tensors["cache"] == SENTINEL)
+    assert (status, message) == (1, f"[rope_set_rows] {name} must be a {kind} but got NULL.")
+    assert np.all(new_call.tensors["cache"] == SENTINEL)
 
 
 @pytest.mark.parametrize("name", ["x", "rows", "cache"])
 def test_null_data_is_refused(name):
-    made = call()
+    new_call = call()
     dtype, shape = ("int64", (B, S)) if name == "rows" else ("float32", X if name == "x" else CACHE)
     nothing = c_tensor(0, dtype, shape, (1,) * len(shape))
-    status, said = c_status(SET_ROWS, {**c_arguments(made), name: nothing})
-    assert (status, said) == (1, f"[rope_set_rows] {name} must have data but got NULL.")
+    status, message = c_status(SET_ROWS, {**c_arguments(new_call), name: nothing})
+    assert (status, message) == (1, f"[rope_set_rows] {name} must have data but got NULL.")
 
 
-# ---- what only Python can say ----------------------------------------------------------------------
+# ---- errors that only Python can raise -------------------------------------------------------------
 
 
-def given(framework):
+def arguments_of(framework):
     arrays = np.ones(X, np.float32), np.arange(S), np.array(ROWS), sentinels(CACHE)
     return arrays if framework == "numpy" else tuple(map(to_torch, arrays))
 
@@ -314,7 +322,7 @@ def given(framework):
 @pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim", None])
 @pytest.mark.parametrize("index", [1, 2, 3])
 def test_arrays_beside_a_tensor_are_refused(index, backend_name):
-    arguments = list(given("torch"))
+    arguments = list(arguments_of("torch"))
     arguments[index] = arguments[index].numpy()
     name = ["x", "positions", "rows", "cache"][index]
     text = rf"^\[rope_set_rows\] {name} must be a torch tensor like x but got ndarray\.$"
@@ -326,7 +334,7 @@ def test_arrays_beside_a_tensor_are_refused(index, backend_name):
 @pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim", None])
 @pytest.mark.parametrize("name", ["rows", "cache"])
 def test_rows_and_cache_are_required(name, backend_name, framework):
-    x, positions, rows, cache = given(framework)
+    x, positions, rows, cache = arguments_of(framework)
     rows, cache = (None, cache) if name == "rows" else (rows, None)
     kind = (
         "a torch tensor like x"
@@ -342,7 +350,7 @@ def test_rows_and_cache_are_required(name, backend_name, framework):
 
 @pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim"])
 def test_a_tensor_as_the_cache_of_an_array_is_refused(backend_name):
-    x, positions, rows, cache = given("numpy")
+    x, positions, rows, cache = arguments_of("numpy")
     with pytest.raises(
         TypeError, match=r"^\[rope_set_rows\] cache must be a NumPy array like x but got Tensor\.$"
     ):
@@ -351,7 +359,7 @@ def test_a_tensor_as_the_cache_of_an_array_is_refused(backend_name):
 
 @pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim"])
 def test_a_cache_of_the_other_byte_order_is_refused(backend_name):
-    x, positions, rows, cache = given("numpy")
+    x, positions, rows, cache = arguments_of("numpy")
     cache = cache.astype(cache.dtype.newbyteorder())
     with pytest.raises(
         TypeError, match=r"^\[rope_set_rows\] cache must be in the machine's byte order but got"
@@ -366,11 +374,11 @@ def test_params_must_be_rope_params(framework, backend_name):
     with pytest.raises(
         TypeError, match=r"^\[rope_set_rows\] params must be a RopeParams but got NoneType\.$"
     ):
-        rope_set_rows(*given(framework), None, backend=backend_name)
+        rope_set_rows(*arguments_of(framework), None, backend=backend_name)
 
 
 def test_x_must_be_an_array_or_a_tensor():
-    _, *rest = given("numpy")
+    _, *rest = arguments_of("numpy")
     text = r"^\[rope_set_rows\] x must be a torch tensor or a NumPy array but got list\.$"
     with pytest.raises(TypeError, match=text):
         rope_set_rows([[[1.0, 2.0]]], *rest, RopeParams(2))
@@ -381,9 +389,9 @@ def test_unknown_and_absent_backends_are_named(framework, monkeypatch):
     monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH", raising=False)
     text = r"^\[rope_set_rows\] backend must be one of reference, cpu, sim.* got cuda\.$"
     with pytest.raises(ValueError, match=text):
-        rope_set_rows(*given(framework), RopeParams(8), backend="cuda")
+        rope_set_rows(*arguments_of(framework), RopeParams(8), backend="cuda")
     with pytest.raises(BackendUnavailable, match=r"^\[npu\] backend must be available but "):
-        rope_set_rows(*given(framework), RopeParams(8), backend="npu")
+        rope_set_rows(*arguments_of(framework), RopeParams(8), backend="npu")
 
 
 # ---- the device's own errors -----------------------------------------------------------------------
@@ -391,7 +399,7 @@ def test_unknown_and_absent_backends_are_named(framework, monkeypatch):
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 @pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
-def test_what_the_device_cannot_is_refused_by_name_and_nothing_is_written(device, framework):
+def test_a_call_that_the_device_cannot_run_is_refused_and_nothing_is_written(device, framework):
     convert = to_torch if framework == "torch" else lambda a: a
     reach = "positions must be between -4194303 and 4194303 on the device but got 4194304."
     floats = "float32 or float16" if "310p" in device else "float32, float16 or bfloat16"
@@ -416,8 +424,8 @@ def test_what_the_device_cannot_is_refused_by_name_and_nothing_is_written(device
 
 
 @pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
-def test_a_cache_that_negates_is_not_written(device):
-    x, positions, rows, cache = given("torch")
+def test_a_negating_view_is_refused_as_cache(device):
+    x, positions, rows, cache = arguments_of("torch")
     text = r"^\[rope_set_rows\] cache must hold its own values but got a view that negates them\.$"
     with pytest.raises(ValueError, match=text):
         rope_set_rows(x, positions, rows, torch._neg_view(cache), RopeParams(8), backend=device)

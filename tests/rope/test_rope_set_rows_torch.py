@@ -1,4 +1,4 @@
-"""rope_set_rows as a torch operator: opcheck, compile, what needs a gradient, tracing."""
+"""rope_set_rows as a torch operator: opcheck, compile, refused gradients, tracing."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ ROWS = [[4, 0, -1, 7, 2], [8, 1, 10, -1, 3]]
 
 
 def tensors(dtype=torch.float32, cache=None, shape=(2, 5, 3, 24)):
-    """(x, positions, rows, cache)"""
+    """Return (x, positions, rows, cache)."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
     rows = torch.tensor(ROWS if len(shape) == 4 else ROWS[0])
     return x, torch.arange(shape[-3]), rows, torch.zeros(11, *shape[-2:], dtype=cache or dtype)
 
 
-def in_steps(x, positions, rows, cache, params=PARAMS, **how):
+def in_steps(x, positions, rows, cache, params=PARAMS, **options):
     """Return the expected cache after the call."""
-    y, cache = rope(x, positions, params, **how).to(cache.dtype), cache.clone()
+    y, cache = rope(x, positions, params, **options).to(cache.dtype), cache.clone()
     cache[rows[rows >= 0]] = y[rows >= 0]
     return cache
 
 
 def samples():
-    """(x, positions, rows, cache, freq_factors, attributes)"""
+    """Yield (x, positions, rows, cache, freq_factors, attributes)."""
     factors, planes = torch.linspace(1, 4, 12), torch.arange(20, dtype=torch.int32).reshape(4, 5)
     yield *tensors(), None, ATTRIBUTES
     x, _, rows, cache = tensors(cache=torch.bfloat16)
@@ -73,13 +73,16 @@ def test_every_schema_writes_the_same(which):
     params = RopeParams(
         attributes["n_dims"], attributes["rope_mode"], sections=sections, n_offs=attributes.get("n_offs", 0)
     )
-    how = {"forward": attributes.get("forward", True), "angle": ["exact", "f32"][attributes.get("angle", 0)]}
-    expected = in_steps(*given, params, freq_factors=factors, **how)
+    options = {
+        "forward": attributes.get("forward", True),
+        "angle": ["exact", "f32"][attributes.get("angle", 0)],
+    }
+    expected = in_steps(*given, params, freq_factors=factors, **options)
     *given, cache = given
     caches = [cache.clone() for _ in range(3)]
-    packed = backends.packed_call(params, how["forward"], how["angle"])
+    packed = backends.packed_call(params, options["forward"], options["angle"])
     packed = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
-    assert rope_set_rows(*given, caches[0], params, factors, **how) is caches[0]
+    assert rope_set_rows(*given, caches[0], params, factors, **options) is caches[0]
     OPS.rope_set_rows(*given, caches[1], factors, **attributes)
     OPS.rope_set_rows_packed_(*given, caches[2], packed, factors)
     assert all(torch.equal(c, expected) for c in caches)
@@ -90,14 +93,14 @@ def test_every_schema_writes_the_same(which):
 
 @pytest.fixture
 def compiled():
-    """torch.compile without graph breaks; eager graphs, as code generation is not ours to test."""
+    """torch.compile without graph breaks, and without code generation, which is not under test."""
     torch._dynamo.reset()
     yield lambda f, **options: torch.compile(f, fullgraph=True, backend="aot_eager", **options)
     torch._dynamo.reset()
 
 
-def attend(x, positions, rows, cache):
-    """Write rows, then read them."""
+def write_and_sum(x, positions, rows, cache):
+    """Write rows of the cache, and return a sum over the cache that depends on both states."""
     before = cache.sum()
     rope_set_rows(x * 2, positions, rows, cache, PARAMS)
     return cache.float().square().sum() + before
@@ -107,7 +110,7 @@ def test_compile_mutates_the_cache(compiled):
     *given, cache = tensors(cache=torch.float16)
     cache += 1
     caches = cache.clone(), cache.clone()
-    results = [f(*given, c) for f, c in zip((compiled(attend), attend), caches, strict=True)]
+    results = [f(*given, c) for f, c in zip((compiled(write_and_sum), write_and_sum), caches, strict=True)]
     assert torch.equal(*results)
     assert torch.equal(*caches)
     assert not torch.equal(caches[0], cache)
@@ -132,8 +135,8 @@ def test_compile_mutates_a_cache_that_it_made(compiled):
     assert torch.equal(f(x), in_steps(x, positions, rows, cache) + 1)
 
 
-def test_compile_beside_a_gradient(compiled):
-    """Queries are trained on, the keys that go to the cache are not."""
+def test_compile_writes_keys_in_a_function_that_differentiates_queries(compiled):
+    """The queries need a gradient, the keys that are written to the cache do not."""
     x, positions, rows, cache = tensors()
     gradients = []
     for wrap in (compiled, lambda f: f):
@@ -151,11 +154,11 @@ def test_compile_beside_a_gradient(compiled):
 def test_compile_with_dynamic_shapes_compiles_once():
     torch._dynamo.reset()
     count = CompileCounter()
-    f = torch.compile(attend, fullgraph=True, dynamic=True, backend=count)
+    f = torch.compile(write_and_sum, fullgraph=True, dynamic=True, backend=count)
     for S in (5, 7, 9):
         x, positions = torch.randn(2, S, 3, 24), torch.arange(S)
         given, caches = (x, positions, torch.arange(2 * S).reshape(2, S)), torch.zeros(2, 20, 3, 24)
-        assert torch.equal(f(*given, caches[0]), attend(*given, caches[1]))
+        assert torch.equal(f(*given, caches[0]), write_and_sum(*given, caches[1]))
         assert torch.equal(*caches)
     assert count.frame_count == 1
 
@@ -163,7 +166,7 @@ def test_compile_with_dynamic_shapes_compiles_once():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
 def test_generated_code_writes_into_the_cache_itself():
-    """No second cache is made, nor the first one copied."""
+    """It allocates no tensor of the cache's size."""
     from torch._inductor.utils import run_and_get_code
 
     def write_and_read(x, positions, rows, cache):
@@ -176,8 +179,8 @@ def test_generated_code_writes_into_the_cache_itself():
     assert torch.equal(cache, expected)
     body = code[code.index("def call(") : code.index("def get_args(")]
     assert "npu_rope.rope_set_rows" in body
-    made = re.findall(r"empty_strided_cpu\(\(([\d, ]*)\)", body)
-    sizes = [math.prod(int(n) for n in shape.split(",") if n.strip()) for shape in made]
+    allocations = re.findall(r"empty_strided_cpu\(\(([\d, ]*)\)", body)
+    sizes = [math.prod(int(n) for n in shape.split(",") if n.strip()) for shape in allocations]
     assert sizes
     assert cache.numel() not in sizes
 
@@ -187,7 +190,7 @@ def test_generated_code_writes_into_the_cache_itself():
 
 @pytest.mark.parametrize("name", ["x", "cache"])
 @pytest.mark.parametrize("direct", [False, True])
-def test_what_needs_a_gradient_is_refused(name, direct):
+def test_a_tensor_that_needs_a_gradient_is_refused(name, direct):
     x, positions, rows, cache = tensors()
     {"x": x, "cache": cache}[name].requires_grad_()
     text = rf"^\[rope_set_rows\] {name} must not need a gradient but got one that does\."
@@ -202,7 +205,7 @@ def test_what_needs_a_gradient_is_refused(name, direct):
 
 @pytest.mark.parametrize("device", ["reference", "sim", "sim:ascend310p"])
 @pytest.mark.parametrize("name", ["x", "cache"])
-def test_what_needs_a_gradient_is_refused_by_other_backends(name, device):
+def test_a_tensor_that_needs_a_gradient_is_refused_by_other_backends(name, device):
     x, positions, rows, cache = tensors()
     {"x": x, "cache": cache}[name].requires_grad_()
     text = (
@@ -235,16 +238,16 @@ def test_without_gradients(mode):
     assert torch.equal(cache.detach(), expected)
 
 
-@pytest.mark.parametrize("how", ["rope_set_rows", "ops.rope_set_rows", "sim"])
-def test_a_write_is_seen_by_whoever_saved_the_cache(how):
+@pytest.mark.parametrize("function", ["rope_set_rows", "ops.rope_set_rows", "sim"])
+def test_a_write_to_a_cache_saved_for_a_gradient_is_detected(function):
     w = torch.ones(3, 1, 4, requires_grad=True)
     saved = w.exp()  # exp keeps its result for the gradient
     given = torch.ones(2, 1, 4), torch.arange(2), torch.tensor([2, 0]), saved
     with torch.no_grad():
-        if how == "ops.rope_set_rows":
+        if function == "ops.rope_set_rows":
             OPS.rope_set_rows(*given, n_dims=4, rope_mode=0)
         else:
-            rope_set_rows(*given, RopeParams(4), backend="sim" if how == "sim" else None)
+            rope_set_rows(*given, RopeParams(4), backend="sim" if function == "sim" else None)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         saved.sum().backward()
 
@@ -302,7 +305,7 @@ def test_a_non_unit_last_stride_of_x_is_copied():
     assert torch.equal(direct, expected)
 
 
-def test_a_view_that_negates_is_read_as_the_values_it_stands_for(backend):
+def test_a_negating_view_is_read_as_the_negated_values(backend):
     x, positions, rows, cache = tensors()
     expected = rope_set_rows(-x, positions, rows, cache.clone(), PARAMS, backend=backend)
     got = rope_set_rows(torch._neg_view(x), positions, rows, cache, PARAMS, backend=backend)

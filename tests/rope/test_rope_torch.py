@@ -37,7 +37,7 @@ def x_of(shape=(2, 5, 3, 24), dtype=torch.float32, grad=False):
 
 
 def samples(grad):
-    """(x, positions, freq_factors, attributes)"""
+    """Yield (x, positions, freq_factors, attributes)."""
     factors = torch.linspace(1, 4, 12)
     yield x_of(grad=grad), torch.arange(5), None, ATTRIBUTES
     yield x_of(grad=grad), torch.arange(10, dtype=torch.int32).reshape(2, 5), factors, YARN
@@ -86,14 +86,14 @@ def test_opcheck_rope_packed(which):
     torch.library.opcheck(OPS.rope_packed_.default, (x.clone(), None, positions, packed, factors))
 
 
-def test_rope_packed_without_x_turns_out_in_place():
+def test_rope_packed_without_x_rotates_out_in_place():
     x, positions, factors, _ = next(iter(samples(False)))
     packed = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
-    apart, inside = torch.empty_like(x), x.clone()
-    OPS.rope_packed_.default(apart, x, positions, packed, factors)
-    OPS.rope_packed_.default(inside, None, positions, packed, factors)
-    assert torch.equal(apart, inside)
-    assert not torch.equal(inside, x)
+    out, in_place = torch.empty_like(x), x.clone()
+    OPS.rope_packed_.default(out, x, positions, packed, factors)
+    OPS.rope_packed_.default(in_place, None, positions, packed, factors)
+    assert torch.equal(out, in_place)
+    assert not torch.equal(in_place, x)
 
 
 # ---- torch.compile ---------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def test_rope_packed_without_x_turns_out_in_place():
 
 @pytest.fixture
 def compiled():
-    """torch.compile without graph breaks; eager graphs, as code generation is not ours to test."""
+    """torch.compile without graph breaks, and without code generation, which is not under test."""
     torch._dynamo.reset()
     yield lambda f, **options: torch.compile(f, fullgraph=True, backend="aot_eager", **options)
     torch._dynamo.reset()
@@ -228,7 +228,7 @@ def test_in_place_on_a_non_leaf_gives_the_same_gradient():
 
 
 def test_in_place_on_a_view_reaches_its_base():
-    """q is a slice of a projection: what rope_ writes there, and its gradient, belong to the whole."""
+    """x is a slice of a projection: the write and the gradient reach the projection."""
     positions, gradients, results = torch.arange(5), [], []
     for in_place in (True, False):
         x = x_of((5, 9, 24), grad=True)
@@ -244,7 +244,7 @@ def test_in_place_on_a_view_reaches_its_base():
     assert torch.equal(*gradients)
 
 
-def test_in_place_tells_autograd_that_a_saved_value_is_gone():
+def test_in_place_on_a_saved_result_is_detected():
     x = x_of(grad=True)
     y = x.exp()  # keeps its result for its own gradient
     rope_(y, torch.arange(5), PARAMS)
@@ -270,13 +270,13 @@ def test_in_place_on_a_view_of_a_leaf_raises_torchs_own_error():
     assert torch.equal(x, before)
 
 
-def test_out_with_a_gradient_is_refused():
+def test_out_is_refused_if_a_gradient_is_needed():
     x = x_of(grad=True)
     with pytest.raises(ValueError, match="out must be None or x itself where a gradient is needed"):
         rope(x, torch.arange(5), PARAMS, out=torch.empty(x.shape))
 
 
-def test_low_precision_gradients_come_in_xs_dtype():
+def test_16_bit_gradients_have_the_dtype_of_x():
     for dtype in (torch.float16, torch.bfloat16):
         x = x_of(dtype=dtype, grad=True)
         rope(x, torch.arange(5), PARAMS).sum().backward()
@@ -317,24 +317,24 @@ def test_func_grad():
 
 
 @pytest.mark.parametrize("op", ["rope", "rope_qk"])
-def test_a_gradient_outside_follows_the_one_that_torch_func_makes(op):
-    """The operator's own level passes the caller's on."""
+def test_the_gradient_of_torch_func_can_be_differentiated_outside(op):
+    """The operator keeps the graph of the levels outside torch.func."""
     positions, x = torch.tensor([3, 500]), x_of((2, 3, 24))
     weight = torch.linspace(-1, 1, 24).requires_grad_()
 
-    def cubes(x):
+    def sum_of_cubes(x):
         rotated = x * weight
         ys = rope(rotated, positions, PARAMS) if op == "rope" else sum(rope_qk(rotated, x, positions, PARAMS))
         return ys.pow(3).sum()
 
     leaf = x.clone().requires_grad_()
-    (inner,) = torch.autograd.grad(cubes(leaf), leaf, create_graph=True)
+    (inner,) = torch.autograd.grad(sum_of_cubes(leaf), leaf, create_graph=True)
     expected = torch.autograd.grad(inner.square().sum(), weight)[0]
-    gradient, value = torch.func.grad_and_value(cubes)(x)
+    gradient, value = torch.func.grad_and_value(sum_of_cubes)(x)
     penalty = gradient.square().sum()
     torch.testing.assert_close(torch.autograd.grad(penalty, weight, retain_graph=True)[0], expected)
     torch.testing.assert_close(
-        torch.autograd.grad(value, weight)[0], torch.autograd.grad(cubes(x), weight)[0]
+        torch.autograd.grad(value, weight)[0], torch.autograd.grad(sum_of_cubes(x), weight)[0]
     )
 
 
@@ -351,16 +351,16 @@ def test_func_vmap_runs_sample_by_sample():
     assert torch.equal(y, rope(x, positions, PARAMS))
 
 
-def test_vmap_does_not_take_rope_set_rows():
+def test_vmap_of_rope_set_rows_is_refused():
     x, caches, positions = x_of((4, 3, 2, 24)), torch.zeros(4, 3, 2, 24), torch.arange(3)
     with pytest.raises(RuntimeError, match="Batching rule not implemented for npu_rope::rope_set_rows"):
         torch.func.vmap(lambda x, cache: rope_set_rows(x, positions, positions, cache, PARAMS))(x, caches)
     assert not torch.any(caches)
 
 
-def test_operators_and_compiled_calls_raise_runtime_errors_with_the_same_words():
+def test_operators_and_compiled_calls_raise_runtime_errors_with_the_same_message():
     x, far = x_of((3, 2, 24)), torch.tensor([0, 2**31, 0])
-    said = []
+    messages = []
     for call, kind in (
         (lambda: rope(x, far, PARAMS), ValueError),
         (lambda: torch.ops.npu_rope.rope(x, far, n_dims=8, rope_mode=0), RuntimeError),
@@ -372,8 +372,8 @@ def test_operators_and_compiled_calls_raise_runtime_errors_with_the_same_words()
         with pytest.raises(kind) as caught:
             call()
         assert isinstance(caught.value, kind)
-        said.append(str(caught.value).splitlines()[0])
-    assert said == ["[rope] positions must be in the int32 range but got 2147483648."] * 3
+        messages.append(str(caught.value).splitlines()[0])
+    assert messages == ["[rope] positions must be in the int32 range but got 2147483648."] * 3
 
 
 def test_func_grad_in_place():
@@ -392,7 +392,7 @@ def test_func_grad_in_place():
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 3, 24), (5, 3, 24)])
-def test_fake_tensors_have_the_real_ones_shape_and_strides(shape):
+def test_a_fake_result_has_the_shape_and_strides_of_the_real_one(shape):
     for dtype in (torch.float32, torch.bfloat16):
         for transposed in (False, True):
             x = x_of(shape, dtype)
@@ -447,7 +447,7 @@ def test_non_unit_last_stride_is_copied_by_rope_and_refused_by_rope_in_place():
     text = r"x must have unit stride in its last dimension but got 2\."
     with pytest.raises(ValueError, match=text):
         rope_(x, positions, PARAMS)
-    with pytest.raises((RuntimeError, ValueError), match=text):  # by way of C++, or of ctypes
+    with pytest.raises((RuntimeError, ValueError), match=text):  # from C++ or ctypes
         OPS.rope_(x, positions, **ATTRIBUTES)
     assert torch.equal(x, before)
 
@@ -462,19 +462,19 @@ def test_direct_calls_take_freq_factors_and_sections():
 # ---- params after use ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
-def test_params_survive_copying_after_use(way):
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_params_survive_copying_after_use(duplicate):
     params = RopeParams(16, "neox", freq_base=500.0)
     x, positions = x_of(), torch.arange(5)
     expected = rope(x, positions, params)
-    twin = way(params)
-    assert twin == params
-    assert hash(twin) == hash(params)
-    assert repr(twin) == repr(params)
-    assert torch.equal(rope(x, positions, twin), expected)
+    other = duplicate(params)
+    assert other == params
+    assert hash(other) == hash(params)
+    assert repr(other) == repr(params)
+    assert torch.equal(rope(x, positions, other), expected)
 
 
-def test_a_replaced_field_is_not_hidden_by_what_was_kept():
+def test_a_replaced_field_is_not_hidden_by_cached_values():
     from dataclasses import replace
 
     params, x, positions = RopeParams(16), x_of(), torch.arange(5)
@@ -483,17 +483,17 @@ def test_a_replaced_field_is_not_hidden_by_what_was_kept():
     assert_within(rope(x, positions, other), x.numpy(), positions.numpy(), other, dtype="float32")
 
 
-@pytest.mark.parametrize("how", ["rope_", "rope(out=)", "ops.rope_", "ops.rope_out"])
-def test_a_write_is_seen_by_whoever_saved_the_tensor(how):
+@pytest.mark.parametrize("function", ["rope_", "rope(out=)", "ops.rope_", "ops.rope_out"])
+def test_a_write_to_a_tensor_saved_for_a_gradient_is_detected(function):
     params, positions = RopeParams(4), torch.arange(2)
     w = torch.ones(1, 2, 1, 4, requires_grad=True)
     saved = w.exp()  # exp keeps its result for the gradient
     with torch.no_grad():
-        if how == "rope_":
+        if function == "rope_":
             rope_(saved, positions, params)
-        elif how == "rope(out=)":
+        elif function == "rope(out=)":
             rope(torch.ones(1, 2, 1, 4), positions, params, out=saved)
-        elif how == "ops.rope_":
+        elif function == "ops.rope_":
             torch.ops.npu_rope.rope_(saved, positions, n_dims=4, rope_mode=0)
         else:
             torch.ops.npu_rope.rope_out(torch.ones(1, 2, 1, 4), positions, n_dims=4, rope_mode=0, out=saved)
@@ -501,7 +501,7 @@ def test_a_write_is_seen_by_whoever_saved_the_tensor(how):
         saved.sum().backward()
 
 
-def test_out_refuses_what_needs_a_gradient():
+def test_out_of_the_operator_is_refused_if_a_gradient_is_needed():
     x = torch.ones(1, 2, 1, 4, requires_grad=True)
     with pytest.raises(RuntimeError, match="out must be None or x itself where a gradient is needed"):
         torch.ops.npu_rope.rope_out(x, torch.arange(2), n_dims=4, rope_mode=0, out=torch.empty(1, 2, 1, 4))
@@ -542,7 +542,7 @@ def test_nested_function_transforms_are_refused_and_never_zero(operator, nest):
         nested()
 
 
-def test_the_other_way_to_a_second_derivative_works():
+def test_autograd_functional_hessian_works():
     params, positions = RopeParams(4), torch.tensor([3])
     x = torch.randn(1, 1, 4, dtype=torch.float64)
     hessian = torch.autograd.functional.hessian(lambda x: rope(x, positions, params).square().sum(), x)

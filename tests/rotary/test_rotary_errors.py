@@ -1,5 +1,5 @@
-"""Bad calls of rotary_mul, rotary_mul_qk and rotary_embedding: the same words on every path, and nothing
-written.
+"""Bad calls of rotary_mul, rotary_mul_qk and rotary_embedding raise the same error on every path and write
+nothing.
 """
 
 from __future__ import annotations
@@ -98,12 +98,14 @@ def bad(op, name, text, kind=ValueError, python_only=False, **changed):
 of_mul, of_qk, of_embedding = (partial(bad, op) for op in OPS)
 TYPES = "must be float32, float16, bfloat16 or float64 but got"
 TABLE = "must have shape [S,W], [B,S,W] or [B,S,1,W] with S = 3, B = 2 or 1 and W = 4 or 8 but got"
-IDS = "cos_cache must have shape [rows, W] with W >= 4 where position_ids is given but got"
-NO_IDS = "cos_cache must have shape [B,S,W] = [2, 3, W] with W >= 4 where position_ids is not given but got"
+WITH_IDS = "cos_cache must have shape [rows, W] with W >= 4 where position_ids is given but got"
+WITHOUT_IDS = (
+    "cos_cache must have shape [B,S,W] = [2, 3, W] with W >= 4 where position_ids is not given but got"
+)
 WIDTH = "rotary_dim must be 0 or an even number up to the head size 8 but got"
-SHARES = "itself or share no memory with {} but got memory that they share."
+OVERLAP = "itself or share no memory with {} but got memory that they share."
 BUFFER = np.ones(2 * B * S * N * D, np.float32)
-WHOLE = BUFFER[: B * S * N * D].reshape(B, S, N, D)
+BUFFER_X = BUFFER[: B * S * N * D].reshape(B, S, N, D)
 half, wide = np.float16, np.float64
 
 BAD = [
@@ -169,12 +171,16 @@ BAD = [
     ),
     of_mul(
         "out-shifted",
-        "out must be x " + SHARES.format("x"),
-        x=WHOLE,
-        out=BUFFER[8 : 8 + WHOLE.size].reshape(WHOLE.shape),
+        "out must be x " + OVERLAP.format("x"),
+        x=BUFFER_X,
+        out=BUFFER[8 : 8 + BUFFER_X.size].reshape(BUFFER_X.shape),
     ),
-    of_mul("out-on-cos", "out must be x " + SHARES.format("cos"), out=WHOLE, cos=BUFFER[:12].reshape(S, 4)),
-    of_mul("out-on-sin", "out must be x " + SHARES.format("sin"), out=WHOLE, sin=BUFFER[:12].reshape(S, 4)),
+    of_mul(
+        "out-on-cos", "out must be x " + OVERLAP.format("cos"), out=BUFFER_X, cos=BUFFER[:12].reshape(S, 4)
+    ),
+    of_mul(
+        "out-on-sin", "out must be x " + OVERLAP.format("sin"), out=BUFFER_X, sin=BUFFER[:12].reshape(S, 4)
+    ),
     of_mul("x-text", "x must be a torch tensor or a NumPy array but got str.", TypeError, True, x="x"),
     of_mul(
         "interleaved-text",
@@ -217,8 +223,8 @@ BAD = [
     of_qk("cos-tokens", f"cos {TABLE} [4, 8].", cos=ones(4, 8)),
     of_qk(
         "k_out-on-q",
-        "k_out must be k " + SHARES.format("q"),
-        q=WHOLE,
+        "k_out must be k " + OVERLAP.format("q"),
+        q=BUFFER_X,
         q_out=ones(B, S, N, D),
         k_out=BUFFER[: B * S * D].reshape(B, S, 1, D),
     ),
@@ -239,10 +245,10 @@ BAD = [
         "the head size must be even and positive where rotary_embedding_dim is 0 but got 7.",
         X=ones(B, N, S, 7),
     ),
-    of_embedding("cache-3d", f"{IDS} [2, 3, 4].", cos_cache=ones(B, S, 4)),
-    of_embedding("cache-narrow", f"{IDS} [9, 3].", cos_cache=ones(9, 3)),
-    of_embedding("cache-2d", f"{NO_IDS} [9, 4].", position_ids=None),
-    of_embedding("cache-batch", f"{NO_IDS} [1, 3, 4].", position_ids=None, cos_cache=ones(1, S, 4)),
+    of_embedding("cache-3d", f"{WITH_IDS} [2, 3, 4].", cos_cache=ones(B, S, 4)),
+    of_embedding("cache-narrow", f"{WITH_IDS} [9, 3].", cos_cache=ones(9, 3)),
+    of_embedding("cache-2d", f"{WITHOUT_IDS} [9, 4].", position_ids=None),
+    of_embedding("cache-batch", f"{WITHOUT_IDS} [1, 3, 4].", position_ids=None, cos_cache=ones(1, S, 4)),
     of_embedding("sin", "sin_cache must have cos_cache's shape [9, 4] but got [8, 4].", sin_cache=ones(8, 4)),
     of_embedding(
         "ids-float",
@@ -265,8 +271,8 @@ BAD = [
     ),
     of_embedding(
         "out-on-cache",
-        "Y must be X " + SHARES.format("cos_cache"),
-        Y=WHOLE.reshape(B, N, S, D),
+        "Y must be X " + OVERLAP.format("cos_cache"),
+        Y=BUFFER_X.reshape(B, N, S, D),
         cos_cache=BUFFER[:36].reshape(9, 4),
     ),
     of_embedding(
@@ -280,48 +286,49 @@ BAD = [
 
 
 def arguments_of(case):
-    """Return a correct call's arguments with the case's changes, and separately its out=."""
+    """Return the operator, the arguments of a correct call with the case's changes, and its outputs."""
     op = OPS[case.op]
-    named = {**op.correct(), **case.changed}
-    outs = [named.pop(name, None) for name in op.outs]
-    return op, named, outs
+    arguments = {**op.correct(), **case.changed}
+    outs = [arguments.pop(name, None) for name in op.outs]
+    return op, arguments, outs
 
 
-def arrays_of(named, outs):
-    return [a for a in (*named.values(), *outs) if isinstance(a, np.ndarray)]
+def arrays_of(arguments, outs):
+    return [a for a in (*arguments.values(), *outs) if isinstance(a, np.ndarray)]
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 @together("case", BAD)
-def test_a_bad_call_is_refused_in_the_same_words(case, framework, backend):
-    op, named, outs = arguments_of(case)
-    before = [a.tobytes() for a in arrays_of(named, outs)]
+def test_a_bad_call_raises_the_same_error_on_every_back_end(case, framework, backend):
+    op, arguments, outs = arguments_of(case)
+    arrays = arrays_of(arguments, outs)
+    before = [a.tobytes() for a in arrays]
     if framework == "torch":
-        known = {}
-        convert = lambda a: known.setdefault(id(a), to_torch(a)) if isinstance(a, np.ndarray) else a  # noqa: E731
-        named, outs_given = {n: convert(a) for n, a in named.items()}, [convert(o) for o in outs]
+        tensors = {}
+        convert = lambda a: tensors.setdefault(id(a), to_torch(a)) if isinstance(a, np.ndarray) else a  # noqa: E731
+        arguments, passed_outs = {n: convert(a) for n, a in arguments.items()}, [convert(o) for o in outs]
     else:
-        outs_given = outs
-    given = [o for o in outs_given if o is not None]
-    out = None if not given else given[0] if len(op.outs) == 1 else tuple(given)
+        passed_outs = outs
+    passed = [o for o in passed_outs if o is not None]
+    out = None if not passed else passed[0] if len(op.outs) == 1 else tuple(passed)
     with pytest.raises(case.kind) as caught:
-        op.call(**named, out=out, backend=backend)
+        op.call(**arguments, out=out, backend=backend)
     assert isinstance(caught.value, case.kind)
     assert str(caught.value) == f"[{op.name}] {case.text}"
-    original = arguments_of(case)
-    assert before == [a.tobytes() for a in arrays_of(*original[1:])]
+    assert before == [a.tobytes() for a in arrays]
 
 
 @pytest.mark.parametrize("case", BAD, ids=str)
-def test_a_bad_call_without_a_named_backend_is_refused_in_the_same_words(case):
-    """The way most calls of tensors take, past everything that a good call does not need."""
-    op, named, outs = arguments_of(case)
-    known = {}
-    convert = lambda a: known.setdefault(id(a), to_torch(a)) if isinstance(a, np.ndarray) else a  # noqa: E731
-    named, given = {n: convert(a) for n, a in named.items()}, [convert(o) for o in outs if o is not None]
-    out = None if not given else given[0] if len(op.outs) == 1 else tuple(given)
+def test_a_bad_call_without_a_named_backend_raises_the_same_error(case):
+    """Most calls of tensors take this path, which omits the checks that a correct call does not need."""
+    op, arguments, outs = arguments_of(case)
+    tensors = {}
+    convert = lambda a: tensors.setdefault(id(a), to_torch(a)) if isinstance(a, np.ndarray) else a  # noqa: E731
+    arguments = {n: convert(a) for n, a in arguments.items()}
+    passed = [convert(o) for o in outs if o is not None]
+    out = None if not passed else passed[0] if len(op.outs) == 1 else tuple(passed)
     with pytest.raises(case.kind) as caught:
-        op.call(**named, out=out)
+        op.call(**arguments, out=out)
     assert str(caught.value) == f"[{op.name}] {case.text}"
 
 
@@ -335,12 +342,12 @@ def test_a_bad_call_without_a_named_backend_is_refused_in_the_same_words(case):
         (ones(2, 2), TypeError, "out must be a pair (q_out, k_out) but got {array}."),
     ],
 )
-def test_out_of_queries_and_keys_is_a_pair(out, kind, text, framework):
+def test_out_of_rotary_mul_qk_must_be_a_pair(out, kind, text, framework):
     convert = to_torch if framework == "torch" else (lambda a: a)
-    given = {name: convert(a) for name, a in qk().items()}
+    arguments = {name: convert(a) for name, a in qk().items()}
     out = convert(out) if isinstance(out, np.ndarray) else out
     with pytest.raises(kind) as caught:
-        rotary_mul_qk(**given, out=out)
+        rotary_mul_qk(**arguments, out=out)
     array = "Tensor" if framework == "torch" else "ndarray"
     assert str(caught.value) == f"[rotary_mul_qk] {text.format(array=array)}"
 
@@ -349,7 +356,7 @@ ATTRIBUTES = {"rotary_mul": ("rotary_dim", "offset"), "rotary_mul_qk": ("rotary_
 
 
 def entry_of(op):
-    """The C function, and its last words."""
+    """Return the C function, and a function that returns the last error message."""
     library = native.load()
     entry = library.lib[f"npu_rope_{op.name}"]
     entry.restype = C.c_int32
@@ -357,13 +364,13 @@ def entry_of(op):
 
 
 @pytest.mark.parametrize("case", [c for c in BAD if not c.python_only], ids=str)
-def test_the_c_entry_says_the_same(case):
-    op, named, outs = arguments_of(case)
-    if not outs[0] is not None:
-        outs = [np.full(named[x].shape, 7, named[x].dtype) for x in op.xs]
+def test_the_c_function_raises_the_same_error(case):
+    op, arguments, outs = arguments_of(case)
+    if outs[0] is None:
+        outs = [np.full(arguments[x].shape, 7, arguments[x].dtype) for x in op.xs]
     before = [o.tobytes() for o in outs]
 
-    def seen(a):
+    def as_c_tensor(a):
         if a is None:
             return None
         return C.byref(
@@ -371,9 +378,9 @@ def test_the_c_entry_says_the_same(case):
         )
 
     entry, last_error = entry_of(op)
-    sizes = [named.get(n, 0) for n in ATTRIBUTES.get(op.name, ("num_heads", "rotary_embedding_dim"))]
-    read = [seen(named[n]) for n in (*op.xs, *op.tables)]
-    status = entry(*read, C.c_int32(0), *map(C.c_int64, sizes), C.c_int32(1), *map(seen, outs))
+    sizes = [arguments.get(n, 0) for n in ATTRIBUTES.get(op.name, ("num_heads", "rotary_embedding_dim"))]
+    inputs = [as_c_tensor(arguments[n]) for n in (*op.xs, *op.tables)]
+    status = entry(*inputs, C.c_int32(0), *map(C.c_int64, sizes), C.c_int32(1), *map(as_c_tensor, outs))
     assert status == (2 if case.kind is TypeError else 1)
     assert last_error() == f"[{op.name}] {case.text}"
     assert before == [o.tobytes() for o in outs]
@@ -385,9 +392,9 @@ def test_null_arguments_are_named(op):
     entry, last_error = entry_of(op)
     tensor = c_tensor(ones(B, S, N, D).ctypes.data, "float32", (B, S, N, D), (96, 32, 8, 1))
     for missing in (*op.xs, *op.tables[:2], *op.outs):
-        read = [None if n == missing else C.byref(tensor) for n in (*op.xs, *op.tables)]
-        written = [None if n == missing else C.byref(tensor) for n in op.outs]
-        assert entry(*read, C.c_int32(0), C.c_int64(0), C.c_int64(0), C.c_int32(1), *written) == 1
+        inputs = [None if n == missing else C.byref(tensor) for n in (*op.xs, *op.tables)]
+        outputs = [None if n == missing else C.byref(tensor) for n in op.outs]
+        assert entry(*inputs, C.c_int32(0), C.c_int64(0), C.c_int64(0), C.c_int32(1), *outputs) == 1
         assert last_error() == f"[{op.name}] {missing} must be a tensor but got NULL."
 
 
@@ -403,7 +410,7 @@ def test_a_wrong_gradient_is_refused():
         assert str(caught.value) == f"[rotary_mul] {text}"
 
 
-def test_tables_of_another_framework():
+def test_tables_of_the_other_framework_are_refused_for_tensors_only():
     x, cos = torch.ones(S, N, D), ones(S, 4)
     with pytest.raises(
         TypeError, match=r"^\[rotary_mul\] cos must be a torch tensor like x but got ndarray.$"

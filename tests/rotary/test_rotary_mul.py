@@ -1,5 +1,5 @@
-"""rotary_mul and rotary_mul_qk against torch_npu's formula in float64: tables of every width, type and shape;
-layouts, windows, in place; gradients; for arrays and torch tensors.
+"""rotary_mul and rotary_mul_qk, for arrays and tensors, against torch_npu's formula in float64: tables of
+every width, type and shape; layouts, windows, in place; gradients.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OPS = torch.ops.npu_rope
 
 @dataclass(frozen=True)
 class RotaryMulCall:
-    """A call of rotary_mul, or with ``keys`` heads of k of rotary_mul_qk."""
+    """A call of rotary_mul, or of rotary_mul_qk if k has heads (``keys``)."""
 
     dtype: str = "float32"
     table_dtype: str = "own"
@@ -62,7 +62,7 @@ FACTORS = {
     "keys": [0, 1, 4],
     "window": [(0, 0), (64, 0), (36, 10), (2, 4), (0, 0)],
     "interleaved": [False, True],
-    "width": ["half", "full", "twice"],  # twice: of full width, the two lanes of a pair alike
+    "width": ["half", "full", "twice"],  # twice: full width, equal entries for both lanes of a pair
     "table": ["S", "BS", "1S", "BS1", "1S1"],
     "layout": ["contiguous", "bnsd", "gaps", "non-unit", "fused-qkv", "reversed"],
     "out": ["new", "given", "in-place", "gaps"],
@@ -70,10 +70,10 @@ FACTORS = {
 
 
 def possible(call):
-    in_place = call.out == "in-place" and call.layout == "non-unit"
+    invalid_in_place = call.out == "in-place" and call.layout == "non-unit"
     D, (width, offset) = call.sizes[-1], call.window
-    no_tensor = call.framework == "torch" and call.layout == "reversed"
-    return not in_place and not no_tensor and offset + (width or D) <= D
+    invalid_tensor = call.framework == "torch" and call.layout == "reversed"
+    return not invalid_in_place and not invalid_tensor and offset + (width or D) <= D
 
 
 def view(guarded, shape, dtype, layout, values=None):
@@ -126,11 +126,11 @@ def run(call, inputs, backend):
     outs = (
         None if inputs.outs is None else (xs if call.out == "in-place" else [convert(o) for o in inputs.outs])
     )
-    how = {**call.attributes, "backend": backend}
+    options = {**call.attributes, "backend": backend}
     if call.keys:
-        got = rotary_mul_qk(*xs, *tables, **how, out=None if outs is None else tuple(outs))
+        got = rotary_mul_qk(*xs, *tables, **options, out=None if outs is None else tuple(outs))
     else:
-        got = (rotary_mul(*xs, *tables, **how, out=None if outs is None else outs[0]),)
+        got = (rotary_mul(*xs, *tables, **options, out=None if outs is None else outs[0]),)
     for y, out in zip(got, outs or (), strict=False):
         assert y is out
     return got
@@ -140,26 +140,26 @@ def run_and_judge(call, backend, guarded, seed=0):
     inputs = make_inputs(call, guarded, seed)
     before = [x.copy() for x in inputs.xs]
     op = ("rotary_mul_qk", "q") if call.keys else ("rotary_mul", "x")
-    if wrong := refusal(backend, call.dtype, named="[{}] {}".format(*op)):
-        kind, text = wrong
+    if refused := refusal(backend, call.dtype, named="[{}] {}".format(*op)):
+        kind, text = refused
         with pytest.raises(kind) as caught:
             run(call, inputs, backend)
         assert str(caught.value) == text
-        assert all(bytes_of(x) == bytes_of(was) for x, was in zip(inputs.xs, before, strict=True))
+        assert [bytes_of(x) for x in inputs.xs] == [bytes_of(x) for x in before]
         return
     got = run(call, inputs, backend)
     guarded.check()
-    for y, x, was in zip(got, inputs.xs, before, strict=True):
+    for y, x, x_before in zip(got, inputs.xs, before, strict=True):
         if call.out != "in-place":
-            assert np.array_equal(x, was)
-        assert tuple(y.shape) == was.shape
-        value, magnitude = rotary_spec.rotary_mul(was, *inputs.tables, **call.attributes)
+            assert np.array_equal(x, x_before)
+        assert tuple(y.shape) == x_before.shape
+        value, magnitude = rotary_spec.rotary_mul(x_before, *inputs.tables, **call.attributes)
         ratio, at = worst_ratio(values_of(y), value, table_bound(magnitude, value, call.dtype))
         assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}"
 
 
-def calls(listed):
-    return together("call", [c for c in listed if possible(c)])
+def calls(candidates):
+    return together("call", [c for c in candidates if possible(c)])
 
 
 BASES = [
@@ -215,31 +215,31 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, width, library, guard
 
 
 def in_pytorch(x, cos, sin, interleaved):
-    """torch_npu's and transformers' formula, each step rounded; tables [B,S,D] of heads [B,S,N,D]."""
+    """Return the formula of torch_npu and transformers with each step rounded, for tables [B,S,D]."""
     return x * cos[..., None, :] + rotate(x, "interleave" if interleaved else "half") * sin[..., None, :]
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("interleaved", [False, True])
-def test_every_bit_is_pytorch_s(isa, dtype, interleaved, library):
+def test_every_bit_equals_pytorchs(isa, dtype, interleaved, library):
     try:
         library.force_isa(isa)
     except ValueError:
         pytest.skip(f"this machine has no {isa}")
-    seeded = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     for D in (2, 6, 8, 18, 30, 36, 64, 72, 96, 128, 130, 160, 256, 320):
-        x = torch.randn(2, 3, 5, D, generator=seeded, dtype=dtype)
-        full = torch.randn(2, 3, D, generator=seeded, dtype=dtype)
-        once = full[..., : D // 2]
-        pairs = once.repeat_interleave(2, -1) if interleaved else torch.cat((once, once), -1)
-        for tables, lanes in ((full, full), (once, pairs), (pairs, pairs)):
+        x = torch.randn(2, 3, 5, D, generator=generator, dtype=dtype)
+        full = torch.randn(2, 3, D, generator=generator, dtype=dtype)
+        half = full[..., : D // 2]
+        pairs = half.repeat_interleave(2, -1) if interleaved else torch.cat((half, half), -1)
+        for tables, lanes in ((full, full), (half, pairs), (pairs, pairs)):
             expected = in_pytorch(x, *lanes, interleaved)
             assert torch.equal(rotary_mul(x, *tables, interleaved=interleaved), expected), D
             assert torch.equal(rotary_mul_(x.clone(), *tables, interleaved=interleaved), expected), D
 
 
-def test_many_tokens_are_shared_out_among_threads(backend, guarded):
+def test_many_tokens_on_several_threads_meet_the_bound(backend, guarded):
     for width in ("half", "full"):
         call = RotaryMulCall(
             "float16", sizes=(2, 300, 8, 128), keys=2, width=width, table="1S1", out="in-place"
@@ -247,12 +247,12 @@ def test_many_tokens_are_shared_out_among_threads(backend, guarded):
         run_and_judge(call, backend, guarded)
 
 
-def test_large_results_are_written_past_the_caches(guarded):
+def test_large_results_with_streaming_stores_meet_the_bound(guarded):
     call = RotaryMulCall("bfloat16", sizes=(1, 1100, 64, 128), table="S")
     run_and_judge(call, "cpu", guarded)
 
 
-def test_both_are_what_each_is_alone():
+def test_rotary_mul_qk_equals_two_calls_of_rotary_mul():
     rng = np.random.default_rng(0)
     q, k, (c, s) = rng.random((2, 9, 8, 64)), rng.random((2, 9, 3, 64)), rng.random((2, 9, 64))
     for y, x in zip(rotary_mul_qk(q, k, c, s), (q, k), strict=True):
@@ -262,7 +262,7 @@ def test_both_are_what_each_is_alone():
         assert np.array_equal(y, rotary_mul_(x.copy(), c, s))
 
 
-def test_a_table_of_full_width_with_equal_halves_is_one_of_half_the_width():
+def test_a_full_table_with_equal_halves_gives_the_result_of_a_half_table():
     rng = np.random.default_rng(0)
     for dtype in NUMPY_DTYPES.values():
         x, (c, s) = rng.random((2, 9, 3, 64)).astype(dtype), rng.random((2, 9, 32)).astype(dtype)
@@ -275,18 +275,18 @@ def test_a_table_of_full_width_with_equal_halves_is_one_of_half_the_width():
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
-def test_one_table_of_equal_lanes_beside_one_of_unequal(interleaved, backend):
-    """Only where both have equal lanes are they tables of half the width."""
+def test_one_table_may_have_equal_lanes_and_the_other_not(interleaved, backend):
+    """Only if both tables have equal lanes may a kernel read half of them."""
     rng = np.random.default_rng(0)
-    x, (equal, own) = (rng.random(s, np.float32) for s in ((2, 9, 3, 64), (2, 9, 64)))
+    x, (equal, unequal) = (rng.random(s, np.float32) for s in ((2, 9, 3, 64), (2, 9, 64)))
     equal = np.repeat(equal[:, :32], 2, -1) if interleaved else np.tile(equal[:, :32], 2)
-    for cos, sin in ((equal, own), (own, equal)):
+    for cos, sin in ((equal, unequal), (unequal, equal)):
         value, magnitude = rotary_spec.rotary_mul(x, cos, sin, interleaved=interleaved)
         y = rotary_mul(x, cos, sin, interleaved=interleaved, backend=backend)
         assert worst_ratio(values_of(y), value, table_bound(magnitude, value, "float32"))[0] <= 1
 
 
-def test_tables_of_different_strides(backend):
+def test_tables_may_have_different_strides(backend):
     rng = np.random.default_rng(0)
     x, memory = (rng.random(s, np.float32) for s in ((2, 9, 3, 64), (9, 2, 3, 64)))
     cos, sin = rng.random((2, 9, 64), np.float32), memory[:, :, 1].swapaxes(0, 1)
@@ -316,34 +316,36 @@ def gradient_case(interleaved, width, table, rank=4):
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("rank", [3, 4])
 def test_gradients_of_x_and_tables(interleaved, width, table, rank):
-    call, given = gradient_case(interleaved, width, table, rank)
+    call, tensors = gradient_case(interleaved, width, table, rank)
 
-    def run_it(x, c, s):
+    def rotate_x(x, c, s):
         return rotary_mul(x, c, s, **call.attributes)
 
-    assert torch.autograd.gradcheck(run_it, given)
-    grad = torch.randn_like(given[0])
-    by_torch = torch.autograd.grad(run_it(*given), given, grad)
-    plain = [t.detach() for t in given]
-    by_hand = rotary_mul_backward(grad, *plain, **call.attributes)
+    assert torch.autograd.gradcheck(rotate_x, tensors)
+    grad = torch.randn_like(tensors[0])
+    by_torch = torch.autograd.grad(rotate_x(*tensors), tensors, grad)
+    plain = [t.detach() for t in tensors]
+    by_backward = rotary_mul_backward(grad, *plain, **call.attributes)
     for backend in ("reference", "cpu"):
         arrays = rotary_mul_backward(*(t.numpy() for t in (grad, *plain)), **call.attributes, backend=backend)
-        for a, b, c in zip(by_torch, by_hand, arrays, strict=True):
+        for a, b, c in zip(by_torch, by_backward, arrays, strict=True):
             assert torch.allclose(a, b, rtol=1e-12)
             assert np.allclose(a.numpy(), c, rtol=1e-12)
 
 
 def test_gradients_have_gradients():
-    call, given = gradient_case(False, "full", "BS1")
-    assert torch.autograd.gradgradcheck(lambda *t: rotary_mul(*t, **call.attributes), given)
+    call, tensors = gradient_case(False, "full", "BS1")
+    assert torch.autograd.gradgradcheck(lambda *t: rotary_mul(*t, **call.attributes), tensors)
 
 
-@pytest.mark.parametrize("needs", [(1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (1, 1, 1, 1)])
-def test_gradients_of_queries_and_keys(needs):
+@pytest.mark.parametrize("needs_grad", [(1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (1, 1, 1, 1)])
+def test_gradients_of_queries_and_keys(needs_grad):
     rng = np.random.default_rng(0)
     arrays = [rng.random(s) for s in ((2, 3, 2, 8), (2, 3, 1, 8), (3, 8), (3, 8))]
-    given = [torch.from_numpy(a).requires_grad_(bool(n)) for a, n in zip(arrays, needs, strict=True)]
-    assert torch.autograd.gradcheck(rotary_mul_qk, given)
+    tensors = [
+        torch.from_numpy(a).requires_grad_(bool(needed)) for a, needed in zip(arrays, needs_grad, strict=True)
+    ]
+    assert torch.autograd.gradcheck(rotary_mul_qk, tensors)
 
 
 @pytest.mark.parametrize("tables", [False, True])
@@ -351,9 +353,9 @@ def test_in_place_keeps_gradients(tables):
     x, (c, s) = torch.randn(2, 3, 2, 8, dtype=torch.float64), torch.rand(2, 3, 8, dtype=torch.float64)
     c.requires_grad_(tables)
     results = []
-    for run_it in (rotary_mul, rotary_mul_):
+    for operator in (rotary_mul, rotary_mul_):
         leaf = x.clone().requires_grad_()
-        y = run_it(leaf * 2, c, s)
+        y = operator(leaf * 2, c, s)
         y.pow(2).sum().backward()
         results.append((leaf.grad, c.grad))
         c.grad = None
@@ -383,11 +385,10 @@ def sample(dtype=torch.float32):
 @pytest.mark.parametrize("needs_grad", [False, True])
 def test_opcheck(dtype, needs_grad):
     q, k, c, s = sample(dtype)
-    rest = (c.requires_grad_(needs_grad), s, True, 16, 4, True)
-    grad = q.clone().requires_grad_(needs_grad)
+    leaf = q.clone().requires_grad_(needs_grad)
     rest = (c[:, :16].detach().clone().requires_grad_(needs_grad), s[:, :16].clone(), True, 16, 4, True)
-    torch.library.opcheck(OPS.rotary_mul.default, (grad, *rest))
-    torch.library.opcheck(OPS.rotary_mul_qk.default, (grad, k, *rest))
+    torch.library.opcheck(OPS.rotary_mul.default, (leaf, *rest))
+    torch.library.opcheck(OPS.rotary_mul_qk.default, (leaf, k, *rest))
     plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in rest]
     torch.library.opcheck(OPS.rotary_mul_.default, (q, *plain))
     torch.library.opcheck(OPS.rotary_mul_qk_.default, (q, k, *plain))
@@ -397,7 +398,7 @@ def test_opcheck(dtype, needs_grad):
 
 
 @pytest.mark.parametrize("op", [rotary_mul, rotary_mul_])
-def test_compiled_whole_it_gives_the_same(op):
+def test_compile_without_graph_breaks_gives_the_same_result(op):
     q, _, c, s = sample()
 
     def model(x, c, s):
@@ -406,52 +407,52 @@ def test_compiled_whole_it_gives_the_same(op):
     assert torch.equal(torch.compile(model, fullgraph=True, backend="aot_eager")(q, c, s), model(q, c, s))
 
 
-def test_compiled_it_differentiates():
+def test_compile_gives_the_same_gradients():
     q, _, c, s = sample()
     grads = []
-    for run_it in (rotary_mul, torch.compile(rotary_mul, fullgraph=True, backend="aot_eager")):
+    for operator in (rotary_mul, torch.compile(rotary_mul, fullgraph=True, backend="aot_eager")):
         leaves = [t.clone().requires_grad_() for t in (q, c, s)]
-        run_it(*leaves).pow(2).sum().backward()
+        operator(*leaves).pow(2).sum().backward()
         grads.append([leaf.grad for leaf in leaves])
     for eager, compiled in zip(*grads, strict=True):
         assert torch.allclose(eager, compiled)
 
 
 @pytest.mark.parametrize("needs_grad", [False, True])
-@pytest.mark.parametrize("how", ["in place", "pair in place", "out", "embedding out", "embedding in place"])
-def test_compiled_whole_where_it_writes(how, needs_grad):
+@pytest.mark.parametrize("form", ["in place", "pair in place", "out", "embedding out", "embedding in place"])
+def test_calls_that_write_compile_without_graph_breaks(form, needs_grad):
     def run(q, k, c, s):
         q, k = q * 2, k * 2
-        if how == "in place":
+        if form == "in place":
             return rotary_mul_(q, c, s)
-        if how == "pair in place":
+        if form == "pair in place":
             return sum(t.sum() for t in rotary_mul_qk_(q, k, c, s))
-        if how == "out":
+        if form == "out":
             return rotary_mul(q, c, s, out=torch.empty_like(q))
         X, caches = q.transpose(1, 2), (c[:, :12].expand(2, 5, 12), s[:, :12].expand(2, 5, 12))
-        out = X if how == "embedding in place" else torch.empty_like(X)
+        out = X if form == "embedding in place" else torch.empty_like(X)
         return rotary_embedding(X, *caches, out=out)
 
     torch._dynamo.reset()
-    given = sample()
-    given[0].requires_grad_(needs_grad)
-    expected = run(*given)
-    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")(*given)
+    tensors = sample()
+    tensors[0].requires_grad_(needs_grad)
+    expected = run(*tensors)
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")(*tensors)
     assert torch.equal(compiled, expected)
-    if needs_grad and how not in ("out", "embedding out"):
-        grads = [torch.autograd.grad(y.pow(2).sum(), given[0])[0] for y in (expected, compiled)]
+    if needs_grad and form not in ("out", "embedding out"):
+        grads = [torch.autograd.grad(y.pow(2).sum(), tensors[0])[0] for y in (expected, compiled)]
         assert torch.allclose(*grads)
 
 
 @pytest.mark.parametrize("out", ["in place", "given"])
-def test_a_write_that_torch_refuses_has_written_neither(out):
+def test_a_write_that_torch_refuses_changes_neither_output(out):
     q, k, c, s = sample()
     leaf = torch.nn.Parameter(k)
-    given = (q, leaf) if out == "in place" else (torch.zeros_like(q), torch.nn.Parameter(torch.zeros_like(k)))
-    before = given[0].clone()
+    outs = (q, leaf) if out == "in place" else (torch.zeros_like(q), torch.nn.Parameter(torch.zeros_like(k)))
+    before = outs[0].clone()
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place"):
-        rotary_mul_qk(q, leaf, c, s, out=given)
-    assert torch.equal(given[0], before)
+        rotary_mul_qk(q, leaf, c, s, out=outs)
+    assert torch.equal(outs[0], before)
 
 
 def test_meta_tensors_give_shapes():
@@ -460,7 +461,7 @@ def test_meta_tensors_give_shapes():
     assert (y.device.type, y.shape, z.shape) == ("meta", q.shape, k.shape)
 
 
-def test_a_written_tensor_invalidates_what_was_saved():
+def test_a_write_to_a_tensor_saved_for_a_gradient_is_detected():
     q, _, c, s = sample()
     leaf = q.clone().requires_grad_()
     x = leaf * 1
@@ -471,7 +472,7 @@ def test_a_written_tensor_invalidates_what_was_saved():
         y.sum().backward()
 
 
-def test_the_bytes_of_nan_pass_outside_the_window():
+def test_nan_outside_the_window_is_copied_bit_for_bit():
     x = np.full((1, 1, 1, 8), np.nan, np.float32)
     x.view(np.uint32)[...] |= 0x1234
     y = rotary_mul(x, np.ones((1, 2), np.float32), np.ones((1, 2), np.float32), rotary_dim=4, offset=2)

@@ -1,4 +1,4 @@
-"""rotary_position_embedding on every back end, and in torch, against the loop of PMX's specification."""
+"""rotary_position_embedding, on every back end and in torch, against the loop of PMX's specification."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DTYPES = {**NUMPY_DTYPES, "int8": np.int8}
 
 @dataclass(frozen=True)
 class PmxCall:
-    """A call. ``sizes``: (B, S, Nq, D); packed, B sequences of S, S + 1, ... tokens."""
+    """A call. ``sizes`` is (B, S, Nq, D). A packed call has B sequences of S, S + 1, ... tokens."""
 
     dtype: str = "float32"
     framework: str = "numpy"
@@ -116,10 +116,10 @@ def integers_of(call, values):
 
 
 def arguments_of(call, seed=0):
-    """The call's positional arguments and its attributes."""
+    """Return the call's positional arguments and its attributes."""
     rng = np.random.default_rng(seed)
     case = call.case
-    given = [heads_of(call, n, rng) for n in (call.sizes[2], call.keys)]
+    xs = [heads_of(call, n, rng) for n in (call.sizes[2], call.keys)]
     starts = None if case.seqlens is None else [0, *np.cumsum(case.seqlens).tolist()]
     start = case.start_pos
     start = integers_of(call, list(start) if isinstance(start, tuple) else start)
@@ -127,47 +127,47 @@ def arguments_of(call, seed=0):
     starts = integers_of(call, starts)
     if call.framework == "torch":
         start, pads, starts = (to_torch(t) if isinstance(t, np.ndarray) else t for t in (start, pads, starts))
-        given = [to_torch(t) for t in given]
-    kind, factor, longest = case.scaling
+        xs = [to_torch(x) for x in xs]
+    kind, factor, max_positions = case.scaling
     attributes = {
         "rotary_dim": call.rotary_dim,
         "theta": call.theta,
         "bypass_key": call.bypass_key,
-        "max_position_embeddings": longest,
+        "max_position_embeddings": max_positions,
         "scaling_type": kind,
         "scaling_factor": factor,
         "seqstarts": starts,
     }
-    return (*given, start, pads), attributes
+    return (*xs, start, pads), attributes
 
 
 def refusal(call, backend):
-    """(class, message) of what a device cannot by nature."""
+    """Return (class, message) of the error if the device does not support the call, else None."""
     if not is_device(backend):
         return None
-    chip, bad = chip_of(backend), call.dtype
+    chip, dtype = chip_of(backend), call.dtype
     rule = "query must be float32, float16 or bfloat16"
     if not has_bfloat16(backend):
         rule = "query must be float32 or float16"
-    if bad == "float64" or (bad == "bfloat16" and not has_bfloat16(backend)):
-        return TypeError, f"[rotary_position_embedding] {rule} on {chip} but got {bad}."
+    if dtype == "float64" or (dtype == "bfloat16" and not has_bfloat16(backend)):
+        return TypeError, f"[rotary_position_embedding] {rule} on {chip} but got {dtype}."
     return None
 
 
-def held_by(backend):
-    """How it holds an attribute: a CANN operator in float32 (docs/npu.md)."""
+def rounding_of(backend):
+    """Return how the back end rounds an attribute: CANN stores float32 (docs/npu.md)."""
     return (lambda number: float(np.float32(number))) if is_device(backend) else float
 
 
 def run_and_judge(call, backend, seed=0):
-    """Hold both results to their bounds, and the inputs to what they were."""
+    """Require both results to meet their bounds, and the inputs to stay unchanged."""
     args, attributes = arguments_of(call, seed)
     before = [bytes_of(t) for t in args[:2]]
-    wrong = refusal(call, backend)
-    if wrong:
-        with pytest.raises(wrong[0]) as caught:
+    refused = refusal(call, backend)
+    if refused:
+        with pytest.raises(refused[0]) as caught:
             rotary_position_embedding(*args, **attributes, backend=backend)
-        assert str(caught.value) == wrong[1]
+        assert str(caught.value) == refused[1]
         return
     got = rotary_position_embedding(*args, **attributes, backend=backend)
     assert isinstance(got, tuple)
@@ -176,15 +176,15 @@ def run_and_judge(call, backend, seed=0):
         assert (type(y), y.dtype, tuple(y.shape)) == (type(x), x.dtype, tuple(x.shape))
     assert (got[1] is args[1]) == call.bypass_key
     wide = [np.asarray(values_of(x)).astype(DTYPES[call.dtype]) for x in args[:2]]
-    angles = angles_of(call.case, held_by(backend))
+    angles = angles_of(call.case, rounding_of(backend))
     expected = expectation(call.case, *wide, angles, e_angle_of(backend))
     result = np.concatenate([values_of(y) for y in got], -2)
     ratio, at = worst_ratio(result, expected.value, expected.bound)
     assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}"
 
 
-def calls(listed):
-    return together("call", [c for c in listed if possible(c)])
+def calls(candidates):
+    return together("call", [c for c in candidates if possible(c)])
 
 
 BASES = [
@@ -227,10 +227,10 @@ def test_any_call_meets_the_specification(call, seed, backend):
     run_and_judge(call, backend, seed)
 
 
-# ---- what the specification's loop cannot say --------------------------------------------------------
+# ---- properties that the specification's loop does not define ----------------------------------------
 
 
-def test_it_is_rope_of_those_positions_bit_for_bit(backend):
+def test_it_equals_rope_of_the_same_positions_bit_for_bit(backend):
     rng = np.random.default_rng(1)
     query, key = (rng.standard_normal((2, 6, n, 64)).astype(np.float32) for n in (8, 2))
     got = rotary_position_embedding(query, key, 11, np.array([0, 4]), rotary_dim=48, backend=backend)
@@ -240,11 +240,10 @@ def test_it_is_rope_of_those_positions_bit_for_bit(backend):
 
 
 def test_int8_is_rounded_half_to_even_and_saturated(backend):
-    """Position 0 rotates by nothing; a quarter turn exchanges the halves of a pair; a sum of two saturates at
-    127."""
+    """Position 0 leaves x unchanged. At position 1 some sums exceed the range of int8 and saturate."""
     query = np.array([-128, -128, 127, 127, 100, -100], np.int8).reshape(1, 1, 3, 2)
-    still, _ = rotary_position_embedding(query, query, 0, backend=backend)
-    assert np.array_equal(still, query)
+    unrotated, _ = rotary_position_embedding(query, query, 0, backend=backend)
+    assert np.array_equal(unrotated, query)
     rotated, _ = rotary_position_embedding(query, query, 1, backend=backend)
     c, s = np.cos(1.0), np.sin(1.0)
     a, b = query[..., 0].astype(float), query[..., 1].astype(float)
@@ -253,35 +252,35 @@ def test_int8_is_rounded_half_to_even_and_saturated(backend):
     assert np.array_equal(rotated, np.clip(np.rint(exact), -128, 127).astype(np.int8))
 
 
-def test_halves_round_to_even():
+def test_ties_round_to_even():
     from npu_rope.executors.rotary_position_embedding import narrowed
 
     values = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 127.5, 200.0, -128.5, -300.0, 126.5], np.float32)
-    right = [0, 2, 2, 0, -2, 127, 127, -128, -128, 126]
-    assert narrowed(values).tolist() == right
-    assert narrowed(torch.from_numpy(values)).tolist() == right
+    expected = [0, 2, 2, 0, -2, 127, 127, -128, -128, 126]
+    assert narrowed(values).tolist() == expected
+    assert narrowed(torch.from_numpy(values)).tolist() == expected
 
 
-def test_a_packed_sequence_is_what_it_is_alone(backend):
+def test_a_packed_sequence_gives_the_result_that_it_gives_alone(backend):
     rng = np.random.default_rng(2)
     query, key = (rng.standard_normal((12, n, 32)).astype(np.float32) for n in (4, 1))
-    starts, begins = [0, 5, 5, 6, 12], [0, 3, 70, 9]
-    how = {"scaling_type": "dynamic", "max_position_embeddings": 8, "backend": backend}
-    packed = rotary_position_embedding(query, key, begins, seqstarts=starts, **how)
-    for i, begin in enumerate(begins):
-        own = slice(starts[i], starts[i + 1])
-        alone = rotary_position_embedding(query[None, own], key[None, own], begin, **how)
+    bounds, start_positions = [0, 5, 5, 6, 12], [0, 3, 70, 9]
+    options = {"scaling_type": "dynamic", "max_position_embeddings": 8, "backend": backend}
+    packed = rotary_position_embedding(query, key, start_positions, seqstarts=bounds, **options)
+    for i, start in enumerate(start_positions):
+        tokens = slice(bounds[i], bounds[i + 1])
+        alone = rotary_position_embedding(query[None, tokens], key[None, tokens], start, **options)
         for y, z in zip(packed, alone, strict=True):
-            assert np.array_equal(y[own], z[0])
+            assert np.array_equal(y[tokens], z[0])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_a_bypassed_key_is_the_key_itself(dtype, backend):
     query, key = (np.ones((1, 3, n, 8), dtype) for n in (2, 1))
     assert rotary_position_embedding(query, key, 5, bypass_key=True, backend=backend)[1] is key
-    split = rotary_position_embedding(
+    packed = rotary_position_embedding(
         np.ones((6, 2, 8), dtype),
-        packed := np.ones((6, 1, 8), dtype),
+        packed_key := np.ones((6, 1, 8), dtype),
         [0, 90],
         seqstarts=[0, 3, 6],
         scaling_type="dynamic",
@@ -289,10 +288,10 @@ def test_a_bypassed_key_is_the_key_itself(dtype, backend):
         bypass_key=True,
         backend=backend,
     )
-    assert split[1] is packed
+    assert packed[1] is packed_key
 
 
-def test_positions_beyond_a_device_are_refused_in_this_operators_words(backend):
+def test_positions_beyond_a_devices_reach_are_refused_with_this_operators_message(backend):
     query = np.ones((1, 2, 1, 8), np.float32)
 
     def run():
@@ -315,8 +314,8 @@ def test_positions_beyond_a_device_are_refused_in_this_operators_words(backend):
 def tensors(dtype=torch.float32, shape=(2, 5, 4, 24), keys=2, grad=False):
     generator = torch.Generator().manual_seed(0)
     shapes = shape, (*shape[:-2], keys, shape[-1])
-    made = [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
-    return [t.requires_grad_(grad) for t in made]
+    tensors = [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
+    return [t.requires_grad_(grad) for t in tensors]
 
 
 SAMPLES = [
@@ -327,29 +326,31 @@ SAMPLES = [
     ({"shape": (7, 4, 24)}, {"seqstarts": torch.tensor([0, 3, 7]), "start_pos": torch.tensor([2, 9])}),
 ]
 samples = pytest.mark.parametrize(
-    ("made", "how"), SAMPLES, ids=["plain", "int8", "bypass", "linear", "packed"]
+    ("shape_and_dtype", "options"), SAMPLES, ids=["plain", "int8", "bypass", "linear", "packed"]
 )
 
 
 @samples
-def test_opcheck(made, how):
-    how = dict(how)
-    start, pads = how.pop("start_pos", torch.tensor(3)), how.pop("pad_len", None)
-    starts = how.pop("seqstarts", None)
+def test_opcheck(shape_and_dtype, options):
+    options = dict(options)
+    start, pads = options.pop("start_pos", torch.tensor(3)), options.pop("pad_len", None)
+    starts = options.pop("seqstarts", None)
     for grad in (False, True):
-        if grad and made.get("dtype") is torch.int8:
+        if grad and shape_and_dtype.get("dtype") is torch.int8:
             continue  # integers have no gradient
-        query, key = tensors(**made, grad=grad)
-        torch.library.opcheck(OPS.rotary_position_embedding.default, (query, key, start, pads, starts), how)
+        query, key = tensors(**shape_and_dtype, grad=grad)
+        torch.library.opcheck(
+            OPS.rotary_position_embedding.default, (query, key, start, pads, starts), options
+        )
 
 
 @samples
-def test_compiled_whole_it_gives_the_same(made, how):
-    how = {"start_pos": 3, **how}
-    query, key = tensors(**made)
+def test_compile_without_graph_breaks_gives_the_same_result(shape_and_dtype, options):
+    options = {"start_pos": 3, **options}
+    query, key = tensors(**shape_and_dtype)
 
     def model(query, key):
-        y, z = rotary_position_embedding(query, key, **how)
+        y, z = rotary_position_embedding(query, key, **options)
         return y, z + 0
 
     eager, compiled = model(query, key), torch.compile(model, fullgraph=True, backend="aot_eager")(query, key)
@@ -357,7 +358,7 @@ def test_compiled_whole_it_gives_the_same(made, how):
         assert torch.equal(y, z)
 
 
-def test_compiled_a_bypassed_key_is_still_the_key():
+def test_a_bypassed_key_is_the_key_itself_under_compile():
     query, key = tensors()
     run = torch.compile(
         lambda q, k: rotary_position_embedding(q, k, 3, bypass_key=True), fullgraph=True, backend="aot_eager"
@@ -365,7 +366,7 @@ def test_compiled_a_bypassed_key_is_still_the_key():
     assert run(query, key)[1] is key
 
 
-def test_compiled_dynamic_scaling_falls_back_to_the_eager_call():
+def test_dynamic_scaling_runs_eagerly_under_compile():
     query, key = tensors()
 
     def model(query, key):
@@ -394,26 +395,31 @@ def test_one_compilation_serves_every_start():
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("bypass", [False, True])
-def test_gradients_rotate_back(packed, bypass):
+def test_gradients_pass_gradcheck(packed, bypass):
     if packed:
         query, key = tensors(torch.float64, (7, 3, 8), grad=True)
-        how = {"start_pos": [2, 9], "seqstarts": [0, 3, 7]}
+        options = {"start_pos": [2, 9], "seqstarts": [0, 3, 7]}
     else:
         query, key = tensors(torch.float64, (2, 3, 3, 8), grad=True)
-        how = {"start_pos": 2, "pad_len": [0, 4]}
+        options = {"start_pos": 2, "pad_len": [0, 4]}
     for scaling in ("", "dynamic"):
-        more = {"rotary_dim": 6, "scaling_type": scaling, "max_position_embeddings": 4, "scaling_factor": 3.0}
+        scaled = {
+            "rotary_dim": 6,
+            "scaling_type": scaling,
+            "max_position_embeddings": 4,
+            "scaling_factor": 3.0,
+        }
 
-        def run(q, k, more=more):
-            return rotary_position_embedding(q, k, **how, **more, bypass_key=bypass)
+        def run(q, k, scaled=scaled):
+            return rotary_position_embedding(q, k, **options, **scaled, bypass_key=bypass)
 
         assert torch.autograd.gradcheck(run, (query, key))
 
 
 def test_meta_tensors_give_shapes():
     query, key = (t.to("meta") for t in tensors())
-    for how in ({}, {"pad_len": torch.tensor([0, 1])}, {"bypass_key": True}):
-        y, z = rotary_position_embedding(query, key, 3, **how)
+    for options in ({}, {"pad_len": torch.tensor([0, 1])}, {"bypass_key": True}):
+        y, z = rotary_position_embedding(query, key, 3, **options)
         assert (y.device.type, y.shape, z.shape) == ("meta", query.shape, key.shape)
 
 

@@ -1,5 +1,5 @@
-"""Bad calls of rotary_position_embedding: the same words on every back end and in torch.ops, and nothing
-written.
+"""Bad calls of rotary_position_embedding raise the same error on every back end and in torch.ops, and write
+nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ B, S, N, D = 2, 3, 4, 8
 
 @dataclass(frozen=True)
 class BadPmx:
-    """A correct call with the arguments ``changed``, and its error."""
+    """A correct call in which the arguments ``changed`` are replaced, and the error that it must raise."""
 
     name: str
     text: str
@@ -39,18 +39,18 @@ def ones(*shape, dtype=np.float32):
     return np.ones(shape, dtype)
 
 
-KINDS = "must be float32, float16, bfloat16, float64 or int8 but got"
+TYPES = "must be float32, float16, bfloat16, float64 or int8 but got"
 SHAPE = "must have shape [B,S,N,D] but got"
 PACKED = {"query": ones(7, N, D), "key": ones(7, 1, D), "start_pos": [0, 5], "seqstarts": [0, 3, 7]}
-RANGE = "start_pos + s - pad_len must be in the int32 range but got"
-ONE = "start_pos must be an integer or an integer tensor of one element but got"
+POSITION_RANGE = "start_pos + s - pad_len must be in the int32 range but got"
+ONE_INTEGER = "start_pos must be an integer or an integer tensor of one element but got"
 WIDTH = "rotary_dim must be 0 or an even number up to the head size 8 but got"
-STARTS = "start_pos must be [B] = [2] integers where seqstarts is given but got"
+ONE_START_EACH = "start_pos must be [B] = [2] integers where seqstarts is given but got"
 SCALED = {"scaling_type": "dynamic", "max_position_embeddings": 4}
 
 BAD = [
-    bad("query-int32", f"query {KINDS} int32.", TypeError, query=ones(B, S, N, D, dtype=np.int32)),
-    bad("key-bool", f"key {KINDS} bool.", TypeError, key=ones(B, S, 1, D, dtype=bool)),
+    bad("query-int32", f"query {TYPES} int32.", TypeError, query=ones(B, S, N, D, dtype=np.int32)),
+    bad("key-bool", f"key {TYPES} bool.", TypeError, key=ones(B, S, 1, D, dtype=bool)),
     bad("query-3d", f"query {SHAPE} [3, 4, 8].", query=ones(S, N, D)),
     bad("key-3d", f"key {SHAPE} [3, 1, 8].", key=ones(S, 1, D)),
     bad(
@@ -103,12 +103,12 @@ BAD = [
         scaling_factor=2.0,
         **SCALED | {"rotary_dim": 8},
     ),
-    bad("start-vector", f"{ONE} shape [2].", start_pos=[1, 2]),
+    bad("start-vector", f"{ONE_INTEGER} shape [2].", start_pos=[1, 2]),
     bad(
         "start-float", "start_pos must be int32 or int64 but got float64.", TypeError, start_pos=np.array(1.0)
     ),
-    bad("start-far", f"{RANGE} 2147483648.", start_pos=2**31 - 2),
-    bad("pad-far", f"{RANGE} -2147483649.", start_pos=0, pad_len=[0, 2**31 + 1]),
+    bad("start-far", f"{POSITION_RANGE} 2147483648.", start_pos=2**31 - 2),
+    bad("pad-far", f"{POSITION_RANGE} -2147483649.", start_pos=0, pad_len=[0, 2**31 + 1]),
     bad("pad-shape", "pad_len must be [B] = [2] integers but got shape [3].", pad_len=[0, 1, 2]),
     bad("pad-2d", "pad_len must be [B] = [2] integers but got shape [2, 1].", pad_len=[[0], [1]]),
     bad("pad-float", "pad_len must be int32 or int64 but got float64.", TypeError, pad_len=[0.0, 1.0]),
@@ -118,8 +118,8 @@ BAD = [
         pad_len=[0, 0],
         **PACKED,
     ),
-    bad("packed-start-scalar", f"{STARTS} shape [].", **PACKED | {"start_pos": np.array(3)}),
-    bad("packed-start-short", f"{STARTS} shape [1].", **PACKED | {"start_pos": [3]}),
+    bad("packed-start-scalar", f"{ONE_START_EACH} shape [].", **PACKED | {"start_pos": np.array(3)}),
+    bad("packed-start-short", f"{ONE_START_EACH} shape [1].", **PACKED | {"start_pos": [3]}),
     bad(
         "seqstarts-empty", "seqstarts must be [B+1] integers but got shape [0].", **PACKED | {"seqstarts": []}
     ),
@@ -140,7 +140,7 @@ BAD = [
         "seqstarts must end with the 7 tokens but got 6.",
         **PACKED | {"seqstarts": [0, 3, 6]},
     ),
-    bad("packed-far", f"{RANGE} 2147483649.", **PACKED | {"start_pos": [0, 2**31 - 2]}),
+    bad("packed-far", f"{POSITION_RANGE} 2147483649.", **PACKED | {"start_pos": [0, 2**31 - 2]}),
 ]
 
 # Arguments that torch's operator does not accept.
@@ -157,10 +157,10 @@ PYTHON_ONLY = [
     bad("theta-text", "theta must be a number but got '1e4'.", TypeError, theta="1e4"),
     bad("theta-list", "theta must be a number but got [10000.0].", TypeError, theta=[1e4]),
     bad("bypass-text", "bypass_key must be True or False but got 'no'.", TypeError, bypass_key="no"),
-    bad("start-text", f"{ONE} str.", TypeError, start_pos="0"),
-    bad("start-none", f"{ONE} NoneType.", TypeError, start_pos=None),
-    bad("start-bool", f"{ONE} bool.", TypeError, start_pos=True),
-    bad("start-number", f"{ONE} float.", TypeError, start_pos=1.0),
+    bad("start-text", f"{ONE_INTEGER} str.", TypeError, start_pos="0"),
+    bad("start-none", f"{ONE_INTEGER} NoneType.", TypeError, start_pos=None),
+    bad("start-bool", f"{ONE_INTEGER} bool.", TypeError, start_pos=True),
+    bad("start-number", f"{ONE_INTEGER} float.", TypeError, start_pos=1.0),
     bad("pad-number", "pad_len must be [B] = [2] integers but got int.", TypeError, pad_len=3),
     bad("pad-ragged", "pad_len must be [B] = [2] integers but got list.", TypeError, pad_len=[[0], [1, 2]]),
     bad("pad-none-inside", "pad_len must be [B] = [2] integers but got list.", TypeError, pad_len=[0, None]),
@@ -178,29 +178,29 @@ def copied(value):
 
 @together("case", BAD + PYTHON_ONLY)
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
-def test_a_bad_call_is_refused_in_the_same_words(case, framework, backend):
+def test_a_bad_call_raises_the_same_error_on_every_back_end(case, framework, backend):
     arguments = {name: copied(v) for name, v in {**correct(), **case.changed}.items()}
     before = {name: v.tobytes() for name, v in arguments.items() if isinstance(v, np.ndarray)}
-    given = arguments
+    passed = arguments
     if framework == "torch":
-        given = {name: to_torch(v) if isinstance(v, np.ndarray) else v for name, v in arguments.items()}
+        passed = {name: to_torch(v) if isinstance(v, np.ndarray) else v for name, v in arguments.items()}
     with pytest.raises(case.kind) as caught:
-        rotary_position_embedding(**given, backend=backend)
+        rotary_position_embedding(**passed, backend=backend)
     assert isinstance(caught.value, case.kind)
     assert str(caught.value) == f"[rotary_position_embedding] {case.text}"
     assert before == {name: v.tobytes() for name, v in arguments.items() if isinstance(v, np.ndarray)}
 
 
 @pytest.mark.parametrize("case", BAD, ids=str)
-def test_the_torch_operator_says_the_same(case):
+def test_the_torch_operator_raises_the_same_error(case):
     arguments = {name: copied(v) for name, v in {**correct(), **case.changed}.items()}
     start = arguments["start_pos"]
     if isinstance(start, int):
         arguments["start_pos"] = np.array(start)
     tensors = ("query", "key", "start_pos", "pad_len", "seqstarts")
-    given = {n: v if v is None or n not in tensors else as_tensor(v) for n, v in arguments.items()}
+    passed = {n: v if v is None or n not in tensors else as_tensor(v) for n, v in arguments.items()}
     with pytest.raises(case.kind) as caught:
-        torch.ops.npu_rope.rotary_position_embedding(**given)
+        torch.ops.npu_rope.rotary_position_embedding(**passed)
     assert str(caught.value) == f"[rotary_position_embedding] {case.text}"
 
 
@@ -210,13 +210,13 @@ def as_tensor(value):
     return to_torch(value)
 
 
-def test_frameworks_are_not_mixed(backend):
+def test_query_and_key_of_different_frameworks_are_refused(backend):
     query, key = ones(B, S, N, D), torch.ones(B, S, 1, D)
-    words = "key must be a NumPy array like query but got Tensor."
-    with pytest.raises(TypeError, match=rf"^\[rotary_position_embedding\] {words}$"):
+    message = "key must be a NumPy array like query but got Tensor."
+    with pytest.raises(TypeError, match=rf"^\[rotary_position_embedding\] {message}$"):
         rotary_position_embedding(query, key, 0, backend=backend)
-    words = "key must be a torch tensor like query but got ndarray."
-    with pytest.raises(TypeError, match=rf"^\[rotary_position_embedding\] {words}$"):
+    message = "key must be a torch tensor like query but got ndarray."
+    with pytest.raises(TypeError, match=rf"^\[rotary_position_embedding\] {message}$"):
         rotary_position_embedding(key, query, 0, backend=backend)
 
 
@@ -239,14 +239,14 @@ def test_an_unknown_backend_is_named():
 
 
 @pytest.mark.parametrize(
-    ("how", "text"),
+    ("attributes", "text"),
     [
         ({"rotary_dim": 3}, f"{WIDTH} 3."),
         ({"theta": -1.0}, "theta must be positive and finite but got -1."),
         ({"scaling_type": "ntk"}, "scaling_type must be '', 'linear' or 'dynamic' but got 'ntk'."),
     ],
 )
-def test_from_pmx_says_the_same(how, text):
+def test_from_pmx_raises_the_same_error(attributes, text):
     with pytest.raises(ValueError, match="rotary_position_embedding") as caught:
-        RopeParams.from_pmx(8, **how)
+        RopeParams.from_pmx(8, **attributes)
     assert str(caught.value) == f"[rotary_position_embedding] {text}"

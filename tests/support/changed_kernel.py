@@ -1,6 +1,6 @@
-"""rope's kernel broken on purpose: an edit of its sources, compiled as the build compiles it.
+"""rope's kernel with one fault: an edit of its sources, compiled for one column of element types.
 
-``ASCEND_SIM_KERNELS`` names the library; the simulator then runs it instead of the built-in one.
+The simulator runs the library that ``ASCEND_SIM_KERNELS`` names instead of the built-in one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHANGES = {
 
 
 def build(folder, name, *, x="float", positions="int32_t", soc="ascend910b"):
-    """Return the library of one column of element types in folder. The first caller builds it."""
+    """Return the library of one column of element types. The first caller builds it in folder."""
     sources = Path(folder) / name.replace(" ", "-").replace("'", "")
     if not sources.exists():
         _copy(sources, CHANGES[name])
@@ -54,5 +54,5 @@ def _copy(target, edit):
         source_edits.apply(edit, [unfinished])
     try:
         unfinished.rename(target)
-    except OSError:  # another worker was first
+    except OSError:  # another worker has made it already
         shutil.rmtree(unfinished)

@@ -1,4 +1,4 @@
-"""The processes that ggml runs in, started without torch: they have no use for it, and it takes a second."""
+"""Command lines of the processes in which ggml runs. They omit torch, whose import takes a second."""
 
 from pathlib import Path
 

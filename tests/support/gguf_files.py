@@ -16,7 +16,7 @@ LLAMA = {
 
 
 def write(path, architecture, values, tensors=None):
-    """A file as a converter makes it, without the weights."""
+    """Write a file with a converter's metadata, and without weights except for a small table and tensors."""
     writer = gguf.GGUFWriter(str(path), architecture)
     for name, value in values.items():
         key = f"{architecture}.{name}"

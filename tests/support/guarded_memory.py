@@ -1,6 +1,6 @@
 """Arrays for native code, with guard bytes around them.
 
-Every array is in a buffer of its own, filled with a pattern. ``check()`` requires that no byte outside the
+Every array has a separate buffer that is filled with a pattern. ``check()`` requires that no byte outside the
 array's elements has changed, including the gaps between strided rows, and that no input has changed.
 """
 
@@ -17,7 +17,7 @@ class GuardedMemory:
         self._watched = []
 
     def empty(self, shape, dtype, strides=None, *, misalign=0):
-        """An array to be written. Strides count elements; misalign moves it off a 64-byte boundary."""
+        """Return an array to be written. Strides count elements; misalign moves it off a 64-byte boundary."""
         dtype = np.dtype(dtype)
         if strides is None:
             strides = contiguous_strides(shape)
@@ -32,7 +32,7 @@ class GuardedMemory:
         return view
 
     def input(self, values, strides=None, *, misalign=0):
-        """A copy of values that must not change. A stride of zero repeats index 0."""
+        """Return a copy of values that must not change. A stride of zero repeats index 0."""
         values = np.asarray(values)
         array = self.empty(values.shape, values.dtype, strides, misalign=misalign)
         array[...] = values
@@ -42,10 +42,10 @@ class GuardedMemory:
         return array
 
     def check(self):
-        """AssertionError where a byte that was not to be written was written."""
-        for raw, outside, *before in self._watched:
-            was = before[0] if before else PATTERN
-            changed = np.flatnonzero(outside & (raw != was))
+        """Raise AssertionError if a guard byte, a gap or an input has changed."""
+        for raw, guarded, *copy in self._watched:
+            before = copy[0] if copy else PATTERN
+            changed = np.flatnonzero(guarded & (raw != before))
             assert changed.size == 0, f"{changed.size} bytes written outside, first at offset {changed[0]}"
 
 
@@ -58,7 +58,7 @@ def contiguous_strides(shape):
 
 
 def _outside(raw, shape, dtype, start, strides):
-    """Mask of the bytes that belong to no element."""
+    """Return a mask of the bytes that belong to no element."""
     outside = np.ones(raw.size, bool)
     if 0 in shape:
         return outside

@@ -1,4 +1,4 @@
-"""The vector repeats that a rotated head costs on the device, counted by the simulator."""
+"""Vector repeats for each rotated head on the device, as the simulator counts them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ascend_sim import library as simulator
 
 from npu_rope import RopeParams, rope
 
-TOKENS, FEW, MANY, D = 240, 32, 64, 128
+TOKENS, FEW_HEADS, MANY_HEADS, D = 240, 32, 64, 128
 DEVICES = ("sim", "sim:ascend310p")
 SECTIONS = {"mrope": (16, 24, 24, 0), "imrope": (24, 20, 20, 0), "vision": (32, 32, 0, 0)}
 MODES = ("normal", "neox", *SECTIONS)
 
 
 def params_of(mode, d, n_offs=0):
-    """The whole head, or what n_offs leaves of it; sections that cover its pairs."""
+    """Return parameters that rotate the head except n_offs lanes at each end; sections cover all pairs."""
     n_dims = d // 2 if mode == "vision" else d - 2 * n_offs
     pairs = n_dims if mode == "vision" else n_dims // 2
     width, rest = pairs // 3, pairs - 2 * (pairs // 3)
@@ -25,13 +25,13 @@ def params_of(mode, d, n_offs=0):
 
 
 def positions_of(mode, tokens):
-    """Four planes that differ, in the modes with sections."""
+    """Return positions; in the modes with sections, four planes that differ."""
     positions = np.arange(tokens, dtype=np.int32)
     return positions * np.array([[1], [2], [3], [5]], np.int32) if mode in SECTIONS else positions
 
 
-def work(dtype, mode, heads, backend):
-    """Vector repeats of all cores, and the busiest core's by instruction."""
+def count_repeats(dtype, mode, heads, backend):
+    """Run rope; return the vector repeats of all cores, and those of the busiest core by instruction."""
     rope(
         np.ones((1, TOKENS, heads, D), dtype),
         positions_of(mode, TOKENS),
@@ -43,9 +43,12 @@ def work(dtype, mode, heads, backend):
 
 
 def repeats_by_instruction(dtype, mode, backend="sim"):
-    """Return the repeats of a rotated head, by instruction."""
-    few, few_apis = work(dtype, mode, FEW, backend)
-    many, many_apis = work(dtype, mode, MANY, backend)
-    head = (many - few) / (TOKENS * (MANY - FEW))
-    more = {api: many_apis[api] - few_apis[api] for api in many_apis if many_apis[api] != few_apis[api]}
-    return head, {api: head * count / sum(more.values()) for api, count in more.items()}
+    """Return the repeats of a rotated head: their number, and a dict by instruction.
+
+    Both come from the difference between two calls, so the cost of the table cancels out.
+    """
+    few, few_apis = count_repeats(dtype, mode, FEW_HEADS, backend)
+    many, many_apis = count_repeats(dtype, mode, MANY_HEADS, backend)
+    head = (many - few) / (TOKENS * (MANY_HEADS - FEW_HEADS))
+    added = {api: many_apis[api] - few_apis[api] for api in many_apis if many_apis[api] != few_apis[api]}
+    return head, {api: head * count / sum(added.values()) for api, count in added.items()}

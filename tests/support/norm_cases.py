@@ -33,9 +33,9 @@ def unless_refused(backend, dtypes, run):
 class NormSetup:
     """A call of rms_norm.
 
-    ``scale`` is how the scale lies on x's dimensions: "normalized" has those from axis on, "last" the last,
-    "one" is a number, "own" has all, "tokens" has x's first and its last, "inner-one" all of the normalized
-    but the last.
+    ``scale`` names the shape of the scale. It has these dimensions of x: "normalized" those from axis on,
+    "last" the last, "one" none, "own" all, "tokens" the first and the last (with size 1 between them),
+    "inner-one" those from axis on, with size 1 for the last.
     """
 
     dtype: str = "float32"
@@ -70,8 +70,8 @@ class NormSetup:
 
 
 def strides_of(layout, shape):
-    """In elements: contiguous; with gaps between rows; the last dimension with gaps; backwards; the first two
-    dimensions transposed in memory."""
+    """Return the strides of a layout, in elements. "gaps" are between rows, "non-unit" has gaps in the last
+    dimension, "transposed" exchanges the first two dimensions in memory."""
     strides = list(contiguous_strides(shape))
     if layout == "gaps" and len(shape) > 1:
         row = shape[-1] + 3
@@ -102,23 +102,23 @@ def filled(guarded, shape, dtype, layout, values):
 
 
 def make_inputs(call, guarded, seed=0, x=None):
-    """Guarded arrays; x's rows of sizes from 1e-3 to 1e3, or as given."""
+    """Return guarded arrays. Unless x is given, its magnitudes differ along axis 0, from 1e-3 to 1e3."""
     rng = np.random.default_rng(seed)
     dtype, scale_type = NUMPY_DTYPES[call.dtype], NUMPY_DTYPES[call.scale_type]
     if x is None:
         x = rng.standard_normal(call.shape) * 10.0 ** rng.uniform(
             -3, 3, (*call.shape[:1], *[1] * (len(call.shape) - 1))
         )
-    held = filled(guarded, call.shape, dtype, call.layout, x)
+    x = filled(guarded, call.shape, dtype, call.layout, x)
     scale = guarded.input(rng.uniform(-2, 2, call.scale_shape()).astype(scale_type))
     grad = rng.standard_normal(call.shape).astype(scale_type)
     out = {
         "new": lambda: None,
         "given": lambda: filled(guarded, call.shape, scale_type, "contiguous", 3),
         "gaps": lambda: filled(guarded, call.shape, scale_type, "gaps", 3),
-        "in-place": lambda: held,
+        "in-place": lambda: x,
     }[call.out]()
-    return NormArrays(held, scale, grad, out)
+    return NormArrays(x, scale, grad, out)
 
 
 def spec_call(call, inputs):
@@ -145,7 +145,8 @@ def assert_within(y, expected, dtype):
 
 
 def run_and_judge(call, backend, guarded, seed=0, x=None):
-    """The result, within what the specification allows; nothing else written. None where it is refused."""
+    """Return the result after a check of its bound and of the memory around it; None if the backend refuses
+    the call's types."""
     inputs = make_inputs(call, guarded, seed, x)
     spec, before = spec_call(call, inputs), inputs.x.copy()
     expected = norm_spec.rms_norm(spec, normalized_error_on(backend, spec.n))
@@ -168,14 +169,14 @@ def run_and_judge(call, backend, guarded, seed=0, x=None):
 
 
 def is_by_torch(call, backend):
-    """On an NPU rows with scales of their own are differentiated by torch's operations."""
+    """Return whether torch's operations compute the gradients: on an NPU, if rows differ in their scale."""
     scale = call.scale_shape()
-    before = call.axis % len(call.shape) - (len(call.shape) - len(scale))
-    return backend == "npu" and any(size != 1 for size in scale[: max(before, 0)])
+    row_dimensions = call.axis % len(call.shape) - (len(call.shape) - len(scale))
+    return backend == "npu" and any(size != 1 for size in scale[: max(row_dimensions, 0)])
 
 
 def gradients_refusal(call, backend):
-    """(class, words) of the error where a device cannot run the backward by nature, else None."""
+    """Return (class, message) of the error if the device does not support the backward, else None."""
     if not is_device(backend) or is_by_torch(call, backend):
         return None
     chip, narrow = chip_of(backend), () if has_bfloat16(backend) else ("bfloat16",)
@@ -189,20 +190,20 @@ def gradients_refusal(call, backend):
 
 
 def judge_gradients(call, backend, guarded, seed=0, x=None):
-    """Both gradients, within their bounds; or the backend's refusal, where it must refuse."""
+    """Require both gradients to meet their bounds, or the right error if the backend must refuse the call."""
     inputs = make_inputs(call, guarded, seed, x)
     arrays = [converted(call, a) for a in (inputs.grad, inputs.x, inputs.scale)]
-    if wrong := gradients_refusal(call, backend):
-        with pytest.raises(wrong[0]) as caught:
+    if refused := gradients_refusal(call, backend):
+        with pytest.raises(refused[0]) as caught:
             rms_norm_backward(*arrays, **call.attributes, backend=backend)
-        assert wrong[1] in str(caught.value)
+        assert refused[1] in str(caught.value)
         return
     expected = norm_spec.rms_norm_backward(
         spec_call(call, inputs), inputs.grad.astype(np.float64), on_device=is_device(backend)
     )
     dx, dscale = rms_norm_backward(*arrays, **call.attributes, backend=backend)
     guarded.check()
-    if is_by_torch(call, backend):  # in float32, whatever the types
+    if is_by_torch(call, backend):  # computed in float32 for all types
         for y, (value, _) in zip((dx, dscale), expected, strict=True):
             np.testing.assert_allclose(values_of(y), value, rtol=2e-2, atol=2e-2)
         return
@@ -211,14 +212,16 @@ def judge_gradients(call, backend, guarded, seed=0, x=None):
 
 
 def lies_well(call):
-    """x's rows are runs of memory; with more dimensions than the C interface has, all of x is one."""
+    """Return whether a row is one contiguous dimension. With more dimensions than the C interface has, all of
+    x must be contiguous."""
     rows_are_last = call.axis % len(call.shape) == len(call.shape) - 1
-    well = ("contiguous", "gaps", "transposed") if len(call.shape) <= 4 else ("contiguous",)
-    return call.layout in well and rows_are_last
+    layouts = ("contiguous", "gaps", "transposed") if len(call.shape) <= 4 else ("contiguous",)
+    return call.layout in layouts and rows_are_last
 
 
 def possible(call):
-    """torch has no strides below zero; in place x keeps its type and lies well."""
+    """Return False for calls that are not valid: torch has no negative strides; an output in place needs x's
+    type and contiguous rows."""
     in_place = call.out != "in-place" or (call.scale_type == call.dtype and lies_well(call))
     last = call.axis % len(call.shape) == len(call.shape) - 1 and len(call.shape) <= 4
     gaps = call.out != "gaps" or last

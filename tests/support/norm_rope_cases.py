@@ -41,14 +41,14 @@ class NormRopeSetup:
     scale_layout: str = "contiguous"
 
     def __str__(self):
-        said = [
+        changed = [
             f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default
         ]
-        return ",".join(said).replace(" ", "") or "defaults"
+        return ",".join(changed).replace(" ", "") or "defaults"
 
     @property
     def rope(self):
-        """Return the fields that it shares with a call of rope."""
+        """The call of rope with the fields that both calls have."""
         names = ("mode", "sizes", "rank", "window", "freq_factors", "scaling", "positions")
         return RopeCase(**{name: getattr(self, name) for name in names})
 
@@ -73,7 +73,7 @@ FACTORS = {
 
 
 def possible(call):
-    """False where two factors exclude each other by rule."""
+    """Return False if two factors exclude each other."""
     if call.framework == "torch" and call.layout == "reversed":
         return False
     if call.out == "in-place" and call.layout in ("shared-batch", "non-unit"):
@@ -93,20 +93,20 @@ class NormRopeArrays:
 
 
 def numbers_of(call, rng, shape):
-    x, each = rng.standard_normal(shape), (*shape[:-1], 1)
-    ends = np.finfo(NUMPY_DTYPES[call.dtype]) if call.dtype != "bfloat16" else None
-    largest, smallest = (3.3e38, 2.0**-133) if ends is None else (ends.max, ends.smallest_subnormal)
+    x, heads = rng.standard_normal(shape), (*shape[:-1], 1)
+    limits = np.finfo(NUMPY_DTYPES[call.dtype]) if call.dtype != "bfloat16" else None
+    largest, smallest = (3.3e38, 2.0**-133) if limits is None else (limits.max, limits.smallest_subnormal)
     largest, smallest = float(largest), float(smallest)
-    made = {
-        "heads": lambda: x * 10.0 ** rng.uniform(-3, 3, each),
-        "zeros": lambda: x * rng.integers(0, 2, each),
+    values = {
+        "heads": lambda: x * 10.0 ** rng.uniform(-3, 3, heads),
+        "zeros": lambda: x * rng.integers(0, 2, heads),
         "large": lambda: np.clip(x, -1, 1) * largest,
         "small": lambda: x * 9 * smallest,
         "far": lambda: x,
     }[call.numbers]()
-    if call.numbers == "far" and made.size:
-        made.flat[0], made.flat[-1] = np.inf, np.nan
-    return made
+    if call.numbers == "far" and values.size:
+        values.flat[0], values.flat[-1] = np.inf, np.nan
+    return values
 
 
 def filled(guarded, values, dtype, layout):
@@ -157,8 +157,8 @@ def make_inputs(call, guarded, seed=0):
 
 
 def expectations(call, inputs, backend, **changed):
-    """The specification's, for q and k or the cache."""
-    made = [
+    """Return what the specification expects of both outputs: of q, and of k or the cache."""
+    expected = [
         Expectation(
             *norm_rope_spec.rms_norm_rope(
                 NormRopeCall(
@@ -179,8 +179,8 @@ def expectations(call, inputs, backend, **changed):
         for x, scale in zip(inputs.xs, inputs.scales, strict=True)
     ]
     if inputs.rows is not None:
-        made[1] = in_rows(made[1], inputs.rows, inputs.outs[1])
-    return made
+        expected[1] = in_rows(expected[1], inputs.rows, inputs.outs[1])
+    return expected
 
 
 def assert_within(y, expected, dtype):
@@ -191,29 +191,30 @@ def assert_within(y, expected, dtype):
 
 
 def run_call(call, inputs, backend, **more):
-    """Run a call on arrays or tensors. One that is passed twice is converted once."""
-    known = {}
+    """Run a call on arrays or tensors. An array that is passed twice is converted once."""
+    tensors = {}
 
-    def held(a):
+    def convert(a):
         if a is None or call.framework == "numpy":
             return a
-        return known.setdefault(id(a), to_torch(a))
+        return tensors.setdefault(id(a), to_torch(a))
 
-    xs, scales = [held(x) for x in inputs.xs], [held(s) for s in inputs.scales]
-    outs = None if inputs.outs is None else tuple(held(o) for o in inputs.outs)
-    where = {} if outs is None else {"out": outs}
+    xs, scales = [convert(x) for x in inputs.xs], [convert(s) for s in inputs.scales]
+    outs = None if inputs.outs is None else tuple(convert(o) for o in inputs.outs)
+    destinations = {} if outs is None else {"out": outs}
     if inputs.rows is not None:
-        where = {"rows": held(inputs.rows), "cache": outs[1], "out": outs[0]}
-    given = held(inputs.positions), inputs.params, held(inputs.factors)
-    how = {"epsilon": call.epsilon, "intermediate_rounding": call.rounding, "backend": backend, **more}
-    results = rms_norm_rope(*xs, *scales, *given, **where, **how)
+        destinations = {"rows": convert(inputs.rows), "cache": outs[1], "out": outs[0]}
+    rotation = convert(inputs.positions), inputs.params, convert(inputs.factors)
+    options = {"epsilon": call.epsilon, "intermediate_rounding": call.rounding, "backend": backend, **more}
+    results = rms_norm_rope(*xs, *scales, *rotation, **destinations, **options)
     for result, out in zip(results, outs or (), strict=False):
         assert out is None or result is out
     return results
 
 
 def run_and_judge(call, backend, guarded, seed=0):
-    """The results, within what the specification allows; nothing else written. None where it is refused."""
+    """Return the results after a check of their bounds and of the memory around them; None if the backend
+    must refuse the call."""
     inputs = make_inputs(call, guarded, seed)
     expected = expectations(call, inputs, backend)
     before = [x.copy() for x in (*inputs.xs, *inputs.scales)]
@@ -236,7 +237,7 @@ def run_and_judge(call, backend, guarded, seed=0):
 
 
 def parts_of(call, inputs, backend, **more):
-    """rms_norm of each, then rope_qk."""
+    """Return the result of the separate operators: rms_norm of each side, then rope_qk."""
     q, k = (
         rms_norm(x, scale, epsilon=call.epsilon, backend=backend)
         for x, scale in zip(inputs.xs, inputs.scales, strict=True)

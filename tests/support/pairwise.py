@@ -1,4 +1,4 @@
-"""A small greedy generator of pairwise test sets: every two values of two factors meet once."""
+"""A small greedy generator of pairwise test sets: two values of two factors occur together in some row."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ def pairwise(factors, *, seed=0, candidates=30):
     rows = []
     while missing:
         start = dict(min(missing))
-        tries = [{n: start.get(n, rng.randrange(len(factors[n]))) for n in names} for _ in range(candidates)]
-        best = max(tries, key=lambda row: len(_pairs(names, row) & missing))
+        completions = [
+            {n: start.get(n, rng.randrange(len(factors[n]))) for n in names} for _ in range(candidates)
+        ]
+        best = max(completions, key=lambda row: len(_pairs(names, row) & missing))
         missing -= _pairs(names, best)
         rows.append({n: factors[n][i] for n, i in best.items()})
     return rows

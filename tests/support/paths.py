@@ -1,5 +1,5 @@
-"""The paths into rope_qk and rope_set_rows, and bad calls of them: each a correct call spoiled in one
-place, with what must be said of it. A path that cannot express an input is left out by name.
+"""The paths into rope_qk and rope_set_rows, and bad calls of both. A bad call is a correct call with one
+wrong argument, the error that it must raise, and the paths that can express it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from npu_rope.native import CParams, c_tensor
 
 @dataclass
 class PathCall:
-    """A call's tensors by name, its attributes, the code of its angle policy."""
+    """A call: its tensors by name, its attributes, and the code of its angle policy."""
 
     op: Operation
     tensors: dict[str, Any]
@@ -31,8 +31,8 @@ class PathCall:
 
     def converted(self, convert):
         """Return the converted tensors by name. A tensor that is passed twice is converted once."""
-        known = {id(t): convert(t) for t in self.tensors.values()}
-        return {name: known[id(t)] for name, t in self.tensors.items()}
+        converted = {id(t): convert(t) for t in self.tensors.values()}
+        return {name: converted[id(t)] for name, t in self.tensors.items()}
 
     def arrays(self):
         return [t for t in self.tensors.values() if isinstance(t, np.ndarray)]
@@ -40,7 +40,7 @@ class PathCall:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operator: the names of what it reads and writes, and how Python and torch.ops call it."""
+    """An operator: the names of its inputs and outputs, and its calls by Python and torch.ops."""
 
     name: str
     reads: tuple[str, ...]
@@ -49,27 +49,27 @@ class Operation:
     torch_op: Callable[..., Any]
 
 
-def qk_in_python(t, params, **how):
+def qk_in_python(t, params, **options):
     out = t["q_out"], t["k_out"]
-    rope_qk(t["q"], t["k"], t["positions"], params, t["freq_factors"], out=out, **how)
+    rope_qk(t["q"], t["k"], t["positions"], params, t["freq_factors"], out=out, **options)
 
 
 def qk_in_torch_ops(t, **attributes):
-    given = t["q"], t["k"], t["positions"], t["freq_factors"]
+    inputs = t["q"], t["k"], t["positions"], t["freq_factors"]
     if t["q_out"] is t["q"] and t["k_out"] is t["k"]:
-        torch.ops.npu_rope.rope_qk_(*given, **attributes)
+        torch.ops.npu_rope.rope_qk_(*inputs, **attributes)
     else:
-        torch.ops.npu_rope.rope_qk_out(*given, **attributes, q_out=t["q_out"], k_out=t["k_out"])
+        torch.ops.npu_rope.rope_qk_out(*inputs, **attributes, q_out=t["q_out"], k_out=t["k_out"])
 
 
-def set_rows_in_python(t, params, **how):
-    given = t["x"], t["positions"], t["rows"], t["cache"]
-    rope_set_rows(*given, params, t["freq_factors"], **how)
+def set_rows_in_python(t, params, **options):
+    tensors = t["x"], t["positions"], t["rows"], t["cache"]
+    rope_set_rows(*tensors, params, t["freq_factors"], **options)
 
 
 def set_rows_in_torch_ops(t, **attributes):
-    given = t["x"], t["positions"], t["rows"], t["cache"], t["freq_factors"]
-    torch.ops.npu_rope.rope_set_rows(*given, **attributes)
+    tensors = t["x"], t["positions"], t["rows"], t["cache"], t["freq_factors"]
+    torch.ops.npu_rope.rope_set_rows(*tensors, **attributes)
 
 
 QK = Operation(
@@ -106,7 +106,7 @@ def c_view(array):
 
 
 def c_arguments(call):
-    """Each argument of the C function by name, a struct or None."""
+    """Return each argument of the C function by name: a struct or None."""
     a = call.attributes
     structs = {name: c_view(call.tensors[name]) for name in call.op.reads}
     structs["params"] = CParams(**{**a, "sections": (C.c_int32 * 4)(*a["sections"])})
@@ -114,7 +114,7 @@ def c_arguments(call):
 
 
 def c_status(op, structs, angle=0):
-    """(status, words) of the C function on structs, of which each may be None."""
+    """PathCall the C function and return its status and error message. A struct that is None becomes NULL."""
     pointers = {name: None if s is None else C.byref(s) for name, s in structs.items()}
     read, written = (tuple(pointers[n] for n in names) for names in (op.reads, op.writes))
     arguments = (*read, pointers["params"], 1, angle, *written)
@@ -123,9 +123,9 @@ def c_status(op, structs, angle=0):
 
 
 def through_c(call):
-    status, words = c_status(call.op, c_arguments(call), call.angle)
+    status, message = c_status(call.op, c_arguments(call), call.angle)
     if status:
-        raise {1: ValueError, 2: TypeError}.get(status, RuntimeError)(words)
+        raise {1: ValueError, 2: TypeError}.get(status, RuntimeError)(message)
 
 
 PATHS: dict[str, Callable[[PathCall], None]] = {
@@ -150,25 +150,25 @@ NUMPY = tuple(p for p in PATHS if p.startswith("numpy"))
 
 @dataclass
 class BadCall:
-    """One wrong argument: how the call is made, and what must be said of it."""
+    """A call with one wrong argument, and the error that it must raise."""
 
     name: str
     make: Callable[[], PathCall]
     text: str
     kind: type = ValueError
     paths: tuple[str, ...] = tuple(PATHS)
-    says: str = ""  # the operator that the error names, if it is another one
+    operator: str = ""  # the operator that the error names, if not the called one
 
 
-def bads_of(call):
-    """Return ``bad(name, text, **changed)``, which describes a bad call: the correct call of
-    ``call(**changed)`` with changed tensors. Each path makes new tensors."""
+def bad_calls_of(call):
+    """Return ``bad(name, text, **changed)``, which describes the bad call ``call(**changed)``. A changed
+    argument may be a function that returns a tensor: each path makes new tensors."""
 
-    def bad(name, text, *, kind=ValueError, paths=tuple(PATHS), says="", **changed):
+    def bad(name, text, *, kind=ValueError, paths=tuple(PATHS), operator="", **changed):
         def make():
             return call(**{k: v() if callable(v) else v for k, v in changed.items()})
 
-        return BadCall(name, make, text, kind, paths, says)
+        return BadCall(name, make, text, kind, paths, operator)
 
     return bad
 
@@ -182,24 +182,24 @@ def blank(*shape, dtype=np.float32):
 
 
 def strided(shape, strides):
-    """Sentinels seen through any strides (of elements)."""
+    """Return a function that makes an array of sentinels with any strides (in elements)."""
     return lambda: np.lib.stride_tricks.as_strided(sentinels(1000), shape, [4 * s for s in strides])
 
 
 def table(bads):
-    """Every bad call on every path that can express it."""
+    """Parametrize a test by each bad call and each path that can express it."""
     rows = [(bad, path) for bad in bads for path in bad.paths]
     return together(("bad", "path"), rows, ids=[f"{b.name}-{p}" for b, p in rows])
 
 
 def assert_refused(bad, path):
-    """The right class, the right words, and nothing written."""
+    """Require the error's class and message, and that nothing is written."""
     call = bad.make()
     before = [a.tobytes() for a in call.arrays()]
-    # torch reports what its C++ operators say as RuntimeError.
+    # torch raises most errors of C++ operators as RuntimeError.
     expected = (RuntimeError, ValueError, TypeError) if path == "torch-ops" else bad.kind
     with pytest.raises(expected) as caught:
         PATHS[path](call)
-    said, text = str(caught.value), f"[{bad.says or call.op.name}] {bad.text}"
-    assert text in said if path == "torch-ops" else said == text
+    message, text = str(caught.value), f"[{bad.operator or call.op.name}] {bad.text}"
+    assert text in message if path == "torch-ops" else message == text
     assert [a.tobytes() for a in call.arrays()] == before

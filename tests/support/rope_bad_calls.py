@@ -1,6 +1,5 @@
-"""rope's bad calls as a table: how each is made, what must be said of it, and by which paths.
-
-A path that cannot express an input (a read-only tensor, NULL in Python) is left out by name.
+"""Bad calls of rope as a table. A bad call is a correct call with one wrong argument, the error that it must
+raise, and the paths that can express it (a tensor cannot be read-only, Python has no NULL).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def sentinels(shape, dtype=np.float32):
 
 @dataclass
 class RopeCall:
-    """A correct call, to be spoiled in one place."""
+    """A correct call, in which a bad call changes one argument."""
 
     x: np.ndarray = field(default_factory=lambda: np.ones((B, S, N, D), np.float32))
     positions: Any = field(default_factory=lambda: np.arange(S, dtype=np.int32))
@@ -78,7 +77,7 @@ def tensor_of(array):
 
 
 def as_schema(attributes):
-    """The arguments of RopeParams, by the names of the operators' schemas."""
+    """Return the arguments of RopeParams by the names of the operators' schemas."""
     attributes = {**attributes, "sections": list(attributes["sections"])}
     attributes["rope_mode"] = attributes.pop("mode")
     return attributes
@@ -133,7 +132,7 @@ NUMPY = tuple(p for p in PATHS if p.startswith("numpy"))
 
 @dataclass
 class BadRope:
-    """One wrong argument: how it is made, and what must be said of it."""
+    """A call with one wrong argument, and the error that it must raise."""
 
     name: str
     make: Callable[[], RopeCall]
@@ -151,24 +150,24 @@ def argument(name, text, *, paths=tuple(PATHS), kind=ValueError, **changed):
 
 
 YARN = {"ext_factor": 1.0, "n_ctx_orig": 4096}
-EVEN = "n_dims must be a positive even number but got"
-OFFS = "n_offs must be an even number >= 0 but got"
+N_DIMS = "n_dims must be a positive even number but got"
+N_OFFS = "n_offs must be an even number >= 0 but got"
 MODES = "mode must be one of normal (0), neox (2), mrope (8), vision (24), imrope (40) but got"
 NO_SECTIONS = "sections must name time, height or width in mode"
 F_SHAPE = "freq_factors must have one dimension of at least n_dims/2 = 4 elements but got shape"
 F_VISION = "freq_factors must have one dimension of at least n_dims = 4 elements but got shape"
-FOUR = (
+PLANES = (
     "positions must have shape [4,S] = [4, 3], [4*S], [3,S], [4,B,S] = [4, 2, 3], [3,B,S], [4,1,S] or [3,1,S]"
 )
-WHEN = "when ext_factor is not 0"
+WITH_YARN = "when ext_factor is not 0"
 
 
 def sectioned(*shape, factors=None, mode=8, n_dims=8):
-    """A call in a mode with sections, its positions of that shape."""
+    """Return a function that makes a call in a mode with sections, with positions of that shape."""
 
     def make():
-        given = None if factors is None else np.ones(factors, np.float32)
-        call = RopeCall(positions=np.ones(shape, np.int32), factors=given)
+        divisors = None if factors is None else np.ones(factors, np.float32)
+        call = RopeCall(positions=np.ones(shape, np.int32), factors=divisors)
         return call.with_attributes(mode=mode, sections=(1, 1, 1, 0), n_dims=n_dims)
 
     return make
@@ -182,12 +181,12 @@ def far_plane():
 
 
 ATTRIBUTES = [
-    attribute("n_dims-odd", f"{EVEN} 7.", n_dims=7),
-    attribute("n_dims-zero", f"{EVEN} 0.", n_dims=0),
-    attribute("n_dims-negative", f"{EVEN} -2.", n_dims=-2),
+    attribute("n_dims-odd", f"{N_DIMS} 7.", n_dims=7),
+    attribute("n_dims-zero", f"{N_DIMS} 0.", n_dims=0),
+    attribute("n_dims-negative", f"{N_DIMS} -2.", n_dims=-2),
     attribute("n_dims-too-wide", "n_dims must be at most the head size 8 but got 10.", n_dims=10),
-    attribute("n_offs-odd", f"{OFFS} 1.", n_offs=1, n_dims=4),
-    attribute("n_offs-negative", f"{OFFS} -2.", n_offs=-2, n_dims=4),
+    attribute("n_offs-odd", f"{N_OFFS} 1.", n_offs=1, n_dims=4),
+    attribute("n_offs-negative", f"{N_OFFS} -2.", n_offs=-2, n_dims=4),
     attribute("n_offs-too-far", "n_offs + n_dims must be at most the head size 8 but got 10.", n_offs=2),
     attribute(
         "n_offs-huge", "n_offs + n_dims must be at most the head size 8 but got 2147483654.", n_offs=2**31 - 2
@@ -218,12 +217,12 @@ ATTRIBUTES = [
         n_dims=4,
         n_offs=2,
     ),
-    BadRope("mrope-positions", sectioned(S), f"{FOUR} in mode mrope but got [3]."),
-    BadRope("mrope-positions-2", sectioned(2, S), f"{FOUR} in mode mrope but got [2, 3]."),
-    BadRope("mrope-positions-flat", sectioned(3 * S), f"{FOUR} in mode mrope but got [9]."),
-    BadRope("mrope-positions-batch", sectioned(4, 3, S), f"{FOUR} in mode mrope but got [4, 3, 3]."),
-    BadRope("mrope-positions-batch-2", sectioned(2, 1, S), f"{FOUR} in mode mrope but got [2, 1, 3]."),
-    BadRope("mrope-positions-one-plane", sectioned(1, S), f"{FOUR} in mode mrope but got [1, 3]."),
+    BadRope("mrope-positions", sectioned(S), f"{PLANES} in mode mrope but got [3]."),
+    BadRope("mrope-positions-2", sectioned(2, S), f"{PLANES} in mode mrope but got [2, 3]."),
+    BadRope("mrope-positions-flat", sectioned(3 * S), f"{PLANES} in mode mrope but got [9]."),
+    BadRope("mrope-positions-batch", sectioned(4, 3, S), f"{PLANES} in mode mrope but got [4, 3, 3]."),
+    BadRope("mrope-positions-batch-2", sectioned(2, 1, S), f"{PLANES} in mode mrope but got [2, 1, 3]."),
+    BadRope("mrope-positions-one-plane", sectioned(1, S), f"{PLANES} in mode mrope but got [1, 3]."),
     BadRope("mrope-factors", sectioned(4, S, factors=3), f"{F_SHAPE} [3]."),
     BadRope("vision-factors", sectioned(4, S, factors=3, mode=24, n_dims=4), f"{F_VISION} [3]."),
     BadRope("mrope-far", far_plane, "positions must be in the int32 range but got 2147483648."),
@@ -239,13 +238,21 @@ ATTRIBUTES = [
     attribute("ext_factor-nan", "ext_factor must be finite but got nan.", ext_factor=float("nan")),
     attribute("attn_factor-inf", "attn_factor must be finite but got -inf.", attn_factor=-float("inf")),
     attribute("n_ctx_orig-negative", "n_ctx_orig must be >= 0 but got -1.", n_ctx_orig=-1),
-    attribute("yarn-n_ctx_orig", f"n_ctx_orig must be positive {WHEN} but got 0.", ext_factor=1.0),
-    attribute("yarn-freq_base", f"freq_base must differ from 1 {WHEN} but got 1.", **YARN, freq_base=1.0),
+    attribute("yarn-n_ctx_orig", f"n_ctx_orig must be positive {WITH_YARN} but got 0.", ext_factor=1.0),
     attribute(
-        "yarn-beta_fast", f"beta_fast must be positive and finite {WHEN} but got 0.", **YARN, beta_fast=0.0
+        "yarn-freq_base", f"freq_base must differ from 1 {WITH_YARN} but got 1.", **YARN, freq_base=1.0
     ),
     attribute(
-        "yarn-beta_slow", f"beta_slow must be positive and finite {WHEN} but got -1.", **YARN, beta_slow=-1.0
+        "yarn-beta_fast",
+        f"beta_fast must be positive and finite {WITH_YARN} but got 0.",
+        **YARN,
+        beta_fast=0.0,
+    ),
+    attribute(
+        "yarn-beta_slow",
+        f"beta_slow must be positive and finite {WITH_YARN} but got -1.",
+        **YARN,
+        beta_slow=-1.0,
     ),
     attribute(
         "sections-given",
@@ -355,7 +362,7 @@ INPUTS = [
 
 
 def out_view(shape, strides):
-    """Sentinels seen through any strides (of elements)."""
+    """Return a function that returns an array of sentinels with any strides (in elements)."""
     memory = sentinels(1000)
     return lambda: np.lib.stride_tricks.as_strided(memory, shape, [4 * s for s in strides])
 
@@ -374,13 +381,13 @@ def shared_in_part(x_from, out_from, count=B * S * N * D):
 def out_over(name):
     def make():
         call = RopeCall(factors=np.ones(4, np.float32))
-        spot = call.out.ravel()[5:9]
+        inside = call.out.ravel()[5:9]
         if name == "positions":
-            call.positions = spot.view(np.int32)[:S]
+            call.positions = inside.view(np.int32)[:S]
             call.positions[...] = 1
         else:
-            call.factors = spot
-            spot[...] = 1
+            call.factors = inside
+            inside[...] = 1
         return call
 
     return make
@@ -402,8 +409,8 @@ def spaced_in_place():
     return RopeCall(x=x, out=x)
 
 
-PART = "out must be x itself or share no memory with {} but got memory that they share."
-UNIT = "must have unit stride in its last dimension but got"
+OVERLAP = "out must be x itself or share no memory with {} but got memory that they share."
+UNIT_STRIDE = "must have unit stride in its last dimension but got"
 OUTPUTS = [
     argument(
         "out-shape",
@@ -422,14 +429,14 @@ OUTPUTS = [
         out=lambda: sentinels((B, S, N, D), np.float16),
     ),
     argument("out-read-only", "out must be writeable but got a read-only array.", out=read_only, paths=NUMPY),
-    argument("out-spaced", f"out {UNIT} 2.", out=out_view((B, S, N, D), (96, 32, 16, 2))),
+    argument("out-spaced", f"out {UNIT_STRIDE} 2.", out=out_view((B, S, N, D), (96, 32, 16, 2))),
     argument(
         "out-backwards",
-        f"out {UNIT} -1.",
+        f"out {UNIT_STRIDE} -1.",
         out=lambda: sentinels((B, S, N, D))[..., ::-1],
         paths=(*NUMPY, *C_PATHS),
     ),
-    argument("out-all-one", f"out {UNIT} 0.", out=out_view((B, S, N, D), (48, 16, 8, 0))),
+    argument("out-all-one", f"out {UNIT_STRIDE} 0.", out=out_view((B, S, N, D), (48, 16, 8, 0))),
     argument(
         "out-folded-heads",
         "out must not overlap itself but got strides [48, 16, 4, 1].",
@@ -440,15 +447,15 @@ OUTPUTS = [
         "out must not overlap itself but got strides [0, 16, 8, 1].",
         out=out_view((B, S, N, D), (0, 16, 8, 1)),
     ),
-    BadRope("out-overlaps-x-after", shared_in_part(0, 8), PART.format("x")),
-    BadRope("out-overlaps-x-before", shared_in_part(1, 0), PART.format("x")),
-    BadRope("out-overlaps-x-by-one", shared_in_part(95, 0), PART.format("x")),
-    BadRope("out-overlaps-positions", out_over("positions"), PART.format("positions")),
-    BadRope("out-overlaps-factors", out_over("freq_factors"), PART.format("freq_factors")),
+    BadRope("out-overlaps-x-after", shared_in_part(0, 8), OVERLAP.format("x")),
+    BadRope("out-overlaps-x-before", shared_in_part(1, 0), OVERLAP.format("x")),
+    BadRope("out-overlaps-x-by-one", shared_in_part(95, 0), OVERLAP.format("x")),
+    BadRope("out-overlaps-positions", out_over("positions"), OVERLAP.format("positions")),
+    BadRope("out-overlaps-factors", out_over("freq_factors"), OVERLAP.format("freq_factors")),
     argument(
         "out-unaligned",
         "out must be aligned to its 4-byte elements but got an address that is not.",
         out=off_by_a_byte,
     ),
-    BadRope("x-spaced-in-place", spaced_in_place, f"x {UNIT} 2."),
+    BadRope("x-spaced-in-place", spaced_in_place, f"x {UNIT_STRIDE} 2."),
 ]

@@ -1,4 +1,4 @@
-"""One description of a rope call, and the one way it is run and judged."""
+"""A description of a call of rope, and the functions that run and judge it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Case:
     dtype: str = "float32"
     mode: str = "normal"
     framework: str = "numpy"
-    sizes: tuple[int, int, int, int] = (2, 5, 3, 64)  # B, S, N, D; B = 0 in rank 3 means no batch
+    sizes: tuple[int, int, int, int] = (2, 5, 3, 64)  # B, S, N, D; a call of rank 3 has no B
     rank: int = 4
     window: str = "full"  # which part of the head is rotated
-    sections: str = "cover"  # of the modes that have some
-    planes: str = "four"  # how those modes' positions come
+    sections: str = "cover"  # in the modes with sections
+    planes: str = "four"  # the form of the positions in those modes
     freq_factors: str = "none"
     scaling: str = "none"
     attn_factor: float = 1.0
@@ -48,10 +48,10 @@ class Case:
     angle: str = "exact"
 
     def __str__(self):
-        said = [
+        changed = [
             f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default
         ]
-        return ",".join(said).replace(" ", "") or "defaults"
+        return ",".join(changed).replace(" ", "") or "defaults"
 
 
 FACTORS = {
@@ -85,8 +85,8 @@ FACTORS = {
 
 
 def possible(case):
-    """False where two factors exclude each other by rule."""
-    if case.framework == "torch" and "reversed" in (case.x_layout, case.positions):
+    """Return False if two factors exclude each other."""
+    if case.framework == "torch" and case.x_layout == "reversed":
         return False
     if case.out == "in-place" and case.x_layout in ("shared-batch", "non-unit"):
         return False
@@ -94,7 +94,7 @@ def possible(case):
         return False
     if case.mode in ("normal", "neox") and (case.sections, case.planes) != ("cover", "four"):
         return False
-    # Flat positions are a token's, whatever its batch, and of one stride.
+    # Flat positions have one value for each token, the same in every batch, and one stride.
     if case.planes == "flat" and case.positions in ("per-batch", "for-all", "shared", "strided"):
         return False
     return case.x_layout == "contiguous" or case.out != "beside-x"
@@ -130,7 +130,8 @@ def params_of(case):
 
 
 def sections_of(case, n_dims):
-    """Time, height, width, extra, in pairs: with two empty ones, more of them than pairs, and so on."""
+    """Return the pairs of time, height, width and extra. "repeat" has fewer pairs than the window, so the
+    sections repeat; "beyond" has more."""
     if case.mode in ("normal", "neox"):
         return None
     pairs = n_dims if case.mode == "vision" else n_dims // 2
@@ -148,7 +149,7 @@ def sections_of(case, n_dims):
 
 
 def positions_of(case, rng):
-    """As the call takes them."""
+    """Return the positions in the form that the call passes."""
     if case.mode in ("normal", "neox"):
         return plain_positions(case, rng)
     planes = [plain_positions(case, rng) + (3 * k if case.positions != "extreme" else 0) for k in range(4)]
@@ -174,7 +175,7 @@ def plain_positions(case, rng):
         "for-all": lambda: ascending[None] if batched else ascending,
         "negative": lambda: -ascending,
         "strided": lambda: rng.integers(0, 5000, 3 * S + 1).astype(np.int32)[: 3 * S : 3],
-        "shared": lambda: np.broadcast_to(ascending, (B, S)).copy()[:, :] if batched else ascending,
+        "shared": lambda: np.broadcast_to(ascending, (B, S)).copy() if batched else ascending,
         "extreme": lambda: far,
     }[case.positions]()
 
@@ -195,7 +196,7 @@ def shape_of(case):
 
 
 def layout_strides(layout, shape):
-    """Strides in elements of a layout, for any rank."""
+    """Return the strides of a layout, in elements, for rank 3 or 4."""
     *batch, S, N, D = shape
     if layout == "bnsd":
         inner = (D, S * D, 1)
@@ -224,7 +225,7 @@ def to_torch(array):
 
 
 def values_of(result):
-    """A result as an array whose elements float64 holds exactly."""
+    """Return a result as a float64 array, which holds its elements exactly."""
     if isinstance(result, torch.Tensor):
         return result.detach().to(torch.float64).numpy()
     return np.asarray(result).astype(np.float64)
@@ -234,18 +235,18 @@ def dtype_name(t):
     return str(t.dtype).removeprefix("torch.")
 
 
-# ---- what a backend cannot by nature ---------------------------------------------------------------
+# ---- calls that a back end does not support ---------------------------------------------------------------
 
 
 def chip_of(backend):
-    """CANN's name of a device backend's chip, as errors print it."""
+    """Return CANN's name of a device's chip, as errors print it."""
     if backend == "npu":
         return backends.simulated_soc()
     return simulated_package.load().chip(soc_of(backend))["name"]
 
 
 def refusal(backend, dtype="float32", *, positions=(), angle="exact", size=1, named="[rope] x"):
-    """(class, message) of the error where a backend cannot run such a call by nature, else None."""
+    """Return (class, message) of the error if the back end does not support such a call, else None."""
     if not is_device(backend):
         return None
     chip = chip_of(backend)
@@ -255,10 +256,10 @@ def refusal(backend, dtype="float32", *, positions=(), angle="exact", size=1, na
         return TypeError, f"{named} must be float32 or float16 on {chip} but got {dtype}."
     if dtype == "float64":
         return TypeError, f"{named} must be float32, float16 or bfloat16 on {chip} but got float64."
-    far = [int(p) for p in np.ravel(positions) if not -DEVICE_REACH < p < DEVICE_REACH]
-    if far and size:
+    out_of_reach = [int(p) for p in np.ravel(positions) if not -DEVICE_REACH < p < DEVICE_REACH]
+    if out_of_reach and size:
         rule = "positions must be between -4194303 and 4194303 on the device"
-        return ValueError, f"[rope] {rule} but got {far[0]}."
+        return ValueError, f"[rope] {rule} but got {out_of_reach[0]}."
     return None
 
 
@@ -267,16 +268,16 @@ def bytes_of(t):
 
 
 def try_rope(x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
-    """Return rope's result. None if the backend does not support such a call; then the error was the one for
-    unsupported calls, and nothing was written."""
+    """Return rope's result, or None if the back end does not support the call. In that case require the right
+    error, and that nothing is written."""
 
     def run():
         return rope(x, positions, params, factors, backend=backend, out=out, forward=forward, angle=angle)
 
-    wrong = refusal(backend, dtype_name(x), positions=positions, angle=angle, size=np.prod(x.shape))
-    if wrong is None:
+    refused = refusal(backend, dtype_name(x), positions=positions, angle=angle, size=np.prod(x.shape))
+    if refused is None:
         return run()
-    kind, text = wrong
+    kind, text = refused
     watched = [t for t in (x, out) if t is not None]
     before = [bytes_of(t) for t in watched]
     with pytest.raises(kind) as caught:
@@ -290,14 +291,14 @@ def try_rope(x, positions, params, factors=None, *, backend, out=None, forward=T
 
 
 def e_angle_of(backend):
-    """The backend's cos and sin error."""
+    """Return the largest error of cos and sin on the back end."""
     return E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
 
 
 def expected_and_bound(
     x, positions, params, factors, *, dtype, forward=True, angle="exact", e_angle=E_ANGLE_HOST
 ):
-    """The float64 result and how far each element may lie from it."""
+    """Return the float64 result and the bound of each element's error."""
     planes = reference.position_planes(positions, params)
     c, s = reference.cos_sin(planes, params, factors, forward=forward, policy=angle)
     c, s = c[..., None, :], s[..., None, :]
@@ -309,7 +310,7 @@ def expected_and_bound(
 def assert_within(
     got, x, positions, params, factors=None, *, dtype, forward=True, angle="exact", backend="cpu"
 ):
-    """got is what the backend may give."""
+    """Require a back end's result to meet the bounds."""
     e_angle = e_angle_of(backend)
     expected, bound = expected_and_bound(
         x, positions, params, factors, dtype=dtype, forward=forward, angle=angle, e_angle=e_angle
@@ -382,7 +383,7 @@ def call(case, inputs, backend):
 
 
 def run_and_judge(case, backend, guarded, seed=0):
-    """Run a case in guarded memory and hold the result to its bound."""
+    """Run a case in guarded memory and require its result to meet the bound."""
     inputs = make_inputs(case, guarded, seed)
     before = inputs.x.copy()
     got = call(case, inputs, backend)

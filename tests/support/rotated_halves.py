@@ -1,10 +1,10 @@
-"""The term of torch_npu's rotary_mul that sin multiplies."""
+"""The rotated copy of x that torch_npu's rotary_mul multiplies by sin."""
 
 import torch
 
 
 def rotate(x, mode):
-    """Return what torch_npu's documents of rotary_mul multiply by sin, for each mode."""
+    """Return the factor of sin in the formula of rotary_mul in torch_npu's documentation, for each mode."""
     if mode == "half":
         x1, x2 = x.chunk(2, -1)
         return torch.cat((-x2, x1), -1)

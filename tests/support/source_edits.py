@@ -1,8 +1,8 @@
 """Edits of a copy of the sources: mutation tests break one place at a time on purpose.
 
-An edit names the text to replace and no file. The text is searched in every source below a folder, and its
-white space matches any other. So an edit still applies after a function moves to another file or a line is
-wrapped. A text that is absent, or that occurs more than once, is an error;
+An edit names the text to replace and no file. The text is searched in every source below the folders, and its
+white space matches any other white space. So an edit still applies after a function moves to another file or
+a line is wrapped. A text that is absent, or that occurs more than once, is an error:
 ``tests/mutants/test_source_edits.py`` reports it in the default suite, as soon as the sources change.
 """
 
@@ -65,7 +65,7 @@ def find(edit: Edit, folders: Iterable[Path]) -> Place:
 
 
 def apply(edit: Edit, folders: Iterable[Path]) -> tuple[Path, str]:
-    """Replace the text in its file; return the file and what it held before."""
+    """Replace the text in its file; return the file and its previous text."""
     place = find(edit, folders)
     original = place.path.read_text()
     place.path.write_text(original[: place.begin] + edit.new + original[place.end :])

@@ -1,4 +1,4 @@
-"""Many cases as one test: those of a few milliseconds, of which pytest's own work would be most."""
+"""Run many cases as one test, because pytest's own work takes longer than a case of a few milliseconds."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import os
 import guarded_memory
 import pytest
 
-APART = os.environ.get("NPU_ROPE_TEST_CASES") == "apart"
+SEPARATE_TESTS = os.environ.get("NPU_ROPE_TEST_CASES") == "apart"
 
 
 class CasesFailed(AssertionError):
     """The failed cases by name, each with the first line of its error."""
 
     def __init__(self, failed, count):
-        told = [f"{name}: {type(e).__name__}: {str(e).partition(chr(10))[0]}" for name, e in failed.items()]
-        super().__init__("\n".join([f"{len(failed)} of {count} cases failed; above is the first", *told]))
+        lines = [f"{name}: {type(e).__name__}: {str(e).partition(chr(10))[0]}" for name, e in failed.items()]
+        super().__init__("\n".join([f"{len(failed)} of {count} cases failed; above is the first", *lines]))
         self.failed = failed
 
 
@@ -26,21 +26,23 @@ def together(names, rows, ids=str):
     its own guarded memory. NPU_ROPE_TEST_CASES=apart makes every row a separate test, to select or debug one.
     """
     rows = list(rows)
-    if APART:
+    if SEPARATE_TESTS:
         return pytest.mark.parametrize(names, rows, ids=ids)
-    given = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    named = [ids(row) for row in rows] if callable(ids) else list(ids)
-    rows = [dict(zip(given, row if len(given) > 1 else [row], strict=True)) for row in rows]
+    arguments = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    row_names = [ids(row) for row in rows] if callable(ids) else list(ids)
+    rows = [dict(zip(arguments, row if len(arguments) > 1 else [row], strict=True)) for row in rows]
 
     def decorate(test):
         signature = inspect.signature(test)
-        own_memory = "guarded" in signature.parameters
-        left = [p for name, p in signature.parameters.items() if name not in {*given, "guarded"}]
+        has_memory = "guarded" in signature.parameters
+        fixture_parameters = [
+            p for name, p in signature.parameters.items() if name not in {*arguments, "guarded"}
+        ]
 
         @functools.wraps(test)
         def every_row(**fixtures):
             failed = {}
-            for name, row in zip(named, rows, strict=True):
+            for name, row in zip(row_names, rows, strict=True):
                 try:
                     run(row, fixtures)
                 except CasesFailed as error:
@@ -52,14 +54,14 @@ def together(names, rows, ids=str):
                 raise CasesFailed(failed, every_row.cases) from next(iter(failed.values()))
 
         def run(row, fixtures):
-            if not own_memory:
+            if not has_memory:
                 test(**row, **fixtures)
                 return
             guarded = guarded_memory.GuardedMemory()
             test(**row, **fixtures, guarded=guarded)
             guarded.check()
 
-        every_row.__signature__ = signature.replace(parameters=left)
+        every_row.__signature__ = signature.replace(parameters=fixture_parameters)
         every_row.cases = len(rows) * getattr(test, "cases", 1)
         return every_row
 

@@ -11,7 +11,7 @@ from ascend_sim import compiler, library
 from npu_rope import chips
 
 ROOT = Path(__file__).resolve().parents[2]
-# The simulator has one Ascend950, under the family's name.
+# The simulator has one chip of the family Ascend950, and names it like the family.
 PROFILE_NAMES = {"Ascend950PR_9599": "Ascend950"}
 KEYS = ("name", "arch", "cores", "ub_bytes", "budget")
 PROGRAM = """#include <iostream>
@@ -39,23 +39,23 @@ NAMES_OF_NO_FAMILY = [
     "",
 ]
 NEW_NAMES = {"Ascend910B9": "ascend910b", "Ascend910_9399": "ascend910_93", "Ascend310P3Vir01": "ascend310p"}
-ASKED = [*NAMES_OF_NO_FAMILY, *NEW_NAMES, *chips.NAMES]
+NAMES = [*NAMES_OF_NO_FAMILY, *NEW_NAMES, *chips.NAMES]
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory):
+def program_lines(tmp_path_factory):
     folder = tmp_path_factory.mktemp("platforms")
     (folder / "platforms.cpp").write_text(PROGRAM)
     command = [*compiler.compiler().split(), "-std=c++17", f"-I{ROOT}", str(folder / "platforms.cpp")]
     subprocess.run([*command, "-o", str(folder / "platforms")], check=True)
-    run = subprocess.run([folder / "platforms", *ASKED], check=True, capture_output=True, text=True)
+    run = subprocess.run([folder / "platforms", *NAMES], check=True, capture_output=True, text=True)
     return run.stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
-def platforms(said):
-    """The tiling's chips, by name."""
-    rows = [dict(zip(KEYS, line.split(), strict=True)) for line in said[: -len(ASKED)]]
+def platforms(program_lines):
+    """The chips of op_host/chips.h, by name."""
+    rows = [dict(zip(KEYS, line.split(), strict=True)) for line in program_lines[: -len(NAMES)]]
     return {row["name"]: {k: int(v) if v.isdigit() else v for k, v in row.items()} for row in rows}
 
 
@@ -63,10 +63,10 @@ def test_python_has_the_same_chips_of_the_supported_socs(platforms):
     assert set(chips.NAMES) == set(platforms) - set(PROFILE_NAMES)
 
 
-def test_names_have_the_same_family_in_both_languages(said):
+def test_names_have_the_same_family_in_both_languages(program_lines):
     prefixes = {prefix: soc for soc, prefix in chips.PREFIXES.items()} | {"none": "none"}
-    assert [prefixes[line] for line in said[-len(ASKED) :]] == [
-        chips.soc_of(name) or "none" for name in ASKED
+    assert [prefixes[line] for line in program_lines[-len(NAMES) :]] == [
+        chips.soc_of(name) or "none" for name in NAMES
     ]
     assert [chips.soc_of(name) for name in NAMES_OF_NO_FAMILY] == [None] * len(NAMES_OF_NO_FAMILY)
     assert {name: chips.soc_of(name) for name in NEW_NAMES} == NEW_NAMES
@@ -77,20 +77,20 @@ def profiles():
 
 
 def test_every_chip_is_simulated_and_has_its_family(platforms):
-    known = profiles()
-    assert {PROFILE_NAMES.get(name, name) for name in platforms} == set(known)
-    assert [name for name in chips.NAMES if known[name]["soc"] != chips.soc_of(name)] == []
+    simulated = profiles()
+    assert {PROFILE_NAMES.get(name, name) for name in platforms} == set(simulated)
+    assert [name for name in chips.NAMES if simulated[name]["soc"] != chips.soc_of(name)] == []
 
 
 @pytest.mark.parametrize("figure", ["arch", "cores", "ub_bytes"])
 def test_the_simulator_has_the_same_figures(platforms, figure):
-    known = profiles()
-    pairs = [(p, known[PROFILE_NAMES.get(name, name)]) for name, p in platforms.items()]
+    simulated = profiles()
+    pairs = [(p, simulated[PROFILE_NAMES.get(name, name)]) for name, p in platforms.items()]
     assert [(p["name"], p[figure], q[figure]) for p, q in pairs if p[figure] != q[figure]] == []
 
 
-def test_a_tiling_leaves_the_bytes_alone_that_the_simulator_reserves(platforms):
-    known = profiles()
+def test_a_tilings_budget_excludes_the_bytes_that_the_simulator_reserves(platforms):
+    simulated = profiles()
     for name, p in platforms.items():
-        q = known[PROFILE_NAMES.get(name, name)]
+        q = simulated[PROFILE_NAMES.get(name, name)]
         assert p["budget"] == min(q["ub_bytes"], q["reserved_from"]), name

@@ -1,5 +1,5 @@
-// rms_norm's tiling, replayed on the host: op_host/rms_norm_tiling.cpp splits thousands of random calls, and the test
-// walks through them with the kernel's own schedule (op_kernel/memory/tiles.h).
+// rms_norm's tiling on the host: op_host/rms_norm_tiling.cpp splits thousands of random calls, and the test iterates
+// over their tiles by the kernel's own schedule (op_kernel/memory/tiles.h).
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -48,7 +48,7 @@ void describe(const Case& c) {
         }                                                                        \
     } while (0)
 
-Case cut(const RmsNormTilingInput& in, const char* soc) {
+Case tile_call(const RmsNormTilingInput& in, const char* soc) {
     Case c;
     c.in = in;
     c.platform = *find_platform(soc);
@@ -86,11 +86,11 @@ RmsNormTilingInput call(int64_t a, int64_t b, int64_t c, int64_t n, int32_t dtyp
     return in;
 }
 
-// Each row of x is read once and the same row of out is written once.
-void every_row_is_somebodys(const Case& c) {
+// Each row of x is read once, and the same row of out is written once.
+void check_cover(const Case& c) {
     const RmsNormShape& s = c.in.shape;
     const RopeTilingHead& head = c.d.head;
-    std::set<std::pair<int64_t, int64_t>> expected, seen;
+    std::set<std::pair<int64_t, int64_t>> expected, visited;
     for (int64_t i = 0; i < s.outer[0]; ++i)
         for (int64_t j = 0; j < s.outer[1]; ++j)
             for (int64_t k = 0; k < s.outer[2]; ++k)
@@ -108,18 +108,19 @@ void every_row_is_somebodys(const Case& c) {
                     one.token += t;
                     one.head += h;
                     bool is_new =
-                        seen.insert({TileOffset(one, head.side[0].x_stride), TileOffset(one, head.side[0].out_stride)})
+                        visited
+                            .insert({TileOffset(one, head.side[0].x_stride), TileOffset(one, head.side[0].out_stride)})
                             .second;
                     CHECK(c, is_new);
                 }
         }
         CHECK(c, worked);
     }
-    CHECK(c, seen == expected);
+    CHECK(c, visited == expected);
 }
 
 // All UB allocations of the kernels, in the kernels' sizes.
-void ub_is_enough(const Case& c) {
+void check_ub(const Case& c) {
     const RopeTilingHead& h = c.d.head;
     int64_t bytes = int64_t{4} * h.queue_bytes + int64_t{4} * c.d.sum_queue_bytes + h.work_bytes + c.d.stats_bytes +
                     c.d.scale_bytes + c.d.scale_raw_bytes;
@@ -149,7 +150,7 @@ void random_calls() {
     std::mt19937 engine(1);
     auto in = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine); };
     const char* socs[] = {"Ascend910B1", "Ascend910B4", "Ascend310P3"};
-    int in_rows = 0, in_chunks = 0, kept = 0, inner = 0, packed = 0, alone = 0;
+    int in_rows = 0, in_chunks = 0, rows_kept = 0, inner = 0, packed = 0, scalar = 0;
     for (int i = 0; i < 6000; ++i) {
         const char* soc = socs[in(0, 2)];
         const bool is_310p = soc[6] == '3';
@@ -157,37 +158,39 @@ void random_calls() {
         const int64_t kind = in(0, 9);
         int64_t n = kind < 4 ? in(1, 70) : kind < 8 ? in(1, 600) * in(1, 8) : in(5000, 200000);
         if (in(0, 1)) n = std::max<int64_t>(64, n / 64 * 64);
-        const int64_t most = n > 4000 ? 3 : 9;
-        RmsNormTilingInput made = call(in(1, most), in(1, most), in(1, most), n, types[in(0, is_310p ? 1 : 2)],
-                                       types[in(0, is_310p ? 1 : 2)], in(0, 1), in(0, 2) ? 0 : in(1, 40));
-        made.adds = in(0, 2) == 0;
-        if (in(0, 3) == 0) made.shape.scale_stride[2] = n;
-        const Case c = cut(made, soc);
-        every_row_is_somebodys(c);
-        ub_is_enough(c);
+        const int64_t max_size = n > 4000 ? 3 : 9;
+        RmsNormTilingInput input =
+            call(in(1, max_size), in(1, max_size), in(1, max_size), n, types[in(0, is_310p ? 1 : 2)],
+                 types[in(0, is_310p ? 1 : 2)], in(0, 1), in(0, 2) ? 0 : in(1, 40));
+        input.adds = in(0, 2) == 0;
+        if (in(0, 3) == 0) input.shape.scale_stride[2] = n;
+        const Case c = tile_call(input, soc);
+        check_cover(c);
+        check_ub(c);
         const bool rows = c.launch.tiling_key == kRmsNormRows;
         (rows ? in_rows : in_chunks)++;
-        kept += !rows && c.d.row_stays;
+        rows_kept += !rows && c.d.row_stays;
         inner += c.d.head.tokens_inner;
         packed += rows && c.d.head.io == kRopeIoPacked;
-        alone += c.d.head.io == kRopeIoScalar;
+        scalar += c.d.head.io == kRopeIoScalar;
     }
-    std::printf("%d in rows (%d packed, %d by the scalar unit), %d in chunks (%d kept), %d tokens inner\n", in_rows,
-                packed, alone, in_chunks, kept, inner);
-    if (!(in_rows > 3000 && in_chunks > 500 && kept > 100 && packed > 200 && alone > 50 && inner > 100)) ++g_failures;
+    std::printf("%d in rows (%d packed, %d by the scalar unit), %d in chunks (%d kept in UB), %d tokens inner\n",
+                in_rows, packed, scalar, in_chunks, rows_kept, inner);
+    if (!(in_rows > 3000 && in_chunks > 500 && rows_kept > 100 && packed > 200 && scalar > 50 && inner > 100))
+        ++g_failures;
 }
 
-void models_shapes() {
-    // Whole rows of a model's width, several at a time, on all cores.
-    Case c = cut(call(1, 1, 2048, 4096, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
+void shapes_that_models_have() {
+    // A tile has several rows of a model's width; all cores work.
+    Case c = tile_call(call(1, 1, 2048, 4096, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
     CHECK(c, c.launch.tiling_key == kRmsNormRows && c.launch.block_dim == 48 && c.d.head.tile_tokens >= 2);
-    // Heads of queries: full bursts.
-    c = cut(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
+    // Heads of queries fill bursts of 16 KiB.
+    c = tile_call(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
     CHECK(c, int64_t{c.d.head.tile_tokens} * c.d.head.tile_heads * 128 * 2 >= 16 * 1024);
-    // A row of 16,384 stays in UB between its two walks, a row of a million does not.
-    c = cut(call(1, 1, 64, 16384, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
+    // A row of 16,384 stays in UB between its two passes, a row of a million does not.
+    c = tile_call(call(1, 1, 64, 16384, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
     CHECK(c, c.launch.tiling_key == kRmsNormLong && c.d.row_stays && c.d.scale_stays);
-    c = cut(call(1, 1, 1, 1000003, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
+    c = tile_call(call(1, 1, 1, 1000003, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
     CHECK(c, c.launch.tiling_key == kRmsNormLong && !c.d.row_stays && c.launch.block_dim == 1);
 }
 
@@ -195,7 +198,7 @@ void models_shapes() {
 
 int main() {
     random_calls();
-    models_shapes();
+    shapes_that_models_have();
     std::printf("%d failure(s)\n", g_failures);
     return g_failures != 0;
 }

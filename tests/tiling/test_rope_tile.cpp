@@ -1,5 +1,5 @@
-// The layout of UB for a tile of a rotation kernel, and the search for the best tile: op_host/rope_tile.h, each alone,
-// for random calls.
+// The layout of UB for a tile of a rotation kernel, and the search for the best tile (op_host/rope_tile.h), for random
+// calls.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -16,7 +16,7 @@ const char* g_test = "";
 int g_failures = 0;
 
 constexpr int kCalls = 3000;
-constexpr int64_t kTileRows[] = {4095, 512};  // most rows of a tile, and of one that is normalized
+constexpr int64_t kMaxTileRows[] = {4095, 512};  // the largest tile, without and with a norm, in rows
 
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -78,14 +78,15 @@ struct Case {
 
     int64_t row_bytes() const { return head.row_pitch * call.item_bytes; }
     int64_t unit_heads() const { return (head.heads + head.head_parts - 1) / head.head_parts; }
-    // The most heads of one side that a unit of work has.
-    int64_t most_heads() const {
+    // The largest number of heads of one side in a unit.
+    int64_t max_heads() const {
         return std::min<int64_t>(unit_heads(), std::max(head.first_heads, head.heads - head.first_heads));
     }
     RopeTile random_tile(Random* r) const {
         RopeTile tile;
-        tile.heads = r->in(1, std::min<int64_t>(most_heads(), 512));
-        tile.tokens = r->in(1, std::clamp<int64_t>(kTileRows[call.normalizes] / tile.heads, 1, r->chance(2) ? 248 : 8));
+        tile.heads = r->in(1, std::min<int64_t>(max_heads(), 512));
+        tile.tokens =
+            r->in(1, std::clamp<int64_t>(kMaxTileRows[call.normalizes] / tile.heads, 1, r->chance(2) ? 248 : 8));
         tile.table_tokens = r->of<int64_t>({1, 2, 4, 8, 16, 32, 64, 128});
         return tile;
     }
@@ -106,7 +107,7 @@ void check(bool holds, const char* condition, int line, const Case& c, const Rop
 }
 #define CHECK(c, tile, condition) check(condition, #condition, __LINE__, c, tile)
 
-// The layout without UB's limit.
+// The layout for an unlimited UB.
 RopeLayout unlimited_layout(const Case& c, const RopeTile& tile) {
     RopeTileCall call = c.call;
     call.ub_bytes = int64_t{1} << 40;
@@ -146,7 +147,7 @@ void regions_are_aligned_and_do_not_overlap() {
 }
 
 // op_kernel/rotation/ and op_kernel/norm/head_norm.h show how much memory the kernels use in each region.
-void regions_hold_what_the_kernels_keep_there() {
+void regions_are_as_large_as_the_kernels_need() {
     Random random;
     for (int k = 0; k < kCalls; ++k) {
         const Case c(&random);
@@ -156,7 +157,7 @@ void regions_hold_what_the_kernels_keep_there() {
         const bool packed = c.head.io == kRopeIoPacked, given = c.call.entry_bytes > 0;
         CHECK(c, tile, l.inputs.bytes >= 2 * lanes * c.call.item_bytes && l.outputs.bytes == l.inputs.bytes);
         CHECK(c, tile, !packed || l.inputs.bytes / 2 >= l.side_offset + 32 * tile.rows());
-        // The work buffer: float32 rows, then the temporaries; types of 32 bits need no rows of their own.
+        // The work buffer: float32 rows, then the temporaries; 32-bit types need no converted rows.
         CHECK(c, tile, l.temp_offset % 32 == 0 && l.work.bytes >= l.temp_offset + 4 * lanes);
         CHECK(c, tile, l.temp_offset >= 4 * lanes || (c.call.item_bytes == 4 && c.call.out_bytes == 4 && !packed));
         CHECK(c, tile, l.cos_offset % 32 == 0 && l.cos_offset >= table && l.table.bytes >= l.cos_offset + table);
@@ -175,8 +176,8 @@ void regions_hold_what_the_kernels_keep_there() {
     }
 }
 
-// A larger tile never needs less. The tokens of a block are a multiple of the tile's, so that the table of a tile with
-// more tokens may be smaller.
+// A larger tile never needs less memory, except for its table: the tokens of a block are a multiple of the tile's, so
+// a tile with more tokens may have a smaller table.
 void regions_grow_with_the_tile() {
     Random random;
     for (int k = 0; k < kCalls; ++k) {
@@ -187,14 +188,15 @@ void regions_grow_with_the_tile() {
         more_heads.heads += random.in(1, 9);
         more_tokens.tokens = std::min<int64_t>(248, tile.tokens + random.in(1, 9));
         more_table.table_tokens *= 2;
-        for (const RopeTile& more : {more_heads, more_tokens, more_table}) {
-            RopeLayout m = unlimited_layout(c, more);
-            CHECK(c, more, more.tokens > tile.tokens || m.block_tokens >= l.block_tokens);
+        for (const RopeTile& larger_tile : {more_heads, more_tokens, more_table}) {
+            RopeLayout larger = unlimited_layout(c, larger_tile);
+            CHECK(c, larger_tile, larger_tile.tokens > tile.tokens || larger.block_tokens >= l.block_tokens);
             for (size_t i = 0; i < l.regions().size(); ++i)
-                CHECK(c, more, m.block_tokens < l.block_tokens || m.regions()[i]->bytes >= l.regions()[i]->bytes);
-            CHECK(c, more, m.inputs.bytes > l.inputs.bytes || more.rows() == tile.rows());
-            CHECK(c, more, m.outputs.bytes >= l.outputs.bytes && m.index.bytes >= l.index.bytes);
-            CHECK(c, more, m.stats.bytes >= l.stats.bytes && m.factors.bytes >= l.factors.bytes);
+                CHECK(c, larger_tile,
+                      larger.block_tokens < l.block_tokens || larger.regions()[i]->bytes >= l.regions()[i]->bytes);
+            CHECK(c, larger_tile, larger.inputs.bytes > l.inputs.bytes || larger_tile.rows() == tile.rows());
+            CHECK(c, larger_tile, larger.outputs.bytes >= l.outputs.bytes && larger.index.bytes >= l.index.bytes);
+            CHECK(c, larger_tile, larger.stats.bytes >= l.stats.bytes && larger.factors.bytes >= l.factors.bytes);
         }
     }
 }
@@ -207,7 +209,7 @@ bool same(const RopeTile& a, const RopeTile& b) {
 
 void no_candidate_that_fits_is_better() {
     Random random;
-    int found = 0, refused = 0;
+    int tiled = 0, refused = 0;
     for (int k = 0; k < kCalls; ++k) {
         const Case c(&random);
         std::vector<RopeTile> all = tile_candidates(c.call);
@@ -227,10 +229,10 @@ void no_candidate_that_fits_is_better() {
         CHECK(c, RopeTile{}, best.has_value() == any_fits);
         if (!best) continue;
         CHECK(c, best->tile, chosen_is_candidate);
-        ++found;
+        ++tiled;
     }
-    if (found < kCalls * 8 / 10 || refused < kCalls) {
-        std::fprintf(stderr, "%s: %d of %d calls have a tile, %d candidates do not fit\n", g_test, found, kCalls,
+    if (tiled < kCalls * 8 / 10 || refused < kCalls) {
+        std::fprintf(stderr, "%s: %d of %d calls have a tile, %d candidates do not fit\n", g_test, tiled, kCalls,
                      refused);
         ++g_failures;
     }
@@ -241,18 +243,19 @@ void candidates_are_within_the_unit_and_the_instructions() {
     for (int k = 0; k < kCalls; ++k) {
         const Case c(&random);
         const std::vector<RopeTile> all = tile_candidates(c.call);
-        int64_t most_rows = 0;
-        for (const RopeTile& tile : all) most_rows = std::max(most_rows, tile.rows());
+        int64_t max_rows = 0;
+        for (const RopeTile& tile : all) max_rows = std::max(max_rows, tile.rows());
         for (const RopeTile& tile : all) {
             CHECK(c, tile, tile.tokens >= 1 && tile.tokens <= std::min<int64_t>(248, c.head.seq));
-            CHECK(c, tile, tile.heads >= 1 && tile.heads <= c.most_heads() && tile.table_tokens >= 1);
-            CHECK(c, tile, tile.rows() <= kTileRows[c.call.normalizes]);
+            CHECK(c, tile, tile.heads >= 1 && tile.heads <= c.max_heads() && tile.table_tokens >= 1);
+            CHECK(c, tile, tile.rows() <= kMaxTileRows[c.call.normalizes]);
             // Runs of a packed tile have 32 bytes.
             const int64_t last = (c.head.first_heads - 1) % tile.heads + 1;
             CHECK(c, tile, c.head.io != kRopeIoPacked || last * c.head.head_size * c.call.item_bytes >= 32);
-            // Small tiles come with the smallest table. In runs, the heads of a tile may fill half of the target size.
-            const int64_t least = c.head.tokens_inner ? 2048 : 4096;
-            CHECK(c, tile, tile.table_tokens == 1 || tile.rows() * c.row_bytes() >= least || tile.rows() == most_rows);
+            // Tiles smaller than the target size have the smallest table. With tokens inner, half of the size is
+            // enough.
+            const int64_t target = c.head.tokens_inner ? 2048 : 4096;
+            CHECK(c, tile, tile.table_tokens == 1 || tile.rows() * c.row_bytes() >= target || tile.rows() == max_rows);
         }
     }
 }
@@ -264,10 +267,10 @@ void candidates_have_every_even_part_of_a_row() {
         const Case c(&random);
         if (c.head.io == kRopeIoPacked || c.head.tokens_inner || c.head.heads > 200) continue;
         const std::vector<RopeTile> all = tile_candidates(c.call);
-        for (int64_t heads = 1; heads <= c.most_heads(); ++heads) {
-            const int64_t parts = (c.most_heads() + heads - 1) / heads;
-            const RopeTile tile{1, (c.most_heads() + parts - 1) / parts, 1};
-            if (tile.rows() > kTileRows[c.call.normalizes] || tile.rows() * c.row_bytes() > 16 * 1024) continue;
+        for (int64_t heads = 1; heads <= c.max_heads(); ++heads) {
+            const int64_t parts = (c.max_heads() + heads - 1) / heads;
+            const RopeTile tile{1, (c.max_heads() + parts - 1) / parts, 1};
+            if (tile.rows() > kMaxTileRows[c.call.normalizes] || tile.rows() * c.row_bytes() > 16 * 1024) continue;
             CHECK(c, tile, std::any_of(all.begin(), all.end(), [&](const RopeTile& t) { return same(t, tile); }));
         }
     }
@@ -281,7 +284,7 @@ struct Test {
 
 constexpr Test kTests[] = {
     TEST(regions_are_aligned_and_do_not_overlap),
-    TEST(regions_hold_what_the_kernels_keep_there),
+    TEST(regions_are_as_large_as_the_kernels_need),
     TEST(regions_grow_with_the_tile),
     TEST(no_candidate_that_fits_is_better),
     TEST(candidates_are_within_the_unit_and_the_instructions),

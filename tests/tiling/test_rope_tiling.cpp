@@ -1,5 +1,5 @@
-// Rope's tiling, replayed on the host: op_host/rope_tiling.cpp splits thousands of random calls, and the test
-// walks through them with the kernel's own schedule (op_kernel/memory/tiles.h).
+// rope's tiling on the host: op_host/rope_tiling.cpp splits thousands of random calls, and the test iterates over
+// their tiles by the kernel's own schedule (op_kernel/memory/tiles.h).
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
@@ -32,7 +32,7 @@ int g_failures = 0;
 struct Case {
     RopeTilingInput in;
     Platform platform{};
-    bool given = false;   // passes its tables
+    bool given = false;   // rotary_mul, with given tables
     bool normed = false;  // rms_norm_rope
     RopeTilingData data{};
     HeadNormTiling norm{};
@@ -113,7 +113,7 @@ Check normed_tiling(Case* c) {
     return check;
 }
 
-Case cut(const RopeTilingInput& in, const char* soc, bool given = false, bool normed = false) {
+Case tile_call(const RopeTilingInput& in, const char* soc, bool given = false, bool normed = false) {
     Case c;
     c.in = in;
     c.given = given;
@@ -133,7 +133,7 @@ Case cut(const RopeTilingInput& in, const char* soc, bool given = false, bool no
 
 class Random {
 public:
-    int64_t up_to(int64_t most) { return std::uniform_int_distribution<int64_t>(0, most)(engine_); }
+    int64_t up_to(int64_t max) { return std::uniform_int_distribution<int64_t>(0, max)(engine_); }
     bool chance(int one_in) { return up_to(one_in - 1) == 0; }
     template <typename T>
     T of(std::initializer_list<T> all) {
@@ -144,7 +144,7 @@ private:
     std::mt19937_64 engine_{20261120};
 };
 
-// Strides of a permutation of (B, S, N) with gaps and signs; for x some of them 0.
+// Strides of a permutation of (B, S, N), some with gaps or negative; if may_repeat, some are 0.
 void random_strides(Random* r, const RopeShape& s, int64_t heads, int64_t* stride, bool may_repeat) {
     int order[3] = {2, 1, 0};
     if (r->chance(3)) std::swap(order[0], order[1]);
@@ -159,7 +159,7 @@ void random_strides(Random* r, const RopeShape& s, int64_t heads, int64_t* strid
     }
 }
 
-// Sections of all kinds: empty ones, more than there are pairs, a single one.
+// Random sections: some are empty, or have more pairs than the window; at least one has pairs.
 void random_sections(Random* r, RopeTilingInput* in) {
     RopeShape& s = in->shape;
     int32_t* sections = in->params.sections;
@@ -294,7 +294,7 @@ void check_ub(const Case& c) {
     CHECK(c, d.setup_lanes >= d.table_width && d.setup_lanes % 8 == 0);
 }
 
-// Given tables: the part that the kernel reads, its place in UB and its layout there.
+// Given tables: the part that the kernel reads, and its layout in UB.
 void check_given(const Case& c) {
     const RopeTilingHead& d = c.d;
     const RotaryTableTiling& t = c.rotary.table;
@@ -314,7 +314,7 @@ void check_given(const Case& c) {
         CHECK(c, t.cos_stride[k] == in.cos_stride[k] && t.sin_stride[k] == in.sin_stride[k]);
 }
 
-// The UB memory of the heads' norm: room for each row's numbers and for both scales, and for scales with exchanged
+// The UB memory of the heads' norm: the intermediate values of each row, both scales, and the scales with exchanged
 // neighbours if the kernel also normalizes each head's partners.
 void check_norm(const Case& c) {
     const HeadNormTiling& n = c.norm;
@@ -335,9 +335,9 @@ void check_instructions(const Case& c) {
     CHECK(c, d.table_width % 8 == 0 && d.table_width / 8 <= 255 && d.row_pitch / 8 <= 255);
     CHECK(c, int64_t{d.tile_tokens} * d.tile_heads <= 4095);
     CHECK(c, d.lane_first % 8 == 0 && d.lane_first <= d.n_offs);
-    bool a_lane = c.given && c.in.tables.entry_per_lane;
-    CHECK(c,
-          !halves || (d.n_offs % 8 == 0 && d.n_dims % 16 == 0 && d.table_width == (a_lane ? d.n_dims : d.n_dims / 2)));
+    bool has_entry_per_lane = c.given && c.in.tables.entry_per_lane;
+    CHECK(c, !halves || (d.n_offs % 8 == 0 && d.n_dims % 16 == 0 &&
+                         d.table_width == (has_entry_per_lane ? d.n_dims : d.n_dims / 2)));
     CHECK(c, halves ||
                  (d.lane_first + d.table_width >= d.n_offs + d.n_dims && d.lane_first + d.table_width <= d.row_pitch));
     CHECK(c, c.launch.tiling_key != kRopeSwapByShifts ||
@@ -352,7 +352,7 @@ void check_repeats(const Case& c, const Tile& tile) {
     CHECK(c, tile.tokens <= 255);
 }
 
-// A tile's runs are its rows in UB order, with each element at its place in x or out.
+// The runs of a tile are its rows in the order of UB, at the right addresses of x or out.
 void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const int64_t* stride, bool fuse) {
     const RopeTilingHead& d = c.d;
     RunPlan plan = PlanRuns(&d, tile, merged, fuse);
@@ -393,15 +393,15 @@ void check_positions(const Case& c, const Tile& tile) {
                      (tile.table_row + token) * c.d.pos_stride[1];
         if (c.d.rows > 1) CHECK(c, at == expected);
         for (int k = 0; c.given && !c.in.tables.has_ids && k < 2; ++k) {
-            const int64_t* own = k ? c.rotary.table.sin_stride : c.rotary.table.cos_stride;
-            const int64_t* theirs = k ? c.in.tables.sin_stride : c.in.tables.cos_stride;
-            int64_t row = tile.batch * own[0] + (tile.token + token) * own[1];
-            if (c.d.rows > 1) CHECK(c, row == flat / s.S * theirs[0] + flat % s.S * theirs[1]);
+            const int64_t* tiled = k ? c.rotary.table.sin_stride : c.rotary.table.cos_stride;
+            const int64_t* passed = k ? c.in.tables.sin_stride : c.in.tables.cos_stride;
+            int64_t row = tile.batch * tiled[0] + (tile.token + token) * tiled[1];
+            if (c.d.rows > 1) CHECK(c, row == flat / s.S * passed[0] + flat % s.S * passed[1]);
         }
         if (!c.in.scatters && !(c.given && c.in.tables.has_ids)) continue;
         int64_t index = flat / s.S * s.row_stride[0] + flat % s.S * s.row_stride[1];
-        int64_t found = tile.batch * c.d.index_stride[0] + (tile.token + token) * c.d.index_stride[1];
-        if (c.d.rows > 1) CHECK(c, found == index);
+        int64_t tiled = tile.batch * c.d.index_stride[0] + (tile.token + token) * c.d.index_stride[1];
+        if (c.d.rows > 1) CHECK(c, tiled == index);
     }
 }
 
@@ -441,10 +441,10 @@ void check_planes(const Case& c) {
         for (int j = 0; j < k; ++j) CHECK(c, d.plane_offset[k] != d.plane_offset[j]);
 }
 
-// The tiles of all units cover every row of every head once, on any number of cores.
+// The tiles of all units contain each row of each head once, on any number of cores.
 void check_cover(const Case& c, int64_t cores) {
     const RopeTilingHead& d = c.d;
-    std::vector<uint8_t> seen(static_cast<size_t>(d.rows * d.heads), 0);
+    std::vector<uint8_t> visits(static_cast<size_t>(d.rows * d.heads), 0);
     for (int64_t core = 0; core < cores; ++core) {
         Tiles tiles;
         tiles.Init(&d, core, cores);
@@ -466,41 +466,41 @@ void check_cover(const Case& c, int64_t cores) {
             int64_t first = (tile.side ? d.first_heads : 0) + tile.head;
             for (int64_t t = 0; t < tile.tokens; ++t)
                 for (int64_t h = 0; h < tile.heads; ++h)
-                    ++seen[static_cast<size_t>((tile.batch * d.seq + tile.token + t) * d.heads + first + h)];
+                    ++visits[static_cast<size_t>((tile.batch * d.seq + tile.token + t) * d.heads + first + h)];
         }
     }
     bool once = true;
-    for (uint8_t times : seen) once &= times == 1;
+    for (uint8_t times : visits) once &= times == 1;
     CHECK(c, once);
 }
 
 void check_balance(const Case& c) {
     const RopeTilingHead& d = c.d;
-    int64_t least_rows = INT64_MAX, most_rows = 0, least_heads = INT64_MAX, most_heads = 0, rows = 0, heads = 0;
+    int64_t min_rows = INT64_MAX, max_rows = 0, min_heads = INT64_MAX, max_heads = 0, rows = 0, heads = 0;
     for (int64_t part = 0; part < d.row_parts; ++part) {
         Share share = ShareOf(d.rows, d.row_granule, d.row_parts, part);
         CHECK(c, share.first == rows && share.count >= 1);
         rows += share.count;
-        least_rows = std::min(least_rows, share.count);
-        most_rows = std::max(most_rows, share.count);
+        min_rows = std::min(min_rows, share.count);
+        max_rows = std::max(max_rows, share.count);
     }
     for (int64_t part = 0; part < d.head_parts; ++part) {
         Share share = ShareOf(d.heads, 1, d.head_parts, part);
         CHECK(c, share.first == heads && share.count >= 1);
         heads += share.count;
-        least_heads = std::min(least_heads, share.count);
-        most_heads = std::max(most_heads, share.count);
+        min_heads = std::min(min_heads, share.count);
+        max_heads = std::max(max_heads, share.count);
     }
     CHECK(c, rows == d.rows && heads == d.heads);
-    CHECK(c, most_heads - least_heads <= 1);
-    // The last part is also shorter by the missing rows of the last granule.
-    CHECK(c, most_rows - least_rows <= std::max<int64_t>(1, 2 * d.row_granule - 1));
-    CHECK(c, d.head_parts == 1 || least_heads >= 4);
+    CHECK(c, max_heads - min_heads <= 1);
+    // The last part may also lack rows of an incomplete last granule.
+    CHECK(c, max_rows - min_rows <= std::max<int64_t>(1, 2 * d.row_granule - 1));
+    CHECK(c, d.head_parts == 1 || min_heads >= 4);
 }
 
 // ---- tests ------------------------------------------------------------------------------------
 
-void random_calls_are_cut_soundly() {
+void random_calls_have_sound_tilings() {
     Random random;
     for (int k = 0; k < 6000; ++k) {
         const char* soc = kSocs[k % 4];
@@ -514,7 +514,7 @@ void random_calls_are_cut_soundly() {
         bool normed = !given && !in.scatters && s.sides == 2;
         in.norm.epsilon = 1e-6;
         in.norm.intermediate_rounding = random.chance(2);
-        Case c = cut(in, soc, given, normed);
+        Case c = tile_call(in, soc, given, normed);
         check_launch(c);
         check_ub(c);
         check_instructions(c);
@@ -532,24 +532,24 @@ void random_calls_are_cut_soundly() {
 void prefill_uses_every_core_and_long_bursts() {
     for (int32_t mode : {NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX})
         for (int64_t heads : {8, 32, 40, 64}) {
-            Case c = cut(call(1, 4096, heads, 128, NPU_ROPE_BFLOAT16, mode), "Ascend910B1");
+            Case c = tile_call(call(1, 4096, heads, 128, NPU_ROPE_BFLOAT16, mode), "Ascend910B1");
             int64_t burst = int64_t{c.d.tile_tokens} * c.d.tile_heads * 128 * 2;
             CHECK(c, c.launch.block_dim == 48 && c.d.head_parts == 1);
-            CHECK(c, burst >= (heads >= 32 ? 16 : 12) * 1024 || heads == 40);  // 40: a row of 10 KiB
+            CHECK(c, burst >= (heads >= 32 ? 16 : 12) * 1024 || heads == 40);  // 40 heads: a row of 10 KiB
             CHECK(c, burst >= 10 * 1024);
             CHECK(c, c.d.block_tokens >= 16);
         }
 }
 
 void decode_shares_heads_but_not_below_four() {
-    Case one = cut(call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    Case one = tile_call(call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
     CHECK(one, one.launch.block_dim == 8 && one.d.head_parts == 8);
-    Case few = cut(call(4, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
-    CHECK(few, few.launch.block_dim >= 24);
-    Case grouped = cut(call(1, 1, 4, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
-    CHECK(grouped, grouped.launch.block_dim == 1);
+    Case four_tokens = tile_call(call(4, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    CHECK(four_tokens, four_tokens.launch.block_dim >= 24);
+    Case four_heads = tile_call(call(1, 1, 4, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    CHECK(four_heads, four_heads.launch.block_dim == 1);
     // A batch of single tokens is one sequence: several tokens share one table.
-    Case batch = cut(call(256, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    Case batch = tile_call(call(256, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
     CHECK(batch, batch.d.seq == 256 && batch.launch.block_dim == 48);
 }
 
@@ -558,7 +558,7 @@ void check_large(const Case& c) {
     check_ub(c);
     check_instructions(c);
     check_balance(c);
-    // Check the first tiles of each unit, and the place of the last unit's last row.
+    // Check the addresses of the first 40 tiles of each unit.
     for (int64_t unit = 0; unit < units_of(c.d); ++unit) {
         Tiles tiles;
         tiles.Init(&c.d, unit, units_of(c.d));
@@ -572,24 +572,22 @@ void check_large(const Case& c) {
 void sizes_beyond_2_to_31_keep_their_offsets() {
     for (const char* soc : {"Ascend910B1", "Ascend310P3"})
         for (int32_t mode : {NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX, NPU_ROPE_MODE_IMROPE}) {
-            Case most = cut(call(1, 1048576, 512, 1024, NPU_ROPE_FLOAT16, mode), soc);
-            check_large(most);
-            Case transposed = most;
-            RopeTilingInput in = most.in;
+            Case contiguous = tile_call(call(1, 1048576, 512, 1024, NPU_ROPE_FLOAT16, mode), soc);
+            check_large(contiguous);
+            RopeTilingInput in = contiguous.in;
             in.shape.side[0].x_stride[1] = in.shape.D;
             in.shape.side[0].x_stride[2] = in.shape.S * in.shape.D;
-            transposed = cut(in, soc);
-            check_large(transposed);
+            check_large(tile_call(in, soc));  // transposed
         }
-    check_large(cut(call(1, 1048576, 64, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_MROPE, 8), "Ascend910B1"));
-    Case tokens = cut(call(1, 1048576, 1, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    check_large(tile_call(call(1, 1048576, 64, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_MROPE, 8), "Ascend910B1"));
+    Case tokens = tile_call(call(1, 1048576, 1, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
     check_cover(tokens, tokens.launch.block_dim);
 }
 
 void one_row_is_one_tile() {
     for (const char* soc : kSocs)
         for (int64_t D : {2, 3, 16, 100, 1024}) {
-            Case c = cut(call(1, 1, 1, D, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NORMAL), soc);
+            Case c = tile_call(call(1, 1, 1, D, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NORMAL), soc);
             Tiles tiles;
             tiles.Init(&c.d, 0, 1);
             Tile tile;
@@ -598,55 +596,55 @@ void one_row_is_one_tile() {
         }
 }
 
-void unaligned_rows_of_310p_are_packed_and_cut_at_32_bytes() {
-    Case c = cut(call(1, 5000, 3, 100, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
+void unaligned_rows_of_310p_are_packed_and_split_at_32_bytes() {
+    Case c = tile_call(call(1, 5000, 3, 100, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
     CHECK(c, c.d.io == kRopeIoPacked && c.launch.block_dim == 8);
     for (int64_t part = 1; part < c.d.row_parts; ++part)
         CHECK(c, ShareOf(c.d.rows, c.d.row_granule, c.d.row_parts, part).first * 3 * 100 * 2 % 32 == 0);
-    Case tiny = cut(call(1, 7, 1, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
+    Case tiny = tile_call(call(1, 7, 1, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
     CHECK(tiny, tiny.d.io == kRopeIoScalar);
-    Case whole_tokens = cut(call(1, 7, 4, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
-    CHECK(whole_tokens, whole_tokens.d.io == kRopeIoPacked && whole_tokens.d.tile_heads == 4);
+    Case small_tokens = tile_call(call(1, 7, 4, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
+    CHECK(small_tokens, small_tokens.d.io == kRopeIoPacked && small_tokens.d.tile_heads == 4);
 }
 
-void axes_whose_positions_lie_together_are_one_plane() {
+void axes_with_the_same_positions_are_one_plane() {
     RopeTilingInput in = call(1, 5, 2, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_MROPE);  // sections 2, 1, 1, 0
-    Case three = cut(in, "Ascend910B1");
+    Case three = tile_call(in, "Ascend910B1");
     CHECK(three, three.d.planes == 3 && three.data.turns.plane_lanes[0][0] == 0x33333333);
     CHECK(three, three.data.turns.plane_lanes[1][0] == 0x44444444 && three.data.turns.plane_lanes[2][0] == 0x88888888);
     in.params.sections[3] = 4;
-    in.shape.pos_axis[3] = 0;  // as time's
-    Case same = cut(in, "Ascend910B1");
+    in.shape.pos_axis[3] = 0;  // the positions of time
+    Case same = tile_call(in, "Ascend910B1");
     CHECK(same, same.d.planes == 3 && same.data.turns.plane_lanes[0][0] == 0xf3f3f3f3);
     in.params.sections[1] = in.params.sections[2] = 0;
-    Case one = cut(in, "Ascend910B1");
+    Case one = tile_call(in, "Ascend910B1");
     CHECK(one, one.d.planes == 1 && one.data.turns.plane_lanes[0][0] == 0xffffffff);
 }
 
 void two_tensors_share_a_cores_table() {
-    Case decode = cut(call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
+    Case decode = tile_call(call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
     CHECK(decode, decode.d.heads == 40 && decode.d.first_heads == 32 && decode.d.head_parts >= 8);
-    Case prefill = cut(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
+    Case prefill = tile_call(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
     CHECK(prefill, prefill.launch.block_dim == 48 && prefill.d.head_parts == 1 && prefill.d.tile_heads == 32);
     // A tile has the heads of one side: 64 heads are a burst of 16 KiB, also if they are normalized in mode normal.
     RopeTilingInput normal = call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NORMAL, 8);
     for (bool rounds : {false, true}) {
         normal.norm.intermediate_rounding = rounds;
-        Case normed = cut(normal, "Ascend910B1", false, true);
+        Case normed = tile_call(normal, "Ascend910B1", false, true);
         CHECK(normed, normed.launch.tiling_key == kRopeSwapByShifts);
         CHECK(normed, normed.d.tile_tokens == 2 && normed.d.tile_heads == 32 && normed.d.second_tokens >= 6);
     }
 }
 
-void turns_are_the_frequencies() {
+void turns_are_the_frequencies_over_2_pi() {
     RopeTilingInput in = call(1, 4, 2, 128, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
     in.params.freq_base = 500000.0;
     in.params.ext_factor = 1.0;
     in.params.freq_scale = 0.25;
     in.params.n_ctx_orig = 8192;
-    Case c = cut(in, "Ascend910B1");
+    Case c = tile_call(in, "Ascend910B1");
     in.forward = false;
-    Case back = cut(in, "Ascend910B1");
+    Case back = tile_call(in, "Ascend910B1");
     std::vector<long double> frequencies = rope_frequencies(in.params, nullptr, 0);
     for (size_t i = 0; i < 64; ++i) {
         long double turns = static_cast<long double>(c.data.turns.hi[i]) + c.data.turns.lo[i];
@@ -657,13 +655,13 @@ void turns_are_the_frequencies() {
     CHECK(c, std::fabs(c.d.mscale - (1 + 0.1 * std::log(4.0))) < 1e-6);
 }
 
-void whole_turns_are_left_out_unless_factors_divide_them() {
+void integer_turns_are_removed_unless_factors_divide_them() {
     RopeTilingInput in = call(1, 4, 2, 4, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
     in.params.freq_scale = 100.0;
-    Case c = cut(in, "Ascend910B1");
+    Case c = tile_call(in, "Ascend910B1");
     CHECK(c, std::fabs(c.data.turns.hi[0]) <= 0.5f);
     in.has_factors = true;
-    Case factors = cut(in, "Ascend910B1");
+    Case factors = tile_call(in, "Ascend910B1");
     CHECK(factors, std::fabs(factors.data.turns.hi[0] - 100 / 6.2831853f) < 1e-5f && factors.d.has_factors == 1);
 }
 
@@ -675,7 +673,7 @@ void expect_error(const RopeTilingInput& in, const char* soc, const char* text) 
     CHECK(c, check.message() == text);
 }
 
-void what_an_npu_does_not_take_is_said() {
+void calls_that_an_npu_does_not_support_are_refused() {
     expect_error(call(1, 4, 2, 64, NPU_ROPE_BFLOAT16, 0), "Ascend310P3",
                  "[rope] x must be float32 or float16 on Ascend310P3 but got bfloat16.");
     expect_error(call(1, 4, 2, 64, NPU_ROPE_FLOAT64, 0), "Ascend910B1",
@@ -695,17 +693,17 @@ struct Test {
 #define TEST(function) {#function, function}
 
 constexpr Test kTests[] = {
-    TEST(random_calls_are_cut_soundly),
+    TEST(random_calls_have_sound_tilings),
     TEST(prefill_uses_every_core_and_long_bursts),
     TEST(decode_shares_heads_but_not_below_four),
     TEST(sizes_beyond_2_to_31_keep_their_offsets),
     TEST(one_row_is_one_tile),
-    TEST(unaligned_rows_of_310p_are_packed_and_cut_at_32_bytes),
-    TEST(axes_whose_positions_lie_together_are_one_plane),
+    TEST(unaligned_rows_of_310p_are_packed_and_split_at_32_bytes),
+    TEST(axes_with_the_same_positions_are_one_plane),
     TEST(two_tensors_share_a_cores_table),
-    TEST(turns_are_the_frequencies),
-    TEST(whole_turns_are_left_out_unless_factors_divide_them),
-    TEST(what_an_npu_does_not_take_is_said),
+    TEST(turns_are_the_frequencies_over_2_pi),
+    TEST(integer_turns_are_removed_unless_factors_divide_them),
+    TEST(calls_that_an_npu_does_not_support_are_refused),
 };
 
 }  // namespace

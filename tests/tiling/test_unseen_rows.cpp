@@ -1,6 +1,6 @@
-// Row numbers that no check reads before the launch, as on a device. rope_set_rows skips numbers outside the cache,
-// writes all other rows and changes no other memory. rotary_mul with position_ids clamps numbers outside the tables to
-// the nearest row. The test uses the real tiling and kernels.
+// Row numbers that the host does not check before the launch, as on a device. rope_set_rows skips numbers outside the
+// cache, writes all other rows and changes no other memory. rotary_mul with position_ids clamps numbers outside the
+// tables to the nearest row. The test uses the real tiling and kernels.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using namespace npu_rope;
 namespace {
 
 constexpr int64_t kTokens = 40, kHeads = 3, kHeadSize = 64, kRow = kHeads * kHeadSize, kCacheRows = 50;
-constexpr float kUntouched = 7.0f;
+constexpr float kBefore = 7.0f;
 
 Platform platform_of(int32_t arch, int32_t cores) {
     Platform platform{};
@@ -38,21 +38,21 @@ bool launch_kernel(const char* kernels, const std::string& entry, const char* so
         std::fprintf(stderr, "no kernel %s: %s\n", entry.c_str(), dlerror());
         return false;
     }
-    ascend_sim_launch how = {};
-    how.soc = soc;
-    how.block_dim = launch.block_dim;
-    how.tiling_key = launch.tiling_key;
-    how.tiling = tiling;
-    how.tiling_bytes = tiling_bytes;
+    ascend_sim_launch options = {};
+    options.soc = soc;
+    options.block_dim = launch.block_dim;
+    options.tiling_key = launch.tiling_key;
+    options.tiling = tiling;
+    options.tiling_bytes = tiling_bytes;
     if (ascend_sim_run(kernel, memories.data(), int32_t(memories.size()), arguments.data(), int32_t(arguments.size()),
-                       &how) == ASCEND_SIM_OK)
+                       &options) == ASCEND_SIM_OK)
         return true;
     std::fprintf(stderr, "%s\n", ascend_sim_report());
     return false;
 }
 
 int scatter(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
-    std::vector<float> x(kTokens * kRow, 1.0f), cache(kCacheRows * kRow, kUntouched);
+    std::vector<float> x(kTokens * kRow, 1.0f), cache(kCacheRows * kRow, kBefore);
     std::vector<int32_t> positions(kTokens, 0);  // an angle of 0 does not change the rows
     std::vector<int64_t> rows(kTokens);
     for (int64_t t = 0; t < kTokens; ++t) rows[t] = 2 * t - 15;  // -15, -13, ... 63
@@ -83,12 +83,12 @@ int scatter(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
                         {"cache", cache.data(), cache.size() * 4, ASCEND_SIM_INOUT}},
                        {{0, 0}, {1, 0}, {2, 0}, {-1, 0}, {3, 0}, {3, 0}}))
         return 1;
-    std::vector<float> expected(kCacheRows, kUntouched);
+    std::vector<float> expected(kCacheRows, kBefore);
     for (int64_t t = 0; t < kTokens; ++t)
         if (rows[t] >= 0 && rows[t] < kCacheRows) expected[rows[t]] = static_cast<float>(t + 1);
     int wrong = 0, written = 0;
     for (int64_t r = 0; r < kCacheRows; ++r) {
-        written += expected[r] != kUntouched;
+        written += expected[r] != kBefore;
         for (int64_t i = 0; i < kRow; ++i) wrong += cache[r * kRow + i] != expected[r];
     }
     std::printf("%s: %d rows of %d written, %d elements wrong\n", soc, written, int(kCacheRows), wrong);
@@ -99,7 +99,7 @@ int scatter(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
 int gather(const char* kernels, const char* soc, int32_t arch, int32_t cores, int64_t width) {
     constexpr int64_t kRows = 9;
     int64_t row = kHeads * width;
-    std::vector<float> x(kTokens * row, 1.0f), out(kTokens * row, kUntouched);
+    std::vector<float> x(kTokens * row, 1.0f), out(kTokens * row, kBefore);
     std::vector<float> cos(kRows * width / 2), sin(cos.size(), 0.0f);
     for (size_t i = 0; i < cos.size(); ++i) cos[i] = static_cast<float>(int64_t(i) / (width / 2) + 1);
     std::vector<int64_t> ids(kTokens);

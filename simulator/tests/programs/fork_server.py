@@ -1,8 +1,8 @@
-"""Python processes that begin with their imports done: one process imports, and forks for every run.
+"""Runs of Python without the cost of imports: a server process imports modules once and forks for every run.
 
-A run has what a process of its own has: arguments, environment, folder, streams, __main__, exit status, and
-an end with atexit and all. Only what happens while the modules are imported happened before. A test that is
-about imports starts a Python.
+A run has its own arguments, environment, working directory, streams, __main__, exit status and atexit
+functions. Only the modules are already imported when it starts. So a test of imports starts a new Python
+process instead.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ import tempfile
 import types
 
 STREAMS = 3
-ANSWER = struct.Struct("i")  # a run's process, then its status
+ANSWER = struct.Struct("i")  # for each run two answers: its process id, then its exit status
 
 
 class ForkServer:
-    """A Python that has imported these modules, for runs like those of subprocess.run."""
+    """A Python process that has imported the modules and starts runs like those of subprocess.run."""
 
     def __init__(self, python, modules, env=None):
         self.python = str(python)
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            handle = theirs.fileno()
+        self._socket, server_socket = socket.socketpair()
+        with server_socket:
+            handle = server_socket.fileno()
             command = [self.python, __file__, str(handle), *modules]
             self._process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, pass_fds=[handle])
 
     def run(self, *arguments, env=None, cwd=None, timeout=300, stdout=None):
         """Run Python with these arguments and return its result. stdout may be a file descriptor."""
         arguments = [str(argument) for argument in arguments]
-        wanted = {"arguments": arguments, "env": dict(env or os.environ), "cwd": str(cwd or os.getcwd())}
+        request = {"arguments": arguments, "env": dict(env or os.environ), "cwd": str(cwd or os.getcwd())}
         with open(os.devnull) as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             streams = [nothing.fileno(), out.fileno() if stdout is None else stdout, err.fileno()]
             socket.send_fds(self._socket, [b"."], streams)
-            self._socket.sendall(json.dumps(wanted).encode() + b"\n")
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
             status = self._wait(arguments, timeout)
             printed = []
             for stream in (out, err):
@@ -53,18 +53,18 @@ class ForkServer:
 
     def _wait(self, arguments, timeout):
         child = self._answer()
-        ended, *_ = select.select([self._socket], [], [], timeout)
-        if not ended:
+        readable, *_ = select.select([self._socket], [], [], timeout)
+        if not readable:
             os.kill(child, signal.SIGKILL)
         status = self._answer()
-        if not ended:
+        if not readable:
             raise subprocess.TimeoutExpired(arguments, timeout)
         return status
 
     def _answer(self):
-        said = self._socket.recv(ANSWER.size, socket.MSG_WAITALL)
-        assert said, f"{self.python} ended before its run did"
-        return ANSWER.unpack(said)[0]
+        answer = self._socket.recv(ANSWER.size, socket.MSG_WAITALL)
+        assert answer, f"{self.python} ended before its run did"
+        return ANSWER.unpack(answer)[0]
 
     def close(self):
         """End the server."""
@@ -75,11 +75,11 @@ class ForkServer:
 # ---- in the server ---------------------------------------------------------------------------------
 
 
-def next_run(asked):
-    """Return the next program to run, in a new process for every run. The server itself never returns."""
-    requests = asked.makefile()
+def next_run(server_socket):
+    """Return a request in a new process for every run. In the server itself this function never returns."""
+    requests = server_socket.makefile()
     while True:
-        _, streams, *_ = socket.recv_fds(asked, 1, STREAMS)
+        _, streams, *_ = socket.recv_fds(server_socket, 1, STREAMS)
         line = requests.readline()
         if not line:
             os._exit(0)
@@ -91,15 +91,15 @@ def next_run(asked):
             os.close(stream)
         if not child:
             requests.close()
-            asked.close()
+            server_socket.close()
             return json.loads(line)
-        asked.sendall(ANSWER.pack(child))
+        server_socket.sendall(ANSWER.pack(child))
         _, status = os.waitpid(child, 0)
-        asked.sendall(ANSWER.pack(os.waitstatus_to_exitcode(status)))
+        server_socket.sendall(ANSWER.pack(os.waitstatus_to_exitcode(status)))
 
 
-def become(arguments, env, cwd):
-    """This process is now a Python that was started so."""
+def run_in_this_process(arguments, env, cwd):
+    """Run the program as a new Python process with these arguments, environment and directory would."""
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
@@ -124,7 +124,7 @@ def become(arguments, env, cwd):
 
 if __name__ == "__main__":
     handle, *names = sys.argv[1:]
-    for wanted in names:
-        importlib.import_module(wanted)
-    gc.freeze()  # or a run's end looks through all that was imported
-    become(**next_run(socket.socket(fileno=int(handle))))
+    for name in names:
+        importlib.import_module(name)
+    gc.freeze()  # else the collection at a run's end visits every imported object
+    run_in_this_process(**next_run(socket.socket(fileno=int(handle))))

@@ -1,4 +1,4 @@
-// What op_kernel/memory/tiles.h needs of CANN's kernel header where the host compiles it.
+// The part of CANN's kernel header that op_kernel/memory/tiles.h needs in a program for the host.
 #pragma once
 
 #include <cstdint>
