@@ -264,7 +264,7 @@ def test_a_write_next_to_the_result_is_detected(op, spoil):
     call = call_of(op) if op == "rope_set_rows" else call_of(op, out="given", out_layouts=(Layout(),) * 2)
     call = replace(call, out_layouts=call.out_layouts[: len(call.heads)])
     assert judge(call, "cpu").problem == ""
-    assert "beside what may be written" in judge(call, "cpu", then(spoil)).problem
+    assert "memory outside the output" in judge(call, "cpu", then(spoil)).problem
 
 
 def test_a_write_into_a_gap_of_the_result_is_detected():
@@ -276,13 +276,13 @@ def test_a_write_into_a_gap_of_the_result_is_detected():
         np.lib.stride_tricks.as_strided(data.out[0][0, 0, 0], (row,), (data.out[0].itemsize,))[-1] += 1
 
     assert judge(call, "cpu").problem == ""
-    assert "beside what may be written" in judge(call, "cpu", then(spoil)).problem
+    assert "memory outside the output" in judge(call, "cpu", then(spoil)).problem
 
 
 def test_a_result_that_is_not_the_given_array_is_detected():
     call = call_of(out="given", out_layouts=(Layout(),))
     copies = lambda call, data, backend: [r.copy() for r in execute(call, data, backend)]  # noqa: E731
-    assert "must return what was given" in judge(call, "cpu", copies).problem
+    assert "must return the given array" in judge(call, "cpu", copies).problem
 
 
 ROWS_WRONG = {

@@ -69,7 +69,7 @@ def test_wrong_results_fail(what, dtype, monkeypatch):
     form, change = WRONG[what]
     case, original = case_of(form, dtype), TableCase.attributes.fget
     changed = replace(original(case), **change)
-    if what == "direction" and dtype == "bfloat16":  # this path has only forward; use other changes
+    if what == "direction" and dtype == "bfloat16":  # run_on_bits has no backward
         changed = replace(original(case), offset=0, interleaved=True)
     monkeypatch.setattr(TableCase, "attributes", property(lambda self: changed))
     judgement = verdict_of(case)
