@@ -74,8 +74,8 @@ def test_contestants_alternate_in_every_round():
 
     figures, _ = measure_row([recording("a"), recording("b")], 0.0, min_rounds=4)
     assert [len(figure.seconds) for figure in figures] == [4, 4]
-    turns = [name for k, name in enumerate(order) if k == 0 or order[k - 1] != name]
-    assert turns[-8:] == ["a", "b"] * 4
+    batches = [name for k, name in enumerate(order) if k == 0 or order[k - 1] != name]
+    assert batches[-8:] == ["a", "b"] * 4
 
 
 def test_the_number_of_rounds_is_limited():

@@ -131,10 +131,10 @@ def test_verdicts_pass_at_the_limit_and_miss_beyond_it():
 
 
 def test_the_decode_verdict_compares_the_operator_with_the_best_peer():
-    mine = figure(PACKED, row="decode", median=3.0)
+    own = figure(PACKED, row="decode", median=3.0)
     slow, fast = (figure(f"peer {t}", "peer", row="decode", median=t) for t in (9.0, 2.0))
-    assert outcomes(mine, slow)[-7] == "PASS"
-    assert outcomes(mine, slow, fast)[-7] == "MISS"
+    assert outcomes(own, slow)[-7] == "PASS"
+    assert outcomes(own, slow, fast)[-7] == "MISS"
 
 
 def test_no_form_may_cost_much_more_than_neox():
@@ -152,9 +152,9 @@ def test_the_norm_verdict_depends_on_the_floor_and_the_peers(mode, place):
         return figure(name, kind, row="norm", **values) | {"mode": mode, "shape": shape}
 
     name, slow, fast = norm_rows.OUT[mode], 2.1, 1.9
-    mine = norm(name, ratio=1.3, median=2.0)
-    assert outcomes(mine, norm("torch", "peer", median=slow))[place] == "PASS"
-    assert outcomes(mine, norm("torch", "peer", median=fast))[place] == "MISS"
+    own = norm(name, ratio=1.3, median=2.0)
+    assert outcomes(own, norm("torch", "peer", median=slow))[place] == "PASS"
+    assert outcomes(own, norm("torch", "peer", median=fast))[place] == "MISS"
     assert outcomes(norm(name, ratio=1.31, median=2.0))[place] == "MISS"
     assert outcomes(norm(name, shape="[1,4096]"))[place] == "NOT MEASURED"
 
@@ -316,11 +316,11 @@ def test_each_kind_of_row_has_its_own_marks():
     begin, end = report.OWN_MARKS["norm"]
     norm = figure(norm_rows.OUT["rms_norm"], row="norm") | {"mode": "rms_norm", "shape": "[2048,4096]"}
     marks = f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{begin}\nolder\n{end}\n"
-    alone = report.into_page(results(norm), marks)
-    assert alone.startswith(f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{begin}\n")
-    assert "older" not in alone
-    assert "### norm [2048,4096] f32 rms_norm" in alone
-    assert "NOT MEASURED" not in alone
+    page_of_norms = report.into_page(results(norm), marks)
+    assert page_of_norms.startswith(f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{begin}\n")
+    assert "older" not in page_of_norms
+    assert "### norm [2048,4096] f32 rms_norm" in page_of_norms
+    assert "NOT MEASURED" not in page_of_norms
     both = report.into_page(results(figure(), norm), marks)
     of_rope, _, of_norms = both.partition("## Norms")
     assert "old" not in of_rope

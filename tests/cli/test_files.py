@@ -22,9 +22,9 @@ def test_the_check_of_a_path_creates_no_file(tmp_path):
 def test_the_file_appears_when_it_is_complete(tmp_path):
     path = tmp_path / "x.json"
     with replacing(path) as stream:
-        stream.write("whole")
+        stream.write("complete")
         assert not path.exists()
-    assert path.read_text() == "whole"
+    assert path.read_text() == "complete"
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -471,9 +471,9 @@ def test_a_call_that_does_not_end_is_stopped_and_the_next_ones_run(monkeypatch):
     results = {}
     units = ["first", "endless", "last"]
     supervisor.run(supervisor.Work("check", units, {}, 2, results.__setitem__))
-    right = {"correct": True}
+    correct = {"correct": True}
     lost = {"lost": "stopped after 2 seconds without an answer", "printed": "still here"}
-    assert results == {"first": right, "endless": lost, "last": right}
+    assert results == {"first": correct, "endless": lost, "last": correct}
 
 
 CUT_OFF = """

@@ -464,11 +464,11 @@ def test_a_failing_device_gets_a_reproducer_for_each_tool(monkeypatch):
         done.stdout,
     )
     name = "ROPE(type=f32,ne_a=[80,16,2,1],n_dims=80,mode=24,n_ctx=512,"
-    mine, theirs = (line for line in done.stdout.splitlines() if f"'{name}" in line and "ff=0" in line)
-    assert mine.startswith(f"  reproduce: npu-rope validate --suite ggml --op '{name}")
-    assert mine.endswith(f"' --ggml-lib {library_dir} --ggml-device SHIFT0")
-    assert theirs.startswith(f"  reproduce: test-backend-ops test -b SHIFT0 -o '{name}")
-    again = invoke(*shlex.split(mine.partition("validate ")[2]))
+    own_line, ggml_line = (line for line in done.stdout.splitlines() if f"'{name}" in line and "ff=0" in line)
+    assert own_line.startswith(f"  reproduce: npu-rope validate --suite ggml --op '{name}")
+    assert own_line.endswith(f"' --ggml-lib {library_dir} --ggml-device SHIFT0")
+    assert ggml_line.startswith(f"  reproduce: test-backend-ops test -b SHIFT0 -o '{name}")
+    again = invoke(*shlex.split(own_line.partition("validate ")[2]))
     assert again.exit_code == 1
     assert "ggml SHIFT0 vs ggml's angles: 0 of 1 within bounds" in again.stdout
 

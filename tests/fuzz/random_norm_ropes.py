@@ -60,10 +60,10 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDra
     a = RmsNormRopeAttributes(params, rng.choice(EPSILONS), rng.random() < 0.5)
     positions = _positions(rng, values, params, lead)
     factors = values.uniform(0.5, 4, params.pairs).astype(np.float32) if rng.random() < 0.2 else None
-    rows, outs, how = _outs(rng, values, xs, dtype, lead)
+    rows, outs, out_kind = _outs(rng, values, xs, dtype, lead)
     t = rms_norm_rope_tensors(xs[0], xs[1], scales[0], scales[1], positions, factors, outs, rows)
     text = (
-        f"{dtype} q{list(xs[0].shape)} k{list(xs[1].shape)} strides {list(xs[0].strides)}, {how},"
+        f"{dtype} q{list(xs[0].shape)} k{list(xs[1].shape)} strides {list(xs[0].strides)}, {out_kind},"
         f" positions {list(positions.shape)}, {'' if factors is None else 'factors, '}{a}"
     )
     return NormRopeDraw(text, t, dtype, a)
@@ -132,16 +132,16 @@ def _outs(
     rng: random.Random, values: np.random.Generator, xs: list[Array], dtype: str, lead: tuple[int, ...]
 ) -> tuple[Array | None, tuple[Array, Array] | None, str]:
     """Return rows of a cache or None, the output, and a description of it."""
-    how = rng.choice(("new", "given", "in place", "cache", "cache"))
+    out_kind = rng.choice(("new", "given", "in place", "cache", "cache"))
     # Only contiguous tensors are written in place.
-    outs = [x if how == "in place" and x.flags.c_contiguous else np.zeros(x.shape, x.dtype) for x in xs]
-    if how != "cache":
-        return None, None if how == "new" else (outs[0], outs[1]), how
+    outs = [x if out_kind == "in place" and x.flags.c_contiguous else np.zeros(x.shape, x.dtype) for x in xs]
+    if out_kind != "cache":
+        return None, None if out_kind == "new" else (outs[0], outs[1]), out_kind
     count = int(np.prod(lead))
     rows = values.permutation(count + 3)[:count].reshape(lead)
     rows[values.random(lead) < 0.2] = -1
     cache = rounded(values.standard_normal((count + 3, *xs[1].shape[-2:])), dtype)
-    return rows, (outs[0], cache), how
+    return rows, (outs[0], cache), out_kind
 
 
 def refused(call: NormRopeDraw, backend: str) -> bool:

@@ -94,17 +94,19 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormDraw:
     op = rng.choices(("rms_norm", "rms_norm_backward", "add_rms_norm"), (4, 3, 3))[0]
     grad = residual = None
     outs: tuple[Array, ...] = ()
-    how = "new"
+    out_kind = "new"
     if op == "rms_norm_backward":
         grad = rounded(values.standard_normal(shape), scale_dtype)
     else:
-        outs, how = _outs(rng, x, scale, axis)
+        outs, out_kind = _outs(rng, x, scale, axis)
     if op == "add_rms_norm":
         residual = rounded(_numbers(rng, values, shape, axis, x_dtype), x_dtype)
         if outs:
             total, sum_out = _sum(rng, x, residual, outs[0])
-            outs, how = (*outs, total), f"{how}, sum {sum_out}"
-    text = f"{op} {x_dtype}{list(shape)} {layout}, scale {scale_dtype}{list(scale.shape)}, out {how}, {a}"
+            outs, out_kind = (*outs, total), f"{out_kind}, sum {sum_out}"
+    text = (
+        f"{op} {x_dtype}{list(shape)} {layout}, scale {scale_dtype}{list(scale.shape)}, out {out_kind}, {a}"
+    )
     return NormDraw(text, x, scale, grad, residual, outs, x_dtype, scale_dtype, a)
 
 
@@ -168,23 +170,23 @@ def _with_layout(a: Array, layout: str) -> Array:
 
 
 def _outs(rng: random.Random, x: Array, scale: Array, axis: int) -> tuple[tuple[Array, ...], str]:
-    how = rng.choice(OUTS)
+    out_kind = rng.choice(OUTS)
     last = axis == x.ndim - 1 and x.ndim <= 4
-    if how == "in place" and x.dtype == scale.dtype and x.flags.c_contiguous:
-        return (x,), how
-    if how == "gaps" and last and x.ndim > 1:
-        return (_with_layout(np.zeros(x.shape, scale.dtype), "gaps"),), how
-    if how == "given":
-        return (np.zeros(x.shape, scale.dtype),), how
+    if out_kind == "in place" and x.dtype == scale.dtype and x.flags.c_contiguous:
+        return (x,), out_kind
+    if out_kind == "gaps" and last and x.ndim > 1:
+        return (_with_layout(np.zeros(x.shape, scale.dtype), "gaps"),), out_kind
+    if out_kind == "given":
+        return (np.zeros(x.shape, scale.dtype),), out_kind
     return (), "new"
 
 
 def _sum(rng: random.Random, x: Array, residual: Array, out: Array) -> tuple[Array, str]:
     """Return add_rms_norm's sum, which may be one of its inputs, but not out."""
-    how = rng.choice(SUMS)
-    if how == "x" and x.flags.c_contiguous and out is not x:
-        return x, how
-    return (residual, how) if how == "residual" else (np.zeros(x.shape, x.dtype), "apart")
+    out_kind = rng.choice(SUMS)
+    if out_kind == "x" and x.flags.c_contiguous and out is not x:
+        return x, out_kind
+    return (residual, out_kind) if out_kind == "residual" else (np.zeros(x.shape, x.dtype), "apart")
 
 
 def refused(call: NormDraw, backend: str) -> bool:

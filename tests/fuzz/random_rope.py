@@ -151,7 +151,7 @@ def run_one(settings: dict[str, Any], index: int, run: Execute) -> int:
     print(call)
     verdict = judge(call, settings["backend"], run)
     if not verdict.problem:
-        print(f"right: largest error {verdict.ratio:.3g} of its bound")
+        print(f"correct: largest error {verdict.ratio:.3g} of its bound")
         return 0
     print(f"WRONG: {verdict.problem}")
     plainest = reduce(call, settings["backend"], run)

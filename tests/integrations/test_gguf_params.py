@@ -349,23 +349,23 @@ def test_bad_arguments_are_refused(tmp_path, file):
 
 
 def test_a_file_truncated_at_any_length_is_refused(tmp_path, file):
-    whole = file("llama", LLAMA, {"rope_freqs.weight": np.ones(64, np.float32)}).read_bytes()
+    content = file("llama", LLAMA, {"rope_freqs.weight": np.ones(64, np.float32)}).read_bytes()
     assert RopeParams.from_gguf(tmp_path / "model.gguf").freq_factors is not None
     cut = tmp_path / "cut.gguf"
-    for length in range(len(whole) - 31):  # the last bytes are padding
-        cut.write_bytes(whole[:length])
+    for length in range(len(content) - 31):  # the last bytes are padding
+        cut.write_bytes(content[:length])
         with pytest.raises(ValueError, match=r"^\[rope\] path must be a whole GGUF file but got"):
             RopeParams.from_gguf(cut)
 
 
 def test_damaged_files_raise_only_documented_errors(tmp_path, file):
     """A thousand files with a few wrong bytes raise only ValueError or TypeError."""
-    whole = file("qwen2vl", {**LLAMA, "rope.dimension_sections": [16, 24, 24, 0]}).read_bytes()
+    content = file("qwen2vl", {**LLAMA, "rope.dimension_sections": [16, 24, 24, 0]}).read_bytes()
     rng, refused = random.Random(0), []
     for _ in range(1000):
-        damaged = bytearray(whole)
+        damaged = bytearray(content)
         for _ in range(rng.randint(1, 4)):
-            at, width = rng.randrange(len(whole)), rng.choice([1, 4, 8])
+            at, width = rng.randrange(len(content)), rng.choice([1, 4, 8])
             damaged[at : at + width] = rng.choice([os.urandom(width), b"\xff" * width, b"\0" * width])
         (tmp_path / "damaged.gguf").write_bytes(damaged)
         try:
@@ -506,13 +506,13 @@ def test_values_equal_those_of_ggufs_reader(tmp_path, endianess):
 
 
 def test_text_that_is_not_utf_8_is_refused(tmp_path, file):
-    whole = file("phi3", LLAMA, {"rope_freqs.weight": np.ones(64, np.float32)}).read_bytes()
+    content = file("phi3", LLAMA, {"rope_freqs.weight": np.ones(64, np.float32)}).read_bytes()
     for original, damaged, what in (
         (b"phi3.rope.freq_base", b"phi3.rope.freq_bas\xff", "the name of a key"),
         (b"rope_freqs.weight", b"rope_freqs.weigh\xff", "the name of a tensor"),
         (struct.pack("<Q4s", 4, b"phi3"), struct.pack("<Q4s", 4, b"phi\xff"), "its general.architecture"),
     ):
-        (tmp_path / "bad.gguf").write_bytes(whole.replace(original, damaged, 1))
+        (tmp_path / "bad.gguf").write_bytes(content.replace(original, damaged, 1))
         with pytest.raises(ValueError, match=r"^\[rope\] path must be a whole GGUF file but got") as caught:
             RopeParams.from_gguf(tmp_path / "bad.gguf")
         assert f"({what} is b" in str(caught.value)

@@ -69,7 +69,7 @@ def draw(kind: str, rng: random.Random):
     return config, rng.choice([None, 1, trained, trained + 1, 3 * longest])
 
 
-def theirs(config, seq_len):
+def results_of_transformers(config, seq_len):
     """Return transformers' inverse frequencies and attention factor."""
     kind = config.rope_parameters["rope_type"]
     if kind == "default":
@@ -88,12 +88,12 @@ class TorchInFloat64:
         return getattr(torch, name)
 
 
-def theirs_unrounded(config, seq_len, monkeypatch):
+def unrounded_results_of_transformers(config, seq_len, monkeypatch):
     kind = config.rope_parameters["rope_type"]
     module = modeling_rope_utils if kind != "default" else transformers.models.glm4.modeling_glm4
     with monkeypatch.context() as patched:
         patched.setattr(module, "torch", TorchInFloat64())
-        return theirs(config, seq_len)
+        return results_of_transformers(config, seq_len)
 
 
 def worst_error(got, inverse) -> float:
@@ -112,7 +112,7 @@ def test_frequencies_equal_those_of_transformers(kind, monkeypatch):
     for number in range(CONFIGURATIONS):
         config, seq_len = draw(kind, rng)
         ours = RopeParams.from_hf(config, seq_len=seq_len)
-        exact, _ = theirs_unrounded(config, seq_len, monkeypatch)
+        exact, _ = unrounded_results_of_transformers(config, seq_len, monkeypatch)
         assert exact.dtype == torch.float64
         # longrope's exponents stay float32.
         limit = 1.2e-7 if kind != "longrope" else 1e-6
@@ -122,7 +122,7 @@ def test_frequencies_equal_those_of_transformers(kind, monkeypatch):
             ours,
         )
         # transformers rounds at every step: the error is up to 4e-6 at the beginning of a ramp.
-        inverse, attention = theirs(config, seq_len)
+        inverse, attention = results_of_transformers(config, seq_len)
         rounding = worst_error(inverse.double().numpy(), exact)
         bound = max(1e-6, rounding + limit)
         assert worst_error(ours.frequencies(), inverse) <= bound, config.rope_parameters
@@ -422,14 +422,16 @@ def test_a_fixed_alpha_replaces_the_length_of_the_sequence(kind):
     sizes = {"hidden_size": 256, "num_attention_heads": 2, "head_dim": 128, "max_position_embeddings": 32768}
     config = {**sizes, "rope_theta": 10000.0, "rope_scaling": scaling}
     module = importlib.import_module("transformers.models.hunyuan_v1_dense.modeling_hunyuan_v1_dense")
-    theirs = module.HunYuanDenseV1RotaryEmbedding(transformers.HunYuanDenseV1Config.from_dict(dict(config)))
+    embedding = module.HunYuanDenseV1RotaryEmbedding(
+        transformers.HunYuanDenseV1Config.from_dict(dict(config))
+    )
     if kind != "no class":
         config["model_type"] = kind
     llama = {**config, "model_type": "llama"}  # its code does not use alpha
     assert RopeParams.from_hf(llama).params.freq_base == 10000
     for seq_len in (None, 40000):
         ours = RopeParams.from_hf(config, seq_len=seq_len).frequencies()
-        assert np.abs(theirs.inv_freq.double().numpy() / ours - 1).max() <= 1e-6
+        assert np.abs(embedding.inv_freq.double().numpy() / ours - 1).max() <= 1e-6
 
 
 @pytest.mark.parametrize(

@@ -1141,8 +1141,8 @@ class KeepsTables(Rotation):
     """Rotate by the tables of every earlier call of the rotary embedding."""
 
     def forward(self, q, k, ids):
-        self.kept = [*getattr(self, "kept", []), self.rotary_emb(q, ids)]
-        return [rotary_of_heads(q, k, *tables) for tables in self.kept]
+        self.tables = [*getattr(self, "tables", []), self.rotary_emb(q, ids)]
+        return [rotary_of_heads(q, k, *tables) for tables in self.tables]
 
 
 def test_tables_of_an_earlier_call_rotate_by_its_positions():

@@ -62,11 +62,11 @@ def test_the_compiled_graph_writes_into_given_memory(in_place):
         assert torch.equal(eager, compiled)
 
 
-@pytest.mark.parametrize("how", ["eager", "compiled"])
+@pytest.mark.parametrize("execution", ["eager", "compiled"])
 @pytest.mark.parametrize("used", ["both", "y", "sum"])
 @pytest.mark.parametrize("scale_dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_gradients_are_those_of_the_two_operators(dtype, scale_dtype, used, how):
+def test_gradients_are_those_of_the_two_operators(dtype, scale_dtype, used, execution):
     def loss(run, *leaves):
         y, total = run(*leaves)
         return (0 if used == "sum" else y.float().pow(2).sum()) + (
@@ -76,7 +76,7 @@ def test_gradients_are_those_of_the_two_operators(dtype, scale_dtype, used, how)
     grads = []
     for run in (separately, add_rms_norm):
         function = loss
-        if how == "compiled" and run is add_rms_norm:
+        if execution == "compiled" and run is add_rms_norm:
             function = torch.compile(loss, fullgraph=True, backend="aot_eager")
         leaves = [t.clone().requires_grad_() for t in sample(dtype, scale_dtype)]
         function(run, *leaves).backward()

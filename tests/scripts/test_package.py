@@ -272,10 +272,10 @@ def test_simulated_devices_run_with_only_numpy(numpy_only, tmp_path):
         for dtype in (np.float32, np.float16):
             x = np.random.default_rng(0).standard_normal((2, 9, 3, 80)).astype(dtype)
             for positions in (np.arange(9, dtype=np.int32), np.arange(18).reshape(2, 9)):
-                right = npu_rope.rope(x, positions, params, backend="reference").astype(float)
+                expected = npu_rope.rope(x, positions, params, backend="reference").astype(float)
                 for name in ("cpu", "sim:ascend310p"):
                     y = npu_rope.rope(x, positions, params, backend=name).astype(float)
-                    assert np.abs(y - right).max() < (1e-5 if dtype is np.float32 else 5e-3), name
+                    assert np.abs(y - expected).max() < (1e-5 if dtype is np.float32 else 5e-3), name
         try:
             npu_rope.rope(x, positions + 2**22, params, backend="sim:ascend310p")
         except ValueError as error:

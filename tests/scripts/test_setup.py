@@ -120,8 +120,8 @@ def test_build_folder_is_removed_after_a_compiler_change_or_a_failed_build(tmp_p
     cache = tmp_path / "build" / "cp311-cp311-linux_x86_64" / "CMakeCache.txt"
     (tmp_path / "build" / "cpu").mkdir(parents=True)
 
-    def kept(compiler: str, result: str) -> bool:
-        """Return whether the earlier build folder still exists while npu_rope is built."""
+    def folder_survives(compiler: str, result: str) -> bool:
+        """Return whether the earlier build folder still exists when pip builds npu_rope."""
         cache.parent.mkdir(exist_ok=True)
         cache.touch()
         code = f'{STEPS}ROOT="$FOLDER"\npip_install() {{ {result}; }}\ninstall_projects'
@@ -129,11 +129,11 @@ def test_build_folder_is_removed_after_a_compiler_change_or_a_failed_build(tmp_p
         assert done.returncode == (result == "false")
         return cache.exists()
 
-    assert not kept("", "true")  # no compiler is recorded for the folder
-    assert kept("", "true")
-    assert not kept("/opt/c++", "true")
-    assert kept("/opt/c++", "false")
-    assert not kept("/opt/c++", "true")
+    assert not folder_survives("", "true")  # no compiler is recorded for the folder
+    assert folder_survives("", "true")
+    assert not folder_survives("/opt/c++", "true")
+    assert folder_survives("/opt/c++", "false")
+    assert not folder_survives("/opt/c++", "true")
     assert (tmp_path / "build" / "cpu").is_dir()
 
 

@@ -21,7 +21,7 @@ SUPPORTS = C.CFUNCTYPE(C.c_bool, C.c_void_p, C.c_void_p)
 # Words of ggml_backend_device: its functions, then its registry and context.
 WORDS, GET_NAME, INIT_BACKEND, SUPPORTS_OP = 24, 0, 5, 9
 BACKEND_WORDS = 40
-kept = []  # objects that ggml's pointers need
+references = []  # objects that ggml's pointers need
 
 
 def _numbers(tensor, offset, kind, count):
@@ -60,7 +60,7 @@ def _make(name, cpu, describe):
         functions[SUPPORTS_OP] = SUPPORTS(_supports(name == "CANN310P", describe))
     for place, function in functions.items():
         device[place] = C.cast(function, C.c_void_p).value
-    kept.extend([device, own_start, *functions.values()])
+    references.extend([device, own_start, *functions.values()])
     return device
 
 

@@ -92,7 +92,7 @@ def facts(call):
 
 
 def test_every_property_of_the_operators_calls_is_drawn():
-    seen = {fact for call in drawn("cpu", 3000) for fact in facts(call)}
+    drawn_facts = {fact for call in drawn("cpu", 3000) for fact in facts(call)}
     sectioned = [m for m in RopeMode if m.has_sections]
     shapes = ("[S]", "[B,S]", "[1,S]", "[4,S]", "[4*S]", "[3,S]")
     shapes += ("[4,B,S]", "[3,B,S]", "[4,1,S]", "[3,1,S]")
@@ -110,7 +110,7 @@ def test_every_property_of_the_operators_calls_is_drawn():
     wanted |= {("offset", m, True) for m in RopeMode if m is not RopeMode.VISION}
     names = ("forward", "factors", "fused", "no batch", "yarn", "extra", "odd head", "unaligned")
     wanted |= {(name, value) for name in names for value in (False, True)}
-    assert wanted - seen == set()
+    assert wanted - drawn_facts == set()
 
 
 @pytest.mark.parametrize("backend", ["cpu", "sim"])

@@ -224,13 +224,13 @@ def llama():
         loss = sharded(ids, labels=ids).loss
         loss.backward()
         assert (loss - expected).abs() <= 1e-5 * expected.abs()
-        theirs = dict(full.named_parameters())
+        full_parameters = dict(full.named_parameters())
         for name, parameter in sharded.named_parameters():
             gradient = (
                 parameter.grad.full_tensor() if hasattr(parameter.grad, "full_tensor") else parameter.grad
             )
-            worst = (gradient - theirs[name].grad).abs().max()
-            assert worst <= 1e-4 * theirs[name].grad.abs().max() + 1e-7, (level, name, worst)
+            worst = (gradient - full_parameters[name].grad).abs().max()
+            assert worst <= 1e-4 * full_parameters[name].grad.abs().max() + 1e-7, (level, name, worst)
         done += 1
 
 
