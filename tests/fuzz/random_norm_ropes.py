@@ -50,7 +50,7 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDra
     rng = random.Random(f"norm-rope/{seed}/{index}")
     values = np.random.default_rng(rng.getrandbits(63))
     dtype, mode, head = rng.choice(dtypes), rng.choice(MODES), rng.choice(HEADS)
-    if mode in SECTIONED:  # the smallest head has a pair for a section
+    if mode in SECTIONED:  # sections need a head of at least 4 lanes
         head = max(4, head // 4 * 4)
     params = _params(rng, mode, head)
     batch, tokens = rng.choice((0, 1, 1, 2, 3)), rng.choice((0, 1, 2, 5, 70))

@@ -262,7 +262,7 @@ def test_a_type_that_a_device_lacks_is_unsupported_with_the_reason():
     assert judge(bfloat16, ["sim"], None).by("sim").verdict == OK
 
 
-def test_a_broken_rule_is_a_failure_with_its_words(monkeypatch):
+def test_a_broken_rule_is_a_failure_with_its_message(monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("[rope] kernel must keep the simulator's rules but got SIM-ALIGN-01 x.h:3")
 
