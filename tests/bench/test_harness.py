@@ -1,4 +1,4 @@
-"""The harness's claims, on contestants whose cost and results are made up. No absolute times."""
+"""The benchmark harness, with contestants of known cost and results. No test checks an absolute time."""
 
 import time
 
@@ -23,7 +23,7 @@ def sleeper(name, seconds, kind="ours", **more):
     return Contestant(name, kind, prepare, **more)
 
 
-def refuses(error):
+def raising(error):
     def prepare():
         raise error
 
@@ -39,7 +39,7 @@ def test_quartiles_of_hand_made_numbers():
     assert quartiles([7.0]) == (7.0, 7.0, 7.0)
 
 
-def test_summary_tells_median_least_and_spread_in_microseconds():
+def test_summary_has_median_minimum_and_spread_in_microseconds():
     numbers = summarize([1e-6, 2e-6, 3e-6, 4e-6, 5e-6], [])
     assert numbers["median_us"] == pytest.approx(3)
     assert numbers["min_us"] == pytest.approx(1)
@@ -47,8 +47,8 @@ def test_summary_tells_median_least_and_spread_in_microseconds():
     assert "ratio" not in numbers
 
 
-def test_ratio_is_per_round_so_that_a_slow_moment_cancels():
-    # A machine that is ten times slower in the second and third of five rounds.
+def test_the_ratio_is_taken_per_round_so_that_slow_rounds_cancel():
+    # The machine is ten times slower in rounds two and three; the contestant alone is slower in round five.
     floor = [1.0, 10.0, 10.0, 1.0, 1.0]
     numbers = summarize([2.0, 20.0, 20.0, 2.0, 20.0], floor)
     assert numbers["ratio"] == 2.0
@@ -62,23 +62,23 @@ def test_the_slower_contestant_has_the_larger_ratio():
     assert 1.0 < found["middle"].numbers["ratio"] < found["slow"].numbers["ratio"]
 
 
-def test_contestants_take_turns_in_every_round():
+def test_contestants_alternate_in_every_round():
     order = []
 
-    def noted(name):
+    def recording(name):
         def call():
             order.append(name)
             time.sleep(0.0002)
 
         return Contestant(name, "ours", lambda: Ready(call, lambda: None))
 
-    figures, _ = measure_row([noted("a"), noted("b")], 0.0, min_rounds=4)
+    figures, _ = measure_row([recording("a"), recording("b")], 0.0, min_rounds=4)
     assert [len(figure.seconds) for figure in figures] == [4, 4]
-    turns = [name for k, name in enumerate(order) if k == 0 or order[k - 1] != name]
-    assert turns[-8:] == ["a", "b"] * 4
+    batches = [name for k, name in enumerate(order) if k == 0 or order[k - 1] != name]
+    assert batches[-8:] == ["a", "b"] * 4
 
 
-def test_rounds_end_at_the_most_allowed():
+def test_the_number_of_rounds_is_limited():
     figures, _ = measure_row([Contestant("free", "ours", lambda: Ready(int, lambda: None))], 60.0)
     assert figures[0].numbers["samples"] == MAX_ROUNDS
 
@@ -89,10 +89,10 @@ def test_a_wrong_contestant_is_reported_and_not_timed():
     def prepare():
         return Ready(lambda: calls.append(1), lambda: 41)
 
-    wrong = Contestant("liar", "peer", prepare, lambda result: None if result == 42 else f"got {result}")
+    wrong = Contestant("wrong", "peer", prepare, lambda result: None if result == 42 else f"got {result}")
     figures, _ = measure_row([sleeper("floor", 0.001, "floor"), wrong], 0.0, min_rounds=2)
-    liar = by_name(figures)["liar"]
-    assert (liar.status, liar.note, liar.numbers, calls) == ("wrong", "got 41", {}, [])
+    found = by_name(figures)["wrong"]
+    assert (found.status, found.note, found.numbers, calls) == ("wrong", "got 41", {}, [])
 
 
 @pytest.mark.parametrize(
@@ -104,14 +104,14 @@ def test_a_wrong_contestant_is_reported_and_not_timed():
     ],
     ids=["unsupported", "not installed", "failed"],
 )
-def test_who_cannot_take_part_is_named_with_the_reason(error, status, note):
-    row = [sleeper("floor", 0.001, "floor"), Contestant("absent", "peer", refuses(error))]
+def test_an_unavailable_contestant_is_reported_with_the_reason(error, status, note):
+    row = [sleeper("floor", 0.001, "floor"), Contestant("absent", "peer", raising(error))]
     figures, _ = measure_row(row, 0.0, min_rounds=2)
     assert (figures[1].status, figures[1].note, figures[1].numbers) == (status, note, {})
     assert figures[0].numbers["samples"] == 2
 
 
-def test_everything_prepared_is_closed_and_every_batch_is_wrapped():
+def test_every_contestant_is_closed_and_every_batch_runs_in_its_context():
     events = []
 
     class Pool:

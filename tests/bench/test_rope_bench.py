@@ -1,4 +1,4 @@
-"""The rope benchmark itself: rows, checks, verdicts, reports, and one run of the command."""
+"""The benchmark: its rows, checks, verdicts and reports, and one run of the command."""
 
 import csv
 import io
@@ -67,7 +67,7 @@ def test_rows_are_chosen_by_their_name():
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("mode", ["neox", "normal"])
-def test_all_our_ways_in_give_the_reference_result(dtype, mode):
+def test_all_our_entry_points_give_the_reference_result(dtype, mode):
     for heads in (SMALL, ((2, 1, 4), (2, 1, 2))):
         inputs = RopeInputs(Row("decode" if len(heads) > 1 else "prefill", heads, dtype, mode, 1))
         for contestant in ours(inputs):
@@ -79,7 +79,7 @@ def test_all_our_ways_in_give_the_reference_result(dtype, mode):
 
 @pytest.mark.peer
 @pytest.mark.parametrize("mode", ["neox", "normal"])
-def test_peers_are_right_by_the_looser_bound(mode):
+def test_peers_are_within_the_looser_bound(mode):
     inputs = RopeInputs(Row("prefill", SMALL, "f16", mode, 1))
     for contestant in peers(inputs, "onnx|transformers eager|ggml", None):
         ready = contestant.prepare()
@@ -87,7 +87,7 @@ def test_peers_are_right_by_the_looser_bound(mode):
         ready.close()
 
 
-def test_asking_for_no_peers_gives_none():
+def test_the_filter_none_gives_no_peers():
     assert list(peers(RopeInputs(Row("prefill", SMALL, "f32", "neox", 1)), "none", None)) == []
 
 
@@ -99,7 +99,7 @@ def test_a_wrong_rotation_is_caught_by_either_bound(wrong, bound):
     inputs = RopeInputs(Row("prefill", SMALL, "bf16", "neox", 1))
     x, positions, params = inputs.xs[0], inputs.positions, inputs.params
     other = npu_rope.RopeParams(params.n_dims, "normal")
-    made = {
+    rotated = {
         "sign": lambda: npu_rope.rope(x, positions, params, forward=False),
         "pairing": lambda: npu_rope.rope(x, positions, other),
         "position": lambda: npu_rope.rope(x, positions + 1, params),
@@ -107,11 +107,11 @@ def test_a_wrong_rotation_is_caught_by_either_bound(wrong, bound):
         "nan": lambda: x * float("nan"),
         "shape": lambda: x[:, :2],
     }[wrong]()
-    assert inputs.check(*bound)([made]) is not None
+    assert inputs.check(*bound)([rotated]) is not None
     assert inputs.check(*bound)([npu_rope.rope(x, positions, params)]) is None
 
 
-def test_verdicts_pass_and_miss_at_the_limit():
+def test_verdicts_pass_at_the_limit_and_miss_beyond_it():
     peer = figure("peer", "peer", dtype="bf16", median=2.0)
     assert outcomes(figure(ratio=1.2), figure(dtype="bf16", ratio=1.6, median=2.0), peer) == [
         "PASS",
@@ -131,10 +131,10 @@ def test_verdicts_pass_and_miss_at_the_limit():
 
 
 def test_the_decode_verdict_compares_the_operator_with_the_best_peer():
-    mine = figure(PACKED, row="decode", median=3.0)
+    own = figure(PACKED, row="decode", median=3.0)
     slow, fast = (figure(f"peer {t}", "peer", row="decode", median=t) for t in (9.0, 2.0))
-    assert outcomes(mine, slow)[-7] == "PASS"
-    assert outcomes(mine, slow, fast)[-7] == "MISS"
+    assert outcomes(own, slow)[-7] == "PASS"
+    assert outcomes(own, slow, fast)[-7] == "MISS"
 
 
 def test_no_form_may_cost_much_more_than_neox():
@@ -147,14 +147,14 @@ def test_no_form_may_cost_much_more_than_neox():
 
 
 @pytest.mark.parametrize(("mode", "place"), [("rms_norm", -5), ("add_rms_norm", -4)])
-def test_the_norm_verdict_looks_at_the_floor_and_the_peers(mode, place):
-    def norm(name, kind="ours", *, shape="[2048,4096]", **how):
-        return figure(name, kind, row="norm", **how) | {"mode": mode, "shape": shape}
+def test_the_norm_verdict_depends_on_the_floor_and_the_peers(mode, place):
+    def norm(name, kind="ours", *, shape="[2048,4096]", **values):
+        return figure(name, kind, row="norm", **values) | {"mode": mode, "shape": shape}
 
     name, slow, fast = norm_rows.OUT[mode], 2.1, 1.9
-    mine = norm(name, ratio=1.3, median=2.0)
-    assert outcomes(mine, norm("torch", "peer", median=slow))[place] == "PASS"
-    assert outcomes(mine, norm("torch", "peer", median=fast))[place] == "MISS"
+    own = norm(name, ratio=1.3, median=2.0)
+    assert outcomes(own, norm("torch", "peer", median=slow))[place] == "PASS"
+    assert outcomes(own, norm("torch", "peer", median=fast))[place] == "MISS"
     assert outcomes(norm(name, ratio=1.31, median=2.0))[place] == "MISS"
     assert outcomes(norm(name, shape="[1,4096]"))[place] == "NOT MEASURED"
 
@@ -174,7 +174,7 @@ def test_the_norm_rope_verdict_compares_with_the_parts():
 @pytest.mark.parametrize(
     ("mode", "limit", "place"), [(patched_rows.NORM, 0.6, -2), (patched_rows.DECODE, 1.0, -1)]
 )
-def test_the_patched_verdict_looks_at_every_level_and_dtype(mode, limit, place):
+def test_the_patched_verdict_depends_on_every_level_and_dtype(mode, limit, place):
     def patched(name, ratio, dtype="f32"):
         return figure(name, row="patched", ratio=ratio, dtype=dtype) | {"mode": mode}
 
@@ -192,20 +192,20 @@ def test_the_patched_verdict_looks_at_every_level_and_dtype(mode, limit, place):
 @pytest.mark.peer
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("mode", patched_rows.MODES)
-def test_every_contestant_of_a_patched_row_is_right(mode, dtype):
+def test_every_contestant_of_a_patched_row_is_correct(mode, dtype):
     found = list(patched_rows.contestants(patched_rows.row(dtype, 1, mode)))
     assert [c.kind for c in found] == ["floor", *["ours"] * (1 if mode == patched_rows.NORM else 2)]
     for contestant in found:
         ready = contestant.prepare()
         with ready.around():
-            results = [ready.result(), ready.result()]  # a step leaves its cache as it was
+            results = [ready.result(), ready.result()]  # a step does not change its cache
         assert torch.equal(*results)
         assert contestant.check(results[0]) is None, contestant.name
         if contestant.kind == "ours":
             assert contestant.check(results[0] * 1.2) is not None, contestant.name
 
 
-def test_a_patched_row_is_not_measured_where_the_patch_leaves_something(monkeypatch):
+def test_a_patched_row_is_not_measured_if_a_module_stays_unpatched(monkeypatch):
     monkeypatch.setattr("npu_rope.integrations.norm_forms.SAME_NORM", 0.0)
     *_, patched = patched_rows.contestants(patched_rows.row("f32", 1, patched_rows.NORM))
     with pytest.raises(RuntimeError, match="left"):
@@ -214,7 +214,7 @@ def test_a_patched_row_is_not_measured_where_the_patch_leaves_something(monkeypa
 
 @pytest.mark.peer
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-def test_every_contestant_of_a_norm_rope_row_is_right(dtype, monkeypatch):
+def test_every_contestant_of_a_norm_rope_row_is_correct(dtype, monkeypatch):
     monkeypatch.setattr(norm_rope_rows, "TOKENS", 64)
     monkeypatch.setattr(norm_rope_rows, "CHECKED", slice(None, None, 4))
     names = set()
@@ -232,24 +232,24 @@ def test_every_contestant_of_a_norm_rope_row_is_right(dtype, monkeypatch):
 
 
 @pytest.fixture
-def specification_kept(monkeypatch):
+def cached_specification(monkeypatch):
     """Cache the expected results of norm_rows: in long double they take longer than the calls under test."""
-    specified, kept = norm_rows.rms_norm, {}
+    compute, cache = norm_rows.rms_norm, {}
 
     def rms_norm(call):
-        if id(call) not in kept:
-            kept[id(call)] = call, specified(call)
-        return kept[id(call)][1]
+        if id(call) not in cache:
+            cache[id(call)] = call, compute(call)
+        return cache[id(call)][1]
 
     monkeypatch.setattr(norm_rows, "rms_norm", rms_norm)
 
 
 @pytest.mark.peer
-@pytest.mark.usefixtures("specification_kept")
+@pytest.mark.usefixtures("cached_specification")
 @pytest.mark.parametrize("mode", norm_rows.MODES)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-def test_every_contestant_of_a_norm_row_is_right(dtype, mode):
-    refused, seen = [], []
+def test_every_contestant_of_a_norm_row_is_correct(dtype, mode):
+    refused, checked = [], []
     for contestant in norm_rows.contestants(norm_rows.row(dtype, 1, 64, mode), None, None):
         try:
             ready = contestant.prepare()
@@ -258,7 +258,7 @@ def test_every_contestant_of_a_norm_row_is_right(dtype, mode):
             continue
         result = ready.result()
         if contestant.kind != "floor":
-            seen.append(contestant.name)
+            checked.append(contestant.name)
             assert contestant.check(result) is None, contestant.name
             results = result if isinstance(result, (tuple, list)) else [result]
             assert len(results) == (2 if mode == "add_rms_norm" else 1)
@@ -268,7 +268,7 @@ def test_every_contestant_of_a_norm_row_is_right(dtype, mode):
                 assert contestant.check(wrong) is not None, contestant.name
         ready.close()
     expected = {norm_rows.TORCH, norm_rows.HF, norm_rows.OUT[mode]}
-    assert expected | ({norm_rows.APART} if mode == "add_rms_norm" else set()) <= set(seen)
+    assert expected | ({norm_rows.APART} if mode == "add_rms_norm" else set()) <= set(checked)
     if dtype == "f32":
         assert not refused
 
@@ -277,7 +277,7 @@ def test_a_verdict_on_disturbed_figures_is_in_doubt():
     assert outcomes(figure(foreign=0.5))[0] == "PASS?"
 
 
-def test_a_missing_peer_stays_a_row_in_every_report():
+def test_a_missing_peer_has_a_row_in_every_report():
     absent = figure("ggml CPU rope_ext", "peer") | {"status": "not installed", "note": "pip install it"}
     for name in ("median_us", "min_us", "spread", "samples", "ratio", "ratio_of_medians"):
         del absent[name]
@@ -292,8 +292,8 @@ def test_a_missing_peer_stays_a_row_in_every_report():
     assert [line["status"] for line in lines] == ["ok", "not installed"]
 
 
-def test_the_floor_that_the_legend_describes_is_the_first_line_of_every_table():
-    """It is a copy of bytes in some tables, and transformers' own module in others."""
+def test_the_floor_is_the_first_line_of_every_table_as_the_legend_says():
+    """The floor is a copy of bytes in some tables, and transformers' own module in others."""
     assert "the floor is the first line of a table" in report.LEGEND
     assert "memory floor" not in report.LEGEND
     options = BenchOptions(dtypes=("f16",), modes=("neox",))
@@ -303,7 +303,7 @@ def test_the_floor_that_the_legend_describes_is_the_first_line_of_every_table():
         assert "floor" not in [other.kind for other in others], row.name
 
 
-def test_markdown_replaces_only_what_stands_between_the_marks():
+def test_markdown_replaces_only_the_text_between_the_marks():
     page = f"# Mine\n\n{report.BEGIN}\nold\n{report.END}\n\nafter\n"
     text = report.into_page(results(figure()), page)
     assert text.startswith("# Mine\n")
@@ -312,15 +312,15 @@ def test_markdown_replaces_only_what_stands_between_the_marks():
     assert f"**{OUT}**" in text
 
 
-def test_norms_have_marks_of_their_own():
+def test_each_kind_of_row_has_its_own_marks():
     begin, end = report.OWN_MARKS["norm"]
     norm = figure(norm_rows.OUT["rms_norm"], row="norm") | {"mode": "rms_norm", "shape": "[2048,4096]"}
     marks = f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{begin}\nolder\n{end}\n"
-    alone = report.into_page(results(norm), marks)
-    assert alone.startswith(f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{begin}\n")
-    assert "older" not in alone
-    assert "### norm [2048,4096] f32 rms_norm" in alone
-    assert "NOT MEASURED" not in alone
+    page_of_norms = report.into_page(results(norm), marks)
+    assert page_of_norms.startswith(f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{begin}\n")
+    assert "older" not in page_of_norms
+    assert "### norm [2048,4096] f32 rms_norm" in page_of_norms
+    assert "NOT MEASURED" not in page_of_norms
     both = report.into_page(results(figure(), norm), marks)
     of_rope, _, of_norms = both.partition("## Norms")
     assert "old" not in of_rope
@@ -345,7 +345,7 @@ def test_json_can_be_read_back(tmp_path):
     assert report.read_json(path).figures == [figure()]
 
 
-def test_the_plot_is_a_picture():
+def test_the_plot_is_a_png():
     pytest.importorskip("matplotlib")
     from npu_rope.bench import plot
 
@@ -372,13 +372,13 @@ def test_the_plot_is_a_picture():
     ],
     ids=lambda arguments: " ".join(arguments),
 )
-def test_bad_usage_is_exit_status_2_and_says_what_is_wrong(arguments):
+def test_bad_usage_exits_2_with_its_message(arguments):
     outcome = CliRunner().invoke(app, ["bench", *arguments])
     assert outcome.exit_code == 2
     assert " must " in outcome.output
 
 
-NO_REPORTS = {
+INVALID_REPORTS = {
     "no JSON": "{",
     "no text": "\udcff",
     "list": "[]",
@@ -394,9 +394,9 @@ NO_REPORTS = {
 }
 
 
-@pytest.mark.parametrize("name", NO_REPORTS)
-def test_from_refuses_what_is_no_report(name, tmp_path):
-    content, path = NO_REPORTS[name], tmp_path / "run.json"
+@pytest.mark.parametrize("name", INVALID_REPORTS)
+def test_from_refuses_an_invalid_report(name, tmp_path):
+    content, path = INVALID_REPORTS[name], tmp_path / "run.json"
     if isinstance(content, dict):
         content = json.dumps(results(figure()).document() | content)
     path.write_text(content, errors="surrogateescape")
@@ -417,7 +417,7 @@ def test_from_shows_a_report_in_every_format(form, tmp_path):
     assert f"**{OUT}**" in page.read_text()
 
 
-def test_a_page_that_is_no_text_is_refused_before_anything_is_measured(tmp_path):
+def test_a_binary_page_is_refused_before_the_measurement(tmp_path):
     page = tmp_path / "page.md"
     page.write_bytes(b"\xff")
     outcome = CliRunner().invoke(app, ["bench", "--markdown", str(page)])

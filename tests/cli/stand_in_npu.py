@@ -1,11 +1,12 @@
-"""The hardware report's worker with a stand-in for the NPU: the CPU, with the faults that a variable names.
+"""Run the hardware report's worker on a stand-in for an NPU, the CPU, with faults that a variable names.
 
     NPU_ROPE_STAND_IN=FAULT:OPERATOR,... python stand_in_npu.py
 
 Faults of an operator: ``wrong`` results, ``refused`` calls, ``crash`` of the process, and ``dead``:
-its first call makes the device fail. Faults of everything (``FAULT:all``): ``no-profiler``, ``lost-rows`` of
-the profiler's file, and ``simulated``. The profiler is a stand-in as well: it writes
-kernel_details.csv as torch_npu does. Every launch of an operator's call k takes about 10 * (k + 1) us.
+its first call makes the device fail. Faults of the machine (``FAULT:all``): ``no-profiler``; ``lost-rows``:
+the profiler's file lacks the first launch; ``simulated``: the device is a simulated one. The profiler is also
+a stand-in: it writes kernel_details.csv as torch_npu does. A launch of an operator's call k takes about
+10 * (k + 1) us.
 """
 
 import csv
@@ -25,7 +26,7 @@ COLUMNS = (
 )  # fmt: skip
 EPOCH = 1_750_000_000_000_000
 launched = []
-run_right = calls.run
+run_without_fault = calls.run
 
 
 def run(tensors, attributes):
@@ -38,12 +39,12 @@ def run(tensors, attributes):
     if FAULTS.get("dead") == op:
         StandIn.dead = True
         raise RuntimeError("the device is gone: /home/somebody/secret/file.py line 7")
-    results = run_right(tensors, attributes)
+    results = run_without_fault(tensors, attributes)
     return (results[0] + 0.125, *results[1:]) if FAULTS.get("wrong") == op else results
 
 
 class StandIn:
-    backend = "sim"  # of validate's cases
+    backend = "sim"  # for the cases of validate
     simulated = "simulated" in FAULTS
     dead = False
 
@@ -69,12 +70,12 @@ class StandIn:
 
 
 def kernel_row(number, kernel):
-    """A row of kernel_details.csv. Start times end with a tab, in real files too."""
+    """A row of kernel_details.csv. Start times end with a tab, as in real files."""
     name = f"aclnn{kernel}_{kernel}_{kernel}"
     call, launch = divmod(number, worker.LAUNCHES)
-    start, took = f"{EPOCH + 50 * number}.027\t", f"{10 * (call + 1) + launch % 3 - 1}.5"
+    start, duration = f"{EPOCH + 50 * number}.027\t", f"{10 * (call + 1) + launch % 3 - 1}.5"
     row = dict.fromkeys(COLUMNS, "N/A") | {"Device_id": 0, "Name": name, "Type": kernel, "Block Num": 48}
-    return row | {"Accelerator Core": "AI_VECTOR_CORE", "Start Time(us)": start, "Duration(us)": took}
+    return row | {"Accelerator Core": "AI_VECTOR_CORE", "Start Time(us)": start, "Duration(us)": duration}
 
 
 @contextmanager
@@ -83,12 +84,12 @@ def session(folder, **_):
     yield
     output = folder / "host_1_20260101_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
     output.mkdir(parents=True)
-    made = launched[1:] if "lost-rows" in FAULTS else launched
+    recorded = launched[1:] if "lost-rows" in FAULTS else launched
     with (output / "kernel_details.csv").open("w", newline="") as stream:
         writer = csv.DictWriter(stream, COLUMNS)
         writer.writeheader()
-        # The file need not be in the order of the launches.
-        writer.writerows(reversed([kernel_row(i, kernel) for i, kernel in enumerate(made)]))
+        # Real files are not always in the order of the launches.
+        writer.writerows(reversed([kernel_row(i, kernel) for i, kernel in enumerate(recorded)]))
 
 
 def require_profiler():

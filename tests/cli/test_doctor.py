@@ -18,22 +18,22 @@ def findings(npu_rope_command):
 
 
 def test_doctor_exits_0_and_names_every_back_end(npu_rope_command):
-    done = npu_rope_command("doctor")
-    assert done.returncode == 0, done.stderr
+    result = npu_rope_command("doctor")
+    assert result.returncode == 0, result.stderr
     for name in ("reference", "cpu", "sim", "npu"):
-        assert name in done.stdout
+        assert name in result.stdout
 
 
-def test_absent_pieces_come_with_a_remedy(findings):
+def test_absent_pieces_have_a_remedy(findings):
     absent = [f for f in findings if f["present"] is False and f["group"] in ("back ends", "NPU", "peers")]
     assert absent
     assert all(f["remedy"] for f in absent)
 
 
 def test_the_library_in_use_is_named(findings):
-    told = {(f["group"], f["piece"]): f for f in findings}
-    assert told["npu_rope", "C library"]["present"] is True
-    assert told["npu_rope", "instruction set"]["detail"].split()[0] in (
+    by_name = {(f["group"], f["piece"]): f for f in findings}
+    assert by_name["npu_rope", "C library"]["present"] is True
+    assert by_name["npu_rope", "instruction set"]["detail"].split()[0] in (
         "avx512_bf16",
         "avx512",
         "avx2",
@@ -55,32 +55,32 @@ def test_the_simulator_is_described(findings):
     assert found["kernel headers"]["present"] is True
 
 
-def test_a_missing_simulator_comes_with_a_remedy(tmp_path):
-    """Its library alone is taken away."""
+def test_a_missing_simulator_has_a_remedy(tmp_path):
+    """The folder of the libraries holds only the C library."""
     (tmp_path / "libnpu_rope.so").symlink_to(native.load().path)
     command = [sys.executable, "-m", "npu_rope.cli", "doctor", "--json"]
-    elsewhere = {**os.environ, "NPU_ROPE_LIB_DIR": str(tmp_path), "NPU_ROPE_GGML_LIB": str(tmp_path)}
-    found = json.loads(subprocess.run(command, env=elsewhere, capture_output=True, check=True).stdout)
-    told = {(f["group"], f["piece"]): f for f in found}
+    environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(tmp_path), "NPU_ROPE_GGML_LIB": str(tmp_path)}
+    found = json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+    by_name = {(f["group"], f["piece"]): f for f in found}
     for group, piece in (
         ("back ends", "sim"),
         ("back ends", "sim:ascend310p"),
         ("simulator", "library"),
     ):
-        finding = told[group, piece]
+        finding = by_name[group, piece]
         assert finding["present"] is False
         assert finding["detail"] == f"its operator package simcann_opp was not found in {tmp_path}"
         assert "pip install" in finding["remedy"]
-    assert told["back ends", "cpu"]["present"] is True
+    assert by_name["back ends", "cpu"]["present"] is True
 
 
-def test_missing_kernels_are_noticed(tmp_path):
+def test_missing_kernels_are_reported(tmp_path):
     finding = doctor._kernels(tmp_path)
     assert (finding.present, finding.detail) == (False, f"none in {tmp_path}")
     assert finding.remedy
 
 
 def test_no_arguments_print_help(npu_rope_command):
-    done = npu_rope_command()
-    assert "validate" in done.stdout + done.stderr
-    assert "doctor" in done.stdout + done.stderr
+    result = npu_rope_command()
+    assert "validate" in result.stdout + result.stderr
+    assert "doctor" in result.stdout + result.stderr

@@ -8,23 +8,23 @@ from ascend_sim.files import replacing, unwritable
 
 
 @pytest.mark.parametrize("name", [".", "missing/x.json", "x" * 300, "file/x.json"])
-def test_what_cannot_be_written_is_said(name, tmp_path):
+def test_an_unwritable_path_is_reported(name, tmp_path):
     (tmp_path / "file").touch()
     assert unwritable(tmp_path / name).startswith("must be a file ")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
-def test_looking_leaves_no_trace(tmp_path):
+def test_the_check_of_a_path_creates_no_file(tmp_path):
     assert unwritable(tmp_path / "x.json") is None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_file_appears_when_it_is_whole(tmp_path):
+def test_the_file_appears_when_it_is_complete(tmp_path):
     path = tmp_path / "x.json"
     with replacing(path) as stream:
-        stream.write("whole")
+        stream.write("complete")
         assert not path.exists()
-    assert path.read_text() == "whole"
+    assert path.read_text() == "complete"
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -52,7 +52,7 @@ def test_a_link_stays_a_link(tmp_path):
     assert (tmp_path / "file").read_text() == "text"
 
 
-def test_a_pipe_is_written_not_replaced(tmp_path):
+def test_a_named_pipe_is_written_not_replaced(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""npu-rope hardware-report on a stand-in for the NPU, with right, wrong and lost results."""
+"""npu-rope hardware-report on a stand-in for the NPU, with correct, wrong and lost results."""
 
 import fcntl
 import io
@@ -31,7 +31,7 @@ CANN_NAME = {op: "Npu" + "".join(word.title() for word in op.split("_")) for op 
 
 
 def start(folder, *arguments, faults=""):
-    """The command on the stand-in; gives its result and both files."""
+    """Run the command on the stand-in for the NPU and return click's result."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(supervisor, "WORKER", STAND_IN)
         patch.setitem(backends.BACKENDS, "npu", backends.Backend("npu", "a stand-in", lambda: None))
@@ -50,36 +50,36 @@ def files_of(folder):
 def report(folder, *arguments, faults="", status=0):
     done = start(folder, *arguments, faults=faults)
     assert done.exit_code == status, (done.output, done.exception)
-    d, page = files_of(folder)
-    return SimpleNamespace(d=d, page=page, printed=done.output, calls=calls_of(d))
+    data, page = files_of(folder)
+    return SimpleNamespace(data=data, page=page, printed=done.output, calls=calls_of(data))
 
 
-def calls_of(d):
-    return {call["id"]: call for call in document.all_calls(d)}
+def calls_of(data):
+    return {call["id"]: call for call in document.all_calls(data)}
 
 
 @pytest.fixture(scope="session")
-def once(tmp_path_factory):
-    """Make a report once for all workers of a test run: the first one that needs it does."""
-    base = tmp_path_factory.getbasetemp()  # of this worker; its parent is all workers'
+def make_once(tmp_path_factory):
+    """Make a report once for all workers of a test run; the first worker that needs it makes it."""
+    base = tmp_path_factory.getbasetemp()  # one folder per worker; all workers share its parent
     shared = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "hardware-reports"
     shared.mkdir(exist_ok=True)
 
-    def made(name, *arguments, **how):
+    def report_once(name, *arguments, **options):
         folder, printed = shared / name, shared / f"{name}.txt"
         with open(shared / f"{name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not printed.exists():
-                printed.write_text(report(folder, "--overwrite", "--quick", *arguments, **how).printed)
-        d, page = files_of(folder)
-        return SimpleNamespace(d=d, page=page, printed=printed.read_text(), calls=calls_of(d))
+                printed.write_text(report(folder, "--overwrite", "--quick", *arguments, **options).printed)
+        data, page = files_of(folder)
+        return SimpleNamespace(data=data, page=page, printed=printed.read_text(), calls=calls_of(data))
 
-    return made
+    return report_once
 
 
 @pytest.fixture(scope="module")
-def good(once):
-    return once("good")
+def good(make_once):
+    return make_once("good")
 
 
 FAULTS = "wrong:rope_qk,refused:rotary_mul,crash:rms_norm,dead:add_rms_norm"
@@ -90,13 +90,13 @@ FAULTY = [
 
 
 @pytest.fixture(scope="module")
-def faulty(once):
-    return once("faulty", "--skip=validate", "--skip=doctor", *FAULTY, faults=FAULTS, status=1)
+def faulty(make_once):
+    return make_once("faulty", "--skip=validate", "--skip=doctor", *FAULTY, faults=FAULTS, status=1)
 
 
 @pytest.fixture(scope="module")
-def simulated(once):
-    return once(
+def simulated(make_once):
+    return make_once(
         "simulated",
         "--op=rope",
         "--filter=decode",
@@ -126,7 +126,7 @@ def test_a_chip_without_bfloat16_gets_none(operator):
     assert len({call.id for call in made}) == len(made)
 
 
-def test_the_kernels_are_the_operators_definitions():
+def test_the_kernel_names_are_those_of_the_definitions():
     definitions = Path(__file__).parents[2] / "op_host"
     defined = set(re.findall(r"OP_ADD\((\w+)", "".join(p.read_text() for p in definitions.glob("*_def.cpp"))))
     assert set(calls.KERNELS.values()) == defined
@@ -134,44 +134,45 @@ def test_the_kernels_are_the_operators_definitions():
 
 
 @pytest.mark.parametrize("operator", calls.OPERATORS)
-def test_an_error_of_a_few_bounds_is_found(operator):
-    """In the last element of each result."""
+def test_an_error_of_three_bounds_is_found(operator):
+    """The error is in the last element of each result."""
     (call, *_) = calls.timed_calls(operator, quick=True)
-    made = calls.make(call)
-    results = made.to_values(tuple(t.clone() for t in calls.run(made.tensors, made.attributes)))
-    expected = made.expect()
+    prepared = calls.make(call)
+    outputs = calls.run(prepared.tensors, prepared.attributes)
+    results = prepared.to_values(tuple(t.clone() for t in outputs))
+    expected = prepared.expect()
     assert calls.compare(results, expected)["correct"]
     for result, e in zip(results, expected, strict=True):
-        before = result.flat[-1]
-        largest = float(e.value.flat[-1]) + 3 * float(e.bound.flat[-1]) + 2.0**-10
-        result.flat[-1] = largest
+        original = result.flat[-1]
+        wrong = float(e.value.flat[-1]) + 3 * float(e.bound.flat[-1]) + 2.0**-10
+        result.flat[-1] = wrong
         found = calls.compare(results, expected)
         assert found["correct"] is False
         assert float(found["error_over_bound"]) > 1
-        result.flat[-1] = before
+        result.flat[-1] = original
 
 
-# ---- a report of right results -----------------------------------------------------------------------------
+# ---- a report of correct results ---------------------------------------------------------------------------
 
 
-def test_a_report_of_right_results_exits_0_and_says_so(good):
-    assert good.d["verdict"]["status"] == "correct"
-    assert good.d["complete"] is True
-    assert good.d["not_done"] == []
-    assert (good.d["schema"], good.d["schema_version"]) == ("npu-rope-hardware-report", 1)
+def test_a_report_of_correct_results_exits_0_and_prints_correct(good):
+    assert good.data["verdict"]["status"] == "correct"
+    assert good.data["complete"] is True
+    assert good.data["not_done"] == []
+    assert (good.data["schema"], good.data["schema_version"]) == ("npu-rope-hardware-report", 1)
     assert "Ascend910B2: correct" in good.printed
 
 
-def test_it_has_the_machine_and_what_doctor_says(good):
-    facts = good.d["machine"]
+def test_it_contains_the_machine_and_the_findings_of_doctor(good):
+    facts = good.data["machine"]
     assert facts["chip"] == "Ascend910B2"
     assert facts["devices"] == 8
     assert {"cann", "driver", "torch", "torch_npu", "npu_rope", "npu_rope_revision", "python"} <= set(facts)
-    assert {"npu_rope", "simulator", "torch", "NPU"} <= {f["group"] for f in good.d["doctor"]}
+    assert {"npu_rope", "simulator", "torch", "NPU"} <= {f["group"] for f in good.data["doctor"]}
 
 
-def test_it_has_validates_counts(good):
-    found = good.d["validate"]
+def test_it_contains_the_counts_of_validate(good):
+    found = good.data["validate"]
     assert found["cases"] == len(run.Plan(quick=True).cases()) >= 30
     assert found["correct"] + found["unsupported"] == found["cases"]
     assert found["failures"] == []
@@ -182,7 +183,7 @@ def test_it_has_validates_counts(good):
 
 
 def test_every_call_has_a_verdict_a_time_and_a_prediction(good):
-    assert {o["operator"] for o in good.d["operators"]} == set(calls.OPERATORS)
+    assert {o["operator"] for o in good.data["operators"]} == set(calls.OPERATORS)
     assert len(good.calls) == 3 * len(calls.OPERATORS)
     for call in good.calls.values():
         assert call["correct"] is True
@@ -197,21 +198,21 @@ def test_every_call_has_a_verdict_a_time_and_a_prediction(good):
 
 def test_a_call_has_the_times_of_its_own_launches(good):
     """The stand-in's profile gives an operator's call k about 10 * (k + 1) microseconds."""
-    for operator in good.d["operators"]:
+    for operator in good.data["operators"]:
         assert [call["measured"]["us"] for call in operator["calls"]] == [10.5, 20.5, 30.5]
         assert [call["measured"]["min_us"] for call in operator["calls"]] == [9.5, 19.5, 29.5]
 
 
-def test_a_prediction_is_what_trace_says_of_the_same_call(good, npu_rope_command):
-    how = "--shape 1,128,32,128 --dtype f16 --mode neox --soc Ascend910B2 --json"
-    traced = json.loads(npu_rope_command("trace", "rope", *how.split()).stdout)
+def test_a_prediction_equals_traces_figures_of_the_same_call(good, npu_rope_command):
+    options = "--shape 1,128,32,128 --dtype f16 --mode neox --soc Ascend910B2 --json"
+    traced = json.loads(npu_rope_command("trace", "rope", *options.split()).stdout)
     predicted = good.calls["rope/prefill-1x128x32x128-f16"]["predicted"]
     assert predicted["cycles"] == traced["cycles"]
     assert predicted["microseconds"] == traced["microseconds"]
 
 
 def test_the_models_error_is_the_median_and_the_worst_of_the_ratios(good):
-    model = good.d["timing_model"]
+    model = good.data["timing_model"]
     ratios = {id_: call["measured_over_predicted"] for id_, call in good.calls.items()}
     assert model["all"]["calls"] == len(ratios)
     assert math.isclose(model["all"]["median_ratio"], median(ratios.values()))
@@ -222,10 +223,10 @@ def test_the_models_error_is_the_median_and_the_worst_of_the_ratios(good):
     assert sum(row["calls"] for row in model["by_size"]) == len(ratios)
 
 
-def test_a_report_of_an_npu_says_nothing_of_a_simulated_one(good):
-    assert good.d["simulated"] is False
+def test_a_report_of_an_npu_is_not_labelled_as_simulated(good):
+    assert good.data["simulated"] is False
     assert "SIMULATED" not in good.page
-    assert "SIMULATED" not in json.dumps(good.d)
+    assert "SIMULATED" not in json.dumps(good.data)
 
 
 # ---- wrong, refused and lost results -----------------------------------------------------------------------
@@ -238,10 +239,10 @@ def test_a_wrong_result_is_shown_with_its_element_and_how_to_repeat_it(faulty):
         assert call["correct"] is False
         assert call["error_over_bound"] > 1000
         assert abs(call["worst"]["got"] - call["worst"]["expected"]) > 0.1
-        assert call["measured"] is not None  # wrong, but it ran
+        assert call["measured"] is not None  # the call ran, with a wrong result
         assert f"wrong {id_}" in faulty.printed
         assert call["repeat"] in faulty.page
-    assert faulty.d["verdict"]["status"] == "wrong"
+    assert faulty.data["verdict"]["status"] == "wrong"
 
 
 def test_the_command_that_repeats_a_call_names_it_alone(faulty):
@@ -265,7 +266,7 @@ def test_the_command_that_repeats_a_call_names_it_alone(faulty):
         ),
     ],
 )
-def test_a_command_that_repeats_something_simulated_simulates_it_again(monkeypatch, variables, options):
+def test_the_repeat_command_of_a_simulated_run_simulates_again(monkeypatch, variables, options):
     for name in ("ASCEND_SIM_STREAMS", "ASCEND_SIM_SEED"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"ASCEND_SIM_SOC": "Ascend310P3", **variables}.items():
@@ -279,14 +280,14 @@ def test_a_command_that_repeats_something_simulated_simulates_it_again(monkeypat
     assert summary["failures"][0]["repeat"].startswith(f"{begin} validate --backend npu ")
 
 
-def test_every_call_of_a_simulated_report_is_repeated_in_the_simulation(simulated):
+def test_every_repeat_command_of_a_simulated_report_simulates(simulated):
     for call in simulated.calls.values():
         assert call["repeat"].startswith(
             "npu-rope sim --soc Ascend910B2 -- python -m npu_rope.cli hardware-rep"
         )
 
 
-def test_a_refused_call_says_what_the_operator_said(faulty):
+def test_a_refused_call_has_the_operators_message(faulty):
     call = faulty.calls["rotary_mul/decode-1x1x32x128-bf16"]
     assert call["correct"] is False
     assert call["message"] == "ValueError: [rotary_mul] x must be another one but got this one."
@@ -307,16 +308,16 @@ def test_a_device_that_failed_is_opened_again_for_the_next_call(faulty):
     assert all(call["message"].startswith("RuntimeError: the device is gone") for call in lost)
 
 
-def test_the_other_operators_are_checked_and_timed_all_the_same(faulty):
+def test_the_other_operators_are_still_checked_and_timed(faulty):
     for id_, call in faulty.calls.items():
         if id_.startswith("rope/"):
             assert call["correct"] is True
             assert call["measured"]["us"] > 0
         assert call["predicted"]["cycles"] > 100
-    assert "calls: 2 of 10 correct" in faulty.d["verdict"]["text"]
+    assert "calls: 2 of 10 correct" in faulty.data["verdict"]["text"]
 
 
-def test_a_wrong_case_of_validate_comes_with_its_command():
+def test_a_wrong_case_of_validate_has_its_repeat_command():
     (case, *_) = run.Plan().cases()
     id_ = f"{case.suite}/{case.name}"
     wrong = {"verdict": "FAIL", "message": "error 3", "error_over_bound": 7.0}
@@ -327,42 +328,42 @@ def test_a_wrong_case_of_validate_comes_with_its_command():
     assert failure["repeat"].startswith(
         f"npu-rope validate --backend npu --no-ggml --suite {case.suite} --op '"
     )
-    d = document.new({}) | {"validate": summary, "complete": True}
-    assert document.verdict(d)["status"] == "wrong"
+    data = document.new({}) | {"validate": summary, "complete": True}
+    assert document.verdict(data)["status"] == "wrong"
     for lost in ({"lost": "its process ended with status 3"}, {"failed": "KeyError: 'x'"}):
         again = document.validate_summary([case], {id_: lost})
         assert again["correct"] == 0
         assert len(again["failures"]) == 1
 
 
-# ---- times by events, and none -----------------------------------------------------------------------------
+# ---- times by events, no times -----------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_without_a_profile_events_are_used_and_named(tmp_path):
+def test_without_a_profile_times_come_from_events(tmp_path):
     only = ["--op=rope", "--filter=decode", "--skip=doctor", "--skip=validate"]
     found = report(tmp_path, "--quick", *only, faults="lost-rows:all")
     (call,) = found.calls.values()
     assert call["measured"]["method"] == "events"
     assert call["measured"]["us"] == 123.0
-    (missing,) = (n for n in found.d["not_done"] if n["what"] == "profile of rope")
+    (missing,) = (n for n in found.data["not_done"] if n["what"] == "profile of rope")
     assert "lists 19 launches of NpuRope where 20 were made" in missing["why"]
     assert not missing["failed"]
     assert "events: includes launch gaps" in found.page
-    assert found.d["timing_model"]["all"]["methods"] == {"events": 1}
+    assert found.data["timing_model"]["all"]["methods"] == {"events": 1}
 
 
 def test_a_simulated_machine_has_no_times_and_no_error_of_the_model(simulated):
-    assert simulated.d["simulated"] is True
-    assert simulated.d["label"] == "SIMULATED: nothing of this ran on hardware"
+    assert simulated.data["simulated"] is True
+    assert simulated.data["label"] == "SIMULATED: nothing of this ran on hardware"
     for call in simulated.calls.values():
         assert call["correct"] is True
         assert call["measured"] is None
         assert call["measured_note"] == "n/a: simulated"
         assert call["measured_over_predicted"] is None
         assert call["predicted"]["cycles"] > 100
-    assert simulated.d["timing_model"]["all"] is None
-    assert simulated.d["timing_model"]["note"] == "n/a: simulated"
+    assert simulated.data["timing_model"]["all"] is None
+    assert simulated.data["timing_model"]["note"] == "n/a: simulated"
 
 
 def test_a_simulated_machine_is_labelled_in_every_part(simulated):
@@ -380,7 +381,7 @@ def test_a_simulated_machine_is_labelled_in_every_part(simulated):
 # ---- guarded steps -----------------------------------------------------------------------------------------
 
 
-def test_without_a_terminal_each_quarter_of_a_step_is_a_line():
+def test_without_a_terminal_each_quarter_of_a_step_prints_a_line():
     console = Console(file=io.StringIO(), width=100)
     with Progress(console=console, disable=True) as bar:
         progress = hardware_report._Bar(console, bar)
@@ -406,13 +407,13 @@ class Silent:
         pass
 
 
-def made_by(monkeypatch, **steps):
-    """Return a run with these steps, and the list of documents that it writes."""
+def run_with_steps(monkeypatch, **steps):
+    """Return a run whose steps are `steps` or empty, and the list of documents that it writes."""
     for name in ("_machine", "_doctor", "_validate", "_check", "_time", "_predict"):
         monkeypatch.setattr(run.HardwareRun, name, steps.get(name, lambda self: None))
     written = []
     plan = run.Plan(quick=True)
-    return run.HardwareRun(plan, Silent(), lambda d: written.append(json.loads(json.dumps(d)))), written
+    return run.HardwareRun(plan, Silent(), lambda data: written.append(json.loads(json.dumps(data)))), written
 
 
 def fail(error):
@@ -424,11 +425,11 @@ def fail(error):
 
 @pytest.mark.parametrize("step", ["_machine", "_doctor", "_validate", "_check", "_time", "_predict"])
 def test_a_step_that_fails_is_named_and_the_next_ones_run(monkeypatch, step):
-    made, written = made_by(monkeypatch, **{step: fail(OSError("no such thing"))})
-    d = made.all()
-    assert [n["why"] for n in d["not_done"]] == ["OSError: no such thing"]
-    assert d["complete"] is True
-    assert d["verdict"]["status"] == "wrong"
+    report_run, written = run_with_steps(monkeypatch, **{step: fail(OSError("no such thing"))})
+    data = report_run.all()
+    assert [n["why"] for n in data["not_done"]] == ["OSError: no such thing"]
+    assert data["complete"] is True
+    assert data["verdict"]["status"] == "wrong"
     assert len(written) == 7
 
 
@@ -437,9 +438,9 @@ def test_an_interrupted_run_leaves_what_it_found(monkeypatch):
         self.document["doctor"] = [{"group": "g", "piece": "p", "present": True, "detail": "", "remedy": ""}]
         raise KeyboardInterrupt
 
-    made, written = made_by(monkeypatch, _validate=validate)
+    report_run, written = run_with_steps(monkeypatch, _validate=validate)
     with pytest.raises(KeyboardInterrupt):
-        made.all()
+        report_run.all()
     last = written[-1]
     assert last["doctor"][0]["group"] == "g"
     assert last["complete"] is False
@@ -448,9 +449,9 @@ def test_an_interrupted_run_leaves_what_it_found(monkeypatch):
     assert "not finished" in html_of(last)
 
 
-def test_nothing_checked_is_not_correct(monkeypatch):
-    made, _ = made_by(monkeypatch)
-    assert made.all()["verdict"] == {"status": "unfinished", "text": "nothing was checked"}
+def test_a_run_that_checked_nothing_is_unfinished(monkeypatch):
+    report_run, _ = run_with_steps(monkeypatch)
+    assert report_run.all()["verdict"] == {"status": "unfinished", "text": "nothing was checked"}
 
 
 SLOW = """
@@ -470,9 +471,9 @@ def test_a_call_that_does_not_end_is_stopped_and_the_next_ones_run(monkeypatch):
     results = {}
     units = ["first", "endless", "last"]
     supervisor.run(supervisor.Work("check", units, {}, 2, results.__setitem__))
-    right = {"correct": True}
+    correct = {"correct": True}
     lost = {"lost": "stopped after 2 seconds without an answer", "printed": "still here"}
-    assert results == {"first": right, "endless": lost, "last": right}
+    assert results == {"first": correct, "endless": lost, "last": correct}
 
 
 CUT_OFF = """
@@ -525,14 +526,14 @@ def test_bad_usage_exits_2(tmp_path, arguments, text):
     assert not (tmp_path / "report").exists()
 
 
-def test_a_folder_that_cannot_be_made_exits_2(tmp_path):
+def test_an_unwritable_output_folder_exits_2(tmp_path):
     (tmp_path / "file").write_text("")
     done = start(tmp_path / "file")
     assert done.exit_code == 2
     assert "output must be a writable folder" in done.output
 
 
-def test_a_report_that_is_there_stays_unless_told_otherwise(tmp_path):
+def test_an_existing_report_stays_without_the_option_overwrite(tmp_path):
     for name in ("hardware-report.json", "hardware-report.html"):
         (tmp_path / name).write_text("old")
     skipped = ["doctor", "validate", "times", "predictions"]
@@ -542,8 +543,8 @@ def test_a_report_that_is_there_stays_unless_told_otherwise(tmp_path):
     assert "--overwrite" in done.output
     assert (tmp_path / "hardware-report.json").read_text() == "old"
     found = report(tmp_path, "--overwrite", *only)
-    assert found.d["verdict"]["status"] == "correct"
-    assert [n["what"] for n in found.d["not_done"]] == skipped
+    assert found.data["verdict"]["status"] == "correct"
+    assert [n["what"] for n in found.data["not_done"]] == skipped
 
 
 # ---- the page ----------------------------------------------------------------------------------------------
@@ -575,18 +576,18 @@ class Page(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_loads_nothing_and_is_whole(good, faulty, simulated):
-    for made in (good, faulty, simulated):
-        page = Page(made.page)
+def test_the_page_loads_nothing_and_closes_its_elements(good, faulty, simulated):
+    for report_ in (good, faulty, simulated):
+        page = Page(report_.page)
         assert page.open == []
         assert page.loads == []
         assert len(page.ids) == len(set(page.ids))
         assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
-        assert "url(" not in made.page
-        assert "default-src 'none'" in made.page
+        assert "url(" not in report_.page
+        assert "default-src 'none'" in report_.page
 
 
-def test_what_scrolls_sideways_can_be_reached_by_keyboard(good):
+def test_elements_that_scroll_sideways_can_be_reached_by_keyboard(good):
     page = Page(good.page)
     assert len(page.wide) >= 12
     assert all(a["tabindex"] == "0" and a["role"] == "region" and a["aria-label"] for a in page.wide)
@@ -597,13 +598,13 @@ def test_the_page_is_light_and_dark_and_fits_a_phone(good):
     assert 'name="viewport" content="width=device-width' in good.page
 
 
-def test_what_others_wrote_is_text_on_the_page(good):
-    d = json.loads(json.dumps(good.d))
-    call = document.all_calls(d)[0]
+def test_texts_of_others_are_escaped_on_the_page(good):
+    data = json.loads(json.dumps(good.data))
+    call = document.all_calls(data)[0]
     call["correct"], call["message"] = False, "<script>alert(1)</script>"
-    d["machine"]["chip"] = "<b>chip</b>"
-    d["doctor"][0]["detail"] = "<img src=x>"
-    page = html_of(d)
+    data["machine"]["chip"] = "<b>chip</b>"
+    data["doctor"][0]["detail"] = "<img src=x>"
+    page = html_of(data)
     assert Page(page).loads == []
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<b>chip</b>" not in page
@@ -619,7 +620,7 @@ def test_the_page_has_each_calls_numbers(good):
 
 
 def test_paths_of_others_do_not_get_into_the_files(faulty):
-    for text in (faulty.page, json.dumps(faulty.d), faulty.printed.replace("\n", "")):
+    for text in (faulty.page, json.dumps(faulty.data), faulty.printed.replace("\n", "")):
         assert "somebody" not in text
     lost = faulty.calls["add_rms_norm/decode-1x4096-bf16"]["message"]
     assert lost == "RuntimeError: the device is gone: <path> line 7"
@@ -627,7 +628,7 @@ def test_paths_of_others_do_not_get_into_the_files(faulty):
 
 def test_folders_and_names_of_this_machine_do_not_get_into_the_files(good):
     here = str(Path(__file__).parents[2])
-    for text in (good.page, json.dumps(good.d)):
+    for text in (good.page, json.dumps(good.data)):
         assert here not in text
         assert str(Path(sys.prefix)) not in text
         if len(socket.gethostname()) > 8:
@@ -661,7 +662,7 @@ def test_scrubbing(text, clean):
 def test_the_folder_of_the_libraries_is_named_where_the_python_files_lie_elsewhere(
     monkeypatch, tmp_path, forced
 ):
-    """As with `.venv-npu/bin/python` in a checkout: neither folder is among this Python's packages."""
+    """With `.venv-npu/bin/python` in a checkout, neither folder is among this Python's packages."""
     source, installed = tmp_path / "checkout" / "npu_rope", tmp_path / "other" / "site-packages" / "npu_rope"
     monkeypatch.setattr(npu_rope, "__path__", [str(installed), str(source)])
     libraries = tmp_path / "built" if forced else installed / "lib"
@@ -693,18 +694,18 @@ CHIPS = [{"name": name} for name in PROFILES]
     ],
 )
 def test_the_profile_of_a_chip(chip, profile, note):
-    found, said = machine.nearest_profile(chip, CHIPS)
+    found, message = machine.nearest_profile(chip, CHIPS)
     assert found == profile
-    assert note in said
-    assert bool(said) == bool(note)
+    assert note in message
+    assert bool(message) == bool(note)
 
 
 @pytest.mark.parametrize("chip", ["Ascend310P1", "Ascend310P7", "Ascend910B2", "Ascend910_9392"])
-def test_only_310p_has_no_bfloat16(chip):
+def test_only_ascend310p_has_no_bfloat16(chip):
     assert chips.has_bfloat16(chip) is ("310P" not in chip)
 
 
-def test_of_npu_smi_only_the_version_is_kept(tmp_path, monkeypatch):
+def test_only_the_version_of_npu_smi_is_kept(tmp_path, monkeypatch):
     tool = tmp_path / "npu-smi"
     tool.write_text(
         "#!/bin/sh\necho '| npu-smi 24.1.rc2        Version: 24.1.rc2    |'\necho 'Serial 12345'\n"

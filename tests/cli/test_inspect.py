@@ -1,4 +1,4 @@
-"""npu-rope inspect: what it says of configurations and GGUF files."""
+"""npu-rope inspect prints how configurations and GGUF files rotate."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ LLAMA_3 = {
 
 @pytest.fixture(autouse=True, scope="module")
 def transformers_logs():
-    """Configure transformers' logging: its handler keeps the stream that is stderr then, and a CliRunner's
-    is closed after its call."""
+    """Configure transformers' logging before the tests: its handler keeps the stderr of that moment, and
+    CliRunner closes its own after each call."""
     transformers.logging.get_verbosity()
 
 
 @pytest.fixture
 def config(tmp_path):
-    def written(**values):
+    def write_config(**values):
         (tmp_path / "config.json").write_text(json.dumps({**LLAMA_3, **values}))
         return tmp_path / "config.json"
 
-    return written
+    return write_config
 
 
 def inspect(*arguments, status=0):
@@ -62,37 +62,37 @@ def as_json(*arguments):
     return json.loads(inspect(*arguments, "--json"))
 
 
-def test_everything_about_llama_3(config):
+def test_the_output_describes_llama_3(config):
     path = config()
-    told = inspect(path)
-    for said in (
+    output = inspect(path)
+    for expected in (
         "llama (transformers configuration)",
         "rope_type llama3",
         "64, from 1 to 8",
         "131072 tokens",
     ):
-        assert said in told
-    assert "trained with 8192" in told
-    assert len(re.findall(r"^ +\d+ +\d+, \d+ ", told, re.MULTILINE)) == 64
-    assert re.search(r"^ +63 +63, 127 +3\.06893e-07 +2\.04736e\+07 +2\.5592e\+06 +8 ", told, re.MULTILINE)
+        assert expected in output
+    assert "trained with 8192" in output
+    assert len(re.findall(r"^ +\d+ +\d+, \d+ ", output, re.MULTILINE)) == 64
+    assert re.search(r"^ +63 +63, 127 +3\.06893e-07 +2\.04736e\+07 +2\.5592e\+06 +8 ", output, re.MULTILINE)
     assert len(re.findall(r"^ +\d+ +\d+, \d+ ", inspect(path, "--no-pairs"), re.MULTILINE)) == 0
 
 
-def test_its_json_holds_what_the_package_computes(config):
+def test_the_json_equals_what_the_package_computes(config):
     path = config()
     (found,) = as_json(path)["ropes"]
     model = RopeParams.from_hf(path)
     assert RopeParams(**found["params"]) == model.params
     assert found["freq_factors"] == model.freq_factors.tolist()
     assert [row["frequency"] for row in found["pairs"]] == model.frequencies().tolist()
-    own = 500000.0 ** (-np.arange(64) / 64)
+    unscaled = 500000.0 ** (-np.arange(64) / 64)
     before = [row["wavelength_before"] for row in found["pairs"]]
-    assert np.allclose(before, 2 * np.pi / own, rtol=1e-12)
+    assert np.allclose(before, 2 * np.pi / unscaled, rtol=1e-12)
     assert found["pairs"][5]["lanes"] == [5, 69]
     assert (found["context"], found["trained_context"]) == (131072, 8192)
 
 
-def test_the_python_call_can_be_made(config):
+def test_the_python_call_runs(config):
     for path in (config(), config(rope_scaling={"type": "linear", "factor": 4.0})):
         (found,) = as_json(path)["ropes"]
         names = {"RopeParams": RopeParams, "rope": rope}
@@ -135,13 +135,13 @@ def test_the_python_call_names_any_file(config, tmp_path, name):
         ),
     ],
 )
-def test_the_ggml_call_has_ggml_s_order(config, values, call):
+def test_the_ggml_call_has_the_order_of_ggmls_arguments(config, values, call):
     path = config(**values)
     assert as_json(path)["ropes"][0]["ggml"] == call
     assert call in inspect(path, "--no-pairs")
 
 
-def test_who_executes_it(config):
+def test_the_executors_and_their_types_are_listed(config):
     found = as_json(config())["ropes"][0]["executors"]
     assert found["cpu"] == found["sim"] == found["reference"] == "float32, float16, bfloat16"
     assert found["sim:ascend310p"] == "float32, float16"
@@ -154,7 +154,7 @@ def test_who_executes_it(config):
     assert wide["ggml's CANN backend"] == "no: its heads have at most 896 dimensions"
 
 
-def test_layers_of_two_types(config):
+def test_each_layer_type_has_its_own_rope(config):
     entries = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
     path = config(rope_parameters=entries, rope_scaling=None)
     both = as_json(path)["ropes"]
@@ -162,35 +162,35 @@ def test_layers_of_two_types(config):
     (one,) = as_json(path, "--layer-type", "sliding_attention")["ropes"]
     assert one == both[1]
     assert 'layer_type="sliding_attention"' in one["python"]
-    said = inspect(path, "--layer-type", "other", status=2)
-    assert said.startswith("[rope] layer_type must be one of full_attention, sliding_attention")
+    message = inspect(path, "--layer-type", "other", status=2)
+    assert message.startswith("[rope] layer_type must be one of full_attention, sliding_attention")
 
 
 def test_a_file_is_read_once(config, monkeypatch):
     entries = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
-    path, read, times = config(rope_parameters=entries, rope_scaling=None), Path.read_text, []
-    monkeypatch.setattr(Path, "read_text", lambda self, **k: times.append(self) or read(self, **k))
+    path, read_text, reads = config(rope_parameters=entries, rope_scaling=None), Path.read_text, []
+    monkeypatch.setattr(Path, "read_text", lambda self, **k: reads.append(self) or read_text(self, **k))
     inspect(path)
-    assert times == [path]
+    assert reads == [path]
 
 
-def test_a_gguf_file(tmp_path):
+def test_a_gguf_file_with_two_kinds_of_layers(tmp_path):
     values = {**LLAMA, "attention.sliding_window": 1024, "rope.freq_base": 1e6}
     path = write(tmp_path / "model.gguf", "gemma3", values)
-    told = as_json(path)
-    assert (told["kind"], told["model"]) == ("GGUF file", "gemma3")
-    see_all, windows = told["ropes"]
-    assert see_all["params"]["freq_base"] == 1e6
-    assert windows["params"]["freq_base"] == 1e4
-    assert windows["layers"] == "layers with a window (0-4, 6-10, 12-16, ..., 30-31)"
+    contents = as_json(path)
+    assert (contents["kind"], contents["model"]) == ("GGUF file", "gemma3")
+    full, windowed = contents["ropes"]
+    assert full["params"]["freq_base"] == 1e6
+    assert windowed["params"]["freq_base"] == 1e4
+    assert windowed["layers"] == "layers with a window (0-4, 6-10, 12-16, ..., 30-31)"
     names = {"RopeParams": RopeParams, "rope": rope}
     names |= {"x": np.ones((1, 3, 2, 128), np.float32), "positions": np.arange(3)}
-    exec(windows["python"], names)
+    exec(windowed["python"], names)
     (one,) = as_json(path, "--layer", "7")["ropes"]
-    assert one["params"] == windows["params"]
+    assert one["params"] == windowed["params"]
 
 
-def test_theta_before_alpha_stretches_it(tmp_path):
+def test_wavelengths_before_scaling_use_theta_without_alpha(tmp_path):
     path = write(tmp_path / "model.gguf", "hunyuan-dense", {**LLAMA, "rope.scaling.alpha": 1000.0})
     (found,) = as_json(path)["ropes"]
     assert found["params"]["freq_base"] == pytest.approx(500000 * 1000 ** (128 / 126))
@@ -199,42 +199,42 @@ def test_theta_before_alpha_stretches_it(tmp_path):
     assert "before: with the file's theta, which its converter may already have scaled\n" in inspect(path)
 
 
-def test_layers_without_rope(tmp_path):
+def test_layers_without_rope_are_listed(tmp_path):
     path = write(tmp_path / "model.gguf", "smollm3", LLAMA)
-    told = as_json(path)
-    assert told["layers_without_rope"] == list(range(3, 32, 4))
-    (rotating,) = told["ropes"]
+    contents = as_json(path)
+    assert contents["layers_without_rope"] == list(range(3, 32, 4))
+    (rotating,) = contents["ropes"]
     assert rotating["layers"] == "layers with rope (0-2, 4-6, 8-10, ..., 28-30)"
     assert "no rope in layers 3, 7, 11, ..., 31\n" in inspect(path, "--no-pairs")
     assert inspect(path, "--layer", 3, status=2).startswith("[rope] layer must be one whose heads rotate but")
-    lead = {
+    dense_first = {
         **LLAMA,
         "attention.sliding_window": 4096,
         "leading_dense_block_count": 1,
         "rope.freq_base_swa": 7.0,
     }
-    told = as_json(write(tmp_path / "model.gguf", "cohere2moe", lead))
-    assert [r["layers"] for r in told["ropes"]] == [
+    contents = as_json(write(tmp_path / "model.gguf", "cohere2moe", dense_first))
+    assert [r["layers"] for r in contents["ropes"]] == [
         "layers with full attention (0)",
         "layers with a window (1-3, 5-7, 9-11, ..., 29-31)",
     ]
     assert as_json(write(tmp_path / "model.gguf", "llama", LLAMA))["layers_without_rope"] == []
 
 
-def test_how_many_tokens_there_will_be(config):
+def test_n_ctx_is_the_length_of_the_session(config):
     path = config(rope_scaling={"type": "dynamic", "factor": 2.0}, max_position_embeddings=4096)
     short, long = (as_json(path, *more)["ropes"][0] for more in ((), ("--n-ctx", 16384)))
     assert long["params"]["freq_base"] > 4 * short["params"]["freq_base"]
     assert "seq_len=16384" in long["python"]
     assert long["pairs"][1]["wavelength"] > long["pairs"][1]["wavelength_before"]
     assert (long["context"], long["session"], short["session"]) == (4096, 16384, None)
-    for found, tokens in ((short, 4096), (long, 16384)):  # turns are in the context in force
+    for found, tokens in ((short, 4096), (long, 16384)):  # turns count the context in use
         assert found["pairs"][0]["turns"] == pytest.approx(tokens / (2 * np.pi))
     assert "4096 tokens; session of 16384" in inspect(path, "--no-pairs", "--n-ctx", 16384)
 
 
-def test_pairs_that_do_not_rotate(config, tmp_path):
-    """Three of four of Gemma 4's."""
+def test_pairs_that_do_not_rotate_are_marked(config, tmp_path):
+    """Gemma 4 rotates one pair of four."""
     entries = {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}
     path = config(rope_parameters=entries, rope_scaling=None)
     (found,) = as_json(path)["ropes"]
@@ -242,14 +242,14 @@ def test_pairs_that_do_not_rotate(config, tmp_path):
     assert [p["wavelength"] is None for p in pairs] == [False] * 16 + [True] * 48
     assert all(p["turns"] == 0 for p in pairs[16:])
     assert pairs[15]["wavelength"] == pytest.approx(pairs[15]["wavelength_before"])
-    told = inspect(path, "--plot", tmp_path / "still.svg")
-    assert len(re.findall(r"^ +\d+ +\d+, \d+ +0 +- .* - +does not rotate *$", told, re.MULTILINE)) == 48
-    assert "64, from 1 to 1; 48 pairs do not rotate" in told
+    output = inspect(path, "--plot", tmp_path / "still.svg")
+    assert len(re.findall(r"^ +\d+ +\d+, \d+ +0 +- .* - +does not rotate *$", output, re.MULTILINE)) == 48
+    assert "64, from 1 to 1; 48 pairs do not rotate" in output
     assert "as it is; 48 pairs do not rotate" in (tmp_path / "still.svg").read_text()
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
-def test_the_plot(config, tmp_path, suffix):
+def test_the_plot_has_the_type_of_its_suffix(config, tmp_path, suffix):
     target = tmp_path / f"wavelengths{suffix}"
     assert f"Wrote {target}" in inspect(config(), "--no-pairs", "--plot", target).replace("\n", "")
     begin = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[suffix]
@@ -266,14 +266,14 @@ def test_the_plot(config, tmp_path, suffix):
 
 
 @pytest.mark.parametrize("name", ["a$\\frac{$b", "$\\undefined{x}$", "m" * 3000])
-def test_any_name_is_a_title(config, tmp_path, name):
+def test_any_model_name_can_be_the_title(config, tmp_path, name):
     inspect(config(model_type=name), "--no-pairs", "--plot", tmp_path / "named.svg")
     labels = [html.unescape(t) for t in re.findall(r"<!-- (.*?) -->", (tmp_path / "named.svg").read_text())]
     shown = name if len(name) <= 80 else f"{name[:77]}..."
     assert shown in [label.replace("\\$", "$") for label in labels]
 
 
-def test_a_terminal_without_these_letters_gets_their_numbers(config):
+def test_letters_that_the_terminal_lacks_are_escaped(config):
     command = [sys.executable, "-m", "npu_rope.cli", "inspect", str(config(model_type="\u6a21\u578b"))]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -287,7 +287,7 @@ def test_the_plot_marks_the_session_and_the_context(config, tmp_path):
     assert {"session, 16384 tokens", "context, 4096 tokens", "after scaling"} <= set(labels)
 
 
-def test_bad_usage(config, tmp_path):
+def test_bad_usage_exits_2_with_its_message(config, tmp_path):
     path = config()
     gguf = write(tmp_path / "model.gguf", "llama", LLAMA)
     for arguments, message in (
@@ -305,12 +305,12 @@ def test_bad_usage(config, tmp_path):
     assert not list(tmp_path.glob("x.*"))
 
 
-def test_what_a_terminal_would_obey_is_escaped(config, tmp_path):
-    told = inspect(config(model_type="red\x1b[31m\nlines"))
-    assert told.startswith("red\\x1b[31m\\nlines (transformers configuration)\n")
-    said = inspect(config(rope_scaling={"rope_type": "red\x1b[31m"}), status=2)
-    assert said.splitlines()[0].endswith(" but got red\\x1b[31m.")
+def test_control_characters_are_escaped(config, tmp_path):
+    output = inspect(config(model_type="red\x1b[31m\nlines"))
+    assert output.startswith("red\\x1b[31m\\nlines (transformers configuration)\n")
+    message = inspect(config(rope_scaling={"rope_type": "red\x1b[31m"}), status=2)
+    assert message.splitlines()[0].endswith(" but got red\\x1b[31m.")
     path = write(tmp_path / "model.gguf", "red\x1b[31m", LLAMA)
-    said = inspect(path, status=2)
-    assert said.startswith("[rope] general.architecture must be a name in ")
-    assert said.endswith(" but got 'red\\x1b[31m'.\n")
+    message = inspect(path, status=2)
+    assert message.startswith("[rope] general.architecture must be a name in ")
+    assert message.endswith(" but got 'red\\x1b[31m'.\n")

@@ -1,4 +1,4 @@
-"""Kernel times out of the files that CANN's profiler leaves, in both forms that are documented."""
+"""Kernel times are read from the profiler's files, in both documented formats."""
 
 import csv
 from decimal import Decimal
@@ -21,8 +21,8 @@ def profile_folder(tmp_path, file, into):
     return tmp_path
 
 
-def rewritten(tmp_path, change):
-    """kernel_details.csv after a change to its rows."""
+def edited_details(tmp_path, change):
+    """Return the path of a kernel_details.csv whose rows `change` edited."""
     rows = list(csv.reader(DETAILS.read_text().splitlines()))
     change(rows)
     path = tmp_path / "kernel_details.csv"
@@ -46,60 +46,60 @@ def test_both_files_give_the_same_launches_in_the_order_of_their_start(file):
 
 
 def test_start_times_are_compared_with_all_their_digits(tmp_path):
-    """Two starts that are the same float64."""
+    """As float64 the two start times are equal."""
 
     def change(rows):
-        at = rows[0].index("Start Time(us)")
-        rows[1][at], rows[2][at] = "1750000000000010.0271\t", "1750000000000010.0270\t"
+        column = rows[0].index("Start Time(us)")
+        rows[1][column], rows[2][column] = "1750000000000010.0271\t", "1750000000000010.0270\t"
 
     assert float("1750000000000010.0271") == float("1750000000000010.0270")
-    runs = kernel_times.read_kernels(rewritten(tmp_path, change))
+    runs = kernel_times.read_kernels(edited_details(tmp_path, change))
     assert [run.duration_us for run in runs[:2]] == [6.2, 5.96]
 
 
-def test_without_a_type_the_name_tells_the_operator(tmp_path):
+def test_without_a_type_the_kernels_name_gives_the_operator(tmp_path):
     def change(rows):
-        at = rows[0].index("Type")
+        column = rows[0].index("Type")
         for row in rows[1:]:
-            row[at] = "N/A"
+            row[column] = "N/A"
 
-    runs = kernel_times.read_kernels(rewritten(tmp_path, change))
+    runs = kernel_times.read_kernels(edited_details(tmp_path, change))
     assert [len(d) for d in kernel_times.durations_of(runs, "NpuRope", [4])] == [4]
     assert not any(run.is_of("NpuRopeQk") for run in runs)
     assert not any(run.is_of("Rope") for run in runs)
 
 
-def test_an_operator_whose_name_begins_alike_is_another_one():
+def test_a_prefix_of_the_operators_name_does_not_match():
     run = kernel_times.KernelRun("aclnnNpuRopeQk_NpuRopeQk_NpuRopeQk", "NpuRopeQk", Decimal(0), 1.0)
     assert run.is_of("NpuRopeQk")
     assert not run.is_of("NpuRope")
 
 
 @pytest.mark.parametrize("launches", [[2, 1], [2, 3], [5]])
-def test_launches_that_are_missing_or_too_many_cannot_be_told_apart(launches):
+def test_a_wrong_number_of_launches_is_an_error(launches):
     runs = kernel_times.read_kernels(DETAILS)
     with pytest.raises(NoKernelTimes, match=rf"lists 4 launches of NpuRope where {sum(launches)} were made"):
         kernel_times.durations_of(runs, "NpuRope", launches)
 
 
-def test_other_columns_are_named(tmp_path):
+def test_undocumented_columns_are_named(tmp_path):
     def change(rows):
         rows[0][rows[0].index("Duration(us)")] = "Elapsed(ns)"
 
     with pytest.raises(NoKernelTimes, match=r"other columns than documented: .*Elapsed\(ns\)"):
-        kernel_times.read_kernels(rewritten(tmp_path, change))
+        kernel_times.read_kernels(edited_details(tmp_path, change))
 
 
 @pytest.mark.parametrize("value", ["N/A", "", "nan", "inf", "1,5"])
-def test_a_time_that_is_no_number_is_named_with_its_line(tmp_path, value):
+def test_an_invalid_time_is_reported_with_its_line(tmp_path, value):
     def change(rows):
         rows[3][rows[0].index("Duration(us)")] = value
 
     with pytest.raises(NoKernelTimes, match=r"kernel_details.csv, line 4: times must be numbers"):
-        kernel_times.read_kernels(rewritten(tmp_path, change))
+        kernel_times.read_kernels(edited_details(tmp_path, change))
 
 
-def test_an_empty_file_is_said_to_be_empty(tmp_path):
+def test_an_empty_file_is_reported(tmp_path):
     (tmp_path / "kernel_details.csv").write_text("")
     with pytest.raises(NoKernelTimes, match=r"kernel_details.csv is empty"):
         kernel_times.read_kernels(tmp_path / "kernel_details.csv")
@@ -114,7 +114,7 @@ def test_the_files_are_found_where_the_profiler_leaves_them(tmp_path, file, into
     assert len(kernel_times.find_kernels(profile_folder(tmp_path, file, into))) == 5
 
 
-def test_a_profiler_that_wrote_nothing_is_said_to(tmp_path):
+def test_a_profiler_that_wrote_no_file_is_reported(tmp_path):
     with pytest.raises(NoKernelTimes, match="wrote neither kernel_details"):
         kernel_times.find_kernels(tmp_path)
 
@@ -126,19 +126,19 @@ def test_without_msprof_there_is_no_profile(monkeypatch):
 
 
 @pytest.mark.parametrize("variable", ["PROFILER_SAMPLECONFIG", "PROFILING_MODE"])
-def test_beside_another_profile_there_is_none(monkeypatch, variable):
+def test_a_second_profile_at_the_same_time_is_refused(monkeypatch, variable):
     monkeypatch.setenv(variable, "something")
     with pytest.raises(NoKernelTimes, match=f"{variable} is set"):
         kernel_times.require_profiler()
 
 
-def test_a_profiler_of_another_version_is_no_crash(tmp_path):
-    how = (tmp_path, "NpuRope", [lambda: None], 1, lambda: None)
+def test_an_incompatible_profiler_raises_no_kernel_times(tmp_path):
+    arguments = (tmp_path, "NpuRope", [lambda: None], 1, lambda: None)
     with pytest.raises(NoKernelTimes, match="torch_npu's profiler failed: AttributeError"):
-        kernel_times.profile(SimpleNamespace(), *how)
+        kernel_times.profile(SimpleNamespace(), *arguments)
 
 
-def test_a_time_is_the_median_with_its_ends():
+def test_a_time_is_the_median_with_minimum_and_maximum():
     assert kernel_times.summary_of([3.0, 1.0, 100.0], kernel_times.BY_PROFILER) == {
         "us": 3.0,
         "min_us": 1.0,

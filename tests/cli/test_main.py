@@ -1,4 +1,4 @@
-"""How npu-rope ends: version, closed pipes, Ctrl-C, a missing typer."""
+"""The exit status of npu-rope: after --version, a closed pipe, Ctrl-C, and without typer."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ def test_a_closed_pipe_is_quiet_and_exits_141(npu_rope_command, arguments):
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def heed_interrupts():
+def restore_interrupts():
     """Restore the default handler: a shell's background processes and their children ignore interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -40,14 +40,14 @@ def heed_interrupts():
 def test_ctrl_c_exits_130_with_one_line():
     command = [*COMMAND, "validate", "--verbose", "--no-ggml", "--backend", "cpu"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=restore_interrupts
     ) as process:
-        # Into the cases: while Python still imports, it may lose an interrupt.
+        # Wait for the first case: Python may lose an interrupt during its imports.
         assert any(line.startswith("ok") for line in iter(process.stdout.readline, ""))
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert said == "[npu-rope] interrupted.\n"
+    assert errors == "[npu-rope] interrupted.\n"
 
 
 def test_missing_typer_is_named_with_a_remedy():

@@ -1,4 +1,4 @@
-"""npu-rope trace as a user runs it: what it prints, what it writes, how it refuses."""
+"""npu-rope trace on the command line: its output, its files and its errors."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def test_no_line_is_wider_than_the_terminal_or_wraps(shape, width):
     assert all(re.match(starts, line) for line in lines), done.stdout
 
 
-def test_what_is_printed_says_that_it_is_simulated_and_what_was_run():
+def test_the_output_names_the_call_and_says_simulated():
     done = run(*SMALL, "--mode", "normal", "--n-dims", "20", "--n-offs", "6", "--in-place", "--backward")
     first, second, *_ = done.stdout.splitlines()
     assert first.startswith(
@@ -97,18 +97,18 @@ def test_json_is_the_summary_of_the_launch():
     ],
     ids=" ".join,
 )
-def test_every_option_runs_and_shows_in_the_summary(more):
+def test_every_option_changes_the_summary(more):
     found, plain = summary(*SMALL, *more), summary(*SMALL)
-    told = {k: v for k, v in found.items() if plain.get(k) != v}
-    assert bool(told) == (more != ["--cores", "0"])
+    changed_values = {k: v for k, v in found.items() if plain.get(k) != v}
+    assert bool(changed_values) == (more != ["--cores", "0"])
     assert found["bytes_written"] == plain["bytes_written"] or "--n-dims" in more
 
 
 @pytest.mark.parametrize("most", [1, 3, 5])
 def test_no_more_cores_are_used_than_allowed_and_fewer_take_longer(most):
-    few, all_ = summary(*SMALL, "--most-cores", str(most)), summary(*SMALL)
-    assert few["cores"] == most < all_["cores"]
-    assert few["cycles"] > all_["cycles"]
+    limited, unlimited = summary(*SMALL, "--most-cores", str(most)), summary(*SMALL)
+    assert limited["cores"] == most < unlimited["cores"]
+    assert limited["cycles"] > unlimited["cycles"]
 
 
 def test_the_default_type_is_one_that_the_chip_has():
@@ -121,7 +121,7 @@ def test_the_default_type_is_one_that_the_chip_has():
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "expected"),
     [
         ([], "rotary_mul [1,40,6,64] bf16 half, bf16 tables, an entry a lane"),
         (["--width", "pair"], "half, bf16 tables, an entry a pair"),
@@ -133,18 +133,18 @@ def test_the_default_type_is_one_that_the_chip_has():
         (["--rows", "90", "--width", "pair", "--layout", "bnsd"], "an entry a pair, 90 rows, bnsd"),
     ],
 )
-def test_given_tables_are_traced_as_they_are_called(more, said):
+def test_given_tables_are_traced_with_the_options_of_the_call(more, expected):
     found = summary(*SMALL, *more, op="rotary_mul")
-    assert said in found["call"]
+    assert expected in found["call"]
     assert found["bytes_written"] == 40 * 6 * 64 * 2
-    # All that is read: x, and each token's row of cos and sin once for each group of cores that shares it.
+    # The launch reads x once, and each token's row of cos and sin once for each group of cores.
     assert found["least_bytes"] <= found["bytes_read"] + found["bytes_written"] <= 1.3 * found["least_bytes"]
     first, *_ = run(*SMALL, *more, op="rotary_mul").stdout.splitlines()
     assert first.startswith(found["call"])
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "expected"),
     [
         (["--rows", "9"], "[trace] width must be pair where rows are given but got lane."),
         (
@@ -158,10 +158,10 @@ def test_given_tables_are_traced_as_they_are_called(more, said):
         ),
     ],
 )
-def test_a_bad_call_of_rotary_mul_exits_2(more, said):
+def test_a_bad_call_of_rotary_mul_exits_2(more, expected):
     done = run(*SMALL, *more, op="rotary_mul")
     assert done.exit_code == 2
-    assert done.stderr.startswith(said)
+    assert done.stderr.startswith(expected)
 
 
 # ---- written files -------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_instructions_of_one_pipe_do_not_overlap(tmp_path):
 
 
 @pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
-def test_the_plot_is_a_picture_of_its_kind(suffix, magic, tmp_path):
+def test_the_plot_has_the_format_of_its_suffix(suffix, magic, tmp_path):
     path = tmp_path / f"t.{suffix}"
     done = run(*SMALL, "--plot", str(path))
     assert done.exit_code == 0, done.stderr
@@ -208,29 +208,29 @@ def test_the_plot_is_a_picture_of_its_kind(suffix, magic, tmp_path):
 
 
 def test_the_plot_has_bars_of_every_pipe_that_works(tmp_path):
-    """Colours, in a picture read back: those of the pipes, and white."""
+    """Count the pixels of each pipe's colour in the picture."""
     import matplotlib.image
 
     run(*SMALL, "--plot", str(tmp_path / "t.png"), "--cores", "3")
     pixels = matplotlib.image.imread(tmp_path / "t.png")[..., :3]
-    for pipe, wanted in timeline_plot.COLOURS.items():
-        colour = [int(wanted[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    for pipe, code in timeline_plot.COLOURS.items():
+        colour = [int(code[k : k + 2], 16) / 255 for k in (1, 3, 5)]
         drawn = np.count_nonzero(np.abs(pixels - colour).max(-1) < 0.01)
         assert drawn > 500 or pipe == "S"  # the scalar unit may have nothing to do
 
 
-def test_pauses_that_no_one_sees_are_not_drawn_as_seams():
+def test_gaps_below_a_pixel_are_not_drawn():
     spans = [(5.0, 6.0), (0.0, 1.0), (1.0001, 2.0), (3.0, 4.0), (3.5, 3.7)]
     assert timeline_plot._without_seams(spans, 0.01) == [(0.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
 
 
-def test_timeline_and_plot_at_once(tmp_path):
+def test_timeline_and_plot_can_be_written_together(tmp_path):
     done = run(*SMALL, "-o", str(tmp_path / "a.json"), "--plot", str(tmp_path / "a.svg"))
     assert done.exit_code == 0
     assert {p.name for p in tmp_path.iterdir()} == {"a.json", "a.svg"}
 
 
-# ---- how it refuses ------------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------------
 
 SHAPE = "[trace] shape must be four positive numbers B,S,N,D but got"
 FOLDER = "must be a file in an existing folder but got"
@@ -282,19 +282,19 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_usage_exits_2_with_one_line_and_writes_nothing(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    arguments, said = BAD[name]
+    arguments, expected = BAD[name]
     files = [] if "-o" in arguments else ["-o", "new.json"]
     files += [] if "--plot" in arguments else ["--plot", "new.png"]
     done = run(*SMALL, *files, *arguments)
     assert done.exit_code == 2
-    assert said in done.stderr
-    if said.startswith("["):
+    assert expected in done.stderr
+    if expected.startswith("["):
         assert done.stderr.count("\n") == 1
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_simulator_exits_2_and_says_how_to_get_it(monkeypatch):
+def test_a_missing_simulator_exits_2_with_its_remedy(monkeypatch):
     monkeypatch.setattr(simulated_package, "_loaded", None)
     monkeypatch.setattr(simulated_package, "find", lambda: None)
     done = run(*SMALL)
@@ -303,7 +303,7 @@ def test_a_missing_simulator_exits_2_and_says_how_to_get_it(monkeypatch):
     assert "Build it with" in done.stderr
 
 
-def test_a_missing_matplotlib_is_named_before_anything_is_run(tmp_path):
+def test_a_missing_matplotlib_is_reported_before_the_launch(tmp_path):
     code = "import sys; sys.modules['matplotlib'] = None; from npu_rope.cli import main; main()"
     command = [sys.executable, "-c", code, "trace", "rope", *SMALL, "--plot", str(tmp_path / "t.png")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -325,7 +325,7 @@ def test_a_kernel_that_breaks_a_rule_exits_1_with_the_rule_and_keeps_the_earlier
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_unchanged_kernel_on_the_same_way_runs(changed_kernel, monkeypatch):
+def test_a_rebuilt_unchanged_kernel_gives_the_same_summary(changed_kernel, monkeypatch):
     before = summary(*FLOAT)
     library = Path(changed_kernel("nothing"))
     monkeypatch.setenv(changed.VARIABLE, f"/nonexistent.so:{library}")
@@ -335,21 +335,21 @@ def test_an_unchanged_kernel_on_the_same_way_runs(changed_kernel, monkeypatch):
 # ---- the norms -----------------------------------------------------------------------------------------
 
 ROWS, N = 96, 256
-OF_ROWS = {"rms_norm": 2, "add_rms_norm": 4, "rms_norm_backward": 3}  # tensors of all rows, read or written
+ROW_TENSORS = {"rms_norm": 2, "add_rms_norm": 4, "rms_norm_backward": 3}  # inputs and outputs with all rows
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("bf16", 2), ("f32", 4)])
-@pytest.mark.parametrize("op", OF_ROWS)
+@pytest.mark.parametrize("op", ROW_TENSORS)
 def test_a_norm_moves_its_tensors_once(op, dtype, size):
     found = summary("--shape", f"{ROWS},{N}", "--dtype", dtype, "--most-cores", "1", op=op)
     assert (found["op"], found["shape"], found["dtype"]) == (op, [ROWS, N], dtype)
     sums = 4 * N if op == "rms_norm_backward" else 0
-    least = OF_ROWS[op] * ROWS * N * size + N * size + sums
+    least = ROW_TENSORS[op] * ROWS * N * size + N * size + sums
     assert found["bytes_read"] + found["bytes_written"] == pytest.approx(least, rel=0.01)
 
 
-@pytest.mark.parametrize("op", OF_ROWS)
-def test_a_norm_refuses_a_shape_that_is_none(op):
+@pytest.mark.parametrize("op", ROW_TENSORS)
+def test_a_norm_refuses_a_shape_with_zero(op):
     done = run("--shape", "0,8", op=op)
     assert done.exit_code == 2
     assert "shape must be two positive numbers R,N but got 0,8." in done.stderr

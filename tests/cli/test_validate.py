@@ -1,4 +1,4 @@
-"""npu-rope validate as a user runs it: filters, formats, exit status."""
+"""npu-rope validate on the command line: filters, formats, exit status."""
 
 import csv
 import functools
@@ -38,7 +38,7 @@ def validate(npu_rope_command):
     return functools.partial(npu_rope_command, "validate")
 
 
-def test_cases_within_bounds_exit_0_and_are_each_a_line(validate):
+def test_cases_within_bounds_exit_0_and_print_a_line_each(validate):
     done = validate(*FEW, "--verbose")
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("ok ")]
@@ -66,23 +66,24 @@ def test_the_summary_is_a_table_of_suites_by_back_ends(validate):
     assert name in [case.name for case in all_cases(("pmx", "onnx"))]
 
 
-def judged(verdict, ratio=0.5):
+def judge_with(verdict, ratio=0.5):
+    """Return a judge whose verdict on each case is `verdict`."""
     return lambda case, names, process: CaseResult(
         case, [Judgement("cpu", verdict, ratio=ratio, max_error=1.0)]
     )
 
 
-def test_failures_are_in_full_and_counted_in_the_table(monkeypatch):
-    monkeypatch.setattr(command, "judge", judged(FAIL, 3.25))
-    few = ["--suite", "onnx", "--filter", "prefill", "--no-ggml", "--backend", "cpu"]
-    done = invoke(*few)
+def test_failures_are_printed_in_full_and_counted_in_the_table(monkeypatch):
+    monkeypatch.setattr(command, "judge", judge_with(FAIL, 3.25))
+    options = ["--suite", "onnx", "--filter", "prefill", "--no-ggml", "--backend", "cpu"]
+    done = invoke(*options)
     assert done.exit_code == 1
     names = re.findall(r"^FAIL +(\S+)$", done.stdout, re.M)
     assert len(names) >= 1
     for name in names:
         assert f"--op '{name}'" in done.stdout
     assert re.search(rf"^onnx +0/{len(names)}  3\.25$", done.stdout, re.M)
-    quiet = invoke(*few, "--quiet").stdout
+    quiet = invoke(*options, "--quiet").stdout
     assert "onnx  " not in quiet
     assert quiet.count("  reproduce: ") == len(names)
 
@@ -95,13 +96,13 @@ def test_quiet_leaves_the_last_line(validate):
     assert done.stderr == "[validate] --verbose must come without --quiet but got both.\n"
 
 
-def test_progress_is_told_where_there_is_no_terminal(monkeypatch):
+def test_progress_is_printed_without_a_terminal(monkeypatch):
     monkeypatch.setattr(command, "PROGRESS_SECONDS", 0)
-    monkeypatch.setattr(command, "judge", judged("ok"))
+    monkeypatch.setattr(command, "judge", judge_with("ok"))
     done = invoke(*FEW, "--no-ggml", "--backend", "cpu")
-    told = [line for line in done.stderr.splitlines() if line.startswith("validating: ")]
-    assert len(told) == 8  # not behind the last
-    assert all(re.fullmatch(r"validating: \d of 9 cases, about \d+ s left", line) for line in told)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("validating: ")]
+    assert len(lines) == 8  # no line after the last case
+    assert all(re.fullmatch(r"validating: \d of 9 cases, about \d+ s left", line) for line in lines)
 
 
 @pytest.mark.peer
@@ -118,7 +119,7 @@ def test_without_ggml_the_summary_says_so(validate):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--backend", "npu"], "missing: the torch_npu package"),
         (["--backend", "sim:ascend950"], "backend must be one of reference, cpu"),
@@ -145,10 +146,10 @@ def test_without_ggml_the_summary_says_so(validate):
         (["--output", "/"], "[validate] output must be a file in an existing folder but got /."),
     ],
 )
-def test_bad_usage_exits_2_and_says_what_is_wrong(validate, arguments, said):
+def test_bad_usage_exits_2_and_says_what_is_wrong(validate, arguments, message):
     done = validate(*arguments)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stdout == ""
 
 
@@ -160,7 +161,7 @@ def test_ggml_named_by_environment_and_absent_exits_2_and_names_it(validate):
     assert validate("--no-ggml", *ONE, NPU_ROPE_GGML_LIB="/nonexistent").returncode == 0
 
 
-def test_messages_keep_their_brackets(monkeypatch):
+def test_messages_with_brackets_are_printed_unchanged(monkeypatch):
     def absent(library, device):
         raise GgmlUnavailable("[ggml] library must be here.")
 
@@ -195,7 +196,7 @@ def test_bit_equal_elements_are_counted_not_cases():
 
 
 def test_backend_forced_by_environment_and_absent_exits_2():
-    forced = {**os.environ, "NPU_ROPE_BACKEND": "npu"}  # is read as npu_rope is imported
+    forced = {**os.environ, "NPU_ROPE_BACKEND": "npu"}  # read at the import of npu_rope
     command = [sys.executable, "-m", "npu_rope.cli", "validate", *ONE]
     assert subprocess.run(command, env=forced, capture_output=True, check=False).returncode == 2
 
@@ -216,8 +217,8 @@ def test_json_has_every_judgement(validate, tmp_path):
 def test_csv_rows_have_test_backend_ops_columns(validate):
     done = validate("--format", "csv", "--no-ggml", *FEW)
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    named = {r["backend_name"] for r in rows}
-    assert named == {"reference", "cpu", "cpu:ggml", "sim", "sim:ascend310p"}
+    names = {r["backend_name"] for r in rows}
+    assert names == {"reference", "cpu", "cpu:ggml", "sim", "sim:ascend310p"}
     assert all(r["op_params"].startswith("type=f32,ne_a=[128,32,2,1]") for r in rows)
     assert {r["passed"] for r in rows} == {"True"}
 
@@ -236,10 +237,10 @@ def test_list_prints_names_only(validate):
 
 
 def test_a_wrong_result_exits_1_with_its_worst_element_and_a_reproducer(monkeypatch, capsys):
-    right = npu_rope.rope
+    correct_rope = npu_rope.rope
 
     def wrong(x, positions, params, factors=None, *, backend, forward=True, **rest):
-        return right(
+        return correct_rope(
             x, positions, params, factors, backend=backend, forward=forward ^ (backend == "cpu"), **rest
         )
 
@@ -267,7 +268,7 @@ def invoke(*arguments):
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["validate", *arguments])
 
 
-def test_console_shows_both_devices_and_what_one_cannot():
+def test_the_console_lists_what_a_device_does_not_support():
     done = invoke(*LLAMA, "--verbose")
     assert done.exit_code == 0, done.output
     lines = {line.split("/")[-1]: line for line in done.stdout.splitlines() if line.startswith("ok ")}
@@ -283,7 +284,7 @@ def test_console_shows_both_devices_and_what_one_cannot():
     assert "unsupported" not in on_910b
 
 
-def test_json_tells_the_devices_apart_and_how_near_the_cpu_they_are():
+def test_json_has_each_device_and_its_agreement_with_the_cpu():
     document = json.loads(invoke(*LLAMA, "--format", "json").stdout)
     assert (document["total"], document["failed"]) == (3, 0)
     for case in document["cases"]:
@@ -313,7 +314,7 @@ def test_csv_has_the_share_near_the_cpu_and_the_reason():
         assert bool(r["near_cpu_share"]) == judged_near
 
 
-def test_junit_skips_what_a_device_cannot():
+def test_junit_skips_what_a_device_does_not_support():
     root = ElementTree.fromstring(invoke(*LLAMA, "--format", "junit").stdout)
     assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("6", "0", "1")
     (skipped,) = (case for case in root.findall("testcase") if case.find("skipped") is not None)
@@ -323,7 +324,7 @@ def test_junit_skips_what_a_device_cannot():
 
 @pytest.fixture
 def broken(changed_kernel, monkeypatch):
-    """Makes the simulator run rope's float32 kernel broken so."""
+    """Make the simulator run rope's float32 kernel with the named change."""
     return lambda name: monkeypatch.setenv(changed.VARIABLE, str(changed_kernel(name)))
 
 
@@ -365,7 +366,7 @@ def test_a_kernel_with_a_wrong_sign_fails_with_its_worst_element(broken):
     assert invoke(*DECODE).exit_code == 0
 
 
-def test_a_missing_simulator_exits_2_where_it_is_forced(tmp_path, monkeypatch):
+def test_a_missing_simulator_exits_2_only_if_it_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(simulated_package, "_loaded", None)
     monkeypatch.setattr(simulated_package, "find", lambda: None)
     done = invoke(*DECODE)
@@ -373,9 +374,9 @@ def test_a_missing_simulator_exits_2_where_it_is_forced(tmp_path, monkeypatch):
     assert (
         "[sim] backend must be available but its operator package simcann_opp was not found in" in done.stderr
     )
-    few = invoke("--no-ggml", "--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32")
-    assert few.exit_code == 0
-    assert "simulated" not in few.stdout
+    done = invoke("--no-ggml", "--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32")
+    assert done.exit_code == 0
+    assert "simulated" not in done.stdout
 
 
 # ---- ggml's devices --------------------------------------------------------------------------------
@@ -385,12 +386,12 @@ SMALL = ["--suite", "ggml", "--filter", r"^ROPE(_BACK)?\(type=f32,ne_a=\[80,16,2
 
 @pytest.fixture
 def stand_ins(monkeypatch):
-    """A registry with devices that refuse (CANN0) or are wrong (SHIFT0)."""
+    """Give ggml a device that refuses ROPE_BACK (CANN0) and one with wrong results (SHIFT0)."""
     monkeypatch.setattr(command.GgmlProcess, "worker", ggml_workers.STAND_INS)
 
 
 @pytest.mark.peer
-def test_an_unknown_device_exits_2_and_names_those_there_are(validate):
+def test_an_unknown_device_exits_2_and_names_the_devices(validate):
     done = validate(*SMALL, "--ggml-device", "CANN0")
     assert done.returncode == 2
     assert "[ggml] device must be one of CPU but got CANN0." in done.stderr
@@ -398,7 +399,7 @@ def test_an_unknown_device_exits_2_and_names_those_there_are(validate):
 
 
 @pytest.mark.peer
-def test_a_device_is_compared_with_the_cpu_alone_unless_others_are_named(validate):
+def test_a_device_is_compared_only_with_the_cpu_unless_others_are_named(validate):
     done = validate(*SMALL, "--ggml-device", "CPU")
     assert done.returncode == 0, done.stdout
     assert "ggml device: CPU (" in done.stdout
@@ -412,7 +413,7 @@ def test_a_device_is_compared_with_the_cpu_alone_unless_others_are_named(validat
 
 @pytest.mark.peer
 @pytest.mark.usefixtures("stand_ins")
-def test_what_a_device_refuses_is_listed_under_the_reason_and_no_failure():
+def test_refused_cases_are_listed_by_reason_and_do_not_fail():
     done = invoke(*SMALL, "--ggml-device", "CANN0", "--verbose")
     assert done.exit_code == 0, done.output
     assert "ggml CANN0 vs ggml's angles: 2 of 2 within bounds" in done.stdout
@@ -450,10 +451,10 @@ def test_help_names_every_operator():
 
 @pytest.mark.peer
 @pytest.mark.usefixtures("stand_ins")
-def test_where_a_device_fails_is_told_with_a_line_for_either_tool(monkeypatch):
+def test_a_failing_device_gets_a_reproducer_for_each_tool(monkeypatch):
     monkeypatch.delenv("NPU_ROPE_GGML_LIB", raising=False)
-    here = find_library_dir()
-    done = invoke(*SMALL, "--ggml-lib", str(here), "--ggml-device", "SHIFT0")
+    library_dir = find_library_dir()
+    done = invoke(*SMALL, "--ggml-lib", str(library_dir), "--ggml-device", "SHIFT0")
     assert done.exit_code == 1
     assert "ggml SHIFT0 vs ggml's angles: 0 of 4 within bounds" in done.stdout
     assert re.search(
@@ -463,18 +464,18 @@ def test_where_a_device_fails_is_told_with_a_line_for_either_tool(monkeypatch):
         done.stdout,
     )
     name = "ROPE(type=f32,ne_a=[80,16,2,1],n_dims=80,mode=24,n_ctx=512,"
-    mine, theirs = (line for line in done.stdout.splitlines() if f"'{name}" in line and "ff=0" in line)
-    assert mine.startswith(f"  reproduce: npu-rope validate --suite ggml --op '{name}")
-    assert mine.endswith(f"' --ggml-lib {here} --ggml-device SHIFT0")
-    assert theirs.startswith(f"  reproduce: test-backend-ops test -b SHIFT0 -o '{name}")
-    again = invoke(*shlex.split(mine.partition("validate ")[2]))
+    own_line, ggml_line = (line for line in done.stdout.splitlines() if f"'{name}" in line and "ff=0" in line)
+    assert own_line.startswith(f"  reproduce: npu-rope validate --suite ggml --op '{name}")
+    assert own_line.endswith(f"' --ggml-lib {library_dir} --ggml-device SHIFT0")
+    assert ggml_line.startswith(f"  reproduce: test-backend-ops test -b SHIFT0 -o '{name}")
+    again = invoke(*shlex.split(own_line.partition("validate ")[2]))
     assert again.exit_code == 1
     assert "ggml SHIFT0 vs ggml's angles: 0 of 1 within bounds" in again.stdout
 
 
 @pytest.mark.peer
 @pytest.mark.usefixtures("stand_ins")
-def test_files_name_the_device_and_tell_refused_from_failed():
+def test_files_name_the_device_and_distinguish_refused_from_failed():
     rows = list(
         csv.DictReader(io.StringIO(invoke(*SMALL, "--ggml-device", "CANN0", "--format", "csv").stdout))
     )
@@ -497,7 +498,7 @@ def test_files_name_the_device_and_tell_refused_from_failed():
     assert all("test-backend-ops test -b SHIFT0" in f.text for f in failures)
 
 
-def test_what_the_ggml_here_is_too_old_for_is_listed_and_no_failure(monkeypatch):
+def test_cases_that_an_old_ggml_lacks_are_listed_and_do_not_fail(monkeypatch):
     def too_old(case, names, process):
         message = "ggml 0.9.0 has no ggml_set_rows"
         return CaseResult(case, [Judgement("cpu", "ok"), Judgement("ggml", "unsupported", message=message)])

@@ -1,4 +1,4 @@
-"""The whole of ggml's matrix on every back end and a real ggml: nothing fails, and all is counted."""
+"""Every case of ggml's matrix holds on the back ends and on an installed ggml."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 BACKENDS = ("cpu", "sim", "sim:ascend310p")
 CASES = 918
-MOST_SECONDS = 900  # room for a busy machine
-# What the installed ggml may be too old for; each is named, and nothing else is unsupported.
+TIMEOUT_SECONDS = 900  # enough on a busy machine
+# Functions that an old ggml lacks. A case is unsupported only for one of these reasons.
 TOO_OLD = r"ggml \S+ has no (ggml_rope_set_offset|ggml_rope_multi(_inplace)?|ggml_set_rows|mode imrope)"
 
 
@@ -23,7 +23,7 @@ def test_no_case_of_ggmls_matrix_fails():
     command = [sys.executable, "-m", "npu_rope.cli", "validate", "--suite", "ggml", "--format", "json"]
     for backend in BACKENDS:
         command += ["--backend", backend]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["total"], document["failed"], document["ggml_missing"]) == (CASES, 0, None)
@@ -35,4 +35,4 @@ def test_no_case_of_ggmls_matrix_fails():
     assert verdicts["ggml", "ok"] + verdicts["ggml", "unsupported"] == CASES
     assert verdicts["ggml", "ok"] > 0
     unsupported = {j["error_message"] for j in judged if j["verdict"] == "unsupported"}
-    assert all(re.fullmatch(TOO_OLD, said) for said in unsupported), unsupported
+    assert all(re.fullmatch(TOO_OLD, message) for message in unsupported), unsupported

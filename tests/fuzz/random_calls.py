@@ -1,6 +1,6 @@
 """Draw random calls of rope, rope_qk and rope_set_rows.
 
-A call is drawn from (seed, index) and a :class:`Reach`, the support of its back end; it is the same on every
+A call is drawn from (seed, index) and a :class:`Reach`, the limits of its back end. It is the same on every
 machine. ``random_judge.py`` makes its tensors, runs and judges it; ``random_rope.py`` runs any number of
 calls.
 """
@@ -27,11 +27,11 @@ FASTEST_DRAWN = 6.4
 
 @dataclass(frozen=True)
 class Reach:
-    """The support of a back end, and its precision.
+    """The limits of a back end, and its precision.
 
     Attributes:
         dtypes: of x.
-        position_limit: positions are below it in magnitude.
+        position_limit: bound of the magnitude of positions (exclusive).
         fastest: radians per position up to which the bound is guaranteed.
         angles: the policies, the usual one first.
         e_angle: largest error of cos and sin.
@@ -47,7 +47,7 @@ class Reach:
 
 
 def reach_of(backend: str) -> Reach:
-    """Return the support of the back end of that name."""
+    """Return the limits of the back end of that name."""
     if not is_device(backend):
         return Reach(DTYPES, 2**31, 64.0, ("exact", "f32", "ggml"), E_ANGLE_HOST, 16384)
     dtypes = ("float32", "float16", "bfloat16") if has_bfloat16(backend) else ("float32", "float16")
@@ -62,9 +62,9 @@ class Layout:
     """The layout of a ``[B,S,N,D]`` tensor in its buffer.
 
     Attributes:
-        order: its first three axes, outermost first.
+        order: the first three axes, outermost first.
         lead, trail: elements of the buffer before and after it, along B, S, N and D.
-        step: along B, S, N and D: every step-th element is the tensor's; negative: backwards; 0: one for all.
+        step: along B, S, N and D, the distance of the tensor's elements; negative reverses, 0 repeats one.
     """
 
     order: str = "BSN"
@@ -73,10 +73,10 @@ class Layout:
     step: tuple[int, int, int, int] = (1, 1, 1, 1)
 
     def __str__(self) -> str:
-        said = [] if self.order == "BSN" else [f"order {self.order}D"]
-        said += [f"{name} {list(n)}" for name, n in (("lead", self.lead), ("trail", self.trail)) if any(n)]
-        said += [] if self.step == (1, 1, 1, 1) else [f"step {list(self.step)}"]
-        return " ".join(said) or "contiguous"
+        words = [] if self.order == "BSN" else [f"order {self.order}D"]
+        words += [f"{name} {list(n)}" for name, n in (("lead", self.lead), ("trail", self.trail)) if any(n)]
+        words += [] if self.step == (1, 1, 1, 1) else [f"step {list(self.step)}"]
+        return " ".join(words) or "contiguous"
 
 
 PLAIN = Layout()
@@ -89,13 +89,13 @@ class RandomCall:
     Attributes:
         batch: B; 0 for tensors without that axis.
         heads: N of x, or of q and k.
-        layouts: of x, or of q and k. ``fused``: k follows q's heads in one buffer, by q's layout.
-        out: a new array; x itself; one given, by ``out_layouts``; or every second head of x's buffer.
+        layouts: of x, or of q and k. ``fused``: k's heads follow q's in one buffer with q's layout.
+        out: a new array; x itself; a given array with ``out_layouts``; or every second head of x's buffer.
         positions: their shape, as the documentation names it; ``position_step`` along S, in elements;
-            ``planes_shared``: all batches and axes share the same S of them, with strides of 0.
+            ``planes_shared``: all batches and axes share the same S positions, with strides of 0.
         factors: limits of freq_factors, which are uniform on a logarithmic scale.
         scale: of the values.
-        cache: of rope_set_rows: rows that no token goes to, dtype, dtype of the indices.
+        cache: of rope_set_rows: number of spare rows, dtype, dtype of the indices.
     """
 
     seed: tuple[int, int]
@@ -130,21 +130,21 @@ class RandomCall:
 
     def __str__(self) -> str:
         shapes = [[*([self.batch] if self.batch else []), self.tokens, n, self.head] for n in self.heads]
-        said = [f"{self.op} {' and '.join(map(str, shapes))} {self.dtype}, {self.params}"]
-        said += [f"lying {layout}" for layout in self.layouts if layout != PLAIN]
-        said += ["fused"] if self.fused else []
-        said += [f"out {self.out}"] if self.out != "new" else []
-        said += [f"out lying {layout}" for layout in self.out_layouts if layout != PLAIN]
+        words = [f"{self.op} {' and '.join(map(str, shapes))} {self.dtype}, {self.params}"]
+        words += [f"layout {layout}" for layout in self.layouts if layout != PLAIN]
+        words += ["fused"] if self.fused else []
+        words += [f"out {self.out}"] if self.out != "new" else []
+        words += [f"out layout {layout}" for layout in self.out_layouts if layout != PLAIN]
         if self.op == "rope_set_rows":
-            said.append(f"cache {self.cache[1]} with {self.cache[0]} other rows, rows {self.cache[2]}")
-        said.append(f"positions {self.positions} {self.position_dtype} {self.position_values}")
-        said += [f"position step {self.position_step}"] if self.position_step != 1 else []
-        said += ["one for all batches and axes"] if self.planes_shared else []
-        said += ["freq_factors {:g} to {:g}".format(*self.factors)] if self.factors else []
-        said += [] if self.forward else ["backward"]
-        said += [f"angle {self.angle}"] if self.angle != "exact" else []
-        said += [f"values of size {self.scale:g}"] if self.scale != 1 else []
-        return ", ".join([*said, self.arrays])
+            words.append(f"cache {self.cache[1]} with {self.cache[0]} other rows, rows {self.cache[2]}")
+        words.append(f"positions {self.positions} {self.position_dtype} {self.position_values}")
+        words += [f"position step {self.position_step}"] if self.position_step != 1 else []
+        words += ["shared by all batches and axes"] if self.planes_shared else []
+        words += ["freq_factors {:g} to {:g}".format(*self.factors)] if self.factors else []
+        words += [] if self.forward else ["backward"]
+        words += [f"angle {self.angle}"] if self.angle != "exact" else []
+        words += [f"values of size {self.scale:g}"] if self.scale != 1 else []
+        return ", ".join([*words, self.arrays])
 
 
 # ---- drawing ---------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def draw(
 
     Args:
         seed, index: determine the call.
-        reach: the support of the back end.
+        reach: the limits of the back end.
         operators: operators to choose from.
         kinds: kinds of arrays to choose from: "numpy", "torch".
     """
@@ -211,8 +211,8 @@ def _head(rng: random.Random, mode: RopeMode) -> int:
 
 
 def _sizes(rng: random.Random, op: str, head: int, most: int) -> tuple[int, int, tuple[int, ...]]:
-    """Return B (0: no such axis), S and the heads: together at most ``most`` elements. A few have many more,
-    which keeps all threads and cores busy for several rounds."""
+    """Return B (0: no such axis), S and the heads, with at most ``most`` elements. A few draws have many more
+    elements, so that all threads and cores run several rounds."""
     most *= rng.choices((1, 16, 128), (970, 20, 10))[0]
     room = max(1, most // head)
     sides = 2 if op == "rope_qk" else 1
@@ -244,7 +244,7 @@ def _params(rng: random.Random, mode: RopeMode, head: int) -> RopeParams:
 
 
 def _sections(rng: random.Random, pairs: int, head: int) -> tuple[int, int, int, int]:
-    """Return widths that cover the pairs, or are too short or too long; some empty; the fourth often."""
+    """Return widths that cover the pairs, or are too short or too long. Some are empty, the fourth often."""
     total = rng.choice((pairs, pairs, rng.randint(1, pairs), rng.randint(1, head)))
     cuts = sorted(rng.randint(0, total) for _ in range(3))
     widths = [cuts[0], cuts[1] - cuts[0], cuts[2] - cuts[1], total - cuts[2]]
@@ -260,7 +260,7 @@ def _sections(rng: random.Random, pairs: int, head: int) -> tuple[int, int, int,
 
 def _layout(rng: random.Random, *, written: bool, backwards: bool) -> Layout:
     """Return a contiguous layout, or that of a view: transposed, corners, parts of rows at any offset, slices
-    of fused projections, every second element, backwards; for inputs also stride 0, and separated lanes."""
+    of fused projections, every second element, reversed; for inputs also stride 0, and lanes with a step."""
     if rng.random() < 0.4:
         return PLAIN
     order = rng.choice(("BSN", "BSN", "BNS", "SBN", "NSB"))
@@ -314,8 +314,8 @@ def _with_out(rng: random.Random, call: RandomCall, backwards: bool) -> RandomCa
 
 
 def simpler(call: RandomCall) -> Iterator[RandomCall]:
-    """Yield calls that differ from it in one property, which is simpler."""
-    plain: list[dict[str, Any]] = [
+    """Yield calls in which one property is replaced by a simpler one."""
+    changes: list[dict[str, Any]] = [
         {"layouts": tuple(PLAIN for _ in call.heads), "fused": False},
         {"out_layouts": tuple(PLAIN for _ in call.out_layouts)},
         {"heads": tuple(1 for _ in call.heads)},
@@ -339,11 +339,11 @@ def simpler(call: RandomCall) -> Iterator[RandomCall]:
         {"attn_factor": 1.0},
         {"freq_base": 1e4},
     )
-    plain += [{"params": replace(call.params, **changed)} for changed in plainer_params]
+    changes += [{"params": replace(call.params, **changed)} for changed in plainer_params]
     if call.op != "rope_set_rows":
-        plain += [{"out": "new", "out_layouts": ()}, {"dtype": "float32"}]
+        changes += [{"out": "new", "out_layouts": ()}, {"dtype": "float32"}]
     if "B" not in call.positions:
-        plain.append({"batch": 1 if call.batch > 1 or "1" in call.positions else 0})
-    for changed in plain:
+        changes.append({"batch": 1 if call.batch > 1 or "1" in call.positions else 0})
+    for changed in changes:
         if (candidate := replace(call, **changed)) != call:
             yield candidate

@@ -37,14 +37,14 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
 # Positions up to which scalar Python's float64 angles are precise enough.
 SPEC_REACH = 2**22
 
-# ---- its tensors -----------------------------------------------------------------------------------
+# ---- tensors ---------------------------------------------------------------------------------------
 
-SHARED_END = 16  # elements behind a tensor's buffer, and at most before it
+GUARD = 16  # elements after a tensor's buffer, and at most as many before it
 
 
 @dataclass
 class Buffer:
-    """Memory that tensors are views of; ``views`` are those that the call may write."""
+    """The memory of tensors. ``views`` are the parts that the call may write."""
 
     flat: Array
     before: Array
@@ -60,7 +60,7 @@ class Buffer:
 
 @dataclass
 class Data:
-    """A call's tensors as arrays. ``x`` and ``out``: one or two; ``out`` None: the call makes new ones."""
+    """A call's tensors as arrays: one or two of ``x`` and ``out``. If ``out`` is None, the call makes it."""
 
     x: list[Array]
     out: list[Array | None]
@@ -78,7 +78,7 @@ class Data:
 
 
 def _view(flat: Array, start: int, shape: tuple[int, int, int, int], layout: Layout) -> Array:
-    """Return ``[B,S,N,D]`` in a flat buffer, where the tensor's surroundings begin at ``start``."""
+    """Return a view ``[B,S,N,D]`` of a flat buffer, in which the tensor's parent begins at ``start``."""
     sizes = _parent_sizes(shape, layout)
     axes = [*("BSN".index(axis) for axis in layout.order), 3]
     stride, strides = 1, [0, 0, 0, 1]
@@ -89,8 +89,8 @@ def _view(flat: Array, start: int, shape: tuple[int, int, int, int], layout: Lay
     for axis, (lead, step, size) in enumerate(zip(layout.lead, steps, shape, strict=True)):
         start += strides[axis] * (lead + (size - 1) * max(0, -step))
     item = flat.itemsize
-    in_bytes = [stride * step * item for stride, step in zip(strides, steps, strict=True)]
-    return np.lib.stride_tricks.as_strided(flat[start:], shape, in_bytes)
+    byte_strides = [stride * step * item for stride, step in zip(strides, steps, strict=True)]
+    return np.lib.stride_tricks.as_strided(flat[start:], shape, byte_strides)
 
 
 def _parent_sizes(shape: tuple[int, int, int, int], layout: Layout) -> list[int]:
@@ -99,7 +99,7 @@ def _parent_sizes(shape: tuple[int, int, int, int], layout: Layout) -> list[int]
 
 
 class _Maker:
-    """Draws the buffers of one call."""
+    """Draw the buffers of one call."""
 
     def __init__(self, call: RandomCall) -> None:
         self.call = call
@@ -107,9 +107,9 @@ class _Maker:
         self.buffers: dict[str, Buffer] = {}
 
     def floats(self, name: str, shape: tuple[int, int, int, int], layout: Layout, dtype: str) -> int:
-        """Return a buffer with room for the tensor, and the place where its surroundings begin."""
-        start = int(self.rng.integers(0, SHARED_END + 1))
-        size = start + int(np.prod(_parent_sizes(shape, layout))) + SHARED_END
+        """Make a buffer for the tensor's parent, and return where the parent begins."""
+        start = int(self.rng.integers(0, GUARD + 1))
+        size = start + int(np.prod(_parent_sizes(shape, layout))) + GUARD
         numbers = self.rng.standard_normal(size, np.float32) * np.float32(self.call.scale)
         with np.errstate(under="ignore"):
             flat = numbers.astype(NUMPY_DTYPES[dtype])
@@ -130,19 +130,19 @@ class _Maker:
         return view(buffer.flat)
 
     def integers(self, name: str, values: Array, dtype: str, step: int, *, shared: bool = False) -> Array:
-        """Return the values in a buffer with guarded ends: along the last axis at every ``step``-th place.
-        ``shared``: only that axis has values; all other axes share them with strides of 0."""
+        """Return a view with the values in a buffer with guarded ends. The last axis has stride ``step``. If
+        ``shared``, the other axes have stride 0."""
         *leading, count = values.shape
         size = (count - 1) * abs(step) + 1
         rows = 1 if shared else int(np.prod(leading))
-        flat = self.rng.integers(-9, 9, rows * size + 2 * SHARED_END).astype(dtype)
+        flat = self.rng.integers(-9, 9, rows * size + 2 * GUARD).astype(dtype)
         strides, stride = [step], size
         for n in reversed(leading):
             strides.insert(0, 0 if shared else stride)
             stride *= n
-        first = SHARED_END + (size - 1 if step < 0 else 0)
-        in_bytes = [s * flat.itemsize for s in strides]
-        view = np.lib.stride_tricks.as_strided(flat[first:], values.shape, in_bytes)
+        first = GUARD + (size - 1 if step < 0 else 0)
+        byte_strides = [s * flat.itemsize for s in strides]
+        view = np.lib.stride_tricks.as_strided(flat[first:], values.shape, byte_strides)
         view[...] = values
         self.buffers[name] = Buffer(flat, flat.copy())
         return view
@@ -162,7 +162,7 @@ class _Maker:
                 self.part("q and k", lambda flat: both(flat)[:, :, :nq], written=in_place),
                 self.part("q and k", lambda flat: both(flat)[:, :, nq:], written=in_place),
             ]
-        elif call.out == "beside":  # x's heads and out's take turns in one buffer
+        elif call.out == "beside":  # the heads of x and of out alternate in one buffer
             (b, s, n, d), layout = shapes[0], replace(call.layouts[0], step=(*call.layouts[0].step[:2], 1, 1))
             start = self.floats("x and out", (b, s, 2 * n, d), layout, call.dtype)
 
@@ -254,7 +254,7 @@ def make_data(call: RandomCall, reach: Reach) -> Data:
     return Data(x, out, positions, factors, rows, maker.buffers, [a.copy() for a in x])
 
 
-# ---- running it ------------------------------------------------------------------------------------
+# ---- execution -------------------------------------------------------------------------------------
 
 Execute = Callable[[RandomCall, Data, str], Sequence[Any]]
 
@@ -287,12 +287,12 @@ def _values(result: Any) -> npt.NDArray[np.float64]:
     return values
 
 
-# ---- judging it ------------------------------------------------------------------------------------
+# ---- judgement -------------------------------------------------------------------------------------
 
 
 @dataclass
 class Verdict:
-    """``problem`` is empty if the call was right; ``ratio``: largest error / bound."""
+    """``problem`` is empty if the call was correct. ``ratio`` is the largest error / bound."""
 
     problem: str = ""
     ratio: float = 0.0
@@ -317,7 +317,7 @@ def judge(call: RandomCall, backend: str, run: Execute = execute) -> Verdict:
         worst.ratio = max(worst.ratio, verdict.ratio)
     for name, buffer in data.buffers.items():
         if not buffer.untouched():
-            what = "memory beside what may be written" if buffer.views else "an input"
+            what = "memory outside the output" if buffer.views else "an input"
             return Verdict(f"{what} was written: {name}", worst.ratio)
     return worst
 
@@ -331,16 +331,16 @@ def _expectation(call: RandomCall, data: Data, x: Array, reach: Reach) -> Expect
     value = reference.rotate(wide, c, s, params)
     bound = rotation_bound(wide, c, s, value, params, call.result_dtype, reach.e_angle)
     if call.result_dtype != call.dtype:  # unrotated lanes are rounded also
-        passes = np.ones(call.head, bool)
+        copied = np.ones(call.head, bool)
         for lanes in params.pair_lanes():
-            passes[lanes] = False
+            copied[lanes] = False
         with np.errstate(under="ignore"):
-            value[..., passes] = x[..., passes].astype(NUMPY_DTYPES[call.result_dtype]).astype(np.float64)
+            value[..., copied] = x[..., copied].astype(NUMPY_DTYPES[call.result_dtype]).astype(np.float64)
     return Expectation(value, bound)
 
 
 def _reference_problem(call: RandomCall, data: Data, expected: list[Expectation]) -> str:
-    """Compare two elements of the reference with the specification's formula."""
+    """Compare one element of each reference with the specification's formula."""
     if call.angle != "exact" or np.abs(data.positions.astype(np.int64)).max() > SPEC_REACH:
         return ""
     rng = random.Random(f"{call.seed}")
@@ -351,11 +351,13 @@ def _reference_problem(call: RandomCall, data: Data, expected: list[Expectation]
         positions = [
             int(plane[at[0] % len(plane), at[1]] if plane.ndim == 2 else plane[at[-3]]) for plane in planes
         ]
-        right = spec.element(call.params, x[at[:-1]], positions, data.factors, at[-1], call.forward)
-        if call.result_dtype == call.dtype and not abs(float(want.value[at]) - right) <= float(
+        formula = spec.element(call.params, x[at[:-1]], positions, data.factors, at[-1], call.forward)
+        if call.result_dtype == call.dtype and not abs(float(want.value[at]) - formula) <= float(
             want.bound[at]
         ):
-            return f"the reference gives {want.value[at]:.9g} at {at} where the specification has {right:.9g}"
+            return (
+                f"the reference gives {want.value[at]:.9g} at {at} where the specification has {formula:.9g}"
+            )
     return ""
 
 
@@ -365,7 +367,7 @@ def _judge_side(call: RandomCall, data: Data, side: int, result: Any, want: Expe
     if given is not None:
         same = result.data_ptr() == given.ctypes.data if call.arrays == "torch" else result is given
         if not same:
-            return Verdict(f"it must return what was given to write to but returned another {type(result)}")
+            return Verdict(f"the call must return the given array but returned another {type(result)}")
         if call.op == "rope_set_rows":
             return _judge_cache(call, data, given, want)
     elif tuple(result.shape) != want.value.shape:
@@ -374,17 +376,17 @@ def _judge_side(call: RandomCall, data: Data, side: int, result: Any, want: Expe
 
 
 def _judge_cache(call: RandomCall, data: Data, cache: Array, want: Expectation) -> Verdict:
-    """Judge the written rows like any result; require that the others are unchanged bit for bit."""
+    """Judge the written rows as a result, and require that the other rows are unchanged."""
     assert data.rows is not None
     rows = data.rows.reshape(-1)
-    named = rows >= 0
+    written = rows >= 0
     before = data.buffers["cache"].views[0](data.buffers["cache"].before)[0]
-    others = np.setdiff1d(np.arange(len(cache)), rows[named])
+    others = np.setdiff1d(np.arange(len(cache)), rows[written])
     if not np.array_equal(np.array(cache[others]).view(np.uint8), np.array(before[others]).view(np.uint8)):
         return Verdict("a row of the cache that no token goes to was written")
     shape = (len(rows), *want.value.shape[-2:])
-    value, bound = (a.reshape(shape)[named] for a in (want.value, want.bound))
-    return _compare(_values(cache[rows[named]]), value, bound)
+    value, bound = (a.reshape(shape)[written] for a in (want.value, want.bound))
+    return _compare(_values(cache[rows[written]]), value, bound)
 
 
 def _compare(
@@ -396,11 +398,11 @@ def _compare(
     return Verdict(f"{ratio:.3g} times its bound at {at}: {got[at]:.9g} instead of {value[at]:.9g}", ratio)
 
 
-# ---- reducing it ----------------------------------------------------------------------------------
+# ---- reduction ------------------------------------------------------------------------------------
 
 
 def reduce(call: RandomCall, backend: str, run: Execute = execute) -> RandomCall:
-    """Return a simplest call that is still wrong."""
+    """Return a call that is still wrong and that no candidate simplifies further."""
     for candidate in simpler(call):
         if judge(candidate, backend, run).problem:
             return reduce(candidate, backend, run)

@@ -1,6 +1,6 @@
-"""Random calls of rms_norm_rope, judged against the specification in long double (``norm_rope_spec.py``):
-every mode and window, types, layouts, far positions, heads of every size of their type, caches, both
-roundings. A call with intermediate rounding must have the same bits as its parts called in order.
+"""Random calls of rms_norm_rope, compared with the specification in long double (``norm_rope_spec.py``):
+every mode and window, types, layouts, far positions, heads of any magnitude of their type, caches, both
+roundings. A call with intermediate rounding must have the bits of rms_norm followed by rope_qk.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STARTS = (0, 1, -5, 1000, 131_072, 1_000_000, 2**31 - 100, -(2**31))
 
 @dataclass(frozen=True)
 class NormRopeDraw:
-    """A call with its own arrays."""
+    """A call with its arrays."""
 
     text: str
     t: CallTensors[Array]
@@ -50,7 +50,7 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDra
     rng = random.Random(f"norm-rope/{seed}/{index}")
     values = np.random.default_rng(rng.getrandbits(63))
     dtype, mode, head = rng.choice(dtypes), rng.choice(MODES), rng.choice(HEADS)
-    if mode in SECTIONED:  # sections have room in the smallest head
+    if mode in SECTIONED:  # sections need a head of at least 4 lanes
         head = max(4, head // 4 * 4)
     params = _params(rng, mode, head)
     batch, tokens = rng.choice((0, 1, 1, 2, 3)), rng.choice((0, 1, 2, 5, 70))
@@ -60,10 +60,10 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDra
     a = RmsNormRopeAttributes(params, rng.choice(EPSILONS), rng.random() < 0.5)
     positions = _positions(rng, values, params, lead)
     factors = values.uniform(0.5, 4, params.pairs).astype(np.float32) if rng.random() < 0.2 else None
-    rows, outs, how = _outs(rng, values, xs, dtype, lead)
+    rows, outs, out_kind = _outs(rng, values, xs, dtype, lead)
     t = rms_norm_rope_tensors(xs[0], xs[1], scales[0], scales[1], positions, factors, outs, rows)
     text = (
-        f"{dtype} q{list(xs[0].shape)} k{list(xs[1].shape)} strides {list(xs[0].strides)}, {how},"
+        f"{dtype} q{list(xs[0].shape)} k{list(xs[1].shape)} strides {list(xs[0].strides)}, {out_kind},"
         f" positions {list(positions.shape)}, {'' if factors is None else 'factors, '}{a}"
     )
     return NormRopeDraw(text, t, dtype, a)
@@ -104,48 +104,48 @@ def _positions(
 
 
 def _heads(rng: random.Random, values: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Return heads of sizes around 1; sometimes of any size, per head or per number; or zeros."""
+    """Return heads with numbers around 1. Some draws scale each head or each number, or make heads zero."""
     each, kind = (*shape[:-1], 1), rng.random()
     bits, smallest, largest = FORMATS[dtype]
     x = values.standard_normal(shape)
     if kind < 0.1:
         x = x * values.integers(0, 2, each)
     elif kind < 0.5:
-        own = each if kind < 0.4 else shape
-        exponents = values.uniform(smallest + bits // 2, np.log2(largest) - 3, own)
+        sizes = each if kind < 0.4 else shape
+        exponents = values.uniform(smallest + bits // 2, np.log2(largest) - 3, sizes)
         with np.errstate(over="ignore", under="ignore"):
             x = np.clip(x * np.exp2(exponents), -largest, largest)
     else:
         x = x * 10.0 ** values.uniform(-2, 2, each)
-    made = rounded(x, dtype)
+    heads = rounded(x, dtype)
     layout = rng.choice(("contiguous", "contiguous", "gaps", "heads-first", "non-unit"))
     if layout == "gaps":
-        return np.concatenate((made, made[..., :3]), -1)[..., : shape[-1]]
+        return np.concatenate((heads, heads[..., :3]), -1)[..., : shape[-1]]
     if layout == "heads-first":
-        return made.swapaxes(-2, -3).copy().swapaxes(-2, -3)
+        return heads.swapaxes(-2, -3).copy().swapaxes(-2, -3)
     if layout == "non-unit":
-        return np.repeat(made, 2, -1)[..., ::2]
-    return made
+        return np.repeat(heads, 2, -1)[..., ::2]
+    return heads
 
 
 def _outs(
     rng: random.Random, values: np.random.Generator, xs: list[Array], dtype: str, lead: tuple[int, ...]
 ) -> tuple[Array | None, tuple[Array, Array] | None, str]:
     """Return rows of a cache or None, the output, and a description of it."""
-    how = rng.choice(("new", "given", "in place", "cache", "cache"))
+    out_kind = rng.choice(("new", "given", "in place", "cache", "cache"))
     # Only contiguous tensors are written in place.
-    own = [x if how == "in place" and x.flags.c_contiguous else np.zeros(x.shape, x.dtype) for x in xs]
-    if how != "cache":
-        return None, None if how == "new" else (own[0], own[1]), how
+    outs = [x if out_kind == "in place" and x.flags.c_contiguous else np.zeros(x.shape, x.dtype) for x in xs]
+    if out_kind != "cache":
+        return None, None if out_kind == "new" else (outs[0], outs[1]), out_kind
     count = int(np.prod(lead))
     rows = values.permutation(count + 3)[:count].reshape(lead)
     rows[values.random(lead) < 0.2] = -1
     cache = rounded(values.standard_normal((count + 3, *xs[1].shape[-2:])), dtype)
-    return rows, (own[0], cache), how
+    return rows, (outs[0], cache), out_kind
 
 
 def refused(call: NormRopeDraw, backend: str) -> bool:
-    """Return whether the backend's device does not support the call, so that another one must be drawn."""
+    """Return whether the backend's device does not support the call."""
     if not is_device(backend):
         return False
     far = np.abs(call.t.other_inputs["positions"].astype(np.int64)).max(initial=0) >= DEVICE_POSITIONS
@@ -158,11 +158,11 @@ def judge(call: NormRopeDraw, backend: str, *, parts: bool = True) -> float:
     t, a = call.t, call.attributes
     expected = _expected(call, backend)
     compares = parts and a.intermediate_rounding and not t.scatters
-    one_by_one = _parts(call, backend) if compares else None
+    parts_results = _parts(call, backend) if compares else None
     read = [x for name, x in t.xs.items() if name not in t.in_place] + list(t.other_inputs.values())
     with unwritten(read):
         results = executors.run(backend, t, a)
-    if one_by_one is not None and [y.tobytes() for y in results] != [y.tobytes() for y in one_by_one]:
+    if parts_results is not None and [y.tobytes() for y in results] != [y.tobytes() for y in parts_results]:
         raise AssertionError("not the bits of rms_norm, then rope_qk")
     ratios = [worst_ratio(y, e.value, e.bound)[0] for y, e in zip(results, expected, strict=True)]
     return max(ratios)
@@ -179,7 +179,7 @@ def _expected(call: NormRopeDraw, backend: str) -> list[Expectation]:
 
 
 def _parts(call: NormRopeDraw, backend: str) -> tuple[Array, ...]:
-    """Run rms_norm on each, then rope_qk."""
+    """Run rms_norm on q and k, then rope_qk."""
     t, a = call.t, call.attributes
     norm = RmsNormAttributes(-1, a.epsilon, 1)
     q, k = (

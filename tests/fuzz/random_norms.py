@@ -1,6 +1,6 @@
-"""Random calls of rms_norm, rms_norm_backward and add_rms_norm, judged against the specification in long
+"""Random calls of rms_norm, rms_norm_backward and add_rms_norm, compared with the specification in long
 double (``norm_spec.py``): ranks, axes, broadcasts of the scale, strides, types, stash types, epsilons, and
-rows of every size of their type.
+rows of any magnitude of their type.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from npu_rope.testing.outcomes import unwritten
 
 Array = npt.NDArray[Any]
 DTYPES = tuple(norm_spec.FORMATS)
-# Sizes of rows around those of vectors, blocks and groups; large ones are drawn rarely.
+# Lengths of rows around those of vectors, blocks and groups. Large ones are drawn rarely.
 SIZES = (1, 2, 3, 31, 33, 64, 127, 129, 511, 513, 1000)
 LARGE, HUGE = (4096, 4097, 16384), 1_000_003
 HUGE_EVERY = 500
@@ -38,7 +38,7 @@ SUMS = ("apart", "x", "residual")
 
 @dataclass(frozen=True)
 class NormDraw:
-    """A call with its own arrays."""
+    """A call with its arrays."""
 
     text: str
     x: Array
@@ -56,13 +56,13 @@ class NormDraw:
         return "backward" if self.grad is not None else "forward" if self.residual is None else "add"
 
     def normalized(self) -> npt.NDArray[np.float64]:
-        """The input of the specification's normalization: x, or its sum with the residual."""
+        """Return the input of the normalization: x, or its sum with the residual."""
         if self.residual is None:
             return self.x.astype(np.float64)
         return norm_spec.add(self.x, self.residual, self.x_dtype)
 
     def spec(self) -> norm_spec.NormCall:
-        """The specification's call."""
+        """Return the specification's call."""
         a = self.attributes
         return norm_spec.NormCall(
             self.normalized(),
@@ -89,22 +89,24 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormDraw:
         rng.choice((1, 1, 1, *norm_spec.STASH)),
     )
     layout = rng.choice(("contiguous", "contiguous", "gaps", "non-unit", "reversed"))
-    x = _laid(rounded(_numbers(rng, values, shape, axis, x_dtype), x_dtype), layout)
+    x = _with_layout(rounded(_numbers(rng, values, shape, axis, x_dtype), x_dtype), layout)
     scale = rounded(values.uniform(-2, 2, _scale_shape(rng, shape)), scale_dtype)
     op = rng.choices(("rms_norm", "rms_norm_backward", "add_rms_norm"), (4, 3, 3))[0]
     grad = residual = None
     outs: tuple[Array, ...] = ()
-    how = "new"
+    out_kind = "new"
     if op == "rms_norm_backward":
         grad = rounded(values.standard_normal(shape), scale_dtype)
     else:
-        outs, how = _outs(rng, x, scale, axis)
+        outs, out_kind = _outs(rng, x, scale, axis)
     if op == "add_rms_norm":
         residual = rounded(_numbers(rng, values, shape, axis, x_dtype), x_dtype)
         if outs:
-            total, beside = _sum(rng, x, residual, outs[0])
-            outs, how = (*outs, total), f"{how}, sum {beside}"
-    text = f"{op} {x_dtype}{list(shape)} {layout}, scale {scale_dtype}{list(scale.shape)}, out {how}, {a}"
+            total, sum_out = _sum(rng, x, residual, outs[0])
+            outs, out_kind = (*outs, total), f"{out_kind}, sum {sum_out}"
+    text = (
+        f"{op} {x_dtype}{list(shape)} {layout}, scale {scale_dtype}{list(scale.shape)}, out {out_kind}, {a}"
+    )
     return NormDraw(text, x, scale, grad, residual, outs, x_dtype, scale_dtype, a)
 
 
@@ -121,15 +123,15 @@ def _shape(rng: random.Random, *, huge: bool) -> tuple[int, ...]:
 
 
 def _scale_shape(rng: random.Random, shape: tuple[int, ...]) -> tuple[int, ...]:
-    kept = shape[rng.randint(0, len(shape)) :] if rng.random() < 0.5 else shape[-1:]
-    return tuple(1 if rng.random() < 0.2 else n for n in kept)
+    dims = shape[rng.randint(0, len(shape)) :] if rng.random() < 0.5 else shape[-1:]
+    return tuple(1 if rng.random() < 0.2 else n for n in dims)
 
 
 def _numbers(
     rng: random.Random, values: np.random.Generator, shape: tuple[int, ...], axis: int, dtype: str
 ) -> npt.NDArray[np.float64]:
-    """Return rows of sizes around 1; sometimes of any size of the type, per row or per number; of zeros; or
-    of integers (many ties)."""
+    """Return rows with numbers around 1. Some draws scale each row or each number over the type's range, make
+    rows zero, or draw integers (many ties)."""
     rows = (*shape[:axis], *[1] * (len(shape) - axis))
     kind = rng.random()
     if kind < 0.15:
@@ -156,7 +158,7 @@ def rounded(values: npt.NDArray[np.float64], dtype: str) -> Array:
     return bfloat16_bits(values).view(ml_dtypes.bfloat16)
 
 
-def _laid(a: Array, layout: str) -> Array:
+def _with_layout(a: Array, layout: str) -> Array:
     """Return the values with other strides."""
     if layout == "gaps" and a.ndim > 1:
         return np.concatenate((a, a[..., :3]), -1)[..., : a.shape[-1]]
@@ -168,27 +170,27 @@ def _laid(a: Array, layout: str) -> Array:
 
 
 def _outs(rng: random.Random, x: Array, scale: Array, axis: int) -> tuple[tuple[Array, ...], str]:
-    how = rng.choice(OUTS)
+    out_kind = rng.choice(OUTS)
     last = axis == x.ndim - 1 and x.ndim <= 4
-    if how == "in place" and x.dtype == scale.dtype and x.flags.c_contiguous:
-        return (x,), how
-    if how == "gaps" and last and x.ndim > 1:
-        return (_laid(np.zeros(x.shape, scale.dtype), "gaps"),), how
-    if how == "given":
-        return (np.zeros(x.shape, scale.dtype),), how
+    if out_kind == "in place" and x.dtype == scale.dtype and x.flags.c_contiguous:
+        return (x,), out_kind
+    if out_kind == "gaps" and last and x.ndim > 1:
+        return (_with_layout(np.zeros(x.shape, scale.dtype), "gaps"),), out_kind
+    if out_kind == "given":
+        return (np.zeros(x.shape, scale.dtype),), out_kind
     return (), "new"
 
 
 def _sum(rng: random.Random, x: Array, residual: Array, out: Array) -> tuple[Array, str]:
     """Return add_rms_norm's sum, which may be one of its inputs, but not out."""
-    how = rng.choice(SUMS)
-    if how == "x" and x.flags.c_contiguous and out is not x:
-        return x, how
-    return (residual, how) if how == "residual" else (np.zeros(x.shape, x.dtype), "apart")
+    out_kind = rng.choice(SUMS)
+    if out_kind == "x" and x.flags.c_contiguous and out is not x:
+        return x, out_kind
+    return (residual, out_kind) if out_kind == "residual" else (np.zeros(x.shape, x.dtype), "apart")
 
 
 def refused(call: NormDraw, backend: str) -> bool:
-    """Return whether the backend's device does not support the call, so that another one must be drawn."""
+    """Return whether the backend's device does not support the call."""
     stash = norm_spec.STASH[call.attributes.stash_type]
     lacks = lacks_type(backend, (call.x_dtype, call.scale_dtype, stash))
     by_torch = backend == "npu" and call.kind == "backward" and not call.spec().scale_is_of_each_row

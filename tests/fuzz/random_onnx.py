@@ -33,21 +33,21 @@ Draw random ONNX models of one RotaryEmbedding node (opset 23), run each by npu_
 Runtime and by ONNX's ReferenceEvaluator, and judge every result against the specification's algorithm in
 float64.
 
-A model is drawn from the seed and its number: [B,N,S,D] or [B,S,hidden], whole or partial window, halves or
+A model is drawn from the seed and its number: [B,N,S,D] or [B,S,hidden], full or partial window, halves or
 interleaved, caches with position_ids or without, float32, float16, bfloat16.
 
-Judged: npu_rope must stay within the bound of float32 arithmetic rounded once. A peer beyond it is listed;
-beyond the bound of arithmetic in the tensors' own type, or if it refuses a model for an unknown reason, it
-counts as an unexplained disagreement.
+npu_rope must be within the bound of float32 arithmetic that is rounded once. A peer beyond this bound is
+listed. An unexplained disagreement is a peer beyond the bound of arithmetic in the tensors' own type, or a
+peer that refuses a model for an unknown reason.
 """
 EXAMPLES = """\
 examples:
 
   random_onnx.py                      two thousand models
-  random_onnx.py --only 29            one model again, in words
+  random_onnx.py --only 29            repeat and describe one model
   random_onnx.py --dtype float16 --count 500 --seed 7
 
-exit status: 0 npu_rope within its bound and every disagreement explained; 1 not so; 2 bad usage.
+exit status: 0 npu_rope is within its bound and every disagreement is explained; 1 otherwise; 2 bad usage.
 """
 
 Array = npt.NDArray[Any]
@@ -121,24 +121,24 @@ def _model(inputs: dict[str, Array], dtype: str, attributes: dict[str, int]) -> 
     named: dict[str, Any] = dict(attributes)
     node = helper.make_node("RotaryEmbedding", list(inputs), ["Y"], **named)
     graph = helper.make_graph([node], "random", given, [result])
-    # An older IR than onnx's own, which ONNX Runtime may not support yet.
+    # An older IR version, because ONNX Runtime may not support onnx's newest one.
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
 
 
 @dataclass
 class LargestErrors:
-    """By implementation: the largest error over npu_rope's bound, and over that of arithmetic in the tensors'
-    own type; or the reason why it did not compute."""
+    """For each implementation, its largest error over npu_rope's bound, and over the bound of arithmetic in
+    the tensors' own type; or its message if it refused the model."""
 
     ratios: dict[str, float] = field(default_factory=dict)
     own_type_ratios: dict[str, float] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
 
 
-# ONNX Runtime's messages for models that the specification allows, with their known causes.
+# Known causes of ONNX Runtime's refusals of valid models, by a part of its message.
 EXPLAINED = {
     "Updating cos_cache and sin_cache in RotaryEmbedding is not currently supported": (
-        "more tokens than rows of the caches, which it takes for a cache to be grown"
+        "there are more tokens than rows of the caches, so ONNX Runtime would enlarge them"
     ),
     "Could not find an implementation for": "no kernel for the type",
 }
@@ -149,17 +149,17 @@ def run(case: OnnxCase, backends: tuple[str, ...]) -> LargestErrors:
     value, bound, own_type = case.expected()
     outcome = LargestErrors()
 
-    def judge(who: str, y: Array) -> None:
-        right = y.shape == value.shape and y.dtype == case.inputs["X"].dtype
-        outcome.ratios[who] = worst_ratio(y, value, bound)[0] if right else float("inf")
-        outcome.own_type_ratios[who] = worst_ratio(y, value, own_type)[0] if right else float("inf")
+    def judge(name: str, y: Array) -> None:
+        matches = y.shape == value.shape and y.dtype == case.inputs["X"].dtype
+        outcome.ratios[name] = worst_ratio(y, value, bound)[0] if matches else float("inf")
+        outcome.own_type_ratios[name] = worst_ratio(y, value, own_type)[0] if matches else float("inf")
 
     for backend in backends:
         judge(backend, onnx_backend.run_model(case.model, case.inputs, backend=backend)[0])
     judge("ReferenceEvaluator", _by_evaluator(case))
     try:
         judge("onnxruntime", _by_onnxruntime(case))
-    except Exception as error:  # ONNX Runtime has many exception classes of its own
+    except Exception as error:  # ONNX Runtime has many exception classes
         outcome.refusals["onnxruntime"] = str(error)
     return outcome
 
@@ -191,59 +191,67 @@ class Tally:
 
     models: int = 0
     worst: float = 0.0
-    beyond: int = 0  # our bound
+    beyond: int = 0  # models beyond our bound
     refused: Counter[str] = field(default_factory=Counter)
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = parser_of("random_onnx.py", HELP, EXAMPLES, "model", 2000)
     add = parser.add_argument
-    add("--dtype", action="append", choices=tuple(ELEMENTS), help="of this type only; repeatable")
-    add("--backend", action="append", metavar="NAME", help="of npu_rope; repeatable (cpu and reference)")
-    return parse(parser, given, least=1)
+    add("--dtype", action="append", choices=tuple(ELEMENTS), help="models of this type only; repeatable")
+    add(
+        "--backend",
+        action="append",
+        metavar="NAME",
+        help="back end of npu_rope; repeatable (cpu and reference)",
+    )
+    return parse(parser, given, smallest_count=1)
 
 
 def explanation(refusal: str) -> str | None:
-    """The known reason for a peer's refusal, or None."""
+    """Return the known reason for a peer's refusal, or None."""
     return next((why for words, why in EXPLAINED.items() if words in refusal), None)
 
 
-def wrong(outcome: LargestErrors, ours: Sequence[str]) -> list[str]:
-    """The unexplained parts of an outcome, in words."""
-    found = [f"{who}: {outcome.ratios[who]:.3g} of the bound" for who in ours if not outcome.ratios[who] <= 1]
-    for who, ratio in outcome.own_type_ratios.items():
-        if who not in ours and not ratio <= 1:
-            found.append(f"{who}: {ratio:.3g} of the bound of its own type's arithmetic")
-    for who, text in outcome.refusals.items():
+def disagreements(outcome: LargestErrors, ours: Sequence[str]) -> list[str]:
+    """Describe the unexplained parts of an outcome."""
+    found = [
+        f"{name}: {outcome.ratios[name]:.3g} of the bound" for name in ours if not outcome.ratios[name] <= 1
+    ]
+    for name, ratio in outcome.own_type_ratios.items():
+        if name not in ours and not ratio <= 1:
+            found.append(f"{name}: {ratio:.3g} of the bound of its own type's arithmetic")
+    for name, text in outcome.refusals.items():
         if explanation(text) is None:
-            found.append(f"{who} refuses: {text}")
+            found.append(f"{name} refuses: {text}")
     return found
 
 
 def show_one(case: OnnxCase, outcome: LargestErrors, console: Console) -> None:
     console.print(case.text, highlight=False, markup=False)
-    for who, ratio in outcome.ratios.items():
-        console.print(f"  {who}: {ratio:.3g} of the bound", highlight=False)
-    for who, text in outcome.refusals.items():
+    for name, ratio in outcome.ratios.items():
+        console.print(f"  {name}: {ratio:.3g} of the bound", highlight=False)
+    for name, text in outcome.refusals.items():
         console.print(
-            f"  {who} refuses: {text}\n    ({explanation(text) or 'not explained'})", highlight=False
+            f"  {name} refuses: {text}\n    ({explanation(text) or 'not explained'})", highlight=False
         )
 
 
 def report(tallies: dict[tuple[str, str], Tally], console: Console) -> None:
     table = Table(box=None)
-    for name in ("who", "type", "models", "largest error / bound", "beyond it", "refused"):
-        table.add_column(name, no_wrap=True, justify="left" if name in ("who", "type") else "right")
-    for (who, dtype), t in sorted(tallies.items()):
+    for title in ("implementation", "type", "models", "largest error / bound", "beyond it", "refused"):
+        justify = "left" if title in ("implementation", "type") else "right"
+        table.add_column(title, no_wrap=True, justify=justify)
+    for (name, dtype), t in sorted(tallies.items()):
         worst = f"{t.worst:.4f}" if t.models else "-"
-        table.add_row(who, dtype, str(t.models), worst, str(t.beyond), str(t.refused.total()))
+        table.add_row(name, dtype, str(t.models), worst, str(t.beyond), str(t.refused.total()))
     console.print(table)
-    for (who, dtype), t in sorted(tallies.items()):
+    for (name, dtype), t in sorted(tallies.items()):
         for why, count in t.refused.items():
-            console.print(f"{who} refuses {count} of {dtype}: {why}", highlight=False)
+            console.print(f"{name} refuses {count} of {dtype}: {why}", highlight=False)
         if t.beyond:
             console.print(
-                f"{who} leaves our bound in {t.beyond} of {dtype}: it computes in {dtype}", highlight=False
+                f"{name} leaves our bound in {t.beyond} of {dtype}: it computes in {dtype}", highlight=False
             )
 
 
@@ -255,7 +263,7 @@ def main(given: Sequence[str] | None = None) -> int:
         case = draw(options.seed, options.only, dtypes)
         outcome = run(case, backends)
         show_one(case, outcome, console)
-        return 1 if wrong(outcome, backends) else 0
+        return 1 if disagreements(outcome, backends) else 0
     import onnxruntime
 
     console.print(
@@ -268,20 +276,20 @@ def main(given: Sequence[str] | None = None) -> int:
     for index in track(range(options.count), "models", console=Console(stderr=True), disable=quiet):
         case = draw(options.seed, index, dtypes)
         outcome = run(case, backends)
-        for who, ratio in outcome.ratios.items():
-            tally = tallies.setdefault((who, case.dtype), Tally())
+        for name, ratio in outcome.ratios.items():
+            tally = tallies.setdefault((name, case.dtype), Tally())
             tally.models += 1
             tally.worst = max(tally.worst, ratio)
             tally.beyond += not ratio <= 1
-        for who, text in outcome.refusals.items():
+        for name, text in outcome.refusals.items():
             reason = explanation(text) or "not explained"
-            tallies.setdefault((who, case.dtype), Tally()).refused[reason] += 1
-        failures += [f"--only {index}: {what}" for what in wrong(outcome, backends)]
+            tallies.setdefault((name, case.dtype), Tally()).refused[reason] += 1
+        failures += [f"--only {index}: {what}" for what in disagreements(outcome, backends)]
     report(tallies, console)
     show_failures(failures, partial(console.print, highlight=False, markup=False))
-    told = "FAIL" if failures else "OK"
+    status = "FAIL" if failures else "OK"
     console.print(
-        f"{told}: {options.count} models, {len(failures)} unexplained disagreements", highlight=False
+        f"{status}: {options.count} models, {len(failures)} unexplained disagreements", highlight=False
     )
     return 1 if failures else 0
 

@@ -29,13 +29,13 @@ HELP = """\
 Draw random calls of rope, rope_qk and rope_set_rows, run them on one back end and judge each.
 
 A call is drawn from the seed and its number: operator, mode, sections (empty ones, too short or too
-long), sizes, strides (corners, parts of rows at any offset, transposes, slices of fused projections, one
-batch for all, backwards), element types, where it writes to, window, freq_factors, YaRN, scaling, base,
-backward, angle policy, and positions of every shape and of the whole range that the back end takes.
+long), sizes, strides (corners, parts of rows at any offset, transposes, slices of fused projections, shared
+batches, reversed axes), element types, the kind of output, window, freq_factors, YaRN, scaling, base,
+backward, angle policy, and positions of every shape and of the full range of the back end.
 
-Judged: every result against the float64 reference, within the bounds of npu_rope/testing/bounds.py (the
-device's on simulated cores); inputs unchanged; memory beside the outputs unchanged; the reference itself,
-in one element a call, against the specification's formula.
+Every result must be within the bounds of npu_rope/testing/bounds.py around the float64 reference (on
+simulated cores the device's bounds). Inputs and the memory around the outputs must be unchanged. One element
+of each reference is compared with the specification's formula.
 """
 EXAMPLES = """\
 examples:
@@ -43,15 +43,15 @@ examples:
   random_rope.py                                         a thousand calls on the CPU, two seconds
   random_rope.py --backend sim --count 2000              on the simulated Ascend910B
   random_rope.py --count 100000 --minutes 9 --resume cpu.json
-                                                         two minutes of calls; run it again to continue
-  random_rope.py --backend sim --seed 3 --only 4711      one call again, in words, and the simplest similar
-                                                         call that is also wrong
+                                                         at most nine minutes; run it again to continue
+  random_rope.py --backend sim --seed 3 --only 4711      repeat and describe one call, and the simplest
+                                                         similar call that is also wrong
 
-With --resume the file holds the progress (written every few seconds, and on an interruption), so that only
-the calls since are lost. If a call ends the process, it is one of those after the file's "next".
+With --resume the file has the progress; it is written every few seconds and on an interruption. If a call
+ends the process, its number is at least the file's "next".
 
-exit status: 0 no violation, in this run or an earlier one of the same file; 1 some, each shown with the line
-that runs it again; 2 bad usage, or the back end is not here; 130 interrupted.
+exit status: 0 no violation in this run or an earlier one of the same file; 1 violations, each shown with the
+line that repeats it; 2 bad usage, or the back end is absent; 130 interrupted.
 """
 VERSION = 1
 SECONDS_BETWEEN_SAVES = 2.0
@@ -73,9 +73,9 @@ class State:
         """Write the file atomically: after an interruption it holds the old or the new state."""
         if path is None:
             return
-        beside = path.with_name(f"{path.name}.{os.getpid()}")
-        beside.write_text(json.dumps({"version": VERSION, **asdict(self)}, indent=1))
-        os.replace(beside, path)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps({"version": VERSION, **asdict(self)}, indent=1))
+        os.replace(temporary, path)
 
 
 class BadUsage(Exception):
@@ -83,12 +83,12 @@ class BadUsage(Exception):
 
 
 def load(path: Path | None, settings: dict[str, Any]) -> State:
-    """The state of an earlier run with the same settings, or a new one."""
+    """Return the state of an earlier run with the same settings, or a new one."""
     if path is None or not path.exists():
         return State(settings)
     try:
-        held = json.loads(path.read_text())
-        version, state = held.pop("version"), State(**held)
+        content = json.loads(path.read_text())
+        version, state = content.pop("version"), State(**content)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise BadUsage(f"--resume must be a file of an earlier run but got {path} ({error})") from None
     if version != VERSION or state.settings != settings:
@@ -100,18 +100,23 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = parser_of("random_rope.py", HELP, EXAMPLES, "call", 1000)
     add = parser.add_argument
     add("--backend", default="cpu", metavar="NAME", help="cpu (default), sim, sim:ascend310p, reference")
-    add("--minutes", type=float, metavar="M", help="stop after so many")
+    add("--minutes", type=float, metavar="M", help="stop after M minutes")
     add("--resume", type=Path, metavar="FILE", help="continue the run in this file, and keep it up to date")
-    add("--op", action="append", choices=OPERATORS, help="of this operator only; repeatable")
-    add("--arrays", choices=("both", *ARRAYS), default="both", help="NumPy arrays, torch tensors (both)")
-    options = parse(parser, given, least=0)
+    add("--op", action="append", choices=OPERATORS, help="calls of this operator only; repeatable")
+    add(
+        "--arrays",
+        choices=("both", *ARRAYS),
+        default="both",
+        help="NumPy arrays, torch tensors, or both (both)",
+    )
+    options = parse(parser, given, smallest_count=0)
     if options.only is not None and options.resume is not None:
         parser.error("--only must come without --resume")
     return options
 
 
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The settings that determine a call's numbers."""
+    """Return the settings that determine the calls."""
     if torch is None and options.arrays != "numpy":
         raise BadUsage("--arrays must be numpy where torch is not installed")
     try:
@@ -132,7 +137,7 @@ def call_of(settings: dict[str, Any], index: int) -> RandomCall:
 
 
 def reproducer(settings: dict[str, Any], index: int) -> str:
-    """The line that runs one call again."""
+    """Return the line that repeats one call."""
     line = f"python tests/fuzz/random_rope.py --backend {settings['backend']} --seed {settings['seed']}"
     if settings["operators"] != list(OPERATORS):
         line += "".join(f" --op {op}" for op in settings["operators"])
@@ -146,7 +151,7 @@ def run_one(settings: dict[str, Any], index: int, run: Execute) -> int:
     print(call)
     verdict = judge(call, settings["backend"], run)
     if not verdict.problem:
-        print(f"right: largest error {verdict.ratio:.3g} of its bound")
+        print(f"correct: largest error {verdict.ratio:.3g} of its bound")
         return 0
     print(f"WRONG: {verdict.problem}")
     plainest = reduce(call, settings["backend"], run)
@@ -160,9 +165,9 @@ def show(settings: dict[str, Any], failure: dict[str, Any]) -> None:
 
 
 def run_many(
-    state: State, until: int, deadline: float, keep: Callable[[], None], run: Execute
+    state: State, until: int, deadline: float, save: Callable[[], None], run: Execute
 ) -> Iterator[int]:
-    """Judge call after call, the state always true; yields how many are done."""
+    """Judge calls and update the state after each; yield the number of judged calls."""
     backend, saved = state.settings["backend"], time.monotonic()
     while state.next < until and time.monotonic() < deadline:
         began = time.monotonic()
@@ -175,20 +180,20 @@ def run_many(
                 show(state.settings, failure)
         elif verdict.ratio > state.worst:
             state.worst, state.worst_at = verdict.ratio, state.next
-        what = f"{call.op} {call.params.rope_mode.name.lower()}"
-        state.judged[what] = state.judged.get(what, 0) + 1
+        kind = f"{call.op} {call.params.rope_mode.name.lower()}"
+        state.judged[kind] = state.judged.get(kind, 0) + 1
         state.next += 1
         now = time.monotonic()
         state.seconds += now - began
         if now - saved > SECONDS_BETWEEN_SAVES:
-            keep()
+            save()
             saved = now
         yield state.next
 
 
 @contextlib.contextmanager
 def progress(state: State, until: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal."""
+    """Show a progress bar if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return
@@ -203,15 +208,15 @@ def progress(state: State, until: int) -> Iterator[Callable[[int], None]]:
 
 def summary(state: State, until: int) -> str:
     backend, seed = state.settings["backend"], state.settings["seed"]
-    many = f"{len(state.failures)} violation{'' if len(state.failures) == 1 else 's'}"
-    said = f"{state.next:,} calls on {backend} (seed {seed}) in {state.seconds:.0f} s: {many}"
+    violations = f"{len(state.failures)} violation{'' if len(state.failures) == 1 else 's'}"
+    line = f"{state.next:,} calls on {backend} (seed {seed}) in {state.seconds:.0f} s: {violations}"
     if state.worst_at >= 0:
-        said += f"; largest error {state.worst:.4f} of its bound, call {state.worst_at}"
+        line += f"; largest error {state.worst:.4f} of its bound, call {state.worst_at}"
     modes: dict[str, list[str]] = {}
-    for what, count in sorted(state.judged.items()):
-        op, mode = what.split()
+    for kind, count in sorted(state.judged.items()):
+        op, mode = kind.split()
         modes.setdefault(op, []).append(f"{mode} {count:,}")
-    lines = [said, *(f"  {op}: {', '.join(counts)}" for op, counts in modes.items())]
+    lines = [line, *(f"  {op}: {', '.join(counts)}" for op, counts in modes.items())]
     if state.next < until:
         lines.append(f"  {until - state.next:,} of {until:,} calls are left")
     return "\n".join(lines)
@@ -224,20 +229,20 @@ def main(given: Sequence[str] | None = None, run: Execute = execute) -> int:
         if options.only is not None:
             return run_one(settings, options.only, run)
         state = load(options.resume, settings)
-        state.save(options.resume)  # what cannot be written is found out now
+        state.save(options.resume)  # an unwritable file ends the run here
     except (BadUsage, OSError) as error:
         print(f"random_rope.py: {error}", file=sys.stderr)
         return 2
     deadline = time.monotonic() + 60 * options.minutes if options.minutes is not None else float("inf")
     interrupted = False
     try:
-        with progress(state, options.count) as moved:
-            keep = lambda: state.save(options.resume)  # noqa: E731
-            for done in run_many(state, options.count, deadline, keep, run):
-                moved(done)
+        with progress(state, options.count) as advance:
+            save = lambda: state.save(options.resume)  # noqa: E731
+            for done in run_many(state, options.count, deadline, save, run):
+                advance(done)
     except KeyboardInterrupt:
         interrupted = True
-    finally:  # whatever ended it, a defect of this script or of what it prints to included
+    finally:  # also after an error of this script or of its output
         state.save(options.resume)
     if len(state.failures) > MOST_SHOWN:
         print(f"and {len(state.failures) - MOST_SHOWN} more")
@@ -246,5 +251,5 @@ def main(given: Sequence[str] | None = None, run: Execute = execute) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: keep the state
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as after Ctrl-C, the state is saved
     sys.exit(main())

@@ -1,6 +1,4 @@
-"""Parts that random_norm.py, random_onnx.py and random_rope.py share: their command lines, and the
-list of violations at the end of a run.
-"""
+"""Functions for random_norm.py, random_onnx.py and random_rope.py: options, and the list of violations."""
 
 from __future__ import annotations
 
@@ -20,18 +18,20 @@ def parser_of(script: str, text: str, examples: str, what: str, count: int) -> a
         allow_abbrev=False,
     )
     parser.add_argument("--count", type=int, default=count, metavar="N", help=f"{what}s ({count})")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help=f"another seed, other {what}s (0)")
-    parser.add_argument("--only", type=int, metavar="INDEX", help=f"one {what}, in words")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help=f"seed of the {what}s (0)")
+    parser.add_argument("--only", type=int, metavar="INDEX", help=f"run and describe this {what} only")
     return parser
 
 
-def parse(parser: argparse.ArgumentParser, given: Sequence[str] | None, least: int) -> argparse.Namespace:
-    """Return the options; ``least`` is the smallest ``--count``."""
+def parse(
+    parser: argparse.ArgumentParser, given: Sequence[str] | None, smallest_count: int
+) -> argparse.Namespace:
+    """Return the options; ``smallest_count`` is the smallest ``--count``."""
     options = parser.parse_args(given)
-    if options.count < least:
-        parser.error(f"--count must be at least {least} but got {options.count}")
+    if options.count < smallest_count:
+        parser.error(f"--count must be at smallest_count {smallest_count} but got {options.count}")
     if options.only is not None and options.only < 0:
-        parser.error(f"--only must be at least 0 but got {options.only}")
+        parser.error(f"--only must be at smallest_count 0 but got {options.only}")
     return options
 
 

@@ -1,4 +1,4 @@
-"""Small models of the families that transformers has, with random weights; nothing is downloaded."""
+"""Small models of families of transformers, with random weights; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ YARN = {
 SECTIONS = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 6, 6]}
 
 
-def _of(model, config, **more):
+def _maker(model, config, **more):
     return lambda: getattr(transformers, model)(getattr(transformers, config)(**{**SIZE, **more}))
 
 
@@ -77,34 +77,34 @@ DEEPSEEK = {
 GEMMA = {"head_dim": 16, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 16}
 GPT_OSS = {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 2, "sliding_window": 16}
 
-# By name: how a model is made.
+# The function that makes each family's model.
 MODELS = {
-    "llama": _of("LlamaForCausalLM", "LlamaConfig"),
-    "llama3": _of("LlamaForCausalLM", "LlamaConfig", rope_parameters=dict(LLAMA_3)),
-    "qwen2.5": _of("Qwen2ForCausalLM", "Qwen2Config"),
-    "qwen3": _of("Qwen3ForCausalLM", "Qwen3Config", head_dim=16),
+    "llama": _maker("LlamaForCausalLM", "LlamaConfig"),
+    "llama3": _maker("LlamaForCausalLM", "LlamaConfig", rope_parameters=dict(LLAMA_3)),
+    "qwen2.5": _maker("Qwen2ForCausalLM", "Qwen2Config"),
+    "qwen3": _maker("Qwen3ForCausalLM", "Qwen3Config", head_dim=16),
     "qwen2-vl": _qwen2_vl,
     "qwen3-vl": _qwen3_vl,
-    "glm4": _of("Glm4ForCausalLM", "Glm4Config", head_dim=16),
-    "cohere": _of("CohereForCausalLM", "CohereConfig"),
-    "phi3": _of(
+    "glm4": _maker("Glm4ForCausalLM", "Glm4Config", head_dim=16),
+    "cohere": _maker("CohereForCausalLM", "CohereConfig"),
+    "phi3": _maker(
         "Phi3ForCausalLM",
         "Phi3Config",
         original_max_position_embeddings=64,
         rope_parameters=dict(LONGROPE),
     ),
-    "olmo2": _of("Olmo2ForCausalLM", "Olmo2Config"),
-    "gemma3": _of("Gemma3ForCausalLM", "Gemma3TextConfig", **GEMMA),
-    "gpt-neox": _of("GPTNeoXForCausalLM", "GPTNeoXConfig"),
-    "gpt-oss": _of("GptOssForCausalLM", "GptOssConfig", **GPT_OSS, rope_parameters=dict(YARN)),
-    "deepseek-v3": _of("DeepseekV3ForCausalLM", "DeepseekV3Config", **DEEPSEEK),
-    "mistral": _of("MistralForCausalLM", "MistralConfig", head_dim=16),
+    "olmo2": _maker("Olmo2ForCausalLM", "Olmo2Config"),
+    "gemma3": _maker("Gemma3ForCausalLM", "Gemma3TextConfig", **GEMMA),
+    "gpt-neox": _maker("GPTNeoXForCausalLM", "GPTNeoXConfig"),
+    "gpt-oss": _maker("GptOssForCausalLM", "GptOssConfig", **GPT_OSS, rope_parameters=dict(YARN)),
+    "deepseek-v3": _maker("DeepseekV3ForCausalLM", "DeepseekV3Config", **DEEPSEEK),
+    "mistral": _maker("MistralForCausalLM", "MistralConfig", head_dim=16),
 }
 
 
-def made(name, seed=0):
+def make(name, seed=0):
     """Return a model of the family for inference. Its weights are large enough that the next token depends on
-    the previous ones, and its norms weigh the lanes differently."""
+    the previous ones, and its norms scale each lane differently."""
     torch.manual_seed(seed)
     model = MODELS[name]().eval()
     model.generation_config.eos_token_id = None

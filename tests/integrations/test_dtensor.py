@@ -1,4 +1,4 @@
-"""Sharding rules, with two gloo processes on the CPU: results and gradients are those of whole tensors."""
+"""Sharding rules with two gloo processes on the CPU: results and gradients equal those of full tensors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.peer  # a model of transformers
+pytestmark = pytest.mark.peer  # the script needs transformers
 SCRIPT = Path(__file__).parent / "scripts" / "sharded.py"
 
 
-def test_two_processes_give_what_one_gives():
+def test_two_processes_give_the_results_of_one():
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     done = subprocess.run(
         [*command, str(SCRIPT), "operators", "llama"],
@@ -23,5 +23,5 @@ def test_two_processes_give_what_one_gives():
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout.splitlines()[-2:]
-    assert said == ["operators: 46 cases, 2 processes", "llama: 2 cases, 2 processes"]
+    lines = done.stdout.splitlines()[-2:]
+    assert lines == ["operators: 46 cases, 2 processes", "llama: 2 cases, 2 processes"]

@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "porting.md").read_text()
 SHOWN = dict(re.findall(r"^`examples/(\w+\.\w+)`:.*\n\n```text\n((?:.*\n)*?)```$", PAGE, re.MULTILINE))
 
 
-def test_all_are_shown():
+def test_the_page_shows_every_example():
     assert set(SHOWN) == {p.name for p in (ROOT / "examples").iterdir() if p.suffix in (".py", ".sh")}
 
 
@@ -23,7 +23,7 @@ def test_all_are_shown():
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow if n.startswith("train") else ()) for n in SHOWN]
 )
-def test_an_example_prints_what_is_shown(name):
+def test_an_example_prints_the_output_on_the_page(name):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = ["bash" if name.endswith(".sh") else sys.executable, str(ROOT / "examples" / name)]
     done = subprocess.run(

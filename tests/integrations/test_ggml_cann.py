@@ -1,4 +1,4 @@
-"""The adapter for ggml's CANN backend: compiled as a backend would, and given graphs of the real ggml."""
+"""The adapter for ggml's CANN backend compiles as in the backend, and runs graphs of the installed ggml."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def compiler(variable, default):
 def adapter(tmp_path_factory):
     cann = folders.library("ascend_sim_cann")
     package = native.load().path.parent / "simcann_opp" / "op_api"
-    made = tmp_path_factory.mktemp("adapter") / "libnpu_rope_ggml.so"
+    library = tmp_path_factory.mktemp("adapter") / "libnpu_rope_ggml.so"
     command = [*compiler("CXX", "c++"), "-std=c++17", "-O1", *WARNINGS, "-fPIC", "-shared"]
     command += [f"-I{ROOT / 'simulator/cann/include'}", f"-I{package / 'include'}", f"-I{ADAPTER}"]
     command += [
@@ -37,30 +37,30 @@ def adapter(tmp_path_factory):
         "-lascend_sim_cann",
         f"-L{package / 'lib'}",
     ]
-    command += ["-lcust_opapi", f"-Wl,-rpath,{cann.parent}:{package / 'lib'}", "-o", str(made)]
+    command += ["-lcust_opapi", f"-Wl,-rpath,{cann.parent}:{package / 'lib'}", "-o", str(library)]
     subprocess.run(command, check=True)
-    return made, cann, package / "lib" / "libcust_opapi.so"
+    return library, cann, package / "lib" / "libcust_opapi.so"
 
 
 @pytest.mark.peer
 @pytest.mark.parametrize("soc", ["Ascend910B2", "Ascend310P3"])
-def test_graphs_of_ggml_give_what_the_cpu_gives(adapter, soc):
-    """Every mode, partly turned heads, windows, YaRN, factors, backward, in place, views, float16; and what
-    it must refuse is refused before a launch."""
+def test_graphs_of_ggml_give_the_cpus_results(adapter, soc):
+    """The graphs cover every mode, partial heads, windows, YaRN, factors, backward, in place, views, float16.
+    Nodes that the adapter must refuse are refused before a launch."""
     try:
         ggml.find_library_dir()
-    except ggml.GgmlUnavailable as why:
-        pytest.skip(str(why))
+    except ggml.GgmlUnavailable as error:
+        pytest.skip(str(error))
     command = [sys.executable, str(SCRIPT), *map(str, adapter)]
     package = adapter[2].parents[2]
-    named = {"ASCEND_CUSTOM_OPP_PATH": str(package), "ASCEND_OPP_PATH": str(package.parent)}
-    environment = {**os.environ, "ASCEND_SIM_SOC": soc, **named}
+    paths = {"ASCEND_CUSTOM_OPP_PATH": str(package), "ASCEND_OPP_PATH": str(package.parent)}
+    environment = {**os.environ, "ASCEND_SIM_SOC": soc, **paths}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("80 graphs, at most 0.")
 
 
-def test_its_header_is_c(tmp_path):
+def test_the_header_compiles_as_c99(tmp_path):
     source = tmp_path / "uses.c"
     source.write_text('#include "npu_rope_ggml.h"\nint main(void) { return NPU_ROPE_GGML_OK; }\n')
     command = [*compiler("CC", "cc"), "-std=c99", *WARNINGS, f"-I{ADAPTER}", "-c", str(source)]

@@ -1,4 +1,4 @@
-"""RopeParams.from_gguf: files that the gguf package wrote, with the metadata that models have."""
+"""RopeParams.from_gguf on files that the gguf package wrote, with the metadata of real models."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def file(tmp_path):
     return lambda *a, **k: write(tmp_path / "model.gguf", *a, **k)
 
 
-def test_llama_3_1(file):
-    """Its factors as the converter computes them; then turned by ggml's mode for permuted weights."""
+def test_the_factors_of_llama_3_1_are_read(file):
+    """The factors are computed as in the converter. It permutes the weights, so the mode is normal."""
     config = transformers.LlamaConfig(
         hidden_size=4096,
         num_attention_heads=32,
@@ -50,12 +50,12 @@ def test_llama_3_1(file):
     assert np.array_equal(model.freq_factors, factors)
     from_config = RopeParams.from_hf(config)
     assert np.abs(model.frequencies() / from_config.frequencies() - 1).max() <= 1e-6
-    assert from_config.params.rope_mode is RopeMode.NEOX  # of weights that are not permuted
+    assert from_config.params.rope_mode is RopeMode.NEOX  # transformers' weights are not permuted
     rope(torch.randn(1, 3, 2, 128), torch.arange(3), model.params, torch.from_numpy(model.freq_factors))
 
 
-def test_yarn_attends_as_transformers_does(file):
-    """Qwen's: ggml multiplies by 1 + 0.1 ln(factor) on its own, which is what transformers' factor is."""
+def test_yarn_scales_cos_and_sin_as_transformers_does(file):
+    """For Qwen, ggml multiplies by 1 + 0.1 ln(factor), which is also transformers' attention factor."""
     values = {**LLAMA, "rope.freq_base": 1e6, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}
     values["rope.scaling.original_context_length"] = 32768
     model = RopeParams.from_gguf(file("qwen2", values))
@@ -70,7 +70,7 @@ def test_yarn_attends_as_transformers_does(file):
 
 
 def test_deepseek_s_multipliers_cancel(file):
-    """mscale and mscale_all_dim are equal there: cos and sin are scaled by 1."""
+    """DeepSeek has equal mscale and mscale_all_dim, which scale cos and sin by 1."""
     values = {
         **LLAMA,
         "rope.dimension_count": 64,
@@ -83,13 +83,13 @@ def test_deepseek_s_multipliers_cancel(file):
     assert RopeParams.from_gguf(file("deepseek2", values)).params.mscale() == pytest.approx(1, rel=1e-6)
     # For every other architecture the converter's mscale is taken as 1.
     log = 0.1 * math.log(40)
-    with_own = RopeParams.from_gguf(file("mistral3", values)).params.mscale()
-    assert with_own == pytest.approx((1 + log) / (1 + 0.0707 * log), rel=1e-6)
+    mscale = RopeParams.from_gguf(file("mistral3", values)).params.mscale()
+    assert mscale == pytest.approx((1 + log) / (1 + 0.0707 * log), rel=1e-6)
 
 
 @pytest.mark.parametrize("architecture", ["deepseek2-ocr", "deepseek32", "glm-dsa", "mistral4"])
-def test_a_tenth_of_the_multiplier_is_written(file, architecture):
-    """By converters of DeepSeek's kin; their mscale is 1, and another mscale_all_dim leaves a ratio."""
+def test_a_tenth_of_mscale_all_dim_in_the_file_is_understood(file, architecture):
+    """These converters write mscale_all_dim / 10. Their mscale is 1, so cos and sin are scaled by a ratio."""
     values = {**LLAMA, "rope.scaling.type": "yarn", "rope.scaling.factor": 40.0}
     log = 0.1 * math.log(40)
     for all_dims in (0.707, 1.0):
@@ -101,7 +101,7 @@ def test_a_tenth_of_the_multiplier_is_written(file, architecture):
         assert RopeParams.from_gguf(file("mistral3", values)).params.mscale() == pytest.approx(got, rel=1e-6)
 
 
-def test_phi_3_chooses_its_factors_by_the_session(file):
+def test_phi_3_chooses_its_factors_by_the_length_of_the_session(file):
     short, long = np.linspace(1, 2, 48, dtype=np.float32), np.linspace(1, 60, 48, dtype=np.float32)
     values = {
         **LLAMA,
@@ -122,12 +122,14 @@ def test_phi_3_chooses_its_factors_by_the_session(file):
         "original_max_position_embeddings": 4096,
         "rope_scaling": entries,
     }
-    theirs = RopeParams.from_hf(config, seq_len=5000)
-    assert np.allclose(RopeParams.from_gguf(path).frequencies(), theirs.frequencies(), rtol=1e-6)
-    assert theirs.params.mscale() == pytest.approx(math.sqrt(1 + math.log(32) / math.log(4096)), rel=1e-6)
+    from_config = RopeParams.from_hf(config, seq_len=5000)
+    assert np.allclose(RopeParams.from_gguf(path).frequencies(), from_config.frequencies(), rtol=1e-6)
+    assert from_config.params.mscale() == pytest.approx(
+        math.sqrt(1 + math.log(32) / math.log(4096)), rel=1e-6
+    )
 
 
-def test_gemma_3_looks_at_windows_with_another_base(file):
+def test_gemma_3_has_another_base_for_layers_with_windows(file):
     values = {
         **LLAMA,
         "rope.dimension_count": 256,
@@ -145,15 +147,19 @@ def test_gemma_3_looks_at_windows_with_another_base(file):
     assert RopeParams.from_gguf(path).params == full
     # An entry in the file takes precedence over the architecture's default.
     pattern = [layer % 4 != 0 for layer in range(32)]
-    said = {**values, "rope.freq_base_swa": 5000.0, "attention.sliding_window_pattern": pattern}
-    path = file("gemma3", said)
+    with_pattern = {
+        **values,
+        "rope.freq_base_swa": 5000.0,
+        "attention.sliding_window_pattern": pattern,
+    }
+    path = file("gemma3", with_pattern)
     assert RopeParams.from_gguf(path, layer=0).params == full
     assert RopeParams.from_gguf(path, layer=3).params.freq_base == 5000
     with pytest.raises(ValueError, match=r"^\[rope\] layer must be in \[0, 31\] but got 32\."):
         RopeParams.from_gguf(path, layer=32)
 
 
-def test_windows_with_a_theta_of_their_own_may_be_scaled_as_all(file):
+def test_layers_with_windows_and_their_own_theta_may_be_scaled_as_the_others(file):
     values = {
         **LLAMA,
         "rope.dimension_count": 64,
@@ -179,14 +185,14 @@ WITHOUT_ROPE = [
     ("cohere2", {**WINDOW, "attention.sliding_window_pattern": 2}, list(range(1, 32, 2))),
     ("cohere2moe", {**WINDOW, "leading_dense_block_count": 0}, EVERY_FIRST_OF_FOUR),
     ("cohere2moe", {**WINDOW, "leading_dense_block_count": 1}, EVERY_FIRST_OF_FOUR[1:]),
-    ("exaone4", {}, []),  # of 1.2 billion parameters
+    ("exaone4", {}, []),  # the model of 1.2 billion parameters
     ("exaone4", WINDOW, []),
     ("exaone4", {"block_count": 64}, list(range(3, 64, 4))),
     ("exaone-moe", WINDOW, EVERY_FOURTH),
     ("smollm3", {}, EVERY_FOURTH),
     ("afmoe", WINDOW, EVERY_FOURTH),
     ("llama4", {}, EVERY_FOURTH),
-    ("llama4", {"attention.sliding_window": 0}, [31]),  # (layer + 1) % layers, to the letter
+    ("llama4", {"attention.sliding_window": 0}, [31]),  # llama.cpp's code has (layer + 1) % layers
     ("smallthinker", {}, []),
     ("smallthinker", WINDOW, EVERY_FIRST_OF_FOUR),
     ("smallthinker", {**WINDOW, "block_count": 4}, []),
@@ -195,8 +201,8 @@ WITHOUT_ROPE = [
     ("granite", {"rope.scaling.finetuned": False}, list(range(32))),
     ("llama", {"rope.scaling.finetuned": False}, []),
     ("baichuan", {}, []),
-    ("baichuan", {"block_count": 40}, list(range(40))),  # of 13 billion parameters: ALiBi
-    # Without heads of their own.
+    ("baichuan", {"block_count": 40}, list(range(40))),  # the model of 13 billion parameters has ALiBi
+    # Layers without attention heads.
     ("lfm2", {"attention.head_count_kv": [0, 0, 8, 8], "block_count": 4}, [0, 1]),
     ("deci", {"attention.head_count": [32, 0, 32, 32], "block_count": 4}, [1]),
     ("qwen3next", {"block_count": 6, "full_attention_interval": 3}, [0, 1, 3, 4]),
@@ -205,10 +211,10 @@ WITHOUT_ROPE = [
 ]
 
 
-@pytest.mark.parametrize(("architecture", "said", "without"), WITHOUT_ROPE)
-def test_layers_that_llama_cpp_does_not_rotate(file, architecture, said, without):
-    path = file(architecture, {**LLAMA, **said})
-    layers, refused = {**LLAMA, **said}["block_count"], []
+@pytest.mark.parametrize(("architecture", "values", "without"), WITHOUT_ROPE)
+def test_layers_that_llama_cpp_does_not_rotate_are_refused(file, architecture, values, without):
+    path = file(architecture, {**LLAMA, **values})
+    layers, refused = {**LLAMA, **values}["block_count"], []
     for layer in range(layers):
         try:
             RopeParams.from_gguf(path, layer=layer)
@@ -216,22 +222,22 @@ def test_layers_that_llama_cpp_does_not_rotate(file, architecture, said, without
             assert str(error) == f"[rope] layer must be one whose heads rotate but got {layer}."  # noqa: PT017
             refused.append(layer)
     assert refused == without
-    if len(without) < layers:  # any that turns
+    if len(without) < layers:  # without a layer, the parameters are those of a layer that rotates
         assert RopeParams.from_gguf(path).params.freq_base == 500000
         return
     with pytest.raises(ValueError, match=r"must have a layer whose heads rotate but got none\.$"):
         RopeParams.from_gguf(path)
 
 
-def test_any_layer_is_one_that_turns(file):
-    """Where only windows do, theirs."""
+def test_without_a_layer_the_parameters_are_those_of_a_layer_that_rotates(file):
+    """If only layers with windows rotate, the parameters are theirs."""
     values = {**LLAMA, **WINDOW, "rope.freq_base_swa": 7.0}
     assert RopeParams.from_gguf(file("llama4", values)).params.freq_base == 7
-    lead = {**values, "leading_dense_block_count": 1}
-    assert RopeParams.from_gguf(file("cohere2moe", lead)).params.freq_base == 500000
+    dense_first = {**values, "leading_dense_block_count": 1}
+    assert RopeParams.from_gguf(file("cohere2moe", dense_first)).params.freq_base == 500000
 
 
-def test_numbers_of_layers(file):
+def test_a_bad_number_of_layers_is_refused(file):
     with pytest.raises(
         ValueError, match=r"^\[rope\] block_count must be at most 4096 in .* but got 4000000000"
     ):
@@ -245,7 +251,7 @@ def test_numbers_of_layers(file):
         RopeParams.from_gguf(file("llama", LLAMA), layer=32)
 
 
-def test_sections(file):
+def test_sections_and_their_modes_follow_from_the_architecture(file):
     values = {**LLAMA, "rope.dimension_sections": [16, 24, 24, 0]}
     assert RopeParams.from_gguf(file("qwen2vl", values)).params.rope_mode is RopeMode.MROPE
     for architecture, mode in (("qwen3vl", RopeMode.IMROPE), ("glm4", RopeMode.MROPE)):
@@ -268,15 +274,15 @@ def test_every_architecture_has_one_mode(file):
         RopeParams.from_gguf(file("new", LLAMA))
 
 
-def test_older_and_shorter_files(file):
-    """rope.scale_linear; a head's size from the embedding's."""
+def test_older_and_shorter_files_are_read(file):
+    """rope.scale_linear is an older name; the head size follows from embedding_length."""
     values = {name: value for name, value in LLAMA.items() if not name.startswith("rope.")}
     params = RopeParams.from_gguf(file("llama", {**values, "rope.scale_linear": 4.0})).params
     assert params == RopeParams(128, "normal", n_ctx_orig=131072, freq_scale=0.25)
     with pytest.raises(ValueError, match=r"must have rope.dimension_count, or embedding_length and"):
         RopeParams.from_gguf(file("llama", {}))
-    named = {**LLAMA, "rope.scaling.type": "none", "rope.scaling.factor": 4.0}
-    assert RopeParams.from_gguf(file("llama", named)).params.freq_scale == 1
+    unscaled = {**LLAMA, "rope.scaling.type": "none", "rope.scaling.factor": 4.0}
+    assert RopeParams.from_gguf(file("llama", unscaled)).params.freq_scale == 1
 
 
 BAD = {
@@ -291,23 +297,23 @@ BAD = {
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_a_bad_value_says_which(file, message):
+def test_a_bad_value_is_named(file, message):
     architecture = "qwen2vl" if "sections" in message else "llama"
-    with pytest.raises(ValueError, match=r"^\[rope\] ") as said:
+    with pytest.raises(ValueError, match=r"^\[rope\] ") as caught:
         RopeParams.from_gguf(file(architecture, {**LLAMA, **BAD[message]}))
-    assert str(said.value).startswith(f"[rope] {message}")
+    assert str(caught.value).startswith(f"[rope] {message}")
 
 
-def test_an_alpha_that_stretches_beyond_all_numbers(tmp_path):
+def test_an_alpha_that_makes_theta_infinite_is_refused(tmp_path):
     alpha = text("hunyuan-dense.rope.scaling.alpha") + struct.pack("<Id", 12, 1e300)
     width = text("hunyuan-dense.rope.dimension_count") + struct.pack("<II", 4, 4)
-    whole = head([alpha, width]).replace(text("llama"), text("hunyuan-dense"))
-    (tmp_path / "model.gguf").write_bytes(whole)
+    content = head([alpha, width]).replace(text("llama"), text("hunyuan-dense"))
+    (tmp_path / "model.gguf").write_bytes(content)
     with pytest.raises(ValueError, match=r"^\[rope\] freq_base must be positive and finite but got inf\."):
         RopeParams.from_gguf(tmp_path / "model.gguf")
 
 
-def test_bad_factors(file):
+def test_bad_factors_are_refused(file):
     for factors, message in (
         (np.ones(3, np.float32), "rope_freqs.weight must have a factor for each of 64 pairs but got (3,)."),
         (
@@ -316,18 +322,18 @@ def test_bad_factors(file):
         ),
         (np.ones(64, np.float16), "path must be a whole GGUF file but got"),
     ):
-        with pytest.raises(ValueError, match=r"^\[rope\] ") as said:
+        with pytest.raises(ValueError, match=r"^\[rope\] ") as caught:
             RopeParams.from_gguf(file("llama", LLAMA, {"rope_freqs.weight": factors}))
-        assert str(said.value).startswith(f"[rope] {message}")
+        assert str(caught.value).startswith(f"[rope] {message}")
 
 
-def test_heads_beyond_reason(tmp_path):
+def test_heads_that_are_too_large_are_refused(tmp_path):
     path = write(tmp_path / "wide.gguf", "llama", LLAMA | {"rope.dimension_count": 2**31 - 2})
     with pytest.raises(ValueError, match=r"must have heads of at most 65536 lanes but got 2147483646\."):
         RopeParams.from_gguf(path)
 
 
-def test_bad_arguments(tmp_path, file):
+def test_bad_arguments_are_refused(tmp_path, file):
     path = file("llama", LLAMA)
     for named in ({"layer": -1}, {"layer": 1.5}, {"n_ctx": 0}, {"n_ctx": True}):
         with pytest.raises(ValueError, match=r"^\[rope\] (layer|n_ctx) must be None or an integer from"):
@@ -342,39 +348,39 @@ def test_bad_arguments(tmp_path, file):
 # ---- damage ------------------------------------------------------------------------------------------
 
 
-def test_a_file_cut_off_anywhere_says_so(tmp_path, file):
-    whole = file("llama", LLAMA, {"rope_freqs.weight": np.ones(64, np.float32)}).read_bytes()
+def test_a_file_truncated_at_any_length_is_refused(tmp_path, file):
+    content = file("llama", LLAMA, {"rope_freqs.weight": np.ones(64, np.float32)}).read_bytes()
     assert RopeParams.from_gguf(tmp_path / "model.gguf").freq_factors is not None
     cut = tmp_path / "cut.gguf"
-    for length in range(len(whole) - 31):  # the last bytes are padding
-        cut.write_bytes(whole[:length])
+    for length in range(len(content) - 31):  # the last bytes are padding
+        cut.write_bytes(content[:length])
         with pytest.raises(ValueError, match=r"^\[rope\] path must be a whole GGUF file but got"):
             RopeParams.from_gguf(cut)
 
 
-def test_damage_is_an_error_or_another_number(tmp_path, file):
-    """A thousand files with a few wrong bytes: nothing but ValueError or TypeError."""
-    whole = file("qwen2vl", {**LLAMA, "rope.dimension_sections": [16, 24, 24, 0]}).read_bytes()
+def test_damaged_files_raise_only_documented_errors(tmp_path, file):
+    """A thousand files with a few wrong bytes raise only ValueError or TypeError."""
+    content = file("qwen2vl", {**LLAMA, "rope.dimension_sections": [16, 24, 24, 0]}).read_bytes()
     rng, refused = random.Random(0), []
     for _ in range(1000):
-        damaged = bytearray(whole)
+        damaged = bytearray(content)
         for _ in range(rng.randint(1, 4)):
-            at, width = rng.randrange(len(whole)), rng.choice([1, 4, 8])
+            at, width = rng.randrange(len(content)), rng.choice([1, 4, 8])
             damaged[at : at + width] = rng.choice([os.urandom(width), b"\xff" * width, b"\0" * width])
         (tmp_path / "damaged.gguf").write_bytes(damaged)
         try:
             RopeParams.from_gguf(tmp_path / "damaged.gguf")
-        except (ValueError, TypeError) as said:
-            refused.append(str(said))
+        except (ValueError, TypeError) as caught:
+            refused.append(str(caught))
     assert len(refused) > 200
-    assert all(said.startswith("[rope] ") for said in refused)
+    assert all(message.startswith("[rope] ") for message in refused)
 
 
 # ---- size --------------------------------------------------------------------------------------------
 
 
-def text(said: str) -> bytes:
-    return struct.pack("<Q", len(said)) + said.encode()
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
 
 
 def head(keys=(), tensors=(), n_keys=None, n_tensors=None) -> bytes:
@@ -389,7 +395,7 @@ def strings(key: str, count: int, body: bytes = b"") -> bytes:
 
 
 def peak_of(path) -> int:
-    """Bytes that reading it takes at most."""
+    """Return the peak of the memory that reading the file allocates."""
     tracemalloc.start()
     try:
         RopeParams.from_gguf(path)
@@ -432,7 +438,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("what", BEYOND_REASON)
-def test_a_number_beyond_reason_takes_no_room(tmp_path, what):
+def test_a_huge_number_in_a_small_file_allocates_little(tmp_path, what):
     (tmp_path / "huge.gguf").write_bytes(BEYOND_REASON[what] + bytes(64))
     with pytest.raises(ValueError, match=r"^\[rope\] path must be a whole GGUF file but got"):
         RopeParams.from_gguf(tmp_path / "huge.gguf")
@@ -440,10 +446,10 @@ def test_a_number_beyond_reason_takes_no_room(tmp_path, what):
 
 
 @pytest.mark.parametrize("what", LARGE)
-def test_a_large_file_takes_little_room_and_time(tmp_path, what):
+def test_a_large_file_takes_little_memory_and_time(tmp_path, what):
     path = tmp_path / "large.gguf"
     path.write_bytes(LARGE[what]())
-    os.truncate(path, path.stat().st_size + GIB + 4096)  # a hole
+    os.truncate(path, path.stat().st_size + GIB + 4096)  # a sparse file
     began = time.process_time()
     with contextlib.suppress(ValueError):
         RopeParams.from_gguf(path)
@@ -451,8 +457,8 @@ def test_a_large_file_takes_little_room_and_time(tmp_path, what):
     assert peak_of(path) < 32 << 20
 
 
-def test_a_vocabulary_is_passed_over(tmp_path):
-    """As large as Llama 3's, with its merges, and a mixture of experts' tensors."""
+def test_a_vocabulary_is_skipped(tmp_path):
+    """The vocabulary and the merges are as large as Llama 3's, with the tensors of a mixture of experts."""
     many = b"".join(text(f"token {i}") for i in range(131072))
     keys = [strings("tokenizer.ggml.tokens", 131072, many), strings("tokenizer.ggml.merges", 131072, many)]
     keys += [text("tokenizer.ggml.scores") + struct.pack("<IIQ", 9, 6, 131072) + bytes(4 * 131072)]
@@ -467,7 +473,7 @@ def test_a_vocabulary_is_passed_over(tmp_path):
 
 
 @pytest.mark.parametrize("endianess", gguf.GGUFEndian)
-def test_values_are_those_of_gguf_s_reader(tmp_path, endianess):
+def test_values_equal_those_of_ggufs_reader(tmp_path, endianess):
     path = tmp_path / "model.gguf"
     writer = gguf.GGUFWriter(str(path), "llama", endianess=endianess)
     for name in ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"):
@@ -492,22 +498,22 @@ def test_values_are_those_of_gguf_s_reader(tmp_path, endianess):
     with path.open("rb") as stream:
         header = GgufHeader(stream)
         for name in sorted(expected.keys() - {"tokenizer.ggml.tokens"}):
-            if not name.startswith("GGUF."):  # its own
+            if not name.startswith("GGUF."):  # fields of GGUFReader
                 assert header.value(name) == expected[name], name
                 assert type(header.value(name)) is type(expected[name]), name
         assert np.array_equal(header.floats("second"), tensor)
         assert header.value("none") is header.floats("none") is None
 
 
-def test_text_that_is_not_utf_8(tmp_path, file):
-    whole = file("phi3", LLAMA, {"rope_freqs.weight": np.ones(64, np.float32)}).read_bytes()
-    for right, wrong, what in (
+def test_text_that_is_not_utf_8_is_refused(tmp_path, file):
+    content = file("phi3", LLAMA, {"rope_freqs.weight": np.ones(64, np.float32)}).read_bytes()
+    for original, damaged, what in (
         (b"phi3.rope.freq_base", b"phi3.rope.freq_bas\xff", "the name of a key"),
         (b"rope_freqs.weight", b"rope_freqs.weigh\xff", "the name of a tensor"),
         (struct.pack("<Q4s", 4, b"phi3"), struct.pack("<Q4s", 4, b"phi\xff"), "its general.architecture"),
     ):
-        (tmp_path / "bad.gguf").write_bytes(whole.replace(right, wrong, 1))
-        with pytest.raises(ValueError, match=r"^\[rope\] path must be a whole GGUF file but got") as said:
+        (tmp_path / "bad.gguf").write_bytes(content.replace(original, damaged, 1))
+        with pytest.raises(ValueError, match=r"^\[rope\] path must be a whole GGUF file but got") as caught:
             RopeParams.from_gguf(tmp_path / "bad.gguf")
-        assert f"({what} is b" in str(said.value)
-        assert str(said.value).endswith("\\xff', which is not UTF-8).")
+        assert f"({what} is b" in str(caught.value)
+        assert str(caught.value).endswith("\\xff', which is not UTF-8).")

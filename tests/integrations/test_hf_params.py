@@ -25,8 +25,8 @@ pytestmark = pytest.mark.peer
 CONFIGURATIONS = 100  # of each type
 
 
-def drawn(kind: str, rng: random.Random):
-    """A configuration of that rope_type, and for how many tokens."""
+def draw(kind: str, rng: random.Random):
+    """Return a random configuration of a rope_type, and a seq_len."""
     head = rng.choice([32, 64, 80, 96, 128, 256])
     trained = rng.choice([512, 2048, 4096, 8192, 32768])
     entries = {"rope_type": kind, "rope_theta": rng.choice([10000.0, 500000.0, 1e6, 10 ** rng.uniform(2, 8)])}
@@ -69,18 +69,18 @@ def drawn(kind: str, rng: random.Random):
     return config, rng.choice([None, 1, trained, trained + 1, 3 * longest])
 
 
-def theirs(config, seq_len):
-    """transformers' own inverse frequencies and attention factor."""
+def results_of_transformers(config, seq_len):
+    """Return transformers' inverse frequencies and attention factor."""
     kind = config.rope_parameters["rope_type"]
     if kind == "default":
-        # A class of its own for each model; this one takes partial heads.
-        of_model = transformers.models.glm4.modeling_glm4.Glm4RotaryEmbedding.compute_default_rope_parameters
-        return of_model(config)
+        # Each model has its own class; this one supports partial_rotary_factor.
+        compute = transformers.models.glm4.modeling_glm4.Glm4RotaryEmbedding.compute_default_rope_parameters
+        return compute(config)
     return ROPE_INIT_FUNCTIONS[kind](config, seq_len=seq_len)
 
 
-class InDoubles:
-    """torch, to whom floats are doubles: transformers' own functions without their roundings."""
+class TorchInFloat64:
+    """A torch whose float32 is float64, so that transformers' functions do not round to float32."""
 
     float = float32 = torch.float64
 
@@ -88,53 +88,57 @@ class InDoubles:
         return getattr(torch, name)
 
 
-def theirs_unrounded(config, seq_len, monkeypatch):
+def unrounded_results_of_transformers(config, seq_len, monkeypatch):
     kind = config.rope_parameters["rope_type"]
-    of_models = modeling_rope_utils if kind != "default" else transformers.models.glm4.modeling_glm4
+    module = modeling_rope_utils if kind != "default" else transformers.models.glm4.modeling_glm4
     with monkeypatch.context() as patched:
-        patched.setattr(of_models, "torch", InDoubles())
-        return theirs(config, seq_len)
+        patched.setattr(module, "torch", TorchInFloat64())
+        return results_of_transformers(config, seq_len)
 
 
 def worst_error(got, inverse) -> float:
-    """The relative error of frequencies; of those that are to be 0, what a position of 2**31 would rotate."""
+    """Return the largest relative error. For a frequency of 0 it is the angle at position 2**31."""
     expected = np.asarray(inverse, np.float64)
     assert got.shape == expected.shape
-    rotating = expected != 0
-    still = np.abs(got[~rotating]) * 2.0**31
-    return max((np.abs(got[rotating] / expected[rotating] - 1)).max(), still.max(initial=0))
+    rotates = expected != 0
+    angles = np.abs(got[~rotates]) * 2.0**31
+    return max((np.abs(got[rotates] / expected[rotates] - 1)).max(), angles.max(initial=0))
 
 
 @pytest.mark.parametrize("kind", ROPE_TYPES)
-def test_frequencies_are_transformers_s(kind, monkeypatch):
+def test_frequencies_equal_those_of_transformers(kind, monkeypatch):
     rng = random.Random(f"from_hf {kind}")
-    native = 0
-    for drawn_before in range(CONFIGURATIONS):
-        config, seq_len = drawn(kind, rng)
+    without_factors = 0
+    for number in range(CONFIGURATIONS):
+        config, seq_len = draw(kind, rng)
         ours = RopeParams.from_hf(config, seq_len=seq_len)
-        exact, _ = theirs_unrounded(config, seq_len, monkeypatch)
+        exact, _ = unrounded_results_of_transformers(config, seq_len, monkeypatch)
         assert exact.dtype == torch.float64
-        # (longrope's exponents are float32 all the same.)
-        of_factors = 1.2e-7 if kind != "longrope" else 1e-6
-        assert worst_error(ours.frequencies(), exact) <= of_factors, (config.rope_parameters, seq_len, ours)
+        # longrope's exponents stay float32.
+        limit = 1.2e-7 if kind != "longrope" else 1e-6
+        assert worst_error(ours.frequencies(), exact) <= limit, (
+            config.rope_parameters,
+            seq_len,
+            ours,
+        )
         # transformers rounds at every step: the error is up to 4e-6 at the beginning of a ramp.
-        inverse, attention = theirs(config, seq_len)
+        inverse, attention = results_of_transformers(config, seq_len)
         rounding = worst_error(inverse.double().numpy(), exact)
-        bound = max(1e-6, rounding + of_factors)
+        bound = max(1e-6, rounding + limit)
         assert worst_error(ours.frequencies(), inverse) <= bound, config.rope_parameters
         assert ours.params.mscale() == pytest.approx(attention, rel=1e-6), config.rope_parameters
-        native += ours.freq_factors is None
-        if drawn_before % 10:
+        without_factors += ours.freq_factors is None
+        if number % 10:
             continue
-        # The very same from what it writes to a file.
+        # A saved and loaded configuration gives equal parameters.
         again = RopeParams.from_hf(json.loads(json.dumps(config.to_dict())), seq_len=seq_len)
         assert again.params == ours.params
         assert np.array_equal(again.frequencies(), ours.frequencies())
-    in_ggml_s_own = {"default": 1.0, "linear": 1.0, "dynamic": 1.0, "yarn": 0.5}
-    assert native >= in_ggml_s_own.get(kind, 0) * CONFIGURATIONS
+    share_without_factors = {"default": 1.0, "linear": 1.0, "dynamic": 1.0, "yarn": 0.5}
+    assert without_factors >= share_without_factors.get(kind, 0) * CONFIGURATIONS
 
 
-def test_older_files_say_the_same():
+def test_older_files_give_the_same_parameters():
     new = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0}
     new |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
     old = {name: value for name, value in new.items() if name != "rope_theta"}
@@ -144,23 +148,23 @@ def test_older_files_say_the_same():
         got = RopeParams.from_hf({**size, "rope_theta": 500000.0, "rope_scaling": scaling})
         assert got.params == expected.params
         assert np.array_equal(got.freq_factors, expected.freq_factors)
-    spelled = {**size, "rope_theta": 10000, "rope_scaling": {"type": "linear", "factor": 4.0}}
-    assert RopeParams.from_hf(spelled).params == RopeParams(128, "neox", freq_scale=0.25)
+    linear = {**size, "rope_theta": 10000, "rope_scaling": {"type": "linear", "factor": 4.0}}
+    assert RopeParams.from_hf(linear).params == RopeParams(128, "neox", freq_scale=0.25)
     assert RopeParams.from_hf({**size, "rope_theta": 1e4, "rope_scaling": None}).params == RopeParams(
         128, "neox"
     )
 
 
-def test_layers_of_several_types():
+def test_each_layer_type_has_its_own_parameters():
     config = transformers.Gemma3TextConfig()
     sliding = RopeParams.from_hf(config, "sliding_attention")
     full = RopeParams.from_hf(config, "full_attention")
     assert (sliding.params.freq_base, full.params.freq_base) == (10000, 1e6)
     with pytest.raises(
         ValueError, match="layer_type must be one of sliding_attention, full_attention"
-    ) as said:
+    ) as caught:
         RopeParams.from_hf(config)
-    assert str(said.value).startswith("[rope] ")
+    assert str(caught.value).startswith("[rope] ")
     old = {"head_dim": 256, "rope_theta": 1e6, "rope_local_base_freq": 10000}
     old["rope_scaling"] = {"rope_type": "linear", "factor": 8.0}
     assert RopeParams.from_hf(old, "sliding_attention").params == RopeParams(256, "neox")
@@ -173,12 +177,12 @@ def test_layers_of_several_types():
         RopeParams.from_hf(without, "full_attention")
 
 
-def test_a_model_whose_layers_have_heads_of_several_sizes():
+def test_each_layer_type_has_its_own_head_size():
     config = transformers.Gemma4TextConfig()
     for kind in ("sliding_attention", "full_attention"):
-        own = config.per_layer_config[kind]
+        layer_config = config.per_layer_config[kind]
         ours = RopeParams.from_hf(config, kind)
-        assert ours.params.n_dims == own.head_dim
+        assert ours.params.n_dims == layer_config.head_dim
     inverse, _ = ROPE_INIT_FUNCTIONS["proportional"](config, layer_type="full_attention")
     assert worst_error(RopeParams.from_hf(config, "full_attention").frequencies(), inverse) <= 1e-6
 
@@ -187,7 +191,7 @@ def mode_of(config, *layer_type):
     return RopeParams.from_hf(config, *layer_type).params.rope_mode
 
 
-def test_pairs_and_sections():
+def test_modes_and_sections_follow_from_the_model():
     assert mode_of(transformers.LlamaConfig()) is RopeMode.NEOX
     assert mode_of(transformers.CohereConfig()) is RopeMode.NORMAL
     glm = RopeParams.from_hf(transformers.Glm4Config())
@@ -219,8 +223,8 @@ ALTERNATING_EMBEDDINGS = {
 
 
 @pytest.mark.parametrize("model_type", ALTERNATING_EMBEDDINGS)
-def test_alternating_sections_that_do_not_cover_all_pairs(model_type):
-    """With [time, height, width, time] as positions each pair turns by the axis that transformers takes."""
+def test_alternating_sections_give_each_pair_the_axis_of_transformers(model_type):
+    """With [time, height, width, time] as positions each pair rotates by the same axis as in transformers."""
     module = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
     recomposed = getattr(module, ALTERNATING_EMBEDDINGS[model_type]).recomposition_frequencies
     layer_type = ("any",) if "layer_type" in inspect.signature(recomposed).parameters else ()
@@ -234,29 +238,29 @@ def test_alternating_sections_that_do_not_cover_all_pairs(model_type):
         uncovered += sum(sections) < pairs
         axis_of_pair = torch.arange(3.0)[:, None, None, None].expand(3, 1, 1, pairs).clone()
         embedding = SimpleNamespace(mrope_section={"any": sections} if layer_type else sections)
-        made = recomposed(embedding, axis_of_pair, *layer_type)
+        axes = recomposed(embedding, axis_of_pair, *layer_type)
         rope_parameters = {"rope_theta": 1e4, "mrope_section": sections, "mrope_interleaved": True}
         ours = RopeParams.from_hf({"head_dim": 2 * pairs, "rope_parameters": rope_parameters})
         assert ours.params.rope_mode is RopeMode.IMROPE
-        assert (ours.params.axes() % 3).tolist() == made[0, 0, :pairs].tolist(), sections
+        assert (ours.params.axes() % 3).tolist() == axes[0, 0, :pairs].tolist(), sections
     assert uncovered > 100
 
 
-def test_a_model_whose_alternating_sections_run_out():
+def test_alternating_sections_that_do_not_cover_all_pairs_rotate_as_in_transformers():
     rope_parameters = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 3, 2]}
     config = transformers.Qwen3VLTextConfig(head_dim=32, rope_parameters=rope_parameters)
-    of_model = transformers.models.qwen3_vl.modeling_qwen3_vl
+    module = transformers.models.qwen3_vl.modeling_qwen3_vl
     x, positions = torch.randn(1, 2, 9, 32), torch.randint(0, 50, (3, 1, 9))
-    cos, sin = of_model.Qwen3VLTextRotaryEmbedding(config)(x, positions)
-    expected, _ = of_model.apply_rotary_pos_emb(x, x, cos, sin)
+    cos, sin = module.Qwen3VLTextRotaryEmbedding(config)(x, positions)
+    expected, _ = module.apply_rotary_pos_emb(x, x, cos, sin)
     params, _ = RopeParams.from_hf(config)
     got = rope(x.transpose(1, 2), torch.cat((positions, positions[:1])), params)
     assert params.sections == (4, 3, 2, 7)
     assert (got.transpose(1, 2) - expected).abs().max() <= 1e-5
 
 
-def test_a_file_says_what_its_class_says(tmp_path):
-    """Classes that keep a head's size under names of their own."""
+def test_a_file_gives_the_parameters_of_its_class(tmp_path):
+    """These classes have their own names for the head size."""
     for name, layer_type in (
         ("Mistral4Config", None),
         ("JetMoeConfig", None),
@@ -273,7 +277,7 @@ def test_a_file_says_what_its_class_says(tmp_path):
         RopeParams.from_hf(transformers.Glm4vTextConfig())
 
 
-def test_a_file_and_its_folder(tmp_path):
+def test_a_file_and_its_folder_are_both_accepted(tmp_path):
     config = transformers.LlamaConfig(rope_parameters={"rope_type": "default", "rope_theta": 7e5})
     config.save_pretrained(tmp_path)
     expected = RopeParams(128, "neox", freq_base=7e5)
@@ -281,7 +285,7 @@ def test_a_file_and_its_folder(tmp_path):
         assert RopeParams.from_hf(path).params == expected
 
 
-def test_what_it_gives_is_taken_by_the_operators():
+def test_the_operators_accept_the_parameters():
     config = transformers.LlamaConfig(
         hidden_size=256,
         num_attention_heads=4,
@@ -336,13 +340,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_a_bad_configuration_says_what_is_wrong(message):
-    with pytest.raises((ValueError, TypeError)) as said:
+def test_a_bad_configuration_is_refused_with_the_reason(message):
+    with pytest.raises((ValueError, TypeError)) as caught:
         RopeParams.from_hf({"head_dim": 64, "rope_theta": 1e4, **BAD[message]})
-    assert str(said.value).startswith(f"[rope] {message}")
+    assert str(caught.value).startswith(f"[rope] {message}")
 
 
-def test_what_transformers_finds_wrong_is_said_on_one_line():
+def test_an_error_of_transformers_is_quoted_on_one_line():
     for values, reason in (
         ({"hidden_size": "x"}, "Field 'hidden_size' expected int, got str (value: 'x')"),
         (
@@ -350,13 +354,13 @@ def test_what_transformers_finds_wrong_is_said_on_one_line():
             "The hidden size (100) is not a multiple of the number of attention heads (32)",
         ),
     ):
-        with pytest.raises(ValueError, match=r"^\[rope\] config must be one that transformers can") as said:
+        with pytest.raises(ValueError, match=r"^\[rope\] config must be one that transformers can") as caught:
             RopeParams.from_hf({"model_type": "llama", **values})
-        assert reason in str(said.value)
-        assert "\n" not in str(said.value)
+        assert reason in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
-def test_bad_arguments(tmp_path):
+def test_bad_arguments_are_refused(tmp_path):
     with pytest.raises(TypeError, match=r"^\[rope\] config must be a configuration, a dict or a path"):
         RopeParams.from_hf(None)
     with pytest.raises(ValueError, match=r"^\[rope\] config must be a readable file but got .*No such file"):
@@ -393,39 +397,41 @@ def test_bad_arguments(tmp_path):
     ],
     ids=["head", "width", "more width", "theta", "sections"],
 )
-def test_numbers_that_are_none(changed, text):
+def test_values_of_a_wrong_kind_or_size_are_refused(changed, text):
     with pytest.raises(ValueError, match=r"^\[rope\]") as caught:
         RopeParams.from_hf({"head_dim": 16, "rope_theta": 10000.0, **changed})
     assert str(caught.value).startswith(f"[rope] {text}")
 
 
-def test_a_pipe_is_no_file(tmp_path):
+def test_a_named_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "config.json")
     with pytest.raises(ValueError, match=r"config must be a readable file but got .* \(it is no file\)\."):
         RopeParams.from_hf(tmp_path)
 
 
-def test_a_file_of_nothing_but_brackets(tmp_path):
+def test_a_file_of_nested_brackets_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"^\[rope\] config must be a JSON file but got"):
         RopeParams.from_hf(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["hunyuan_v1_dense", "hunyuan_v1_moe", "no class"])
-def test_a_fixed_alpha_takes_the_place_of_the_length(kind):
-    """As the released files of Hunyuan have it."""
+def test_a_fixed_alpha_replaces_the_length_of_the_sequence(kind):
+    """The released files of Hunyuan have an alpha."""
     scaling = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0, "beta_fast": 32, "beta_slow": 1}
-    said = {"hidden_size": 256, "num_attention_heads": 2, "head_dim": 128, "max_position_embeddings": 32768}
-    config = {**said, "rope_theta": 10000.0, "rope_scaling": scaling}
+    sizes = {"hidden_size": 256, "num_attention_heads": 2, "head_dim": 128, "max_position_embeddings": 32768}
+    config = {**sizes, "rope_theta": 10000.0, "rope_scaling": scaling}
     module = importlib.import_module("transformers.models.hunyuan_v1_dense.modeling_hunyuan_v1_dense")
-    theirs = module.HunYuanDenseV1RotaryEmbedding(transformers.HunYuanDenseV1Config.from_dict(dict(config)))
+    embedding = module.HunYuanDenseV1RotaryEmbedding(
+        transformers.HunYuanDenseV1Config.from_dict(dict(config))
+    )
     if kind != "no class":
         config["model_type"] = kind
-    llama = {**config, "model_type": "llama"}  # whose code does not look at it
+    llama = {**config, "model_type": "llama"}  # its code does not use alpha
     assert RopeParams.from_hf(llama).params.freq_base == 10000
     for seq_len in (None, 40000):
         ours = RopeParams.from_hf(config, seq_len=seq_len).frequencies()
-        assert np.abs(theirs.inv_freq.double().numpy() / ours - 1).max() <= 1e-6
+        assert np.abs(embedding.inv_freq.double().numpy() / ours - 1).max() <= 1e-6
 
 
 @pytest.mark.parametrize(
@@ -441,12 +447,12 @@ def test_a_fixed_alpha_takes_the_place_of_the_length(kind):
         ({"head_dim": 128, "rotary_dim": 64, "rope_theta": 1e4}, 64),  # from unknown code
     ],
 )
-def test_rotary_dim_counts_where_the_models_code_looks_at_it(config, width):
+def test_rotary_dim_is_used_only_where_the_models_code_uses_it(config, width):
     assert RopeParams.from_hf(config).params.n_dims == width
 
 
 @pytest.mark.parametrize("kind", ["dinov3_vit", "eomt_dinov3", "llama4_vision_model"])
-def test_heads_that_rotate_by_rows_and_columns_are_refused(kind):
+def test_models_that_rotate_by_rows_and_columns_are_refused(kind):
     config = transformers.CONFIG_MAPPING[kind]()
     with pytest.raises(
         ValueError, match=r"^\[rope\] model_type must rotate by a token's position in a sequence but got "
@@ -454,7 +460,7 @@ def test_heads_that_rotate_by_rows_and_columns_are_refused(kind):
         RopeParams.from_hf(config)
 
 
-def test_a_context_of_hundreds_of_digits_is_none():
+def test_a_context_of_hundreds_of_digits_is_no_context():
     config = {"head_dim": 64, "rope_theta": 1e4, "max_position_embeddings": 10**400}
     assert hf_params.facts(config).context is None
     with pytest.raises(ValueError, match=r"^\[rope\] max_position_embeddings must be a positive integer"):

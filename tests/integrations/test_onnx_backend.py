@@ -1,6 +1,4 @@
-"""npu_rope as an onnx.backend: ONNX's own node tests of the operators it has, on every back end that has
-them.
-"""
+"""npu_rope as an onnx.backend passes ONNX's node tests of its operators, on every back end that has them."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from onnx import TensorProto, helper
 
 from npu_rope.integrations import onnx_backend
 
-# ONNX computes its tests' data as it imports them: those of its other operators take seconds.
+# The import computes the data of ONNX's tests; importing every operator would take seconds.
 for operator in ("rotaryembedding", "rmsnormalization"):
     importlib.import_module(f"onnx.backend.test.case.node.{operator}")
 # The "_expanded" tests replace the operators by others, so only the unexpanded tests use ours.
@@ -30,16 +28,15 @@ NODE_TESTS = [
     if case.name.startswith(("test_rotary_embedding", "test_rms_normalization"))
     and not case.name.endswith("_expanded")
 ]
-# Float64 among them, which no device has.
+# Some tests have float64, which no device has.
 on_hosts = pytest.mark.parametrize("backend", ["reference", "cpu"])
 
 
 @pytest.mark.peer
-def test_all_of_onnx_s_node_tests_are_here():
-    """Eight of RotaryEmbedding and 19 of RMSNormalization in onnx 1.23; a later onnx may have more, none
-    fewer."""
-    for stem, least in (("test_rotary_embedding", 8), ("test_rms_normalization", 19)):
-        assert sum(case.name.startswith(stem) for case in NODE_TESTS) >= least
+def test_all_of_onnxs_node_tests_run():
+    """onnx 1.23 has 8 tests of RotaryEmbedding and 19 of RMSNormalization; a later onnx may have more."""
+    for stem, minimum in (("test_rotary_embedding", 8), ("test_rms_normalization", 19)):
+        assert sum(case.name.startswith(stem) for case in NODE_TESTS) >= minimum
 
 
 def node_tests(stem):
@@ -75,10 +72,10 @@ def run_node_test(case, backend):
 
 
 @pytest.mark.peer
-def test_through_onnx_s_own_test_runner():
+def test_onnxs_test_runner_passes():
     """ONNX's BackendTest class, as other backends use it, passes the same tests."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # numpy's, of other operators' test data
+        warnings.simplefilter("ignore")  # from numpy, for the data of other operators' tests
         runner = onnx.backend.test.BackendTest(onnx_backend.NpuRopeBackend, __name__)
     runner.include("^test_rotary_embedding")
     runner.include("^test_rms_normalization")
@@ -115,7 +112,7 @@ def test_inputs_by_name_and_by_order_are_the_same():
     assert np.allclose(a, c, atol=1e-6)
 
 
-def test_initialisers_are_inputs_that_are_known():
+def test_initialisers_may_replace_inputs():
     X, cos, sin = inputs_of()
     model = model_of(interleaved=1)
     (expected,) = onnx_backend.run_model(model, [X, cos, sin])
@@ -125,10 +122,12 @@ def test_initialisers_are_inputs_that_are_known():
     assert np.array_equal(onnx_backend.run_model(model, [X])[0], expected)
 
 
-def test_an_input_takes_the_place_of_its_default_and_unknown_ones_are_named():
+def test_an_input_replaces_its_default_and_unknown_inputs_are_refused():
     X, cos, sin = inputs_of()
     model = model_of()
-    model.graph.initializer.append(onnx.numpy_helper.from_array(cos, "cos"))  # also an input: a default
+    model.graph.initializer.append(
+        onnx.numpy_helper.from_array(cos, "cos")
+    )  # it is also an input, so the initialiser is a default
     prepared = onnx_backend.prepare(model)
     (own,) = prepared.run({"X": X, "sin": sin, "cos": 2 * cos})
     (default,) = prepared.run([X, sin])
@@ -154,7 +153,7 @@ def test_other_models_are_refused(model, what):
         onnx_backend.prepare(model)
 
 
-def test_wrong_inputs_are_named():
+def test_wrong_inputs_are_refused():
     X, cos, sin = inputs_of()
     prepared = onnx_backend.prepare(model_of())
     with pytest.raises(ValueError, match=r"^\[onnx_backend\] inputs must be the graph's 3 but got 2\.$"):
@@ -170,7 +169,7 @@ def test_wrong_inputs_are_named():
         onnx_backend.run_node(helper.make_node("Relu", ["X"], ["Y"]), [X])
 
 
-def test_only_the_host_is_a_device():
+def test_cpu_is_the_only_device():
     assert onnx_backend.supports_device("CPU")
     assert not onnx_backend.supports_device("CUDA:0")
     with pytest.raises(ValueError, match="device must be CPU"):
@@ -199,8 +198,8 @@ def test_attributes_of_a_norm_reach_the_operator(backend):
 @pytest.mark.peer
 @pytest.mark.parametrize("stash_type", [1, 11])
 @pytest.mark.parametrize("axis", [-1, 1, 0])
-def test_a_norm_agrees_with_the_function_onnx_defines_it_by(stash_type, axis):
-    """ONNX's own expansion into other operators, run by its ReferenceEvaluator in the stash type."""
+def test_a_norm_equals_onnxs_function_body(stash_type, axis):
+    """ONNX's ReferenceEvaluator runs ONNX's expansion into other operators, in the stash type."""
     rng = np.random.default_rng(0)
     x, scale = rng.standard_normal((2, 3, 4)).astype(np.float32), rng.standard_normal(4).astype(np.float32)
     model = norm_model(TensorProto.FLOAT, TensorProto.FLOAT, axis=axis, stash_type=stash_type)

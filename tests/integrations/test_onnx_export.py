@@ -35,7 +35,7 @@ pytestmark = pytest.mark.peer
 
 
 class FunctionModule(torch.nn.Module):
-    """A function as a module; what it returns in float32, which every numpy has."""
+    """Make a function a module. Results of 16-bit types become float32, which NumPy has."""
 
     def __init__(self, run):
         super().__init__()
@@ -48,10 +48,10 @@ class FunctionModule(torch.nn.Module):
         return y if y.dtype == torch.float64 else y.float()
 
 
-def exported(run, given, **options):
+def export(run, given, **options):
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's, of its own exporter
+        warnings.simplefilter("ignore")  # from torch's exporter
         program = onnx_export.export(FunctionModule(run).eval(), given, verbose=False, **options)
     onnx.checker.check_model(program.model_proto, full_check=True)
     return program.model_proto
@@ -88,8 +88,8 @@ def x(*shape, dtype=torch.float32, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
-def roped(params, **how):
-    return lambda x, p: rope(x * 1, p, params, **how)
+def rope_of(params, **options):
+    return lambda x, p: rope(x * 1, p, params, **options)
 
 
 NEOX, NORMAL = RopeParams(32, "neox"), RopeParams(16, "normal", n_offs=8)
@@ -104,27 +104,27 @@ IDS = torch.tensor([[0, 8, 1, 3, 3], [2, 2, 7, 0, 5]])
 CACHES = x(9, 16, seed=1), x(9, 16, seed=2)
 
 CASES = [
-    ExportCase("neox", roped(NEOX), (X, FAR)),
-    ExportCase("normal-window", roped(NORMAL), (X, FAR)),
-    ExportCase("yarn", roped(YARN), (X, FAR)),
-    ExportCase("backward", roped(NEOX, forward=False), (X, FAR)),
-    ExportCase("by-batch", roped(NEOX), (X, torch.stack([FAR, FAR * 2]))),
-    ExportCase("no-batch", roped(NORMAL), (X[0], FAR)),
-    ExportCase("f32-angles", roped(NEOX, angle="f32"), (X, torch.arange(5))),
-    ExportCase("float16", roped(NEOX), (X.half(), FAR), dtype="float16"),
+    ExportCase("neox", rope_of(NEOX), (X, FAR)),
+    ExportCase("normal-window", rope_of(NORMAL), (X, FAR)),
+    ExportCase("yarn", rope_of(YARN), (X, FAR)),
+    ExportCase("backward", rope_of(NEOX, forward=False), (X, FAR)),
+    ExportCase("by-batch", rope_of(NEOX), (X, torch.stack([FAR, FAR * 2]))),
+    ExportCase("no-batch", rope_of(NORMAL), (X[0], FAR)),
+    ExportCase("f32-angles", rope_of(NEOX, angle="f32"), (X, torch.arange(5))),
+    ExportCase("float16", rope_of(NEOX), (X.half(), FAR), dtype="float16"),
     ExportCase("bfloat16", lambda x, p: rope(x.bfloat16(), p, NORMAL), (X, FAR), dtype="bfloat16"),
-    ExportCase("float64", roped(NORMAL), (X.double(), FAR), nodes=0),
-    ExportCase("float64-halves", roped(NEOX), (X.double(), FAR), nodes=0),
+    ExportCase("float64", rope_of(NORMAL), (X.double(), FAR), nodes=0),
+    ExportCase("float64-halves", rope_of(NEOX), (X.double(), FAR), nodes=0),
     ExportCase("factors", lambda x, p, f: rope(x * 1, p, YARN, f), (X, FAR, torch.linspace(1, 8, 16))),
-    ExportCase("mrope-planes", roped(MROPE), (X, torch.cat([GRID, GRID[:1]]))),
-    ExportCase("mrope-three", roped(MROPE), (X, GRID)),
-    ExportCase("mrope-flat", roped(MROPE), (X, torch.cat([GRID, GRID[:1]]).flatten())),
+    ExportCase("mrope-planes", rope_of(MROPE), (X, torch.cat([GRID, GRID[:1]]))),
+    ExportCase("mrope-three", rope_of(MROPE), (X, GRID)),
+    ExportCase("mrope-flat", rope_of(MROPE), (X, torch.cat([GRID, GRID[:1]]).flatten())),
     ExportCase(
         "imrope-by-batch",
-        roped(RopeParams(32, "imrope", sections=(6, 5, 5, 0))),
+        rope_of(RopeParams(32, "imrope", sections=(6, 5, 5, 0))),
         (X, torch.stack([GRID, GRID + 1], 1)),
     ),
-    ExportCase("vision", roped(RopeParams(16, "vision", sections=(8, 8, 0, 0))), (X, GRID)),
+    ExportCase("vision", rope_of(RopeParams(16, "vision", sections=(8, 8, 0, 0))), (X, GRID)),
     ExportCase("in-place", lambda x, p: rope_(x * 2, p, NEOX), (X, FAR)),
     ExportCase("qk", lambda q, k, p: rope_qk(q, k, p, NEOX), (X, KEYS, FAR), nodes=2),
     ExportCase(
@@ -182,14 +182,14 @@ CASES = [
 ]
 
 
-# An export is half a second: the others are among the slow tests.
+# An export takes half a second; all but these cases are slow tests.
 QUICK = ("neox", "normal-window", "bfloat16", "qk", "embedding-flat")
 MARKED = [pytest.param(c, marks=() if c.name in QUICK else pytest.mark.slow) for c in CASES]
 
 
 @pytest.mark.parametrize("case", MARKED, ids=str)
-def test_onnxruntime_gives_the_same(case):
-    model = exported(case.run, case.given, **case.options)
+def test_onnxruntime_gives_the_same_results(case):
+    model = export(case.run, case.given, **case.options)
     kinds = op_types(model)
     assert kinds.count("RotaryEmbedding") == case.nodes
     assert {node.domain for node in model.graph.node} <= {"", "ai.onnx"}
@@ -198,33 +198,33 @@ def test_onnxruntime_gives_the_same(case):
     expected = expected if isinstance(expected, tuple) else (expected,)
     for got, y in zip(by_onnxruntime(model, case.given), expected, strict=True):
         assert got.shape == tuple(y.shape)
-        # Tables in float32, and one unit of the type.
+        # The error of float32 tables, and one unit of the type.
         error = np.abs(got.astype(np.float64) - y.double().numpy())
         allowed = 4e-6 + 2 * UNIT_ROUNDOFF[case.dtype] * np.abs(y.double().numpy())
         assert np.all(error <= allowed), error.max()
 
 
-def test_sizes_stay_free():
-    model = exported(roped(NORMAL), (X, FAR), dynamic_shapes=(({0: "B", 1: "S"}, {0: "S"}),))
+def test_sizes_may_be_dynamic():
+    model = export(rope_of(NORMAL), (X, FAR), dynamic_shapes=(({0: "B", 1: "S"}, {0: "S"}),))
     for B, S in ((1, 1), (3, 7), (2, 5)):
         given = x(B, S, 4, 32), torch.arange(S) + 123_456
         [got] = by_onnxruntime(model, given)
         assert np.abs(got - rope(*given, NORMAL).numpy()).max() < 4e-6
 
 
-def test_a_model_of_rotary_embedding_alone_runs_on_npu_rope_s_own_backend():
+def test_a_model_of_one_rotary_embedding_runs_on_npu_ropes_onnx_backend():
     given = BY_HEADS, *CACHES, IDS
-    model = exported(rotary_embedding, given)
+    model = export(rotary_embedding, given)
     assert op_types(model) == ["RotaryEmbedding"]
     [got] = onnx_backend.run_model(model, [t.numpy() for t in given])
     assert np.array_equal(got, rotary_embedding(*given).numpy())
 
 
-def test_a_table_of_our_own_goes_with_torch_s_exporter():
+def test_torchs_exporter_accepts_our_translation_table():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
-            FunctionModule(roped(NEOX)).eval(),
+            FunctionModule(rope_of(NEOX)).eval(),
             (X, FAR),
             dynamo=True,
             opset_version=23,
@@ -237,13 +237,13 @@ def test_a_table_of_our_own_goes_with_torch_s_exporter():
 @pytest.mark.parametrize(
     ("run", "given", "text"),
     [
-        (roped(NEOX, angle="ggml"), (X, FAR), r"angle must be exact \(0\) or f32 \(1\) but got ggml \(2\)"),
+        (rope_of(NEOX, angle="ggml"), (X, FAR), r"angle must be exact \(0\) or f32 \(1\) but got ggml \(2\)"),
         (rotary_mul, (X, x(5, 32), x(5, 32)), "cos must have one entry per pair, W = 16, but got 32"),
     ],
 )
-def test_what_has_no_such_node_is_refused(run, given, text):
+def test_a_call_that_no_onnx_node_expresses_is_refused(run, given, text):
     with pytest.raises(torch.onnx.errors.OnnxExporterError) as caught:
-        exported(run, given)
+        export(run, given)
     causes, error = [], caught.value
     while error is not None:
         causes.append(str(error))
@@ -258,9 +258,9 @@ def test_what_has_no_such_node_is_refused(run, given, text):
         ({"dynamo": False}, r"^\[onnx_export\] dynamo must be True but got False\.$"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options, text):
+def test_unsupported_options_are_refused(options, text):
     with pytest.raises(ValueError, match=text):
-        onnx_export.export(FunctionModule(roped(NEOX)), (X, FAR), **options)
+        onnx_export.export(FunctionModule(rope_of(NEOX)), (X, FAR), **options)
 
 
 # ---- norms ---------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def test_options_that_cannot_be_are_refused(options, text):
 
 @dataclass
 class NormExportCase:
-    """A call of rms_norm, or with a residual of add_rms_norm; a model of its results in float32 or double."""
+    """A call of rms_norm, or of add_rms_norm if there is a residual."""
 
     name: str
     nodes: tuple[str, ...]
@@ -289,26 +289,26 @@ class NormExportCase:
         return {"axis": self.axis, "epsilon": self.epsilon, "stash_type": self.stash_type}
 
     def inputs(self):
-        """Float32 or double: what numpy has; the model casts them."""
+        """Return inputs in float32 or float64, which NumPy has; the model casts them."""
         types = [self.dtype] * (2 if self.residual else 1) + [self.scale_dtype or self.dtype]
         shapes = [self.shape] * (len(types) - 1) + [self.scale]
-        made = (
+        tensors = (
             torch.randn(s, generator=torch.Generator().manual_seed(k)).to(getattr(torch, t))
             for k, (s, t) in enumerate(zip(shapes, types, strict=True))
         )
-        return tuple(t if t.dtype == torch.float64 else t.float() for t in made)
+        return tuple(t if t.dtype == torch.float64 else t.float() for t in tensors)
 
     def run(self, *given):
-        *read, scale = given
-        read = [t.to(getattr(torch, self.dtype)) for t in read]
+        *xs, scale = given
+        xs = [t.to(getattr(torch, self.dtype)) for t in xs]
         scale = scale.to(getattr(torch, self.scale_dtype or self.dtype))
         operator = add_rms_norm if self.residual else rms_norm
-        return operator(*read, scale, **self.attributes)
+        return operator(*xs, scale, **self.attributes)
 
     def expected(self, *given):
-        """The specification's results and bounds of a runtime that adds squares in any order."""
-        *read, scale = (t.double().numpy() for t in given)
-        total = norm_spec.add(*read, self.dtype) if self.residual else read[0]
+        """Return the specification's results, and bounds for a runtime that adds squares in any order."""
+        *xs, scale = (t.double().numpy() for t in given)
+        total = norm_spec.add(*xs, self.dtype) if self.residual else xs[0]
         call = norm_spec.NormCall(total, scale, self.dtype, self.scale_dtype or self.dtype, **self.attributes)
         precision = "float64" if call.stash == "float64" else "float32"
         y = norm_spec.rms_norm(call, peer_normalized_error(call.n, precision))
@@ -350,10 +350,10 @@ def by_reference_evaluator(model, given):
 @pytest.mark.parametrize(
     "case", [pytest.param(c, marks=() if c.name in QUICK_NORMS else pytest.mark.slow) for c in NORMS], ids=str
 )
-def test_norms_give_the_specification_s_results_in_every_runtime(case):
-    """Also where a runtime would leave a cast out: the model has them by name."""
+def test_norms_give_the_specifications_results_in_every_runtime(case):
+    """The casts are nodes of the model, so that no runtime omits one."""
     given = case.inputs()
-    model = exported(case.run, given)
+    model = export(case.run, given)
     kinds = [kind for kind in op_types(model) if kind != "Constant"]
     assert {k for k in kinds if k != "Cast"} | ({"Cast"} & set(case.nodes)) == set(case.nodes)
     assert kinds.count("RMSNormalization") == 1
@@ -377,19 +377,19 @@ def test_norms_give_the_specification_s_results_in_every_runtime(case):
             assert ratio <= 1, f"{runtime}: {ratio:.3g} of its bound at {at}"
 
 
-def test_a_large_float16_is_normalized_by_a_runtime_that_ignores_stash_type():
+def test_a_large_float16_is_correct_in_a_runtime_that_ignores_stash_type():
     """onnx's ReferenceEvaluator computes in the input's type, in which 300 squared is infinite."""
     given = (torch.full((1, 8), 300.0), torch.ones(8))
-    model = exported(lambda x, s: rms_norm(x.half(), s.half()), given)
+    model = export(lambda x, s: rms_norm(x.half(), s.half()), given)
     for y in (*by_onnxruntime(model, given), *by_reference_evaluator(model, given)):
         assert np.all(y == 1)
 
 
-def test_sizes_before_the_norm_s_axis_stay_free():
+def test_sizes_before_the_norms_axis_may_be_dynamic():
     for case in (NormExportCase("", ONE), NormExportCase("", CAST, "float16", residual=True)):
         given = case.inputs()
         free = tuple({0: "B", 1: "S"} for _ in given[:-1])
-        model = exported(case.run, given, dynamic_shapes=((*free, None),))
+        model = export(case.run, given, dynamic_shapes=((*free, None),))
         for shape in ((1, 1, 40), (3, 7, 40)):
             other = [x(*shape, seed=k) for k in range(len(free))] + [given[-1]]
             other = [t.half().float() if case.dtype == "float16" else t for t in other]
@@ -397,9 +397,9 @@ def test_sizes_before_the_norm_s_axis_stay_free():
                 assert worst_ratio(y, value, bound)[0] <= 1
 
 
-def test_a_model_of_one_norm_runs_on_npu_rope_s_own_backend():
+def test_a_model_of_one_norm_runs_on_npu_ropes_onnx_backend():
     given = x(2, 3, 40), x(40, seed=1)
-    model = exported(rms_norm, given)
+    model = export(rms_norm, given)
     assert op_types(model) == ["RMSNormalization"]
     [got] = onnx_backend.run_model(model, [t.numpy() for t in given])
     assert np.array_equal(got, rms_norm(*given).numpy())

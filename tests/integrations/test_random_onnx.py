@@ -12,34 +12,34 @@ from npu_rope.integrations import onnx_backend
 @pytest.mark.peer
 def test_a_slice_of_models_has_no_unexplained_disagreement(capsys):
     assert random_onnx.main(["--count", "300", "--seed", "11"]) == 0
-    said = capsys.readouterr().out
-    assert "OK: 300 models, 0 unexplained disagreements" in said
-    assert "onnxruntime refuses" in said
+    output = capsys.readouterr().out
+    assert "OK: 300 models, 0 unexplained disagreements" in output
+    assert "onnxruntime refuses" in output
 
 
 @pytest.mark.peer
 @pytest.mark.parametrize("who", ["cpu", "onnxruntime", "ReferenceEvaluator"])
 def test_a_wrong_result_is_a_disagreement(who, monkeypatch, capsys):
-    def off(y):
+    def shifted(y):
         y = np.array(y)
         y.flat[0] += 0.01
         return y
 
     if who == "cpu":
-        real = onnx_backend.run_model
-        monkeypatch.setattr(onnx_backend, "run_model", lambda *a, **k: (off(real(*a, **k)[0]),))
+        original = onnx_backend.run_model
+        monkeypatch.setattr(onnx_backend, "run_model", lambda *a, **k: (shifted(original(*a, **k)[0]),))
     elif who == "onnxruntime":
-        real_run = random_onnx._by_onnxruntime
-        monkeypatch.setattr(random_onnx, "_by_onnxruntime", lambda case: off(real_run(case)))
+        original = random_onnx._by_onnxruntime
+        monkeypatch.setattr(random_onnx, "_by_onnxruntime", lambda case: shifted(original(case)))
     else:
         evaluator = random_onnx.ReferenceEvaluator
 
         class Wrong:
             def __init__(self, model):
-                self.real = evaluator(model)
+                self.original = evaluator(model)
 
             def run(self, *arguments):
-                return [off(self.real.run(*arguments)[0])]
+                return [shifted(self.original.run(*arguments)[0])]
 
         monkeypatch.setattr(random_onnx, "ReferenceEvaluator", Wrong)
     assert random_onnx.main(["--count", "5", "--dtype", "float32"]) == 1
@@ -57,13 +57,13 @@ def test_a_new_refusal_is_a_disagreement(monkeypatch, capsys):
 
 
 @pytest.mark.peer
-def test_one_model_again_in_words(capsys):
+def test_one_model_is_repeated_and_described(capsys):
     assert random_onnx.main(["--only", "29"]) == 0
     assert random_onnx.draw(0, 29).text in capsys.readouterr().out.replace("\n", "")
 
 
 @pytest.mark.parametrize("bad", [["--count", "0"], ["--only", "-1"], ["--dtype", "float8"], ["--coun", "3"]])
-def test_bad_usage(bad, capsys):
+def test_bad_usage_ends_with_2(bad, capsys):
     with pytest.raises(SystemExit) as stopped:
         random_onnx.main(bad)
     assert stopped.value.code == 2

@@ -1,4 +1,4 @@
-"""apply_npu_rope on small models of transformers' families: what they give, before, with, and after it."""
+"""apply_npu_rope on small models of transformers' families: results before, with and after the patch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from families import DEEPSEEK, MODELS, SIZE, made
+from families import DEEPSEEK, MODELS, SIZE, make
 
 from npu_rope.hf_params import ALTERNATING, INTERLEAVED, INTERLEAVED_SECTIONS
 from npu_rope.integrations import norm_forms, rope_forms
@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
 ]
 LEVELS = ("tables", "positions")
-# Rotations and norms of each family's two layers, its tower of pictures included; of these how many stay.
+# Replaced rotations, replaced norms, and modules left in place, for each family (vision tower included).
 COUNTS = {
     "llama": (2, 5, 0),
     "llama3": (2, 5, 0),
@@ -63,7 +63,7 @@ def logits(model, ids=None):
         return model(tokens() if ids is None else ids).logits
 
 
-def generated(model):
+def generate(model):
     return model.generate(tokens(), max_new_tokens=32, do_sample=False)
 
 
@@ -75,14 +75,14 @@ def gradients(model):
 
 
 def worst(got, expected):
-    """The largest difference as a share of the largest element."""
+    """Return the largest difference, relative to the largest element."""
     return ((got - expected).abs().max() / expected.abs().max()).item()
 
 
 @pytest.mark.parametrize("family", MODELS)
-def test_a_family_gives_the_same(family):
-    model, other = made(family), made(family, seed=5)
-    before, tokens_before, gradients_before = logits(model), generated(model), gradients(model)
+def test_a_patched_family_gives_the_same_results(family):
+    model, other = make(family), make(family, seed=5)
+    before, tokens_before, gradients_before = logits(model), generate(model), gradients(model)
     others_before = logits(other)
     assert len(set(tokens_before[:, 20:].flatten().tolist())) > 5  # the output varies
     for level in LEVELS:
@@ -90,12 +90,12 @@ def test_a_family_gives_the_same(family):
         norms = sum(e.is_norm for e in report.replaced)
         assert (len(report.replaced) - norms, norms, len(report.left)) == COUNTS[family], str(report)
         assert worst(logits(model), before) <= 1e-5
-        assert torch.equal(generated(model), tokens_before)
-        with_ours = gradients(model)
-        assert with_ours.keys() == gradients_before.keys()
+        assert torch.equal(generate(model), tokens_before)
+        patched_gradients = gradients(model)
+        assert patched_gradients.keys() == gradients_before.keys()
         largest = max(g.abs().max() for g in gradients_before.values())
         for name, gradient in gradients_before.items():
-            assert (with_ours[name] - gradient).abs().max() <= 1e-4 * largest, name
+            assert (patched_gradients[name] - gradient).abs().max() <= 1e-4 * largest, name
         # Other models of the class do not change.
         assert torch.equal(logits(other), others_before)
     assert unpatch(model) > 0
@@ -104,17 +104,17 @@ def test_a_family_gives_the_same(family):
 
 
 @pytest.mark.parametrize("family", MODELS)
-def test_by_its_own_tables_every_bit_is_the_model_s(family):
-    """The formula is the same, and so is each rounding of it: float32."""
-    model = made(family)
+def test_level_tables_keeps_every_bit_in_float32(family):
+    """In float32 the formula and each of its roundings are the same."""
+    model = make(family)
     before = logits(model)
     assert apply_npu_rope(model, rms_norm=False, level="tables").replaced
     assert torch.equal(logits(model), before)
 
 
-def test_it_is_ours_that_runs(monkeypatch):
-    """The rotation and the norms are called, and turn nothing when they are made to turn nothing."""
-    model = made("qwen3")
+def test_the_models_call_our_operators(monkeypatch):
+    """Replace our rotation and our norm by the identity: they are called, and the results change."""
+    model = make("qwen3")
     before, calls = logits(model), []
     apply_npu_rope(model)
     with monkeypatch.context() as patched:
@@ -127,11 +127,11 @@ def test_it_is_ours_that_runs(monkeypatch):
         assert calls == ["qk"] * 2 + ["norm"] * 9
 
 
-def test_positions_are_exact_far_out_where_tables_of_16_bits_are_not():
-    model = made("llama").to(torch.bfloat16)
-    rotary = model.model.rotary_emb  # whose frequencies were rounded with the rest; loaded they are not
+def test_level_positions_is_exact_at_far_positions_where_16_bit_tables_are_not():
+    model = make("llama").to(torch.bfloat16)
+    rotary = model.model.rotary_emb  # .to() rounds its frequencies; loading a model does not
     model.model.rotary_emb = type(rotary)(model.config)
-    wide = made("llama")
+    wide = make("llama")
     wide.load_state_dict({k: v.float() for k, v in model.state_dict().items()})
     ids, at = tokens(), torch.arange(200_000, 200_020)[None].expand(2, -1)
     with torch.no_grad():
@@ -146,8 +146,8 @@ def test_positions_are_exact_far_out_where_tables_of_16_bits_are_not():
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_gradient_checkpointing(level):
-    model = made("qwen3").train()
+def test_gradient_checkpointing_gives_the_same_gradients(level):
+    model = make("qwen3").train()
     expected = gradients(model)
     apply_npu_rope(model, level=level)
     model.gradient_checkpointing_enable()
@@ -160,8 +160,8 @@ def test_gradient_checkpointing(level):
     ("family", "level"),
     [("llama3", "positions"), pytest.param("gemma3", "tables", marks=pytest.mark.slow)],
 )
-def test_it_compiles_whole(family, level):
-    model = made(family)
+def test_a_patched_model_compiles_without_graph_breaks(family, level):
+    model = make(family)
     before, expected = logits(model), gradients(model)
     apply_npu_rope(model, level=level)
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=False)
@@ -174,8 +174,8 @@ def test_it_compiles_whole(family, level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_copy_keeps_it_and_turns_by_its_own_weights(level):
-    model = made("qwen3")
+def test_a_deep_copy_keeps_the_patch_and_uses_its_own_weights(level):
+    model = make("qwen3")
     before = logits(model)
     apply_npu_rope(model, level=level)
     again = copy.deepcopy(model)
@@ -188,8 +188,8 @@ def test_a_copy_keeps_it_and_turns_by_its_own_weights(level):
     assert torch.equal(logits(again), before)
 
 
-def test_what_is_saved_is_what_was_saved(tmp_path):
-    model = made("llama3")
+def test_a_patched_model_is_saved_and_pickled_unpatched(tmp_path):
+    model = make("llama3")
     plain, before = {n: v.clone() for n, v in model.state_dict().items()}, logits(model)
     apply_npu_rope(model, level="positions")
     assert list(model.state_dict()) == list(plain)
@@ -197,7 +197,7 @@ def test_what_is_saved_is_what_was_saved(tmp_path):
     model.save_pretrained(tmp_path)
     loaded = transformers.LlamaForCausalLM.from_pretrained(tmp_path)
     assert torch.equal(logits(loaded.eval()), before)
-    # Pickled it is its class's again, and can be patched again.
+    # A pickled copy is not patched, and can be patched again.
     pickled = pickle.loads(pickle.dumps(model))
     assert torch.equal(logits(pickled), before)
     assert str(apply_npu_rope(pickled)).startswith("2 rotations and 5 norms replaced")
@@ -207,15 +207,15 @@ def test_what_is_saved_is_what_was_saved(tmp_path):
     assert torch.equal(logits(torch.load(stream, weights_only=False)), before)
 
 
-def test_twice_is_once():
-    model = made("llama")
+def test_a_second_patch_replaces_the_first():
+    model = make("llama")
     first = str(apply_npu_rope(model))
     assert str(apply_npu_rope(model)) == first
     assert unpatch(model) == 7
 
 
-def test_the_report():
-    report = apply_npu_rope(made("cohere"))
+def test_the_report_lists_replaced_and_left_modules():
+    report = apply_npu_rope(make("cohere"))
     assert str(report) == (
         "2 rotations and 0 norms replaced, level tables; 3 left\n"
         "replaced  2 x CohereAttention: apply_rotary_pos_emb (pairs: neighbours; tables: each entry twice)\n"
@@ -225,8 +225,8 @@ def test_the_report():
     assert report.left[0].how == "what it computes is no RMS normalization known here"
 
 
-def used(report):
-    """How the functions of a report rotated at level positions, each different answer once."""
+def uses_of(report):
+    """Return the different ways in which a report's functions rotated at level positions."""
     return list(dict.fromkeys(str(e.uses) for e in report.replaced if not e.is_norm))
 
 
@@ -234,29 +234,29 @@ NOT_MADE = "by tables: they are not the tensors that a verified rotary embedding
 WRITTEN = "by tables: they were written to after the rotary embedding made them"
 OTHER_SIZES = "by tables: the model's own function rotates heads and tables of these shapes and types"
 NOT_KEPT = "by tables: torch.compile does not keep the identity of tables"
-# The functions that a call of the language model does not reach: those of pictures, and DeepSeek-V3's second.
+# Families with a function that the language model does not call: the vision tower's, DeepSeek-V3's second.
 NOT_CALLED = {"qwen2-vl", "qwen3-vl", "deepseek-v3"}
 
 
 @pytest.mark.parametrize("family", MODELS)
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_the_report_says_which_families_rotate_by_positions(family, mode):
-    model = made(family)
+def test_the_report_shows_which_families_rotate_by_positions(family, mode):
+    model = make(family)
     before = logits(model)
     report = apply_npu_rope(model, rms_norm=False, level="positions")
-    assert used(report) == ["not called yet"]
+    assert uses_of(report) == ["not called yet"]
     with mode():
         assert worst(model(tokens()).logits, before) <= 1e-5
     rotated = NOT_MADE if family == "phi3" else "by positions"
-    assert {*used(report)} == {rotated, *["not called yet"] * (family in NOT_CALLED)}
+    assert {*uses_of(report)} == {rotated, *["not called yet"] * (family in NOT_CALLED)}
     notes = [
         "Phi3RotaryEmbedding's tables are used: rope_type longrope changes with the length of the sequence"
     ]
     assert family not in ("phi3", "llama") or report.notes == notes * (family == "phi3")
 
 
-def test_the_report_of_level_positions():
-    model = made("llama")
+def test_the_report_of_level_positions_follows_the_calls():
+    model = make("llama")
     report = apply_npu_rope(model, rms_norm=False, level="positions")
     form = (
         "replaced  2 x LlamaAttention: apply_rotary_pos_emb (pairs: halves; tables: one half after the other;"
@@ -269,23 +269,23 @@ def test_the_report_of_level_positions():
     assert str(report).splitlines()[1] == f"{form} by positions, and {NOT_MADE})"
 
 
-def test_what_someone_else_replaced_is_left():
-    model = made("llama")
+def test_a_forward_that_someone_else_replaced_is_left():
+    model = make("llama")
     attention, norm = model.model.layers[0].self_attn, model.model.norm
     for module in (attention, norm):
         module.forward = functools.partial(type(module).forward, module)
     report = apply_npu_rope(model)
-    whose = "its forward is not its class's: someone else replaced it"
+    reason = "its forward is not its class's: someone else replaced it"
     assert [(e.module, e.how) for e in report.left] == [
-        ("model.layers.0.self_attn", whose),
-        ("model.norm", whose),
+        ("model.layers.0.self_attn", reason),
+        ("model.norm", reason),
     ]
     unpatch(model)
     assert "forward" in attention.__dict__
 
 
-def test_bad_arguments():
-    model = made("llama")
+def test_bad_arguments_are_refused():
+    model = make("llama")
     with pytest.raises(TypeError, match=r"^\[apply_npu_rope\] model must be a torch.nn.Module but got str\."):
         apply_npu_rope("llama")
     with pytest.raises(ValueError, match=r"^\[apply_npu_rope\] level must be one of tables, positions but"):
@@ -298,31 +298,31 @@ def test_bad_arguments():
 
 
 def test_a_rotation_that_someone_else_replaced_gets_the_model_s_tables():
-    model = made("llama")
+    model = make("llama")
     before = logits(model)
     attention = model.model.layers[0].self_attn
     attention.forward = functools.partial(type(attention).forward, attention)
     report = apply_npu_rope(model, level="positions")
     assert worst(logits(model), before) <= 1e-5
-    assert used(report) == ["by positions"]
+    assert uses_of(report) == ["by positions"]
     assert len(report.left) == 1
 
 
 @pytest.mark.parametrize("is_replaced", [True, False])
-def test_tables_stay_where_they_do_not_follow_from_the_configuration(is_replaced):
-    model = made("llama")
+def test_tables_are_used_where_they_do_not_follow_from_the_configuration(is_replaced):
+    model = make("llama")
     rotary = model.model.rotary_emb
     if is_replaced:
         rotary.forward = functools.partial(type(rotary).forward, rotary)
-        why = "its forward is not its class's: someone else replaced it"
+        reason = "its forward is not its class's: someone else replaced it"
     else:
         rotary.inv_freq[-2:] /= 8
-        why = "its frequencies are not those of its configuration"
+        reason = "its frequencies are not those of its configuration"
     before = logits(model)
     report = apply_npu_rope(model, level="positions")
-    assert report.notes == [f"LlamaRotaryEmbedding's tables are used: {why}"]
+    assert report.notes == [f"LlamaRotaryEmbedding's tables are used: {reason}"]
     assert worst(logits(model), before) <= 1e-5
-    assert used(report) == [NOT_MADE]
+    assert uses_of(report) == [NOT_MADE]
 
 
 def tiny(model, config, **more):
@@ -337,20 +337,20 @@ def tiny(model, config, **more):
         ("RecurrentGemmaForCausalLM", "RecurrentGemmaConfig", {"num_hidden_layers": 3}, 1),
     ],
 )
-def test_positions_where_each_attention_makes_its_tables(model, config, more, rotations):
+def test_attentions_that_make_their_own_tables_rotate_by_positions(model, config, more, rotations):
     model = tiny(model, config, **more)
     before = logits(model)
     report = apply_npu_rope(model, rms_norm=False, level="positions")
     assert len(report.replaced) == rotations
     assert not report.notes
     assert worst(logits(model), before) <= 1e-5
-    assert used(report) == ["by positions"]
+    assert uses_of(report) == ["by positions"]
 
 
-KEEPS = "RotaryEmbedding's tables are used:"
-COMPLEX = f"{KEEPS} they are complex64, not cos and sin"
+USES = "RotaryEmbedding's tables are used:"
+COMPLEX = f"{USES} they are complex64, not cos and sin"
 AXIAL = (
-    f"Qwen2VLVision{KEEPS} rope has no parameters for its configuration (rope_type must be one of default,"
+    f"Qwen2VLVision{USES} rope has no parameters for its configuration (rope_type must be one of default,"
     " linear, dynamic, yarn, longrope, llama3, proportional but got axial)"
 )
 NOTES = {
@@ -360,19 +360,19 @@ NOTES = {
     f"DeepseekV2{COMPLEX}": lambda: tiny(
         "DeepseekV2ForCausalLM", "DeepseekV2Config", **DEEPSEEK, head_dim=16
     ),
-    AXIAL: lambda: made("qwen2-vl"),
+    AXIAL: lambda: make("qwen2-vl"),
 }
 
 
 @pytest.mark.parametrize("note", NOTES)
-def test_tables_that_stay_are_told_of(note):
+def test_a_note_names_the_tables_that_are_used(note):
     rotary = [m for m in NOTES[note]().modules() if type(m).__name__ == note.partition("'")[0]]
     assert [remember_positions(module) for module in rotary] == [(None, [note])] * len(rotary)
     assert rotary
 
 
-def test_parts_of_a_model_may_be_patched_apart():
-    model = made("llama")
+def test_parts_of_a_model_may_be_patched_separately():
+    model = make("llama")
     before = logits(model)
     report = apply_npu_rope(model, level="positions")
     attention = model.model.layers[0].self_attn
@@ -380,11 +380,11 @@ def test_parts_of_a_model_may_be_patched_apart():
     assert worst(logits(model), before) <= 1e-5
     unpatch(attention)
     assert worst(logits(model), before) <= 1e-5
-    assert used(report) == ["not called yet", "by positions"]
+    assert uses_of(report) == ["not called yet", "by positions"]
     report = apply_npu_rope(model, level="positions")
     unpatch(model.model.rotary_emb)
     assert worst(logits(model), before) <= 1e-5
-    assert used(report) == [NOT_MADE]
+    assert uses_of(report) == [NOT_MADE]
 
 
 def test_a_model_without_weights_is_refused():
@@ -397,7 +397,7 @@ def test_a_model_without_weights_is_refused():
 # ---- which rotation a function is ---------------------------------------------------------------------
 
 ROOT = Path(transformers.__file__).parent / "models"
-# Functions that are no rotation of (q, k) or (x) by cos and sin.
+# Models whose functions do not rotate (q, k) or (x) by cos and sin.
 OTHERS = {
     "clvp",
     "codegen",
@@ -413,7 +413,7 @@ OTHERS |= {"edgetam_video", "musicflamingo", "sam2_video", "sam3", "sam3_tracker
 
 
 def functions():
-    """Every function of transformers that is named like a rotation of queries and keys, once."""
+    """Yield each function of transformers whose name is that of a rotation of queries and keys."""
     for path in sorted(ROOT.glob("*/modeling_*.py")):
         names = sorted(set(re.findall(r"^def (apply_\w*rotary\w*)\(", path.read_text(), re.MULTILINE)))
         if names:
@@ -421,7 +421,7 @@ def functions():
             yield from ((path.parent.name, getattr(module, name)) for name in names)
 
 
-def called(function, form, width, dtype):
+def results_of(function, form, width, dtype):
     """Return the results of the function and of ours for heads and tables of that form."""
     angles = torch.rand(2, 7, width // 2) * 9
     tables = {
@@ -432,15 +432,15 @@ def called(function, form, width, dtype):
     heads = [torch.randn(2, n, 7, 32).to(dtype) for n in (4, 1)][: 1 if form.single else 2]
     heads = [h.transpose(1, 2).contiguous() for h in heads] if form.tokens_first else heads
     given = [h.clone() for h in heads]
-    made = [
+    results = [
         f(*given, tables.cos().to(dtype), tables.sin().to(dtype))
         for f in (function, rope_forms.replacement(function, form))
     ]
     assert all(torch.equal(h, g) for h, g in zip(heads, given, strict=True))
-    return [[m] if form.single else list(m) for m in made]
+    return [[r] if form.single else list(r) for r in results]
 
 
-def test_every_rotation_of_transformers():
+def test_every_rotation_of_transformers_is_classified_and_replaced():
     torch.manual_seed(0)
     pairs_of, unknown = {}, set()
     for model, function in functions():
@@ -452,7 +452,7 @@ def test_every_rotation_of_transformers():
         pairs_of.setdefault(model, set()).add(form.pairs)
         for dtype, bound in ((torch.float32, 1e-6), (torch.bfloat16, 2e-2)):
             for width in (32,) if form.place is None else (32, 16):
-                expected, got = called(function, form, width, dtype)
+                expected, got = results_of(function, form, width, dtype)
                 for e, g in zip(expected, got, strict=True):
                     assert e.dtype == g.dtype
                     assert e.shape == g.shape
@@ -463,7 +463,7 @@ def test_every_rotation_of_transformers():
     for model in {*INTERLEAVED, *INTERLEAVED_SECTIONS} & set(pairs_of):
         assert pairs_of[model] & {NEIGHBOURS, TO_HALVES}, model
     neighbours = {m for m, p in pairs_of.items() if HALF not in p}
-    of_pictures_or_sound = {
+    vision_and_audio = {
         "efficientloftr",
         "inkling2",
         "lightglue",
@@ -471,7 +471,7 @@ def test_every_rotation_of_transformers():
         "pe_audio_video",
         "pe_video",
     }
-    assert neighbours - {*INTERLEAVED, *INTERLEAVED_SECTIONS} == of_pictures_or_sound
+    assert neighbours - {*INTERLEAVED, *INTERLEAVED_SECTIONS} == vision_and_audio
     assert all(name.startswith(ALTERNATING) for name in ALTERNATING)
 
 
@@ -485,7 +485,7 @@ def rotated(x, cos, sin, axis=1):
 
 
 def gathered(q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
-    """As transformers had it before 4.36, and as many a model's own code has it still."""
+    """Rotate as transformers did before 4.36, and as the code of many models still does."""
     if position_ids is not None:
         cos, sin = cos[position_ids], sin[position_ids]
     return rotated(q, cos, sin, unsqueeze_dim), rotated(k, cos, sin, unsqueeze_dim)
@@ -542,7 +542,7 @@ def apply_rotary_pos_emb(q, k, cos, sin):
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_must_be_refused_is(what, monkeypatch):
+def test_functions_that_differ_from_a_rotation_are_refused(what, monkeypatch):
     with pytest.raises(NotKnown):
         rope_forms.classify(REFUSED[what])
     monkeypatch.setitem(globals(), "apply_rotary_pos_emb", REFUSED[what])
@@ -553,7 +553,7 @@ def test_what_must_be_refused_is(what, monkeypatch):
     assert "forward" not in module[0].__dict__
 
 
-def test_a_module_of_one_s_own():
+def test_a_users_module_is_replaced():
     """A user's own module with a rotation is replaced and gives the same results."""
     module = torch.nn.Sequential(AttentionOfGlobals())
     assert len(apply_npu_rope(module).replaced) == 1
@@ -594,14 +594,14 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("function", "given", "named"), CALLS)
-def test_a_stand_in_is_called_as_the_function_is(function, given, named):
+def test_a_replacement_accepts_the_functions_calls(function, given, named):
     ours = rope_forms.replacement(function, rope_forms.classify(function))
     for got, expected in zip(ours(*given, **named), function(*given, **named), strict=True):
         assert got.shape == expected.shape
         assert worst(got, expected) <= 1e-6
 
 
-def test_a_stand_in_refuses_other_calls():
+def test_a_replacement_refuses_other_calls():
     ours = rope_forms.replacement(by_keyword, rope_forms.classify(by_keyword))
     for given, named in (((Q, K, *TABLES, 2), {}), ((Q, K), {}), ((Q, K, *TABLES), {"v": Q})):
         with pytest.raises(TypeError, match=r"^\[apply_npu_rope\] a rotation must be given query, key, cos"):
@@ -623,7 +623,7 @@ class GivenNorm(torch.nn.Module):
 
 
 class RMSNorm(GivenNorm):
-    """Named like what it computes, or not."""
+    """A module whose name is that of an RMS norm; it may compute something else."""
 
 
 def normed(self, x):
@@ -656,7 +656,7 @@ NO_NORMS = {
 
 
 @pytest.mark.parametrize("form", NORMS)
-def test_norms_by_what_they_compute(form):
+def test_norms_are_classified_by_their_results(form):
     module = RMSNorm(NORMS[form], weight="no weight" not in form)
     assert str(norm_forms.classify(module)) == form
     x = torch.randn(7, 48)
@@ -675,14 +675,14 @@ def test_norms_by_what_they_compute(form):
 
 
 @pytest.mark.parametrize("what", NO_NORMS)
-def test_what_is_no_rms_norm_is_left(what):
+def test_a_module_that_is_no_rms_norm_is_left(what):
     model = torch.nn.Sequential(RMSNorm(NO_NORMS[what]))
     report = apply_npu_rope(model)
     assert [e.how for e in report.left] == ["what it computes is no RMS normalization known here"]
     assert "forward" not in model[0].__dict__
 
 
-# ---- what raises while it is tried ---------------------------------------------------------------------
+# ---- functions that raise in the classification ------------------------------------------------------------
 
 
 def picky(q, k, cos, sin, unsqueeze_dim=1):
@@ -691,8 +691,8 @@ def picky(q, k, cos, sin, unsqueeze_dim=1):
     return rotated(q, cos, sin, unsqueeze_dim), rotated(k, cos, sin, unsqueeze_dim)
 
 
-class Unpacks(torch.nn.Module):
-    """An RMSNorm that takes [B,S,D] and nothing else."""
+class ThreeDimensionalNorm(torch.nn.Module):
+    """An RMSNorm that accepts only [B,S,D]."""
 
     def __init__(self, width):
         super().__init__()
@@ -714,9 +714,9 @@ class BreaksNorm(torch.nn.Module):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_raises_while_it_is_tried_is_left(level, monkeypatch):
+def test_a_module_that_raises_in_the_classification_is_left(level, monkeypatch):
     monkeypatch.setattr("transformers.models.llama.modeling_llama.apply_rotary_pos_emb", picky)
-    model = made("llama")
+    model = make("llama")
     model.model.norm = torch.nn.Sequential(model.model.norm)
     model.model.norm.BreaksNorm = BreaksNorm()
     report = apply_npu_rope(model, level=level)
@@ -725,14 +725,14 @@ def test_what_raises_while_it_is_tried_is_left(level, monkeypatch):
     assert "when it was tried it raised KeyError: 'a key'" in reasons
 
 
-def test_norms_of_any_width_without_a_weight_and_of_three_dimensions_only():
+def test_norms_without_a_weight_and_norms_of_three_dimensions_are_classified():
     plain = torch.nn.RMSNorm(48, eps=1e-6, elementwise_affine=False)
     assert norm_forms.classify(plain).weight is None
-    assert norm_forms.classify(Unpacks(24)).weight == "weight"
+    assert norm_forms.classify(ThreeDimensionalNorm(24)).weight == "weight"
 
 
 class ByWeightsType(torch.nn.Module):
-    """An RMSNorm whose result has its weight's type, as Idefics' has."""
+    """An RMSNorm whose result has its weight's type, as in Idefics."""
 
     def __init__(self):
         super().__init__()
@@ -755,7 +755,7 @@ class ByWeightsType(torch.nn.Module):
         (torch.float64, torch.float32),
     ],
 )
-def test_norms_whose_weight_has_another_type(kind, weight, x):
+def test_norms_whose_weight_has_another_type_keep_their_result_type(kind, weight, x):
     if kind == "llama":
         norm = transformers.models.llama.modeling_llama.LlamaRMSNorm(24)
     elif kind == "gemma3":
@@ -773,8 +773,8 @@ def test_norms_whose_weight_has_another_type(kind, weight, x):
     assert (wanted - got).abs().max() <= bound[wanted.dtype] * wanted.abs().max()
 
 
-def test_nothing_is_half_patched_where_something_raises(monkeypatch):
-    model = made("llama")
+def test_an_exception_leaves_the_model_unpatched(monkeypatch):
+    model = make("llama")
     monkeypatch.setattr(norm_forms, "classify", lambda module: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         apply_npu_rope(model)
@@ -822,7 +822,7 @@ def of_two_dims(q, k, cos, sin, unsqueeze_dim=1):
         ((1, 4, 4, 16), (1, 4, 16)),
     ],
 )
-def test_unsqueeze_dim_is_what_the_function_makes_of_it(function, heads, table, dim):
+def test_unsqueeze_dim_has_the_functions_meaning(function, heads, table, dim):
     ours = rope_forms.replacement(function, rope_forms.classify(function))
     q, k = torch.randn(heads), torch.randn(heads)
     cos, sin = (torch.cat((t, t), -1) for t in torch.rand(2, *table[:-1], 8))
@@ -848,7 +848,7 @@ def plain(q, k, cos, sin):
 
 
 @pytest.mark.parametrize("function", [as_the_tables, plain])
-def test_heads_and_tables_of_several_types(function):
+def test_heads_and_tables_of_mixed_types_give_the_functions_type(function):
     ours = rope_forms.replacement(function, rope_forms.classify(function))
     kinds = torch.float16, torch.bfloat16, torch.float32, torch.float64
     for q_type, k_type, cos_type, sin_type in itertools.product(kinds, repeat=4):
@@ -857,8 +857,8 @@ def test_heads_and_tables_of_several_types(function):
         cos, sin = angles.cos().to(cos_type), angles.sin().to(sin_type)
         for given, wanted in zip(ours(q, k, cos, sin), function(q, k, cos, sin), strict=True):
             assert given.dtype == wanted.dtype
-            few = torch.finfo(min((wanted.dtype, cos_type, sin_type), key=lambda t: torch.finfo(t).bits)).eps
-            assert (given - wanted).abs().max() <= 4 * few * wanted.abs().max()
+            eps = torch.finfo(min((wanted.dtype, cos_type, sin_type), key=lambda t: torch.finfo(t).bits)).eps
+            assert (given - wanted).abs().max() <= 4 * eps * wanted.abs().max()
 
 
 def test_a_function_that_always_gives_float32_is_refused():
@@ -881,7 +881,7 @@ def test_a_function_that_always_gives_float32_is_refused():
         ((3, 2, 4, 4, 16), (4, 16)),
     ],
 )
-def test_an_axis_of_heads_is_where_the_function_puts_it(function, heads, table):
+def test_the_axis_of_heads_is_the_functions(function, heads, table):
     """The numbers of tokens, heads and batches are equal, so sizes do not identify the axes."""
     ours = rope_forms.replacement(function, rope_forms.classify(function))
     q, k = torch.randn(heads), torch.randn(heads)
@@ -901,21 +901,21 @@ def test_an_axis_of_heads_is_where_the_function_puts_it(function, heads, table):
     [(drops_lanes, (1, 5, 8)), (trims, (1, 9, 16)), (drops_lanes, (1, 1, 16)), (drops_lanes, (3, 5, 16))],
     ids=["narrow", "long", "one row", "more batches"],
 )
-def test_tables_of_other_shapes_go_to_the_function_itself(function, table):
+def test_tables_of_other_shapes_are_passed_to_the_original_function(function, table):
     ours = rope_forms.replacement(function, rope_forms.classify(function))
     q, k, cos, sin = torch.randn(1, 2, 5, 16), torch.randn(1, 1, 5, 16), torch.rand(table), torch.rand(table)
     for given, expected in zip(ours(q, k, cos, sin), function(q, k, cos, sin), strict=True):
         assert torch.equal(given, expected)
-    whole = torch.rand(1, 5, 16)
-    for given, expected in zip(ours(q, k, whole, whole), function(q, k, whole, whole), strict=True):
+    table = torch.rand(1, 5, 16)
+    for given, expected in zip(ours(q, k, table, table), function(q, k, table, table), strict=True):
         assert torch.allclose(given, expected, atol=1e-6)
 
 
 # ---- which positions made a table --------------------------------------------------------------------------
 
 
-class Turns(torch.nn.Module):
-    """Makes tables of 8 lanes, and hands them, changed or not, to a function."""
+class Rotation(torch.nn.Module):
+    """Make tables of 8 lanes and pass them, with a change or not, to a function."""
 
     def __init__(self, change=lambda cos, sin: (cos, sin)):
         super().__init__()
@@ -928,7 +928,7 @@ class Turns(torch.nn.Module):
 
 
 def rotary_of_heads(q, k, cos, sin):
-    """The function that Turns calls."""
+    """Rotate as transformers does; Rotation calls this function."""
     return rotated(q, cos, sin), rotated(k, cos, sin)
 
 
@@ -938,10 +938,10 @@ def heads(tokens=5, width=8, dtype=torch.float32):
 
 
 def by_positions(model, q, k, ids):
-    """The results of a patched model that must rotate by positions."""
+    """Patch a model, check that it rotates by positions, and return its results."""
     report = apply_npu_rope(model, level="positions")
     got = model(q, k, ids)
-    assert used(report) == ["by positions"]
+    assert uses_of(report) == ["by positions"]
     return got
 
 
@@ -960,27 +960,27 @@ def assert_same(got, expected):
     ],
     ids=["more lanes", "as many", "more positions", "one position", "optional keys"],
 )
-def test_by_positions_what_is_of_other_shapes_goes_to_the_function_itself(
+def test_at_level_positions_other_shapes_are_passed_to_the_original_function(
     function, head, ids, uses, monkeypatch
 ):
     monkeypatch.setitem(globals(), "rotary_of_heads", function)
-    model = Turns()
+    model = Rotation()
     (q, k), ids = heads(width=head), 7 + torch.arange(ids)[None]
     expected = model(q, k, ids)
     report = apply_npu_rope(model, level="positions")
     for given, wanted in zip(model(q, k, ids), expected, strict=True):
         assert torch.allclose(given, wanted, atol=1e-6)
-    assert used(report) == [uses]
+    assert uses_of(report) == [uses]
     assert not report.notes
 
 
-def test_by_positions_queries_without_keys_go_to_the_function_itself(monkeypatch):
+def test_at_level_positions_queries_without_keys_are_passed_to_the_original_function(monkeypatch):
     monkeypatch.setitem(globals(), "rotary_of_heads", without_keys)
-    model, (q, _), ids = Turns(), heads(), torch.arange(5)[None]
+    model, (q, _), ids = Rotation(), heads(), torch.arange(5)[None]
     expected = model(q, None, ids)
     report = apply_npu_rope(model, level="positions")
     assert torch.equal(model(q, None, ids), expected)
-    assert used(report) == [OTHER_SIZES]
+    assert uses_of(report) == [OTHER_SIZES]
 
 
 def written(table):
@@ -1029,38 +1029,38 @@ WRITES = {
 
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("change", [*CHANGES, *WRITES])
-def test_by_positions_changed_tables_rotate_as_they_are(change, mode):
-    """Every bit is the model's: positions are not used for other tensors than those that they made."""
-    model, (q, k), ids = Turns({**CHANGES, **WRITES}[change]), heads(), torch.arange(5)[None] * 7
+def test_at_level_positions_changed_tables_are_used(change, mode):
+    """Every bit is the model's: positions are used only for the tensors that were made from them."""
+    model, (q, k), ids = Rotation({**CHANGES, **WRITES}[change]), heads(), torch.arange(5)[None] * 7
     expected = model(q, k, ids)
     report = apply_npu_rope(model, level="positions")
     with mode():
         assert_same(model(q, k, ids), expected)
-    assert used(report) == [WRITTEN if change in WRITES else NOT_MADE]
-    assert torch.equal(ids, torch.arange(5)[None] * 7)  # the caller's own
+    assert uses_of(report) == [WRITTEN if change in WRITES else NOT_MADE]
+    assert torch.equal(ids, torch.arange(5)[None] * 7)  # the caller's tensor is unchanged
 
 
 @pytest.mark.parametrize("change", ["back", "copied", "cos written"])
-def test_by_positions_compiled_tables_rotate_as_they_are(change):
-    model, (q, k), ids = Turns({**CHANGES, **WRITES}[change]), heads(), torch.arange(5)[None]
+def test_at_level_positions_compiled_models_use_the_tables(change):
+    model, (q, k), ids = Rotation({**CHANGES, **WRITES}[change]), heads(), torch.arange(5)[None]
     expected = model(q, k, ids)
     report = apply_npu_rope(model, level="positions")
     for given, wanted in zip(
         torch.compile(model, fullgraph=True, backend="aot_eager")(q, k, ids), expected, strict=True
     ):
         assert worst(given, wanted) <= 1e-6
-    assert used(report) == [NOT_KEPT]
+    assert uses_of(report) == [NOT_KEPT]
     torch._dynamo.reset()
 
 
 def test_compiled_layers_after_an_eager_rotary_embedding_use_its_tables():
-    model = made("llama")
+    model = make("llama")
     before = logits(model)
     report = apply_npu_rope(model, rms_norm=False, level="positions")
     for layer in model.model.layers:
         layer.compile(backend="aot_eager", fullgraph=True)
     assert worst(logits(model), before) <= 1e-5
-    assert used(report) == [NOT_KEPT]
+    assert uses_of(report) == [NOT_KEPT]
     torch._dynamo.reset()
 
 
@@ -1081,11 +1081,11 @@ EDITS_OF_TOKENS = {
         ),
         *itertools.product(
             ["glm4"], EDITS_OF_TOKENS
-        ),  # whose function rotates the lanes that its tables have
+        ),  # its function rotates as many lanes as its tables have
     ],
 )
-def test_by_positions_decoder_layers_may_hand_on_other_tables(family, edit):
-    model, change = made(family), EDITS_OF_TOKENS[edit]
+def test_at_level_positions_tables_changed_between_layers_are_used(family, edit):
+    model, change = make(family), EDITS_OF_TOKENS[edit]
     language = getattr(model.model, "language_model", model.model)
     ids = torch.randint(0, 50, (2, 9), generator=torch.Generator().manual_seed(3))
     planes = torch.stack([torch.arange(9) * k % 7 + k for k in (1, 2, 3)])[:, None].expand(3, 2, 9).clone()
@@ -1105,28 +1105,28 @@ def test_by_positions_decoder_layers_may_hand_on_other_tables(family, edit):
         got = language(ids, position_ids=positions).last_hidden_state
     assert not report.notes
     if edit == "the tensors themselves":
-        assert used(report) == ["by positions"]
+        assert uses_of(report) == ["by positions"]
         assert worst(got, wanted) <= 1e-5
     else:
-        assert used(report) == [NOT_MADE]
+        assert uses_of(report) == [NOT_MADE]
         assert torch.equal(got, wanted)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_layers_that_get_anothers_tables(level):
+def test_layers_in_another_order_rotate_by_the_tables_that_they_get(level):
     """Gemma chooses tables by a layer's index, which may differ from the layer's own attribute. The positions
     of a table come with the parameters that made it."""
-    model = made("gemma3")
+    model = make("gemma3")
     layers = model.model.layers
     layers[0], layers[1] = layers[1], layers[0]
     wanted = logits(model)
     report = apply_npu_rope(model, rms_norm=False, level=level)
     assert worst(logits(model), wanted) <= 1e-5
-    assert level == "tables" or used(report) == ["by positions"]
+    assert level == "tables" or uses_of(report) == ["by positions"]
 
 
-def test_positions_of_every_type_of_integer():
-    model, (q, k) = Turns(), heads()
+def test_positions_may_have_every_integer_type():
+    model, (q, k) = Rotation(), heads()
     expected = model(q, k, torch.arange(5)[None])
     for dtype in (torch.int16, torch.uint8, torch.int32, torch.int64):
         got = by_positions(model, q, k, torch.arange(5)[None].to(dtype))
@@ -1134,51 +1134,51 @@ def test_positions_of_every_type_of_integer():
             assert torch.allclose(given, wanted, atol=1e-6)
     report = apply_npu_rope(model, level="positions")
     assert_same(model(q, k, torch.arange(5.0)[None]), expected)
-    assert used(report) == [NOT_MADE]
+    assert uses_of(report) == [NOT_MADE]
 
 
-class Kept(Turns):
-    """Rotates by the tables of an earlier call of its rotary embedding."""
+class KeepsTables(Rotation):
+    """Rotate by the tables of every earlier call of the rotary embedding."""
 
     def forward(self, q, k, ids):
-        self.kept = [*getattr(self, "kept", []), self.rotary_emb(q, ids)]
-        return [rotary_of_heads(q, k, *tables) for tables in self.kept]
+        self.tables = [*getattr(self, "tables", []), self.rotary_emb(q, ids)]
+        return [rotary_of_heads(q, k, *tables) for tables in self.tables]
 
 
 def test_tables_of_an_earlier_call_rotate_by_its_positions():
-    model, (q, k) = Kept(), heads(dtype=torch.bfloat16)
+    model, (q, k) = KeepsTables(), heads(dtype=torch.bfloat16)
     places = [torch.arange(5)[None] + far for far in (0, 1000, 200_000)]
-    expected = [by_positions(Turns(), q, k, ids) for ids in places]
+    expected = [by_positions(Rotation(), q, k, ids) for ids in places]
     report = apply_npu_rope(model, level="positions")
     for count, ids in enumerate(places, 1):
         for got, wanted in zip(model(q, k, ids), expected[:count], strict=True):
             assert_same(got, wanted)
-    assert used(report) == ["by positions"]
-    # cos of one call and sin of another
-    report = apply_npu_rope(module := Turns(), level="positions")
+    assert uses_of(report) == ["by positions"]
+    # Use cos of one call and sin of another.
+    report = apply_npu_rope(module := Rotation(), level="positions")
     module.change = lambda cos, sin: (cos, module.rotary_emb(q, places[1])[1])
     cos, sin = (
-        made_by_class(module.rotary_emb, q, places[0])[0],
-        made_by_class(module.rotary_emb, q, places[1])[1],
+        tables_of_class(module.rotary_emb, q, places[0])[0],
+        tables_of_class(module.rotary_emb, q, places[1])[1],
     )
     plain_rotation = rope_forms.replacement(rotary_of_heads, rope_forms.classify(rotary_of_heads))
     assert_same(module(q, k, places[0]), plain_rotation(q, k, cos, sin))
-    assert used(report) == [NOT_MADE]
+    assert uses_of(report) == [NOT_MADE]
 
 
-def made_by_class(module, *given):
+def tables_of_class(module, *given):
     return type(module).forward(module, *given)
 
 
-def test_positions_that_are_written_after_the_tables_were_made_do_not_count():
+def test_a_later_write_to_positions_has_no_effect():
     """A static cache adds to its positions in place."""
     (q, k), ids = heads(), torch.arange(5)[None]
-    expected = by_positions(Turns(), q, k, ids.clone())
-    model = Turns(lambda cos, sin: (ids.add_(3), (cos, sin))[1])
+    expected = by_positions(Rotation(), q, k, ids.clone())
+    model = Rotation(lambda cos, sin: (ids.add_(3), (cos, sin))[1])
     report = apply_npu_rope(model, level="positions")
     assert_same(model(q, k, ids), expected)
     assert ids[0, 0] == 3
-    assert used(report) == ["by positions"]
+    assert uses_of(report) == ["by positions"]
 
 
 def doubled_factor(rotary):
@@ -1196,27 +1196,27 @@ CHANGES_OF_A_ROTARY_EMBEDDING = {
 @pytest.mark.parametrize("is_copied", [False, True])
 @pytest.mark.parametrize("change", CHANGES_OF_A_ROTARY_EMBEDDING)
 def test_a_rotary_embedding_that_changes_after_the_patch_rotates_by_its_tables(change, is_copied):
-    model, (q, k), ids = Turns(), heads(), torch.arange(5)[None] * 7
+    model, (q, k), ids = Rotation(), heads(), torch.arange(5)[None] * 7
     before = by_positions(model, q, k, ids)
     report = apply_npu_rope(model, level="positions")
     changed = copy.deepcopy(model) if is_copied else model
     CHANGES_OF_A_ROTARY_EMBEDDING[change](changed.rotary_emb)
     got = changed(q, k, ids)
-    assert used(report) == [NOT_MADE]
-    cos, sin = made_by_class(changed.rotary_emb, q, ids)
+    assert uses_of(report) == [NOT_MADE]
+    cos, sin = tables_of_class(changed.rotary_emb, q, ids)
     assert_same(got, rotary_of_heads(q, k, cos, sin))
     assert not torch.equal(got[0], before[0])
 
 
-def test_a_copied_or_moved_rotary_embedding_is_compared_again():
-    model, (q, k), ids = Turns(), heads(), torch.arange(5)[None] * 7
+def test_a_copied_or_moved_rotary_embedding_still_rotates_by_positions():
+    model, (q, k), ids = Rotation(), heads(), torch.arange(5)[None] * 7
     expected = by_positions(model, q, k, ids)
     report = apply_npu_rope(model, level="positions")
     again = copy.deepcopy(model)
-    model.rotary_emb.register_buffer("inv_freq", model.rotary_emb.inv_freq.clone())  # as .to(device) does
+    model.rotary_emb.register_buffer("inv_freq", model.rotary_emb.inv_freq.clone())  # as .to() does
     for module in (model, again, model, again):
         assert_same(module(q, k, ids), expected)
-    assert used(report) == ["by positions"]
+    assert uses_of(report) == ["by positions"]
 
 
 class LearnsRotaryEmbedding(torch.nn.Module):
@@ -1230,21 +1230,21 @@ class LearnsRotaryEmbedding(torch.nn.Module):
         return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def test_frequencies_that_learn_keep_their_gradient():
-    model, (q, k), ids = Turns(), heads(), torch.arange(5)[None]
+def test_learned_frequencies_keep_their_gradient():
+    model, (q, k), ids = Rotation(), heads(), torch.arange(5)[None]
     model.rotary_emb = LearnsRotaryEmbedding(model.rotary_emb.config)
     report = apply_npu_rope(model, level="positions")
     model(q, k, ids)[0].sum().backward()
     assert model.rotary_emb.inv_freq.grad.abs().sum() > 0
-    assert used(report) == [NOT_MADE]
+    assert uses_of(report) == [NOT_MADE]
     with torch.no_grad():
         model(q, k, ids)
-    assert used(report) == [f"by positions, and {NOT_MADE}"]
+    assert uses_of(report) == [f"by positions, and {NOT_MADE}"]
 
 
-def test_threads_rotate_each_by_its_own_positions():
-    """Two models share functions, and threads share a model. Each result is that of the model alone."""
-    models, (q, k) = [Turns(), Turns()], heads(dtype=torch.bfloat16)
+def test_each_thread_rotates_by_its_own_positions():
+    """Two models share functions, and threads share a model. Each result is that of one thread."""
+    models, (q, k) = [Rotation(), Rotation()], heads(dtype=torch.bfloat16)
     places = [torch.arange(5)[None] + 10_007 * n for n in range(8)]
     expected = [by_positions(models[0], q, k, ids) for ids in places]
     reports = [apply_npu_rope(model, level="positions") for model in models]
@@ -1263,29 +1263,34 @@ def test_threads_rotate_each_by_its_own_positions():
     for thread in threads:
         thread.join()
     assert not wrong
-    assert [used(report) for report in reports] == [["by positions"]] * 2
+    assert [uses_of(report) for report in reports] == [["by positions"]] * 2
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
 def test_gradient_checkpointing_rotates_twice_by_the_same_positions(use_reentrant):
-    model = made("llama").train()
+    model = make("llama").train()
     report = apply_npu_rope(model, level="positions")
     expected = gradients(model)
     model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
     model.enable_input_require_grads()
     got = gradients(model)
     assert all(torch.equal(got[name], gradient) for name, gradient in expected.items())
-    assert used(report) == ["by positions"]
+    assert uses_of(report) == ["by positions"]
 
 
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 def test_generation_with_a_cache_rotates_by_positions(cache):
-    model = made("llama")
-    how = {"max_new_tokens": 12, "do_sample": False, "cache_implementation": cache, "disable_compile": True}
-    expected = model.generate(tokens(), **how)
+    model = make("llama")
+    options = {
+        "max_new_tokens": 12,
+        "do_sample": False,
+        "cache_implementation": cache,
+        "disable_compile": True,
+    }
+    expected = model.generate(tokens(), **options)
     report = apply_npu_rope(model, level="positions")
-    assert torch.equal(model.generate(tokens(), **how), expected)
-    assert used(report) == ["by positions"]
+    assert torch.equal(model.generate(tokens(), **options), expected)
+    assert uses_of(report) == ["by positions"]
 
 
 def test_a_rotation_of_the_last_lanes_uses_the_tables(monkeypatch):
@@ -1294,8 +1299,8 @@ def test_a_rotation_of_the_last_lanes_uses_the_tables(monkeypatch):
         return tuple(torch.cat((x[..., :-w], rotated(x[..., -w:], cos, sin)), -1) for x in (q, k))
 
     monkeypatch.setitem(globals(), "rotary_of_heads", of_the_last)
-    model, (q, k), ids = Turns(), heads(width=16), torch.arange(5)[None]
+    model, (q, k), ids = Rotation(), heads(width=16), torch.arange(5)[None]
     expected = model(q, k, ids)
     report = apply_npu_rope(model, level="positions")
     assert_same(model(q, k, ids), expected)
-    assert used(report) == ["by tables: rope has no such rotation by the positions of these tables"]
+    assert uses_of(report) == ["by tables: rope has no such rotation by the positions of these tables"]

@@ -1,5 +1,5 @@
-"""add_rms_norm: its sum is the one right result, y meets the specification, and both are to the last bit what
-an addition and rms_norm give; every type, rank, broadcast and layout, and whatever may be written in place.
+"""add_rms_norm: the sum is correctly rounded, y meets the specification, and both equal an addition and
+rms_norm bit for bit; for every type, rank, broadcast and layout, and in place.
 """
 
 from __future__ import annotations
@@ -88,22 +88,22 @@ def calls(listed):
 
 
 def outs_of(call, x, residual, guarded):
-    """None, or the arrays for y and sum."""
+    """Return None, or the arrays for y and sum."""
     if call.out == "new":
         return None
     layout = "gaps" if call.out == "gaps" else "contiguous"
     dtypes = {"y": NUMPY_DTYPES[call.scale_type], "sum": x.dtype}
-    held = {"x": x, "residual": residual}
+    inputs = {"x": x, "residual": residual}
     words = call.out.split("-")
     named = dict(zip(words[::2], words[1::2], strict=False))
     return tuple(
-        held[named[name]] if name in named else filled(guarded, call.shape, dtype, layout, 3)
+        inputs[named[name]] if name in named else filled(guarded, call.shape, dtype, layout, 3)
         for name, dtype in dtypes.items()
     )
 
 
 def run_and_judge(call, backend, guarded, seed=0, x=None, residual=None):
-    """The results, within what the specification allows; nothing else written. None where it is refused."""
+    """Judge the results and check that nothing else was written. Return the results, or None if refused."""
     inputs = make_inputs(replace(call, out="new"), guarded, seed, x)
     if residual is None:
         residual = np.random.default_rng(seed + 1).standard_normal(call.shape)
@@ -180,17 +180,17 @@ def pair(dtype, shape, seed=0):
     return [to_torch((rng.standard_normal(shape) * sizes).astype(NUMPY_DTYPES[dtype])) for _ in range(2)]
 
 
-def assert_the_same(x, residual, scale, **how):
+def assert_the_same(x, residual, scale, **attributes):
     """Compare all bits. torch's addition also adds 16-bit types in float32."""
-    y, total = add_rms_norm(x, residual, scale, **how)
+    y, total = add_rms_norm(x, residual, scale, **attributes)
     assert bytes_of(total) == bytes_of(x + residual)
-    assert bytes_of(y) == bytes_of(rms_norm(total, scale, **how))
+    assert bytes_of(y) == bytes_of(rms_norm(total, scale, **attributes))
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
 @pytest.mark.parametrize("scale_dtype", ["own", "float32"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_bit_for_bit_the_two_operators_one_after_the_other(isa, dtype, scale_dtype, library):
+def test_results_equal_the_two_operators_bit_for_bit(isa, dtype, scale_dtype, library):
     try:
         library.force_isa(isa)
     except ValueError:
@@ -215,8 +215,8 @@ def test_every_combination_of_types_is_bit_for_bit_the_same(dtype, scale_dtype, 
 @pytest.mark.parametrize(
     ("dtype", "rows"), [("float32", 700), ("float16", 1400), ("bfloat16", 1400), ("bfloat16", 800)]
 )
-def test_large_results_are_the_same_and_in_place_too(dtype, rows):
-    """Beyond the caches y is written past them; a little below into lines that were fetched."""
+def test_large_results_in_place_equal_those_in_new_memory(dtype, rows):
+    """y is stored past the caches if it exceeds them; if it is a little smaller, its lines are prefetched."""
     x, residual = pair(dtype, (rows, 4096))
     scale = torch.linspace(-2, 2, 4096).to(x.dtype)
     assert_the_same(x, residual, scale)
@@ -239,13 +239,13 @@ def test_the_number_of_threads_changes_no_bit():
             results.append(add_rms_norm(x, residual, scale))
     finally:
         torch.set_num_threads(threads)
-    for more in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], more, strict=True))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_every_sum_of_16_bits_is_rounded_once(dtype, backend):
-    """All numbers of the type, each beside some others: ties and subnormals among them."""
+    """Each number of the type is added to three others; ties and subnormals are among them."""
     every = np.arange(2**16, dtype=np.uint16)
     kind = NUMPY_DTYPES[dtype]
     x = np.repeat(every.view(kind)[None], 3, 0)
@@ -268,8 +268,8 @@ def test_every_sum_of_16_bits_is_rounded_once(dtype, backend):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_sums_of_any_size(dtype, backend, guarded):
-    """Rows of zeros, that cancel, that overflow their type, of infinities and of NaN; each in its own row."""
+def test_special_sums_stay_in_their_rows(dtype, backend, guarded):
+    """The rows have zeros, cancellation, a large sum, an overflow, infinities and a NaN."""
     largest = norm_spec.FORMATS[dtype][2]
     x, residual = np.random.default_rng(0).standard_normal((2, 6, 37))
     x[0] = residual[0] = 0
@@ -308,7 +308,7 @@ def test_a_tensor_may_be_its_own_residual(backend, guarded):
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
-def test_x_and_residual_may_lie_differently(framework, guarded):
+def test_x_and_residual_may_have_different_layouts(framework, guarded):
     rng = np.random.default_rng(0)
     for of_x, of_residual in (("non-unit", "gaps"), ("transposed", "contiguous"), ("gaps", "transposed")):
         shape = (3, 4, 10)

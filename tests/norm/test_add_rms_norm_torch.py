@@ -16,10 +16,10 @@ def sample(dtype=torch.float32, scale_dtype=None, shape=(2, 5, 24)):
     return x.to(dtype), residual.to(dtype), scale.to(scale_dtype or dtype)
 
 
-def apart(x, residual, scale, **how):
-    """The two operators."""
+def separately(x, residual, scale, **attributes):
+    """Call the two operators."""
     total = x + residual
-    return rms_norm(total, scale, **how), total
+    return rms_norm(total, scale, **attributes), total
 
 
 @pytest.mark.parametrize("needs_grad", [False, True])
@@ -34,7 +34,7 @@ def test_opcheck(needs_grad):
     torch.library.opcheck(OPS.add_rms_norm.default, (x, residual, torch.randn(5, 1), 1, 0.5, 11))
 
 
-def test_compiled_whole_it_gives_the_same():
+def test_the_compiled_graph_gives_the_same_results():
     x, residual, scale = sample()
 
     def model(x, residual, scale):
@@ -47,26 +47,26 @@ def test_compiled_whole_it_gives_the_same():
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_compiled_it_writes_into_given_memory(in_place):
+def test_the_compiled_graph_writes_into_given_memory(in_place):
     def model(x, residual, scale, y):
         total = residual if in_place else torch.empty_like(residual)
         add_rms_norm(x, residual, scale, out=(y, total))
         return y * 2, total * 2
 
     results = []
-    for how in (model, torch.compile(model, fullgraph=True, backend="aot_eager")):
+    for function in (model, torch.compile(model, fullgraph=True, backend="aot_eager")):
         x, residual, scale = sample()
         y = torch.empty_like(x)
-        results.append((*how(x, residual, scale, y), y, residual))
+        results.append((*function(x, residual, scale, y), y, residual))
     for eager, compiled in zip(*results, strict=True):
         assert torch.equal(eager, compiled)
 
 
-@pytest.mark.parametrize("how", ["eager", "compiled"])
+@pytest.mark.parametrize("execution", ["eager", "compiled"])
 @pytest.mark.parametrize("used", ["both", "y", "sum"])
 @pytest.mark.parametrize("scale_dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_gradients_are_those_of_the_two_operators(dtype, scale_dtype, used, how):
+def test_gradients_are_those_of_the_two_operators(dtype, scale_dtype, used, execution):
     def loss(run, *leaves):
         y, total = run(*leaves)
         return (0 if used == "sum" else y.float().pow(2).sum()) + (
@@ -74,9 +74,9 @@ def test_gradients_are_those_of_the_two_operators(dtype, scale_dtype, used, how)
         )
 
     grads = []
-    for run in (apart, add_rms_norm):
+    for run in (separately, add_rms_norm):
         function = loss
-        if how == "compiled" and run is add_rms_norm:
+        if execution == "compiled" and run is add_rms_norm:
             function = torch.compile(loss, fullgraph=True, backend="aot_eager")
         leaves = [t.clone().requires_grad_() for t in sample(dtype, scale_dtype)]
         function(run, *leaves).backward()
@@ -88,12 +88,12 @@ def test_gradients_are_those_of_the_two_operators(dtype, scale_dtype, used, how)
     assert grads[1][0].data_ptr() != grads[1][1].data_ptr()
 
 
-def test_the_gradient_is_rms_norm_s_and_the_sum_s():
+def test_the_gradient_adds_those_of_rms_norm_and_of_the_sum():
     x, residual, scale = (t.requires_grad_() for t in sample())
-    of_y, of_sum = torch.randn(2, 2, 5, 24)
-    torch.autograd.backward(add_rms_norm(x, residual, scale), (of_y, of_sum))
-    dx, dscale = rms_norm_backward(of_y, (x + residual).detach(), scale.detach())
-    assert torch.equal(x.grad, dx + of_sum)
+    y_grad, sum_grad = torch.randn(2, 2, 5, 24)
+    torch.autograd.backward(add_rms_norm(x, residual, scale), (y_grad, sum_grad))
+    dx, dscale = rms_norm_backward(y_grad, (x + residual).detach(), scale.detach())
+    assert torch.equal(x.grad, dx + sum_grad)
     assert torch.equal(residual.grad, x.grad)
     assert torch.equal(scale.grad, dscale)
 
@@ -113,13 +113,13 @@ def test_gradients_have_gradients(scale):
 
 
 @pytest.mark.parametrize("needs", ["x", "residual", "scale"])
-def test_each_alone_may_need_a_gradient(needs):
+def test_any_single_input_may_need_a_gradient(needs):
     named = dict(zip(("x", "residual", "scale"), sample(), strict=True))
     named[needs].requires_grad_()
     y, total = add_rms_norm(**named)
     (y + total).sum().backward()
     expected = {name: t.detach().requires_grad_(name == needs) for name, t in named.items()}
-    y, total = apart(**expected)
+    y, total = separately(**expected)
     (y + total).sum().backward()
     for name, t in named.items():
         assert (t.grad is not None) == (name == needs)
@@ -128,7 +128,7 @@ def test_each_alone_may_need_a_gradient(needs):
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("outs", ["new", "given", "sum-residual", "y-x", "swapped"])
-def test_gradients_flow_from_results_in_given_memory(outs, compiled):
+def test_gradients_flow_through_results_in_given_memory(outs, compiled):
     def run(leaf, other, scale):
         x, residual = leaf * 2, other * 3
         out = {
@@ -142,7 +142,7 @@ def test_gradients_flow_from_results_in_given_memory(outs, compiled):
         return y.pow(3).sum() + total.pow(2).sum()
 
     def expected(leaf, other, scale):
-        y, total = apart(leaf * 2, other * 3, scale)
+        y, total = separately(leaf * 2, other * 3, scale)
         return y.pow(3).sum() + total.pow(2).sum()
 
     grads = []
@@ -165,7 +165,7 @@ def test_a_leaf_that_needs_a_gradient_is_not_written():
     assert torch.all(y == 7)
 
 
-def test_a_written_tensor_invalidates_what_was_saved():
+def test_a_write_invalidates_tensors_saved_for_backward():
     x, residual, scale = sample()
     product = residual.clone().requires_grad_() * 1
     y = product * product
@@ -189,18 +189,18 @@ def test_meta_tensors_give_shapes_and_types():
     assert (total.device.type, total.shape, total.dtype) == ("meta", x.shape, torch.float16)
 
 
-def test_views_are_read_where_they_lie():
+def test_views_give_the_results_of_contiguous_tensors():
     big = torch.randn(7, 3, 2, 24)
     for view in (big[::2, 1], big.transpose(0, 2), big[..., 1], big.transpose(1, 3)):
         residual, scale = torch.randn(view.shape), torch.randn(view.shape[-1])
-        for a, b in zip(add_rms_norm(view, residual, scale), apart(view, residual, scale), strict=True):
+        for a, b in zip(add_rms_norm(view, residual, scale), separately(view, residual, scale), strict=True):
             assert torch.equal(a, b)
-        for a, b in zip(add_rms_norm(residual, view, scale), apart(residual, view, scale), strict=True):
+        for a, b in zip(add_rms_norm(residual, view, scale), separately(residual, view, scale), strict=True):
             assert torch.equal(a, b)
     six, other = torch.randn(2, 2, 1, 3, 2, 2, 5)
     for scale in (torch.randn(5), torch.randn(3, 1, 1, 5), torch.randn(2, 1, 3, 1, 2, 1)):
         swapped = other.transpose(0, 3).contiguous().transpose(0, 3)
-        for a, b in zip(add_rms_norm(six, swapped, scale), apart(six, other, scale), strict=True):
+        for a, b in zip(add_rms_norm(six, swapped, scale), separately(six, other, scale), strict=True):
             assert torch.equal(a, b)
 
 
@@ -208,7 +208,9 @@ def test_negative_views_are_resolved():
     x = torch.complex(torch.randn(3, 8), torch.randn(3, 8)).conj().imag
     assert x.is_neg()
     scale = torch.randn(8)
-    for a, b in zip(add_rms_norm(x, x, scale), apart(x.resolve_neg(), x.resolve_neg(), scale), strict=True):
+    for a, b in zip(
+        add_rms_norm(x, x, scale), separately(x.resolve_neg(), x.resolve_neg(), scale), strict=True
+    ):
         assert torch.equal(a, b)
 
 
@@ -236,6 +238,6 @@ except ValueError as error:
 """
 
 
-def test_it_works_over_ctypes_where_the_registration_was_not_built(run_without_registration):
-    said = run_without_registration(SCRIPT)
-    assert said == "[add_rms_norm] residual must have x's shape [2, 3, 8] but got [1, 3, 8].\n"
+def test_the_operator_works_over_ctypes_without_the_registration(run_without_registration):
+    output = run_without_registration(SCRIPT)
+    assert output == "[add_rms_norm] residual must have x's shape [2, 3, 8] but got [1, 3, 8].\n"

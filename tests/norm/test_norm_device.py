@@ -1,4 +1,4 @@
-"""Cost of the norms' kernels on the simulated core, and the device's own rules."""
+"""The norms' kernels on the simulated device: traffic, time, and types that a chip lacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ D = 128
 
 
 def timeline(run, least=0):
-    """Return cycles, bytes over the least bytes, and the share of the memory's time of run's only launch."""
+    """Return the cycles of run's only launch, its bytes relative to `least`, and the memory's time for
+    `least` bytes relative to the cycles."""
     library = simulator.load()
     before = library.launches()
     run()
@@ -36,7 +37,7 @@ def heads(tokens, dtype, seed=0):
 
 @pytest.mark.parametrize("mode", ["neox", "normal"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_the_fused_launch_moves_the_least_and_takes_little_over_half_the_time(dtype, mode):
+def test_the_fused_launch_moves_each_byte_once_and_is_faster_than_its_parts(dtype, mode):
     q, k, scales, positions = heads(1024, dtype)
     params = RopeParams(D, mode)
     least = 2 * (q.nbytes + k.nbytes) + positions.nbytes + 2 * scales[0].nbytes
@@ -50,7 +51,7 @@ def test_the_fused_launch_moves_the_least_and_takes_little_over_half_the_time(dt
         )
     ]
     assert moved <= 1.01
-    # In mode normal 16-bit heads and their pairs' partners are normalized each: the vectors are busy longest.
+    # In mode normal the kernel normalizes 16-bit heads and their partners separately, so pipe V is the limit.
     assert fused <= (0.75 if mode == "normal" and dtype != torch.float32 else 0.6) * sum(parts)
 
 
@@ -72,13 +73,13 @@ def test_rows_are_read_and_written_once(shape, dtype, share):
     assert memory >= share
 
 
-def test_rows_that_do_not_fit_are_read_twice_and_no_more():
+def test_rows_that_do_not_fit_into_ub_are_read_twice():
     x, scale = torch.ones((48, 200_000)), torch.ones(200_000)
     _, moved, _ = timeline(lambda: rms_norm(x, scale, backend="sim"), 3 * x.nbytes + 48 * scale.nbytes)
     assert moved <= 1.01
 
 
-def test_the_sum_costs_its_own_bytes():
+def test_add_rms_norm_moves_each_byte_once():
     x, scale = torch.ones((2048, 4096), dtype=torch.bfloat16), torch.ones(4096, dtype=torch.bfloat16)
     least = 4 * x.nbytes + 48 * scale.nbytes
     _, moved, memory = timeline(lambda: add_rms_norm(x, x.clone(), scale, backend="sim"), least)
@@ -106,9 +107,9 @@ def test_the_split_among_cores_changes_no_bit(device, cores, shape):
     soc = "ascend310p" if device.endswith("310p") else "ascend910b"
     x = np.random.default_rng(0).standard_normal(shape, np.float32)
     t, a = rms_norm_tensors(x, np.ones(shape[-1], np.float32)), RmsNormAttributes()
-    (few,) = executors.on_sim(Options(soc, most_cores=cores), t, a)
-    (all_of_them,) = executors.on_sim(Options(soc), t, a)
-    assert few.tobytes() == all_of_them.tobytes()
+    (limited,) = executors.on_sim(Options(soc, most_cores=cores), t, a)
+    (unlimited,) = executors.on_sim(Options(soc), t, a)
+    assert limited.tobytes() == unlimited.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -133,8 +134,8 @@ def test_float64_is_refused(device):
 
 
 @DEVICES
-def test_a_scale_that_must_be_expanded_has_its_own_gradient(device):
-    """Five runs of dimensions, two of which share an element: more than a launch has."""
+def test_a_scale_that_must_be_expanded_has_a_gradient_of_its_shape(device):
+    """The dimensions form five groups, of which two are broadcast; a launch supports fewer."""
     rng = np.random.default_rng(0)
     grad, x = rng.standard_normal((2, 2, 3, 2, 3, 2), np.float32)
     scale = rng.standard_normal((2, 1, 2, 1, 2), np.float32)

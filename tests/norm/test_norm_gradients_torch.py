@@ -1,5 +1,5 @@
-"""How torch differentiates the norms and rms_norm_rope: gradients that gradients follow, of rows of any size;
-torch.func; tangents of gradients; what a named backend refuses."""
+"""How torch differentiates the norms and rms_norm_rope: second gradients, for rows of any size; torch.func;
+tangents of gradients; refusals of a named backend."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plain(x, scale=SCALE):
     return x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * scale
 
 
-# ---- gradients that gradients follow ----------------------------------------------------------------------
+# ---- second gradients -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def plain(x, scale=SCALE):
         (torch.float64, 11, 1e-320, 0.0),
     ],
 )
-def test_a_gradient_is_the_same_where_another_follows_it(dtype, stash_type, size, epsilon):
-    """torch's operations replace the kernel there, for rows of any size and with the same accuracy."""
+def test_a_gradient_is_the_same_with_create_graph(dtype, stash_type, size, epsilon):
+    """With create_graph torch's operations replace the kernel; their accuracy is the same for any size."""
     x, scale = (X.double() * size).to(dtype).requires_grad_(), SCALE.to(dtype, copy=True).requires_grad_()
     grad = (GRAD.double() * min(size, 1e100)).to(dtype)
 
@@ -72,7 +72,7 @@ def test_a_gradient_is_the_same_where_another_follows_it(dtype, stash_type, size
             torch.testing.assert_close(other.detach(), expected, rtol=8 * u, atol=atol)
 
 
-def test_gradients_of_rms_norm_rope_that_others_follow_have_any_size_of_heads():
+def test_gradients_of_rms_norm_rope_with_create_graph_are_the_same_for_large_heads():
     q = (X[:, None] * 1e30).requires_grad_()
     y = rms_norm_rope(q, q.detach(), SCALE, SCALE, POSITIONS, PARAMS)[0]
     expected, again = (
@@ -84,13 +84,13 @@ def test_gradients_of_rms_norm_rope_that_others_follow_have_any_size_of_heads():
 
 
 def second_gradient(call, x, size):
-    """Return the gradient of x's first gradient along itself, both for results of this size."""
+    """Return the gradient of x's first gradient with respect to x, for results of this size."""
     (first,) = torch.autograd.grad(call(x).sum() * size, x, create_graph=True)
     return torch.autograd.grad(first[0, 0] * size, x)[0]
 
 
 @pytest.mark.parametrize("exponent", [-300, -120, -60, 60, 120, 300])
-def test_second_gradients_of_float64_rows_of_any_size(exponent):
+def test_second_gradients_do_not_depend_on_the_size_of_float64_rows(exponent):
     def second(size):
         x = (X.double() * size).requires_grad_()
         return second_gradient(lambda x: rms_norm(x, SCALE.double(), epsilon=0.0, stash_type=11), x, size)
@@ -99,18 +99,18 @@ def test_second_gradients_of_float64_rows_of_any_size(exponent):
 
 
 @pytest.mark.parametrize("stash_type", [1, 10])
-def test_second_gradients_do_not_round_to_float16_on_the_way(stash_type):
-    """The scale's gradient is 1e5 and more, which float16 has not; x's is moderate."""
+def test_second_gradients_do_not_round_to_float16_in_between(stash_type):
+    """The scale's gradient exceeds float16's range; x's does not."""
     x, scale = (X * 1000).half().requires_grad_(), SCALE.clone().requires_grad_()
     y = rms_norm(x, scale, stash_type=stash_type)
-    (of_scale,) = torch.autograd.grad(y, scale, torch.full_like(y, 2.0**18), create_graph=True)
-    (got,) = torch.autograd.grad(of_scale[0], x)
+    (scale_grad,) = torch.autograd.grad(y, scale, torch.full_like(y, 2.0**18), create_graph=True)
+    (got,) = torch.autograd.grad(scale_grad[0], x)
     exact = x.detach().double().requires_grad_()
     (expected,) = torch.autograd.grad(plain(exact, 1.0)[:, 0].sum() * 2.0**18, exact)
     torch.testing.assert_close(got.double(), expected, rtol=2e-3, atol=2e-3 * float(expected.abs().max()))
 
 
-def test_results_that_no_gradient_reaches_need_none():
+def test_results_that_do_not_depend_on_a_leaf_need_no_gradient():
     scale, k = SCALE.clone().requires_grad_(), X[:, None].clone().requires_grad_()
     assert [y.requires_grad for y in add_rms_norm(X, OTHER, scale)] == [True, False]
     ys = rms_norm_rope(X[:, None], k, SCALE, SCALE, POSITIONS, PARAMS)
@@ -130,12 +130,12 @@ def test_torch_func_differentiates_backward(call):
     leaf = x.clone().requires_grad_()
     (expected,) = torch.autograd.grad(squares(call)(leaf), leaf)
     assert torch.equal(torch.func.grad(squares(call))(x), expected)
-    value, of = torch.func.vjp(call, x)
-    assert torch.equal(of(2 * value)[0], expected)
+    value, pull_back = torch.func.vjp(call, x)
+    assert torch.equal(pull_back(2 * value)[0], expected)
 
 
 @pytest.mark.filterwarnings("ignore:.*performance drop:UserWarning")
-def test_torch_func_differentiates_each_of_a_batch():
+def test_torch_func_differentiates_each_element_of_a_batch():
     expected = torch.func.grad(squares(CALLS["rms_norm"]))(X)
     assert torch.equal(torch.vmap(torch.func.grad(squares(CALLS["rms_norm"])))(X), expected)
     jacobian, by_torch = (torch.func.jacrev(f)(X) for f in (CALLS["rms_norm"], plain))
@@ -150,8 +150,8 @@ def test_nested_transforms_are_refused(call):
 
 
 @ALL
-def test_a_gradient_outside_follows_the_one_that_torch_func_makes(call):
-    """As a gradient penalty asks for it; and one of the value beside a gradient."""
+def test_an_outer_gradient_passes_through_torch_func_grad(call):
+    """A gradient penalty needs this. The value that grad_and_value returns also has its gradient."""
     x, weight = (SCALE if call is CALLS["scale"] else X), torch.linspace(-1, 2, 8).requires_grad_()
 
     def cubes(x):
@@ -163,8 +163,8 @@ def test_a_gradient_outside_follows_the_one_that_torch_func_makes(call):
     assert expected.abs().max() > 0.1
     penalty = torch.func.grad(cubes)(x).square().sum()
     torch.testing.assert_close(torch.autograd.grad(penalty, weight)[0], expected)
-    of_value = torch.autograd.grad(torch.func.grad_and_value(cubes)(x)[1], weight)[0]
-    torch.testing.assert_close(of_value, torch.autograd.grad(cubes(x), weight)[0])
+    value_grad = torch.autograd.grad(torch.func.grad_and_value(cubes)(x)[1], weight)[0]
+    torch.testing.assert_close(value_grad, torch.autograd.grad(cubes(x), weight)[0])
 
 
 # ---- tangents of gradients --------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_raw_operators_refuse_tangents():
         torch.func.jvp(lambda x: operator(x, SCALE, -1, 1e-5, 1), (X,), (X,))
 
 
-def test_raw_operators_refuse_to_write_what_a_scale_or_table_has_a_gradient_for():
+def test_raw_operators_that_write_refuse_a_scale_or_table_that_needs_a_gradient():
     scale, out = SCALE.clone().requires_grad_(), torch.empty_like(X)
     cos, sin = OTHER[:, :4].cos().requires_grad_(), OTHER[:, :4].sin()
     q, ops = X.view(1, 3, 1, 8), torch.ops.npu_rope
@@ -224,7 +224,7 @@ def test_raw_operators_refuse_to_write_what_a_scale_or_table_has_a_gradient_for(
 # ---- given memory -----------------------------------------------------------------------------------------
 
 
-def test_the_gradient_of_a_call_in_place_through_another_view():
+def test_a_call_in_place_through_another_view_has_the_same_gradient():
     leaf = X.clone().requires_grad_()
     x = leaf * 1
     rms_norm(x, SCALE, out=x[:]).backward(GRAD)

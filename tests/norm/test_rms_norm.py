@@ -102,7 +102,7 @@ def test_any_call_meets_the_bound(call, n, seed, backend):
 @together("stash_type", [1, 10, 11, 16])
 @together("scale_dtype", DTYPES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_combination_of_types(dtype, scale_dtype, stash_type, backend, guarded):
+def test_every_combination_of_types_meets_the_bound(dtype, scale_dtype, stash_type, backend, guarded):
     for n in (1, 33, 600):
         run_and_judge(NormSetup(dtype, scale_dtype, shape=(4, n), stash_type=stash_type), backend, guarded)
 
@@ -127,12 +127,12 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, scale_dtype, library,
 @pytest.mark.parametrize(
     ("dtype", "stash_type"), [("float32", 1), pytest.param("float64", 11, marks=pytest.mark.slow)]
 )
-def test_a_row_of_a_million(dtype, stash_type, guarded):
-    """The bound grows with n by log2(n) times 2^-53 alone: float32 sums one after another break it."""
+def test_a_row_of_a_million_elements_meets_the_bound(dtype, stash_type, guarded):
+    """The bound grows with n only by log2(n) times 2^-53; a running float32 sum exceeds it."""
     run_and_judge(NormSetup(dtype, shape=(1, 1_000_003), stash_type=stash_type), "cpu", guarded)
 
 
-def test_many_rows_are_shared_out_among_threads(backend, guarded):
+def test_many_rows_on_several_threads_meet_the_bound(backend, guarded):
     run_and_judge(NormSetup("float16", shape=(7, 300, 96), out="in-place"), backend, guarded)
     run_and_judge(NormSetup(shape=(300, 7, 96), layout="transposed", out="gaps"), backend, guarded)
 
@@ -141,9 +141,9 @@ def test_many_rows_are_shared_out_among_threads(backend, guarded):
 @pytest.mark.parametrize(
     ("dtype", "mebibytes"), [("float32", 38), ("float16", 38), ("bfloat16", 38), ("bfloat16", 24)]
 )
-def test_large_results_are_the_same_however_they_are_stored(dtype, mebibytes, width, guarded):
-    """Past the caches or into lines fetched early, by one thread or two: the same bits as of a few rows at a
-    time, which are stored plainly. Among the rows are some that float32 cannot square."""
+def test_large_results_are_the_same_with_every_kind_of_store(dtype, mebibytes, width, guarded):
+    """Stores past the caches and into prefetched lines, by one thread or two, give the bits of calls on a few
+    rows. Some rows have squares beyond float32."""
     rng = np.random.default_rng(0)
     rows = mebibytes * 2**20 // (2 * width * np.dtype(NUMPY_DTYPES[dtype]).itemsize)
     x = rng.standard_normal((rows, width), np.float32).astype(NUMPY_DTYPES[dtype])
@@ -188,7 +188,9 @@ def smallest(dtype):
 @pytest.mark.parametrize("stash_type", [1, 11])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("epsilon", [0.0, 1e-5])
-def test_rows_of_the_largest_and_smallest_numbers(dtype, stash_type, epsilon, backend, guarded):
+def test_rows_of_the_largest_and_smallest_numbers_are_normalized(
+    dtype, stash_type, epsilon, backend, guarded
+):
     rng = np.random.default_rng(0)
     peaks = np.array(
         [largest(dtype), largest(dtype) / 1e3, smallest(dtype), 9 * smallest(dtype), 1e-19, 1e19]
@@ -196,7 +198,7 @@ def test_rows_of_the_largest_and_smallest_numbers(dtype, stash_type, epsilon, ba
     if dtype == "float64" and stash_type == 1:
         peaks = np.array(
             [3.4e38, 1e30, 2.0**-149, 1e-40, 1e-300, 1.0]
-        )  # beyond float32 the cast has infinities
+        )  # the cast of larger numbers is infinite
     x = (
         rng.uniform(0.5, 1, (6, 70))
         * np.minimum(peaks, largest(dtype))[:, None]
@@ -212,8 +214,8 @@ def test_rows_of_the_largest_and_smallest_numbers(dtype, stash_type, epsilon, ba
 
 
 def test_float32_rows_whose_squares_overflow_float32_are_normalized(backend):
-    """By the specification's formula, which is finite; in float32 their squares are infinite, and
-    operations in float32, such as torch's, give zeros."""
+    """The specification's result is finite. The squares are infinite in float32, so that float32 operations,
+    such as torch's, give zeros."""
     x = np.full((2, 8), [[1e30], [-3e38]], np.float32)
     y = rms_norm(x, np.float32(1), backend=backend)
     assert np.allclose(y, np.sign(x), rtol=1e-6, atol=0)
@@ -221,8 +223,8 @@ def test_float32_rows_whose_squares_overflow_float32_are_normalized(backend):
 
 @pytest.mark.parametrize("n", [128, 1024, 16384, pytest.param(1_000_003, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("dtype", "stash_type"), [("float32", 1), ("bfloat16", 1), ("float64", 11)])
-def test_small_numbers_beside_a_huge_one_keep_bits(dtype, stash_type, n, backend, guarded):
-    """A row whose squares overflow is rescaled: what ends up normal must not be subnormal meanwhile."""
+def test_small_numbers_in_a_row_with_a_huge_one_keep_their_bits(dtype, stash_type, n, backend, guarded):
+    """A row whose squares overflow is rescaled. No number with a normal result may become subnormal there."""
     rng = np.random.default_rng(0)
     top, far = (1000, 1016) if dtype == "float64" else (120, 120)
     x = rng.uniform(1, 2, (3, n)) * 2.0 ** (top - far - rng.integers(-3, 13, (3, n)))
@@ -238,7 +240,7 @@ def test_float16_squares_never_overflow(backend):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 40, 1000])
-def test_rows_of_zeros(dtype, n, backend, guarded):
+def test_rows_of_zeros_give_zeros_or_nan(dtype, n, backend, guarded):
     """Rows of zeros give zeros with epsilon and 0/0 without; other rows do not change."""
     x = np.zeros((3, n))
     x[1] = 2
@@ -266,8 +268,8 @@ def test_infinities_and_nans_stay_in_their_rows(dtype, stash_type, backend, guar
 
 
 @hosts
-def test_what_is_cast_beyond_the_stash_type_is_infinite(backend):
-    """x is cast before anything else: 1e300 is infinite in float32, 70000 in float16."""
+def test_numbers_beyond_the_stash_type_become_infinite(backend):
+    """x is cast first: 1e300 is infinite in float32, 70000 in float16."""
     for x, stash_type in ((1e300, 1), (70000.0, 10)):
         y = rms_norm(np.array([[x, 1.0]]), np.float64(1), stash_type=stash_type, backend=backend)
         assert np.isnan(y[0, 0])
@@ -284,7 +286,7 @@ def test_nan_payloads_do_not_become_numbers(backend):
 
 
 @hosts
-def test_epsilon_is_a_float32_as_onnx_keeps_it(backend):
+def test_epsilon_is_rounded_to_float32_as_in_onnx(backend):
     x = np.full((1, 1), 1e-9)
     y = rms_norm(x, np.float64(1), epsilon=1e-5, stash_type=11, backend=backend)
     assert abs(y[0, 0] * np.sqrt(1e-18 + float(np.float32(1e-5))) / 1e-9 - 1) < 1e-15
@@ -292,19 +294,19 @@ def test_epsilon_is_a_float32_as_onnx_keeps_it(backend):
 
 
 def test_normalized_is_cast_to_the_type_of_x(backend):
-    """Two roundings, of which the first cannot be left out: seen where scale's type is wider."""
+    """The result is rounded twice. A wider type of the scale shows the first rounding."""
     x = np.random.default_rng(0).standard_normal((1, 999)).astype(np.float16)
     y = rms_norm(x, np.float32(1), backend=backend)
     assert np.array_equal(y, y.astype(np.float16))
 
 
 @hosts
-def test_scale_may_be_any_sequence_beside_an_array(backend):
+def test_scale_may_be_any_sequence_if_x_is_an_array(backend):
     y = rms_norm(np.float32([[2, 2]]), [1.0, 3.0], epsilon=0, backend=backend)
     assert y.tolist() == [[1, 3]]
 
 
-def test_a_scale_of_any_strides_is_read_where_it_lies():
+def test_a_scale_may_have_any_strides():
     rng = np.random.default_rng(0)
     x, memory = (
         rng.standard_normal((3, 4, 6)).astype(np.float32),

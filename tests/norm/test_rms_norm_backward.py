@@ -44,7 +44,6 @@ FACTORS = {
 
 
 def is_call(call):
-    """A scale that lacks every other dimension is expanded, and its gradient then rounded twice."""
     return -len(call.shape) <= call.axis and possible(call)
 
 
@@ -98,38 +97,39 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, library, guarded):
 
 
 @pytest.mark.parametrize("scale", ["normalized", "one", "tokens"])
-def test_many_rows_share_a_scale(scale, backend, guarded):
+def test_a_scale_shared_by_many_rows_meets_the_bound(scale, backend, guarded):
     judge_gradients(NormSetup(shape=(40, 60, 33), scale=scale), backend, guarded)
 
 
 @pytest.mark.parametrize("peak", [1e30, 1e-30, 2.0**-149])
-def test_rows_of_far_numbers(peak, backend, guarded):
+def test_rows_of_very_large_and_small_numbers_meet_the_bound(peak, backend, guarded):
     x = np.random.default_rng(0).uniform(0.5, 1, (3, 40)) * peak
     judge_gradients(NormSetup(shape=(3, 40)), backend, guarded, x=x)
     judge_gradients(NormSetup("float64", shape=(3, 40), stash_type=11, epsilon=0.0), backend, guarded, x=x**8)
 
 
-# Rows around vectors and DMA blocks, whole rows and chunks of them, with sums of dscale in UB and without.
+# Lengths around those of vectors and DMA blocks; rows that fit into UB and rows in chunks; dscale's sums in
+# UB or not.
 @together("n", [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 129, 4096, 5000, 16_384, 100_003])
 @pytest.mark.parametrize("scale_dtype", ["float32", "float16"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_rows_of_any_length(dtype, scale_dtype, n, backend, guarded):
+def test_rows_of_any_length_meet_the_bound(dtype, scale_dtype, n, backend, guarded):
     judge_gradients(NormSetup(dtype, scale_dtype, shape=(5 if n < 9999 else 2, n)), backend, guarded)
 
 
-# Where squares leave float32's range, in whole rows and in chunks.
+# Squares beyond float32's range, in complete rows and in chunks.
 @together("n", [40, 20_000])
 @together("epsilon", [0.0, 1e-5])
 @together("peak", [3e38, 1e30, 1e-30, 1e-38, 2.0**-149, 0.0])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_rows_at_the_ends_of_float32(dtype, peak, epsilon, n, backend, guarded):
+def test_rows_at_the_ends_of_float32s_range_meet_the_bound(dtype, peak, epsilon, n, backend, guarded):
     x = np.random.default_rng(0).uniform(0.5, 1, (3, n)) * np.array([[peak], [1], [peak]])
     judge_gradients(NormSetup(dtype, shape=(3, n), epsilon=epsilon), backend, guarded, x=x)
 
 
 @pytest.mark.parametrize("scale", ["normalized", "one", "tokens", "own"])
 def test_the_number_of_threads_changes_no_bit(scale):
-    """The gradient of a scale is added up in groups that the shape decides."""
+    """The shape alone determines the groups in which the scale's gradient is summed."""
     inputs = make_inputs(NormSetup(shape=(50, 40, 301), scale=scale), GuardedMemory())
     tensors = [to_torch(np.array(a)) for a in (inputs.grad, inputs.x, inputs.scale)]
     threads, results = torch.get_num_threads(), []
@@ -139,8 +139,8 @@ def test_the_number_of_threads_changes_no_bit(scale):
             results.append(rms_norm_backward(*tensors))
     finally:
         torch.set_num_threads(threads)
-    for more in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], more, strict=True))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 
 
 def test_a_scale_without_rows_has_a_gradient_of_zeros(backend):
@@ -161,17 +161,17 @@ def test_gradients_have_gradients(shape, axis, scale):
     inputs = make_inputs(call, GuardedMemory(), x=np.random.default_rng(0).standard_normal(shape))
     given = [to_torch(np.array(a)).requires_grad_() for a in (inputs.x, inputs.scale)]
 
-    def run_it(x, scale):
+    def run(x, scale):
         return rms_norm(x, scale, **call.attributes)
 
-    assert torch.autograd.gradcheck(run_it, given)
-    assert torch.autograd.gradgradcheck(run_it, given)
+    assert torch.autograd.gradcheck(run, given)
+    assert torch.autograd.gradgradcheck(run, given)
 
 
 @pytest.mark.parametrize("stash_type", [1, 10, 11, 16])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_torch_s_operations_meet_the_same_formula(dtype, stash_type):
-    """They replace the kernel where gradients need gradients."""
+def test_torchs_operations_agree_with_the_kernel(dtype, stash_type):
+    """torch's operations replace the kernel where a second gradient is needed."""
     call = NormSetup(dtype, shape=(5, 40), stash_type=stash_type)
     inputs = make_inputs(call, GuardedMemory(), x=np.random.default_rng(0).standard_normal((5, 40)))
     tensors = [to_torch(np.array(a)) for a in (inputs.grad, inputs.x, inputs.scale)]
@@ -183,7 +183,7 @@ def test_torch_s_operations_meet_the_same_formula(dtype, stash_type):
 
 
 @pytest.mark.parametrize("needs", [(True, False), (False, True), (True, True)])
-def test_either_may_need_a_gradient(needs):
+def test_x_or_scale_or_both_may_need_a_gradient(needs):
     x, scale, grad = torch.randn(4, 6), torch.randn(6), torch.randn(4, 6)
     x.requires_grad_(needs[0])
     scale.requires_grad_(needs[1])
@@ -194,7 +194,7 @@ def test_either_may_need_a_gradient(needs):
         assert not need or torch.equal(t.grad, wanted)
 
 
-def test_gradients_flow_from_a_result_in_given_memory():
+def test_gradients_flow_through_a_result_in_given_memory():
     grads = []
     for in_place in (False, True):
         leaf, scale = torch.linspace(-1, 1, 12).view(3, 4).requires_grad_(), torch.ones(4, requires_grad=True)
@@ -206,7 +206,7 @@ def test_gradients_flow_from_a_result_in_given_memory():
 
 
 @pytest.mark.parametrize(("on_device", "units"), [(False, 2), (True, 200)])
-def test_the_judge_rejects_gradients_that_are_slightly_wrong(on_device, units):
+def test_the_judge_rejects_slightly_wrong_gradients(on_device, units):
     call = NormSetup(shape=(6, 40))
     inputs = make_inputs(call, GuardedMemory())
     grad = inputs.grad.astype(np.float64)
@@ -214,43 +214,45 @@ def test_the_judge_rejects_gradients_that_are_slightly_wrong(on_device, units):
     for value, bound in exact:
         y = value.astype(np.float32)
         assert worst_ratio(y, value, bound)[0] <= 1
-        off = y + units * np.spacing(np.abs(y))
-        assert worst_ratio(off, value, bound)[0] > 1
+        wrong = y + units * np.spacing(np.abs(y))
+        assert worst_ratio(wrong, value, bound)[0] > 1
         assert worst_ratio(-y, value, bound)[0] > 1
 
 
-def judge_rescaled(backend, dtype, stash_type, n, size, of_grad, epsilon):
+def judge_rescaled(backend, dtype, stash_type, n, size, grad_size, epsilon):
     rng = np.random.default_rng(0)
     x = (rng.uniform(1, 2, (2, n)) * size).astype(dtype)
-    grad, scale = (rng.standard_normal((2, n)) * of_grad).astype(dtype), np.ones(n, dtype)
+    grad, scale = (rng.standard_normal((2, n)) * grad_size).astype(dtype), np.ones(n, dtype)
     call = norm_spec.NormCall(x.astype(float), scale.astype(float), dtype, dtype, -1, epsilon, stash_type)
     expected = norm_spec.rms_norm_backward(
         call, grad.astype(float), on_device=backend not in ("cpu", "reference")
     )
-    made = rms_norm_backward(grad, x, scale, epsilon=epsilon, stash_type=stash_type, backend=backend)
-    for ours, (value, bound) in zip(made, expected, strict=True):
+    results = rms_norm_backward(grad, x, scale, epsilon=epsilon, stash_type=stash_type, backend=backend)
+    for ours, (value, bound) in zip(results, expected, strict=True):
         assert worst_ratio(ours.astype(float), value, bound)[0] <= 1
 
 
 @pytest.mark.parametrize("n", [64, 20_000])
 @pytest.mark.parametrize(
-    ("size", "of_grad", "epsilon"), [(1e-30, 1e-36, 0.0), (1e-22, 1e-34, 1e-42), (1e25, 1e30, 1e-6)]
+    ("size", "grad_size", "epsilon"), [(1e-30, 1e-36, 0.0), (1e-22, 1e-34, 1e-42), (1e25, 1e30, 1e-6)]
 )
-def test_gradients_of_any_size_of_rescaled_rows(size, of_grad, epsilon, n, backend):
-    """If values are in float32's range before and after the factors of 1 / RMS, so are those in between."""
-    judge_rescaled(backend, "float32", 1, n, size, of_grad, epsilon)
+def test_gradients_of_rescaled_rows_meet_the_bound(size, grad_size, epsilon, n, backend):
+    """If the values before and after the factors 1 / RMS are in float32's range, so are those in between."""
+    judge_rescaled(backend, "float32", 1, n, size, grad_size, epsilon)
 
 
 @hosts
-@pytest.mark.parametrize(("size", "of_grad"), [(1e-160, 2e-307), (1e-200, 1e-306), (1e200, 1e100)])
-def test_gradients_of_any_size_of_rescaled_rows_of_float64(size, of_grad, backend):
-    judge_rescaled(backend, "float64", 11, 64, size, of_grad, 0.0)
+@pytest.mark.parametrize(("size", "grad_size"), [(1e-160, 2e-307), (1e-200, 1e-306), (1e200, 1e100)])
+def test_gradients_of_rescaled_float64_rows_meet_the_bound(size, grad_size, backend):
+    judge_rescaled(backend, "float64", 11, 64, size, grad_size, 0.0)
 
 
 @pytest.mark.parametrize("n", [4000, 20_000])
 @pytest.mark.parametrize(("dtype", "stash_type", "top"), [("float32", 1, 120), ("float64", 11, 1000)])
-def test_gradients_of_small_numbers_beside_a_huge_one(dtype, stash_type, top, n, backend, guarded):
-    """The scale's gradient has the bits of numbers that the rescaled row would hold as subnormal ones."""
+def test_gradients_of_small_numbers_in_a_row_with_a_huge_one_meet_the_bound(
+    dtype, stash_type, top, n, backend, guarded
+):
+    """The scale's gradient keeps the bits of numbers that are subnormal in the rescaled row."""
     smallest = -126 if dtype == "float32" else -1022
     x = np.random.default_rng(0).uniform(1, 2, (1, n)) * 2.0 ** (top + smallest + 1) / n**0.5
     x[0, n // 2] = 2.0**top

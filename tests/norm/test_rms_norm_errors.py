@@ -1,4 +1,5 @@
-"""Bad calls of rms_norm, its backward and add_rms_norm: the same words on every path, and nothing written."""
+"""Bad calls of rms_norm, rms_norm_backward and add_rms_norm have the same message on every path and write
+nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def ones(*shape, dtype=np.float32):
 
 
 def strided(a, *strides):
-    """Ones of a's shape and type with these strides, in memory that holds them all."""
+    """Return ones of a's shape and type with these strides."""
     last = sum((n - 1) * s for n, s in zip(a.shape, strides, strict=True))
     memory = np.ones(last + 1, a.dtype)
     return np.lib.stride_tricks.as_strided(memory, a.shape, [s * a.itemsize for s in strides])
@@ -55,7 +56,7 @@ OPS = {
 
 @dataclass(frozen=True)
 class BadNorm:
-    """``only`` is "python" or "c" where no other path can say it."""
+    """A bad call. ``only`` names the path, "python" or "c", if the other cannot make the call."""
 
     op: str
     name: str
@@ -80,62 +81,66 @@ EPSILON = "epsilon must be >= 0 and finite in float32 but got"
 ROWS = "must be contiguous in the normalized dimensions but got strides"
 SHARED = "but got memory that they share."
 BUFFER = np.ones(200, np.float32)
-WHOLE = BUFFER[: A * B * N].reshape(A, B, N)
+PART = BUFFER[: A * B * N].reshape(A, B, N)
 half = np.float16
 
 
-def of_all(name, text, kind=ValueError, only="", **changed):
+def for_each_op(name, text, kind=ValueError, only="", **changed):
     return [bad(op, name, text, kind, only, **changed) for op in OPS]
 
 
 BAD = [
-    *of_all("x-int", f"x {TYPES} int32.", TypeError, x=ones(A, B, N, dtype=np.int32)),
-    *of_all("x-bool", f"x {TYPES} bool.", TypeError, "python", x=ones(A, B, N, dtype=bool)),
-    *of_all("scale-int", f"scale {TYPES} int64.", TypeError, scale=ones(N, dtype=np.int64)),
-    *of_all("x-0d", "x must have at least one dimension but got [].", x=ones()),
-    *of_all("axis-beyond", "axis must be in [-3, 2] but got 3.", axis=3),
-    *of_all("axis-below", "axis must be in [-3, 2] but got -4.", axis=-4),
-    *of_all("axis-huge", f"axis must be in [-3, 2] but got {-(2**63)}.", axis=-(2**63)),
-    *of_all("epsilon-negative", f"{EPSILON} -1e-05.", epsilon=-1e-5),
-    *of_all("epsilon-nan", f"{EPSILON} nan.", epsilon=float("nan")),
-    *of_all("epsilon-infinite", f"{EPSILON} inf.", epsilon=float("inf")),
-    *of_all("epsilon-too-large", f"{EPSILON} 1e+39.", epsilon=1e39),
-    *of_all("stash-0", f"{STASH} 0.", stash_type=0),
-    *of_all("stash-int64", f"{STASH} 7.", stash_type=7),
-    *of_all("stash-huge", f"{STASH} {2**32 + 1}.", stash_type=2**32 + 1),
-    *of_all("scale-size", f"{BROADCAST} [7].", scale=ones(7)),
-    *of_all("scale-middle", f"{BROADCAST} [2, 8].", scale=ones(A, N)),
-    *of_all("scale-rank", f"{BROADCAST} [1, 2, 3, 8].", scale=ones(1, A, B, N)),
-    *of_all("axis-float", "axis must be an integer but got 1.0.", TypeError, "python", axis=1.0),
-    *of_all("axis-bool", "axis must be an integer but got True.", TypeError, "python", axis=True),
-    *of_all("epsilon-text", "epsilon must be a number but got '1'.", TypeError, "python", epsilon="1"),
-    *of_all(
+    *for_each_op("x-int", f"x {TYPES} int32.", TypeError, x=ones(A, B, N, dtype=np.int32)),
+    *for_each_op("x-bool", f"x {TYPES} bool.", TypeError, "python", x=ones(A, B, N, dtype=bool)),
+    *for_each_op("scale-int", f"scale {TYPES} int64.", TypeError, scale=ones(N, dtype=np.int64)),
+    *for_each_op("x-0d", "x must have at least one dimension but got [].", x=ones()),
+    *for_each_op("axis-beyond", "axis must be in [-3, 2] but got 3.", axis=3),
+    *for_each_op("axis-below", "axis must be in [-3, 2] but got -4.", axis=-4),
+    *for_each_op("axis-huge", f"axis must be in [-3, 2] but got {-(2**63)}.", axis=-(2**63)),
+    *for_each_op("epsilon-negative", f"{EPSILON} -1e-05.", epsilon=-1e-5),
+    *for_each_op("epsilon-nan", f"{EPSILON} nan.", epsilon=float("nan")),
+    *for_each_op("epsilon-infinite", f"{EPSILON} inf.", epsilon=float("inf")),
+    *for_each_op("epsilon-too-large", f"{EPSILON} 1e+39.", epsilon=1e39),
+    *for_each_op("stash-0", f"{STASH} 0.", stash_type=0),
+    *for_each_op("stash-int64", f"{STASH} 7.", stash_type=7),
+    *for_each_op("stash-huge", f"{STASH} {2**32 + 1}.", stash_type=2**32 + 1),
+    *for_each_op("scale-size", f"{BROADCAST} [7].", scale=ones(7)),
+    *for_each_op("scale-middle", f"{BROADCAST} [2, 8].", scale=ones(A, N)),
+    *for_each_op("scale-rank", f"{BROADCAST} [1, 2, 3, 8].", scale=ones(1, A, B, N)),
+    *for_each_op("axis-float", "axis must be an integer but got 1.0.", TypeError, "python", axis=1.0),
+    *for_each_op("axis-bool", "axis must be an integer but got True.", TypeError, "python", axis=True),
+    *for_each_op("epsilon-text", "epsilon must be a number but got '1'.", TypeError, "python", epsilon="1"),
+    *for_each_op(
         "epsilon-huge",
         "epsilon must be finite but got an integer beyond float64.",
         ValueError,
         "python",
         epsilon=10**400,
     ),
-    *of_all(
+    *for_each_op(
         "epsilon-complex",
         "epsilon must be a number but got np.complex64(1+2j).",
         TypeError,
         "python",
         epsilon=np.complex64(1 + 2j),
     ),
-    *of_all(
+    *for_each_op(
         "epsilon-seconds",
         "epsilon must be a number but got np.timedelta64(1,'s').",
         TypeError,
         "python",
         epsilon=np.timedelta64(1, "s"),
     ),
-    *of_all("epsilon-none", "epsilon must be a number but got None.", TypeError, "python", epsilon=None),
-    *of_all("stash-text", "stash_type must be an integer but got 'f'.", TypeError, "python", stash_type="f"),
-    *of_all("x-text", "x must be a torch tensor or a NumPy array but got str.", TypeError, "python", x="x"),
-    *of_all("x-gaps", f"x {ROWS} [48, 16, 2].", only="c", x=ones(A, B, 2 * N)[..., ::2]),
-    *of_all("x-expanded", f"x {ROWS} [24, 8, 0].", only="c", x=strided(WHOLE, 24, 8, 0)),
-    *of_all("x-transposed", f"x {ROWS} [24, 1, 3].", only="c", axis=1, x=ones(A, N, B).swapaxes(1, 2)),
+    *for_each_op("epsilon-none", "epsilon must be a number but got None.", TypeError, "python", epsilon=None),
+    *for_each_op(
+        "stash-text", "stash_type must be an integer but got 'f'.", TypeError, "python", stash_type="f"
+    ),
+    *for_each_op(
+        "x-text", "x must be a torch tensor or a NumPy array but got str.", TypeError, "python", x="x"
+    ),
+    *for_each_op("x-gaps", f"x {ROWS} [48, 16, 2].", only="c", x=ones(A, B, 2 * N)[..., ::2]),
+    *for_each_op("x-expanded", f"x {ROWS} [24, 8, 0].", only="c", x=strided(PART, 24, 8, 0)),
+    *for_each_op("x-transposed", f"x {ROWS} [24, 1, 3].", only="c", axis=1, x=ones(A, N, B).swapaxes(1, 2)),
     forward(
         "out-dtype",
         "out must have scale's dtype float32 but got float16.",
@@ -147,7 +152,7 @@ BAD = [
         "out must have scale's dtype float16 but got float32.",
         TypeError,
         scale=ones(N, dtype=half),
-        out=WHOLE,
+        out=PART,
     ),
     forward("out-shape", "out must have x's shape [2, 3, 8] but got [2, 3, 7].", out=ones(A, B, 7)),
     forward("out-rank", "out must have x's shape [2, 3, 8] but got [6, 8].", out=ones(6, N)),
@@ -161,20 +166,20 @@ BAD = [
     forward(
         "out-shifted",
         f"out must be x itself or share no memory with x {SHARED}",
-        x=WHOLE,
-        out=BUFFER[8 : 8 + WHOLE.size].reshape(A, B, N),
+        x=PART,
+        out=BUFFER[8 : 8 + PART.size].reshape(A, B, N),
     ),
     forward(
         "out-on-scale",
         f"out must share no memory with scale {SHARED}",
-        out=WHOLE,
+        out=PART,
         scale=BUFFER[:N],
     ),
     forward(
         "out-is-x-with-scale",
         f"out must share no memory with scale {SHARED}",
-        x=WHOLE,
-        out=WHOLE,
+        x=PART,
+        out=PART,
         scale=BUFFER[:N],
     ),
     forward(
@@ -206,8 +211,8 @@ BAD = [
         dx=ones(A, B, N, dtype=half),
     ),
     backward("dx-shape", "dx must have x's shape [2, 3, 8] but got [2, 3, 7].", only="c", dx=ones(A, B, 7)),
-    backward("dx-on-x", f"dx must share no memory with x {SHARED}", only="c", x=WHOLE, dx=WHOLE),
-    backward("dx-on-grad", f"dx must share no memory with grad {SHARED}", only="c", grad=WHOLE, dx=WHOLE),
+    backward("dx-on-x", f"dx must share no memory with x {SHARED}", only="c", x=PART, dx=PART),
+    backward("dx-on-grad", f"dx must share no memory with grad {SHARED}", only="c", grad=PART, dx=PART),
     backward("grad-gaps", f"grad {ROWS} [48, 16, 2].", only="c", grad=ones(A, B, 2 * N)[..., ::2]),
     backward("dscale-shape", "dscale must have scale's shape [8] but got [1].", only="c", dscale=ones(1)),
     backward(
@@ -221,7 +226,7 @@ BAD = [
         dscale=BUFFER[:N],
     ),
     backward(
-        "dscale-on-dx", f"dscale must share no memory with dx {SHARED}", only="c", dx=WHOLE, dscale=BUFFER[:N]
+        "dscale-on-dx", f"dscale must share no memory with dx {SHARED}", only="c", dx=PART, dscale=BUFFER[:N]
     ),
     add(
         "residual-dtype",
@@ -263,43 +268,43 @@ BAD = [
         "sum must not overlap itself but got strides [0, 8, 1].",
         sum=strided(ones(A, B, N), 0, 8, 1),
     ),
-    add("y-is-sum", f"out must share no memory with sum {SHARED}", out=WHOLE, sum=WHOLE),
-    add("y-and-sum-are-x", f"out must share no memory with sum {SHARED}", x=WHOLE, out=WHOLE, sum=WHOLE),
+    add("y-is-sum", f"out must share no memory with sum {SHARED}", out=PART, sum=PART),
+    add("y-and-sum-are-x", f"out must share no memory with sum {SHARED}", x=PART, out=PART, sum=PART),
     add(
         "y-on-sum",
         f"out must share no memory with sum {SHARED}",
-        out=WHOLE,
-        sum=BUFFER[8 : 8 + WHOLE.size].reshape(A, B, N),
+        out=PART,
+        sum=BUFFER[8 : 8 + PART.size].reshape(A, B, N),
     ),
     add(
         "sum-on-x",
         f"sum must be x or residual itself or share no memory with x {SHARED}",
-        x=WHOLE,
-        sum=BUFFER[8 : 8 + WHOLE.size].reshape(A, B, N),
+        x=PART,
+        sum=BUFFER[8 : 8 + PART.size].reshape(A, B, N),
     ),
     add(
         "sum-on-residual",
         f"sum must be x or residual itself or share no memory with residual {SHARED}",
-        residual=WHOLE,
-        sum=BUFFER[8 : 8 + WHOLE.size].reshape(A, B, N),
+        residual=PART,
+        sum=BUFFER[8 : 8 + PART.size].reshape(A, B, N),
     ),
     add(
         "y-is-x-on-residual",
         f"out must be x or residual itself or share no memory with residual {SHARED}",
-        x=WHOLE,
-        out=WHOLE,
-        residual=BUFFER[8 : 8 + WHOLE.size].reshape(A, B, N),
+        x=PART,
+        out=PART,
+        residual=BUFFER[8 : 8 + PART.size].reshape(A, B, N),
     ),
     add(
         "sum-on-scale",
         f"sum must share no memory with scale {SHARED}",
-        sum=WHOLE,
+        sum=PART,
         scale=BUFFER[:N],
     ),
     add(
         "y-on-scale",
         f"out must share no memory with scale {SHARED}",
-        out=WHOLE,
+        out=PART,
         scale=BUFFER[:N],
     ),
     add("out-alone", "out must be a pair (y, sum) but got str.", TypeError, "python", pair="both"),
@@ -320,7 +325,7 @@ def arguments_of(case):
 
 
 def given_outs(op, named, outs):
-    """As Python takes them; of a pair the other one is made."""
+    """Return the argument out of the Python function. A missing tensor of a pair is created."""
     if "pair" in named:
         return {"out": named.pop("pair")}
     if all(out is None for out in outs):
@@ -339,7 +344,7 @@ def given_outs(op, named, outs):
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 @together("case", [c for c in BAD if c.only != "c"])
-def test_a_bad_call_is_refused_in_the_same_words(case, framework, backend):
+def test_a_bad_call_is_refused_with_the_same_message(case, framework, backend):
     op, named, outs = arguments_of(case)
     arrays = [a for a in (*named.values(), *outs) if isinstance(a, np.ndarray)]
     before = [a.tobytes() for a in arrays]
@@ -355,12 +360,12 @@ def test_a_bad_call_is_refused_in_the_same_words(case, framework, backend):
     assert before == [a.tobytes() for a in arrays]
 
 
-def seen(a):
+def tensor_of(a):
     return C.byref(c_tensor(a.ctypes.data, a.dtype.name, a.shape, tuple(s // a.itemsize for s in a.strides)))
 
 
 @pytest.mark.parametrize("case", [c for c in BAD if c.only != "python"], ids=str)
-def test_the_c_entry_says_the_same(case):
+def test_the_c_function_has_the_same_messages(case):
     op, named, outs = arguments_of(case)
     likes = {"out": "x", "sum": "x", "dx": "x", "dscale": "scale"}
     fresh = [
@@ -377,7 +382,7 @@ def test_the_c_entry_says_the_same(case):
         C.c_double(named.pop("epsilon", 1e-5)),
         C.c_int64(named.pop("stash_type", 1)),
     )
-    status = entry(*(seen(named[n]) for n in op.read), *attributes, *map(seen, outs))
+    status = entry(*(tensor_of(named[n]) for n in op.read), *attributes, *map(tensor_of, outs))
     assert library.last_error().message.decode() == f"[{op.name}] {case.text}"
     assert status == (2 if case.kind is TypeError else 1)
     assert before == [o.tobytes() for o in outs]
@@ -386,17 +391,17 @@ def test_the_c_entry_says_the_same(case):
 @pytest.mark.parametrize("op", OPS)
 def test_null_arguments_are_named(op):
     library, op = native.load(), OPS[op]
-    tensor = seen(ones(A, B, N))
+    tensor = tensor_of(ones(A, B, N))
     entry = library.lib[f"npu_rope_{op.name}"]
     for missing in (*op.read, *op.written):
         read = [None if n == missing else tensor for n in op.read]
         written = [None if n == missing else tensor for n in op.written]
         assert entry(*read, C.c_int64(-1), C.c_double(0), C.c_int64(1), *written) == 1
-        said = library.last_error().message.decode()
-        assert said == f"[{op.name}] {missing} must be a tensor but got NULL."
+        message = library.last_error().message.decode()
+        assert message == f"[{op.name}] {missing} must be a tensor but got NULL."
 
 
-def test_the_c_entry_has_four_dimensions():
+def test_the_c_function_accepts_at_most_four_dimensions():
     library, x = native.load(), ones(4)
     tensor = c_tensor(x.ctypes.data, "float32", (1, 1, 1, 1, 4), (4, 4, 4, 4, 1))
     entry = library.lib.npu_rope_rms_norm
@@ -404,13 +409,13 @@ def test_the_c_entry_has_four_dimensions():
         entry(C.byref(tensor), C.byref(tensor), C.c_int64(-1), C.c_double(0), C.c_int64(1), C.byref(tensor))
         == 1
     )
-    said = library.last_error().message.decode()
-    assert said == "[rms_norm] x must have at least one dimension and at most 4 but got 5 dimensions."
+    message = library.last_error().message.decode()
+    assert message == "[rms_norm] x must have at least one dimension and at most 4 but got 5 dimensions."
 
 
 @pytest.mark.parametrize(("backend", "chip"), [("sim", "Ascend910B1"), ("sim:ascend310p", "Ascend310P3")])
-def test_a_device_says_what_its_gradients_lack(backend, chip):
-    whole, wide, narrow = ones(A, B, N), ones(A, B, N, dtype=np.float64), chip == "Ascend310P3"
+def test_a_device_refuses_gradients_of_types_that_it_lacks(backend, chip):
+    correct, wide, narrow = ones(A, B, N), ones(A, B, N, dtype=np.float64), chip == "Ascend310P3"
     types = "float32 or float16" if narrow else "float32, float16 or bfloat16"
     stashes = "1 (float32) or 10 (float16)" if narrow else "1 (float32), 10 (float16) or 16 (bfloat16)"
 
@@ -420,14 +425,14 @@ def test_a_device_says_what_its_gradients_lack(backend, chip):
         (ValueError, f"stash_type must be {stashes} on {chip} but got 11 (float64).", {"stash_type": 11}),
     ):
         with pytest.raises(kind) as caught:
-            rms_norm_backward(**{"grad": whole, "x": whole, "scale": ones(N), **changed}, backend=backend)
+            rms_norm_backward(**{"grad": correct, "x": correct, "scale": ones(N), **changed}, backend=backend)
         assert str(caught.value) == f"[rms_norm_backward] {text}"
 
 
 @pytest.mark.parametrize("backend", ["sim", "sim:ascend310p"])
 @pytest.mark.parametrize("op", OPS)
-def test_a_device_takes_no_epsilon_beyond_its_range(op, backend):
-    """2^64 is taken, and told from the largest that float16 holds."""
+def test_a_device_refuses_an_epsilon_beyond_its_range(op, backend):
+    """2^64 is accepted; with stash type float16 the limit is 65504."""
     correct = OPS[op].correct()
     OPS[op].call(**correct, epsilon=2.0**64, backend=backend)
     OPS[op].call(**correct, epsilon=65504.0, stash_type=10, backend=backend)
@@ -442,7 +447,7 @@ def test_a_device_takes_no_epsilon_beyond_its_range(op, backend):
         )
 
 
-def test_tensors_of_another_framework():
+def test_tensors_of_another_framework_are_refused():
     x, scale = torch.ones(B, N), ones(N)
     with pytest.raises(
         TypeError, match=r"^\[rms_norm\] scale must be a torch tensor like x but got ndarray\.$"
@@ -473,8 +478,8 @@ def test_a_gradient_does_not_flow_through_a_named_backend():
 
 
 @pytest.mark.parametrize("which", ["x", "residual", "out", "sum", "grad"])
-def test_more_than_four_dimensions_are_compared_before_they_are_joined(which):
-    """After its dimensions are joined to four, a tensor has x's sizes for the C library."""
+def test_shapes_of_more_than_four_dimensions_are_compared_before_they_are_joined(which):
+    """The C library gets joined dimensions, in which the wrong size would not show."""
     shape, other = (2, 1, 3, 2, 8), (2, 1, 3, 1, 8)
     named = {
         name: torch.full(other if name == which else shape, 5.0)

@@ -1,6 +1,6 @@
-"""rms_norm and add_rms_norm beside torch's, transformers', ONNX Runtime's and ggml's on the same random
-inputs: ours within its own bound of the specification, theirs within what their arithmetic allows: through
-the specification's roundings where they have them, and the squares added in whatever order.
+"""rms_norm and add_rms_norm compared with torch, transformers, ONNX Runtime and ggml on random inputs. Our
+results are within their bounds of the specification. The peers' are within bounds for squares added in any
+order, with the specification's roundings if the peer has them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from npu_rope.testing.ggml_worker import GGML_TYPES
 pytestmark = pytest.mark.peer
 WIDTHS = (1, 31, 64, 1000, 4096)
 FLOAT32 = GGML_TYPES["float32"]
-CALLS = 12  # random shapes a test
+CALLS = 12  # random shapes of each test
 
 
 def inputs_of(dtype, shape, seed=0):
@@ -44,7 +44,7 @@ def call_of(x, scale, dtype, **attributes):
 
 
 def assert_near(ours, theirs, call, *, casts=True):
-    """Each within its own bound of the specification. casts: theirs rounds where that does."""
+    """Check both results against the specification. casts: the peer has the specification's roundings."""
     value, bound = norm_spec.rms_norm(call)
     assert worst_ratio(values_of(ours), value, bound)[0] <= 1
     if casts:
@@ -58,8 +58,8 @@ def assert_near(ours, theirs, call, *, casts=True):
 
 @pytest.mark.parametrize("epsilon", [1e-5, 1e-6])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_torch_s_rms_norm(dtype, epsilon):
-    """It rounds 16-bit types once, at the end."""
+def test_torchs_rms_norm_is_near(dtype, epsilon):
+    """torch rounds 16-bit types once, at the end."""
     for shape, seed in shapes():
         x, scale = inputs_of(dtype, shape, seed)
         tensors = to_torch(x), to_torch(scale)
@@ -68,19 +68,25 @@ def test_torch_s_rms_norm(dtype, epsilon):
         assert_near(ours, theirs, call_of(x, scale, dtype, epsilon=epsilon), casts=dtype == "float32")
 
 
-def test_torch_s_rms_norm_in_float64():
+def test_torchs_float64_rms_norm_is_near():
     for shape, seed in shapes():
         x, scale = inputs_of("float64", shape, seed)
-        tensors, epsilon = (to_torch(x), to_torch(scale)), 2.0**-17  # exact in float32, as ONNX keeps it
+        tensors, epsilon = (
+            (to_torch(x), to_torch(scale)),
+            2.0**-17,
+        )  # exact in float32, ONNX's type of epsilon
         theirs = torch.nn.functional.rms_norm(tensors[0], shape[-1:], tensors[1], epsilon)
         ours = rms_norm(*tensors, epsilon=epsilon, stash_type=11)
         assert_near(ours, theirs, call_of(x, scale, "float64", epsilon=epsilon, stash_type=11))
 
 
-def test_torch_s_gradients():
+def test_torchs_gradients_are_near():
     for seed, n in enumerate((2, 31, 1000)):
         x, scale = (to_torch(a.astype(np.float64)) for a in inputs_of("float32", (5, n), seed))
-        grad, epsilon = torch.randn(5, n, dtype=torch.float64), 2.0**-17  # exact in float32, as ONNX keeps it
+        grad, epsilon = (
+            torch.randn(5, n, dtype=torch.float64),
+            2.0**-17,
+        )  # exact in float32, ONNX's type of epsilon
         given = x.requires_grad_(), scale.requires_grad_()
         theirs = torch.autograd.grad(torch.nn.functional.rms_norm(x, (n,), scale, epsilon), given, grad)
         ours = rms_norm_backward(grad, x.detach(), scale.detach(), epsilon=epsilon, stash_type=11)
@@ -89,8 +95,8 @@ def test_torch_s_gradients():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_transformers_llama_rms_norm(dtype):
-    """It casts to float32, normalizes, casts back and multiplies: the specification's roundings."""
+def test_transformers_llama_rms_norm_is_near(dtype):
+    """LlamaRMSNorm casts to float32, normalizes, casts back and multiplies, as the specification does."""
     from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
     same, elements = 0, 0
@@ -108,8 +114,8 @@ def test_transformers_llama_rms_norm(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_transformers_residual_and_norm(dtype):
-    """As its decoder layers have them: the residual is added in the tensors' type."""
+def test_transformers_residual_and_norm_are_near(dtype):
+    """The decoder layers add the residual in the tensors' type."""
     from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
     for shape, seed in shapes():
@@ -150,8 +156,8 @@ def by_ggml(x, scale, residual, epsilon):
 
 
 @pytest.mark.parametrize("with_residual", [False, True])
-def test_ggml_s_rms_norm_and_mul(with_residual):
-    """Float32, which is all that its CPU has."""
+def test_ggmls_rms_norm_and_mul_are_near(with_residual):
+    """ggml's CPU back end has only float32."""
     for shape, seed in shapes():
         x, scale = inputs_of("float32", shape, seed)
         residual = inputs_of("float32", shape, seed + 1000)[0] if with_residual else None
@@ -178,8 +184,8 @@ def by_onnxruntime(x, scale, element, axis):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
-def test_onnx_runtime_s_rms_normalization(dtype):
-    """It computes float64 in float64 for every stash_type, and rounds float16 once, at the end."""
+def test_onnx_runtimes_rms_normalization_is_near(dtype):
+    """ONNX Runtime computes float64 in float64 for every stash_type, and rounds float16 once, at the end."""
     elements = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "float64": TensorProto.DOUBLE}
     stash_type = 11 if dtype == "float64" else 1
     rng = np.random.default_rng(3)
@@ -193,8 +199,8 @@ def test_onnx_runtime_s_rms_normalization(dtype):
         assert_near(ours, theirs, call, casts=dtype != "float16")
 
 
-def test_torch_s_squares_overflow_where_ours_do_not():
-    """The one difference in kind, documented in docs/ops/rms_norm.md."""
+def test_torchs_squares_overflow_where_ours_do_not():
+    """docs/ops/rms_norm.md documents this difference."""
     x = torch.full((1, 8), 1e30)
     assert torch.equal(torch.nn.functional.rms_norm(x, (8,), None, 1e-5), torch.zeros(1, 8))
     assert torch.equal(rms_norm(x, torch.ones(8)), torch.ones(1, 8))

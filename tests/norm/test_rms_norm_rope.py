@@ -1,6 +1,5 @@
-"""rms_norm_rope against its specification in long double: modes, windows, types, layouts, caches, both
-roundings; numbers at the ends of the types' ranges; and against rms_norm and rope_qk one after another, bit
-for bit.
+"""rms_norm_rope compared with its specification in long double: modes, windows, types, layouts, caches, both
+roundings, and numbers at the ends of the types' ranges; and bit for bit with rms_norm followed by rope_qk.
 """
 
 from __future__ import annotations
@@ -87,26 +86,26 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, mode, rounding, libra
     except ValueError:
         pytest.skip(f"this machine has no {isa}")
     for i, head in enumerate(SIZES):
-        # Whole in two of the four modes and roundings, in part in the other two.
+        # Two of the four combinations of mode and rounding rotate the full head, two a part of it.
         window = "middle" if (i + (mode == "neox") + (rounding == ROUNDINGS[0])) % 2 else "full"
         run_and_judge(
             NormRopeSetup(dtype, rounding, mode, sizes=(1, 3, 2, head), window=window), "cpu", guarded
         )
 
 
-def test_heads_beyond_a_block_of_squares(guarded):
+def test_heads_longer_than_a_block_of_squares_meet_the_bound(guarded):
     for dtype in DTYPES:
         run_and_judge(NormRopeSetup(dtype, sizes=(1, 2, 2, 4500), window="front"), "cpu", guarded)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sizes", [(0, 5, 3, 8), (2, 0, 3, 8), (1, 1, 0, 8)])
-def test_nothing_comes_of_nothing(sizes, dtype, backend, guarded):
+def test_empty_tensors_give_empty_results(sizes, dtype, backend, guarded):
     run_and_judge(NormRopeSetup(dtype, sizes=sizes, keys=0), backend, guarded)
     run_and_judge(NormRopeSetup(dtype, sizes=sizes, out="cache"), backend, guarded)
 
 
-# ---- the parts one after another -----------------------------------------------------------------------
+# ---- the separate operators ----------------------------------------------------------------------------
 
 
 @settings(max_examples=80)
@@ -116,7 +115,9 @@ def test_nothing_comes_of_nothing(sizes, dtype, backend, guarded):
     angle=st.sampled_from(["exact", "f32", "ggml"]),
     seed=st.integers(0, 2**16),
 )
-def test_with_intermediate_rounding_it_has_the_bits_of_its_parts(call, sizes, angle, seed, backend):
+def test_with_intermediate_rounding_the_bits_are_those_of_the_separate_operators(
+    call, sizes, angle, seed, backend
+):
     call = replace(call, sizes=sizes, rounding=True, framework="numpy", out="new")
     call = call if possible(call) else replace(call, mode="neox", layout="gaps")
     angle = "exact" if is_device(backend) else angle
@@ -129,7 +130,7 @@ def test_with_intermediate_rounding_it_has_the_bits_of_its_parts(call, sizes, an
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_instruction_set_has_the_bits_of_the_parts(isa, dtype, library, guarded):
+def test_every_instruction_set_has_the_bits_of_the_separate_operators(isa, dtype, library, guarded):
     try:
         library.force_isa(isa)
     except ValueError:
@@ -143,7 +144,7 @@ def test_every_instruction_set_has_the_bits_of_the_parts(isa, dtype, library, gu
 
 
 @pytest.mark.parametrize("numbers", FACTORS["numbers"])
-def test_of_float32_both_settings_are_the_same(numbers, guarded):
+def test_intermediate_rounding_does_not_change_float32(numbers, guarded):
     call = NormRopeSetup(sizes=(2, 70, 3, 66), mode="normal", window="middle", numbers=numbers)
     inputs = make_inputs(call, guarded)
     once, between = (run_call(replace(call, rounding=r), inputs, "cpu") for r in ROUNDINGS)
@@ -151,7 +152,7 @@ def test_of_float32_both_settings_are_the_same(numbers, guarded):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_without_intermediate_rounding_16_bit_results_are_nearer(dtype, guarded):
+def test_without_intermediate_rounding_16_bit_results_are_more_accurate(dtype, guarded):
     call = NormRopeSetup(dtype, sizes=(2, 70, 3, 128))
     inputs = make_inputs(call, guarded)
     exact = expectations(replace(call, dtype="float64"), inputs, "cpu")[0].value
@@ -163,7 +164,7 @@ def test_without_intermediate_rounding_16_bit_results_are_nearer(dtype, guarded)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_cache_gets_what_rope_set_rows_writes_of_normalized_keys(dtype, backend, guarded):
+def test_a_cache_gets_the_rows_of_normalized_and_rotated_keys(dtype, backend, guarded):
     call = NormRopeSetup(dtype, True, sizes=(2, 9, 3, 64), out="cache-given", numbers="zeros")
     if lacks_type(backend, [dtype]):
         return
@@ -171,11 +172,11 @@ def test_a_cache_gets_what_rope_set_rows_writes_of_normalized_keys(dtype, backen
     cache = inputs.outs[1].copy()
     run_call(call, inputs, backend)
     keys = rms_norm(inputs.xs[1], inputs.scales[1], epsilon=call.epsilon, backend=backend)
-    kept = inputs.rows >= 0
+    written = inputs.rows >= 0
     rotated = rope_qk(keys, keys, inputs.positions, inputs.params, backend=backend)[1]
-    cache[inputs.rows[kept]] = rotated[kept]
+    cache[inputs.rows[written]] = rotated[written]
     assert bytes_of(inputs.outs[1]) == bytes_of(cache)
-    assert np.any(~kept)
+    assert np.any(~written)
     assert rope_set_rows(
         keys, inputs.positions, inputs.rows, cache.copy(), inputs.params, backend=backend
     ).shape
@@ -188,8 +189,8 @@ def test_a_cache_gets_what_rope_set_rows_writes_of_normalized_keys(dtype, backen
 @pytest.mark.parametrize("angle", ["f32", "ggml"])
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_other_angle_policies(dtype, rounding, angle, backend, guarded):
-    """By the reference's table of that policy; ggml's cos and sin are the C library's, 2^-22 around it."""
+def test_other_angle_policies_meet_the_bound(dtype, rounding, angle, backend, guarded):
+    """The expectation has the reference's table of that policy; ggml's cos and sin differ by 2^-22."""
     call = NormRopeSetup(dtype, rounding, sizes=(1, 7, 3, 64))
     inputs = make_inputs(call, guarded)
     table = rope_reference.cos_sin(inputs.positions, inputs.params, policy=angle)
@@ -221,7 +222,7 @@ def test_the_number_of_threads_changes_no_bit(dtype, rounding):
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize(("dtype", "tokens"), [("float32", 1100), ("float16", 2200), ("bfloat16", 2200)])
-def test_large_results_are_written_past_the_caches(dtype, tokens, rounding, guarded):
+def test_large_results_equal_those_of_small_calls(dtype, tokens, rounding, guarded):
     """The bits equal those of calls on chunks of tokens, which stay in the caches."""
     rng = np.random.default_rng(0)
     shape = (tokens, 31, 128)
@@ -243,16 +244,16 @@ def test_large_results_are_written_past_the_caches(dtype, tokens, rounding, guar
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_heads_whose_squares_leave_float32_are_normalized(dtype, rounding, backend):
-    """As rms_norm's: by the formula, whose value is 1 in every lane here."""
+def test_heads_whose_squares_exceed_float32_are_normalized(dtype, rounding, backend):
+    """The formula gives 1 in every lane."""
     largest = {"float16": 65504.0, "float64": 1e38}.get(dtype, 3e38)
     smallest = {"float16": 2.0**-24, "float64": 1e-40}.get(dtype, 2.0**-133)
     q = np.array([largest, smallest, 1e-19 if dtype != "float16" else 1e-7])[:, None, None]
     q = np.broadcast_to(q, (3, 2, 64)).astype(NUMPY_DTYPES[dtype])
     one = np.ones(64, q.dtype)
     given = q, q, one, one, np.zeros(3, np.int64), RopeParams(64)
-    how = {"epsilon": 0, "intermediate_rounding": rounding, "backend": backend}
-    results = unless_refused(backend, [dtype], lambda: rms_norm_rope(*given, **how))
+    options = {"epsilon": 0, "intermediate_rounding": rounding, "backend": backend}
+    results = unless_refused(backend, [dtype], lambda: rms_norm_rope(*given, **options))
     if results is None:
         return
     y = results[0]
@@ -275,6 +276,6 @@ def test_infinities_and_nans_stay_in_their_heads(dtype, rounding, backend, guard
     assert np.isnan(k[0, 2, 1]).all()
 
 
-def test_far_positions_are_rotated_exactly(backend, guarded):
+def test_far_positions_meet_the_bound(backend, guarded):
     run_and_judge(NormRopeSetup(positions="extreme", sizes=(1, 40, 2, 128)), backend, guarded)
     run_and_judge(NormRopeSetup("bfloat16", positions="extreme", sizes=(1, 40, 2, 128)), backend, guarded)

@@ -1,4 +1,4 @@
-"""Bad calls of rms_norm_rope: the same words on every path, and nothing written."""
+"""Bad calls of rms_norm_rope have the same message on every path, and nothing is written."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def with_cache():
 
 @dataclass(frozen=True)
 class BadNormRope:
-    """``only`` is "python" or "c" where no other path can say it."""
+    """A bad call. ``only`` names the path, "python", "numpy" or "c", if the others cannot make the call."""
 
     name: str
     text: str
@@ -258,7 +258,7 @@ def in_torch(named):
 
 @hosts
 @together("case, framework", [(c, f) for c in BAD for f in ("numpy", "torch") if c.only in ("", "python", f)])
-def test_a_bad_call_is_refused_in_the_same_words(case, framework, backend):
+def test_a_bad_call_is_refused_with_the_same_message(case, framework, backend):
     named = {**correct(), **case.changed}
     before = [a.tobytes() for a in arrays_of(named)]
     with pytest.raises(case.kind) as caught:
@@ -268,7 +268,7 @@ def test_a_bad_call_is_refused_in_the_same_words(case, framework, backend):
     assert before == [a.tobytes() for a in arrays_of(named)]
 
 
-def seen(a):
+def tensor_of(a):
     strides = tuple(s // a.itemsize for s in a.strides)
     return C.byref(c_tensor(a.ctypes.data, a.dtype.name, a.shape, strides))
 
@@ -280,17 +280,17 @@ def c_entry(scatters):
 
 
 def c_call(named):
-    """The C function's arguments by name, in its order."""
+    """Return the C function's arguments by name, in its order, and the arrays that it writes."""
     scatters = "rows" in named
     out = named.get("out")
     q_out, k_out = (out, named["cache"]) if scatters else outs() if out is None else out
     q_out = ones(*named["q"].shape) if q_out is None else q_out
-    tensors = {n: seen(named[n]) for n in ("q", "k", "q_scale", "k_scale", "positions")}
+    tensors = {n: tensor_of(named[n]) for n in ("q", "k", "q_scale", "k_scale", "positions")}
     if scatters:
-        tensors["rows"] = seen(named["rows"])
+        tensors["rows"] = tensor_of(named["rows"])
     factors = named.get("freq_factors")
-    tensors["freq_factors"] = None if factors is None else seen(factors)
-    written = {"q_out": seen(q_out), "cache" if scatters else "k_out": seen(k_out)}
+    tensors["freq_factors"] = None if factors is None else tensor_of(factors)
+    written = {"q_out": tensor_of(q_out), "cache" if scatters else "k_out": tensor_of(k_out)}
     attributes = {
         "params": C.byref(c_params(named["params"])),
         "epsilon": C.c_double(named.get("epsilon", 1e-5)),
@@ -301,7 +301,7 @@ def c_call(named):
 
 
 @pytest.mark.parametrize("case", [c for c in BAD if c.only in ("", "c")], ids=str)
-def test_the_c_interface_says_the_same(case):
+def test_the_c_interface_has_the_same_messages(case):
     named = {**correct(), **case.changed}
     arguments, written = c_call(named)
     before = [o.tobytes() for o in written]
@@ -321,8 +321,8 @@ def test_null_arguments_are_named(scatters):
             continue
         assert c_entry(scatters)(*{**arguments, name: None}.values()) == 1
         kind = "struct" if name == "params" else "tensor"
-        said = native.load().last_error().message.decode()
-        assert said == f"[rms_norm_rope] {name} must be a {kind} but got NULL."
+        message = native.load().last_error().message.decode()
+        assert message == f"[rms_norm_rope] {name} must be a {kind} but got NULL."
 
 
 def test_parameters_are_checked_before_they_are_used():
@@ -330,11 +330,11 @@ def test_parameters_are_checked_before_they_are_used():
     params = CParams.from_buffer_copy(c_params(PARAMS))
     params.freq_base = -1
     assert c_entry(False)(*{**arguments, "params": C.byref(params)}.values()) == 1
-    said = native.load().last_error().message.decode()
-    assert said == "[rope] freq_base must be positive and finite but got -1."
+    message = native.load().last_error().message.decode()
+    assert message == "[rope] freq_base must be positive and finite but got -1."
 
 
-def test_tensors_of_another_framework():
+def test_tensors_of_another_framework_are_refused():
     named = in_torch(correct())
     for name, like in (("k", "k"), ("q_scale", "q_scale"), ("positions", "positions")):
         with pytest.raises(TypeError) as caught:

@@ -1,5 +1,5 @@
-"""rms_norm_rope beside the code of models that have QK-norm: transformers' q_norm, k_norm and
-apply_rotary_pos_emb, and OLMo 2's norm of all heads at once, which is rms_norm and then rope.
+"""rms_norm_rope compared with models that have QK-norm: transformers' q_norm, k_norm and
+apply_rotary_pos_emb, and OLMo 2's norm of all heads together, which is rms_norm and then rope_qk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TOKENS, HEAD, EPSILON = 40, 64, 1e-6
 
 
 def heads(dtype, seed=0, first=0):
-    """q, k ([B,S,N,D]), their scales, positions."""
+    """Return q and k ([B,S,N,D]), their scales, and positions."""
     generator = torch.Generator().manual_seed(seed)
     q, k = (torch.randn(2, TOKENS, n, HEAD, generator=generator).to(dtype) for n in (6, 2))
     scales = [(torch.rand(HEAD, generator=generator) + 0.5).to(dtype) for _ in range(2)]
@@ -29,14 +29,14 @@ def heads(dtype, seed=0, first=0):
 
 
 def table(positions, width, base, dtype):
-    """transformers' default: float32 frequencies and angles, then the model's type; ``[1,S,width]``."""
+    """Return transformers' default table ``[1,S,width]``: float32 angles, cos and sin in the model's type."""
     frequency = 1.0 / (base ** (torch.arange(0, width, 2).float() / width))
     angle = torch.cat([positions[:, None].float() * frequency] * 2, -1)[None]
     return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
 def with_theirs(module, name, q, k, scales, positions, width, base):
-    """Run the steps of the model's attention between its projections and the product."""
+    """Run the model's code between its projections and the product of q and k."""
     model = importlib.import_module(f"transformers.models.{module}")
     norms = []
     for scale in scales:
@@ -59,8 +59,8 @@ MODELS = {
 @pytest.mark.parametrize("rounding", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("model", MODELS)
-def test_transformers_attention(model, dtype, rounding):
-    """Theirs within what its roundings allow of the exact result; ours within our own bound of it."""
+def test_results_are_near_transformers_attention(model, dtype, rounding):
+    """The peer is within the errors of its roundings; ours is within its own bound."""
     module, name, width = MODELS[model]
     q, k, *scales, positions = heads(dtype)
     params = RopeParams(width, "neox", freq_base=1e6)
@@ -79,7 +79,7 @@ def test_transformers_attention(model, dtype, rounding):
         )
         value, bound = norm_rope_spec.rms_norm_rope(call)
         assert worst_ratio(values_of(a), value, bound)[0] <= 1
-        # Normalized, product, table entries, two products and a sum round to the type, beside the table.
+        # Rounded besides the table: normalization, product, table entries, two products and a sum.
         e_angle = (PEER_FLOAT32_TABLE if dtype == torch.float32 else PEER_HALF_FORMULA)[0]
         magnitude = np.abs(value).max(-1, keepdims=True)
         far = (e_angle + 8 * UNIT_ROUNDOFF[type_name]) * magnitude
@@ -88,8 +88,8 @@ def test_transformers_attention(model, dtype, rounding):
         assert share > 0.95
 
 
-def test_qwen3_s_first_position_has_its_bits():
-    """No angle and no table's rounding: the norm's roundings alone, which intermediate_rounding has."""
+def test_position_0_has_qwen3s_bits_with_intermediate_rounding():
+    """At angle 0 the table is exact, and intermediate_rounding has the roundings of transformers' norm."""
     q, k, *scales, _ = heads(torch.bfloat16)
     positions = torch.zeros(TOKENS, dtype=torch.int64)
     given = q, k, *scales, positions, RopeParams(HEAD, "neox")
@@ -101,7 +101,7 @@ def test_qwen3_s_first_position_has_its_bits():
         assert (c == b).float().mean() < 0.9
 
 
-def test_olmo_2_normalizes_all_heads_at_once():
+def test_rms_norm_and_rope_qk_give_olmo_2s_results():
     """The equivalent is rms_norm, then rope_qk, as in docs/ops/rms_norm_rope.md."""
     from transformers.models.olmo2.modeling_olmo2 import Olmo2RMSNorm, apply_rotary_pos_emb
 
@@ -113,17 +113,17 @@ def test_olmo_2_normalizes_all_heads_at_once():
         flat = [norm(x.flatten(2)).view(x.shape) for norm, x in zip(norms, (q, k), strict=True)]
         cos_sin = table(positions, HEAD, 1e4, torch.float32)
         theirs = apply_rotary_pos_emb(*(x.transpose(1, 2) for x in flat), *cos_sin)
-        mine = [
+        normalized = [
             rms_norm(x.flatten(2), norm.weight, epsilon=EPSILON).view(x.shape)
             for norm, x in zip(norms, (q, k), strict=True)
         ]
-    ours = rope_qk(*mine, positions, RopeParams(HEAD, "neox"))
+    ours = rope_qk(*normalized, positions, RopeParams(HEAD, "neox"))
     for a, b in zip(ours, theirs, strict=True):
         assert torch.allclose(a, b.transpose(1, 2), rtol=1e-4, atol=1e-4)
 
 
-def test_a_qwen3_model_computes_the_same_with_it(monkeypatch):
-    """A whole small model, its attention's norms and rotation replaced by the one call."""
+def test_a_qwen3_model_gives_the_same_logits_with_the_operator(monkeypatch):
+    """In a small model, one call replaces the norms and the rotation of the attention."""
     from transformers import Qwen3Config
     from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
@@ -150,7 +150,7 @@ def test_a_qwen3_model_computes_the_same_with_it(monkeypatch):
 
     def fused(q, k, cos, sin):
         layer = model.model.layers[len(calls)].self_attn
-        scales = layer.q_norm.kept, layer.k_norm.kept
+        scales = layer.q_norm.scale, layer.k_norm.scale
         calls.append(q.shape)
         given = q.transpose(1, 2), k.transpose(1, 2), *scales, torch.arange(23), params
         ours = rms_norm_rope(*given, epsilon=config.rms_norm_eps)
@@ -158,9 +158,9 @@ def test_a_qwen3_model_computes_the_same_with_it(monkeypatch):
 
     for layer in model.model.layers:
         for name in ("q_norm", "k_norm"):
-            passed = torch.nn.Identity()
-            passed.kept = getattr(layer.self_attn, name).weight.data
-            setattr(layer.self_attn, name, passed)
+            identity = torch.nn.Identity()
+            identity.scale = getattr(layer.self_attn, name).weight.data
+            setattr(layer.self_attn, name, identity)
     monkeypatch.setattr(qwen3, "apply_rotary_pos_emb", fused)
     with torch.no_grad():
         logits = model(tokens).logits

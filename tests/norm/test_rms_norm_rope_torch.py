@@ -1,5 +1,5 @@
-"""rms_norm_rope as a torch operator: opcheck, compilation, gradients, meta tensors, given memory, views; over
-ctypes.
+"""rms_norm_rope as a torch operator: opcheck, compilation, gradients, meta tensors, given memory, views; and
+without the registration, over ctypes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ NAMES = ("q", "k", "q_scale", "k_scale")
 def leaves(dtype=torch.float32, needs_grad=False, shape=(2, 5, 3, 24), keys=2):
     generator = torch.Generator().manual_seed(0)
     shapes = shape, (*shape[:-2], keys, shape[-1]), shape[-1:], shape[-1:]
-    made = [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
-    return [t.requires_grad_(needs_grad) for t in made]
+    tensors = [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
+    return [t.requires_grad_(needs_grad) for t in tensors]
 
 
 def in_parts(q, k, q_scale, k_scale, positions, params, *rest, epsilon=1e-5):
@@ -39,7 +39,7 @@ def same(a, b):
 
 
 def samples(needs_grad=False):
-    """(inputs, positions, freq_factors, attributes)"""
+    """Yield tuples (inputs, positions, freq_factors, attributes)."""
     factors, planes = torch.linspace(1, 4, 12), torch.arange(20, dtype=torch.int32).reshape(4, 5)
     yield leaves(needs_grad=needs_grad), torch.arange(5), None, ATTRIBUTES
     yield leaves(torch.bfloat16, needs_grad), planes, factors, SECTIONED
@@ -55,7 +55,7 @@ def test_opcheck(which, needs_grad):
 
 
 @pytest.mark.parametrize("which", range(4))
-def test_opcheck_of_the_writes(which):
+def test_opcheck_of_the_operators_that_write(which):
     given, positions, factors, attributes = list(samples())[which]
     outs = {"q_out": torch.empty_like(given[0]), "k_out": torch.empty_like(given[1])}
     torch.library.opcheck(OPS.rms_norm_rope_out.default, (*given, positions, factors), {**attributes, **outs})
@@ -76,7 +76,7 @@ def compiled(model, backend="aot_eager"):
 
 
 @pytest.mark.parametrize("needs_grad", [False, True])
-def test_compiled_whole_it_gives_the_same(needs_grad):
+def test_the_compiled_graph_gives_the_same_results(needs_grad):
     def model(q, k, q_scale, k_scale, p):
         q, k = rms_norm_rope(q * 2, k, q_scale, k_scale, p, PARAMS, epsilon=1e-6)
         return q + 1, k
@@ -84,14 +84,14 @@ def test_compiled_whole_it_gives_the_same(needs_grad):
     results = []
     for run in (model, compiled(model)):
         given = leaves(needs_grad=needs_grad)
-        made = run(*given, torch.arange(5))
+        ys = run(*given, torch.arange(5))
         if needs_grad:
-            sum(y.pow(2).sum() for y in made).backward()
-        results.append([*made, *(t.grad for t in given if needs_grad)])
+            sum(y.pow(2).sum() for y in ys).backward()
+        results.append([*ys, *(t.grad for t in given if needs_grad)])
     assert same(*results)
 
 
-def test_compiled_whole_it_writes_into_given_memory():
+def test_the_compiled_graph_writes_into_given_memory():
     def model(q, k, q_scale, k_scale, p, q_out, k_out):
         rms_norm_rope(q, k, q_scale, k_scale, p, PARAMS, out=(q_out, k_out))
         return q_out * 2, k_out
@@ -103,7 +103,7 @@ def test_compiled_whole_it_writes_into_given_memory():
     assert same(*results)
 
 
-def test_compiled_whole_it_writes_in_place():
+def test_the_compiled_graph_writes_in_place():
     def model(q, k, q_scale, k_scale, p):
         q, k = q * 2, k * 2
         return rms_norm_rope(q, k, q_scale, k_scale, p, PARAMS, out=(q, k))
@@ -112,15 +112,15 @@ def test_compiled_whole_it_writes_in_place():
     assert same(model(*given), compiled(model)(*given))
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # inductor's own
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # from inductor
 @pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("with_out", [False, True])
-def test_compiled_whole_it_writes_into_a_cache(with_out, compiler):
+def test_the_compiled_graph_writes_into_a_cache(with_out, compiler):
     rows = torch.tensor([[4, -1, 0, 7, 2], [1, 9, -1, 3, 8]])
 
     def model(q, k, q_scale, k_scale, p, cache, out):
-        how = {"out": out} if with_out else {}
-        q, cache = rms_norm_rope(q, k, q_scale, k_scale, p, PARAMS, rows=rows, cache=cache, **how)
+        options = {"out": out} if with_out else {}
+        q, cache = rms_norm_rope(q, k, q_scale, k_scale, p, PARAMS, rows=rows, cache=cache, **options)
         return q, cache
 
     given, results = leaves(), []
@@ -146,29 +146,29 @@ def test_gradients_agree_with_finite_differences():
 
 @pytest.mark.parametrize("rounding", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_gradients_are_those_of_the_parts(dtype, rounding):
+def test_gradients_equal_those_of_the_separate_operators(dtype, rounding):
     grads = []
-    for run, how in ((in_parts, {}), (rms_norm_rope, {"intermediate_rounding": rounding})):
+    for run, options in ((in_parts, {}), (rms_norm_rope, {"intermediate_rounding": rounding})):
         given = leaves(dtype, needs_grad=True)
-        q, k = run(*given, torch.arange(5), PARAMS, epsilon=1e-6, **how)
+        q, k = run(*given, torch.arange(5), PARAMS, epsilon=1e-6, **options)
         weights = [torch.linspace(-1, 1, y.numel()).reshape(y.shape).to(dtype) for y in (q, k)]
         torch.autograd.backward((q, k), weights)
         grads.append([t.grad for t in given])
     assert same(*grads)
 
 
-@pytest.mark.parametrize("followed", range(4))
-def test_one_alone_may_need_a_gradient(followed):
+@pytest.mark.parametrize("index", range(4))
+def test_any_single_input_may_need_a_gradient(index):
     given = leaves()
-    given[followed].requires_grad_()
+    given[index].requires_grad_()
     q, k = rms_norm_rope(*given, torch.arange(5), PARAMS)
     (q.sum() + k.pow(3).sum()).backward()
-    assert [t.grad is not None for t in given] == [n == followed for n in range(4)]
+    assert [t.grad is not None for t in given] == [n == index for n in range(4)]
     wanted = leaves()
-    wanted[followed].requires_grad_()
+    wanted[index].requires_grad_()
     q, k = in_parts(*wanted, torch.arange(5), PARAMS)
     (q.sum() + k.pow(3).sum()).backward()
-    assert torch.equal(given[followed].grad, wanted[followed].grad)
+    assert torch.equal(given[index].grad, wanted[index].grad)
 
 
 def test_freq_factors_and_sections_reach_the_gradient():
@@ -194,7 +194,7 @@ def test_meta_tensors_give_shapes_and_types():
     assert k.shape == (2, 5, 2, 24)
 
 
-def test_views_are_read_where_they_lie():
+def test_views_give_the_results_of_contiguous_tensors():
     qkv = torch.randn(2, 5, 7 * 24)
     heads = qkv.view(2, 5, 7, 24)
     scale, positions = torch.randn(24), torch.arange(5)
@@ -209,7 +209,7 @@ def test_views_are_read_where_they_lie():
     assert same(rms_norm_rope(*views, negative, scale, positions, PARAMS), expected)
 
 
-def test_a_written_tensor_invalidates_what_was_saved():
+def test_a_write_invalidates_tensors_saved_for_backward():
     q, k, q_scale, k_scale = leaves()
     product = q.requires_grad_() * 1
     y = product * product
@@ -219,8 +219,8 @@ def test_a_written_tensor_invalidates_what_was_saved():
         y.sum().backward()
 
 
-def test_attributes_of_one_call_are_not_another_s():
-    """They are kept with params, by their values."""
+def test_attributes_of_one_call_do_not_affect_another():
+    """The attributes are cached with params, by their values."""
     q, k, *scales = leaves()
     given = q, k, *scales, torch.arange(5), PARAMS
     for epsilon in (1e-6, 1.0, 1e-6):
@@ -274,6 +274,6 @@ except ValueError as error:
 """
 
 
-def test_it_works_over_ctypes_where_the_registration_was_not_built(run_without_registration):
-    said = run_without_registration(SCRIPT)
-    assert said == "[rms_norm_rope] q_scale must have shape [D] = [8] but got [3].\n"
+def test_the_operator_works_over_ctypes_without_the_registration(run_without_registration):
+    output = run_without_registration(SCRIPT)
+    assert output == "[rms_norm_rope] q_scale must have shape [D] = [8] but got [3].\n"

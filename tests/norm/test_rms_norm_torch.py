@@ -30,7 +30,7 @@ def test_opcheck(needs_grad):
     torch.library.opcheck(OPS.rms_norm.default, (x, torch.randn(5, 1), 1, 0.5, 11))
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own, for its rules
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # from torch
 def test_tangents_are_refused():
     """There is no forward-mode derivative, and a result without a tangent would be a wrong one."""
     x, scale, _ = sample()
@@ -42,13 +42,13 @@ def test_tangents_are_refused():
         "k": lambda k: rms_norm_rope(q, k, scale, scale, positions, params)[1],
         "cos": lambda cos: rotary_mul(q, cos, torch.randn(5, 12)),
     }
-    of = {"x": x, "scale": scale, "residual": x.flip(0), "k": q.flip(0), "cos": torch.randn(5, 12)}
+    inputs = {"x": x, "scale": scale, "residual": x.flip(0), "k": q.flip(0), "cos": torch.randn(5, 12)}
     for name, call in calls.items():
         with pytest.raises(NotImplementedError, match=rf"\] {name} must carry no tangent"):
-            torch.func.jvp(call, (of[name],), (torch.ones_like(of[name]),))
+            torch.func.jvp(call, (inputs[name],), (torch.ones_like(inputs[name]),))
         with torch.autograd.forward_ad.dual_level():
-            call(of[name])  # a constant
-            dual = torch.autograd.forward_ad.make_dual(of[name], torch.ones_like(of[name]))
+            call(inputs[name])  # a constant has no tangent
+            dual = torch.autograd.forward_ad.make_dual(inputs[name], torch.ones_like(inputs[name]))
             with pytest.raises(NotImplementedError, match=rf"\] {name} must carry no tangent"):
                 call(dual)
 
@@ -86,14 +86,14 @@ def test_constants_inside_forward_mode_are_no_tangents(constant):
 
 
 @pytest.mark.filterwarnings("ignore:.*performance drop:UserWarning")
-def test_vmap_beside_forward_mode():
+def test_vmap_inside_forward_mode_works_without_tangents():
     x, scale, _ = sample()
     with torch.autograd.forward_ad.dual_level():
         y = torch.vmap(lambda a: rms_norm(a, scale))(x)
     assert torch.equal(y, rms_norm(x, scale))
 
 
-def test_compiled_whole_it_gives_the_same():
+def test_the_compiled_graph_gives_the_same_results():
     x, scale, _ = sample()
 
     def model(x, scale):
@@ -103,7 +103,7 @@ def test_compiled_whole_it_gives_the_same():
     assert torch.equal(compiled(x, scale), model(x, scale))
 
 
-def test_compiled_it_writes_into_given_memory():
+def test_the_compiled_graph_writes_into_given_memory():
     x, scale, _ = sample()
 
     def model(x, scale, out):
@@ -116,12 +116,12 @@ def test_compiled_it_writes_into_given_memory():
     assert torch.equal(out, eager)
 
 
-def test_compiled_it_differentiates():
+def test_the_compiled_graph_has_the_same_gradients():
     x, scale, _ = sample()
     grads = []
-    for run_it in (rms_norm, torch.compile(rms_norm, fullgraph=True, backend="aot_eager")):
+    for run in (rms_norm, torch.compile(rms_norm, fullgraph=True, backend="aot_eager")):
         leaves = [t.clone().requires_grad_() for t in (x, scale)]
-        run_it(*leaves).pow(2).sum().backward()
+        run(*leaves).pow(2).sum().backward()
         grads.append([leaf.grad for leaf in leaves])
     for eager, compiled in zip(*grads, strict=True):
         assert torch.equal(eager, compiled)
@@ -136,7 +136,7 @@ def test_meta_tensors_give_shapes_and_types():
     assert (dscale.shape, dscale.dtype) == (scale.shape, torch.float64)
 
 
-def test_views_are_read_where_they_lie():
+def test_views_give_the_results_of_contiguous_tensors():
     x, scale, _ = sample()
     big = torch.randn(7, 3, 2, 24)
     for view in (
@@ -163,7 +163,7 @@ def test_conjugate_and_negative_views_are_resolved():
     assert torch.equal(rms_norm(x, scale), rms_norm(x.resolve_neg(), scale))
 
 
-def test_a_written_tensor_invalidates_what_was_saved():
+def test_a_write_invalidates_tensors_saved_for_backward():
     x, scale, _ = sample()
     leaf = x.clone().requires_grad_()
     product = leaf * 1
@@ -205,20 +205,20 @@ except ValueError as error:
 """
 
 
-def test_it_works_over_ctypes_where_the_registration_was_not_built(run_without_registration):
-    said = run_without_registration(SCRIPT)
-    assert said == "[rms_norm] scale must be broadcastable to x's shape [2, 3, 8] but got [3].\n"
+def test_the_operator_works_over_ctypes_without_the_registration(run_without_registration):
+    output = run_without_registration(SCRIPT)
+    assert output == "[rms_norm] scale must be broadcastable to x's shape [2, 3, 8] but got [3].\n"
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_compiled_whole_it_writes_where_a_gradient_follows(in_place):
+def test_the_compiled_graph_writes_in_place_and_keeps_the_gradient(in_place):
     def run(x, scale):
         x = x * 2
         return rms_norm(x, scale, out=x if in_place else torch.empty_like(x))
 
     grads = []
-    for how in (run, torch.compile(run, fullgraph=True, backend="aot_eager")):
+    for function in (run, torch.compile(run, fullgraph=True, backend="aot_eager")):
         x = torch.arange(16.0).reshape(2, 8).requires_grad_()
-        how(x, torch.ones(8)).pow(3).sum().backward()
+        function(x, torch.ones(8)).pow(3).sum().backward()
         grads.append(x.grad)
     assert torch.allclose(*grads)

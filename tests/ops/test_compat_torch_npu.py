@@ -1,4 +1,4 @@
-"""torch_npu's functions on npu_rope, against the formulas of their documentation in float64."""
+"""torch_npu's functions on npu_rope, compared with torch_npu's documented formulas in float64."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 
 @pytest.fixture(autouse=True)
-def chosen(request, monkeypatch):
-    """Tests that name a backend run on it; gradients flow on the tensors' own device."""
+def default_backend(request, monkeypatch):
+    """Make the fixture backend the default one. Tests of gradients use the tensors' device."""
     if "backend" in request.fixturenames:
         monkeypatch.setattr(backends, "default_backend", request.getfixturevalue("backend"))
 
 
 def or_refused(test):
-    """A test that, of a dtype that a backend does not have, sees it refused."""
+    """Make the test expect a refusal if the backend lacks its dtype."""
 
     @functools.wraps(test)
     def run(**given):
-        wrong = refusal(given["backend"], str(given["dtype"]).removeprefix("torch."), named="")
-        if wrong is None:
+        refused = refusal(given["backend"], str(given["dtype"]).removeprefix("torch."), named="")
+        if refused is None:
             return test(**given)
-        kind, text = wrong
+        kind, text = refused
         with pytest.raises(kind, match=rf"^\[rotary_mul(_qk)?\] [xq]{re.escape(text)}$"):
             test(**given)
         return None
@@ -57,7 +57,7 @@ def assert_close(got, expected, magnitude, dtype):
     name = str(dtype).removeprefix("torch.")
     compute = UNIT_ROUNDOFF["float64" if dtype == torch.float64 else "float32"]
     allowed = 2 * compute * magnitude + UNIT_ROUNDOFF[name] * expected.abs() + 2.0**-133
-    # Quarters are two passes, but of different elements: each is rounded once.
+    # Mode quarter runs two passes, but over different elements, so each element is rounded once.
     assert got.dtype == dtype
     assert bool(((got.double() - expected).abs() <= allowed).all())
 
@@ -84,7 +84,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("wide_tables", [False, True])
 @or_refused
-def test_rotary_mul(layout, mode, dtype, wide_tables, backend):
+def test_rotary_mul_equals_the_formula(layout, mode, dtype, wide_tables, backend):
     shape, table = LAYOUTS[layout]
     x = randn(*shape, dtype=dtype)
     cos, sin = (randn(*table, dtype=torch.float32 if wide_tables else dtype, seed=n) for n in (1, 2))
@@ -106,7 +106,7 @@ def test_rotary_mul_has_gradients(layout, mode):
 
 
 @pytest.mark.parametrize("mode", torch_npu.ROTARY_MODES)
-def test_the_rotation_matrix_of_torch_npu_s_examples(mode):
+def test_the_rotation_matrix_of_torch_npus_examples_is_accepted(mode):
     x, c, s = randn(2, 5, 3, 32), randn(1, 5, 1, 32, seed=1), randn(1, 5, 1, 32, seed=2)
     matrix = rotate(torch.eye(32), mode)
     assert torch.allclose(x @ matrix, rotate(x, mode))
@@ -144,15 +144,15 @@ def test_apply_rotary_pos_emb_writes_both(layout, mode, width, dtype, backend):
 @pytest.mark.parametrize("head", [64, 8])
 @pytest.mark.parametrize("table", [(2, 1, 5), (1, 1, 5), (2, 1, 1)], ids=str)
 @or_refused
-def test_interleave_rope_takes_neighbours_apart(dtype, head, table, backend):
+def test_interleave_rope_separates_neighbours(dtype, head, table, backend):
     x = randn(2, 3, 5, head, dtype=dtype)
     cos, sin = (randn(*table, head, dtype=dtype, seed=n) for n in (1, 2))
-    apart = torch.cat((x[..., ::2], x[..., 1::2]), -1)
-    assert_close(torch_npu.npu_interleave_rope(x, cos, sin), *formula(apart, cos, sin), dtype)
+    separated = torch.cat((x[..., ::2], x[..., 1::2]), -1)
+    assert_close(torch_npu.npu_interleave_rope(x, cos, sin), *formula(separated, cos, sin), dtype)
 
 
 def mrope_tables(positions, cache, sections, cache_mode):
-    """As aclnnRopeWithSinCosCache's page has it."""
+    """Return the tables by the formula on aclnnRopeWithSinCosCache's page."""
     cos, sin = cache[positions.long()].chunk(2, -1)
     if not sections:
         return cos, sin
@@ -178,9 +178,11 @@ def mrope_tables(positions, cache, sections, cache_mode):
 @pytest.mark.parametrize("mode", ["half", "interleave"])
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 @or_refused
-def test_mrope(sections, cache_mode, mode, dtype, backend):
+def test_mrope_equals_the_formula(sections, cache_mode, mode, dtype, backend):
     if cache_mode == "interleave" and sections in ([4, 14, 14], [16, 8, 4, 4]):
-        sections = [12, 10, 10] if len(sections) == 3 else [8, 8, 8, 8]  # what fits in turns
+        sections = (
+            [12, 10, 10] if len(sections) == 3 else [8, 8, 8, 8]
+        )  # sections that fit into the alternating lanes
     kinds = len(sections) if sections and any(sections) else 0
     positions = torch.randint(
         0, 40, (kinds, 7) if kinds else (7,), generator=torch.Generator().manual_seed(5)
@@ -199,7 +201,7 @@ def test_mrope(sections, cache_mode, mode, dtype, backend):
         assert torch.equal(y[..., 64:], x[..., 64:])
 
 
-def test_argument_names_are_torch_npu_s():
+def test_argument_names_are_those_of_torch_npu():
     names = {
         "npu_rms_norm": ["input", "gamma", "epsilon"],
         "npu_gemma_rms_norm": ["input", "gamma", "epsilon"],

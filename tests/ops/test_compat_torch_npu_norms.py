@@ -1,4 +1,4 @@
-"""torch_npu's RMS norms on npu_rope, against the specification and the formulas of their documentation."""
+"""torch_npu's RMS norms on npu_rope, compared with the specification and torch_npu's documented formulas."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SHAPES = [((24, 1, 128), (128,)), ((2, 3, 5, 17), (5, 17)), ((7,), (7,)), ((2, 2
 
 
 @pytest.fixture(autouse=True)
-def chosen(request, monkeypatch):
-    """Tests that name a backend run on it; gradients flow on the tensors' own device."""
+def default_backend(request, monkeypatch):
+    """Make the fixture backend the default one. Tests of gradients use the tensors' device."""
     if "backend" in request.fixturenames:
         monkeypatch.setattr(backends, "default_backend", request.getfixturevalue("backend"))
 
@@ -31,12 +31,12 @@ def randn(shape, dtype, seed):
 
 
 def sample(shapes, dtype, gamma_dtype=None):
-    shape, of_gamma = shapes
-    return randn(shape, dtype, 0), randn(shape, dtype, 1), randn(of_gamma, gamma_dtype or dtype, 2)
+    shape, gamma_shape = shapes
+    return randn(shape, dtype, 0), randn(shape, dtype, 1), randn(gamma_shape, gamma_dtype or dtype, 2)
 
 
 def assert_rstd(rstd, x, gamma, epsilon):
-    """float32, with 1 for each of gamma's dimensions, and rounded once from double."""
+    """Check that rstd is float32, rounded once from double, with size 1 in each of gamma's dimensions."""
     axes = tuple(range(x.dim() - gamma.dim(), x.dim()))
     expected = 1 / np.sqrt(np.mean(values_of(x) ** 2, axes, keepdims=True) + epsilon)
     assert rstd.dtype == torch.float32
@@ -45,7 +45,7 @@ def assert_rstd(rstd, x, gamma, epsilon):
 
 
 def spec_of(x, gamma, epsilon):
-    """The specification's y in gamma's dtype and its bound."""
+    """Return the specification's y in gamma's dtype and its bound."""
     dtypes = (str(t.dtype).removeprefix("torch.") for t in (x, gamma))
     return norm_spec.rms_norm(
         NormCall(values_of(x), values_of(gamma), *dtypes, axis=-gamma.dim(), epsilon=epsilon)
@@ -55,7 +55,7 @@ def spec_of(x, gamma, epsilon):
 @hosts
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_rms_norm(dtype, shapes, backend):
+def test_rms_norm_meets_the_specification(dtype, shapes, backend):
     x, _, gamma = sample(shapes, dtype)
     y, rstd = torch_npu.npu_rms_norm(x, gamma, 1e-5)
     assert_within(y, spec_of(x, gamma, 1e-5), dtype)
@@ -65,7 +65,7 @@ def test_rms_norm(dtype, shapes, backend):
 @hosts
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_add_rms_norm(dtype, shapes, backend):
+def test_add_rms_norm_meets_the_specification(dtype, shapes, backend):
     x1, x2, gamma = sample(shapes, dtype)
     y, rstd, x = torch_npu.npu_add_rms_norm(x1, x2, gamma)
     assert torch.equal(x, x1 + x2)
@@ -88,7 +88,7 @@ def test_gemma_rms_norm_is_rounded_once(dtype, shapes, gamma_dtype, backend):
 
 @hosts
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_gemma_rms_norm_is_transformers(dtype, backend):
+def test_gemma_rms_norm_has_transformers_bits(dtype, backend):
     """Gemma rounds no intermediate value; rounding x * rstd, as Llama does, gives other results."""
     modeling = pytest.importorskip("transformers.models.gemma.modeling_gemma")
     x, _, gamma = sample(((64, 256), (256,)), dtype)
@@ -134,7 +134,7 @@ def test_gradients_flow_from_y_and_x_but_not_from_rstd():
     assert [t.requires_grad for t in results] == [True, False, True]
 
 
-def test_they_compile_whole():
+def test_the_functions_compile_without_graph_breaks():
     x1, x2, gamma = sample(SHAPES[0], "bfloat16")
 
     def model(x1, x2, gamma):
@@ -185,6 +185,6 @@ def test_a_bad_call_is_refused(case):
     assert re.fullmatch(r"\[npu_\w+\] " + re.escape(text), str(caught.value))
 
 
-def test_what_no_norm_takes_is_refused_in_rms_norm_s_words():
+def test_a_bad_dtype_is_refused_by_rms_norm():
     with pytest.raises(TypeError, match=r"^\[rms_norm\] x must be float32, .* but got int32\.$"):
         torch_npu.npu_rms_norm(x.int(), gamma)

@@ -1,4 +1,4 @@
-"""vLLM's rotary_embedding: against its formula in float64, in place, on every layout it takes."""
+"""vLLM's rotary_embedding equals its formula in float64, in place, for every layout that it accepts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cache(width, dtype=torch.float32):
 
 
 def expected(positions, x, size, table, neox):
-    """Each token's heads by its row, from the definition."""
+    """Return the heads of each token rotated by the row of its position, in float64."""
     width = table.shape[1]
     cos, sin = table[positions.flatten()].double().chunk(2, -1)
     heads = x.double().reshape(positions.numel(), -1, size).clone()
@@ -31,7 +31,7 @@ def expected(positions, x, size, table, neox):
     return heads.reshape(x.shape)
 
 
-def drawn(*shape):
+def random_tensor(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape) + shape[-1]))
 
 
@@ -41,43 +41,43 @@ BOUND = {torch.float32: 1e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 @pytest.mark.parametrize("neox", [True, False])
 @pytest.mark.parametrize("dtype", BOUND)
 @pytest.mark.parametrize("layout", ["[T,N*D]", "[T,N,D]", "[B,S,N*D]", "[B,S,N,D]"])
-def test_it_gives_what_the_formula_gives(layout, dtype, neox):
+def test_results_equal_the_formula(layout, dtype, neox):
     lead = (6,) if layout.startswith("[T") else (2, 3)
     flat = layout.endswith("N*D]")
-    for (size, width), own, wide, ids in itertools.product(
+    for (size, width), with_key, wide, ids in itertools.product(
         ((64, 64), (64, 32), (36, 20)), (True, False), (True, False), (torch.int32, torch.int64)
     ):
         table = cache(width, torch.float32 if wide else dtype)
         positions = torch.randint(0, ROWS, lead).to(ids)
         shapes = [(*lead, n * size) if flat else (*lead, n, size) for n in (4, 2)]
-        query, key = (drawn(*s).to(dtype) for s in shapes)
+        query, key = (random_tensor(*s).to(dtype) for s in shapes)
         wanted = [expected(positions, x, size, table, neox) for x in (query, key)]
         before = key.clone()
-        assert rotary_embedding(positions, query, key if own else None, size, table, neox) is None
-        for got, want in zip((query, key), wanted if own else (wanted[0], before), strict=True):
+        assert rotary_embedding(positions, query, key if with_key else None, size, table, neox) is None
+        for got, want in zip((query, key), wanted if with_key else (wanted[0], before), strict=True):
             assert (got.double() - want).abs().max() <= BOUND[dtype] * want.abs().max()
 
 
-def test_a_fused_projection_is_rotated_where_it_lies():
+def test_a_fused_projection_is_rotated_in_place():
     table, positions = cache(16), torch.arange(5)
-    fused = drawn(5, 4 * 16 + 2 * 16 + 2 * 16)
-    kept = fused.clone()
+    fused = random_tensor(5, 4 * 16 + 2 * 16 + 2 * 16)
+    before = fused.clone()
     query, key, value = fused.split((64, 32, 32), -1)
     wanted = [expected(positions, x, 16, table, True) for x in (query, key)]
     rotary_embedding(positions, query, key, 16, table, True)
     assert (fused[:, :64].double() - wanted[0]).abs().max() <= 1e-5
     assert (fused[:, 64:96].double() - wanted[1]).abs().max() <= 1e-5
-    assert torch.equal(value, kept[:, 96:])
+    assert torch.equal(value, before[:, 96:])
 
 
-def test_no_tokens():
+def test_a_call_without_tokens_is_accepted():
     query = torch.empty(0, 32)
     rotary_embedding(torch.empty(0, dtype=torch.int64), query, None, 16, cache(16), True)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("compiler", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
-def test_it_compiles_whole(compiler):
+def test_the_function_compiles_without_graph_breaks(compiler):
     table = cache(16)
 
     def rotated(positions, query, key):
@@ -85,8 +85,8 @@ def test_it_compiles_whole(compiler):
         return query * 2, key
 
     compiled = torch.compile(rotated, fullgraph=True, backend=compiler)
-    for tokens in (5, 7):  # the second time with sizes that are symbols
-        positions, query, key = torch.arange(tokens), drawn(tokens, 64), drawn(tokens, 32)
+    for tokens in (5, 7):  # torch compiles the second call with symbolic sizes
+        positions, query, key = torch.arange(tokens), random_tensor(tokens, 64), random_tensor(tokens, 32)
         wanted = [expected(positions, x, 16, table, True) for x in (query, key)]
         got = compiled(positions, query, key)
         for x, want in ((got[0] / 2, wanted[0]), (got[1], wanted[1]), (query, wanted[0]), (key, wanted[1])):
@@ -157,7 +157,7 @@ BAD = {
 
 @pytest.mark.parametrize("message", BAD)
 def test_a_bad_call_is_refused_and_nothing_is_written(message):
-    with pytest.raises((ValueError, TypeError)) as said:
+    with pytest.raises((ValueError, TypeError)) as caught:
         rotary_embedding(*BAD[message])
-    assert str(said.value) == f"[rotary_embedding] {message}"
+    assert str(caught.value) == f"[rotary_embedding] {message}"
     assert torch.equal(Q, torch.ones(3, 32))

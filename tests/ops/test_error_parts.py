@@ -1,4 +1,4 @@
-"""Errors carry their parts, the same ones on every path."""
+"""Errors have fields for their parts, which are the same on every path."""
 
 from __future__ import annotations
 
@@ -20,47 +20,49 @@ RULE = "be float32, float16, bfloat16 or float64"
 # A call, and the parts of its error.
 CALLS = {
     "shape": (
-        lambda see, **how: rope(see(X), see(np.arange(4)), PARAMS, **how),
+        lambda convert, **options: rope(convert(X), convert(np.arange(4)), PARAMS, **options),
         (InvalidValue, "rope", "positions", "have shape [S] = [3]", "[4]"),
     ),
     "value": (
-        lambda see, **how: rope(see(X), see(POSITIONS + 2**31), PARAMS, **how),
+        lambda convert, **options: rope(convert(X), convert(POSITIONS + 2**31), PARAMS, **options),
         (InvalidValue, "rope", "positions", "be in the int32 range", "2147483648"),
     ),
     "dtype": (
-        lambda see, **how: rope(see(X.astype(np.int32)), see(POSITIONS), PARAMS, **how),
+        lambda convert, **options: rope(convert(X.astype(np.int32)), convert(POSITIONS), PARAMS, **options),
         (InvalidType, "rope", "x", RULE, "int32"),
     ),
-    "dtype that C does not know": (
-        lambda see, **how: rope(see(X.astype(np.uint16)), see(POSITIONS), PARAMS, **how),
+    "dtype that C lacks": (
+        lambda convert, **options: rope(convert(X.astype(np.uint16)), convert(POSITIONS), PARAMS, **options),
         (InvalidType, "rope", "x", RULE, "uint16"),
     ),
-    "more sizes than C has": (
-        lambda see, **how: rope(see(X[None, None, None]), see(POSITIONS), PARAMS, **how),
+    "more dimensions than C has": (
+        lambda convert, **options: rope(convert(X[None, None, None]), convert(POSITIONS), PARAMS, **options),
         (InvalidValue, "rope", "x", "have shape [B,S,N,D] or [S,N,D]", "[1, 1, 1, 3, 2, 8]"),
     ),
     "attribute": (
-        lambda see, **how: rotary_mul(see(X), see(X[:, 0]), see(X[:, 0]), offset=1, **how),
+        lambda convert, **options: rotary_mul(
+            convert(X), convert(X[:, 0]), convert(X[:, 0]), offset=1, **options
+        ),
         (InvalidValue, "rotary_mul", "offset", "be an even number >= 0", "1"),
     ),
     "norm": (
-        lambda see, **how: rms_norm(see(X), see(SCALE), axis=3, **how),
+        lambda convert, **options: rms_norm(convert(X), convert(SCALE), axis=3, **options),
         (InvalidValue, "rms_norm", "axis", "be in [-3, 2]", "3"),
     ),
     "norm of a sum": (
-        lambda see, **how: add_rms_norm(see(X), see(X), see(SCALE[:7]), **how),
+        lambda convert, **options: add_rms_norm(convert(X), convert(X), convert(SCALE[:7]), **options),
         (InvalidValue, "add_rms_norm", "scale", "be broadcastable to x's shape [3, 2, 8]", "[7]"),
     ),
 }
 
 
-@pytest.mark.parametrize("see", [np.asarray, torch.tensor], ids=["array", "tensor"])
+@pytest.mark.parametrize("convert", [np.asarray, torch.tensor], ids=["array", "tensor"])
 @pytest.mark.parametrize("name", CALLS)
-def test_an_error_has_the_same_parts_everywhere(name, see, backend):
+def test_an_error_has_the_same_parts_everywhere(name, convert, backend):
     call, (kind, op, argument, rule, value) = CALLS[name]
-    for how in ({"backend": backend}, {}):
+    for options in ({"backend": backend}, {}):
         with pytest.raises(kind) as caught:
-            call(see, **how)
+            call(convert, **options)
         error = caught.value
         assert isinstance(error, BrokenRule)
         assert (error.op, error.argument, error.rule, error.value) == (op, argument, rule, value)
@@ -73,15 +75,15 @@ def test_the_classes_are_also_the_built_in_ones():
     assert issubclass(InternalError, RuntimeError)
 
 
-@pytest.mark.parametrize("again", [copy.copy, lambda e: pickle.loads(pickle.dumps(e))])
-def test_a_copy_has_the_parts(again):
-    error = again(bad_value("rope", "x", "be another one", 7, remedy="Pass another."))
+@pytest.mark.parametrize("copied", [copy.copy, lambda e: pickle.loads(pickle.dumps(e))])
+def test_a_copy_has_the_parts(copied):
+    error = copied(bad_value("rope", "x", "be another one", 7, remedy="Pass another."))
     assert type(error) is InvalidValue
     assert (error.op, error.argument, error.rule) == ("rope", "x", "be another one")
     assert str(error) == "[rope] x must be another one but got 7.\nPass another."
 
 
-def test_an_error_of_torch_s_own_is_no_earlier_error_of_ours():
+def test_an_error_of_torch_does_not_report_our_earlier_error():
     """The C library keeps its thread's last error; a later failure of torch must not report it."""
     with pytest.raises(InvalidValue, match="head size"):
         rope(torch.tensor(X), torch.tensor(POSITIONS), RopeParams(16))

@@ -1,4 +1,4 @@
-"""Calls that take the hot path, detected by their checks.
+"""Which calls use the hot path.
 
 A call outside the hot path checks whether a gradient or a tangent flows through its tensors. These tests
 count the checks. Parameters have requires_grad=True in every loaded model: without gradients they must cost
@@ -24,18 +24,18 @@ PARAMS = npu_rope.RopeParams(8, "neox")
 
 
 @pytest.fixture
-def questions(monkeypatch):
-    """The operators that asked who differentiates."""
-    asked = []
+def gradient_checks(monkeypatch):
+    """Return the list of operators that check whether their call is differentiated."""
+    checked = []
     for name in ("refuse_tangents", "differentiates"):
         original = getattr(gradients, name)
 
         def counted(op, *rest, original=original):
-            asked.append(op)
+            checked.append(op)
             return original(op, *rest)
 
         monkeypatch.setattr(gradients, name, counted)
-    return asked
+    return checked
 
 
 def heads(make, seed=0):
@@ -81,49 +81,49 @@ def plain(x):
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode], ids=lambda mode: mode.__name__)
 @pytest.mark.parametrize("name", CALLS)
-def test_parameters_take_the_hot_path_where_gradients_are_off(name, mode, questions):
+def test_parameters_take_the_hot_path_where_gradients_are_off(name, mode, gradient_checks):
     with mode():
         expected = tensors(CALLS[name](plain))
-        assert not questions
+        assert not gradient_checks
         found = tensors(CALLS[name](torch.nn.Parameter))
-    assert not questions
+    assert not gradient_checks
     assert all(map(torch.equal, found, expected))
     assert not any(y.requires_grad for y in found)
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_parameters_that_need_no_gradient_take_it_where_gradients_are_on(name, questions):
+def test_parameters_that_need_no_gradient_take_the_hot_path_where_gradients_are_on(name, gradient_checks):
     CALLS[name](lambda x: torch.nn.Parameter(x, requires_grad=False))
-    assert not questions
+    assert not gradient_checks
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in ("rope_set_rows", "rms_norm(out=)")])
-def test_parameters_leave_it_where_gradients_are_on(name, questions):
+def test_parameters_leave_the_hot_path_where_gradients_are_on(name, gradient_checks):
     found = tensors(CALLS[name](torch.nn.Parameter))
-    assert questions
+    assert gradient_checks
     assert all(y.requires_grad for y in found)
 
 
 class Subclass(torch.Tensor):
-    """A tensor with dispatch of its own."""
+    """A tensor with its own dispatch, which counts the operators of npu_rope."""
 
-    seen = 0
+    operator_calls = 0
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        cls.seen += str(function).startswith("npu_rope")
+        cls.operator_calls += str(function).startswith("npu_rope")
         return super().__torch_function__(function, types, args, kwargs)
 
 
 @pytest.mark.parametrize("wrap", [plain, torch.nn.Parameter], ids=["tensor", "parameter"])
 @pytest.mark.parametrize("name", CALLS)
-def test_a_subclass_leaves_it_even_as_a_parameter(name, wrap, questions):
-    """torch.nn.Parameter of a subclass keeps the subclass, whose dispatch must see the operator."""
-    Subclass.seen = 0
+def test_a_subclass_leaves_the_hot_path_even_as_a_parameter(name, wrap, gradient_checks):
+    """torch.nn.Parameter of a subclass is of the subclass, whose dispatch must get the operator."""
+    Subclass.operator_calls = 0
     with torch.no_grad():
         result = tensors(CALLS[name](lambda x: wrap(x.as_subclass(Subclass))))
-    assert Subclass.seen > 0
-    assert questions
+    assert Subclass.operator_calls > 0
+    assert gradient_checks
     assert all(map(torch.equal, (y.as_subclass(torch.Tensor) for y in result), tensors(CALLS[name](plain))))
 
 
@@ -143,14 +143,14 @@ def fake_tensors():
         yield
 
 
-def test_a_dispatch_mode_sees_an_operator_of_parameters():
+def test_a_dispatch_mode_gets_an_operator_on_parameters():
     x, scale = heads(torch.nn.Parameter), row(torch.nn.Parameter)
     with torch.no_grad(), fake_tensors():
         y = npu_rope.rms_norm(x, scale)
     assert type(y).__name__ == "FakeTensor"
 
 
-def test_every_call_of_a_patched_model_s_decode_step_takes_the_hot_path(questions):
+def test_every_call_of_a_patched_model_s_decode_step_takes_the_hot_path(gradient_checks):
     transformers = pytest.importorskip("transformers")
     from npu_rope.integrations.transformers import apply_npu_rope
 
@@ -159,10 +159,10 @@ def test_every_call_of_a_patched_model_s_decode_step_takes_the_hot_path(question
     cache, ids = transformers.DynamicCache(config=model.config), torch.arange(5)[None]
     for level in ("tables", "positions"):
         apply_npu_rope(model, level=level)
-        questions.clear()
+        gradient_checks.clear()
         for mode in (torch.no_grad, torch.inference_mode):
             with mode():
                 model(ids, past_key_values=transformers.DynamicCache(config=model.config))
-            assert not questions
+            assert not gradient_checks
     model(ids, past_key_values=cache)
-    assert questions
+    assert gradient_checks

@@ -1,4 +1,4 @@
-"""torch where the C++ registration was not built: the same operators, over ctypes."""
+"""Without the C++ registration torch has the same operators over ctypes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ for call in (
         print(error)
 """
 
-SAID = """\
+MESSAGES = """\
 [rotary_mul] sin must have cos's shape [3, 4] but got [2, 4].
 [rope_qk] k must have q's shape [2, 3, 5, 4] except for the heads but got [1, 3, 2, 4].
 [rope_qk] k_out must have k's shape [2, 3, 2, 4] but got [2, 3, 5, 4].
@@ -91,4 +91,4 @@ SAID = """\
 
 
 def test_every_schema_works_over_ctypes(run_without_registration):
-    assert run_without_registration(SCRIPT) == SAID
+    assert run_without_registration(SCRIPT) == MESSAGES

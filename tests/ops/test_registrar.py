@@ -1,4 +1,4 @@
-"""Every operator of the namespace npu_rope, as torch lists it: its kernels, its defaults and its C++ code."""
+"""Each operator that torch lists in the namespace npu_rope: its kernels, its defaults and its C++ code."""
 
 import dataclasses
 import inspect
@@ -18,7 +18,7 @@ from npu_rope.rotary_calls import RotaryAttributes
 from npu_rope.values import ANGLE_POLICIES
 
 ROOT = Path(__file__).resolve().parents[2]
-# Python's names of attributes that are called otherwise in a schema.
+# Attributes of a schema that have another name in Python.
 PYTHON_NAMES = {"rope_mode": "mode"}
 LISTED = sorted(
     name.partition("::")[2] for name in torch._C._dispatch_get_all_op_names() if name.startswith("npu_rope::")
@@ -60,7 +60,7 @@ def test_every_operator_has_every_kernel(name):
 
 
 def python_defaults(name):
-    """The defaults of an operator's Python parameters, and of the attributes that its parameters hold."""
+    """Return the defaults of an operator's Python parameters, and of the fields of its parameter classes."""
     stem = re.sub(r"(_set_rows)?(_out|_)?$", "", name)
     function = getattr(npu_rope, stem if hasattr(npu_rope, stem) else re.sub(r"(_out|_)$", "", name))
     found = {
@@ -73,7 +73,7 @@ def python_defaults(name):
 
 
 def as_in_schema(name, value):
-    """A Python default in the form of a schema."""
+    """Return a Python default in the form of a schema."""
     if name == "mode":
         return int(RopeMode(value))
     if name == "angle":
@@ -104,7 +104,7 @@ def test_attributes_have_the_defaults_of_the_python_function(name):
         ("rotary_embedding", RotaryAttributes),
     ],
 )
-def test_an_executor_s_attributes_have_the_same_defaults(name, kind):
+def test_the_attributes_of_an_executor_have_the_same_defaults(name, kind):
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
     compared = [attribute for attribute in attributes_of(name) if attribute.name in defaults]
     assert len(compared) >= 3
@@ -145,18 +145,18 @@ def implemented(folder):
     return sorted(re.findall(r'm\.impl\("(\w+)"', "".join(sources(folder).values())))
 
 
-def test_c_plus_plus_has_a_kernel_of_every_operator():
+def test_c_plus_plus_has_a_kernel_for_every_operator():
     assert implemented("torch") == sorted(registered)
     assert implemented("npu") == sorted(n for n, o in registered.items() if o.on_npu)
 
 
-def test_cpu_kernels_read_the_arguments_in_the_schema_s_order():
-    """Above a kernel stand its arguments, with "attributes" for those that are no tensors."""
-    stated = {}
+def test_cpu_kernels_list_their_arguments_in_the_schema_s_order():
+    """A comment above each kernel lists its arguments, with "attributes" for those that are no tensors."""
+    listed = {}
     for text in sources("torch").values():
-        stated |= dict(re.findall(r"^// (\w+)\(([\w, ]+)\)$", text, re.MULTILINE))
-    assert stated.keys() == registered.keys()
-    for name, arguments in stated.items():
+        listed |= dict(re.findall(r"^// (\w+)\(([\w, ]+)\)$", text, re.MULTILINE))
+    assert listed.keys() == registered.keys()
+    for name, arguments in listed.items():
         names = [
             argument.name if is_tensor(argument) else "attributes" for argument in schema_of(name).arguments
         ]

@@ -1,4 +1,4 @@
-"""BadCall calls of rope_set_rows raise the same error on every path (paths.py) and write nothing."""
+"""Bad calls of rope_set_rows raise the same error on every path (paths.py) and write nothing."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Layouts: hicann/runtime scripts/package/runtime/set_env.sh (PATH, PYTHONPATH, home) and README.md (version
 file); asc-devkit scripts/package/asc-devkit/asc-devkit.xml (tools/opbuild/op_build); asc-tools
-utils/templates (the project template: its functions, what they call, and files that are links to
-../../../common/util). The template itself is written here.
+utils/templates (the project template: its functions, the tools they call, and its links to
+../../../common/util). The text of the template is our own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ target_compile_options(intf_pub INTERFACE -fPIC -fvisibility=hidden $<$<COMPILE_
 target_include_directories(intf_pub INTERFACE ${ASCEND_CANN_PACKAGE_PATH}/include)
 target_link_directories(intf_pub INTERFACE ${ASCEND_CANN_PACKAGE_PATH}/lib64)
 """,
-    # As CANN's: a failing op_build is not fatal; each operator is a target that calls make again.
+    # As in CANN's template, a failing op_build is not fatal, and each operator is a target that calls make.
     "cmake/func.cmake": r"""
 function(opbuild)
   cmake_parse_arguments(B "" "OUT_DIR" "OPS_SRC" ${ARGN})
@@ -79,7 +79,7 @@ endfunction()
 """,
     "scripts/install.sh": "",
 }
-# As ascendc_compile_kernel.py: its working folder must not exist before, and stays after an error.
+# As in ascendc_compile_kernel.py, the working folder must not exist before, and it stays after an error.
 COMPILE_KERNEL = """set -e
 stem=$1 unit=$2 kernel=$3 binary=$4
 mkdir "${stem}_$unit"
@@ -104,7 +104,7 @@ for soc in ascend910b ascend310p; do
   printf "$one$two" > "$2/aic-$soc-ops-info.ini"
 done
 """
-# Takes a moment, so that those that run at a time are seen in the log.
+# It sleeps, so that the log shows which runs overlap.
 OPC = """#!/bin/sh
 echo "opc $*" >>"$NPU_ROPE_STAND_IN_LOG"
 echo begin >>"$NPU_ROPE_STAND_IN_LOG.jobs"
@@ -120,7 +120,7 @@ hash=$(sha256sum "$out/$name.o" | cut -d' ' -f1)
 printf '{"binFileName": "%s", "binFileSuffix": ".o", "sha256": "%s"}' "$name" "$hash" >"$out/$name.json"
 test ! -e "$NPU_ROPE_STAND_IN_LOG.opc_truncates" || printf k >"$out/$name.o"
 """
-# The host compiler: records, and compiles an empty file in place of each source of an operator.
+# The host compiler records its call and compiles one empty file instead of the sources of the operators.
 COMPILER = """#!/bin/sh
 echo "c++ $*" >>"$NPU_ROPE_STAND_IN_LOG"
 sources=
@@ -133,8 +133,8 @@ for argument; do
 done
 exec REAL "$@"
 """
-# As hicann/runtime scripts/package/runtime/set_env.sh: it sets -e, looks for a line of
-# /etc/ascend_install.info that need not be there, and reads variables that need not be set.
+# As hicann/runtime scripts/package/runtime/set_env.sh does, it sets -e, searches a line of
+# /etc/ascend_install.info that may be absent, and reads variables that may be unset.
 SET_ENV = """
 set -e
 export ASCEND_HOME_PATH="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -143,7 +143,7 @@ export PATH="$ASCEND_HOME_PATH/bin:$ASCEND_HOME_PATH/tools/ccec_compiler/bin:$PA
 export PYTHONPATH="$ASCEND_HOME_PATH/python/site-packages:$PYTHONPATH"
 set +e
 """
-# Modules that python3 must import. They are stand-ins, never the modules of the tests' Python.
+# Modules that python3 must import. The stand-ins are empty, not the modules of the tests' Python.
 MODULES = ("numpy", "attr", "decorator", "sympy", "scipy", "psutil", "google.protobuf", "cffi", "yaml", "tbe")
 LIBRARIES = ("exe_graph", "register", "tiling_api", "nnopbase", "ascendcl", "rt2_registry")
 
@@ -160,8 +160,8 @@ def executable(path: Path, text: str = "#!/bin/sh\n") -> Path:
 
 
 def cann(home: Path, version: str = "9.1.0") -> Path:
-    """A CANN in a folder: 9.0 and older with toolkit/tools, a link, and the toolkit's file of versions; 9.1
-    without toolkit/tools, with files of the template as links, and its version below share/info."""
+    """Make a stand-in for CANN in a folder. 9.0 and older have a link toolkit/tools and the toolkit's file of
+    versions. 9.1 has no toolkit/tools, links as files of the template, and its version below share/info."""
     template = home / "tools/op_project_templates/ascendc"
     for name, text in TEMPLATE.items():
         write(template / "customize" / name, text)
@@ -191,7 +191,7 @@ def cann(home: Path, version: str = "9.1.0") -> Path:
 
 
 def add_libraries(home: Path) -> None:
-    """Empty libraries to link with."""
+    """Add empty libraries to link with."""
     compiler = shlex.split(os.environ.get("CXX", "c++"))
     for library in LIBRARIES:
         target = home / "lib64" / f"lib{library}.so"
@@ -207,10 +207,10 @@ wc which
 
 
 def commands(folder: Path, without: tuple[str, ...] = ()) -> Path:
-    """A folder for PATH with the commands that a machine has, and no others."""
+    """Make a folder for PATH with links to COMMANDS, and to nothing else."""
     folder.mkdir(parents=True)
     for name in COMMANDS.split():
-        # python3 on PATH may be a launcher that needs more of its environment.
+        # python3 on PATH may be a launcher that needs other variables.
         found = os.path.realpath(sys.executable) if name == "python3" else shutil.which(name)
         if name not in without and found:
             (folder / name).symlink_to(found)
@@ -218,7 +218,7 @@ def commands(folder: Path, without: tuple[str, ...] = ()) -> Path:
 
 
 def recording_compiler(folder: Path) -> Path:
-    """A C++ compiler for CXX that records its calls."""
+    """Make a C++ compiler for CXX that records its calls."""
     empty = write(folder / "empty.cpp", "")
     text = COMPILER.replace("EMPTY", str(empty)).replace("REAL", shutil.which("c++") or "c++")
     return executable(folder / "recording-c++", text)

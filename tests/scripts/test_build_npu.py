@@ -1,5 +1,5 @@
-"""scripts/build_npu.sh with a stand-in for CANN (cann_stand_in.py) that has the layout of CANN 9.0 and 9.1:
-its calls, the number of parallel compiles, its messages for missing pieces, builds after failed ones.
+"""scripts/build_npu.sh with a stand-in for CANN (cann_stand_in.py) that has the layout of CANN 9.0 or 9.1:
+its calls, the number of parallel compiles, its messages for missing pieces, and builds after failures.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ ENVIRONMENT = (
 )
 
 
-def as_in_a_terminal():
-    """Signals that the tests' own shell ignores, as in the background, could not be trapped."""
+def restore_signals():
+    """Restore the default handlers: a shell cannot trap signals that were ignored when it started."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
 @dataclass
 class Machine:
-    """A folder with a CANN, the commands of a machine, and the log of the stand-ins."""
+    """A folder with a stand-in for CANN, the commands on PATH, and the log of the stand-ins."""
 
     folder: Path
     home: Path
@@ -65,13 +65,13 @@ class Machine:
     def npu_smi(self, text: str) -> None:
         stand_in.executable(self.commands / "npu-smi", f"#!/bin/sh\n{text}\n")
 
-    def run(self, *arguments, **how):
-        running = self.start(*arguments, **how)
+    def run(self, *arguments, **options):
+        running = self.start(*arguments, **options)
         stdout, stderr = running.communicate()
         return subprocess.CompletedProcess(running.args, running.returncode, stdout, stderr)
 
     def start(self, *arguments, script=SCRIPT, sourced=True, **variables):
-        """The script in a process group of its own. A variable that is None is not set."""
+        """Start the script in its own process group. A variable that is None is unset."""
         environment = {k: v for k, v in os.environ.items() if k not in ENVIRONMENT}
         environment |= {
             "HOME": str(self.folder),
@@ -79,7 +79,7 @@ class Machine:
             "NPU_ROPE_PROGRESS_SECONDS": "0.2",
         }
         environment |= {"NPU_ROPE_STAND_IN_LOG": str(self.log)}
-        if sourced:  # as set_env.sh leaves it
+        if sourced:  # the variables that set_env.sh sets
             environment["ASCEND_HOME_PATH"] = str(self.home)
             tools = (self.home / "bin", self.home / "tools/ccec_compiler/bin", self.commands)
             environment["PATH"] = os.pathsep.join(map(str, tools))
@@ -92,7 +92,7 @@ class Machine:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=as_in_a_terminal,
+            preexec_fn=restore_signals,
         )
 
 
@@ -102,8 +102,8 @@ def machine(tmp_path):
     return Machine(tmp_path, stand_in.cann(tmp_path / "cann-9.1.0"), stand_in.commands(tmp_path / "commands"))
 
 
-def refused(done):
-    """Return the text of a run that ends with status 2."""
+def refusal(done):
+    """Check that a run ended with status 2 and return its messages."""
     assert done.returncode == 2, done.stdout + done.stderr
     assert all(line.startswith("[build_npu] ") for line in done.stderr.splitlines())
     return done.stderr
@@ -113,28 +113,28 @@ def refused(done):
 
 
 @pytest.mark.skipif(Path("/usr/local/Ascend").exists(), reason="CANN is here")
-def test_without_cann_it_says_what_is_missing_and_where_to_get_it(machine):
-    said = refused(machine.run(sourced=False))
-    assert "CANN's toolkit must be installed but ASCEND_HOME_PATH is not set." in said
-    assert "Get CANN 9.1.0's toolkit from https://www.hiascend.com/cann" in said
+def test_without_cann_the_message_says_what_is_missing_and_where_to_get_it(machine):
+    messages = refusal(machine.run(sourced=False))
+    assert "CANN's toolkit must be installed but ASCEND_HOME_PATH is not set." in messages
+    assert "Get CANN 9.1.0's toolkit from https://www.hiascend.com/cann" in messages
 
 
 @pytest.mark.skipif(Path("/usr/local/Ascend").exists(), reason="CANN is here")
-def test_without_a_home_it_says_the_same(machine):
-    assert "CANN's toolkit must be installed but" in refused(machine.run(sourced=False, HOME=None))
+def test_without_home_the_message_is_the_same(machine):
+    assert "CANN's toolkit must be installed but" in refusal(machine.run(sourced=False, HOME=None))
 
 
 @pytest.mark.parametrize("path", ["{home}/", "{home}//", "{home}/bin/.."])
-def test_the_folder_of_cann_is_named_without_what_it_does_not_need(machine, path):
+def test_the_folder_of_cann_is_printed_normalised(machine, path):
     done = machine.run("--check", ASCEND_HOME_PATH=path.format(home=machine.home))
     assert done.returncode == 0, done.stderr
     assert f"[build_npu] CANN 9.1.0 in {machine.home}; SoCs:" in done.stdout
     assert f"op_build: {machine.home}/tools/opbuild/op_build;" in done.stdout
 
 
-def test_a_folder_that_is_none_is_named(machine):
-    said = refused(machine.run(ASCEND_HOME_PATH="/nonexistent"))
-    assert "ASCEND_HOME_PATH must be CANN's folder but /nonexistent is not a folder." in said
+def test_an_ascend_home_path_that_is_no_folder_is_refused(machine):
+    messages = refusal(machine.run(ASCEND_HOME_PATH="/nonexistent"))
+    assert "ASCEND_HOME_PATH must be CANN's folder but /nonexistent is not a folder." in messages
 
 
 def test_a_complete_machine_passes_the_check_and_nothing_is_built(machine):
@@ -158,7 +158,7 @@ PARTS = {
 @pytest.mark.parametrize("part", PARTS)
 def test_each_part_of_cann_that_is_missing_is_named(machine, part):
     (machine.home / part).unlink()
-    assert PARTS[part] in refused(machine.run("--check"))
+    assert PARTS[part] in refusal(machine.run("--check"))
 
 
 DEBIAN = {"cmake": "cmake", "make": "make", "python3": "python3", "cc": "gcc", "c++": "g++"}
@@ -167,17 +167,17 @@ DEBIAN = {"cmake": "cmake", "make": "make", "python3": "python3", "cc": "gcc", "
 @pytest.mark.parametrize("tool", DEBIAN)
 def test_each_tool_of_the_system_that_is_missing_is_named(machine, tool):
     (machine.commands / tool).unlink()
-    said = refused(machine.run("--check"))
-    assert f"{tool} must be installed but is not on PATH." in said
-    assert f"on Debian and Ubuntu: apt-get install {DEBIAN[tool]}\n" in said
-    assert f"on openEuler: dnf install {DEBIAN[tool].replace('g++', 'gcc-c++')}\n" in said
+    messages = refusal(machine.run("--check"))
+    assert f"{tool} must be installed but is not on PATH." in messages
+    assert f"on Debian and Ubuntu: apt-get install {DEBIAN[tool]}\n" in messages
+    assert f"on openEuler: dnf install {DEBIAN[tool].replace('g++', 'gcc-c++')}\n" in messages
 
 
 def test_a_compiler_that_a_variable_names_is_named_with_it(machine):
-    said = refused(machine.run("--check", CXX="clang++-99 -O2"))
-    assert "CXX must name a compiler but clang++-99 is not on PATH." in said
-    assert "Install it, or unset CXX to use c++." in said
-    assert "apt-get" not in said
+    messages = refusal(machine.run("--check", CXX="clang++-99 -O2"))
+    assert "CXX must name a compiler but clang++-99 is not on PATH." in messages
+    assert "Install it, or unset CXX to use c++." in messages
+    assert "apt-get" not in messages
 
 
 def test_everything_that_is_missing_is_named_at_once(machine):
@@ -187,7 +187,7 @@ def test_everything_that_is_missing_is_named_at_once(machine):
     (machine.home / "bin/opc").unlink()
     (machine.home / "python/site-packages/scipy/__init__.py").write_text("raise ImportError\n")
     machine.npu_smi(A2.replace("910B3", "910A"))
-    said = refused(machine.run("--check"))
+    messages = refusal(machine.run("--check"))
     for part in (
         "cmake must be installed but is not on PATH.",
         "c++ must be installed but is not on PATH.",
@@ -198,25 +198,25 @@ def test_everything_that_is_missing_is_named_at_once(machine):
         "CANN's tbe imports these modules and was not tried without them.",
         "npu-smi reports Ascend910A, for which npu_rope has no kernels.",
     ):
-        assert said.count(part) == 1, said
+        assert messages.count(part) == 1, messages
 
 
-def test_without_cann_the_rest_is_looked_for(machine):
+def test_without_cann_the_other_pieces_are_still_checked(machine):
     (machine.commands / "make").unlink()
     modules = machine.home / "python/site-packages"
     (modules / "cffi/__init__.py").write_text("raise ImportError\n")
     (modules / "tbe/__init__.py").write_text("raise AttributeError('np.float_')\n")
-    said = refused(machine.run("--check", ASCEND_HOME_PATH="/nonexistent"))
-    assert "make must be installed but is not on PATH." in said
-    assert "lacks cffi." in said
-    assert "CANN's parts, its tools on PATH and its tbe were not looked for without its folder." in said
-    assert "np.float_" not in said
+    messages = refusal(machine.run("--check", ASCEND_HOME_PATH="/nonexistent"))
+    assert "make must be installed but is not on PATH." in messages
+    assert "lacks cffi." in messages
+    assert "CANN's parts, its tools on PATH and its tbe were not looked for without its folder." in messages
+    assert "np.float_" not in messages
 
 
-def test_a_build_that_lacks_something_ends_before_npu_smi_is_asked(machine):
+def test_a_build_with_a_missing_piece_ends_before_npu_smi_runs(machine):
     (machine.commands / "cmake").unlink()
     done = machine.run()
-    assert "cmake must be installed" in refused(done)
+    assert "cmake must be installed" in refusal(done)
     assert "npu-smi" not in done.stdout
 
 
@@ -229,27 +229,27 @@ def test_each_python_module_that_is_missing_is_named(machine, module):
     file = machine.home / "python/site-packages" / module.replace(".", "/") / "__init__.py"
     file.write_text("raise ImportError('absent')\n")
     package = PACKAGES.get(module, module)
-    assert f"Install them: python3 -m pip install {package}\n" in refused(machine.run("--check"))
+    assert f"Install them: python3 -m pip install {package}\n" in refusal(machine.run("--check"))
 
 
 def test_all_missing_python_modules_are_named_at_once(machine):
     for module in ("sympy", "attr", "numpy", "google/protobuf"):
         (machine.home / "python/site-packages" / module / "__init__.py").write_text("raise ImportError\n")
-    said = refused(machine.run("--check"))
-    assert "lacks numpy attrs sympy protobuf." in said
-    assert f"python3 -m pip install {NUMPY} attrs sympy {PROTOBUF}\n" in said
+    messages = refusal(machine.run("--check"))
+    assert "lacks numpy attrs sympy protobuf." in messages
+    assert f"python3 -m pip install {NUMPY} attrs sympy {PROTOBUF}\n" in messages
 
 
-def test_a_tbe_that_does_not_load_is_named_with_its_words(machine):
+def test_an_import_error_of_tbe_is_quoted(machine):
     file = machine.home / "python/site-packages/tbe/__init__.py"
     file.write_text("raise OSError('libplatform.so: cannot open')\n")
-    said = refused(machine.run("--check"))
-    assert "must import CANN's tbe but says OSError: libplatform.so: cannot open." in said
-    assert f"Source {machine.home}/set_env.sh" in said
+    messages = refusal(machine.run("--check"))
+    assert "must import CANN's tbe but says OSError: libplatform.so: cannot open." in messages
+    assert f"Source {machine.home}/set_env.sh" in messages
 
 
-# Errors of a tbe that needs another NumPy or protobuf: of runtime_ctypes.py of CANN 8.1 with NumPy 2, of an
-# extension module that was built for NumPy 1, and of ge_ir_pb2.py of CANN 8.1 with protobuf 4 and 7.
+# Errors of a tbe that needs another NumPy or protobuf. Sources: runtime_ctypes.py of CANN 8.1 with NumPy 2,
+# an extension module that was built for NumPy 1, and ge_ir_pb2.py of CANN 8.1 with protobuf 4 and 7.
 OTHER_PACKAGES = {
     "AttributeError('`np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.')": NUMPY,
     "AttributeError('np.float_')": NUMPY,
@@ -262,19 +262,19 @@ OTHER_PACKAGES = {
 @pytest.mark.parametrize("error", OTHER_PACKAGES)
 def test_a_tbe_that_needs_another_package_gets_that_remedy(machine, error):
     (machine.home / "python/site-packages/tbe/__init__.py").write_text(f"raise {error}\n")
-    said = refused(machine.run("--check"))
-    assert "must import CANN's tbe but says " in said
-    assert ".." not in said
-    assert f"works with: python3 -m pip install {OTHER_PACKAGES[error]}\n" in said
-    assert "Source " not in said
+    messages = refusal(machine.run("--check"))
+    assert "must import CANN's tbe but says " in messages
+    assert ".." not in messages
+    assert f"works with: python3 -m pip install {OTHER_PACKAGES[error]}\n" in messages
+    assert "Source " not in messages
 
 
 @pytest.mark.parametrize("error", ["ModuleNotFoundError('inp.so')", "OSError('libsnp.so: cannot open')"])
-def test_another_error_of_tbe_is_not_taken_for_numpy_s(machine, error):
+def test_other_errors_of_tbe_are_not_blamed_on_numpy(machine, error):
     (machine.home / "python/site-packages/tbe/__init__.py").write_text(f"raise {error}\n")
-    said = refused(machine.run("--check"))
-    assert "Source " in said
-    assert "pip install" not in said
+    messages = refusal(machine.run("--check"))
+    assert "Source " in messages
+    assert "pip install" not in messages
 
 
 def test_the_documentation_and_the_container_install_the_packages_that_the_script_names():
@@ -288,7 +288,7 @@ def test_the_documentation_and_the_container_install_the_packages_that_the_scrip
 
 def test_an_environment_that_was_not_sourced_is_refused(machine):
     done = machine.run("--check", PATH=str(machine.commands), PYTHONPATH="")
-    assert "opc, which CANN compiles kernels with, must be on PATH but is not." in refused(done)
+    assert "opc, which CANN compiles kernels with, must be on PATH but is not." in refusal(done)
 
 
 @pytest.mark.parametrize("version", ["8.1.RC1", "8.3.RC1", "7.0.0"])
@@ -296,9 +296,9 @@ def test_a_cann_that_is_too_old_is_refused(tmp_path, version):
     machine = Machine(
         tmp_path, stand_in.cann(tmp_path / "cann", version), stand_in.commands(tmp_path / "commands")
     )
-    said = refused(machine.run("--check"))
-    assert f"CANN must be 8.5 or newer but {machine.home} is {version}" in said
-    assert "Get CANN 9.1.0's toolkit" in said
+    messages = refusal(machine.run("--check"))
+    assert f"CANN must be 8.5 or newer but {machine.home} is {version}" in messages
+    assert "Get CANN 9.1.0's toolkit" in messages
 
 
 @pytest.mark.parametrize("version", ["8.5.0", "9.0.0", "9.1.0", "9.1.RC2"])
@@ -327,33 +327,33 @@ def test_a_cann_in_its_default_place_is_found_and_sourced(machine, place):
 
 
 def test_an_unknown_soc_is_refused(machine):
-    said = refused(machine.run("ascend950"))
-    assert "SOC must be ascend910b, ascend910_93 or ascend310p but got ascend950." in said
+    messages = refusal(machine.run("ascend950"))
+    assert "SOC must be ascend910b, ascend910_93 or ascend310p but got ascend950." in messages
 
 
 @pytest.mark.parametrize("arguments", [("ascend910b", "--all"), ("--all", "ascend910b")])
-def test_a_soc_beside_all_is_refused(machine, arguments):
-    said = refused(machine.run("--check", *arguments))
-    assert said == "[build_npu] SOC must not be named beside --all but got ascend910b.\n"
+def test_a_soc_together_with_all_is_refused(machine, arguments):
+    messages = refusal(machine.run("--check", *arguments))
+    assert messages == "[build_npu] SOC must not be named beside --all but got ascend910b.\n"
 
 
 @pytest.mark.parametrize("jobs", ["0", "x", "-3", "1.5", "", "1000", "9" * 20, "--check"])
-def test_a_number_of_jobs_that_is_none_is_refused(machine, jobs):
-    assert f"JOBS must be a number from 1 to 999 but got '{jobs}'." in refused(machine.run("-j", jobs))
+def test_an_invalid_number_of_jobs_is_refused(machine, jobs):
+    assert f"JOBS must be a number from 1 to 999 but got '{jobs}'." in refusal(machine.run("-j", jobs))
 
 
 @pytest.mark.parametrize("arguments", [("-j", "999"), ("-j999",)])
-def test_the_greatest_number_of_jobs_is_taken(machine, arguments):
+def test_the_largest_number_of_jobs_is_accepted(machine, arguments):
     done = machine.run("--check", *arguments)
     assert done.returncode == 0, done.stderr
     assert "; 999 kernels at a time" in done.stdout
 
 
 def test_jobs_without_a_number_are_refused(machine):
-    assert "-j must be followed by a number of jobs." in refused(machine.run("-j"))
+    assert "-j must be followed by a number of jobs." in refusal(machine.run("-j"))
 
 
-def test_the_help_teaches(machine):
+def test_the_help_names_options_and_exit_status(machine):
     done = machine.run("--help", sourced=False)
     assert done.returncode == 0
     for word in (
@@ -402,35 +402,35 @@ def test_the_package_is_built_for_the_chip_of_the_machine(machine, chip):
 
 
 @pytest.mark.parametrize("kind", ["Ascend", ""])
-def test_the_name_that_another_firmware_of_a2_has_is_known(machine, kind):
+def test_the_chip_name_of_another_a2_firmware_is_recognised(machine, kind):
     machine.npu_smi(A2.replace("Type           : Ascend", f"Type : {kind}").replace("910B3", "A2G3"))
     done = machine.run("--check")
     assert done.returncode == 0, done.stderr
     assert "[build_npu] npu-smi reports Ascend910B1: building for ascend910b." in done.stdout
 
 
-def test_an_npu_smi_that_hangs_is_named_while_it_is_waited_for(machine):
+def test_waiting_for_npu_smi_is_reported(machine):
     machine.npu_smi("sleep 1000")
     running = machine.start("--check")
-    said = running.stdout.readline()
+    line = running.stdout.readline()
     assert running.poll() is None
     os.killpg(running.pid, signal.SIGKILL)
     running.communicate(timeout=60)
-    assert said == f"[build_npu] Waiting for npu-smi, for at most {chips.NPU_SMI_SECONDS} s a command.\n"
+    assert line == f"[build_npu] Waiting for npu-smi, for at most {chips.NPU_SMI_SECONDS} s a command.\n"
 
 
 @pytest.mark.parametrize("chip", ["310B1", "910A", "910B"])
 def test_a_chip_without_kernels_is_refused(machine, chip):
     machine.npu_smi(A2.replace("910B3", chip))
-    said = refused(machine.run("--check"))
-    assert f"npu-smi reports Ascend{chip}, for which npu_rope has no kernels." in said
-    assert "name its SoC: ascend910b ascend910_93 ascend310p." in said
+    messages = refusal(machine.run("--check"))
+    assert f"npu-smi reports Ascend{chip}, for which npu_rope has no kernels." in messages
+    assert "name its SoC: ascend910b ascend910_93 ascend310p." in messages
 
 
 ALL = "SoCs: ascend910b ascend910_93 ascend310p;"
 
 
-def test_without_npu_smi_it_builds_for_all_and_says_how_to_build_for_one(machine):
+def test_without_npu_smi_it_builds_for_all_socs_and_explains_how_to_choose(machine):
     done = machine.run("--check")
     assert done.returncode == 0, done.stderr
     assert "not known: npu-smi, which comes with the NPU's driver, is not on PATH." in done.stdout
@@ -455,7 +455,7 @@ def test_an_npu_smi_that_names_no_chip_is_quoted(machine, text):
 
 
 @pytest.mark.parametrize("arguments", [("ascend310p",), ("--all",)])
-def test_npu_smi_is_not_asked_where_the_soc_is_named(machine, arguments):
+def test_npu_smi_does_not_run_if_the_soc_is_named(machine, arguments):
     machine.npu_smi("exit 1")
     done = machine.run("--check", *arguments)
     assert done.returncode == 0, done.stderr
@@ -485,7 +485,7 @@ def test_every_command_of_the_container_has_cann_s_environment(machine):
 
 @pytest.fixture
 def clone(tmp_path):
-    """The sources, where a build may write."""
+    """A copy of the sources in which a build may write."""
     folder = tmp_path / "clone"
     folder.mkdir()
     for part in ("CMakeLists.txt", "CMakePresets.json", "pyproject.toml", "LICENSE"):
@@ -503,9 +503,9 @@ class Build:
     clone: Path
 
     def run(self, *arguments):
-        return self.machine.run(*arguments, **self.how())
+        return self.machine.run(*arguments, **self.options())
 
-    def how(self):
+    def options(self):
         compiler = stand_in.recording_compiler(self.machine.folder / "compiler")
         return {"script": self.clone / "scripts/build_npu.sh", "CXX": str(compiler)}
 
@@ -514,29 +514,29 @@ class Build:
         return self.clone / "build/npu/opp"
 
     @property
-    def left(self):
+    def outputs(self):
         """Return the files of a build that an install of npu_rope or a user would use."""
         folder = self.clone / "build/npu"
         return sorted(p.name for p in folder.glob("*") if p.name.startswith(("opp.", "custom_opp"))) + (
             ["opp"] if self.opp.exists() else []
         )
 
-    def breaks(self, what, text=""):
+    def inject(self, fault, text=""):
         """Make a stand-in fail."""
-        Path(f"{self.machine.log}.{what}").write_text(text)
+        Path(f"{self.machine.log}.{fault}").write_text(text)
 
-    def mends(self, what):
-        Path(f"{self.machine.log}.{what}").unlink()
+    def remove(self, fault):
+        Path(f"{self.machine.log}.{fault}").unlink()
 
     def most_jobs(self):
-        """How many runs of opc there were at a time, at most."""
+        """Return the largest number of runs of opc at the same time."""
         steps = Path(f"{self.machine.log}.jobs").read_text().split()
         return max(itertools.accumulate(1 if step == "begin" else -1 for step in steps))
 
 
 @pytest.fixture
 def build(request, tmp_path, clone):
-    """On CANN 9.1.0, or on the version that the test is parametrised with."""
+    """A build with CANN 9.1.0, or with the version of the test's parameter."""
     version = getattr(request, "param", VERSIONS[-1])
     home = stand_in.cann(tmp_path / f"cann-{version}", version)
     stand_in.add_libraries(home)
@@ -550,7 +550,7 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="CANN's tem
 @pytest.mark.parametrize(
     "build", [*(pytest.param(v, marks=pytest.mark.slow) for v in VERSIONS[:-1]), VERSIONS[-1]], indirect=True
 )
-def test_a_build_calls_cann_s_tools_and_compiles_kernels_side_by_side(build):
+def test_a_build_calls_cann_s_tools_and_compiles_kernels_in_parallel(build):
     done = build.run("ascend910b", "ascend310p", "-j", "4")
     assert done.returncode == 0, done.stdout + done.stderr
     out = build.clone / "build/npu/opp_project/build_out"
@@ -568,21 +568,21 @@ def test_a_build_calls_cann_s_tools_and_compiles_kernels_side_by_side(build):
     ]
     assert sorted(c for c in calls if c.startswith("opc")) == sorted(expected)
     assert 2 <= build.most_jobs() <= 4
-    # The definitions are compiled for op_build and for two of CANN's libraries: C++17, from our root.
+    # CANN compiles the definitions for op_build and for two of its libraries, as C++17 and with our root.
     folders = [build.clone / "op_host", build.clone / "csrc/core"]
     host = [c for c in calls if c.startswith("c++") and any(f"{folder}/" in c for folder in folders)]
     sources = [source for folder in folders for source in sorted(folder.glob("*.cpp"))]
-    of_op_build = [c for c in host if "-o " + str(library) in c]
+    op_build_compiles = [c for c in host if "-o " + str(library) in c]
     compiled = [c for c in host if " -c " in c]
-    assert (len(of_op_build), len(compiled)) == (1, 2 * len(sources))
-    assert all(str(source) in of_op_build[0] for source in sources)
-    assert all(f"-I{build.clone} " in c for c in of_op_build + compiled)
+    assert (len(op_build_compiles), len(compiled)) == (1, 2 * len(sources))
+    assert all(str(source) in op_build_compiles[0] for source in sources)
+    assert all(f"-I{build.clone} " in c for c in op_build_compiles + compiled)
     assert all("-std=c++17" in c and "-std=c++11" not in c for c in compiled)
-    for library_of_cann in ("-DOP_PROTO_LIB", "-DOP_TILING_LIB"):
-        assert len([c for c in compiled if library_of_cann in c]) == len(sources)
+    for definition in ("-DOP_PROTO_LIB", "-DOP_TILING_LIB"):
+        assert len([c for c in compiled if definition in c]) == len(sources)
     tbe = build.opp / "packages/vendors/npu_rope/op_impl/ai_core/tbe"
     assert len(list((tbe / "kernel").rglob("*.o"))) == len(expected)
-    assert build.left == ["custom_opp_test.run", "opp"]
+    assert build.outputs == ["custom_opp_test.run", "opp"]
     assert done.stdout.splitlines()[-1] == "build/npu/custom_opp_test.run"
     assert f"[build_npu] built {len(expected)} kernels in " in done.stdout
 
@@ -593,25 +593,25 @@ def test_one_job_compiles_one_kernel_at_a_time_and_progress_is_shown(build):
     done = build.run("ascend310p", "-j", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert build.most_jobs() == 1
-    shown = [line for line in done.stdout.splitlines() if " of 3 kernels, 0 min" in line]
-    assert len(shown) >= 2, done.stdout  # op_build describes three kernels for each of two SoCs
+    progress = [line for line in done.stdout.splitlines() if " of 3 kernels, 0 min" in line]
+    assert len(progress) >= 2, done.stdout  # op_build describes three kernels for each of two SoCs
 
 
 @pytest.mark.slow
 @needs_make
-def test_a_failed_build_leaves_nothing_and_the_next_one_succeeds(build):
+def test_a_failed_build_leaves_no_output_and_the_next_one_succeeds(build):
     assert build.run("ascend310p").returncode == 0
-    build.breaks("opc_fails", STEMS[-1])
+    build.inject("opc_fails", STEMS[-1])
     failed = build.run("ascend310p")
     assert failed.returncode == 1
     assert "[build_npu] The build failed; nothing was installed." in failed.stderr
-    assert build.left == []
+    assert build.outputs == []
     working = build.clone / f"build/npu/opp_project/build_out/op_kernel/{STEMS[-1]}_ascend310p"
     assert working.is_dir(), "the stand-in must leave what CANN's script leaves"
-    build.mends("opc_fails")
+    build.remove("opc_fails")
     again = build.run("ascend310p")
     assert again.returncode == 0, again.stdout + again.stderr
-    assert build.left == ["custom_opp_test.run", "opp"]
+    assert build.outputs == ["custom_opp_test.run", "opp"]
 
 
 def kill_script(running, number):
@@ -633,21 +633,21 @@ def kill_group(running, number):
     ],
 )
 def test_an_interrupted_build_leaves_no_process_and_nothing_to_install(build, kill, number):
-    build.breaks("opc_waits")
-    running = build.machine.start("ascend310p", "-j", "2", **build.how())
-    until = time.monotonic() + 120
+    build.inject("opc_waits")
+    running = build.machine.start("ascend310p", "-j", "2", **build.options())
+    deadline = time.monotonic() + 120
     while sum(call.startswith("opc ") for call in build.machine.calls) < 2:
         assert running.poll() is None, running.communicate()
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
         time.sleep(0.05)
     kill(running, number)
-    _, stderr = running.communicate(timeout=60)  # ends when no process holds its output
+    _, stderr = running.communicate(timeout=60)  # returns once no process has its output open
     assert running.returncode == -number
     assert stderr.splitlines()[-1] == "[build_npu] The build was interrupted; nothing was installed."
     with pytest.raises(ProcessLookupError):
         os.killpg(running.pid, 0)
-    assert build.left == []
-    build.mends("opc_waits")
+    assert build.outputs == []
+    build.remove("opc_waits")
     assert build.run("ascend310p").returncode == 0
 
 
@@ -658,37 +658,37 @@ def test_cann_s_folder_may_have_a_space_in_its_name(build):
     build.machine.home = home
     done = build.run("ascend310p")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert build.left == ["custom_opp_test.run", "opp"]
+    assert build.outputs == ["custom_opp_test.run", "opp"]
 
 
 @needs_make
-def test_kernels_that_are_truncated_are_found_and_nothing_is_installed(build):
-    build.breaks("opc_truncates")
+def test_truncated_kernels_are_found_and_nothing_is_installed(build):
+    build.inject("opc_truncates")
     failed = build.run("ascend310p")
     assert failed.returncode == 1
     kernel = f"opp.new/packages/vendors/npu_rope/op_impl/ai_core/tbe/kernel/ascend310p/{STEMS[0]}/a.o"
     assert f"{kernel} must have the bytes that a.json describes but is truncated or changed." in failed.stderr
-    assert build.left == []
+    assert build.outputs == []
 
 
 @needs_make
-def test_an_op_build_that_fails_ends_the_build_with_a_sentence(build):
-    build.breaks("op_build_fails")
+def test_a_failing_op_build_ends_the_build_with_a_message(build):
+    build.inject("op_build_fails")
     failed = build.run("ascend310p", "-j", "2")
     assert failed.returncode == 1
-    said = " ".join((failed.stdout + failed.stderr).split())
-    assert "CANN's op_build must write aclnn_*.cpp and op_proto.cc to" in said
-    assert build.left == []
+    messages = " ".join((failed.stdout + failed.stderr).split())
+    assert "CANN's op_build must write aclnn_*.cpp and op_proto.cc to" in messages
+    assert build.outputs == []
 
 
 @needs_make
 @pytest.mark.slow
 @pytest.mark.parametrize("build", VERSIONS, indirect=True)
 def test_our_definitions_compile_in_the_template(build):
-    """With a real compiler; CANN's headers are simulator/cann/include."""
+    """The compiler is a real one; the headers of CANN are those of simulator/cann/include."""
     done = build.machine.run("ascend910b", script=build.clone / "scripts/build_npu.sh")
     assert done.returncode == 0, done.stdout + done.stderr
-    vendor = build.opp / "packages/vendors/npu_rope"  # where an install of npu_rope takes it from
+    vendor = build.opp / "packages/vendors/npu_rope"  # an install of npu_rope copies this folder
     built = sorted(p.name for p in vendor.rglob("*.so"))
     libraries = [
         "libcust_opapi.so",
@@ -701,5 +701,5 @@ def test_our_definitions_compile_in_the_template(build):
     undefined = subprocess.run(
         ["nm", "-DCu", str(tilings)], capture_output=True, text=True, check=True
     ).stdout
-    ours = [line for line in undefined.splitlines() if "npu_rope" in line]
-    assert not ours, "sources of ours are missing from the library"
+    own_symbols = [line for line in undefined.splitlines() if "npu_rope" in line]
+    assert not own_symbols, "the library lacks sources of this project"

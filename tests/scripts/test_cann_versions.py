@@ -13,7 +13,7 @@ from npu_rope import cann_versions, native
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_table_is_the_one_of_the_documentation():
+def test_the_table_equals_the_documentations():
     text = (ROOT / "docs/npu.md").read_text()
     rows = re.findall(r"^\| (2\.\S+) \| (\S+) \| (\S+) \| ([\d., ]+) \| .* not run \|$", text, re.M)
     table = [
@@ -58,22 +58,22 @@ def test_the_version_is_read_from_each_layout(tmp_path, version):
     assert cann_versions.cann_version(stand_in.cann(tmp_path / "cann", version)) == version
 
 
-def test_cann_8_has_its_version_beside_a_package_s(tmp_path):
+def test_cann_8_has_its_version_next_to_a_packages_version(tmp_path):
     text = "Version=7.7.0.1.238\nversion_dir=8.1.RC1\ntimestamp=20250428\n"
     stand_in.write(tmp_path / "runtime/version.info", text)
     assert cann_versions.cann_version(tmp_path) == "8.1.RC1"
 
 
 @pytest.mark.parametrize("text", ["", "Version=\n", "version\n", "Version=unknown\n", "\x00\xff=\n"])
-def test_a_file_without_a_version_says_none(tmp_path, text):
+def test_a_file_without_a_version_gives_none(tmp_path, text):
     stand_in.write(tmp_path / "share/info/runtime/version.info", text)
     assert cann_versions.cann_version(tmp_path) is None
     assert cann_versions.cann_version(tmp_path / "nonexistent") is None
 
 
-GO = [("9.0.0", "2.10.0"), ("8.5.0", "2.10.0"), ("9.1.0", "2.13.0"), ("9.1.0", "2.10.0.post4")]
-GO += [("9.0.0", "2.12.0"), ("9.1.0", "2.13.0+gitabc")]
-DO_NOT = {
+COMPATIBLE = [("9.0.0", "2.10.0"), ("8.5.0", "2.10.0"), ("9.1.0", "2.13.0"), ("9.1.0", "2.10.0.post4")]
+COMPATIBLE += [("9.0.0", "2.12.0"), ("9.1.0", "2.13.0+gitabc")]
+INCOMPATIBLE = {
     ("8.1.RC1", "2.13.0"): "CANN must be 8.5 or newer but is 8.1.RC1",
     ("8.3.RC1", None): "CANN must be 8.5 or newer but is 8.3.RC1",
     ("9.0.0", "2.13.0"): "torch_npu 2.13.0 must have a CANN of 9.1 but CANN is 9.0.0",
@@ -82,17 +82,17 @@ DO_NOT = {
 UNKNOWN = [("9.1.0", None), (None, "2.13.0"), ("9.1.0", "2.99.0"), ("nonsense", "2.13.0")]
 
 
-@pytest.mark.parametrize(("cann", "torch_npu"), GO)
-def test_versions_that_go_together(cann, torch_npu):
+@pytest.mark.parametrize(("cann", "torch_npu"), COMPATIBLE)
+def test_compatible_versions_are_accepted(cann, torch_npu):
     verdict = cann_versions.judge(cann, torch_npu)
     assert verdict.goes is True
     assert verdict.text.endswith("; not run by us")
 
 
-@pytest.mark.parametrize("pair", DO_NOT)
-def test_versions_that_do_not_go_together_get_a_remedy(pair):
+@pytest.mark.parametrize("pair", INCOMPATIBLE)
+def test_incompatible_versions_have_a_remedy(pair):
     verdict = cann_versions.judge(*pair)
-    assert (verdict.goes, verdict.text) == (False, DO_NOT[pair])
+    assert (verdict.goes, verdict.text) == (False, INCOMPATIBLE[pair])
     assert verdict.remedy.startswith("Install CANN 9.1.0")
     assert "none" not in verdict.remedy
 
@@ -133,7 +133,7 @@ ALL_PAIRS = "; ".join(f"torch=={r.torch} torch_npu=={r.torch_npu}" for r in cann
         ("nonsense", "1.11.0", f", and then npu_rope again: {ALL_PAIRS}."),
     ],
 )
-def test_a_torch_npu_for_a_torch_that_is_too_old_is_wrong(cann, torch_npu, pairs):
+def test_a_torch_npu_for_an_old_torch_is_incompatible(cann, torch_npu, pairs):
     verdict = cann_versions.judge(cann, torch_npu)
     assert (verdict.goes, verdict.text) == (
         False,
@@ -144,22 +144,22 @@ def test_a_torch_npu_for_a_torch_that_is_too_old_is_wrong(cann, torch_npu, pairs
     assert verdict.remedy.endswith("docs/npu.md has the index of CPU builds that torch comes from.")
 
 
-def test_every_release_of_the_table_is_for_a_torch_that_is_new_enough():
+def test_every_release_of_the_table_is_for_a_supported_torch():
     assert all(
         cann_versions.series(r.torch_npu) >= cann_versions.OLDEST_TORCH for r in cann_versions.RELEASES
     )
 
 
-def test_the_remedy_for_a_cann_that_nothing_goes_with_names_a_cann_alone():
+def test_the_remedy_for_an_unsupported_cann_names_only_a_cann():
     assert cann_versions.judge("10.0.0", "2.12.0").remedy == "Install CANN 9.1.0."
 
 
 @pytest.mark.parametrize(("cann", "torch_npu"), UNKNOWN)
-def test_what_the_table_does_not_have_is_neither_right_nor_wrong(cann, torch_npu):
+def test_unlisted_versions_have_no_verdict(cann, torch_npu):
     assert cann_versions.judge(cann, torch_npu).goes is None
 
 
-def test_the_binding_says_which_torch_npu_it_was_built_for():
+def test_the_binding_contains_the_torch_npu_that_it_was_built_for():
     library = native.find_library("npu_rope_torch_npu")
     if library is None:
         pytest.skip("the binding of torch_npu is not built here")
@@ -174,7 +174,7 @@ def test_the_binding_says_which_torch_npu_it_was_built_for():
     assert "--force-reinstall" in other.remedy
 
 
-def test_a_library_without_the_text_says_none(tmp_path):
+def test_a_library_without_the_text_gives_none(tmp_path):
     (tmp_path / "lib.so").write_bytes(b"\x7fELF and more")
     assert cann_versions.binding_built_for(tmp_path / "lib.so") is None
     assert cann_versions.judge_binding(None, "2.13.0").goes is None

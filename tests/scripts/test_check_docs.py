@@ -1,4 +1,4 @@
-"""scripts/check_docs.py: examples that do not work are found, and where."""
+"""scripts/check_docs.py names each failing example of a page and its line."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def check(tmp_path: Path, text: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-RIGHT = {
+PASSING = {
     "blocks share their names": "```python\na = 1\n```\nand\n```python\nassert a == 1\n```\n",
     "command": "```sh\npython -c 'print(1)'\n```\n",
     "continued command": "```sh\npython -c \\\n  'print(1)'\n```\n",
-    "command with the exit status it says": "```sh exit=3\npython -c 'exit(3)'\n```\n",
+    "command with its expected exit status": "```sh exit=3\npython -c 'exit(3)'\n```\n",
     "text is not run": "```text\npython -c 'exit(3)'\n```\n",
     "other commands are not run": "```sh\nfalse\n```\n",
 }
-WRONG = {
+FAILING = {
     "exception": ("```python\na = 1\n\nassert a == 2\n```\n", 'page.md", line 4'),
     "second block": ("```python\na = 1\n```\n\n```python\nassert a == 2\n```\n", 'page.md", line 6'),
     "command": ("# Head\n\n```sh\npython -c 'print(1)'\npython -c 'exit(1)'\n```\n", "page.md:5: "),
@@ -35,16 +35,16 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_what_works_passes(tmp_path: Path, name: str) -> None:
-    status, said, wrong = check(tmp_path, RIGHT[name])
-    assert (status, wrong) == (0, "")
-    assert "0 failed" in said
+@pytest.mark.parametrize("name", PASSING)
+def test_working_examples_pass(tmp_path: Path, name: str) -> None:
+    status, output, errors = check(tmp_path, PASSING[name])
+    assert (status, errors) == (0, "")
+    assert "0 failed" in output
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_fails_is_named(tmp_path: Path, name: str) -> None:
-    text, said = WRONG[name]
-    status, _, wrong = check(tmp_path, text)
+@pytest.mark.parametrize("name", FAILING)
+def test_a_failing_example_is_named(tmp_path: Path, name: str) -> None:
+    text, message = FAILING[name]
+    status, _, errors = check(tmp_path, text)
     assert status == 1
-    assert said in wrong
+    assert message in errors

@@ -1,4 +1,4 @@
-"""npu_rope/operator_package.py: faults planted in a complete package, and the output of doctor."""
+"""npu_rope/operator_package.py finds faults in a package, and doctor reports them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INSTALL = "pip install --no-build-isolation ./simulator ."
 
 @pytest.fixture
 def package(tmp_path):
-    """A whole package with two operators for two SoCs."""
+    """A complete package with two operators for two SoCs."""
     folder = tmp_path / "npu_rope"
     compiler = shlex.split(os.environ.get("CXX", "c++"))
     for library in (INTERFACE, TILINGS):
@@ -38,8 +38,8 @@ def package(tmp_path):
         for soc in SOCS:
             code = f"code of {operator}"
             kernel = stand_in.write(folder / TBE / "kernel" / soc / operator / f"{name}.o", code)
-            said = {"binFileName": name, "sha256": hashlib.sha256(code.encode()).hexdigest()}
-            kernel.with_suffix(".json").write_text(json.dumps(said))
+            description = {"binFileName": name, "sha256": hashlib.sha256(code.encode()).hexdigest()}
+            kernel.with_suffix(".json").write_text(json.dumps(description))
     for soc in SOCS:
         listed = {
             name: {"binaryList": [{"binPath": f"{soc}/{operator}/{name}_1.o"}]}
@@ -49,12 +49,12 @@ def package(tmp_path):
     return folder
 
 
-def test_a_whole_package_has_no_fault(package):
+def test_a_complete_package_has_no_fault(package):
     assert operator_package.socs_of(package) == sorted(SOCS)
     assert [operator_package.fault_of(package, soc) for soc in (None, *SOCS)] == [None] * 3
 
 
-def test_a_package_for_another_soc_is_named(package):
+def test_a_package_for_another_soc_is_a_fault(package):
     assert operator_package.fault_of(package, "ascend910_93") == (
         "the package must have kernels for ascend910_93 but has them for ascend310p, ascend910b"
     )
@@ -62,10 +62,10 @@ def test_a_package_for_another_soc_is_named(package):
 
 @pytest.mark.parametrize("path", [INTERFACE, TILINGS])
 def test_a_truncated_library_is_found_at_every_length(package, path):
-    whole = (package / path).read_bytes()
-    lengths = [0, 3, 63, 64, len(whole) // 3, len(whole) // 2, len(whole) - 1]
+    complete = (package / path).read_bytes()
+    lengths = [0, 3, 63, 64, len(complete) // 3, len(complete) // 2, len(complete) - 1]
     for length in lengths:
-        (package / path).write_bytes(whole[:length])
+        (package / path).write_bytes(complete[:length])
         fault = operator_package.fault_of(package)
         assert fault.startswith(f"{package / path} must "), (length, fault)
         assert "truncated" in fault
@@ -104,17 +104,17 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_a_sentence_that_names_the_file(package, name):
-    path, text, words = FAULTS[name]
+    path, text, message = FAULTS[name]
     if text is None:
         (package / path).unlink()
     else:
         (package / path).write_text(text)
-    assert words in operator_package.fault_of(package, "ascend910b")
+    assert message in operator_package.fault_of(package, "ascend910b")
 
 
 @pytest.mark.parametrize("name", [".opt/venv", "my.org", "proj.old/a"])
 def test_a_path_at_which_cann_cuts_a_kernels_path_is_a_fault(package, tmp_path, name, capsys):
-    """hicann/opbase indv_bininfo.cpp, NnopbaseGetKernelJsonPath. A build may be there, an install may not."""
+    """hicann/opbase indv_bininfo.cpp, NnopbaseGetKernelJsonPath. A build folder may have such a path."""
     moved = tmp_path / name / "npu_rope"
     moved.parent.mkdir(parents=True)
     package.rename(moved)
@@ -130,7 +130,7 @@ def test_a_path_at_which_cann_cuts_a_kernels_path_is_a_fault(package, tmp_path, 
 
 @pytest.mark.parametrize("name", ["my.json", "opt.venv", "a.ko", "o"])
 def test_other_paths_are_no_fault(package, tmp_path, name):
-    """CANN looks for .json in the paths of its own kernels alone: indv_bininfo.cpp, NnopbaseGetBinPath."""
+    """CANN searches .json only in the paths of its own kernels: indv_bininfo.cpp, NnopbaseGetBinPath."""
     moved = package.rename(tmp_path / name)
     assert operator_package.fault_of(moved) is None
 
@@ -144,7 +144,7 @@ def test_a_link_hides_the_folder_from_cann(package, tmp_path):
     assert operator_package.fault_of(tmp_path / "link.o") is not None
 
 
-def test_doctor_says_to_install_npu_rope_in_another_folder(package, tmp_path, monkeypatch):
+def test_the_remedy_for_a_path_fault_is_another_folder(package, tmp_path, monkeypatch):
     moved = package.rename(tmp_path / "my.org")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("ASCEND_SIM_SOC", raising=False)
@@ -189,7 +189,7 @@ def test_doctor_names_the_chip_and_a_package_for_another_one(package, tmp_path, 
         False,
         "the package must have kernels for ascend310p but has them for ascend910b",
     )
-    # The package is not npu_rope's own, so that a build alone would change nothing.
+    # The package is not npu_rope's own; a build alone would not replace it.
     assert kernels.remedy.startswith(f"Remove {package}: CANN takes it before npu_rope's own package. ")
     monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", f"/elsewhere{os.pathsep}{package}")
     taken_out = doctor._npu_chip(pieces)[1].remedy
@@ -203,7 +203,7 @@ def test_doctor_names_the_chip_and_a_package_for_another_one(package, tmp_path, 
 
 
 def test_doctor_reads_the_package_of_the_simulated_chip(package, monkeypatch, tmp_path):
-    """No npu-smi is asked: the machine may have another chip."""
+    """npu-smi does not run: the machine may have another chip."""
     stand_in.executable(tmp_path / "bin/npu-smi", NPU_SMI)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     pieces = {"operators": str(package), "device": "Ascend910B2, simulated: no hardware"}
@@ -231,11 +231,8 @@ def test_doctor_reads_the_package_of_the_simulated_chip(package, monkeypatch, tm
 
 
 @pytest.mark.parametrize("wrong", [("versions", "kernels"), ("kernels",), ()])
-def test_the_npu_back_end_is_absent_where_a_piece_of_it_does_not_go_with_the_others(
-    package, tmp_path, monkeypatch, wrong
-):
-    """On a machine that has every piece: CANN 9.0 or 9.1, torch_npu 2.13.0, and a package with or without
-    kernels for its chip."""
+def test_the_npu_back_end_is_absent_if_its_pieces_do_not_match(package, tmp_path, monkeypatch, wrong):
+    """The machine has CANN 9.0 or 9.1, torch_npu 2.13.0, and a package that may lack its chip's kernels."""
     home = stand_in.cann(tmp_path / "cann", "9.0.0" if "versions" in wrong else "9.1.0")
     chip = "910B3" if not wrong else "310P3"
     stand_in.executable(tmp_path / "bin/npu-smi", NPU_SMI.replace("310P3", chip))
@@ -264,7 +261,7 @@ def test_the_npu_back_end_is_absent_where_a_piece_of_it_does_not_go_with_the_oth
         assert found.present is True
 
 
-def test_a_device_is_a_numbered_one(monkeypatch):
+def test_only_a_numbered_device_counts(monkeypatch):
     """A container without --device /dev/davinci0 may have davinci_manager, which all NPUs share."""
     monkeypatch.delenv("ASCEND_SIM_SOC", raising=False)
 
@@ -278,7 +275,7 @@ def test_a_device_is_a_numbered_one(monkeypatch):
     assert device_among("davinci7", *shared, "davinci1").found == "/dev/davinci1, /dev/davinci7"
 
 
-def test_doctor_says_that_versions_do_not_go_together(tmp_path, monkeypatch):
+def test_doctor_reports_incompatible_versions(tmp_path, monkeypatch):
     monkeypatch.delenv("ASCEND_SIM_SOC", raising=False)
     monkeypatch.setattr(doctor, "version_of", lambda _package: "2.13.0")
     home = stand_in.cann(tmp_path / "cann", "9.0.0")
@@ -288,7 +285,7 @@ def test_doctor_says_that_versions_do_not_go_together(tmp_path, monkeypatch):
     assert found.remedy.startswith("Install CANN 9.1.0")
 
 
-def test_doctor_says_why_it_does_not_know_the_chip(monkeypatch, tmp_path):
+def test_doctor_reports_why_the_chip_is_not_known(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("ASCEND_SIM_SOC", raising=False)
     (found,) = doctor._npu_chip({"operators": None, "device": "/dev/davinci0"})
@@ -297,7 +294,7 @@ def test_doctor_says_why_it_does_not_know_the_chip(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("named", [None, "/nonexistent"])
-def test_doctor_says_that_cann_s_operators_are_not_named(monkeypatch, named, tmp_path):
+def test_doctor_reports_that_ascend_opp_path_is_missing(monkeypatch, named, tmp_path):
     if named is None:
         monkeypatch.delenv("ASCEND_OPP_PATH", raising=False)
     else:

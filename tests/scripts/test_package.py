@@ -1,4 +1,4 @@
-"""The wheel: what it holds, and that it works unpacked: with NumPy alone, and with torch over ctypes."""
+"""The files of the wheels, and that the unpacked wheels work: with only NumPy, and with torch over ctypes."""
 
 import itertools
 import os
@@ -18,14 +18,14 @@ from npu_rope import operator_package, simulated_package
 compiles = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 INTERFACE = "op_api/include/aclnn_npu_rope.h"  # of an operator package
-WHEEL_SOC = "ascend310p"  # the kernels of one SoC are enough to see what a wheel does with them
+WHEEL_SOC = "ascend310p"  # the kernels of one SoC are enough for these tests
 BUNDLED = "npu_rope/lib/opp/vendors/npu_rope"
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
-    """Both wheels, unpacked into one folder: built where torch is not looked for and scripts/build_npu.sh
-    has been run."""
+    """Both wheels, unpacked into one folder. They are built without torch and with an operator package, as
+    after scripts/build_npu.sh."""
     folder = tmp_path_factory.mktemp("wheel")
     interface = folder / "npu_rope" / INTERFACE
     interface.parent.mkdir(parents=True)
@@ -34,7 +34,7 @@ def unpacked(tmp_path_factory):
         "--config-settings=cmake.define.NPU_ROPE_TORCH=OFF",
         f"--config-settings=cmake.define.NPU_ROPE_OPP={folder / 'npu_rope'}",
         f"--config-settings=cmake.define.NPU_ROPE_SIM_SOCS={WHEEL_SOC}",
-        # Compiled in a third of the time.
+        # These two options save two thirds of the compile time.
         "--config-settings=cmake.define.ASCEND_SIM_KERNEL_OPTIMIZE=-O0",
         "--config-settings=cmake.build-type=Debug",
         "-w",
@@ -42,9 +42,9 @@ def unpacked(tmp_path_factory):
         "-q",
     ]
     for project in (ROOT / "simulator", ROOT):
-        options_of_build = [*options, f"--config-settings=build-dir={folder / f'build-{project.name}'}"]
+        build_options = [*options, f"--config-settings=build-dir={folder / f'build-{project.name}'}"]
         pip = [sys.executable, "-m", "pip", "wheel", str(project), "--no-deps", "--no-build-isolation"]
-        built = subprocess.run([*pip, *options_of_build], capture_output=True, text=True, check=False)
+        built = subprocess.run([*pip, *build_options], capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stderr
     wheels = sorted(folder.glob("*.whl"))
     assert [wheel.name.split("-")[0] for wheel in wheels] == ["ascend_sim", "npu_rope"]
@@ -57,10 +57,10 @@ def unpacked(tmp_path_factory):
 
 
 def run(site, code):
-    """Run code with the unpacked wheel ahead of everything else."""
+    """Run code with the unpacked wheel first on the path."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("NPU_ROPE_", "ASCEND_SIM_"))}
     environment["PYTHONPATH"] = str(site)
-    # -S keeps the editable install's import hook out; the packages it found are named instead.
+    # -S keeps the import hook of the editable install out; code adds the site-packages itself.
     paths = [p for p in sys.path if p.endswith("site-packages")]
     head = f"import sys; sys.path += {paths!r}\n"
     return subprocess.run(
@@ -98,7 +98,7 @@ def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
 
 
 def test_an_install_has_every_kernel():
-    """This one, which is of all SoCs."""
+    """The environment of the tests has the kernels of all SoCs."""
     found = kernels_in(simulated_package.load().folder / "sim_kernels")
     assert found == every_kernel("ascend910b") | every_kernel("ascend310p")
 
@@ -120,7 +120,7 @@ def test_wheel_holds_the_simulated_operator_package(unpacked):
 
 
 @compiles
-def test_the_operator_package_travels_with_the_wheel_and_cann_is_told_at_import(unpacked, tmp_path):
+def test_the_wheel_contains_the_operator_package_and_the_import_tells_cann_its_path(unpacked, tmp_path):
     assert f"{BUNDLED}/{INTERFACE}" in files(unpacked)
     own = tmp_path / "own"
     (own / INTERFACE).parent.mkdir(parents=True)
@@ -149,7 +149,7 @@ def test_the_operator_package_travels_with_the_wheel_and_cann_is_told_at_import(
 
 
 def kernels_in(folder):
-    """The entries of all kernels, each in the library of its operator and SoC."""
+    """Return the entries of all kernels, each from the library of its operator and SoC."""
     found = set()
     for library in folder.iterdir():
         entries = {name for name in stubs.Elf.read(library).defined if name.startswith(f"{library.stem}__")}
@@ -159,7 +159,7 @@ def kernels_in(folder):
 
 
 def every_kernel(soc):
-    """The entries of an SoC's kernels: a type for each argument."""
+    """Return the entries of an SoC's kernels. Their names have a type for each argument."""
     kernels = set()
     floats = ("half", "bfloat16_t", "float") if soc == "ascend910b" else ("half", "float")
     for x, p in itertools.product(floats, ("int32_t", "int64_t")):
@@ -183,7 +183,7 @@ def every_kernel(soc):
 @compiles
 def test_libraries_need_neither_torch_nor_python_and_find_each_other(unpacked):
     libraries = list((unpacked / "npu_rope/lib").rglob("*.so"))
-    # The CPU's, the operator package and its tiling.
+    # Besides the kernels: the CPU's library, the operator package and its tiling.
     assert len(libraries) == len({entry.rsplit("__", 1)[0] for entry in every_kernel(WHEEL_SOC)}) + 3
     libraries += (unpacked / "ascend_sim/lib").glob("*.so")  # the cores, and the simulated CANN
     assert len(libraries) == len({entry.rsplit("__", 1)[0] for entry in every_kernel(WHEEL_SOC)}) + 5
@@ -212,7 +212,7 @@ def test_numpy_works_without_torch(unpacked):
     assert done.stdout.split() == [str(unpacked), "[[[1.0,", "1.0]]]"]
 
 
-# ---- an environment of its own, in which there is NumPy and nothing else -----------------------------
+# ---- a virtual environment with only NumPy -----------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -247,8 +247,8 @@ def run_in(python, code, folder):
 
 
 @compiles
-def test_the_environment_has_numpy_alone(numpy_only, unpacked, tmp_path):
-    said = run_in(
+def test_the_environment_has_only_numpy(numpy_only, unpacked, tmp_path):
+    output = run_in(
         numpy_only,
         """
         import importlib.util as u, npu_rope
@@ -257,12 +257,12 @@ def test_the_environment_has_numpy_alone(numpy_only, unpacked, tmp_path):
         """,
         tmp_path,
     )
-    assert said == f"['{unpacked}/npu_rope'] []\n"
+    assert output == f"['{unpacked}/npu_rope'] []\n"
 
 
 @compiles
-def test_simulated_devices_run_with_numpy_alone(numpy_only, tmp_path):
-    said = run_in(
+def test_simulated_devices_run_with_only_numpy(numpy_only, tmp_path):
+    output = run_in(
         numpy_only,
         """
         import numpy as np, npu_rope
@@ -272,10 +272,10 @@ def test_simulated_devices_run_with_numpy_alone(numpy_only, tmp_path):
         for dtype in (np.float32, np.float16):
             x = np.random.default_rng(0).standard_normal((2, 9, 3, 80)).astype(dtype)
             for positions in (np.arange(9, dtype=np.int32), np.arange(18).reshape(2, 9)):
-                right = npu_rope.rope(x, positions, params, backend="reference").astype(float)
+                expected = npu_rope.rope(x, positions, params, backend="reference").astype(float)
                 for name in ("cpu", "sim:ascend310p"):
                     y = npu_rope.rope(x, positions, params, backend=name).astype(float)
-                    assert np.abs(y - right).max() < (1e-5 if dtype is np.float32 else 5e-3), name
+                    assert np.abs(y - expected).max() < (1e-5 if dtype is np.float32 else 5e-3), name
         try:
             npu_rope.rope(x, positions + 2**22, params, backend="sim:ascend310p")
         except ValueError as error:
@@ -283,7 +283,7 @@ def test_simulated_devices_run_with_numpy_alone(numpy_only, tmp_path):
         """,
         tmp_path,
     )
-    assert said.startswith("[rope] positions must be between -4194303 and 4194303 on the device but got ")
+    assert output.startswith("[rope] positions must be between -4194303 and 4194303 on the device but got ")
 
 
 KERNEL = """
@@ -316,12 +316,12 @@ extern "C" __global__ __aicore__ void twice(GM_ADDR x, GM_ADDR y, GM_ADDR worksp
 
 @compiles
 @pytest.mark.parametrize("soc", ["ascend910b", "ascend310p", "ascend950"])
-def test_a_kernel_of_ones_own_compiles_and_runs_with_numpy_alone(soc, numpy_only, tmp_path):
+def test_a_users_kernel_compiles_and_runs_with_only_numpy(soc, numpy_only, tmp_path):
     (tmp_path / "twice.cpp").write_text(KERNEL)
     order = "    arriving.EnQue(a);\n    a = arriving.DeQue<float>();\n"
     assert order in KERNEL
     (tmp_path / "broken.cpp").write_text(KERNEL.replace(order, ""))
-    said = run_in(
+    output = run_in(
         numpy_only,
         f"""
         import numpy as np
@@ -346,11 +346,11 @@ def test_a_kernel_of_ones_own_compiles_and_runs_with_numpy_alone(soc, numpy_only
         """,
         tmp_path,
     )
-    assert said == "1024 SIM-HAZARD-01 True\n"
+    assert output == "1024 SIM-HAZARD-01 True\n"
 
 
 @compiles
-def test_torch_works_over_ctypes_where_the_registration_was_not_built(unpacked):
+def test_torch_works_over_ctypes_without_the_registration(unpacked):
     done = run(
         unpacked,
         """

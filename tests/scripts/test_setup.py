@@ -31,7 +31,7 @@ def bash(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> str:
+def bare_path(tmp_path: Path) -> str:
     """A PATH with neither Python nor a compiler."""
     for tool in TOOLS:
         found = shutil.which(tool)
@@ -40,49 +40,49 @@ def bare(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_missing_compiler_is_named_with_a_remedy(bare: str) -> None:
-    done = bash("setup test", PATH=bare, CXX="")
+def test_missing_compiler_is_named_with_a_remedy(bare_path: str) -> None:
+    done = bash("setup test", PATH=bare_path, CXX="")
     assert done.returncode == 1
     assert "error: no C++17 compiler was found" in done.stderr
     assert "apt install g++" in done.stderr
 
 
-@pytest.mark.parametrize("named", ["/bin/false", "/nonexistent/c++", "no-such-launcher g++"])
-def test_compiler_that_was_named_and_does_not_work_is_an_error(named: str) -> None:
-    done = bash("setup test", CXX=named)
+@pytest.mark.parametrize("compiler", ["/bin/false", "/nonexistent/c++", "no-such-launcher g++"])
+def test_a_named_compiler_that_does_not_work_is_an_error(compiler: str) -> None:
+    done = bash("setup test", CXX=compiler)
     assert done.returncode == 1
-    assert f"error: CXX={named} is not a C++17 compiler" in done.stderr
+    assert f"error: CXX={compiler} is not a C++17 compiler" in done.stderr
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no compiler")
-@pytest.mark.parametrize("named", ["", "c++", "env c++"])
-def test_compiler_that_works_is_taken(named: str) -> None:
-    assert bash("require_compiler", CXX=named).returncode == 0
+@pytest.mark.parametrize("compiler", ["", "c++", "env c++"])
+def test_a_working_compiler_is_accepted(compiler: str) -> None:
+    assert bash("require_compiler", CXX=compiler).returncode == 0
 
 
-def test_missing_python_is_named_with_a_remedy(bare: str) -> None:
-    done = bash("require_python", PATH=bare, PYTHON="")
+def test_missing_python_is_named_with_a_remedy(bare_path: str) -> None:
+    done = bash("require_python", PATH=bare_path, PYTHON="")
     assert done.returncode == 1
     assert "error: no Python 3.10 or newer was found" in done.stderr
     assert "PYTHON=/path/to/python3" in done.stderr
 
 
-def test_python_that_cannot_make_environments_is_refused(bare: str) -> None:
-    fake = Path(bare) / "python3"
-    fake.write_text('#!/bin/sh\ncase "$2" in *ensurepip*) exit 1 ;; *) exit 0 ;; esac\n')
-    fake.chmod(0o755)
-    done = bash("require_python", PATH=bare, PYTHON="")
+def test_python_without_ensurepip_is_refused(bare_path: str) -> None:
+    stub = Path(bare_path) / "python3"
+    stub.write_text('#!/bin/sh\ncase "$2" in *ensurepip*) exit 1 ;; *) exit 0 ;; esac\n')
+    stub.chmod(0o755)
+    done = bash("require_python", PATH=bare_path, PYTHON="")
     assert done.returncode == 1
     assert "apt install python3-venv" in done.stderr
 
 
-def test_old_python_is_passed_over(bare: str) -> None:
-    fake = Path(bare) / "python3"
-    fake.write_text("#!/bin/sh\nexit 1\n")
-    fake.chmod(0o755)
-    (Path(bare) / "python3.11").symlink_to(sys.executable)
-    done = bash("find_python", PATH=bare, PYTHON="")
-    assert done.stdout.strip() == f"{bare}/python3.11"
+def test_an_old_python_is_skipped(bare_path: str) -> None:
+    stub = Path(bare_path) / "python3"
+    stub.write_text("#!/bin/sh\nexit 1\n")
+    stub.chmod(0o755)
+    (Path(bare_path) / "python3.11").symlink_to(sys.executable)
+    done = bash("find_python", PATH=bare_path, PYTHON="")
+    assert done.stdout.strip() == f"{bare_path}/python3.11"
 
 
 STEPS = 'STEP=1; STEPS=1; VENV="$FOLDER"; STAMPS="$VENV/.stamps"; LOGS="$VENV/.logs"\n'
@@ -116,12 +116,12 @@ def test_step_that_was_interrupted_is_run_again(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-def test_build_folder_goes_when_the_compiler_changed_or_the_build_failed(tmp_path: Path) -> None:
+def test_build_folder_is_removed_after_a_compiler_change_or_a_failed_build(tmp_path: Path) -> None:
     cache = tmp_path / "build" / "cp311-cp311-linux_x86_64" / "CMakeCache.txt"
     (tmp_path / "build" / "cpu").mkdir(parents=True)
 
-    def kept(compiler: str, result: str) -> bool:
-        """Whether the folder that was there is still there while npu_rope is built."""
+    def folder_survives(compiler: str, result: str) -> bool:
+        """Return whether the earlier build folder still exists when pip builds npu_rope."""
         cache.parent.mkdir(exist_ok=True)
         cache.touch()
         code = f'{STEPS}ROOT="$FOLDER"\npip_install() {{ {result}; }}\ninstall_projects'
@@ -129,15 +129,15 @@ def test_build_folder_goes_when_the_compiler_changed_or_the_build_failed(tmp_pat
         assert done.returncode == (result == "false")
         return cache.exists()
 
-    assert not kept("", "true")  # the folder's compiler is unknown
-    assert kept("", "true")
-    assert not kept("/opt/c++", "true")
-    assert kept("/opt/c++", "false")
-    assert not kept("/opt/c++", "true")
+    assert not folder_survives("", "true")  # no compiler is recorded for the folder
+    assert folder_survives("", "true")
+    assert not folder_survives("/opt/c++", "true")
+    assert folder_survives("/opt/c++", "false")
+    assert not folder_survives("/opt/c++", "true")
     assert (tmp_path / "build" / "cpu").is_dir()
 
 
-def test_hash_sees_contents_and_names(tmp_path: Path) -> None:
+def test_hash_depends_on_contents_and_names(tmp_path: Path) -> None:
     hashes = set()
     for name, text in (("a", "1"), ("a", "2"), ("b c", "2")):
         shutil.rmtree(tmp_path / "folder", ignore_errors=True)
@@ -148,7 +148,7 @@ def test_hash_sees_contents_and_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", ["test.sh", "validate.sh"])
-def test_help_teaches_and_installs_nothing(script: str, tmp_path: Path) -> None:
+def test_help_prints_the_usage_and_installs_nothing(script: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     done = subprocess.run(
         [tmp_path / "scripts" / script, "--help"], capture_output=True, text=True, timeout=60
@@ -159,7 +159,7 @@ def test_help_teaches_and_installs_nothing(script: str, tmp_path: Path) -> None:
     assert not (tmp_path / ".venv").exists()
 
 
-def test_requirements_follow_extras_and_leave_out_what_has_a_step_of_its_own() -> None:
+def test_requirements_include_extras_and_exclude_packages_of_without() -> None:
     script = ROOT / "scripts" / "requirements.py"
     command = [sys.executable, script, "test", "--without", "torch", "pywhispercpp"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -114,7 +114,7 @@ def c_arguments(call):
 
 
 def c_status(op, structs, angle=0):
-    """PathCall the C function and return its status and error message. A struct that is None becomes NULL."""
+    """Call the C function and return its status and error message. A struct that is None becomes NULL."""
     pointers = {name: None if s is None else C.byref(s) for name, s in structs.items()}
     read, written = (tuple(pointers[n] for n in names) for names in (op.reads, op.writes))
     arguments = (*read, pointers["params"], 1, angle, *written)

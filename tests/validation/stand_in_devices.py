@@ -1,9 +1,9 @@
-"""ggml's worker with stand-ins for missing devices, each made of ggml's own CPU device.
+"""Run ggml's worker with stand-ins for missing devices. Each is a copy of ggml's CPU device.
 
     python stand_in_devices.py FOLDER THREADS DEVICE
 
-CANN0 and CANN310P refuse what ggml's CANN backend refuses (its supports_op, ggml d99724f) and compute
-the rest right. FLOAT0 has float32 angles of its own; SHIFT0 is one position off.
+CANN0 and CANN310P refuse the nodes that ggml's CANN backend refuses (supports_op, ggml d99724f) and compute
+the others correctly. FLOAT0 computes angles in float32; SHIFT0 is one position off.
 """
 
 import ctypes as C
@@ -21,7 +21,7 @@ SUPPORTS = C.CFUNCTYPE(C.c_bool, C.c_void_p, C.c_void_p)
 # Words of ggml_backend_device: its functions, then its registry and context.
 WORDS, GET_NAME, INIT_BACKEND, SUPPORTS_OP = 24, 0, 5, 9
 BACKEND_WORDS = 40
-kept = []  # what ggml points to must stay
+references = []  # objects that ggml's pointers need
 
 
 def _numbers(tensor, offset, kind, count):
@@ -45,14 +45,14 @@ def _supports(on_310p, describe):
 
 
 def _make(name, cpu, describe):
-    """A copy of the CPU's device, with another name and other limits."""
+    """Copy the CPU's device, with another name and other limits."""
     device = (C.c_void_p * WORDS).from_buffer_copy((C.c_void_p * WORDS).from_address(cpu))
     own_start = START(device[INIT_BACKEND])
 
     def start(this, parameters):
         backend = own_start(cpu, parameters)
         words = (C.c_void_p * BACKEND_WORDS).from_address(backend)
-        words[list(words).index(cpu)] = C.addressof(device)  # the backend asks its device
+        words[list(words).index(cpu)] = C.addressof(device)  # the backend calls its device
         return backend
 
     functions = {GET_NAME: NAME(lambda _: name.encode()), INIT_BACKEND: START(start)}
@@ -60,7 +60,7 @@ def _make(name, cpu, describe):
         functions[SUPPORTS_OP] = SUPPORTS(_supports(name == "CANN310P", describe))
     for place, function in functions.items():
         device[place] = C.cast(function, C.c_void_p).value
-    kept.extend([device, own_start, *functions.values()])
+    references.extend([device, own_start, *functions.values()])
     return device
 
 
@@ -78,10 +78,10 @@ class StandInGgml(ggml_worker.Ggml):
         if self.device == "FLOAT0" and call.cache is None:
             x = ggml_worker._view(np.ascontiguousarray(call.parent), call)
             params = replace(call.params, n_ctx_orig=call.n_ctx_orig or int(call.params.ext_factor != 0))
-            wide = reference.rope(
+            rotated = reference.rope(
                 x, call.positions, params, call.freq_factors, forward=call.forward, angle="f32"
             )
-            return wide.astype(x.dtype)
+            return rotated.astype(x.dtype)
         if self.device == "SHIFT0":
             call = replace(call, positions=call.positions + 1)
         return super().rope(call)

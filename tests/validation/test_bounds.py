@@ -1,4 +1,4 @@
-"""The rotation's bound holds for honest arithmetic and rejects whatever is slightly wrong."""
+"""The rotation's bound holds for correct arithmetic and rejects slightly wrong results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def data(dtype, shape=(8, 3, 80), seed=0):
 
 
 def ratio_of(got, x, params, dtype, *, factors=None, positions=POSITIONS, e_angle=E_ANGLE_HOST):
-    """How far got is from what params demand, as a multiple of the bound."""
+    """Return the largest error of got, as a multiple of the bound."""
     c, s = reference.cos_sin(positions, params, factors)
     c, s = c[..., None, :], s[..., None, :]
     expected = reference.rotate(x, c, s, params)
@@ -50,33 +50,34 @@ def ratio_of(got, x, params, dtype, *, factors=None, positions=POSITIONS, e_angl
     return worst_ratio(got, expected, bound)[0]
 
 
-def right(x, params, dtype, factors=None, positions=POSITIONS, forward=True):
+def correct(x, params, dtype, factors=None, positions=POSITIONS, forward=True):
     with np.errstate(over="ignore"):
         return reference.rope(x, positions, params, factors, forward=forward).astype(DTYPES[dtype])
 
 
-# ---- it holds -----------------------------------------------------------------------------------
+# ---- accepted -----------------------------------------------------------------------------------
 
 
-def one_pair_each(n, dtype, rng):
-    """n pairs over a wide range of sizes, many of them about to cancel; and a table in float32."""
+def pairs_and_table(n, dtype, rng):
+    """Return n heads of one pair, over a wide range of sizes, and cos and sin. In half of them the products
+    almost cancel."""
     size = np.exp2(rng.uniform(-6, 6, (n, 1, 1)))
     x = (rng.standard_normal((n, 1, 2)) * size).astype(DTYPES[dtype])
     angle = rng.uniform(-np.pi, np.pi, n)
-    near = rng.random(n) < 0.5  # x1*cos = x2*sin, but for a few bits
+    cancels = rng.random(n) < 0.5  # x1*cos = x2*sin, except for a few bits
     wide = x.astype(np.float64)
     cancelling = np.arctan2(wide[:, 0, 0], wide[:, 0, 1])
-    angle[near] = cancelling[near] * (1 + rng.integers(-64, 65, near.sum()) * 2.0**-24)
+    angle[cancels] = cancelling[cancels] * (1 + rng.integers(-64, 65, cancels.sum()) * 2.0**-24)
     table = np.float64 if dtype == "float64" else np.float32
     return x, np.cos(angle).astype(table)[:, None, None], np.sin(angle).astype(table)[:, None, None]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_bound_holds_for_a_million_pairs_at_no_angle_error(dtype):
-    """Two products, one sum, one rounding; nothing else may be needed."""
+    """The arithmetic is two products, one sum and one rounding."""
     compute = np.float64 if dtype == "float64" else np.float32
     rng, params, worst = np.random.default_rng(7), RopeParams(2), 0.0
-    x, c, s = one_pair_each(1_000_000, dtype, rng)
+    x, c, s = pairs_and_table(1_000_000, dtype, rng)
     a, b = x[..., :1].astype(compute), x[..., 1:].astype(compute)
     y = np.concatenate([a * c - b * s, a * s + b * c], -1).astype(DTYPES[dtype])
     extended = np.longdouble if dtype == "float64" else np.float64
@@ -93,12 +94,12 @@ def test_the_bound_holds_for_a_million_pairs_at_no_angle_error(dtype):
     )
     error = np.abs(y.astype(extended) - expected)
     worst = float((error / bound).max())
-    assert 0.5 < worst <= 1  # it holds, and it is not slack
+    assert 0.5 < worst <= 1  # the bound holds, and it is tight
 
 
-def test_the_rest_of_the_head_must_come_through_unchanged():
+def test_lanes_outside_the_window_must_be_unchanged():
     x = data("float32")
-    y = right(x, YARN, "float32")
+    y = correct(x, YARN, "float32")
     assert ratio_of(y, x, YARN, "float32") <= 1
     for place in (0, 7, 72, 79):
         spoiled = y.copy()
@@ -106,27 +107,27 @@ def test_the_rest_of_the_head_must_come_through_unchanged():
         assert ratio_of(spoiled, x, YARN, "float32") == np.inf
 
 
-# ---- it rejects ---------------------------------------------------------------------------------
+# ---- rejected ----------------------------------------------------------------------------------
 
 
 def wrong_sin_sign(x, dtype):
-    return right(x, YARN, dtype, FACTORS, forward=False)
+    return correct(x, YARN, dtype, FACTORS, forward=False)
 
 
 def one_position_off(x, dtype):
-    return right(x, YARN, dtype, FACTORS, positions=POSITIONS + 1)
+    return correct(x, YARN, dtype, FACTORS, positions=POSITIONS + 1)
 
 
 def pairing_swapped(x, dtype):
-    return right(x, dataclasses.replace(YARN, mode="normal"), dtype, FACTORS)
+    return correct(x, dataclasses.replace(YARN, mode="normal"), dtype, FACTORS)
 
 
 def mscale_forgotten(x, dtype):
-    return right(x, dataclasses.replace(YARN, attn_factor=1 / YARN.mscale()), dtype, FACTORS)
+    return correct(x, dataclasses.replace(YARN, attn_factor=1 / YARN.mscale()), dtype, FACTORS)
 
 
 def ramp_reversed(x, dtype):
-    """Interpolated where it should extrapolate: corr_dims and all else as they were."""
+    """Exchange the interpolated and the extrapolated end of the ramp; corr_dims stays."""
     own = RopeParams(64).frequencies("exact", FACTORS)
     low, high = YARN.corr_dims()
     mix = np.clip((np.arange(32) - low) / (high - low), 0, 1)
@@ -136,23 +137,23 @@ def ramp_reversed(x, dtype):
 
 
 def n_offs_ignored(x, dtype):
-    return right(x, dataclasses.replace(YARN, n_offs=0), dtype, FACTORS)
+    return correct(x, dataclasses.replace(YARN, n_offs=0), dtype, FACTORS)
 
 
 def factors_multiplied(x, dtype):
-    return right(x, YARN, dtype, (1 / FACTORS).astype(np.float32))
+    return correct(x, YARN, dtype, (1 / FACTORS).astype(np.float32))
 
 
 def factors_ignored(x, dtype):
-    return right(x, YARN, dtype)
+    return correct(x, YARN, dtype)
 
 
 def ext_factor_ignored(x, dtype):
-    return right(x, dataclasses.replace(YARN, ext_factor=0.0, attn_factor=YARN.mscale()), dtype, FACTORS)
+    return correct(x, dataclasses.replace(YARN, ext_factor=0.0, attn_factor=YARN.mscale()), dtype, FACTORS)
 
 
 def base_slightly_off(x, dtype):
-    return right(x, dataclasses.replace(YARN, freq_base=10100.0), dtype, FACTORS)
+    return correct(x, dataclasses.replace(YARN, freq_base=10100.0), dtype, FACTORS)
 
 
 WRONG = [
@@ -170,11 +171,11 @@ WRONG = [
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_right_result_is_accepted(dtype, backend):
+def test_the_correct_result_is_accepted(dtype, backend):
     x = data(dtype)
-    assert ratio_of(right(x, YARN, dtype, FACTORS), x, YARN, dtype, factors=FACTORS) <= 1
+    assert ratio_of(correct(x, YARN, dtype, FACTORS), x, YARN, dtype, factors=FACTORS) <= 1
     if is_device(backend) and dtype in ("float64", "bfloat16"):
-        return  # not on every device; tests/rope runs those that are
+        return  # not every device has the type; tests/rope runs those that have it
     y = rope(x, POSITIONS, YARN, FACTORS, backend=backend)
     e_angle = E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
     assert ratio_of(y, x, YARN, dtype, factors=FACTORS, e_angle=e_angle) <= 1
@@ -188,8 +189,8 @@ def test_a_wrong_operator_is_rejected(wrong, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_one_ulp_more_than_allowed_is_rejected_anywhere(dtype):
-    """Each element in turn is moved just past its bound, up and down, and seen."""
+def test_one_ulp_beyond_the_bound_is_rejected_at_every_element(dtype):
+    """Each element in turn is moved just beyond its bound, up and down."""
     x, params = data(dtype, (2, 1, 80)), YARN
     positions = POSITIONS[:2]
     c, s = reference.cos_sin(positions, params)
@@ -204,14 +205,14 @@ def test_one_ulp_more_than_allowed_is_rejected_anywhere(dtype):
             short = sign * (past.astype(np.float64) - edge) <= 0
             past = np.where(short, np.nextafter(past, DTYPES[dtype].type(target)), past)
         for at in np.ndindex(x.shape):
-            got = right(x, params, dtype, positions=positions)
+            got = correct(x, params, dtype, positions=positions)
             got[at] = past[at]
             ratio, where = worst_ratio(got, expected, bound)
             assert ratio > 1
             assert where == at
 
 
-# ---- its parts ----------------------------------------------------------------------------------
+# ---- the terms ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -221,8 +222,8 @@ def test_roundoff_and_subnormals_are_the_types_own(dtype):
     assert SMALLEST_SUBNORMAL[dtype] == float(info.smallest_subnormal)
 
 
-def test_the_bound_by_hand():
-    """3*cos - 5*sin at cos 0.6, sin 0.8, float16: every term of the formula written out."""
+def test_the_bound_equals_its_formula_by_hand():
+    """Every term of the formula for the pair (3, 5) at cos 0.6 and sin -0.8, in float16."""
     x, params = np.array([[[3.0, 5.0, 9.0]]]), RopeParams(2)
     c, s = np.full((1, 1, 1), 0.6), np.full((1, 1, 1), -0.8)
     expected = reference.rotate(x, c, s, params)
@@ -243,14 +244,14 @@ def test_the_angles_error_grows_with_mscale():
     assert scaled == 3 * 2.0**-9 + 2.0**-149
 
 
-def test_worst_ratio_says_where():
+def test_worst_ratio_returns_the_index():
     expected, bound = np.zeros((2, 3)), np.ones((2, 3))
     got = np.array([[0, 0.5, 0], [0, 0, -2.0]])
     assert worst_ratio(got, expected, bound) == (2.0, (1, 2))
     assert worst_ratio(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 3))) == (0.0, ())
 
 
-def test_worst_ratio_takes_equal_nan_and_infinity_as_right_and_others_as_wrong():
+def test_worst_ratio_accepts_only_equal_nan_and_infinity():
     bound = np.ones(1)
     for got, expected, ratio in [
         (np.nan, np.nan, 0),
@@ -273,8 +274,8 @@ def test_a_broken_bound_of_zero_is_infinitely_wrong():
 HALVES = ["float16", "bfloat16"]
 
 
-def one_by_one(values, dtype):
-    """Return the neighbours of each value, a number of steps of the type up or down."""
+def mover(values, dtype):
+    """Return a function that moves each value by a number of steps of the type."""
     bits = values.astype(DTYPES[dtype]).view(np.uint16).astype(np.int32)
     ordered = np.where(bits & 0x8000, -(bits & 0x7FFF), bits)
 
@@ -288,7 +289,7 @@ def one_by_one(values, dtype):
 @pytest.mark.parametrize("dtype", HALVES)
 def test_equal_and_neighbouring_values_are_within_one_ulp(dtype):
     x = data(dtype).ravel()
-    moved = one_by_one(x, dtype)
+    moved = mover(x, dtype)
     for steps in (0, 1, -1):
         assert within_one_ulp(moved(steps), x, dtype) == 1
         assert within_one_ulp(x.astype(np.float32), moved(steps).astype(np.float32), dtype) == 1
@@ -297,17 +298,17 @@ def test_equal_and_neighbouring_values_are_within_one_ulp(dtype):
 @pytest.mark.parametrize("dtype", HALVES)
 def test_two_ulp_are_not_within_one(dtype):
     x = data(dtype).ravel()
-    moved = one_by_one(x, dtype)
+    moved = mover(x, dtype)
     for steps in (2, -2, 3, 100):
         assert within_one_ulp(moved(steps), x, dtype) == 0
 
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_the_ulp_is_the_types_own_across_powers_of_two_and_zero(dtype):
-    """Around 1, where the step doubles; around 0, whose neighbours are the two smallest subnormals."""
+    """The step doubles at 1. The neighbours of 0 are the two smallest subnormals."""
     one, zero = np.ones(1, DTYPES[dtype]), np.zeros(1, DTYPES[dtype])
     for value in (one, zero):
-        moved = one_by_one(value, dtype)
+        moved = mover(value, dtype)
         assert within_one_ulp(moved(1), value, dtype) == 1
         assert within_one_ulp(moved(1), moved(-1), dtype) == 0
     assert within_one_ulp(-zero, zero, dtype) == 1
@@ -323,8 +324,8 @@ def test_a_sign_error_is_not_within_one_ulp(dtype):
 def test_nan_is_within_one_ulp_of_nan_only(dtype):
     nan, top = np.full(1, np.nan, DTYPES[dtype]), np.full(1, np.inf, DTYPES[dtype])
     assert within_one_ulp(nan, -nan, dtype) == 1
-    beside_infinity = (top.view(np.uint16) + 1).view(DTYPES[dtype])  # a NaN by its bits
-    assert within_one_ulp(beside_infinity, top, dtype) == 0
+    nan_next_to_infinity = (top.view(np.uint16) + 1).view(DTYPES[dtype])  # a NaN by its bits
+    assert within_one_ulp(nan_next_to_infinity, top, dtype) == 0
     for number in (top, -top, np.zeros(1, DTYPES[dtype]), data(dtype).ravel()[:1]):
         assert within_one_ulp(nan, number, dtype) == within_one_ulp(number, nan, dtype) == 0
         assert within_one_ulp(-nan, number, dtype) == within_one_ulp(number, -nan, dtype) == 0
@@ -334,7 +335,7 @@ def test_nan_is_within_one_ulp_of_nan_only(dtype):
 def test_within_one_ulp_is_a_share_of_the_elements(dtype):
     x = data(dtype).ravel()[:200]
     other = x.copy()
-    other[:3] = one_by_one(x, dtype)(2)[:3]
+    other[:3] = mover(x, dtype)(2)[:3]
     assert within_one_ulp(other, x, dtype) == 197 / 200
     assert within_one_ulp(x[:0], x[:0], dtype) == 1
 
@@ -352,7 +353,7 @@ VISION = RopeParams(40, "vision", sections=(20, 20, 0, 0))
     ids=str,
 )
 @pytest.mark.parametrize("last", [512, 131072])
-def test_float32_angles_are_within_their_bound_and_not_far_within(policy, params, last):
+def test_float32_angles_are_within_their_bound_and_the_bound_is_tight(policy, params, last):
     rng = np.random.default_rng(1)
     shape = (4, 2000) if params.rope_mode.has_sections else (2000,)
     positions = rng.integers(0, last, shape)
@@ -382,13 +383,13 @@ def test_the_bound_of_float32_angles_rejects_a_position_off_by_one_and_a_wrong_f
     bound=st.floats(0, 3),
     share=st.floats(-1, 1),
 )
-def test_int8_expectation_holds_whatever_rounds_from_within_the_bound(value, bound, share):
+def test_int8_expectation_accepts_every_rounding_from_within_the_bound(value, bound, share):
     got = np.clip(np.rint(value + share * bound), -128, 127)
     exact, wider = int8_expectation(np.array([value]), np.array([bound]))
     assert abs(got - exact[0]) <= wider[0] * (1 + 1e-12)
 
 
-def test_int8_expectation_takes_no_other_integer_where_nothing_is_computed():
+def test_int8_expectation_accepts_only_the_integer_at_a_zero_bound():
     values = np.arange(-128.0, 128.0)
     exact, bound = int8_expectation(values, np.zeros_like(values))
     assert np.array_equal(exact, values)

@@ -24,8 +24,8 @@ def test_names_are_unique():
     assert len(set(names)) == len(names)
 
 
-# Counted in ggml's tests/test-backend-ops.cpp (d99724f): what its loops instantiate, by the name of
-# the operation and the mode's number.
+# The cases that the loops of ggml's tests/test-backend-ops.cpp (d99724f) make, by the name of the operation
+# and the mode's number.
 GGML_COUNTS = {
     ("ROPE", 0): 140,
     ("ROPE", 2): 142,
@@ -42,7 +42,7 @@ GGML_COUNTS = {
     ("ROPE_SET_ROWS", 8): 12,
     ("ROPE_SET_ROWS", 24): 12,
 }
-# crc32 of the 918 strings that its loops print, in its order, a line each.
+# crc32 of the 918 lines that these loops print, in their order.
 GGML_NAMES_CRC32 = 52964892
 
 
@@ -53,7 +53,7 @@ def test_ggml_suite_has_every_case_of_the_matrix():
     assert len(cases) == sum(GGML_COUNTS.values()) == 918
 
 
-def test_ggml_names_are_all_that_test_backend_ops_prints_in_its_order():
+def test_ggml_names_are_those_of_test_backend_ops_in_its_order():
     assert zlib.crc32("\n".join(c.name for c in ggml_cases()).encode()) == GGML_NAMES_CRC32
 
 
@@ -73,7 +73,7 @@ def test_ggml_names_are_all_that_test_backend_ops_prints_in_its_order():
         "ROPE_SET_ROWS(type=f16,type_idx=i64,ne_a=[128,32,512,3],mode=8)",
     ],
 )
-def test_ggml_names_are_what_test_backend_ops_prints(name):
+def test_ggml_suite_has_names_that_test_backend_ops_prints(name):
     assert name in {c.name for c in ggml_cases()}
 
 
@@ -104,7 +104,7 @@ def test_tokens_of_the_modes_with_sections_have_four_positions_each():
             continue
         assert len(positions) == 4
         assert positions.shape[1:] in (case.shape[1:2], case.shape[:2])
-        if positions[0].size >= 8:  # no axis can stand in for another
+        if positions[0].size >= 8:  # the axes differ
             assert len({axis.tobytes() for axis in positions}) == 4
 
 
@@ -125,15 +125,15 @@ def test_rows_of_a_cache_are_a_shuffle_and_the_cache_is_not_empty():
 
 
 def test_n_ctx_orig_1_has_the_ramp_that_ggml_gets_from_0():
-    # ggml: log(0) = -inf, so low = max(0, -inf) = 0 and high = min(n - 1, -inf); the width of the
-    # ramp is 0.001 either way: pair 0 keeps its frequency, every other is interpolated.
+    # In ggml log(0) = -inf, so low = max(0, -inf) = 0 and high = min(n - 1, -inf). In both cases the width of
+    # the ramp is 0.001: pair 0 keeps its frequency, and every other frequency is interpolated.
     for n_dims in (2, 4, 16, 18, 20, 24, 32, 36, 40, 64, 80, 128):
         low, high = RopeParams(n_dims, n_ctx_orig=1, beta_fast=1.0, beta_slow=1.0).corr_dims()
         assert low == 0
         assert high - low <= 0.001
 
 
-def test_every_model_is_run_near_131071_and_4194303():
+def test_every_model_has_cases_near_131071_and_4194303():
     for model in MODELS:
         cases = list(model_cases((model,)))
         last = {int(make_data(c).positions.max()) for c in cases}
@@ -148,7 +148,7 @@ def test_a_case_draws_the_same_data_every_time():
     np.testing.assert_array_equal(first.positions, second.positions)
 
 
-def test_views_are_cut_from_their_parent_as_ggml_cuts_them():
+def test_views_have_the_shape_and_strides_that_ggml_gives_them():
     for case in ggml_cases():
         if case.view and case.shape[1] < 100:
             data = make_data(case)

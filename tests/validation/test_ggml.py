@@ -1,4 +1,4 @@
-"""The real ggml: found, driven, and outlived when it aborts."""
+"""The installed ggml runs in a worker process; an abort of it is reported."""
 
 import collections
 import dataclasses
@@ -33,7 +33,7 @@ from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED
 pytestmark = pytest.mark.peer
 
 
-class Light(GgmlProcess):
+class LightProcess(GgmlProcess):
     worker = ggml_workers.WORKER
 
 
@@ -41,7 +41,7 @@ class Light(GgmlProcess):
 def ggml():
     if sys.platform != "linux" or platform.machine() != "x86_64":
         pytest.skip("prebuilt ggml packages exist for Linux on x86_64 only")
-    with Light() as process:
+    with LightProcess() as process:
         yield process
 
 
@@ -51,7 +51,7 @@ def _call(n_dims=8, width=8):
     return GgmlRope(x, x.shape, 0, positions, RopeParams(n_dims, "neox"), 0, None, True, False)
 
 
-def test_ggml_says_its_version(ggml):
+def test_ggml_reports_its_version(ggml):
     assert ggml.info.version[0].isdigit()
     assert ggml.info.cpu_library.startswith("libggml-cpu")
 
@@ -61,13 +61,13 @@ def test_position_zero_is_the_identity(ggml):
     np.testing.assert_array_equal(ggml.rope(call)[0, 0], call.parent[0, 0])
 
 
-def test_an_abort_is_reported_with_its_words_and_survived(ggml):
+def test_an_abort_is_reported_with_its_message_and_ggml_starts_again(ggml):
     with pytest.raises(GgmlAborted, match=r"SIGABRT.*GGML_ASSERT.*n_dims"):
         ggml.rope(_call(n_dims=16))
     assert ggml.rope(_call()).shape == (1, 3, 1, 8)
 
 
-def test_missing_folder_says_how_to_get_one(tmp_path):
+def test_a_missing_folder_is_reported_with_its_remedy(tmp_path):
     with pytest.raises(GgmlUnavailable, match="npm install"):
         find_library_dir(str(tmp_path))
 
@@ -80,7 +80,7 @@ def test_library_that_does_not_load_is_reported(tmp_path):
 
 
 def _one_of_each():
-    seen = {}
+    chosen = {}
     for case in ggml_cases():
         if case.shape[1] <= 8:
             p = case.params
@@ -96,8 +96,8 @@ def _one_of_each():
                 p.n_offs,
                 case.shape[1] == 8,
             )
-            seen.setdefault(key, case)
-    return list(seen.values())
+            chosen.setdefault(key, case)
+    return list(chosen.values())
 
 
 ONE_OF_EACH = _one_of_each()
@@ -131,25 +131,25 @@ def _first(**wanted):
 
 @pytest.mark.parametrize("op", ["ROPE", "ROPE_BACK", "ROPE_SET_ROWS"])
 @pytest.mark.parametrize("mode", [0, 2, 8, 24])
-def test_a_different_position_is_not_agreement(ggml, monkeypatch, op, mode):
+def test_a_different_position_fails(ggml, monkeypatch, op, mode):
     case = _first(op=op, mode=mode)
     assert judge(case, [], ggml).by("ggml").verdict == OK
     _changed_call(monkeypatch, positions=lambda p: p + 1)
     assert judge(case, [], ggml).by("ggml").verdict == FAIL
 
 
-def _last_axis_moved(positions):
+def _height_moved(positions):
     axes = positions.reshape(4, -1).copy()
     axes[1] += 1
     return axes.reshape(-1)
 
 
 @pytest.mark.parametrize("mode", [8, 24, 40])
-def test_sections_and_the_axes_they_rotate_by_reach_ggml(ggml, monkeypatch, mode):
+def test_sections_and_the_positions_of_their_axes_reach_ggml(ggml, monkeypatch, mode):
     case = _first(op="ROPE", mode=mode, view=0)
     assert judge(case, [], ggml).by("ggml").verdict == OK
     with monkeypatch.context() as patch:
-        _changed_call(patch, positions=_last_axis_moved)
+        _changed_call(patch, positions=_height_moved)
         assert judge(case, [], ggml).by("ggml").verdict == FAIL
     _changed_call(monkeypatch, params=lambda p: dataclasses.replace(p, sections=(1, *p.sections[1:])))
     assert judge(case, [], ggml).by("ggml").verdict == FAIL
@@ -204,7 +204,7 @@ def test_sections_of_any_width_rotate_as_in_ggml(ggml, mode, sections):
         ("vision", 8, (2, 2, 0, 0)),
     ],
 )
-def test_what_npu_rope_refuses_of_sections_aborts_ggml(ggml, mode, n_dims, sections):
+def test_sections_that_npu_rope_refuses_abort_ggml(ggml, mode, n_dims, sections):
     x = np.ones((1, 3, 1, 8), np.float32)
     positions = np.zeros(12, np.int32)
     with pytest.raises(ValueError, match="must"):
@@ -226,7 +226,7 @@ def _cache_call(rows, cache_rows=5, cache_dtype=np.float16, index=np.int64):
 
 
 @pytest.mark.parametrize("index", [np.int64, np.int32])
-def test_tokens_land_in_their_rows_and_the_others_stay(ggml, index):
+def test_tokens_are_written_to_their_rows_and_the_others_stay(ggml, index):
     call = _cache_call([4, 0, 2], index=index)
     cache = ggml.rope(call)
     rotated = ggml.rope(_call())[0]
@@ -234,7 +234,7 @@ def test_tokens_land_in_their_rows_and_the_others_stay(ggml, index):
     assert (cache[[1, 3]] == 7).all()
 
 
-def test_a_token_in_another_row_is_not_agreement(ggml, monkeypatch):
+def test_a_token_in_another_row_fails(ggml, monkeypatch):
     case = next(c for c in ggml_cases() if c.cache_rows == 24)
     assert judge(case, [], ggml).by("ggml").verdict == OK
     with monkeypatch.context() as patch:
@@ -253,7 +253,7 @@ def test_a_row_outside_the_cache_aborts_ggml(ggml):
         ggml.rope(_cache_call([4, 5, 2]))
 
 
-def test_what_is_written_outside_a_view_in_place_is_seen():
+def test_a_write_outside_a_view_in_place_is_detected():
     parent = np.zeros((1, 3, 2, 16), np.float32)
     call = dataclasses.replace(_call(), parent=parent, shape=(1, 3, 1, 8), inplace=True)
     graph = SimpleNamespace(call=call)
@@ -277,7 +277,7 @@ def test_what_is_written_outside_a_view_in_place_is_seen():
         ("ggml_set_rows", "ROPE_SET_ROWS", 0, 0, False),
     ],
 )
-def test_what_a_ggml_is_too_old_for_is_unsupported_by_name(
+def test_a_function_that_an_old_ggml_lacks_is_unsupported_by_name(
     ggml, monkeypatch, function, op, mode, n_offs, inplace
 ):
     key = (op, mode, n_offs, inplace)
@@ -293,15 +293,15 @@ def test_what_a_ggml_is_too_old_for_is_unsupported_by_name(
     assert judge(_first(op="ROPE", mode=2), [], ggml).by("ggml").verdict == OK
 
 
-def test_a_ggml_that_takes_imrope_for_mrope_is_too_old_for_it(ggml, monkeypatch):
+def test_a_ggml_that_computes_imrope_as_mrope_has_no_imrope(ggml, monkeypatch):
     case = _first(op="ROPE", mode=40)
     assert ggml.too_old_for(case.params, inplace=False, set_rows=False) == ""
-    right = ggml.rope
+    original = ggml.rope
 
     def older(call):
         as_mrope = call.params.rope_mode is RopeMode.IMROPE
         params = dataclasses.replace(call.params, mode="mrope") if as_mrope else call.params
-        return right(dataclasses.replace(call, params=params))
+        return original(dataclasses.replace(call, params=params))
 
     monkeypatch.setattr(ggml, "rope", older)
     monkeypatch.setattr(ggml, "_interleaves", None)
@@ -315,7 +315,7 @@ def test_a_ggml_that_takes_imrope_for_mrope_is_too_old_for_it(ggml, monkeypatch)
 
 @pytest.fixture(scope="module")
 def device(ggml):
-    """Starts ggml on a device by name, stand-ins among them."""
+    """Return a function that starts ggml on a device, which may be a stand-in, by its name."""
     started = {}
 
     class WithStandIns(GgmlProcess):
@@ -331,7 +331,7 @@ def device(ggml):
         process.close()
 
 
-def test_the_cpu_of_the_registry_gives_what_the_cpu_library_gives(ggml):
+def test_the_registrys_cpu_equals_the_cpu_library(ggml):
     with GgmlProcess(device="CPU") as process:
         assert process.info.device == "CPU"
         assert process.info.description
@@ -342,12 +342,12 @@ def test_the_cpu_of_the_registry_gives_what_the_cpu_library_gives(ggml):
                 np.testing.assert_array_equal(process.rope(call), ggml.rope(call))
 
 
-def test_an_unknown_device_is_answered_with_the_names(ggml):
+def test_an_unknown_device_is_refused_with_the_names(ggml):
     with pytest.raises(GgmlUnavailable, match=r"^\[ggml\] device must be one of CPU but got CANN0\.$"):
         GgmlProcess(device="CANN0")
 
 
-def test_a_folder_without_the_registry_says_what_is_missing(tmp_path):
+def test_a_folder_without_the_registry_is_refused_with_the_missing_file(tmp_path):
     for name in ("libggml-base.so", "libggml-cpu.so", "libggml-cann.so"):
         (tmp_path / name).touch()
     assert registry_library(tmp_path) is None
@@ -375,7 +375,7 @@ def _refusals(process):
     return reasons
 
 
-def test_a_device_that_refuses_says_what_it_would_take(device):
+def test_a_refusal_names_a_similar_node_that_the_device_accepts(device):
     reasons = _refusals(device("CANN0"))
     assert set(reasons) == {"", "CANN0 refuses ROPE_BACK, but takes it forward"}
     assert {c.op for c in reasons[""]} == {"ROPE", "ROPE_SET_ROWS"}
@@ -395,12 +395,12 @@ def test_a_device_that_refuses_says_what_it_would_take(device):
     }
 
 
-def test_a_refusal_is_an_error_of_its_own(device):
+def test_a_refusal_raises_ggml_refused(device):
     with pytest.raises(GgmlRefused, match="CANN0 refuses ROPE_BACK"):
         device("CANN0").rope(dataclasses.replace(_call(), forward=False))
 
 
-def test_a_device_may_have_float32_angles_of_its_own(device):
+def test_a_device_may_compute_its_angles_in_float32(device):
     tables = collections.Counter()
     for case in ONE_OF_EACH:
         if not case.params.n_offs:

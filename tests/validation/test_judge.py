@@ -1,4 +1,4 @@
-"""The judge must reject wrong results and report where they are."""
+"""The judge rejects wrong results and reports where they are."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from npu_rope.testing.judge import execute, judge, make_data
 from npu_rope.testing.models import MODELS
 from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED
 
-RIGHT = npu_rope.rope
+ROPE = npu_rope.rope
 
 
 def _small_cases() -> list[RopeCase]:
@@ -37,7 +37,7 @@ def _with_params(**changes):
 
 
 def _wrong(change_params=lambda p: p, change_positions=lambda q: q, change_factors=lambda f: f, flip=False):
-    """rope in which one backend, the first argument, makes a mistake."""
+    """Return a rope with a mistake on one back end, its first argument."""
 
     def rope(target, x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
         if backend == target:
@@ -47,12 +47,12 @@ def _wrong(change_params=lambda p: p, change_positions=lambda q: q, change_facto
                 change_factors(factors),
             )
             forward ^= flip
-        return RIGHT(x, positions, params, factors, backend=backend, out=out, forward=forward, angle=angle)
+        return ROPE(x, positions, params, factors, backend=backend, out=out, forward=forward, angle=angle)
 
     return rope
 
 
-# vision's pairs are as many as no other mode's: it stays.
+# No other mode has as many pairs as vision, so vision stays.
 OTHER_MODES = {"NORMAL": "neox", "NEOX": "normal", "MROPE": "imrope", "IMROPE": "mrope", "VISION": "vision"}
 
 
@@ -69,7 +69,7 @@ def _swapped_axes(positions):
     return positions[[1, 0, 2, 3]] if positions.ndim > 1 and len(positions) == 4 else positions
 
 
-# The ramp's direction has no attribute to get wrong: tests/mutants breaks it in the source.
+# No attribute changes the ramp's direction; tests/mutants changes it in the source.
 MISTAKES = {
     "sin sign": _wrong(flip=True),
     "pairing": _wrong(_with_params(mode=_other_mode)),
@@ -86,7 +86,7 @@ MISTAKES = {
 }
 
 
-def test_the_right_result_passes_every_small_case():
+def test_the_correct_result_passes_every_small_case():
     backends = ["reference", "cpu", "sim", "sim:ascend310p"]
     assert {judge(c, backends, None).verdict for c in CASES} == {OK}
 
@@ -103,16 +103,16 @@ def test_mistake_is_caught(monkeypatch, mistake, backend_name):
     assert len(worst.index) == 4
 
 
-def test_the_right_rows_of_a_cache_pass():
+def test_the_correct_rows_of_a_cache_pass():
     backends = ["reference", "cpu", "sim", "sim:ascend310p"]
     assert {judge(c, backends, None).verdict for c in CACHES} == {OK}
 
 
 def _set_rows(target, change):
-    """rope_set_rows in which one backend, ``target``, makes a mistake after it has done right."""
+    """Return a rope_set_rows that changes the correct cache on one back end, ``target``."""
 
     def rope_set_rows(x, positions, rows, cache, params, factors=None, *, backend, angle="exact"):
-        values = RIGHT(x, positions, params, factors, backend=backend, angle=angle)
+        values = ROPE(x, positions, params, factors, backend=backend, angle=angle)
         cache[rows] = values.reshape(-1, *cache.shape[1:])
         if backend == target:
             change(rows, cache)
@@ -131,17 +131,17 @@ def _scribble(rows, cache):
 @pytest.mark.parametrize("backend_name", ["cpu", "sim"])
 def test_mistake_with_a_cache_is_caught(monkeypatch, backend_name):
     case = next(c for c in CACHES if c.cache_rows > 8 and c.cache_dtype == "float32")
-    for change, verdict, said in (
+    for change, verdict, message in (
         (lambda rows, cache: None, OK, ""),
         (_exchange, FAIL, ""),
         (_scribble, FAIL, "a row of the cache that no token belongs to was written"),
     ):
         monkeypatch.setattr(npu_rope, "rope_set_rows", _set_rows(backend_name, change), raising=False)
         judgement = judge(case, [backend_name], None).by(backend_name)
-        assert (judgement.verdict, judgement.message) == (verdict, said)
+        assert (judgement.verdict, judgement.message) == (verdict, message)
 
 
-def test_a_cache_is_held_to_its_own_dtype(monkeypatch):
+def test_a_cache_is_judged_by_its_own_dtype(monkeypatch):
     case = next(c for c in CACHES if c.cache_dtype == "float16")
     assert (case.dtype, case.result_dtype) == ("float32", "float16")
     monkeypatch.setattr(npu_rope, "rope_set_rows", _set_rows("", None), raising=False)
@@ -154,7 +154,7 @@ def test_a_cache_is_held_to_its_own_dtype(monkeypatch):
 def test_writing_outside_the_view_is_caught(monkeypatch):
     def scribble(x, *args, **kwargs):
         x.base.flat[-1] += 1
-        return RIGHT(x, *args, **kwargs)
+        return ROPE(x, *args, **kwargs)
 
     case = next(c for c in ggml_cases() if c.view == 1)
     monkeypatch.setattr(npu_rope, "rope", scribble)
@@ -162,35 +162,38 @@ def test_writing_outside_the_view_is_caught(monkeypatch):
     assert "memory outside" in result.by("cpu").message
 
 
-def test_a_case_in_place_gives_what_it_gives_out_of_place():
+def test_a_case_in_place_equals_the_same_case_out_of_place():
     case = next(c for c in ggml_cases() if c.inplace)
-    apart = dataclasses.replace(case, inplace=False)
+    out_of_place = dataclasses.replace(case, inplace=False)
     np.testing.assert_array_equal(
-        execute(case, make_data(case), "cpu", "exact"), execute(apart, make_data(case), "cpu", "exact")
+        execute(case, make_data(case), "cpu", "exact"), execute(out_of_place, make_data(case), "cpu", "exact")
     )
 
 
 REFERENCE_MISTAKES = {
-    "sin sign": ("cos_sin", lambda right: lambda *a, forward=True, **k: right(*a, forward=not forward, **k)),
-    "one position off": ("cos_sin", lambda right: lambda q, *a, **k: right(np.asarray(q) + 1, *a, **k)),
+    "sin sign": (
+        "cos_sin",
+        lambda real: lambda *a, forward=True, **k: real(*a, forward=not forward, **k),
+    ),
+    "one position off": ("cos_sin", lambda real: lambda q, *a, **k: real(np.asarray(q) + 1, *a, **k)),
     "pairing": (
         "rotate",
-        lambda right: lambda x, c, s, p: right(x, c, s, dataclasses.replace(p, mode=_other_mode(p))),
+        lambda real: lambda x, c, s, p: real(x, c, s, dataclasses.replace(p, mode=_other_mode(p))),
     ),
     "n_offs ignored": (
         "rotate",
-        lambda right: lambda x, c, s, p: right(x, c, s, dataclasses.replace(p, n_offs=0)),
+        lambda real: lambda x, c, s, p: real(x, c, s, dataclasses.replace(p, n_offs=0)),
     ),
-    "freq_factors ignored": ("cos_sin", lambda right: lambda q, p, f=None, **k: right(q, p, None, **k)),
+    "freq_factors ignored": ("cos_sin", lambda real: lambda q, p, f=None, **k: real(q, p, None, **k)),
     "mscale forgotten": (
         "cos_sin",
-        lambda right: lambda q, p, f=None, **k: tuple(t / p.mscale() for t in right(q, p, f, **k)),
+        lambda real: lambda q, p, f=None, **k: tuple(t / p.mscale() for t in real(q, p, f, **k)),
     ),
 }
 
 
 @pytest.mark.parametrize("mistake", REFERENCE_MISTAKES)
-def test_mistake_in_the_reference_alone_is_caught(monkeypatch, mistake):
+def test_mistake_in_the_reference_is_caught(monkeypatch, mistake):
     from npu_rope.reference import rope as module
 
     name, wrap = REFERENCE_MISTAKES[mistake]
@@ -204,7 +207,7 @@ def test_mistake_in_the_reference_alone_is_caught(monkeypatch, mistake):
 
 
 def _with_angle_error(e):
-    """rope whose cosines are off by e, otherwise right."""
+    """Return a rope whose cosines are off by e."""
 
     def rope(x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
         c, s = reference.cos_sin(positions, params, factors, forward=forward, policy=angle)
@@ -224,7 +227,7 @@ PLAIN = [c for c in CASES if c.params.mscale() == 1]
     ("e_angle", "on_device", "on_host"),
     [(2.0**-25, OK, OK), (2.0**-21, OK, FAIL), (0.95 * 2.0**-20, OK, FAIL), (2.0**-18, FAIL, FAIL)],
 )
-def test_a_device_may_have_a_coarser_table_than_the_host_but_no_coarser_than_said(
+def test_a_device_may_have_a_coarser_table_than_the_host_within_its_bound(
     monkeypatch, e_angle, on_device, on_host
 ):
     monkeypatch.setattr(npu_rope, "rope", _with_angle_error(e_angle))
@@ -246,7 +249,7 @@ def test_16_bit_results_must_also_be_near_the_cpus(monkeypatch):
     assert judge(HALF, ["cpu"], None).by("cpu").verdict == OK
 
 
-def test_what_a_device_has_not_is_unsupported_by_name():
+def test_a_type_that_a_device_lacks_is_unsupported_with_the_reason():
     for dtype, backend_name, why in (
         ("float64", "sim", "no Ascend vector core computes in float64"),
         ("float64", "sim:ascend310p", "no Ascend vector core computes in float64"),
@@ -259,7 +262,7 @@ def test_what_a_device_has_not_is_unsupported_by_name():
     assert judge(bfloat16, ["sim"], None).by("sim").verdict == OK
 
 
-def test_a_broken_rule_is_a_failure_with_its_words(monkeypatch):
+def test_a_broken_rule_is_a_failure_with_its_message(monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("[rope] kernel must keep the simulator's rules but got SIM-ALIGN-01 x.h:3")
 

@@ -1,4 +1,4 @@
-"""The models' table: consistent in itself, and the same as transformers' own code."""
+"""The table of models is consistent, and it agrees with transformers' code."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def model(request: pytest.FixtureRequest) -> PublishedRope:
     return request.param
 
 
-def test_at_least_sixteen_models_each_named_once() -> None:
+def test_at_least_sixteen_models_with_unique_names() -> None:
     assert len(MODELS) >= 16
     assert len(BY_NAME) == len(MODELS)
 
 
-def test_a_source_is_given(model: PublishedRope) -> None:
+def test_every_model_has_a_source(model: PublishedRope) -> None:
     assert model.name.strip()
     assert model.source.strip()
 
@@ -36,7 +36,7 @@ def test_the_rotated_window_lies_in_the_head(model: PublishedRope) -> None:
     assert model.params.n_offs + model.params.n_dims <= model.head_dim
 
 
-def test_there_is_one_factor_a_pair(model: PublishedRope) -> None:
+def test_there_is_one_factor_for_each_pair(model: PublishedRope) -> None:
     if model.freq_factors is not None:
         assert len(model.freq_factors) == model.params.pairs
         assert min(model.freq_factors) >= 1.0
@@ -49,7 +49,7 @@ def test_heads_divide_and_the_context_is_positive(model: PublishedRope) -> None:
     assert model.params.n_ctx_orig <= model.context
 
 
-def test_the_table_covers_what_differs_between_models() -> None:
+def test_the_table_covers_every_mode_and_kind_of_scaling() -> None:
     assert {model.params.rope_mode for model in MODELS} == set(RopeMode)
     assert any(model.params.n_dims < model.head_dim for model in MODELS)
     assert any(model.params.ext_factor != 0 for model in MODELS)
@@ -57,7 +57,7 @@ def test_the_table_covers_what_differs_between_models() -> None:
     assert any(model.freq_factors is not None for model in MODELS)
 
 
-def test_llama3_factors_keep_short_waves_and_stretch_long_ones() -> None:
+def test_llama3_factors_keep_short_wavelengths_and_stretch_long_ones() -> None:
     factors = llama3_freq_factors(128, 500000.0, 8.0, 1.0, 4.0, 8192)
     wavelengths = 2 * np.pi * 500000.0 ** (np.arange(64) / 64)
     for divisor, wavelength in zip(factors, wavelengths, strict=True):
@@ -95,7 +95,7 @@ class Peer:
         return getattr(self.code(), f"{self.stem}RotaryEmbedding")
 
     def frequencies(self) -> tuple[np.ndarray, float]:
-        """transformers' inv_freq and attention factor at the full context."""
+        """Return transformers' inv_freq and attention factor at the full context."""
         from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
         config = self.make_config()
@@ -233,26 +233,26 @@ PEERS = {
     ),
     "qwen2-vl-vision": Peer("qwen2_vl", "Qwen2VLVision"),
 }
-# GPT-J's transformers code has neither rope parameters nor an embedding class: it has its own test.
+# transformers' GPT-J has neither rope parameters nor an embedding class; another test compares it.
 WITHOUT_PEER = {"gpt-j-6b"}
-# transformers' config counts MLA's keys after the shared rope key is spread over the heads.
+# For MLA, transformers' config counts the keys after the shared rope key is repeated for each head.
 MLA = {"deepseek-v2-lite", "deepseek-v3"}
 
 
-def test_every_model_has_a_peer() -> None:
+def test_every_model_but_gpt_j_has_a_peer() -> None:
     assert set(PEERS) | WITHOUT_PEER == set(BY_NAME)
 
 
 @pytest.fixture(params=PEERS)
-def peered(request: pytest.FixtureRequest) -> tuple[PublishedRope, Peer]:
+def model_and_peer(request: pytest.FixtureRequest) -> tuple[PublishedRope, Peer]:
     return BY_NAME[request.param], PEERS[request.param]
 
 
 @pytest.mark.peer
 def test_frequencies_and_attention_factor_are_those_of_transformers(
-    peered: tuple[PublishedRope, Peer],
+    model_and_peer: tuple[PublishedRope, Peer],
 ) -> None:
-    model, peer = peered
+    model, peer = model_and_peer
     inv_freq, attention_factor = peer.frequencies()
     np.testing.assert_allclose(
         model.params.frequencies("exact", model.freq_factors), inv_freq, rtol=PEER_RTOL, atol=0
@@ -261,25 +261,25 @@ def test_frequencies_and_attention_factor_are_those_of_transformers(
 
 
 @pytest.mark.peer
-def test_heads_are_those_of_the_transformers_config(peered: tuple[PublishedRope, Peer]) -> None:
-    model, peer = peered
+def test_heads_are_those_of_the_transformers_config(model_and_peer: tuple[PublishedRope, Peer]) -> None:
+    model, peer = model_and_peer
     config = peer.make_config()
     assert (model.n_heads, model.head_dim) == (config.num_attention_heads, peer.head_dim())
     if model.name not in MLA and hasattr(config, "num_key_value_heads"):
         assert model.n_kv_heads == config.num_key_value_heads
 
 
-# The last position makes LongRoPE take its long factors; only the first ones are compared,
-# because a float32 angle is exact enough only there.
+# The last position makes LongRoPE take its long factors. Only the first positions are compared, because only
+# their float32 angles are exact enough.
 POSITIONS = (0, 1, 2, 3, 5000)
 COMPARED = 4
-# Height and width of the same tokens, for models that have them. Time is also the fourth position.
+# Height and width of the same tokens. The fourth plane repeats time.
 HEIGHTS = (2, 0, 3, 1, 7)
 WIDTHS = (1, 3, 0, 2, 11)
 
 
 def positions_of(model: PublishedRope) -> np.ndarray:
-    """``[S]``, or ``[4,S]`` in the modes with sections; a vision tower's are height and width."""
+    """Return ``[S]``, or ``[4,S]`` in the modes with sections; mode vision has only height and width."""
     if model.params.rope_mode is RopeMode.VISION:
         return np.array([HEIGHTS, WIDTHS, HEIGHTS, WIDTHS])
     planes = np.array([POSITIONS, HEIGHTS, WIDTHS, POSITIONS])
@@ -287,7 +287,7 @@ def positions_of(model: PublishedRope) -> np.ndarray:
 
 
 def rotated_by_transformers(model: PublishedRope, peer: Peer, x: np.ndarray) -> np.ndarray:
-    """x ``[1, N, S, 2*pairs]`` rotated by the model's own functions."""
+    """Rotate x ``[1, N, S, 2*pairs]`` with the model's functions in transformers."""
     import torch
 
     code, rotary = peer.code(), peer.rotary()(peer.make_config())
@@ -309,7 +309,7 @@ def rotated_by_transformers(model: PublishedRope, peer: Peer, x: np.ndarray) -> 
 
 
 def assert_rotated(model: PublishedRope, x: np.ndarray, got: np.ndarray) -> None:
-    """x and got ``[1, S, N, 2*pairs]``."""
+    """Check that got is x, both ``[1, S, N, 2*pairs]``, rotated by the model's parameters."""
     positions = positions_of(model)[..., :COMPARED]
     factors = None if model.freq_factors is None else np.array(model.freq_factors, np.float32)
     expected = rope(x, positions, model.params, factors)
@@ -321,8 +321,8 @@ def assert_rotated(model: PublishedRope, x: np.ndarray, got: np.ndarray) -> None
 
 
 @pytest.mark.peer
-def test_dimensions_pair_up_as_in_transformers(peered: tuple[PublishedRope, Peer]) -> None:
-    model, peer = peered
+def test_pairs_are_those_of_transformers(model_and_peer: tuple[PublishedRope, Peer]) -> None:
+    model, peer = model_and_peer
     rng = np.random.default_rng(7)
     x = rng.standard_normal((1, len(POSITIONS), 2, 2 * model.params.pairs), np.float32)
     got = rotated_by_transformers(model, peer, np.ascontiguousarray(x.swapaxes(1, 2))).swapaxes(1, 2)
@@ -330,7 +330,7 @@ def test_dimensions_pair_up_as_in_transformers(peered: tuple[PublishedRope, Peer
 
 
 @pytest.mark.peer
-def test_gpt_j_pairs_up_as_in_transformers() -> None:
+def test_pairs_of_gpt_j_are_those_of_transformers() -> None:
     import torch
     from transformers.models.gptj import modeling_gptj as code
 

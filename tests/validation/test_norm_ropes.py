@@ -34,8 +34,7 @@ def call_of(dtype, rounding):
 
 
 def by_hand(call, *, epsilon=1e-5, shift=0, sign=1, rounds=None, scale=None, offset=8, mean=np.mean):
-    """Return the formula in float64, correct or with one error. rounds: whether intermediate values are
-    rounded."""
+    """Return the formula in float64, correct or with one error. `rounds` rounds the intermediate values."""
     rounds = call.intermediate_rounding if rounds is None else rounds
     cast = (lambda v: rounded_to(v, call.dtype)) if rounds else (lambda v: v)
     square = mean(np.square(call.x), axis=-1, keepdims=True)
@@ -67,25 +66,25 @@ WRONG = {
 
 @pytest.mark.parametrize("rounding", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
-def test_the_judge_takes_the_formula_and_nothing_else(dtype, rounding):
+def test_the_judge_accepts_only_the_formula(dtype, rounding):
     call = call_of(dtype, rounding and dtype != "float64")
-    right = by_hand(call)
-    assert ratio_of(right, call) <= 1
-    for how in WRONG.values():
-        assert ratio_of(by_hand(call, **how), call) > 1
-    assert ratio_of(np.roll(right, 1, 0), call) > 1
-    assert ratio_of(right * (1 + 2.0**-4), call) > 1
+    correct = by_hand(call)
+    assert ratio_of(correct, call) <= 1
+    for error in WRONG.values():
+        assert ratio_of(by_hand(call, **error), call) > 1
+    assert ratio_of(np.roll(correct, 1, 0), call) > 1
+    assert ratio_of(correct * (1 + 2.0**-4), call) > 1
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_either_rounding_is_told_from_the_other(dtype):
+def test_each_rounding_is_rejected_where_the_other_is_asked(dtype):
     once, between = (call_of(dtype, rounding) for rounding in (False, True))
     assert ratio_of(by_hand(once), once) <= 1 < ratio_of(by_hand(between), once)
     assert ratio_of(by_hand(between), between) <= 1 < ratio_of(by_hand(once), between)
 
 
-def test_lanes_beside_the_window_are_rounded_once_and_no_more():
-    """A neighbour of the result is out of bounds, unless the exact value is nearly halfway between two."""
+def test_lanes_outside_the_window_are_rounded_only_once():
+    """A neighbour is out of bounds, unless the exact value is almost halfway between two results."""
     call = call_of("float16", False)
     value, bound = norm_rope_spec.rms_norm_rope(call)
     nearest = value.astype(np.float16)
@@ -107,8 +106,8 @@ def test_lanes_beside_the_window_are_rounded_once_and_no_more():
     ],
     ids=str,
 )
-def test_its_table_is_that_of_the_scalar_formula(params):
-    """spec.py's, which judges the reference of rope."""
+def test_the_table_equals_the_scalar_formula(params):
+    """The formula is that of testing/spec.py, which also judges the reference of rope."""
     axes = 4 if params.rope_mode.has_sections else 1
     positions = RNG.integers(-5000, 5000, (axes, 3))
     factors = RNG.uniform(1, 3, params.pairs).astype(np.float32)
@@ -122,7 +121,7 @@ def test_its_table_is_that_of_the_scalar_formula(params):
             assert abs(float(s[token, pair]) - math.sin(angle) * scale) < 1e-11
 
 
-def test_names_are_unique_and_every_form_is_there():
+def test_names_are_unique_and_every_form_has_its_cases():
     cases = [case for case in SUITES["norm"].cases() if case.op == "RMS_NORM_ROPE"]
     assert len({case.name for case in cases}) == len(cases) == 172
     assert {case.params.rope_mode.name for case in cases} == {"NORMAL", "NEOX", "MROPE", "IMROPE", "VISION"}
@@ -145,36 +144,36 @@ def test_a_wrong_result_fails_its_case(case, monkeypatch):
         return ys
 
     monkeypatch.setattr(norm_ropes, "_execute", wrong)
-    judged = norm_ropes.judge_norm_ropes(case, ["cpu"]).judgements[0]
-    assert judged.verdict == "FAIL"
-    assert judged.worst.names == "k's index"
+    judgement = norm_ropes.judge_norm_ropes(case, ["cpu"]).judgements[0]
+    assert judgement.verdict == "FAIL"
+    assert judgement.worst.names == "k's index"
 
 
-def test_random_calls_are_drawn_again_from_their_number():
+def test_a_seed_and_a_number_always_draw_the_same_call():
     first, again = random_norm_ropes.draw(3, 7), random_norm_ropes.draw(3, 7)
     assert first.text == again.text
     assert first.t.xs["q"].tobytes() == again.t.xs["q"].tobytes()
 
 
-def test_random_calls_meet_the_bound():
-    given = ["--op", "rms_norm_rope"]
-    assert random_norm.main([*given, "--count", "150", "--seed", "5"]) == 0
-    assert random_norm.main([*given, "--only", "3", "--backend", "reference"]) == 0
+def test_random_calls_are_within_their_bound():
+    options = ["--op", "rms_norm_rope"]
+    assert random_norm.main([*options, "--count", "150", "--seed", "5"]) == 0
+    assert random_norm.main([*options, "--only", "3", "--backend", "reference"]) == 0
 
 
-@pytest.mark.parametrize("spoiled", ["epsilon", "position", "rounding"])
-def test_a_wrong_operator_is_found_by_random_calls(spoiled, monkeypatch):
+@pytest.mark.parametrize("changed", ["epsilon", "position", "rounding"])
+def test_a_wrong_operator_is_found_by_random_calls(changed, monkeypatch):
     run = random_norm_ropes.executors.run
 
     def wrong(backend, t, a):
         if not isinstance(a, RmsNormRopeAttributes):
             return run(backend, t, a)
         params, epsilon, rounding = a.params, a.epsilon, a.intermediate_rounding
-        if spoiled == "epsilon":
+        if changed == "epsilon":
             epsilon = 0.5
-        if spoiled == "rounding":
+        if changed == "rounding":
             rounding = not rounding
-        if spoiled == "position":
+        if changed == "position":
             t.other_inputs["positions"] = t.other_inputs["positions"] ^ 1
         return run(backend, t, type(a)(params, epsilon, rounding))
 

@@ -26,7 +26,7 @@ def ratio_of(y, call):
 
 
 def by_hand(call, *, epsilon=None, casts=True, mean=np.mean):
-    """The formula in float64, with or without its inner casts."""
+    """Return the formula in float64, with or without its inner casts."""
     x = rounded_to(call.x.astype(np.float64), call.stash)
     squares = mean(np.square(x), axis=-1, keepdims=True)
     normalized = x / np.sqrt(squares + float(np.float32(call.epsilon if epsilon is None else epsilon)))
@@ -37,21 +37,21 @@ def by_hand(call, *, epsilon=None, casts=True, mean=np.mean):
 
 @pytest.mark.parametrize("scale_dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("x_dtype", ["float32", "float16", "bfloat16"])
-def test_the_judge_takes_the_formula_and_nothing_else(x_dtype, scale_dtype):
+def test_the_judge_accepts_only_the_formula(x_dtype, scale_dtype):
     x, scale = rounded_to(X, x_dtype), rounded_to(RNG.uniform(1, 2, 100), scale_dtype)
     call = NormCall(x, scale, x_dtype, scale_dtype)
-    right = by_hand(call)
-    assert ratio_of(right, call) <= 1
+    correct = by_hand(call)
+    assert ratio_of(correct, call) <= 1
     assert ratio_of(by_hand(call, epsilon=1e-3), call) > 1
     assert ratio_of(by_hand(call, mean=lambda s, **k: np.mean(s[:, 1:], **k)), call) > 1
-    assert ratio_of(np.roll(right, 1, 0), call) > 1
-    assert ratio_of(right * (1 + 2.0**-20), call) > 1
-    if x_dtype != "float32":  # a cast to float32 cannot be told from the error of the division
+    assert ratio_of(np.roll(correct, 1, 0), call) > 1
+    assert ratio_of(correct * (1 + 2.0**-20), call) > 1
+    if x_dtype != "float32":  # the error of a cast to float32 is within that of the division
         assert ratio_of(by_hand(call, casts=False), call) > 1
 
 
-def test_the_judge_takes_no_neighbour_of_a_16_bit_result():
-    """Where no rounding is near its edge, it must be the same to the last bit."""
+def test_the_judge_rejects_the_neighbours_of_a_16_bit_result():
+    """The bound is 0 where no rounding is near a tie."""
     x, scale = rounded_to(X, "float16"), np.ones(100)
     call = NormCall(x, scale, "float16", "float16")
     value, bound = norm_spec.rms_norm(call)
@@ -60,7 +60,7 @@ def test_the_judge_takes_no_neighbour_of_a_16_bit_result():
     assert np.mean(np.abs(neighbour - value) > bound) > 0.9
 
 
-def test_casts_are_those_of_numpy_and_ml_dtypes():
+def test_casts_equal_those_of_numpy_and_ml_dtypes():
     import ml_dtypes
 
     values = RNG.standard_normal(20_000) * 10.0 ** RNG.uniform(-50, 45, 20_000)
@@ -69,15 +69,15 @@ def test_casts_are_those_of_numpy_and_ml_dtypes():
     )
     with np.errstate(all="ignore"):
         for dtype, kind in (("float32", np.float32), ("float16", np.float16), ("float64", np.float64)):
-            made = norm_spec.cast(values.astype(np.longdouble), dtype)
-            assert np.array_equal(made.astype(np.float64), values.astype(kind).astype(np.float64))
-        # Exact in float32, so that ml_dtypes rounds once.
+            cast = norm_spec.cast(values.astype(np.longdouble), dtype)
+            assert np.array_equal(cast.astype(np.float64), values.astype(kind).astype(np.float64))
+        # The values are exact in float32; ml_dtypes then rounds once.
         narrow = values.astype(np.float32)
-        made = norm_spec.cast(narrow.astype(np.longdouble), "bfloat16").astype(np.float64)
-        assert np.array_equal(made, narrow.astype(ml_dtypes.bfloat16).astype(np.float64))
+        cast = norm_spec.cast(narrow.astype(np.longdouble), "bfloat16").astype(np.float64)
+        assert np.array_equal(cast, narrow.astype(ml_dtypes.bfloat16).astype(np.float64))
 
 
-def test_sums_are_those_of_numpy_and_torch():
+def test_sums_equal_those_of_torch():
     torch = pytest.importorskip("torch")
     x, residual = RNG.standard_normal((2, 5000)) * 10.0 ** RNG.uniform(-6, 4.5, (2, 5000))
     for dtype in norm_spec.FORMATS:
@@ -86,7 +86,7 @@ def test_sums_are_those_of_numpy_and_torch():
         assert np.array_equal(total, (a + b).double().numpy())
 
 
-def test_a_peer_s_error_is_larger_than_ours_and_rejects_what_is_wrong():
+def test_a_peers_bound_is_larger_than_ours_and_rejects_wrong_results():
     call = NormCall(rounded_to(X, "float16"), np.ones(100), "float16", "float16")
     ours, theirs = (norm_spec.rms_norm(call, e)[1] for e in (None, peer_normalized_error(100, "float32")))
     assert np.all(ours <= theirs)
@@ -97,7 +97,7 @@ def test_a_peer_s_error_is_larger_than_ours_and_rejects_what_is_wrong():
     assert np.mean(np.abs(neighbour - y) > theirs) > 0.8
 
 
-def test_names_are_unique_and_every_form_is_there():
+def test_names_are_unique_and_every_form_has_its_cases():
     cases = list(SUITES["norm"].cases())
     counts = Counter(case.op for case in cases)
     assert len({case.name for case in cases}) == len(cases)
@@ -116,20 +116,20 @@ def test_a_wrong_result_fails_its_case(case, monkeypatch):
         return ys
 
     monkeypatch.setattr(norms, "_execute", wrong)
-    judged = norms.judge_norms(case, ["cpu"]).judgements[0]
-    assert judged.verdict == "FAIL"
-    assert judged.worst.index == np.unravel_index(
+    judgement = norms.judge_norms(case, ["cpu"]).judgements[0]
+    assert judgement.verdict == "FAIL"
+    assert judgement.worst.index == np.unravel_index(
         7, norms.expectation(case, norms.make_data(case))[-1].value.shape
     )
 
 
-def test_random_calls_are_drawn_again_from_their_number():
+def test_a_seed_and_a_number_always_draw_the_same_call():
     first, again = random_norms.draw(3, 7), random_norms.draw(3, 7)
     assert first.text == again.text
     assert first.x.tobytes() == again.x.tobytes()
 
 
-def test_random_calls_meet_the_bound():
+def test_random_calls_are_within_their_bound():
     assert random_norm.main(["--count", "400", "--seed", "5"]) == 0
     assert random_norm.main(["--only", "3", "--backend", "reference"]) == 0
 

@@ -23,14 +23,14 @@ def verdicts(case, backend="cpu"):
     return [(j.verdict, j.message) for j in judge_pmx(case, [backend]).judgements]
 
 
-def test_names_are_unique_and_every_form_comes_in_every_type():
+def test_names_are_unique_and_every_form_has_every_type():
     cases = list(pmx_cases())
     assert len(CASES) == len(cases) == 66
     forms = {case.name.partition("(")[0] for case in cases}
     assert {(c.name.partition("(")[0], c.dtype) for c in cases} == {(f, d) for f in forms for d in pmx.DTYPES}
 
 
-def test_forms_reach_what_the_operator_has():
+def test_the_forms_cover_the_operators_options():
     cases = list(CASES.values())
     assert {c.scaling[0] for c in cases} == {"", "linear", "dynamic"}
     assert {c.bypass_key for c in cases} == {True, False}
@@ -43,7 +43,7 @@ def test_forms_reach_what_the_operator_has():
 
 
 @pytest.mark.parametrize("form", ["gqa", "padded", "partial", "bypass", "linear", "dynamic-padded", "packed"])
-def test_right_results_pass(form, backend):
+def test_correct_results_pass(form, backend):
     assert verdicts(case_of(form), backend) == [(OK, "")]
 
 
@@ -53,7 +53,7 @@ WRONG = {
     "no padding": ("padded", {"pad_len": None}),
     "a start": ("packed", {"start_pos": (0, 500, 9, 34)}),
     "where sequences begin": ("packed", {"seqlens": (7, 2, 0, 17)}),
-    "a key that turns": ("bypass", {"bypass_key": False}),
+    "a key that rotates": ("bypass", {"bypass_key": False}),
     "no scaling": ("linear", {"scaling": ("", 1.0, 2048)}),
     "a factor": ("dynamic-long", {"scaling": ("dynamic", 2.01, 2048)}),
     "a maximum": ("dynamic-padded", {"scaling": ("dynamic", 2.0, 2049)}),
@@ -64,10 +64,10 @@ WRONG = {
 @pytest.mark.parametrize("dtype", pmx.DTYPES)
 def test_wrong_results_fail(what, dtype, monkeypatch):
     form, change = WRONG[what]
-    case, real = case_of(form, dtype), PmxCase.call
+    case, original = case_of(form, dtype), PmxCase.call
     if what == "a maximum" and dtype != "float32":
-        change = {"scaling": ("dynamic", 2.0, 2400)}  # one less is within rounding there
-    monkeypatch.setattr(PmxCase, "call", lambda self, *args: real(replace(self, **change), *args))
+        change = {"scaling": ("dynamic", 2.0, 2400)}  # 2049 is within the rounding of 16-bit types
+    monkeypatch.setattr(PmxCase, "call", lambda self, *args: original(replace(self, **change), *args))
     [(verdict, message)] = verdicts(case)
     assert verdict == FAIL
     assert "bypassed" in message or not message
@@ -83,10 +83,10 @@ def test_a_written_input_fails(monkeypatch):
 
 
 def test_a_copied_bypassed_key_fails(monkeypatch):
-    real = PmxCase.call
+    original = PmxCase.call
 
     def call(self, query, key, backend):
-        y, z = real(self, query, key, backend)
+        y, z = original(self, query, key, backend)
         return y, z.copy()
 
     monkeypatch.setattr(PmxCase, "call", call)
@@ -98,10 +98,10 @@ def test_a_copied_bypassed_key_fails(monkeypatch):
 
 
 def test_the_worst_element_is_named(monkeypatch):
-    real = PmxCase.call
+    original = PmxCase.call
 
     def call(self, query, key, backend):
-        y, z = real(self, query, key, backend)
+        y, z = original(self, query, key, backend)
         y[3, 7, 2, 5] += 1
         return y, z
 
@@ -128,8 +128,8 @@ def test_from_pmx_linear_divides_positions():
 
 
 def test_from_pmx_dynamic_stretches_theta_beyond_the_maximum():
-    how = {"scaling_type": "dynamic", "scaling_factor": 2.0, "max_position_embeddings": 2048}
+    scaling = {"scaling_type": "dynamic", "scaling_factor": 2.0, "max_position_embeddings": 2048}
     for end in (0, 1, 2048):
-        assert RopeParams.from_pmx(64, end=end, **how) == RopeParams(64, "normal")
-    stretched = RopeParams.from_pmx(64, end=4096, **how).freq_base
+        assert RopeParams.from_pmx(64, end=end, **scaling) == RopeParams(64, "normal")
+    stretched = RopeParams.from_pmx(64, end=4096, **scaling).freq_base
     assert stretched == pytest.approx(10000 * 3 ** (64 / 62), rel=1e-14)

@@ -1,4 +1,4 @@
-"""Random calls: a fixed slice of them, what their judge notices, and how a run of many is kept."""
+"""Random calls: a fixed slice of them, the errors that their judge detects, and runs that can be resumed."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def drawn(backend, count, seed=SEED):
 # ---- the slice -------------------------------------------------------------------------------------
 
 
-def test_no_call_of_the_fixed_slice_is_wrong(backend):
-    """A failure's number n is run again by: tests/fuzz/random_rope.py --backend … --seed 20261 --only n."""
+def test_every_call_of_the_fixed_slice_is_within_its_bound(backend):
+    """To repeat call n: tests/fuzz/random_rope.py --backend … --seed 20261 --only n."""
     wrong = {}
     for index, call in enumerate(drawn(backend, CALLS[backend])):
         verdict = judge(call, backend)
@@ -61,7 +61,7 @@ def test_a_number_always_draws_the_same_call_and_the_same_tensors():
 
 
 def facts(call):
-    """Return the properties of which a call is an example."""
+    """Yield the properties of a call."""
     params, mode = call.params, call.params.rope_mode
     yield from (("operator", call.op, mode), ("dtype", call.dtype), ("positions", call.positions))
     yield from (
@@ -91,8 +91,8 @@ def facts(call):
         yield ("cover", mode, (total > params.pairs) - (total < params.pairs))
 
 
-def test_everything_the_operators_take_is_drawn():
-    seen = {fact for call in drawn("cpu", 3000) for fact in facts(call)}
+def test_every_property_of_the_operators_calls_is_drawn():
+    drawn_facts = {fact for call in drawn("cpu", 3000) for fact in facts(call)}
     sectioned = [m for m in RopeMode if m.has_sections]
     shapes = ("[S]", "[B,S]", "[1,S]", "[4,S]", "[4*S]", "[3,S]")
     shapes += ("[4,B,S]", "[3,B,S]", "[4,1,S]", "[3,1,S]")
@@ -109,12 +109,12 @@ def test_everything_the_operators_take_is_drawn():
     wanted |= {("empty", m, e) for m in sectioned for e in ((True, False, False), (False, True, False))}
     wanted |= {("offset", m, True) for m in RopeMode if m is not RopeMode.VISION}
     names = ("forward", "factors", "fused", "no batch", "yarn", "extra", "odd head", "unaligned")
-    wanted |= {(name, held) for name in names for held in (False, True)}
-    assert wanted - seen == set()
+    wanted |= {(name, value) for name in names for value in (False, True)}
+    assert wanted - drawn_facts == set()
 
 
 @pytest.mark.parametrize("backend", ["cpu", "sim"])
-def test_no_pair_turns_faster_than_its_bound_is_promised_for(backend):
+def test_no_pairs_frequency_exceeds_the_range_of_the_bound(backend):
     reach = reach_of(backend)
     for call in drawn(backend, 500):
         assert np.abs(call.params.frequencies()).max() <= FASTEST_DRAWN
@@ -122,7 +122,7 @@ def test_no_pair_turns_faster_than_its_bound_is_promised_for(backend):
         assert np.abs(call.params.frequencies(freq_factors=factors)).max() <= reach.fastest * (1 + 2**-20)
 
 
-def test_a_device_gets_only_what_it_takes():
+def test_a_device_gets_only_calls_that_it_supports():
     for backend, dtypes in (("sim", set(DTYPES[:3])), ("sim:ascend310p", set(DTYPES[:2]))):
         calls = drawn(backend, 300)
         assert {c.dtype for c in calls} == dtypes
@@ -135,7 +135,7 @@ def test_a_device_gets_only_what_it_takes():
 
 
 def call_of(op="rope", mode="mrope", **changed):
-    """A call in which every rule of rope shows."""
+    """Return a call on whose result every rule of rope has an effect."""
     sections = (4, 3, 2, 1) if RopeMode[mode.upper()].has_sections else (0, 0, 0, 0)
     n_offs, n_dims = (0, 16) if mode == "vision" else (4, 24)
     heads = (3, 2) if op == "rope_qk" else (3,)
@@ -155,7 +155,7 @@ def call_of(op="rope", mode="mrope", **changed):
 
 
 def with_call(**changed):
-    """Another call on the same tensors."""
+    """Run another call on the same tensors."""
     return lambda call, data, backend: execute(replace(call, **changed), data, backend)
 
 
@@ -173,7 +173,7 @@ def with_data(**functions):
 
 
 def then(spoil):
-    """The right result, spoiled afterwards."""
+    """Return an executor that changes something after the correct call."""
 
     def run(call, data, backend):
         results = [np.array(r) if call.out == "new" else r for r in execute(call, data, backend)]
@@ -183,18 +183,18 @@ def then(spoil):
     return run
 
 
-def later(positions):
-    """One token one position off."""
+def last_token_moved(positions):
+    """Return positions in which the last token is one position off."""
     moved = positions.copy()
     moved[..., -1] += 1
     return moved
 
 
-def nudge(call, data, results):
+def change_one_lane_slightly(call, data, results):
     results[-1][..., 9] *= np.float32(1 + 2**-18)
 
 
-def pass_wrongly(call, data, results):
+def change_copied_lane(call, data, results):
     at = (data.rows.max(), 0, 0) if call.op == "rope_set_rows" else (0, 0, 0, 0)
     results[-1][at] += np.float32(1e-7)
 
@@ -207,22 +207,20 @@ def write_positions(call, data, results):
     data.positions[0, 0] += 1
 
 
-def write_beside(call, data, results):
-    name = "cache" if call.op == "rope_set_rows" else "out 0"
-    buffer = data.buffers[name]
-    buffer.flat[-1] += 1
+def write_after(call, data, results):
+    data.buffers["cache" if call.op == "rope_set_rows" else "out 0"].flat[-1] += 1
 
 
 def write_before(call, data, results):
     data.buffers["cache" if call.op == "rope_set_rows" else "out 0"].flat[0] += 1
 
 
-RIGHT = [call_of(op, mode) for op in OPERATORS for mode in ("normal", "neox", "mrope", "imrope", "vision")]
-# the error: (how it is run, modes in which it shows)
+CORRECT = [call_of(op, mode) for op in OPERATORS for mode in ("normal", "neox", "mrope", "imrope", "vision")]
+# name of the error: (executor with the error, modes in which the result changes)
 SECTIONED, ALL = ("mrope", "imrope", "vision"), ("normal", "neox", "mrope", "imrope", "vision")
 WRONG = {
     "sign of the sine": (with_call(forward=False), ALL),
-    "one token a position off": (with_data(positions=later), ALL),
+    "one token a position off": (with_data(positions=last_token_moved), ALL),
     "time and height exchanged": (with_data(positions=lambda p: p[[1, 0, 2, 3]]), SECTIONED),
     "extra is time": (with_data(positions=lambda p: p[[0, 1, 2, 0]]), SECTIONED),
     "a section a pair too wide": (with_params(sections=(5, 2, 2, 1)), SECTIONED),
@@ -236,14 +234,14 @@ WRONG = {
     "no freq_factors": (with_data(factors=lambda f: None), ALL),
     "factors of the next pair": (with_data(factors=lambda f: np.roll(f, 1)), ALL),
     "another base": (with_params(freq_base=10001.0), ALL),
-    "a lane in four millionths": (then(nudge), ALL),
+    "a lane in four millionths": (then(change_one_lane_slightly), ALL),
     "an input": (then(write_x), ALL),
     "the positions": (then(write_positions), ALL),
 }
 
 
-@pytest.mark.parametrize("call", RIGHT, ids=lambda c: f"{c.op}-{c.params.rope_mode.name.lower()}")
-def test_what_is_right_is_found_right(call, backend):
+@pytest.mark.parametrize("call", CORRECT, ids=lambda c: f"{c.op}-{c.params.rope_mode.name.lower()}")
+def test_a_correct_call_has_no_problem(call, backend):
     assert judge(call, backend).problem == ""
 
 
@@ -251,25 +249,25 @@ def test_what_is_right_is_found_right(call, backend):
 @pytest.mark.parametrize(
     ("what", "mode"), [(what, mode) for what, (_, modes) in WRONG.items() for mode in modes]
 )
-def test_what_is_wrong_is_noticed(what, mode, op):
+def test_a_wrong_call_has_a_problem(what, mode, op):
     assert judge(call_of(op, mode), "cpu", WRONG[what][0]).problem != ""
 
 
 @pytest.mark.parametrize("op", OPERATORS)
-def test_a_lane_that_should_pass_unchanged_is_noticed(op):
-    assert "times its bound" in judge(call_of(op), "cpu", then(pass_wrongly)).problem
+def test_a_changed_lane_outside_the_window_is_detected(op):
+    assert "times its bound" in judge(call_of(op), "cpu", then(change_copied_lane)).problem
 
 
-@pytest.mark.parametrize("spoil", [write_beside, write_before])
+@pytest.mark.parametrize("spoil", [write_after, write_before])
 @pytest.mark.parametrize("op", OPERATORS)
-def test_memory_beside_the_result_is_watched(op, spoil):
+def test_a_write_next_to_the_result_is_detected(op, spoil):
     call = call_of(op) if op == "rope_set_rows" else call_of(op, out="given", out_layouts=(Layout(),) * 2)
     call = replace(call, out_layouts=call.out_layouts[: len(call.heads)])
     assert judge(call, "cpu").problem == ""
-    assert "beside what may be written" in judge(call, "cpu", then(spoil)).problem
+    assert "memory outside the output" in judge(call, "cpu", then(spoil)).problem
 
 
-def test_gaps_inside_the_result_are_watched():
+def test_a_write_into_a_gap_of_the_result_is_detected():
     """The gap is between two heads' rows, outside the tensor."""
     call = call_of(out="given", out_layouts=(Layout(trail=(0, 0, 0, 3)),))
 
@@ -278,13 +276,13 @@ def test_gaps_inside_the_result_are_watched():
         np.lib.stride_tricks.as_strided(data.out[0][0, 0, 0], (row,), (data.out[0].itemsize,))[-1] += 1
 
     assert judge(call, "cpu").problem == ""
-    assert "beside what may be written" in judge(call, "cpu", then(spoil)).problem
+    assert "memory outside the output" in judge(call, "cpu", then(spoil)).problem
 
 
-def test_a_result_that_is_not_what_was_given_is_noticed():
+def test_a_result_that_is_not_the_given_array_is_detected():
     call = call_of(out="given", out_layouts=(Layout(),))
-    elsewhere = lambda call, data, backend: [r.copy() for r in execute(call, data, backend)]  # noqa: E731
-    assert "must return what was given" in judge(call, "cpu", elsewhere).problem
+    copies = lambda call, data, backend: [r.copy() for r in execute(call, data, backend)]  # noqa: E731
+    assert "must return the given array" in judge(call, "cpu", copies).problem
 
 
 ROWS_WRONG = {
@@ -295,15 +293,15 @@ ROWS_WRONG = {
 
 
 @pytest.mark.parametrize("what", ROWS_WRONG)
-def test_rows_of_the_cache_that_are_wrong_are_noticed(what):
+def test_wrong_rows_of_the_cache_are_detected(what):
     call = call_of("rope_set_rows")
     rows = make_data(call, reach_of("cpu")).rows
     assert np.count_nonzero(rows < 0) == 1
     assert judge(call, "cpu", with_data(rows=ROWS_WRONG[what])).problem != ""
 
 
-def test_the_wrong_sign_is_noticed_in_most_random_calls():
-    """Not where every position is 0, or every cos and sin is multiplied by 0."""
+def test_the_wrong_sign_is_detected_in_most_random_calls():
+    """The sign has no effect if every position is 0, or every cos and sin is multiplied by 0."""
     flipped = lambda call, data, backend: execute(replace(call, forward=not call.forward), data, backend)  # noqa: E731
     verdicts = [judge(call, "cpu", flipped) for call in drawn("cpu", 100)]
     assert sum(bool(v.problem) for v in verdicts) > 80
@@ -316,7 +314,7 @@ def test_an_error_is_a_violation():
     assert judge(call_of(), "cpu", refuse).problem == "ValueError: [rope] x must be liked but got 7."
 
 
-def test_a_wrong_call_is_reduced_to_what_is_needed():
+def test_a_wrong_call_is_reduced_to_the_smallest_wrong_call():
     def wrong_backward(call, data, backend):
         return execute(replace(call, forward=True), data, backend)
 
@@ -331,39 +329,39 @@ def test_a_wrong_call_is_reduced_to_what_is_needed():
 # ---- a run of many ---------------------------------------------------------------------------------
 
 
-def held(path):
+def state_of(path):
     """Return the state file's content without its time."""
     return {**json.loads(path.read_text()), "seconds": 0}
 
 
-def test_a_run_in_pieces_ends_as_a_run_in_one(tmp_path, capsys):
+def test_a_resumed_run_ends_in_the_state_of_one_run(tmp_path, capsys):
     one, pieces = tmp_path / "one", tmp_path / "pieces"
     assert random_rope.main(["--count", "30", "--resume", str(one)]) == 0
     for count in ("7", "8", "30", "30"):
         assert random_rope.main(["--count", count, "--resume", str(pieces)]) == 0
-    assert held(pieces) == held(one)
-    assert held(one)["next"] == sum(held(one)["judged"].values()) == 30
+    assert state_of(pieces) == state_of(one)
+    assert state_of(one)["next"] == sum(state_of(one)["judged"].values()) == 30
     assert "30 calls on cpu (seed 0)" in capsys.readouterr().out
 
 
-def test_an_interruption_loses_nothing(tmp_path, capsys):
-    path, seen = tmp_path / "state", []
+def test_an_interrupted_run_can_be_resumed(tmp_path, capsys):
+    path, calls = tmp_path / "state", []
 
     def interrupted(call, data, backend):
-        seen.append(call)
-        if len(seen) == 7:
+        calls.append(call)
+        if len(calls) == 7:
             raise KeyboardInterrupt
         return execute(call, data, backend)
 
     assert random_rope.main(["--count", "10", "--resume", str(path)], interrupted) == 130
-    assert held(path)["next"] == 6
+    assert state_of(path)["next"] == 6
     assert "4 of 10 calls are left" in capsys.readouterr().out
     assert random_rope.main(["--count", "10", "--resume", str(path)]) == 0
-    assert held(path)["next"] == 10
+    assert state_of(path)["next"] == 10
     assert [p.name for p in tmp_path.iterdir()] == ["state"]
 
 
-def test_a_time_limit_stops_and_says_what_is_left(capsys):
+def test_a_time_limit_ends_the_run_and_prints_the_calls_left(capsys):
     assert random_rope.main(["--count", "1000000", "--minutes", "0"]) == 0
     assert "1,000,000 of 1,000,000 calls are left" in capsys.readouterr().out
 
@@ -373,23 +371,23 @@ def wrong_in_vision(call, data, backend):
     return execute(replace(call, forward=forward), data, backend)
 
 
-def test_violations_are_told_counted_and_kept(tmp_path, capsys):
+def test_violations_are_printed_counted_and_stored(tmp_path, capsys):
     path = tmp_path / "state"
     arguments = ["--op", "rope", "--arrays", "numpy", "--resume", str(path)]
     assert random_rope.main([*arguments, "--count", "20"], wrong_in_vision) == 1
-    said = capsys.readouterr().out
-    failures = held(path)["failures"]
+    output = capsys.readouterr().out
+    failures = state_of(path)["failures"]
     assert failures
     index = failures[0]["index"]
     again = f"random_rope.py --backend cpu --seed 0 --op rope --arrays numpy --only {index}"
-    assert f"WRONG {index}: " in said
-    assert again in said
-    assert f"{len(failures)} violation" in said
-    assert random_rope.main([*arguments, "--count", "20"]) == 1  # an earlier one still counts
+    assert f"WRONG {index}: " in output
+    assert again in output
+    assert f"{len(failures)} violation" in output
+    assert random_rope.main([*arguments, "--count", "20"]) == 1  # an earlier violation still counts
     assert random_rope.main([*again.split()[1:]], wrong_in_vision) == 1
-    said = capsys.readouterr().out
-    assert "mode=vision" in said
-    assert "plainest: rope" in said
+    output = capsys.readouterr().out
+    assert "mode=vision" in output
+    assert "plainest: rope" in output
     assert random_rope.main([*again.split()[1:]]) == 0
 
 
@@ -403,30 +401,30 @@ BAD_USAGE = {
 
 
 @pytest.mark.parametrize("name", BAD_USAGE)
-def test_bad_usage_ends_with_2_and_says_why(name, tmp_path, monkeypatch, capsys):
+def test_bad_usage_ends_with_2_and_its_message(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert random_rope.main(["--count", "2", "--resume", "STATE"]) == 0
     Path("GARBAGE").write_text("[]")
-    given, words = BAD_USAGE[name]
-    assert random_rope.main(given) == 2
-    assert words in capsys.readouterr().err
+    arguments, message = BAD_USAGE[name]
+    assert random_rope.main(arguments) == 2
+    assert message in capsys.readouterr().err
     assert Path("GARBAGE").read_text() == "[]"
 
 
 @pytest.mark.parametrize(
-    "given", [["--count", "-1"], ["--only", "3", "--resume", "x"], ["--op", "norm"], ["--cou", "3"]]
+    "arguments", [["--count", "-1"], ["--only", "3", "--resume", "x"], ["--op", "norm"], ["--cou", "3"]]
 )
-def test_options_that_make_no_sense_end_with_2(given, capsys):
+def test_options_that_make_no_sense_end_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
-        random_rope.main(given)
+        random_rope.main(arguments)
     assert ended.value.code == 2
     assert "usage: random_rope.py" in capsys.readouterr().err
 
 
-def test_help_teaches(capsys):
+def test_help_has_an_example_and_the_exit_status(capsys):
     with pytest.raises(SystemExit) as ended:
         random_rope.main(["--help"])
     assert ended.value.code == 0
-    said = capsys.readouterr().out
-    assert "--minutes 9 --resume" in said
-    assert "exit status" in said
+    output = capsys.readouterr().out
+    assert "--minutes 9 --resume" in output
+    assert "exit status" in output

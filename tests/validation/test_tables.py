@@ -25,14 +25,14 @@ def verdict_of(case, backend="cpu"):
     return judgement
 
 
-def test_names_are_unique_and_every_form_comes_in_every_type():
+def test_names_are_unique_and_every_form_has_every_type():
     assert len({(c.suite, c.name) for c in CASES}) == len(CASES) == 120
     forms = {(c.suite, c.name.partition("(")[0]) for c in CASES}
     assert len(forms) * len(tables.DTYPES) == len(CASES)
 
 
 @pytest.mark.parametrize("case", CASES[::7], ids=lambda c: f"{c.suite}-{c.name}")
-def test_right_results_pass(case, backend):
+def test_correct_results_pass(case, backend):
     judgement = verdict_of(case, backend)
     lacks = is_device(backend) and chip_lacks(case.dtype, backend)
     assert (judgement.verdict, judgement.message) == ((UNSUPPORTED, lacks) if lacks else (OK, ""))
@@ -40,11 +40,11 @@ def test_right_results_pass(case, backend):
 
 
 def test_a_16_bit_result_far_from_the_cpu_s_fails(monkeypatch):
-    """Within its bound, which is float32's there, but not within an ulp."""
-    real = tables._execute
+    """The result is within its bound, which is patched, but not within one ulp."""
+    original = tables._execute
 
     def execute(case, data, backend):
-        results = real(case, data, backend)
+        results = original(case, data, backend)
         return results if backend == "cpu" else [y.astype(np.float32) * np.float32(1.002) for y in results]
 
     monkeypatch.setattr(tables, "_execute", execute)
@@ -67,10 +67,10 @@ WRONG = {
 @pytest.mark.parametrize("dtype", tables.DTYPES)
 def test_wrong_results_fail(what, dtype, monkeypatch):
     form, change = WRONG[what]
-    case, real = case_of(form, dtype), TableCase.attributes.fget
-    changed = replace(real(case), **change)
-    if what == "direction" and dtype == "bfloat16":  # the bits go by way of the C function, forward
-        changed = replace(real(case), offset=0, interleaved=True)
+    case, original = case_of(form, dtype), TableCase.attributes.fget
+    changed = replace(original(case), **change)
+    if what == "direction" and dtype == "bfloat16":  # run_on_bits has no backward
+        changed = replace(original(case), offset=0, interleaved=True)
     monkeypatch.setattr(TableCase, "attributes", property(lambda self: changed))
     judgement = verdict_of(case)
     assert judgement.verdict == FAIL
@@ -79,10 +79,10 @@ def test_wrong_results_fail(what, dtype, monkeypatch):
 
 @pytest.mark.parametrize("dtype", tables.DTYPES)
 def test_a_wrong_row_of_the_caches_fails(dtype, monkeypatch):
-    real = tables.call_of
+    original = tables.call_of
 
     def off_by_one(case, xs, cos, sin, ids, outs):
-        return real(case, xs, cos, sin, ids - 1, outs)
+        return original(case, xs, cos, sin, ids - 1, outs)
 
     monkeypatch.setattr(tables, "call_of", off_by_one)
     judgement = verdict_of(case_of("decode", dtype, "onnx"))
@@ -91,10 +91,10 @@ def test_a_wrong_row_of_the_caches_fails(dtype, monkeypatch):
 
 
 def test_a_written_input_fails(monkeypatch):
-    real = tables.executors.run
+    original = tables.executors.run
 
     def run(backend, t, a):
-        results = real(backend, t, a)
+        results = original(backend, t, a)
         next(iter(t.xs.values()))[...] = 0
         return results
 
@@ -104,10 +104,10 @@ def test_a_written_input_fails(monkeypatch):
 
 
 def test_one_wrong_element_is_named(monkeypatch):
-    real = tables.executors.run
+    original = tables.executors.run
 
     def run(backend, t, a):
-        results = real(backend, t, a)
+        results = original(backend, t, a)
         results[0][1, 7, 3, 5] += 1
         return results
 
@@ -118,7 +118,7 @@ def test_one_wrong_element_is_named(monkeypatch):
     assert worst.got == pytest.approx(worst.expected + 1)
 
 
-def test_the_same_data_every_time():
+def test_a_case_always_has_the_same_data():
     for case in CASES[::11]:
         a, b = tables.make_data(case), tables.make_data(case)
         assert all(np.array_equal(x, y) for x, y in zip(a.xs, b.xs, strict=True))

@@ -1,5 +1,5 @@
-"""Rope graphs that the installed ggml builds, through the adapter, on the simulated CANN runtime. The results
-must equal those of the CPU library for the same tensors. Run as: ggml_graphs.py ADAPTER CANN OPAPI
+"""Run rope graphs of the installed ggml through the adapter on the simulated CANN runtime. The results must
+agree with those of the CPU library for the same tensors. Run as: ggml_graphs.py ADAPTER CANN OPAPI
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ workspaces = ALLOCATE(lambda _, size: on_device(size).value)
 
 
 def place(pointer, values):
-    """A leaf's data in device memory, as a backend's buffer would hold them."""
+    """Copy a leaf's data to device memory, as a backend does."""
     memory = on_device(values.nbytes)
     acl(
         "aclrtMemcpy",
@@ -110,7 +110,7 @@ def fetch(memory, like):
 
 
 class GraphCase:
-    """x [B,S,N,D] of a dtype, how it lies, and what turns it."""
+    """A rope node: x [B,S,N,D], its dtype and view, and the parameters of the rotation."""
 
     def __init__(
         self,
@@ -126,44 +126,44 @@ class GraphCase:
         self.factors, self.forward, self.in_place = factors, forward, in_place
 
     def __str__(self):
-        said = [str(self.params), self.dtype, str(self.shape), self.view]
-        said += [
+        words = [str(self.params), self.dtype, str(self.shape), self.view]
+        words += [
             w
             for w, on in (("factors", self.factors), ("back", not self.forward), ("in place", self.in_place))
             if on
         ]
-        return " ".join(filter(None, said))
+        return " ".join(filter(None, words))
 
     def run(self):
-        """Errors in units of the bound; the status where the adapter does not take it."""
+        """Return 0 and the largest error in units of the bound, or the adapter's status and its reason."""
         p, (b, s, n, d) = self.params, self.shape
         rng = np.random.default_rng(d + s)
         context = call["ggml_init"](InitParams(1 << 20, None, True))
         kind = GGML_TYPES[self.dtype]
-        more = {"": (0, 0), "padded": (8, 0), "second half": (d, d)}.get(self.view, (0, 0))
-        memory = np.zeros((b, s, n, d + more[0]) if self.view != "heads first" else (b, n, s, d), self.dtype)
+        extra = {"": (0, 0), "padded": (8, 0), "second half": (d, d)}.get(self.view, (0, 0))
+        memory = np.zeros((b, s, n, d + extra[0]) if self.view != "heads first" else (b, n, s, d), self.dtype)
         memory[...] = rng.standard_normal(memory.shape).astype(self.dtype)
         leaf = call["ggml_new_tensor_4d"](context, kind, *memory.shape[::-1])
         x, array, item = leaf, memory, memory.itemsize
         if self.view == "heads first":
             array = memory.transpose(0, 2, 1, 3)
         elif self.view:
-            array = memory[..., more[1] : more[1] + d]
+            array = memory[..., extra[1] : extra[1] + d]
         if self.view:
             strides = array.strides[2::-1]
-            x = call["ggml_view_4d"](context, leaf, d, n, s, b, *strides, more[1] * item)
+            x = call["ggml_view_4d"](context, leaf, d, n, s, b, *strides, extra[1] * item)
         planes = 4 if p.rope_mode.has_sections else 1
         positions = rng.integers(0, 5000, planes * s).astype(np.int32)
         at = call["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], planes * s)
         factors = rng.uniform(0.5, 4, p.pairs).astype(np.float32) if self.factors else None
-        divided = (
+        freq_factors = (
             call["ggml_new_tensor_1d"](context, GGML_TYPES["float32"], p.pairs) if self.factors else None
         )
-        node = self.node(context, x, at, divided)
+        node = self.node(context, x, at, freq_factors)
         device = place(leaf, memory)
         place(at, positions)
         if self.factors:
-            place(divided, factors)
+            place(freq_factors, factors)
         for view in (x, node):
             fields = GgmlTensor.from_address(view)
             if fields.view_src:
@@ -181,13 +181,13 @@ class GraphCase:
         if self.in_place:
             after = fetch(device, memory)
             got = (
-                after[..., more[1] : more[1] + d]
+                after[..., extra[1] : extra[1] + d]
                 if self.view != "heads first"
                 else after.transpose(0, 2, 1, 3)
             )
-            if more[0]:  # what lies beside the view
-                rest = np.delete(after, np.s_[more[1] : more[1] + d], -1)
-                assert np.array_equal(rest, np.delete(memory, np.s_[more[1] : more[1] + d], -1)), str(self)
+            if extra[0]:  # the lanes outside the view
+                rest = np.delete(after, np.s_[extra[1] : extra[1] + d], -1)
+                assert np.array_equal(rest, np.delete(memory, np.s_[extra[1] : extra[1] + d], -1)), str(self)
         else:
             got = fetch(result, np.empty(self.shape, self.dtype))
         size = np.abs(expected.astype(np.float64)).max()
@@ -292,26 +292,26 @@ assert reason(put("op_params", 18, 1)) == "more dimensions turn than a head has"
 assert reason(put("op_params", 2, 15)) == "more dimensions turn than a head has"
 
 
-def of_a_long_head(tensor):
+def make_head_too_long(tensor):
     for t in (tensor, GgmlTensor.from_address(x)):
         t.ne[0] = 1026
 
 
-def of_a_part_in_vision(tensor):
+def make_vision_partial(tensor):
     tensor.op_params[2] = 24
     tensor.op_params[1] = 6
     GgmlTensor.from_address(at).ne[0] = 20
 
 
-for change, told in (
-    (of_a_long_head, "a head has more than 1024 elements"),
-    (of_a_part_in_vision, "in mode vision all of a head must turn"),
+for change, expected in (
+    (make_head_too_long, "a head has more than 1024 elements"),
+    (make_vision_partial, "in mode vision all of a head must turn"),
 ):
     before = [(t, C.string_at(t, C.sizeof(GgmlTensor))) for t in (x, at)]
     found = reason(change)
-    assert found == told, found
-    for t, kept in before:
-        C.memmove(t, kept, len(kept))
+    assert found == expected, found
+    for t, content in before:
+        C.memmove(t, content, len(content))
 assert reason(both_bfloat16, bfloat16=0) == "this chip has no bfloat16"
 assert adapter.npu_rope_ggml_supports(None, 1, why, WHY) == 1
 assert adapter.npu_rope_ggml_supports(node, 1, None, 0) in (0, 1)

@@ -1,4 +1,4 @@
-"""Two processes: every operator on sharded tensors gives what it gives on whole ones. Run by torchrun."""
+"""Compare every operator on sharded tensors with the same operator on full tensors. Run by torchrun."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch.distributed.tensor import (
 from torch.distributed.tensor.experimental import implicit_replication
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-import npu_rope.integrations.dtensor  # noqa: F401 - the rules
+import npu_rope.integrations.dtensor  # noqa: F401 - registers the rules
 from npu_rope import (
     RopeParams,
     add_rms_norm,
@@ -44,34 +44,33 @@ SECTIONS = RopeParams(16, "mrope", sections=(3, 3, 2, 0))
 done = 0
 
 
-def spread(t, placement):
+def shard(t, placement):
     return distribute_tensor(t.detach().clone(), MESH, [placement])
 
 
 def close(got, expected, what):
-    whole = got.full_tensor()
-    assert (whole - expected).abs().max() <= 1e-5 * (1 + expected.abs().max()), what
+    full = got.full_tensor()
+    assert (full - expected).abs().max() <= 1e-5 * (1 + expected.abs().max()), what
 
 
 def forward_and_backward(what, run, tensors, placements, expected_placement, constant=()):
-    """Results and gradients; the result lies as expected, so that nothing was gathered."""
+    """Compare results and gradients. The placement of the result shows that nothing was gathered."""
     global done
-    whole = [
+    full = [
         t.clone().requires_grad_(t.is_floating_point() and i not in constant) for i, t in enumerate(tensors)
     ]
-    shared = [
-        spread(t, p).requires_grad_(w.requires_grad)
-        for t, p, w in zip(tensors, placements, whole, strict=True)
+    sharded = [
+        shard(t, p).requires_grad_(w.requires_grad) for t, p, w in zip(tensors, placements, full, strict=True)
     ]
-    wanted, got = run(*whole), run(*shared)
+    wanted, got = run(*full), run(*sharded)
     wanted, got = ((r,) if isinstance(r, torch.Tensor) else r for r in (wanted, got))
     grads = [torch.randn(w.shape, generator=torch.Generator().manual_seed(1)) for w in wanted]
     for w, g in zip(wanted, got, strict=True):
         close(g, w, what)
         assert g.placements == (expected_placement,), (what, g.placements)
     torch.autograd.backward(wanted, grads)
-    torch.autograd.backward(got, [spread(g, r.placements[0]) for g, r in zip(grads, got, strict=True)])
-    for w, s in zip(whole, shared, strict=True):
+    torch.autograd.backward(got, [shard(g, r.placements[0]) for g, r in zip(grads, got, strict=True)])
+    for w, s in zip(full, sharded, strict=True):
         if w.requires_grad:
             close(s.grad, w.grad, f"{what}, gradient")
     done += 1
@@ -79,25 +78,25 @@ def forward_and_backward(what, run, tensors, placements, expected_placement, con
 
 def in_place(what, run, tensors, placements, written):
     global done
-    whole, shared = (
+    full, sharded = (
         [t.clone() for t in tensors],
-        [spread(t, p) for t, p in zip(tensors, placements, strict=True)],
+        [shard(t, p) for t, p in zip(tensors, placements, strict=True)],
     )
-    run(*whole), run(*shared)
-    close(shared[written], whole[written], what)
+    run(*full), run(*sharded)
+    close(sharded[written], full[written], what)
     done += 1
 
 
 def refused(what, run, tensors, placements):
-    """Check that a written tensor with a placement of no rule is refused before anything is written."""
+    """Check that an output tensor with an unsupported placement is refused."""
     global done
-    shared = [spread(t, p) for t, p in zip(tensors, placements, strict=True)]
-    said = ""
+    sharded = [shard(t, p) for t, p in zip(tensors, placements, strict=True)]
+    message = ""
     try:
-        run(*shared)
+        run(*sharded)
     except ValueError as error:
-        said = str(error)
-    assert "placements must be one of (" in said, f"{what} was taken: {said}"
+        message = str(error)
+    assert "placements must be one of (" in message, f"{what} was accepted: {message}"
     done += 1
 
 
@@ -109,43 +108,55 @@ def operators():
         torch.arange(6) + 3,
         torch.rand(16),
     )
-    own = torch.stack((positions, positions + 9))
+    batch_positions = torch.stack((positions, positions + 9))
     angles = torch.rand(6, 8)
     cos, sin = angles.cos(), angles.sin()
     planes = torch.stack((positions, positions + 1, positions + 2, positions))
     both = forward_and_backward
     one = lambda x, p: rope(x, p, PARAMS)  # noqa: E731
-    for x_lies, p_lies in ((HEADS, ALL), (TOKENS, Shard(0)), (BATCH, ALL), (ALL, ALL)):
-        both("rope", one, (q, positions), (x_lies, p_lies), x_lies)
+    for x_placement, p_placement in ((HEADS, ALL), (TOKENS, Shard(0)), (BATCH, ALL), (ALL, ALL)):
+        both("rope", one, (q, positions), (x_placement, p_placement), x_placement)
         pair = lambda a, b, p: rope_qk(a, b, p, PARAMS)  # noqa: E731
-        both("rope_qk", pair, (q, k, positions), (x_lies, x_lies, p_lies), x_lies)
+        both("rope_qk", pair, (q, k, positions), (x_placement, x_placement, p_placement), x_placement)
         fused = lambda a, b, s, t, p: rms_norm_rope(a, b, s, t, p, PARAMS)  # noqa: E731
-        places = (x_lies, x_lies, ALL, ALL, p_lies)
-        both("rms_norm_rope", fused, (q, k, scale, scale + 1, positions), places, x_lies)
-        both("rotary_mul", rotary_mul, (q, cos, sin), (x_lies, p_lies, p_lies), x_lies)
-        both("rotary_mul_qk", rotary_mul_qk, (q, k, cos, sin), (x_lies, x_lies, p_lies, p_lies), x_lies)
-        both("rms_norm", rms_norm, (q, scale), (x_lies, ALL), x_lies)
-        both("add_rms_norm", add_rms_norm, (q, q * 2, scale), (x_lies, x_lies, ALL), x_lies)
-    for x_lies, p_lies in ((BATCH, Shard(0)), (TOKENS, Shard(1))):
-        both("rope, positions of its own", one, (q, own), (x_lies, p_lies), x_lies)
+        places = (x_placement, x_placement, ALL, ALL, p_placement)
+        both("rms_norm_rope", fused, (q, k, scale, scale + 1, positions), places, x_placement)
+        both("rotary_mul", rotary_mul, (q, cos, sin), (x_placement, p_placement, p_placement), x_placement)
+        both(
+            "rotary_mul_qk",
+            rotary_mul_qk,
+            (q, k, cos, sin),
+            (x_placement, x_placement, p_placement, p_placement),
+            x_placement,
+        )
+        both("rms_norm", rms_norm, (q, scale), (x_placement, ALL), x_placement)
+        both("add_rms_norm", add_rms_norm, (q, q * 2, scale), (x_placement, x_placement, ALL), x_placement)
+    for x_placement, p_placement in ((BATCH, Shard(0)), (TOKENS, Shard(1))):
+        both(
+            "rope, positions for each batch",
+            one,
+            (q, batch_positions),
+            (x_placement, p_placement),
+            x_placement,
+        )
     rotated = lambda x, p: rope(x, p, SECTIONS)  # noqa: E731
     both("sections", rotated, (q, planes), (TOKENS, Shard(1)), TOKENS)
     both("sections, flat", rotated, (q, planes.flatten()), (HEADS, ALL), HEADS)
     both("sections, flat, gathered", rotated, (q, planes.flatten()), (TOKENS, ALL), ALL)
     both("lanes are gathered", one, (q, positions), (Shard(3), ALL), ALL)
     heads_first, ids = q.transpose(1, 2).contiguous(), torch.randint(0, 6, (2, 6))
-    for x_lies, ids_lie in ((Shard(1), ALL), (Shard(2), Shard(1)), (Shard(0), Shard(0))):
-        places = (x_lies, ALL, ALL, ids_lie)
+    for x_placement, ids_placement in ((Shard(1), ALL), (Shard(2), Shard(1)), (Shard(0), Shard(0))):
+        places = (x_placement, ALL, ALL, ids_placement)
         both(
             "rotary_embedding",
             rotary_embedding,
             (heads_first, cos, sin, ids),
             places,
-            x_lies,
+            x_placement,
             constant=(1, 2),
         )
     pmx = lambda a, b: rotary_position_embedding(a, b, 5)  # noqa: E731
-    with implicit_replication():  # the positions that it makes of its start
+    with implicit_replication():  # it makes its positions from the start
         both("rotary_position_embedding", pmx, (q, k), (HEADS, HEADS), HEADS)
 
     in_place("rope_", lambda x, p: rope_(x, p, PARAMS), (q, positions), (HEADS, ALL), 0)
@@ -162,23 +173,23 @@ def operators():
     in_place("rope_set_rows", into, (q, positions, rows, cache), (HEADS, ALL, ALL, Shard(1)), 3)
     given = lambda x, s, o: rms_norm(x, s, out=o)  # noqa: E731
     in_place("rms_norm, out", given, (q, scale, q * 0), (TOKENS, ALL, TOKENS), 2)
-    refused("a cache of shared rows", into, (q, positions, rows, cache), (HEADS, ALL, ALL, Shard(0)))
+    refused("a cache of sharded rows", into, (q, positions, rows, cache), (HEADS, ALL, ALL, Shard(0)))
     refused("tokens without their positions", lambda x, p: rope_(x, p, PARAMS), (q, positions), (TOKENS, ALL))
-    refused("out of shared lanes", given, (q, scale, q * 0), (TOKENS, ALL, Shard(3)))
+    refused("out of sharded lanes", given, (q, scale, q * 0), (TOKENS, ALL, Shard(3)))
 
 
-def tokens_shared(_, inputs, mesh):
+def shard_tokens(_, inputs, mesh):
     return DTensor.from_local(inputs[0], mesh, [ALL], run_check=False).redistribute(placements=[TOKENS])
 
 
-def tokens_gathered(_, outputs, mesh):
+def gather_tokens(_, outputs, mesh):
     assert outputs.placements == (TOKENS,)
     return outputs.redistribute(placements=[ALL]).to_local(grad_placements=[ALL])
 
 
 def llama():
-    """A model's heads shared out by parallelize_module, the tokens of its norms as well: loss and gradients
-    are the whole model's."""
+    """Shard a model's heads with parallelize_module, and the tokens of its norms. The loss and the gradients
+    equal those of the full model."""
     global done
     config = transformers.LlamaConfig(
         vocab_size=64,
@@ -191,12 +202,12 @@ def llama():
     ids = torch.randint(0, 64, (2, 8), generator=torch.Generator().manual_seed(2))
     for level in ("tables", "positions"):
         torch.manual_seed(1)
-        whole = transformers.LlamaForCausalLM(config)
+        full = transformers.LlamaForCausalLM(config)
         torch.manual_seed(1)
-        shared = transformers.LlamaForCausalLM(config)
-        expected = whole(ids, labels=ids).loss
+        sharded = transformers.LlamaForCausalLM(config)
+        expected = full(ids, labels=ids).loss
         expected.backward()
-        assert len(apply_npu_rope(shared, level=level).replaced) == 7
+        assert len(apply_npu_rope(sharded, level=level).replaced) == 7
         plan = {
             "self_attn.q_proj": ColwiseParallel(),
             "self_attn.k_proj": ColwiseParallel(),
@@ -206,20 +217,20 @@ def llama():
             "mlp.up_proj": ColwiseParallel(),
             "mlp.down_proj": RowwiseParallel(),
         }
-        for layer in shared.model.layers:
+        for layer in sharded.model.layers:
             parallelize_module(layer, MESH, plan)
             for norm in (layer.input_layernorm, layer.post_attention_layernorm):
-                distribute_module(norm, MESH, input_fn=tokens_shared, output_fn=tokens_gathered)
-        loss = shared(ids, labels=ids).loss
+                distribute_module(norm, MESH, input_fn=shard_tokens, output_fn=gather_tokens)
+        loss = sharded(ids, labels=ids).loss
         loss.backward()
         assert (loss - expected).abs() <= 1e-5 * expected.abs()
-        theirs = dict(whole.named_parameters())
-        for name, parameter in shared.named_parameters():
+        full_parameters = dict(full.named_parameters())
+        for name, parameter in sharded.named_parameters():
             gradient = (
                 parameter.grad.full_tensor() if hasattr(parameter.grad, "full_tensor") else parameter.grad
             )
-            worst = (gradient - theirs[name].grad).abs().max()
-            assert worst <= 1e-4 * theirs[name].grad.abs().max() + 1e-7, (level, name, worst)
+            worst = (gradient - full_parameters[name].grad).abs().max()
+            assert worst <= 1e-4 * full_parameters[name].grad.abs().max() + 1e-7, (level, name, worst)
         done += 1
 
 
@@ -231,8 +242,8 @@ for what in sys.argv[1:]:
     if dist.get_rank() == 0:
         print(f"{what}: {done} cases, {dist.get_world_size()} processes")
 dist.destroy_process_group()
-# DTensor's caches keep the mesh, the mesh its group, and gloo's threads live as long as the group does: past
-# the interpreter, whose lock they may still ask for, which aborts the process (pytorch/pytorch#179291). All
-# is checked and said by now, so the process ends here; what failed above never comes this far.
+# DTensor's caches keep the mesh and its group, so gloo's threads run after the interpreter has ended. They
+# may then request its lock, which aborts the process (pytorch/pytorch#179291). All checks have passed at
+# this point, so the process ends here.
 sys.stdout.flush()
 os._exit(0)
