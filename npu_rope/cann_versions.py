@@ -106,9 +106,9 @@ def release_of(torch_npu: str) -> Release | None:
 
 @dataclass(frozen=True)
 class Compatibility:
-    """Whether two parts are compatible. ``goes`` is None if this is unknown; ``remedy`` fixes a mismatch."""
+    """Whether two parts are compatible, None if this is unknown; ``remedy`` fixes a mismatch."""
 
-    goes: bool | None
+    compatible: bool | None
     text: str
     remedy: str = ""
 

@@ -235,7 +235,7 @@ class GgufFile:
             return self._trunk() == 64  # the model of 32 billion parameters
         return name in HAS_WINDOWS or window not in (None, 0) or (name == "llama4" and window is None)
 
-    def looks_at_a_window(self, layer: int | None) -> bool:
+    def attends_to_window(self, layer: int | None) -> bool:
         """Return whether the layer attends only to a window of the tokens. A layer of None attends to all."""
         if layer is None or not self._has_windows():
             return False
@@ -260,7 +260,7 @@ class GgufFile:
             return False
         if name in ROTATED_IN_WINDOWS and self._has_windows():
             leading = self.number("leading_dense_block_count", 0) if name == "cohere2moe" else 0
-            return layer < leading or self.looks_at_a_window(layer)
+            return layer < leading or self.attends_to_window(layer)
         if name == "llama4" and not self._has_windows():
             return layers is None or (layer + 1) % layers != 0
         if name == "smallthinker" and (layers == 4 or not self._has_windows()):
@@ -295,7 +295,7 @@ class GgufFile:
             return None
         if not rotating:
             raise bad_value(OP, f"{self.path}", "have a layer whose heads rotate", "none")
-        return min(rotating, key=self.looks_at_a_window)
+        return min(rotating, key=self.attends_to_window)
 
     # ---- its parameters
 
@@ -325,7 +325,7 @@ class GgufFile:
     def rope(self, layer: int | None, n_ctx: int | None) -> FileRope:
         """Return the parameters of a layer for a session of ``n_ctx`` tokens."""
         mode, layer = self.mode(), self._rotating_layer(layer)
-        window = self.looks_at_a_window(layer)
+        window = self.attends_to_window(layer)
         width = self.width(window, layer)
         if width > MOST_LANES:
             raise bad_value(OP, f"{self.path}", f"have heads of at most {MOST_LANES} lanes", width)
@@ -343,7 +343,7 @@ class GgufFile:
 
     def theta(self, layer: int | None) -> float:
         """Return the layer's theta from the file. A converter may have scaled it, which is not recorded."""
-        return self._theta(self.looks_at_a_window(self._rotating_layer(layer)))
+        return self._theta(self.attends_to_window(self._rotating_layer(layer)))
 
     def _own_theta(self) -> bool:
         """Return whether layers with a window have their own theta."""

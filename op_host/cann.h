@@ -128,7 +128,7 @@ Check hand_to_cann(const char* op, gert::TilingContext* context, const void* dat
                    const RopeLaunch& launch);
 
 template <typename Data>
-Check hand_to_cann(const char* op, gert::TilingContext* context, const Tiled<Data>& tiled) {
+Check hand_to_cann(const char* op, gert::TilingContext* context, const TilingResult<Data>& tiled) {
     static_assert(std::is_trivially_copyable<Data>::value, "copied to the device as it is");
     void* room = context->GetTilingData<Data>();
     return hand_to_cann(op, context, &tiled.data, sizeof tiled.data, room, tiled.launch);

@@ -30,7 +30,7 @@ Check tile_rms_norm(gert::TilingContext* context, const char* op, const Paramete
     t.known = Known::kLayout;
     Platform platform = {};
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
-    Tiled<RmsNormTilingData> tiled;
+    TilingResult<RmsNormTilingData> tiled;
     if (Check c = check_and_tile_rms_norm(t, a, platform, &tiled); !c.ok()) return c;
     if (!tiled.has_elements) return no_elements(op, "x", *t.x);
     return hand_to_cann(op, context, tiled);

@@ -55,7 +55,7 @@ static Check tile(gert::TilingContext* context) {
     t.rope.known = Known::kLayout;
     Platform platform = {};
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
-    Tiled<RmsNormRopeTilingData> tiled;
+    TilingResult<RmsNormRopeTilingData> tiled;
     const Check tile = check_and_tile_rms_norm_rope(t, params, NPU_ROPE_ANGLE_EXACT, norm, platform, &tiled);
     if (!tile.ok()) return tile;
     if (!tiled.has_elements) return no_elements(op, t.rope.x_name[0], *t.rope.x[0]);

@@ -15,7 +15,7 @@ RopeTilingInput rms_norm_rope_tiling_input(const RmsNormRopeTensors& t, const Ro
 
 Check check_and_tile_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params& params, int32_t angle,
                                    const HeadNorm& norm, const Platform& platform,
-                                   Tiled<RmsNormRopeTilingData>* tiled) {
+                                   TilingResult<RmsNormRopeTilingData>* tiled) {
     RopeShape shape;
     if (Check c = check_rms_norm_rope(t, &params, norm.epsilon, angle, &shape); !c.ok()) return c;
     if (Check c = check_device_angle(t.rope.op, angle); !c.ok()) return c;

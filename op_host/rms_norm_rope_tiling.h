@@ -12,6 +12,7 @@ RopeTilingInput rms_norm_rope_tiling_input(const RmsNormRopeTensors& t, const Ro
 
 // Checks a call by the rules of the operator and of the chip, and tiles it.
 Check check_and_tile_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params& params, int32_t angle,
-                                   const HeadNorm& norm, const Platform& platform, Tiled<RmsNormRopeTilingData>* tiled);
+                                   const HeadNorm& norm, const Platform& platform,
+                                   TilingResult<RmsNormRopeTilingData>* tiled);
 
 }  // namespace npu_rope

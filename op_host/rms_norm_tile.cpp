@@ -23,7 +23,7 @@ RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& til
     l.tile = tile;
     int64_t temp_bytes = 4 * lanes;
     if (call.backward) {
-        l.side_offset = packed ? widest : 0;
+        l.tail_offset = packed ? widest : 0;
         l.inputs.bytes = l.outputs.bytes = 2 * (packed ? packed_bytes : x_bytes);
         l.grads.bytes = 2 * (packed ? packed_bytes : out_bytes);
         l.g_offset = in_place ? 0 : conflict_free_offset(4 * lanes);
@@ -31,7 +31,7 @@ RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& til
         if (packed && std::min(call.x_bytes, call.out_bytes) < 4) temp_bytes += 2 * lanes;
         l.dscale.bytes = 4 * (d.row_pitch + kDscaleMore);
     } else {
-        l.side_offset = widest;
+        l.tail_offset = widest;
         l.inputs.bytes = l.outputs.bytes = 2 * (packed ? packed_bytes : widest);
         if (call.adds) l.residuals.bytes = l.sums.bytes = 2 * (packed ? packed_bytes : x_bytes);
         l.temp_offset = in_place ? 0 : conflict_free_offset(4 * lanes);

@@ -37,7 +37,7 @@ struct RmsNormTile {
 struct RmsNormLayout {
     RmsNormTile tile;
     int64_t levels = 0, index_rows = 0, setup_lanes = 0;
-    int64_t side_offset = 0, g_offset = 0, temp_offset = 0;  // in bytes, inside a buffer and work
+    int64_t tail_offset = 0, g_offset = 0, temp_offset = 0;  // in bytes, inside a buffer and work
     UbRegion inputs, outputs, residuals, sums, grads;        // two buffers each
     UbRegion row, work, stats, dscale, scale, raw_scale, index;
 

@@ -180,7 +180,7 @@ private:
         head_.index_rows = i32(l.index_rows);
         head_.setup_lanes = i32(l.setup_lanes);
         head_.queue_bytes = i32(l.inputs.bytes / 2);
-        head_.side_offset_bytes = i32(l.side_offset);
+        head_.tail_offset_bytes = i32(l.tail_offset);
         head_.work_bytes = i32(l.work.bytes);
         head_.temp_offset_bytes = i32(l.temp_offset);
         head_.index_bytes = i32(l.index.bytes);
@@ -206,14 +206,14 @@ private:
 };
 
 // Whether the scale has one element for each element of a row and all rows share it.
-bool scale_is_of_each_row(const RmsNormShape& s) {
+bool all_rows_share_scale(const RmsNormShape& s) {
     for (int k = 0; k < kRmsNormOuter; ++k)
         if (s.outer[k] > 1 && !s.scale_is_shared[k]) return false;
     return s.scale_is_dense;
 }
 
 Check scale_of_each_row(const RmsNormTilingInput& in, const char* soc) {
-    if (in.shape.rows == 0 || in.shape.n == 0 || scale_is_of_each_row(in.shape)) return {};
+    if (in.shape.rows == 0 || in.shape.n == 0 || all_rows_share_scale(in.shape)) return {};
     int first = 0;
     while (first < NPU_ROPE_MAX_NDIM - 1 && in.shape.inner[first] == 1) ++first;
     return bad_value(in.op, "scale",
@@ -247,7 +247,7 @@ Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, Rm
 }
 
 Check check_and_tile_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, const Platform& platform,
-                              Tiled<RmsNormTilingData>* tiled) {
+                              TilingResult<RmsNormTilingData>* tiled) {
     RmsNormShape shape;
     if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
     const RmsNormTilingInput in = rms_norm_tiling_input(t, shape);

@@ -38,6 +38,6 @@ Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, Rm
 
 // Checks a call by the rules of the operator and of the chip, and tiles it.
 Check check_and_tile_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, const Platform& platform,
-                              Tiled<RmsNormTilingData>* tiled);
+                              TilingResult<RmsNormTilingData>* tiled);
 
 }  // namespace npu_rope

@@ -92,8 +92,8 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
         l.second_tokens = ceil_div(l.block_tokens, ceil_div(l.block_tokens, most));
     }
 
-    l.side_offset = lanes * call.item_bytes;
-    l.inputs.bytes = l.outputs.bytes = 2 * (l.side_offset + (packed ? rows * kUbBlock : 0));
+    l.tail_offset = lanes * call.item_bytes;
+    l.inputs.bytes = l.outputs.bytes = 2 * (l.tail_offset + (packed ? rows * kUbBlock : 0));
     const int64_t most_index_lanes = d.row_pitch <= 256 ? 2048 : 1024;
     l.index_rows = gathers || packed ? std::clamp<int64_t>(most_index_lanes / d.row_pitch, 1, rows) : 0;
     const int64_t index_lanes = l.index_rows * d.row_pitch;

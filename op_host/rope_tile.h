@@ -37,7 +37,7 @@ struct RopeTile {
 struct RopeLayout {
     RopeTile tile;
     int64_t block_tokens = 0, token_slots = 0, second_tokens = 0, index_rows = 0, setup_lanes = 0;
-    int64_t side_offset = 0, temp_offset = 0, cos_offset = 0;  // in bytes, inside a buffer, work and table
+    int64_t tail_offset = 0, temp_offset = 0, cos_offset = 0;  // in bytes, inside a buffer, work and table
     UbRegion inputs, outputs;                                  // two buffers each
     UbRegion work, index, frequencies, table, source, entry_offsets, stats, factors, scales, raw_scales;
 

@@ -226,7 +226,7 @@ private:
         d_.index_rows = i32(l.index_rows);
         d_.setup_lanes = i32(l.setup_lanes);
         d_.queue_bytes = i32(l.inputs.bytes / 2);
-        d_.side_offset_bytes = i32(l.side_offset);
+        d_.tail_offset_bytes = i32(l.tail_offset);
         d_.work_bytes = i32(l.work.bytes);
         d_.temp_offset_bytes = i32(l.temp_offset);
         d_.table_bytes = i32(l.table.bytes);
@@ -303,7 +303,7 @@ Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilin
 }
 
 Check check_and_tile_rope(const RopeTensors& t, const npu_rope_params& params, int32_t angle, bool forward,
-                          const Platform& platform, Tiled<RopeTilingData>* tiled) {
+                          const Platform& platform, TilingResult<RopeTilingData>* tiled) {
     RopeShape shape;
     if (Check c = check_rope(t, &params, angle, &shape); !c.ok()) return c;
     if (Check c = check_device_angle(t.op, angle); !c.ok()) return c;

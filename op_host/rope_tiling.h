@@ -68,7 +68,7 @@ struct RopeLaunch {
 
 // The tiling of a call. A call without elements needs no launch and has none.
 template <typename Data>
-struct Tiled {
+struct TilingResult {
     bool has_elements = false;
     Data data = {};
     RopeLaunch launch;
@@ -83,6 +83,6 @@ Check rotary_tiling(const RopeTilingInput& in, const Platform& platform, RotaryT
 
 // Checks a call of rope, rope_qk or rope_set_rows by the rules of the operator and of the chip, and tiles it.
 Check check_and_tile_rope(const RopeTensors& t, const npu_rope_params& params, int32_t angle, bool forward,
-                          const Platform& platform, Tiled<RopeTilingData>* tiled);
+                          const Platform& platform, TilingResult<RopeTilingData>* tiled);
 
 }  // namespace npu_rope

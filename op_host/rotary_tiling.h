@@ -13,6 +13,6 @@ RopeTilingInput rotary_tiling_input(const RotaryTensors& t, const RotaryAttribut
 
 // Checks a call by the rules of the operator and of the chip, tiles it, and fills *shape.
 Check check_and_tile_rotary(const RotaryTensors& t, const RotaryAttributes& a, bool forward, const Platform& platform,
-                            RotaryShape* shape, Tiled<RotaryTilingData>* tiled);
+                            RotaryShape* shape, TilingResult<RotaryTilingData>* tiled);
 
 }  // namespace npu_rope

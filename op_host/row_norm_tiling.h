@@ -33,10 +33,10 @@ inline RowNormTiling row_norm_tiling(int64_t n, double epsilon, int32_t stash, b
     if (stash == kStashFloat16) epsilon = rounded_to(epsilon, 11, -24);
     if (stash == kStashBfloat16) epsilon = rounded_to(epsilon, 8, -133);
     RowNormTiling t = {};
-    t.added = static_cast<float>(epsilon * static_cast<double>(n));
+    t.n_epsilon = static_cast<float>(epsilon * static_cast<double>(n));
     t.root_n = static_cast<float>(std::sqrt(static_cast<double>(n)));
     t.epsilon_exponent = epsilon > 0 ? std::ilogb(std::sqrt(epsilon)) : -127;
-    t.checks = !wide_range ? kSquaresStay : epsilon < 0x1p-100 ? kSquaresVanish : kSquaresOverflow;
+    t.square_range = !wide_range ? kSquaresStay : epsilon < 0x1p-100 ? kSquaresVanish : kSquaresOverflow;
     return t;
 }
 

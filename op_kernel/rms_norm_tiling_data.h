@@ -30,10 +30,10 @@ constexpr int32_t kScaleScattered = 2;
 
 // Parameters of the division of rows by their root mean square.
 struct RowNormTiling {
-    float added;               // term added to a row's sum of squares: epsilon times the number of its elements
+    float n_epsilon;           // term added to a row's sum of squares: epsilon times the number of its elements
     float root_n;              // root of the number of its elements
     int32_t epsilon_exponent;  // exponent of sqrt(epsilon) as a float32
-    int32_t checks;            // possible range of the squares: kSquaresStay, ...
+    int32_t square_range;      // possible range of the squares: kSquaresStay, ...
 };
 
 struct RmsNormTilingData {

@@ -80,7 +80,7 @@ struct RopeTilingHead {
 
     // UB, in bytes.
     int32_t queue_bytes;        // one of the two input buffers, and of the two output buffers
-    int32_t side_offset_bytes;  // kRopeIoPacked: offset of the runs' last 32 bytes in such a buffer
+    int32_t tail_offset_bytes;  // kRopeIoPacked: offset of the runs' last 32 bytes in such a buffer
     int32_t work_bytes;         // float32 rows, if the kernel needs them, and the temporaries added to them
     int32_t temp_offset_bytes;  // offset of the temporaries in the work buffer
     int32_t table_bytes;        // sin and cos

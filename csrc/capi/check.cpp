@@ -34,7 +34,7 @@ Check check_call(const Call& c, RopeTensors t) {
     t.allocates = true;
     if (Check result = check_rope(t, c.params, c.angle, &shape); !result.ok()) return result;
     if (Check result = check_frequencies(c, t.freq_factors); !result.ok() || !c.chip) return result;
-    Tiled<RopeTilingData> tiled;
+    TilingResult<RopeTilingData> tiled;
     return check_and_tile_rope(t, *c.params, c.angle, true, *c.chip, &tiled);
 }
 
@@ -44,7 +44,7 @@ Check check_call(const Call& c, RmsNormRopeTensors t) {
     t.rope.allocates = true;
     if (Check result = check_rms_norm_rope(t, c.params, c.epsilon, c.angle, &shape); !result.ok()) return result;
     if (Check result = check_frequencies(c, t.rope.freq_factors); !result.ok() || !c.chip) return result;
-    Tiled<RmsNormRopeTilingData> tiled;
+    TilingResult<RmsNormRopeTilingData> tiled;
     return check_and_tile_rms_norm_rope(t, *c.params, c.angle, {c.epsilon, false}, *c.chip, &tiled);
 }
 
@@ -54,7 +54,7 @@ Check check_call(const Call& c, RotaryTensors t) {
     t.allocates = true;
     const RotaryAttributes a{false, c.rotary_dim, c.offset, c.num_heads};
     if (!c.chip) return check_rotary(t, a, &shape);
-    Tiled<RotaryTilingData> tiled;
+    TilingResult<RotaryTilingData> tiled;
     return check_and_tile_rotary(t, a, true, *c.chip, &shape, &tiled);
 }
 
@@ -64,7 +64,7 @@ Check check_call(const Call& c, RmsNormTensors t) {
     t.allocates = true;
     const RmsNormAttributes a{c.axis, c.epsilon, c.stash_type};
     if (!c.chip) return check_rms_norm(t, a, &shape);
-    Tiled<RmsNormTilingData> tiled;
+    TilingResult<RmsNormTilingData> tiled;
     return check_and_tile_rms_norm(t, a, *c.chip, &tiled);
 }
 

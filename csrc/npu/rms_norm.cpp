@@ -39,7 +39,7 @@ at::Tensor NormCall::written(const char* name, const at::Tensor& t) const {
 
 bool accepts_rms_norm(RmsNormTensors t, const RmsNormAttributes& a) {
     t.known = Known::kAddresses;
-    Tiled<RmsNormTilingData> tiled;
+    TilingResult<RmsNormTilingData> tiled;
     raise_on(check_and_tile_rms_norm(t, a, platform(t.op), &tiled));
     return tiled.has_elements;
 }

@@ -25,7 +25,7 @@ bool accepts(RmsNormRopeTensors t, const Call& asked) {
     const npu_rope_params params = params_of(asked.attributes);
     const auto angle = static_cast<int32_t>(asked.attributes.angle);
     const HeadNorm norm{asked.epsilon, asked.intermediate_rounding};
-    Tiled<RmsNormRopeTilingData> tiled;
+    TilingResult<RmsNormRopeTilingData> tiled;
     raise_on(check_and_tile_rms_norm_rope(t, params, angle, norm, platform(t.rope.op), &tiled));
     return tiled.has_elements;
 }

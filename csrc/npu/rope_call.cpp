@@ -34,7 +34,7 @@ bool accepts_rope(RopeTensors t, const Attributes& a) {
     const npu_rope_params params = params_of(a);
     const int32_t angle = narrow(t.op, "angle", a.angle);
     t.known = Known::kAddresses;
-    Tiled<RopeTilingData> tiled;
+    TilingResult<RopeTilingData> tiled;
     raise_on(check_and_tile_rope(t, params, angle, a.forward, platform(t.op), &tiled));
     return tiled.has_elements;
 }

@@ -8,7 +8,7 @@ namespace npu_rope {
 
 bool accepts_rotary(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shape) {
     t.known = Known::kAddresses;
-    Tiled<RotaryTilingData> tiled;
+    TilingResult<RotaryTilingData> tiled;
     raise_on(check_and_tile_rotary(t, rotary.attributes, rotary.forward, platform(t.op), shape, &tiled));
     return tiled.has_elements;
 }

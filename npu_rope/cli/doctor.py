@@ -209,13 +209,13 @@ def _npu_versions(found: dict[str, str | None]) -> list[Finding]:
             if simulated
             else cann_versions.judge(cann, torch_npu)
         )
-        findings.append(Finding("NPU", "versions", verdict.goes, verdict.text, verdict.remedy))
+        findings.append(Finding("NPU", "versions", verdict.compatible, verdict.text, verdict.remedy))
     if found["binding"] and (error := npu_binding_error()):
         findings.append(Finding("NPU", "binding for", False, f"it does not load: {error}", REINSTALL))
     elif found["binding"]:
         built_for = cann_versions.binding_built_for(found["binding"])
         verdict = cann_versions.judge_binding(built_for, torch_npu)
-        findings.append(Finding("NPU", "binding for", verdict.goes, verdict.text, verdict.remedy))
+        findings.append(Finding("NPU", "binding for", verdict.compatible, verdict.text, verdict.remedy))
     return findings
 
 

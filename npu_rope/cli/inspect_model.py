@@ -153,7 +153,7 @@ def _quoted(text: str) -> str:
 def _kinds_of_layers(gguf: GgufFile, n_ctx: int | None) -> dict[str, int | None]:
     """Return a layer of each group of layers that rotate alike, by the group's name; None: the default."""
     rotating = [i for i in range(gguf.layers or 0) if gguf.rotates(i)]
-    windows = [i for i in rotating if gguf.looks_at_a_window(i)]
+    windows = [i for i in rotating if gguf.attends_to_window(i)]
     full_attention = [i for i in rotating if i not in windows]
     suffix = f" ({ranges(rotating)})" if len(rotating) < (gguf.layers or 0) else ""
     if (

@@ -308,7 +308,7 @@ def rotary_mul(
             "forward": not backward,
             "in_place": in_place,
         }
-        details = [f"{table_type.value} tables, an entry a {width.value}"]
+        details = [f"{table_type.value} tables, one entry per {width.value}"]
         details += [] if lanes == d else [f"rotary_dim {lanes} from {offset}"]
         details += [f"{rows} rows"] if rows else []
         call = call_text(

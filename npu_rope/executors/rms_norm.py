@@ -13,6 +13,7 @@ from npu_rope import native
 from npu_rope.call_tensors import CallTensors, TensorSpec
 from npu_rope.executors import npu, rules, sim
 from npu_rope.executors.tensors import (
+    accepted_call,
     array_of,
     as_arrays,
     assign,
@@ -23,7 +24,6 @@ from npu_rope.executors.tensors import (
     is_tensor,
     round_to,
     spec_of,
-    taken,
 )
 from npu_rope.optional_torch import torch
 from npu_rope.reference import rms_norm as reference
@@ -84,7 +84,7 @@ def check_types_and_attributes(
 
 def on_reference(t: Tensors, a: RmsNormAttributes) -> Results:
     """NumPy in float64, rounded where the specification rounds."""
-    t = taken("reference", t)
+    t = accepted_call("reference", t)
     axis = check(t, a)
     arrays, specs = t.map(array_of), t.map(spec_of)
     dtypes = NormDtypes(specs.x.dtype, specs.scale.dtype)

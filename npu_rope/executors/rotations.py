@@ -20,6 +20,7 @@ from npu_rope.errors import bad_value
 from npu_rope.executors import npu, rules, sim
 from npu_rope.executors.tensors import (
     Array,
+    accepted_call,
     array_of,
     c_tensor,
     empty_like,
@@ -30,7 +31,6 @@ from npu_rope.executors.tensors import (
     round_to,
     rounded,
     spec_of,
-    taken,
 )
 from npu_rope.optional_torch import torch
 from npu_rope.reference import rms_norm_rope as norm_rope_reference
@@ -75,7 +75,7 @@ def new_q_out(q: Any) -> Any:
 
 def on_reference(t: Tensors, a: Attributes) -> Results:
     """Run NumPy in float64 and round the results once, or after each step with intermediate rounding."""
-    t = taken("reference", t)
+    t = accepted_call("reference", t)
     check(t, a)
     arrays = t.map(array_of)
     if isinstance(a, RotaryAttributes):

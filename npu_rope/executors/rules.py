@@ -11,10 +11,10 @@ from npu_rope.errors import BrokenRule
 from npu_rope.executors.tensors import (
     c_tensor,
     check_whole_elements,
-    in_full,
     is_tensor,
     readable_inputs,
     spec_of,
+    with_actual_value,
 )
 
 
@@ -93,4 +93,4 @@ def _judge(
     try:
         native.load().check(entry, inputs, outs, known, **arguments)
     except BrokenRule as error:
-        raise in_full(error, specs()) from None
+        raise with_actual_value(error, specs()) from None

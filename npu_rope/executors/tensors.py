@@ -51,7 +51,7 @@ def spec_of(t: Any) -> TensorSpec:
     return TensorSpec(native.dtype_name(t.dtype), t.shape, tuple(s // size for s in t.strides))
 
 
-def in_full(error: BrokenRule, t: CallTensors[TensorSpec]) -> BrokenRule:
+def with_actual_value(error: BrokenRule, t: CallTensors[TensorSpec]) -> BrokenRule:
     """Return an error of the C library. If its argument is a tensor with a dtype or a number of dimensions
     that the C struct cannot represent, the error's value becomes the actual dtype or shape."""
     spec = {**t.inputs(), **t.outs}.get(error.argument)
@@ -105,7 +105,7 @@ def _as_array(op: str, name: str, value: Any) -> Array:
         raise bad_type(op, name, "be something NumPy makes an array of", got) from None
 
 
-def taken(backend: str, t: Call) -> Call:
+def accepted_call(backend: str, t: Call) -> Call:
     """Check and return a call on CPU torch tensors without a gradient, or a call on arrays."""
     if not is_tensor(t.first[1]):
         return as_arrays(t)
@@ -258,5 +258,5 @@ def on_arrays(t: Call, launch: Callable[[Call, tuple[Any, ...]], None]) -> tuple
     try:
         launch(t, results)
     except BrokenRule as error:
-        raise in_full(error, t.map(spec_of)) from None
+        raise with_actual_value(error, t.map(spec_of)) from None
     return results

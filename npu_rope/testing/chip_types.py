@@ -41,7 +41,7 @@ def chip_lacks(dtype: str, backend: str) -> str:
     return ""
 
 
-def held(params: RopeParams, backend: str) -> RopeParams:
+def rounded_for(params: RopeParams, backend: str) -> RopeParams:
     """Return the attributes as the backend receives them: a CANN operator's are rounded to float32."""
     if not is_device(backend):
         return params

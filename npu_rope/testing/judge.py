@@ -45,7 +45,7 @@ from npu_rope.testing.bounds import (
     rotation_bound,
 )
 from npu_rope.testing.cases import CaseData, RopeCase, make_data, view_of
-from npu_rope.testing.chip_types import held, lacks_type
+from npu_rope.testing.chip_types import lacks_type, rounded_for
 from npu_rope.testing.ggml import GgmlFailed, GgmlProcess, GgmlRefused, GgmlRope
 from npu_rope.testing.ggml_tables import ggml_table
 from npu_rope.testing.outcomes import (
@@ -57,8 +57,8 @@ from npu_rope.testing.outcomes import (
     Judgement,
     Worst,
     compare_all,
-    hold_near_cpu,
     judge_each,
+    require_near_cpu,
 )
 from npu_rope.values import AnglePolicy
 
@@ -114,7 +114,7 @@ def exact_expectation(case: RopeCase, data: CaseData, e_angle: float | Array = E
 
 def as_received(case: RopeCase, backend: str) -> RopeCase:
     """Return the case as the backend receives it: a CANN operator's attributes are rounded to float32."""
-    return replace(case, params=held(case.params, backend))
+    return replace(case, params=rounded_for(case.params, backend))
 
 
 def execute(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:
@@ -266,7 +266,7 @@ def _judge_exact(case: RopeCase, data: CaseData, exact: Expectation, backend: st
     got = execute(case, data, backend, "exact")
     judgement = compare(case, data, backend, got, exact)
     if on_device and case.result_dtype in ("float16", "bfloat16"):
-        hold_near_cpu(judgement, got, execute(case, data, "cpu", "exact"), case.result_dtype)
+        require_near_cpu(judgement, got, execute(case, data, "cpu", "exact"), case.result_dtype)
     return judgement
 
 

@@ -79,7 +79,7 @@ class NormCall:
         return int(np.prod([self.x.shape[k] for k in self.axes], dtype=np.int64))
 
     @property
-    def scale_is_of_each_row(self) -> bool:
+    def all_rows_share_scale(self) -> bool:
         """Whether all rows have the same scale."""
         before = self.axis % self.x.ndim - (self.x.ndim - self.scale.ndim)
         return all(size == 1 for size in self.scale.shape[: max(before, 0)])
@@ -161,7 +161,7 @@ def rms_norm_backward(
         return (zeros[0], zeros[0]), (zeros[1], zeros[1])
     precision = "float32" if on_device else "float64"
     u, smallest = (np.longdouble(t[precision]) for t in (UNIT_ROUNDOFF, SMALLEST_SUBNORMAL))
-    sharers = call.x.size // max(call.scale.size, 1)
+    rows_per_scale = call.x.size // max(call.scale.size, 1)
     x = cast(call.x.astype(np.longdouble), call.stash)
     given, rms = grad.astype(np.longdouble), call.rms(x)
     with np.errstate(all="ignore"):
@@ -178,10 +178,10 @@ def rms_norm_backward(
         value, low, high = (call.cast_to_x(v) for v in call.normalized(precision, off))
         dscale = _summed(given * value, call.scale.shape)
         flips = _summed(np.abs(given) * np.maximum(high - value, value - low), call.scale.shape)
-        roundings = sharers * u if on_device else (sharers + 16) * u
+        roundings = rows_per_scale * u if on_device else (rows_per_scale + 16) * u
         added = _summed(np.abs(given * value), call.scale.shape) * roundings
         if on_device:
-            added += smallest * sharers
+            added += smallest * rows_per_scale
     return (
         _rounded_expectation(dx, dx_bound, call.x_dtype),
         _rounded_expectation(dscale, flips + added, call.scale_dtype),

@@ -153,7 +153,7 @@ def compare_all(
     return Judgement(executor, OK if ratio <= 1 else FAIL, error, ratio, worst)
 
 
-def hold_near_cpu(judgement: Judgement, got: Array, on_cpu: Array, dtype: str) -> None:
+def require_near_cpu(judgement: Judgement, got: Array, on_cpu: Array, dtype: str) -> None:
     """Require that almost all elements of a device's 16-bit result are within an ulp of the CPU's."""
     near = within_one_ulp(got, on_cpu, dtype)
     judgement.near_cpu = near

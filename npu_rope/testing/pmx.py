@@ -239,5 +239,5 @@ def _judge_backend(case: PmxCase, query: Array, key: Array, backend: str) -> Jud
     judgement = compare(case, backend, got, expected, angles)
     scaled_there = device and case.scaling[0] == "dynamic"  # and not so on the CPU
     if device and case.dtype == "float16" and not scaled_there:
-        outcomes.hold_near_cpu(judgement, got, _execute(case, query, key, "cpu"), case.dtype)
+        outcomes.require_near_cpu(judgement, got, _execute(case, query, key, "cpu"), case.dtype)
     return judgement

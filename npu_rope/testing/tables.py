@@ -247,7 +247,7 @@ def _judge(case: TableCase, data: TableData, expected: list[Expectation], backen
     judgement = outcomes.compare_all(backend, got, expected, [_index_names(case)] * len(got))
     if is_device(backend) and case.dtype != "float32":
         flat, on_cpu = (np.concatenate([y.ravel() for y in ys]) for ys in (got, _execute(case, data, "cpu")))
-        outcomes.hold_near_cpu(judgement, flat, on_cpu, case.dtype)
+        outcomes.require_near_cpu(judgement, flat, on_cpu, case.dtype)
     return judgement
 
 

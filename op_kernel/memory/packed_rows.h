@@ -25,7 +25,7 @@ public:
         to_rows_ = offsets;
         to_runs_ = offsets[lanes_];
         ascending_ = offsets[2 * lanes_];
-        tail_ = td->side_offset_bytes / static_cast<int32_t>(sizeof(T));
+        tail_ = td->tail_offset_bytes / static_cast<int32_t>(sizeof(T));
     }
 
     // Builds the byte offsets for one Gather of index_rows rows, in both directions.

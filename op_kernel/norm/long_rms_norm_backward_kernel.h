@@ -83,7 +83,7 @@ private:
         factor_ = 1.0f;
         RunPass(Pass::kSum);
         squares_.Total(sums_, chunks_.Count());
-        if (norm_.FindInverse(sums_, td_->norm.added)) {
+        if (norm_.FindInverse(sums_, td_->norm.n_epsilon)) {
             SumMultipliedRow();
         } else {
             products_.Total(sums_, chunks_.Count());
@@ -103,7 +103,7 @@ private:
         factor_ = multiplier.factor;
         RunPass(Pass::kSum);
         squares_.Total(sums_, chunks_.Count());
-        norm_.FindInverse(sums_, multiplier.added);
+        norm_.FindInverse(sums_, multiplier.n_epsilon);
         gradient_.RaiseInverses(1);
         RunPass(Pass::kProducts);
         products_.Total(sums_, chunks_.Count());

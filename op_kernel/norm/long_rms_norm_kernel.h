@@ -81,7 +81,7 @@ private:
         row_is_in_ub_ = false;
         factor_ = 1.0f;
         RunPass(Pass::kSum);
-        if (norm_.FindInverse(Total(), td_->norm.added)) {
+        if (norm_.FindInverse(Total(), td_->norm.n_epsilon)) {
             // The squares leave float32's range: multiply the row by a power of two and sum its squares again.
             AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
             RunPass(Pass::kLargest);
@@ -89,7 +89,7 @@ private:
             RowMultiplier multiplier = norm_.MultiplierFor(largest_);  // before FindInverse() calls HandOver<S_V>()
             factor_ = multiplier.factor;
             RunPass(Pass::kSum);
-            norm_.FindInverse(Total(), multiplier.added);
+            norm_.FindInverse(Total(), multiplier.n_epsilon);
         }
         RunPass(Pass::kWrite);
         scale_rows_.EndRow(td_->scale_stays != 0);

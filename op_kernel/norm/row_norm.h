@@ -35,7 +35,7 @@ __aicore__ inline float FloatOf(uint32_t bits) {
 // The factor that brings a row's largest element near 2^16, and the term to add to the squares of the multiplied row.
 struct RowMultiplier {
     float factor;
-    float added;
+    float n_epsilon;  // RowNormTiling::n_epsilon, multiplied by factor squared
 };
 
 class RowNorm {
@@ -65,7 +65,7 @@ public:
     __aicore__ inline bool FindInverses(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
                                         int32_t count) {
         SumSquares(rows, squares, pitch, count);
-        AscendC::Adds(sum_, sum_, td_->added, count);
+        AscendC::Adds(sum_, sum_, td_->n_epsilon, count);
         OrderV();
         bool out_of_range = Invert(count);
         if (out_of_range) FindMultipliedInverses(rows, squares, pitch, count);
@@ -85,9 +85,9 @@ public:
     // ---- one row in pieces: each piece's 64 sums, then their sum, then the inverse
 
     // sums: 64 floats. Returns whether squares have left float32's range.
-    __aicore__ inline bool FindInverse(LocalTensor<float> sums, float added) {
+    __aicore__ inline bool FindInverse(LocalTensor<float> sums, float n_epsilon) {
         SumRows(sum_, spread_, sums, kRepeatFloats, kRepeatFloats, 1);
-        AscendC::Adds(sum_, sum_, added, 1);
+        AscendC::Adds(sum_, sum_, n_epsilon, 1);
         OrderV();
         return Invert(1);
     }
@@ -110,7 +110,7 @@ public:
         // A smaller exponent would need a factor above float32's largest power of two.
         exponent = MaxOf(MaxOf(exponent, td_->epsilon_exponent), kPeak - kBias);
         float factor = FloatOf(static_cast<uint32_t>(kBias + kPeak - exponent) << kMantissaBits);
-        return RowMultiplier{factor, td_->added * factor * factor};
+        return RowMultiplier{factor, td_->n_epsilon * factor * factor};
     }
 
 private:
@@ -134,7 +134,7 @@ private:
     __aicore__ inline bool Invert(int32_t count) {
         int32_t repeats = (count + kRepeatFloats - 1) / kRepeatFloats;
         int32_t sums_ready = FreeEvent<AscendC::HardEvent::V_S>();
-        if (td_->checks != kSquaresStay) {
+        if (td_->square_range != kSquaresStay) {
             // Sums whole repeats. Slots past the last row hold sums of earlier rows, so that rows may be multiplied
             // without need.
             AscendC::WholeReduceSum(temp_, sum_, kRepeatFloats, repeats, 1, 1, kRepeatFloats / kBlockFloats);
@@ -145,7 +145,7 @@ private:
         AscendC::Div(inverse_, root_n_, inverse_, count);
         OrderV();
         SpreadRows(spread_, inverse_, count);
-        if (td_->checks == kSquaresStay) return false;
+        if (td_->square_range == kSquaresStay) return false;
         AscendC::WaitFlag<AscendC::HardEvent::V_S>(sums_ready);
         bool out_of_range = AnyOutOfRange(count, repeats);
         HandOver<AscendC::HardEvent::S_V>();
@@ -158,7 +158,7 @@ private:
                               row_sums = sum_.ReinterpretCast<uint32_t>();
         for (int32_t i = 0; i < repeats; ++i)
             if (repeat_sums.GetValue(static_cast<uint32_t>(i)) >= kLargestSum) return true;
-        for (int32_t i = 0; i < count && td_->checks == kSquaresVanish; ++i)
+        for (int32_t i = 0; i < count && td_->square_range == kSquaresVanish; ++i)
             if (row_sums.GetValue(static_cast<uint32_t>(i)) < kSmallestSum) return true;
         return false;
     }
@@ -171,7 +171,7 @@ private:
         HandOver<AscendC::HardEvent::V_S>();
         for (int32_t row = 0; row < count; ++row) {
             RowMultiplier multiplier = MultiplierFor(squares[row * pitch]);
-            temp_.SetValue(static_cast<uint32_t>(row), multiplier.added);
+            temp_.SetValue(static_cast<uint32_t>(row), multiplier.n_epsilon);
             if (keeps_factors_) factors_.SetValue(static_cast<uint32_t>(row), multiplier.factor);
             AscendC::Muls(rows[row * pitch], rows[row * pitch], multiplier.factor, pitch);
         }

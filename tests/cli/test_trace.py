@@ -123,14 +123,14 @@ def test_the_default_type_is_one_that_the_chip_has():
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ([], "rotary_mul [1,40,6,64] bf16 half, bf16 tables, an entry a lane"),
-        (["--width", "pair"], "half, bf16 tables, an entry a pair"),
-        (["--table-dtype", "f32"], "half, f32 tables, an entry a lane"),
+        ([], "rotary_mul [1,40,6,64] bf16 half, bf16 tables, one entry per lane"),
+        (["--width", "pair"], "half, bf16 tables, one entry per pair"),
+        (["--table-dtype", "f32"], "half, f32 tables, one entry per lane"),
         (["--interleaved", "--dtype", "f16"], "f16 interleaved, f16 tables"),
-        (["--rotary-dim", "32", "--offset", "8"], "an entry a lane, rotary_dim 32 from 8"),
-        (["--layout", "bnsd", "--backward", "--in-place"], "an entry a lane, bnsd, backward, in_place"),
+        (["--rotary-dim", "32", "--offset", "8"], "one entry per lane, rotary_dim 32 from 8"),
+        (["--layout", "bnsd", "--backward", "--in-place"], "one entry per lane, bnsd, backward, in_place"),
         (["--rows", "90", "--width", "pair"], "rotary_embedding [1,40,6,64] bf16 half"),
-        (["--rows", "90", "--width", "pair", "--layout", "bnsd"], "an entry a pair, 90 rows, bnsd"),
+        (["--rows", "90", "--width", "pair", "--layout", "bnsd"], "one entry per pair, 90 rows, bnsd"),
     ],
 )
 def test_given_tables_are_traced_with_the_options_of_the_call(more, expected):

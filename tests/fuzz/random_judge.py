@@ -24,7 +24,7 @@ from npu_rope.optional_torch import torch
 from npu_rope.reference import rope as reference
 from npu_rope.testing import spec
 from npu_rope.testing.bounds import rotation_bound, worst_ratio
-from npu_rope.testing.chip_types import held
+from npu_rope.testing.chip_types import rounded_for
 from npu_rope.testing.outcomes import Expectation
 
 Array = npt.NDArray[Any]
@@ -300,7 +300,7 @@ class Verdict:
 
 def judge(call: RandomCall, backend: str, run: Execute = execute) -> Verdict:
     """Run one call; check its results, and that nothing else was written."""
-    reach, call = reach_of(backend), replace(call, params=held(call.params, backend))
+    reach, call = reach_of(backend), replace(call, params=rounded_for(call.params, backend))
     data = make_data(call, reach)
     expected = [_expectation(call, data, x, reach) for x in data.x_before]
     if problem := _reference_problem(call, data, expected):

@@ -193,7 +193,7 @@ def refused(call: NormDraw, backend: str) -> bool:
     """Return whether the backend's device does not support the call."""
     stash = norm_spec.STASH[call.attributes.stash_type]
     lacks = lacks_type(backend, (call.x_dtype, call.scale_dtype, stash))
-    by_torch = backend == "npu" and call.kind == "backward" and not call.spec().scale_is_of_each_row
+    by_torch = backend == "npu" and call.kind == "backward" and not call.spec().all_rows_share_scale
     return bool(lacks) or by_torch
 
 

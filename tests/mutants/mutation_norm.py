@@ -82,7 +82,7 @@ EQUIVALENT: dict[str, str] = {
     "long_rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(y, piece_, NarrowMode<S>(), {static_cast<uint32_t>(lanes)});": "a lane behind the piece, which nobody stores",
     "row_pieces.h | a number + 1 | auto fill = {static_cast<uint8_t>(RoundUp(count, kBlock) - count)};": "a zero behind the piece, where what follows it is padding or cleared",
     "chunk_sums.h | comparison | if (width{ < }kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);": "of 0 lanes",
-    "row_norm.h | count or repeat + 1 | AscendC::Adds(sum_, sum_, td_->added, {count});": "a slot that no row has",
+    "row_norm.h | count or repeat + 1 | AscendC::Adds(sum_, sum_, td_->n_epsilon, {count});": "a slot that no row has",
     "row_norm.h | count or repeat + 1 | AscendC::Add(sum_, sum_, temp_, {count});": "a slot that no row has",
     "row_norm.h | a number + 1 | uint32_t bits_of_number = {bits.GetValue(i)}; // these order as the numbers do, none of which is negative": "one bit of a magnitude of which the exponent is taken",
     "row_norm.h | a number + 1 | int32_t exponent = {static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias};": "a power of two more or less: squares have room for it",

@@ -19,7 +19,7 @@ from norm_cases import (
     bytes_of,
     converted,
     filled,
-    lies_well,
+    has_contiguous_rows,
     make_inputs,
     spec_call,
     strides_of,
@@ -80,7 +80,7 @@ def is_call(call):
     if "y-" in call.out and call.scale_type != call.dtype:
         return False
     in_place = call.out not in ("new", "given")
-    return not in_place or call.layout == "contiguous" or lies_well(call)
+    return not in_place or call.layout == "contiguous" or has_contiguous_rows(call)
 
 
 def calls(listed):

@@ -85,14 +85,14 @@ UNKNOWN = [("9.1.0", None), (None, "2.13.0"), ("9.1.0", "2.99.0"), ("nonsense", 
 @pytest.mark.parametrize(("cann", "torch_npu"), COMPATIBLE)
 def test_compatible_versions_are_accepted(cann, torch_npu):
     verdict = cann_versions.judge(cann, torch_npu)
-    assert verdict.goes is True
+    assert verdict.compatible is True
     assert verdict.text.endswith("; not run by us")
 
 
 @pytest.mark.parametrize("pair", INCOMPATIBLE)
 def test_incompatible_versions_have_a_remedy(pair):
     verdict = cann_versions.judge(*pair)
-    assert (verdict.goes, verdict.text) == (False, INCOMPATIBLE[pair])
+    assert (verdict.compatible, verdict.text) == (False, INCOMPATIBLE[pair])
     assert verdict.remedy.startswith("Install CANN 9.1.0")
     assert "none" not in verdict.remedy
 
@@ -135,7 +135,7 @@ ALL_PAIRS = "; ".join(f"torch=={r.torch} torch_npu=={r.torch_npu}" for r in cann
 )
 def test_a_torch_npu_for_an_old_torch_is_incompatible(cann, torch_npu, pairs):
     verdict = cann_versions.judge(cann, torch_npu)
-    assert (verdict.goes, verdict.text) == (
+    assert (verdict.compatible, verdict.text) == (
         False,
         f"npu_rope needs torch 2.10 or newer but torch_npu {torch_npu} is for an older one",
     )
@@ -156,7 +156,7 @@ def test_the_remedy_for_an_unsupported_cann_names_only_a_cann():
 
 @pytest.mark.parametrize(("cann", "torch_npu"), UNKNOWN)
 def test_unlisted_versions_have_no_verdict(cann, torch_npu):
-    assert cann_versions.judge(cann, torch_npu).goes is None
+    assert cann_versions.judge(cann, torch_npu).compatible is None
 
 
 def test_the_binding_contains_the_torch_npu_that_it_was_built_for():
@@ -165,9 +165,9 @@ def test_the_binding_contains_the_torch_npu_that_it_was_built_for():
         pytest.skip("the binding of torch_npu is not built here")
     built_for = cann_versions.binding_built_for(library)
     assert re.fullmatch(r"2\.\d+\.\d+\S*", built_for)
-    assert cann_versions.judge_binding(built_for, built_for).goes is True
+    assert cann_versions.judge_binding(built_for, built_for).compatible is True
     other = cann_versions.judge_binding(built_for, "2.9.0")
-    assert (other.goes, other.text) == (
+    assert (other.compatible, other.text) == (
         False,
         f"the binding must be built for the installed torch_npu 2.9.0 but was built for {built_for}",
     )
@@ -177,4 +177,4 @@ def test_the_binding_contains_the_torch_npu_that_it_was_built_for():
 def test_a_library_without_the_text_gives_none(tmp_path):
     (tmp_path / "lib.so").write_bytes(b"\x7fELF and more")
     assert cann_versions.binding_built_for(tmp_path / "lib.so") is None
-    assert cann_versions.judge_binding(None, "2.13.0").goes is None
+    assert cann_versions.judge_binding(None, "2.13.0").compatible is None

@@ -211,7 +211,7 @@ def judge_gradients(call, backend, guarded, seed=0, x=None):
     assert_within(dscale, expected[1], call.scale_type)
 
 
-def lies_well(call):
+def has_contiguous_rows(call):
     """Return whether a row is one contiguous dimension. With more dimensions than the C interface has, all of
     x must be contiguous."""
     rows_are_last = call.axis % len(call.shape) == len(call.shape) - 1
@@ -222,7 +222,7 @@ def lies_well(call):
 def possible(call):
     """Return False for calls that are not valid: torch has no negative strides; an output in place needs x's
     type and contiguous rows."""
-    in_place = call.out != "in-place" or (call.scale_type == call.dtype and lies_well(call))
+    in_place = call.out != "in-place" or (call.scale_type == call.dtype and has_contiguous_rows(call))
     last = call.axis % len(call.shape) == len(call.shape) - 1 and len(call.shape) <= 4
     gaps = call.out != "gaps" or last
     return in_place and gaps and not (call.framework == "torch" and call.layout == "reversed")
@@ -235,9 +235,9 @@ __all__ = [
     "bytes_of",
     "converted",
     "filled",
+    "has_contiguous_rows",
     "hosts",
     "judge_gradients",
-    "lies_well",
     "make_inputs",
     "possible",
     "run_and_judge",

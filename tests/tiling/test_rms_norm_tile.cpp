@@ -143,7 +143,7 @@ void regions_hold_what_the_kernels_keep_there() {
         CHECK(c, tile, l.sums.bytes == l.residuals.bytes && l.sums.bytes >= 2 * x_bytes * c.call.adds);
         CHECK(c, tile, (l.sums.bytes > 0) == c.call.adds && (l.grads.bytes > 0) == backward);
         CHECK(c, tile, l.grads.bytes >= 2 * out_bytes * backward);
-        CHECK(c, tile, !packed || l.inputs.bytes / 2 >= l.side_offset + 32 * tile.rows());
+        CHECK(c, tile, !packed || l.inputs.bytes / 2 >= l.tail_offset + 32 * tile.rows());
         CHECK(c, tile, l.stats.bytes >= 4 * (12 + 10 * backward) * tile.rows());
         CHECK(c, tile, (l.index.bytes > 0) == packed && (l.raw_scale.bytes > 0) == (c.call.out_bytes == 2));
         if (chunked) {

@@ -156,7 +156,7 @@ void regions_are_as_large_as_the_kernels_need() {
         const int64_t lanes = tile.rows() * c.head.row_pitch, table = 4 * l.block_tokens * c.head.table_width;
         const bool packed = c.head.io == kRopeIoPacked, given = c.call.entry_bytes > 0;
         CHECK(c, tile, l.inputs.bytes >= 2 * lanes * c.call.item_bytes && l.outputs.bytes == l.inputs.bytes);
-        CHECK(c, tile, !packed || l.inputs.bytes / 2 >= l.side_offset + 32 * tile.rows());
+        CHECK(c, tile, !packed || l.inputs.bytes / 2 >= l.tail_offset + 32 * tile.rows());
         // The work buffer: float32 rows, then the temporaries; 32-bit types need no converted rows.
         CHECK(c, tile, l.temp_offset % 32 == 0 && l.work.bytes >= l.temp_offset + 4 * lanes);
         CHECK(c, tile, l.temp_offset >= 4 * lanes || (c.call.item_bytes == 4 && c.call.out_bytes == 4 && !packed));

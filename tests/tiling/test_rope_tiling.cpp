@@ -271,7 +271,7 @@ void check_ub(const Case& c) {
                     d.index_bytes + c.norm.stats_bytes + c.norm.factor_bytes + c.norm.scale_bytes +
                     c.norm.scale_raw_bytes;
     CHECK(c, total <= (c.platform.arch == kArch910b ? 184 : 248) * 1024);
-    for (int64_t bytes : {d.queue_bytes, d.side_offset_bytes, d.work_bytes, d.temp_offset_bytes, d.table_bytes,
+    for (int64_t bytes : {d.queue_bytes, d.tail_offset_bytes, d.work_bytes, d.temp_offset_bytes, d.table_bytes,
                           d.cos_offset_bytes, d.lane_bytes, d.source_bytes, d.index_bytes})
         CHECK(c, bytes % 32 == 0 && bytes >= 0);
     CHECK(c, d.row_pitch * item % 32 == 0 && d.row_pitch >= d.head_size && (d.row_pitch - d.head_size) * item < 32);
@@ -363,8 +363,8 @@ void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const in
     if (d.io == kRopeIoPacked) {
         int64_t runs = plan.loops * plan.blocks;
         CHECK(c, plan.run * item >= 32);
-        CHECK(c, runs * round_up(plan.run * item, 32) <= d.side_offset_bytes);
-        CHECK(c, d.side_offset_bytes + runs * 32 <= d.queue_bytes);
+        CHECK(c, runs * round_up(plan.run * item, 32) <= d.tail_offset_bytes);
+        CHECK(c, d.tail_offset_bytes + runs * 32 <= d.queue_bytes);
     }
     for (int64_t row = 0; row < rows; ++row) {
         int64_t run = row / plan.run_rows;

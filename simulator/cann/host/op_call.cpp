@@ -91,7 +91,7 @@ struct OpCall::Parts {
     void* find_entry(size_t column) const;
     std::string cache_key() const;
     void make_node();
-    std::shared_ptr<const Tiled> tile();
+    std::shared_ptr<const TilingResult> tile();
     void infer();
     void check_stride_attributes() const;
     OpLaunch make_launch(size_t column);
@@ -257,7 +257,7 @@ void OpCall::Parts::make_node() {
         node.outputs.push_back(description(tensors->items()[tensors->item_of_output(o)]));
 }
 
-std::shared_ptr<const Tiled> OpCall::Parts::tile() {
+std::shared_ptr<const TilingResult> OpCall::Parts::tile() {
     // Without ASCEND_OPP_PATH the last package counts as the built-in one, whose tiling library has another name
     // (opbase indv_collector.cpp, NnopbaseLoadTilingSo).
     const OperatorPackages& packages = operator_packages();
@@ -279,7 +279,7 @@ std::shared_ptr<const Tiled> OpCall::Parts::tile() {
     }
     if (node.block_dim == 0 || node.tiling.GetDataSize() == 0)
         refuse(kTilingFailed, "tiling must set a block count and data but got neither or one of them.");
-    auto tiled = std::make_shared<Tiled>();
+    auto tiled = std::make_shared<TilingResult>();
     tiled->tiling_key = node.tiling_key;
     tiled->block_dim = node.block_dim;
     const auto* data = static_cast<const uint8_t*>(node.tiling.GetData());
@@ -351,10 +351,10 @@ OpLaunch OpCall::Parts::make_launch(size_t column) {
         return launch;
     }
     const std::string key = cache_key();
-    std::shared_ptr<const Tiled> tiled = find_tiled(key);
+    std::shared_ptr<const TilingResult> tiled = find_tiled(key);
     if (!tiled) {
         tiled = tile();
-        keep_tiled(key, tiled);
+        store_tiling(key, tiled);
     }
     infer();
     check_stride_attributes();

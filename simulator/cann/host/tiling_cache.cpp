@@ -33,7 +33,7 @@ bool is_enabled() {
 struct Cache {
     std::list<std::string> order;  // latest first
     struct Entry {
-        std::shared_ptr<const Tiled> tiled;
+        std::shared_ptr<const TilingResult> tiled;
         std::list<std::string>::iterator place;
     };
     std::map<std::string, Entry> entries;
@@ -57,7 +57,7 @@ void TilingKey::tensor(int32_t dtype, int32_t format, const std::vector<int64_t>
     append(&text_, offset);
 }
 
-std::shared_ptr<const Tiled> find_tiled(const std::string& key) {
+std::shared_ptr<const TilingResult> find_tiled(const std::string& key) {
     if (!is_enabled()) return nullptr;
     Locked<Cache> all;
     auto found = all->entries.find(key);
@@ -66,7 +66,7 @@ std::shared_ptr<const Tiled> find_tiled(const std::string& key) {
     return found->second.tiled;
 }
 
-void keep_tiled(const std::string& key, std::shared_ptr<const Tiled> tiled) {
+void store_tiling(const std::string& key, std::shared_ptr<const TilingResult> tiled) {
     if (!is_enabled()) return;
     Locked<Cache> all;
     if (all->entries.count(key)) return;

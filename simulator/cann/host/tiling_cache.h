@@ -12,7 +12,7 @@
 
 namespace npu_cann {
 
-struct Tiled {
+struct TilingResult {
     uint64_t tiling_key = 0;
     uint32_t block_dim = 0;
     std::vector<uint8_t> tiling;
@@ -20,8 +20,8 @@ struct Tiled {
 };
 
 // Null if the cache has no tiling for the key.
-std::shared_ptr<const Tiled> find_tiled(const std::string& key);
-void keep_tiled(const std::string& key, std::shared_ptr<const Tiled> tiled);
+std::shared_ptr<const TilingResult> find_tiled(const std::string& key);
+void store_tiling(const std::string& key, std::shared_ptr<const TilingResult> tiled);
 
 // Builds a key in CANN's order. Attributes are appended as bytes without their lengths. As in CANN, the
 // key contains the number of cores; it also contains the chip. The rank of a communicator and the level of
