@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MARKS = {  # the begin and the end of each table
+MARKS = {  # the lines of the page before and after each operator's table
     "rope": ("<!-- simulated: begin -->\n", "<!-- simulated: end -->"),
     "rotary_mul": ("<!-- simulated tables: begin -->\n", "<!-- simulated tables: end -->"),
 }
@@ -41,7 +41,7 @@ ROPE_CASES = (
     ("ascend310p", DECODE, "f16", "neox"),
     ("ascend310p", DECODE, "f16", "neox", "--most-cores", "1"),
 )
-TABLE_CASES = (
+ROTARY_MUL_CASES = (
     # SoC, shape, dtype, more options
     ("ascend910b", PREFILL, "bf16"),
     ("ascend910b", PREFILL, "bf16", "--interleaved"),
@@ -64,7 +64,7 @@ TABLE_CASES = (
 )
 CASES = {
     "rope": tuple((*case[:3], "--mode", *case[3:]) for case in ROPE_CASES),
-    "rotary_mul": TABLE_CASES,
+    "rotary_mul": ROTARY_MUL_CASES,
 }
 
 
@@ -75,7 +75,7 @@ def trace(op: str, case: tuple[str, ...]) -> dict:
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def table(op: str) -> str:
+def markdown_table(op: str) -> str:
     rows = [
         "| chip | x | | cores | cycles | µs | bytes / least | memory roofline | V busy |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -84,9 +84,9 @@ def table(op: str) -> str:
         print(f"\r{op} {number}/{len(CASES[op])} {' '.join(case):70}", end="", file=sys.stderr)
         run = trace(op, case)
         moved = (run["bytes_read"] + run["bytes_written"]) / run["least_bytes"]
-        what = " ".join(case[2:]).replace("--mode ", "")
+        options = " ".join(case[2:]).replace("--mode ", "")
         rows.append(
-            f"| {run['soc']} | [{case[1]}] | {what} | {run['cores']:.0f} | {run['cycles']:,.0f}"
+            f"| {run['soc']} | [{case[1]}] | {options} | {run['cores']:.0f} | {run['cycles']:,.0f}"
             f" | {run['microseconds']:.1f} | {moved:.3f} | {run['roofline_share']:.1%}"
             f" | {run['busy_V'] / run['cycles']:.0%} |"
         )
@@ -110,7 +110,7 @@ def main() -> None:
     )
     parser.add_argument("--markdown", type=Path, help="write the tables between the marks of this page")
     options = parser.parse_args()
-    tables = {op: table(op) for op in CASES}
+    tables = {op: markdown_table(op) for op in CASES}
     if options.markdown is None:
         print("\n".join(tables.values()), end="")
         return

@@ -11,7 +11,8 @@ extern "C" __attribute__((weak, format(printf, 4, 5))) int32_t AlogRecord(uint32
 namespace npu_rope {
 
 int32_t dtype_from_cann(ge::DataType type) {
-    constexpr ge::DataType kTypes[] = {ge::DT_FLOAT,  ge::DT_FLOAT16, ge::DT_BF16,  // by npu_rope_dtype
+    // In the order of npu_rope_dtype.
+    constexpr ge::DataType kTypes[] = {ge::DT_FLOAT,  ge::DT_FLOAT16, ge::DT_BF16,
                                        ge::DT_DOUBLE, ge::DT_INT32,   ge::DT_INT64};
     const auto* found = std::find(std::begin(kTypes), std::end(kTypes), type);
     return found == std::end(kTypes) ? -1 : static_cast<int32_t>(found - kTypes);
@@ -71,8 +72,8 @@ void CannCall::optional(const char* name, int32_t (*value)[4]) {
     for (size_t i = 0; i < count; ++i) narrow(name, list->GetData()[i], &(*value)[i]);
 }
 
-// A graph may still pass an empty list, which has the meaning of one 0. One 0 cannot be the strides of a call, because
-// every operator has at least two tensors with at least one dimension each.
+// One 0, the default, means that every tensor is contiguous; so does an empty list, which a graph may pass. One 0
+// cannot be the strides of a call, because every operator has at least two tensors with at least one dimension each.
 void CannCall::strides() {
     const auto* strides = attrs_ == nullptr ? nullptr : attrs_->GetListInt(attribute_++);
     const size_t count = strides == nullptr ? 0 : strides->GetSize();
@@ -84,8 +85,9 @@ Check CannCall::tensors(const Parameters& parameters, Tensors* tensors) {
     if (attrs_ == nullptr) return check_;
     size_t inputs = 0, outputs = 0;
     for (const Parameter& p : parameters) {
-        auto has_name = [&](const Parameter& other) { return &other < &p && std::strcmp(other.name, p.name) == 0; };
-        if (std::any_of(parameters.begin(), parameters.end(), has_name)) continue;
+        // An output with the name of an input is that input.
+        auto is_same_input = [&](const Parameter& q) { return &q < &p && std::strcmp(q.name, p.name) == 0; };
+        if (std::any_of(parameters.begin(), parameters.end(), is_same_input)) continue;
         const bool is_optional = p.kind == kOptionalInput || p.kind == kOptionalContiguousInput;
         const size_t index = p.kind == kOutput ? outputs++ : inputs++;
         const gert::StorageShape* shape = p.kind == kOutput ? context_->GetOutputShape(index)
@@ -181,13 +183,13 @@ void add_parameter(Owner* owner, const Parameter& p, const Types& types) {
     }
 }
 
-// The indices of the columns whose types the chips have.
+// The indices of the columns whose types the chips of this architecture have.
 std::vector<size_t> columns_of(int32_t arch, const Parameters& parameters) {
     std::vector<size_t> columns;
     for (size_t k = 0; k < parameters.front().types.size(); ++k) {
-        bool in_bfloat16 = false;
-        for (const Parameter& p : parameters) in_bfloat16 |= p.types[k] == ge::DT_BF16;
-        if (!in_bfloat16 || has_bfloat16(arch)) columns.push_back(k);
+        bool has_bf16 = false;
+        for (const Parameter& p : parameters) has_bf16 |= p.types[k] == ge::DT_BF16;
+        if (!has_bf16 || has_bfloat16(arch)) columns.push_back(k);
     }
     return columns;
 }
@@ -200,16 +202,16 @@ void define(ops::OpDef* def, const Parameters& parameters, void (*attributes)(At
     AttributeAdder adder(def);
     attributes(&adder);
     def->AICore().SetTiling(tiling);
-    ops::OpAICoreConfig of_910b, of_310p;
-    def->AICore().AddConfig("ascend910b", tile_at_run_time(&of_910b));
-    def->AICore().AddConfig("ascend910_93", of_910b);
+    ops::OpAICoreConfig config_910b, config_310p;
+    def->AICore().AddConfig("ascend910b", tile_at_run_time(&config_910b));
+    def->AICore().AddConfig("ascend910_93", config_910b);
     const std::vector<size_t> columns = columns_of(kArch310p, parameters);
     for (const Parameter& p : parameters) {
         Types types;
         for (size_t k : columns) types.push_back(p.types[k]);
-        add_parameter(&of_310p, p, types);
+        add_parameter(&config_310p, p, types);
     }
-    def->AICore().AddConfig("ascend310p", tile_at_run_time(&of_310p));
+    def->AICore().AddConfig("ascend310p", tile_at_run_time(&config_310p));
 }
 
 ge::graphStatus report_to_cann(const Check& check) {

@@ -8,10 +8,10 @@ namespace npu_rope {
 
 constexpr int64_t kUbBlock = 32;               // alignment of DMAs and vector operands, in bytes
 constexpr int64_t kUbBankGroups = 512;         // period of UB's bank groups, in bytes
-constexpr int64_t kTileBytes = 16 * 1024;      // a burst that uses the memory's bandwidth
+constexpr int64_t kTileBytes = 16 * 1024;      // enough for a DMA to reach the memory's bandwidth
 constexpr int64_t kLeastTileBytes = 4 * 1024;  // smaller tiles only if nothing else fits
 constexpr int64_t kLeastCoreBytes = 1024;      // of x: a smaller part does not justify a core
-constexpr int64_t kTilesPerCore = 4;           // so that copies and vectors overlap in short calls
+constexpr int64_t kTilesPerCore = 4;           // so that copies and vector instructions overlap in short calls
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
@@ -29,9 +29,9 @@ struct WorkSplit {
     int64_t row_parts = 1, head_parts = 1;
 };
 
-// Splits token rows x heads among as many cores as their bytes justify, with the least work for the busiest core. The
-// rows of a granule stay together, and so do least_heads heads. The cost of a token besides its heads counts as
-// token_heads heads.
+// Splits token rows x heads among as many cores as their bytes justify, with the least work for the busiest core.
+// granule: this number of consecutive rows is not split. least_heads: the fewest heads of a part. token_heads: the cost
+// of a token besides its heads, as a number of heads.
 inline WorkSplit split_work(int64_t rows, int64_t granule, int64_t heads, int64_t head_bytes, int64_t cores,
                             int64_t least_heads, int64_t token_heads) {
     const double bytes = static_cast<double>(rows) * static_cast<double>(heads) * static_cast<double>(head_bytes);

@@ -1,5 +1,6 @@
-// The tiling data of rms_norm, add_rms_norm, rms_norm_backward and rms_norm_rope: plain structs with the same bytes on
-// host and device. The parts that they share with rope's are in rope_tiling_data.h.
+// The tiling data of rms_norm, add_rms_norm and rms_norm_backward: plain structs with the same bytes on host and
+// device. The tiling data of rms_norm_rope contain RowNormTiling. rope_tiling_data.h has the parts that rope's tiling
+// data also contain.
 #pragma once
 
 #include "rope_tiling_data.h"
@@ -9,16 +10,16 @@ constexpr int32_t kRmsNormRows = 1;  // whole rows in UB, many at a time
 constexpr int32_t kRmsNormLong = 2;  // rows one by one, chunk by chunk
 
 constexpr int32_t kRowNormStats = 12;   // floats in UB per normalized row, besides its elements
-constexpr int32_t kRowNormSlots = 64;   // the number of these rows is rounded up to a multiple of this
-constexpr int32_t kGradientStats = 10;  // further floats per row of a gradient
-constexpr int32_t kDscaleMore = 16;     // floats after the sums of dscale: a DMA's last block, and its offsets
+constexpr int32_t kRowNormSlots = 64;   // the number of rows with such floats is a multiple of this
+constexpr int32_t kGradientStats = 10;  // further floats per row in rms_norm_backward
+constexpr int32_t kDscaleMore = 16;     // floats after the sums of dscale: 8 of a DMA's last block, 8 offsets
 
 // The possible range of the squares of a row's elements.
 constexpr int32_t kSquaresStay = 0;      // within float32's range
 constexpr int32_t kSquaresOverflow = 1;  // may overflow
-constexpr int32_t kSquaresVanish = 2;    // may also underflow, with no epsilon that outweighs them
+constexpr int32_t kSquaresVanish = 2;    // may overflow or underflow; epsilon is too small to outweigh an underflow
 
-// The type that x and Normalized are rounded to.
+// The stash type, to which x and the normalized rows are rounded.
 constexpr int32_t kStashFloat32 = 0;
 constexpr int32_t kStashFloat16 = 1;
 constexpr int32_t kStashBfloat16 = 2;
@@ -56,19 +57,19 @@ struct RmsNormTilingData {
     int32_t chunk;
     int32_t row_stays;    // 1: a row stays in UB between its two passes
     int32_t scale_stays;  // 1: the scale stays in UB after its first load
-    int32_t levels;       // number of levels; the sums of level k are of 2^k chunks
+    int32_t levels;       // of the tree that adds the chunks; a sum of level k has 2^k of them
 
     // UB, in bytes.
-    int32_t scale_raw_bytes;  // scale in its own type; 0: float32 needs no copy of it
+    int32_t scale_raw_bytes;  // scale in its own type; 0 for float32, which needs no conversion
     int32_t scale_bytes;      // scale as float32
     int32_t stats_bytes;
-    int32_t sum_queue_bytes;  // add_rms_norm: one of the two residual buffers, and of the two sum buffers
-    int32_t row_bytes;        // kRmsNormLong: a row that stays in UB, as float32
+    int32_t sum_queue_bytes;  // add_rms_norm: each of the two residual buffers and the two sum buffers
+    int32_t row_bytes;        // kRmsNormLong: a row as float32, or a chunk of it if it does not stay
 
     // rms_norm_backward
-    float inverse_n;       // inverse of the number of a row's elements
-    int32_t dscale_stays;  // kRmsNormLong: 1: a core's sums of all elements stay in UB
-    int32_t grad_queue_bytes;
-    int32_t g_offset_bytes;  // offset of grad * scale in the work buffer
-    int32_t dscale_bytes;    // a core's sums
+    float inverse_n;           // inverse of the number of a row's elements
+    int32_t dscale_stays;      // kRmsNormLong: 1: UB holds a core's sums for all elements of a row; 0: for one chunk
+    int32_t grad_queue_bytes;  // each of the two grad buffers
+    int32_t g_offset_bytes;    // offset of grad * scale in the work buffer
+    int32_t dscale_bytes;      // a core's sums, and kDscaleMore floats
 };

@@ -62,7 +62,7 @@ private:
         return {};
     }
 
-    // Whether each of the scale's dimensions, counted from the last, is x's or 1.
+    // Whether scale broadcasts to x's shape: if the last dimensions are aligned, each size of scale is 1 or x's size.
     static bool broadcasts(const npu_rope_tensor& scale, const npu_rope_tensor& x) {
         if (scale.ndim < 0 || scale.ndim > x.ndim) return false;
         const int64_t* aligned = x.shape + (x.ndim - scale.ndim);
@@ -111,23 +111,25 @@ private:
         return bad_value(op_, "dscale", "be contiguous", "strides " + shape_text(dscale.stride, dscale.ndim));
     }
 
-    // Outputs share no memory with each other and with inputs. Outputs of the forward may be x or the residual.
+    // Outputs must share no memory with each other or with inputs. An output of a forward operator may be x itself or
+    // the residual itself.
     Check check_overlap() {
-        const char* itself = t_.backward ? "" : t_.adds ? "be x or residual itself or " : "be x itself or ";
+        const char* alternative = t_.backward ? "" : t_.adds ? "be x or residual itself or " : "be x itself or ";
         for (const NamedTensor& out : {NamedTensor{t_.out_name(), t_.out}, {"sum", t_.sum}, {"dscale", t_.dscale}}) {
             if (!out.tensor) continue;
             for (const NamedTensor& in : {NamedTensor{"grad", t_.grad}, {"x", t_.x}, {"residual", t_.residual}})
                 if (in.tensor && (t_.backward || !is_same_view(view_of(*out.tensor), view_of(*in.tensor))))
-                    if (Check c = check_apart(out, itself, in); !c.ok()) return c;
+                    if (Check c = check_apart(out, alternative, in); !c.ok()) return c;
             if (Check c = check_apart(out, "", {"scale", t_.scale}); !c.ok()) return c;
         }
         if (t_.adds) return check_apart({"out", t_.out}, "", {"sum", t_.sum});
         return t_.backward ? check_apart({"dscale", t_.dscale}, "", {"dx", t_.out}) : Check{};
     }
 
-    Check check_apart(const NamedTensor& out, const char* itself, const NamedTensor& other) {
+    // alternative: the beginning of the rule, which names the inputs that the output may be; "" if there are none.
+    Check check_apart(const NamedTensor& out, const char* alternative, const NamedTensor& other) {
         if (!may_share_memory(view_of(*out.tensor), view_of(*other.tensor))) return {};
-        return bad_value(op_, out.name, formatted("%sshare no memory with %s", itself, other.name),
+        return bad_value(op_, out.name, formatted("%sshare no memory with %s", alternative, other.name),
                          "memory that they share");
     }
 
@@ -147,18 +149,19 @@ private:
         for (int k = 0; k < axis_; ++k) stride[kRmsNormOuter - axis_ + k] = stride_that_matters(t, k);
     }
 
-    // The scale has x's last dimensions. Rows that differ only in the others share it.
+    // Aligns the scale with x's last dimensions. Rows share the scale along a dimension that it lacks or where its size
+    // is 1.
     void fill_scale(const npu_rope_tensor& scale, int ndim) {
-        const int lacks = ndim - scale.ndim;
+        const int missing_dims = ndim - scale.ndim;
         for (bool& shared : s_.scale_is_shared) shared = true;
         for (bool& shared : s_.scale_inner_is_shared) shared = true;
-        for (int k = lacks; k < axis_; ++k) {
-            s_.scale_stride[kRmsNormOuter - axis_ + k] = stride_that_matters(scale, k - lacks);
-            s_.scale_is_shared[kRmsNormOuter - axis_ + k] = scale.shape[k - lacks] == 1;
+        for (int k = missing_dims; k < axis_; ++k) {
+            s_.scale_stride[kRmsNormOuter - axis_ + k] = stride_that_matters(scale, k - missing_dims);
+            s_.scale_is_shared[kRmsNormOuter - axis_ + k] = scale.shape[k - missing_dims] == 1;
         }
-        for (int k = std::max(axis_, lacks); k < ndim; ++k) {
-            s_.scale_inner_stride[NPU_ROPE_MAX_NDIM - ndim + k] = stride_that_matters(scale, k - lacks);
-            s_.scale_inner_is_shared[NPU_ROPE_MAX_NDIM - ndim + k] = scale.shape[k - lacks] == 1;
+        for (int k = std::max(axis_, missing_dims); k < ndim; ++k) {
+            s_.scale_inner_stride[NPU_ROPE_MAX_NDIM - ndim + k] = stride_that_matters(scale, k - missing_dims);
+            s_.scale_inner_is_shared[NPU_ROPE_MAX_NDIM - ndim + k] = scale.shape[k - missing_dims] == 1;
         }
         int64_t expected = 1;
         s_.scale_is_dense = true;
@@ -177,9 +180,9 @@ private:
 }  // namespace
 
 int32_t rms_norm_stash_dtype(int64_t stash_type) {
-    constexpr int64_t kNumbers[] = {1, 10, 16, 11};  // by npu_rope_dtype
-    const auto* found = std::find(std::begin(kNumbers), std::end(kNumbers), stash_type);
-    return found == std::end(kNumbers) ? -1 : static_cast<int32_t>(found - kNumbers);
+    constexpr int64_t kOnnxTypes[] = {1, 10, 16, 11};  // in the order of npu_rope_dtype
+    const auto* found = std::find(std::begin(kOnnxTypes), std::end(kOnnxTypes), stash_type);
+    return found == std::end(kOnnxTypes) ? -1 : static_cast<int32_t>(found - kOnnxTypes);
 }
 
 RmsNormTensors rms_norm_tensors(const npu_rope_tensor* x, const npu_rope_tensor* scale, const npu_rope_tensor* out) {

@@ -14,7 +14,7 @@ namespace npu_rope {
 struct RopeSide {
     int64_t N = 0;
     int64_t x_stride[3] = {};    // B, S, N
-    int64_t out_stride[3] = {};  // B, S, N; of a cache: -, row, N
+    int64_t out_stride[3] = {};  // B, S, N; of a cache: unused, row, N
     bool in_place = false;
 };
 
@@ -37,8 +37,8 @@ struct RopeTensors : RotatedTensors {
     const npu_rope_tensor* freq_factors;  // may be NULL
     bool scatters = false;                // the last out is a cache; rows holds the rows to write
     const npu_rope_tensor* rows = nullptr;
-    bool narrows = true;  // a cache may be of a narrower type than float32 x
-    // rows belongs to the last side.
+    bool narrows = true;  // float32 heads may be rounded to a cache of float16 or bfloat16
+    // Whether the output of this side is the cache. Only that of the last side can be.
     bool to_cache(int side) const { return scatters && side == sides - 1; }
 };
 
@@ -51,16 +51,16 @@ RopeTensors rope_set_rows_tensors(const npu_rope_tensor* x, const npu_rope_tenso
                                   const npu_rope_tensor* rows, const npu_rope_tensor* freq_factors,
                                   const npu_rope_tensor* cache);
 
-// Largest frequency, in radians per position: beyond it the fractional turn of a far position is inaccurate.
+// The largest frequency, in radians per position. Above it, angles of distant positions are inaccurate.
 constexpr double kMaxFrequency = 1e9;
 
 Check check_rope_params(const npu_rope_params& p);
 
-// Checks everything except the frequencies that follow from the parameters: NULLs, shapes, dtypes, strides, overlap,
-// the values of positions, rows and freq_factors. Fills *shape.
+// Checks NULLs, parameters, shapes, dtypes, strides, overlap and the values of positions, rows and freq_factors. Fills
+// *shape. check_rope_frequencies() checks the frequencies that follow from the parameters.
 Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle, RopeShape* shape);
 
-// frequencies: radians per position, after freq_factors.
+// frequencies: radians per position, divided by freq_factors.
 Check check_rope_frequencies(const std::vector<long double>& frequencies);
 
 const char* mode_name(int32_t mode);

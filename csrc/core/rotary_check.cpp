@@ -32,12 +32,12 @@ private:
         const npu_rope_tensor* like = side > 0 ? t_.x[0] : nullptr;
         const char* shapes = t_.onnx ? "[B,N,S,D] or [B,S,hidden]" : "[B,S,N,D] or [S,N,D]";
         if (Check c = check_rotated(name, x, shapes, t_.x_name[0], like); !c.ok()) return c;
-        if (Check c = t_.onnx ? place_onnx(x) : place(x, side); !c.ok()) return c;
+        if (Check c = t_.onnx ? fill_onnx_sizes(x) : fill_sizes(x, side); !c.ok()) return c;
         if (Check c = check_window(); !c.ok()) return c;
         return check_unit_stride(name, x);
     }
 
-    Check place(const npu_rope_tensor& x, int side) {
+    Check fill_sizes(const npu_rope_tensor& x, int side) {
         bool batched = x.ndim == 4;
         r_.B = batched ? x.shape[0] : 1;
         r_.S = x.shape[batched + 0];
@@ -47,7 +47,7 @@ private:
         return {};
     }
 
-    Check place_onnx(const npu_rope_tensor& x) {
+    Check fill_onnx_sizes(const npu_rope_tensor& x) {
         if (x.ndim == 3) {
             if (a_.num_heads <= 0)
                 return bad_value(op_, "num_heads", "be positive where X has shape [B,S,hidden]",
@@ -87,8 +87,8 @@ private:
             return bad_value(op_, "offset", "be an even number >= 0", std::to_string(a_.offset));
         if (a_.offset > D - s_.rotary_dim)
             return bad_value(op_, "offset",
-                             formatted("be at most the head size %lld less the rotated %lld", static_cast<Wide>(D),
-                                       static_cast<Wide>(s_.rotary_dim)),
+                             formatted("be at most the head size %lld minus the rotated width %lld",
+                                       static_cast<Wide>(D), static_cast<Wide>(s_.rotary_dim)),
                              std::to_string(a_.offset));
         return {};
     }
@@ -96,30 +96,32 @@ private:
     // ---- tables
 
     Check check_table(const char* name, const npu_rope_tensor& t, int64_t* stride) {
-        int32_t own = t_.x[0]->dtype;
-        if (t.dtype != own && t.dtype != NPU_ROPE_FLOAT32)
+        int32_t x_dtype = t_.x[0]->dtype;
+        if (t.dtype != x_dtype && t.dtype != NPU_ROPE_FLOAT32)
             return bad_type(op_, name,
-                            formatted("have %s's dtype %s%s", t_.x_name[0], dtype_name(own),
-                                      own == NPU_ROPE_FLOAT32 ? "" : " or float32"),
+                            formatted("have %s's dtype %s%s", t_.x_name[0], dtype_name(x_dtype),
+                                      x_dtype == NPU_ROPE_FLOAT32 ? "" : " or float32"),
                             dtype_name(t.dtype));
-        if (Check c = t_.onnx ? place_cache(name, t, stride) : place_table(name, t, stride); !c.ok()) return c;
+        if (Check c = t_.onnx ? check_onnx_table_shape(name, t, stride) : check_table_shape(name, t, stride); !c.ok())
+            return c;
         if (Check c = check_memory(name, t); !c.ok()) return c;
         return check_unit_stride(name, t);
     }
 
-    // [S,W], [1 or B,S,W] or [1 or B,S,1,W]; for x without batch [S,W] or [S,1,W].
-    Check place_table(const char* name, const npu_rope_tensor& t, int64_t* stride) {
+    // A table is [S,W], [1 or B,S,W] or [1 or B,S,1,W]; for x without a batch it is [S,W] or [S,1,W]. W is the rotated
+    // width or half of it.
+    Check check_table_shape(const char* name, const npu_rope_tensor& t, int64_t* stride) {
         bool batched = t_.x[0]->ndim == 4;
         int64_t half = s_.rotary_dim / 2, W = t.ndim >= 1 && t.ndim <= 4 ? t.shape[t.ndim - 1] : -1;
-        if (t_.position_ids) return place_rows(name, t, W == half || W == 2 * half, stride);
-        bool wide = W == half || W == s_.rotary_dim, by_batch = batched && t.ndim >= 3 && t.shape[0] == r_.B;
+        if (t_.position_ids) return check_rows_shape(name, t, W == half || W == 2 * half, stride);
+        bool valid_width = W == half || W == s_.rotary_dim, by_batch = batched && t.ndim >= 3 && t.shape[0] == r_.B;
         bool for_all = has_shape(t, {r_.S, W});
         if (batched)
             for_all |= has_shape(t, {1, r_.S, W}) || has_shape(t, {1, r_.S, 1, W});
         else
             for_all |= has_shape(t, {r_.S, 1, W});
         by_batch = by_batch && (has_shape(t, {r_.B, r_.S, W}) || has_shape(t, {r_.B, r_.S, 1, W}));
-        if (!wide || !(by_batch || for_all)) {
+        if (!valid_width || !(by_batch || for_all)) {
             auto S = static_cast<Wide>(r_.S), B = static_cast<Wide>(r_.B), w = static_cast<Wide>(half);
             std::string got = got_shape(t);
             if (!batched)
@@ -139,9 +141,9 @@ private:
         return {};
     }
 
-    // [rows, W]; position_ids select rows.
-    Check place_rows(const char* name, const npu_rope_tensor& t, bool wide, int64_t* stride) {
-        if (t.ndim != 2 || !wide)
+    // With position_ids, which select rows, a table is [rows, W].
+    Check check_rows_shape(const char* name, const npu_rope_tensor& t, bool valid_width, int64_t* stride) {
+        if (t.ndim != 2 || !valid_width)
             return bad_value(op_, name,
                              formatted("have shape [rows, W] with W = %lld or %lld where position_ids is given",
                                        static_cast<Wide>(s_.rotary_dim / 2), static_cast<Wide>(s_.rotary_dim)),
@@ -152,8 +154,9 @@ private:
         return {};
     }
 
-    // [rows, W] with position_ids, [B,S,W] without; entries after the rotated width are not read.
-    Check place_cache(const char* name, const npu_rope_tensor& t, int64_t* stride) {
+    // ONNX's table is [rows, W] with position_ids and [B,S,W] without. Only the first rotary_dim / 2 entries of a row
+    // are read.
+    Check check_onnx_table_shape(const char* name, const npu_rope_tensor& t, int64_t* stride) {
         auto S = static_cast<Wide>(r_.S), B = static_cast<Wide>(r_.B), w = static_cast<Wide>(s_.rotary_dim / 2);
         s_.entry_per_lane = false;
         if (t_.position_ids) {
@@ -208,7 +211,7 @@ private:
                 int64_t row = index_at(t.data, t.dtype == NPU_ROPE_INT64, at);
                 if (row < 0 || row >= rows)
                     return bad_value(op_, "position_ids",
-                                     formatted("be rows of the caches' %lld", static_cast<Wide>(rows)),
+                                     formatted("be rows 0 to %lld of %s", static_cast<Wide>(rows - 1), t_.cos_name),
                                      std::to_string(row));
             }
         return {};

@@ -3,8 +3,8 @@
 //
 // float16 and bfloat16: the product x * inverse * scale and the rotation are float32; the result is rounded once.
 // float32, float64 and calls with intermediate_rounding: rms_norm's kernel writes a block of heads into the L1 cache,
-// and rope's kernel rotates them there. The result has the bits of rms_norm followed by rope_qk, with a stash of
-// float64 for float64 without intermediate_rounding and of float32 otherwise.
+// and rope's kernel rotates them there. The result has the same bits as rms_norm followed by rope_qk. Their stash type
+// is float64 for float64 without intermediate_rounding, otherwise float32.
 #include "csrc/cpu/rms_norm_rope.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct NormAndAngles : rope_table::Angles {
 
     const NormRow rms;
     const RowNormalizer normalizer;
-    const WideRow wide;
+    const WideRow wide;       // for the rows that float32 cannot normalize
     const bool one_rounding;  // the normalized head is not rounded before its rotation
     const RmsNormRopeKernels& kernels;
     const char* scale[2] = {};  // of q and of k
@@ -54,6 +54,7 @@ void prefetch_head(const char* x, int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(x + at);
 }
 
+// Stores the normalized heads of a block, then rotates them.
 void normalize_then_rotate_blocks(const Job& job, const rope_table::TokenTable& table, int side, const Heads& heads,
                                   bool stream) {
     const NormAndAngles& n = job.tables;
@@ -70,14 +71,14 @@ void normalize_then_rotate_blocks(const Job& job, const rope_table::TokenTable& 
                                /*prefetched already*/ {x, x});
         }
         const Heads normalized{block, heads.y + first * heads.y_stride * job.item_bytes, count, D, heads.y_stride};
-        rotation::rotate_heads(job, table, normalized, false, stream);
+        rotation::rotate_heads(job, table, normalized, /*in_place=*/false, stream);
     }
 }
 
 // Handles a row whose mean square fails fits_floats(): bfloat16 numbers whose squares leave float32's range, all zeros,
-// infinity or NaN. Writes x times a power of two to `to` and returns the inverse root mean square of the product. The
-// product is exact except for elements whose normalized values are subnormal.
-float rescale(const NormRow& row, const WideRow& wide, const char* x, char* to) {
+// infinity or NaN. Writes x times a power of two to `product` and returns the inverse root mean square of the product.
+// The product is exact except for elements whose normalized values are subnormal.
+float rescale(const NormRow& row, const WideRow& wide, const char* x, char* product) {
     double values[kSumBlock], peak = 0;
     for_each_block(row.n, [&](int64_t at, int64_t count) {
         row.kernels.widen[row.x_dtype](x + at * row.x_bytes, values, count);
@@ -86,11 +87,12 @@ float rescale(const NormRow& row, const WideRow& wide, const char* x, char* to) 
     const double power = peak > 0 && std::isfinite(peak) ? std::ldexp(1.0, kPeakExponent - std::ilogb(peak)) : 1;
     for_each_block(row.n, [&](int64_t at, int64_t count) {
         wide.read(x, power, at, count, values);
-        row.kernels.narrow[row.x_dtype](values, to + at * row.x_bytes, count);
+        row.kernels.narrow[row.x_dtype](values, product + at * row.x_bytes, count);
     });
     return static_cast<float>(wide.factors_of(x).inverse / power);
 }
 
+// Normalizes and rotates each head in one kernel, which rounds once.
 void normalize_and_rotate_heads(const Job& job, const rope_table::TokenTable& table, int side, const Heads& heads,
                                 bool stream) {
     const NormAndAngles& n = job.tables;

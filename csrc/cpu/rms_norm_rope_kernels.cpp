@@ -1,4 +1,5 @@
-// The kernels for vectors of NPU_ROPE_LANES floats. Every product and sum is rounded, as in rope_kernels.cpp.
+// The kernels of rms_norm_rope for vectors of W = NPU_ROPE_LANES floats. Every product and every sum is rounded, as in
+// rope_kernels.cpp.
 #include "csrc/cpu/rms_norm_rope_kernels.h"
 
 #include "csrc/cpu/elements.h"
@@ -23,7 +24,7 @@ struct Scaled {
     VF partial_vector(int64_t i, int64_t count) const {
         return E::load_v(Padded<T>(x + i, count).elements) * inverse * E::load_v(Padded<T>(scale + i, count).elements);
     }
-    // bfloat16: 2 W elements, the even and the odd ones apart, because a 32-bit lane holds two.
+    // Reads 2 W bfloat16 elements. A 32-bit lane holds two of them: one for *even, one for *odd.
     void even_odd(int64_t i, VF* even, VF* odd) const {
         VU v = load<VU>(x + i), s = load<VU>(scale + i);
         *even = as_float(v << 16) * inverse * as_float(s << 16);
@@ -44,10 +45,10 @@ inline void store_outside_window(const Scaled<E>& head, typename E::T* y, int64_
     padded.copy_to(y + i, end - i);
 }
 
-// ---- one step of the rotation: the pairs of one vector ----------------------------------------------------
+// ---- one step of the rotation: kPairs pairs, the first of which is pair i --------------------------------
 //
-// Each step defines its number of pairs and the order of its table. rope_kernels.cpp has the same steps for
-// unchanged elements.
+// Each step reads its table (ct: cos, st: sin) in one of the orders of TableOrder. rope_kernels.cpp has the same steps
+// without the normalization.
 
 template <typename E>
 struct HalfRotation {
@@ -94,6 +95,7 @@ struct Bf16InterleavedRotation {
     }
 };
 
+// kCross: the tables have the order kCrossed. kStream: HeadsJob::stream.
 template <typename E, typename Step, Pairing kPairing, bool kCross, bool kStream>
 void rotate_head(const NormalizedHead& j) {
     const Scaled<E> head(j);
@@ -102,7 +104,7 @@ void rotate_head(const NormalizedHead& j) {
     store_outside_window<E, kStream>(head, y, -j.elements_before, j.elements_before);
     int i = 0;
     for (; i + Step::kPairs <= j.pairs; i += Step::kPairs) Step::template run<kStream>(head, y, i, j.pairs, c, s);
-    // The pairs after bfloat16's last double step may still fill a vector, whose table has natural order.
+    // After the last step of 2 W bfloat16 pairs, W or more pairs may remain. Their table is in natural order.
     if constexpr (kPairing == kHalf && Step::kPairs > W)
         for (; i + W <= j.pairs; i += W) HalfRotation<E>::template run<kStream>(head, y, i, j.pairs, c, s);
     rotate_pairs<E, kPairing, kCross>([&head](int lane) { return head.element(lane); }, y, i, j.pairs, c, s);

@@ -27,7 +27,8 @@ class Options:
             None: a kernel runs on the SoC it was compiled for, an operator on Ascend910B.
         lenient: rules that only warn, such as ``("SIM-COUNT-01",)``; ``("all",)`` for all rules.
         trace_path: path of the timeline, a Chrome trace in JSON.
-        auto_sync: insert the synchronisation that CANN's compiler inserts by default (V to V, scalar).
+        auto_sync: insert the synchronisation that CANN's compiler inserts by default (V to V, and all
+            pipes with S).
         saturate: half overflow clamps instead of becoming infinite.
         one_order: run the cores in ascending order only.
         trace_cores: number of cores in the written timeline, from the first; 0: all.
@@ -48,7 +49,7 @@ class Options:
             object.__setattr__(self, "lenient", (self.lenient,))
 
     def as_launch(self) -> Launch:
-        """A launch with these options, but for the chip and the number of cores."""
+        """Return a launch with these options, except ``soc`` and ``most_cores``."""
         return Launch(
             lenient=",".join(self.lenient).encode() or None,
             auto_sync=self.auto_sync,
@@ -111,7 +112,7 @@ class Library:
         return int(self.lib.ascend_sim_launches())
 
     def check_options(self, options: Options) -> None:
-        """Check the options that every launch has.
+        """Check ``lenient``, ``most_cores`` and ``trace_path``.
 
         Raises:
             ValueError: an unknown rule, a negative number of cores, a trace that cannot be written.
@@ -166,5 +167,5 @@ def _load() -> Library | Unavailable:
         return Library(folders.library("ascend_sim"))
     except Unavailable as missing:
         return missing
-    except (OSError, AttributeError) as cause:  # AttributeError: it lacks an entry
+    except (OSError, AttributeError) as cause:  # AttributeError: it lacks a function
         return Unavailable("libascend_sim.so", f"it does not load: {cause}", "Install ascend-sim again.")

@@ -14,7 +14,7 @@ from ascend_sim import In, InOut, Out, compiler
 
 KERNEL = """
 #include "kernel_operator.h"
-#include "how_much.h"
+#include "factor.h"
 using namespace AscendC;
 
 extern "C" __global__ __aicore__ void scale(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {
@@ -28,19 +28,19 @@ extern "C" __global__ __aicore__ void scale(GM_ADDR x, GM_ADDR y, GM_ADDR worksp
     out.SetGlobalBuffer((__gm__ float*)y, 64);
     DataCopy(t, in, 64);
     PipeBarrier<PIPE_ALL>();
-    Muls(t, t, float(HOW_MUCH), 64);
+    Muls(t, t, float(FACTOR), 64);
     PipeBarrier<PIPE_ALL>();
     DataCopy(out, t, 64);
 }
 """
 
 
-TWO = "#ifndef HOW_MUCH\n#define HOW_MUCH 2\n#endif\n"
+FACTOR_2 = "#ifndef FACTOR\n#define FACTOR 2\n#endif\n"
 
 
 def write_project(folder):
     (folder / "scale.cpp").write_text(KERNEL)
-    (folder / "how_much.h").write_text(TWO)
+    (folder / "factor.h").write_text(FACTOR_2)
     return folder
 
 
@@ -68,30 +68,30 @@ def test_the_same_text_is_compiled_once(project):
     assert (build(project), library.stat().st_mtime_ns) == (library, written)
 
 
-def test_a_changed_header_is_another_library_of_the_same_process(project):
+def test_a_changed_header_gives_another_library_in_the_same_process(project):
     before = build(project)
     assert factor_of(before) == 2
-    (project / "how_much.h").write_text("#define HOW_MUCH 5\n")
+    (project / "factor.h").write_text("#define FACTOR 5\n")
     after = build(project)
     assert factor_of(after) == 5
-    (project / "how_much.h").write_text(TWO)
+    (project / "factor.h").write_text(FACTOR_2)
     assert build(project) == before
 
 
-def test_macros_and_chips_make_another_library(project):
-    libraries = {build(project), build(project, defines={"HOW_MUCH": "7"}), build(project, soc="ascend310p")}
+def test_another_macro_or_chip_gives_another_library(project):
+    libraries = {build(project), build(project, defines={"FACTOR": "7"}), build(project, soc="ascend310p")}
     assert len(libraries) == 3
-    assert factor_of(build(project, defines={"HOW_MUCH": "7"})) == 7
+    assert factor_of(build(project, defines={"FACTOR": "7"})) == 7
 
 
-def test_two_at_once_compile_a_kernel_once(project):
-    with ThreadPoolExecutor(2) as both:
-        first, second = both.map(build, [project] * 2)
+def test_two_threads_compile_a_kernel_once(project):
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(build, [project] * 2)
     assert first == second
     assert len(list((project / "out").glob("*.so"))) == 1
 
 
-def test_without_a_folder_it_is_one_that_only_this_user_writes(project, monkeypatch):
+def test_the_default_folder_is_one_that_only_this_user_can_write(project, monkeypatch):
     monkeypatch.setattr(compiler.tempfile, "gettempdir", lambda: str(project))
     library = ascend_sim.build(project / "scale.cpp", flags=["-O0"])
     assert library.parent == project / f"ascend_sim-{os.getuid()}"
@@ -101,14 +101,14 @@ def test_without_a_folder_it_is_one_that_only_this_user_writes(project, monkeypa
         ascend_sim.build(project / "scale.cpp", flags=["-O0"])
 
 
-def test_what_does_not_compile_says_what_the_compiler_says(project):
+def test_a_compile_error_has_the_compilers_message(project):
     (project / "scale.cpp").write_text(KERNEL.replace("Muls(", "Mulls("))
     with pytest.raises(ascend_sim.CompileFailed, match=r"scale\.cpp:\d+:\d+: error: .*Mulls"):
         build(project)
 
 
-def test_what_a_chip_lacks_is_said_first_and_with_its_line(project):
-    (project / "scale.cpp").write_text(KERNEL.replace("Muls(t, t, float(HOW_MUCH), 64)", "Neg(t, t, 64)"))
+def test_an_instruction_that_the_chip_lacks_is_reported_first_with_its_line(project):
+    (project / "scale.cpp").write_text(KERNEL.replace("Muls(t, t, float(FACTOR), 64)", "Neg(t, t, 64)"))
     line = next(n for n, text in enumerate(KERNEL.splitlines(), 1) if "Muls(" in text)
     with pytest.raises(ascend_sim.CompileFailed) as refused:
         build(project)
@@ -117,7 +117,7 @@ def test_what_a_chip_lacks_is_said_first_and_with_its_line(project):
     assert "required from here" in rest
 
 
-def test_a_chip_it_does_not_know_is_refused(project):
+def test_an_unknown_chip_is_refused_at_compile_time(project):
     with pytest.raises(ValueError, match=r"^\[sim\] soc must be one of ascend910b, .* but got ascend910a\.$"):
         build(project, soc="ascend910a")
 
@@ -141,7 +141,7 @@ def test_arrays_go_in_and_come_out(scale):
     assert np.array_equal(y, 2 * x)
 
 
-def test_one_array_twice_is_a_kernel_in_place(scale):
+def test_a_kernel_runs_in_place_on_an_array_that_is_passed_twice(scale):
     x = ones()
     scale.run(InOut(x), InOut(x))
     assert np.array_equal(x, 2 * ones())
@@ -163,7 +163,7 @@ def test_a_launch_has_at_most_22_arguments(scale):
         scale.run(*[In(ones())] * 23)
 
 
-def test_a_null_pointer_is_none(scale):
+def test_none_is_a_null_pointer(scale):
     scale.run(In(ones()), None)
 
 
@@ -179,19 +179,19 @@ def test_outputs_that_cannot_be_written_are_refused(scale):
         scale.run(In(ones()), Out(y))
 
 
-def test_an_entry_that_is_not_there_is_refused(project):
+def test_an_entry_that_does_not_exist_is_refused(project):
     with pytest.raises(ValueError, match=r"^\[sim\] entry must be a __global__ function but got skale\.$"):
         ascend_sim.Kernel(build(project), "skale", "ascend910b")
 
 
 @pytest.mark.parametrize("chip", ["Ascend910B4", "ascend910_93"])
-def test_a_chip_with_the_same_instructions_runs_it(scale, chip):
+def test_a_chip_with_the_same_instructions_runs_the_kernel(scale, chip):
     report = scale.run(In(ones()), Out(ones()), options=ascend_sim.Options(soc=chip))
     assert report.summary["soc"].startswith("Ascend910")
 
 
 @pytest.mark.parametrize("chip", ["ascend310p", "Ascend310P3", "Ascend950"])
-def test_a_chip_with_other_instructions_does_not(scale, chip):
+def test_a_chip_with_other_instructions_does_not_run_the_kernel(scale, chip):
     with pytest.raises(ValueError, match=rf"options\.soc must run code of ascend910b but got {chip}"):
         scale.run(In(ones()), Out(ones()), options=ascend_sim.Options(soc=chip))
 

@@ -128,7 +128,7 @@ static void test_embedding(void) {
     ids[1] = 2;
     status = npu_rope_rotary_embedding(&x, &cos, &sin, &position_ids, 0, N, 0, 1, &y);
     CHECK(status == NPU_ROPE_INVALID_VALUE, "status %d", status);
-    CHECK(!strcmp(npu_rope_last_error(), "[rotary_embedding] position_ids must be rows of the caches' 2 but got 2."),
+    CHECK(!strcmp(npu_rope_last_error(), "[rotary_embedding] position_ids must be rows 0 to 1 of cos_cache but got 2."),
           "%s", npu_rope_last_error());
     CHECK(untouched(&c), "written on error");
 }

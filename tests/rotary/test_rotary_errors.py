@@ -148,7 +148,7 @@ BAD = [
     of_mul("offset-below", "offset must be an even number >= 0 but got -2.", rotary_dim=4, offset=-2),
     of_mul(
         "offset-far",
-        "offset must be at most the head size 8 less the rotated 4 but got 6.",
+        "offset must be at most the head size 8 minus the rotated width 4 but got 6.",
         rotary_dim=4,
         offset=6,
     ),
@@ -261,12 +261,12 @@ BAD = [
     ),
     of_embedding(
         "ids-beyond",
-        "position_ids must be rows of the caches' 9 but got 9.",
+        "position_ids must be rows 0 to 8 of cos_cache but got 9.",
         position_ids=np.array([[0, 1, 2], [3, 9, 4]]),
     ),
     of_embedding(
         "ids-below",
-        "position_ids must be rows of the caches' 9 but got -1.",
+        "position_ids must be rows 0 to 8 of cos_cache but got -1.",
         position_ids=np.array([[0, 1, 2], [3, -1, 4]]),
     ),
     of_embedding(

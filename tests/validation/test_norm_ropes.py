@@ -1,4 +1,4 @@
-"""The judge of rms_norm_rope rejects slightly wrong results; its cases and random calls match their names."""
+"""The judge of rms_norm_rope rejects slightly wrong results, in its cases and in random calls."""
 
 from __future__ import annotations
 
@@ -77,21 +77,21 @@ def test_the_judge_accepts_only_the_formula(dtype, rounding):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_each_rounding_is_rejected_where_the_other_is_asked(dtype):
+def test_each_rounding_is_rejected_where_the_other_is_required(dtype):
     once, between = (call_of(dtype, rounding) for rounding in (False, True))
     assert ratio_of(by_hand(once), once) <= 1 < ratio_of(by_hand(between), once)
     assert ratio_of(by_hand(between), between) <= 1 < ratio_of(by_hand(once), between)
 
 
 def test_lanes_outside_the_window_are_rounded_only_once():
-    """A neighbour is out of bounds, unless the exact value is almost halfway between two results."""
+    """The bound is the error of one rounding: most nearest results break it if they are moved by one step."""
     call = call_of("float16", False)
     value, bound = norm_rope_spec.rms_norm_rope(call)
     nearest = value.astype(np.float16)
     neighbour = np.nextafter(nearest, np.float16(np.inf)).astype(np.float64)
-    beside = np.r_[0:8, 56:64]
+    outside = np.r_[0:8, 56:64]
     too_far = np.abs(neighbour - value) > bound
-    assert np.mean(too_far[..., beside]) > 0.45
+    assert np.mean(too_far[..., outside]) > 0.45
     assert np.all(np.abs(nearest - value) <= bound)
 
 
@@ -121,7 +121,7 @@ def test_the_table_equals_the_scalar_formula(params):
             assert abs(float(s[token, pair]) - math.sin(angle) * scale) < 1e-11
 
 
-def test_names_are_unique_and_every_form_has_its_cases():
+def test_case_names_are_unique_and_cases_cover_every_mode():
     cases = [case for case in SUITES["norm"].cases() if case.op == "RMS_NORM_ROPE"]
     assert len({case.name for case in cases}) == len(cases) == 172
     assert {case.params.rope_mode.name for case in cases} == {"NORMAL", "NEOX", "MROPE", "IMROPE", "VISION"}

@@ -1,14 +1,15 @@
-// A kernel's object file in the simulated operator package: an ELF file without device code. It names the kernel of
-// sim_kernels that the simulator runs.
+// A kernel's object file in the simulated operator package: an ELF file without device code. It holds the entry's name,
+// by which the simulator finds the kernel in a library of the package's folder sim_kernels.
 #pragma once
 
 #include <string>
 
 namespace npu_cann {
 
+// The bytes of the object file of this entry.
 std::string kernel_object(const std::string& entry);
 
-// The kernel's name; "" if the bytes are not a complete ELF file with such a name. CANN's runtime refuses an object
+// The entry's name; "" if the bytes are not a complete ELF file with such a name. CANN's runtime refuses an object
 // whose section table or sections extend beyond its end (hicann/runtime src/runtime/core/src/kernel/elf.cc,
 // Get64bitSectionHeaders).
 std::string entry_of_object(const std::string& bytes);

@@ -1,4 +1,5 @@
-// aclnnInplaceCopy: out[i] = src[i], broadcast and converted. aclnnCast: not broadcast. aclnnComplex: two copies.
+// aclnnInplaceCopy broadcasts and converts src. aclnnCast converts without broadcasting. aclnnComplex copies real and
+// imag to the two parts of out.
 #include <cstring>
 
 #include "cann/opapi/argument_types.h"
@@ -17,6 +18,7 @@ void extent(const Operand& a, const char** begin, const char** end) {
     }
 }
 
+// C: the type through which elements are converted.
 template <class C>
 void convert(const Operand& out, const Operand& from) {
     C run[kRun];
@@ -91,7 +93,8 @@ NPU_CANN_PHASE_TWO(aclnnInplaceCopy)
 
 NPU_CANN_API aclError aclnnCastGetWorkspaceSize(const aclTensor* self, int32_t dtype, aclTensor* out,
                                                 uint64_t* workspace_bytes, aclOpExecutor** executor) {
-    if (out && out->dtype != dtype) return npu_cann::refused("aclnnCast", "out must be of dtype's aclDataType.");
+    if (out && out->dtype != dtype)
+        return npu_cann::refused("aclnnCast", "out must have the data type of the argument dtype.");
     return npu_cann::prepare_copy("aclnnCast", "self", out, self, workspace_bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnCast)
@@ -100,30 +103,31 @@ NPU_CANN_PHASE_TWO(aclnnCast)
 NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const aclTensor* imag, aclTensor* out,
                                                    uint64_t* workspace_bytes, aclOpExecutor** executor) {
     using namespace npu_cann;
-    Operand parts, re, im;
-    std::string wrong = read_argument(out, "out", &parts);
+    Operand result, re, im;
+    std::string wrong = read_argument(out, "out", &result);
     if (wrong.empty()) wrong = read_argument(real, "real", &re);
     if (wrong.empty()) wrong = read_argument(imag, "imag", &im);
     if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kInput, "real", re);
     if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kInput, "imag", im);
-    if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kOutput, "out", parts);
-    const int32_t part = parts.dtype == kComplex64 ? kFloat : kDouble;
+    if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kOutput, "out", result);
+    const int32_t part = result.dtype == kComplex64 ? kFloat : kDouble;
     // hicann/ops-math math/complex/op_api/aclnn_complex.cpp, CheckDtypeValid.
     if (wrong.empty() && (re.dtype != part || im.dtype != part))
         wrong = std::string("real and imag must be ") + dtype_name(part) + ", as the parts of out, but got " +
                 dtype_name(re.dtype) + " and " + dtype_name(im.dtype) + ".";
-    if (wrong.empty()) wrong = result_shape_rule(re, "real", im, "imag", parts);
+    if (wrong.empty()) wrong = result_shape_rule(re, "real", im, "imag", result);
     if (!wrong.empty()) return refused("aclnnComplex", wrong);
-    parts.dtype = part;
-    for (int64_t& stride : parts.strides) stride *= 2;
-    Operand second = parts;
-    second.first += dtype_bytes(parts.dtype);
-    auto body = [parts, second, re, im] {
-        copy(parts, re);
-        copy(second, im);
+    Operand real_part = result;
+    real_part.dtype = part;
+    for (int64_t& stride : real_part.strides) stride *= 2;
+    Operand imag_part = real_part;
+    imag_part.first += dtype_bytes(part);
+    auto body = [real_part, imag_part, re, im] {
+        copy(real_part, re);
+        copy(imag_part, im);
     };
-    std::vector<MemoryAccess> accesses{reads("real", re), reads("imag", im), writes("out", parts),
-                                       writes("out", second)};
+    std::vector<MemoryAccess> accesses{reads("real", re), reads("imag", im), writes("out", real_part),
+                                       writes("out", imag_part)};
     return prepared("aclnnComplex", std::move(accesses), body, workspace_bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnComplex)

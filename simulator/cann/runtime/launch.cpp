@@ -1,4 +1,4 @@
-// Queueing executors on streams.
+// Queue executors on streams.
 #include <memory>
 
 #include "cann/runtime/allocations.h"
@@ -10,13 +10,13 @@
 namespace npu_cann {
 namespace {
 
-// A later wait for the stream returns an executor's failure as an exception of the kernel. If work runs immediately,
-// the launch returns the executor's status.
+// Converts an executor's failure to the status of a kernel exception, which a later wait for the stream returns. If
+// work runs immediately, the launch itself returns the executor's status.
 int32_t status_of_kernel(int32_t status) {
     return status == kSuccess || stream_order() == Order::kImmediate ? status : kernel_exception();
 }
 
-int32_t run_at_once(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
+int32_t run_executor(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
     try {
         return executor.run(workspace, workspace_bytes);
     } catch (const std::exception& error) {
@@ -24,14 +24,14 @@ int32_t run_at_once(const aclOpExecutor& executor, void* workspace, uint64_t wor
     }
 }
 
-int32_t run(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
-    return status_of_kernel(run_at_once(executor, workspace, workspace_bytes));
+int32_t run_on_stream(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
+    return status_of_kernel(run_executor(executor, workspace, workspace_bytes));
 }
 
 // Checks the guard zones before and after the executor, so that damage found afterwards was caused by it.
 int32_t run_guarded(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
     check_guards("before " + executor.name + " was launched", GuardCheck::kFull);
-    int32_t status = run(executor, workspace, workspace_bytes);
+    int32_t status = run_on_stream(executor, workspace, workspace_bytes);
     if (status != kSuccess) return status;
     std::string damage = check_guards("after " + executor.name + " had run", GuardCheck::kFull);
     return damage.empty() ? kSuccess : failed(kDeviceMemoryError, executor.name + ": " + damage);
@@ -58,7 +58,8 @@ int32_t submit_to(void* handle, Work work) {
 int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream) {
     if (!executor) return no_executor();
     std::shared_ptr<const aclOpExecutor> owned(executor);
-    if (host_calls()) return run_at_once(*owned, workspace, workspace_bytes);
+    // This thread's calls run on the host's memory, without streams.
+    if (host_calls()) return run_executor(*owned, workspace, workspace_bytes);
     Work work(Work::Kind::kDevice, owned->name);
     work.accesses = owned->accesses;
     if (workspace && workspace_bytes) work.accesses.push_back(workspace_access(workspace, workspace_bytes));
@@ -71,12 +72,12 @@ int32_t launch_stand_in(aclOpExecutor* executor, void* stream) {
     // CANN's own operators search the packages for static kernels, and the first search reads the packages
     // (hicann/opbase src/nnopbase/composite_op/aclnn_engine/op_kernel.h, SelectStaticBin; individual_op_api.cpp,
     // NnopbaseFindStaticKernel). The installed CANN determines which operators search; here every one does.
-    operator_packages();
+    operator_packages();  // reads the packages on its first call
     std::shared_ptr<const aclOpExecutor> owned(executor);
     Work work(Work::Kind::kDevice, owned->name);
     work.accesses = owned->accesses;
     work.run = [owned] {
-        int32_t status = run(*owned, nullptr, 0);
+        int32_t status = run_on_stream(*owned, nullptr, 0);
         if (status == kSuccess) record_launch(owned->name, "");
         return status;
     };

@@ -1,8 +1,8 @@
 // Checks that a tiling struct is plain data with the same layout in the host's compiler and in CANN's.
 //
 // The fields are found by aggregate initialisation: the struct is initialised from the maximum number of objects
-// that convert to any type, and each conversion records its field's type. This does not work for structs that
-// have constructors.
+// that convert to any type, and each conversion records its field's size and alignment. This does not work for structs
+// that have constructors.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace ascend_sim {
 
-// The end of the fields if each is aligned to its size.
+// The bytes of the fields added so far, if each is aligned to its size.
 struct FieldLayout {
     uint64_t end = 0, alignment = 1;
     bool has_pointer = false;
@@ -53,7 +53,7 @@ constexpr bool takes(...) {
     return false;
 }
 
-// The number of initialisers of S, at least `low` and fewer than `high`.
+// The largest number of initialisers that S takes. It is at least `low` and less than `high`.
 template <class S, size_t low, size_t high>
 constexpr size_t initialisers() {
     if constexpr (low + 1 == high)

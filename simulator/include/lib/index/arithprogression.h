@@ -1,1 +1,2 @@
-#include "kernel_operator.h"  // has no library functions: a kernel that calls one does not compile
+// A placeholder: the simulator has no library functions, so a kernel that calls one does not compile.
+#include "kernel_operator.h"
