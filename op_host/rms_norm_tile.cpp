@@ -29,7 +29,7 @@ RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& til
         l.g_offset = in_place ? 0 : conflict_free_offset(4 * lanes);
         l.temp_offset = conflict_free_offset(l.g_offset + 4 * out_lanes);
         if (packed && std::min(call.x_bytes, call.out_bytes) < 4) temp_bytes += 2 * lanes;
-        l.dscale.bytes = 4 * (d.row_pitch + kDscaleMore);
+        l.dscale.bytes = 4 * (d.row_pitch + kDscaleExtraFloats);
     } else {
         l.tail_offset = widest;
         l.inputs.bytes = l.outputs.bytes = 2 * (packed ? packed_bytes : widest);
@@ -66,7 +66,7 @@ RmsNormLayout layout_of_chunk(const RmsNormTileCall& call, const RmsNormTile& ti
     const int64_t sums = ((1 + call.backward) * l.levels + 1) * int64_t{kRowNormSlots};
     l.work.bytes = 4 * ((2 + call.backward) * chunk + sums + kLargest + kOffsets);
     const int64_t row = tile.keeps_row ? chunks * chunk : chunk;
-    (call.backward ? l.dscale : l.row).bytes = 4 * (row + call.backward * kDscaleMore);
+    (call.backward ? l.dscale : l.row).bytes = 4 * (row + call.backward * kDscaleExtraFloats);
     l.stats.bytes = 4 * (kRowNormStats + call.backward * kGradientStats) * kRowNormSlots;
     l.scale.bytes = 4 * (tile.keeps_scale ? chunks * chunk : chunk);
     l.raw_scale.bytes = call.out_bytes == 4 ? 0 : call.out_bytes * chunk;

@@ -15,7 +15,7 @@
 namespace npu_rope {
 
 // Tables that a call passes. Strides in elements: batch, token; with position_ids, whose strides are RopeShape's
-// row_stride: -, row.
+// row_stride: unused, row.
 struct GivenTables {
     int32_t dtype = NPU_ROPE_FLOAT32;
     bool entry_per_lane = false;

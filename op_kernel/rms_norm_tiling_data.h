@@ -9,10 +9,10 @@
 constexpr int32_t kRmsNormRows = 1;  // whole rows in UB, many at a time
 constexpr int32_t kRmsNormLong = 2;  // rows one by one, chunk by chunk
 
-constexpr int32_t kRowNormStats = 12;   // floats in UB per normalized row, besides its elements
-constexpr int32_t kRowNormSlots = 64;   // the number of rows with such floats is a multiple of this
-constexpr int32_t kGradientStats = 10;  // further floats per row in rms_norm_backward
-constexpr int32_t kDscaleMore = 16;     // floats after the sums of dscale: 8 of a DMA's last block, 8 offsets
+constexpr int32_t kRowNormStats = 12;       // floats in UB per normalized row, besides its elements
+constexpr int32_t kRowNormSlots = 64;       // the number of rows with such floats is a multiple of this
+constexpr int32_t kGradientStats = 10;      // further floats per row in rms_norm_backward
+constexpr int32_t kDscaleExtraFloats = 16;  // floats after the sums of dscale: 8 of a DMA's last block, 8 offsets
 
 // The possible range of the squares of a row's elements.
 constexpr int32_t kSquaresStay = 0;      // within float32's range
@@ -71,5 +71,5 @@ struct RmsNormTilingData {
     int32_t dscale_stays;      // kRmsNormLong: 1: UB holds a core's sums for all elements of a row; 0: for one chunk
     int32_t grad_queue_bytes;  // each of the two grad buffers
     int32_t g_offset_bytes;    // offset of grad * scale in the work buffer
-    int32_t dscale_bytes;      // a core's sums, and kDscaleMore floats
+    int32_t dscale_bytes;      // a core's sums, and kDscaleExtraFloats floats
 };

@@ -32,7 +32,7 @@ constexpr int32_t kRopeSetupLaneTemps = 6;   // of setup_lanes
 // One of the tensors that a launch rotates.
 struct RopeSideTiling {
     int64_t x_stride[3];    // batch, token, head
-    int64_t out_stride[3];  // batch, token, head; of a cache: -, row, head
+    int64_t out_stride[3];  // batch, token, head; of a cache: unused, row, head
 };
 
 struct RopeTilingHead {

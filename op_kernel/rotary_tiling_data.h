@@ -5,7 +5,7 @@
 #include "rope_tiling_data.h"
 
 struct RotaryTableTiling {
-    // In elements, for cos and sin: batch, token; with position_ids: -, row.
+    // In elements, for cos and sin: batch, token; with position_ids: unused, row.
     int64_t cos_stride[2];
     int64_t sin_stride[2];
     int64_t table_rows;  // with position_ids: rows of the tables

@@ -131,11 +131,12 @@ private:
 
     Check check_positions(const npu_rope_tensor& t) {
         if (!is_index(t.dtype)) return bad_type(op_, "positions", "be int32 or int64", dtype_name(t.dtype));
-        if (Check c = rope_has_sections(p_.mode) ? place_four_positions(t) : place_positions(t); !c.ok()) return c;
+        if (Check c = rope_has_sections(p_.mode) ? check_four_positions_shape(t) : check_position_shape(t); !c.ok())
+            return c;
         return t.dtype == NPU_ROPE_INT64 && known_ == Known::kValues ? check_position_values(t) : Check{};
     }
 
-    Check place_positions(const npu_rope_tensor& t) {
+    Check check_position_shape(const npu_rope_tensor& t) {
         bool batched = t_.x[0]->ndim == 4, by_batch = batched && has_shape(t, {s_.B, s_.S});
         bool for_all = batched && has_shape(t, {1, s_.S});
         if (!has_shape(t, {s_.S}) && !by_batch && !for_all) return wrong_positions(t, batched);
@@ -146,7 +147,7 @@ private:
     }
 
     // A token has four positions, or three; the fourth is then the first.
-    Check place_four_positions(const npu_rope_tensor& t) {
+    Check check_four_positions_shape(const npu_rope_tensor& t) {
         bool batched = t_.x[0]->ndim == 4;
         bool flat = has_shape(t, {4 * s_.S});
         bool by_token = has_shape(t, {4, s_.S}) || has_shape(t, {3, s_.S});

@@ -28,7 +28,7 @@ struct RotaryShape {
     RopeShape rope;                        // with position_ids: pos_stride holds their strides
     int64_t rotary_dim;                    // never 0
     bool entry_per_lane;                   // of the tables; else one per pair
-    int64_t cos_stride[2], sin_stride[2];  // of tables: B, S; with position_ids: -, row
+    int64_t cos_stride[2], sin_stride[2];  // of tables: B, S; with position_ids: unused, row
 };
 
 RotaryTensors rotary_mul_tensors(const npu_rope_tensor* x, const npu_rope_tensor* cos, const npu_rope_tensor* sin,

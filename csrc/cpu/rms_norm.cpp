@@ -314,7 +314,7 @@ private:
 
     const Job& job_;
     const RmsNormKernels& k_;
-    const WideRow wide_;
+    const DoubleRow wide_;
     ScaleRow scales_;
     RowFactors row_;
     const char *x_ = nullptr, *grad_ = nullptr, *scale_ = nullptr;

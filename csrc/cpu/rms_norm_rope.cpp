@@ -30,7 +30,7 @@ struct NormAndAngles : rope_table::Angles {
 
     const NormRow rms;
     const RowNormalizer normalizer;
-    const WideRow wide;       // for the rows that float32 cannot normalize
+    const DoubleRow wide;     // for the rows that float32 cannot normalize
     const bool one_rounding;  // the normalized head is not rounded before its rotation
     const RmsNormRopeKernels& kernels;
     const char* scale[2] = {};  // of q and of k
@@ -78,7 +78,7 @@ void normalize_then_rotate_blocks(const Job& job, const rope_table::TokenTable& 
 // Handles a row whose mean square fails fits_floats(): bfloat16 numbers whose squares leave float32's range, all zeros,
 // infinity or NaN. Writes x times a power of two to `product` and returns the inverse root mean square of the product.
 // The product is exact except for elements whose normalized values are subnormal.
-float rescale(const NormRow& row, const WideRow& wide, const char* x, char* product) {
+float rescale(const NormRow& row, const DoubleRow& wide, const char* x, char* product) {
     double values[kSumBlock], peak = 0;
     for_each_block(row.n, [&](int64_t at, int64_t count) {
         row.kernels.widen[row.x_dtype](x + at * row.x_bytes, values, count);

@@ -73,9 +73,9 @@ struct RowFactors {
 // its result is a normal number.
 constexpr int kPeakExponent = 16;
 
-class WideRow {
+class DoubleRow {
 public:
-    explicit WideRow(const NormRow& row) : row_(row), k_(row.kernels) {}
+    explicit DoubleRow(const NormRow& row) : row_(row), k_(row.kernels) {}
 
     // Reads XU times the power of two.
     void read(const char* x, double power, int64_t at, int64_t count, double* to) const {
@@ -187,7 +187,7 @@ public:
 
 private:
     const NormRow& row_;
-    const WideRow wide_;
+    const DoubleRow wide_;
     const bool floats_;
 };
 

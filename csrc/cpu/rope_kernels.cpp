@@ -108,7 +108,7 @@ void reorder(TableOrder order, int pairs, const float* c, const float* s, float*
     for (; i < pairs; ++i) c_out[i] = c[i], s_out[i] = s[i];
 }
 
-// ---- one step of the rotation: the pairs of one vector -----------------------------------------
+// ---- one step of the rotation: kPairs pairs, the first of which is pair i --------------------------------
 
 // A step defines its number of pairs and the place of its table entries, which it keeps in registers.
 template <typename E>

@@ -13,7 +13,7 @@ using namespace memory;
 
 class DscaleRows {
 public:
-    // buffer: width + kDscaleMore floats, width a multiple of 8.
+    // buffer: width + kDscaleExtraFloats floats, width a multiple of 8.
     __aicore__ inline void Init(LocalTensor<float> buffer, int32_t width) {
         Floats parts(buffer);
         sums_ = parts.Take(width);

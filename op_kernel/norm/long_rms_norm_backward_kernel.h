@@ -72,7 +72,7 @@ private:
         norm_.Init(&td->norm, stats, kRowNormSlots);
         gradient_.Init(&norm_, td->inverse_n, stats[kRowNormSlots * kRowNormStats], kRowNormSlots);
         dscale_.Init(dscale_buffer_.template Get<float>(),
-                     td->dscale_bytes / static_cast<int32_t>(sizeof(float)) - kDscaleMore);
+                     td->dscale_bytes / static_cast<int32_t>(sizeof(float)) - kDscaleExtraFloats);
         dscale_.Prepare();
     }
 
