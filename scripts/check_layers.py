@@ -1,8 +1,7 @@
-"""Check the dependencies between layers: the tables below hold what each folder may include or import.
+"""Check the dependencies between layers: layer_tables.py holds what each folder may include or import.
 
 A layer is a folder or a file pattern. In C and C++ the #include lines are judged, in Python all imports,
-also those inside functions. The first layer that matches a file applies. A C or C++ file without a layer
-is not judged; a Python file without one is an error.
+also those inside functions. The first layer that matches a file applies. A file without a layer is an error.
 
 usage: check_layers.py [ROOT]
 """
@@ -20,225 +19,8 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-C_STD = "<std>"  # any standard header: <name> without slash or extension, or C's own <name.h>
-C_HEADERS = ("stdint.h", "stddef.h", "stdio.h", "stdlib.h", "string.h", "math.h", "stdbool.h", "float.h")
+from layer_tables import C_HEADERS, C_STD, CPP_LAYERS, PACKAGE, PACKAGES, PY_STD, PYTHON_LAYERS, Layer
 
-
-@dataclass(frozen=True)
-class Layer:
-    """Files of one layer, and patterns of the files and modules that they may include or import."""
-
-    files: tuple[str, ...]
-    may_use: tuple[str, ...]
-    never: tuple[str, ...] = ()  # C and C++: regular expressions; Python: modules
-    names_no_operator: bool = False
-    functions_may_import: tuple[str, ...] = ()  # in addition to may_use, inside functions
-
-
-# CANN's headers for an operator's definition.
-CANN_HOST = ("register/*", "exe_graph/*", "graph/*", "tiling/*")
-
-# A kernel may include these, and the headers of op_kernel's folders.
-KERNEL = ("kernel_operator.h", "*_tiling_data.h")
-KERNEL_FOLDERS = ("op_kernel/memory/*", "op_kernel/norm/*", "op_kernel/rotation/*")
-NO_SIMULATOR = (r"#\s*if.*(?:SIMULATOR|ASCENDC_CPU_DEBUG)",)
-
-# Linux headers of the simulated CANN.
-LINUX = ("cxxabi.h", "dlfcn.h", "elf.h", "pthread.h", "sys/uio.h", "sys/utsname.h", "unistd.h")
-
-# What every part of the simulated CANN may include.
-CANN_FILES = (*LINUX, "cann/locked.h", "src/*", "include/ascend_sim*.h", "acl/*", "aclnn/*")
-# AscendC's headers.
-ASCENDC = ("kernel_operator.h", "kernel_utils.h", "kernel_log.h", "kernel_tiling/*", "lib/*")
-
-CPP_LAYERS = (
-    Layer(("include/*",), ("stdint.h", "npu_rope.h")),
-    Layer(("op_kernel/*_tiling_data.h",), ("cstdint", "*_tiling_data.h")),
-    Layer(("op_kernel/memory/*",), (*KERNEL, "op_kernel/memory/*"), never=NO_SIMULATOR),
-    Layer(("op_kernel/norm/*",), (*KERNEL, "op_kernel/memory/*", "op_kernel/norm/*"), never=NO_SIMULATOR),
-    Layer(("op_kernel/*",), (*KERNEL, *KERNEL_FOLDERS), never=NO_SIMULATOR),
-    Layer(
-        ("op_host/*_def.cpp", "op_host/*cann.*"),
-        (C_STD, *CANN_HOST, "op_host/*", "csrc/core/*", "op_kernel/*_tiling_data.h", "include/npu_rope.h"),
-        never=(r'#\s*include\s*[<"](?:torch|ATen|c10|src|cann)/',),
-    ),
-    Layer(
-        ("op_host/*",),
-        (C_STD, "op_host/*", "csrc/core/*", "op_kernel/*_tiling_data.h", "include/npu_rope.h"),
-    ),
-    Layer(("csrc/core/*",), (C_STD, "csrc/core/*", "include/npu_rope.h")),
-    # The package ascend_sim: paths below simulator/ are relative to it.
-    Layer(("simulator/cann/include/*",), (C_STD, "acl/*", "aclnn/*", *CANN_HOST), names_no_operator=True),
-    Layer(
-        ("simulator/cann/host/*",),
-        (C_STD, *CANN_FILES, "cann/host/*", "cann/runtime/objects.h", *CANN_HOST),
-        names_no_operator=True,
-    ),
-    Layer(
-        ("simulator/cann/*",),
-        (C_STD, *CANN_FILES, "cann/runtime/*", "cann/opapi/*"),
-        names_no_operator=True,
-    ),
-    Layer(
-        ("simulator/src/*", "simulator/include/*"),
-        (
-            C_STD,
-            "dlfcn.h",
-            "src/*",
-            "include/ascend_sim*.h",
-            "include/ascendc/*",
-            "ascendc/*",
-            "kernel_operator.h",
-        ),
-        names_no_operator=True,
-    ),
-    Layer(
-        ("simulator/tests/*", "simulator/examples/*"),
-        (C_STD, "simulator/tests/*", "src/*", "include/ascend_sim*.h", *ASCENDC, *CANN_HOST),
-        names_no_operator=True,
-    ),
-    Layer(
-        ("csrc/cpu/*",),
-        (
-            C_STD,
-            "omp.h",
-            "pthread.h",
-            "immintrin.h",
-            "arm_neon.h",
-            "csrc/cpu/*",
-            "csrc/core/*",
-            "include/npu_rope.h",
-        ),
-    ),
-    # Code inside another project's backend uses only the operator's own interface of this project.
-    Layer(
-        ("integrations/ggml_cann/*",),
-        (C_STD, "acl/*", "aclnn/*", "aclnn_npu_rope.h", "npu_rope_ggml.h", "ggml_tensor.h"),
-    ),
-    # csrc/capi/check.cpp judges a call for a chip, as its tiling does.
-    Layer(
-        ("csrc/capi/*",),
-        (C_STD, "csrc/capi/*", "csrc/cpu/*", "csrc/core/*", "op_host/*_tiling.h", "include/npu_rope.h"),
-    ),
-    Layer(
-        ("csrc/torch/*",),
-        (
-            C_STD,
-            "torch/csrc/stable/*",
-            "torch/headeronly/*",
-            "csrc/torch/*",
-            "csrc/core/check.h",
-            "csrc/core/rms_norm_dims.h",  # for tensors with more dimensions than the C interface has
-            "include/npu_rope.h",
-        ),
-        never=(r"\b(?:at|c10)::",),
-    ),
-    Layer(
-        ("csrc/npu/*",),
-        (
-            C_STD,
-            "dlfcn.h",
-            "elf.h",
-            "torch/*",
-            "ATen/*",
-            "c10/*",
-            "torch_npu/*",
-            "acl/*",
-            "aclnn*",
-            "op_plugin/*",
-            "csrc/npu/*",
-            "csrc/core/*",
-            "op_host/*",
-            "include/npu_rope.h",
-        ),
-    ),
-)
-
-PY_STD = "<std>"
-PACKAGE = "npu_rope"
-PACKAGES = (PACKAGE, "simulator/ascend_sim")
-# Modules that import only NumPy, each other, dtypes, errors and the reference.
-PLAIN = (
-    "npu_rope.cann_versions",
-    "npu_rope.chips",
-    "npu_rope.operator_package",
-    "npu_rope.values",
-    "npu_rope.rope_attributes",
-    "npu_rope.params",
-    "npu_rope.call_tensors",
-    "npu_rope.*_calls",
-    "npu_rope.*_params",
-    "npu_rope.gguf_header",
-    "npu_rope.hf_config",
-)
-PURE = (*PLAIN, "npu_rope.dtypes", "npu_rope.errors")
-
-PYTHON_LAYERS = (
-    Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*", "npu_rope/hardware/*"), ("*",)),
-    # The package ascend_sim does not import npu_rope. Its startup/ runs in the user's process with
-    # torch_npu, where ascend_sim may be missing.
-    Layer(("simulator/ascend_sim/programs/startup/*",), (PY_STD, "torch", "ascend_sim_stream_work")),
-    Layer(
-        ("simulator/ascend_sim/cli/*", "simulator/ascend_sim/timeline*.py"),
-        (PY_STD, "numpy", "typer", "rich", "ascend_sim", "ascend_sim.*"),
-        functions_may_import=("ml_dtypes", "matplotlib*"),
-    ),
-    Layer(
-        ("simulator/ascend_sim/*",),
-        (PY_STD, "numpy", "ascend_sim", "ascend_sim.*"),
-        functions_may_import=("elftools.*",),  # from the extra "run"
-    ),
-    Layer(("npu_rope/reference/*",), (PY_STD, "numpy", "npu_rope.reference", *PURE), ("ctypes",)),
-    Layer(
-        tuple(f"{module.replace('.', '/')}.py" for module in PLAIN),
-        (PY_STD, "numpy", "npu_rope.reference", *PURE),
-        functions_may_import=("gguf", "transformers.*"),  # they may be absent
-    ),
-    Layer(("npu_rope/errors.py", "npu_rope/dtypes.py"), (PY_STD, "numpy")),
-    Layer(("npu_rope/optional_torch.py",), (PY_STD, "torch", "torch_npu", "npu_rope.errors")),
-    Layer(("npu_rope/native.py",), (PY_STD, "numpy", "npu_rope", *PURE)),
-    Layer(
-        ("npu_rope/simulated_package.py",),
-        (PY_STD, "ascend_sim", "ascend_sim.package", "npu_rope.native", "npu_rope.errors"),
-    ),
-    Layer(("npu_rope/simulator.py",), (PY_STD, "ascend_sim")),  # the old name
-    Layer(
-        ("npu_rope/ops/*",),
-        (PY_STD, "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.backends", *PURE, "npu_rope.executors"),
-        never=("ctypes",),
-        functions_may_import=("torch.*",),  # torch itself may be absent: optional_torch has it or None
-    ),
-    Layer(
-        ("npu_rope/executors/*", "npu_rope/backends.py"),
-        (
-            PY_STD,
-            "numpy",
-            "ascend_sim",
-            "ascend_sim.library",
-            "ascend_sim.package",
-            *PURE,
-            "npu_rope.native",
-            "npu_rope.simulated_package",
-            "npu_rope.backends",
-            "npu_rope.dtypes",
-            "npu_rope.optional_torch",
-            "npu_rope.reference",
-            "npu_rope.executors",
-        ),
-    ),
-    Layer(
-        ("npu_rope/compat/*",),
-        (PY_STD, "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.executors", *PURE),
-    ),
-    # Each module runs inside the software that it is named after; only tests import them.
-    Layer(
-        ("npu_rope/integrations/*",),
-        (PY_STD, "numpy", "torch", "onnx", "onnxscript", "npu_rope", "npu_rope.*"),
-    ),
-    Layer(("npu_rope/__init__.py",), (PY_STD, "npu_rope.*")),
-)
-
-# Tolerances are claims about numerics, and one folder defines all of them. Tests are exempt.
 TOLERANCE_HOME = "npu_rope/testing/*"
 ALSO_WITHOUT_TOLERANCES = (("benchmarks", "*.py"), ("scripts/templates", "*.py.in"))  # besides the package
 TOLERANCE_NAMES = re.compile(
@@ -248,8 +30,23 @@ TOLERANCE_NAMES = re.compile(
 # A comparison with a number up to this one counts as a tolerance.
 LARGEST_TOLERANCE = 1e-2
 
+USERS_OF_ASCEND_SIM = ("benchmarks", "examples", "scripts")  # besides the package
 BUILD_FOLDERS = {"build", ".venv"}
-C_SUFFIXES = (".c", ".h", ".cc", ".cpp", ".hpp", ".inl")
+C_SUFFIXES = (
+    ".c",
+    ".h",
+    ".cc",
+    ".hh",
+    ".cpp",
+    ".hpp",
+    ".cxx",
+    ".hxx",
+    ".cuh",
+    ".inc",
+    ".inl",
+    ".ipp",
+    ".tpp",
+)
 
 
 @dataclass(frozen=True)
@@ -299,9 +96,10 @@ def check_c_file(
 ) -> Iterator[Violation]:
     layer = layer_of(file, CPP_LAYERS)
     if layer is None:
+        yield Violation(file, 1, "belongs to no layer: add it to CPP_LAYERS in scripts/layer_tables.py")
         return
     for number, line in enumerate(without_comments(text).splitlines(), 1):
-        if included := re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line):
+        if included := re.match(r'\s*#\s*(?:include|include_next|import)\b\s*([<"]?)([^>"\s]+)', line):
             header = included[2]
             standard = included[1] == "<" and C_STD in layer.may_use and is_standard_header(header)
             if not standard and not any(
@@ -382,7 +180,7 @@ def check_python_file(file: str, text: str) -> Iterator[Violation]:
     yield from check_tolerances(file, tree)
     layer = layer_of(file, PYTHON_LAYERS)
     if layer is None:
-        yield Violation(file, 1, "belongs to no layer: add it to PYTHON_LAYERS in scripts/check_layers.py")
+        yield Violation(file, 1, "belongs to no layer: add it to PYTHON_LAYERS in scripts/layer_tables.py")
         return
     late = inside_functions(tree) if layer.functions_may_import else set()
     for node, name in imported(tree, file):
@@ -492,6 +290,8 @@ def check(root: Path) -> list[Violation]:
         found += check_python_file(file, text)
         if file.startswith(f"{PACKAGE}/"):
             found += check_public_names(file, text, public)
+    for path in (p for folder in USERS_OF_ASCEND_SIM for p in sorted((root / folder).rglob("*.py"))):
+        found += check_public_names(path.relative_to(root).as_posix(), path.read_text(), public)
     for path in sorted((root / "simulator").rglob("*.py")):
         file = path.relative_to(root).as_posix()
         if not BUILD_FOLDERS & set(path.relative_to(root).parts) and not file.startswith(PACKAGES[1]):

@@ -33,17 +33,17 @@ def kept(judge: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def layers() -> Iterator[Any]:
-    spec = importlib.util.spec_from_file_location("check_layers", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["check_layers"] = module
-    spec.loader.exec_module(module)
+    for name in ("layer_tables", "check_layers"):  # the second imports the first
+        spec = importlib.util.spec_from_file_location(name, SCRIPT.with_name(f"{name}.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
     # A tree differs from the one before in a file or two: the others' verdicts are kept, with their text.
     for judge in ("check_c_file", "check_python_file", "check_public_names"):
         setattr(module, judge, kept(getattr(module, judge)))
     yield module
-    del sys.modules["check_layers"]
+    del sys.modules["check_layers"], sys.modules["layer_tables"]
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +108,16 @@ VIOLATIONS = {
     "core that sees CANN": ("csrc/core/rope_check.cpp", '#include "register/op_def_registry.h"'),
     "core that sees a tiling": ("csrc/core/rope_check.cpp", '#include "op_host/rope_tiling.h"'),
     "tiling that sees CANN": ("op_host/x_tiling.cpp", '#include "register/op_def_registry.h"'),
+    "tiling that sees CANN through another header": ("op_host/rope_tiling.cpp", '#include "cann.h"'),
+    "C++ file in no layer": ("csrc/extra/x.cpp", "int x;"),
+    "header of the simulator in no layer": ("simulator/x.h", "int x;"),
+    "core that includes the next header": ("csrc/core/rope_check.cpp", "#include_next <register/op_def.h>"),
+    "core that includes a macro": ("csrc/core/rope_check.cpp", "#include HEADER"),
+    "core's file of another suffix": ("csrc/core/x.inc", '#include "register/op_def_registry.h"'),
+    "benchmark that uses a private name of ascend_sim": (
+        "benchmarks/x.py",
+        "from ascend_sim.kernels import _private",
+    ),
     "tiling that sees torch": ("op_host/x_tiling.h", "#include <torch/torch.h>"),
     "op definition that sees torch": ("op_host/x_def.cpp", "#include <torch/torch.h>"),
     "op definition that sees the simulator": ("op_host/x_def.cpp", '#include "cann/host/node.h"'),
