@@ -182,7 +182,7 @@ def _choose_backends(named: list[str] | None, otherwise: list[str] | None) -> li
     forced = forced or otherwise or []
     try:
         for name in forced:
-            backends.find(name).require()
+            backends.find(name, op="validate").require()
     except (BackendUnavailable, ValueError) as error:
         raise usage_error(str(error)) from None
     return list(dict.fromkeys(forced)) or backends.available()

@@ -122,8 +122,8 @@ def test_without_ggml_the_summary_says_so(validate):
     ("arguments", "message"),
     [
         (["--backend", "npu"], "missing: the torch_npu package"),
-        (["--backend", "sim:ascend950"], "backend must be one of reference, cpu"),
-        (["--backend", "gpu"], "backend must be one of reference, cpu"),
+        (["--backend", "sim:ascend950"], "[validate] backend must be one of reference, cpu"),
+        (["--backend", "gpu"], "[validate] backend must be one of reference, cpu"),
         (["--filter", "no such case"], "filter must match a case"),
         (["--filter", "no such [case"], "filter must be a text or a regex"),
         (["--ggml-lib", "/nonexistent"], "library must be a folder with libggml-base"),
