@@ -257,7 +257,7 @@ class Native:
         return entry
 
     def checked_entry(self, name: str, *argument_types: Any) -> Callable[..., None]:
-        """Return the function ``name``; it raises a nonzero status as ValueError, TypeError or RuntimeError."""
+        """Return the function ``name``; it raises an error for a nonzero status, as :meth:`call`."""
         entry = self.status_entry(name, *argument_types)
 
         def call(*arguments: Any) -> None:

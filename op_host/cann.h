@@ -22,7 +22,7 @@ int32_t dtype_from_cann(ge::DataType type);
 // storage shape covers all of the view's memory. It has no data pointer, because the host cannot read device memory.
 npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::CompileTimeTensorDesc& desc);
 
-// The kinds of a definition's parameters. CANN copies contiguous inputs before a call if they are not contiguous.
+// The kinds of a definition's parameters. CANN makes a kContiguousInput or kOptionalContiguousInput contiguous.
 enum ParameterKind { kInput, kContiguousInput, kOptionalInput, kOptionalContiguousInput, kOutput };
 
 // The types of a parameter, one for each column.
@@ -141,7 +141,7 @@ ge::graphStatus report_to_cann(const Check& check);
 ge::graphStatus infer_shapes(gert::InferShapeContext* context, const std::vector<size_t>& inputs);
 ge::graphStatus infer_types(gert::InferDataTypeContext* context, const std::vector<size_t>& inputs);
 
-// These two for fixed inputs, as a definition registers them.
+// The two functions above for fixed inputs, in the form that a definition registers.
 template <size_t... inputs>
 ge::graphStatus shapes_of_inputs(gert::InferShapeContext* context) {
     return infer_shapes(context, {inputs...});
