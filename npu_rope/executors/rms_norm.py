@@ -1,4 +1,4 @@
-"""Executors of rms_norm, its backward and add_rms_norm on arrays and tensors, by backend."""
+"""Executors of rms_norm, its backward and add_rms_norm on arrays and tensors, by back end."""
 
 from __future__ import annotations
 

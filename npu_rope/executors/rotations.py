@@ -1,4 +1,4 @@
-"""Executors of the operators that rotate heads, on arrays and tensors, by backend: rope, rope_qk and
+"""Executors of the operators that rotate heads, on arrays and tensors, by back end: rope, rope_qk and
 rope_set_rows, rotary_mul, rotary_mul_qk and rotary_embedding, rms_norm_rope.
 
 A call names its tensors. Its attributes have a form for each back end.

@@ -34,7 +34,7 @@ Execute = Callable[[Call, Any], Results]
 def by_backend(
     on_reference: Execute, on_cpu: Execute, on_npu: Execute, on_sim: Callable[[Options, Call, Any], Results]
 ) -> Callable[[str, Call, Any], Results]:
-    """Return a function ``run(backend, t, a)`` that chooses an operator's executor by the backend's name."""
+    """Return a function ``run(backend, t, a)`` that chooses an operator's executor by the back end's name."""
     executors: Mapping[str, Execute] = {
         "reference": on_reference,
         "cpu": on_cpu,
@@ -44,11 +44,11 @@ def by_backend(
     }
 
     def run(backend: str, t: Call, a: Any) -> Results:
-        """Run a call with its attributes on the backend of that name. Return the written tensors.
+        """Run a call with its attributes on the back end of that name. Return the written tensors.
 
         Raises:
             ValueError, TypeError: an argument breaks its rule; nothing was written.
-            BackendUnavailable: the backend is unavailable or lacks this operator.
+            BackendUnavailable: the back end is unavailable or lacks this operator.
         """
         return backends.executor_of(t.op, executors, backend)(t, a)
 

@@ -238,7 +238,7 @@ def judge_tables(case: TableCase, backends: list[str], ggml: GgmlProcess | None 
 
 
 def _lacks(case: TableCase, backend: str) -> str:
-    """Return in words why the backend does not support the case; empty if it does."""
+    """Return in words why the back end does not support the case; empty if it does."""
     return chip_lacks(case.dtype, backend) if is_device(backend) else ""
 
 
