@@ -87,7 +87,7 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     l.token_slots = round_up(l.block_tokens, 32);
     l.second_tokens = tile.tokens;
     if (call.sides == 2) {
-        // As many tokens of the second side as fill the same buffer, reduced to even parts of a block.
+        // Take the number of the second side's tokens that fills the same buffer, reduced to even parts of a block.
         int64_t most = rows / std::clamp<int64_t>(second_heads, 1, tile.heads);
         l.second_tokens = ceil_div(l.block_tokens, ceil_div(l.block_tokens, most));
     }

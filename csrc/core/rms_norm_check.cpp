@@ -126,7 +126,7 @@ private:
         return t_.backward ? check_apart({"dscale", t_.dscale}, "", {"dx", t_.out}) : Check{};
     }
 
-    // alternative: begins the rule and names the inputs that the output may be. It is empty if there are none.
+    // alternative: the beginning of the rule, with the inputs that the output may be; empty if it may be none.
     Check check_apart(const NamedTensor& out, const char* alternative, const NamedTensor& other) {
         if (!may_share_memory(view_of(*out.tensor), view_of(*other.tensor))) return {};
         return bad_value(op_, out.name, formatted("%sshare no memory with %s", alternative, other.name),

@@ -15,7 +15,7 @@
 
 namespace npu_rope {
 
-// What the checks may read besides sizes, types and strides: addresses and values, addresses only, or neither. The host
+// The checks may read, besides sizes, types and strides: addresses and values, addresses only, or neither. The host
 // cannot read the values of a device's tensors nor, during tiling, their addresses; it then skips their checks.
 enum class Known { kValues, kAddresses, kLayout };
 
