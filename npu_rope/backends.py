@@ -26,7 +26,7 @@ E = TypeVar("E")
 # The user's default, read once: reading the environment takes a fifth of the time of a decode-sized call.
 ENVIRONMENT_VARIABLE = "NPU_ROPE_BACKEND"
 default_backend: str | None = os.environ.get(ENVIRONMENT_VARIABLE) or None
-# SoC -> the backend that runs the same kernels on a core of the same sizes, if there is one.
+# SoC -> the back end that runs the same kernels on a core of the same sizes, if there is one.
 SIMULATED_SOCS = {"ascend910b": "sim", "ascend910_93": "sim", "ascend310p": ""}
 
 
@@ -241,7 +241,7 @@ class Backend:
     name: str
     summary: str
     missing: Callable[[], Missing | None]
-    same_as: str = ""  # another backend that runs the same code on the same sizes
+    same_as: str = ""  # another back end that runs the same code on the same sizes
 
     def require(self) -> Backend:
         """Return this backend, or raise BackendUnavailable."""

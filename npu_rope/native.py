@@ -1,5 +1,5 @@
-"""The C library through ctypes, for NumPy arrays, the command line, and torch without its C++
-registration. A load failure is stored and raised, with its cause, on first use.
+"""The C library through ctypes, for NumPy arrays, the command line, and torch without the C++ registration.
+An error of its load is kept and raised, with its cause, at each use.
 """
 
 from __future__ import annotations
@@ -65,27 +65,29 @@ class CError(C.Structure):
     ]
 
     def as_exception(self) -> BrokenRule:
-        """The exception with these parts. The status must not be 0."""
+        """Return the exception with these parts. The status must not be 0."""
         parts = self.op, self.argument, self.rule, self.value
         return errors.broken(errors.BY_STATUS[self.status], *[part.decode() for part in parts])
 
 
 def c_params(p: RopeParams) -> CParams:
-    """``p`` as a C struct, cached on ``p``."""
+    """Return ``p`` as a C struct, which ``p`` caches."""
     try:
-        kept: CParams = p.__dict__["_c_params"]
+        cached: CParams = p.__dict__["_c_params"]
     except KeyError:
-        kept = p.__dict__["_c_params"] = _make_c_params(p)
-    return kept
+        cached = p.__dict__["_c_params"] = _make_c_params(p)
+    return cached
 
 
 def _make_c_params(p: RopeParams) -> CParams:
-    own = {"mode": int(p.rope_mode), "sections": p.sections}
-    return CParams(*[own[name] if name in own else getattr(p, name) for name, *_ in CParams._fields_])
+    converted = {"mode": int(p.rope_mode), "sections": p.sections}
+    return CParams(
+        *[converted[name] if name in converted else getattr(p, name) for name, *_ in CParams._fields_]
+    )
 
 
 def c_tensor(address: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> CTensor:
-    """A view the C library can read. Strides count elements."""
+    """Return the C struct of a tensor. Strides are in elements."""
     code = _DTYPE_CODE.get(dtype, _UNKNOWN_DTYPE)
     ndim = len(shape)
     if ndim != MAX_NDIM:
@@ -99,7 +101,7 @@ _NO_DIMS = (0,) * MAX_NDIM
 
 
 def library_folders() -> Iterator[Path]:
-    """Folders to search for the built libraries: ``NPU_ROPE_LIB_DIR`` alone, else beside the package."""
+    """Yield the folders of the built libraries: ``NPU_ROPE_LIB_DIR`` alone, else those of the package."""
     if forced := os.environ.get("NPU_ROPE_LIB_DIR"):
         yield Path(forced)
         return
@@ -112,7 +114,7 @@ def library_folders() -> Iterator[Path]:
 
 
 def find_library(stem: str) -> Path | None:
-    """The first ``lib<stem>`` among :func:`library_folders`, or None."""
+    """Return the first ``lib<stem>`` in :func:`library_folders`, or None."""
     suffix = {"darwin": ".dylib"}.get(sys.platform, ".so")
     for folder in library_folders():
         for name in (f"lib{stem}{suffix}", f"lib{stem}.so"):
@@ -129,7 +131,6 @@ INSTALL = "Build it with 'pip install ./simulator .' in the project's folder (a 
 TENSOR = C.POINTER(CTensor)  # const npu_rope_tensor *
 
 Known = Literal["values", "addresses", "layout"]  # what a check may read besides the layout: npu_rope_known
-
 
 # The types of the attributes, by their names in the C functions.
 _ATTRIBUTE_TYPES: dict[str, Any] = {
@@ -196,19 +197,19 @@ class CCall(C.Structure):
 
 
 def error_entry(lib: C.CDLL, name: str) -> Callable[[], CError]:
-    """The entry ``name`` of a library, which returns its thread's last error."""
+    """Return the library's function ``name``, which returns the last error of the calling thread."""
     entry: Any = getattr(lib, name)
     entry.restype = CError
     return cast(Callable[[], CError], entry)
 
 
 def raised_by_torch(message: str) -> BrokenRule | None:
-    """The error that a C++ operator raised in this thread, by the parts that its library keeps: torch passes
-    on the message only, with other text around it."""
+    """Return the error that a C++ operator raised in this thread, or None. Torch passes on the message
+    only, with other text around it; the operator's library keeps the parts."""
     found = [load().last_error()]
     for name in ("npu_rope_torch", "npu_rope_torch_npu"):
         if path := find_library(name):
-            with contextlib.suppress(OSError):  # it is not loaded
+            with contextlib.suppress(OSError):  # the library is not loaded
                 library = C.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
                 found.append(error_entry(library, f"{name}_last_error_parts")())
     for error in found:
@@ -244,19 +245,19 @@ class Native:
         self._check_on_chip = self.checked_entry("npu_rope_check_on_chip", C.POINTER(CCall), C.c_char_p)
 
     def text_entry(self, name: str) -> Any:
-        """The entry ``name``, which takes no arguments and returns a string."""
+        """Return the function ``name``, which takes no arguments and returns a string."""
         entry = getattr(self.lib, name)
         entry.restype = C.c_char_p
         return entry
 
     def status_entry(self, name: str, *argument_types: Any) -> Any:
-        """The entry ``name``, which returns a status."""
+        """Return the function ``name``, which returns a status or a number."""
         entry = getattr(self.lib, name)
         entry.restype, entry.argtypes = C.c_int32, list(argument_types)
         return entry
 
     def checked_entry(self, name: str, *argument_types: Any) -> Callable[..., None]:
-        """The entry ``name``; a nonzero status is raised as ValueError, TypeError or RuntimeError."""
+        """Return the function ``name``; it raises an error for a nonzero status, as :meth:`call`."""
         entry = self.status_entry(name, *argument_types)
 
         def call(*arguments: Any) -> None:
@@ -272,7 +273,7 @@ class Native:
         """Call ``npu_rope_<op>``; a nonzero status is raised as ValueError, TypeError or RuntimeError.
 
         Args:
-            op: of :data:`ENTRIES`.
+            op: a key of :data:`ENTRIES`.
             inputs: in the order of the function's arguments. The last ones, if optional, may be left out.
             a: the object whose attributes have the names in :data:`ENTRIES`.
             outputs: in the order of the function's arguments.
@@ -281,15 +282,15 @@ class Native:
         self._entries[op](*inputs, *absent, *attribute_values(op, a), *outputs)
 
     def version(self) -> str:
-        """The library's version."""
+        """Return the library's version."""
         return str(self._version().decode())
 
     def isa(self) -> str:
-        """The instruction set that the kernels use."""
+        """Return the instruction set that the kernels use."""
         return str(self._isa().decode())
 
     def num_threads(self) -> int:
-        """Maximum number of threads of a large call."""
+        """Return the largest number of threads of a call."""
         return int(self._num_threads())
 
     def check(
@@ -334,7 +335,7 @@ _loaded: Native | BackendUnavailable | None = None
 
 
 def load() -> Native:
-    """The library, loaded once.
+    """Return the library, which is loaded once.
 
     Raises:
         BackendUnavailable: the library is missing or does not load; the message has the cause.
@@ -350,11 +351,11 @@ def load() -> Native:
 def _load() -> Native | BackendUnavailable:
     path = find_library("npu_rope")
     if path is None:
-        looked = ", ".join(str(p) for p in library_folders())
-        return BackendUnavailable("cpu", f"its library libnpu_rope was not found in {looked}", INSTALL)
+        folders = ", ".join(str(p) for p in library_folders())
+        return BackendUnavailable("cpu", f"its library libnpu_rope was not found in {folders}", INSTALL)
     try:
         return Native(path)
-    except (OSError, AttributeError) as cause:  # AttributeError: it lacks an entry
+    except (OSError, AttributeError) as cause:  # AttributeError: it lacks a function
         return BackendUnavailable("cpu", f"its library does not load: {cause}", INSTALL)
 
 
@@ -362,17 +363,17 @@ def _load() -> Native | BackendUnavailable:
 
 
 def describe(a: Any) -> CTensor:
-    """A NumPy array (including bfloat16 of ml_dtypes) as a C tensor. Its strides must be multiples of
+    """Return the C struct of a NumPy array (also of ml_dtypes' bfloat16). The strides must be multiples of
     the element size."""
     size = a.dtype.itemsize or 1
     try:
-        address = C.addressof(C.c_char.from_buffer(a))  # a third of the time of the attribute below
-    except (TypeError, ValueError):  # read-only, strided or empty, or of a dtype that buffers do not have
+        address = C.addressof(C.c_char.from_buffer(a))  # takes a third of the time of __array_interface__
+    except (TypeError, ValueError):  # read-only, strided, empty or of a dtype without buffers
         address = a.__array_interface__["data"][0]
     return c_tensor(address, dtype_name(a.dtype), a.shape, tuple([s // size for s in a.strides]))
 
 
 @cache
 def dtype_name(dtype: Any) -> str:
-    """The name of a NumPy dtype, which NumPy builds in Python at every access."""
+    """Return the name of a NumPy dtype, cached because NumPy builds it in Python at every access."""
     return str(dtype.name)

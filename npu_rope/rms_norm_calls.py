@@ -45,9 +45,9 @@ class RmsNormAttributes:
     """Arguments of a call besides its tensors.
 
     Attributes:
-        axis: the first normalized dimension; negative ones count from the end.
+        axis: the first normalized dimension; if negative, counted from the end.
         epsilon: added to the mean square.
-        stash_type: ONNX's number of the type to which x is rounded first.
+        stash_type: ONNX's number of the type in which the norm is computed.
     """
 
     axis: int = -1
@@ -68,8 +68,8 @@ class RmsNormAttributes:
     def stashed_epsilon(self) -> float:
         """Epsilon in float32, as ONNX stores it, rounded to the stash type."""
         with np.errstate(over="ignore"):
-            held = np.asarray(np.float32(self.epsilon), np.float64)
-        return float(rounded_to(held, self.stash_dtype))
+            in_float32 = np.asarray(np.float32(self.epsilon), np.float64)
+        return float(rounded_to(in_float32, self.stash_dtype))
 
 
 def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormAttributes:
@@ -89,10 +89,10 @@ def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormA
 
 
 def check_many_sizes(t: CallTensors[TensorSpec], a: RmsNormAttributes) -> None:
-    """Check the rules that need all sizes, for a call that C represents only after dimensions are joined.
+    """Check the rules that need all sizes, for a call with more dimensions than the C interface allows.
 
-    Like :func:`runs_of`, this repeats ``csrc/core/rms_norm_dims.h``, because an array crosses the C interface
-    with at most four dimensions.
+    This function and :func:`joined_sizes` repeat ``csrc/core/rms_norm_dims.h``, because arrays reach C
+    code only through that interface.
     """
     x, scale = t.x, t.scale
     ndim = len(x.shape)
@@ -109,7 +109,7 @@ def check_many_sizes(t: CallTensors[TensorSpec], a: RmsNormAttributes) -> None:
 
 
 def broadcasts(scale: tuple[int, ...], x: tuple[int, ...]) -> bool:
-    """Return whether each of scale's dimensions, counted from the last, is x's or 1."""
+    """Return whether each size of scale, counted from the last, is 1 or x's size."""
     return len(scale) <= len(x) and all(
         s in (1, n) for s, n in zip(reversed(scale), reversed(x), strict=False)
     )
@@ -125,29 +125,28 @@ def is_dense_from(axis: int, t: TensorSpec) -> bool:
     return True
 
 
-def runs_of(x: tuple[int, ...], scale: tuple[int, ...], axis: int) -> tuple[list[int], list[int], int]:
-    """Return the sizes of x, the sizes of scale, and axis after neighbouring dimensions are joined. Two
-    dimensions are joined if both are normalized or neither is, and if scale varies along both or along
-    neither."""
-    lacks = len(x) - len(scale)
-    runs: list[int] = []
-    of_scale: list[int] = []
-    last_own: bool | None = None
-    first_inner = 0
+def joined_sizes(x: tuple[int, ...], scale: tuple[int, ...], axis: int) -> tuple[list[int], list[int], int]:
+    """Return the sizes of x and scale, and axis, after adjacent dimensions are joined. Two dimensions are
+    joined if both or neither are normalized, and scale varies along both or neither."""
+    missing_dims = len(x) - len(scale)
+    joined_x: list[int] = []
+    joined_scale: list[int] = []
+    last_varies: bool | None = None
+    joined_axis = 0
     for k, size in enumerate(x):
         if k == axis:
-            first_inner, last_own = len(runs), None
-        own = k >= lacks and scale[k - lacks] != 1
+            joined_axis, last_varies = len(joined_x), None
+        varies = k >= missing_dims and scale[k - missing_dims] != 1
         if size == 1:
             continue
-        if own != last_own:
-            runs.append(1)
-            of_scale.append(1)
-        runs[-1] *= size
-        if own:
-            of_scale[-1] *= size
-        last_own = own
-    if len(runs) == first_inner:
-        runs.append(1)
-        of_scale.append(1)
-    return runs, of_scale, first_inner
+        if varies != last_varies:
+            joined_x.append(1)
+            joined_scale.append(1)
+        joined_x[-1] *= size
+        if varies:
+            joined_scale[-1] *= size
+        last_varies = varies
+    if len(joined_x) == joined_axis:
+        joined_x.append(1)
+        joined_scale.append(1)
+    return joined_x, joined_scale, joined_axis

@@ -4,7 +4,7 @@
 
 #include "tiling/platform/platform_ascendc.h"
 
-// Declared in base/alog_pub.h of CANN, weak as in that header: NULL where CANN's log library is absent.
+// Declared in CANN's base/alog_pub.h, also as a weak symbol: NULL if CANN's log library is absent.
 extern "C" __attribute__((weak, format(printf, 4, 5))) int32_t AlogRecord(uint32_t module, uint32_t log_type,
                                                                           int32_t level, const char* format, ...);
 
@@ -23,9 +23,9 @@ npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::Co
     npu_rope_tensor t = {};
     t.dtype = dtype_from_cann(desc.GetDataType());
     t.ndim = static_cast<int32_t>(sizes.GetDimNum());
-    size_t kept = sizes.GetDimNum() < NPU_ROPE_MAX_NDIM ? sizes.GetDimNum() : NPU_ROPE_MAX_NDIM;
+    size_t dims = sizes.GetDimNum() < NPU_ROPE_MAX_NDIM ? sizes.GetDimNum() : NPU_ROPE_MAX_NDIM;
     int64_t step = 1;
-    for (size_t d = kept; d-- > 0;) {
+    for (size_t d = dims; d-- > 0;) {
         t.shape[d] = sizes.GetDim(d);
         t.stride[d] = step;
         if (__builtin_mul_overflow(step, t.shape[d], &step)) step = INT64_MAX;
@@ -170,7 +170,7 @@ Check hand_to_cann(const char* op, gert::TilingContext* context, const void* dat
 
 namespace {
 
-// Adds a parameter to a definition or to a SoC's configuration.
+// Adds a parameter to a definition or to an SoC's configuration.
 template <typename Owner>
 void add_parameter(Owner* owner, const Parameter& p, const Types& types) {
     const bool is_optional = p.kind == kOptionalInput || p.kind == kOptionalContiguousInput;
@@ -183,7 +183,7 @@ void add_parameter(Owner* owner, const Parameter& p, const Types& types) {
     }
 }
 
-// The indices of the columns whose types the chips of this architecture have.
+// The indices of the columns that the chips of this architecture support.
 std::vector<size_t> columns_of(int32_t arch, const Parameters& parameters) {
     std::vector<size_t> columns;
     for (size_t k = 0; k < parameters.front().types.size(); ++k) {

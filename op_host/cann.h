@@ -1,4 +1,4 @@
-// Convert CANN's contexts to the arguments of every operator's checks and tiling, and results back.
+// For all operators: conversion of CANN's contexts to the arguments of checks and tilings, and of results to CANN.
 #pragma once
 
 #include <cstring>
@@ -15,20 +15,20 @@
 
 namespace npu_rope {
 
-// The npu_rope_dtype, or a number outside it.
+// The npu_rope_dtype; -1 for a type that no operator takes.
 int32_t dtype_from_cann(ge::DataType type);
 
-// A contiguous tensor of a device in the form that the checks take. The origin shape is the user's view; the storage
-// shape covers all of the view's memory. The tensor has no data pointer, because the host cannot read the values.
+// A contiguous tensor in the form that the checks take. Its sizes are those of the origin shape, the user's view; the
+// storage shape covers all of the view's memory. It has no data pointer, because the host cannot read device memory.
 npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::CompileTimeTensorDesc& desc);
 
-// The kinds of a definition's parameters. CANN makes contiguous inputs contiguous before a call.
+// The kinds of a definition's parameters. CANN makes a kContiguousInput or kOptionalContiguousInput contiguous.
 enum ParameterKind { kInput, kContiguousInput, kOptionalInput, kOptionalContiguousInput, kOutput };
 
-// The data types of a parameter: a column of each compile of the kernel.
+// The types of a parameter, one for each column.
 using Types = std::vector<ge::DataType>;
 
-// A parameter of a definition. The types at the same index of all parameters belong together.
+// A parameter of a definition. A column is the types of all parameters at one index.
 struct Parameter {
     const char* name;
     ParameterKind kind;
@@ -42,8 +42,8 @@ using Parameters = std::vector<Parameter>;
 // The tensors of a call, in the order of the parameters.
 using Tensors = std::vector<const npu_rope_tensor*>;
 
-// An operator's list of attributes is one function, which calls required() and optional() for each attribute in the
-// definition's order. With this class it adds the attributes to a definition: *value is the default.
+// A function for each operator lists its attributes: it calls required() or optional() for each one, in the
+// definition's order. With this class the function adds them to a definition: *value is the default.
 class AttributeAdder {
 public:
     explicit AttributeAdder(ops::OpDef* def) : def_(def) {}
@@ -67,8 +67,8 @@ private:
     ops::OpDef* def_;
 };
 
-// A call as CANN passes it to a tiling function. With this class an operator's list of attributes reads them. Call
-// tensors() next, and return its error, which may also be an attribute's.
+// A call as CANN passes it to a tiling function. With this class the function that lists the attributes reads them.
+// After it, call tensors(), which also returns the error of an attribute.
 class CannCall {
 public:
     CannCall(const char* op, gert::TilingContext* context);
@@ -81,13 +81,13 @@ public:
     void optional(const char* name, int32_t (*value)[4]);
     void strides();
 
-    // Returns the tensors in the definition's order, with their strides from the attribute `strides`, see docs/npu.md:
-    // NULL for an optional one that the call does not have. The list is one 0 where every tensor is contiguous.
-    // Otherwise it holds the strides of every tensor that may be a view and is given, inputs first.
+    // Fills *tensors in the definition's order, with NULL for an optional one that the call does not have. The strides
+    // are those of the attribute `strides` (docs/npu.md): one 0 if every tensor is contiguous, else the strides of
+    // every given tensor that may be a view, inputs first.
     Check tensors(const Parameters& parameters, Tensors* tensors);
 
 private:
-    // Reads the next attribute of a type of CANN.
+    // Reads the next attribute, which has type T in CANN.
     template <typename T, typename Value>
     void read(const char* name, Value* value);
     void narrow(const char* name, int64_t wide, int32_t* value);
@@ -97,14 +97,14 @@ private:
     const char* op_;
     gert::TilingContext* context_;
     const gert::RuntimeAttrs* attrs_;
-    size_t attribute_ = 0;  // index of the next one
+    size_t attribute_ = 0;  // index of the next attribute
     Check check_;           // the first error of an attribute
     std::vector<int64_t> strides_;
     size_t strides_at_ = 0;
     npu_rope_tensor tensors_[12];  // no operator has more
 };
 
-// The chip of the call.
+// Fills *platform with the chip of the call.
 Check platform_from_cann(const char* op, const gert::TilingContext& context, Platform* platform);
 
 // The error for a part of the call that the framework did not pass.
@@ -115,15 +115,15 @@ Check missing_from_cann(const char* op, const char* what, const char* rule = "be
 void define(ops::OpDef* def, const Parameters& parameters, void (*attributes)(AttributeAdder*),
             gert::OpImplRegisterV2::TilingKernelFunc tiling);
 
-// A SoC's configuration with which tilings run at each call, for every shape. A kernel that reads its tiling data from
-// their address in global memory needs this. AddConfig(soc) without a configuration allows CANN to compile for static
-// shapes, with tiling data as constants of the kernel.
+// Configures an SoC so that CANN runs the tiling at each call, for every shape. Kernels need this, because they read
+// their tiling data from GM. AddConfig(soc) without a configuration allows CANN to compile for static shapes, with the
+// tiling data as constants of the kernel.
 ops::OpAICoreConfig& tile_at_run_time(ops::OpAICoreConfig* config);
 
 // Rejects a tensor without elements, which aclnn does not take.
 Check no_elements(const char* op, const char* name, const npu_rope_tensor& t);
 
-// Passes the result of a tiling to CANN. room: where the data go.
+// Passes the result of a tiling to CANN. room: the memory for `data`.
 Check hand_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
                    const RopeLaunch& launch);
 
@@ -134,14 +134,14 @@ Check hand_to_cann(const char* op, gert::TilingContext* context, const TilingRes
     return hand_to_cann(op, context, &tiled.data, sizeof tiled.data, room, tiled.launch);
 }
 
-// Writes the reason for which a tiling function rejects a call to CANN's log.
+// Returns CANN's status of a tiling function's result, and writes an error to CANN's log.
 ge::graphStatus report_to_cann(const Check& check);
 
-// Gives output k the shape, or the type, of the definition's input inputs[k].
+// Sets the shape, or the type, of output k to that of the definition's input inputs[k].
 ge::graphStatus infer_shapes(gert::InferShapeContext* context, const std::vector<size_t>& inputs);
 ge::graphStatus infer_types(gert::InferDataTypeContext* context, const std::vector<size_t>& inputs);
 
-// The same as functions that a definition registers.
+// The two functions above for fixed inputs, in the form that a definition registers.
 template <size_t... inputs>
 ge::graphStatus shapes_of_inputs(gert::InferShapeContext* context) {
     return infer_shapes(context, {inputs...});

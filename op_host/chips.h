@@ -1,4 +1,4 @@
-// The chips that the operators support, by CANN's names, as the tilings and the binding of torch_npu use them.
+// The chips by CANN's names, for the tilings and the binding. The definitions and the binding reject Ascend950.
 // npu_rope/chips.py repeats the names; a test compares both with the simulator's chips.
 //
 // Source: CANN's platform_config/<name>.ini (CANN 8.1's toolkit; hicann/runtime
@@ -17,8 +17,8 @@ constexpr int32_t kArch950 = 310;
 
 constexpr bool has_bfloat16(int32_t arch) { return arch != kArch310p; }
 
-// A family of chips: their names begin with the prefix, and a digit follows ("Ascend910B" without a digit is a chip
-// of the Ascend910 family, without vector cores).
+// A family of chips, whose names begin with the prefix and a digit. ("Ascend910B" without a digit is a chip of the
+// Ascend910 family, without vector cores.)
 struct Family {
     const char* prefix;
     int32_t arch;
@@ -29,8 +29,8 @@ constexpr Family kFamilies[] = {{"Ascend910B", kArch910b, 196608},
                                 {"Ascend310P", kArch310p, 262144},
                                 {"Ascend950PR_", kArch950, 253952}};
 
-// The cores that execute vector instructions: vector_core_cnt, or ai_core_cnt on Ascend310P, whose vector cores are
-// separate cores that the kernels do not use.
+// cores: those that execute the kernels. They are vector_core_cnt; on Ascend310P ai_core_cnt, because its vector cores
+// are separate cores, which the kernels do not use.
 struct Chip {
     const char* name;
     int32_t cores;
@@ -43,7 +43,7 @@ constexpr Chip kChips[] = {
     {"Ascend310P7", 8},     {"Ascend950PR_9599", 64},
 };
 
-// The family of a chip's name, which need not be in the table; null if it belongs to no family.
+// The family of a chip, which need not be in the table; NULL if it belongs to none.
 inline const Family* family_of(const char* chip) {
     for (const Family& family : kFamilies) {
         const size_t length = std::strlen(family.prefix);

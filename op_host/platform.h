@@ -18,7 +18,7 @@ struct Platform {
     int64_t ub_bytes;  // of the chip; the platform reports up to 256 bytes less
 };
 
-// A chip's platform by its name; empty for a name that is not in the table.
+// The platform of the chip of that name; nothing if the table does not have it.
 inline std::optional<Platform> find_platform(const char* name) {
     const Family* family = family_of(name);
     for (const Chip& chip : kChips)
@@ -34,7 +34,7 @@ inline int64_t ub_budget_bytes(const Platform& p) {
     return std::min(most, p.ub_bytes / 32 * 32);
 }
 
-// Checks that the chip's vector cores compute in an element type, a float type.
+// Checks that the chip supports a float type as an element type.
 inline Check check_dtype_on_chip(const char* op, const char* name, int32_t dtype, const Platform& p) {
     const bool bfloat16 = has_bfloat16(p.arch);
     if (dtype != NPU_ROPE_FLOAT64 && (dtype != NPU_ROPE_BFLOAT16 || bfloat16)) return {};

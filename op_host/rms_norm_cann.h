@@ -6,7 +6,7 @@
 
 namespace npu_rope {
 
-// Types of x and of the scale. Each column is one compile of the kernel.
+// Types of x and of the scale, by column. CANN compiles the kernel for each column.
 inline Types normalized_types() {
     return {ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_BF16,
             ge::DT_BF16,    ge::DT_FLOAT,   ge::DT_FLOAT,   ge::DT_FLOAT};
@@ -19,7 +19,7 @@ inline Types scale_types() {
 // Adds axis, epsilon, stash_type and strides, in this order.
 void add_rms_norm_attributes(AttributeAdder* adder);
 
-// Tiles a call. make: the call's tensors from those of the definition.
+// Tiles a call. make: converts the definition's tensors to the call's.
 Check tile_rms_norm(gert::TilingContext* context, const char* op, const Parameters& parameters,
                     RmsNormTensors (*make)(const Tensors&));
 

@@ -1,5 +1,5 @@
 // rms_norm_rope in CANN: heads of queries and keys normalized, scaled and rotated in one launch. With `rows` and
-// `cache`, keys are stored into these rows of the cache, and k_out is the cache itself.
+// `cache`, the keys are stored into those rows of the cache, and k_out is the cache.
 #include "op_host/rms_norm_rope_tiling.h"
 #include "op_host/rope_cann.h"
 

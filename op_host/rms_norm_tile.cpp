@@ -7,10 +7,10 @@
 namespace npu_rope {
 namespace {
 
-constexpr int64_t kMostRows = 512;  // of a tile; each row needs memory for its root
+constexpr int64_t kMostRows = 512;  // of a tile; each row needs memory for its statistics
 constexpr int64_t kMostChunk = 4096;
 constexpr int64_t kLeastChunk = 512;
-constexpr int64_t kChunkGranule = 16;  // elements, whole blocks of every type
+constexpr int64_t kChunkGranule = 16;  // elements: whole 32-byte blocks of every type
 constexpr int64_t kIndexLanes = 2048;  // most lanes of one Gather, except for longer rows
 
 RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& tile) {
@@ -100,7 +100,7 @@ std::vector<RmsNormTile> chunk_tiles(const RmsNormTileCall& call) {
     const bool may_keep_scale = call.backward || call.scale_shared;
     std::vector<RmsNormTile> all;
     for (int64_t most = kMostChunk; most >= kLeastChunk; most /= 2) {
-        // This size or slightly less, so that the last chunk of a row has the 32 bytes of a DMA.
+        // Take this size or slightly less, so that the last chunk of a row has at least the 32 bytes of a DMA.
         int64_t chunk = most;
         while (call.n % chunk != 0 && call.n % chunk < kUbBlock / 2) chunk -= kChunkGranule;
         if (may_keep_scale) all.push_back({1, 1, chunk, true, true});

@@ -12,14 +12,14 @@
 
 namespace npu_rope {
 
-// A call, as far as its layouts depend on it.
+// The properties of a call on which its layouts depend.
 struct RmsNormTileCall {
-    const RopeTilingHead* head = nullptr;  // sizes, order of rows and the split among cores; tile and UB are not read
-    int64_t ub_bytes = 0;                  // that the kernel may allocate
+    const RopeTilingHead* head = nullptr;  // its tile and its layout of UB are not read
+    int64_t ub_bytes = 0;                  // what the kernel may allocate
     int64_t n = 0;                         // elements of a row
     int64_t x_bytes = 0, out_bytes = 0;    // of an element of x, and of scale and out or grad
     bool adds = false, backward = false;   // add_rms_norm, rms_norm_backward
-    bool scale_shared = true;              // by all rows
+    bool scale_shared = true;              // all rows have one scale
     int64_t scale_pitch = 0;               // elements from a row of scale to the next in UB
 };
 
@@ -27,7 +27,7 @@ struct RmsNormTileCall {
 struct RmsNormTile {
     int64_t tokens = 1, heads = 1;
     int64_t chunk = 0;         // elements; 0: whole rows
-    bool keeps_row = false;    // UB keeps a row between the walks over it; backward: the sums of scale's gradient
+    bool keeps_row = false;    // UB keeps a row between the passes over it; backward: the sums of dscale
     bool keeps_scale = false;  // UB keeps the scale after its first load
 
     int64_t rows() const { return tokens * heads; }
@@ -53,7 +53,7 @@ std::optional<RmsNormLayout> layout_of(const RmsNormTileCall& call, const RmsNor
 std::vector<RmsNormTile> row_tiles(const RmsNormTileCall& call);
 std::vector<RmsNormTile> chunk_tiles(const RmsNormTileCall& call);
 
-// A tile costs less if UB keeps more between the walks over a row, and then if it is larger.
+// A tile costs less if UB keeps more between the passes over a row; if UB keeps the same, if it is larger.
 inline bool costs_less(const RmsNormTile& a, const RmsNormTile& b) {
     if (a.keeps_row != b.keeps_row) return a.keeps_row;
     if (a.keeps_scale != b.keeps_scale) return a.keeps_scale;

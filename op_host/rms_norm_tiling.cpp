@@ -14,8 +14,7 @@ namespace {
 
 constexpr int64_t kLongestWholeRow = 16384;  // elements; longer rows are normalized in chunks
 
-// The dimensions before axis as [batch, token, head]. Neighbouring dimensions that one stride covers are
-// merged.
+// The dimensions before axis as [batch, token, head]. Adjacent dimensions that one stride covers are merged.
 class Dimensions {
 public:
     Dimensions(const RmsNormTilingInput& in, RmsNormTilingData* d) : shape_(in.shape), d_(*d) {
@@ -30,7 +29,7 @@ public:
         if (!d->scale_shared) tracks_.push_back({shape_.scale_stride, d->scale_stride});
     }
 
-    // Returns false if one dimension has more rows than a launch can number.
+    // Returns false if there are more heads than a launch can number.
     bool join() {
         for (int k = 0; k < kRmsNormOuter; ++k)
             if (shape_.outer[k] > 1) join_one(k);
@@ -141,7 +140,7 @@ private:
         head_.head_size = i32(call_.n);
         set_io();
         split();
-        // UB has the order of rows in which more of them are adjacent in GM.
+        // Rows have the order in UB in which more of them are adjacent in GM.
         const int64_t* stride = head_.side[0].x_stride;
         head_.tokens_inner = head_.heads > 1 && stride[1] == call_.n && stride[2] != call_.n;
     }
@@ -168,7 +167,7 @@ private:
 
     void split() {
         WorkSplit split;
-        if (head_.io != kRopeIoScalar)  // one core must own the scalar cache's lines
+        if (head_.io != kRopeIoScalar)  // else one core: two must not write parts of one cache line
             split = split_work(head_.rows, 1, head_.heads, call_.n * call_.x_bytes, platform_.cores, 1, 0);
         head_.row_parts = i32(split.row_parts);
         head_.head_parts = i32(split.head_parts);
@@ -212,7 +211,7 @@ bool all_rows_share_scale(const RmsNormShape& s) {
     return s.scale_is_dense;
 }
 
-Check scale_of_each_row(const RmsNormTilingInput& in, const char* soc) {
+Check check_one_scale(const RmsNormTilingInput& in, const char* soc) {
     if (in.shape.rows == 0 || in.shape.n == 0 || all_rows_share_scale(in.shape)) return {};
     int first = 0;
     while (first < NPU_ROPE_MAX_NDIM - 1 && in.shape.inner[first] == 1) ++first;
@@ -226,7 +225,7 @@ Check scale_of_each_row(const RmsNormTilingInput& in, const char* soc) {
 
 Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platform) {
     if (in.backward)
-        if (Check c = scale_of_each_row(in, platform.soc); !c.ok()) return c;
+        if (Check c = check_one_scale(in, platform.soc); !c.ok()) return c;
     if (Check c = check_dtype_on_chip(in.op, "x", in.dtype, platform); !c.ok()) return c;
     if (Check c = check_dtype_on_chip(in.op, "scale", in.scale_dtype, platform); !c.ok()) return c;
     const int32_t stash = in.shape.stash_dtype;

@@ -32,7 +32,7 @@ inline RmsNormTilingInput rms_norm_tiling_input(const RmsNormTensors& t, const R
 // backward, a scale that has one element for each element of a row and is shared by all rows.
 Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platform);
 
-// Fills *data and *launch, or returns the argument that the NPU does not support.
+// Fills *data and *launch, or returns the error of an argument that the NPU does not support.
 Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data,
                       RopeLaunch* launch);
 

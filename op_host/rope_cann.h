@@ -1,5 +1,5 @@
-// Shared parts of the CANN definitions of rope, rope_qk and rope_set_rows: types, attributes, and the conversion of
-// CANN's contexts for the checks and the tiling of all native paths.
+// Shared parts of the CANN definitions of rope, rope_qk and rope_set_rows, some also of rms_norm_rope: types,
+// attributes and the tiling function.
 #pragma once
 
 #include "csrc/core/rope_check.h"
@@ -7,7 +7,7 @@
 
 namespace npu_rope {
 
-// Types of the parameters where x, positions and outputs decide them. Each column is one compile of the kernel.
+// Types of x and the outputs, and of positions, by column. CANN compiles the kernel for each column.
 inline Types rope_types() {
     return {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT};
 }
@@ -15,8 +15,8 @@ inline Types position_types() {
     return {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64};
 }
 
-// The attributes of specs/ggml_rope_acltensor.txt with its order and types, then n_offs of the current ggml, then
-// strides of every tensor except freq_factors. A: AttributeAdder or CannCall.
+// The attributes of specs/ggml_rope_acltensor.txt in its order and types, then n_offs of the current ggml, then the
+// strides. A: AttributeAdder or CannCall.
 template <typename A>
 void rope_attributes(A* a, npu_rope_params* params, bool* forward) {
     *params = npu_rope_params{};
@@ -40,7 +40,7 @@ void rope_attributes(A* a, npu_rope_params* params, bool* forward) {
 
 void add_rope_attributes(AttributeAdder* adder);
 
-// Tiles a call. make: the call's tensors from those of the definition.
+// Tiles a call. make: converts the definition's tensors to the call's.
 Check tile_rope(gert::TilingContext* context, const char* op, const Parameters& parameters,
                 RopeTensors (*make)(const Tensors&));
 

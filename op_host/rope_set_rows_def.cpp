@@ -6,7 +6,7 @@ namespace optiling {
 
 using namespace npu_rope;
 
-// Each column of types is one compile of the kernel.
+// The types by column. CANN compiles the kernel for each column.
 static const Types x = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT,
                         ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT};
 static const Types positions = {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32,

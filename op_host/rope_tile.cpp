@@ -8,12 +8,12 @@
 namespace npu_rope {
 namespace {
 
-constexpr int64_t kRunBytes = 8 * 1024;  // of one head's tokens, where these are adjacent
+constexpr int64_t kRunBytes = 8 * 1024;  // of a run of one head's tokens, if they are adjacent in GM
 constexpr int64_t kBlockTokens = 16;     // tokens of one table, so that instructions are long
 constexpr int64_t kBlockRows = 256;      // head rows of one table, if a unit has few heads
-constexpr int64_t kMostTokens = 248;     // one repeat each, in whole blocks of 8
+constexpr int64_t kMostTokens = 248;     // a multiple of 8: one repeat for each token, at most 255
 constexpr int64_t kMostRows = 4095;      // most blocks of one DMA instruction
-constexpr int64_t kMostNormRows = 512;   // of a tile that is normalized; each row needs memory for its root
+constexpr int64_t kMostNormRows = 512;   // of a normalized tile; each row needs memory for its statistics
 
 // The size of the most even parts of n that are not smaller than `least`.
 int64_t even_share(int64_t n, int64_t least) { return ceil_div(n, std::max<int64_t>(1, n / least)); }
@@ -87,7 +87,7 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     l.token_slots = round_up(l.block_tokens, 32);
     l.second_tokens = tile.tokens;
     if (call.sides == 2) {
-        // The number of the second side's tokens that fills the same buffer, in even parts of a block.
+        // Take the number of the second side's tokens that fills the same buffer, reduced to even parts of a block.
         int64_t most = rows / std::clamp<int64_t>(second_heads, 1, tile.heads);
         l.second_tokens = ceil_div(l.block_tokens, ceil_div(l.block_tokens, most));
     }
@@ -132,7 +132,7 @@ std::vector<RopeTile> tile_candidates(const RopeTileCall& call) {
     // With few heads the table takes much of the time; more tokens per table give it longer instructions.
     const int64_t most_table = std::clamp(kBlockRows / unit.heads, kBlockTokens, 4 * kBlockTokens);
     std::vector<RopeTile> all;
-    // For normalized heads the vector unit takes as long as the memory: build fewer tables if the tile stays whole.
+    // For normalized heads the vector unit takes as long as the memory: build fewer tables if the tile fits unchanged.
     if (call.normalizes && !token_runs) all.push_back({unit.whole_rows, unit.most_heads, 2 * most_table});
     for (int64_t table = most_table; table >= 1; table /= 2) {
         // Tiles smaller than kLeastTileBytes have the smallest table, unless the unit has no larger tiles.

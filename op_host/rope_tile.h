@@ -12,23 +12,23 @@
 
 namespace npu_rope {
 
-// A call, as far as its layouts depend on it. A kernel computes its tables from positions or loads rows of given ones.
+// The properties of a call on which its layouts depend. A kernel computes tables from positions or loads given ones.
 struct RopeTileCall {
-    const RopeTilingHead* head = nullptr;  // sizes, order of rows and the split among cores; tile and UB are not read
+    const RopeTilingHead* head = nullptr;  // its tile and its layout of UB are not read
     int32_t sides = 1;                     // tensors that the call rotates
-    int64_t ub_bytes = 0;                  // that the kernel may allocate
+    int64_t ub_bytes = 0;                  // what the kernel may allocate
     int64_t item_bytes = 0, out_bytes = 0;
     int32_t key = 0;                           // kRopeHalves, ...
-    int64_t position_bytes = 0;                // of one token in all planes
+    int64_t position_bytes = 0;                // of one token, for all planes
     int64_t entry_bytes = 0, entry_pitch = 0;  // of given tables: an entry, and entries from a row to the next
-    bool normalizes = false;                   // each head, before its rotation
-    bool swaps = false;                        // also normalizes each head's partners
+    bool normalizes = false;                   // each head is normalized before its rotation
+    bool swaps = false;                        // each head's partners are also normalized
 };
 
 // A candidate.
 struct RopeTile {
     int64_t tokens = 0, heads = 0;  // of a tile of side 0
-    int64_t table_tokens = 0;       // least number of tokens of one table, if a unit of work has as many
+    int64_t table_tokens = 0;       // least number of tokens of one table, if a unit has as many
 
     int64_t rows() const { return tokens * heads; }
 };
@@ -54,7 +54,7 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
 // Tiles that the kernel's instructions support, whether or not their layouts fit.
 std::vector<RopeTile> tile_candidates(const RopeTileCall& call);
 
-// A tile costs less if a table serves more tokens, and for equal tables if it has more rows: its bursts are longer.
+// A tile costs less if a table serves more tokens; for equal tables, if it has more rows, because DMAs are longer.
 inline bool costs_less(const RopeTile& a, const RopeTile& b) {
     return a.table_tokens != b.table_tokens ? a.table_tokens > b.table_tokens : a.rows() > b.rows();
 }

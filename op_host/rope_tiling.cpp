@@ -14,7 +14,7 @@
 namespace npu_rope {
 namespace {
 
-constexpr int64_t kLeastHeads = 4;  // of a unit, because each unit computes the tables of its tokens
+constexpr int64_t kLeastHeads = 4;  // of a unit, because each unit computes its tokens' tables
 constexpr int64_t kTableHeads = 2;  // cost of building one token's table, in head rotations
 
 Check check_supported(const RopeTilingInput& in, const Platform& p) {
@@ -34,31 +34,31 @@ bool follows(int64_t outer, int64_t size, int64_t inner) {
     return !__builtin_mul_overflow(size, inner, &reach) && reach == outer;
 }
 
-// Merges batches and tokens where one stride covers both: a block's table may then span batches.
+// Merges batches and tokens if one stride covers both, so that a block may have tokens of several batches.
 void merge_batches(const RopeTilingInput& in, RopeTilingHead* d, RotaryTableTiling* given) {
     const RopeShape& s = in.shape;
     d->rows = s.B * s.S;
     auto copy = [](auto& to, const auto& from) { std::copy(std::begin(from), std::end(from), std::begin(to)); };
     copy(d->pos_stride, s.pos_stride);
     copy(d->index_stride, s.row_stride);
-    std::vector<int64_t*> of_tokens = {d->pos_stride, d->index_stride};  // strides of batch and token
+    std::vector<int64_t*> token_strides = {d->pos_stride, d->index_stride};  // strides of batch and token
     if (given) {
         copy(given->cos_stride, in.tables.cos_stride);
         copy(given->sin_stride, in.tables.sin_stride);
-        if (!in.tables.has_ids) of_tokens.insert(of_tokens.end(), {given->cos_stride, given->sin_stride});
+        if (!in.tables.has_ids) token_strides.insert(token_strides.end(), {given->cos_stride, given->sin_stride});
     }
     for (int k = 0; k < s.sides; ++k) {
         copy(d->side[k].x_stride, s.side[k].x_stride);
         copy(d->side[k].out_stride, s.side[k].out_stride);
         if (s.side[k].N == 1) d->side[k].x_stride[2] = d->side[k].out_stride[2] = s.D;
-        of_tokens.push_back(d->side[k].x_stride);
-        if (!in.scatters_side(k)) of_tokens.push_back(d->side[k].out_stride);
+        token_strides.push_back(d->side[k].x_stride);
+        if (!in.scatters_side(k)) token_strides.push_back(d->side[k].out_stride);
     }
-    bool merged = s.B == 1 || s.S == 1 || std::all_of(of_tokens.begin(), of_tokens.end(), [&](const int64_t* stride) {
-                      return follows(stride[0], s.S, stride[1]);
-                  });
+    bool merged = s.B == 1 || s.S == 1 ||
+                  std::all_of(token_strides.begin(), token_strides.end(),
+                              [&](const int64_t* stride) { return follows(stride[0], s.S, stride[1]); });
     d->seq = merged ? d->rows : s.S;
-    for (int64_t* stride : of_tokens) {
+    for (int64_t* stride : token_strides) {
         stride[1] = d->seq == 1 ? 0 : stride[s.S == 1 ? 0 : 1];
         if (merged) stride[0] = 0;
     }
@@ -67,7 +67,8 @@ void merge_batches(const RopeTilingInput& in, RopeTilingHead* d, RotaryTableTili
 
 class Tiling {
 public:
-    // computed, given: the source of the table; one of the two is NULL. norm: for a call that normalizes.
+    // computed, given: what the kernel needs for computed or for given tables; the other is NULL. norm: NULL for a call
+    // that does not normalize.
     Tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingHead* head, RopeTurns* computed,
            RotaryTableTiling* given, HeadNormTiling* norm = nullptr)
         : in_(in), platform_(platform), d_(*head), computed_(computed), given_(given), norm_(norm) {}
@@ -119,7 +120,7 @@ private:
         d_.table_width = call_.key == kRopeHalves ? i32(pairs) : i32(round_up(p.n_offs + d_.n_dims, 8)) - d_.lane_first;
         if (computed_) set_planes();
         call_.position_bytes = d_.planes * (in_.positions_int64 ? 8 : 4);
-        if (given_) set_given();
+        if (given_) set_given_tables();
         if (norm_) {
             norm_->norm = row_norm_tiling(shape_.D, in_.norm.epsilon, kStashFloat32, in_.dtype != NPU_ROPE_FLOAT16);
             norm_->intermediate_rounding = in_.norm.intermediate_rounding;
@@ -128,19 +129,18 @@ private:
             call_.normalizes = true;
             call_.swaps = norm_->swaps;
         }
-        // UB has the order of rows in which more of them are adjacent in GM; rows of a cache are stored
-        // token by token.
-        int heads_meet = 0, tokens_meet = 0;
+        // Rows have the order in UB in which more of them are adjacent in GM. Rows of a cache are stored by tokens.
+        int heads_adjacent = 0, tokens_adjacent = 0;
         for (int k = 0; k < shape_.sides; ++k)
             for (const int64_t* stride : {d_.side[k].x_stride, d_.side[k].out_stride}) {
-                heads_meet += stride[2] == shape_.D;
-                tokens_meet += stride[1] == shape_.D;
+                heads_adjacent += stride[2] == shape_.D;
+                tokens_adjacent += stride[1] == shape_.D;
             }
-        d_.tokens_inner = !in_.scatters && tokens_meet > heads_meet;
-        heads_meet_ = heads_meet == 2 * shape_.sides;
+        d_.tokens_inner = !in_.scatters && tokens_adjacent > heads_adjacent;
+        heads_adjacent_ = heads_adjacent == 2 * shape_.sides;
     }
 
-    void set_given() {
+    void set_given_tables() {
         const GivenTables& t = in_.tables;
         given_->table_rows = t.rows;
         given_->has_ids = t.has_ids;
@@ -152,8 +152,7 @@ private:
         if (call_.key == kRopeHalves) d_.table_width = given_->row;
     }
 
-    // Sets the planes of positions. Axes with the same positions in memory share a plane; axes that rotate no pair
-    // have none.
+    // Sets the planes of positions. Axes with the same positions share a plane; an axis that rotates no pair has none.
     void set_planes() {
         d_.planes = 1;
         if (!rope_has_sections(in_.params.mode)) return;
@@ -166,8 +165,8 @@ private:
                 std::any_of(rules.begin(), rules.end(), [&](const RopePairRule& r) { return r.axis == axis; });
             if (!rotates) continue;
             int64_t offset = shape_.pos_axis[axis];
-            int64_t* known = std::find(d_.plane_offset, d_.plane_offset + d_.planes, offset);
-            plane_of[axis] = static_cast<int>(known - d_.plane_offset);
+            int64_t* plane = std::find(d_.plane_offset, d_.plane_offset + d_.planes, offset);
+            plane_of[axis] = static_cast<int>(plane - d_.plane_offset);
             if (plane_of[axis] == d_.planes) d_.plane_offset[d_.planes++] = offset;
         }
         for (int32_t lane = 0; lane < d_.table_width; ++lane)
@@ -188,17 +187,17 @@ private:
         d_.io = kRopeIoBurst;
         bool whole_blocks = head_bytes() % kUbBlock == 0 && shape_.D * call_.out_bytes % kUbBlock == 0;
         if (platform_.arch != kArch310p || whole_blocks) return;
-        // Adjacent heads of a token form one run, even if a head is short.
+        // A run of a token's adjacent heads may be long enough for a DMA, even if one head is not.
         int64_t fewest = shape_.sides == 2 ? std::min(shape_.side[0].N, shape_.side[1].N) : shape_.side[0].N;
-        bool run_is_enough = head_bytes() >= kUbBlock || (heads_meet_ && fewest * head_bytes() >= kUbBlock);
+        bool run_is_enough = head_bytes() >= kUbBlock || (heads_adjacent_ && fewest * head_bytes() >= kUbBlock);
         d_.io = run_is_enough && !in_.scatters ? kRopeIoPacked : kRopeIoScalar;
         if (head_bytes() < kUbBlock) d_.tokens_inner = 0;
     }
 
-    // Number of rows whose total size is a multiple of 32 bytes, if out's rows are adjacent and their size is not.
+    // The least number of adjacent rows of out whose total size is a multiple of 32 bytes; 1 if rows are not adjacent.
     int64_t granule() const {
         int64_t granule = 1;
-        for (int k = 0; k < shape_.sides && d_.io == kRopeIoPacked && heads_meet_; ++k) {
+        for (int k = 0; k < shape_.sides && d_.io == kRopeIoPacked && heads_adjacent_; ++k) {
             int64_t row = shape_.side[k].N * shape_.D;
             if (d_.side[k].out_stride[1] == row)
                 granule = std::max(granule, kUbBlock / std::gcd(kUbBlock, row * call_.item_bytes));
@@ -210,7 +209,7 @@ private:
     void split() {
         d_.row_granule = i32(granule());
         WorkSplit split;
-        if (d_.io != kRopeIoScalar)  // one core must own the scalar cache's lines
+        if (d_.io != kRopeIoScalar)  // else one core: two must not write parts of one cache line
             split = split_work(d_.rows, d_.row_granule, heads(), head_bytes(), platform_.cores,
                                d_.io == kRopeIoPacked ? heads() : kLeastHeads, kTableHeads);
         d_.row_parts = i32(split.row_parts);
@@ -262,7 +261,7 @@ private:
     RopeTurns* computed_;
     RotaryTableTiling* given_;
     HeadNormTiling* norm_;
-    bool heads_meet_ = false;  // in GM, of every tensor
+    bool heads_adjacent_ = false;  // in GM, of every tensor
     const RopeShape& shape_ = in_.shape;
     RopeTileCall call_{&d_, shape_.sides, ub_budget_bytes(platform_), dtype_bytes(in_.dtype),
                        dtype_bytes(in_.out_dtype)};

@@ -14,8 +14,8 @@
 
 namespace npu_rope {
 
-// Tables that a call passes. Strides in elements: batch, token; with position_ids, whose strides are RopeShape's
-// row_stride: unused, row.
+// Given tables. Strides in elements: batch, token. With position_ids, whose strides are in RopeShape's row_stride, they
+// are: unused, row.
 struct GivenTables {
     int32_t dtype = NPU_ROPE_FLOAT32;
     bool entry_per_lane = false;
@@ -24,10 +24,10 @@ struct GivenTables {
     int64_t cos_stride[2] = {}, sin_stride[2] = {};
 };
 
-// How rms_norm_rope normalizes heads before it rotates them.
+// The attributes of rms_norm_rope's norm.
 struct HeadNorm {
     double epsilon = 0;
-    bool intermediate_rounding = false;  // round between the steps, as a call of rms_norm and then rope does
+    bool intermediate_rounding = false;  // round as a call of rms_norm and then rope does
 };
 
 // A call with elements whose arguments check_rope or check_rotary has accepted; one of two sides may have no heads.
@@ -40,11 +40,11 @@ struct RopeTilingInput {
     int32_t out_dtype = NPU_ROPE_FLOAT16;  // differs from dtype only in a scattering call
     bool positions_int64 = false;
     bool has_factors = false;
-    bool scatters = false;  // the last side's out is a cache, out_stride[1] the stride of its rows
+    bool scatters = false;  // the last side's out is a cache; out_stride[1] is the stride of its rows
     bool rows_int64 = false;
     bool forward = true;
     npu_rope_params params = {};
-    GivenTables tables;  // rotary_tiling only; its params give the rotated lanes and nothing else
+    GivenTables tables;  // rotary_tiling only, for which params define the rotated lanes and nothing else
     HeadNorm norm;       // rms_norm_rope_tiling only
 
     bool scatters_side(int side) const { return scatters && side == shape.sides - 1; }
@@ -66,7 +66,7 @@ struct RopeLaunch {
     int64_t workspace_bytes = 0;  // of the kernel; the library's bytes are added to it
 };
 
-// The tiling of a call. A call without elements needs no launch and has none.
+// The tiling of a call. For a call without elements there is no launch, and data and launch are unset.
 template <typename Data>
 struct TilingResult {
     bool has_elements = false;
@@ -74,8 +74,7 @@ struct TilingResult {
     RopeLaunch launch;
 };
 
-// Fills *data and *launch, or returns the argument that the NPU does not support.
-// The input is that of a call with elements.
+// Fills *data and *launch, or returns the error of an argument that the NPU does not support. in: a call with elements.
 Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, RopeLaunch* launch);
 Check rms_norm_rope_tiling(const RopeTilingInput& in, const Platform& platform, RmsNormRopeTilingData* data,
                            RopeLaunch* launch);

@@ -1,5 +1,4 @@
-// Shared parts of the CANN definitions of rotary_mul and rotary_mul_qk: types, attributes, and the conversion of CANN's
-// contexts for the checks and the tiling of all native paths.
+// Shared parts of the CANN definitions of rotary_mul and rotary_mul_qk: types, attributes and the tiling function.
 #pragma once
 
 #include "csrc/core/rotary_check.h"
@@ -7,14 +6,14 @@
 
 namespace npu_rope {
 
-// Types of x and of the tables. Each column is one compile of the kernel.
+// Types of x and of the tables, by column. CANN compiles the kernel for each column.
 inline Types rotated_types() { return {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16}; }
 inline Types table_types() { return {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT}; }
 
-// Adds the attributes of rotary_mul in its order, then the strides of every tensor.
+// Adds the attributes of rotary_mul in its order, then the strides.
 void add_rotary_attributes(AttributeAdder* adder);
 
-// Tiles a call. make: the call's tensors from those of the definition.
+// Tiles a call. make: converts the definition's tensors to the call's.
 Check tile_rotary(gert::TilingContext* context, const char* op, const Parameters& parameters,
                   RotaryTensors (*make)(const Tensors&));
 

@@ -1,4 +1,4 @@
-// Parameters of the normalization of rows of n elements, which the tilings of several operators share.
+// The tiling's parameters of the norm of a row of n elements, for all operators that normalize.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 
 namespace npu_rope {
 
-// Rounds to `bits` significant bits, ties to even; the last bit is at least 2^least.
-inline double rounded_to(double value, int bits, int least) {
+// Rounds to `bits` significant bits, ties to even. The last bit is at least 2^lowest.
+inline double rounded_to(double value, int bits, int lowest) {
     if (value == 0) return 0;
-    int unit = std::max(std::ilogb(value) + 1 - bits, least);
-    return std::ldexp(std::nearbyint(std::ldexp(value, -unit)), unit);
+    int exponent = std::max(std::ilogb(value) + 1 - bits, lowest);
+    return std::ldexp(std::nearbyint(std::ldexp(value, -exponent)), exponent);
 }
 
-// Rejects a larger epsilon: epsilon times n would leave float32's range, or epsilon the stash type's range.
+// Rejects an epsilon outside the stash type's range, or so large that epsilon times n may overflow float32.
 inline Check check_device_epsilon(const char* op, double epsilon, int32_t stash_dtype) {
     if (stash_dtype == NPU_ROPE_FLOAT16 && epsilon > 65504)
         return bad_value(op, "epsilon", "be at most 65504, float16's largest number, on the device",
@@ -27,8 +27,7 @@ inline Check check_device_epsilon(const char* op, double epsilon, int32_t stash_
     return {};
 }
 
-// Rounds epsilon to the stash type. wide_range: the elements' squares may leave float32's range; those of float16
-// cannot.
+// Rounds epsilon to the stash type. wide_range: the elements' squares may leave float32's range, unlike float16's.
 inline RowNormTiling row_norm_tiling(int64_t n, double epsilon, int32_t stash, bool wide_range) {
     if (stash == kStashFloat16) epsilon = rounded_to(epsilon, 11, -24);
     if (stash == kStashBfloat16) epsilon = rounded_to(epsilon, 8, -133);

@@ -12,7 +12,7 @@ struct UbRegion {
     int64_t offset = 0, bytes = 0;
 };
 
-// Places the regions one after another. Returns the bytes of all.
+// Places the regions one after another. Returns their total size.
 template <size_t n>
 int64_t place_regions(const std::array<UbRegion*, n>& regions) {
     int64_t end = 0;
@@ -23,7 +23,7 @@ int64_t place_regions(const std::array<UbRegion*, n>& regions) {
     return end;
 }
 
-// The layout (std::optional) of the tile that fits and costs least; nothing if none fits.
+// The layout (std::optional) of the cheapest tile that fits; nothing if none fits.
 template <typename Call, typename Tile>
 auto best_layout(const Call& call, const std::vector<Tile>& candidates) -> decltype(layout_of(call, Tile{})) {
     decltype(layout_of(call, Tile{})) best;

@@ -1,5 +1,5 @@
-// Results of the argument checks: an error has its parts, and one grammar, "[op] argument must RULE but got VALUE."
-// Header only, standard library only, so that tiling, C ABI and NPU binding share it.
+// Results of the argument checks. An error keeps its parts; its message is "[op] argument must RULE but got VALUE."
+// Header only and without other libraries, for the tilings, the C library, the registration and the binding.
 #pragma once
 
 #include <cstdarg>
@@ -13,7 +13,7 @@
 
 namespace npu_rope {
 
-// The parts of an error, and the message that they make.
+// The parts of an error, and its message.
 struct BrokenRule {
     std::string op, argument, rule, value, message;
     BrokenRule(std::string op, std::string argument, std::string rule, std::string value)
@@ -31,7 +31,7 @@ struct Check {
     std::string message() const { return broken ? broken->message : std::string(); }
 };
 
-// Errors are cold: the compiler keeps their texts out of the way of a correct call.
+// `cold` moves the code that makes errors away from the code that a correct call executes.
 [[gnu::cold, gnu::noinline]] inline Check bad_value(std::string op, std::string argument, std::string rule,
                                                     std::string value) {
     return {Check::kValue,
@@ -44,14 +44,14 @@ struct Check {
             std::make_shared<BrokenRule>(std::move(op), std::move(argument), std::move(rule), std::move(value))};
 }
 
-// A defect of ours or of the machine, not of the call.
+// For a fault of this library or of the machine, not of the call.
 [[gnu::cold, gnu::noinline]] inline Check internal_error(std::string op, std::string argument, std::string rule,
                                                          std::string value) {
     return {Check::kInternal,
             std::make_shared<BrokenRule>(std::move(op), std::move(argument), std::move(rule), std::move(value))};
 }
 
-// The error as the C interface returns it. It points into the check.
+// The error as the C interface returns it. Its strings belong to the check.
 inline npu_rope_error parts_of(const Check& c) {
     if (!c.broken) return {NPU_ROPE_OK, "", "", "", "", ""};
     const BrokenRule& b = *c.broken;
@@ -63,7 +63,7 @@ inline npu_rope_error parts_of(const Check& c) {
             b.message.c_str()};
 }
 
-// A rule or a value with numbers in it, as printf makes it.
+// Formats a rule or a value as printf does.
 [[gnu::cold, gnu::noinline]] __attribute__((format(printf, 1, 2))) inline std::string formatted(const char* format,
                                                                                                 ...) {
     char text[512];
@@ -74,7 +74,7 @@ inline npu_rope_error parts_of(const Check& c) {
     return text;
 }
 
-// "[2, 3]", as Python prints a list.
+// Formats a shape as Python prints a list: "[2, 3]".
 [[gnu::cold, gnu::noinline]] inline std::string shape_text(const int64_t* shape, int ndim) {
     std::string s = "[";
     for (int i = 0; i < ndim; ++i) {
@@ -84,7 +84,7 @@ inline npu_rope_error parts_of(const Check& c) {
     return s + "]";
 }
 
-// Product of a shape, or -1 where it does not fit int64.
+// The product of the sizes, or -1 if it does not fit int64.
 inline int64_t checked_product(const int64_t* shape, int ndim) {
     int64_t n = 1;
     for (int i = 0; i < ndim; ++i)

@@ -12,11 +12,11 @@ struct DtypeRow {
     int64_t bytes;
 };
 
-// By npu_rope_dtype.
+// Indexed by npu_rope_dtype.
 constexpr DtypeRow kDtypes[] = {{"float32", 4}, {"float16", 2}, {"bfloat16", 2},
                                 {"float64", 8}, {"int32", 4},   {"int64", 8}};
 
-// Types that no operator takes: from NPU_ROPE_INT8 on.
+// Types that no operator takes; NPU_ROPE_INT8 is the first. Messages name them.
 constexpr const char* kForeignDtypes[] = {"int8", "int16", "uint8", "bool", "complex64", "complex128"};
 
 constexpr bool known_dtype(int32_t d) { return d >= 0 && d < int32_t(sizeof kDtypes / sizeof *kDtypes); }
@@ -28,7 +28,7 @@ constexpr const char* dtype_name(int32_t d) {
 }
 constexpr int64_t dtype_bytes(int32_t d) { return known_dtype(d) ? kDtypes[d].bytes : 0; }
 
-// Element `at` of positions or rows, which are int64 or int32.
+// The element at an offset in positions, rows or position_ids, which are int64 or int32.
 inline int64_t index_at(const void* data, bool is_int64, int64_t at) {
     return is_int64 ? static_cast<const int64_t*>(data)[at] : static_cast<const int32_t*>(data)[at];
 }

@@ -62,7 +62,7 @@ private:
         return {};
     }
 
-    // Whether scale broadcasts to x's shape: if the last dimensions are aligned, each size of scale is 1 or x's size.
+    // Whether scale broadcasts to x's shape: with the last dimensions aligned, each size of scale is 1 or x's size.
     static bool broadcasts(const npu_rope_tensor& scale, const npu_rope_tensor& x) {
         if (scale.ndim < 0 || scale.ndim > x.ndim) return false;
         const int64_t* aligned = x.shape + (x.ndim - scale.ndim);
@@ -126,7 +126,7 @@ private:
         return t_.backward ? check_apart({"dscale", t_.dscale}, "", {"dx", t_.out}) : Check{};
     }
 
-    // alternative: the beginning of the rule, which names the inputs that the output may be; "" if there are none.
+    // alternative: the beginning of the rule, with the inputs that the output may be; empty if it may be none.
     Check check_apart(const NamedTensor& out, const char* alternative, const NamedTensor& other) {
         if (!may_share_memory(view_of(*out.tensor), view_of(*other.tensor))) return {};
         return bad_value(op_, out.name, formatted("%sshare no memory with %s", alternative, other.name),

@@ -9,7 +9,7 @@
 
 namespace npu_rope {
 
-// The tensors of a call as the caller passes them; an operator's other tensors are NULL.
+// The tensors of a call as the caller passes them. Those that the operator does not have are NULL.
 struct RmsNormTensors {
     const char* op;
     const npu_rope_tensor* x;
@@ -18,9 +18,9 @@ struct RmsNormTensors {
     const npu_rope_tensor *residual, *sum;  // of add_rms_norm: sum = x + residual, out = rms_norm of sum
     const npu_rope_tensor *grad, *dscale;   // of the backward
     bool adds = false, backward = false;    // the operator is add_rms_norm, or rms_norm_backward
-    bool sums_dscale = false;               // dscale holds the float32 sums of a kernel
+    bool sums_dscale = false;               // dscale is float32, to which a kernel adds its sums
     Known known = Known::kValues;
-    bool allocates = false;  // an output may be NULL: it is still to be allocated
+    bool allocates = false;  // outputs may be NULL, because they are not allocated yet
     const char* out_name() const { return backward ? "dx" : "out"; }
 };
 
@@ -52,16 +52,15 @@ struct RmsNormShape {
     bool scale_is_shared[kRmsNormOuter];                                // one scale for all of this dimension
     int64_t inner[NPU_ROPE_MAX_NDIM], scale_inner_stride[NPU_ROPE_MAX_NDIM];
     bool scale_inner_is_shared[NPU_ROPE_MAX_NDIM];
-    bool scale_is_dense;  // the scale's n elements of a row are contiguous
+    bool scale_is_dense;  // the n elements of a row's scale are contiguous
     int32_t stash_dtype;  // npu_rope_dtype
-    double epsilon;       // rounded as the specification rounds it
+    double epsilon;       // rounded to float32, not yet to the stash type
 };
 
 // npu_rope_dtype of ONNX's number, or -1 for a type that the operator does not allow.
 int32_t rms_norm_stash_dtype(int64_t stash_type);
 
-// Check NULLs, attributes, shapes, dtypes, strides and overlap, and fill *shape. The computation still has to round
-// epsilon to the stash type.
+// Checks NULLs, attributes, shapes, dtypes, strides and overlap, and fills *shape.
 Check check_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* shape);
 
 }  // namespace npu_rope

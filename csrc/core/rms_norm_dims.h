@@ -1,5 +1,5 @@
-// Norms of tensors with more dimensions than the C interface has: the rules that need all of them, and the dimensions
-// joined to fewer. Header only, for both registrations with torch. npu_rope/rms_norm_calls.py repeats it for arrays.
+// Norms of tensors with more dimensions than the C interface allows: rules that need all dimensions, and the joining
+// of dimensions to fewer. Header only, for registration and binding; npu_rope/rms_norm_calls.py repeats it for arrays.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace npu_rope {
 
-// The sizes and strides of a tensor, to which the arrays belong.
+// The sizes and strides of a tensor, which owns both arrays.
 struct Dims {
     int64_t ndim = 0;
     const int64_t *size = nullptr, *stride = nullptr;
@@ -27,43 +27,43 @@ struct Dims {
     }
 };
 
-// A call's dimensions, joined. Four are enough, except for scales that lack every other dimension of x.
+// A call's joined dimensions. There are more than four only if the scale varies along alternate dimensions of x.
 struct JoinedDims {
     int64_t axis = 0;
     std::vector<int64_t> x, scale;
 };
 
-// Checks axis and scale, and fills *joined. Neighbouring dimensions are joined if both are normalized or neither is,
-// and if the scale varies along both or along neither.
+// Checks axis and scale, and fills *joined. Two adjacent dimensions are joined if both or neither are normalized, and
+// the scale varies along both or neither.
 inline Check join_norm_dims(const char* op, const Dims& x, const Dims& scale, int64_t axis, JoinedDims* joined) {
-    const int64_t lacks = x.ndim - scale.ndim;
+    const int64_t missing_dims = x.ndim - scale.ndim;
     if (axis < -x.ndim || axis >= x.ndim)
         return bad_value(op, "axis", "be in [-" + std::to_string(x.ndim) + ", " + std::to_string(x.ndim - 1) + "]",
                          std::to_string(axis));
-    bool broadcasts = lacks >= 0;
+    bool broadcasts = missing_dims >= 0;
     for (int64_t k = 0; broadcasts && k < scale.ndim; ++k)
-        broadcasts = scale.size[k] == 1 || scale.size[k] == x.size[lacks + k];
+        broadcasts = scale.size[k] == 1 || scale.size[k] == x.size[missing_dims + k];
     if (!broadcasts) return bad_value(op, "scale", "be broadcastable to x's shape " + x.shape(), scale.shape());
 
     *joined = {};
     if (axis < 0) axis += x.ndim;
-    bool begins = true, last_own = false;
-    auto begin = [&] { joined->x.push_back(1), joined->scale.push_back(1); };
+    bool starts_dim = true, last_varies = false;
+    auto add_dim = [&] { joined->x.push_back(1), joined->scale.push_back(1); };
     for (int64_t k = 0; k < x.ndim; ++k) {
-        if (k == axis) joined->axis = static_cast<int64_t>(joined->x.size()), begins = true;
+        if (k == axis) joined->axis = static_cast<int64_t>(joined->x.size()), starts_dim = true;
         if (x.size[k] == 1) continue;
-        const bool own = k >= lacks && scale.size[k - lacks] != 1;
-        if (begins || own != last_own) begin();
+        const bool varies = k >= missing_dims && scale.size[k - missing_dims] != 1;
+        if (starts_dim || varies != last_varies) add_dim();
         joined->x.back() *= x.size[k];
-        if (own) joined->scale.back() *= x.size[k];
-        begins = false;
-        last_own = own;
+        if (varies) joined->scale.back() *= x.size[k];
+        starts_dim = false;
+        last_varies = varies;
     }
-    if (static_cast<int64_t>(joined->x.size()) == joined->axis) begin();
+    if (static_cast<int64_t>(joined->x.size()) == joined->axis) add_dim();
     return {};
 }
 
-// Checks a tensor of x's shape. Inputs are copied where they are not contiguous; outputs cannot be.
+// Checks a tensor of x's shape. Callers copy an input that is not contiguous; an output must be contiguous.
 inline Check check_norm_dims(const char* op, const char* name, const Dims& t, const Dims& x, bool is_output) {
     if (!t.has_shape_of(x)) return bad_value(op, name, "have x's shape " + x.shape(), t.shape());
     if (!is_output || t.is_dense_from(0)) return {};

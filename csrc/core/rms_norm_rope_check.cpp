@@ -33,13 +33,14 @@ private:
         return check_unit_stride(name, scale);
     }
 
-    // The outputs share no memory with a scale.
+    // The outputs must share no memory with a scale.
     Check check_apart() {
         const RopeTensors& r = t_.rope;
         for (int side = 0; side < r.sides; ++side)
-            for (int of = 0; of < r.sides; ++of)
-                if (r.out[side] && may_share_memory(view_of(*r.out[side]), view_of(*t_.scale[of])))
-                    return shares_memory(r.out_name[side], r.to_cache(side) ? nullptr : r.x_name[side], kScaleName[of]);
+            for (int other = 0; other < r.sides; ++other)
+                if (r.out[side] && may_share_memory(view_of(*r.out[side]), view_of(*t_.scale[other])))
+                    return shares_memory(r.out_name[side], r.to_cache(side) ? nullptr : r.x_name[side],
+                                         kScaleName[other]);
         return {};
     }
 

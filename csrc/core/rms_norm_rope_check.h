@@ -19,7 +19,7 @@ RmsNormRopeTensors rms_norm_rope_tensors(const npu_rope_tensor* q, const npu_rop
                                          const npu_rope_tensor* q_scale, const npu_rope_tensor* k_scale,
                                          const npu_rope_tensor* positions, const npu_rope_tensor* freq_factors,
                                          const npu_rope_tensor* q_out, const npu_rope_tensor* k_out);
-// k is stored into rows of a cache: side 1 of the shape follows the rules of rope_set_rows' only side.
+// Keys are stored into rows of a cache: side 1 of the shape is filled like the one side of rope_set_rows.
 RmsNormRopeTensors rms_norm_rope_set_rows_tensors(const npu_rope_tensor* q, const npu_rope_tensor* k,
                                                   const npu_rope_tensor* q_scale, const npu_rope_tensor* k_scale,
                                                   const npu_rope_tensor* positions, const npu_rope_tensor* rows,

@@ -9,10 +9,9 @@
 namespace npu_rope {
 namespace {
 
-constexpr const char* kParamsOp = "rope";  // parameters are checked without their operator
+constexpr const char* kParamsOp = "rope";  // in errors of parameters, whose checks do not depend on the operator
 
-// ggml, CANN and the tables use attributes as float32: a value that becomes zero or infinite in
-// float32 counts as zero or infinite.
+// ggml and CANN keep attributes in float32, so a value that is zero or infinite in float32 breaks these rules.
 Check check_positive(const char* name, double v, const char* when = "") {
     float f = static_cast<float>(v);
     if (std::isfinite(f) && f > 0) return {};
@@ -146,7 +145,7 @@ private:
         return {};
     }
 
-    // A token has four positions, or three; the fourth is then the first.
+    // A token has four positions, or three. Then the first one is also the fourth.
     Check check_four_positions_shape(const npu_rope_tensor& t) {
         bool batched = t_.x[0]->ndim == 4;
         bool flat = has_shape(t, {4 * s_.S});
@@ -221,7 +220,7 @@ private:
         return shares_memory(t_.out_name[side], t_.to_cache(side) ? nullptr : t_.x_name[side], name);
     }
 
-    // rows holds a token's row in the cache, or -1 for none. The check reads all of them; they must differ.
+    // rows: each token's row in the cache, or -1 for a token that is not stored.
     Check check_rows(const npu_rope_tensor& t) {
         if (!is_index(t.dtype)) return bad_type(op_, "rows", "be int32 or int64", dtype_name(t.dtype));
         bool batched = t_.x[0]->ndim == 4, by_batch = batched && has_shape(t, {s_.B, s_.S});
@@ -282,10 +281,10 @@ private:
             }
         if (rising) return {};
         std::sort(seen.begin(), seen.end());
-        auto twice = std::adjacent_find(seen.begin(), seen.end());
-        if (twice == seen.end()) return {};
+        auto repeated = std::adjacent_find(seen.begin(), seen.end());
+        if (repeated == seen.end()) return {};
         return bad_value(op_, "rows", "differ from each other",
-                         formatted("%lld twice", static_cast<long long>(*twice)));
+                         formatted("%lld twice", static_cast<long long>(*repeated)));
     }
 
     const RopeTensors& t_;

@@ -26,7 +26,7 @@ struct RopeShape {
     int64_t pos_stride[2] = {};  // B, S
     // Offset of each axis's first position; 0 in the modes without sections.
     int64_t pos_axis[4] = {};
-    int64_t row_stride[2] = {};  // of the cache rows' indices: B, S
+    int64_t row_stride[2] = {};  // of rows: B, S
     int64_t cache_rows = 0;
     int64_t heads() const { return side[0].N + side[1].N; }
     bool empty() const { return B * S * heads() * D == 0; }
@@ -35,7 +35,7 @@ struct RopeShape {
 struct RopeTensors : RotatedTensors {
     const npu_rope_tensor* positions;
     const npu_rope_tensor* freq_factors;  // may be NULL
-    bool scatters = false;                // the last out is a cache; rows holds the rows to write
+    bool scatters = false;                // the last out is a cache, of which `rows` selects the rows
     const npu_rope_tensor* rows = nullptr;
     bool narrows = true;  // float32 heads may be rounded to a cache of float16 or bfloat16
     // Whether the output of this side is the cache. Only that of the last side can be.
@@ -56,8 +56,8 @@ constexpr double kMaxFrequency = 1e9;
 
 Check check_rope_params(const npu_rope_params& p);
 
-// Checks NULLs, parameters, shapes, dtypes, strides, overlap and the values of positions, rows and freq_factors. Fills
-// *shape. check_rope_frequencies() checks the frequencies that follow from the parameters.
+// Checks NULLs, parameters, shapes, dtypes, strides, overlap and the values of positions, rows and freq_factors, as far
+// as t.known allows, and fills *shape. It does not check frequencies: check_rope_frequencies() does.
 Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle, RopeShape* shape);
 
 // frequencies: radians per position, divided by freq_factors.

@@ -6,8 +6,8 @@ namespace {
 int32_t axis_of(const npu_rope_params& p, int32_t sector) {
     const int32_t* s = p.sections;
     if (p.mode == NPU_ROPE_MODE_IMROPE) {
-        int32_t turn = sector % 3;
-        return sector < int64_t{3} * s[turn] ? turn : 3;
+        int32_t axis = sector % 3;
+        return sector < int64_t{3} * s[axis] ? axis : 3;
     }
     int64_t end = 0;
     for (int32_t axis = 0; axis < 3; ++axis)
@@ -15,7 +15,7 @@ int32_t axis_of(const npu_rope_params& p, int32_t sector) {
     return 3;
 }
 
-// The first axis whose section begins at this sector.
+// The first axis whose section begins at this sector; -1: none.
 int32_t axis_that_begins(const npu_rope_params& p, int32_t sector) {
     int64_t begin = 0;
     for (int32_t axis = 0; axis < kRopeAxes; begin += p.sections[axis++])
@@ -52,11 +52,11 @@ std::vector<long double> rope_frequencies(const npu_rope_params& p, const float*
     std::vector<RopePairRule> rules = rope_pair_rules(p);
     std::vector<long double> freq(rules.size());
     for (int i = 0; i < static_cast<int>(rules.size()); ++i) {
-        long double own = powl(p.freq_base, -2.0L * rules[i].power / p.n_dims);
-        if (freq_factors) own /= freq_factors[i * factor_stride];
-        long double interpolated = own * p.freq_scale;
+        long double unscaled = powl(p.freq_base, -2.0L * rules[i].power / p.n_dims);
+        if (freq_factors) unscaled /= freq_factors[i * factor_stride];
+        long double interpolated = unscaled * p.freq_scale;
         double mix = p.ext_factor != 0 ? rope_ramp(low, high, i) * p.ext_factor : 0;
-        freq[i] = mix != 0 ? interpolated * (1.0L - mix) + own * mix : interpolated;
+        freq[i] = mix != 0 ? interpolated * (1.0L - mix) + unscaled * mix : interpolated;
     }
     return freq;
 }

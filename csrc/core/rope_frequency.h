@@ -1,5 +1,5 @@
-// Compute rope's frequencies from its attributes, scaling and YaRN included. Every path that
-// computes an angle uses them. Formulas: specs/ggml_rope_acltensor.txt sections 1, 2 and 5.
+// Rope's frequencies from its parameters, with scaling and YaRN, for all native code. Formulas:
+// specs/ggml_rope_acltensor.txt sections 1, 2 and 5.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct RopePairRule {
 };
 std::vector<RopePairRule> rope_pair_rules(const npu_rope_params& p);
 
-// Radians per position of every pair. freq_factors may be null; its stride is factor_stride elements.
+// Radians per position of every pair. freq_factors may be NULL. factor_stride: its stride in elements.
 std::vector<long double> rope_frequencies(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride);
 
 // The factor of cos and sin: attn_factor times YaRN's correction.
@@ -48,7 +48,7 @@ void rope_corr_dims(const npu_rope_params& p, T* low, T* high) {
     *high = std::min(n - 1, std::ceil(dim(static_cast<T>(p.beta_slow))));
 }
 
-// 1 for a pair that keeps its own frequency, 0 for a pair that is interpolated.
+// YaRN's share of a pair's unscaled frequency: 1 to keep it, 0 to multiply it by freq_scale.
 template <typename T>
 T rope_ramp(T low, T high, int pair) {
     T y = (static_cast<T>(pair) - low) / std::max(T(0.001), high - low);

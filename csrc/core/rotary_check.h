@@ -12,7 +12,7 @@ struct RotaryTensors : RotatedTensors {
     const npu_rope_tensor* cos;
     const char* sin_name;
     const npu_rope_tensor* sin;
-    const npu_rope_tensor* position_ids = nullptr;  // rotary_embedding and rotary_mul's launch: rows of the tables
+    const npu_rope_tensor* position_ids = nullptr;  // each token's row of the tables; not in torch's rotary_mul
     bool onnx = false;                              // rotary_embedding: ONNX's layouts, half-width tables
 };
 
@@ -27,7 +27,7 @@ struct RotaryAttributes {
 struct RotaryShape {
     RopeShape rope;                        // with position_ids: pos_stride holds their strides
     int64_t rotary_dim;                    // never 0
-    bool entry_per_lane;                   // of the tables; else one per pair
+    bool entry_per_lane;                   // tables have an entry for each lane; otherwise, for each pair
     int64_t cos_stride[2], sin_stride[2];  // of tables: B, S; with position_ids: unused, row
 };
 
@@ -40,7 +40,8 @@ RotaryTensors rotary_embedding_tensors(const npu_rope_tensor* x, const npu_rope_
                                        const npu_rope_tensor* sin_cache, const npu_rope_tensor* position_ids,
                                        const npu_rope_tensor* y);
 
-// Checks NULLs, attributes, shapes, dtypes, strides, overlap and the values of position_ids. Fills *shape.
+// Checks NULLs, attributes, shapes, dtypes, strides, overlap and, if t.known allows, the values of position_ids. Fills
+// *shape.
 Check check_rotary(const RotaryTensors& t, const RotaryAttributes& a, RotaryShape* shape);
 
 }  // namespace npu_rope

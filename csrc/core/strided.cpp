@@ -9,8 +9,8 @@ struct Dim {
     int64_t size, stride;
 };
 
-// Dimensions of more than one element, widest stride first, with positive strides; *low is the distance that the view
-// reaches below its base.
+// Fills dims with the dimensions of more than one element, widest stride first. Strides become positive: *low, which is
+// <= 0, is the offset of the lowest element from the base.
 int widest_first(const StridedView& v, Dim* dims, int64_t* low) {
     int n = 0;
     *low = 0;
@@ -40,7 +40,7 @@ int64_t extent(const Dim* dims, int n, int64_t item_bytes) {
     return e;
 }
 
-// A stride of one or both of two views, and each view's number of steps of it.
+// A stride that one or both of two views have, and each view's size along it; 1 if the view lacks it.
 struct SharedDim {
     int64_t stride, size_a, size_b;
 };

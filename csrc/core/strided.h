@@ -17,7 +17,7 @@ struct StridedView {
     bool empty() const;
 };
 
-// Whether the dimensions from `first` on are contiguous. Strides of dimensions of size 1 count as any.
+// Whether the dimensions from `first` on are contiguous. Strides of dimensions of size 1 are ignored.
 inline bool is_dense_from(int64_t first, int64_t ndim, const int64_t* size, const int64_t* stride) {
     int64_t expected = 1;
     for (int64_t k = ndim - 1; k >= first; --k) {
@@ -28,12 +28,12 @@ inline bool is_dense_from(int64_t first, int64_t ndim, const int64_t* size, cons
 }
 
 // Whether different index tuples of the view always refer to different bytes. The result is exact for views whose
-// strides nest (each at least the extent of the smaller ones). Others, which only as_strided makes, count as
-// overlapping.
+// strides nest (each is at least the extent of the smaller ones). Other views, as expand and as_strided make them,
+// count as overlapping.
 bool is_injective(const StridedView& v);
 
-// Whether a and b may have a byte in common. Exact for two views whose strides nest when taken
-// together (slices of one buffer, of any sizes); by address range otherwise.
+// Whether a and b may have a byte in common. The result is exact if the strides of both together nest, as those of
+// slices of one buffer do. Otherwise it depends on the address ranges only.
 bool may_share_memory(const StridedView& a, const StridedView& b);
 
 // Whether a and b have the same memory for each element.

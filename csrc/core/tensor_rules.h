@@ -1,5 +1,4 @@
-// Shared parts of the operators' rules: the definition of a view, and the rules for any tensor. Header
-// only, like check.h.
+// Shared parts of the operators' rules: properties of tensors, and the rules for any tensor. Header only, like check.h.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +15,14 @@
 
 namespace npu_rope {
 
-// Properties of a call's tensors that the host can read besides sizes, types and strides. It cannot read the values of
-// a device's tensors and, during tiling, their addresses. It skips checks of properties that it cannot read.
+// The checks may read, besides sizes, types and strides: addresses and values, addresses only, or neither. The host
+// cannot read the values of a device's tensors nor, during tiling, their addresses; it then skips their checks.
 enum class Known { kValues, kAddresses, kLayout };
 
 inline bool is_float(int32_t d) { return d >= NPU_ROPE_FLOAT32 && d <= NPU_ROPE_FLOAT64; }
 inline bool is_index(int32_t d) { return d == NPU_ROPE_INT32 || d == NPU_ROPE_INT64; }
 
-// %g spells a negative NaN "-nan"; Python does not.
+// Formats a number as Python does: printf's %g would write "-nan" for a negative NaN.
 struct Number {
     char text[32];
     explicit Number(double v) {
@@ -45,7 +44,7 @@ inline int64_t stride_that_matters(const npu_rope_tensor& t, int k, bool empty) 
 }
 inline int64_t stride_that_matters(const npu_rope_tensor& t, int k) { return stride_that_matters(t, k, is_empty(t)); }
 
-// The shape for a message. A shape with more dimensions than the struct holds has no numbers to print.
+// Formats a tensor's shape, or only the number of dimensions if the struct cannot hold them.
 inline std::string got_shape(const npu_rope_tensor& t) {
     if (t.ndim >= 0 && t.ndim <= NPU_ROPE_MAX_NDIM) return shape_text(t.shape, t.ndim);
     return std::to_string(t.ndim) + " dimensions";
@@ -86,7 +85,7 @@ inline bool fits(const npu_rope_tensor& t) {
     return !__builtin_mul_overflow(reach, kDtypes[t.dtype].bytes, &reach);
 }
 
-// Whether all sizes are equal except the number of heads, the last but one.
+// Whether all sizes are equal, except the last but one, the number of heads.
 inline bool same_but_heads(const npu_rope_tensor& a, const npu_rope_tensor& b) {
     if (a.ndim != b.ndim) return false;
     for (int k = 0; k < a.ndim; ++k)
@@ -110,7 +109,7 @@ struct NamedTensor {
     const npu_rope_tensor* tensor;  // may be NULL
 };
 
-// The rotated tensors of a call as the caller passes them, and their names in messages.
+// The rotated tensors of a call as the caller passes them, with their names in messages.
 struct RotatedTensors {
     const char* op;
     int sides;  // 2: queries and keys
@@ -119,10 +118,10 @@ struct RotatedTensors {
     const char* out_name[2];
     const npu_rope_tensor* out[2];
     Known known = Known::kValues;
-    bool allocates = false;  // an output may be NULL: it is still to be allocated
+    bool allocates = false;  // outputs may be NULL, because they are not allocated yet
 };
 
-// The first tensor that a call lacks: its inputs, the other required tensors, its outputs.
+// Rejects a call without one of its inputs, of the tensors in `required` or of its outputs, in this order.
 inline Check check_given(const RotatedTensors& t, std::initializer_list<NamedTensor> required) {
     auto missing = [&](const char* name) { return bad_value(t.op, name, "be a tensor", "NULL"); };
     for (int k = 0; k < t.sides; ++k)
@@ -176,10 +175,10 @@ public:
         return check_memory(name, x);
     }
 
-    // The name of the first tensor with which an output must share no memory but does; NULL: none. Candidates: its own
-    // input if the call is not in place, the other inputs, the outputs before it, and the tensors in `beside`.
+    // Returns the name of the first tensor that shares memory with an output against the rules, or NULL. Checks its own
+    // input if the call is not in place, the other inputs, the outputs before it, and the tensors in `others`.
     static const char* shared_with(const RotatedTensors& t, int side, bool in_place,
-                                   std::initializer_list<NamedTensor> beside) {
+                                   std::initializer_list<NamedTensor> others) {
         const StridedView out = view_of(*t.out[side]);
         auto shares = [&](const npu_rope_tensor* other) { return other && may_share_memory(out, view_of(*other)); };
         if (!in_place && shares(t.x[side])) return t.x_name[side];
@@ -187,12 +186,12 @@ public:
             if (k != side && shares(t.x[k])) return t.x_name[k];
             if (k < side && shares(t.out[k])) return t.out_name[k];
         }
-        for (const NamedTensor& other : beside)
+        for (const NamedTensor& other : others)
             if (shares(other.tensor)) return other.name;
         return nullptr;
     }
 
-    // itself: the input that the output may be; NULL: none.
+    // The error of an output that shares memory with `other`. itself: the input that the output may be; NULL: none.
     Check shares_memory(const char* name, const char* itself, const char* other) {
         if (!itself)
             return bad_value(op_, name, std::string("share no memory with ") + other, "memory that they share");
@@ -200,10 +199,10 @@ public:
                          "memory that they share");
     }
 
-    // epsilon of a norm; all paths keep it as float32.
+    // Checks the epsilon of a norm, which all back ends keep in float32.
     Check check_epsilon(double epsilon) {
-        const float kept = static_cast<float>(epsilon);
-        if (kept >= 0 && !std::isinf(kept)) return {};
+        const float in_float32 = static_cast<float>(epsilon);
+        if (in_float32 >= 0 && !std::isinf(in_float32)) return {};
         return bad_value(op_, "epsilon", "be >= 0 and finite in float32", Number(epsilon).text);
     }
 

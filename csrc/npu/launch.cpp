@@ -13,7 +13,7 @@ namespace {
 
 thread_local Check g_last_error;
 
-// No operator takes the types from kChar on, which are known for error messages.
+// No operator takes the types from kChar on; error messages name them.
 struct {
     at::ScalarType type;
     int32_t code;
@@ -36,7 +36,7 @@ int32_t dtype_code(at::ScalarType type) {
     return -1;
 }
 
-// Whether the kernel reads the tensor as it is.
+// Whether the kernel can read the tensor without a copy.
 bool is_readable(const LaunchTensor& t) {
     if (t.form == LaunchTensor::kContiguous) return t.tensor->is_contiguous();
     const int64_t last = t.tensor->dim() - 1;
@@ -44,7 +44,7 @@ bool is_readable(const LaunchTensor& t) {
            t.tensor->stride(last) == 1;
 }
 
-npu_rope_tensor view_of_own(const at::Tensor& t) {
+npu_rope_tensor view_as_is(const at::Tensor& t) {
     npu_rope_tensor view = {};
     view.data = t.numel() == 0 ? nullptr : const_cast<void*>(t.const_data_ptr());
     view.dtype = dtype_code(t.scalar_type());
@@ -56,10 +56,10 @@ npu_rope_tensor view_of_own(const at::Tensor& t) {
     return view;
 }
 
-// The view of a later copy of t, which the kernel reads: contiguous, in memory that holds nothing else.
+// The view of the contiguous copy of t that copy_inputs() will make, at an address that no other tensor has.
 npu_rope_tensor view_of_copy(const at::Tensor& t, size_t number) {
     constexpr uintptr_t kElsewhere = uintptr_t(1) << 62, kApart = uintptr_t(1) << 58;  // no address of a process
-    npu_rope_tensor view = view_of_own(t);
+    npu_rope_tensor view = view_as_is(t);
     if (view.data != nullptr) view.data = reinterpret_cast<void*>(kElsewhere + number * kApart);
     int64_t stride = 1;
     for (int32_t k = std::min<int32_t>(view.ndim, NPU_ROPE_MAX_NDIM) - 1; k >= 0; --k) {
@@ -71,7 +71,6 @@ npu_rope_tensor view_of_copy(const at::Tensor& t, size_t number) {
 
 }  // namespace
 
-// Raises the exceptions that Python's checks raise.
 void raise_on(const Check& c) {
     if (!c.ok()) g_last_error = c;
     TORCH_CHECK_TYPE(c.kind != Check::kType, c.message());
@@ -81,7 +80,7 @@ void raise_on(const Check& c) {
 
 namespace {
 
-// A number of this device from CANN's platform files; 0 if CANN does not return it.
+// A number of cores of this device from CANN's platform files; 0 if CANN does not return it.
 int32_t cores_of_device(aclDeviceInfo kind) {
     int32_t device = 0;
     int64_t cores = 0;
@@ -90,7 +89,7 @@ int32_t cores_of_device(aclDeviceInfo kind) {
     return int32_t(std::clamp<int64_t>(cores, 0, 1 << 16));
 }
 
-// Finds the chip of this process. CANN returns the number of cores of a chip that is not in the table.
+// Finds the chip of this process. For a chip that is not in the table, CANN returns the number of cores.
 Check find_this_platform(const char* op, Platform* found) {
     static const std::string name = [] {
         const char* soc = aclrtGetSocName();
@@ -136,7 +135,7 @@ LaunchTensors::LaunchTensors(const char* op, std::vector<LaunchTensor> tensors)
                                t.tensor->device().str()));
         made_.push_back(t.tensor ? OptionalTensor(*t.tensor) : std::nullopt);
         views_.push_back(!t.tensor        ? npu_rope_tensor{}
-                         : is_readable(t) ? view_of_own(*t.tensor)
+                         : is_readable(t) ? view_as_is(*t.tensor)
                                           : view_of_copy(*t.tensor, i));
     }
 }
@@ -164,7 +163,7 @@ at::IntArrayRef LaunchTensors::strides() {
 
 }  // namespace npu_rope
 
-// The last error that this thread raised here, in parts: npu_rope/ops/registrar.py.
+// The last error that this library raised in this thread, in parts, for npu_rope/native.py.
 extern "C" NPU_ROPE_API npu_rope_error npu_rope_torch_npu_last_error_parts(void) {
     return npu_rope::parts_of(npu_rope::g_last_error);
 }

@@ -1,4 +1,4 @@
-// Shared parts of the launches on NPU tensors: tensors in the checks' form, their devices and strides.
+// Shared parts of the launches on NPU tensors: the tensors in the form that the checks take, devices and strides.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,9 +16,10 @@ namespace npu_rope {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// Raises the exceptions that Python's checks raise.
+// Raises a broken rule as ValueError or TypeError, another error as RuntimeError.
 void raise_on(const Check& c);
 
+// The chip of this process. Raises an error, which names op, if the kernels do not support it.
 const Platform& platform(const char* op);
 
 // A tensor of a launch.
@@ -29,7 +30,7 @@ struct LaunchTensor {
     const char* name;          // in messages
     const at::Tensor* tensor;  // NULL: the call has none
     Form form = kAsIs;
-    const at::Tensor* out = nullptr;  // of kUnitStride: an output; never copies the tensor that it is
+    const at::Tensor* out = nullptr;  // for kUnitStride: an output; if it is `tensor`, there is no copy
 };
 
 inline const at::Tensor* given(const OptionalTensor& t) { return t.has_value() ? &*t : nullptr; }
@@ -40,8 +41,8 @@ public:
     // Raises an error unless all tensors are on the first one's device. They must outlive this object.
     LaunchTensors(const char* op, std::vector<LaunchTensor> tensors);
 
-    // Tensor i for the checks, in the form that copy_inputs() gives it; NULL if the call has none. A copy is in memory
-    // that holds nothing else.
+    // Tensor i for the checks, in the form that copy_inputs() gives it; NULL if the call has none. A copy shares no
+    // memory with other tensors.
     const npu_rope_tensor* view(size_t i) const { return tensors_[i].tensor ? &views_[i] : nullptr; }
 
     // Copies the inputs that are not in the kernel's form. Call it after the checks, because a copy is also a launch.

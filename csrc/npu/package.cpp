@@ -29,13 +29,13 @@ constexpr const char* kBuild =
 // the list in CANN's own folder (op_api_common.cpp, get_custom_lib_path and get_default_custom_lib_path).
 std::vector<std::string> package_folders() {
     std::vector<std::string> folders;
-    auto add = [&](const std::string& list, char separator, const std::string& parent) {
+    auto add_folders = [&](const std::string& list, char separator, const std::string& parent) {
         std::istringstream names(list);
         for (std::string name; std::getline(names, name, separator);)
             if (!name.empty()) folders.push_back(parent + name);
     };
     const char *custom = std::getenv("ASCEND_CUSTOM_OPP_PATH"), *opp = std::getenv("ASCEND_OPP_PATH");
-    add(custom == nullptr ? "" : custom, ':', "");
+    add_folders(custom == nullptr ? "" : custom, ':', "");
     const std::string vendors = std::string(opp == nullptr ? "" : opp) + "/vendors/";
     std::ifstream config(vendors + "config.ini");
     for (std::string line; std::getline(config, line);) {
@@ -44,7 +44,7 @@ std::vector<std::string> package_folders() {
         if (line.rfind('#', 0) == 0 || line.find("priority") == std::string::npos) continue;
         const size_t equal = line.find('=');
         if (equal == std::string::npos) break;
-        add(line.substr(equal + 1), ',', vendors);
+        add_folders(line.substr(equal + 1), ',', vendors);
         break;
     }
     return folders;
@@ -52,7 +52,7 @@ std::vector<std::string> package_folders() {
 
 // Whether a library is complete. dlopen maps a truncated file, and a read of its missing parts ends the process with
 // SIGBUS.
-bool is_whole(const std::string& path) {
+bool is_complete(const std::string& path) {
     std::ifstream file(path, std::ios::binary | std::ios::ate);
     const auto bytes = static_cast<uint64_t>(std::max<std::streamoff>(file.tellg(), 0));
     Elf64_Ehdr header;
@@ -76,10 +76,10 @@ struct Package {
 // use its kernels.
 Package open_package() {
     for (const std::string& folder : package_folders()) {
-        std::error_code none;  // skip a folder that cannot be read, as CANN does
-        if (!std::filesystem::exists(folder + kInterface, none)) continue;
+        std::error_code ignored;  // CANN also skips a folder that it cannot read
+        if (!std::filesystem::exists(folder + kInterface, ignored)) continue;
         const std::string path = folder + kLibrary;
-        TORCH_CHECK(is_whole(path), "[npu] operator package must be whole but got ", path,
+        TORCH_CHECK(is_complete(path), "[npu] operator package must be whole but got ", path,
                     ", which is absent or truncated.\n", kBuild);
         void* library = dlopen(path.c_str(), RTLD_LAZY);
         TORCH_CHECK(library != nullptr, "[npu] operator package must load but got ", dlerror(), ".\n", kBuild);
@@ -103,7 +103,7 @@ using RopeWorkspaceSize = int (*)(const aclTensor*, const aclTensor*, const aclT
                                   double, double, double, double, double, double, const aclIntArray*, bool, int64_t,
                                   const aclIntArray*, const aclTensor*, uint64_t*, aclOpExecutor**);
 
-// Why CANN refuses the smallest call. A path with ".o" in it is one of CANN's own limits: hicann/opbase
+// The possible causes of an error of the smallest call. CANN does not support a path with ".o" in it: hicann/opbase
 // src/nnopbase/individual_op/executor/indv_bininfo.cpp, NnopbaseGetKernelJsonPath.
 std::string possible_causes(const std::string& folder) {
     std::string causes = "The cause is one of these:\n";
@@ -121,8 +121,8 @@ std::string possible_causes(const std::string& folder) {
            "or remove that folder from ASCEND_CUSTOM_OPP_PATH or CANN's vendors.\n";
 }
 
-// Prepares a call of the smallest size and does not launch it. torch_npu ignores the status of a first phase, and
-// without an executor the error appears later, in its queue, which then computes garbage.
+// Runs the first phase of a call of the smallest size. torch_npu ignores the status of a first phase: without an
+// executor the error appears later, in torch_npu's queue, and results are wrong.
 void check_first_phase(const Package& package) {
     const at::TensorOptions on_npu = at::TensorOptions(at::kPrivateUse1);
     const at::Tensor x = at::empty({1, 1, 1, 16}, on_npu.dtype(at::kHalf));
@@ -137,7 +137,7 @@ void check_first_phase(const Package& package) {
     const int status = prepare(acl_x, acl_positions, nullptr, 16, 0, 0, 10000.0, 1.0, 0.0, 1.0, 32.0, 1.0, acl_sections,
                                true, 0, acl_strides, acl_out, &workspace_bytes, &executor);
     const char* message = status == 0 ? nullptr : aclGetRecentErrMsg();
-    // CANN's own libraries declare it in aclnn/acl_meta.h, which torch_npu does not bring.
+    // Declared in CANN's aclnn/acl_meta.h, which torch_npu does not contain.
     auto destroy = reinterpret_cast<int (*)(aclOpExecutor*)>(GetOpApiFuncAddr("aclDestroyAclOpExecutor"));
     if (executor != nullptr && destroy != nullptr) destroy(executor);
     ReleaseConvertTypes(converted);

@@ -1,4 +1,4 @@
-// Launches use the operator package that CANN finds now, instead of the one that torch_npu found when it was loaded.
+// Launches operators of the package that CANN finds, which may not be the one that torch_npu found when it was loaded.
 //
 // torch_npu reads ASCEND_CUSTOM_OPP_PATH once, while libtorch_npu.so is loaded (op-plugin
 // op_plugin/utils/op_api_common.cpp, g_custom_lib_path). `import torch` loads it by itself, before npu_rope could set
@@ -11,13 +11,13 @@
 
 namespace npu_rope {
 
-// Finds an operator's two functions, with the name and parameters of the function that torch_npu's launch macros call.
-// The first call checks that CANN accepts a call of the package; otherwise it raises an error that names the remedy.
+// Finds an operator's two functions. It has the name and parameters of the function that torch_npu's launch macros
+// call. Its first call checks that CANN accepts a call of the package; if not, it raises an error with the remedies.
 void GetApiFunc(const char* api_name, const char* workspace_api_name, void*& api, void*& workspace_api);
 
 }  // namespace npu_rope
 
-// EXEC_NPU_CMD_EXT with the function above: a declaration in this block hides torch_npu's.
+// EXEC_NPU_CMD_EXT with the function above, which the using-declaration selects instead of torch_npu's.
 #define NPU_ROPE_LAUNCH(aclnn_api, ...)           \
     do {                                          \
         using npu_rope::GetApiFunc;               \

@@ -1,5 +1,5 @@
 // rms_norm_backward for NPU tensors, through torch_npu and aclnn. The schema and fake are in npu_rope/ops/rms_norm.py;
-// the function here calls the kernel. torch_npu expands a scale that broadcasts inside a row, and sums its gradient.
+// the function here calls the kernel. Torch expands a scale that broadcasts inside a row, and sums its gradient.
 #include <ATen/ExpandUtils.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ at::Tensor scale_of_row(const at::Tensor& x, const at::Tensor& scale, int64_t ax
     return at::is_expandable_to(scale.sizes(), row) ? scale.expand(row).contiguous() : scale;
 }
 
-// sums: zeros, to which the kernel adds.
+// sums: zeros, to which the kernel adds dscale.
 void launch(const NormCall& norm, const at::Tensor& grad, const at::Tensor& x, const at::Tensor& dx,
             const at::Tensor& sums) {
     const at::Tensor& scale = norm.scale();

@@ -7,7 +7,7 @@
 
 namespace npu_rope {
 
-// A call's tensors as the kernels read them. If x has more dimensions than the checks take, they are joined to fewer.
+// A call's tensors as the kernels read them. If x has more dimensions than the checks support, they are joined.
 class NormCall {
 public:
     // Raises an error for joined dimensions whose axis or scale breaks its rule.

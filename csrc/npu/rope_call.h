@@ -1,6 +1,6 @@
 // Shared parts of rope, rope_qk and rope_set_rows on NPU tensors: their attributes, and the checks before a launch.
-// aclnn's first phase cannot report an error through torch_npu's queue,
-// so this code rejects everything that the tiling may reject, before the launch.
+// aclnn's first phase cannot report an error through torch_npu's queue, so the checks reject all that the tiling
+// rejects.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace npu_rope {
 
-// The attributes after "*" in the operators' schemas, in their order. aclnn takes them unchanged.
+// The attributes after "*" in the operators' schemas, in their order.
 struct Attributes {
     int64_t n_dims, mode, n_ctx_orig;
     double freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow;

@@ -6,8 +6,7 @@
 
 namespace npu_rope {
 
-// "bool interleaved, int first, int second, bool forward", the last arguments of the schemas. first and second:
-// rotary_dim and offset; for rotary_embedding, num_heads and rotary_embedding_dim.
+// The last arguments of the schemas, in the form that the checks take.
 struct RotaryCall {
     RotaryAttributes attributes;
     bool forward;
@@ -20,7 +19,7 @@ struct TorchTables {
 // Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch.
 bool accepts_rotary(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shape);
 
-// One launch of NpuRotaryMul for an accepted call: [B,S,N,D] or [S,N,D].
+// Launches NpuRotaryMul once, for an accepted call. x: [B,S,N,D] or [S,N,D].
 void launch_rotary_mul(const at::Tensor& x, const TorchTables& tables, const OptionalTensor& ids,
                        const RotaryCall& rotary, const at::Tensor& out);
 

@@ -6,7 +6,7 @@ namespace {
 
 using namespace npu_rope;
 
-// [B,S,N,D] of [B,N,S,D], or of [B,S,N*D].
+// The view [B,S,N,D] of [B,N,S,D], or of [B,S,N*D].
 at::Tensor as_heads(const at::Tensor& x, int64_t num_heads) {
     return x.dim() == 4 ? x.transpose(1, 2) : x.unflatten(2, {num_heads, x.size(2) / num_heads});
 }

@@ -1,5 +1,5 @@
-// Errors of the registration, which torch raises as RuntimeError with their messages only. The library of the error
-// keeps its parts: libnpu_rope for a status, this one for a Check.
+// Raises errors of the registration, of which torch passes on the message only, in a RuntimeError. The library that
+// found the error keeps its parts: libnpu_rope for a status, this one for a Check.
 #pragma once
 
 #include <stdexcept>

@@ -1,5 +1,5 @@
-// Connects the CPU library to torch: its operators run on torch's thread pool, with torch's number of threads. Returns
-// the last error of the registration itself.
+// Lets the CPU library use torch's thread pool, with torch's number of threads. Also returns the registration's last
+// error in parts.
 #include <torch/csrc/stable/ops.h>
 
 #include "csrc/torch/errors.h"
@@ -14,10 +14,10 @@ void run_on_torch(int64_t n, int32_t threads, npu_rope_range_fn body, void* ctx)
 
 int32_t torch_threads() { return static_cast<int32_t>(torch::stable::get_num_threads()); }
 
-struct Join {
-    Join() { npu_rope_set_thread_pool(run_on_torch, torch_threads); }
-    ~Join() { npu_rope_set_thread_pool(nullptr, nullptr); }
-} join;
+struct UseThreadPool {
+    UseThreadPool() { npu_rope_set_thread_pool(run_on_torch, torch_threads); }
+    ~UseThreadPool() { npu_rope_set_thread_pool(nullptr, nullptr); }
+} use_thread_pool;
 
 }  // namespace
 

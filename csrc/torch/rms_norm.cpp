@@ -29,8 +29,8 @@ void rms_norm_out(StableIValue* stack, uint64_t, uint64_t) {
 // Sums t over the dimensions that the scale shares.
 Tensor summed_to(const Tensor& t, const Dims& sizes) {
     using torch::stable::detail::from;
-    const torch::headeronly::IntHeaderOnlyArrayRef wanted(sizes.size, static_cast<size_t>(sizes.ndim));
-    std::array<StableIValue, 2> stack{from(t), from(wanted)};
+    const torch::headeronly::IntHeaderOnlyArrayRef wanted_sizes(sizes.size, static_cast<size_t>(sizes.ndim));
+    std::array<StableIValue, 2> stack{from(t), from(wanted_sizes)};
     check(torch_call_dispatcher("aten::sum_to_size", "", stack.data(), TORCH_ABI_VERSION));
     return torch::stable::detail::to<Tensor>(stack[0]);
 }
@@ -40,11 +40,11 @@ void rms_norm_backward(StableIValue* stack, uint64_t, uint64_t) {
     Owned grad(stack[0]), x(stack[1]), scale(stack[2]);
     const NormAttributes a(stack + 3);
     NormCall call("rms_norm_backward", x.get(), scale.get(), a.axis);
-    call.widen_scale();
-    const Tensor given = call.as_read(grad.get());
-    const AtenTensorHandle used = call.scale_tensor().get();
-    Owned dx = empty_of(x.get(), x.get()), dscale = empty_of(call.is_expanded() ? used : scale.get(), used);
-    const npu_rope_tensor from_grad = call.read("grad", given.get()), from_x = call.read("x", x.get());
+    call.widen_expanded_scale();
+    const Tensor grad_read = call.widened_if_expanded(grad.get());
+    const AtenTensorHandle scale_read = call.scale_tensor().get();
+    Owned dx = empty_of(x.get(), x.get()), dscale = empty_of(call.is_expanded() ? scale_read : scale.get(), scale_read);
+    const npu_rope_tensor from_grad = call.read("grad", grad_read.get()), from_x = call.read("x", x.get());
     const npu_rope_tensor factors = call.scale();
     const npu_rope_tensor to_x = call.written("dx", dx.get()), to_scale = call.of_scale(dscale.get());
     raise_on(npu_rope_rms_norm_backward(&from_grad, &from_x, &factors, call.axis(), a.epsilon, a.stash_type, &to_x,
@@ -55,7 +55,7 @@ void rms_norm_backward(StableIValue* stack, uint64_t, uint64_t) {
         return;
     }
     const Tensor summed = summed_to(Tensor(dscale.release()), dims_of(scale.get()));
-    stack[1] = torch::stable::detail::from(torch::stable::to(summed, borrowed(scale.get()).scalar_type()));
+    stack[1] = torch::stable::detail::from(torch::stable::to(summed, shared(scale.get()).scalar_type()));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Shared parts of the registrations of rms_norm and add_rms_norm: attributes, and tensors of any number of dimensions
-// in the form that the C interface reads.
+// Shared parts of the registrations of rms_norm, rms_norm_backward and add_rms_norm: attributes, and tensors of any
+// number of dimensions in the form that the C interface reads.
 #pragma once
 
 #include <array>
@@ -22,7 +22,8 @@ struct NormAttributes {
           stash_type(torch::stable::detail::to<int64_t>(s[2])) {}
 };
 
-inline Tensor borrowed(AtenTensorHandle h) {
+// A second reference to a tensor.
+inline Tensor shared(AtenTensorHandle h) {
     AtenTensorHandle same;
     check(aoti_torch_new_tensor_handle(h, &same));
     return Tensor(same);
@@ -47,7 +48,7 @@ inline npu_rope_tensor viewed_as(const std::vector<int64_t>& sizes, npu_rope_ten
 class NormCall {
 public:
     NormCall(const char* op, AtenTensorHandle x, AtenTensorHandle scale, int64_t axis)
-        : op_(op), axis_(axis), x_(dims_of(x)), scale_(borrowed(scale)) {
+        : op_(op), axis_(axis), x_(dims_of(x)), scale_(shared(scale)) {
         if (!is_joined()) return;
         raise_on(join_norm_dims(op, x_, dims_of(scale), axis, &joined_));
         if (joined_.x.size() > NPU_ROPE_MAX_NDIM) {
@@ -60,13 +61,13 @@ public:
     }
 
     int64_t axis() const { return axis_; }
-    // Whether the scale is expanded to x's sizes. Its gradient must then still be summed, so all tensors are double.
+    // Whether the scale is expanded to x's sizes. The backward then sums its gradient, with scale and grad in double.
     bool is_expanded() const { return is_expanded_; }
-    Tensor as_read(AtenTensorHandle h) const { return is_expanded_ ? as_doubles(borrowed(h)) : borrowed(h); }
-    void widen_scale() {
+    Tensor widened_if_expanded(AtenTensorHandle h) const { return is_expanded_ ? as_doubles(shared(h)) : shared(h); }
+    void widen_expanded_scale() {
         if (is_expanded_) scale_ = as_doubles(scale_);
     }
-    // The scale's gradient has this tensor's sizes.
+    // The scale as the library reads it.
     const Tensor& scale_tensor() const { return scale_; }
     npu_rope_tensor scale() const { return of_scale(scale_.get()); }
     npu_rope_tensor of_scale(AtenTensorHandle h) const {
@@ -78,7 +79,7 @@ public:
         const Dims t = dims_of(h);
         if (is_joined()) raise_on(check_norm_dims(op_, name, t, x_, /*is_output=*/false));
         if (!t.is_dense_from(is_joined() ? 0 : axis_ < 0 ? axis_ + t.ndim : axis_)) {
-            copies_.push_back(torch::stable::contiguous(borrowed(h)));
+            copies_.push_back(torch::stable::contiguous(shared(h)));
             h = copies_.back().get();
         }
         return is_joined() ? viewed_as(joined_.x, view_of(h)) : view_of(h);

@@ -1,6 +1,5 @@
-// Shared parts of the registrations of rope, rope_qk and rope_set_rows: attributes, as in a schema or
-// packed, and tensors in any layout. The kernels are boxed: they unpack every argument by hand,
-// because a decode-sized call is mostly argument handling.
+// Shared parts of all registrations: rope's attributes, as in a schema or packed, and tensors in any layout. The
+// kernels are boxed and unpack each argument themselves, because a decode-sized call is mostly argument handling.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -127,8 +126,8 @@ inline Attributes unpack(const char* op, AtenTensorHandle packed) {
 }
 
 // A tensor in the form that the C interface reads: the tensor itself, or a copy if its last dimension has no unit
-// stride, the only layout that the kernels do not read. In-place tensors cannot be copied; the C library checks their
-// layout.
+// stride, the only layout that the kernels do not read. A tensor that is also the output is not copied; the C library
+// checks its layout.
 class Readable {
 public:
     Readable(AtenTensorHandle x, AtenTensorHandle out) : view_(view_of(x)) {
@@ -180,7 +179,7 @@ inline Owned empty_of(AtenTensorHandle shaped, AtenTensorHandle typed) {
     return Owned(out);
 }
 
-// A tensor to rotate, and its output, which is the tensor itself in place.
+// A tensor to rotate, and its output, which is the same tensor in a call in place.
 class Side {
 public:
     Side(AtenTensorHandle x, AtenTensorHandle out)
@@ -194,8 +193,8 @@ private:
     npu_rope_tensor out_;
 };
 
-// The boxed kernels of an operator whose first inputs, x, have an output each. Call(stack, attributes) takes kInputs
-// inputs from the stack; run(outs...) computes. kOutsAt: the outputs' place in the schema of the form "out", which is
+// The boxed kernels of an operator whose first inputs, x, have an output each. Call(stack, attributes) reads kInputs
+// inputs from the stack; run(outs...) computes. kOutsAt: the index of the outputs in the schema of the out variant,
 // before or after the attributes.
 template <typename Call, typename Sides = std::make_index_sequence<Call::kSides>>
 struct BoxedKernels;

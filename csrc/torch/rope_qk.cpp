@@ -28,7 +28,7 @@ struct RopeQkCall {
 };
 
 // rope_qk_packed_(q_out, k_out, q, k, positions, packed, freq_factors)
-// An output without q or k is rotated in place.
+// If q or k is absent, its output is rotated in place.
 void rope_qk_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned q_out(stack[0]), k_out(stack[1]), positions(stack[4]), packed(stack[5]);
     Optional q(stack[2]), k(stack[3]), factors(stack[6]);

@@ -5,7 +5,7 @@
 
 namespace npu_rope {
 
-// "bool interleaved, int first, int second, bool forward", the last arguments of the schemas.
+// The last arguments of the schemas: bool interleaved, two integers, bool forward.
 struct RotaryAttributes {
     int32_t interleaved;
     int64_t first, second;  // rotary_dim and offset; rotary_embedding: num_heads and rotary_embedding_dim

@@ -35,7 +35,7 @@ private:
     AtenTensorHandle handle_;
 };
 
-// No operator takes the types from int8 on, which are known for error messages.
+// No operator takes the types from int8 on; error messages name them.
 inline int32_t dtype_code(AtenTensorHandle h) {
     static const struct {
         int32_t type, code;

@@ -1,4 +1,4 @@
-"""Executors of rms_norm, its backward and add_rms_norm on arrays and tensors, by backend."""
+"""Executors of rms_norm, its backward and add_rms_norm on arrays and tensors, by back end."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from npu_rope.rms_norm_calls import (
     RmsNormAttributes,
     check_many_sizes,
     is_dense_from,
+    joined_sizes,
     rms_norm_backward_tensors,
-    runs_of,
 )
 
 Tensors = CallTensors[Any]
@@ -54,7 +54,7 @@ def check(t: Tensors, a: RmsNormAttributes) -> int:
         return axis
     check_layout(t.map(spec_of), a)
     if t.outs:
-        sources, written, first = _in_four_dimensions(in_few_runs(t, axis), tuple(t.outs.values()), axis)
+        sources, written, first = _in_four_dimensions(joinable_call(t, axis), tuple(t.outs.values()), axis)
         xs, outs = dict(zip(t.xs, sources, strict=False)), dict(zip(t.outs, written, strict=True))
         rules.check(
             CallTensors(t.op, xs, {"scale": sources[-1]}, outs, t.in_place), {**a.rules, "axis": first}
@@ -83,7 +83,7 @@ def check_types_and_attributes(
 
 
 def on_reference(t: Tensors, a: RmsNormAttributes) -> Results:
-    """NumPy in float64, rounded where the specification rounds."""
+    """Run NumPy in float64 and round where the specification rounds."""
     t = accepted_call("reference", t)
     axis = check(t, a)
     arrays, specs = t.map(array_of), t.map(spec_of)
@@ -125,11 +125,14 @@ def _readable_inputs(t: Tensors, axis: int) -> dict[str, Any]:
     }
 
 
-def in_few_runs(t: Tensors, axis: int) -> Tensors:
-    """Return a call whose dimensions join to four or fewer. If they do not, expand the scale to x's shape; in
-    the backward also widen it to float64, because its gradient must still be summed."""
+def joinable_call(t: Tensors, axis: int) -> Tensors:
+    """Return the call if its dimensions join to four or fewer. If not, expand the scale to x's shape; in the
+    backward also widen scale and grad to float64, because the scale's gradient must still be summed."""
     shape = tuple(t.x.shape)
-    if len(shape) <= MAX_NATIVE_NDIM or len(runs_of(shape, tuple(t.scale.shape), axis)[0]) <= MAX_NATIVE_NDIM:
+    if (
+        len(shape) <= MAX_NATIVE_NDIM
+        or len(joined_sizes(shape, tuple(t.scale.shape), axis)[0]) <= MAX_NATIVE_NDIM
+    ):
         return t
     scale: Any = t.scale.expand(shape) if is_tensor(t.scale) else np.broadcast_to(t.scale, shape)
     if t.op != BACKWARD:
@@ -143,33 +146,33 @@ def launch(
     results: Results,
     a: RmsNormAttributes,
     axis: int,
-    see: Callable[[Any], native.CTensor] | None = None,
+    as_c: Callable[[Any], native.CTensor] | None = None,
 ) -> None:
     """Call the library's entry of the operator, on copies of the inputs that it cannot read in place.
 
     Args:
-        t, results, a: of the call; results have their sizes and types.
+        t, results, a: the call, its results (allocated) and its attributes.
         axis: counted from the front.
-        see: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
+        as_c: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
     """
-    see = see or (c_tensor if is_tensor(t.x) else native.describe)
-    sources, written, axis = _in_four_dimensions(t, results, axis)  # copies live until the call is over
-    outs = [see(result) for result in written]
-    native.load().call(t.op, [see(source) for source in sources], replace(a, axis=axis), outs)
+    as_c = as_c or (c_tensor if is_tensor(t.x) else native.describe)
+    sources, written, axis = _in_four_dimensions(t, results, axis)  # keeps the copies until the call ends
+    outs = [as_c(result) for result in written]
+    native.load().call(t.op, [as_c(source) for source in sources], replace(a, axis=axis), outs)
 
 
 def _in_four_dimensions(t: Tensors, results: Results, axis: int) -> tuple[list[Any], list[Any], int]:
     """Return the inputs as the kernels read them, views of the results, and axis.
 
-    More than four dimensions are joined to four or fewer (:func:`npu_rope.rms_norm_calls.runs_of`). Joined
-    inputs must be contiguous.
+    More than four dimensions are joined to four or fewer (:func:`npu_rope.rms_norm_calls.joined_sizes`).
+    Joined inputs must be contiguous.
     """
     rows = [t.xs["grad"], t.x] if t.op == BACKWARD else list(t.xs.values())
     if len(t.x.shape) <= MAX_NATIVE_NDIM:
         return [_readable(v, axis) for v in rows] + [_readable(t.scale, t.scale.ndim)], list(results), axis
-    runs, of_scale, first = runs_of(tuple(t.x.shape), tuple(t.scale.shape), axis)
-    sources = [_readable(v, 0).reshape(runs) for v in rows] + [_readable(t.scale, 0).reshape(of_scale)]
-    shapes = (runs, of_scale) if t.op == BACKWARD else (runs,) * len(results)
+    x_sizes, scale_sizes, first = joined_sizes(tuple(t.x.shape), tuple(t.scale.shape), axis)
+    sources = [_readable(v, 0).reshape(x_sizes) for v in rows] + [_readable(t.scale, 0).reshape(scale_sizes)]
+    shapes = (x_sizes, scale_sizes) if t.op == BACKWARD else (x_sizes,) * len(results)
     return sources, [r.reshape(s) for r, s in zip(results, shapes, strict=True)], first
 
 
@@ -192,10 +195,10 @@ def on_cpu(t: Tensors, a: RmsNormAttributes) -> Results:
 def on_cpu_tensors(t: Tensors, a: RmsNormAttributes) -> Results:
     """Run the C library on arrays or tensors, into outs or new ones."""
     axis = check(t, a)
-    few = in_few_runs(t, axis)
-    results = tuple(t.outs.values()) or _new_results(few)
-    launch(few, results, a, axis)
-    return results if t.op != BACKWARD or few is t else (results[0], _summed(results[1], t.scale))
+    joinable = joinable_call(t, axis)
+    results = tuple(t.outs.values()) or _new_results(joinable)
+    launch(joinable, results, a, axis)
+    return results if t.op != BACKWARD or joinable is t else (results[0], _summed(results[1], t.scale))
 
 
 def _summed(dscale: Any, scale: Any) -> Any:
@@ -206,35 +209,34 @@ def _summed(dscale: Any, scale: Any) -> Any:
 
 
 def on_sim(options: Options, t: Tensors, a: RmsNormAttributes) -> Results:
-    """Run the AscendC kernel on the simulated core."""
+    """Run the AscendC kernel on simulated cores."""
 
     def run(t: Tensors, results: Results) -> None:
         axis = check(t, a)
         if t.op == BACKWARD:
             _differentiate_on_sim(options, t, results, a, axis)
         else:
-            launch_on_sim(options, in_few_runs(t, axis), results, a, axis)
+            launch_on_sim(options, joinable_call(t, axis), results, a, axis)
 
     def check_for_sim(t: Tensors) -> None:
         check(t, a)
         check_types_and_attributes(t.map(spec_of), a, sim.chip_of(options))
 
-    make = _new_sums if t.op == BACKWARD else _new_results
-    results = sim.run(options, t, check_for_sim, run, make)
+    allocate = _new_sums if t.op == BACKWARD else _new_results
+    results = sim.run(options, t, check_for_sim, run, allocate)
     return results if t.op != BACKWARD else (results[0], _rounded_sums(results[1], t.scale))
 
 
-# The kernels' tensors in the order of the definitions. The backward adds to dscale, zeros.
+# The kernels' tensors in the definitions' order, except that the backward's dscale, an input, is last.
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     FORWARD: ("x", "scale", "out"),
     ADD: ("x", "residual", "scale", "out", "sum"),
-    BACKWARD: ("grad", "x", "scale", "dx", "dscale"),  # of the results; dscale, an input too, comes before dx
+    BACKWARD: ("grad", "x", "scale", "dx", "dscale"),
 }
 
 
 def launch_on_sim(options: Options, t: Tensors, results: Results, a: RmsNormAttributes, axis: int) -> None:
-    """Launch the kernel for a call whose values were checked; bfloat16 may be its bits in uint16
-    (:func:`.sim.launch`).
+    """Launch the kernel for a call whose values were checked. A uint16 array holds bfloat16's bits.
 
     Raises:
         InvalidValue, InvalidType: the chip does not support the call; nothing was written.
@@ -242,7 +244,7 @@ def launch_on_sim(options: Options, t: Tensors, results: Results, a: RmsNormAttr
     sources, written, axis = _in_four_dimensions(t, results, axis)
     tensors = dict(zip(_PARAMETERS[t.op], (*sources, *written), strict=True))
     if t.op == BACKWARD:
-        tensors["dx"] = tensors.pop("dx")
+        tensors["dx"] = tensors.pop("dx")  # to the end, behind dscale
     attributes = {"axis": axis, "epsilon": a.epsilon, "stash_type": a.stash_type}
     specs = {name: sim.spec_of_launch(tensor) for name, tensor in tensors.items()}
     launched = CallTensors(t.op, {name: specs[name] for name in t.xs}, {"scale": specs["scale"]})
@@ -253,9 +255,8 @@ def launch_on_sim(options: Options, t: Tensors, results: Results, a: RmsNormAttr
 def _differentiate_on_sim(
     options: Options, t: Tensors, results: Results, a: RmsNormAttributes, axis: int
 ) -> None:
-    """Run the backward on the simulated core. The kernel takes one row of scale for all rows. A row of scale
-    that lacks elements is expanded; several rows of scale take one launch each, on the rows of x they
-    serve."""
+    """Run the backward on simulated cores. The kernel takes one row of scale for all rows of x. If the scale
+    has several rows, launch it once for each of them. Expand a row of scale that lacks elements."""
     shape = tuple(t.x.shape)
     dx, sums = results
 
@@ -280,7 +281,7 @@ def _expanded(scale: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _new_sums(t: Tensors) -> Results:
-    """Allocate the backward's results as the kernel writes them: it sums the scale's gradient in float32."""
+    """Allocate the backward's results; the kernel adds the scale's gradient to float32 zeros."""
     if is_tensor(t.x):
         return empty_like(t.x), t.scale.new_zeros(t.scale.shape, dtype=torch.float32)
     return empty_like(t.x), np.zeros(t.scale.shape, np.float32)

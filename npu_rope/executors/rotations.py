@@ -1,8 +1,7 @@
-"""Executors of the operators that rotate heads, on arrays and tensors, by backend: rope, rope_qk and
+"""Executors of the operators that rotate heads, on arrays and tensors, by back end: rope, rope_qk and
 rope_set_rows, rotary_mul, rotary_mul_qk and rotary_embedding, rms_norm_rope.
 
-A call carries the names of its tensors, its attributes the forms that each backend takes. The reference, the
-C library, the simulated core or an NPU runs it.
+A call names its tensors. Its attributes have a form for each back end.
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ def check(t: Tensors, a: Attributes, chip: str | None = None) -> None:
 
 
 def new_q_out(q: Any) -> Any:
-    """Return memory for the queries of a call that writes its keys to a cache. A value that is neither a
-    tensor nor an array comes back unchanged; the rules then reject it."""
+    """Allocate the queries' output of a call that writes its keys to a cache. If q is neither a tensor nor an
+    array, return q itself, which the rules reject."""
     if is_tensor(q):
         require_dense("rms_norm_rope", "q", q)
         return empty_like(q)
@@ -74,7 +73,7 @@ def new_q_out(q: Any) -> Any:
 
 
 def on_reference(t: Tensors, a: Attributes) -> Results:
-    """Run NumPy in float64 and round the results once, or after each step with intermediate rounding."""
+    """Run NumPy in float64. Round the results once; with ``intermediate_rounding``, after each step."""
     t = accepted_call("reference", t)
     check(t, a)
     arrays = t.map(array_of)
@@ -96,17 +95,17 @@ def table_gradients(t: Tensors, grads: Results, a: RotaryAttributes) -> tuple[An
 # ---- cpu -------------------------------------------------------------------------------------------
 
 
-def launch(t: Tensors, results: Results, a: Any, see: Callable[[Any], native.CTensor] | None = None) -> None:
+def launch(t: Tensors, results: Results, a: Any, as_c: Callable[[Any], native.CTensor] | None = None) -> None:
     """Call the library's entry of the operator, on copies of the inputs that it cannot read in place.
 
     Args:
-        t, results, a: of the call.
-        see: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
+        t, results, a: the call, its results and its attributes.
+        as_c: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
     """
-    see = see or (c_tensor if is_tensor(t.first[1]) else native.describe)
-    sources = readable_inputs(t)  # copies live until the call is over
-    outs = [see(result) for result in results]
-    native.load().call(t.entry, [see(source) for source in sources.values()], a, outs)
+    as_c = as_c or (c_tensor if is_tensor(t.first[1]) else native.describe)
+    sources = readable_inputs(t)  # keeps the copies until the call ends
+    outs = [as_c(result) for result in results]
+    native.load().call(t.entry, [as_c(source) for source in sources.values()], a, outs)
 
 
 def on_cpu(t: Tensors, a: Attributes) -> Results:
@@ -121,11 +120,11 @@ def on_cpu_tensors(t: Tensors, a: Any) -> None:
 
 def on_cpu_packed(t: Tensors, packed: Any) -> None:
     """Run :func:`on_cpu_tensors` with the attributes in a tensor, made by :func:`npu_rope.native.packed`."""
-    held, struct = packed.numpy().tobytes(), native.packed_type(t.entry)
+    attribute_bytes, struct = packed.numpy().tobytes(), native.packed_type(t.entry)
     size = C.sizeof(struct)
-    if packed.dim() != 1 or len(held) != size:
+    if packed.dim() != 1 or len(attribute_bytes) != size:
         raise bad_value(t.op, "packed", f"be the {size} contiguous bytes of packed_call", "another tensor")
-    on_cpu_tensors(t, struct.from_buffer_copy(held))
+    on_cpu_tensors(t, struct.from_buffer_copy(attribute_bytes))
 
 
 # ---- sim -------------------------------------------------------------------------------------------
@@ -139,7 +138,7 @@ _OPTIONAL: Mapping[str, tuple[str, ...]] = {
 
 
 def on_sim(options: Options, t: Tensors, a: Attributes) -> Results:
-    """Run the AscendC kernel on the simulated core, for arrays or CPU torch tensors without a gradient."""
+    """Run the AscendC kernel on simulated cores, for arrays or CPU torch tensors without a gradient."""
 
     def check_all(t: Tensors) -> None:
         check(t, a, sim.chip_of(options))
@@ -149,8 +148,7 @@ def on_sim(options: Options, t: Tensors, a: Attributes) -> Results:
 
 
 def launch_on_sim(options: Options, t: Tensors, results: Results, a: Attributes) -> None:
-    """Launch the kernel for a call whose values were checked; bfloat16 may be its bits in uint16
-    (:func:`.sim.launch`).
+    """Launch the kernel for a call whose values were checked. A uint16 array holds bfloat16's bits.
 
     Raises:
         InvalidValue, InvalidType: the chip does not support the call; nothing was written.
@@ -193,21 +191,22 @@ def _with_heads(x: Any, num_heads: int) -> Any:
 # ---- npu -------------------------------------------------------------------------------------------
 
 
-# Beyond it the kernel's split of a position is not exact.
+# From this distance on the kernel's split of a position is not exact.
 DEVICE_POSITIONS = 2**22
 
 
 def check_device_positions(t: Tensors, a: Any) -> None:
-    """Check that the device can rotate by the positions of a checked call, if it has any. The host can read
-    them; the binding cannot read the elements of NPU tensors."""
+    """Check that the device can rotate by the positions of a checked call, if it has any. The binding has no
+    such check, because it cannot read the elements of NPU tensors."""
     if "positions" not in t.other_inputs:
         return
     positions: Array = array_of(t.other_inputs["positions"])
     far = positions[np.abs(positions.astype(np.int64)) >= DEVICE_POSITIONS]
-    takes = spec_of(t.first[1]).dtype != "float64" and a.angle == "exact"  # else the binding raises the error
-    if far.size and takes and any(0 not in x.shape for x in t.xs.values()):
-        most = DEVICE_POSITIONS - 1
-        raise bad_value(t.op, "positions", f"be between -{most} and {most} on the device", far.flat[0])
+    # An unsupported dtype or angle policy is the error of a later check.
+    is_supported = spec_of(t.first[1]).dtype != "float64" and a.angle == "exact"
+    if far.size and is_supported and any(0 not in x.shape for x in t.xs.values()):
+        limit = DEVICE_POSITIONS - 1
+        raise bad_value(t.op, "positions", f"be between -{limit} and {limit} on the device", far.flat[0])
 
 
 def on_npu(t: Tensors, a: Attributes) -> Results:

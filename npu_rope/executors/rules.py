@@ -1,4 +1,4 @@
-"""Check calls by the rules of ``csrc/core``, which the C library judges (``npu_rope_check``)."""
+"""Check calls by the rules of ``csrc/core``, which the C library applies (``npu_rope_check``)."""
 
 from __future__ import annotations
 
@@ -38,29 +38,28 @@ def check(
     tensors = is_tensor(t.first[1])
     if not tensors:
         check_whole_elements(t)
-    see = c_tensor if tensors else native.describe
-    # Copies live until the check is over.
-    sources = readable_inputs(t) if read is None else read(t)
-    inputs, outs = [see(source) for source in sources.values()], [see(out) for out in t.outs.values()]
-    _judge(t.entry, lambda: t.map(spec_of), "values", inputs, outs, {**arguments, "chip": chip})
+    as_c = c_tensor if tensors else native.describe
+    sources = readable_inputs(t) if read is None else read(t)  # keeps the copies until the check ends
+    inputs, outs = [as_c(source) for source in sources.values()], [as_c(out) for out in t.outs.values()]
+    _check_by_c(t.entry, lambda: t.map(spec_of), "values", inputs, outs, {**arguments, "chip": chip})
 
 
 def check_layout(t: CallTensors[TensorSpec], arguments: Mapping[str, Any], chip: str | None = None) -> None:
     """Check the rules that need neither an element's value nor an address. A call with a size that a trace
-    keeps open is not checked: the operator itself judges it when it runs. ``chip`` as in :func:`check`.
+    keeps open is not checked: the operator checks it when it runs. ``chip`` as in :func:`check`.
 
     Raises:
         InvalidValue, InvalidType: an argument breaks its rule.
     """
     if is_open(t):
         return
-    # The kernels read any other input from a contiguous copy where they cannot read it in place.
+    # Only an in-place input keeps its strides: the kernels can read any other one from a contiguous copy.
     read = [
         _without_memory(spec, spec.strides if name in t.in_place else contiguous(spec.shape))
         for name, spec in t.inputs().items()
     ]
     outs = [_without_memory(out, out.strides) for out in t.outs.values()]
-    _judge(t.entry, lambda: t, "layout", read, outs, {**arguments, "chip": chip})
+    _check_by_c(t.entry, lambda: t, "layout", read, outs, {**arguments, "chip": chip})
 
 
 def is_open(t: CallTensors[TensorSpec]) -> bool:
@@ -82,7 +81,7 @@ def _without_memory(spec: TensorSpec, strides: tuple[int, ...]) -> native.CTenso
     return native.c_tensor(0, spec.dtype, spec.shape, strides)
 
 
-def _judge(
+def _check_by_c(
     entry: str,
     specs: Callable[[], CallTensors[TensorSpec]],
     known: native.Known,

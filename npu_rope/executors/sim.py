@@ -1,5 +1,5 @@
 """Run calls on the simulated cores, for arrays and for CPU torch tensors: through definitions, tilings and
-aclnn's two phases, as on an NPU, but on the host's memory.
+aclnn's two phases as on an NPU, but with the host's memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Execute = Callable[[Call, Any], Results]
 def by_backend(
     on_reference: Execute, on_cpu: Execute, on_npu: Execute, on_sim: Callable[[Options, Call, Any], Results]
 ) -> Callable[[str, Call, Any], Results]:
-    """Return a function ``run(backend, t, a)`` that chooses an operator's executor by the backend's name."""
+    """Return a function ``run(backend, t, a)`` that chooses an operator's executor by the back end's name."""
     executors: Mapping[str, Execute] = {
         "reference": on_reference,
         "cpu": on_cpu,
@@ -44,11 +44,11 @@ def by_backend(
     }
 
     def run(backend: str, t: Call, a: Any) -> Results:
-        """Run a call with its attributes on the backend of that name. Return the written tensors.
+        """Run a call with its attributes on the back end of that name. Return the written tensors.
 
         Raises:
             ValueError, TypeError: an argument breaks its rule; nothing was written.
-            BackendUnavailable: the backend is unavailable or lacks this operator.
+            BackendUnavailable: the back end is unavailable or lacks this operator.
         """
         return backends.executor_of(t.op, executors, backend)(t, a)
 
@@ -62,7 +62,7 @@ def run(
     launch: Callable[[Call, Results], None],
     new_results: Callable[[Call], Results] | None = None,
 ) -> tuple[Any, ...]:
-    """Launch the kernel, into outs or new memory. No gradient flows through tensors.
+    """Check a call and launch the kernel, into outs or new memory. Tensors get no gradient.
 
     Args:
         check: checks every rule, including rules of element values, which a kernel cannot check.
@@ -80,34 +80,34 @@ def run(
         t = as_arrays(t)
         check_whole_elements(t)
     check(t)
-    forwards = t if tensors else _forwards(t)
-    make = new_results or (lambda t: tuple(empty_like(x) for x in t.xs.values()))
-    results = tuple(forwards.outs.values()) or make(t)
-    if any(0 not in x.shape for x in forwards.xs.values()):
-        launch(forwards, results)
+    launched = t if tensors else _with_positive_strides(t)
+    allocate = new_results or (lambda t: tuple(empty_like(x) for x in t.xs.values()))
+    results = tuple(launched.outs.values()) or allocate(t)
+    if any(0 not in x.shape for x in launched.xs.values()):
+        launch(launched, results)
     for out, result in zip(t.outs.values(), results, strict=False):
         if out is not result:
             assign(out, result)
     if tensors and t.outs:
-        # autograd must detect that tensors it saved for a gradient have changed.
+        # Autograd must detect a write to a tensor that it saved for a gradient.
         torch.autograd.graph.increment_version(results)
     return tuple(t.outs.values()) or results
 
 
-def _forwards(t: Call) -> Call:
-    """Return the call with copies of arrays whose strides are negative: aclnn's documents name none."""
+def _with_positive_strides(t: Call) -> Call:
+    """Return the call with copies of arrays that have negative strides, which aclnn does not document."""
     copies: dict[int, Any] = {}
 
-    def forward(a: Any) -> Any:
+    def copy_if_negative(a: Any) -> Any:
         if all(step >= 0 for step in a.strides):
             return a
         return copies.setdefault(id(a), a.copy(order="C"))
 
-    return t.map(forward)
+    return t.map(copy_if_negative)
 
 
-# The inputs that aclnn makes contiguous (AutoContiguous() in op_host/); `strides` does not have theirs.
-_PACKED = ("q_scale", "k_scale", "freq_factors")
+# The inputs that aclnn makes contiguous (AutoContiguous() in op_host/); `strides` does not list theirs.
+_CONTIGUOUS = ("q_scale", "k_scale", "freq_factors")
 
 
 def launch(
@@ -120,7 +120,7 @@ def launch(
     """Launch an operator of the package once, for a call that was checked for the options' chip.
 
     Args:
-        options: of the simulator.
+        options: the simulator's options.
         op: the operator's name in messages.
         kernel: the stem of the launched operator.
         tensors: arrays or CPU tensors in the definition's order, by its names; None for an absent one.
@@ -132,7 +132,7 @@ def launch(
     """
     package = simulated_package.load()
     given = {name: None if t is None else described(t) for name, t in tensors.items()}
-    views = [v for name, v in given.items() if v is not None and name not in _PACKED]
+    views = [v for name, v in given.items() if v is not None and name not in _CONTIGUOUS]
     try:
         package.call(type_of(kernel), {**given, **attributes, "strides": _strides_of(views)}, options)
     except KernelBroken as error:
@@ -157,7 +157,7 @@ def type_of(kernel: str) -> str:
 
 
 def described(t: Any) -> Tensor:
-    """Return the memory of an array or a tensor for aclnn; a uint16 array as bfloat16."""
+    """Describe the memory of an array or a tensor to aclnn; a uint16 array holds bfloat16's bits."""
     if is_tensor(t):
         spec = spec_of(t)
         return Tensor(t.data_ptr(), spec.dtype, spec.shape, spec.strides)
@@ -171,12 +171,12 @@ def spec_of_launch(t: Any) -> TensorSpec:
 
 
 def _strides_of(views: list[Tensor]) -> list[int]:
-    """The attribute ``strides``: of every view, or one 0 if all are contiguous (op_host/cann.h)."""
+    """Return the attribute ``strides``: of every view, or one 0 if all are contiguous (op_host/cann.h)."""
     if all(view.is_contiguous() for view in views):
         return [0]
     return [step for view in views for step in view.strides]
 
 
 def int64_of(numbers: Any) -> Any:
-    """Return row numbers in int64, the type that the operators' definitions have."""
+    """Return row numbers as int64, their type in the definitions."""
     return numbers.long() if is_tensor(numbers) else numbers.astype(np.int64, copy=False)

@@ -146,7 +146,7 @@ def require_pair(op: str, out: Any, names: str = "(q_out, k_out)") -> None:
         raise bad_value(op, "out", f"be a pair {names}", f"{len(out)} elements")
 
 
-# ---- named backends --------------------------------------------------------------------------------
+# ---- named back ends -------------------------------------------------------------------------------
 
 Execute = Callable[[str, CallTensors[Any], Any], tuple[Any, ...]]
 

@@ -286,7 +286,7 @@ def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
     return kernel
 
 
-# ---- named backends --------------------------------------------------------------------------------
+# ---- named back ends -------------------------------------------------------------------------------
 
 
 def run_named(backend: str, t: CallTensors[Any], a: RopeCallAttributes) -> tuple[Any, ...]:

@@ -90,7 +90,7 @@ def rotary_position_embedding(
     if torch is not None and torch.compiler.is_compiling():
         if backend is None and scaling_type != "dynamic":
             return _compiled(query, key, start_pos, pad_len, seqstarts, bypass_key, scaling)
-        # A named backend runs outside torch, and dynamic scaling reads values.
+        # A named back end runs outside torch, and dynamic scaling reads values.
         torch._dynamo.graph_break("npu_rope reads values for dynamic scaling and named backends")
         run = _uncompiled
     return run(query, key, start_pos, pad_len, seqstarts, bypass_key, backend, scaling)

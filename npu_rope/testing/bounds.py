@@ -26,7 +26,7 @@ from npu_rope.params import RopeParams
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
 SMALLEST_SUBNORMAL = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133, "float64": 2.0**-1074}
 
-# |cos error|, |sin error| of policy exact on the reference and cpu backends.
+# |cos error|, |sin error| of policy exact on the reference and cpu back ends.
 E_ANGLE_HOST = 2.0**-23
 # |cos error|, |sin error| of the device's kernels, for positions below 2^22.
 E_ANGLE_DEVICE = 2.0**-20

@@ -1,8 +1,8 @@
 """Suite ``pmx`` of ``npu-rope validate``: PMX's RotaryPositionEmbedding, case by case, against the loop of
 its specification in float64.
 
-The types are the specification's (float32, float16, int8); the forms are its own and those of PMX's Python
-operators: scaling, and packed sequences. Values come from a generator seeded by the case's name.
+The types are the specification's (float32, float16, int8). The forms are the specification's and those that
+PMX's Python operators add: scaling and packed sequences. The case's name seeds the generator of its values.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class PmxCase:
 
     Attributes:
         name: unique within the suite.
-        query: ``(B, S, Nq, D)``; packed ``(T, Nq, D)``, T the sum of ``seqlens``.
-        key_heads: Nk.
-        start_pos: the start; packed: each sequence's.
-        pad_len: a padding for each batch, or None.
-        seqlens: the packed sequences' lengths, or None.
+        query: its shape: ``(B, S, Nq, D)``; packed: ``(T, Nq, D)``, where T is the sum of ``seqlens``.
+        key_heads: the number of the key's heads.
+        start_pos: the first position; packed: that of each sequence.
+        pad_len: the padding of each batch, or None.
+        seqlens: the lengths of packed sequences, or None.
         scaling: ``(scaling_type, scaling_factor, max_position_embeddings)``.
     """
 
@@ -68,11 +68,11 @@ class PmxCase:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of queries and keys beside each other."""
+        """The shape of query and key, concatenated along the heads."""
         return (*self.query[:-2], self.query[-2] + self.key_heads, self.query[-1])
 
     def sequences(self) -> list[pmx_spec.Sequence]:
-        """Each sequence's first position and length."""
+        """Return the first position and the length of each sequence."""
         if self.seqlens is not None:
             assert isinstance(self.start_pos, tuple)
             return [pmx_spec.Sequence(*s) for s in zip(self.start_pos, self.seqlens, strict=True)]
@@ -175,26 +175,26 @@ def make_data(case: PmxCase) -> tuple[Array, Array]:
 # ---- judging ---------------------------------------------------------------------------------------
 
 
-def angles_of(case: PmxCase, held: Callable[[float], float] = float) -> Array:
-    """Return every token's angles, ``[..., 1, pivot/2]`` beside its heads; ``held`` as in
-    :func:`pmx_spec.angles`."""
+def angles_of(case: PmxCase, round_attribute: Callable[[float], float] = float) -> Array:
+    """Return the angles of every token, ``[..., 1, pivot/2]``, for all its heads. ``round_attribute`` is
+    ``held`` of :func:`pmx_spec.angles`."""
     pivot = case.rotary_dim or case.query[-1]
-    angles = pmx_spec.angles(case.sequences(), pivot, case.theta, case.scaling, held)
+    angles = pmx_spec.angles(case.sequences(), pivot, case.theta, case.scaling, round_attribute)
     return angles.reshape((*case.query[:-2], 1, pivot // 2))
 
 
 def expectation(case: PmxCase, query: Array, key: Array, angles: Array, e_angle: float) -> Expectation:
-    """Return the specification's result for queries and keys beside each other, and the bound of another
-    result's error."""
+    """Return the specification's result for query and key, concatenated along the heads, and the bound of an
+    executor's error."""
     c, s = np.cos(angles), np.sin(angles)
     params = RopeParams(2 * angles.shape[-1], "normal")
     compute = "float32" if case.dtype == "int8" else case.dtype
     parts = []
-    for x, passes in ((query, False), (key, case.bypass_key)):
+    for x, is_bypassed in ((query, False), (key, case.bypass_key)):
         wide = x.astype(np.float64)
-        value = wide if passes else pmx_spec.rotate(wide, c, s)
+        value = wide if is_bypassed else pmx_spec.rotate(wide, c, s)
         bound = rotation_bound(wide, c, s, value, params, compute, e_angle)
-        parts.append(Expectation(value, np.zeros_like(value) if passes else bound))
+        parts.append(Expectation(value, np.zeros_like(value) if is_bypassed else bound))
     value, bound = (np.concatenate([getattr(p, f) for p in parts], -2) for f in ("value", "bound"))
     return Expectation(*int8_expectation(value, bound)) if case.dtype == "int8" else Expectation(value, bound)
 
@@ -206,8 +206,10 @@ def compare(case: PmxCase, executor: str, got: Array, expected: Expectation, ang
     if (worst := judgement.worst) is not None:
         *token, _, lane = worst.index
         worst.position = int(pmx_spec.positions(case.sequences()).reshape(case.query[:-2])[(*token,)])
-        own, pair = angles[(*token, 0)], lane // 2
-        worst.angle = float(own[pair]) if pair < len(own) else 0.0  # other lanes do not rotate
+        token_angles, pair = angles[(*token, 0)], lane // 2
+        worst.angle = (
+            float(token_angles[pair]) if pair < len(token_angles) else 0.0
+        )  # the lane does not rotate
     return judgement
 
 
@@ -218,10 +220,10 @@ def judge_pmx(case: PmxCase, backends: list[str], ggml: GgmlProcess | None = Non
 
 
 def _execute(case: PmxCase, query: Array, key: Array, backend: str) -> Array:
-    given = query.copy(), key.copy()
-    with outcomes.unwritten(given):
-        y, z = case.call(*given, backend)
-    if case.bypass_key and z is not given[1]:
+    inputs = query.copy(), key.copy()
+    with outcomes.unwritten(inputs):
+        y, z = case.call(*inputs, backend)
+    if case.bypass_key and z is not inputs[1]:
         raise AssertionError("a key that is bypassed must be returned itself but another array was")
     return np.concatenate([y, z], -2)
 
@@ -233,11 +235,11 @@ def _in_float32(value: float) -> float:
 def _judge_backend(case: PmxCase, query: Array, key: Array, backend: str) -> Judgement:
     device = is_device(backend)
     got = _execute(case, query, key, backend)
-    # Attributes of a CANN operator are float32, so that a scaled theta is rounded.
+    # The attributes of a CANN operator are float32, so a device rounds a scaled theta.
     angles = angles_of(case, _in_float32 if device else float)
     expected = expectation(case, query, key, angles, E_ANGLE_DEVICE if device else E_ANGLE_HOST)
     judgement = compare(case, backend, got, expected, angles)
-    scaled_there = device and case.scaling[0] == "dynamic"  # and not so on the CPU
-    if device and case.dtype == "float16" and not scaled_there:
+    # The CPU does not round the theta of dynamic scaling, so its result may differ more.
+    if device and case.dtype == "float16" and case.scaling[0] != "dynamic":
         outcomes.require_near_cpu(judgement, got, _execute(case, query, key, "cpu"), case.dtype)
     return judgement

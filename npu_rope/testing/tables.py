@@ -1,8 +1,8 @@
 """Suites ``onnx`` and ``torch_npu`` of ``npu-rope validate``: heads rotated by given tables, against ONNX's
 algorithm and torch_npu's formula in float64 (``rotary_spec.py``).
 
-Values come from a generator seeded by the case's name. Tables are cos and sin of positions, except in the
-forms that define other tables.
+The case's name seeds the generator of its values. Tables are cos and sin of angles, except in the forms whose
+scale is 0.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class TableCase:
 
     Attributes:
         name: unique within its suite.
-        shape: of X, x or q.
-        keys: the number of k's heads, or 0.
+        shape: the shape of X, x or q.
+        keys: the number of k's heads; 0: no k.
         table: the tables' shape without their last dimension.
-        full: tables have an entry for each lane.
-        wide: tables are float32, and x has 16 bits.
-        rows: of the tables that position_ids select from; 0: no position_ids.
-        scale: factor of cos and sin (YaRN's attention factor).
+        full: tables have an entry for each lane; otherwise, for each pair.
+        wide: tables are float32 for every dtype of x.
+        rows: the number of table rows from which position_ids select; 0: no position_ids.
+        scale: the factor of cos and sin (YaRN's attention factor); 0: random tables.
         start: the first position.
     """
 
@@ -77,7 +77,7 @@ class TableCase:
 
     @property
     def op(self) -> str:
-        """The operation."""
+        """The name of the operation in reports."""
         return "ROTARY_EMBEDDING" if self.suite == "onnx" else "ROTARY_MUL"
 
     @property
@@ -185,13 +185,13 @@ def make_data(case: TableCase) -> TableData:
     shapes = [case.shape] + ([(*case.shape[:-2], case.keys, case.shape[-1])] if case.keys else [])
     xs = [rounded(rng.uniform(-1, 1, shape), case.dtype) for shape in shapes]
     half = case.width // 2
-    lead = case.table or ((case.rows,) if case.rows else _tokens(case))
-    positions = rng.integers(case.start, case.start + 50, lead).astype(np.float64)
+    table_shape = case.table or ((case.rows,) if case.rows else _tokens(case))
+    positions = rng.integers(case.start, case.start + 50, table_shape).astype(np.float64)
     if case.rows:
         positions = np.arange(case.rows, dtype=np.float64)
     angles = positions[..., None] * 10000.0 ** (-np.arange(half) / half)
-    if case.scale == 0:  # no cos and sin: each lane has a value of its own
-        tables = rng.uniform(-2, 2, (2, *lead, 2 * half))
+    if case.scale == 0:  # each lane has its own random value
+        tables = rng.uniform(-2, 2, (2, *table_shape, 2 * half))
     else:
         tables = case.scale * np.stack([np.cos(angles), np.sin(angles)])
         if case.full:
@@ -207,7 +207,7 @@ def _tokens(case: TableCase) -> tuple[int, int]:
 
 
 def expectation(case: TableCase, data: TableData) -> list[Expectation]:
-    """Return the formula's result for each of xs, and the bound of another result's error."""
+    """Return the formula's result for each of xs, and the bound of an executor's error."""
     expected = []
     for x in data.xs:
         if case.suite == "onnx":
@@ -238,7 +238,7 @@ def judge_tables(case: TableCase, backends: list[str], ggml: GgmlProcess | None 
 
 
 def _lacks(case: TableCase, backend: str) -> str:
-    """Return in words why the backend does not support the case; empty if it does."""
+    """Return in words why the back end does not support the case; empty if it does."""
     return chip_lacks(case.dtype, backend) if is_device(backend) else ""
 
 
@@ -252,7 +252,7 @@ def _judge(case: TableCase, data: TableData, expected: list[Expectation], backen
 
 
 def call_of(case: TableCase, xs: Sequence[T], cos: T, sin: T, ids: T | None, outs: Any) -> CallTensors[T]:
-    """Return the case's call with these tensors; ``outs``: for the results, one for each of xs, or None."""
+    """Return the case's call with these tensors. ``outs``: a tensor for each result, or None."""
     if case.suite == "onnx":
         return rotary_embedding_tensors(xs[0], cos, sin, ids, outs and outs[0])
     if case.keys:
@@ -261,7 +261,7 @@ def call_of(case: TableCase, xs: Sequence[T], cos: T, sin: T, ids: T | None, out
 
 
 def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
-    """Run a case. NumPy has no bfloat16: native code receives bits, the reference values."""
+    """Run a case. NumPy has no bfloat16: the reference receives float32 values, native code receives bits."""
     bits = case.dtype == "bfloat16" and backend != "reference"
     copy_of = bfloat16_bits if bits else np.copy
     xs = [copy_of(x) for x in data.xs]

@@ -247,7 +247,7 @@ def test_an_inference_tensor_is_written_outside_inference_mode(backend):
     assert not cache[0].any()
 
 
-# ---- named backends ---------------------------------------------------------------------------------------
+# ---- named back ends --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backend", ["reference", "sim", "sim:ascend310p"])

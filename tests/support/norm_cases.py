@@ -16,7 +16,7 @@ from npu_rope.testing.bounds import normalized_error_on, worst_ratio
 from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.norm_spec import NormCall
 
-# Backends with float64, which Ascend cores lack.
+# Back ends with float64, which Ascend cores lack.
 hosts = pytest.mark.parametrize("backend", ["reference", "cpu"])
 
 
