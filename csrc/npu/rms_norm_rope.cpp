@@ -20,11 +20,11 @@ struct Call {
 };
 
 // Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch.
-bool accepts(RmsNormRopeTensors t, const Call& call) {
+bool accepts(RmsNormRopeTensors t, const Call& norm_call) {
     t.rope.known = Known::kAddresses;
-    const npu_rope_params params = params_of(call.attributes);
-    const auto angle = static_cast<int32_t>(call.attributes.angle);
-    const HeadNorm norm{call.epsilon, call.intermediate_rounding};
+    const npu_rope_params params = params_of(norm_call.attributes);
+    const auto angle = static_cast<int32_t>(norm_call.attributes.angle);
+    const HeadNorm norm{norm_call.epsilon, norm_call.intermediate_rounding};
     TilingResult<RmsNormRopeTilingData> tiled;
     raise_on(check_and_tile_rms_norm_rope(t, params, angle, norm, platform(t.rope.op), &tiled));
     return tiled.has_elements;
@@ -32,7 +32,7 @@ bool accepts(RmsNormRopeTensors t, const Call& call) {
 
 // rows: NULL, or the rows for the keys in k_out, which is a cache.
 void launch(const Sides& s, const at::Tensor& positions, const at::Tensor* rows, const OptionalTensor& factors,
-            const Call& call, const at::Tensor& q_out, const at::Tensor& k_out) {
+            const Call& norm_call, const at::Tensor& q_out, const at::Tensor& k_out) {
     using T = LaunchTensor;
     LaunchTensors tensors("rms_norm_rope", {{"q", &s.q, T::kUnitStride, &q_out},
                                             {"k", &s.k, T::kUnitStride, &k_out},
@@ -47,23 +47,23 @@ void launch(const Sides& s, const at::Tensor& positions, const at::Tensor* rows,
     auto v = [&](size_t i) { return tensors.view(i); };
     if (!accepts(rows ? rms_norm_rope_set_rows_tensors(v(0), v(1), v(2), v(3), v(4), v(5), v(6), v(8), v(7))
                       : rms_norm_rope_tensors(v(0), v(1), v(2), v(3), v(4), v(6), v(8), v(9)),
-                 call))
+                 norm_call))
         return;
     // aclnn takes no tensor without elements: the other side replaces it, and its second result is discarded.
     if (s.q.numel() == 0) {
         const Sides keys{s.k, s.k, s.k_scale, s.k_scale};
-        return launch(keys, positions, rows, factors, call, at::empty_like(s.k), k_out);
+        return launch(keys, positions, rows, factors, norm_call, at::empty_like(s.k), k_out);
     }
     if (s.k.numel() == 0) {
         const Sides queries{s.q, s.q, s.q_scale, s.q_scale};
-        return launch(queries, positions, nullptr, factors, call, q_out, at::empty_like(s.q));
+        return launch(queries, positions, nullptr, factors, norm_call, q_out, at::empty_like(s.q));
     }
     tensors.copy_inputs();
-    const Attributes& a = call.attributes;
+    const Attributes& a = norm_call.attributes;
     const at::IntArrayRef sections(a.sections), strides = tensors.strides();
     NPU_ROPE_LAUNCH(aclnnNpuRmsNormRope, tensors[0], tensors[1], tensors[2], tensors[3], tensors[4],
                     tensors.optional(5), tensors.optional(6), tensors.optional(7),
-                    NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), call.epsilon, call.intermediate_rounding,
+                    NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), norm_call.epsilon, norm_call.intermediate_rounding,
                     tensors[8], tensors[9]);
 }
 
