@@ -9,11 +9,11 @@ usage: scripts/build_npu.sh [--all | SOC...] [-j JOBS] [--check]
 
 Build npu_rope's operator package with CANN 8.5, 9.0 or 9.1. The build needs no NPU.
 
-  SOC      ascend910b (A2), ascend910_93 (A3) or ascend310p. Without a name the script asks npu-smi for this
-           machine's chip; where there is no npu-smi it builds for all three.
+  SOC      ascend910b (A2), ascend910_93 (A3) or ascend310p. If none is named, the script runs npu-smi to find
+           this machine's chip; without npu-smi it builds for all three.
   --all    build for all three.
   -j JOBS  compile this number of kernels at a time. Default: one for each CPU. Each takes 1 to 2 GB of memory.
-  --check  look for everything that the build needs, print all that is missing, and build nothing.
+  --check  look for everything that the build needs, print what is missing, and build nothing.
 
 The script needs CANN's toolkit, CMake, make, a C and a C++17 compiler, and a python3 that has the modules that CANN's
 compiler imports. The build does not need CANN's operators for the chip (Ascend-cann-910b-ops and the like), and --check
@@ -22,7 +22,7 @@ does not look for them; torch_npu needs them (docs/npu.md, step 1).
 Source CANN's set_env.sh first. Without ASCEND_HOME_PATH the script looks in /usr/local/Ascend/cann and ~/Ascend/cann,
 then in ascend-toolkit/latest beside them, and sources the set_env.sh that it finds.
 
-Output, only where the whole build succeeds:
+Output, only if the whole build succeeds:
   build/npu/opp                     the package; an install of npu_rope copies it into the Python package:
                                       pip install --no-build-isolation ./simulator .
   build/npu/custom_opp_<os>_<machine>.run
@@ -204,15 +204,15 @@ case "$modules" in
     [ -z "$cann" ] || missing "CANN's tbe imports these modules and was not tried without them."
     ;;
   tbe*)
-    said="${modules#tbe }" said="${said%.}"
+    error="${modules#tbe }" error="${error%.}"
     # tbe may need another NumPy or protobuf than the installed one.
     remedy="$source_it"
-    if [[ "$said" =~ [Nn]um[Pp]y|(^|[^A-Za-z0-9_.])np\. ]]; then
+    if [[ "$error" =~ [Nn]um[Pp]y|(^|[^A-Za-z0-9_.])np\. ]]; then
       remedy="Install a NumPy that CANN's tbe works with: python3 -m pip install '$NUMPY'"
-    elif [[ "$said" =~ protobuf|_pb2 ]]; then
+    elif [[ "$error" =~ protobuf|_pb2 ]]; then
       remedy="Install a protobuf that CANN's tbe works with: python3 -m pip install $PROTOBUF"
     fi
-    missing "python3 ($python3) must import CANN's tbe but says $said." "$remedy"
+    missing "python3 ($python3) must import CANN's tbe but says $error." "$remedy"
     ;;
 esac
 [ -n "$cann" ] || missing "CANN's parts, its tools on PATH and its tbe were not looked for without its folder."

@@ -4,7 +4,7 @@
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VENV="$ROOT/.venv"
-VENV_NPU="$ROOT/.venv-npu" # has torch_npu, with which every import of torch needs CANN: so not in .venv
+VENV_NPU="$ROOT/.venv-npu" # has torch_npu, which makes every import of torch load CANN; so it is not in .venv
 STAMPS="$VENV/.stamps"
 LOGS="$VENV/.logs"
 TORCH_VERSION=2.13.0
@@ -277,7 +277,7 @@ step_torch_npu() {
   case "$(uname -s)-$(uname -m)" in
     Linux-x86_64 | Linux-aarch64) ;;
     *)
-      say "$(place)" "torch_npu: no wheel for $(uname -s) $(uname -m); the npu backend is not tested here."$'\n'
+      say "$(place)" "torch_npu: no wheel for $(uname -s) $(uname -m); back end npu is not tested here."$'\n'
       return 0
       ;;
   esac
@@ -285,7 +285,7 @@ step_torch_npu() {
   step torch_npu "$(torch_npu_hash)" "installing torch_npu $TORCH_NPU_VERSION into .venv-npu" install_torch_npu || die \
     "torch_npu $TORCH_NPU_VERSION could not be installed into .venv-npu." \
     "Is a package registry reachable, and does torch_npu have a wheel for this Python?" \
-    "To run the tests without backend npu, pass arguments to pytest: scripts/test.sh tests"
+    "To run the tests without back end npu, pass arguments to pytest: scripts/test.sh tests"
   ln -sfn ../.venv/ggml "$VENV_NPU/ggml"
 }
 

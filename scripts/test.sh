@@ -12,7 +12,7 @@ Sets up .venv and .venv-npu (the real torch_npu), builds npu_rope, and runs thre
 
 1. the default suite,
 2. the tests of torch_npu on a simulated CANN,
-3. the operator tests again, on backend npu there.
+3. the operator tests again, on the simulated CANN by back end npu.
 
 It needs Python >= 3.10, a C++17 compiler and a package registry. The first run installs all packages, which
 takes a few minutes; later runs skip the steps whose inputs did not change.
@@ -21,8 +21,8 @@ takes a few minutes; later runs skip the steps whose inputs did not change.
   scripts/test.sh -m slow              the slow tests
   scripts/test.sh tests/rope -k cache  some tests, without npu; every argument goes to pytest
   scripts/test.sh -n 0 -x --pdb        one process; start the debugger at the first failure
-  scripts/test.sh --npu                the operator tests on backend npu only
-  scripts/test.sh --npu tests/rope/test_rope_qk.py -k heads    some of these
+  scripts/test.sh --npu                the operator tests on back end npu only
+  scripts/test.sh --npu tests/rope/test_rope_qk.py -k heads    some of these tests
 
 A test runs many small cases and names those that fail. With NPU_ROPE_TEST_CASES=apart each case is a separate
 test, which -k can select by its name.
@@ -31,7 +31,7 @@ Exit status: pytest's; of several runs, the first that is not 0.
 TEXT
 }
 
-# The operator tests on backend npu. Tests of the library itself need not run again.
+# The operator tests on back end npu. Tests of the library itself need not run again.
 NPU_TESTS=(tests/ops tests/rope tests/rotary tests/norm/test_rms_norm.py tests/norm/test_rms_norm_backward.py
   tests/norm/test_add_rms_norm.py tests/norm/test_rms_norm_rope.py tests/integrations/test_onnx_backend.py
   --ignore=tests/rope/test_rope_kernels.py)
@@ -80,7 +80,7 @@ NPU_ROPE_TEST_COUNTS="$COUNTS/default" run_default ${without[@]+"${without[@]}"}
 if has_torch_npu; then
   printf '\n==> torch_npu %s on a simulated CANN, no hardware\n' "$TORCH_NPU_VERSION"
   NPU_ROPE_TEST_COUNTS="$COUNTS/torch_npu" run_default "${TORCH_NPU_TESTS[@]}" || status=$((status ? status : $?))
-  printf '\n==> the operator tests on backend npu: torch_npu %s on a simulated CANN, no hardware\n' "$TORCH_NPU_VERSION"
+  printf '\n==> the operator tests on back end npu: torch_npu %s on a simulated CANN, no hardware\n' "$TORCH_NPU_VERSION"
   NPU_ROPE_TEST_COUNTS="$COUNTS/npu" run_npu || status=$((status ? status : $?))
 fi
 printf '\n==> summary\n'

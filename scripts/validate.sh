@@ -9,12 +9,12 @@ usage() {
 usage: scripts/validate.sh [options of npu-rope validate]
 
 Sets up .venv, builds npu_rope into it, and runs 'npu-rope validate', which compares every case on every
-available backend with a float64 reference and with a real ggml. It needs Python >= 3.10, a C++17 compiler and
+available back end with a float64 reference and with a real ggml. It needs Python >= 3.10, a C++17 compiler and
 a package registry. The first run installs all packages, which takes a few minutes; later runs skip the steps
 whose inputs did not change.
 
 PYTHON=/path/to/python and CXX=/path/to/compiler replace those on the PATH.
-Exit status: 0 all results are within their bounds, 1 some are not, 2 bad usage or a named backend is absent.
+Exit status: 0 all results are within their bounds, 1 some are not, 2 bad usage or a named back end is absent.
 TEXT
 }
 

@@ -47,8 +47,8 @@ def inspect(
     """Show how a model's heads rotate: parameters, frequencies, executors, the call to make.
 
     A pair of dimensions rotates by its frequency, in radians per token. Its wavelength is the number of
-    tokens in which it rotates by a rotate, 2 pi. A pair whose wavelength exceeds the context never
-    completes a rotate; scaling changes these wavelengths.
+    tokens in which it rotates by one turn, 2 pi. A pair whose wavelength exceeds the context never
+    completes a turn; scaling changes these wavelengths.
 
     Exit status: 0, or 2 if the file or an option cannot be used.
 
@@ -194,7 +194,7 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
     table.add_row("context", _context_text(r))
     console.print(table)
     if pairs:
-        text = "tokens of a rotate, also before scaling; turns in the context, or session"
+        text = "tokens of a turn, also before scaling; turns in the context, or session"
         console.print(f"[bold]pairs[/]: radians a token, {text}")
         if r.call.startswith("RopeParams.from_gguf"):
             console.print("before: with the file's theta, which its converter may already have scaled")
