@@ -118,7 +118,7 @@ class Device:
         return bool(np.all(guarded[:GUARD] == GUARD_BYTE) and np.all(guarded[-GUARD:] == GUARD_BYTE))
 
     def _hold(self) -> None:
-        self.calls.hold([(first, len(bytes_) - 2 * GUARD) for first, bytes_ in self.allocations.items()])
+        self.calls.set_memory([(first, len(data) - 2 * GUARD) for first, data in self.allocations.items()])
 
     def upload(self, array: Any) -> int:
         """Copy the memory of an array's owner to device memory, once per owner."""
