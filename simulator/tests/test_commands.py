@@ -55,7 +55,7 @@ HELP = {
     ("run",): ("--soc", "--streams", "--seed", "--report", "Exit status", "ascend-sim run -- python"),
     ("kernel",): ("ROLE:DTYPE[SIZES]", "--block-dim", "--tiling", "--reference", "Exit status"),
     ("trace",): ("critical path", "--plot", "--json", "Exit status"),
-    ("doctor",): ("how to get them", "Exit status"),
+    ("doctor",): ("how to get the missing ones", "Exit status"),
 }
 
 
