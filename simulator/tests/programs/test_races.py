@@ -43,7 +43,7 @@ def test_a_race_is_reported_or_seen(simulated, name):
 
 
 @pytest.mark.parametrize("seed", [*SEEDS[:3], *(pytest.param(s, marks=pytest.mark.slow) for s in SEEDS[3:])])
-def test_the_programs_with_their_waits_are_right_and_clean(simulated, seed):
+def test_the_programs_with_their_waits_are_correct_and_clean(simulated, seed):
     done = run(simulated, seed, "right")
     assert done.json() == dict.fromkeys(programs(), True)
     assert done.report.is_clean, done.stderr
