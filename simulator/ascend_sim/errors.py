@@ -8,7 +8,7 @@ class Unavailable(RuntimeError):
 
     Attributes:
         piece: its name, such as ``"C++ compiler"``.
-        missing: what is wrong, such as ``"it was not found"``.
+        missing: the cause, such as ``"it was not found"``.
         remedy: how to get it.
     """
 

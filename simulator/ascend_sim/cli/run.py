@@ -57,7 +57,7 @@ def run(
     are reported for every order.
 
     Not supported: several devices, HCCL, torch_npu's own fused operators
-    (npu_fusion_attention and similar ones). Such a call fails with its name: at
+    (npu_fusion_attention and similar ones). These calls fail with their names: at
     once with TASK_QUEUE_ENABLE=0; with torch_npu's queue the name may be in the
     report only.
 

@@ -1,5 +1,5 @@
 """A foreign definition and kernel: the code that executes definitions, writes interfaces and runs calls is
-independent of the project's operators. Those are stricter than CANN requires; this operator is not."""
+independent of the project's operators. They are stricter than CANN requires, unlike this operator."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Deliberate races between streams: each is reported or gives a wrong result. The same program with the wait
-is clean for every seed."""
+"""Deliberate races between streams: each is reported or gives a wrong result. With the missing wait,
+the same program is clean for every seed."""
 
 import pytest
 from simulated_npu import SCRIPTS, functions_of
