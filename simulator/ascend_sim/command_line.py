@@ -11,7 +11,7 @@ from collections.abc import Callable
 __all__ = ["main"]
 
 INTERRUPTED = 128 + 2  # as a shell reports SIGINT
-CLOSED_PIPE = 128 + 13  # and SIGPIPE
+CLOSED_PIPE = 128 + 13  # as a shell reports SIGPIPE
 
 
 def main(program: str, run: Callable[[], None]) -> None:
@@ -21,27 +21,27 @@ def main(program: str, run: Callable[[], None]) -> None:
         program: its name, for messages.
         run: imports the commands and runs them. They need typer and rich.
     """
-    _take_any_letter()
+    _escape_unencodable_characters()
     try:
         try:
             _run(program, run)
         finally:
             sys.stdout.flush()
     except BaseException as error:
-        if _came_from(error, BrokenPipeError):
-            _silence()
+        if _was_caused_by(error, BrokenPipeError):
+            _discard_output()
             raise SystemExit(CLOSED_PIPE) from None
-        if _came_from(error, KeyboardInterrupt):
+        if _was_caused_by(error, KeyboardInterrupt):
             print(f"[{program}] interrupted.", file=sys.stderr)
             raise SystemExit(INTERRUPTED) from None
         raise
 
 
-def _take_any_letter() -> None:
+def _escape_unencodable_characters() -> None:
     """Print escapes for characters that the terminal cannot encode, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
-            with contextlib.suppress(OSError):  # a stream without a position
+            with contextlib.suppress(OSError):  # a stream that cannot be reconfigured
                 stream.reconfigure(errors="backslashreplace")
 
 
@@ -59,15 +59,15 @@ def _run(program: str, run: Callable[[], None]) -> None:
         raise SystemExit(2) from None
 
 
-def _came_from(error: BaseException | None, kind: type[BaseException]) -> bool:
-    """Whether an error of that kind caused this one: typer and rich convert what they catch to SystemExit."""
+def _was_caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
+    """Whether an error of ``kind`` caused this one: typer and rich convert exceptions to SystemExit."""
     while error is not None and not isinstance(error, kind):
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return error is not None
 
 
-def _silence() -> None:
+def _discard_output() -> None:
     """Discard buffered output, because Python would report an error about it at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    null_device = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
-        os.dup2(nowhere, stream)
+        os.dup2(null_device, stream)

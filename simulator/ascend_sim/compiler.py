@@ -19,10 +19,11 @@ from ascend_sim.library import DEFAULT_SOC, load
 
 __all__ = ["CompileFailed", "build", "column_defines", "column_entry", "compile_soc"]
 
+# The value of __CCE_AICORE__ for each SoC.
 AICORE = {"ascend910b": 220, "ascend910_93": 220, "ascend310p": 200, "ascend950": 310}
 FLAGS: tuple[str, ...] = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off")
 FLAGS += ("-fno-strict-aliasing", "-fwrapv")
-# CANN's name of each element type, as ORIG_DTYPE_X holds it.
+# The value of ORIG_DTYPE_X for each element type.
 ORIG_DTYPES = {
     "float": "DT_FLOAT",
     "half": "DT_FLOAT16",
@@ -30,8 +31,6 @@ ORIG_DTYPES = {
     "int32_t": "DT_INT32",
     "int64_t": "DT_INT64",
 }
-
-
 _COMPILER_REMEDY = "Install one (apt install g++) or name it: CXX=/path/to/g++."
 
 
@@ -56,7 +55,7 @@ def compiler() -> str:
 
 
 def column_entry(kernel: str, soc: str, types: Mapping[str, str]) -> str:
-    """The name of a kernel's entry for one column of element types, as a package's op_build makes it.
+    """The name of a kernel's entry for one column of element types, as op_build generates it.
 
     >>> column_entry("add", "ascend910b", {"X": "half", "Y": "half"})
     'add__ascend910b__half_half'
@@ -129,22 +128,22 @@ def build(
     target = _own_temporary_folder() if folder is None else Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     stem = f"{source.stem}-{soc}-{_digest(repr(command).encode())}"
-    read_by_compiler = target / f"{stem}.d"
-    with (target / f"{stem}.lock").open("w") as lock:  # one process at a time compiles the same kernel
+    dependencies = target / f"{stem}.d"
+    with (target / f"{stem}.lock").open("w") as lock:  # only one process at a time compiles a kernel
         fcntl.flock(lock, fcntl.LOCK_EX)
-        library = target / f"{stem}-{_digest_of_files(read_by_compiler)}.so"
+        library = target / f"{stem}-{_digest_of_files(dependencies)}.so"
         if not library.is_file():
             unfinished = target / f"{stem}.tmp"
-            written = ["-MD", "-MF", str(read_by_compiler), "-MT", "library", "-o", str(unfinished)]
-            done = subprocess.run([*command, *written], capture_output=True, text=True)
+            outputs = ["-MD", "-MF", str(dependencies), "-MT", "library", "-o", str(unfinished)]
+            done = subprocess.run([*command, *outputs], capture_output=True, text=True)
             if done.returncode != 0:
-                raise CompileFailed("\n".join([*_refusals(done.stderr, source), done.stderr]))
-            library = target / f"{stem}-{_digest_of_files(read_by_compiler)}.so"
+                raise CompileFailed("\n".join([*_failed_assertions(done.stderr, source), done.stderr]))
+            library = target / f"{stem}-{_digest_of_files(dependencies)}.so"
             unfinished.replace(library)
     return library
 
 
-def _refusals(errors: str, source: Path) -> list[str]:
+def _failed_assertions(errors: str, source: Path) -> list[str]:
     """Messages of failed static assertions, each with the line of ``source`` that led to it."""
     place = re.compile(rf"^(?:In file included from )?{re.escape(str(source))}:(\d+)")
     sentence = re.compile(r"static assertion failed(?: due to requirement '.*')?: \"?(.*?)\"?$")

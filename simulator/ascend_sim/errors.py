@@ -8,7 +8,7 @@ class Unavailable(RuntimeError):
 
     Attributes:
         piece: its name, such as ``"C++ compiler"``.
-        missing: the fault, in words.
+        missing: the cause, such as ``"it was not found"``.
         remedy: how to get it.
     """
 

@@ -1,4 +1,4 @@
-"""Files that commands write: refused before the work if they cannot be written, and never half written."""
+"""Output files of commands: checked before the work, and never left half written."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def unwritable(path: Path) -> str | None:
             return None if os.access(path, os.W_OK) else f"must be a file one may write but got {path}."
         if path.exists() and not os.access(path, os.W_OK):
             return f"must be a file one may write but got {path}."
-        beside = _beside(path)
-        beside.touch(exist_ok=False)
-        beside.unlink()
+        temporary = _temporary_name(path)
+        temporary.touch(exist_ok=False)
+        temporary.unlink()
     except OSError as error:
         return f"must be a file one may write but got {path}: {error.strerror}."
     return None
@@ -31,24 +31,24 @@ def unwritable(path: Path) -> str | None:
 
 @contextmanager
 def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a temporary file beside ``path``, which replaces it when complete; an exception removes it.
+    """Open a temporary file, which replaces ``path`` when complete; an exception removes it.
 
     Devices and pipes are written directly.
     """
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    text_mode = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     if _is_special(path):
-        with path.open(mode, **text) as stream:  # type: ignore[call-overload]
+        with path.open(mode, **text_mode) as stream:  # type: ignore[call-overload]
             yield stream
         return
-    target = path.resolve()  # a link stays one
-    beside = _beside(target)
+    target = path.resolve()  # replace the file that a symbolic link names
+    temporary = _temporary_name(target)
     try:
-        with beside.open(mode, **text) as stream:  # type: ignore[call-overload]
+        with temporary.open(mode, **text_mode) as stream:  # type: ignore[call-overload]
             yield stream
-        os.replace(beside, target)
+        os.replace(temporary, target)
     except BaseException:
         with suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         raise
 
 
@@ -66,6 +66,6 @@ def _is_special(path: Path) -> bool:
     return path.exists() and not path.is_file()
 
 
-def _beside(path: Path) -> Path:
+def _temporary_name(path: Path) -> Path:
     target = path.resolve()
     return target.with_name(f".{target.name}.{os.getpid()}")

@@ -51,12 +51,12 @@ def library(stem: str) -> Path:
     for folder in library_folders():
         if (folder / f"lib{stem}.so").is_file():
             return folder / f"lib{stem}.so"
-    looked = ", ".join(map(str, library_folders()))
-    raise Unavailable(f"lib{stem}.so", f"it was not found in {looked}", _REMEDY)
+    searched = ", ".join(map(str, library_folders()))
+    raise Unavailable(f"lib{stem}.so", f"it was not found in {searched}", _REMEDY)
 
 
 def _installed() -> Iterator[Path]:
-    """Where an editable install keeps what CMake has installed."""
+    """Folders in which an editable install keeps the files that CMake installs."""
     import ascend_sim
 
     schemes = (Path(sysconfig.get_path(scheme)) / "ascend_sim" for scheme in ("platlib", "purelib"))

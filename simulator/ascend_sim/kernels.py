@@ -1,6 +1,6 @@
 """Run AscendC kernels on the simulated cores: compile a kernel, launch it on arrays.
 
-docs/kernels.md describes the checks and the contents of a report.
+docs/kernels.md describes the checks and the report.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Report:
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Report:
-        """The report of :meth:`ascend_sim.library.Library.report`."""
+        """Make a report from the result of :meth:`ascend_sim.library.Library.report`."""
         return cls(found["errors"], found["warnings"], found.get("summary", {}))
 
 
@@ -58,45 +58,45 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class _Given:
+class _ArrayArgument:
     array: Array
     name: str = ""
     role: ClassVar[int]
 
 
-class In(_Given):
+class In(_ArrayArgument):
     """An argument the kernel reads."""
 
     role = 0
 
 
-class Out(_Given):
+class Out(_ArrayArgument):
     """An argument the kernel writes; the kernel must not read it first."""
 
     role = 1
 
 
-class InOut(_Given):
+class InOut(_ArrayArgument):
     """An argument the kernel reads and writes."""
 
     role = 2
 
 
-class Sum(_Given):
+class Sum(_ArrayArgument):
     """An :class:`InOut` whose sums of atomic float copies may depend on the order of the cores."""
 
     role = 3
 
 
-Given = In | Out | InOut | Sum
-Argument = Given | None
+ArrayArgument = In | Out | InOut | Sum
+Argument = ArrayArgument | None
 
 
 class _Arg(C.Structure):
     _fields_ = [("memory", C.c_int32), ("offset", C.c_int64)]
 
 
-_Placed = tuple[Given, int]  # an argument and the index of its memory
+_Placed = tuple[ArrayArgument, int]  # an argument and the index of its memory
 
 
 class Kernel:
@@ -139,22 +139,22 @@ class Kernel:
             KernelBroken: the kernel broke a rule.
             ValueError: an array is not contiguous or overlaps another, or the chip or rule is unknown.
         """
-        for name, number, most in (
+        for name, number, maximum in (
             ("block_dim", block_dim, 2**31 - 1),
             ("tiling_key", tiling_key, 2**64 - 1),
             ("workspace_bytes", workspace_bytes, 2**32),
         ):
-            if not 0 <= number <= most:
-                raise bad_value(f"{name} must be 0 .. {most} but got {number}.")
+            if not 0 <= number <= maximum:
+                raise bad_value(f"{name} must be 0 .. {maximum} but got {number}.")
         tiling = bytes(tiling)
         memories, args = _memories_of(arguments)
-        o = options or Options()
-        soc = self.soc if o.soc is None else o.soc
-        self._sim.check_options(o)
+        options = options or Options()
+        soc = self.soc if options.soc is None else options.soc
+        self._sim.check_options(options)
         # The library rejects a chip that it does not list.
         if _architectures().get(soc.lower()) not in (None, AICORE[self.soc]):
             raise bad_value(f"options.soc must run code of {self.soc} but got {soc}.")
-        launch = o.as_launch()
+        launch = options.as_launch()
         launch.soc, launch.block_dim, launch.workspace_bytes = soc.encode(), block_dim, workspace_bytes
         launch.tiling_key, launch.tiling, launch.tiling_bytes = tiling_key, tiling, len(tiling)
         status = self._sim.lib.ascend_sim_run(
@@ -182,7 +182,7 @@ def _memories_of(arguments: Sequence[Argument]) -> tuple[list[Memory], list[_Arg
         if argument is None:
             args.append(_Arg(-1, 0))
             continue
-        if not isinstance(argument, Given):
+        if not isinstance(argument, ArrayArgument):
             got = type(argument).__name__
             raise bad_type(f"argument {index} must be In, Out, InOut, Sum or None but got {got}.")
         array = argument.array
@@ -202,14 +202,14 @@ def _memories_of(arguments: Sequence[Argument]) -> tuple[list[Memory], list[_Arg
     return memories, args
 
 
-def _shared_memory(argument: Given, index: int, seen: list[_Placed]) -> int | None:
-    """Index of the memory if an earlier argument is identical; an argument that overlaps is an error."""
+def _shared_memory(argument: ArrayArgument, index: int, seen: list[_Placed]) -> int | None:
+    """Return the memory's index of an identical earlier argument. Any other overlap is an error."""
     array = argument.array
     for other, memory in seen:
         if not (argument.role or other.role) or not np.may_share_memory(array, other.array):
             continue
-        same = (array.ctypes.data, array.nbytes) == (other.array.ctypes.data, other.array.nbytes)
-        if same and argument.role == other.role and isinstance(argument, InOut | Sum):
+        is_identical = (array.ctypes.data, array.nbytes) == (other.array.ctypes.data, other.array.nbytes)
+        if is_identical and argument.role == other.role and isinstance(argument, InOut | Sum):
             return memory
         raise bad_value(
             f"argument {index} must be apart from earlier ones but got an array that overlaps one.",

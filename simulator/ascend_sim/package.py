@@ -1,9 +1,7 @@
-"""Call the operators of an operator package on the simulated cores, through aclnn's two phases, on the host's
-memory.
+"""Call the operators of an operator package on the simulated cores, with tensors in the host's memory.
 
-A package is what CANN's tools make of operator definitions: interfaces, tilings, kernels
-(docs/programs.md). A call runs all of it, as a program's call on an NPU does: the checks of aclnn, the
-operator's tiling, the kernel.
+CANN's tools make a package from operator definitions: interfaces, tilings, kernels (docs/programs.md).
+A call runs aclnn's two phases, as on an NPU: the checks of aclnn, the operator's tiling, the kernel.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ _TYPES = {
 }
 _ND = 2  # aclFormat
 _OK = 0
-# The parameters of attributes, by their types in a definition.
+# The C types of attributes, by their types in a definition.
 _SCALARS = {"int": C.c_int64, "float": C.c_double, "bool": C.c_bool}
 _LISTS: dict[str, tuple[str, Any]] = {
     "listInt": ("IntArray", C.c_int64),
@@ -53,10 +51,10 @@ _LISTS: dict[str, tuple[str, Any]] = {
 
 
 class Refused(ValueError):
-    """A phase of aclnn that failed, with aclGetRecentErrMsg's message.
+    """A phase of aclnn failed. The text is aclGetRecentErrMsg's message.
 
     Attributes:
-        status: aclnn's status, such as 561002 where the operator's tiling refuses the call.
+        status: aclnn's status, such as 561002 if the operator's tiling refuses the call.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -82,7 +80,7 @@ class Tensor:
 
     @classmethod
     def of(cls, array: Any, dtype: str | None = None) -> Tensor:
-        """An array's memory, which must outlive the call. dtype: another type of the same size."""
+        """Return an array's tensor; the array must outlive it. dtype: another type of the same size."""
         item, address = array.itemsize, array.__array_interface__["data"][0]
         if any(s % item for s in array.strides):
             raise bad_value(f"array must have strides of whole elements but got {array.strides}.")
@@ -100,12 +98,12 @@ class Tensor:
         return True
 
     def span(self) -> tuple[int, int]:
-        """The first address and the number of bytes from the lowest element to the highest."""
+        """The lowest address, and the number of bytes from the lowest element to the highest."""
         if 0 in self.shape:
             return self.address, 0
-        reaches = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
-        item, low = _TYPES[self.dtype][1], sum(r for r in reaches if r < 0)
-        return self.address + low * item, (sum(r for r in reaches if r > 0) - low + 1) * item
+        extents = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
+        item, low = _TYPES[self.dtype][1], sum(r for r in extents if r < 0)
+        return self.address + low * item, (sum(r for r in extents if r > 0) - low + 1) * item
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class Operator:
     """An operator of a package, as its definition describes it for a SoC.
 
     Attributes:
-        inputs, outputs: the types of each tensor, one for each kernel, by the tensor's name.
+        inputs, outputs: each tensor's types by its name, one type for each kernel.
         attributes: the type of each attribute by its name: int, float, bool, str, listInt, ...
     """
 
@@ -123,7 +121,7 @@ class Operator:
 
     @classmethod
     def of(cls, described: Mapping[str, Any]) -> Operator:
-        """The operator of an entry of ``aic-<soc>-ops-info.json``."""
+        """Make the operator from its entry in ``aic-<soc>-ops-info.json``."""
 
         def tensors(kind: str) -> dict[str, tuple[str, ...]]:
             parts = (p for key, p in described.items() if re.fullmatch(rf"{kind}\d+", key))
@@ -134,16 +132,16 @@ class Operator:
         return cls(tensors("input"), types, tensors("output"))
 
     def parameters(self) -> list[str]:
-        """The names of the first phase's parameters, in order. An output that is an input is one of them."""
+        """The first phase's parameters, in order. An output that is also an input appears once."""
         return [*self.inputs, *self.attributes, *(o for o in self.outputs if o not in self.inputs)]
 
 
-_begun = threading.local()
+_active = threading.local()
 
 
 class HostCalls(C.Structure):
     """``ascend_sim_host_calls``: a context in which this thread's calls of aclnn use a chip, a package and
-    the host's memory. Afterwards ``error`` is the message of the last call that failed, or empty."""
+    the host's memory. At its end ``error`` becomes the message of the last call that failed, or empty."""
 
     _fields_ = [
         ("chip", C.c_char_p),
@@ -159,13 +157,13 @@ class HostCalls(C.Structure):
         launch = C.pointer(options.as_launch())
         super().__init__(chip=chip.encode(), package=str(package).encode(), cores=cores, options=launch)
 
-    def hold(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Set the memory that calls may read and write: first addresses and numbers of bytes."""
+    def set_memory(self, spans: Sequence[tuple[int, int]]) -> None:
+        """Set the memory that calls may access, as pairs of a first address and a number of bytes."""
         self.memories = (Memory * len(spans))(*[Memory(None, low, size, 0) for low, size in spans])
         self.memory_count = len(spans)
 
     def __enter__(self) -> None:
-        _begun.calls = self  # C keeps the address: it must stay valid even if an interrupt skips the end
+        _active.calls = self  # C keeps the address, which must stay valid even if an interrupt skips the end
         cann().lib.ascend_sim_begin_host_calls(C.byref(self))
 
     def __exit__(self, *_: object) -> None:
@@ -182,7 +180,7 @@ class Cann:
             self.lib.ascend_sim_end_host_calls.restype = C.c_char_p
             for kind in ("Tensor", "IntArray", "FloatArray", "BoolArray"):
                 getattr(self.lib, f"aclCreate{kind}").restype = C.c_void_p
-        except (OSError, AttributeError) as cause:  # AttributeError: it lacks an entry
+        except (OSError, AttributeError) as cause:  # AttributeError: it lacks a function
             remedy = "Install ascend-sim again."
             raise Unavailable("libascend_sim_cann.so", f"it does not load: {cause}", remedy) from None
 
@@ -203,7 +201,7 @@ class Cann:
         return C.c_void_p(getattr(self.lib, f"aclCreate{kind}")(given, C.c_uint64(len(values))))
 
     def destroy(self, made: Sequence[tuple[str, C.c_void_p]]) -> None:
-        """Destroy handles, each with its kind."""
+        """Destroy the handles, given with their kinds."""
         for kind, handle in made:
             getattr(self.lib, f"aclDestroy{kind}")(handle)
 
@@ -291,9 +289,9 @@ class Package:
             KernelBroken: the kernel broke a rule of the simulator; its outputs were not written.
             ValueError, TypeError: an argument is missing or unknown, or has a type that CANN lacks.
         """
-        o = options or Options()
-        profile = self.chip(o.soc)
-        self.simulator.check_options(o)
+        options = options or Options()
+        profile = self.chip(options.soc)
+        self.simulator.check_options(options)
         operators = self.operators(str(profile["soc"]))
         if op not in operators:
             raise bad_value(f"op must be one of {', '.join(operators)} but got {op}.")
@@ -303,9 +301,9 @@ class Package:
             for name, value in given.items()
             if isinstance(value, Tensor | np.ndarray)
         }
-        cores = min(profile["cores"], o.most_cores) if o.most_cores else profile["cores"]
-        calls = HostCalls(str(profile["name"]), self.folder, cores, o)
-        calls.hold([tensor.span() for tensor in tensors.values()])
+        cores = min(profile["cores"], options.most_cores or profile["cores"])
+        calls = HostCalls(str(profile["name"]), self.folder, cores, options)
+        calls.set_memory([tensor.span() for tensor in tensors.values()])
         before = self.simulator.launches()
         with calls:
             status = self._both_phases(op, operator, {**given, **tensors}, calls)
@@ -332,18 +330,18 @@ class Package:
                 workspace = np.empty(size.value, np.uint8)
                 address = workspace.ctypes.data if size.value else None
                 spans = [value.span() for value in given.values() if isinstance(value, Tensor)]
-                calls.hold([*spans, (address or 0, size.value)])
+                calls.set_memory([*spans, (address or 0, size.value)])
                 ran = True
                 status = int(getattr(self._opapi, f"aclnn{op}")(C.c_void_p(address), size, executor, None))
         finally:
-            if not ran and executor.value:  # a second phase gives it back itself
+            if not ran and executor.value:  # the second phase gives the executor back itself
                 self._cann.lib.aclDestroyAclOpExecutor(executor)
         return status
 
     def _arguments(
         self, op: str, operator: Operator, given: Mapping[str, Any], made: list[tuple[str, C.c_void_p]]
     ) -> list[Any]:
-        """The first phase's arguments but for the last two. ``made`` receives the handles to destroy."""
+        """The first phase's arguments, except the last two. ``made`` receives the handles to destroy."""
         known = operator.parameters()
         if unknown := set(given) - set(known):
             raise bad_value(f"arguments of {op} must be {', '.join(known)} but got {sorted(unknown)[0]}.")
@@ -370,7 +368,7 @@ class Package:
 
 
 def _check_kind(name: str, value: Any, type_: str | None) -> None:
-    """Check that a value is of the kind of its parameter; type_: of an attribute, or None for a tensor."""
+    """Check the Python type of a parameter. ``type_`` is the type of an attribute, or None for a tensor."""
     got = type(value).__name__
     if type_ is None:
         if value is not None and not isinstance(value, Tensor):

@@ -19,7 +19,7 @@ def _bandwidth(run: dict[str, Any]) -> str:
 
 
 def show(run: dict[str, Any], least_bytes: int, console: Console) -> None:
-    """Print times, pipes, instructions, and the waits before the end.
+    """Print times, pipes, instructions, and the critical path.
 
     Args:
         run: a report's summary, and ``call``, the title.
@@ -65,7 +65,7 @@ LONGEST_PARTS = 12
 
 
 def _critical_path(run: dict[str, Any]) -> Table:
-    """Return the waits that delayed the slowest core's end, the longest first."""
+    """Return the steps that delayed the slowest core's end, the longest first."""
     table = _table("critical path", "pipe", "spent on", "steps", "cycles", "share", left=("critical path",))
     path = run["critical_path"]
     for part in path["parts"][:LONGEST_PARTS]:

@@ -1,4 +1,4 @@
-"""A plot of a timeline: a row for each pipe of a core, bars where it is busy."""
+"""A plot of a timeline: a row for each pipe of a core, with bars while it is busy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SUFFIXES = (".png", ".svg", ".pdf")
 PIPES = ("S", "V", "MTE2", "MTE3")
 COLOURS = {"S": "#9a9a9a", "V": "#0b3c8c", "MTE2": "#2f8f5b", "MTE3": "#d9801a"}
 INK = "#1a1a1a"
-# The trace's rows of unfinished reads and writes, below their pipes.
-UNDER_WAY = {5: "MTE2", 6: "MTE3"}
-PIXELS = 1500  # width; a shorter pause is not visible, but some would be drawn as seams
+# The numbers of the trace's rows that show reads and writes in progress, and their pipes.
+ROWS_IN_PROGRESS = {5: "MTE2", 6: "MTE3"}
+PIXELS = 1500  # width of the plot; a pause below a pixel would appear as a seam or not at all
 
 
 def refusal(path: Path) -> str | None:
@@ -56,18 +56,18 @@ def draw(spans: Path, title: str, microseconds: float, stream: IO[bytes], kind: 
     events = json.loads(spans.read_text())["traceEvents"]
     events = [e for e in events if e["ph"] == "X"]
     cores = sorted({e["pid"] for e in events})
-    each = min(1.1, max(0.75, 24 / len(cores)))  # inches
-    size = (12, each * len(cores) + 1.0)
+    inches_per_core = min(1.1, max(0.75, 24 / len(cores)))
+    size = (12, inches_per_core * len(cores) + 1.0)
     canvas, axes = plt.subplots(len(cores), 1, figsize=size, sharex=True, squeeze=False, layout="constrained")
     for axis, core in zip(axes[:, 0], cores, strict=True):
         for row, pipe in enumerate(PIPES):
-            own = [(e["ts"], e["ts"] + e["dur"]) for e in events if e["pid"] == core and e["tid"] == row]
-            bars = [(begin, end - begin) for begin, end in _without_seams(own, microseconds / PIXELS)]
+            busy = [(e["ts"], e["ts"] + e["dur"]) for e in events if e["pid"] == core and e["tid"] == row]
+            bars = [(begin, end - begin) for begin, end in _without_seams(busy, microseconds / PIXELS)]
             axis.broken_barh(bars, (len(PIPES) - 1 - row - 0.4, 0.8), facecolors=COLOURS[pipe], linewidth=0)
-        for tid, pipe in UNDER_WAY.items():
-            waits = [(e["ts"], e["dur"]) for e in events if e["pid"] == core and e["tid"] == tid]
+        for tid, pipe in ROWS_IN_PROGRESS.items():
+            transfers = [(e["ts"], e["dur"]) for e in events if e["pid"] == core and e["tid"] == tid]
             place = (len(PIPES) - 1 - PIPES.index(pipe) - 0.4, 0.8)
-            axis.broken_barh(waits, place, facecolors=COLOURS[pipe], alpha=0.3, linewidth=0, zorder=0)
+            axis.broken_barh(transfers, place, facecolors=COLOURS[pipe], alpha=0.3, linewidth=0, zorder=0)
         axis.set_yticks(range(len(PIPES)), PIPES[::-1], fontsize=7)
         axis.set_ylabel(f"core {core}", fontsize=9, color=INK)
         axis.set_ylim(-0.6, len(PIPES) - 0.4)
@@ -75,7 +75,7 @@ def draw(spans: Path, title: str, microseconds: float, stream: IO[bytes], kind: 
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
     axes[-1, 0].set_xlabel(
-        "microseconds (simulated, without the launch itself); light: data still under way",
+        "microseconds (simulated, without the launch itself); light: transfers in progress",
         fontsize=9,
         color=INK,
     )

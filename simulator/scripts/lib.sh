@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Sets up .venv, and .venv-npu with torch_npu, in this folder from a clean clone. A second run skips the finished steps. Sourced by run.sh and test.sh.
+# Functions for run.sh and test.sh: set up .venv, and .venv-npu with torch_npu, in this folder. A second run skips finished steps.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VENV="$ROOT/.venv"
-VENV_NPU="$ROOT/.venv-npu" # apart, because torch loads a torch_npu beside it, which needs CANN
+VENV_NPU="$ROOT/.venv-npu" # separate, because torch loads an installed torch_npu, which needs CANN
 LOG="$VENV/setup.log"
 TORCH_NPU_VERSION=2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
@@ -21,7 +21,7 @@ quietly() {
   printf 'done (%d s)\n' $((SECONDS - began))
 }
 
-# setup EXTRA: install ascend_sim with an extra, unless this state of the sources is installed.
+# setup EXTRA: install ascend_sim with an extra, unless it is installed from the same sources.
 setup() {
   local state python="${PYTHON:-python3}"
   command -v "$python" >/dev/null 2>&1 || { printf 'error: %s was not found. PYTHON=/path/to/python3 names a Python >= 3.10.\n' "$python" >&2 && exit 1; }

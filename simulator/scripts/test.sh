@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Set up a fresh clone and run the tests. Arguments go to pytest. With --npu as the first, install torch and torch_npu
-# into .venv-npu before: the tests of torch_npu programs are skipped without it.
+# Set up a fresh clone and run the tests. Arguments go to pytest. If the first one is --npu, install torch and torch_npu
+# into .venv-npu first. Without torch_npu the tests of its programs are skipped.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import ascend_sim
@@ -62,7 +63,8 @@ CALLS = {
     "GlobalTensor::operator()": "(void)g<{T}>()(0)",
     "SetL2CacheHint": "auto x = g<{T}>(); x.SetL2CacheHint(CacheMode::CACHE_MODE_DISABLE)",
 }
-OF_ITSELF = {("Axpy into float, of", "float"), ("MulAddDst into float, of", "float")}  # the plain ones
+# With float, these calls are a plain Axpy and a plain MulAddDst.
+PLAIN_FORMS = {("Axpy into float, of", "float"), ("MulAddDst into float, of", "float")}
 # Instructions without an element type, and errors that are found at run time (SIM-MODE-01).
 UNTYPED = {"DataSyncBarrier": "DataSyncBarrier<MemDsbT::DDR>()"}
 AT_RUN_TIME = {"comparisons other than EQ"}
@@ -76,7 +78,7 @@ template <class T> const T& v();
 """
 
 # The text in refusals.cpp of an instruction that is not called by its plain name.
-SHOWN_BY = {
+CALL_PATTERNS = {
     "DataCopyPad with PaddingMode::Compact": r"PaddingMode::Compact",
     "DataCacheCleanAndInvalid with DcciDst": r"DcciDst::",
     "GlobalTensor::operator()": r"gm<\w+>\(\)\(0\)",
@@ -95,8 +97,8 @@ def compiles(soc, calls, tmp_path):
     lines = [f"void f{i}() {{ {call}; }}" for i, call in enumerate(calls)]
     source.write_text(HEAD + "\n".join(lines) + "\n")
     complaint = test_refusals.complaints_about(source)
-    said = test_refusals.compile_all(source, soc)
-    refused = {int(line) for line in complaint.findall(said)}
+    output = test_refusals.compile_all(source, soc)
+    refused = {int(line) for line in complaint.findall(output)}
     first = HEAD.count("\n") + 1
     return [first + i not in refused for i in range(len(calls))]
 
@@ -106,37 +108,39 @@ def lacking():
 
 
 @pytest.mark.parametrize("soc", ["ascend910b", "ascend310p", "ascend950"])
-def test_an_instruction_compiles_with_the_types_of_its_row_alone(soc, tmp_path):
+def test_an_instruction_compiles_only_with_the_types_of_its_row(soc, tmp_path):
     table = ascend_sim.instructions(soc)
     assert set(table) == set(CALLS) | set(UNTYPED) | AT_RUN_TIME
     cells = [(name, element) for name in CALLS for element in types_of(soc)]
-    cells = [cell for cell in cells if cell not in OF_ITSELF]
+    cells = [cell for cell in cells if cell not in PLAIN_FORMS]
     calls = [CALLS[name].format(name=name, T=TYPES[element]) for name, element in cells]
     compiled = compiles(soc, [*calls, *UNTYPED.values()], tmp_path)
-    wanted = [element in table[name] or table[name] == ("any",) for name, element in cells]
-    wanted += [bool(table[name]) for name in UNTYPED]
+    expected = [element in table[name] or table[name] == ("any",) for name, element in cells]
+    expected += [bool(table[name]) for name in UNTYPED]
     wrong = [
-        cell for cell, is_, should in zip([*cells, *UNTYPED], compiled, wanted, strict=True) if is_ != should
+        cell
+        for cell, is_compiled, should in zip([*cells, *UNTYPED], compiled, expected, strict=True)
+        if is_compiled != should
     ]
     assert wrong == []
 
 
 @pytest.mark.parametrize("soc", ["ascend910b", "ascend310p", "ascend950"])
-def test_cast_compiles_with_the_pairs_that_have_round_modes_alone(soc, tmp_path):
+def test_cast_compiles_only_with_the_pairs_that_have_round_modes(soc, tmp_path):
     table = ascend_sim.conversions(soc)
     pairs = [(a, b) for a in types_of(soc) for b in types_of(soc)]
     calls = [f"Cast(t<{TYPES[b]}>(), t<{TYPES[a]}>(), RoundMode::CAST_NONE, 64)" for a, b in pairs]
     compiled = compiles(soc, calls, tmp_path)
-    assert [p for p, is_ in zip(pairs, compiled, strict=True) if is_] == [p for p in pairs if table.get(p)]
+    assert list(itertools.compress(pairs, compiled)) == [p for p in pairs if table.get(p)]
 
 
-def test_every_instruction_that_an_soc_lacks_is_refused_line_by_line_too():
+def test_refusals_cpp_has_a_line_for_every_instruction_that_an_soc_lacks():
     """refusals.cpp is written independently, so it detects wrong cells of the table."""
     text = test_refusals.SOURCE.read_text().splitlines()
     missing = []
     for name, soc in lacking():
-        shown_by = re.compile(SHOWN_BY.get(name, rf"\b{name}(?:<[^()]*>)?\("))
-        if not any(shown_by.search(text[line - 1]) for line in test_refusals.marked(soc)):
+        call_pattern = re.compile(CALL_PATTERNS.get(name, rf"\b{name}(?:<[^()]*>)?\("))
+        if not any(call_pattern.search(text[line - 1]) for line in test_refusals.marked(soc)):
             missing.append((name, soc))
     assert missing == []
 
@@ -154,7 +158,7 @@ def test_every_instruction_is_listed_once_with_a_source():
     assert all(any(row[arch] for arch in ("220", "200", "310")) for row in rows)
 
 
-def test_chips_of_an_soc_take_what_it_takes():
+def test_chips_of_an_soc_have_its_instructions_and_conversions():
     assert ascend_sim.instructions("Ascend910B4") == ascend_sim.instructions("ascend910_93")
     assert ascend_sim.instructions("ASCEND910B4") == ascend_sim.instructions("ascend910b4")
     assert ascend_sim.conversions("Ascend310P") == ascend_sim.conversions("ascend310p")

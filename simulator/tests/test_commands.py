@@ -55,7 +55,7 @@ HELP = {
     ("run",): ("--soc", "--streams", "--seed", "--report", "Exit status", "ascend-sim run -- python"),
     ("kernel",): ("ROLE:DTYPE[SIZES]", "--block-dim", "--tiling", "--reference", "Exit status"),
     ("trace",): ("critical path", "--plot", "--json", "Exit status"),
-    ("doctor",): ("how to get them", "Exit status"),
+    ("doctor",): ("how to get the missing ones", "Exit status"),
 }
 
 
@@ -88,7 +88,7 @@ def test_the_program_and_its_module_are_the_same():
     ],
     ids=lambda value: "" if isinstance(value, list) else value,
 )
-def test_wrong_usage_is_told_on_standard_error(arguments, words):
+def test_wrong_usage_is_reported_on_standard_error(arguments, words):
     done = ascend_sim_command(*arguments)
     assert (done.exit_code, done.stdout) == (2, "")
     assert words in done.stderr
@@ -136,7 +136,7 @@ def test_a_broken_rule_ends_with_1_and_writes_nothing():
     assert files() == ["broken.cpp"]
 
 
-def test_a_file_that_does_not_compile_ends_with_1_and_the_compiler_s_words():
+def test_a_file_that_does_not_compile_ends_with_1_and_the_compiler_s_message():
     Path("wrong.cpp").write_text("int f() { return nosuch; }\n")
     done = ascend_sim_command("kernel", "wrong.cpp", "f")
     assert (done.exit_code, done.stdout) == (1, "")
@@ -145,18 +145,18 @@ def test_a_file_that_does_not_compile_ends_with_1_and_the_compiler_s_words():
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("nope.cpp", "must be a file that can be read but got nope.cpp: No such file or directory."),
         ("folder", "must be a file that can be read but got folder: Is a directory."),
         ("empty.cpp", "must have a kernel but got empty.cpp, which is empty."),
     ],
 )
-def test_a_source_without_a_kernel_is_refused(source, said):
+def test_a_source_without_a_kernel_is_refused(source, message):
     Path("folder").mkdir()
     Path("empty.cpp").write_text("\n")
     done = ascend_sim_command("kernel", source, "f", "out:float32[8]=y.npy")
-    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"[kernel] source {said}\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"[kernel] source {message}\n")
     assert files() == ["empty.cpp", "folder"]
 
 
@@ -199,10 +199,10 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_bad_option_is_refused_and_nothing_is_written(name):
-    arguments, said = REFUSED[name]
+    arguments, message = REFUSED[name]
     done = add(*arguments)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith(said), done.stderr
+    assert done.stderr.startswith(message), done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert files() == []
 
@@ -227,8 +227,8 @@ def test_the_summary_is_json(timeline):
     done = ascend_sim_command("trace", timeline, "--json")
     assert done.exit_code == 0, done.stderr
     summary = json.loads(done.stdout)
-    held = json.loads(timeline.read_text())["otherData"]["summary"]
-    assert summary == {"call": "add.json", **held}
+    written = json.loads(timeline.read_text())["otherData"]["summary"]
+    assert summary == {"call": "add.json", **written}
 
 
 def test_a_plot_is_drawn(timeline):
@@ -252,16 +252,16 @@ def test_a_file_that_is_no_timeline_is_refused(file):
 
 
 @pytest.mark.parametrize(
-    ("plot", "said"),
+    ("plot", "message"),
     [
         ("no/add.png", "must be a file in an existing folder but got no/add.png."),
         ("add.txt", "must end in .png, .svg, .pdf but got add.txt."),
         (".", "must be a file in an existing folder but got .."),
     ],
 )
-def test_a_plot_that_cannot_be_written_is_refused(timeline, plot, said):
+def test_a_plot_that_cannot_be_written_is_refused(timeline, plot, message):
     done = ascend_sim_command("trace", timeline, "--plot", plot)
-    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"[trace] plot {said}\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"[trace] plot {message}\n")
     assert files() == []
 
 
@@ -278,7 +278,7 @@ def test_a_program_that_does_not_exist_is_refused():
 # ---- doctor ------------------------------------------------------------------------------------------
 
 
-def test_doctor_lists_the_pieces_that_are_here():
+def test_doctor_lists_the_installed_pieces():
     done = ascend_sim_command("doctor")
     assert (done.exit_code, done.stderr) == (0, "")
     found = dict(re.findall(r"^  (\w+(?: \w+)*)  +(.*)$", done.stdout, re.M))
@@ -288,7 +288,7 @@ def test_doctor_lists_the_pieces_that_are_here():
     assert "missing" not in found["compiler"]
 
 
-def test_doctor_ends_with_1_without_a_compiler_and_tells_how_to_get_one():
+def test_doctor_ends_with_1_without_a_compiler_and_prints_how_to_get_one():
     done = ascend_sim_command("doctor", PATH="/nonexistent", CXX="")
     assert (done.exit_code, done.stderr) == (1, "")
     assert "compiler        missing: none was found as $CXX, g++, clang++ or c++" in done.stdout

@@ -51,7 +51,7 @@ def conversions():
 
 
 @pytest.mark.parametrize("table", [rules, instructions, conversions], ids=lambda table: table.__name__)
-def test_the_page_lists_every_row_as_the_simulator_says_it(table):
+def test_the_page_lists_every_row_as_the_simulator_returns_it(table):
     """ASCEND_SIM_UPDATE_DOCS=1 writes the table instead."""
     begin, end = f"<!-- {table.__name__}: begin -->\n", f"<!-- {table.__name__}: end -->"
     text = PAGE.read_text()

@@ -1,4 +1,4 @@
-"""Where an installation keeps its libraries, headers and CMake functions."""
+"""The folders of an installation: libraries, headers, CMake functions."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_an_index_outside_the_table_is_caught(compiled, index, rule):
     assert caught.value.rule == rule
 
 
-# ---- one synchronisation less --------------------------------------------------------------------------
+# ---- a missing synchronisation -------------------------------------------------------------------------
 
 
 def variants(stem):
@@ -119,8 +119,8 @@ def variants(stem):
     places = [n for n, line in enumerate(lines) if SYNCHRONISATION.match(line)]
     text = lines[:first]
     for place in places:
-        kept = [line for n, line in enumerate(lines) if n != place]
-        body = "\n".join(kept[first:]).replace(f" {stem}(", f" {stem}_without_line_{place + 1}(")
+        remaining = [line for n, line in enumerate(lines) if n != place]
+        body = "\n".join(remaining[first:]).replace(f" {stem}(", f" {stem}_without_line_{place + 1}(")
         text += [f"namespace without_{place + 1} {{", body, "}"]
     return [place + 1 for place in places], "\n".join(text) + "\n"
 
@@ -136,17 +136,19 @@ def launches():
     }
 
 
-CUT = [(stem, line) for stem in launches() for line in variants(stem)[0]]
+REMOVED_LINES = [(stem, line) for stem in launches() for line in variants(stem)[0]]
 
 
 @pytest.mark.parametrize("stem", launches())
-def test_the_whole_kernel_keeps_every_rule(compiled, stem):
+def test_the_complete_kernel_keeps_every_rule(compiled, stem):
     arguments, tiling = launches()[stem]
     assert compiled(stem, stem).run(*arguments, tiling=tiling, block_dim=2).warnings == []
 
 
-@pytest.mark.parametrize(("stem", "line"), CUT, ids=[f"{stem}-{line}" for stem, line in CUT])
-def test_a_synchronisation_less_is_caught(kernel_folder, stem, line):
+@pytest.mark.parametrize(
+    ("stem", "line"), REMOVED_LINES, ids=[f"{stem}-{line}" for stem, line in REMOVED_LINES]
+)
+def test_a_missing_synchronisation_is_caught(kernel_folder, stem, line):
     kernel_folder.mkdir(exist_ok=True)
     source = kernel_folder / f"{stem}_cut.cpp"
     if not source.exists():

@@ -19,21 +19,21 @@ def floats(value=0.0, count=4096):
     return np.full(count, value, np.float32)
 
 
-def options(**given):
-    return ascend_sim.Options(**given)
+def options(**chosen):
+    return ascend_sim.Options(**chosen)
 
 
 # ---- cores and orders ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("block_dim", [1, 2, 47, 48, 49, 200])
-def test_every_core_runs_also_where_there_are_more_blocks_than_cores(compiled, block_dim):
+def test_every_block_runs_even_if_there_are_more_blocks_than_cores(compiled, block_dim):
     y = floats(count=8 * block_dim)
     compiled("reports", "number_of_each_core").run(In(floats()), Out(y), block_dim=block_dim)
     assert np.array_equal(y, np.repeat(np.arange(block_dim) + 1, 8))
 
 
-def test_one_order_does_not_see_that_the_result_depends_on_it(compiled):
+def test_one_order_does_not_detect_that_the_result_depends_on_it(compiled):
     kernel = compiled("cores", "float_sum_of_three_cores")
     y = floats()
     kernel.run(In(floats()), InOut(y), block_dim=3, options=options(one_order=True))
@@ -50,7 +50,7 @@ def test_a_sum_may_depend_on_the_order_and_a_copy_may_not(compiled):
         compiled("cores", "cores_write_over_each_other").run(In(floats()), Sum(y), block_dim=2)
 
 
-def test_launches_do_not_see_each_other(compiled):
+def test_launches_do_not_affect_each_other(compiled):
     kernel = compiled("initialised", "memory_of_the_tensor_before")
     for _ in range(2):
         with pytest.raises(KernelBroken, match="SIM-INIT-01"):
@@ -58,10 +58,10 @@ def test_launches_do_not_see_each_other(compiled):
     compiled("initialised", "add_of_written_memory").run(In(floats()), Out(floats()))
 
 
-def test_threads_launch_side_by_side_and_each_gets_its_own_report(compiled):
+def test_threads_launch_in_parallel_and_each_has_its_own_report(compiled):
     good, bad = compiled("reports", "number_of_each_core"), compiled("reports", "broken_on_core_two")
 
-    def one(n):
+    def run_one(n):
         y = floats(count=8 * 64)
         if n % 2:
             return bad.run(In(floats()), Out(y), block_dim=3 + n, check=False).errors[0]["core"] == 2
@@ -69,7 +69,7 @@ def test_threads_launch_side_by_side_and_each_gets_its_own_report(compiled):
         return (y[: 8 * (1 + n)] == np.repeat(np.arange(1 + n) + 1, 8)).all()
 
     with ThreadPoolExecutor(4) as threads:
-        assert all(threads.map(one, range(40)))
+        assert all(threads.map(run_one, range(40)))
 
 
 # ---- outputs ---------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_a_broken_rule_leaves_outputs_as_they_were(compiled, role):
     assert (y == 7).all()
 
 
-def test_what_a_kernel_does_not_write_stays(compiled):
+def test_unwritten_elements_of_an_output_stay(compiled):
     y = floats(7)
     compiled("reports", "number_of_each_core").run(In(floats()), Out(y))
     assert y[:9].tolist() == [1] * 8 + [7]
@@ -115,7 +115,7 @@ def test_a_tiling_struct_is_neither_shorter_nor_longer_than_what_the_host_passed
         compiled("tiling", "fill_by_tiling").run(In(floats()), Out(floats()), tiling=bytes(passed))
 
 
-def test_the_workspace_is_the_launch_s(compiled):
+def test_the_workspace_has_the_size_of_the_launch(compiled):
     y = floats()
     kernel = compiled("tiling", "through_the_workspace")
     kernel.run(In(floats()), Out(y), block_dim=4, workspace_bytes=4 * 32)
@@ -149,7 +149,7 @@ def test_a_store_by_reference_counts_whatever_the_element_held(compiled):
 
 
 @pytest.mark.parametrize("claim", HAZARDS, ids=str)
-def test_auto_sync_inserts_what_the_compiler_would_and_no_more(compiled, claim):
+def test_auto_sync_inserts_only_the_compiler_s_synchronisation(compiled, claim):
     inserted = (
         claim.rule in {"SIM-HAZARD-02", "SIM-HAZARD-03"} or claim.entry == "read_of_what_a_scalar_writes"
     )
@@ -157,7 +157,7 @@ def test_auto_sync_inserts_what_the_compiler_would_and_no_more(compiled, claim):
     assert [e["rule"] for e in report.errors] == ([] if inserted else [claim.rule])
 
 
-def test_what_auto_sync_orders_is_computed(compiled):
+def test_a_launch_with_auto_sync_computes_its_result(compiled):
     x, y = np.arange(4096, dtype=np.float32), floats()
     kernel = compiled("reports", "written_for_auto_sync")
     kernel.run(In(x), Out(y), options=options(auto_sync=True))

@@ -10,7 +10,7 @@ from mini_kernels import claims
 from test_rules import launch
 
 # Errors after which the core cannot continue: memory that does not exist, or a core that waits forever.
-CANNOT_GO_ON = {
+CANNOT_CONTINUE = {
     "buffer_without_memory",
     "copy_out_to_nowhere",
     "count_that_wraps",
@@ -31,8 +31,8 @@ CANNOT_GO_ON = {
     "scalar_read_before_the_first_byte",
     "tensor_without_a_buffer",
 }
-# Continues into memory that does not exist.
-GOES_ASTRAY = {
+# The core continues into memory that does not exist.
+LEAVES_ITS_MEMORY = {
     "gathered_mask_that_wraps",
     "mask_count_that_wraps",
     "offset_4_gib_ahead",
@@ -50,10 +50,10 @@ def options(claim, *lenient):
 
 
 @pytest.mark.parametrize("claim", BROKEN, ids=str)
-def test_a_lenient_rule_warns_and_the_core_goes_on(compiled, claim):
+def test_a_lenient_rule_warns_and_the_core_continues(compiled, claim):
     report = launch(compiled, claim, options=options(claim, claim.rule))
     still_errors = [e for e in report.errors if e["rule"] == claim.rule]
-    assert bool(still_errors) == (claim.entry in CANNOT_GO_ON), report
+    assert bool(still_errors) == (claim.entry in CANNOT_CONTINUE), report
     if not still_errors:
         warning = next(w for w in report.warnings if w["rule"] == claim.rule)
         assert warning["line"] == claim.line
@@ -61,9 +61,9 @@ def test_a_lenient_rule_warns_and_the_core_goes_on(compiled, claim):
 
 
 @pytest.mark.parametrize("claim", BROKEN, ids=str)
-def test_lenient_about_everything_leaves_only_what_cannot_go_on(compiled, claim):
+def test_if_all_rules_are_lenient_only_fatal_errors_remain(compiled, claim):
     report = launch(compiled, claim, options=options(claim, "all"))
-    assert bool(report.errors) == (claim.entry in CANNOT_GO_ON | GOES_ASTRAY), report
+    assert bool(report.errors) == (claim.entry in CANNOT_CONTINUE | LEAVES_ITS_MEMORY), report
     assert claim.rule in {e["rule"] for e in report.errors + report.warnings}
 
 
@@ -81,7 +81,7 @@ def test_a_line_warns_once_however_often_it_runs(compiled):
     assert [w["rule"] for w in report.warnings] == ["SIM-HAZARD-02"]
 
 
-def test_what_a_lenient_launch_computed_is_written(compiled):
+def test_results_of_a_lenient_launch_are_written(compiled):
     x, y = np.arange(4096, dtype=np.float32), np.zeros(4096, np.float32)
     kernel = compiled("reports", "copy_with_a_tail")
     kernel.run(In(x), Out(y), options=ascend_sim.Options(lenient=("SIM-COUNT-01",)))

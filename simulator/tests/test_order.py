@@ -1,5 +1,5 @@
-"""The order of instructions, compared with an independent model: a random program is a graph of precedences
-between steps, which is searched path by path."""
+"""The order of instructions, compared with an independent model: the precedences between the steps of random
+programs form a graph, in which the model finds all paths."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ PIPE = {COPY_IN: MTE2, VECTOR: V, COPY_OUT: MTE3, STORE: S, LOAD: S}
 def random_program(seed):
     """Steps in which every wait has its set, and every set has its wait."""
     rng = random.Random(seed)
-    steps, up = [], set()
+    steps, set_events = [], set()
     blocks = rng.choice([2, 3, 8])
     for _ in range(rng.randrange(4, 40)):
         kind = rng.choice([COPY_IN, VECTOR, COPY_OUT, STORE, LOAD, SET, SET, WAIT, WAIT, WAIT, BARRIER])
         if kind == SET:
             event = rng.randrange(12), rng.randrange(2)
-            if event not in up:
-                up.add(event)
+            if event not in set_events:
+                set_events.add(event)
                 steps.append((SET, *event))
         elif kind == WAIT:
-            if up:
-                event = rng.choice(sorted(up))
-                up.remove(event)
+            if set_events:
+                event = rng.choice(sorted(set_events))
+                set_events.remove(event)
                 steps.append((WAIT, *event))
         elif kind == BARRIER:
             steps.append((BARRIER, rng.choice([1, 1, 2, 3, 7]), 0))
         else:
             steps.append((kind, rng.randrange(blocks), rng.randrange(blocks)))
-    return steps + [(WAIT, *event) for event in sorted(up)]
+    return steps + [(WAIT, *event) for event in sorted(set_events)]
 
 
 def accesses(step):
@@ -63,7 +63,7 @@ def precedences(steps):
     A step is issued by the scalar unit, starts on its pipe and ends there.
     """
     pairs = []
-    held = [None] * 4  # the last step that blocks all later steps of its pipe
+    blocking = [None] * 4  # the last step that blocks all later steps of its pipe
     work = [[] for _ in range(4)]  # the instructions of each pipe
     last_set = {}
     for n, (kind, a, b) in enumerate(steps):
@@ -72,9 +72,9 @@ def precedences(steps):
         )
         pipes = range(4) if pipe is None else [pipe]
         pairs += [(("issue", n), ("start", n)), (("start", n), ("end", n))]
-        pairs += [(("end", held[p]), ("start", n)) for p in pipes if held[p] is not None]
-        if held[S] is not None:
-            pairs.append((("end", held[S]), ("issue", n)))
+        pairs += [(("end", blocking[p]), ("start", n)) for p in pipes if blocking[p] is not None]
+        if blocking[S] is not None:
+            pairs.append((("end", blocking[S]), ("issue", n)))
         if kind in (SET, BARRIER):
             pairs += [(("end", earlier), ("start", n)) for p in pipes for earlier in work[p]]
         elif kind == WAIT:
@@ -87,29 +87,29 @@ def precedences(steps):
             work[pipe].append(n)
         else:
             for p in pipes:
-                held[p] = n
+                blocking[p] = n
     return pairs
 
 
-def over_before(steps):
+def ended_before(steps):
     """For each step, the steps that have ended when it starts, for all speeds of the pipes."""
     rank = {"issue": 0, "start": 1, "end": 2}
-    over = {(what, n): set() for n in range(len(steps)) for what in rank}
+    ended = {(what, n): set() for n in range(len(steps)) for what in rank}
     # Every pair leads from an earlier step to a later one, or within a step.
     for first, then in sorted(precedences(steps), key=lambda pair: (pair[1][1], rank[pair[1][0]])):
-        over[then] |= over[first] | ({first[1]} if first[0] == "end" else set())
-    return [over["start", n] for n in range(len(steps))]
+        ended[then] |= ended[first] | ({first[1]} if first[0] == "end" else set())
+    return [ended["start", n] for n in range(len(steps))]
 
 
 def first_unordered(steps):
     """The first step that accesses a block before an earlier access is known to be complete, or None."""
-    over = over_before(steps)
+    ended = ended_before(steps)
     instructions = [n for n, step in enumerate(steps) if step[0] in PIPE]
     for later in instructions:
         reads, writes = accesses(steps[later])
         for earlier in itertools.takewhile(lambda n, later=later: n < later, instructions):
             read_before, written_before = accesses(steps[earlier])
-            if (written_before & (reads | writes) or read_before & writes) and earlier not in over[later]:
+            if (written_before & (reads | writes) or read_before & writes) and earlier not in ended[later]:
                 return later
     return None
 
@@ -127,7 +127,7 @@ def simulated_first_unordered(compiled, steps):
     return [n for n, step in enumerate(steps) if step[0] in PIPE][done]
 
 
-def test_random_programs_are_judged_as_by_a_graph_of_what_precedes_what(compiled):
+def test_random_programs_are_judged_as_by_a_graph_of_precedences(compiled):
     verdicts = []
     for seed in range(1000):
         steps = random_program(seed)
@@ -153,5 +153,5 @@ def test_random_programs_are_judged_as_by_a_graph_of_what_precedes_what(compiled
         ([(STORE, 0, 0), (SET, 0, 0), (WAIT, 0, 0), (SET, 3, 0), (WAIT, 3, 0), (COPY_OUT, 0, 0)], None),
     ],
 )
-def test_the_graph_itself_judges_what_is_known(steps, expected):
+def test_the_graph_judges_known_programs(steps, expected):
     assert first_unordered(steps) == expected

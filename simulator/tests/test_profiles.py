@@ -34,8 +34,8 @@ def platforms(tmp_path_factory):
     (folder / "platforms.cpp").write_text(PROGRAM)
     command = [*compiler.compiler().split(), "-std=c++17", f"-I{ROOT}", str(folder / "platforms.cpp")]
     subprocess.run([*command, "-o", str(folder / "platforms")], check=True)
-    said = subprocess.run([folder / "platforms"], check=True, capture_output=True, text=True).stdout
-    rows = [dict(zip(KEYS, line.split(), strict=True)) for line in said.splitlines()]
+    output = subprocess.run([folder / "platforms"], check=True, capture_output=True, text=True).stdout
+    rows = [dict(zip(KEYS, line.split(), strict=True)) for line in output.splitlines()]
     return {row["name"]: {k: int(v) if v.isdigit() else v for k, v in row.items()} for row in rows}
 
 
@@ -67,7 +67,7 @@ Ascend950PR_9599 ascend950 32 64 253952 128 1650
 """
 
 
-def test_the_table_says_what_cann_s_platform_files_say(platforms):
+def test_the_table_equals_cann_s_platform_files(platforms):
     keys = ("name", "family", "ai", "vector", "ub_bytes", "l2_mib", "mhz")
     table = "".join(" ".join(str(p[key]) for key in keys) + "\n" for p in platforms.values())
     assert table == DOCUMENTED.lstrip()
@@ -78,11 +78,11 @@ def test_kernels_run_on_the_ai_cores_of_310p_and_on_the_vector_cores_of_others(p
     assert wrong == []
 
 
-def both(platforms):
+def table_and_profile_pairs(platforms):
     """Pairs of a chip's data in the table and in its profile."""
-    known = profiles()
+    by_name = profiles()
     named = [(p, PROFILE_NAMES.get(name, name)) for name, p in platforms.items()]
-    return [(p, known[name]) for p, name in named if name in known]
+    return [(p, by_name[name]) for p, name in named if name in by_name]
 
 
 def test_every_chip_is_simulated(platforms):
@@ -90,5 +90,9 @@ def test_every_chip_is_simulated(platforms):
 
 
 @pytest.mark.parametrize("figure", ["arch", "cores", "ub_bytes"])
-def test_both_say_the_same_of_every_chip_they_both_know(platforms, figure):
-    assert [(p["name"], p[figure], q[figure]) for p, q in both(platforms) if p[figure] != q[figure]] == []
+def test_table_and_profile_agree_on_every_chip(platforms, figure):
+    assert [
+        (p["name"], p[figure], q[figure])
+        for p, q in table_and_profile_pairs(platforms)
+        if p[figure] != q[figure]
+    ] == []

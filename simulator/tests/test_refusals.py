@@ -42,19 +42,19 @@ def compile_all(source, soc):
 
 def refused(soc):
     """The lines with compiler errors, and the whole output."""
-    said = compile_all(SOURCE, soc)
-    return {int(line) for line in complaints_about(SOURCE).findall(said)}, said
+    output = compile_all(SOURCE, soc)
+    return {int(line) for line in complaints_about(SOURCE).findall(output)}, output
 
 
 @pytest.mark.parametrize("soc", SOCS)
-def test_what_an_soc_lacks_does_not_compile_and_nothing_else(soc):
-    lines, said = refused(soc)
-    wanted = marked(soc)
-    assert sorted(lines) == sorted(wanted)
-    assert [words for words in wanted.values() if words not in said] == []
+def test_only_calls_that_an_soc_lacks_do_not_compile(soc):
+    lines, output = refused(soc)
+    expected = marked(soc)
+    assert sorted(lines) == sorted(expected)
+    assert [words for words in expected.values() if words not in output] == []
 
 
-def test_every_soc_lacks_something_else():
+def test_every_soc_lacks_different_calls():
     tables = [tuple(marked(soc)) for soc in ("ascend910b", "ascend310p", "ascend950")]
     assert len(set(tables)) == 3
     assert all(tables)

@@ -31,7 +31,7 @@ def line_of(entry, text):
     return next(n for n, line in enumerate(lines[start:], start + 1) if text in line)
 
 
-# Complete messages, one of each kind.
+# The complete message of one entry of each kind.
 GOLDEN = {
     "add_from_inside_a_block": """
         SIM-ALIGN-01 alignment.cpp:{line}, core 0, Add: `src0` starts at UB byte 16, which is no multiple of
@@ -63,7 +63,7 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("entry", GOLDEN)
-def test_a_report_reads_so(compiled, entry):
+def test_a_report_has_this_message(compiled, entry):
     claim = next(c for c in claims() if c.entry == entry and c.breaks)
     (error,) = launch(compiled, claim).errors
     words = GOLDEN[entry].format(line=claim.line, before=claim.line - 1).split()

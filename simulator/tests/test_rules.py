@@ -78,7 +78,7 @@ def test_breaking_it_is_caught_at_its_line(compiled, claim):
 
 
 @pytest.mark.parametrize("claim", [c for c in claims() if c.warns], ids=str)
-def test_advice_warns_at_its_line_and_the_launch_goes_on(compiled, claim):
+def test_advice_warns_at_its_line_and_the_launch_continues(compiled, claim):
     report = launch(compiled, claim)
     assert (report.errors, [w["rule"] for w in report.warnings]) == ([], [claim.rule])
     check_report(claim, report.warnings[0])
@@ -86,12 +86,12 @@ def test_advice_warns_at_its_line_and_the_launch_goes_on(compiled, claim):
 
 def check_report(claim, error):
     assert error["line"] == claim.line, error
-    said = REPORT.fullmatch(error["text"])
-    assert claim.words in error["text"].split(said["place"] or said["rule"], 1)[1], error["text"]
-    assert said["rule"] == claim.rule
+    parsed = REPORT.fullmatch(error["text"])
+    assert claim.words in error["text"].split(parsed["place"] or parsed["rule"], 1)[1], error["text"]
+    assert parsed["rule"] == claim.rule
     if claim.line:
         assert error["file"] == str(mini_kernels.source(claim.stem))
-        assert said["place"] == f"{claim.stem}.cpp:{claim.line}"
+        assert parsed["place"] == f"{claim.stem}.cpp:{claim.line}"
 
 
 @pytest.mark.parametrize("claim", [c for c in claims() if c.keeps], ids=str)

@@ -16,7 +16,7 @@ FLOATS = 1 << 18
 # Cycles before an instruction's work, from docs/kernels.md.
 VECTOR, COPY, COUNT_FORM, READ_LATENCY, WRITE_LATENCY, ISSUE = 22, 20, 4, 240, 96, 2
 PIPES = ("S", "V", "MTE2", "MTE3")
-CRITICAL, READS_UNDER_WAY, WRITES_UNDER_WAY = 4, 5, 6  # rows of the trace below the pipes
+CRITICAL, READS_IN_PROGRESS, WRITES_IN_PROGRESS = 4, 5, 6  # rows of the trace below the pipes
 
 
 def run(compiled, entry, *, count, tiles=1, buffers=1, skipped=0, block_dim=1, soc="ascend910b", **options):
@@ -52,7 +52,7 @@ def test_a_vector_instruction_costs_its_issue_and_a_cycle_a_repeat(compiled, rep
 
 
 @pytest.mark.parametrize(("count", "repeats"), [(1, 1), (64, 1), (65, 2), (4096, 64)])
-def test_a_count_form_costs_its_masks_too(compiled, count, repeats):
+def test_a_count_form_also_costs_its_masks(compiled, count, repeats):
     assert cycles_of(run(compiled, "add_count", count=count), "Adds") == VECTOR + repeats + COUNT_FORM
 
 
@@ -65,9 +65,9 @@ def test_reading_the_destination_takes_two_cycles_a_repeat(compiled):
 
 
 def test_a_copy_costs_its_bytes_over_the_core_s_port(compiled):
-    few, many = (run(compiled, "copy_in", count=n)["busy_MTE2"] for n in (1024, 5120))
-    assert few > COPY
-    assert many - few == pytest.approx(4096 * 4 / profile()["core_gm_bytes_per_cycle"])
+    small, large = (run(compiled, "copy_in", count=n)["busy_MTE2"] for n in (1024, 5120))
+    assert small > COPY
+    assert large - small == pytest.approx(4096 * 4 / profile()["core_gm_bytes_per_cycle"])
 
 
 def test_a_copy_is_not_done_before_its_latency(compiled):
@@ -82,27 +82,29 @@ def test_short_bursts_cost_more_than_one_long_one(compiled):
 
 
 def test_an_address_off_512_bytes_costs_more(compiled):
-    at, off, next_line = (run(compiled, "copy_in", count=4096, skipped=n)["busy_MTE2"] for n in (0, 8, 128))
-    assert off > at == next_line
+    aligned, unaligned, next_line = (
+        run(compiled, "copy_in", count=4096, skipped=n)["busy_MTE2"] for n in (0, 8, 128)
+    )
+    assert unaligned > aligned == next_line
 
 
 @pytest.mark.parametrize("cores", [1, 2, 32, 48])
 def test_cores_share_the_memory_s_bandwidth(compiled, cores):
     chip = profile()
     rate = min(chip["core_gm_bytes_per_cycle"], chip["gm_bytes_per_cycle"] / cores)
-    few, many = (run(compiled, "copy_in", count=n, block_dim=cores)["busy_MTE2"] for n in (1024, 5120))
-    assert many - few == pytest.approx(4096 * 4 / rate)
+    small, large = (run(compiled, "copy_in", count=n, block_dim=cores)["busy_MTE2"] for n in (1024, 5120))
+    assert large - small == pytest.approx(4096 * 4 / rate)
 
 
 def test_chips_have_their_own_rates(compiled):
-    here, there = (
+    on_910b, on_310p = (
         run(compiled, "copy_in", count=8192, soc=soc)["cycles"] for soc in ("ascend910b", "ascend310p")
     )
-    assert there > 1.3 * here
+    assert on_310p > 1.3 * on_910b
 
 
 @pytest.mark.parametrize("between", ["nothing", "an Adds", "a barrier"])
-def test_a_pipe_hands_over_what_it_only_waited_for(compiled, between):
+def test_a_pipe_passes_a_wait_on_without_its_own_work(compiled, between):
     """V waits for the read and signals the write, with or without its own instruction in between."""
     summary = run(compiled, "relay", count=512, skipped=["nothing", "an Adds", "a barrier"].index(between))
     floor = summary["busy_MTE2"] + READ_LATENCY + summary["busy_MTE3"] + WRITE_LATENCY
@@ -136,7 +138,7 @@ def test_two_buffers_are_faster_than_one(compiled, block_dim, count, tiles):
     assert two["cycles"] < 0.8 * one["cycles"]
 
 
-def test_a_copy_that_has_begun_is_not_put_off_by_one_that_was_issued_earlier(compiled):
+def test_a_copy_that_has_begun_is_not_delayed_by_one_that_was_issued_earlier(compiled):
     """Otherwise, longer work in this loop, whose writes are ready after the next read has ended, would take
     less time. (Other loops behave differently: docs/kernels.md, "The timeline".)"""
     amounts = {"count": 1024, "tiles": 5, "buffers": 2, "block_dim": 48}
@@ -213,7 +215,7 @@ def test_a_copy_waits_for_its_own_port_or_for_the_memory_that_all_share(compiled
     assert described(path["longest"])[0] == ("MTE2", "DataCopy", what)
 
 
-def test_what_runs_beside_it_is_not_on_the_critical_path(compiled):
+def test_parallel_work_is_not_on_the_critical_path(compiled):
     summary = run(compiled, "add_tiles", count=4096, tiles=8, buffers=2)
     path = summary["critical_path"]
     assert path["pipes"]["V"] < 0.3 * summary["busy_V"]
@@ -239,10 +241,10 @@ def test_a_trace_has_every_instruction_and_those_of_a_pipe_one_after_another(com
         assert sum(len(spans[core, row]) for core in range(3)) == summary[f"instructions_{pipe}"]
     assert all(len(spans[core, row]) == 5 for core in range(3) for row in (1, 2, 3))
     rounding = 1e-9  # of floats: ends are printed as beginnings are
-    for of_one_pipe in spans.values():
-        for before, after in itertools.pairwise(of_one_pipe):
+    for pipe_spans in spans.values():
+        for before, after in itertools.pairwise(pipe_spans):
             assert after["ts"] >= before["ts"] + before["dur"] - rounding
-    last = max(span["ts"] + span["dur"] for of_one_pipe in spans.values() for span in of_one_pipe)
+    last = max(span["ts"] + span["dur"] for pipe_spans in spans.values() for span in pipe_spans)
     assert last <= summary["microseconds"] + 0.5e-4  # the last end is printed with four decimals
 
 
@@ -269,14 +271,14 @@ def test_a_trace_shows_the_critical_path_of_the_slowest_core_without_a_gap(compi
     assert path[-1]["ts"] + path[-1]["dur"] == pytest.approx(summary["microseconds"], abs=rounding)
 
 
-def test_a_trace_says_what_a_core_waits_for_at_its_end(compiled, tmp_path):
+def test_a_trace_shows_the_last_wait_of_a_core(compiled, tmp_path):
     summary, spans = traced(compiled, tmp_path)
-    last = spans[0, WRITES_UNDER_WAY][-1]
+    last = spans[0, WRITES_IN_PROGRESS][-1]
     assert (last["name"], last["args"]["cycles"]) == ("write latency", WRITE_LATENCY)
     # The queue's last flag follows, because TPipe frees the buffer.
     flag = profile()["flag_cycles"] / profile()["clock_ghz"] / 1000
     assert last["ts"] + last["dur"] == pytest.approx(summary["microseconds"] - flag, abs=2e-4)
-    assert [span["name"] for span in spans[0, READS_UNDER_WAY]] == ["read latency"] * 5
+    assert [span["name"] for span in spans[0, READS_IN_PROGRESS]] == ["read latency"] * 5
 
 
 def test_a_trace_of_the_first_cores_only(compiled, tmp_path):
@@ -305,7 +307,7 @@ def test_a_full_disk_leaves_the_outputs_as_they_were(compiled):
 # ---- the figures ----------------------------------------------------------------------------------------
 
 
-def test_scalar_accesses_cost_what_the_profile_says(compiled):
+def test_scalar_accesses_cost_the_profile_s_cycles(compiled):
     summary = run(compiled, "scalar_accesses", count=3)
     for api, figure in (("SetValue", "ub"), ("GetValue", "ub"), ("GlobalTensor::GetValue", "gm")):
         assert cycles_of(summary, api) == 3 * profile()[f"scalar_{figure}_cycles"]
@@ -322,7 +324,7 @@ def test_scalar_accesses_cost_what_the_profile_says(compiled):
         ("sum_blocks", "BlockReduceSum", "block_reduce_cycles"),
     ],
 )
-def test_a_repeat_costs_what_the_profile_says(compiled, entry, api, figure):
+def test_a_repeat_costs_the_profile_s_cycles(compiled, entry, api, figure):
     assert cycles_of(run(compiled, entry, count=32), api) == VECTOR + 32 * profile()[figure]
 
 

@@ -1,12 +1,12 @@
 """Break a kernel in one place at a time and check that the simulator or a result detects it.
 
 Every mutant is the kernel with one statement removed or one number, operand or mode changed. It is
-compiled for each column of element types and run on a list of calls; it is caught where a rule of the
-simulator breaks, a result leaves its bound, or the timeline becomes slower. Every mutant that is not
-caught must have an entry in EQUIVALENT, which explains why it computes the same.
+compiled for each column of element types and run on a list of calls. It is caught if it breaks a rule of
+the simulator, if a result exceeds its bound, or if a call becomes slower on the timeline. Every mutant that
+is not caught must have an entry in EQUIVALENT, which explains why it computes the same.
 
 A run takes hours. It updates the file of --json after every mutant; with --resume it skips the mutants
-that the file lists as caught, unless the kernels have changed.
+that the file lists as caught or not compiled, unless the kernels have changed.
 
 usage: python tests/mutants/mutate_kernels.py [--op rope|norm] [--jobs N] [--only REGEX] [--list] [--believe]
                                               [--json FILE [--resume]]
@@ -34,9 +34,9 @@ from ascend_sim import CompileFailed
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CAUGHT, SURVIVED, STILLBORN, EXPLAINED = "caught", "SURVIVED", "does not compile", "equivalent"
+CAUGHT, SURVIVED, NOT_COMPILED, EXPLAINED = "caught", "SURVIVED", "does not compile", "equivalent"
 RUN_SECONDS = 120
-WANTED = 0.95
+REQUIRED_SHARE = 0.95
 
 
 @dataclass(frozen=True)
@@ -202,9 +202,11 @@ def _names_swapped(code: str, make) -> Iterator[Mutant]:
 def _operators(code: str, make) -> Iterator[Mutant]:
     conditions = [(m.end(), closing(code, m.end() - 1)) for m in re.finditer(r"(?:if|while|for)\s*\(", code)]
     conditions += [m.span(1) for m in re.finditer(r" = ([^;{}?]+) \? ", code)]
-    # Choices between two values, which are the same at equality.
-    lesser = r"([\w.>-]+) [<>]=? ([\w.>-]+) \? \1 : \2|if \((\w+) [<>]=? ([\w.>-]+)\) (?:\3 = \4|\4 = \3);"
-    same = {i for m in re.finditer(lesser, code) for i in range(*m.span())}
+    # A minimum or maximum of two values does not depend on the comparison at equality.
+    minimum_or_maximum = (
+        r"([\w.>-]+) [<>]=? ([\w.>-]+) \? \1 : \2|if \((\w+) [<>]=? ([\w.>-]+)\) (?:\3 = \4|\4 = \3);"
+    )
+    same = {i for m in re.finditer(minimum_or_maximum, code) for i in range(*m.span())}
     for begin, end in conditions:
         for op, new in OTHER_COMPARISON.items():
             for hit in re.finditer(re.escape(op), code[begin:end]):
@@ -244,7 +246,7 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
     try:
         library = kernel.build(column, folder)
     except CompileFailed as refused:
-        return STILLBORN, str(refused).splitlines()[0][:160]
+        return NOT_COMPILED, str(refused).splitlines()[0][:160]
     original = unchanged / f"{column.symbol}.so"
     if not original.exists():
         shutil.copy(library, original)
@@ -252,7 +254,7 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
         return SURVIVED, ""
     environment = {**os.environ, "ASCEND_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
     environment["NPU_ROPE_MUTATION_CYCLES"] = str(unchanged / f"{column.symbol}.json")
-    environment["PYTHONPATH"] = str(ROOT / "tests/fuzz")  # of mutation_norm_calls.py
+    environment["PYTHONPATH"] = str(ROOT / "tests/fuzz")  # for mutation_norm_calls.py
     judge = str(Path(__file__).resolve().parent / kernel.judge_of(column))
     command = [sys.executable, judge, column.op, column.soc, column.name]
     try:
@@ -263,8 +265,8 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
         return SURVIVED, ""
     if done.returncode < 0:
         return CAUGHT, f"signal {-done.returncode}"
-    said = (done.stdout.strip() or done.stderr.strip()).splitlines()
-    return CAUGHT, said[-1][:200] if said else f"exit {done.returncode}"
+    output_lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
+    return CAUGHT, output_lines[-1][:200] if output_lines else f"exit {done.returncode}"
 
 
 def judge(kernel, mutant: Mutant, unchanged: Path) -> Outcome:
@@ -273,7 +275,7 @@ def judge(kernel, mutant: Mutant, unchanged: Path) -> Outcome:
         change(mutant, Path(name))
         for column in kernel.columns_for(mutant.file):
             state, by = try_column(kernel, column, Path(name), unchanged)
-            if state != SURVIVED:  # code that one column does not compile cannot be shipped either
+            if state != SURVIVED:  # a column that does not compile also decides
                 return Outcome(mutant.label(), mutant.kind, state, by)
     why = kernel.EQUIVALENT.get(key_of(mutant))
     return Outcome(mutant.label(), mutant.kind, EXPLAINED if why else SURVIVED, why or "")
@@ -315,23 +317,23 @@ def sources_hash() -> str:
 
 def caught_before(path: Path) -> dict[str, Outcome]:
     """The mutants that an earlier run of the same kernels caught or could not compile."""
-    kept = json.loads(path.read_text()) if path.is_file() else {}
-    if kept.get("sources") != sources_hash():
+    saved = json.loads(path.read_text()) if path.is_file() else {}
+    if saved.get("sources") != sources_hash():
         return {}
-    outcomes = [Outcome(**o) for o in kept["outcomes"]]
-    return {o.label: o for o in outcomes if o.state in (CAUGHT, STILLBORN)}
+    outcomes = [Outcome(**o) for o in saved["outcomes"]]
+    return {o.label: o for o in outcomes if o.state in (CAUGHT, NOT_COMPILED)}
 
 
-def keep(path: Path, outcomes: list[Outcome]) -> None:
+def write_outcomes(path: Path, outcomes: list[Outcome]) -> None:
     text = json.dumps({"sources": sources_hash(), "outcomes": [asdict(o) for o in outcomes]}, indent=1)
     path.with_suffix(".new").write_text(text)
     path.with_suffix(".new").replace(path)
 
 
-def report(outcomes: list[Outcome], wanted: float) -> int:
+def report(outcomes: list[Outcome], required_share: float) -> int:
     """Print the results; return 1 for a mutant that survived unexplained or for too small a share, else 0."""
-    alive = [o for o in outcomes if o.state != STILLBORN]
-    caught = sum(o.state == CAUGHT for o in alive)
+    compiled = [o for o in outcomes if o.state != NOT_COMPILED]
+    caught = sum(o.state == CAUGHT for o in compiled)
     print()
     for kind in dict.fromkeys(o.kind for o in outcomes):
         count = Counter(o.state for o in outcomes if o.kind == kind)
@@ -341,14 +343,14 @@ def report(outcomes: list[Outcome], wanted: float) -> int:
         print(f"\n{title}:" if found else f"\n{title}: none")
         for o in found:
             print(f"  {o.label}" + (f"\n      {o.by}" if o.by else ""))
-    share = caught / max(len(alive), 1)
+    share = caught / max(len(compiled), 1)
     print(
-        f"\n{caught} of {len(alive)} mutants caught ({share:.1%});"
-        f" {sum(o.state == EXPLAINED for o in alive)} equivalent,"
-        f" {sum(o.state == SURVIVED for o in alive)} survived unexplained;"
-        f" {len(outcomes) - len(alive)} more do not compile"
+        f"\n{caught} of {len(compiled)} mutants caught ({share:.1%});"
+        f" {sum(o.state == EXPLAINED for o in compiled)} equivalent,"
+        f" {sum(o.state == SURVIVED for o in compiled)} survived unexplained;"
+        f" {len(outcomes) - len(compiled)} more do not compile"
     )
-    return 0 if share >= wanted and not any(o.state == SURVIVED for o in alive) else 1
+    return 0 if share >= required_share and not any(o.state == SURVIVED for o in compiled) else 1
 
 
 def main() -> int:
@@ -359,14 +361,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--op", default="rope", choices=kernels, help="whose kernels (rope)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time")
-    parser.add_argument("--only", default="", help="mutants whose label matches this")
-    parser.add_argument("--list", action="store_true", help="print them and stop")
-    parser.add_argument("--json", type=Path, help="write every outcome here")
-    parser.add_argument("--resume", action="store_true", help="with what --json has as caught")
     parser.add_argument(
-        "--believe", action="store_true", help="do not try what EQUIVALENT explains: not caught, all the same"
+        "--op", default="rope", choices=kernels, help="the operators whose kernels are changed (rope)"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="number of mutants that run at a time"
+    )
+    parser.add_argument("--only", default="", help="run only the mutants whose label matches")
+    parser.add_argument("--list", action="store_true", help="print the mutants and stop")
+    parser.add_argument("--json", type=Path, help="the file for all outcomes")
+    parser.add_argument("--resume", action="store_true", help="skip the mutants that --json lists as caught")
+    parser.add_argument(
+        "--believe",
+        action="store_true",
+        help="do not run the mutants in EQUIVALENT; count them as not caught",
     )
     options = parser.parse_args()
     if options.resume and not options.json:
@@ -398,8 +406,9 @@ def main() -> int:
             print(f"{place} {outcome.state:16} {outcome.label} | {outcome.by}")
             sys.stdout.flush()
             if options.json:
-                keep(options.json, outcomes)
-    return report(outcomes, 0.0 if options.only else WANTED)  # the share of a selection has no meaning
+                write_outcomes(options.json, outcomes)
+    # A share is required only if all mutants run.
+    return report(outcomes, 0.0 if options.only else REQUIRED_SHARE)
 
 
 if __name__ == "__main__":

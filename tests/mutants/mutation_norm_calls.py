@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from mutation_rope_calls import judge_all, reported
+from mutation_rope_calls import judge_all, last_warning
 
 # Import these after the module above, which prevents the import of torch.
 import numpy as np  # isort: skip
@@ -262,7 +262,7 @@ def check(call: NormRun | Heads) -> str:
         ratio = random_norm_ropes.judge(heads_draw(call), backend, parts=False)
     else:
         ratio = random_norms.judge(norm_draw(call), backend)
-    return reported() if ratio <= 1 else f"error {ratio:.3g} times its bound of {call}"
+    return last_warning() if ratio <= 1 else f"error {ratio:.3g} times its bound of {call}"
 
 
 def main(op: str = "", soc: str = "", dtype: str = "") -> int:

@@ -1,5 +1,5 @@
-"""rope's kernel, and rotary_mul's, which differs only in its tables, for mutate_kernels.py: sources,
-compiles and equivalent mutants."""
+"""The kernels of rope and rotary_mul, which differ only in their tables, for mutate_kernels.py: sources,
+columns and equivalent mutants."""
 
 # ruff: noqa: E501 - the keys below are lines of code
 from __future__ import annotations
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Column:
-    """One compile: operator, SoC and the types of the kernel's arguments."""
+    """A column of an operator and SoC: the types of the kernel's arguments."""
 
     op: str
     soc: str
@@ -23,7 +23,7 @@ class Column:
 
     @property
     def name(self) -> str:
-        """The first tensor's dtype, with the calls' names."""
+        """The first tensor's dtype, as the calls name it."""
         first = next(iter(self.types.values()))
         return {"bfloat16_t": "bfloat16", "half": "float16", "float": "float32"}[first]
 
@@ -56,7 +56,7 @@ def _rotary_mul_qk(soc: str, x: str, table: str) -> Column:
     return Column("rotary_mul_qk", soc, {"Q": x, "K": x, "COS": table, "SIN": table, "Q_OUT": x, "K_OUT": x})
 
 
-# Not a rotation: rows shorter than a DMA that form many tiles, and an index that is computed twice.
+# A norm with many tiles of rows that are shorter than a DMA, and with an index that is computed twice.
 SHORT_ROWS = Column("rms_norm", "ascend310p", {"X": "half", "SCALE": "half", "OUT": "half"})
 
 
@@ -162,31 +162,31 @@ def build(column: Column, folder: Path) -> Path:
 
 # Mutants that compute the same or are caught elsewhere, by mutate_kernels.key_of, with the reason.
 EQUIVALENT: dict[str, str] = {
-    "rope_kernel.h | count or repeat + 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane behind the rows, which nobody reads",
+    "rope_kernel.h | count or repeat + 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane behind the rows, which is not read",
     "rope_kernel.h | count or repeat - 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "the last lane is a row's padding",
     "packed_rows.h | count or repeat - 1 | Bytes(i * pitch + row * td_->head_size), {static_cast<uint32_t>(count * td_->row_pitch)});": "the last lane is a row's padding",
     "packed_rows.h | a number + 1 | int32_t elements = {RoundUp(td_->index_rows * td_->head_size, kBlockFloats)};": "an offset that no Gather uses",
-    "packed_rows.h | comparison | if (aligned{ < }plan.run)": "32 bytes more, which nobody reads, while vectors take longer",
-    "lane_frequencies.h | operation | AscendC::{Add}(hi, quotient, error, pairs_);": "hi and lo are made of what was taken: hi + lo is the same sum",
+    "packed_rows.h | comparison | if (aligned{ < }plan.run)": "32 more bytes, which are not read, in the time of the vector instructions",
+    "lane_frequencies.h | operation | AscendC::{Add}(hi, quotient, error, pairs_);": "lo is computed from hi, so that hi + lo is the same sum",
     "pair_index.h | count or repeat - 1 | AscendC::Maxs(dst, dst, 0.0f, {count});": "the last lane is not before the window",
     "lane_frequencies.h | comparison | for (int32_t i = aligned; i{ < }pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);": "a 1 where a temporary begins",
-    "lane_numbers.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(count_);": "the one too many is the next member's, set next",
-    "lane_frequencies.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupPairTemps; ++k) pair_[k] = temps.Take(pairs_);": "the one too many is the next member's, set next",
+    "lane_numbers.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(count_);": "the additional one is the next member's, which is set next",
+    "lane_frequencies.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupPairTemps; ++k) pair_[k] = temps.Take(pairs_);": "the additional one is the next member's, which is set next",
     "tiles.h | comparison | side_first_ = side != 0 && heads_first_{ < }td_->first_heads ? td_->first_heads : heads_first_;": "at equality both are the same",
-    "row_rotation.h | comparison | if (heads{ > }1 && !RepeatReaches(head_step)) return false;": "with one head one of the two steps is a row's, which an instruction reaches",
-    "row_rotation.h | comparison | if (tokens_{ > }1 && !RepeatReaches(token_step_)) return true;": "with one token repeating over heads takes no more instructions, anyway",
-    "cache_rows.h | comparison | if (row_tile.token < 0 || row_tile.token{ >= }td_->cache_rows) continue;": "the host refuses such rows; tests/tiling/test_unseen_rows.cpp, which no host looks after, catches it",
-    "vector_steps.h | count or repeat - 1 | down.template ReinterpretCast<uint16_t>(), {count});": "the last half word is already right where dst is up",
+    "row_rotation.h | comparison | if (heads{ > }1 && !RepeatReaches(head_step)) return false;": "with one head, one of the two steps is a row's, which an instruction reaches",
+    "row_rotation.h | comparison | if (tokens_{ > }1 && !RepeatReaches(token_step_)) return true;": "with one token, repeating over heads takes no more instructions",
+    "cache_rows.h | comparison | if (row_tile.token < 0 || row_tile.token{ >= }td_->cache_rows) continue;": "the host refuses such rows; tests/tiling/test_unseen_rows.cpp, which has no host checks, catches it",
+    "vector_steps.h | count or repeat - 1 | down.template ReinterpretCast<uint16_t>(), {count});": "the last half word is already correct where dst is up",
     "vector_steps.h | comparison | int32_t from = lanes.first{ > }chunk ? lanes.first - chunk : 0;": "at equality the difference is 0",
-    "sine_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": "scratch, and neither of the two holds anything yet",
-    "row_rotation.h | a number + 1 | int32_t over_heads = {tokens_ * ((heads + kMaxRepeats - 1) / kMaxRepeats)};": "another order of as many instructions",
-    "row_rotation.h | a number - 1 | int32_t over_tokens = {heads * ((tokens_ + kMaxRepeats - 1) / kMaxRepeats)};": "another order of as many instructions",
+    "sine_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": "a temporary, and neither of the two has contents yet",
+    "row_rotation.h | a number + 1 | int32_t over_heads = {tokens_ * ((heads + kMaxRepeats - 1) / kMaxRepeats)};": "another order of the same number of instructions",
+    "row_rotation.h | a number - 1 | int32_t over_tokens = {heads * ((tokens_ + kMaxRepeats - 1) / kMaxRepeats)};": "another order of the same number of instructions",
     "vector_steps.h | rounding mode | constexpr AscendC::RoundMode kExactToFloat = AscendC::RoundMode::{CAST_RINT};": "float32 holds every one of these integers",
     "vector_steps.h | rounding mode | AscendC::Cast(dst.ReinterpretCast<int32_t>(), numbers, AscendC::RoundMode::{CAST_RINT}, static_cast<uint32_t>(count));": "the floats are whole numbers",
-    "positions.h | comparison | if (aligned{ < }count) LoadEach(source, plane, aligned, count);": "a handover more, of no positions, while the core waits for its loads",
-    "given_table.h | cos becomes sin | rows_.EnQue({cos});": "a part of a buffer names the buffer",
-    "given_table.h | cos becomes sin | rows_.FreeTensor({cos});": "a part of a buffer names the buffer",
-    "given_table.h | comparison | if (row{ >= }tiling_->table_rows) row = tiling_->table_rows - 1;": "the host refuses such a row; tests/tiling/test_unseen_rows.cpp, which no host looks after, catches it",
-    "scalar_rows.h | remove HandOver | } {HandOver<AscendC::HardEvent::S_V>()};": "redundant behind loads: the store or the setup that follows hands over, too",
-    "lane_frequencies.h | remove HandOver | for (int32_t i = aligned; i < pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f); {HandOver<AscendC::HardEvent::S_V>()};": "redundant: the lanes' index, which the scalar unit begins, is made behind it and ordered before vectors",
+    "positions.h | comparison | if (aligned{ < }count) LoadEach(source, plane, aligned, count);": "one more handover, of no positions, while the core waits for its loads",
+    "given_table.h | cos becomes sin | rows_.EnQue({cos});": "both are parts of one buffer, and the queue takes any part as the buffer",
+    "given_table.h | cos becomes sin | rows_.FreeTensor({cos});": "both are parts of one buffer, and the queue takes any part as the buffer",
+    "given_table.h | comparison | if (row{ >= }tiling_->table_rows) row = tiling_->table_rows - 1;": "the host refuses such a row; tests/tiling/test_unseen_rows.cpp, which has no host checks, catches it",
+    "scalar_rows.h | remove HandOver | } {HandOver<AscendC::HardEvent::S_V>()};": "redundant after loads: the following store or setup also hands over",
+    "lane_frequencies.h | remove HandOver | for (int32_t i = aligned; i < pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f); {HandOver<AscendC::HardEvent::S_V>()};": "redundant: the lanes' index, which the scalar unit begins, is computed after it and ordered before the vector instructions",
 }

@@ -38,8 +38,8 @@ from npu_rope.testing.bounds import E_ANGLE_DEVICE, rotation_bound, worst_ratio 
 
 BF16, F16, F32 = "bfloat16", "float16", "float32"
 INT = {BF16: np.int32, F16: np.int64, F32: np.int32}  # the columns that are compiled
-SLOWER = 1.005  # times the unchanged kernel's cycles count as noticed
-PAD_SEEN = 2**20  # elements behind a row and before the next that are looked at
+SLOWER = 1.005  # a call that takes more than this times the unchanged kernel's cycles is a problem
+CHECKED_PAD = 2**20  # number of elements after a row, and before the next, that are checked
 INT_310P = {F16: np.int32, F32: np.int64}
 
 
@@ -186,7 +186,7 @@ class Side:
         self.x = laid_out(call, self.bits)
         self.out = self.x if call.in_place else laid_out(call, np.full_like(self.bits, 7))
 
-    def noticed(self, got: np.ndarray, c: np.ndarray, sine: np.ndarray, dtype: str) -> str:
+    def problem(self, got: np.ndarray, c: np.ndarray, sine: np.ndarray, dtype: str) -> str:
         call = self.call
         expected = reference.rotate(self.exact, c, sine, call.params)
         bound = rotation_bound(self.exact, c, sine, expected, call.params, dtype, E_ANGLE_DEVICE)
@@ -200,7 +200,7 @@ class Side:
         base = self.x.base
         if call.pad and base is not None:
             between = np.moveaxis(base, -1, 0)[call.shape[3] :]
-            if np.any(between[:PAD_SEEN] != 0) or np.any(between[-PAD_SEEN:] != 0):
+            if np.any(between[:CHECKED_PAD] != 0) or np.any(between[-CHECKED_PAD:] != 0):
                 return "memory between the rows was written"
         return ""
 
@@ -236,9 +236,9 @@ def check(call: RopeRun) -> str:
     launch(call, t, outs)
     for side in sides:
         got = bfloat16_values(np.ascontiguousarray(side.out)) if call.dtype == BF16 else side.out
-        if noticed := side.noticed(got, c, sine, call.dtype):
-            return noticed
-    return reported()
+        if problem := side.problem(got, c, sine, call.dtype):
+            return problem
+    return last_warning()
 
 
 def launch(call: RopeRun, t: CallTensors[Any], outs: tuple[Any, ...]) -> None:
@@ -249,7 +249,7 @@ def launch(call: RopeRun, t: CallTensors[Any], outs: tuple[Any, ...]) -> None:
 def check_cache(
     call: RopeRun, side: Side, positions: np.ndarray, factors: Any, c: np.ndarray, sine: np.ndarray
 ) -> str:
-    """Tokens in a shuffled order into a cache of more rows; every fifth is left out."""
+    """Check a scatter of shuffled tokens into a larger cache; every fifth token is left out."""
     b, s, n, d = call.shape
     rng = np.random.default_rng(b + s)
     integer = np.dtype("int64" if call.soc == "ascend910b" else "int32")
@@ -258,25 +258,25 @@ def check_cache(
     cache = np.full((b * s + 7, n, d), 5, call.cache)
     launch(call, rope_set_rows_tensors(side.x, positions, rows, factors, cache), (cache,))
     got = np.where((rows < 0)[..., None, None], 0, cache[rows]).astype(call.cache)
-    kept = rows >= 0
+    is_stored = rows >= 0
     c, sine = (np.broadcast_to(t, (b, s, 1, t.shape[-1])) for t in (c, sine))
     zeroed = Side.__new__(Side)
     zeroed.call, zeroed.x, zeroed.bits = call, side.x, side.bits
-    zeroed.exact = np.where(kept[..., None, None], side.exact, 0)
-    if noticed := zeroed.noticed(got, c, sine, call.cache):
-        return noticed
-    others = np.setdiff1d(np.arange(len(cache)), rows[kept])
-    return "another row of the cache was written" if np.any(cache[others] != 5) else reported()
+    zeroed.exact = np.where(is_stored[..., None, None], side.exact, 0)
+    if problem := zeroed.problem(got, c, sine, call.cache):
+        return problem
+    others = np.setdiff1d(np.arange(len(cache)), rows[is_stored])
+    return "another row of the cache was written" if np.any(cache[others] != 5) else last_warning()
 
 
-def reported() -> str:
-    """The simulator's advice of the last launch."""
+def last_warning() -> str:
+    """The first warning of the last launch, or an empty string."""
     return next((str(warning["text"]) for warning in simulator.load().report()["warnings"]), "")
 
 
 class Times:
     """Each call's cycles on the simulated timeline. The file in NPU_ROPE_MUTATION_CYCLES holds those of the
-    unchanged kernel; if it exists, calls that take longer are reported."""
+    unchanged kernel; if it exists, calls that take longer are problems."""
 
     def __init__(self) -> None:
         name = os.environ.get("NPU_ROPE_MUTATION_CYCLES")
@@ -296,7 +296,7 @@ class Times:
             f"{cycles:.0f} cycles instead of {unchanged:.0f} of {call}" if cycles > SLOWER * unchanged else ""
         )
 
-    def keep(self) -> None:
+    def write(self) -> None:
         """Write the file after the last call."""
         if self.path is not None and not self.compares:
             self.path.write_text(json.dumps(self.known))
@@ -309,13 +309,13 @@ def judge_all(calls: Iterable[Any], check: Callable[[Any], str], op: str, soc: s
         if op not in ("", call.op) or soc not in ("", call.soc) or dtype not in ("", call.dtype):
             continue
         try:
-            noticed = check(call) or times.slower(call)
+            problem = check(call) or times.slower(call)
         except (RuntimeError, ValueError, TypeError) as error:
-            noticed = str(error).splitlines()[0]
-        if noticed:
-            print(noticed)
+            problem = str(error).splitlines()[0]
+        if problem:
+            print(problem)
             return 1
-    times.keep()
+    times.write()
     return 0
 
 

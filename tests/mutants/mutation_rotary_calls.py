@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from mutation_rope_calls import BF16, F16, F32, judge_all, laid_out, reported
+from mutation_rope_calls import BF16, F16, F32, judge_all, laid_out, last_warning
 
 # Import these after the module above, which prevents the import of torch.
 import numpy as np  # isort: skip
@@ -105,7 +105,7 @@ def calls() -> list[TableRun]:
         TableRun(a, F16, (1, 37, 12, 64), True, keys=3),
         TableRun(a, F16, (2, 9, 4, 80), False, True, 40, 8, keys=2, by_batch=True),
         TableRun(a, F16, (2, 1, 32, 128), True, keys=8, in_place=True),
-        # Many tiles per core: calls that are slower on the timeline are reported.
+        # Many tiles per core: calls that are slower on the timeline are problems.
         TableRun(a, BF16, (1, 1024, 16, 128), True),
         TableRun(a, F16, (1, 1024, 16, 128), False, True),
         TableRun(a, F32, (1, 1024, 16, 128), True, True),
@@ -149,7 +149,7 @@ class Rotated:
         self.x = laid_out(call, self.bits)  # type: ignore[arg-type]
         self.out = self.x if call.in_place else laid_out(call, np.full_like(self.bits, 7))  # type: ignore[arg-type]
 
-    def noticed(self, call: TableRun, tables: list[np.ndarray]) -> str:
+    def problem(self, call: TableRun, tables: list[np.ndarray]) -> str:
         got = bfloat16_values(np.ascontiguousarray(self.out)) if call.dtype == BF16 else self.out
         value, magnitude = expected(call, self.exact, tables)
         ratio, at = worst_ratio(got.astype(np.float64), value, table_bound(magnitude, value, call.dtype))
@@ -194,9 +194,9 @@ def check(call: TableRun) -> str:
     a = RotaryAttributes(call.interleaved, call.rotary_dim, call.offset, 0, call.forward)
     executors.launch_on_sim(Options(call.soc), t, tuple(t.outs.values()), a)
     for side in rotated:
-        if noticed := side.noticed(call, values):
-            return noticed
-    return reported()
+        if problem := side.problem(call, values):
+            return problem
+    return last_warning()
 
 
 def main(op: str = "", soc: str = "", dtype: str = "") -> int:

@@ -1,7 +1,7 @@
 """Break the AscendC kernel on purpose, one mistake at a time: the operator's tests must detect it.
 
-``mutate_kernels.py`` breaks it everywhere, against calls of its own; here it is the tests that
-every change runs that are put to the proof.
+``mutate_kernels.py`` breaks every place of the kernel and checks its own calls. This file checks that the
+tests of the default suite detect a mistake.
 """
 
 import os
@@ -18,11 +18,11 @@ ROOT = Path(__file__).parents[2]
 
 
 def operator_tests(library: Path) -> subprocess.CompletedProcess:
-    """One factor changed at a time, and the angles, on Ascend910B with the kernel of float32."""
+    """Run the tests that change one factor, and those of angles, on Ascend910B with the float32 kernel."""
     environment = {**os.environ, "NPU_ROPE_TEST_BACKEND": "sim", changed.VARIABLE: str(library)}
     tests = [str(ROOT / "tests/rope" / name) for name in ("test_rope.py", "test_rope_angles.py")]
-    chosen = ["-k", "one_factor or cos_and_sin", "-x", "-q", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", *tests, *chosen]
+    options = ["-k", "one_factor or cos_and_sin", "-x", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *tests, *options]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=ROOT)
 
 

@@ -1,9 +1,10 @@
 """Break the C++ sources on purpose, one mistake at a time: each must make validate fail.
 
-Every mutant is a copy of the native sources with one edit, built as the C library alone and handed to ``npu-rope validate`` and to a slice of the operator's tests.
+Every mutant is a copy of the native sources with one edit, built as the C library only. ``npu-rope validate`` and some of
+the operator's tests run on it.
 """
 
-# ruff: noqa: E501 - the table of mutants reads best a line each
+# ruff: noqa: E501 - the table has one mutant per line
 
 import os
 import shutil
@@ -20,7 +21,7 @@ from source_edits import Edit
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-# The tests compare results of small calls. Without optimization the compile takes a seventh of the time.
+# Calls are small, and without optimization the compile takes a seventh of the time.
 OPTIMIZE = "-O0"
 EDITED = ("csrc", "op_host")  # where the edits' texts are
 SOURCES = ("CMakeLists.txt", "pyproject.toml", "cmake", "simulator/cmake", "include", "op_kernel", *EDITED)
@@ -46,7 +47,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
-class Workshop:
+class EditableBuild:
     """A copy of the native sources and its build, in which one text at a time is replaced."""
 
     def __init__(self, folder: Path) -> None:
@@ -82,12 +83,12 @@ class Workshop:
 
 
 @pytest.fixture(scope="module")
-def workshop(tmp_path_factory):
-    return Workshop(tmp_path_factory.mktemp("workshop"))
+def editable_build(tmp_path_factory):
+    return EditableBuild(tmp_path_factory.mktemp("editable_build"))
 
 
 # Mutants that a slice of the operator's own tests, with one factor changed at a time, must also catch.
-NAMED_BY_THE_OPERATOR_TESTS = tuple(MUTANTS)[:7]
+CAUGHT_BY_THE_OPERATOR_TESTS = tuple(MUTANTS)[:7]
 
 
 def _validate(library: Path, *arguments: str) -> int:
@@ -117,20 +118,20 @@ FILTER = [
 
 
 def _operator_tests(library: Path) -> int:
-    slice_ = ["-k", "one_factor and not reference", "-x", "-q", "-p", "no:cacheprovider"]
+    options = ["-k", "one_factor and not reference", "-x", "-q", "-p", "no:cacheprovider"]
     environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(library), "NPU_ROPE_TEST_BACKEND": "cpu"}
-    command = [sys.executable, "-m", "pytest", str(ROOT / "tests/rope/test_rope.py"), *slice_]
+    command = [sys.executable, "-m", "pytest", str(ROOT / "tests/rope/test_rope.py"), *options]
     return subprocess.run(command, capture_output=True, env=environment, check=False, cwd=ROOT).returncode
 
 
-def test_the_unbroken_library_passes(workshop):
-    assert _validate(workshop.compile(), *FILTER) == 0
-    assert _operator_tests(workshop.build) == 0
+def test_the_unbroken_library_passes(editable_build):
+    assert _validate(editable_build.compile(), *FILTER) == 0
+    assert _operator_tests(editable_build.build) == 0
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_mutant_is_caught(workshop, name):
-    with workshop.mutated(MUTANTS[name]) as library:
+def test_mutant_is_caught(editable_build, name):
+    with editable_build.mutated(MUTANTS[name]) as library:
         assert _validate(library, *FILTER) == 1
-        if name in NAMED_BY_THE_OPERATOR_TESTS:
+        if name in CAUGHT_BY_THE_OPERATOR_TESTS:
             assert _operator_tests(library) == 1

@@ -33,11 +33,13 @@ def test_an_edit_of_the_kernel_names_one_place(name):
 
 @pytest.mark.parametrize("table", ["mutation_rope", "mutation_norm"])
 def test_every_mutant_that_a_table_calls_equivalent_exists(table):
-    """mutate_kernels.py, which takes hours, does not start with other entries."""
+    """With other entries mutate_kernels.py, which takes hours, does not start."""
     mutate_kernels, kernel = (importlib.import_module(name) for name in ("mutate_kernels", table))
-    named = {mutate_kernels.key_of(m) for path in kernel.sources() for m in mutate_kernels.mutants_of(path)}
+    names_of_mutants = {
+        mutate_kernels.key_of(m) for path in kernel.sources() for m in mutate_kernels.mutants_of(path)
+    }
     assert kernel.EQUIVALENT
-    assert [key for key in kernel.EQUIVALENT if key not in named] == []
+    assert [key for key in kernel.EQUIVALENT if key not in names_of_mutants] == []
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def sources(tmp_path):
     return tmp_path
 
 
-def test_an_edit_applies_in_whatever_file_its_text_is_and_however_it_is_wrapped(sources):
+def test_an_edit_applies_in_any_file_and_with_any_line_breaks(sources):
     before = (sources / "one.h").read_text()
     with source_edits.applied(Edit("f(int a, int b)", "f(int b, int a)"), [sources]):
         assert (sources / "one.h").read_text() == "int f(int b, int a) { return a + b; }\n"
@@ -56,14 +58,14 @@ def test_an_edit_applies_in_whatever_file_its_text_is_and_however_it_is_wrapped(
 
 
 def test_an_absent_text_is_an_error_that_names_it(sources):
-    told = re.escape(f"{sources.name}/ must hold 'return a - b;' exactly once but got it at: nowhere.")
-    with pytest.raises(CannotApply, match=told):
+    message = re.escape(f"{sources.name}/ must hold 'return a - b;' exactly once but got it at: nowhere.")
+    with pytest.raises(CannotApply, match=message):
         source_edits.apply(Edit("return a - b;", ""), [sources])
 
 
 def test_a_text_in_two_places_is_an_error_that_lists_both(sources):
     two = sources / "two.cpp"
-    told = re.escape(f"exactly once but got it at: {two}:1, {two}:2.")
-    with pytest.raises(CannotApply, match=told):
+    message = re.escape(f"exactly once but got it at: {two}:1, {two}:2.")
+    with pytest.raises(CannotApply, match=message):
         source_edits.apply(Edit("return 1;", "return 2;"), [sources])
     assert "return 2;" not in two.read_text()

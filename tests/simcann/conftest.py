@@ -1,4 +1,4 @@
-"""The simulated NPU in tests of npu_rope: the simulator's, with the command npu-rope sim."""
+"""The simulated NPU in tests of npu_rope: the simulator's fixture, with the command npu-rope sim."""
 
 import functools
 

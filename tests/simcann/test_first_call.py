@@ -60,7 +60,7 @@ def test_every_operator_is_a_launch_as_the_first_call(simulated, tmp_path, order
     assert done.returncode == 0, done.stdout + done.stderr
     found = simulated.last_json(done)
     assert found.keys() == LISTED
-    assert {name: said for name, said in found.items() if said != "ok"} == {}
+    assert {name: message for name, message in found.items() if message != "ok"} == {}
     for name in found:
         report = session.read_reports(tmp_path / name, "Ascend910B2")
         assert [k for k in report.launches if k.startswith("Npu")] == kernel_of(name), name
@@ -111,7 +111,7 @@ def test_a_package_that_the_user_names_wins(simulated, package):
 
 @pytest.mark.parametrize("size", [0, 3000, 300_000])
 def test_a_truncated_package_of_the_user_is_named_at_the_import(simulated, package, tmp_path, size):
-    """torch_npu opens it at its first operator, which ends the process."""
+    """torch_npu opens the package at its first operator, and a truncated library ends the process."""
     own = tmp_path / "own"
     shutil.copytree(package, own, symlinks=True)
     os.truncate(own / "op_api/lib/libcust_opapi.so", size)
@@ -164,9 +164,9 @@ def test_a_damaged_package_is_named(simulated, package, tmp_path, damage, words)
     shutil.copytree(package, broken)
     library = broken / "op_api/lib/libcust_opapi.so"
     damage(library)
-    said = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken)))
-    assert f"[npu] operator package must {words.format(library=library)}" in said
-    assert "scripts/build_npu.sh" in said
+    message = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken)))
+    assert f"[npu] operator package must {words.format(library=library)}" in message
+    assert "scripts/build_npu.sh" in message
 
 
 TBE = "op_impl/ai_core/tbe"
@@ -200,7 +200,7 @@ DAMAGES = {
 }
 
 
-def test_the_simulated_package_is_whole_for_doctor(package):
+def test_doctor_finds_no_fault_in_the_simulated_package(package):
     for soc in ("ascend910b", "ascend910_93", "ascend310p"):
         assert operator_package.fault_of(package, soc) is None
 
@@ -217,13 +217,13 @@ def test_a_damaged_part_of_a_package_is_explained_at_the_call(simulated, package
     assert found
     for path in found:
         damage(path)
-    said = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken), TASK_QUEUE_ENABLE=queue))
-    assert f"must be one that CANN runs on this chip but got status {status} for the package" in said
-    assert f"[NpuRope] operator package must {'list' if words.startswith(LIST) else 'have'}" in said
-    assert words in said
-    assert "a part of it is absent or truncated (build it again)" in said
-    assert "remove that folder from ASCEND_CUSTOM_OPP_PATH or CANN's vendors." in said
-    assert "path of the package contains .o" not in said
+    message = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken), TASK_QUEUE_ENABLE=queue))
+    assert f"must be one that CANN runs on this chip but got status {status} for the package" in message
+    assert f"[NpuRope] operator package must {'list' if words.startswith(LIST) else 'have'}" in message
+    assert words in message
+    assert "a part of it is absent or truncated (build it again)" in message
+    assert "remove that folder from ASCEND_CUSTOM_OPP_PATH or CANN's vendors." in message
+    assert "path of the package contains .o" not in message
     assert operator_package.fault_of(broken, "ascend910b") is not None
 
 
@@ -239,12 +239,12 @@ def test_a_path_with_the_ending_of_a_kernel_is_explained_at_the_call(
     else:
         shutil.copytree(package.parent, moved.parent, symlinks=True)
         (moved.parent / package.name).rename(moved)
-    said = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(moved), TASK_QUEUE_ENABLE=queue))
-    assert f"got status 561108 for the package {moved}." in said
+    message = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(moved), TASK_QUEUE_ENABLE=queue))
+    assert f"got status 561108 for the package {moved}." in message
     described = str(moved)[: str(moved).index(".o")] + ".json"
-    assert f"must have a description of each kernel but got {described}, which is absent." in said
-    assert f"CANN cuts the path at the first .o of {moved}/" in said
-    assert "(install npu_rope in another folder)" in said
+    assert f"must have a description of each kernel but got {described}, which is absent." in message
+    assert f"CANN cuts the path at the first .o of {moved}/" in message
+    assert "(install npu_rope in another folder)" in message
     assert operator_package.fault_of(moved, "ascend910b") == operator_package.path_fault_of(moved)
 
 
@@ -260,9 +260,9 @@ def test_a_chip_that_the_package_has_no_list_for_is_explained_at_the_call(simula
     broken = tmp_path / "broken"
     shutil.copytree(package, broken)
     shutil.rmtree(broken / TBE / "kernel/config/ascend310p")
-    said = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken), soc="Ascend310P3"))
-    assert "got status 161001" in said
-    assert "must list the operator's kernels for ascend310p" in said
+    message = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken), soc="Ascend310P3"))
+    assert "got status 161001" in message
+    assert "must list the operator's kernels for ascend310p" in message
 
 
 def test_without_any_list_cann_does_not_begin(simulated, package, tmp_path):
@@ -272,9 +272,9 @@ def test_without_any_list_cann_does_not_begin(simulated, package, tmp_path):
     shutil.copytree(package, broken)
     (broken / LIST).unlink()
     source = "import os, torch_npu\nos.environ.pop('ASCEND_OPP_PATH')\n" + ONE_CALL
-    said = refused(simulated.code(source, fresh=True, ASCEND_CUSTOM_OPP_PATH=str(broken)))
-    assert "got status 361001" in said
-    assert f"{LIST}, which is absent or no JSON." in said
+    message = refused(simulated.code(source, fresh=True, ASCEND_CUSTOM_OPP_PATH=str(broken)))
+    assert "got status 361001" in message
+    assert f"{LIST}, which is absent or no JSON." in message
 
 
 LATE = """
@@ -291,9 +291,9 @@ npu_rope.rope(torch.ones(1, 4, 2, 16).npu(), torch.arange(4).npu(), npu_rope.Rop
 
 @pytest.mark.parametrize("queue", ["0", "1"])
 def test_a_variable_that_cann_read_too_early_is_explained_at_the_call(simulated, queue):
-    said = refused(simulated.code(LATE, fresh=True, TASK_QUEUE_ENABLE=queue))
-    assert "[npu] operator package must be one that CANN runs on this chip but got status 161001" in said
-    assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in said
+    message = refused(simulated.code(LATE, fresh=True, TASK_QUEUE_ENABLE=queue))
+    assert "[npu] operator package must be one that CANN runs on this chip but got status 161001" in message
+    assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in message
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_a_folder_that_cann_does_not_read_is_no_installed_package(simulated, pac
     assert done.stdout.splitlines()[-1].endswith("/simcann_opp/op_api/lib/libcust_opapi.so")
 
 
-NONE_YET = """
+COPY_THEN_CALL = """
 import torch, torch_npu
 x = torch.ones(1, 4, 2, 16).npu(){}
 torch.npu.synchronize()
@@ -322,15 +322,15 @@ npu_rope.rope(x, torch.arange(4).npu(), npu_rope.RopeParams(16))
 """
 
 
-def test_cann_s_own_operators_are_a_package_too(simulated):
+def test_cann_s_own_operators_are_also_a_package(simulated):
     """If one of them is the process's first operator, a path that is set later is not read."""
-    said = refused(simulated.code(NONE_YET.format(" + 1"), fresh=True))
-    assert "got status 161001" in said
-    assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in said
+    message = refused(simulated.code(COPY_THEN_CALL.format(" + 1"), fresh=True))
+    assert "got status 161001" in message
+    assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in message
 
 
 def test_copies_are_no_operators_of_a_package(simulated):
-    done = simulated.code(NONE_YET.format(""), fresh=True)
+    done = simulated.code(COPY_THEN_CALL.format(""), fresh=True)
     assert done.status == 0, done.stderr
 
 
@@ -338,9 +338,9 @@ def test_copies_are_no_operators_of_a_package(simulated):
 def test_without_cann_s_own_folder_the_last_package_has_no_tiling(simulated, queue):
     """hicann/opbase indv_collector.cpp, NnopbaseLoadTilingSo: the last folder counts as CANN's own."""
     source = "import os, torch_npu\nos.environ.pop('ASCEND_OPP_PATH')\n" + ONE_CALL
-    said = refused(simulated.code(source, fresh=True, TASK_QUEUE_ENABLE=queue))
-    assert "got status 561002" in said
-    assert "ASCEND_OPP_PATH is not set (source CANN's set_env.sh)" in said
+    message = refused(simulated.code(source, fresh=True, TASK_QUEUE_ENABLE=queue))
+    assert "got status 561002" in message
+    assert "ASCEND_OPP_PATH is not set (source CANN's set_env.sh)" in message
 
 
 # ---- a binding that does not load --------------------------------------------------------------------
@@ -351,8 +351,8 @@ def broken_libraries(tmp_path):
     """npu_rope's libraries, one of which is not a valid library."""
 
     def make(name):
-        whole = next(f for f in library_folders() if (f / "simcann_opp").is_dir())
-        for library in whole.iterdir():
+        complete = next(f for f in library_folders() if (f / "simcann_opp").is_dir())
+        for library in complete.iterdir():
             (tmp_path / library.name).symlink_to(library)
         (tmp_path / name).unlink()
         (tmp_path / name).write_text("no library")
@@ -373,7 +373,9 @@ for _ in range(2):
 """
 
 
-def test_a_binding_that_does_not_load_is_told_at_the_first_call_and_by_doctor(simulated, broken_libraries):
+def test_a_binding_that_does_not_load_is_reported_at_the_first_call_and_by_doctor(
+    simulated, broken_libraries
+):
     folder = broken_libraries("libnpu_rope_torch_npu.so")
     done = simulated.code(WITHOUT_BINDING, fresh=True, NPU_ROPE_LIB_DIR=folder)
     assert done.status == 0, done.stderr
@@ -387,12 +389,12 @@ def test_a_binding_that_does_not_load_is_told_at_the_first_call_and_by_doctor(si
     )
 
 
-def test_kernels_of_cpu_tensors_that_do_not_load_are_told(simulated, broken_libraries):
+def test_kernels_of_cpu_tensors_that_do_not_load_are_reported(simulated, broken_libraries):
     folder = broken_libraries("libnpu_rope_torch.so")
     source = "import torch, npu_rope\nx = torch.ones(1, 4, 2, 16)\n"
     source += "print(npu_rope.rope(x, torch.arange(4), npu_rope.RopeParams(16)).sum().item())"
     done = simulated.code(source, fresh=True, NPU_ROPE_LIB_DIR=folder)
     assert done.status == 0, done.stderr
     assert f"RuntimeWarning: [npu_rope] {folder}/libnpu_rope_torch.so must load but got " in done.stderr
-    whole = simulated.code(source, fresh=True)
-    assert done.stdout == whole.stdout
+    complete = simulated.code(source, fresh=True)
+    assert done.stdout == complete.stdout

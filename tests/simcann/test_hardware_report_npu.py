@@ -69,7 +69,7 @@ def test_all_operators_are_right_on_the_simulated_npu(quick):
     for operator in d["operators"]:
         assert len(operator["calls"]) == 3
         assert all(call["correct"] and call["error_over_bound"] <= 1 for call in operator["calls"])
-        # In every call's check, and in its warm-up and between two events.
+        # Each call runs in its check, in its warm-up and between two events.
         assert run["launches"][operator["kernel"]] >= 3 * len(operator["calls"])
     assert "SIMULATED Ascend910B2: correct" in printed
 
@@ -93,7 +93,7 @@ def test_validate_ran_on_backend_npu(quick):
 
 
 @pytest.mark.slow
-def test_the_numbers_are_there_and_labelled_as_simulated(quick):
+def test_the_numbers_are_present_and_labelled_as_simulated(quick):
     d, page, _, _ = quick
     assert d["simulated"] is True
     assert d["label"].startswith("SIMULATED")
@@ -115,7 +115,7 @@ def test_the_numbers_are_there_and_labelled_as_simulated(quick):
 
 
 @pytest.mark.slow
-def test_doctors_pieces_are_in_it_without_folders(quick, simulated):
+def test_the_report_lists_doctor_s_pieces_without_folders(quick, simulated):
     d, page, _, _ = quick
     pieces = {f["piece"]: f for f in d["doctor"] if f["group"] == "NPU"}
     assert pieces["torch_npu"]["present"] is True
@@ -170,7 +170,7 @@ def test_a_kernel_that_breaks_a_rule_is_reported_with_the_rule(simulated, change
     assert "SIM-BOUNDS" in call["message"]
 
 
-def test_the_real_profiler_takes_our_settings(simulated, tmp_path):
+def test_the_real_profiler_accepts_our_settings(simulated, tmp_path):
     """CANN's profiler is not simulated, so the session is not started."""
     found = simulated.code(PROFILER, tmp_path).json()
     assert found["activities"] == ["ProfilerActivity.CPU", "ProfilerActivity.NPU"]

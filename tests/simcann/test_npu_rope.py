@@ -1,5 +1,6 @@
-"""npu_rope's operators through the real torch_npu on the simulated CANN: scripts as users write them, kernels
-with planted defects, bad calls, capturable calls. scripts/test.sh --npu runs the operators' own tests.
+"""npu_rope's operators through the real torch_npu on the simulated CANN: scripts as users write them,
+kernels with deliberate defects, bad calls, and calls that a graph can capture. scripts/test.sh --npu runs
+the operators' own tests.
 """
 
 import itertools
@@ -23,7 +24,7 @@ def slow(value):
 
 
 @pytest.mark.parametrize("queue", ["0", "1", "2"])
-def test_a_port_gives_what_float64_gives(simulated, queue):
+def test_a_port_agrees_with_float64(simulated, queue):
     done = simulated.run(SCRIPTS / "port.py", TASK_QUEUE_ENABLE=queue)
     found = done.json()
     assert len(found) == 15
@@ -70,7 +71,7 @@ def test_a_llama_with_npu_rope_trains_and_decodes_as_on_the_cpu(simulated):
     assert done.report.is_clean
 
 
-# ---- planted defects ---------------------------------------------------------------------------------
+# ---- deliberate defects ------------------------------------------------------------------------------
 
 ONE_CALL = """
 import torch, torch_npu, npu_rope
@@ -229,8 +230,11 @@ print(json.dumps(found))
 def test_tensors_of_two_devices_are_refused_and_nothing_is_written(simulated, queue):
     done = simulated.code(MIXED, TASK_QUEUE_ENABLE=queue)
     found = done.json()
-    for name, said in found.items():
-        assert re.fullmatch(r"\[rope\w*\] \w+ must be on .*device cpu.* but got .*\.", said), (name, said)
+    for name, message in found.items():
+        assert re.fullmatch(r"\[rope\w*\] \w+ must be on .*device cpu.* but got .*\.", message), (
+            name,
+            message,
+        )
     assert "fall back" not in done.stderr
     assert not OPERATORS & set(done.report.launches)
 
@@ -334,7 +338,7 @@ assert "torch_npu" not in sys.modules
 x, at, params = np.ones((1, 4, 2, 64), np.float32), np.arange(4), npu_rope.RopeParams(64)
 y = npu_rope.rope(x, at, params, backend="npu")
 print(np.abs(y - npu_rope.rope(x, at, params)).max() < 1e-6)
-sys.modules["torch_npu"] = None  # as where it does not load
+sys.modules["torch_npu"] = None  # as if it did not load
 try:
     npu_rope.rope(x, at, params, backend="npu")
 except npu_rope.BackendUnavailable as error:
@@ -354,7 +358,7 @@ UNBOUND = """
 import os
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 import npu_rope, torch, torch_npu
-npu_rope.backends.npu_binding = lambda: None  # as where npu_rope was installed before torch_npu
+npu_rope.backends.npu_binding = lambda: None  # as if npu_rope was installed before torch_npu
 x, at, how = torch.ones(1, 4, 2, 64), torch.arange(4), {"n_dims": 64, "rope_mode": 2}
 for call in (
     lambda: torch.ops.npu_rope.rope_(x.npu(), at.npu(), **how),
@@ -370,8 +374,8 @@ for call in (
 
 def test_without_the_binding_nothing_falls_back_to_the_cpu(simulated):
     done = simulated.code(UNBOUND, fresh=True)
-    said = "[npu] backend must be available but missing: npu_rope's binding of torch_npu"
-    assert [line.partition(". ")[0] for line in done.stdout.splitlines()] == [said] * 3
+    message = "[npu] backend must be available but missing: npu_rope's binding of torch_npu"
+    assert [line.partition(". ")[0] for line in done.stdout.splitlines()] == [message] * 3
     assert all(line.endswith(" True") for line in done.stdout.splitlines())
     assert "fall back" not in done.stderr
 
@@ -394,7 +398,7 @@ def test_doctor_finds_a_simulated_npu(simulated):
     assert re.search(rf"^ yes  kernels +{kernels} *$", done.stdout, re.M)
 
 
-def test_doctor_says_what_is_missing_where_there_is_torch_npu_and_no_cann(npu_python):
+def test_doctor_lists_the_missing_pieces_with_torch_npu_but_without_cann(npu_python):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("ASCEND", "NPU_ROPE"))}
     environment["NPU_ROPE_GGML_LIB"] = "/nonexistent"
     command = [npu_python, "-m", "npu_rope.cli", "doctor"]
@@ -472,14 +476,14 @@ WRONG_CHIPS = {
 
 
 @pytest.mark.parametrize("arguments", WRONG_CHIPS)
-def test_a_chip_that_no_kernel_is_for_is_refused_by_name(simulated, library_in_front, arguments):
+def test_a_chip_without_kernels_is_refused_by_name(simulated, library_in_front, arguments):
     done = simulated.code(CALL, library_in_front, *arguments, fresh=True)
     assert done.status == 1
     assert f"InvalidValue: {WRONG_CHIPS[arguments]}" in done.stderr
     assert not done.report.launches
 
 
-def test_the_cores_of_a_new_name_are_asked_of_cann(simulated, library_in_front):
+def test_the_cores_of_a_new_chip_come_from_cann(simulated, library_in_front):
     done = simulated.code(CALL, library_in_front, "CHIP=Ascend910B9", fresh=True)
     assert done.status == 0, done.stderr
     assert done.report.launches["NpuRope"] == 1

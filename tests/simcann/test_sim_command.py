@@ -11,15 +11,15 @@ def sim(*arguments, **variables):
     return CliRunner(env=variables).invoke(app, ["sim", *map(str, arguments)])
 
 
-def test_the_real_package_that_an_import_outside_named_is_not_the_machine_s(monkeypatch, tmp_path):
+def test_a_real_package_that_npu_rope_itself_named_is_not_used_by_the_command(monkeypatch, tmp_path):
     """npu-rope itself imports npu_rope, which adds the package built with CANN, if any, to the path."""
     bundled = tmp_path / "opp/vendors/npu_rope"
     bundled.mkdir(parents=True)
-    for named, left in ((f"{bundled}:/own", "/own"), (str(bundled), None), ("/own:/other", "/own:/other")):
+    for before, after in ((f"{bundled}:/own", "/own"), (str(bundled), None), ("/own:/other", "/own:/other")):
         monkeypatch.setenv("NPU_ROPE_LIB_DIR", str(tmp_path))
-        monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", named)
+        monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", before)
         assert sim().exit_code == 2  # it runs no command
-        assert os.environ.get("ASCEND_CUSTOM_OPP_PATH") == left
+        assert os.environ.get("ASCEND_CUSTOM_OPP_PATH") == after
 
 
 def test_no_command_is_refused():
@@ -31,7 +31,7 @@ def test_no_command_is_refused():
     )
 
 
-def test_help_says_what_is_simulated_and_how_it_ends():
+def test_help_explains_the_simulation_and_the_exit_status():
     done = sim("--help")
     assert done.exit_code == 0
     for words in ("simulated NPU", "HCCL", "guard zones", "Exit status", "npu-rope sim -- python train.py"):

@@ -1,4 +1,4 @@
-"""The commands, joined. Each lives in a module of its own name."""
+"""All commands in one application. Each command has a module with its name."""
 
 from __future__ import annotations
 

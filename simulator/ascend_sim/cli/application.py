@@ -43,6 +43,6 @@ def application(name: str, number: str, about: str) -> typer.Typer:
 
 
 def usage_error(text: str) -> typer.Exit:
-    """Print what is wrong with the call of a command; return the exit to raise."""
+    """Print the error in a command's usage; return the exit to raise."""
     print(text, file=sys.stderr)
     return typer.Exit(USAGE_ERROR)

@@ -23,12 +23,12 @@ _FORMATS = {
     "int64_t": "q", "uint64_t": "Q", "float": "f", "double": "d",
 }  # fmt: skip
 DTYPES = ("float16", "float32", "bfloat16", *(name[:-2] for name in _FORMATS if name.endswith("_t")))
-_NEW = re.compile(r"(\w+)\[([0-9,]*)\]")
+_NEW_ARRAY = re.compile(r"(\w+)\[([0-9,]*)\]")
 
 
 @dataclass
-class Given:
-    """One argument: what the kernel gets, and the file that its result is written to."""
+class KernelArgument:
+    """One argument of the kernel, and the file for its result."""
 
     text: str
     argument: Argument
@@ -41,8 +41,8 @@ class Given:
                 np.save(stream, self.argument.array)
 
 
-def arguments_of(texts: Sequence[str], seed: int) -> list[Given]:
-    """Return the kernel's arguments in order. New inputs hold numbers drawn from the seed, new outputs 0.
+def arguments_of(texts: Sequence[str], seed: int) -> list[KernelArgument]:
+    """Return the kernel's arguments in order. New inputs hold random numbers, new outputs 0.
 
     Raises:
         ValueError: a text has another form, a file cannot be read or written, or a dtype is unknown.
@@ -51,9 +51,9 @@ def arguments_of(texts: Sequence[str], seed: int) -> list[Given]:
     return [_argument(text, random) for text in texts]
 
 
-def _argument(text: str, random: np.random.Generator) -> Given:
+def _argument(text: str, random: np.random.Generator) -> KernelArgument:
     if text == "null":
-        return Given(text, None)
+        return KernelArgument(text, None)
     role, colon, rest = text.partition(":")
     if role not in ROLES or not colon or not rest:
         raise bad_value(
@@ -61,14 +61,14 @@ def _argument(text: str, random: np.random.Generator) -> Given:
             f"{', '.join(ROLES)}, or null, but got {text}."
         )
     source, equals, file = rest.partition("=")
-    new = _NEW.fullmatch(source)
+    new = _NEW_ARRAY.fullmatch(source)
     array = _new_array(new[1], new[2], random if role != "out" else None, text) if new else _read(source)
     target = Path(file) if equals else None
     if role == "in" and target is not None:
         raise bad_value(f"argument must be written to get a file but got {text}.")
     if target is not None and (must := unwritable(target)):
         raise bad_value(f"argument {must}")
-    return Given(text, ROLES[role](array, text), target)
+    return KernelArgument(text, ROLES[role](array, text), target)
 
 
 def _dtype(name: str) -> Any:
@@ -104,12 +104,12 @@ def _read(file: str) -> Any:
 
 
 def tiling_of(text: str) -> bytes:
-    """Return the tiling struct's bytes: of a file (``@FILE``), of hexadecimal digits, or of typed fields.
+    """Return the tiling struct's bytes, from a file (``@FILE``), hexadecimal digits or typed fields.
 
     >>> tiling_of("uint32_t=1003,uint32_t=128").hex()
     'eb03000080000000'
 
-    The fields lie as in a C struct: each at a multiple of its size.
+    Each field starts at a multiple of its size, as in a C struct. No padding follows the last one.
 
     Raises:
         ValueError: the text has another form, or a number does not fit its type.

@@ -1,4 +1,4 @@
-"""``ascend-sim doctor``: which pieces are here, and how to get the others."""
+"""``ascend-sim doctor``: list the installed pieces, and how to get the missing ones."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MISSING = 1
 
 
 def doctor() -> None:
-    """List the pieces of the simulator: found, or how to get them.
+    """List the simulator's installed pieces, and how to get the missing ones.
 
-    Exit status: 0 kernels run, 1 a piece that every kernel needs is missing.
+    Exit status: 0; 1 a piece that every kernel needs is missing.
     """
     print(f"ascend-sim {__version__}, Python {sys.version.split()[0]}\n")
     kernels = [

@@ -19,7 +19,7 @@ from rich.markup import escape
 
 from ascend_sim import timeline
 from ascend_sim.cli.application import usage_error
-from ascend_sim.cli.arguments import Given, arguments_of, tiling_of
+from ascend_sim.cli.arguments import KernelArgument, arguments_of, tiling_of
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import replacing, unwritable
@@ -58,7 +58,7 @@ def kernel(
         bool, typer.Option("--auto-sync", help="Insert the synchronisation that CANN's compiler inserts.")
     ] = False,
     reference: Annotated[
-        str, typer.Option(help="MODULE:FUNCTION of the inputs that returns the outputs, to compare with.")
+        str, typer.Option(help="MODULE:FUNCTION that computes the expected outputs from the inputs.")
     ] = "",
     within: Annotated[float, typer.Option(min=0, help="Largest difference from the reference.")] = 0.0,
     trace: Annotated[
@@ -96,10 +96,10 @@ def kernel(
         raise usage_error(f"[kernel] trace {must}")
     try:
         compare = _reference_of(reference)
-        given = arguments_of(arguments or (), seed)
+        parsed = arguments_of(arguments or (), seed)
         tiling_bytes, macros = tiling_of(tiling), _macros_of(define or ())
         compiled = compile(source, entry, soc=compile_soc(soc), defines=macros, include=include or ())
-        inputs = [g.argument.array.copy() for g in given if g.argument and not isinstance(g.argument, Out)]
+        inputs = [g.argument.array.copy() for g in parsed if g.argument and not isinstance(g.argument, Out)]
         with tempfile.TemporaryDirectory() as folder:
             spans = Path(folder) / "trace.json"
             options = Options(
@@ -110,7 +110,7 @@ def kernel(
                 trace_cores=cores,
             )
             report = compiled.run(
-                *[g.argument for g in given],
+                *[g.argument for g in parsed],
                 block_dim=block_dim,
                 tiling=tiling_bytes,
                 tiling_key=tiling_key,
@@ -120,9 +120,9 @@ def kernel(
             if trace is not None:
                 with spans.open("rb") as written, replacing(trace, "wb") as stream:
                     shutil.copyfileobj(written, stream)
-        for one in given:
-            one.write()
-        difference = None if compare is None else _difference(compare(*inputs), given)
+        for argument in parsed:
+            argument.write()
+        difference = None if compare is None else _difference(compare(*inputs), parsed)
     except (ValueError, TypeError, Unavailable) as error:
         raise usage_error(str(error)) from None
     except (KernelBroken, CompileFailed) as error:
@@ -131,7 +131,7 @@ def kernel(
     if json_:
         print(json.dumps({**report.summary, "warnings": report.warnings, "difference": difference}, indent=1))
     else:
-        _show(f"{source.name}: {entry}", report, given, trace)
+        _show(f"{source.name}: {entry}", report, parsed, trace)
     if difference is not None:
         verdict = "equal to" if difference == 0 else f"at most {difference:g} from"
         if not json_:
@@ -169,27 +169,27 @@ def _reference_of(text: str) -> Callable[..., Any] | None:
     return found
 
 
-def _difference(wanted: Any, given: list[Given]) -> float:
-    """The largest absolute difference of an output from the reference's; infinite where only one is NaN."""
-    outputs = [g.argument.array for g in given if g.argument and g.argument.role]
-    results = wanted if isinstance(wanted, tuple) else (wanted,)
+def _difference(expected: Any, arguments: list[KernelArgument]) -> float:
+    """The largest absolute difference of an output from the reference; infinite if only one is NaN."""
+    outputs = [g.argument.array for g in arguments if g.argument and g.argument.role]
+    results = expected if isinstance(expected, tuple) else (expected,)
     if len(results) != len(outputs):
         raise bad_value(f"reference must return {len(outputs)} outputs but got {len(results)}.")
     largest = 0.0
     for result, output in zip(results, outputs, strict=True):
         a, b = np.broadcast_arrays(np.asarray(result, np.float64), output.astype(np.float64))
-        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-        largest = max(largest, float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0)))
+        differences = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+        largest = max(largest, float(np.nan_to_num(differences, nan=np.inf).max(initial=0.0)))
     return largest
 
 
-def _show(call: str, report: Report, given: list[Given], trace: Path | None) -> None:
+def _show(call: str, report: Report, arguments: list[KernelArgument], trace: Path | None) -> None:
     for warning in report.warnings:
         print(f"warning: {warning['text']}")
-    least = sum(g.argument.array.nbytes for g in given if g.argument)
-    timeline.show({**report.summary, "call": call}, least, Console(highlight=False))
-    for one in given:
-        if one.file is not None:
-            print(f"{one.text.partition('=')[0]} written to {one.file}")
+    minimum_bytes = sum(g.argument.array.nbytes for g in arguments if g.argument)
+    timeline.show({**report.summary, "call": call}, minimum_bytes, Console(highlight=False))
+    for argument in arguments:
+        if argument.file is not None:
+            print(f"{argument.text.partition('=')[0]} written to {argument.file}")
     if trace is not None:
         Console(highlight=False).print(f"timeline written to {escape(str(trace))}", soft_wrap=True)

@@ -33,7 +33,7 @@ def run(
         ),
     ] = session.DEFAULT_CHIP,
     streams: Annotated[
-        str, typer.Option(help="asynchronous: work runs later, in a drawn order; immediate: at its launch.")
+        str, typer.Option(help="asynchronous: work runs later, in a random order; immediate: at its launch.")
     ] = session.STREAMS[0],
     seed: Annotated[
         int, typer.Option(help="The number that the order of asynchronous work is drawn from.")
@@ -45,19 +45,19 @@ def run(
 ) -> None:
     """Run a torch_npu script, unmodified, on a simulated NPU.
 
-    The installed torch_npu is the real one. Under it are CANN's libraries as we
-    simulate them: device memory is host memory between guard zones, kernels
+    The installed torch_npu is the real one. CANN's libraries below it are
+    simulated: device memory is host memory between guard zones, kernels
     of operator packages run on the simulator, a few aclnn functions have replacements, and
     every other operator of torch runs on the host. Results are right; times are
     not those of hardware, and random numbers are not those of an NPU.
 
     Streams are asynchronous: queued work runs when something waits for it. Its
-    order is drawn from --seed and keeps only the guarantees of streams, events
+    order is random (--seed) and keeps only the guarantees of streams, events
     and waits. Two accesses to the same memory without an order are a race. Races
     are reported for every order.
 
     Not supported: several devices, HCCL, torch_npu's own fused operators
-    (npu_fusion_attention and similar ones). Such a call fails with its name: at
+    (npu_fusion_attention and similar ones). These calls fail with their names: at
     once with TASK_QUEUE_ENABLE=0; with torch_npu's queue the name may be in the
     report only.
 

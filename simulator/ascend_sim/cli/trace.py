@@ -1,4 +1,4 @@
-"""``ascend-sim trace``: where the cycles of a launch went, from its timeline."""
+"""``ascend-sim trace``: show how a launch spent its cycles, from its timeline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def trace(
     plot: Annotated[Path | None, typer.Option(help="Draw it: .png, .svg or .pdf.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Show where the cycles of a launch went: pipes, instructions, critical path.
+    """Show how a launch spent its cycles: pipes, instructions, critical path.
 
     The time comes from a model: each instruction costs its issue and its repeats
     or bytes, the four pipes of a core overlap as far as the kernel's events
@@ -37,8 +37,8 @@ def trace(
     if plot is not None and (must := unwritable(plot) or timeline_plot.refusal(plot)):
         raise usage_error(f"[trace] plot {must}")
     try:
-        held: Any = json.loads(file.read_text())
-        summary = {"call": file.name, **held["otherData"]["summary"]}
+        contents: Any = json.loads(file.read_text())
+        summary = {"call": file.name, **contents["otherData"]["summary"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise usage_error(f"[trace] file must be a timeline of ascend_sim but got {file}: {error}.") from None
     if plot is not None:

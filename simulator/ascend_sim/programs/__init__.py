@@ -1,1 +1,1 @@
-"""Run programs of torch_npu on the simulated CANN: what ``ascend-sim run`` does. CANN is not needed."""
+"""The implementation of ``ascend-sim run``: programs of torch_npu run on the simulated CANN."""

@@ -49,7 +49,7 @@ class TorchNpu:
 
 
 def python_of(command: list[str]) -> str:
-    """The Python that runs ``command``: itself, that of its first line, else the first on the path."""
+    """The Python of ``command``: the command itself, the one in its first line, or the first on the path."""
     program = shutil.which(command[0])
     if program is None:
         raise Unavailable("command", f"there is no program {command[0]}", "Give its path, or install it.")
@@ -59,8 +59,8 @@ def python_of(command: list[str]) -> str:
         line = stream.readline(512)
     if line.startswith(b"#!"):
         words = line[2:].decode(errors="replace").split()
-        named = [word for word in words if Path(word).name.startswith("python")]
-        if named and (found := shutil.which(named[0])):
+        pythons = [word for word in words if Path(word).name.startswith("python")]
+        if pythons and (found := shutil.which(pythons[0])):
             return found
     return shutil.which("python") or shutil.which("python3") or sys.executable
 

@@ -21,7 +21,7 @@ from ascend_sim.library import load
 from ascend_sim.programs import pieces, stubs
 
 DEFAULT_CHIP = "Ascend910B2"
-# A family's chips begin with the prefix and a digit; the number of AI cores of its largest chip.
+# The number of AI cores of a family's largest chip. Names of its chips are the prefix, a digit, and more.
 FAMILIES = {"Ascend910B": 24, "Ascend910_93": 24, "Ascend310P": 10}
 
 STARTUP = Path(__file__).parent / "startup"
@@ -62,18 +62,18 @@ def environment(
     npu = pieces.torch_npu_of(pieces.python_of(command))
     library = folders.library("ascend_sim_cann")
     folder = stubs.prepare(npu, library)
-    e = dict(os.environ)
-    e["LD_LIBRARY_PATH"] = _path(folder, library.parent, e.get("LD_LIBRARY_PATH"))
-    e["PYTHONPATH"] = _path(STARTUP, e.get("PYTHONPATH"))
-    e["ASCEND_HOME_PATH"] = str(folder / stubs.HOME)
-    e["ASCEND_OPP_PATH"] = str(folder / stubs.HOME / "opp")
-    e.setdefault("PYTORCH_NO_NPU_MEMORY_CACHING", "0")  # torch_npu's cache is on, as on a real machine
-    e.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # off where torch_npu has no CANN; here it has one
-    e["ASCEND_SIM_SOC"] = soc
-    e["ASCEND_SIM_REPORT_DIR"] = str(reports)
-    e["ASCEND_SIM_STREAMS"] = streams
-    e["ASCEND_SIM_SEED"] = str(seed)
-    return e
+    variables = dict(os.environ)
+    variables["LD_LIBRARY_PATH"] = _path(folder, library.parent, variables.get("LD_LIBRARY_PATH"))
+    variables["PYTHONPATH"] = _path(STARTUP, variables.get("PYTHONPATH"))
+    variables["ASCEND_HOME_PATH"] = str(folder / stubs.HOME)
+    variables["ASCEND_OPP_PATH"] = str(folder / stubs.HOME / "opp")
+    variables.setdefault("PYTORCH_NO_NPU_MEMORY_CACHING", "0")  # use torch_npu's cache, as on real machines
+    variables.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # may be 0 on a machine without CANN
+    variables["ASCEND_SIM_SOC"] = soc
+    variables["ASCEND_SIM_REPORT_DIR"] = str(reports)
+    variables["ASCEND_SIM_STREAMS"] = streams
+    variables["ASCEND_SIM_SEED"] = str(seed)
+    return variables
 
 
 def _path(*parts: Path | str | None) -> str:
@@ -118,7 +118,7 @@ class SessionReport:
 
     soc: str
     processes: int = 0
-    without_end: int = 0  # killed, or ended by os._exit: their counts are lost
+    without_end: int = 0  # killed, or ended by os._exit: their last launches and fallbacks may be missing
     launches: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
     not_simulated: Counter[str] = field(default_factory=Counter)
@@ -155,7 +155,7 @@ class SessionReport:
         return {"simulated": True, **found, "timeline_left_off": left_off}
 
 
-# The names in the --report file that differ from the attributes'.
+# Attributes that have another name in the --report file.
 _JSON_NAMES = {
     "without_end": "processes_without_end",
     "broken_launches": "launches_with_violations",
@@ -197,7 +197,7 @@ def read_reports(folder: Path, soc: str) -> SessionReport:
 
 
 def print_report(report: SessionReport, print_line: Callable[[str], None]) -> None:
-    """Print a short report with one label a line."""
+    """Print the short report, one subject a line."""
     print_line(f"simulated {report.soc}: nothing of this ran on hardware.")
     if not report.processes:
         print_line("no process used the simulated NPU.")
@@ -209,14 +209,14 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
     if report.not_simulated:
         print_line(f"calls that are not simulated: {_counted(report.not_simulated)}")
         print_line(
-            "  what came after them may be garbage: see TASK_QUEUE_ENABLE=0; to add one: simulator/cann/"
+            "  later results may be undefined; TASK_QUEUE_ENABLE=0 finds the call; simulator/cann/ can add it"
         )
     if report.timeline:
-        took: Counter[str] = Counter()
+        microseconds_of: Counter[str] = Counter()
         for run in report.timeline:
-            took[run["operator"]] += run["microseconds"]
-        each = ", ".join(f"{name} {us:.1f}" for name, us in took.most_common())
-        print_line(f"simulated microseconds of kernels: {sum(took.values()):.1f} ({each})")
+            microseconds_of[run["operator"]] += run["microseconds"]
+        each = ", ".join(f"{name} {us:.1f}" for name, us in microseconds_of.most_common())
+        print_line(f"simulated microseconds of kernels: {sum(microseconds_of.values()):.1f} ({each})")
     drawn = f" in the order of --seed {report.seed}" if report.streams == STREAMS[0] else ""
     for title, texts in (
         (f"rule violations: {report.broken_launches or 'none'}", report.violations),

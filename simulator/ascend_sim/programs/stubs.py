@@ -28,12 +28,12 @@ from ascend_sim.programs.pieces import TorchNpu
 # torch_npu loads these with dlopen, so no library names them.
 LOADED_LATE = ("libopapi.so", "libnnopbase.so")
 
-# Libraries of every Linux. The others that torch_npu needs and does not contain are CANN's.
+# Libraries of every Linux system. All other libraries that torch_npu needs and lacks are CANN's.
 _SYSTEM = re.compile(r"^(lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|gomp|z|python[\d.]+)\.so|ld-linux)")
 _PYTHON_SYMBOL = re.compile(r"^_?Py")
 _TORCH_SYMBOL = re.compile(r"^_ZNK?(2at|3c10|4c10d|5torch)")
 _DATA_SYMBOL = re.compile(r"^_ZT[VITS]")
-# C functions that return a status: torch_npu raises an error with the message. Any other stub throws.
+# C functions that return a status: their stubs return an error, and torch_npu raises it. Other stubs throw.
 _STATUS_SYMBOL = re.compile(r"^(acl(rt|mdl|op|prof|sys|dump)?(?!tdt)(?!Create|Get[A-Z]\w*Size)[A-Z]|Hccl)")
 
 STUBS = "libascend_sim_cann_stubs.so"
@@ -56,8 +56,8 @@ def needs_of(npu: TorchNpu) -> Needs:
     own = [Elf.read(path) for path in npu.libraries()]
     beside = [Elf.read(path) for path in npu.beside()]
     defined = {name for elf in (*own, *beside) for name in elf.defined}
-    brought = {elf.path.name for elf in (*own, *beside)}
-    sonames = {name for elf in own for name in elf.needed if not _SYSTEM.match(name)} - brought
+    available = {elf.path.name for elf in (*own, *beside)}
+    sonames = {name for elf in own for name in elf.needed if not _SYSTEM.match(name)} - available
     symbols = {name for elf in own for name in elf.undefined if not _PYTHON_SYMBOL.match(name)} - defined
     system = _system_libraries(name for elf in own for name in elf.needed if _SYSTEM.match(name))
     symbols = {name for name in symbols if not any(hasattr(library, name) for library in system)}
@@ -123,8 +123,8 @@ def source_of(symbols: Iterable[str]) -> str:
         if _DATA_SYMBOL.match(name):
             lines.append(f'extern long d{number}[32] __asm__("{name}"); long d{number}[32] = {{}};')
             continue
-        how = "npu_cann_not_simulated" if _STATUS_SYMBOL.match(name) else "refuse"
-        lines.append(f'long f{number}() __asm__("{name}"); long f{number}() {{ return {how}("{name}"); }}')
+        action = "npu_cann_not_simulated" if _STATUS_SYMBOL.match(name) else "refuse"
+        lines.append(f'long f{number}() __asm__("{name}"); long f{number}() {{ return {action}("{name}"); }}')
     return "\n".join([*lines, "}", ""])
 
 

@@ -64,7 +64,7 @@ GUARD, GUARD_BYTE = 512, 0xA5
 
 @dataclass
 class Device:
-    """An operator package on device memory that this module plays: host memory with guard bytes around it."""
+    """An operator package with simulated device memory: host memory with guard bytes around it."""
 
     cann: C.CDLL
     opapi: C.CDLL
@@ -85,7 +85,7 @@ class Device:
         return cls(runtime, opapi, headers, HostCalls("Ascend910B1", package, 48, Options()))
 
     def set_soc(self, name: str) -> None:
-        """Play a chip. One that ascend_sim's table lacks has fewer cores here than any chip of the table."""
+        """Select a chip. A chip that ascend_sim's table lacks gets fewer cores than any chip of the table."""
         known = {p["name"]: p["cores"] for p in library.load().profiles()}
         self.calls.chip, self.calls.cores = name.encode(), known.get(name, 6)
 
@@ -102,23 +102,23 @@ class Device:
     # ---- memory ----------------------------------------------------------------------------------
 
     def allocate(self, size: int) -> int:
-        whole = np.full(size + 3 * GUARD, GUARD_BYTE, np.uint8)
-        first = (whole.ctypes.data + 2 * GUARD - 1) // GUARD * GUARD
-        self.allocations[first] = whole[first - GUARD - whole.ctypes.data :][: size + 2 * GUARD]
-        self._hold()
+        block = np.full(size + 3 * GUARD, GUARD_BYTE, np.uint8)
+        first = (block.ctypes.data + 2 * GUARD - 1) // GUARD * GUARD
+        self.allocations[first] = block[first - GUARD - block.ctypes.data :][: size + 2 * GUARD]
+        self._pass_memory_to_calls()
         return first
 
     def free(self, memory: int) -> None:
         assert self.is_whole(memory), "written outside an allocation"
         del self.allocations[memory]
-        self._hold()
+        self._pass_memory_to_calls()
 
     def is_whole(self, memory: int) -> bool:
         guarded = self.allocations[memory]
         return bool(np.all(guarded[:GUARD] == GUARD_BYTE) and np.all(guarded[-GUARD:] == GUARD_BYTE))
 
-    def _hold(self) -> None:
-        self.calls.hold([(first, len(bytes_) - 2 * GUARD) for first, bytes_ in self.allocations.items()])
+    def _pass_memory_to_calls(self) -> None:
+        self.calls.set_memory([(first, len(data) - 2 * GUARD) for first, data in self.allocations.items()])
 
     def upload(self, array: Any) -> int:
         """Copy the memory of an array's owner to device memory, once per owner."""

@@ -31,8 +31,8 @@ def refused(action):
     return caught.value
 
 
-def prepare_fails(device, given, **how):
-    return refused(lambda: device.prepare(OP, given, **how))
+def prepare_fails(device, given, **options):
+    return refused(lambda: device.prepare(OP, given, **options))
 
 
 def tilings(device):
@@ -117,14 +117,14 @@ def test_tiling_data_has_eight_kibibytes(foreign):
     assert C.c_int.in_dll(foreign.tilings(), "weighted_add_capacity").value == 8192
 
 
-@pytest.mark.parametrize(("made_of", "answered"), [(0, 0), (27, 27), (28, -1)])
-def test_the_undefined_data_type_is_minus_one(foreign, made_of, answered):
+@pytest.mark.parametrize(("created_type", "returned_type"), [(0, 0), (27, 27), (28, -1)])
+def test_the_undefined_data_type_is_minus_one(foreign, created_type, returned_type):
     dims, steps, dtype = (C.c_int64 * 1)(4), (C.c_int64 * 1)(1), C.c_int32(7)
     tensor = foreign.cann.aclCreateTensor(
-        dims, C.c_uint64(1), made_of, steps, C.c_int64(0), 2, dims, C.c_uint64(1), None
+        dims, C.c_uint64(1), created_type, steps, C.c_int64(0), 2, dims, C.c_uint64(1), None
     )
     assert foreign.cann.aclGetDataType(C.c_void_p(tensor), C.byref(dtype)) == OK
-    assert dtype.value == answered
+    assert dtype.value == returned_type
     assert foreign.cann.aclDestroyTensor(C.c_void_p(tensor)) == OK
 
 
@@ -190,11 +190,11 @@ def test_a_tensor_without_its_dimensions_and_a_scalar_without_its_value_are_null
 @pytest.mark.parametrize(
     "kind", ["Tensor", "Scalar", "IntArray", "FloatArray", "BoolArray", "TensorList", "ScalarList"]
 )
-def test_nothing_is_destroyed_without_an_error(foreign, kind):
+def test_destroying_null_succeeds(foreign, kind):
     assert getattr(foreign.cann, f"aclDestroy{kind}")(None) == OK
 
 
-def test_nothing_tells_nothing(foreign):
+def test_get_functions_refuse_null(foreign):
     somewhere = C.byref(C.c_uint64())
     for name in ("DataType", "Format", "ViewOffset"):
         assert getattr(foreign.cann, f"aclGet{name}")(None, somewhere) == NULL_POINTER
@@ -203,7 +203,7 @@ def test_nothing_tells_nothing(foreign):
     assert foreign.cann.aclSetRawTensorAddr(None, None) == NULL_POINTER
 
 
-def test_functions_of_executors_take_none_for_an_inner_null_pointer(foreign):
+def test_functions_of_executors_give_the_inner_null_status(foreign):
     runtime, handle = foreign.cann, C.c_void_p(foreign.tensor(np.zeros(3, np.float32)).handle)
     assert runtime.aclDestroyAclOpExecutor(None) == INNER_NULL_POINTER
     assert runtime.aclSetAclOpExecutorRepeatable(None) == INNER_NULL_POINTER
@@ -223,7 +223,7 @@ def test_a_call_is_tiled_once(foreign):
     assert tilings(foreign) == before + 2
 
 
-def test_a_refused_tiling_is_not_kept(foreign):
+def test_a_refused_tiling_is_not_cached(foreign):
     before = tilings(foreign)
     for _ in range(2):
         prepare_fails(foreign, call(kind=b"never"))
@@ -360,7 +360,7 @@ def test_defaults_of_floats_have_six_digits(foreign_package):
 # ---- object lifetimes --------------------------------------------------------------------------------
 
 
-def test_tensors_and_lists_may_go_between_the_phases(foreign):
+def test_tensors_and_lists_may_be_destroyed_between_the_phases(foreign):
     """Device.prepare destroys the tensors."""
     given = call()
     size, executor = foreign.prepare(OP, given)
@@ -384,7 +384,7 @@ def test_an_executor_runs_once(foreign, prepared):
     assert "executor must come from a first phase that succeeded" in str(failure)
 
 
-def test_an_executor_that_failed_on_the_device_has_run(foreign, prepared):
+def test_a_failure_on_the_device_uses_up_the_executor(foreign, prepared):
     _, size, executor = prepared
     foreign.forget()  # the tensors' memory is freed
     failure = refused(lambda: foreign.run(OP, size, executor))
@@ -492,7 +492,7 @@ def test_a_workspace_must_be_live_device_memory(foreign, prepared):
     assert not out_of(foreign, given).any()
 
 
-def test_a_workspace_is_junk_after_the_kernel(foreign, prepared):
+def test_a_workspace_is_overwritten_after_the_kernel(foreign, prepared):
     _, size, executor = prepared
     workspace = foreign.allocate(size)
     C.memset(workspace, 0, size)
@@ -527,7 +527,7 @@ extern "C" __global__ __aicore__ void weighted_add(GM_ADDR x, GM_ADDR y, GM_ADDR
 
 
 def test_a_kernel_that_reads_a_fresh_workspace_is_reported(foreign, tmp_path, monkeypatch):
-    """Its bytes are those of the memory's earlier use, not zeros."""
+    """A workspace contains the bytes of the memory's earlier use, not zeros."""
     source = tmp_path / "reads_its_workspace.cpp"
     source.write_text(READS_ITS_WORKSPACE)
     kernel = foreign_operator.build_kernel(tmp_path, source)

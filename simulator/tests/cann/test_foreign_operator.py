@@ -1,6 +1,5 @@
-"""A foreign definition and kernel take the same path: the code that executes definitions, writes interfaces
-and runs calls is independent of the operators. The project's operators are stricter than CANN requires; this
-one is not."""
+"""A foreign definition and kernel: the code that executes definitions, writes interfaces and runs calls is
+independent of the project's operators. They are stricter than CANN requires, unlike this operator."""
 
 from __future__ import annotations
 
@@ -98,13 +97,13 @@ def test_it_runs_in_place(device):
     assert np.array_equal(given["x"], expected)
 
 
-def test_its_own_workspace_comes_on_top_of_the_librarys(device):
+def test_its_workspace_is_added_to_the_library_s(device):
     assert device.prepare("WeightedAdd", call())[0] == 16 * 1024 * 1024 + 64
 
 
-def test_a_refusal_without_a_word_is_told_so(device):
-    said = "[WeightedAdd] tiling must succeed but got a failure that it does not explain."
-    assert refused(device, call(kind=b"other")) == (561002, said)
+def test_a_refusal_without_a_message_is_reported(device):
+    message = "[WeightedAdd] tiling must succeed but got a failure that it does not explain."
+    assert refused(device, call(kind=b"other")) == (561002, message)
 
 
 def test_a_required_list_must_be_given(device):
@@ -114,8 +113,8 @@ def test_a_required_list_must_be_given(device):
 @pytest.mark.parametrize("name", ["axes", "shift", "weights", "flags"])
 def test_a_list_without_elements_is_refused(device, name):
     """aclnn allocates no memory for it, and an attribute's address must not be null."""
-    said = f"[WeightedAdd] {name} must have elements but got an empty list."
-    assert refused(device, call(**{name: []})) == (561103, said)
+    message = f"[WeightedAdd] {name} must have elements but got an empty list."
+    assert refused(device, call(**{name: []})) == (561103, message)
 
 
 def test_an_empty_default_is_one_element_of_undefined_memory(device):
@@ -132,20 +131,20 @@ def test_generated_defaults_are_literals_of_the_definition(package):
     assert "call.attr(shiftOptionalDef, 1);" in text
 
 
-def test_outputs_have_the_shape_and_the_type_that_follow(device):
-    status, said = refused(device, call(out=np.zeros((7, 3), np.float32)))
-    assert (status, said) == (161002, "[WeightedAdd] z must have shape [3, 7] but got [7, 3].")
-    status, said = refused(device, call(out=np.zeros((3, 7), np.float16)))
-    assert (status, said) == (
+def test_outputs_have_the_inferred_shape_and_type(device):
+    status, message = refused(device, call(out=np.zeros((7, 3), np.float32)))
+    assert (status, message) == (161002, "[WeightedAdd] z must have shape [3, 7] but got [7, 3].")
+    status, message = refused(device, call(out=np.zeros((3, 7), np.float16)))
+    assert (status, message) == (
         161002,
         "[WeightedAdd] tensors must have the types of one of its kernels on ascend910b but got "
         "x float32, y float32, z float16.",
     )
 
 
-def test_a_view_is_refused_where_nothing_is_said_of_views(device):
-    status, said = refused(device, call(y=np.ones((7, 3), np.float32).T))
-    assert (status, said) == (
+def test_a_view_is_refused_without_a_policy_for_views(device):
+    status, message = refused(device, call(y=np.ones((7, 3), np.float32).T))
+    assert (status, message) == (
         561000,
         "[WeightedAdd] y must be contiguous, or declared AutoContiguous() or IgnoreContiguous(), "
         "but got a view.",
@@ -154,17 +153,17 @@ def test_a_view_is_refused_where_nothing_is_said_of_views(device):
 
 def test_a_chip_that_it_is_not_defined_for_is_refused(device):
     device.set_soc("Ascend310P3")
-    status, said = refused(device, call())
+    status, message = refused(device, call())
     assert status == 161001
-    assert said == "[WeightedAdd] soc must be one that the operator is defined for but got ascend310p."
+    assert message == "[WeightedAdd] soc must be one that the operator is defined for but got ascend310p."
 
 
 def test_a_column_without_a_compiled_kernel_is_refused(device):
     half = {name: np.ones((3, 7), np.float16) for name in ("x", "y")}
-    status, said = refused(device, call(**half, out=np.zeros((3, 7), np.float16)))
+    status, message = refused(device, call(**half, out=np.zeros((3, 7), np.float16)))
     assert status == 561003
     entry = "weighted_add__ascend910b__half_half_half"
-    assert said.startswith(f"[WeightedAdd] kernel {entry} must be compiled but got none (")
+    assert message.startswith(f"[WeightedAdd] kernel {entry} must be compiled but got none (")
 
 
 DEFINITION = """
@@ -194,7 +193,7 @@ def defined_for(soc: str) -> str:
     return DEFINITION.replace(only, f'{only}.AddConfig("{soc}")')
 
 
-def test_an_optional_input_that_is_written_is_named_both(tmp_path):
+def test_the_name_of_an_optional_input_that_is_written_has_both_suffixes(tmp_path):
     """Only parameters whose names end in Ref are not const."""
     header = (generate(DEFINITION, tmp_path) / "aclnn_http_scale_v2.h").read_text()
     declared = aclnn.declared(header, "aclnnHTTPScaleV2GetWorkspaceSize")
@@ -238,7 +237,7 @@ def test_the_source_of_kernels_compiles_one_for_each_column(package, tmp_path):
 
 
 def test_files_that_would_not_change_are_left_as_they_are(tmp_path):
-    """So a build does not compile them again."""
+    """A build does not compile them again."""
     folder = generate(DEFINITION, tmp_path)
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     subprocess.run([folder / "op_build", folder], check=True)
@@ -264,7 +263,7 @@ TWO_OPTIONALS = (
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ([TWO_POLICIES], "X_in must not have both AutoContiguous() and IgnoreContiguous()"),
         (
@@ -278,11 +277,11 @@ TWO_OPTIONALS = (
     ],
     ids=["policies", "columns"],
 )
-def test_a_definition_that_cann_cannot_use_is_refused(tmp_path, capfd, changes, said):
+def test_a_definition_that_cann_cannot_use_is_refused(tmp_path, capfd, changes, message):
     text = DEFINITION
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
     with pytest.raises(subprocess.CalledProcessError):
         generate(text, tmp_path)
-    assert said in capfd.readouterr().err
+    assert message in capfd.readouterr().err

@@ -61,7 +61,7 @@ def test_views_of_one_array_are_separate_memories(package):
     assert not memory[:3].any()
 
 
-def test_memory_is_given_by_its_address_too(package):
+def test_memory_may_be_given_by_its_address(package):
     arguments = given()
     x = arguments["x"]
     arguments["x"] = Tensor(x.ctypes.data, "float32", x.shape, (7, 1))
@@ -107,7 +107,7 @@ def test_refused_calls_leave_no_executor(package):
     """The pool of executors is searched at each call."""
     made = []
 
-    class Watched:
+    class LibraryThatRecordsDestroys:
         def __init__(self, lib):
             self.lib = lib
 
@@ -117,13 +117,13 @@ def test_refused_calls_leave_no_executor(package):
             return getattr(self.lib, name)
 
     cann = package._cann
-    whole, cann.lib = cann.lib, Watched(cann.lib)
+    original, cann.lib = cann.lib, LibraryThatRecordsDestroys(cann.lib)
     try:
         for changed in ({"kind": "other"}, {}):
             with contextlib.suppress(Refused):
                 package.call(OP, given(**changed))
     finally:
-        cann.lib = whole
+        cann.lib = original
     assert len(made) == 1
 
 
@@ -168,6 +168,6 @@ def test_a_kernel_that_breaks_a_rule_is_an_error(package, tmp_path, monkeypatch)
     assert not arguments["z"].any()
 
 
-def test_a_folder_without_a_package_is_said_so(tmp_path):
+def test_a_folder_without_a_package_is_reported(tmp_path):
     with pytest.raises(Unavailable, match=r"operator package must be available but .* was not found"):
         Package(tmp_path)

@@ -44,13 +44,13 @@ def status_of(device):
 )
 def test_a_kernel_is_read_at_its_first_call(device, package, suffix, text, status, words):
     file = package / f"{KERNEL}{suffix}"
-    whole = file.read_bytes()
+    contents = file.read_bytes()
     file.unlink() if text is None else file.write_bytes(text)
     for _ in range(2):
-        got, said = status_of(device)
+        got, message = status_of(device)
         assert got == status
-        assert f"{file.name}, {words}" in said
-    file.write_bytes(whole)  # a failure is not cached
+        assert f"{file.name}, {words}" in message
+    file.write_bytes(contents)  # a failure is not cached
     device.call(OP, call())
 
 
@@ -63,21 +63,21 @@ def test_a_package_that_was_read_is_not_read_again(device, package):
 @pytest.mark.parametrize(
     "text", ["", "{", '{"WeightedAdd": 1}', '{"WeightedAdd": {"binaryList": [{}]}}', "[1]"]
 )
-def test_a_list_that_does_not_name_the_operator_is_kept_as_it_is(device, package, text):
+def test_a_list_that_does_not_name_the_operator_is_cached(device, package, text):
     file = package / LIST
-    whole = file.read_text()
+    contents = file.read_text()
     file.write_text(text)
     assert status_of(device)[0] == 161001
-    file.write_text(whole)
+    file.write_text(contents)
     assert status_of(device)[0] == 161001
 
 
 def test_a_list_without_the_types_has_no_kernel(device, package):
     file = package / LIST
     file.write_text(file.read_text().replace("WeightedAdd/d=0,p=0/0,2", "WeightedAdd/d=0,p=0/28,2"))
-    got, said = status_of(device)
+    got, message = status_of(device)
     assert got == 561003
-    assert "which has no simplifiedKey WeightedAdd/d=0,p=0/0,2/" in said
+    assert "which has no simplifiedKey WeightedAdd/d=0,p=0/0,2/" in message
 
 
 def test_text_behind_the_list_is_ignored(device, package):

@@ -1,8 +1,8 @@
 """Runs of Python without the cost of imports: a server process imports modules once and forks for every run.
 
 A run has its own arguments, environment, working directory, streams, __main__, exit status and atexit
-functions. Only the modules are already imported when it starts. So a test of imports starts a new Python
-process instead.
+functions, but the modules are already imported when it starts. A test of imports therefore starts a new
+Python process.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ForkServer:
 
 
 def next_run(server_socket):
-    """Return a request in a new process for every run. In the server itself this function never returns."""
+    """Fork a process for every request and return the request there. In the server this never returns."""
     requests = server_socket.makefile()
     while True:
         _, streams, *_ = socket.recv_fds(server_socket, 1, STREAMS)
@@ -126,5 +126,5 @@ if __name__ == "__main__":
     handle, *names = sys.argv[1:]
     for name in names:
         importlib.import_module(name)
-    gc.freeze()  # else the collection at a run's end visits every imported object
+    gc.freeze()  # so that the collection at a run's end does not visit the imported objects
     run_in_this_process(**next_run(socket.socket(fileno=int(handle))))

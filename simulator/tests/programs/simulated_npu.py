@@ -1,6 +1,6 @@
 """Run scripts on the simulated NPU for tests, in a Python with torch_npu; each configuration runs once.
 
-ASCEND_SIM_NPU_PYTHON names that Python; else it is that of the nearest folder .venv-npu above.
+ASCEND_SIM_NPU_PYTHON names that Python; by default it is the Python of the nearest folder .venv-npu above.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run_command(*arguments, **environment):
 
 
 def shared_folder(factory, name):
-    """A folder of this test run, shared by all its workers."""
+    """Return a folder of this test run, which all its workers share."""
     base = factory.getbasetemp()  # this worker's; all workers share its parent
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / name
     folder.mkdir(exist_ok=True)
@@ -78,7 +78,7 @@ class Run:
 
 @dataclass
 class Simulated:
-    """A Python with torch_npu, a folder of all workers of a test run, and the command that simulates."""
+    """A Python with torch_npu, a folder that all workers of a test run share, and the command under test."""
 
     python: str
     folder: Path
@@ -88,7 +88,7 @@ class Simulated:
 
     @property
     def cache(self):
-        """For XDG_CACHE_HOME."""
+        """The value of XDG_CACHE_HOME."""
         return self.folder / "cache"
 
     def environment(self, soc):
@@ -171,7 +171,7 @@ class Simulated:
         return json.loads(done.stdout.splitlines()[-1])
 
     def sim(self, *arguments, **variables):
-        """Run the command that simulates."""
+        """Run ascend-sim run, or the command that replaces it."""
         return self.command(*map(str, arguments), **{**self._own(), **variables})
 
     def start(self, *arguments, **variables):

@@ -24,8 +24,8 @@ def types(text):
     return frozenset(text.split())
 
 
-# What each function takes, inputs and outputs, as its source in hicann/ops-math and the documentation beside
-# it have it, bfloat16 apart. These lists are not read from the table in C++, so that they find its mistakes.
+# The types of inputs and of outputs of each function, except bfloat16, from its source in hicann/ops-math and
+# the documentation there. The lists are independent of the table in C++, so that they detect its mistakes.
 REAL = types("float16 float32 float64 int8 uint8 int16 int32 int64 bool")
 COMPLEX = types("complex64 complex128")
 NUMBER = REAL | COMPLEX
@@ -68,7 +68,7 @@ def row_of(function):
 
 
 def taken(function, soc):
-    """The types of inputs, and those of outputs."""
+    """The types of inputs and the types of outputs."""
     base = row_of(function)
     more = (ONLY_310P if soc.startswith("Ascend310P") else ONLY_910B).get(base, frozenset())
     inputs, outputs = TAKEN[base]
@@ -76,7 +76,7 @@ def taken(function, soc):
 
 
 def converts(kind, to):
-    """Whether a type of this kind converts to one of that: hicann/opbase, CanCast."""
+    """Whether a type of one kind converts to a type of another kind: hicann/opbase, CanCast."""
     if to == KINDS["bool"]:
         return kind == to
     return kind != COMPLEX_NUMBER if to == FRACTION else kind < FRACTION if to == INTEGER else True
@@ -118,11 +118,11 @@ def call(function, types=None, ranks=None):
     """A valid call except for the given types and ranks, of one argument or of all inputs."""
     types, ranks = types or {}, ranks or {}
     base = row_of(function)
-    plain_out = "bool" if base.endswith(("Tensor", "Scalar")) and not base.startswith("Fill") else "float32"
+    default_out = "bool" if base.endswith(("Tensor", "Scalar")) and not base.startswith("Fill") else "float32"
     if base == "Complex":
-        plain_out = "complex64"
+        default_out = "complex64"
     chosen = {
-        name: types.get(name, types.get("inputs", "float32") if "i" in roles else plain_out)
+        name: types.get(name, types.get("inputs", "float32") if "i" in roles else default_out)
         for name, _, roles in arguments_of(function)
     }
     made = []
@@ -244,7 +244,7 @@ def test_other_types_are_refused_and_named(soc):
 @pytest.mark.parametrize("soc", SOCS[1:])
 def test_results_are_not_converted_to_a_lesser_kind_of_type(soc):
     kinds = ("bool", "uint8", "int64", "float16", "float32", "complex64")
-    calls, taken_ones = [], []
+    calls, expected = [], []
     for function in FUNCTIONS:
         if row_of(function) not in ARITHMETIC or row_of(function) == "Neg":
             continue
@@ -253,14 +253,14 @@ def test_results_are_not_converted_to_a_lesser_kind_of_type(soc):
             if not is_inplace or out == self:
                 own = {"alpha": "bool", "self": self, "other": other} | ({} if is_inplace else {"out": out})
                 calls.append(call(function, own))
-                taken_ones.append(result_converts(function, self, other, out))
+                expected.append(result_converts(function, self, other, out))
     for self, out in itertools.product(set(kinds) & SIGNED, kinds):
         if out in SIGNED:
             calls.append(call("Neg", {"self": self, "out": out}))
-            taken_ones.append(result_converts("Neg", self, self, out))
-    assert taken_ones.count(True) > 500
-    assert taken_ones.count(False) > 500
-    for (one, (status, text)), is_taken in zip(answers(soc, calls), taken_ones, strict=True):
+            expected.append(result_converts("Neg", self, self, out))
+    assert expected.count(True) > 500
+    assert expected.count(False) > 500
+    for (one, (status, text)), is_taken in zip(answers(soc, calls), expected, strict=True):
         assert status == (OK if is_taken else INVALID), (one, text)
         assert is_taken or re.search(r": out must have a type that .* converts to but got \w+\.$", text), text
 

@@ -1,13 +1,13 @@
-"""Planted races between streams: each is reported or gives a wrong result, and the same program with the
-wait is clean for every drawn order."""
+"""Deliberate races between streams: each is reported or gives a wrong result. With the missing wait,
+the same program is clean for every seed."""
 
 import pytest
 from simulated_npu import SCRIPTS, functions_of
 
 SCRIPT = SCRIPTS / "races.py"
 SEEDS = range(10)
-# The happens-before check covers the device's memory. These races are on the host's side: they give a wrong
-# result in some drawn orders, or appear in another part of the report.
+# The race detection covers device memory. These races are in host memory: they give a wrong result for some
+# seeds, or appear in another part of the report.
 ON_THE_HOST = {
     "callback_that_nothing_waited_for",
     "read_of_the_host_without_synchronization",
@@ -25,25 +25,25 @@ def run(simulated, seed, *arguments):
     return simulated.run(SCRIPT, *arguments, **variables)
 
 
-def test_there_are_twenty_of_them():
+def test_there_are_at_least_twenty_races():
     assert len(programs()) >= 20
 
 
 @pytest.mark.parametrize("name", programs())
 def test_a_race_is_reported_or_seen(simulated, name):
-    seen, reported = 0, 0
+    wrong_results, reported = 0, 0
     for seed in SEEDS if name in ON_THE_HOST else (0,):
         done = run(simulated, seed, name)
-        seen += done.json() is False
+        wrong_results += done.json() is False
         reported += not done.report.is_clean
-        if seen or reported:
+        if wrong_results or reported:
             break
     assert reported or name in ON_THE_HOST, done.stderr
-    assert seen or reported
+    assert wrong_results or reported
 
 
 @pytest.mark.parametrize("seed", [*SEEDS[:3], *(pytest.param(s, marks=pytest.mark.slow) for s in SEEDS[3:])])
-def test_the_programs_with_their_waits_are_right_and_clean(simulated, seed):
+def test_the_programs_with_their_waits_are_correct_and_clean(simulated, seed):
     done = run(simulated, seed, "right")
     assert done.json() == dict.fromkeys(programs(), True)
     assert done.report.is_clean, done.stderr

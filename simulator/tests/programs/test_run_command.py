@@ -31,7 +31,7 @@ def test_no_command_is_refused():
     )
 
 
-def test_an_unknown_chip_is_refused_with_those_there_are():
+def test_an_unknown_chip_is_refused_with_the_known_chips():
     done = run_command("--soc", "Ascend9000", "--", "python")
     assert done.exit_code == 2
     assert done.stderr.startswith("[sim] soc must be one of Ascend910B2, Ascend910B1, ")
@@ -41,15 +41,15 @@ def test_an_unknown_chip_is_refused_with_those_there_are():
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "message"),
     [
         ("--streams", "eager", "[sim] streams must be one of asynchronous, immediate but got eager.\n"),
         ("--seed", "-1", "[sim] seed must be at least 0 but got -1.\n"),
     ],
 )
-def test_wrong_streams_are_refused(option, value, said):
+def test_wrong_streams_are_refused(option, value, message):
     done = run_command(option, value, "--", "python")
-    assert (done.exit_code, done.stderr) == (2, said)
+    assert (done.exit_code, done.stderr) == (2, message)
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_command_runs(tmp_path):
@@ -103,7 +103,7 @@ def test_a_library_that_was_not_built_is_refused(tmp_path):
     assert len(done.stderr.splitlines()) == 2
 
 
-def test_help_says_what_is_simulated_and_how_it_ends():
+def test_help_explains_the_simulation_and_the_exit_status():
     done = run_command("--help")
     assert done.exit_code == 0
     for words in ("simulated NPU", "HCCL", "guard zones", "Exit status", "ascend-sim run -- python train.py"):
@@ -161,10 +161,10 @@ def test_a_signal_is_forwarded_and_the_end_waited_for(number):
     )
     with process:
         assert process.stdout.readline() == "ready\n"
-        begun = time.monotonic()
+        start = time.monotonic()
         process.send_signal(number)
         assert process.wait(60) == 33
-        assert time.monotonic() - begun < 30
+        assert time.monotonic() - start < 30
 
 
 # ---- the report --------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def test_long_lists_are_cut(tmp_path):
     assert printed(report)[1] == "launches: 144 (op0 20, op1 19, op2 18, op3 17, op4 16, op5 15, and 3 more)"
 
 
-def test_a_run_without_the_npu_says_so(tmp_path):
+def test_a_run_without_the_npu_is_reported_as_such(tmp_path):
     assert printed(reports(tmp_path))[1:] == ["no process used the simulated NPU."]
 
 
@@ -279,7 +279,7 @@ def test_the_user_s_sitecustomize_is_the_module_of_that_name(tmp_path):
     assert (done.stdout, done.stderr) == ("5 False\n", "")
 
 
-def test_an_error_in_the_user_s_sitecustomize_is_told_as_python_tells_it(tmp_path):
+def test_an_error_in_the_user_s_sitecustomize_is_reported_as_by_python(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "sitecustomize.py").write_text("raise ValueError('mine')\n")
     done = started(tmp_path, "print('on')", tmp_path / "mine")

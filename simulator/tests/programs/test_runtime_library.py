@@ -11,8 +11,8 @@ import pytest
 from ascend_sim import compiler, folders
 from ascend_sim.programs import session
 
-# Not in the default suite's processes, where tests/cann loads a double of this library: the operators that
-# these tests compile would link to the double's symbols.
+# These tests change the device state of the library, which tests/cann uses in the processes of the default
+# suite.
 pytestmark = pytest.mark.slow
 
 OK, INVALID, RT_INVALID, NO_MEMORY = 0, 100000, 107000, 207001
@@ -32,7 +32,7 @@ def cann():
     return library
 
 
-def said(cann):
+def error_text(cann):
     return (cann.aclGetRecentErrMsg() or b"").decode()
 
 
@@ -73,10 +73,10 @@ def test_memory_is_aligned_and_starts_as_nan(memory):
         (-64, 64, "had bytes 1 to 64 before its first written."),
     ],
 )
-def test_damage_is_an_error_of_the_synchronization_and_said_once(cann, memory, capfd, offset, count, where):
+def test_damage_is_an_error_of_one_synchronization(cann, memory, capfd, offset, count, where):
     C.memset(memory(100) + offset, 0, count)
     assert cann.aclrtSynchronizeDevice() == DEVICE_MEMORY
-    text = said(cann)
+    text = error_text(cann)
     assert re.search(r"allocation \d+ of 100 bytes " + re.escape(where), text), text
     assert "Found when the device was synchronized." in capfd.readouterr().err
     assert cann.aclrtSynchronizeDevice() == OK
@@ -87,7 +87,7 @@ def test_damage_on_both_sides_is_one_sentence(cann, memory):
     C.memset(address - 1, 0, 1)
     C.memset(address + 64, 0, 1)
     assert cann.aclrtSynchronizeDevice() == DEVICE_MEMORY
-    assert "byte 1 before its first written and byte 1 behind its last written." in said(cann)
+    assert "byte 1 before its first written and byte 1 behind its last written." in error_text(cann)
 
 
 @pytest.mark.parametrize("offset", [100 + 64, 100 + 511, -65, -512])
@@ -101,7 +101,7 @@ def test_damage_far_from_the_allocation_is_found_when_it_is_freed(cann, capfd, o
     assert f"had byte {distance} " in capfd.readouterr().err
 
 
-def test_every_one_of_many_allocations_has_its_turn(cann, memory):
+def test_all_of_many_allocations_are_checked_in_turn(cann, memory):
     addresses = [memory(16) for _ in range(1000)]
     assert cann.aclrtSynchronizeDevice() == OK
     for address in addresses[::333]:
@@ -119,10 +119,10 @@ def test_damage_is_found_when_it_is_freed(cann, capfd):
     assert cann.aclrtFree(address) == OK
     assert "Found when it was freed." in capfd.readouterr().err
     assert cann.aclrtFree(address) == INVALID
-    assert "not be freed twice" in said(cann)
+    assert "not be freed twice" in error_text(cann)
 
 
-def test_torchs_padding_is_watched_where_it_does_not_cache():
+def test_torch_s_padding_is_checked_if_its_cache_is_off():
     source = """
 import ctypes as C, sys
 cann = C.CDLL(sys.argv[1])
@@ -146,26 +146,26 @@ def test_a_copy_stays_inside_its_allocation_and_destination(cann, memory):
         return cann.aclrtMemcpy(C.c_void_p(to), C.c_size_t(room), C.c_void_p(source), C.c_size_t(count), 1)
 
     assert copy(address + 8, 200, C.addressof(host), 57) == INVALID
-    assert "dst must stay inside its allocation of 64 bytes but got 57 bytes from byte 8" in said(cann)
+    assert "dst must stay inside its allocation of 64 bytes but got 57 bytes from byte 8" in error_text(cann)
     assert copy(C.addressof(host), 200, address + 8, 57) == INVALID
-    assert "src must stay inside" in said(cann)
+    assert "src must stay inside" in error_text(cann)
     assert copy(address, 9, C.addressof(host), 10) == RT_INVALID
-    assert "count must be at most destMax 9 but got 10" in said(cann)
+    assert "count must be at most destMax 9 but got 10" in error_text(cann)
     assert copy(address + 8, 200, C.addressof(host), 56) == OK
     assert copy(0, 8, C.addressof(host), 8) == INVALID
 
 
-def test_what_there_is_not_is_refused(cann):
+def test_impossible_allocations_are_refused(cann):
     address = C.c_void_p()
     assert cann.aclrtMalloc(C.byref(address), C.c_size_t(0), 0) == INVALID
     assert cann.aclrtMalloc(C.byref(address), C.c_size_t(1 << 45), 0) == NO_MEMORY
-    assert "no memory left for 35184372088832 bytes" in said(cann)
+    assert "no memory left for 35184372088832 bytes" in error_text(cann)
 
 
-def test_the_message_is_gone_once_read(cann):
+def test_the_message_is_returned_once(cann):
     assert cann.aclrtSetDevice(5) == 107001
-    assert "deviceId must be 0, the one device that is simulated, but got 5" in said(cann)
-    assert said(cann) == ""
+    assert "deviceId must be 0, the one device that is simulated, but got 5" in error_text(cann)
+    assert error_text(cann) == ""
 
 
 # ---- the chip ----------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_strides_and_offsets_are_in_elements(tensors):
 
 
 @pytest.mark.parametrize(("to", "source"), [(1, 0), (0, 1)])
-def test_a_copy_over_itself_reads_what_was_there_before(tensors, to, source):
+def test_an_overlapping_copy_reads_the_old_values(tensors, to, source):
     _, address = tensors.tensor([9], [0, 1, 2, 3, 4, 5, 6, 7, 8])
     a, _ = tensors.tensor([2, 4], offset=to, strides=[4, 1], data=address)
     b, _ = tensors.tensor([2, 4], offset=source, strides=[4, 1], data=address)
@@ -297,11 +297,11 @@ def test_a_copy_over_itself_reads_what_was_there_before(tensors, to, source):
     assert floats(address, 9) == expected
 
 
-def test_what_does_not_broadcast_is_refused_before_anything_is_written(cann, tensors):
+def test_shapes_that_do_not_broadcast_are_refused_before_any_write(cann, tensors):
     a, _ = tensors.tensor([2], [1, 2])
     out, address = tensors.tensor([3], [7, 8, 9])
     assert tensors.run("Mul", a, a, out) == ACLNN_INVALID
-    assert said(cann) == "simulated CANN: aclnnMul: out must have the shape [2] but got [3]."
+    assert error_text(cann) == "simulated CANN: aclnnMul: out must have the shape [2] but got [3]."
     assert floats(address, 3) == [7, 8, 9]
 
 
@@ -309,20 +309,20 @@ def test_a_view_past_its_allocation_is_refused(cann, tensors):
     a, _ = tensors.tensor([4], elements=3)
     out, _ = tensors.tensor([4], elements=4)
     assert tensors.run("Mul", out, a, out) == ACLNN_INVALID
-    assert "other must lie inside its allocation of 12 bytes but reaches byte 16" in said(cann)
+    assert "other must lie inside its allocation of 12 bytes but reaches byte 16" in error_text(cann)
 
 
 def test_memory_of_the_host_is_refused(cann, tensors):
     host = (C.c_float * 4)()
     a, _ = tensors.tensor([4], data=C.addressof(host))
     assert tensors.run("InplaceZero", a) == ACLNN_INVALID
-    assert "self must be in device memory" in said(cann)
+    assert "self must be in device memory" in error_text(cann)
 
 
 def test_a_dtype_without_stand_in_is_named(cann, tensors):
     a, _ = tensors.tensor([4], dtype=STRING, elements=16)
     assert tensors.run("InplaceOne", a) == ACLNN_INVALID
-    assert "aclDataType 13; add it in simulator/cann/opapi/elements.cpp" in said(cann)
+    assert "aclDataType 13; add it in simulator/cann/opapi/elements.cpp" in error_text(cann)
 
 
 def test_null_is_refused_everywhere(cann, tensors):
@@ -331,16 +331,16 @@ def test_null_is_refused_everywhere(cann, tensors):
     assert tensors.run("Mul", a, None, a) == ACLNN_NULL
     assert tensors.run("Mul", a, a, None) == ACLNN_NULL
     assert tensors.run("InplaceFillScalar", a, None) == ACLNN_NULL
-    assert "value must not be null" in said(cann)
+    assert "value must not be null" in error_text(cann)
     assert cann.aclnnMul(None, C.c_uint64(0), None, None) == ACLNN_NULL
-    assert said(cann) == "simulated CANN: executor must not be null."
+    assert error_text(cann) == "simulated CANN: executor must not be null."
 
 
-def test_a_second_phase_without_executor_repeats_why_the_first_failed(cann, tensors):
+def test_a_second_phase_without_executor_repeats_the_first_one_s_error(cann, tensors):
     a, _ = tensors.tensor([1], [1.0])
     assert tensors.run("Mul", a, None, a) == ACLNN_NULL
     assert cann.aclnnMul(None, C.c_uint64(0), None, None) == ACLNN_NULL
-    assert said(cann) == (
+    assert error_text(cann) == (
         "simulated CANN: executor must not be null. The error before: "
         "simulated CANN: aclnnMul: other must not be null."
     )
@@ -403,7 +403,7 @@ def test_an_operator_that_overruns_is_named(cann, operator, memory):
     address = C.c_void_p(memory(256))
     assert finish(cann, operator, address, 256) == OK
     assert finish(cann, operator, address, 258) == DEVICE_MEMORY
-    text = said(cann)
+    text = error_text(cann)
     assert "MadeUp: device memory was overrun: allocation" in text
     assert "had bytes 1 to 2 behind its last written" in text
     assert finish(cann, operator, address, 256) == OK
@@ -419,7 +419,7 @@ def test_damage_from_before_a_launch_is_not_the_operator_s(cann, operator, memor
 def test_an_operator_s_status_and_exception_are_exceptions_of_the_kernel(cann, operator, memory):
     assert finish(cann, operator, C.c_void_p(memory(8)), 1) == VECTOR_CORE
     assert finish(cann, operator, None, 8) == VECTOR_CORE
-    assert said(cann) == "simulated CANN: MadeUp: no address"
+    assert error_text(cann) == "simulated CANN: MadeUp: no address"
 
 
 def test_an_allocation_is_found_by_any_of_its_bytes(operator, memory):
@@ -435,7 +435,7 @@ def test_an_allocation_is_found_by_any_of_its_bytes(operator, memory):
 # ---- the report --------------------------------------------------------------------------------------
 
 
-def test_a_process_writes_what_it_did(operator, tmp_path):
+def test_a_process_writes_a_report_of_its_work(operator, tmp_path):
     source = """
 import ctypes as C, sys
 cann, operator = C.CDLL(sys.argv[1]), C.CDLL(sys.argv[2])

@@ -19,13 +19,13 @@ def results(**variables):
 
 
 @pytest.fixture(scope="module")
-def of_seed_0():
+def results_of_seed_0():
     return results()
 
 
 @pytest.mark.parametrize("check", checks_of(SCRIPTS / "stream_rules.py"))
-def test_rule(of_seed_0, check):
-    assert of_seed_0[check] == "ok"
+def test_rule(results_of_seed_0, check):
+    assert results_of_seed_0[check] == "ok"
 
 
 def test_a_kernel_of_the_310p_fails_as_an_ai_core():
@@ -50,7 +50,7 @@ def test_an_unknown_kind_of_streams_ends_the_process():
     assert "ASCEND_SIM_STREAMS must be asynchronous or immediate but got eager." in done.stderr
 
 
-SUM_OF_STREAMS = """
+FILLS_OF_TWO_STREAMS = """
 import ctypes as C, sys
 cann = C.CDLL(sys.argv[1])
 cann.aclrtSetDevice(0)
@@ -67,7 +67,7 @@ print(C.string_at(at, 1)[0])
 def order_of(seed, folder):
     folder.mkdir()
     environment = {**os.environ, "ASCEND_SIM_SEED": str(seed), "ASCEND_SIM_REPORT_DIR": str(folder)}
-    command = [sys.executable, "-c", SUM_OF_STREAMS, str(folders.library("ascend_sim_cann"))]
+    command = [sys.executable, "-c", FILLS_OF_TWO_STREAMS, str(folders.library("ascend_sim_cann"))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return int(done.stdout), session.read_reports(folder, "Ascend910B2")
 

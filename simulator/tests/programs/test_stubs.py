@@ -16,15 +16,15 @@ from ascend_sim.programs import pieces, stubs
 TORCH_NPU = """
 extern "C" {
 int aclrtMadeUp(int); int aclrtMalloc(void**, unsigned long, int); void* acltdtCreateMadeUp();
-int getpid(); void* PyList_New(long); int of_torch(); int beside();
-__attribute__((weak)) int nobody_has_this();
+int getpid(); void* PyList_New(long); int of_torch(); int of_wheel();
+__attribute__((weak)) int weak_and_undefined();
 }
 namespace ge { struct Graph { int MadeUp(); }; }
 extern "C" int use() {
     ge::Graph graph;
     return aclrtMadeUp(1) + aclrtMalloc(0, 0, 0) + (acltdtCreateMadeUp() != 0)
         + getpid() + (PyList_New(0) != 0)
-        + of_torch() + beside() + graph.MadeUp() + (nobody_has_this ? 1 : 0);
+        + of_torch() + of_wheel() + graph.MadeUp() + (weak_and_undefined ? 1 : 0);
 }
 """
 
@@ -53,7 +53,7 @@ def torch_npu(tmp_path_factory):
     site = tmp_path_factory.mktemp("site")
     cann = [shared(site / "absent", name, "") for name in ("ascendcl", "atb")]
     torch = shared(site / "torch" / "lib", "torch", 'extern "C" int of_torch() { return 0; }')
-    wheel = shared(site / "torch_npu.libs", "gomp-1234", 'extern "C" int beside() { return 0; }')
+    wheel = shared(site / "torch_npu.libs", "gomp-1234", 'extern "C" int of_wheel() { return 0; }')
     shared(site / "torch_npu" / "lib", "torch_npu", TORCH_NPU, *cann, torch, wheel)
     return pieces.TorchNpu("9.9.9", site / "torch_npu", site / "torch")
 
@@ -69,7 +69,7 @@ def library():
     return folders.library("ascend_sim_cann")
 
 
-def test_needs_are_cann_s_and_nothing_else(torch_npu):
+def test_needs_are_only_cann_s(torch_npu):
     needs = stubs.needs_of(torch_npu)
     assert needs.sonames == ("libascendcl.so", "libatb.so", "libnnopbase.so", "libopapi.so")
     assert needs.symbols == ("_ZN2ge5Graph6MadeUpEv", "aclrtMadeUp", "aclrtMalloc", "acltdtCreateMadeUp")
@@ -87,7 +87,7 @@ def test_a_torch_of_another_version_is_refused(tmp_path):
     )
 
 
-def test_libraries_are_made_once_and_lead_to_stubs_and_runtime(torch_npu, library, cache):
+def test_libraries_are_made_once_and_link_to_stubs_and_runtime(torch_npu, library, cache):
     folder = stubs.prepare(torch_npu, library)
     assert folder.parent == cache
     assert re.fullmatch(r"9\.9\.9-[0-9a-f]{16}", folder.name)
@@ -117,30 +117,30 @@ def test_the_wheel_s_symbols_are_all_found_through_the_made_libraries(torch_npu,
     subprocess.run([sys.executable, "-c", source], env=environment, check=True)
 
 
-def test_a_stub_of_a_status_says_what_to_add_and_gives_an_error(torch_npu, library, cache, capfd):
+def test_a_status_stub_returns_an_error_that_names_the_missing_function(torch_npu, library, cache, capfd):
     folder = stubs.prepare(torch_npu, library)
     cann = ctypes.CDLL(str(library))
     cann.aclGetRecentErrMsg.restype = ctypes.c_char_p
     assert ctypes.CDLL(str(folder / stubs.STUBS)).aclrtMadeUp(1) == 200001
-    said = (
+    message = (
         'simulated CANN: aclrtMadeUp is not simulated. To add it: an extern "C" function of this name in a '
         "file of simulator/cann/runtime/, by subject."
     )
-    assert cann.aclGetRecentErrMsg().decode() == said
-    assert capfd.readouterr().err == said + "\n"
+    assert cann.aclGetRecentErrMsg().decode() == message
+    assert capfd.readouterr().err == message + "\n"
 
 
 @pytest.mark.parametrize(
-    ("symbol", "said"),
+    ("symbol", "message"),
     [("_ZN2ge5Graph6MadeUpEv", "ge::Graph::MadeUp()"), ("acltdtCreateMadeUp", "acltdtCreateMadeUp")],
 )
-def test_any_other_stub_throws(torch_npu, library, cache, symbol, said):
+def test_any_other_stub_throws(torch_npu, library, cache, symbol, message):
     stub = stubs.prepare(torch_npu, library) / stubs.STUBS
     source = f"import ctypes; ctypes.CDLL({str(stub)!r}).{symbol}()"
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
     done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True)
     assert done.returncode == -6  # by an uncaught exception; torch converts it to a Python exception
-    assert f"{said} is not simulated" in done.stderr
+    assert f"{message} is not simulated" in done.stderr
 
 
 def test_another_library_is_another_key(torch_npu, library, tmp_path):
@@ -150,7 +150,7 @@ def test_another_library_is_another_key(torch_npu, library, tmp_path):
     assert stubs.key_of(torch_npu, library) == stubs.key_of(torch_npu, library)
 
 
-def test_without_a_compiler_it_says_what_to_do(torch_npu, library, cache, monkeypatch, tmp_path):
+def test_without_a_compiler_the_error_has_a_remedy(torch_npu, library, cache, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(
@@ -171,18 +171,18 @@ def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(torch_npu, library, 
     assert not list(cache.iterdir())
 
 
-def test_a_cache_one_may_not_write_is_named(torch_npu, library, monkeypatch, tmp_path):
+def test_a_cache_that_cannot_be_written_is_named(torch_npu, library, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(Unavailable, match="XDG_CACHE_HOME=PATH"):
         stubs.prepare(torch_npu, library)
 
 
-def test_the_later_of_two_takes_the_first_one_s_libraries(torch_npu, library, cache, monkeypatch):
-    compile_really = stubs.build
+def test_the_later_of_two_builds_uses_the_first_one_s_libraries(torch_npu, library, cache, monkeypatch):
+    real_build = stubs.build
 
     def build_while_another_is_first(needs, lib, folder):
-        compile_really(needs, lib, folder)
+        real_build(needs, lib, folder)
         winner = cache / stubs.key_of(torch_npu, library)
         winner.mkdir()
         (winner / "first").write_text("")

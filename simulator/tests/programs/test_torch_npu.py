@@ -66,15 +66,15 @@ ctypes.memset(x.data_ptr() + 40, 0, 4)
 def test_an_overrun_is_an_error_when_the_device_is_synchronized(simulated):
     done = simulated.code(OVERRUN + "torch.npu.synchronize()")
     assert done.status == 1
-    said = "of 40 bytes had bytes 1 to 4 behind its last written"
+    message = "of 40 bytes had bytes 1 to 4 behind its last written"
     assert "RuntimeError" in done.stderr
-    assert done.stderr.count(said) == 2  # when it is found, and in the exception
-    assert said in done.report.damage[0]
+    assert done.stderr.count(message) == 2  # when it is found, and in the exception
+    assert message in done.report.damage[0]
     assert not done.report.is_clean
 
 
 @pytest.mark.parametrize("then", ["del x", "import builtins; builtins.kept = x"], ids=["freed", "kept"])
-def test_an_overrun_that_nobody_looked_for_is_reported_once(simulated, then):
+def test_an_overrun_without_a_later_check_is_reported_once(simulated, then):
     done = simulated.code(OVERRUN + then)
     assert done.status == 0  # no code can catch an exception at this point; ascend-sim run returns 1
     assert len(done.report.damage) == 1
@@ -84,17 +84,17 @@ def test_an_overrun_that_nobody_looked_for_is_reported_once(simulated, then):
 # ---- ascend-sim run ----------------------------------------------------------------------------------
 
 
-def test_it_reports_and_gives_back_the_scripts_status(simulated, tmp_path):
+def test_it_reports_and_returns_the_script_s_status(simulated, tmp_path):
     source = "import torch, sys; print((torch.ones(3).npu() + 1).exp().sum().item()); sys.exit(7)"
     report = tmp_path / "report.json"
     options = ["--soc", "Ascend310P3", "--report", report]
     done = simulated.sim(*options, "--", simulated.python, "-c", source)
     assert done.returncode == 7, done.stderr
     assert done.stdout == "22.16716766357422\n"
-    said = [line for line in done.stderr.splitlines() if line.startswith("ascend-sim run: ")]
-    assert said[0] == "ascend-sim run: simulated Ascend310P3: nothing of this ran on hardware."
-    assert "ascend-sim run: host fallbacks: 2 (aten.exp.default 1, aten.sum.default 1)" in said
-    assert "ascend-sim run: guard zones: intact" in said
+    report_lines = [line for line in done.stderr.splitlines() if line.startswith("ascend-sim run: ")]
+    assert report_lines[0] == "ascend-sim run: simulated Ascend310P3: nothing of this ran on hardware."
+    assert "ascend-sim run: host fallbacks: 2 (aten.exp.default 1, aten.sum.default 1)" in report_lines
+    assert "ascend-sim run: guard zones: intact" in report_lines
     found = json.loads(report.read_text())
     assert found["simulated"] is True
     assert found["exit_status"] == 7
@@ -102,7 +102,7 @@ def test_it_reports_and_gives_back_the_scripts_status(simulated, tmp_path):
     assert found["launches"]["aclnnAdds"] == 1
 
 
-def test_damage_makes_a_good_end_a_bad_one(simulated):
+def test_damage_changes_the_exit_status_from_0_to_1(simulated):
     source = OVERRUN + "del x"
     done = simulated.sim("--", simulated.python, "-c", source, PYTORCH_NO_NPU_MEMORY_CACHING="1")
     assert done.returncode == 1
@@ -130,11 +130,11 @@ def test_a_signal_reaches_the_script(simulated):
     )
     process = simulated.start("--", simulated.python, "-c", source)
     assert process.stdout.readline() == "ready\n"
-    begun = time.monotonic()
+    start = time.monotonic()
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 42
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - start < 30
     assert "no process used the simulated NPU" in err
 
 
@@ -157,18 +157,18 @@ def test_processes_that_a_script_starts_are_simulated_too(simulated):
     assert done.report.fallbacks["aten.exp.default"] == 2
 
 
-def test_what_was_made_fits_the_installed_torch_npu(simulated):
+def test_the_generated_libraries_fit_the_installed_torch_npu(simulated):
     simulated.environment(session.DEFAULT_CHIP)
     (made,) = (simulated.cache / "ascend-sim").iterdir()
-    nine = "ascendcl hccl acl_op_compiler ge_runner graph acl_tdt_channel atb fmk_parser ascend_protobuf"
+    stems = "ascendcl hccl acl_op_compiler ge_runner graph acl_tdt_channel atb fmk_parser ascend_protobuf"
     names = {path.name for path in made.iterdir()}
-    assert {f"lib{name}.so" for name in [*nine.split(), "opapi", "nnopbase"]} <= names
+    assert {f"lib{name}.so" for name in [*stems.split(), "opapi", "nnopbase"]} <= names
     npu = pieces.torch_npu_of(simulated.python)
     wanted = set(stubs.needs_of(npu).symbols)
     stubbed = stubs.Elf.read(made / stubs.STUBS).defined
-    had = stubs.Elf.read(folders.library("ascend_sim_cann")).defined
-    assert wanted <= stubbed | had
-    assert not stubbed & had
+    in_library = stubs.Elf.read(folders.library("ascend_sim_cann")).defined
+    assert wanted <= stubbed | in_library
+    assert not stubbed & in_library
     assert {"dlopen", "pthread_create", "PyList_New"}.isdisjoint(stubbed)
 
 

@@ -47,26 +47,26 @@ def check(name, operator):
 
 def in_own_process(name, operator):
     """Run the check in a fork, whose state is that of a process that has only imported modules."""
-    answer, theirs = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
         os.environ["ASCEND_SIM_REPORT_DIR"] = os.path.join(folder, name)
         os.makedirs(os.environ["ASCEND_SIM_REPORT_DIR"])
         try:
             check(name, operator)
-            said = "ok"
+            message = "ok"
         except BaseException:
-            said = traceback.format_exc()
-        os.write(theirs, said.encode())
+            message = traceback.format_exc()
+        os.write(write_end, message.encode())
         sys.exit()
-    os.close(theirs)
-    with open(answer) as stream:
-        said = stream.read()
+    os.close(write_end)
+    with open(read_end) as stream:
+        message = stream.read()
     _, status = os.waitpid(child, 0)
-    return said if status == 0 else f"{said} (status {status})"
+    return message if status == 0 else f"{message} (status {status})"
 
 
-gc.freeze()  # the exit of a fork would scan everything that was imported
+gc.freeze()  # so that the exit of a fork does not scan the imported objects
 # In a fork this ends by sys.exit inside in_own_process.
 found = {name: in_own_process(name, operator) for name, operator in operators().items()}
 print(json.dumps(found))

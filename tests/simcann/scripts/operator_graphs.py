@@ -30,7 +30,7 @@ def check_rms_norm_backward():
 
 
 def check_every_operator_of_the_namespace():
-    """Each with the forms of its operands: in place, with out, and into a cache."""
+    """Every form of each operator: in place, with out, and into a cache."""
     of_npu = {name: operator for name, operator in operators().items() if "_packed_" not in name}
     assert set(of_npu) >= {name for name in registered if "_packed_" not in name}
     for name, operator in of_npu.items():

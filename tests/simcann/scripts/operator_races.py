@@ -1,10 +1,10 @@
-"""Programs with one race of a kernel each, and a twin with the wait, as in the simulator's races.py.
+"""Programs with one race of a kernel each, with and without the wait, as in the simulator's races.py.
 
 usage: operator_races.py NAME|right
 """
 
 import torch
-from races import RIGHT, first, run, second
+from races import WITH_WAITS, first, run, second
 
 import npu_rope
 
@@ -18,7 +18,7 @@ def missing_wait_after_a_kernel():
     torch.npu.synchronize()
     with torch.npu.stream(first):
         npu_rope.rope(x, positions, PARAMS, out=out)
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_stream(first)
     with torch.npu.stream(second):
         copied.copy_(out)
@@ -33,7 +33,7 @@ def missing_wait_before_a_kernel():
     torch.npu.synchronize()
     with torch.npu.stream(first):
         x.add_(1)
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_stream(first)
     with torch.npu.stream(second):
         npu_rope.rope(x, positions, PARAMS, out=out)

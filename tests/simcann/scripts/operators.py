@@ -58,7 +58,7 @@ def check_a_second_gradient():
     near(x.grad, y.grad, units=8)
 
 
-def check_compiled_whole():
+def check_full_graph_compilation():
     def step(x, q, at):
         y = npu_rope.rope(x + 1, at, PARAMS)
         npu_rope.rope_(q, at, PARAMS)
@@ -108,7 +108,7 @@ def check_rows_of_a_cache():
             near(caches[1], caches[0])
 
 
-def check_views_are_read_where_they_are():
+def check_views_are_read_without_a_copy():
     fused = values(2, 5, 8, 64).npu()
     for view in (fused[:, :, 2:5], fused.transpose(0, 1)[:2], fused[:, ::2][:, :2], fused[..., :32]):
         params = npu_rope.RopeParams(32, "neox")
@@ -131,7 +131,7 @@ def check_streams():
     near(y, x.cpu(), units=4)
 
 
-def check_nothing_empty_is_launched():
+def check_empty_calls_are_not_launched():
     at = torch.zeros(0, dtype=torch.int64).npu()
     assert npu_rope.rope(torch.zeros(1, 0, 2, 64).npu(), at, PARAMS).shape == (1, 0, 2, 64)
 

@@ -32,9 +32,10 @@ def main():
         q, k = on_npu[:, :, :HEADS], on_npu[:, :, HEADS : HEADS + KV_HEADS]
         expected = npu_rope.rope(fused.double(), positions, PARAMS)
         found[f"rope {name}"] = error(npu_rope.rope(q, at, PARAMS), expected[:, :, :HEADS])
-        turned_q, turned_k = npu_rope.rope_qk(q, k, at, PARAMS)
+        rotated_q, rotated_k = npu_rope.rope_qk(q, k, at, PARAMS)
         found[f"rope_qk {name}"] = max(
-            error(turned_q, expected[:, :, :HEADS]), error(turned_k, expected[:, :, HEADS : HEADS + KV_HEADS])
+            error(rotated_q, expected[:, :, :HEADS]),
+            error(rotated_k, expected[:, :, HEADS : HEADS + KV_HEADS]),
         )
         cache = torch.zeros(64, KV_HEADS, WIDTH, dtype=dtype, device=device)
         slots = torch.arange(7, 7 + BATCH * TOKENS, device=device).view(BATCH, TOKENS)

@@ -18,7 +18,7 @@ def inputs(dtype=torch.float32):
     return values(2, 5, 3, 64, dtype=dtype), values(5, 64, seed=1), values(5, 64, seed=2)
 
 
-def said(call):
+def error_of(call):
     """The built-in class and message of a refused call's error."""
     try:
         call()
@@ -52,7 +52,7 @@ def check_gradients_of_queries_and_keys():
         near(on_npu, on_cpu, units=8)
 
 
-def check_compiled_whole():
+def check_full_graph_compilation():
     def step(x, y, cos, sin):
         rotary_mul_(y, cos, sin, interleaved=True)
         return rotary_mul(x + 1, cos, sin) * 2 + y
@@ -129,7 +129,7 @@ def check_onnx_in_place_and_out():
     near(out, expected)
 
 
-def check_positions_that_are_no_rows_stand_for_the_nearest():
+def check_positions_outside_the_cache_read_the_nearest_row():
     """The host does not read the positions' values: docs/ops/rotary_embedding.md."""
     x, caches = values(1, 2, 6, 64), (values(9, 32, seed=1), values(9, 32, seed=2))
     far = torch.tensor([[-1, -(2**40), 9, 2**40, (1 << 32) + 3, 4]])
@@ -141,7 +141,7 @@ def check_positions_that_are_no_rows_stand_for_the_nearest():
     near(got, rotary_embedding(x, *caches, torch.tensor([[0, 0, 8, 8, 3, 4]])))
 
 
-def check_gradients_of_positions_that_are_no_rows():
+def check_gradients_of_positions_outside_the_cache():
     given = values(1, 2, 4, 64), values(5, 32, seed=1), values(5, 32, seed=2)
     grads = []
     for device, ids in (("npu", [[-1, 0, 1, 9]]), ("cpu", [[0, 0, 1, 4]])):
@@ -152,7 +152,7 @@ def check_gradients_of_positions_that_are_no_rows():
         near(on_npu, on_cpu, units=8)
 
 
-def check_views_are_read_where_they_are():
+def check_views_are_read_without_a_copy():
     _, cos, sin = inputs()
     both = torch.cat((cos, sin), -1).npu()  # both views of one memory are read with its stride
     heads_first = values(2, 3, 5, 64).npu().transpose(1, 2)
@@ -172,7 +172,7 @@ def check_tables_for_all_batches_are_expanded_views():
     )
 
 
-def check_nothing_empty_is_launched():
+def check_empty_calls_are_not_launched():
     _, cos, sin = (t.npu() for t in inputs())
     for shape in ((0, 5, 3, 64), (2, 0, 3, 64), (2, 5, 0, 64)):
         x = torch.empty(shape).npu()
@@ -183,7 +183,7 @@ def check_nothing_empty_is_launched():
     near(z, rotary_mul(k, cos.cpu(), sin.cpu()))
 
 
-def check_bad_calls_are_refused_in_the_operator_s_words():
+def check_bad_calls_are_refused_with_the_operator_s_message():
     x, cos, sin = (t.npu() for t in inputs())
     ids = torch.zeros(2, 3, dtype=torch.int64).npu()
     rule = "must have shape [S,W], [B,S,W] or [B,S,1,W] with S = 5, B = 2 or 1 and W = 32 or 64 but got"
@@ -219,7 +219,7 @@ def check_bad_calls_are_refused_in_the_operator_s_words():
             f"ValueError: [rotary_embedding] cos_cache {no_row} [0, 32].",
         ),
     ):
-        got = said(call)
+        got = error_of(call)
         assert got == text, got
 
 
@@ -237,7 +237,7 @@ def check_tensors_of_two_devices_are_refused():
         lambda: rotary_embedding(n(x), n(half[0]), n(half[1]), ids),
         lambda: rotary_embedding(n(x), half[0], n(half[1]), n(ids)),
     ):
-        text = said(call)
+        text = error_of(call)
         assert text.startswith("ValueError: [rotary_"), text
         assert " must be on " in text, text
 

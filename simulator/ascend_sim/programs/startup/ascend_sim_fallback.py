@@ -1,8 +1,8 @@
-"""Host fallback: run operators of torch that have no stand-in on the host.
+"""Host fallback: run on the host each operator of torch that has no stand-in.
 
 Simulated device memory is host memory, so torch's own CPU kernel can use an operator's tensors in place.
-:func:`install` replaces torch_npu's kernels in the dispatcher, except for the operators of :data:`KEPT`, by
-a kernel that
+:func:`install` replaces torch_npu's kernels in the dispatcher, except those of :data:`KEPT`, by a
+kernel that
 
 1. runs the earlier work of the current stream, and of other streams only what that work waits for,
 2. makes CPU tensors over the same memory, with the same storage, offset and strides, so that views and
@@ -48,8 +48,8 @@ def _words(text: str) -> frozenset[str]:
 
 _FORMS = (".Tensor", ".Scalar", "_.Tensor", "_.Scalar")
 
-# Operators of torch_npu that work on the simulated runtime unchanged: memory and metadata by name without
-# the overload, then by overload the operators whose aclnn functions libascend_sim_cann implements.
+# Operators whose torch_npu kernels work on the simulated runtime: those of memory and metadata, and those
+# whose aclnn functions libascend_sim_cann implements. A name without an overload includes all overloads.
 KEPT = _words(
     """
     empty empty_like empty_strided empty_with_format empty_with_swapped_memory unsafe_empty_with_format
@@ -76,7 +76,7 @@ _Library: Any = torch.library.Library
 RANDOM_STEP = 4  # a random operator advances the generator's offset by this; torch_npu needs multiples of 4
 
 counts: collections.Counter[str] = collections.Counter()
-_libraries: list[Any] = []  # keeps the kernels registered: a Library removes its kernels when it is freed
+_libraries: list[Any] = []  # a Library removes its kernels when it is freed
 _counts_lock = threading.Lock()
 _random_lock = threading.RLock()
 
@@ -115,10 +115,10 @@ class HostKernel:
         else:
             results = self.op(*host_args, **host_kwargs)
         call.write_outs()
-        moved = call.to_device(results, device)
-        call.note_accesses(work, moved)
+        on_device = call.to_device(results, device)
+        call.note_accesses(work, on_device)
         work.end()
-        return moved
+        return on_device
 
     def _capture(
         self, call: _Call, work: StreamWork, args: list[Any], kwargs: dict[str, Any], device: torch.device
@@ -131,22 +131,22 @@ class HostKernel:
                 f"{self.name} draws random numbers on the host: it cannot be captured (simulated)"
             )
         trial = call.on_copies(args, kwargs)
-        tried = self.op(*trial.args, **trial.kwargs)
-        moved = trial.call.to_device(tried, device)
-        call.note_accesses(work, moved)
-        fixed = _fixed_views(moved)
-        outs = _fixed_views([tensor for tensor, _ in call.outs])
+        trial_results = self.op(*trial.args, **trial.kwargs)
+        on_device = trial.call.to_device(trial_results, device)
+        call.note_accesses(work, on_device)
+        result_views = _fixed_views(on_device)
+        out_views = _fixed_views([tensor for tensor, _ in call.outs])
 
         def replay() -> None:
             with _counts_lock:
                 counts[self.name] += 1
             results = self.op(*args, **kwargs)
-            _write_all(_tensors_of(results), fixed)
-            _write_all([fresh for _, fresh in call.outs], outs)
+            _write_all(_tensors_of(results), result_views)
+            _write_all([fresh for _, fresh in call.outs], out_views)
 
         work.capture(replay)
         call.forget_device_tensors()
-        return moved
+        return on_device
 
     def _run_random(self, args: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         with _random_lock:
@@ -175,7 +175,7 @@ class _Call:
         self.inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # device tensor, CPU view of its memory
         self.written: list[torch.Tensor] = []  # device tensors of the inputs
         self.outs: list[tuple[torch.Tensor, torch.Tensor]] = []  # out= on the device, CPU tensor to fill
-        self.foreign: torch.Tensor | None = None
+        self.cpu_tensor: torch.Tensor | None = None
         self.is_captured = False
 
     def to_host(self, value: Any, argument: Any) -> Any:
@@ -192,7 +192,7 @@ class _Call:
     def _tensor(self, tensor: torch.Tensor, argument: Any) -> torch.Tensor:
         if tensor.device.type != "npu":
             if tensor.dim() and tensor.device.type == "cpu":
-                self.foreign = tensor
+                self.cpu_tensor = tensor
             return tensor
         self.device = tensor.device
         if argument.is_out:
@@ -207,7 +207,7 @@ class _Call:
         return view
 
     def check_devices(self) -> None:
-        if self.foreign is not None and self.device is not None and not self.kernel.may_mix:
+        if self.cpu_tensor is not None and self.device is not None and not self.kernel.may_mix:
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but found at least two devices, "
                 f"{self.device} and cpu! (when checking arguments of {self.kernel.name}, simulated)"
@@ -431,10 +431,10 @@ def explanation(text: str) -> str | None:
 
 
 def _explain_uncaught_errors() -> None:
-    before = sys.excepthook
+    previous_hook = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        before(kind, error, trace)
+        previous_hook(kind, error, trace)
         if text := explanation(str(error)):
             print(text, file=sys.stderr)
 

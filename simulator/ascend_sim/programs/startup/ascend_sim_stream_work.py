@@ -1,4 +1,4 @@
-"""Device memory as the host sees it, and an operator on the host as work of a stream."""
+"""CPU views of device memory, and operators on the host as work of a stream."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ def device_copy(result: torch.Tensor, device: torch.device, *, is_captured: bool
     return moved
 
 
-# Functions of graph nodes, by number. They live as long as the process, because a graph may be replayed
-# at any time.
+# Functions of graph nodes, by number. They are never removed, because a graph may be replayed at any time.
 _captured: list[Callable[[], None]] = []
 
 

@@ -44,7 +44,7 @@ def _load(name: str) -> Any:
     spec: Any = importlib.util.spec_from_file_location(name, os.path.join(_HERE, name + ".py"))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    sys.path.insert(0, _HERE)  # for its own imports
+    sys.path.insert(0, _HERE)  # for the module's own imports
     try:
         spec.loader.exec_module(module)
     finally:

@@ -8,7 +8,7 @@ from run_checks import refusal, run
 from torch import nn
 from torch.nn import functional as F
 
-fallback = sys.modules["ascend_sim_fallback"]  # there since torch loaded torch_npu
+fallback = sys.modules["ascend_sim_fallback"]  # imported when torch loaded torch_npu
 
 
 def numbers(*shape, seed=1):
@@ -76,13 +76,13 @@ def check_writes_through_views_reach_the_base():
         assert y.data_ptr() == address
 
 
-def check_in_place_gives_back_the_same_tensor():
+def check_in_place_returns_the_same_tensor():
     y = numbers(4).npu()
     assert y.exp_() is y
     assert torch.sigmoid(y, out=y) is y
 
 
-def check_a_kernel_gives_back_its_arguments_and_views_of_them():
+def check_a_kernel_returns_its_arguments_and_views_of_them():
     aten, y, out = torch.ops.aten, numbers(4, 3).npu(), torch.empty(0, device="npu")
     expected = y.exp().cpu()
     assert fallback.HostKernel(aten.exp_.default)(y) is y
@@ -213,8 +213,8 @@ def check_a_tensor_of_the_cpu_is_refused():
         lambda a, b: torch.mm(a, b),
         lambda a, b: torch.cat([a, b]),
     ):
-        said = refusal(lambda op=op: op(numbers(3, 3).npu(), numbers(3, 3)))
-        assert "same device" in said, said
+        message = refusal(lambda op=op: op(numbers(3, 3).npu(), numbers(3, 3)))
+        assert "same device" in message, message
     same(torch.atan2(numbers(3).npu(), torch.tensor(2.0)), torch.atan2(numbers(3), torch.tensor(2.0)))
     same(numbers(4, 2).npu()[torch.tensor([3, 1])], numbers(4, 2)[torch.tensor([3, 1])])
 

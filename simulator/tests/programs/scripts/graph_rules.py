@@ -1,5 +1,5 @@
 """Calls that a capture refuses, with the codes of hicann/runtime. torch_npu's queue is off, because with it
-an error comes later and stays."""
+an error is raised later and persists."""
 
 import ctypes
 import threading
@@ -37,7 +37,7 @@ def is_refused(work, code):
     refused = RefusedCapture(lambda: refusal(work))
     assert f"error code is {code}" in refused.text, refused.text
     assert "error code is 507903" in refused.end, refused.end
-    assert (torch.ones(3).npu() + 1).cpu().tolist() == [2.0, 2.0, 2.0]  # the device goes on
+    assert (torch.ones(3).npu() + 1).cpu().tolist() == [2.0, 2.0, 2.0]  # the device still works
 
 
 def check_item():

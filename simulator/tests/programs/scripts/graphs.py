@@ -44,13 +44,13 @@ def after(call, inputs, contents):
 
 
 def replays_equal_eager(work, inputs, count=REPLAYS):
-    """A hundred replays with new contents give the results of the calls."""
-    graph, held = captured(work)
+    """Check that a hundred replays with new contents give the results of direct calls."""
+    graph, result = captured(work)
     generator = torch.Generator().manual_seed(count)
 
     def replay():
         graph.replay()
-        return held
+        return result
 
     for number in range(count):
         contents = new_contents(inputs, generator)

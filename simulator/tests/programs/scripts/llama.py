@@ -1,6 +1,6 @@
-"""A small Llama-like model: trained with AdamW and decoding with a key/value cache, on cpu or npu.
+"""Train a small Llama-like model with AdamW, and decode with a key/value cache, on cpu or npu.
 
-usage: llama.py cpu|npu — prints JSON: losses, and the tokens it then generates greedily.
+usage: llama.py cpu|npu — prints the losses and the greedily decoded tokens as JSON.
 """
 
 import json

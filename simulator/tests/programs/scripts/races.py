@@ -1,4 +1,4 @@
-"""Programs with one race each, each with a twin that has the wait. Both are run with many seeds.
+"""Programs with one race each, and the same programs with the missing wait. Both run with several seeds.
 
 usage: races.py NAME   the program with the race
        races.py right  every program without its race, by name
@@ -18,7 +18,7 @@ from graphs import captured
 
 COUNT = 4096
 CANN = ctypes.CDLL("libascend_sim_cann.so")
-RIGHT = sys.argv[1] == "right"
+WITH_WAITS = sys.argv[1] == "right"
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 
 first, second = torch.npu.Stream(), torch.npu.Stream()
@@ -55,7 +55,7 @@ def missing_wait_after_a_stand_in():
     x, y = ones(), ones()
     with torch.npu.stream(first):
         x.mul_(3)
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_stream(first)
     with torch.npu.stream(second):
         y.copy_(x)
@@ -67,7 +67,7 @@ def event_on_the_wrong_stream():
     event = torch.npu.Event()
     with torch.npu.stream(first):
         x.mul_(3)
-    event.record(first if RIGHT else second)
+    event.record(first if WITH_WAITS else second)
     second.wait_event(event)
     with torch.npu.stream(second):
         y.copy_(x)
@@ -77,11 +77,11 @@ def event_on_the_wrong_stream():
 def event_before_the_producer():
     x, y = ones(), ones()
     event = torch.npu.Event()
-    if not RIGHT:
+    if not WITH_WAITS:
         event.record(first)
     with torch.npu.stream(first):
         x.mul_(3)
-    if RIGHT:
+    if WITH_WAITS:
         event.record(first)
     second.wait_event(event)
     with torch.npu.stream(second):
@@ -96,7 +96,7 @@ def wait_on_the_wrong_stream():
     with torch.npu.stream(first):
         x.mul_(3)
         event.record()
-    (second if RIGHT else third).wait_event(event)
+    (second if WITH_WAITS else third).wait_event(event)
     with torch.npu.stream(second):
         y.copy_(x)
     return is_all(y, 3)
@@ -108,11 +108,11 @@ def wait_after_the_consumer():
     with torch.npu.stream(first):
         x.mul_(3)
         event.record()
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_event(event)
     with torch.npu.stream(second):
         y.copy_(x)
-    if not RIGHT:
+    if not WITH_WAITS:
         second.wait_event(event)
     return is_all(y, 3)
 
@@ -122,12 +122,12 @@ def event_that_is_recorded_again_too_late():
     x, y = ones(), ones()
     event = torch.npu.Event()
     event.record(first)
-    if not RIGHT:
+    if not WITH_WAITS:
         second.wait_event(event)
     with torch.npu.stream(first):
         x.mul_(3)
         event.record()
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_event(event)
     with torch.npu.stream(second):
         y.copy_(x)
@@ -139,7 +139,7 @@ def wait_for_an_event_that_nothing_recorded():
     event = torch.npu.Event()
     with torch.npu.stream(first):
         x.mul_(3)
-    if RIGHT:
+    if WITH_WAITS:
         event.record(first)
     second.wait_event(event)
     with torch.npu.stream(second):
@@ -154,7 +154,7 @@ def write_after_read():
     x, y = ones(), ones()
     with torch.npu.stream(first):
         y.copy_(x)
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_stream(first)
     with torch.npu.stream(second):
         x.mul_(3)
@@ -165,7 +165,7 @@ def two_writes_in_place():
     x = ones()
     with torch.npu.stream(first):
         x.add_(1)
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_stream(first)
     with torch.npu.stream(second):
         x.mul_(3)
@@ -177,7 +177,7 @@ def overlapping_halves():
     x = ones()
     middle = COUNT // 2
     with torch.npu.stream(first):
-        x[: middle + (0 if RIGHT else 1)].mul_(3)
+        x[: middle + (0 if WITH_WAITS else 1)].mul_(3)
     with torch.npu.stream(second):
         x[middle:].add_(4)
     torch.npu.synchronize()
@@ -192,7 +192,7 @@ def source_that_the_host_changes_too_early():
     host = torch.full((COUNT,), 5.0).pin_memory()
     with torch.npu.stream(first):
         x.copy_(host, non_blocking=True)
-    if RIGHT:
+    if WITH_WAITS:
         first.synchronize()
     host.fill_(9)
     return is_all(x, 5)
@@ -203,14 +203,14 @@ def pageable_source_that_is_gone():
     host = (ctypes.c_float * COUNT)(*[5.0] * COUNT)
     size = ctypes.c_size_t(COUNT * 4)
     succeeds(CANN.aclrtMemcpyAsync(address(x), size, host, size, TO_DEVICE, handle(first)))
-    if RIGHT:
+    if WITH_WAITS:
         first.synchronize()
     ctypes.memset(host, 0, COUNT * 4)
     return is_all(x, 5)
 
 
 def source_that_the_host_changes_after_a_replay():
-    """A host fallback writes no memory of the host, in a graph either: the source is still compared."""
+    """A host fallback writes no host memory, not even in a graph, so the source is still compared."""
     x, y = ones(), ones()
     graph, _ = captured(lambda: y.exp_())
     torch.npu.synchronize()
@@ -219,7 +219,7 @@ def source_that_the_host_changes_after_a_replay():
     succeeds(CANN.aclrtMemcpyAsync(address(x), size, host, size, TO_DEVICE, handle(first)))
     graph.replay()
     handle(torch.npu.current_stream())  # behind torch_npu's queue
-    if RIGHT:
+    if WITH_WAITS:
         first.synchronize()
     ctypes.memset(host, 0, COUNT * 4)
     return is_all(x, 5)
@@ -231,7 +231,7 @@ def pinned_memory_that_is_freed_too_early():
     succeeds(CANN.aclrtMallocHost(ctypes.byref(host), size))
     ctypes.memset(host, 0, COUNT * 4)
     succeeds(CANN.aclrtMemcpyAsync(address(x), size, host, size, TO_DEVICE, handle(first)))
-    if RIGHT:
+    if WITH_WAITS:
         first.synchronize()
     succeeds(CANN.aclrtFreeHost(host))
     return is_all(x, 0)
@@ -242,7 +242,7 @@ def pinned_memory_between_streams():
     torch.npu.synchronize()
     with torch.npu.stream(first):
         host.copy_(x, non_blocking=True)
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_stream(first)
     with torch.npu.stream(second):
         y.copy_(host, non_blocking=True)
@@ -254,7 +254,7 @@ def pinned_memory_that_two_streams_write():
     torch.npu.synchronize()
     with torch.npu.stream(first):
         host.copy_(x, non_blocking=True)
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_stream(first)
     with torch.npu.stream(second):
         host.copy_(y, non_blocking=True)
@@ -267,7 +267,7 @@ def read_of_the_host_without_synchronization():
     with torch.npu.stream(first):
         x.mul_(3)
         host.copy_(x, non_blocking=True)
-    if RIGHT:
+    if WITH_WAITS:
         first.synchronize()
     return bool((host == 3).all())
 
@@ -279,7 +279,7 @@ def synchronous_copy_beside_a_stream():
     with torch.npu.stream(first):
         x.mul_(3)
     stream = handle(first)  # behind torch_npu's queue
-    if RIGHT:
+    if WITH_WAITS:
         first.synchronize()
     size = ctypes.c_size_t(COUNT * 4)
     succeeds(CANN.aclrtMemcpy(host, size, address(x), size, TO_HOST))
@@ -291,7 +291,7 @@ def memset_beside_a_stream():
     x, y = ones(), ones()
     size = ctypes.c_size_t(COUNT * 4)
     succeeds(CANN.aclrtMemsetAsync(address(x), size, 0, size, handle(first)))
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_stream(first)
     with torch.npu.stream(second):
         y.copy_(x)
@@ -309,7 +309,7 @@ def free_while_another_stream_reads():
     second.wait_stream(first)
     with torch.npu.stream(second):
         y.copy_(x)
-    if RIGHT:
+    if WITH_WAITS:
         x.record_stream(second)
     del x
     with torch.npu.stream(first):
@@ -324,7 +324,7 @@ def device_memory_that_is_freed_too_early():
     succeeds(CANN.aclrtMalloc(ctypes.byref(memory), size, 0))
     succeeds(CANN.aclrtMemset(memory, size, 0, size))
     succeeds(CANN.aclrtMemcpyAsync(address(y), size, memory, size, IN_DEVICE, handle(first)))
-    if RIGHT:
+    if WITH_WAITS:
         first.synchronize()
     succeeds(CANN.aclrtFree(memory))
     try:
@@ -339,7 +339,7 @@ def one_workspace_for_two_streams():
     with torch.npu.stream(first):
         workspace.fill_(3)
         y.copy_(workspace)
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_stream(first)
     with torch.npu.stream(second):
         workspace.fill_(5)
@@ -353,14 +353,14 @@ HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def callback_that_nothing_waited_for():
-    """A host function in a stream's order, whose effect the host reads immediately."""
+    """The host reads the effect of a stream's host function without a wait."""
     done = []
     function = HOST_FUNCTION(lambda _: done.append(1))
     x = ones()
     with torch.npu.stream(first):
         x.mul_(3)
     succeeds(CANN.aclrtLaunchHostFunc(handle(first), function, None))
-    if RIGHT:
+    if WITH_WAITS:
         first.synchronize()
     was_done = bool(done)
     torch.npu.synchronize()
@@ -372,7 +372,7 @@ def fallback_that_reads_too_early():
     x = ones()
     with torch.npu.stream(first):
         x.mul_(0)
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_stream(first)
     with torch.npu.stream(second):
         y = x.exp()
@@ -383,7 +383,7 @@ def fallback_that_writes_too_early():
     x, y = ones(), ones()
     with torch.npu.stream(first):
         x.exp_()
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_stream(first)
     with torch.npu.stream(second):
         y.copy_(x)
@@ -394,7 +394,7 @@ def two_fallbacks():
     x = ones()
     with torch.npu.stream(first):
         x.exp_()
-    if RIGHT:
+    if WITH_WAITS:
         second.wait_stream(first)
     with torch.npu.stream(second):
         y = x.log()
@@ -410,8 +410,8 @@ HELPERS = (ones, handle, address, succeeds, is_all)
 def run(programs):
     """Run the program that the command line names, or all, and print the results."""
     by_name = {program.__name__: program for program in programs}
-    found = {name: bool(program()) for name, program in by_name.items() if RIGHT or name == sys.argv[1]}
-    print(json.dumps(found if RIGHT else found[sys.argv[1]]))
+    found = {name: bool(program()) for name, program in by_name.items() if WITH_WAITS or name == sys.argv[1]}
+    print(json.dumps(found if WITH_WAITS else found[sys.argv[1]]))
 
 
 if __name__ == "__main__":

@@ -97,9 +97,9 @@ def check_fresh_memory_is_nan():
 
 
 def check_too_much_memory_is_refused():
-    said = refusal(lambda: torch.empty(1 << 45, dtype=torch.uint8, device="npu"))
-    assert "error code is 207001" in said, said
-    assert "no memory left" in said, said
+    message = refusal(lambda: torch.empty(1 << 45, dtype=torch.uint8, device="npu"))
+    assert "error code is 207001" in message, message
+    assert "no memory left" in message, message
 
 
 def check_events_without_times():
@@ -115,8 +115,8 @@ def check_an_aclnn_function_without_stand_in_is_named():
         torch.ops.npu.npu_swiglu(torch.randn(2, 3, 4, 8).npu().half())
         torch.npu.synchronize()
 
-    said = refusal(swiglu)
-    assert "aclnnSwiGlu" in said, said
+    message = refusal(swiglu)
+    assert "aclnnSwiGlu" in message, message
 
 
 def check_a_stub_names_the_call_and_the_file():

@@ -25,7 +25,7 @@ CONTINUE, STOP = 0, 1
 SYNC, PROGRESS, TIME_LINE, OF_DEVICE, EXTERNAL, IPC = 1, 2, 8, 16, 32, 64
 # The exception of a kernel: of the vector core if the chip has separate vector cores, else of the AI core.
 KERNEL = 507015 if os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P") else 507035
-JUNK, FRESH = 0xFB, 0xFF
+FREED, FRESH = 0xFB, 0xFF
 COUNT = 64
 FUNCTION = C.CFUNCTYPE(None, C.c_void_p)
 
@@ -69,7 +69,7 @@ def copy(to, source, on, kind=IN_DEVICE):
     return CANN.aclrtMemcpyAsync(to, size(), source, size(), kind, on)
 
 
-def said():
+def error_text():
     return (CANN.aclGetRecentErrMsg() or b"").decode()
 
 
@@ -137,7 +137,7 @@ def check_a_wait_passes_where_nothing_was_recorded():
     assert content(at) == {2}
 
 
-def check_an_older_event_waits_for_the_record_that_comes():
+def check_a_wait_for_an_older_event_waits_for_the_next_record():
     one, two, at, copied, older = stream(), stream(), memory(value=1), memory(value=0), event(False)
     assert CANN.aclrtStreamWaitEvent(two, older) == OK
     copy(copied, at, two)
@@ -151,7 +151,7 @@ def check_an_older_event_that_nothing_records_never_ends():
     one, older = stream(), event(False)
     assert CANN.aclrtStreamWaitEvent(one, older) == OK
     assert CANN.aclrtSynchronizeStream(one) == 507046
-    assert "an event that nothing records" in said()
+    assert "an event that nothing records" in error_text()
 
 
 def check_a_wait_binds_to_the_record_before_it():
@@ -194,7 +194,7 @@ def check_an_event_without_the_flag_of_times_has_none():
             CANN.aclrtRecordEvent(each, one)
         assert CANN.aclrtSynchronizeStream(one) == OK
         assert CANN.aclrtEventElapsedTime(C.byref(C.c_float()), *times) == 107006
-        assert "event must be made with the flag 8, ACL_EVENT_TIME_LINE" in said()
+        assert "event must be made with the flag 8, ACL_EVENT_TIME_LINE" in error_text()
     default = C.c_void_p()
     assert CANN.aclrtCreateEvent(C.byref(default)) == OK
     CANN.aclrtRecordEvent(default, one)
@@ -267,7 +267,7 @@ def check_a_stream_that_does_not_exist_is_refused():
     statuses = {name: getattr(CANN, name)(*arguments) for name, arguments in calls_of_a_stream(gone)}
     assert statuses == dict.fromkeys(statuses, NO_HANDLE), statuses
     assert CANN.aclrtSynchronizeStream(event()) == NO_HANDLE
-    assert said() == "simulated CANN: aclrtSynchronizeStream: stream must be one that exists."
+    assert error_text() == "simulated CANN: aclrtSynchronizeStream: stream must be one that exists."
 
 
 def calls_of_an_event(now):
@@ -293,7 +293,7 @@ def check_an_event_that_does_not_exist_is_refused():
     for handle in (destroyed, stream(), C.cast(junk, C.c_void_p)):
         statuses = [getattr(CANN, name)(*arguments) for name, arguments in calls_of_an_event(handle)]
         assert set(statuses) == {NO_HANDLE}, statuses
-    assert said() == "simulated CANN: aclrtDestroyEvent: event must be one that exists."
+    assert error_text() == "simulated CANN: aclrtDestroyEvent: event must be one that exists."
 
 
 def check_a_graph_that_does_not_exist_is_refused():
@@ -329,7 +329,7 @@ def check_a_graph_that_runs_is_not_destroyed():
             assert CANN.aclmdlRIDestroy(graph) == OK
             assert content(at) == {2}
     assert CANN.aclmdlRIDestroy(graph) == MODEL_RUNNING
-    assert "modelRI must not be running" in said()
+    assert "modelRI must not be running" in error_text()
     assert content(at) == {2}
     assert CANN.aclrtRecordEvent(late, one) == OK
     assert CANN.aclmdlRIDestroy(graph) == OK
@@ -347,15 +347,15 @@ def check_flags_that_allow_no_wait():
     for flags in (TIME_LINE, PROGRESS, TIME_LINE | PROGRESS):
         assert statuses_of(event(True, flags), one) == (OK, NOT_SUPPORTED, NOT_SUPPORTED), flags
         assert statuses_of(event(False, flags), one) == (OK, NOT_SUPPORTED, NOT_SUPPORTED), flags
-        assert f"event must have the flag 1, ACL_EVENT_SYNC, but got {flags}." in said()
+        assert f"event must have the flag 1, ACL_EVENT_SYNC, but got {flags}." in error_text()
         assert statuses_of(event(True, flags | SYNC), one) == (OK, OK, NOT_SUPPORTED), flags
         assert statuses_of(event(False, flags | 4), one) == (OK, OK, OK), flags
     assert CANN.aclrtSynchronizeStream(one) == OK
 
 
-def check_events_of_the_device_alone():
+def check_events_that_are_only_for_the_device():
     assert statuses_of(event(False, OF_DEVICE), stream()) == (RT_INVALID, RT_INVALID, RT_INVALID)
-    assert "event must not have the flag 16, ACL_EVENT_DEVICE_USE_ONLY." in said()
+    assert "event must not have the flag 16, ACL_EVENT_DEVICE_USE_ONLY." in error_text()
 
 
 def check_events_between_processes_and_external_ones():
@@ -426,7 +426,7 @@ def this_thread():
     return C.c_uint64(threading.get_ident())
 
 
-def check_a_callback_runs_in_the_report_alone():
+def check_a_callback_runs_only_in_the_report():
     """If this thread subscribed, another call of it that waits for a blocking callback never ends."""
     one, two, at, seen = stream(), stream(), memory(value=1), []
     function = FUNCTION(lambda _: seen.append(content(at)))
@@ -436,7 +436,7 @@ def check_a_callback_runs_in_the_report_alone():
     fill(at, 3, one)
     for wait in (lambda: CANN.aclrtSynchronizeStream(one), CANN.aclrtSynchronizeDevice):
         assert wait() == REPORT_TIMEOUT
-        assert "it must call aclrtProcessReport first, in this thread." in said()
+        assert "it must call aclrtProcessReport first, in this thread." in error_text()
     assert fill(memory(), 1, two) == OK
     assert CANN.aclrtSynchronizeStream(two) == OK
     assert not seen
@@ -447,7 +447,7 @@ def check_a_callback_runs_in_the_report_alone():
     assert content(at) == {3}
 
 
-def check_a_callback_that_does_not_block_lets_its_stream_go_on():
+def check_a_callback_that_does_not_block_lets_its_stream_continue():
     one, at, seen = stream(), memory(value=1), []
     function = FUNCTION(lambda _: seen.append(content(at)))
     assert CANN.aclrtSubscribeReport(this_thread(), one) == OK
@@ -492,19 +492,19 @@ def check_host_functions_and_callbacks_need_streams_of_their_own():
 # ---- freed memory ------------------------------------------------------------------------------------
 
 
-def check_freed_memory_is_junk():
+def check_freed_memory_is_overwritten():
     at = memory(value=1)
     assert CANN.aclrtFree(at) == OK
-    assert content(at) == {JUNK}
+    assert content(at) == {FREED}
 
 
-def check_freed_memory_is_not_given_again_soon():
+def check_freed_memory_is_not_reused_soon():
     at = memory()
     CANN.aclrtFree(at)
     assert at.value not in [memory().value for _ in range(50)]
 
 
-def check_fresh_memory_is_junk_of_another_kind():
+def check_fresh_memory_differs_from_freed_memory():
     assert content(memory()) == {FRESH}
 
 
@@ -512,7 +512,10 @@ def check_work_on_freed_memory_fails_and_is_named():
     one = stream()
     fail_on(one)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
-    assert "aclrtMemcpyAsync: src is read from memory that was freed before it ran (allocation 1 of" in said()
+    assert (
+        "aclrtMemcpyAsync: src is read from memory that was freed before it ran (allocation 1 of"
+        in error_text()
+    )
 
 
 def ones(at, on):
@@ -531,11 +534,11 @@ def check_a_stand_in_on_freed_memory_fails():
     assert ones(at, one) == OK
     CANN.aclrtFree(at)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
-    assert "aclnnInplaceOne: self is written to memory that was freed" in said()
-    assert content(at, 16) == {JUNK}
+    assert "aclnnInplaceOne: self is written to memory that was freed" in error_text()
+    assert content(at, 16) == {FREED}
 
 
-def check_host_memory_that_is_gone_fails():
+def check_unmapped_host_memory_fails():
     import mmap
 
     one, at = stream(), memory(value=1)
@@ -545,7 +548,7 @@ def check_host_memory_that_is_gone_fails():
     del first
     host.close()
     assert CANN.aclrtSynchronizeStream(one) == 507013
-    assert "the host's memory was freed before the copy ran" in said()
+    assert "the host's memory was freed before the copy ran" in error_text()
 
 
 def check_only_memory_of_the_call_is_freed():
@@ -557,7 +560,7 @@ def check_only_memory_of_the_call_is_freed():
     assert CANN.aclrtFreeHost(host) == INVALID
 
 
-def check_pinned_memory_says_so():
+def check_pinned_memory_is_of_kind_host():
     host, attributes = C.c_void_p(), (C.c_uint32 * 7)()
     CANN.aclrtMallocHost(C.byref(host), size())
     kinds = []
@@ -577,7 +580,7 @@ def check_an_error_is_that_of_the_next_synchronization():
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
 
 
-def check_a_stream_that_continues_says_it_once_and_goes_on():
+def check_a_stream_that_continues_returns_its_error_once():
     one, at = stream(CONTINUE), memory(value=1)
     fail_on(one)
     fill(at, 2, one)
@@ -606,8 +609,8 @@ def check_the_whole_context_stops():
     assert CANN.aclrtSynchronizeEvent(now) == KERNEL
     assert query(now)[0] == KERNEL
     assert CANN.aclrtSynchronizeDevice() == KERNEL
-    assert "was freed before it ran" in said()
-    assert CANN.aclrtMemset(at, size(), 3, size()) == OK  # the driver's, which asks no context
+    assert "was freed before it ran" in error_text()
+    assert CANN.aclrtMemset(at, size(), 3, size()) == OK  # a call of the driver, which needs no context
     assert CANN.aclrtFree(at) == OK
 
 
@@ -616,7 +619,7 @@ def check_a_launch_that_the_runtime_refuses():
     gone, one, at = stream(), stream(STOP), memory(16, value=0)
     assert CANN.aclrtDestroyStream(gone) == OK
     assert ones(at, gone) == LAUNCH_REFUSED
-    assert "aclnnInplaceOne: stream must be one that exists." in said()
+    assert "aclnnInplaceOne: stream must be one that exists." in error_text()
     fail_on(one)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
     assert ones(at, one) == LAUNCH_REFUSED
@@ -646,7 +649,7 @@ def check_a_reset_of_the_device_ends_it():
 
 
 def check_a_device_is_reset_as_often_as_it_is_set():
-    """By whatever thread: one that sets and resets it ends nobody's work."""
+    """Calls of all threads count. A thread that sets and resets the device ends no work of another thread."""
     one, at = stream(), memory(value=1)
     assert fill(at, 7, one) == OK
     found = []
@@ -729,7 +732,7 @@ def check_every_thread_sets_its_device():
         found["aclnn"] = ones(other, one)
         for name, arguments in (needs | does_not).items():
             found[name] = getattr(CANN, name)(*arguments)
-            found.setdefault("text", said())
+            found.setdefault("text", error_text())
 
     thread = threading.Thread(target=without_a_device)
     thread.start()
@@ -747,7 +750,7 @@ def check_arguments_that_are_refused():
     for call, more in ((CANN.aclrtMemcpy, ()), (CANN.aclrtMemcpyAsync, (one,))):
         for kind in (-1, 6, 99):
             assert call(at, size(16), there, size(16), kind, *more) == INVALID, kind
-            assert f"kind must be 0 to 5 but got {kind}." in said()
+            assert f"kind must be 0 to 5 but got {kind}." in error_text()
         assert call(at, size(8), there, size(16), IN_DEVICE, *more) == RT_INVALID
     assert CANN.aclrtMemcpyAsync(host, size(16), host, size(16), 0, one) == NOT_SUPPORTED
     for create, known, unknown in (
@@ -759,7 +762,7 @@ def check_arguments_that_are_refused():
         assert create(C.byref(made), known) == OK
     for kind in (TO_DEVICE, TO_HOST, 0):
         assert CANN.aclrtMemcpy(at, size(16), there, size(16), kind) == INVALID
-        assert f"kind must say where dst and src are but got {kind}." in said()
+        assert f"kind must say where dst and src are but got {kind}." in error_text()
     assert CANN.aclrtMemcpy(at, size(16), host, size(16), IN_DEVICE) == INVALID
     for kind in (IN_DEVICE, 4):
         assert CANN.aclrtMemcpy(at, size(16), there, size(16), kind) == OK
@@ -774,7 +777,7 @@ def check_arguments_that_are_refused():
     for call in (CANN.aclrtSetDevice, CANN.aclrtResetDevice):
         for device in (-1, 5):
             assert call(device) == 107001
-            assert f"deviceId must be 0, the one device that is simulated, but got {device}." in said()
+            assert f"deviceId must be 0, the one device that is simulated, but got {device}." in error_text()
     assert CANN.aclrtMalloc(C.byref(made), size(0), 0) == INVALID
     assert CANN.aclrtMalloc(C.byref(made), size((1 << 50) + 1), 0) == RT_INVALID
     assert CANN.aclrtMalloc(C.byref(made), size(1 << 45), 0) == 207001
@@ -815,7 +818,7 @@ def check_options_of_the_system():
     assert value.value == 1
 
 
-def check_devices_that_are_not_there():
+def check_devices_that_do_not_exist():
     number, signed = C.c_uint32(), C.c_int32()
     assert CANN.aclrtGetDeviceResLimit(0, 0, C.byref(number)) == OK
     assert CANN.aclrtGetDeviceResLimit(9, 0, C.byref(number)) == NO_DEVICE
@@ -867,7 +870,7 @@ def check_attributes_of_a_stream():
     assert CANN.aclmdlRICaptureEnd(captured, C.byref(graph)) == OK
 
 
-def check_the_end_comes_once():
+def check_finalization_succeeds_once():
     assert CANN.aclFinalize() == OK
     assert CANN.aclFinalize() == 100037
     assert CANN.aclInit(None) == OK
