@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from ascend_sim import folders
 from ascend_sim.cli.app import app
+from ascend_sim.cli.arguments import tiling_of
 from ascend_sim.programs import session
 from typer.testing import CliRunner
 
@@ -293,3 +294,15 @@ def test_doctor_ends_with_1_without_a_compiler_and_prints_how_to_get_one():
     assert (done.exit_code, done.stderr) == (1, "")
     assert "compiler        missing: none was found as $CXX, g++, clang++ or c++" in done.stdout
     assert "Install one (apt install g++)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("fields", "struct"),
+    [
+        ("uint64_t=1,uint32_t=2", "01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00"),
+        ("uint8_t=1,uint16_t=2,uint8_t=3", "01 00 02 00 03 00"),
+        ("uint32_t=1,uint32_t=2", "01 00 00 00 02 00 00 00"),
+    ],
+)
+def test_tiling_fields_have_the_bytes_of_a_c_struct(fields, struct):
+    assert tiling_of(fields) == bytes.fromhex(struct)

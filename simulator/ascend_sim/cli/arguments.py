@@ -109,7 +109,7 @@ def tiling_of(text: str) -> bytes:
     >>> tiling_of("uint32_t=1003,uint32_t=128").hex()
     'eb03000080000000'
 
-    Each field starts at a multiple of its size, as in a C struct. No padding follows the last one.
+    Padding before and after the fields is that of a C struct.
 
     Raises:
         ValueError: the text has another form, or a number does not fit its type.
@@ -140,4 +140,5 @@ def tiling_of(text: str) -> bytes:
             struct.pack(_FORMATS[kind], values[-1])
         except (ValueError, struct.error):
             raise bad_value(f"tiling must have a {kind} but got {field}.") from None
-    return struct.pack(formats, *values)
+    largest = max(formats, key=struct.calcsize)
+    return struct.pack(f"{formats}0{largest}", *values)
