@@ -58,7 +58,7 @@ static Check tile(gert::TilingContext* context) {
     TilingResult<RmsNormRopeTilingData> tiled;
     const Check tile = check_and_tile_rms_norm_rope(t, params, NPU_ROPE_ANGLE_EXACT, norm, platform, &tiled);
     if (!tile.ok()) return tile;
-    if (!tiled.has_elements) return no_elements(op, t.rope.x_name[0], *t.rope.x[0]);
+    if (!tiled.has_elements()) return no_elements(op, t.rope.x_name[0], *t.rope.x[0]);
     return hand_to_cann(op, context, tiled);
 }
 

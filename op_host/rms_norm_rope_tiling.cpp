@@ -1,8 +1,5 @@
 #include "op_host/rms_norm_rope_tiling.h"
 
-#include "csrc/core/rope_frequency.h"
-#include "op_host/row_norm_tiling.h"
-
 namespace npu_rope {
 
 RopeTilingInput rms_norm_rope_tiling_input(const RmsNormRopeTensors& t, const RopeShape& shape,
@@ -20,11 +17,7 @@ Check check_and_tile_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_p
     if (Check c = check_rms_norm_rope(t, &params, norm.epsilon, angle, &shape); !c.ok()) return c;
     if (Check c = check_device_angle(t.rope.op, angle); !c.ok()) return c;
     const RopeTilingInput in = rms_norm_rope_tiling_input(t, shape, params, norm);
-    if (Check c = check_dtypes_on_chip(in, platform); !c.ok()) return c;
-    tiled->has_elements = !shape.empty();
-    if (tiled->has_elements) return rms_norm_rope_tiling(in, platform, &tiled->data, &tiled->launch);
-    if (Check c = check_device_epsilon(t.rope.op, in.norm.epsilon, NPU_ROPE_FLOAT32); !c.ok()) return c;
-    return check_rope_frequencies(rope_frequencies(params, nullptr, 1));
+    return rms_norm_rope_tiling(in, platform, &tiled->data, &tiled->launch);
 }
 
 }  // namespace npu_rope

@@ -251,8 +251,8 @@ Check check_and_tile_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& 
     if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
     const RmsNormTilingInput in = rms_norm_tiling_input(t, shape);
     if (Check c = check_rms_norm_on_chip(in, platform); !c.ok()) return c;
-    tiled->has_elements = shape.rows != 0 && shape.n != 0;
-    return tiled->has_elements ? rms_norm_tiling(in, platform, &tiled->data, &tiled->launch) : Check{};
+    if (shape.rows == 0 || shape.n == 0) return {};
+    return rms_norm_tiling(in, platform, &tiled->data, &tiled->launch);
 }
 
 }  // namespace npu_rope

@@ -22,7 +22,7 @@ Check tile_rope(gert::TilingContext* context, const char* op, const Parameters& 
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
     TilingResult<RopeTilingData> tiled;
     if (Check c = check_and_tile_rope(t, params, NPU_ROPE_ANGLE_EXACT, forward, platform, &tiled); !c.ok()) return c;
-    if (!tiled.has_elements) return no_elements(op, t.x_name[0], *t.x[0]);
+    if (!tiled.has_elements()) return no_elements(op, t.x_name[0], *t.x[0]);
     return hand_to_cann(op, context, tiled);
 }
 

@@ -17,8 +17,12 @@ namespace {
 constexpr int64_t kLeastHeads = 4;  // of a unit, because each unit computes its tokens' tables
 constexpr int64_t kTableHeads = 2;  // cost of building one token's table, in head rotations
 
-Check check_supported(const RopeTilingInput& in, const Platform& p) {
-    if (Check c = check_dtypes_on_chip(in, p); !c.ok()) return c;
+Check check_dtypes(const RopeTilingInput& in, const Platform& p) {
+    if (Check c = check_dtype_on_chip(in.op, in.x_name, in.dtype, p); !c.ok()) return c;
+    return check_dtype_on_chip(in.op, "cache", in.out_dtype, p);
+}
+
+Check check_sizes(const RopeTilingInput& in) {
     if (in.shape.D > kRopeMaxHeadSize)
         return bad_value(in.op, in.x_name, formatted("have a head size of at most %d on an NPU", kRopeMaxHeadSize),
                          std::to_string(in.shape.D));
@@ -74,9 +78,13 @@ public:
         : in_(in), platform_(platform), d_(*head), computed_(computed), given_(given), norm_(norm) {}
 
     Check run(RopeLaunch* launch) {
-        if (Check c = check_supported(in_, platform_); !c.ok()) return c;
+        const bool is_empty = shape_.empty();
+        if (Check c = check_dtypes(in_, platform_); !c.ok()) return c;
+        if (!is_empty)
+            if (Check c = check_sizes(in_); !c.ok()) return c;
         if (norm_)
             if (Check c = check_device_epsilon("rms_norm_rope", in_.norm.epsilon, NPU_ROPE_FLOAT32); !c.ok()) return c;
+        if (is_empty) return computed_ ? set_frequencies() : Check{};
         merge_batches(in_, &d_, given_);
         set_shape();
         set_io();
@@ -291,11 +299,6 @@ Check check_device_angle(const char* op, int32_t angle) {
     return bad_value(op, "angle", "be exact (0) on an NPU", angle == NPU_ROPE_ANGLE_F32 ? "f32" : "ggml");
 }
 
-Check check_dtypes_on_chip(const RopeTilingInput& in, const Platform& platform) {
-    if (Check c = check_dtype_on_chip(in.op, in.x_name, in.dtype, platform); !c.ok()) return c;
-    return check_dtype_on_chip(in.op, "cache", in.out_dtype, platform);
-}
-
 Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, RopeLaunch* launch) {
     *data = RopeTilingData{};
     return Tiling(in, platform, &data->head, &data->turns, nullptr).run(launch);
@@ -306,11 +309,7 @@ Check check_and_tile_rope(const RopeTensors& t, const npu_rope_params& params, i
     RopeShape shape;
     if (Check c = check_rope(t, &params, angle, &shape); !c.ok()) return c;
     if (Check c = check_device_angle(t.op, angle); !c.ok()) return c;
-    const RopeTilingInput in = rope_tiling_input(t, shape, params, forward);
-    if (Check c = check_dtypes_on_chip(in, platform); !c.ok()) return c;
-    tiled->has_elements = !shape.empty();
-    if (tiled->has_elements) return rope_tiling(in, platform, &tiled->data, &tiled->launch);
-    return check_rope_frequencies(rope_frequencies(params, nullptr, 1));
+    return rope_tiling(rope_tiling_input(t, shape, params, forward), platform, &tiled->data, &tiled->launch);
 }
 
 Check rms_norm_rope_tiling(const RopeTilingInput& in, const Platform& platform, RmsNormRopeTilingData* data,

@@ -30,7 +30,7 @@ struct HeadNorm {
     bool intermediate_rounding = false;  // round as a call of rms_norm and then rope does
 };
 
-// A call with elements whose arguments check_rope or check_rotary has accepted; one of two sides may have no heads.
+// A call whose arguments check_rope or check_rotary has accepted; one of two sides may have no heads.
 // Dimensions of size 1 may have any stride.
 struct RopeTilingInput {
     const char* op = "rope";  // for messages: the operator, and its name of x
@@ -57,24 +57,22 @@ RopeTilingInput rope_tiling_input(const RopeTensors& t, const RopeShape& shape, 
 // Checks that the kernels support the angle policy, which must be exact.
 Check check_device_angle(const char* op, int32_t angle);
 
-// Checks that the chip has the call's element types.
-Check check_dtypes_on_chip(const RopeTilingInput& in, const Platform& platform);
-
 struct RopeLaunch {
     uint32_t block_dim = 0;
     uint64_t tiling_key = 0;
     int64_t workspace_bytes = 0;  // of the kernel; the library's bytes are added to it
 };
 
-// The tiling of a call. For a call without elements there is no launch, and data and launch are unset.
+// The tiling of a call. A call without elements needs no launch.
 template <typename Data>
 struct TilingResult {
-    bool has_elements = false;
     Data data = {};
     RopeLaunch launch;
+    bool has_elements() const { return launch.block_dim != 0; }
 };
 
-// Fills *data and *launch, or returns the error of an argument that the NPU does not support. in: a call with elements.
+// Fills *data and *launch, or returns the error of an argument that the NPU does not support. For a call without
+// elements *launch stays unchanged.
 Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, RopeLaunch* launch);
 Check rms_norm_rope_tiling(const RopeTilingInput& in, const Platform& platform, RmsNormRopeTilingData* data,
                            RopeLaunch* launch);

@@ -33,10 +33,7 @@ RopeTilingInput rotary_tiling_input(const RotaryTensors& t, const RotaryAttribut
 Check check_and_tile_rotary(const RotaryTensors& t, const RotaryAttributes& a, bool forward, const Platform& platform,
                             RotaryShape* shape, TilingResult<RotaryTilingData>* tiled) {
     if (Check c = check_rotary(t, a, shape); !c.ok()) return c;
-    const RopeTilingInput in = rotary_tiling_input(t, a, *shape, forward);
-    if (Check c = check_dtypes_on_chip(in, platform); !c.ok()) return c;
-    tiled->has_elements = !shape->rope.empty();
-    return tiled->has_elements ? rotary_tiling(in, platform, &tiled->data, &tiled->launch) : Check{};
+    return rotary_tiling(rotary_tiling_input(t, a, *shape, forward), platform, &tiled->data, &tiled->launch);
 }
 
 }  // namespace npu_rope

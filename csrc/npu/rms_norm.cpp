@@ -41,7 +41,7 @@ bool accepts_rms_norm(RmsNormTensors t, const RmsNormAttributes& a) {
     t.known = Known::kAddresses;
     TilingResult<RmsNormTilingData> tiled;
     raise_on(check_and_tile_rms_norm(t, a, platform(t.op), &tiled));
-    return tiled.has_elements;
+    return tiled.has_elements();
 }
 
 }  // namespace npu_rope

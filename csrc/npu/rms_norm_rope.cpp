@@ -27,7 +27,7 @@ bool accepts(RmsNormRopeTensors t, const Call& norm_call) {
     const HeadNorm norm{norm_call.epsilon, norm_call.intermediate_rounding};
     TilingResult<RmsNormRopeTilingData> tiled;
     raise_on(check_and_tile_rms_norm_rope(t, params, angle, norm, platform(t.rope.op), &tiled));
-    return tiled.has_elements;
+    return tiled.has_elements();
 }
 
 // rows: NULL, or the rows for the keys in k_out, which is a cache.

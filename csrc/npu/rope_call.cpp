@@ -36,7 +36,7 @@ bool accepts_rope(RopeTensors t, const Attributes& a) {
     t.known = Known::kAddresses;
     TilingResult<RopeTilingData> tiled;
     raise_on(check_and_tile_rope(t, params, angle, a.forward, platform(t.op), &tiled));
-    return tiled.has_elements;
+    return tiled.has_elements();
 }
 
 }  // namespace npu_rope

@@ -10,7 +10,7 @@ bool accepts_rotary(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shap
     t.known = Known::kAddresses;
     TilingResult<RotaryTilingData> tiled;
     raise_on(check_and_tile_rotary(t, rotary.attributes, rotary.forward, platform(t.op), shape, &tiled));
-    return tiled.has_elements;
+    return tiled.has_elements();
 }
 
 static LaunchTensors rotary_mul_launch(const at::Tensor& x, const TorchTables& tables, const OptionalTensor& ids,
