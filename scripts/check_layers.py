@@ -30,7 +30,7 @@ TOLERANCE_NAMES = re.compile(
 # A comparison with a number up to this one counts as a tolerance.
 LARGEST_TOLERANCE = 1e-2
 
-USERS_OF_ASCEND_SIM = ("benchmarks", "examples", "scripts")  # besides the package
+USERS_OF_ASCEND_SIM = (PACKAGE, "benchmarks", "examples", "scripts")
 BUILD_FOLDERS = {"build", ".venv"}
 C_SUFFIXES = (
     ".c",
@@ -286,10 +286,7 @@ def check(root: Path) -> list[Violation]:
         found += check_c_file(file, path.read_text(), operators, files)
     public = public_names(root)
     for path in (p for folder in PACKAGES for p in sorted((root / folder).rglob("*.py"))):
-        file, text = path.relative_to(root).as_posix(), path.read_text()
-        found += check_python_file(file, text)
-        if file.startswith(f"{PACKAGE}/"):
-            found += check_public_names(file, text, public)
+        found += check_python_file(path.relative_to(root).as_posix(), path.read_text())
     for path in (p for folder in USERS_OF_ASCEND_SIM for p in sorted((root / folder).rglob("*.py"))):
         found += check_public_names(path.relative_to(root).as_posix(), path.read_text(), public)
     for path in sorted((root / "simulator").rglob("*.py")):
