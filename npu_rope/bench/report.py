@@ -78,24 +78,24 @@ class BenchTable:
     kinds: list[str]
 
 
-def blocks(figures: Figures) -> Iterator[BenchTable]:
+def bench_tables(figures: Figures) -> Iterator[BenchTable]:
     """Yield the figures as tables of text."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for figure in figures:
         title = f"{figure['group']} {figure['shape']} {figure['dtype']} {figure['mode']}"
         grouped.setdefault(title, []).append(figure)
-    for title, block_figures in grouped.items():
-        threads = sorted({figure["threads"] for figure in block_figures})
+    for title, table_figures in grouped.items():
+        threads = sorted({figure["threads"] for figure in table_figures})
         header = ["contestant"]
         for count in threads:
             header += [f"{count}T us", "spread", "x floor"]
-        block = BenchTable(title, header, [], [])
-        for name in dict.fromkeys(figure["contestant"] for figure in block_figures):
-            same = {figure["threads"]: figure for figure in block_figures if figure["contestant"] == name}
+        bench_table = BenchTable(title, header, [], [])
+        for name in dict.fromkeys(figure["contestant"] for figure in table_figures):
+            same = {figure["threads"]: figure for figure in table_figures if figure["contestant"] == name}
             cells = [cell for count in threads for cell in _cells(same.get(count))]
-            block.lines.append([_labelled(name, list(same.values())), *cells])
-            block.kinds.append(next(iter(same.values()))["kind"])
-        yield block
+            bench_table.lines.append([_labelled(name, list(same.values())), *cells])
+            bench_table.kinds.append(next(iter(same.values()))["kind"])
+        yield bench_table
 
 
 def _labelled(name: str, figures: Figures) -> str:
@@ -126,13 +126,13 @@ def write_console(results: Results, stream: TextIO) -> None:
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else 118)
     for fact in head(results):
         console.print(escape(fact))
-    for block in blocks(results.figures):
-        table = Table(title=escape(block.title), title_justify="left", title_style="bold", box=None)
-        for name in block.header:
+    for bench_table in bench_tables(results.figures):
+        table = Table(title=escape(bench_table.title), title_justify="left", title_style="bold", box=None)
+        for name in bench_table.header:
             table.add_column(
                 name, justify="left" if name == "contestant" else "right", no_wrap=name != "contestant"
             )
-        for line, kind in zip(block.lines, block.kinds, strict=True):
+        for line, kind in zip(bench_table.lines, bench_table.kinds, strict=True):
             table.add_row(
                 *map(escape, line), style={"ours": "bold", "floor": "dim", "call": "dim"}.get(kind, "")
             )
@@ -203,10 +203,10 @@ def markdown(results: Results) -> str:
     judged = [v for v in verdicts(results.figures) if v.outcome != "NOT MEASURED" or not apart]
     lines += [f"| {v.target} | {v.outcome} | {v.detail} |" for v in judged]
     lines += ["", LEGEND.replace("*:", "\\*:")]
-    for block in blocks(results.figures):
-        lines += ["", f"### {block.title}", "", _markdown_line(block.header)]
-        lines.append("|---|" + "---:|" * (len(block.header) - 1))
-        for cells, kind in zip(block.lines, block.kinds, strict=True):
+    for bench_table in bench_tables(results.figures):
+        lines += ["", f"### {bench_table.title}", "", _markdown_line(bench_table.header)]
+        lines.append("|---|" + "---:|" * (len(bench_table.header) - 1))
+        for cells, kind in zip(bench_table.lines, bench_table.kinds, strict=True):
             name, *figures = (cell.replace("|", "\\|").replace("*", "\\*") for cell in cells)
             lines.append(_markdown_line([f"**{name}**" if kind == "ours" else name, *figures]))
     lines += [f"\nNot complete: {problem}" for problem in results.problems]
@@ -223,9 +223,9 @@ def into_page(results: Results, page: str) -> str:
     does not change the rest."""
     figures = results.figures
     for group, (begin, end) in OWN_MARKS.items():
-        block_figures = [figure for figure in figures if figure["group"] == group]
-        if block_figures and begin in page and end in page:
-            page = _between(page, begin, end, replace(results, figures=block_figures))
+        table_figures = [figure for figure in figures if figure["group"] == group]
+        if table_figures and begin in page and end in page:
+            page = _between(page, begin, end, replace(results, figures=table_figures))
             figures = [figure for figure in figures if figure["group"] != group]
     if results.figures and not figures:
         return page

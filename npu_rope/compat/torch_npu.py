@@ -87,8 +87,8 @@ def npu_apply_rotary_pos_emb(
         if t.dim() != len(order):
             raise bad_value(op, name, f"have {len(order)} dimensions in layout {layout}", t.dim())
     q, k, c, s = (t.permute(order) for t in (query, key, cos, sin))
-    for window in _rotated_parts(c.shape[-1], rotary_mode):
-        rotary_mul_qk(q, k, c[..., window.tables], s[..., window.tables], **window.attributes, out=(q, k))
+    for part in _rotated_parts(c.shape[-1], rotary_mode):
+        rotary_mul_qk(q, k, c[..., part.tables], s[..., part.tables], **part.attributes, out=(q, k))
     return query, key
 
 
@@ -299,10 +299,10 @@ def _rotated_parts(width: int, mode: str) -> list[_RotatedPart]:
 
 def _rotated(x: Any, cos: Any, sin: Any, mode: str) -> Any:
     y = x
-    for window in _rotated_parts(cos.shape[-1], mode):
-        # A y that the first window made may be overwritten.
+    for part in _rotated_parts(cos.shape[-1], mode):
+        # A y that the first part made may be overwritten.
         rotate = rotary_mul if y is x or torch.is_grad_enabled() else rotary_mul_
-        y = rotate(y, cos[..., window.tables], sin[..., window.tables], **window.attributes)
+        y = rotate(y, cos[..., part.tables], sin[..., part.tables], **part.attributes)
     return y
 
 
