@@ -156,7 +156,7 @@ Check no_elements(const char* op, const char* name, const npu_rope_tensor& t) {
 }
 
 Check hand_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
-                   const RopeLaunch& launch) {
+                   const KernelLaunch& launch) {
     if (room == nullptr) return missing_from_cann(op, "room for the tiling data");
     std::memcpy(room, data, bytes);
     size_t* workspaces = context->GetWorkspaceSizes(1);

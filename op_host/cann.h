@@ -10,7 +10,7 @@
 #include "csrc/core/check.h"
 #include "include/npu_rope.h"
 #include "op_host/platform.h"
-#include "op_host/rope_tiling.h"
+#include "op_host/tiling_result.h"
 #include "register/op_def_registry.h"
 
 namespace npu_rope {
@@ -125,7 +125,7 @@ Check no_elements(const char* op, const char* name, const npu_rope_tensor& t);
 
 // Passes the result of a tiling to CANN. room: the memory for `data`.
 Check hand_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
-                   const RopeLaunch& launch);
+                   const KernelLaunch& launch);
 
 template <typename Data>
 Check hand_to_cann(const char* op, gert::TilingContext* context, const TilingResult<Data>& tiled) {

@@ -94,7 +94,7 @@ public:
                                                                             in.adds,
                                                                             in.backward} {}
 
-    Check run(RopeLaunch* launch) {
+    Check run(KernelLaunch* launch) {
         if (!Dimensions(in_, &d_).join())
             return bad_value(in_.op, "x",
                              formatted("have at most %d rows in a dimension of its own on an NPU", INT32_MAX), "more");
@@ -240,7 +240,7 @@ Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platf
 }
 
 Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data,
-                      RopeLaunch* launch) {
+                      KernelLaunch* launch) {
     *data = RmsNormTilingData{};
     return Tiling(in, platform, data).run(launch);
 }

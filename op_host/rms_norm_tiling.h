@@ -8,7 +8,7 @@
 #include "csrc/core/check.h"
 #include "csrc/core/rms_norm_check.h"
 #include "op_host/platform.h"
-#include "op_host/rope_tiling.h"
+#include "op_host/tiling_result.h"
 #include "op_kernel/rms_norm_tiling_data.h"
 
 namespace npu_rope {
@@ -34,7 +34,7 @@ Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platf
 
 // Fills *data and *launch, or returns the error of an argument that the NPU does not support.
 Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data,
-                      RopeLaunch* launch);
+                      KernelLaunch* launch);
 
 // Checks a call by the rules of the operator and of the chip, and tiles it.
 Check check_and_tile_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, const Platform& platform,

@@ -1,5 +1,7 @@
 #include "op_host/rope_cann.h"
 
+#include "op_host/rope_tiling.h"
+
 namespace npu_rope {
 
 void add_rope_attributes(AttributeAdder* adder) {

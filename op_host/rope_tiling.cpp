@@ -77,7 +77,7 @@ public:
            RotaryTableTiling* given, HeadNormTiling* norm = nullptr)
         : in_(in), platform_(platform), d_(*head), computed_(computed), given_(given), norm_(norm) {}
 
-    Check run(RopeLaunch* launch) {
+    Check run(KernelLaunch* launch) {
         const bool is_empty = shape_.empty();
         if (Check c = check_dtypes(in_, platform_); !c.ok()) return c;
         if (!is_empty)
@@ -299,7 +299,7 @@ Check check_device_angle(const char* op, int32_t angle) {
     return bad_value(op, "angle", "be exact (0) on an NPU", angle == NPU_ROPE_ANGLE_F32 ? "f32" : "ggml");
 }
 
-Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, RopeLaunch* launch) {
+Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, KernelLaunch* launch) {
     *data = RopeTilingData{};
     return Tiling(in, platform, &data->head, &data->turns, nullptr).run(launch);
 }
@@ -313,12 +313,12 @@ Check check_and_tile_rope(const RopeTensors& t, const npu_rope_params& params, i
 }
 
 Check rms_norm_rope_tiling(const RopeTilingInput& in, const Platform& platform, RmsNormRopeTilingData* data,
-                           RopeLaunch* launch) {
+                           KernelLaunch* launch) {
     *data = RmsNormRopeTilingData{};
     return Tiling(in, platform, &data->head, &data->turns, nullptr, &data->norm).run(launch);
 }
 
-Check rotary_tiling(const RopeTilingInput& in, const Platform& platform, RotaryTilingData* data, RopeLaunch* launch) {
+Check rotary_tiling(const RopeTilingInput& in, const Platform& platform, RotaryTilingData* data, KernelLaunch* launch) {
     *data = RotaryTilingData{};
     return Tiling(in, platform, &data->head, nullptr, &data->table).run(launch);
 }

@@ -8,6 +8,7 @@
 #include "csrc/core/rope_check.h"
 #include "include/npu_rope.h"
 #include "op_host/platform.h"
+#include "op_host/tiling_result.h"
 #include "op_kernel/rms_norm_rope_tiling_data.h"
 #include "op_kernel/rope_tiling_data.h"
 #include "op_kernel/rotary_tiling_data.h"
@@ -57,26 +58,12 @@ RopeTilingInput rope_tiling_input(const RopeTensors& t, const RopeShape& shape, 
 // Checks that the kernels support the angle policy, which must be exact.
 Check check_device_angle(const char* op, int32_t angle);
 
-struct RopeLaunch {
-    uint32_t block_dim = 0;
-    uint64_t tiling_key = 0;
-    int64_t workspace_bytes = 0;  // of the kernel; the library's bytes are added to it
-};
-
-// The tiling of a call. A call without elements needs no launch.
-template <typename Data>
-struct TilingResult {
-    Data data = {};
-    RopeLaunch launch;
-    bool has_elements() const { return launch.block_dim != 0; }
-};
-
 // Fills *data and *launch, or returns the error of an argument that the NPU does not support. For a call without
 // elements *launch stays unchanged.
-Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, RopeLaunch* launch);
+Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, KernelLaunch* launch);
 Check rms_norm_rope_tiling(const RopeTilingInput& in, const Platform& platform, RmsNormRopeTilingData* data,
-                           RopeLaunch* launch);
-Check rotary_tiling(const RopeTilingInput& in, const Platform& platform, RotaryTilingData* data, RopeLaunch* launch);
+                           KernelLaunch* launch);
+Check rotary_tiling(const RopeTilingInput& in, const Platform& platform, RotaryTilingData* data, KernelLaunch* launch);
 
 // Checks a call of rope, rope_qk or rope_set_rows by the rules of the operator and of the chip, and tiles it.
 Check check_and_tile_rope(const RopeTensors& t, const npu_rope_params& params, int32_t angle, bool forward,

@@ -39,6 +39,7 @@ ASCENDC = ("kernel_operator.h", "kernel_utils.h", "kernel_log.h", "kernel_tiling
 TILING = (
     "op_host/chips.h",
     "op_host/platform.h",
+    "op_host/tiling_result.h",
     "op_host/ub_layout.h",
     "op_host/work_split.h",
     "op_host/*_tile.h",

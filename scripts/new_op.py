@@ -5,8 +5,8 @@ usage: new_op.py NAME [--kernel]
 NAME is the operator's stem in snake case, such as rms_norm. The new operator is complete
 (y = x + epsilon in float32): it builds, imports, is documented and tested. Then replace the formula,
 starting with the reference; the failing tests name the other files to change. --kernel also makes an
-AscendC kernel, a tiling and a CANN definition, for Ascend910B and 910_93: they run through the simulated
-operator package (tests/cann/test_NAME_package.py).
+AscendC kernel, a tiling, a CANN definition and the binding of torch_npu, and connects the back ends sim and
+npu to them (tests/ops/test_NAME.py and, through aclnn, tests/cann/test_NAME_package.py).
 """
 
 from __future__ import annotations
@@ -22,18 +22,30 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # A template's path is that of its output, with @op@ for the stem and .in at its end. In its text, @op@ is the
-# stem and @Op@ the stem in camel case. Each template makes one file.
+# stem and @Op@ the stem in camel case. Lines from `# @if kernel` (or `# @if not kernel`) to `# @else` and
+# `# @end` are for an operator with a kernel, or without one. Each template makes one file.
 TEMPLATES = ROOT / "scripts" / "templates"
 KERNEL_TEMPLATES = ROOT / "scripts" / "templates_kernel"
+CHOICE = re.compile(r"^# @if (not )?kernel\n(.*?)^(?:# @else\n(.*?)^)?# @end\n", re.MULTILINE | re.DOTALL)
 
 DECLARATION = """\
 /* out = x + epsilon.
  *
  *   x        any shape, float32, contiguous
- *   epsilon  finite
+ *   epsilon  rounded to float32, in which it must be finite
  *   out      shape and dtype of x, contiguous; x itself, or shares no memory with x */
 NPU_ROPE_API npu_rope_status npu_rope_@op@(const npu_rope_tensor *x, double epsilon,
                                            const npu_rope_tensor *out);
+
+"""
+CHECK_AND_TILE = """\
+Check check_call(const Call& c, @Op@Tensors t) {
+    t.known = known_of(c);
+    t.allocates = true;
+    if (!c.chip) return check_@op@(t, c.epsilon);
+    TilingResult<@Op@TilingData> tiled;
+    return check_and_tile_@op@(t, c.epsilon, *c.chip, &tiled);
+}
 
 """
 RESERVED = {"common", "check", "checks", "test", "native", "backends", "params"}
@@ -50,15 +62,20 @@ def check_name(name: str) -> None:
         raise CannotGenerate(f"NAME must be free but {name!r} is reserved.")
 
 
+def filled(text: str, name: str, kernel: bool) -> str:
+    """Return a template's text for the operator."""
+    text = CHOICE.sub(lambda m: m[2] if (m[1] is None) == kernel else m[3] or "", text)
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    return text.replace("@op@", name).replace("@Op@", camel)
+
+
 def files_of(name: str, kernel: bool) -> dict[Path, str]:
     """Return the text of each new file, by path."""
     made = {}
-    camel = "".join(part.capitalize() for part in name.split("_"))
     for templates in (TEMPLATES, KERNEL_TEMPLATES) if kernel else (TEMPLATES,):
         for template in sorted(templates.rglob("*.in")):
             path = template.relative_to(templates).as_posix().removesuffix(".in")
-            text = template.read_text().replace("@op@", name).replace("@Op@", camel)
-            made[ROOT / path.replace("@op@", name)] = text
+            made[ROOT / path.replace("@op@", name)] = filled(template.read_text(), name, kernel)
     return made
 
 
@@ -107,12 +124,22 @@ def check(text: str, name: str) -> str:
     return text.replace('#include "csrc/core/', f'{include}#include "csrc/core/', 1)
 
 
+def check_and_tile(text: str, name: str) -> str:
+    """Like :func:`check`, for an operator with a kernel."""
+    text = insert_before(text, "struct OperatorRules {", filled(CHECK_AND_TILE, name, True))
+    row = filled('NPU_ROPE_RULES("@op@", check_call(c, @Op@Tensors{in[0], out[0]})),\n', name, True)
+    text = insert_before(text, "};\n\nCheck check_call(const npu_rope_call* c", row)
+    include = f'#include "op_host/{name}_tiling.h"\n'
+    return text.replace('#include "op_host/', f'{include}#include "op_host/', 1)
+
+
 EDITS = {
     "include/npu_rope.h": header,
     "CMakeLists.txt": cmake,
     "npu_rope/__init__.py": package,
     "csrc/capi/check.cpp": check,
 }
+KERNEL_EDITS = {**EDITS, "csrc/capi/check.cpp": check_and_tile}
 
 
 def make(name: str, kernel: bool) -> list[Path]:
@@ -122,7 +149,7 @@ def make(name: str, kernel: bool) -> list[Path]:
     for path in made:
         if path.exists():
             raise CannotGenerate(f"NAME must be free but {path.relative_to(ROOT)} exists.")
-    for file, edit in EDITS.items():
+    for file, edit in (KERNEL_EDITS if kernel else EDITS).items():
         made[ROOT / file] = edit((ROOT / file).read_text(), name)
     for path, text in made.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +178,9 @@ def format_files(paths: list[Path]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument("--kernel", action="store_true", help="also make its kernel and CANN definition")
+    parser.add_argument(
+        "--kernel", action="store_true", help="also make its kernel, CANN definition and binding"
+    )
     arguments = parser.parse_args()
     name = arguments.name
     try:

@@ -135,7 +135,7 @@ void test_tilings_are_the_pure_tilings() {
         RopeTensors t = tensors_of(c);
         RopeTilingInput in;
         RopeTilingData data;
-        RopeLaunch launch;
+        KernelLaunch launch;
         Check expected = check_rope(t, &c.params, NPU_ROPE_ANGLE_EXACT, &in.shape);
         in.op = t.op;
         in.x_name = t.x_name[0];

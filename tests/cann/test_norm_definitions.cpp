@@ -106,7 +106,7 @@ void tilings_of_norms_are_the_pure_tilings() {
         const NormCase c = draw_norm(&r);
         RmsNormTilingInput in;
         RmsNormTilingData data;
-        RopeLaunch launch;
+        KernelLaunch launch;
         const Platform chip = platform_of(c.chip);
         Check expected = check_of(c, &in);
         if (expected.ok()) expected = check_rms_norm_on_chip(in, chip);
@@ -230,7 +230,7 @@ void tilings_of_normed_heads_are_the_pure_tilings() {
         const RmsNormRopeTensors t = tensors_of(c);
         RopeShape shape;
         RmsNormRopeTilingData data;
-        RopeLaunch launch;
+        KernelLaunch launch;
         Check expected = check_rms_norm_rope(t, &c.params, c.norm.epsilon, NPU_ROPE_ANGLE_EXACT, &shape);
         if (expected.ok())
             expected = rms_norm_rope_tiling(rms_norm_rope_tiling_input(t, shape, c.params, c.norm), platform_of(c.chip),

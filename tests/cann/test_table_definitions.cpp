@@ -107,7 +107,7 @@ void tilings_are_the_pure_tilings() {
         RotaryTensors t = tensors_of(c);
         RotaryShape shape;
         RotaryTilingData data;
-        RopeLaunch launch;
+        KernelLaunch launch;
         Check expected = check_rotary(t, c.attributes, &shape);
         if (expected.ok())
             expected = rotary_tiling(rotary_tiling_input(t, c.attributes, shape, c.forward), platform_of(c.chip), &data,

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from simulated_npu import find_python
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "shifted_copy"
@@ -30,7 +31,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.Compl
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
 
 
@@ -38,14 +39,18 @@ def must(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def copy_of_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkout")
     for file in tracked_files():
         target = folder / file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / file, target)
     return folder
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_of_checkout(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -64,20 +69,33 @@ def build(copy: Path) -> None:
 
 
 # An editable install of this checkout would otherwise come before PYTHONPATH.
-PYTEST = """
+HERE = """
 import sys
 sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in type(f).__module__]
-import npu_rope, pytest
+import npu_rope
 assert npu_rope.__file__.startswith(sys.argv[1]), npu_rope.__file__
-sys.exit(pytest.main(sys.argv[2:]))
+del sys.argv[1]
 """
+PYTEST = f"{HERE}import pytest\nsys.exit(pytest.main(sys.argv[1:]))\n"
+COMMAND = f"{HERE}from npu_rope.cli import main\nmain()\n"
+
+
+def environment_of(copy: Path) -> dict[str, str]:
+    return {"PYTHONPATH": f"{copy}:{copy / 'simulator'}", "NPU_ROPE_LIB_DIR": str(copy / "build")}
 
 
 def run_tests(copy: Path, *selection: str) -> subprocess.CompletedProcess[str]:
     """Tests of the copy, on the copy's package and library."""
-    here = {"PYTHONPATH": f"{copy}:{copy / 'simulator'}", "NPU_ROPE_LIB_DIR": str(copy / "build")}
-    quiet = ("-q", "-p", "no:cacheprovider")
-    return run(sys.executable, "-c", PYTEST, str(copy), *quiet, *selection, cwd=copy, **here)
+    arguments = ("-q", "-p", "no:cacheprovider", *selection)
+    return run(sys.executable, "-c", PYTEST, str(copy), *arguments, cwd=copy, **environment_of(copy))
+
+
+def run_tests_on_npu(copy: Path, *selection: str) -> subprocess.CompletedProcess[str]:
+    """Tests of the copy on back end npu: torch_npu on the simulated CANN, with the copy's binding."""
+    command = (sys.executable, "-c", COMMAND, str(copy), "sim", "--", find_python(), "-c", PYTEST, str(copy))
+    backend = {"NPU_ROPE_TEST_BACKEND": "npu"}
+    arguments = ("-q", "-p", "no:cacheprovider", *selection)
+    return run(*command, *arguments, cwd=copy, **environment_of(copy), **backend)
 
 
 def test_every_layer_got_its_file(generated: Path) -> None:
@@ -146,26 +164,67 @@ def test_the_generated_tests_pass_and_turn_red_on_a_broken_kernel(generated: Pat
     assert "test_array_meets_the_bound[reference-" not in done.stdout
 
 
-@pytest.mark.slow
-def test_a_kernel_runs_through_the_operator_package_and_turns_it_red_when_broken(tmp_path: Path) -> None:
-    for file in tracked_files():
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / file, tmp_path / file)
-    must(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=tmp_path))
-    must(run(sys.executable, "scripts/check_layers.py", str(tmp_path), cwd=tmp_path))
-    must(run("cmake", "-S", ".", "-B", "build", "-DNPU_ROPE_WERROR=ON", "-DNPU_ROPE_TORCH=OFF", cwd=tmp_path))
-    kernel = f"npu_{NAME}__ascend910b"
-    targets = ("--target", "npu_rope_opapi", kernel, "--parallel", "2")
-    must(run("cmake", "--build", "build", *targets, cwd=tmp_path))
-    must(run_tests(tmp_path, f"tests/cann/test_{NAME}_package.py"))
+@pytest.fixture(scope="module")
+def generated_with_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy with the new operator and its kernel, built as far as the operator's tests need it."""
+    folder = copy_of_checkout(tmp_path_factory)
+    must(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=folder))
+    torch_npu = next(Path(find_python()).parents[1].glob("lib/python3*/site-packages/torch_npu"))
+    flags = [f"-DPython_EXECUTABLE={sys.executable}", "-DNPU_ROPE_WERROR=ON"]
+    flags += ["-DNPU_ROPE_TORCH_NPU=ON", f"-DNPU_ROPE_TORCH_NPU_DIR={torch_npu}"]
+    must(run("cmake", "-S", ".", "-B", "build", *flags, cwd=folder))
+    build_with_kernel(folder)
+    return folder
 
-    source = tmp_path / f"op_kernel/npu_{NAME}.cpp"
-    source.write_text(
-        source.read_text().replace("Adds(result, tile, td.epsilon", "Muls(result, tile, td.epsilon")
-    )
-    must(run("cmake", "--build", "build", *targets, cwd=tmp_path))
-    done = run_tests(tmp_path, f"tests/cann/test_{NAME}_package.py", "-k", "epsilon_is_added")
+
+def build_with_kernel(folder: Path) -> None:
+    """Build the libraries, the operator's kernels, and rope's, with which the binding tests the package."""
+    kernels = [f"npu_{NAME}__ascend910b", f"npu_{NAME}__ascend310p", "npu_rope__ascend910b"]
+    libraries = ["npu_rope", "npu_rope_torch", "npu_rope_torch_npu", "npu_rope_opapi", "npu_rope_opmaster"]
+    must(run("cmake", "--build", "build", "--target", *libraries, *kernels, "--parallel", "2", cwd=folder))
+
+
+def test_the_files_of_a_kernel_keep_the_layers_and_change_the_same_shared_files(tmp_path_factory) -> None:
+    folder = copy_of_checkout(tmp_path_factory)
+    must(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=folder))
+    must(run(sys.executable, "scripts/check_layers.py", str(folder), cwd=folder))
+    changed = [file for file in tracked_files() if (folder / file).read_bytes() != (ROOT / file).read_bytes()]
+    assert changed == ["CMakeLists.txt", "csrc/capi/check.cpp", "include/npu_rope.h", "npu_rope/__init__.py"]
+    made = {path.relative_to(folder).as_posix() for path in folder.rglob(f"*{NAME}*") if path.is_file()}
+    assert {
+        f"csrc/npu/{NAME}.cpp",
+        f"op_host/{NAME}_def.cpp",
+        f"op_host/{NAME}_tiling.cpp",
+        f"op_kernel/npu_{NAME}.cpp",
+        f"tests/cann/test_{NAME}_package.py",
+    } <= made
+    for tool in (["ruff", "check"], ["ruff", "format", "--check"]):
+        must(run(sys.executable, "-m", *tool, *folder.rglob(f"*{NAME}*.py"), cwd=folder))
+
+
+@pytest.mark.slow
+def test_a_kernel_runs_on_all_backends_and_fails_the_tests_when_broken(generated_with_kernel: Path) -> None:
+    folder = generated_with_kernel
+    documented = (f"npu_rope/ops/{NAME}.py", f"npu_rope/reference/{NAME}.py")
+    tests = (f"tests/ops/test_{NAME}.py", f"tests/cann/test_{NAME}_package.py", "tests/ops/test_registrar.py")
+    must(run_tests(folder, "--doctest-modules", *tests, *documented))
+    on_npu = run_tests_on_npu(folder, tests[0])
+    must(on_npu)
+    assert "NpuShiftedCopy" in on_npu.stdout + on_npu.stderr
+
+    source = folder / f"op_kernel/npu_{NAME}.cpp"
+    right = source.read_text()
+    source.write_text(right.replace("Adds(result, tile, static", "Muls(result, tile, static"))
+    assert source.read_text() != right
+    build_with_kernel(folder)
+    done = run_tests(folder, *tests[:2], "-k", "epsilon or meets_the_bound")
     assert done.returncode == 1, done.stdout
+    for case in ("test_array_meets_the_bound[sim-", "test_tensor_meets_the_bound[sim:ascend310p-"):
+        assert case in done.stdout
+    assert "test_epsilon_is_added_to_every_element[" in done.stdout
+    assert "test_array_meets_the_bound[cpu-" not in done.stdout
+    on_npu = run_tests_on_npu(folder, tests[0], "-k", "meets_the_bound")
+    assert "test_tensor_meets_the_bound[npu-" in on_npu.stdout
 
 
 @pytest.mark.parametrize("name", ["RmsNorm", "rms-norm", "2d", "a__b", "", "rope", "class", "common"])

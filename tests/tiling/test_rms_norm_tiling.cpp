@@ -25,7 +25,7 @@ struct Case {
     RmsNormTilingInput in;
     Platform platform{};
     RmsNormTilingData d{};
-    RopeLaunch launch;
+    KernelLaunch launch;
 };
 
 void describe(const Case& c) {

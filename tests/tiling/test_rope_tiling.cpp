@@ -38,7 +38,7 @@ struct Case {
     HeadNormTiling norm{};
     RotaryTilingData rotary{};
     RopeTilingHead d{};  // the head of data or of rotary
-    RopeLaunch launch;
+    KernelLaunch launch;
 };
 
 void describe(const Case& c) {

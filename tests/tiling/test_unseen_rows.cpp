@@ -28,7 +28,7 @@ Platform platform_of(int32_t arch, int32_t cores) {
     return platform;
 }
 
-bool launch_kernel(const char* kernels, const std::string& entry, const char* soc, const RopeLaunch& launch,
+bool launch_kernel(const char* kernels, const std::string& entry, const char* soc, const KernelLaunch& launch,
                    const void* tiling, size_t tiling_bytes, std::vector<ascend_sim_memory> memories,
                    std::vector<ascend_sim_arg> arguments) {
     const std::string name = entry.substr(0, entry.find("__", entry.find("__") + 2));
@@ -70,7 +70,7 @@ int scatter(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
     in.scatters = in.rows_int64 = true;
     in.params = {kHeadSize, NPU_ROPE_MODE_NEOX, 0, 0, 10000.0, 1.0, 0.0, 1.0, 32.0, 1.0, {}};
     RopeTilingData tiling;
-    RopeLaunch launch;
+    KernelLaunch launch;
     if (Check c = rope_tiling(in, platform_of(arch, cores), &tiling, &launch); !c.ok()) {
         std::fprintf(stderr, "%s\n", c.message().c_str());
         return 1;
@@ -117,7 +117,7 @@ int gather(const char* kernels, const char* soc, int32_t arch, int32_t cores, in
     in.params.n_dims = static_cast<int32_t>(width);
     in.tables = {NPU_ROPE_FLOAT32, false, true, kRows, {0, width / 2}, {0, width / 2}};
     RotaryTilingData tiling;
-    RopeLaunch launch;
+    KernelLaunch launch;
     if (Check c = rotary_tiling(in, platform_of(arch, cores), &tiling, &launch); !c.ok()) {
         std::fprintf(stderr, "%s\n", c.message().c_str());
         return 1;

@@ -1,0 +1,22 @@
+// The result of any operator's tiling.
+#pragma once
+
+#include <cstdint>
+
+namespace npu_rope {
+
+struct KernelLaunch {
+    uint32_t block_dim = 0;
+    uint64_t tiling_key = 0;
+    int64_t workspace_bytes = 0;  // of the kernel; the library's bytes are added to it
+};
+
+// The tiling of a call. A call without elements needs no launch.
+template <typename Data>
+struct TilingResult {
+    Data data = {};
+    KernelLaunch launch;
+    bool has_elements() const { return launch.block_dim != 0; }
+};
+
+}  // namespace npu_rope
