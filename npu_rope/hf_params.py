@@ -19,8 +19,8 @@ from npu_rope.errors import BrokenRule, bad_value
 from npu_rope.hf_config import OP, Config, RopeEntry, config_of, is_count
 from npu_rope.rope_attributes import FileRope, RopeAttributes, RopeMode
 
-# Models that pair neighbouring lanes; all others pair halves. tests/integrations/test_hf_params.py compares
-# the list with the functions of the installed transformers.
+# Models that pair neighbouring lanes; all others pair halves. tests/integrations/test_transformers.py
+# compares the list with the functions of the installed transformers.
 INTERLEAVED = frozenset(
     """
     axk1 axk2 bailing_hybrid blt codegen cohere cohere2 cohere2_moe deepseek_v2 deepseek_v3 deepseek_v32
@@ -92,8 +92,8 @@ def _shape(rope: RopeEntry, config: Config, head: int, width: int) -> dict[str, 
     if model in INTERLEAVED_SECTIONS:
         raise bad_value(
             OP,
-            "model_type",
-            "pair halves where it has mrope_section",
+            "mrope_section",
+            "belong to a model that pairs halves",
             model,
             remedy="Rotate its heads by the tables that the model makes:"
             " rotary_mul(x, cos, sin, interleaved=True).",
@@ -280,8 +280,8 @@ _BY_TYPE = {
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Values of a configuration other than its rope parameters."""
+class ModelInfo:
+    """A configuration's model type; rope type, frequency base and context lengths of one layer type."""
 
     model_type: str
     rope_type: str
@@ -290,15 +290,15 @@ class Facts:
     trained: int | None  # the context before scaling; equal to context if nothing is scaled
 
 
-def facts(config: Any, layer_type: str | None = None) -> Facts:
-    """Return the facts for that type of layer."""
+def model_info(config: Any, layer_type: str | None = None) -> ModelInfo:
+    """Return the model information of a configuration, for this type of layer."""
     given = config_of(config, layer_type)
     with _arithmetic_errors_converted():
         rope, longest = given.rope(), given.get("max_position_embeddings")
         longest = int(longest) if is_count(longest) else None
         scaled = rope.kind in ("yarn", "longrope", "llama3")
         trained = _original(rope, given) if scaled else longest
-        return Facts(given.model_type, rope.kind, rope.number("rope_theta"), longest, trained)
+        return ModelInfo(given.model_type, rope.kind, rope.number("rope_theta"), longest, trained)
 
 
 def layer_types(config: Any) -> list[str | None]:

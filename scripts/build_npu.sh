@@ -23,17 +23,20 @@ Source CANN's set_env.sh first. Without ASCEND_HOME_PATH the script looks in /us
 then in ascend-toolkit/latest beside them, and sources the set_env.sh that it finds.
 
 Output, only if the whole build succeeds:
-  build/npu/opp                     the package; an install of npu_rope copies it into the Python package:
-                                      pip install --no-build-isolation ./simulator .
+  build/npu/opp
+      The package. This command installs npu_rope with it:
+          pip install --no-build-isolation ./simulator .
   build/npu/custom_opp_<os>_<machine>.run
-                                    the same for programs without Python:
-                                      ./custom_opp_<os>_<machine>.run                       into CANN's folder, or
-                                      ./custom_opp_<os>_<machine>.run --install-path=DIR    and then
-                                      source DIR/vendors/npu_rope/bin/set_env.bash
+      An installer of the package for programs without Python. To install into CANN's folder, run it:
+          ./custom_opp_<os>_<machine>.run
+      To install into another folder DIR:
+          ./custom_opp_<os>_<machine>.run --install-path=DIR
+          source DIR/vendors/npu_rope/bin/set_env.bash
 
-A build starts from nothing each time, so an earlier build that failed needs no cleaning.
+Each build starts from an empty folder, so an earlier build that failed needs no cleaning.
 
-Exit status: 0 built, 1 the build failed, 2 something that it needs is missing or too old.
+Exit status: 0: built, or with --check nothing is missing. 1: the build failed. 2: a wrong argument, an unsupported
+chip, or something missing or too old.
 TEXT
 }
 
@@ -42,7 +45,7 @@ refuse() {
   printf '[build_npu] %s\n' "$@" >&2
   exit 2
 }
-# The script looks for all pieces before it ends with status 2.
+# Collect all missing pieces, then end with status 2.
 incomplete=""
 missing() {
   printf '[build_npu] %s\n' "$@" >&2
@@ -75,9 +78,9 @@ done
 
 # ---- CANN --------------------------------------------------------------------------------------------
 
-# absent_tool TOOL VARIABLE DEBIAN_PACKAGE RPM_PACKAGE: VARIABLE, if not empty, may name another tool.
+# check_tool TOOL VARIABLE DEBIAN_PACKAGE RPM_PACKAGE: VARIABLE, if not empty, may name another tool.
 lines=() debian=() rpm=()
-absent_tool() {
+check_tool() {
   local tool="$1" variable="$2"
   [ -z "$variable" ] || tool="${!variable:-$tool}"
   tool="${tool%% *}"
@@ -89,11 +92,11 @@ absent_tool() {
     lines+=("$variable must name a compiler but $tool is not on PATH." "Install it, or unset $variable to use $1.")
   fi
 }
-absent_tool python3 "" python3 python3
-absent_tool cmake "" cmake cmake
-absent_tool make "" make make
-absent_tool cc CC gcc gcc
-absent_tool c++ CXX g++ gcc-c++
+check_tool python3 "" python3 python3
+check_tool cmake "" cmake cmake
+check_tool make "" make make
+check_tool cc CC gcc gcc
+check_tool c++ CXX g++ gcc-c++
 if [ ${#debian[@]} -gt 0 ]; then
   lines+=("Install what is not on PATH, on Debian and Ubuntu: apt-get install ${debian[*]}" \
     "on openEuler: dnf install ${rpm[*]}")
@@ -101,8 +104,8 @@ fi
 [ ${#lines[@]} -eq 0 ] || missing "${lines[@]}"
 python3="$(command -v python3 || true)"
 
-# CANN's set_env.sh reads variables that need not be set, and sets -e where a grep may find nothing (hicann/runtime
-# scripts/package/runtime/set_env.sh).
+# set_env.sh reads unset variables, and its grep may find nothing (hicann/runtime scripts/package/runtime/set_env.sh).
+# Therefore -e, -u and pipefail are off while it runs.
 source_cann() {
   set +eu +o pipefail
   # shellcheck disable=SC1090
@@ -137,30 +140,30 @@ fi
 version="unknown version" op_build="" source_it=""
 if [ -n "$cann" ]; then
   if [ -n "$python3" ]; then
-    found="$(python3 -I "$ROOT/npu_rope/cann_versions.py" "$cann")" && known=0 || known=$?
-    [ "$known" = 1 ] || version="$found"
-    if [ "$known" = 2 ]; then
-      missing "CANN must be 8.5 or newer but $cann is $version, with which no torch_npu for torch 2.10 goes." "$GET"
+    found="$(python3 -I "$ROOT/npu_rope/cann_versions.py" "$cann")" && status=0 || status=$?
+    [ "$status" = 1 ] || version="$found"
+    if [ "$status" = 2 ]; then
+      missing "CANN must be 8.5 or newer but $cann is $version. No torch_npu for torch 2.10 supports $version." "$GET"
     fi
   fi
 
   lines=()
   template="$cann/tools/op_project_templates/ascendc/customize"
   for part in "$template/cmake/func.cmake" "$template/CMakeLists.txt" "$cann/include/register/op_def_registry.h"; do
-    [ -e "$part" ] || lines+=("CANN must have $part but has not. Is it the toolkit, and is it whole?")
+    [ -e "$part" ] || lines+=("CANN must have $part but this file is missing. Install CANN's complete toolkit.")
   done
-  # CANN 8 has it below toolkit/tools; in 9.1 that may be a link to tools, or absent.
+  # CANN 8 has op_build below toolkit/tools; in 9.1 toolkit/tools may be a link to tools, or absent.
   for file in "$cann/tools/opbuild/op_build" "$cann/toolkit/tools/opbuild/op_build"; do
     [ -n "$op_build" ] || [ ! -x "$file" ] || op_build="$file"
   done
-  [ -n "$op_build" ] || lines+=("CANN must have tools/opbuild/op_build but $cann has not.")
+  [ -n "$op_build" ] || lines+=("CANN must have tools/opbuild/op_build but it is missing in $cann.")
   [ ${#lines[@]} -eq 0 ] || missing "${lines[@]}" "$GET"
 
   lines=()
   source_it="Source $cann/set_env.sh (or the set_env.sh beside it), then run this script again."
   for tool in opc bisheng llvm-objdump; do
     command -v "$tool" >/dev/null ||
-      lines+=("$tool, which CANN compiles kernels with, must be on PATH but is not.")
+      lines+=("$tool must be on PATH but was not found. CANN compiles kernels with $tool.")
   done
   [ ${#lines[@]} -eq 0 ] || missing "${lines[@]}" "$source_it"
 fi
@@ -201,7 +204,7 @@ case "$modules" in
     requirements="${requirements# }"
     missing "python3 ($python3) must have the modules that CANN's compiler imports but lacks $names." \
       "Install them: python3 -m pip install ${requirements% }"
-    [ -z "$cann" ] || missing "CANN's tbe imports these modules and was not tried without them."
+    [ -z "$cann" ] || missing "CANN's tbe imports these modules, so the import of tbe was not checked."
     ;;
   tbe*)
     error="${modules#tbe }" error="${error%.}"
@@ -215,7 +218,7 @@ case "$modules" in
     missing "python3 ($python3) must import CANN's tbe but says $error." "$remedy"
     ;;
 esac
-[ -n "$cann" ] || missing "CANN's parts, its tools on PATH and its tbe were not looked for without its folder."
+[ -n "$cann" ] || missing "CANN's folder was not found, so its files, tools and tbe were not checked."
 # A missing piece ends the build before npu-smi is asked.
 [ -n "$only_check" ] || [ -z "$incomplete" ] || exit 2
 
@@ -225,9 +228,9 @@ if [ -n "$all" ]; then
   read -ra socs <<<"$SOCS"
 elif [ ${#socs[@]} -eq 0 ] && [ -n "$python3" ]; then
   say "Waiting for npu-smi, for at most 30 s a command."
-  found="$(python3 -I "$ROOT/npu_rope/chips.py")" && known=0 || known=$?
+  found="$(python3 -I "$ROOT/npu_rope/chips.py")" && status=0 || status=$?
   chip="${found%%$'\n'*}"
-  case "$known" in
+  case "$status" in
     0)
       socs=("${found##*$'\n'}")
       say "npu-smi reports $chip: building for ${socs[0]}. (--all builds for all SoCs.)"
@@ -253,9 +256,9 @@ say "op_build: $op_build; opc: $(command -v opc); bisheng: $(command -v bisheng)
 
 cd "$ROOT"
 out=build/npu/opp_project/build_out
-# Files of an earlier build would stop this build (CANN's ascendc_compile_kernel.py does not reuse its folders),
-# and a package of an earlier build must not be installed if this build fails.
-rm -rf build/npu/opp build/npu/opp.new "$out" build/npu/custom_opp_*.run
+# CANN's ascendc_compile_kernel.py does not reuse its folders, CMake's cache keeps an earlier CC and CXX, and a package
+# of an earlier build must not be installed if this build fails.
+rm -rf build/npu
 
 # Print the number of compiled kernels and of all kernels: a column of types of an operator is one kernel.
 progress() {

@@ -39,8 +39,7 @@ private:
         for (int side = 0; side < r.sides; ++side)
             for (int other = 0; other < r.sides; ++other)
                 if (r.out[side] && may_share_memory(view_of(*r.out[side]), view_of(*t_.scale[other])))
-                    return shares_memory(r.out_name[side], r.to_cache(side) ? nullptr : r.x_name[side],
-                                         kScaleName[other]);
+                    return shares_memory(r.out_name[side], kScaleName[other], false);
         return {};
     }
 

@@ -217,7 +217,8 @@ private:
             shared_with(t_, side, s_.side[side].in_place,
                         {{"positions", t_.positions}, {"rows", t_.rows}, {"freq_factors", t_.freq_factors}});
         if (!name) return {};
-        return shares_memory(t_.out_name[side], t_.to_cache(side) ? nullptr : t_.x_name[side], name);
+        const bool is_own_input = name == t_.x_name[side];
+        return shares_memory(t_.out_name[side], name, is_own_input && !t_.to_cache(side));
     }
 
     // rows: each token's row in the cache, or -1 for a token that is not stored.

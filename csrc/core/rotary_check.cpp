@@ -232,7 +232,7 @@ private:
         const char* name =
             shared_with(t_, side, r_.side[side].in_place,
                         {{t_.cos_name, t_.cos}, {t_.sin_name, t_.sin}, {"position_ids", t_.position_ids}});
-        return name ? shares_memory(t_.out_name[side], t_.x_name[side], name) : Check{};
+        return name ? shares_memory(t_.out_name[side], name, name == t_.x_name[side]) : Check{};
     }
 
     const RotaryTensors& t_;

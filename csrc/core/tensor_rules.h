@@ -191,12 +191,11 @@ public:
         return nullptr;
     }
 
-    // The error of an output that shares memory with `other`. itself: the input that the output may be; NULL: none.
-    Check shares_memory(const char* name, const char* itself, const char* other) {
-        if (!itself)
-            return bad_value(op_, name, std::string("share no memory with ") + other, "memory that they share");
-        return bad_value(op_, name, formatted("be %s itself or share no memory with %s", itself, other),
-                         "memory that they share");
+    // The error of an output that shares memory with `other`. may_be_other: whether the output may be `other` itself.
+    Check shares_memory(const char* name, const char* other, bool may_be_other) {
+        std::string rule = std::string("share no memory with ") + other;
+        if (may_be_other) rule = formatted("be %s itself or ", other) + rule;
+        return bad_value(op_, name, rule, "memory that they share");
     }
 
     // Checks the epsilon of a norm, which all back ends keep in float32.

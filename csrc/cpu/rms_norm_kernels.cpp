@@ -37,7 +37,7 @@ inline VD to_odd(VD v) {
     return (VD)((bits & ~kLost) | (lost & kLast));
 }
 
-// Converts each element type from and to W doubles in two vectors.
+// Converts W elements of a type to two vectors of doubles, and back.
 template <typename E>
 struct AsDoubles {
     using T = typename E::T;
@@ -182,7 +182,7 @@ inline double sum_of(const VD (&sums)[4], double tail) {
     return sum_lanes<kHalf>((sums[0] + sums[1]) + (sums[2] + sums[3])) + tail;
 }
 
-// Adds squares in float32 in groups of vectors, with four accumulators each, and the groups in double. kSquaresBlock's
+// Adds float32 sums of groups in double. The four accumulators of a group are first joined in float32. kSquaresBlock's
 // comment derives the error.
 struct GroupSums {
     VD low{}, high{};
@@ -215,7 +215,8 @@ inline void add_pairs(const uint16_t* p, GroupSums* sums) {
     for (int k = 0; k < kVectors; ++k) {
         VU v = load<VU>(p + k * 2 * W);
 #if NPU_ROPE_LANES == 16 && defined(__AVX512BF16__)
-        // The instruction treats subnormals as zero, which is negligible in a sum this large (kMinMeanSquare).
+        // The instruction treats subnormals as zero. That is negligible, because callers use the sum only if the mean
+        // square is at least kMinMeanSquare.
         s[k % 4] = (VF)_mm512_dpbf16_ps((__m512)s[k % 4], (__m512bh)v, (__m512bh)v);
 #else
         VF even = as_float(v << 16), odd = as_float(v & 0xffff0000u);
@@ -301,17 +302,17 @@ template <Storing storing>
 class Prefetcher {
 public:
     explicit Prefetcher(const NormalizeJob& j)
-        : x_(static_cast<const char*>(j.prefetch[0])), residual_(static_cast<const char*>(j.prefetch[1])) {}
+        : next_x_(static_cast<const char*>(j.prefetch[0])), next_residual_(static_cast<const char*>(j.prefetch[1])) {}
     template <typename X, typename Y>
     void at(int64_t i, const X*, const Y* y) const {
-        __builtin_prefetch(x_ + i * sizeof(X));
-        if (residual_ != x_) __builtin_prefetch(residual_ + i * sizeof(X));
+        __builtin_prefetch(next_x_ + i * sizeof(X));
+        if (next_residual_ != next_x_) __builtin_prefetch(next_residual_ + i * sizeof(X));
         if (storing == Storing::kPrefetched) __builtin_prefetch(reinterpret_cast<const char*>(y + i) + kAhead, 1);
     }
 
 private:
     static constexpr int64_t kAhead = 4096;  // bytes
-    const char *x_, *residual_;
+    const char *next_x_, *next_residual_;
 };
 
 template <typename X, typename S, Storing storing>
@@ -356,7 +357,7 @@ void normalize_row_bf16(const NormalizeJob& j) {
 }
 
 template <typename X, typename S, Storing storing>
-inline void normalize_stored(const NormalizeJob& j) {
+inline void normalize_by_types(const NormalizeJob& j) {
     if constexpr (std::is_same<X, Bf16>::value && std::is_same<S, Bf16>::value)
         normalize_row_bf16<storing>(j);
     else
@@ -365,9 +366,9 @@ inline void normalize_stored(const NormalizeJob& j) {
 
 template <typename X, typename S>
 void normalize(const NormalizeJob& j) {
-    if (j.storing == Storing::kStreamed) return normalize_stored<X, S, Storing::kStreamed>(j);
-    if (j.storing == Storing::kPrefetched) return normalize_stored<X, S, Storing::kPrefetched>(j);
-    normalize_stored<X, S, Storing::kPlain>(j);
+    if (j.storing == Storing::kStreamed) return normalize_by_types<X, S, Storing::kStreamed>(j);
+    if (j.storing == Storing::kPrefetched) return normalize_by_types<X, S, Storing::kPrefetched>(j);
+    normalize_by_types<X, S, Storing::kPlain>(j);
 }
 
 // ---- a piece of a row in float64 -----------------------------------------------------------------------

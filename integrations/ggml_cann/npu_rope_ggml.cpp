@@ -78,28 +78,30 @@ int supports(const ggml_tensor* node, int has_bfloat16, char* why, size_t why_by
     if (!node) return refuse("the node is NULL");
     const char* op = ggml_op_name(node->op);
     if (!op || (std::strcmp(op, "ROPE") != 0 && std::strcmp(op, "ROPE_BACK") != 0))
-        return refuse("the node is no rope");
+        return refuse("the node is not a rope node");
     const ggml_tensor *x = node->src[0], *positions = node->src[1], *factors = node->src[2];
     if (!x || !positions) return refuse("the node has no x or no positions");
     if (x->type != node->type) return refuse("x and the result have different types");
     if (x->type == kBfloat16 && !has_bfloat16) return refuse("this chip has no bfloat16");
     if (x->type != kFloat32 && x->type != kFloat16 && x->type != kBfloat16)
-        return refuse("x is no floating point tensor");
-    if (positions->type != kInt32 || !is_dense(*positions)) return refuse("positions are no run of 32-bit integers");
+        return refuse("x is not a floating point tensor");
+    if (positions->type != kInt32 || !is_dense(*positions))
+        return refuse("positions are not contiguous 32-bit integers");
     for (int d = 0; d < kDims; ++d)
         if (x->ne[d] != node->ne[d]) return refuse("x and the result have different shapes");
-    if (!has_rows(*x) || !has_rows(*node)) return refuse("a head's elements do not follow each other");
+    if (!has_rows(*x) || !has_rows(*node)) return refuse("a head's elements are not contiguous");
     const Params p(*node);
-    if (!p.is_known()) return refuse("its mode is not known");
+    if (!p.is_known()) return refuse("the node's mode is not known");
     const int64_t planes = p.has_sections() ? 4 : 1;
     if (positions->ne[0] != x->ne[2] * planes) return refuse("there are not as many positions as tokens");
     const int64_t pairs = p.mode == kVision ? p.n_dims : p.n_dims / 2;
     if (p.n_dims <= 0 || p.n_dims % 2 || p.n_offs < 0 || p.n_offs + 2 * pairs > x->ne[0])
-        return refuse("more dimensions turn than a head has");
+        return refuse("the dimensions to rotate are not pairs inside a head");
     if (x->ne[0] > kMaxHeadSize) return refuse("a head has more than 1024 elements");
-    if (p.mode == kVision && 2 * int64_t{p.n_dims} != x->ne[0]) return refuse("in mode vision all of a head must turn");
+    if (p.mode == kVision && 2 * int64_t{p.n_dims} != x->ne[0])
+        return refuse("in mode vision the whole head must rotate");
     if (factors && (factors->type != kFloat32 || !is_dense(*factors) || factors->ne[0] < pairs))
-        return refuse("freq_factors are no run of a float for each pair");
+        return refuse("freq_factors do not have a contiguous float32 for each pair");
     return NPU_ROPE_GGML_OK;
 }
 

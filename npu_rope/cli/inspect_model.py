@@ -101,18 +101,18 @@ def _is_gguf(file: Path) -> bool:
 def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> ModelFile:
     ropes, model_type, config = [], "", hf_config.read(file)
     for name in [layer_type] if layer_type is not None else hf_params.layer_types(config):
-        facts = hf_params.facts(config, name)
-        model_type = facts.model_type
+        info = hf_params.model_info(config, name)
+        model_type = info.model_type
         arguments = [_quoted(str(file))] + ([f"layer_type={_quoted(name)}"] if name else [])
         arguments += [f"seq_len={n_ctx}"] if n_ctx else []
         ropes.append(
             Rope(
-                f"{printable(name or 'all layers')}, rope_type {facts.rope_type}",
+                f"{printable(name or 'all layers')}, rope_type {info.rope_type}",
                 f"RopeParams.from_hf({', '.join(arguments)})",
                 RopeParams.from_hf(config, name, n_ctx),
-                facts.theta,
-                facts.context,
-                facts.trained,
+                info.theta,
+                info.context,
+                info.trained,
                 n_ctx,
             )
         )

@@ -137,7 +137,7 @@ void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
     const int p = int(pipe);
     double charged_bytes = double(bytes) + bursts * profile.burst_overhead_bytes;
     if (gm_address % uintptr_t(profile.gm_line_bytes))
-        charged_bytes += std::min(bursts * profile.gm_line_bytes, double(bytes) * profile.off_line_share);
+        charged_bytes += std::min(bursts * profile.gm_line_bytes, double(bytes) * profile.unaligned_extra_share);
     const double active_cores = double(std::min<int64_t>(m.blocks, profile.cores));
     const double share = profile.gm_bytes_per_cycle / active_cores;
     const double port = reads ? profile.core_gm_bytes_per_cycle : profile.mte3_bytes_per_cycle;

@@ -20,9 +20,9 @@ struct Profile {
     double mte3_bytes_per_cycle;     // one core's writes
     double read_latency_cycles;      // until a read's data is available
     double write_latency_cycles;
-    double burst_overhead_bytes;  // extra cost of a burst
-    double gm_line_bytes;         // a transfer from another address than a multiple of this costs more:
-    double off_line_share;        // this share of its bytes, at most one line per burst
+    double burst_overhead_bytes;   // extra cost of a burst
+    double gm_line_bytes;          // a transfer whose address is not a multiple of this costs more
+    double unaligned_extra_share;  // its extra cost: a share of its bytes, at most one line per burst
 
     // Instructions, in cycles.
     double mte_issue_cycles;     // a copy, before its first byte

@@ -161,7 +161,7 @@ const char* ascend_sim_profiles(void) {
                      .field("write_latency_cycles", p->write_latency_cycles)
                      .field("burst_overhead_bytes", p->burst_overhead_bytes)
                      .field("gm_line_bytes", p->gm_line_bytes)
-                     .field("off_line_share", p->off_line_share)
+                     .field("unaligned_extra_share", p->unaligned_extra_share)
                      .field("mte_issue_cycles", p->mte_issue_cycles)
                      .field("vector_issue_cycles", p->vector_issue_cycles)
                      .field("barrier_cycles", p->barrier_cycles)

@@ -1,4 +1,4 @@
-"""RopeParams.from_hf against the installed transformers: its inverse frequencies and attention factors."""
+"""RopeParams.from_hf: results equal to those of the installed transformers; errors for bad configurations."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_modes_and_sections_follow_from_the_model():
     alternating = {**sections, "mrope_section": [24, 20, 20], "mrope_interleaved": True}
     vl = transformers.Qwen3VLConfig(text_config={"head_dim": 128, "rope_parameters": alternating})
     assert RopeParams.from_hf(vl).params.rope_mode is RopeMode.IMROPE
-    with pytest.raises(ValueError, match="model_type must pair halves where it has mrope_section but got"):
+    with pytest.raises(ValueError, match="mrope_section must belong to a model that pairs halves but got"):
         RopeParams.from_hf({"model_type": "glm4v_text", "head_dim": 128, "rope_parameters": sections})
 
 
@@ -462,8 +462,8 @@ def test_models_that_rotate_by_rows_and_columns_are_refused(kind):
 
 def test_a_context_of_hundreds_of_digits_is_no_context():
     config = {"head_dim": 64, "rope_theta": 1e4, "max_position_embeddings": 10**400}
-    assert hf_params.facts(config).context is None
+    assert hf_params.model_info(config).context is None
     with pytest.raises(ValueError, match=r"^\[rope\] max_position_embeddings must be a positive integer"):
         RopeParams.from_hf({**config, "rope_scaling": {"type": "dynamic", "factor": 2.0}})
     with pytest.raises(ValueError, match=r"^\[rope\] config must have rope entries of valid types and sizes"):
-        hf_params.facts({**config, "rope_theta": 10**400})
+        hf_params.model_info({**config, "rope_theta": 10**400})

@@ -180,19 +180,19 @@ BAD = [
     ),
     bad(
         "k-out-on-q-scale",
-        f"k_out must be k itself or share no memory with q_scale {SHARED}",
+        f"k_out must share no memory with q_scale {SHARED}",
         q_scale=part(8, D),
         out=outs(k=part(0, B, S, K, D)),
     ),
     bad(
         "q-out-on-k-scale",
-        f"q_out must be q itself or share no memory with k_scale {SHARED}",
+        f"q_out must share no memory with k_scale {SHARED}",
         k_scale=part(0, D),
         out=outs(q=part(0, B, S, N, D)),
     ),
     bad(
         "k-out-on-q-out",
-        f"k_out must be k itself or share no memory with q_out {SHARED}",
+        f"k_out must share no memory with q_out {SHARED}",
         out=(part(0, B, S, N, D), part(8, B, S, K, D)),
     ),
     on_cache(

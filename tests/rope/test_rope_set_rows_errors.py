@@ -15,12 +15,12 @@ from paths import (
     PathCall,
     assert_refused,
     bad_calls_of,
-    blank,
     c_arguments,
     c_status,
-    ones,
-    strided,
-    table,
+    each_bad_call,
+    make_ones,
+    make_sentinels,
+    make_strided,
 )
 from rope_bad_calls import SENTINEL, sentinels
 from rope_cases import chip_of, to_torch
@@ -61,12 +61,12 @@ ROWS_SHAPE = "rows must have shape [B, S] = [2, 3] but got"
 ROWS_TYPE = "rows must be int32 or int64 but got"
 ROWS_RANGE = "rows must be -1 or a row of the cache's 9 but got"
 TWICE = "rows must differ from each other but got"
-WITHOUT_BATCH = {"x": ones(S, N, D), "positions": np.arange(S)}
+WITHOUT_BATCH = {"x": make_ones(S, N, D), "positions": np.arange(S)}
 
 INPUTS = [
-    bad("x-int32", f"{TYPES} int32.", kind=TypeError, x=ones(*X, dtype=np.int32)),
-    bad("x-int16", f"{TYPES} int16.", kind=TypeError, x=ones(*X, dtype=np.int16), paths=PYTHON),
-    bad("x-2d", "x must have shape [B,S,N,D] or [S,N,D] but got [3, 8].", x=ones(3, 8)),
+    bad("x-int32", f"{TYPES} int32.", kind=TypeError, x=make_ones(*X, dtype=np.int32)),
+    bad("x-int16", f"{TYPES} int16.", kind=TypeError, x=make_ones(*X, dtype=np.int16), paths=PYTHON),
+    bad("x-2d", "x must have shape [B,S,N,D] or [S,N,D] but got [3, 8].", x=make_ones(3, 8)),
     bad(
         "positions-long",
         "positions must have shape [S] = [3], [B, S] = [2, 3] or [1, S] but got [4].",
@@ -91,12 +91,18 @@ INPUTS = [
     bad(
         "rows-of-one-batch",
         "rows must have shape [B, S] = [1, 3] or [S] = [3] but got [4].",
-        x=ones(1, S, N, D),
+        x=make_ones(1, S, N, D),
         rows=lambda: np.arange(4),
     ),
-    bad("rows-float", f"{ROWS_TYPE} float32.", kind=TypeError, rows=ones(B, S)),
-    bad("rows-int16", f"{ROWS_TYPE} int16.", kind=TypeError, rows=ones(B, S, dtype=np.int16), paths=PYTHON),
-    bad("rows-bool", f"{ROWS_TYPE} bool.", kind=TypeError, rows=ones(B, S, dtype=bool), paths=PYTHON),
+    bad("rows-float", f"{ROWS_TYPE} float32.", kind=TypeError, rows=make_ones(B, S)),
+    bad(
+        "rows-int16",
+        f"{ROWS_TYPE} int16.",
+        kind=TypeError,
+        rows=make_ones(B, S, dtype=np.int16),
+        paths=PYTHON,
+    ),
+    bad("rows-bool", f"{ROWS_TYPE} bool.", kind=TypeError, rows=make_ones(B, S, dtype=bool), paths=PYTHON),
     bad("rows-beyond", f"{ROWS_RANGE} 9.", rows=rows([4, 0, -1], [9, 1, 2])),
     bad("rows-before", f"{ROWS_RANGE} -2.", rows=rows([4, 0, -2], [8, 1, 2])),
     bad("rows-far", f"{ROWS_RANGE} 4294967296.", rows=rows([4, 0, 2**32], [8, 1, 2])),
@@ -113,7 +119,7 @@ INPUTS = [
     bad(
         "rows-of-an-empty-cache",
         "rows must be -1 or a row of the cache's 0 but got 4.",
-        cache=blank(0, N, D),
+        cache=make_sentinels(0, N, D),
     ),
     bad(
         "rows-on-meta",
@@ -124,7 +130,7 @@ INPUTS = [
     bad(
         "factors-short",
         "freq_factors must have one dimension of at least n_dims/2 = 4 elements but got shape [3].",
-        freq_factors=ones(3),
+        freq_factors=make_ones(3),
     ),
     bad(
         "factors-negative",
@@ -189,31 +195,31 @@ OUTPUTS = [
         "cache-float64",
         "cache must have x's dtype float32, float16 or bfloat16 but got float64.",
         kind=TypeError,
-        cache=blank(*CACHE, dtype=np.float64),
+        cache=make_sentinels(*CACHE, dtype=np.float64),
     ),
     bad(
         "cache-int8",
         "cache must have x's dtype float32, float16 or bfloat16 but got int8.",
         kind=TypeError,
-        cache=blank(*CACHE, dtype=np.int8),
+        cache=make_sentinels(*CACHE, dtype=np.int8),
         paths=PYTHON,
     ),
     bad(
         "cache-wider",
         "cache must have x's dtype float16 but got float32.",
         kind=TypeError,
-        x=ones(*X, dtype=np.float16),
+        x=make_ones(*X, dtype=np.float16),
     ),
-    bad("cache-flat", f"{CACHE_SHAPE} [9, 16].", cache=blank(R, N * D)),
-    bad("cache-4d", f"{CACHE_SHAPE} [1, 9, 2, 8].", cache=blank(1, *CACHE)),
-    bad("cache-5d", f"{CACHE_SHAPE} [1, 1, 9, 2, 8].", cache=blank(1, 1, *CACHE), paths=PYTHON),
-    bad("cache-other-heads", f"{CACHE_SHAPE} [9, 3, 8].", cache=blank(R, 3, D)),
-    bad("cache-other-head-size", f"{CACHE_SHAPE} [9, 2, 10].", cache=blank(R, N, 10)),
-    bad("cache-heads-first", f"{CACHE_SHAPE} [2, 9, 8].", cache=blank(N, R, D)),
+    bad("cache-flat", f"{CACHE_SHAPE} [9, 16].", cache=make_sentinels(R, N * D)),
+    bad("cache-4d", f"{CACHE_SHAPE} [1, 9, 2, 8].", cache=make_sentinels(1, *CACHE)),
+    bad("cache-5d", f"{CACHE_SHAPE} [1, 1, 9, 2, 8].", cache=make_sentinels(1, 1, *CACHE), paths=PYTHON),
+    bad("cache-other-heads", f"{CACHE_SHAPE} [9, 3, 8].", cache=make_sentinels(R, 3, D)),
+    bad("cache-other-head-size", f"{CACHE_SHAPE} [9, 2, 10].", cache=make_sentinels(R, N, 10)),
+    bad("cache-heads-first", f"{CACHE_SHAPE} [2, 9, 8].", cache=make_sentinels(N, R, D)),
     bad(
         "cache-read-only", "cache must be writeable but got a read-only array.", cache=read_only, paths=NUMPY
     ),
-    bad("cache-spaced", f"{UNIT_STRIDE} 2.", cache=strided(CACHE, (32, 16, 2))),
+    bad("cache-spaced", f"{UNIT_STRIDE} 2.", cache=make_strided(CACHE, (32, 16, 2))),
     bad(
         "cache-backwards",
         f"{UNIT_STRIDE} -1.",
@@ -223,12 +229,12 @@ OUTPUTS = [
     bad(
         "cache-folded",
         "cache must not overlap itself but got strides [8, 8, 1].",
-        cache=strided(CACHE, (8, 8, 1)),
+        cache=make_strided(CACHE, (8, 8, 1)),
     ),
     bad(
         "cache-of-one-row",
         "cache must not overlap itself but got strides [0, 8, 1].",
-        cache=strided(CACHE, (0, 8, 1)),
+        cache=make_strided(CACHE, (0, 8, 1)),
     ),
     bad(
         "cache-unaligned",
@@ -243,7 +249,7 @@ OUTPUTS = [
 ]
 
 
-@table([*INPUTS, *OUTPUTS])
+@each_bad_call([*INPUTS, *OUTPUTS])
 def test_a_bad_call_raises_its_error_and_writes_nothing(bad, path):
     assert_refused(bad, path)
 

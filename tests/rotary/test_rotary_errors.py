@@ -103,7 +103,7 @@ WITHOUT_IDS = (
     "cos_cache must have shape [B,S,W] = [2, 3, W] with W >= 4 where position_ids is not given but got"
 )
 WIDTH = "rotary_dim must be 0 or an even number up to the head size 8 but got"
-OVERLAP = "itself or share no memory with {} but got memory that they share."
+OVERLAP = "must share no memory with {} but got memory that they share."
 BUFFER = np.ones(2 * B * S * N * D, np.float32)
 BUFFER_X = BUFFER[: B * S * N * D].reshape(B, S, N, D)
 half, wide = np.float16, np.float64
@@ -171,16 +171,12 @@ BAD = [
     ),
     of_mul(
         "out-shifted",
-        "out must be x " + OVERLAP.format("x"),
+        "out must be x itself or share no memory with x but got memory that they share.",
         x=BUFFER_X,
         out=BUFFER[8 : 8 + BUFFER_X.size].reshape(BUFFER_X.shape),
     ),
-    of_mul(
-        "out-on-cos", "out must be x " + OVERLAP.format("cos"), out=BUFFER_X, cos=BUFFER[:12].reshape(S, 4)
-    ),
-    of_mul(
-        "out-on-sin", "out must be x " + OVERLAP.format("sin"), out=BUFFER_X, sin=BUFFER[:12].reshape(S, 4)
-    ),
+    of_mul("out-on-cos", "out " + OVERLAP.format("cos"), out=BUFFER_X, cos=BUFFER[:12].reshape(S, 4)),
+    of_mul("out-on-sin", "out " + OVERLAP.format("sin"), out=BUFFER_X, sin=BUFFER[:12].reshape(S, 4)),
     of_mul("x-text", "x must be a torch tensor or a NumPy array but got str.", TypeError, True, x="x"),
     of_mul(
         "interleaved-text",
@@ -223,7 +219,7 @@ BAD = [
     of_qk("cos-tokens", f"cos {TABLE} [4, 8].", cos=ones(4, 8)),
     of_qk(
         "k_out-on-q",
-        "k_out must be k " + OVERLAP.format("q"),
+        "k_out " + OVERLAP.format("q"),
         q=BUFFER_X,
         q_out=ones(B, S, N, D),
         k_out=BUFFER[: B * S * D].reshape(B, S, 1, D),
@@ -271,7 +267,7 @@ BAD = [
     ),
     of_embedding(
         "out-on-cache",
-        "Y must be X " + OVERLAP.format("cos_cache"),
+        "Y " + OVERLAP.format("cos_cache"),
         Y=BUFFER_X.reshape(B, N, S, D),
         cos_cache=BUFFER[:36].reshape(9, 4),
     ),

@@ -145,13 +145,13 @@ def test_a_complete_machine_passes_the_check_and_nothing_is_built(machine):
 
 
 PARTS = {
-    "tools/op_project_templates/ascendc/customize/cmake/func.cmake": "Is it the toolkit, and is it whole?",
-    "tools/op_project_templates/ascendc/customize/CMakeLists.txt": "Is it the toolkit, and is it whole?",
-    "include": "include/register/op_def_registry.h but has not",
+    "tools/op_project_templates/ascendc/customize/cmake/func.cmake": "Install CANN's complete toolkit.",
+    "tools/op_project_templates/ascendc/customize/CMakeLists.txt": "Install CANN's complete toolkit.",
+    "include": "include/register/op_def_registry.h but this file is missing.",
     "tools/opbuild/op_build": "CANN must have tools/opbuild/op_build but",
-    "bin/opc": "opc, which CANN compiles kernels with, must be on PATH but is not.",
-    "tools/ccec_compiler/bin/bisheng": "bisheng, which CANN compiles kernels with, must be on PATH",
-    "tools/ccec_compiler/bin/llvm-objdump": "llvm-objdump, which CANN compiles kernels with, must be on PATH",
+    "bin/opc": "opc must be on PATH but was not found. CANN compiles kernels with opc.",
+    "tools/ccec_compiler/bin/bisheng": "bisheng must be on PATH but was not found.",
+    "tools/ccec_compiler/bin/llvm-objdump": "llvm-objdump must be on PATH but was not found.",
 }
 
 
@@ -193,9 +193,9 @@ def test_everything_that_is_missing_is_named_at_once(machine):
         "c++ must be installed but is not on PATH.",
         "apt-get install cmake g++\n",
         "CANN must have tools/opbuild/op_build but",
-        "opc, which CANN compiles kernels with, must be on PATH but is not.",
+        "opc must be on PATH but was not found. CANN compiles kernels with opc.",
         "lacks scipy.",
-        "CANN's tbe imports these modules and was not tried without them.",
+        "CANN's tbe imports these modules, so the import of tbe was not checked.",
         "npu-smi reports Ascend910A, for which npu_rope has no kernels.",
     ):
         assert messages.count(part) == 1, messages
@@ -209,7 +209,7 @@ def test_without_cann_the_other_pieces_are_still_checked(machine):
     messages = refusal(machine.run("--check", ASCEND_HOME_PATH="/nonexistent"))
     assert "make must be installed but is not on PATH." in messages
     assert "lacks cffi." in messages
-    assert "CANN's parts, its tools on PATH and its tbe were not looked for without its folder." in messages
+    assert "CANN's folder was not found, so its files, tools and tbe were not checked." in messages
     assert "np.float_" not in messages
 
 
@@ -288,7 +288,7 @@ def test_the_documentation_and_the_container_install_the_packages_that_the_scrip
 
 def test_an_environment_that_was_not_sourced_is_refused(machine):
     done = machine.run("--check", PATH=str(machine.commands), PYTHONPATH="")
-    assert "opc, which CANN compiles kernels with, must be on PATH but is not." in refusal(done)
+    assert "opc must be on PATH but was not found. CANN compiles kernels with opc." in refusal(done)
 
 
 @pytest.mark.parametrize("version", ["8.1.RC1", "8.3.RC1", "7.0.0"])
@@ -363,7 +363,7 @@ def test_the_help_names_options_and_exit_status(machine):
         "--check",
         "npu-smi",
         "set_env.sh",
-        "Exit status: 0 built",
+        "Exit status: 0: built",
     ):
         assert word in done.stdout
 
@@ -679,6 +679,17 @@ def test_a_failing_op_build_ends_the_build_with_a_message(build):
     messages = " ".join((failed.stdout + failed.stderr).split())
     assert "CANN's op_build must write aclnn_*.cpp and op_proto.cc to" in messages
     assert build.outputs == []
+
+
+@needs_make
+def test_a_changed_compiler_is_used_by_the_next_build(build):
+    build.inject("op_build_fails")  # CMake has chosen the compiler before op_build runs
+    script = build.clone / "scripts/build_npu.sh"
+    for name in ("first", "second"):
+        compiler = stand_in.recording_compiler(build.machine.folder / name)
+        assert build.machine.run("ascend310p", script=script, CXX=str(compiler)).returncode == 1
+        cache = (build.clone / "build/npu/CMakeCache.txt").read_text()
+        assert re.findall(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", cache, re.M) == [str(compiler)]
 
 
 @needs_make

@@ -173,20 +173,22 @@ def bad_calls_of(call):
     return bad
 
 
-def ones(*shape, dtype=np.float32):
+def make_ones(*shape, dtype=np.float32):
+    """Return a function that makes an array of ones."""
     return lambda: np.ones(shape, dtype)
 
 
-def blank(*shape, dtype=np.float32):
+def make_sentinels(*shape, dtype=np.float32):
+    """Return a function that makes an array of sentinels."""
     return lambda: sentinels(shape, dtype)
 
 
-def strided(shape, strides):
+def make_strided(shape, strides):
     """Return a function that makes an array of sentinels with any strides (in elements)."""
     return lambda: np.lib.stride_tricks.as_strided(sentinels(1000), shape, [4 * s for s in strides])
 
 
-def table(bads):
+def each_bad_call(bads):
     """Parametrize a test by each bad call and each path that can express it."""
     rows = [(bad, path) for bad in bads for path in bad.paths]
     return together(("bad", "path"), rows, ids=[f"{b.name}-{p}" for b, p in rows])

@@ -103,11 +103,12 @@ void CallTensors::check_memory() {
         if (!items_[out].given || (items_[out].is_input && !def_.is_output(items_[out].param->name))) continue;
         for (size_t i = 0; i < items_.size(); ++i) {
             if (i == out || !items_[i].given || (i > out && !items_[out].is_input)) continue;
-            const bool is_itself =
-                !items_[out].is_input && items_[i].is_input && items_[out].view.same_as(items_[i].view);
-            if (!is_itself && items_[out].view.shares_memory_with(items_[i].view))
-                refuse(kBadArgument, items_[out].view.name + " must be an input itself or share no memory with " +
-                                         items_[i].view.name + " but got memory that they share.");
+            const DeviceView &output = items_[out].view, &other = items_[i].view;
+            const bool may_be_other = !items_[out].is_input && items_[i].is_input;
+            if (may_be_other && output.same_as(other)) continue;
+            if (output.shares_memory_with(other))
+                refuse(kBadArgument, output.name + " must " + (may_be_other ? "be " + other.name + " itself or " : "") +
+                                         "share no memory with " + other.name + " but got memory that they share.");
         }
     }
 }

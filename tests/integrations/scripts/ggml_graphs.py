@@ -280,16 +280,16 @@ def both_bfloat16(tensor):
     GgmlTensor.from_address(x).type = 30
 
 
-assert reason(put("op", 0)) == "the node is no rope"
+assert reason(put("op", 0)) == "the node is not a rope node"
 assert reason(put("src", None, 1)) == "the node has no x or no positions"
 assert reason(put("type", 1)) == "x and the result have different types"
-assert reason(put("type", 27), at) == "positions are no run of 32-bit integers"
+assert reason(put("type", 27), at) == "positions are not contiguous 32-bit integers"
 assert reason(put("ne", 4, 0), at) == "there are not as many positions as tokens"
-assert reason(put("nb", 8, 0), x) == "a head's elements do not follow each other"
+assert reason(put("nb", 8, 0), x) == "a head's elements are not contiguous"
 assert reason(put("ne", 7, 1), x) == "x and the result have different shapes"
-assert reason(put("op_params", 7, 2)) == "its mode is not known"
-assert reason(put("op_params", 18, 1)) == "more dimensions turn than a head has"
-assert reason(put("op_params", 2, 15)) == "more dimensions turn than a head has"
+assert reason(put("op_params", 7, 2)) == "the node's mode is not known"
+assert reason(put("op_params", 18, 1)) == "the dimensions to rotate are not pairs inside a head"
+assert reason(put("op_params", 2, 15)) == "the dimensions to rotate are not pairs inside a head"
 
 
 def make_head_too_long(tensor):
@@ -305,7 +305,7 @@ def make_vision_partial(tensor):
 
 for change, expected in (
     (make_head_too_long, "a head has more than 1024 elements"),
-    (make_vision_partial, "in mode vision all of a head must turn"),
+    (make_vision_partial, "in mode vision the whole head must rotate"),
 ):
     before = [(t, C.string_at(t, C.sizeof(GgmlTensor))) for t in (x, at)]
     found = reason(change)

@@ -1,4 +1,4 @@
-// The part of CANN's acl that the operators' example uses.
+// CANN's acl initialisation and error messages, for programs that call operators.
 #pragma once
 
 #include "acl/acl_base.h"

@@ -1,4 +1,4 @@
-// The part of CANN's acl that the operators' interface and its example use: types and numbers.
+// CANN's acl status codes, data types and formats, for programs that call operators.
 #pragma once
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// The part of CANN's acl that the operators' example uses: device, memory, stream.
+// CANN's acl functions for devices, streams and memory, for programs that call operators.
 #pragma once
 
 #include "acl/acl_base.h"
