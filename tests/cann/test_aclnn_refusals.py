@@ -185,7 +185,7 @@ def test_a_short_workspace_is_refused(device):
     with pytest.raises(
         aclnn.RefusedPhase, match="workspace must have 16777216 bytes but got 16777215"
     ) as caught:
-        device.run("NpuRope", size, executor, less=1)
+        device.run("NpuRope", size, executor, missing_bytes=1)
     assert caught.value.status == BAD_ARGUMENT
 
 
@@ -255,7 +255,7 @@ def test_a_copied_view_is_part_of_the_workspace(device):
     with pytest.raises(
         aclnn.RefusedPhase, match=f"workspace must have {size} bytes but got {size - 1}"
     ) as caught:
-        device.run("NpuRope", size, executor, less=1)
+        device.run("NpuRope", size, executor, missing_bytes=1)
     assert caught.value.status == BAD_ARGUMENT
     device.run("NpuRope", size, executor)
 
