@@ -103,7 +103,7 @@ void normalize_and_rotate_heads(const Job& job, const rope_table::TokenTable& ta
     const Rotation& c = job.call;
     const int64_t item = job.item_bytes, offset = c.offset * item;
     char* rescaled = block_of_heads(n.format.n * item);
-    NormalizedHead head;
+    NormRopeJob head;
     head.scale = n.scale[side] + offset;
     head.elements_before = c.offset;
     head.elements_after = n.format.n - c.offset - 2 * c.pairs;
