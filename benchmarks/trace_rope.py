@@ -1,6 +1,6 @@
 """Trace rope's and rotary_mul's kernels on the simulator: cycles, bytes, share of the memory roofline.
 
-usage: trace_rope.py [--markdown docs/benchmarks.md]   (write the tables between the page's marks)
+usage: trace_rope.py [--markdown docs/benchmarks.md]   (write the tables into this page)
 """
 
 from __future__ import annotations
@@ -83,25 +83,25 @@ def markdown_table(op: str) -> str:
     for number, case in enumerate(CASES[op], 1):
         print(f"\r{op} {number}/{len(CASES[op])} {' '.join(case):70}", end="", file=sys.stderr)
         run = trace(op, case)
-        moved = (run["bytes_read"] + run["bytes_written"]) / run["least_bytes"]
+        moved_over_least = (run["bytes_read"] + run["bytes_written"]) / run["least_bytes"]
         options = " ".join(case[2:]).replace("--mode ", "")
         rows.append(
             f"| {run['soc']} | [{case[1]}] | {options} | {run['cores']:.0f} | {run['cycles']:,.0f}"
-            f" | {run['microseconds']:.1f} | {moved:.3f} | {run['roofline_share']:.1%}"
+            f" | {run['microseconds']:.1f} | {moved_over_least:.3f} | {run['roofline_share']:.1%}"
             f" | {run['busy_V'] / run['cycles']:.0%} |"
         )
     print(file=sys.stderr)
     return "\n".join(rows) + "\n"
 
 
-def put(page: str, op: str, text: str, name: Path) -> str:
-    """Return the page with the text between the operator's marks."""
+def replace_table(page: str, op: str, table: str, path: Path) -> str:
+    """Return the page's text with this table between the operator's marks."""
     begin_mark, end_mark = MARKS[op]
     before, begin, rest = page.partition(begin_mark)
     _, end, after = rest.partition(end_mark)
     if not begin or not end:
-        sys.exit(f"{name} must have the marks {begin_mark.strip()} and {end_mark}")
-    return before + begin + text + end + after
+        sys.exit(f"{path} must have the marks {begin_mark.strip()} and {end_mark}")
+    return before + begin + table + end + after
 
 
 def main() -> None:
@@ -115,8 +115,8 @@ def main() -> None:
         print("\n".join(tables.values()), end="")
         return
     page = options.markdown.read_text()
-    for op, text in tables.items():
-        page = put(page, op, text, options.markdown)
+    for op, table in tables.items():
+        page = replace_table(page, op, table, options.markdown)
     options.markdown.write_text(page)
 
 

@@ -7,20 +7,22 @@
 //
 // The error of Normalized. Let u = 2^-24, w = 2^-53.
 //
-// In double (float64 data, U = float64, rows that float32 cannot square): sums of blocks (kSumBlockError) are added
-// pairwise, in at most log2(n) - 9 + 2 more additions. No term is negative, so the relative error of the sum of
-// squares is within (64 + log2 n) w. The mean and its sum with epsilon round once each. The root halves the error and
-// rounds; the inverse rounds and is within (35 + log2(n) / 2) w. Its product with x rounds once more: Normalized is
-// within (36 + log2(n) / 2) w of XU / RMS.
+// In double (x or scale in float64, U other than float32, rows whose mean square fits_floats() rejects): sums of blocks
+// (kSumBlockError) are added pairwise, in at most log2(n) - 9 + 2 more additions. No term is negative, so the relative
+// error of the sum of squares is within (64 + log2 n) w. The mean and its sum with epsilon round once each. The root
+// halves the error and rounds; the inverse rounds and is within (35 + log2(n) / 2) w. Its product with x rounds once
+// more: before it is rounded to U, Normalized is within (36 + log2(n) / 2) w of XU / RMS.
 //
-// In float32 (everything else): groups of squares are added in float32, within 5 u (kSquaresBlock); the part that
-// float32 cannot hold is less than u. The groups are added in double as above. The root halves the error; the inverse
-// and its product with x round to float32: (3 + 2) u + (35 + log2(n) / 2) w, less than 5.1 u + log2(n) w.
+// In float32 (all other rows): groups of squares are added in float32, within 5 u (kSquaresBlock); the part that
+// float32 cannot hold is less than u. The additions in double, the mean and its sum with epsilon add less than
+// (256 + log2 n) w, of which the groups of a block are 2^-45 = 256 w. The root halves the error and rounds. The inverse
+// rounds in double and in float32, and its product with x rounds in float32: (3 + 2) u + (130 + log2(n) / 2) w, less
+// than 5.1 u + log2(n) w.
 //
 // npu_rope/testing/bounds.py uses these bounds.
 //
-// Squares of float32 never overflow double, so rows of large numbers, whose float32 squares would be infinite, need no
-// special case. For float64 data, rows whose squares leave the range are first multiplied by a power of two.
+// Squares of float32 values never overflow double, so the double path needs no scaling for them. For float64 data, a
+// row whose squares leave double's range is first multiplied by a power of two.
 #include "csrc/cpu/rms_norm.h"
 
 #include <algorithm>
@@ -39,7 +41,7 @@ namespace {
 // A checked call.
 struct Job {
     const RmsNormShape& shape;
-    NormRow row;
+    RowFormat format;
     const char *x, *scale, *grad;
     char* out;
     Storing storing;
@@ -65,7 +67,7 @@ public:
     explicit ScaleRow(const Job& job) : job_(job) {}
 
     const char* at(int64_t offset) {
-        const char* from = job_.scale + offset * job_.row.scale_bytes;
+        const char* from = job_.scale + offset * job_.format.scale_bytes;
         if (job_.shape.scale_is_dense) return from;
         if (from != gathered_from_) gather(from);
         return gathered_.data();
@@ -73,10 +75,11 @@ public:
 
 private:
     void gather(const char* from) {
-        const size_t bytes = static_cast<size_t>(job_.row.scale_bytes);
+        const size_t bytes = static_cast<size_t>(job_.format.scale_bytes);
         gathered_.resize(static_cast<size_t>(job_.shape.n) * bytes);
         for_each_inner(job_.shape, job_.shape.scale_inner_stride, [&](int64_t j, int64_t offset) {
-            std::memcpy(gathered_.data() + static_cast<size_t>(j) * bytes, from + offset * job_.row.scale_bytes, bytes);
+            std::memcpy(gathered_.data() + static_cast<size_t>(j) * bytes, from + offset * job_.format.scale_bytes,
+                        bytes);
         });
         gathered_from_ = from;
     }
@@ -124,51 +127,52 @@ private:
 class RowToNormalize {
 public:
     explicit RowToNormalize(const Job& job)
-        : job_(job), cached_sum_(job.stream_sum ? static_cast<size_t>(job.shape.n * job.row.x_bytes) : 0) {}
+        : job_(job), cached_sum_(job.stream_sum ? static_cast<size_t>(job.shape.n * job.format.x_bytes) : 0) {}
 
-    // Computes row() and its mean square, mean().
+    // Computes row() and mean_square(), which is RowNormalizer's.
     void make(const RowOffsets& offsets, const RowNormalizer& normalizer) {
         row_ = at(offsets);
-        mean_ = normalizer.mean_square(row_);
+        mean_square_ = normalizer.mean_square(row_);
     }
     const char* row() const { return row_; }
-    double mean() const { return mean_; }
+    double mean_square() const { return mean_square_; }
 
 private:
     const char* at(const RowOffsets& offsets) {
-        const int64_t bytes = job_.row.x_bytes;
+        const int64_t bytes = job_.format.x_bytes;
         const char* x = job_.x + offsets.x * bytes;
         if (!job_.residual) return x;
         char *sum = job_.sum + offsets.sum * bytes, *streamed = nullptr;
         if (job_.stream_sum) streamed = sum, sum = cached_sum_.data();
         const char* residual = job_.residual + offsets.residual * bytes;
-        job_.row.kernels.add[job_.row.x_dtype]({x, residual, sum, job_.shape.n, streamed});
+        job_.format.kernels.add[job_.format.x_dtype]({x, residual, sum, job_.shape.n, streamed});
         return sum;
     }
 
     const Job& job_;
     std::vector<char> cached_sum_;  // copy of a sum that is stored past the caches
     const char* row_ = nullptr;
-    double mean_ = 0;
+    double mean_square_ = 0;
 };
 
-// Prefetch distance: while one row is written, the bytes at this distance after the next row to be read are prefetched,
-// as if rows were contiguous. Without it, measurements show that reading and computing wait for each other.
+// Prefetch distance, from the start of the next row that has not been read yet; rows are assumed to be contiguous.
+// Measurements show that without prefetches reading and computing wait for each other.
 constexpr int64_t kPrefetchBytes = int64_t{6} << 10;
-// Size of the longest row, in bytes, that is computed before its predecessor is written, so that neither waits for the
-// other's root. For longer rows the L1 cache would not hold two rows, the prefetched bytes and the scale.
+// Longest row, in bytes, whose mean square is computed before the previous row is written. The processor then overlaps
+// the root of one row with the sum of the next. For longer rows the L1 cache would not hold two rows, the prefetched
+// bytes and the scale.
 constexpr int64_t kMaxBytesComputedEarly = int64_t{8} << 10;
 
 void normalize_rows(int64_t begin, int64_t end, void* ctx) {
     const auto& job = *static_cast<const Job*>(ctx);
     const RmsNormShape& s = job.shape;
-    const RowNormalizer normalizer(job.row);
+    const RowNormalizer normalizer(job.format);
     ScaleRow scales(job);
     RowToNormalize rows[] = {RowToNormalize(job), RowToNormalize(job)};
     RowToNormalize *current = &rows[0], *next = &rows[1];
     RowOffsets offsets(s, begin), next_offsets(s, begin);
     current->make(offsets, normalizer);
-    const int64_t row_bytes = s.n * job.row.x_bytes;
+    const int64_t row_bytes = s.n * job.format.x_bytes;
     const bool early = row_bytes <= kMaxBytesComputedEarly;
     const int64_t distance = kPrefetchBytes + (early ? row_bytes : 0);
     for (int64_t row = begin; row < end; ++row) {
@@ -176,11 +180,11 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
         if (has_next) next_offsets.step();
         if (has_next && early) next->make(next_offsets, normalizer);
         const char *x_ahead = current->row(), *residual_ahead = x_ahead;
-        if (has_next) x_ahead = residual_ahead = job.x + next_offsets.x * job.row.x_bytes + distance;
+        if (has_next) x_ahead = residual_ahead = job.x + next_offsets.x * job.format.x_bytes + distance;
         if (has_next && job.residual)
-            residual_ahead = job.residual + next_offsets.residual * job.row.x_bytes + distance;
-        char* y = job.out + offsets.out * job.row.scale_bytes;
-        normalizer.write(current->row(), current->mean(), scales.at(offsets.scale), y, job.storing,
+            residual_ahead = job.residual + next_offsets.residual * job.format.x_bytes + distance;
+        char* y = job.out + offsets.out * job.format.scale_bytes;
+        normalizer.write(current->row(), current->mean_square(), scales.at(offsets.scale), y, job.storing,
                          {x_ahead, residual_ahead});
         if (has_next && !early) next->make(next_offsets, normalizer);
         std::swap(current, next);
@@ -199,7 +203,7 @@ constexpr int64_t kLargeAbove = kStreamAbove / 2;
 Storing storing_of(const Job& job, int threads, const char* to, const int64_t* strides, int64_t bytes) {
     const RmsNormShape& s = job.shape;
     const int64_t x_like = job.residual ? 3 : 1,
-                  total_bytes = s.rows * s.n * (x_like * job.row.x_bytes + job.row.scale_bytes);
+                  total_bytes = s.rows * s.n * (x_like * job.format.x_bytes + job.format.scale_bytes);
     if (to == job.x || to == job.residual || total_bytes <= kLargeAbove) return Storing::kPlain;
     int64_t address_bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
     for (int k = 0; k < kRmsNormOuter; ++k) address_bits |= strides[k] * bytes;
@@ -213,16 +217,16 @@ constexpr int64_t kMaxCachedSumBytes = int64_t{256} << 10;
 void run_forward(Job& job) {
     const RmsNormShape& s = job.shape;
     const int threads = s.rows == 1 ? 1 : threads_for(s.rows * s.n);
-    job.storing = storing_of(job, threads, job.out, s.out_stride, job.row.scale_bytes);
+    job.storing = storing_of(job, threads, job.out, s.out_stride, job.format.scale_bytes);
     // For float32, measurements show that storing both results past the caches is slower than storing one.
-    job.stream_sum = job.residual && job.row.x_bytes == 2 && s.n * job.row.x_bytes <= kMaxCachedSumBytes &&
-                     storing_of(job, threads, job.sum, s.sum_stride, job.row.x_bytes) == Storing::kStreamed;
+    job.stream_sum = job.residual && job.format.x_bytes == 2 && s.n * job.format.x_bytes <= kMaxCachedSumBytes &&
+                     storing_of(job, threads, job.sum, s.sum_stride, job.format.x_bytes) == Storing::kStreamed;
     parallel_ranges(s.rows, threads, normalize_rows, &job);
 }
 
 Job make_job(const RmsNormShape& shape, const RmsNormTensors& t) {
     auto read = [](const npu_rope_tensor* in) { return in ? static_cast<const char*>(in->data) : nullptr; };
-    Job job{shape,          norm_row(shape.n, t.x->dtype, t.scale->dtype, shape.stash_dtype, shape.epsilon),
+    Job job{shape,          row_format(shape.n, t.x->dtype, t.scale->dtype, shape.stash_dtype, shape.epsilon),
             read(t.x),      read(t.scale),
             read(t.grad),   static_cast<char*>(t.out->data),
             Storing::kPlain};
@@ -247,7 +251,7 @@ struct BackwardJob {
     Job job;
     char* dscale;
     int64_t scales, rows_per_scale;  // different scales, and rows that share each
-    int64_t scale_elements;    // of one scale: those of a row, without the dimensions that it shares inside the row
+    int64_t scale_elements;    // of one scale: a row's, without the inner dimensions along which the scale is broadcast
     int64_t groups;            // of the rows that share a scale
     std::vector<double> sums;  // [scales, groups, n]; empty where there is one group
 };
@@ -270,25 +274,26 @@ struct BackwardOffsets {
 
 class BackwardRow {
 public:
-    explicit BackwardRow(const Job& job) : job_(job), k_(job.row.kernels), wide_(job.row), scales_(job) {}
+    explicit BackwardRow(const Job& job) : job_(job), k_(job.format.kernels), wide_(job.format), scales_(job) {}
 
     // Writes dx and adds to the n sums of dscale.
     void run(const BackwardOffsets& offsets, double* sums) {
-        x_ = job_.x + offsets.x * job_.row.x_bytes;
-        grad_ = job_.grad + offsets.grad * job_.row.scale_bytes;
+        x_ = job_.x + offsets.x * job_.format.x_bytes;
+        grad_ = job_.grad + offsets.grad * job_.format.scale_bytes;
         scale_ = scales_.at(offsets.scale);
-        row_ = wide_.factors_of(x_);
-        // Prevents small gradients from becoming subnormal between the two factors.
-        const double shift = row_.power == 1 ? 1 : std::ldexp(1.0, kPeakExponent);
+        factors_ = wide_.factors_of(x_);
+        // dx is multiplied by inverse and then by power. This factor keeps a small gradient normal after the first
+        // product; the second removes it.
+        const double headroom = factors_.power == 1 ? 1 : std::ldexp(1.0, kPeakExponent);
         const double mean = mean_product();
-        char* dx = job_.out + offsets.dx * job_.row.x_bytes;
+        char* dx = job_.out + offsets.dx * job_.format.x_bytes;
         for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
             read(at, count);
-            k_.project(g_, normalized_, mean, row_.inverse * shift, dx_, count);
-            if (row_.power != 1) k_.scale_by(dx_, row_.power / shift, count);
-            k_.narrow[job_.row.x_dtype](dx_, dx + at * job_.row.x_bytes, count);
+            k_.project(g_, normalized_, mean, factors_.inverse * headroom, dx_, count);
+            if (factors_.power != 1) k_.scale_by(dx_, factors_.power / headroom, count);
+            k_.narrow[job_.format.x_dtype](dx_, dx + at * job_.format.x_bytes, count);
             round_to(k_, job_.shape.stash_dtype, normalized_, count);
-            round_to(k_, job_.row.x_dtype, normalized_, count);
+            round_to(k_, job_.format.x_dtype, normalized_, count);
             k_.add_product(grad_block_, normalized_, sums + at, count);
         });
     }
@@ -296,11 +301,11 @@ public:
 private:
     // Reads a block of grad, g and N.
     void read(int64_t at, int64_t count) {
-        k_.widen[job_.row.scale_dtype](grad_ + at * job_.row.scale_bytes, grad_block_, count);
-        k_.widen[job_.row.scale_dtype](scale_ + at * job_.row.scale_bytes, g_, count);
+        k_.widen[job_.format.scale_dtype](grad_ + at * job_.format.scale_bytes, grad_block_, count);
+        k_.widen[job_.format.scale_dtype](scale_ + at * job_.format.scale_bytes, g_, count);
         k_.multiply(grad_block_, g_, dx_, count);
         std::swap(g_, dx_);
-        wide_.normalize(x_, row_, at, count, false, normalized_);
+        wide_.normalize(x_, factors_, at, count, false, normalized_);
     }
 
     double mean_product() {
@@ -316,7 +321,7 @@ private:
     const RmsNormKernels& k_;
     const DoubleRow wide_;
     ScaleRow scales_;
-    RowFactors row_;
+    RowFactors factors_;
     const char *x_ = nullptr, *grad_ = nullptr, *scale_ = nullptr;
     double blocks_[4][kSumBlock];
     double *grad_block_ = blocks_[0], *g_ = blocks_[1], *dx_ = blocks_[2], *normalized_ = blocks_[3];
@@ -331,14 +336,14 @@ void write_dscale(const BackwardJob& b, int64_t scale_index, const double* sums)
         stride[k] = s.scale_inner_is_shared[k] ? 0 : step;
         if (!s.scale_inner_is_shared[k]) step *= s.inner[k];
     }
-    char* to = b.dscale + scale_index * b.scale_elements * b.job.row.scale_bytes;
+    char* to = b.dscale + scale_index * b.scale_elements * b.job.format.scale_bytes;
     std::vector<double> element_sums;
     if (b.scale_elements != s.n) {
         element_sums.resize(static_cast<size_t>(b.scale_elements));
         for_each_inner(s, stride, [&](int64_t j, int64_t at) { element_sums[static_cast<size_t>(at)] += sums[j]; });
         sums = element_sums.data();
     }
-    b.job.row.kernels.narrow[b.job.row.scale_dtype](sums, to, b.scale_elements);
+    b.job.format.kernels.narrow[b.job.format.scale_dtype](sums, to, b.scale_elements);
 }
 
 void differentiate_groups(int64_t begin, int64_t end, void* ctx) {

@@ -12,7 +12,7 @@ namespace npu_rope {
 // or past the caches.
 enum class Storing { kPlain, kPrefetched, kStreamed };
 
-// A row of finite elements whose type, scale and precision are float32 or narrower:
+// A row of finite elements. x and scale are float32 or narrower, the stash type is float32:
 // y = (x * inverse, rounded to x's type) * scale.
 struct NormalizeJob {
     const void* x;
@@ -46,10 +46,11 @@ constexpr int kSumBlockError = 1 + 64 + 5 + 1;
 // Largest block, in elements, of sum_squares, which adds groups of 8 or 16 vectors in float32 and the groups in double.
 // In a group a square rounds once, or not at all if it has 22 bits or fewer. It goes through at most one addition
 // (bfloat16: three) and two that join four accumulators: 5 * 2^-24. The doubles round as above, with at most
-// kSquaresBlock / (8 W) = 128 groups: less than 2^-45.
+// kSquaresBlock / (8 W) <= 128 groups and 7 single vectors: less than 2^-45.
 constexpr int64_t kSquaresBlock = 4096;
 // Range of mean squares (with epsilon) that are computed by float32 sums. The part that float32 cannot hold, squares
-// below 2^-126 at worst, is less than 2^-24 of the smallest. Outside the range the row is summed in double.
+// below 2^-126 at worst, is less than 2^-24 of the smallest mean square in the range. Outside the range the row is
+// summed in double.
 constexpr double kMinMeanSquare = 0x1p-100, kMaxMeanSquare = 0x1p128;
 
 // Tables by npu_rope_dtype: float32, float16, bfloat16 and, in those of four entries, float64. Arrays of doubles do

@@ -24,11 +24,15 @@ constexpr int64_t kHeadsPerBlock = 8;
 
 // Parameters and kernels that normalize and rotate the heads of a checked call.
 struct NormAndAngles : rope_table::Angles {
-    NormAndAngles(const NormRow& row, bool one_rounding)
-        : rms(row), normalizer(rms), wide(rms), one_rounding(one_rounding), kernels(active_rms_norm_rope_kernels()) {}
+    NormAndAngles(const RowFormat& rows, bool one_rounding)
+        : format(rows),
+          normalizer(format),
+          wide(format),
+          one_rounding(one_rounding),
+          kernels(active_rms_norm_rope_kernels()) {}
     NormAndAngles(const NormAndAngles&) = delete;
 
-    const NormRow rms;
+    const RowFormat format;
     const RowNormalizer normalizer;
     const DoubleRow wide;     // for the rows that float32 cannot normalize
     const bool one_rounding;  // the normalized head is not rounded before its rotation
@@ -58,7 +62,7 @@ void prefetch_head(const char* x, int64_t bytes) {
 void normalize_then_rotate_blocks(const Job& job, const rope_table::TokenTable& table, int side, const Heads& heads,
                                   bool stream) {
     const NormAndAngles& n = job.tables;
-    const int64_t D = n.rms.n, step = heads.x_stride * job.item_bytes;
+    const int64_t D = n.format.n, step = heads.x_stride * job.item_bytes;
     char* block = block_of_heads(kHeadsPerBlock * D * job.item_bytes);
     for (int64_t first = 0; first < heads.count; first += kHeadsPerBlock) {
         const int64_t count = std::min(kHeadsPerBlock, heads.count - first);
@@ -78,16 +82,16 @@ void normalize_then_rotate_blocks(const Job& job, const rope_table::TokenTable& 
 // Handles a row whose mean square fails fits_floats(): bfloat16 numbers whose squares leave float32's range, all zeros,
 // infinity or NaN. Writes x times a power of two to `product` and returns the inverse root mean square of the product.
 // The product is exact except for elements whose normalized values are subnormal.
-float rescale(const NormRow& row, const DoubleRow& wide, const char* x, char* product) {
+float rescale(const RowFormat& format, const DoubleRow& wide, const char* x, char* product) {
     double values[kSumBlock], peak = 0;
-    for_each_block(row.n, [&](int64_t at, int64_t count) {
-        row.kernels.widen[row.x_dtype](x + at * row.x_bytes, values, count);
+    for_each_block(format.n, [&](int64_t at, int64_t count) {
+        format.kernels.widen[format.x_dtype](x + at * format.x_bytes, values, count);
         for (int64_t i = 0; i < count; ++i) peak = std::max(peak, std::fabs(values[i]));
     });
     const double power = peak > 0 && std::isfinite(peak) ? std::ldexp(1.0, kPeakExponent - std::ilogb(peak)) : 1;
-    for_each_block(row.n, [&](int64_t at, int64_t count) {
+    for_each_block(format.n, [&](int64_t at, int64_t count) {
         wide.read(x, power, at, count, values);
-        row.kernels.narrow[row.x_dtype](values, product + at * row.x_bytes, count);
+        format.kernels.narrow[format.x_dtype](values, product + at * format.x_bytes, count);
     });
     return static_cast<float>(wide.factors_of(x).inverse / power);
 }
@@ -98,11 +102,11 @@ void normalize_and_rotate_heads(const Job& job, const rope_table::TokenTable& ta
     const NormAndAngles& n = job.tables;
     const Rotation& c = job.call;
     const int64_t item = job.item_bytes, offset = c.offset * item;
-    char* rescaled = block_of_heads(n.rms.n * item);
-    NormalizedHead head;
+    char* rescaled = block_of_heads(n.format.n * item);
+    NormRopeJob head;
     head.scale = n.scale[side] + offset;
     head.elements_before = c.offset;
-    head.elements_after = n.rms.n - c.offset - 2 * c.pairs;
+    head.elements_after = n.format.n - c.offset - 2 * c.pairs;
     head.pairs = static_cast<int>(c.pairs);
     head.cos_table = static_cast<const float*>(table.cos_table());
     head.sin_table = static_cast<const float*>(table.sin_table());
@@ -112,12 +116,12 @@ void normalize_and_rotate_heads(const Job& job, const rope_table::TokenTable& ta
         const int64_t end = std::min(first + kHeadsPerBlock, heads.count);
         double mean[kHeadsPerBlock];
         auto x_of = [&](int64_t h) { return heads.x + h * heads.x_stride * item; };
-        for (int64_t h = first; h < end; ++h) mean[h - first] = mean_square_in_floats(n.rms, x_of(h));
+        for (int64_t h = first; h < end; ++h) mean[h - first] = mean_square_in_floats(n.format, x_of(h));
         for (int64_t h = first; h < end; ++h) {
-            prefetch_head(x_of(h + kHeadsPerBlock), n.rms.n * item);
+            prefetch_head(x_of(h + kHeadsPerBlock), n.format.n * item);
             const bool fits = fits_floats(mean[h - first]);
-            head.inverse =
-                fits ? static_cast<float>(1 / std::sqrt(mean[h - first])) : rescale(n.rms, n.wide, x_of(h), rescaled);
+            head.inverse = fits ? static_cast<float>(1 / std::sqrt(mean[h - first]))
+                                : rescale(n.format, n.wide, x_of(h), rescaled);
             head.x = (fits ? x_of(h) : rescaled) + offset;
             head.y = heads.y + h * heads.y_stride * item + offset;
             rotate(head);
@@ -148,7 +152,7 @@ Check run_rms_norm_rope_cpu(const RmsNormRopeTensors& t, const npu_rope_params* 
     const bool is_float64 = dtype == NPU_ROPE_FLOAT64, is_16_bits = !is_float64 && dtype != NPU_ROPE_FLOAT32;
     const int32_t stash = is_float64 && !intermediate_rounding ? NPU_ROPE_FLOAT64 : NPU_ROPE_FLOAT32;
     const double epsilon_f32 = static_cast<double>(static_cast<float>(epsilon));  // epsilon is a float32 attribute
-    NormAndAngles source(norm_row(call.shape.D, dtype, dtype, stash, epsilon_f32),
+    NormAndAngles source(row_format(call.shape.D, dtype, dtype, stash, epsilon_f32),
                          is_16_bits && !intermediate_rounding);
     for (int side = 0; side < 2; ++side) source.scale[side] = static_cast<const char*>(t.scale[side]->data);
     if (Check c = rope_table::fill_call(t.rope, *params, /*forward=*/1, angle, &source, &call); !c.ok()) return c;

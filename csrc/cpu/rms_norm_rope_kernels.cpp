@@ -15,7 +15,7 @@ struct Scaled {
     const T* x;
     const T* scale;
     float inverse;
-    explicit Scaled(const NormalizedHead& j)
+    explicit Scaled(const NormRopeJob& j)
         : x(static_cast<const T*>(j.x)), scale(static_cast<const T*>(j.scale)), inverse(j.inverse) {}
 
     VF vector(int64_t i) const { return E::load_v(x + i) * inverse * E::load_v(scale + i); }
@@ -97,7 +97,7 @@ struct Bf16InterleavedRotation {
 
 // kCross: the tables have the order kCrossed. kStream: HeadsJob::stream.
 template <typename E, typename Step, Pairing kPairing, bool kCross, bool kStream>
-void rotate_head(const NormalizedHead& j) {
+void rotate_head(const NormRopeJob& j) {
     const Scaled<E> head(j);
     auto* y = static_cast<typename E::T*>(j.y);
     const float *c = j.cos_table, *s = j.sin_table;
@@ -112,7 +112,7 @@ void rotate_head(const NormalizedHead& j) {
 }
 
 template <typename E, typename Step, Pairing kPairing, bool kCross>
-void rotate(const NormalizedHead& j) {
+void rotate(const NormRopeJob& j) {
     j.stream ? rotate_head<E, Step, kPairing, kCross, true>(j) : rotate_head<E, Step, kPairing, kCross, false>(j);
 }
 

@@ -9,12 +9,12 @@ namespace npu_rope {
 
 // A head that is normalized, scaled and rotated in float32, and rounded once: y = rotate(x * inverse * scale). x, scale
 // and y have one type and point at the head's rotated window; y may be x.
-struct NormalizedHead {
+struct NormRopeJob {
     const void* x;
     const void* scale;
     void* y;
     float inverse;                            // of the root mean square
-    int64_t elements_before, elements_after;  // of the head, outside of the window
+    int64_t elements_before, elements_after;  // before and after the window; normalized and scaled only
     int pairs;
     const float *cos_table, *sin_table;
     bool stream;  // as in HeadsJob
@@ -22,7 +22,7 @@ struct NormalizedHead {
 
 struct RmsNormRopeKernels {
     // By npu_rope_dtype: float16 and bfloat16 only. The tables have the order of rope's kernel for that type.
-    void (*rotate[kPairings][3])(const NormalizedHead&);
+    void (*rotate[kPairings][3])(const NormRopeJob&);
 };
 
 NPU_ROPE_DECLARE_KERNELS(RmsNormRopeKernels, rms_norm_rope_kernels)

@@ -11,7 +11,7 @@
 namespace npu_rope {
 
 // Properties that all rows of a call share.
-struct NormRow {
+struct RowFormat {
     const RmsNormKernels& kernels;
     int64_t n;
     int32_t x_dtype, scale_dtype, stash_dtype;
@@ -57,7 +57,7 @@ inline void round_to(const RmsNormKernels& kernels, int32_t dtype, double* value
 }
 
 // Rounds epsilon to the stash type, like x.
-inline NormRow norm_row(int64_t n, int32_t x_dtype, int32_t scale_dtype, int32_t stash_dtype, double epsilon) {
+inline RowFormat row_format(int64_t n, int32_t x_dtype, int32_t scale_dtype, int32_t stash_dtype, double epsilon) {
     const RmsNormKernels& kernels = active_rms_norm_kernels();
     round_to(kernels, stash_dtype, &epsilon, 1);
     return {kernels, n, x_dtype, scale_dtype, stash_dtype, epsilon, dtype_bytes(x_dtype), dtype_bytes(scale_dtype)};
@@ -75,30 +75,30 @@ constexpr int kPeakExponent = 16;
 
 class DoubleRow {
 public:
-    explicit DoubleRow(const NormRow& row) : row_(row), k_(row.kernels) {}
+    explicit DoubleRow(const RowFormat& format) : format_(format), k_(format.kernels) {}
 
     // Reads XU times the power of two.
     void read(const char* x, double power, int64_t at, int64_t count, double* to) const {
-        k_.widen[row_.x_dtype](x + at * row_.x_bytes, to, count);
-        round_to(k_, row_.stash_dtype, to, count);
+        k_.widen[format_.x_dtype](x + at * format_.x_bytes, to, count);
+        round_to(k_, format_.stash_dtype, to, count);
         if (power != 1) k_.scale_by(to, power, count);
     }
 
     double mean_square(const char* x, double power) const {
         PairwiseSum sum;
         double block[kSumBlock];
-        for_each_block(row_.n, [&](int64_t at, int64_t count) {
+        for_each_block(format_.n, [&](int64_t at, int64_t count) {
             read(x, power, at, count, block);
             sum.add(k_.dot(block, block, count));
         });
-        return sum.total() / static_cast<double>(row_.n);
+        return sum.total() / static_cast<double>(format_.n);
     }
 
     RowFactors factors_of(const char* x) const {
-        const double epsilon = row_.epsilon, mean = mean_square(x, 1);
+        const double epsilon = format_.epsilon, mean = mean_square(x, 1);
         // Squares that overflow, or whose underflow matters, exist for float64 only.
         const bool overflows = std::isinf(mean), underflows = epsilon == 0 && mean < 0x1p-900;
-        if (row_.stash_dtype == NPU_ROPE_FLOAT64 && (overflows || underflows)) {
+        if (format_.stash_dtype == NPU_ROPE_FLOAT64 && (overflows || underflows)) {
             const double peak = peak_of(x);
             if (std::isfinite(peak) && peak > 0) {
                 // At most 2^1000, which is finite and sufficient: the smallest exponent is -1074.
@@ -113,31 +113,31 @@ public:
     void normalize(const char* x, const RowFactors& s, int64_t at, int64_t count, bool rounded, double* to) const {
         read(x, s.power, at, count, to);
         k_.scale_by(to, s.inverse, count);
-        if (rounded) round_to(k_, row_.stash_dtype, to, count);
+        if (rounded) round_to(k_, format_.stash_dtype, to, count);
     }
 
     void write(const char* x, const RowFactors& s, const char* scale, char* y) const {
         double block[kSumBlock], factors[kSumBlock], product[kSumBlock];
-        for_each_block(row_.n, [&](int64_t at, int64_t count) {
+        for_each_block(format_.n, [&](int64_t at, int64_t count) {
             normalize(x, s, at, count, true, block);
-            round_to(k_, row_.x_dtype, block, count);
-            k_.widen[row_.scale_dtype](scale + at * row_.scale_bytes, factors, count);
+            round_to(k_, format_.x_dtype, block, count);
+            k_.widen[format_.scale_dtype](scale + at * format_.scale_bytes, factors, count);
             k_.multiply(block, factors, product, count);
-            k_.narrow[row_.scale_dtype](product, y + at * row_.scale_bytes, count);
+            k_.narrow[format_.scale_dtype](product, y + at * format_.scale_bytes, count);
         });
     }
 
 private:
     double peak_of(const char* x) const {
         double block[kSumBlock], peak = 0;
-        for_each_block(row_.n, [&](int64_t at, int64_t count) {
+        for_each_block(format_.n, [&](int64_t at, int64_t count) {
             read(x, 1, at, count, block);
             for (int64_t i = 0; i < count; ++i) peak = std::max(peak, std::fabs(block[i]));
         });
         return peak;
     }
 
-    const NormRow& row_;
+    const RowFormat& format_;
     const RmsNormKernels& k_;
 };
 
@@ -146,19 +146,19 @@ private:
 inline bool at_most_f32(int32_t dtype) { return dtype != NPU_ROPE_FLOAT64; }
 
 // Whether all types are at most float32 and the only rounding of Normalized is that to x's type.
-inline bool computes_in_floats(const NormRow& row) {
-    return at_most_f32(row.x_dtype) && at_most_f32(row.scale_dtype) && row.stash_dtype == NPU_ROPE_FLOAT32;
+inline bool computes_in_floats(const RowFormat& format) {
+    return at_most_f32(format.x_dtype) && at_most_f32(format.scale_dtype) && format.stash_dtype == NPU_ROPE_FLOAT32;
 }
 
 // mean(x^2) + epsilon of a row of floats. fits_floats() is false for the result if float32 cannot compute it.
-inline double mean_square_in_floats(const NormRow& row, const char* x) {
-    const auto sum_squares = row.kernels.sum_squares[row.x_dtype];
-    const auto n = static_cast<double>(row.n);
-    if (row.n <= kSquaresBlock) return sum_squares(x, row.n) / n + row.epsilon;
+inline double mean_square_in_floats(const RowFormat& format, const char* x) {
+    const auto sum_squares = format.kernels.sum_squares[format.x_dtype];
+    const auto n = static_cast<double>(format.n);
+    if (format.n <= kSquaresBlock) return sum_squares(x, format.n) / n + format.epsilon;
     PairwiseSum sum;
     for_each_block<kSquaresBlock>(
-        row.n, [&](int64_t at, int64_t count) { sum.add(sum_squares(x + at * row.x_bytes, count)); });
-    return sum.total() / n + row.epsilon;
+        format.n, [&](int64_t at, int64_t count) { sum.add(sum_squares(x + at * format.x_bytes, count)); });
+    return sum.total() / n + format.epsilon;
 }
 
 // Whether a row with this mean square can be normalized in float32.
@@ -167,9 +167,11 @@ inline bool fits_floats(double mean) { return mean >= kMinMeanSquare && mean <= 
 // Normalizes rows. A caller with several rows computes their mean squares first, so that none waits for another's root.
 class RowNormalizer {
 public:
-    explicit RowNormalizer(const NormRow& row) : row_(row), wide_(row), floats_(computes_in_floats(row)) {}
+    explicit RowNormalizer(const RowFormat& format)
+        : format_(format), wide_(format), floats_(computes_in_floats(format)) {}
 
-    double mean_square(const char* x) const { return floats_ ? mean_square_in_floats(row_, x) : 0; }
+    // mean(x^2) + epsilon, or 0 if all rows of the call are computed in double.
+    double mean_square(const char* x) const { return floats_ ? mean_square_in_floats(format_, x) : 0; }
 
     // NormalizeJob::prefetch: addresses in x and in the residual.
     struct Prefetch {
@@ -181,12 +183,12 @@ public:
                const Prefetch& prefetch) const {
         if (!fits_floats(mean)) return wide_.write(x, wide_.factors_of(x), scale, y);
         const auto inverse = static_cast<float>(1 / std::sqrt(mean));
-        row_.kernels.normalize[row_.x_dtype][row_.scale_dtype](
-            {x, scale, y, row_.n, inverse, storing, {prefetch.x, prefetch.residual}});
+        format_.kernels.normalize[format_.x_dtype][format_.scale_dtype](
+            {x, scale, y, format_.n, inverse, storing, {prefetch.x, prefetch.residual}});
     }
 
 private:
-    const NormRow& row_;
+    const RowFormat& format_;
     const DoubleRow wide_;
     const bool floats_;
 };

@@ -59,7 +59,7 @@ def test_a_bad_call_raises_its_error_and_writes_nothing(bad, path):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_unchanged_call_is_correct(path):
+def test_a_valid_call_writes_every_output_element(path):
     call = RopeCall(factors=np.ones(4, np.float32))
     PATHS[path](call)
     assert not np.any(call.out == SENTINEL)

@@ -127,7 +127,7 @@ INPUTS = [
         attributes={"mode": 8, "sections": (3, 3, 3, 0)},
     ),
     bad("angle-unknown", "angle must be exact (0), f32 (1) or ggml (2) but got 3.", angle=3),
-    # RopeParams checks its fields when it is made, before the operator is known.
+    # Checks of parameters do not depend on the operator; their errors name rope.
     bad(
         "n_dims-odd",
         "n_dims must be a positive even number but got 7.",
@@ -270,7 +270,7 @@ def test_a_bad_call_raises_its_error_and_writes_nothing(bad, path):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_unchanged_call_is_correct(path):
+def test_a_valid_call_writes_every_output_element(path):
     new_call = call(freq_factors=np.ones(4, np.float32))
     PATHS[path](new_call)
     assert not any(np.any(new_call.tensors[name] == SENTINEL) for name in ("q_out", "k_out"))

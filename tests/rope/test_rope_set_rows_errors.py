@@ -143,7 +143,7 @@ INPUTS = [
         attributes={"n_offs": 2},
     ),
     bad("angle-unknown", "angle must be exact (0), f32 (1) or ggml (2) but got 3.", angle=3),
-    # RopeParams checks its fields when it is made, before the operator is known.
+    # Checks of parameters do not depend on the operator; their errors name rope.
     bad(
         "n_offs-odd",
         "n_offs must be an even number >= 0 but got 1.",
@@ -255,7 +255,7 @@ def test_a_bad_call_raises_its_error_and_writes_nothing(bad, path):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_unchanged_call_is_correct(path):
+def test_a_valid_call_writes_its_rows_only(path):
     new_call = call(freq_factors=np.ones(4, np.float32))
     PATHS[path](new_call)
     untouched = np.all(new_call.tensors["cache"] == SENTINEL, (1, 2))

@@ -89,7 +89,7 @@ class Device:
         known = {p["name"]: p["cores"] for p in library.load().profiles()}
         self.calls.chip, self.calls.cores = name.encode(), known.get(name, 6)
 
-    def tilings(self) -> C.CDLL:
+    def tiling_library(self) -> C.CDLL:
         """The package's tiling library."""
         return C.CDLL(str(Path(self.opapi._name).parents[2] / TILINGS))
 
@@ -170,7 +170,7 @@ class Device:
         """Run the first phase: bytes of the workspace, and the executor. `null`: which of the two is NULL."""
         size, executor = C.c_uint64(), C.c_void_p()
         arguments: list[Any] = []
-        handles: list[Any] = []
+        created: list[tuple[str, C.c_void_p]] = []
         for p in self.parameters(op):
             name = re.sub(r"_(optional|ref)$", "", snake(p.name))
             if name == "workspace_size":
@@ -179,10 +179,11 @@ class Device:
                 arguments.append(None if name in null else C.byref(executor))
             elif p.type.endswith("aclTensor*"):
                 array = given[name]
-                handles.append(None if array is None else self.tensor(array).handle)
-                arguments.append(C.c_void_p(handles[-1]))
+                created.append(("Tensor", C.c_void_p(None if array is None else self.tensor(array).handle)))
+                arguments.append(created[-1][1])
             elif listed := re.search(r"acl(Int|Float|Bool)Array\*$", p.type):
-                arguments.append(self.array(listed[1], given.get(name)))
+                created.append((f"{listed[1]}Array", self.array(listed[1], given.get(name))))
+                arguments.append(created[-1][1])
             elif p.type == "char*":
                 arguments.append(C.c_char_p(given.get(name)))
             else:
@@ -191,18 +192,17 @@ class Device:
                 )
         with self.calls:
             status = getattr(self.opapi, f"aclnn{op}GetWorkspaceSize")(*arguments)
-        for handle in handles:  # the second phase does not need them
-            if handle is not None:
-                self.cann.aclDestroyTensor(C.c_void_p(handle))
+        for kind, handle in created:  # the second phase does not need them
+            getattr(self.cann, f"aclDestroy{kind}")(handle)
         if status != OK:
             raise RefusedPhase(status, self.calls.error, executor.value)
         return size.value, executor
 
-    def run(self, op: str, size: int, executor: C.c_void_p, *, less: int = 0) -> None:
-        """Run the second phase with its own workspace."""
+    def run(self, op: str, size: int, executor: C.c_void_p, *, missing_bytes: int = 0) -> None:
+        """Run the second phase with its own workspace, `missing_bytes` shorter than `size`."""
         workspace = self.allocate(size)
         try:
-            self.launch(op, workspace, size - less, executor)
+            self.launch(op, workspace, size - missing_bytes, executor)
         finally:
             self.free(workspace)
 

@@ -24,7 +24,7 @@ def foreign_half_kernel(tmp_path_factory):
 
 
 @pytest.fixture
-def foreign(foreign_package, foreign_kernel, monkeypatch):
+def device(foreign_package, foreign_kernel, monkeypatch):
     """The foreign operator's package on Ascend910B4."""
     monkeypatch.setenv("ASCEND_SIM_KERNELS", str(foreign_kernel))
     opened = aclnn.Device.open(foreign_package)

@@ -16,11 +16,6 @@ from foreign_operator import FOREIGN, call, generate
 
 
 @pytest.fixture
-def device(foreign):
-    return foreign
-
-
-@pytest.fixture
 def package(foreign_package):
     return foreign_package
 

@@ -20,7 +20,8 @@ def package(foreign_package, tmp_path):
 
 
 @pytest.fixture
-def device(package, foreign):
+def device(package, foreign_kernel, monkeypatch):
+    monkeypatch.setenv("ASCEND_SIM_KERNELS", str(foreign_kernel))
     opened = aclnn.Device.open(package)
     opened.set_soc("Ascend910B4")
     return opened

@@ -1,7 +1,7 @@
 // Common part of all contexts of a call: types and attributes.
 //
-// An `index` counts the tensors of this call, without absent optional inputs. An `ir_index` counts the inputs
-// of the definition.
+// An `index` of an input counts the inputs of this call, without absent optional ones; an `ir_index` counts the inputs
+// of the definition. An `index` of an output counts the outputs of the definition.
 #pragma once
 
 #include <cstddef>
