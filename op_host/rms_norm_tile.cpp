@@ -15,7 +15,7 @@ constexpr int64_t kIndexLanes = 2048;  // most lanes of one Gather, except for l
 
 RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& tile) {
     const RopeTilingHead& d = *call.head;
-    const bool packed = d.io == kRopeIoPacked, in_place = call.x_bytes == 4 && !packed;
+    const bool packed = d.io == kRopeIoPacked, in_input = call.x_bytes == 4 && !packed;  // compute in the input buffer
     const int64_t rows = tile.rows(), lanes = rows * d.row_pitch, out_lanes = rows * d.out_pitch;
     const int64_t x_bytes = lanes * call.x_bytes, out_bytes = out_lanes * call.out_bytes;
     const int64_t widest = std::max(x_bytes, out_bytes), packed_bytes = widest + rows * kUbBlock;
@@ -26,7 +26,7 @@ RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& til
         l.tail_offset = packed ? widest : 0;
         l.inputs.bytes = l.outputs.bytes = 2 * (packed ? packed_bytes : x_bytes);
         l.grads.bytes = 2 * (packed ? packed_bytes : out_bytes);
-        l.g_offset = in_place ? 0 : conflict_free_offset(4 * lanes);
+        l.g_offset = in_input ? 0 : conflict_free_offset(4 * lanes);
         l.temp_offset = conflict_free_offset(l.g_offset + 4 * out_lanes);
         if (packed && std::min(call.x_bytes, call.out_bytes) < 4) temp_bytes += 2 * lanes;
         l.dscale.bytes = 4 * (d.row_pitch + kDscaleExtraFloats);
@@ -34,7 +34,7 @@ RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& til
         l.tail_offset = widest;
         l.inputs.bytes = l.outputs.bytes = 2 * (packed ? packed_bytes : widest);
         if (call.adds) l.residuals.bytes = l.sums.bytes = 2 * (packed ? packed_bytes : x_bytes);
-        l.temp_offset = in_place ? 0 : conflict_free_offset(4 * lanes);
+        l.temp_offset = in_input ? 0 : conflict_free_offset(4 * lanes);
         if (packed && call.x_bytes < 4) temp_bytes += x_bytes;
     }
     if (packed) {
@@ -62,6 +62,7 @@ RmsNormLayout layout_of_chunk(const RmsNormTileCall& call, const RmsNormTile& ti
         two_buffers(call.backward ? call.x_bytes : std::max(call.x_bytes, call.out_bytes));
     if (call.adds) l.residuals.bytes = l.sums.bytes = two_buffers(call.x_bytes);
     if (call.backward) l.grads.bytes = two_buffers(call.out_bytes);
+    // Floats: the Gather offsets of a piece's end for x and for out, and the largest square of a row.
     constexpr int64_t kOffsets = 2 * 16, kLargest = 8;
     const int64_t sums = ((1 + call.backward) * l.levels + 1) * int64_t{kRowNormSlots};
     l.work.bytes = 4 * ((2 + call.backward) * chunk + sums + kLargest + kOffsets);

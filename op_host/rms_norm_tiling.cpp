@@ -12,7 +12,8 @@
 namespace npu_rope {
 namespace {
 
-constexpr int64_t kLongestWholeRow = 16384;  // elements; longer rows are normalized in chunks
+// Elements. Longer rows, and rows that fit no layout, are normalized in chunks.
+constexpr int64_t kLongestWholeRow = 16384;
 
 // The dimensions before axis as [batch, token, head]. Adjacent dimensions that one stride covers are merged.
 class Dimensions {
@@ -30,9 +31,9 @@ public:
     }
 
     // Returns false if there are more heads than a launch can number.
-    bool join() {
+    bool merge() {
         for (int k = 0; k < kRmsNormOuter; ++k)
-            if (shape_.outer[k] > 1) join_one(k);
+            if (shape_.outer[k] > 1) merge_with_last(k);
         // One dimension is tokens, two are tokens and heads.
         int64_t size[kRmsNormOuter] = {1, 1, 1};
         const int first = sizes_.size() == 3 ? 0 : 1;
@@ -59,7 +60,7 @@ private:
     }
 
     // Merges dimension k with those before it if their strides allow it.
-    void join_one(int k) {
+    void merge_with_last(int k) {
         std::vector<int64_t> strides;
         for (const Track& t : tracks_) strides.push_back(t.from[k]);
         bool follows = !sizes_.empty();
@@ -95,7 +96,7 @@ public:
                                                                             in.backward} {}
 
     Check run(KernelLaunch* launch) {
-        if (!Dimensions(in_, &d_).join())
+        if (!Dimensions(in_, &d_).merge())
             return bad_value(in_.op, "x",
                              formatted("have at most %d rows in a dimension of its own on an NPU", INT32_MAX), "more");
         set_shape();
@@ -140,7 +141,7 @@ private:
         head_.head_size = i32(call_.n);
         set_io();
         split();
-        // Rows have the order in UB in which more of them are adjacent in GM.
+        // Order the rows in UB so that more neighbours are adjacent in GM.
         const int64_t* stride = head_.side[0].x_stride;
         head_.tokens_inner = head_.heads > 1 && stride[1] == call_.n && stride[2] != call_.n;
     }

@@ -404,18 +404,18 @@ def test_unknown_and_absent_backends_are_named(framework, monkeypatch):
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
-@pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
-def test_a_call_that_the_device_cannot_run_is_refused_and_nothing_is_written(device, framework):
+@pytest.mark.parametrize("backend_name", ["sim", "sim:ascend310p"])
+def test_a_call_that_the_device_cannot_run_is_refused_and_nothing_is_written(backend_name, framework):
     convert = to_torch if framework == "torch" else lambda a: a
     reach = "positions must be between -4194303 and 4194303 on the device but got 4194304."
-    floats = "float32 or float16" if "310p" in device else "float32, float16 or bfloat16"
+    floats = "float32 or float16" if "310p" in backend_name else "float32, float16 or bfloat16"
     refusals = [
         (
             np.float64,
             np.arange(S),
             "exact",
             TypeError,
-            f"q must be {floats} on {chip_of(device)} but got float64.",
+            f"q must be {floats} on {chip_of(backend_name)} but got float64.",
         ),
         (np.float32, np.int64([0, 2**22, 1]), "exact", ValueError, reach),
         (
@@ -429,7 +429,9 @@ def test_a_call_that_the_device_cannot_run_is_refused_and_nothing_is_written(dev
     for dtype, positions, angle, kind, text in refusals:
         q, k = sentinels(Q, dtype), sentinels(K, dtype)
         with pytest.raises(kind) as caught:
-            rope_qk_(convert(q), convert(k), convert(positions), RopeParams(8), backend=device, angle=angle)
+            rope_qk_(
+                convert(q), convert(k), convert(positions), RopeParams(8), backend=backend_name, angle=angle
+            )
         assert str(caught.value) == f"[rope_qk] {text}"
         assert np.all(q == SENTINEL)
         assert np.all(k == SENTINEL)
@@ -438,16 +440,18 @@ def test_a_call_that_the_device_cannot_run_is_refused_and_nothing_is_written(dev
 # ---- gradients and overlaps ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("device", ["reference", "sim", "sim:ascend310p"])
+@pytest.mark.parametrize("backend_name", ["reference", "sim", "sim:ascend310p"])
 @pytest.mark.parametrize("name", ["q", "k", "q_out", "k_out"])
-def test_gradients_are_refused_and_nothing_is_written(name, device):
+def test_gradients_are_refused_and_nothing_is_written(name, backend_name):
     t = {"q": torch.ones(Q), "k": torch.ones(K), "q_out": torch.zeros(Q), "k_out": torch.zeros(K)}
     t[name].requires_grad_()
-    text = rf"^\[rope_qk\] {name} must not need a gradient for backend {device} but got requires_grad\.$"
+    text = (
+        rf"^\[rope_qk\] {name} must not need a gradient for backend {backend_name} but got requires_grad\.$"
+    )
 
     def run():
         out = t["q_out"], t["k_out"]
-        rope_qk(t["q"], t["k"], torch.arange(S), RopeParams(8), out=out, backend=device)
+        rope_qk(t["q"], t["k"], torch.arange(S), RopeParams(8), out=out, backend=backend_name)
 
     with pytest.raises(ValueError, match=text):
         run()

@@ -98,7 +98,7 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(ReducePairElem, "ReducePairElem", kFloating, kFloating, kFloating, "ReducePairElem")                          \
     ROW(ReduceSum, "ReduceSum", kFloating, kFloating, kFloating, "ReduceSum")                                         \
     ROW(CreateVecIndex, "CreateVecIndex", kSigned, kSigned, kSigned | kInt8 | kInt64,                                 \
-        "CreateVecIndex; on Ascend310P notes B.5")                                                                    \
+        "CreateVecIndex; on Ascend310P as on Ascend910B")                                                             \
     ROW(ArithProgression, "ArithProgression", kSigned, kSigned, kSigned | kInt64, "Arange")                           \
     ROW(Arange, "Arange", kSigned, kSigned, kSigned | kInt64, "Arange")                                               \
     ROW(Duplicate, "Duplicate", kAllWords, kWords, kNumbers | kBool, "Duplicate")                                     \
@@ -158,8 +158,8 @@ constexpr uint32_t kCastNone = 1 << 0, kRint = 1 << 1, kFloorToTrunc = 0x3c, kFi
                    kOdd = 1 << 6;
 
 // Source type, target type, and the modes; no mode means that the SoC lacks the conversion. int32 to half needs
-// SetDeqScale and is omitted. Source: the tables of Cast's page; notes B.3 for conversions of Ascend310P that the
-// headers have and the page lacks.
+// SetDeqScale and is omitted. Source: the tables of Cast's page; asc-devkit impl/basic_api/dav_m200 for conversions of
+// Ascend310P that the page lacks.
 struct Conversion {
     Element from, to;
     uint32_t modes[kCores];
