@@ -154,8 +154,7 @@ def test_a_kernel_runs_through_the_operator_package_and_turns_it_red_when_broken
     must(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=tmp_path))
     must(run(sys.executable, "scripts/check_layers.py", str(tmp_path), cwd=tmp_path))
     must(run("cmake", "-S", ".", "-B", "build", "-DNPU_ROPE_WERROR=ON", "-DNPU_ROPE_TORCH=OFF", cwd=tmp_path))
-    kernel = f"npu_{NAME}__ascend910b"
-    targets = ("--target", "npu_rope_opapi", kernel, "--parallel", "2")
+    targets = ("--target", "npu_rope_opapi", "npu_rope_kernels__ascend910b", "--parallel", "2")
     must(run("cmake", "--build", "build", *targets, cwd=tmp_path))
     must(run_tests(tmp_path, f"tests/cann/test_{NAME}_package.py"))
 
