@@ -7,6 +7,7 @@
 function(npu_rope_add_op stem)
   cmake_parse_arguments(op "" "" "CPU;KERNELS" ${ARGN})
   target_sources(npu_rope PRIVATE csrc/capi/${stem}.cpp)
+  set_source_files_properties(csrc/capi/${stem}.cpp PROPERTIES UNITY_GROUP capi)
   foreach(name IN LISTS op_CPU)
     target_sources(npu_rope PRIVATE csrc/cpu/${name}.cpp)
   endforeach()

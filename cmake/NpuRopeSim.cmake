@@ -49,6 +49,9 @@ list(TRANSFORM definitions REPLACE ".*/(.+)_def[.]cpp" "npu_\\1" OUTPUT_VARIABLE
 ascend_sim_add_package(npu_rope FOLDER "${simulated_package}" OPERATORS ${operators}
   SOCS ascend310p ascend910_93 ascend910b DEFINITIONS ${definitions} LINK npu_rope_cann_op_host
   KERNELS "${PROJECT_SOURCE_DIR}/op_kernel")
+# Compile all files of a target as one, because the headers take most of the compile time.
+set_target_properties(npu_rope_cann_op_host npu_rope_defs npu_rope_shapes npu_rope_tilings npu_rope_opapi PROPERTIES
+  UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 
 set(folder ${lib_dir}/simcann_opp)
 foreach(kernel IN LISTS npu_rope_kernels)

@@ -5,14 +5,14 @@ namespace optiling {
 
 using namespace npu_rope;
 
-static const Parameters kParameters = {
+static const Parameters kRmsNormParameters = {
     {"x", kInput, normalized_types()},
     {"scale", kInput, scale_types()},
     {"out", kOutput, scale_types()},
 };
 
 static ge::graphStatus NpuRmsNormTiling(gert::TilingContext* context) {
-    return report_to_cann(tile_rms_norm(context, "rms_norm", kParameters,
+    return report_to_cann(tile_rms_norm(context, "rms_norm", kRmsNormParameters,
                                         [](const Tensors& t) { return rms_norm_tensors(t[0], t[1], t[2]); }));
 }
 
@@ -23,7 +23,8 @@ namespace ops {
 class NpuRmsNorm : public OpDef {
 public:
     explicit NpuRmsNorm(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kParameters, npu_rope::add_rms_norm_attributes, optiling::NpuRmsNormTiling);
+        npu_rope::define(this, optiling::kRmsNormParameters, npu_rope::add_rms_norm_attributes,
+                         optiling::NpuRmsNormTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<0>).SetInferDataType(npu_rope::types_of_inputs<1>);
     }
 };

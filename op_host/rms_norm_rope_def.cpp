@@ -7,7 +7,7 @@ namespace optiling {
 
 using namespace npu_rope;
 
-static const Parameters kParameters = {
+static const Parameters kRmsNormRopeParameters = {
     {"q", kInput, rope_types()},
     {"k", kInput, rope_types()},
     {"q_scale", kContiguousInput, rope_types()},
@@ -44,8 +44,8 @@ static Check tile(gert::TilingContext* context) {
     HeadNorm norm;
     attributes(&call, &params, &forward, &norm);
     Tensors v;
-    const Check read = call.tensors(kParameters, &v);
-    if (v.size() == kParameters.size() && (v[5] == nullptr) != (v[7] == nullptr))
+    const Check read = call.tensors(kRmsNormRopeParameters, &v);
+    if (v.size() == kRmsNormRopeParameters.size() && (v[5] == nullptr) != (v[7] == nullptr))
         return bad_value(op, "cache", "be given with rows", "one of the two");
     if (!read.ok()) return read;
     if (!forward) return bad_value(op, "forward", "be true", "false");
@@ -86,7 +86,8 @@ namespace ops {
 class NpuRmsNormRope : public OpDef {
 public:
     explicit NpuRmsNormRope(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kParameters, optiling::add_attributes, optiling::NpuRmsNormRopeTiling);
+        npu_rope::define(this, optiling::kRmsNormRopeParameters, optiling::add_attributes,
+                         optiling::NpuRmsNormRopeTiling);
         this->SetInferShape(ge::NpuRmsNormRopeInferShape).SetInferDataType(npu_rope::types_of_inputs<0, 1>);
     }
 };

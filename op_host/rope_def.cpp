@@ -6,7 +6,7 @@ namespace optiling {
 
 using namespace npu_rope;
 
-static const Parameters kParameters = {
+static const Parameters kRopeParameters = {
     {"x", kInput, rope_types()},
     {"positions", kInput, position_types()},
     {"freq_factors", kOptionalContiguousInput, Types(6, ge::DT_FLOAT)},
@@ -14,8 +14,8 @@ static const Parameters kParameters = {
 };
 
 static ge::graphStatus NpuRopeTiling(gert::TilingContext* context) {
-    return report_to_cann(
-        tile_rope(context, "rope", kParameters, [](const Tensors& t) { return rope_tensors(t[0], t[1], t[2], t[3]); }));
+    return report_to_cann(tile_rope(context, "rope", kRopeParameters,
+                                    [](const Tensors& t) { return rope_tensors(t[0], t[1], t[2], t[3]); }));
 }
 
 }  // namespace optiling
@@ -25,7 +25,7 @@ namespace ops {
 class NpuRope : public OpDef {
 public:
     explicit NpuRope(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kParameters, npu_rope::add_rope_attributes, optiling::NpuRopeTiling);
+        npu_rope::define(this, optiling::kRopeParameters, npu_rope::add_rope_attributes, optiling::NpuRopeTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<0>).SetInferDataType(npu_rope::types_of_inputs<0>);
     }
 };

@@ -5,7 +5,7 @@ namespace optiling {
 
 using namespace npu_rope;
 
-static const Parameters kParameters = {
+static const Parameters kRopeQkParameters = {
     {"q", kInput, rope_types()},
     {"k", kInput, rope_types()},
     {"positions", kInput, position_types()},
@@ -15,7 +15,7 @@ static const Parameters kParameters = {
 };
 
 static ge::graphStatus NpuRopeQkTiling(gert::TilingContext* context) {
-    return report_to_cann(tile_rope(context, "rope_qk", kParameters, [](const Tensors& t) {
+    return report_to_cann(tile_rope(context, "rope_qk", kRopeQkParameters, [](const Tensors& t) {
         return rope_qk_tensors(t[0], t[1], t[2], t[3], t[4], t[5]);
     }));
 }
@@ -27,7 +27,7 @@ namespace ops {
 class NpuRopeQk : public OpDef {
 public:
     explicit NpuRopeQk(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kParameters, npu_rope::add_rope_attributes, optiling::NpuRopeQkTiling);
+        npu_rope::define(this, optiling::kRopeQkParameters, npu_rope::add_rope_attributes, optiling::NpuRopeQkTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<0, 1>).SetInferDataType(npu_rope::types_of_inputs<0, 1>);
     }
 };

@@ -13,7 +13,7 @@ static const Types positions = {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT
                                 ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64};
 static const Types cache = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16,
                             ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16};
-static const Parameters kParameters = {
+static const Parameters kRopeSetRowsParameters = {
     {"x", kInput, x},
     {"positions", kInput, positions},
     {"rows", kInput, Types(x.size(), ge::DT_INT64)},
@@ -23,7 +23,7 @@ static const Parameters kParameters = {
 };
 
 static ge::graphStatus NpuRopeSetRowsTiling(gert::TilingContext* context) {
-    return report_to_cann(tile_rope(context, "rope_set_rows", kParameters, [](const Tensors& t) {
+    return report_to_cann(tile_rope(context, "rope_set_rows", kRopeSetRowsParameters, [](const Tensors& t) {
         return rope_set_rows_tensors(t[0], t[1], t[2], t[3], t[4]);
     }));
 }
@@ -35,7 +35,8 @@ namespace ops {
 class NpuRopeSetRows : public OpDef {
 public:
     explicit NpuRopeSetRows(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kParameters, npu_rope::add_rope_attributes, optiling::NpuRopeSetRowsTiling);
+        npu_rope::define(this, optiling::kRopeSetRowsParameters, npu_rope::add_rope_attributes,
+                         optiling::NpuRopeSetRowsTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<4>).SetInferDataType(npu_rope::types_of_inputs<4>);
     }
 };

@@ -6,14 +6,14 @@ namespace optiling {
 
 using namespace npu_rope;
 
-static const Parameters kParameters = {
+static const Parameters kRotaryMulParameters = {
     {"x", kInput, rotated_types()},    {"cos", kInput, table_types()},
     {"sin", kInput, table_types()},    {"position_ids", kOptionalInput, Types(5, ge::DT_INT64)},
     {"out", kOutput, rotated_types()},
 };
 
 static ge::graphStatus NpuRotaryMulTiling(gert::TilingContext* context) {
-    return report_to_cann(tile_rotary(context, "rotary_mul", kParameters, [](const Tensors& t) {
+    return report_to_cann(tile_rotary(context, "rotary_mul", kRotaryMulParameters, [](const Tensors& t) {
         return rotary_mul_tensors(t[0], t[1], t[2], t[4], t[3]);
     }));
 }
@@ -25,7 +25,8 @@ namespace ops {
 class NpuRotaryMul : public OpDef {
 public:
     explicit NpuRotaryMul(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kParameters, npu_rope::add_rotary_attributes, optiling::NpuRotaryMulTiling);
+        npu_rope::define(this, optiling::kRotaryMulParameters, npu_rope::add_rotary_attributes,
+                         optiling::NpuRotaryMulTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<0>).SetInferDataType(npu_rope::types_of_inputs<0>);
     }
 };

@@ -5,13 +5,13 @@ namespace optiling {
 
 using namespace npu_rope;
 
-static const Parameters kParameters = {
+static const Parameters kRotaryMulQkParameters = {
     {"q", kInput, rotated_types()}, {"k", kInput, rotated_types()},      {"cos", kInput, table_types()},
     {"sin", kInput, table_types()}, {"q_out", kOutput, rotated_types()}, {"k_out", kOutput, rotated_types()},
 };
 
 static ge::graphStatus NpuRotaryMulQkTiling(gert::TilingContext* context) {
-    return report_to_cann(tile_rotary(context, "rotary_mul_qk", kParameters, [](const Tensors& t) {
+    return report_to_cann(tile_rotary(context, "rotary_mul_qk", kRotaryMulQkParameters, [](const Tensors& t) {
         return rotary_mul_qk_tensors(t[0], t[1], t[2], t[3], t[4], t[5]);
     }));
 }
@@ -23,7 +23,8 @@ namespace ops {
 class NpuRotaryMulQk : public OpDef {
 public:
     explicit NpuRotaryMulQk(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kParameters, npu_rope::add_rotary_attributes, optiling::NpuRotaryMulQkTiling);
+        npu_rope::define(this, optiling::kRotaryMulQkParameters, npu_rope::add_rotary_attributes,
+                         optiling::NpuRotaryMulQkTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<0, 1>).SetInferDataType(npu_rope::types_of_inputs<0, 1>);
     }
 };

@@ -151,7 +151,7 @@ def _simulator() -> list[Finding]:
 
 
 def _kernels(folder: Path) -> Finding:
-    count = len(list(folder.glob("npu_*.so")))
+    count = len(list(folder.glob("*.so")))
     if count:
         return Finding("simulator", "kernels", True, f"{count} libraries in {folder}")
     return Finding("simulator", "kernels", False, f"none in {folder}", "Reinstall npu-rope.")

@@ -17,8 +17,9 @@ set(ASCEND_SIM_KERNEL_FLAGS -ffp-contract=off -fno-strict-aliasing -fwrapv)
 #   <name>_defs, <name>_shapes, <name>_tilings
 #                                         the definitions, compiled three times, as CANN does
 #   <name>_op_build_files                 the files that the program <name>_op_build generates from the definitions
-#   <operator>__<soc>                     a kernel's library: <operator>.cpp of the folder KERNELS, compiled for each
-#                                         column of the definition. The variable <name>_kernels lists these targets
+#   <name>_kernels__<soc>                 an SoC's kernels: <operator>.cpp of the folder KERNELS, compiled for each column
+#                                         of the definitions, all as one file. The variable <name>_kernels lists these
+#                                         targets
 function(ascend_sim_add_package name)
   cmake_parse_arguments(p "" "FOLDER;KERNELS" "OPERATORS;SOCS;DEFINITIONS;LINK" ${ARGN})
   foreach(part defs shapes tilings)
@@ -43,15 +44,10 @@ function(ascend_sim_add_package name)
     list(APPEND copy_descriptions COMMAND ${CMAKE_COMMAND} -E make_directory "${tbe}/config/${soc}"
       COMMAND ${CMAKE_COMMAND} -E copy "${generated}/aic-${soc}-ops-info.json" "${tbe}/config/${soc}")
   endforeach()
-  # ascend910_93 runs the kernels of ascend910b (kernel_library() in cann/host/kernel_names.cpp).
+  # ascend910_93 runs the kernels of ascend910b (kernel_soc() in cann/host/kernel_names.cpp).
   list(TRANSFORM p_SOCS REPLACE "^ascend910_93$" ascend910b OUTPUT_VARIABLE kernel_socs)
   list(REMOVE_DUPLICATES kernel_socs)
-  set(kernels "")
-  foreach(operator IN LISTS p_OPERATORS)
-    list(TRANSFORM kernel_socs PREPEND "${operator}__" OUTPUT_VARIABLE kernels_of_operator)
-    list(APPEND kernels ${kernels_of_operator})
-  endforeach()
-  list(TRANSFORM kernels REPLACE "(.+)" "${generated}/\\1.cpp" OUTPUT_VARIABLE kernel_sources)
+  list(TRANSFORM kernel_socs REPLACE "(.+)" "${generated}/kernels_\\1.cpp" OUTPUT_VARIABLE kernel_sources)
   # op_build does not rewrite unchanged files, so only the files that a changed definition affects compile again. The
   # file `done` is always newer than op_build.
   add_custom_command(OUTPUT "${generated}/done"
@@ -65,15 +61,18 @@ function(ascend_sim_add_package name)
     DEPENDS ${name}_op_build VERBATIM)
   add_custom_target(${name}_op_build_files DEPENDS "${generated}/done")
 
-  foreach(kernel IN LISTS kernels)
-    add_library(${kernel} MODULE "${generated}/${kernel}.cpp")
+  set(kernels "")
+  foreach(soc IN LISTS kernel_socs)
+    set(kernel ${name}_kernels__${soc})
+    add_library(${kernel} MODULE "${generated}/kernels_${soc}.cpp")
     target_include_directories(${kernel} PRIVATE "${p_KERNELS}")
     target_compile_options(${kernel} PRIVATE
       ${ASCEND_SIM_KERNEL_OPTIMIZE} ${ASCEND_SIM_KERNEL_FLAGS} -Wno-unused-parameter)
     target_link_libraries(${kernel} PRIVATE ascend_sim)
-    set_target_properties(${kernel} PROPERTIES PREFIX "" SUFFIX ".so"
+    set_target_properties(${kernel} PROPERTIES OUTPUT_NAME ${soc} PREFIX "" SUFFIX ".so"
       LIBRARY_OUTPUT_DIRECTORY "${p_FOLDER}/sim_kernels")
     add_dependencies(${kernel} ${name}_op_build_files)
+    list(APPEND kernels ${kernel})
   endforeach()
   set(${name}_kernels ${kernels} PARENT_SCOPE)
 

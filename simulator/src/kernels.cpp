@@ -1,5 +1,5 @@
-// Lookup of compiled kernels by the names of their entries, <kernel>__<soc>__<types>. A library holds the entries of a
-// kernel for an SoC.
+// Lookup of compiled kernels by the names of their entries, <kernel>__<soc>__<types>. A library holds all entries of an
+// SoC.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -35,10 +35,12 @@ void* find_override(const char* entry) {
     return nullptr;
 }
 
-// The path at which cmake/AscendSimFunctions.cmake puts a kernel's library.
+// The path at which cmake/AscendSimFunctions.cmake puts a kernel's library, <soc>.so.
 std::string kernel_path(const std::string& folder, const std::string& entry) {
-    const size_t soc = entry.find("__"), types = soc == std::string::npos ? soc : entry.find("__", soc + 2);
-    return folder + "/" + entry.substr(0, types) + ".so";
+    const size_t kernel_end = entry.find("__");
+    if (kernel_end == std::string::npos) return folder + "/" + entry + ".so";
+    const size_t soc = kernel_end + 2;
+    return folder + "/" + entry.substr(soc, entry.find("__", soc) - soc) + ".so";
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ def entries(stem: str, soc: str) -> set[str]:
 
 
 def compiled(library: Path) -> set[str]:
-    return {name for name in stubs.Elf.read(library).defined if name.startswith(f"{library.stem}__")}
+    return {name for name in stubs.Elf.read(library).defined if f"__{library.stem}__" in name}
 
 
 def test_every_kernel_has_its_definition_its_interface_and_its_place_in_the_package():
@@ -139,20 +139,20 @@ def test_no_optional_list_is_empty_by_default(soc):
 @pytest.mark.parametrize(("stem", "soc"), KERNELS)
 def test_a_kernel_is_compiled_for_every_column_of_the_definition_and_no_other(stem, soc):
     described = {entry for each in SHARED[soc] for entry in entries(stem, each)}
-    library = PACKAGE / f"sim_kernels/npu_{stem}__{soc}.so"
-    assert compiled(library) == {f"{library.stem}__{entry}" for entry in described}
+    kernel = f"npu_{stem}__{soc}__"
+    found = {name for name in compiled(PACKAGE / f"sim_kernels/{soc}.so") if name.startswith(kernel)}
+    assert found == {kernel + entry for entry in described}
 
 
-def test_every_compiled_library_belongs_to_an_operator():
-    libraries = {path.name for path in (PACKAGE / "sim_kernels").iterdir()}
-    assert libraries == {f"npu_{stem}__{soc}.so" for stem, soc in KERNELS}
+def test_every_compiled_library_belongs_to_an_soc():
+    assert {path.name for path in (PACKAGE / "sim_kernels").iterdir()} == {f"{soc}.so" for soc in SHARED}
 
 
 @pytest.mark.parametrize("soc", SOCS)
 def test_every_kernel_that_the_package_names_is_compiled(soc):
     kernels = PACKAGE / "op_impl/ai_core/tbe/kernel" / soc
     named = [json.loads(path.read_text())["kernelName"] for path in kernels.rglob("*.json")]
-    libraries = {entry.rsplit("__", 1)[0] for entry in named}
+    libraries = {entry.split("__")[1] for entry in named}
     assert set(named) == {
         entry for library in libraries for entry in compiled(PACKAGE / f"sim_kernels/{library}.so")
     }

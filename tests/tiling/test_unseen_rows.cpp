@@ -31,9 +31,7 @@ Platform platform_of(int32_t arch, int32_t cores) {
 bool launch_kernel(const char* kernels, const std::string& entry, const char* soc, const KernelLaunch& launch,
                    const void* tiling, size_t tiling_bytes, std::vector<ascend_sim_memory> memories,
                    std::vector<ascend_sim_arg> arguments) {
-    const std::string name = entry.substr(0, entry.find("__", entry.find("__") + 2));
-    void* library = dlopen((std::string(kernels) + "/" + name + ".so").c_str(), RTLD_LAZY | RTLD_LOCAL);
-    void* kernel = library ? dlsym(library, entry.c_str()) : nullptr;
+    void* kernel = ascend_sim_find_kernel(kernels, entry.c_str());
     if (!kernel) {
         std::fprintf(stderr, "no kernel %s: %s\n", entry.c_str(), dlerror());
         return false;

@@ -38,13 +38,13 @@ std::string column_name(const OpRecord& def, size_t column) {
 
 bool is_simulated(const std::string& soc) { return ascend_sim::find_profile(soc.c_str()) != nullptr; }
 
-std::string kernel_library(const std::string& op_type, const std::string& soc) {
+std::string kernel_soc(const std::string& soc) {
     const ascend_sim::Profile* profile = ascend_sim::find_profile(soc.c_str());
-    return snake_case(op_type) + "__" + (profile && profile->arch == 220 ? "ascend910b" : soc);
+    return profile && profile->arch == 220 ? "ascend910b" : soc;
 }
 
 std::string kernel_entry(const OpRecord& def, size_t column) {
-    return kernel_library(def.type, def.soc) + "__" + column_name(def, column);
+    return snake_case(def.type) + "__" + kernel_soc(def.soc) + "__" + column_name(def, column);
 }
 
 }  // namespace npu_cann

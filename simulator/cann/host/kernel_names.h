@@ -20,8 +20,9 @@ std::vector<const ParamRecord*> kernel_arguments(const OpRecord& def);
 // The types of a kernel's arguments, as in its file name.
 std::string column_name(const OpRecord& def, size_t column);
 
-// The library of sim_kernels with the operator's kernels for a SoC. SoCs of one instruction set share kernels.
-std::string kernel_library(const std::string& op_type, const std::string& soc);
+// The SoC whose kernels a SoC runs: SoCs of one instruction set share kernels. The folder sim_kernels has one library
+// for each such SoC.
+std::string kernel_soc(const std::string& soc);
 
 // The name of a kernel in its library.
 std::string kernel_entry(const OpRecord& def, size_t column);

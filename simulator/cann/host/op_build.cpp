@@ -239,7 +239,7 @@ struct Soc {
 
 void write_all(const std::string& folder, const std::string& package) {
     std::map<std::string, Soc> socs;
-    std::map<std::string, std::string> kernel_sources;  // by the name of the library
+    std::map<std::string, std::string> kernel_sources;  // by kernel_soc()
     for (const std::string& type : DefReader::op_types()) {
         OpRecord def;
         DefReader::read(type, "", &def);
@@ -250,16 +250,12 @@ void write_all(const std::string& folder, const std::string& package) {
             check(def);
             socs[soc].descriptions.raw(type, description(def));
             if (!is_simulated(soc)) continue;
-            add_kernels_to_source(def, &kernel_sources[kernel_library(type, soc)]);
+            add_kernels_to_source(def, &kernel_sources[kernel_soc(soc)]);
             if (!package.empty()) socs[soc].kernels.raw(type, write_kernels(package, def));
         }
     }
-    // The build declares a library for each operator and SoC. An operator without the SoC has no kernel in it.
-    for (const std::string& type : DefReader::op_types())
-        for (const auto& [soc, files] : socs)
-            if (is_simulated(soc)) kernel_sources[kernel_library(type, soc)];
-    for (const auto& [library, text] : kernel_sources)
-        write_file(folder + "/" + library + ".cpp", "// Generated from the operator's definition.\n" + text);
+    for (const auto& [soc, text] : kernel_sources)
+        write_file(folder + "/kernels_" + soc + ".cpp", "// Generated from the operators' definitions.\n" + text);
     for (const auto& [soc, files] : socs) {
         write_file(folder + "/aic-" + soc + "-ops-info.json", files.descriptions.done() + "\n");
         if (!package.empty() && is_simulated(soc)) write_kernel_list(package, soc, files.kernels.done());

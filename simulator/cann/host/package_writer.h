@@ -13,11 +13,12 @@ namespace npu_cann {
 // of the list, as JSON.
 std::string write_kernels(const std::string& package, const OpRecord& def);
 
-// Adds a definition's kernels to the source of their library. For each column that the source lacks, it includes
+// Adds a definition's kernels to the source of an SoC's library. For each column that the source lacks, it includes
 // <operator>.cpp once, with DTYPE_<NAME> and ORIG_DTYPE_<NAME> of each argument (hicann/asc-devkit
 // cmake/asc/fwk_modules/util/ascendc_impl_build.py, get_dtype_fmt_options) and with the kernel's name in sim_kernels.
-// CANN starts a compiler for each column. Here one compile includes the headers once for all columns, which takes a
-// quarter of the time. So no header may depend on a column's macros.
+// CANN starts a compiler for each column. Here one compile includes the headers once for all columns of all operators,
+// which takes a tenth of the time. So no header may depend on a column's macros, and no two operators may define the
+// same name.
 void add_kernels_to_source(const OpRecord& def, std::string* source);
 
 // Writes the list of an SoC's kernels: a JSON object of the entries from write_kernels(), by operator.
