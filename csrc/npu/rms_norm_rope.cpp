@@ -30,7 +30,7 @@ bool accepts(RmsNormRopeTensors t, const Call& norm_call) {
     return tiled.has_elements();
 }
 
-// rows: NULL, or the rows for the keys in k_out, which is a cache.
+// rows: NULL, or the row of the cache k_out for each token's keys.
 void launch(const Sides& s, const at::Tensor& positions, const at::Tensor* rows, const OptionalTensor& factors,
             const Call& norm_call, const at::Tensor& q_out, const at::Tensor& k_out) {
     using T = LaunchTensor;
