@@ -23,10 +23,10 @@ struct Call {
 bool accepts(RmsNormRopeTensors t, const Call& norm_call) {
     t.rope.known = Known::kAddresses;
     const npu_rope_params params = params_of(norm_call.attributes);
-    const auto angle = static_cast<int32_t>(norm_call.attributes.angle);
     const HeadNorm norm{norm_call.epsilon, norm_call.intermediate_rounding};
     TilingResult<RmsNormRopeTilingData> tiled;
-    raise_on(check_and_tile_rms_norm_rope(t, params, angle, norm, platform(t.rope.op), &tiled));
+    raise_on(
+        check_and_tile_rms_norm_rope(t, params, angle_of(norm_call.attributes), norm, platform(t.rope.op), &tiled));
     return tiled.has_elements();
 }
 

@@ -43,6 +43,7 @@ inline std::vector<int64_t> listed(at::OptionalIntArrayRef values) {
 
 // The attributes in the form that the checks take. Errors of parameters name the operator rope.
 npu_rope_params params_of(const Attributes& a);
+int32_t angle_of(const Attributes& a);
 
 // One launch of NpuRope, checked: x into out, which may be x itself.
 void launch_rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors, const Attributes& a,
