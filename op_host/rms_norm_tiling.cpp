@@ -113,7 +113,6 @@ public:
         set_layout(*layout);
         launch->tiling_key = layout->tile.chunk == 0 ? kRmsNormRows : kRmsNormLong;
         launch->block_dim = static_cast<uint32_t>(head_.row_parts * head_.head_parts);
-        launch->workspace_bytes = 0;
         return {};
     }
 

@@ -99,7 +99,6 @@ public:
         set_layout(*layout);
         launch->block_dim = static_cast<uint32_t>(d_.row_parts * d_.head_parts);
         launch->tiling_key = static_cast<uint64_t>(call_.key);
-        launch->workspace_bytes = 0;
         return computed_ ? set_frequencies() : Check{};
     }
 
