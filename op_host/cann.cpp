@@ -72,8 +72,8 @@ void CannCall::optional(const char* name, int32_t (*value)[4]) {
     for (size_t i = 0; i < count; ++i) narrow(name, list->GetData()[i], &(*value)[i]);
 }
 
-// One 0, the default, means that every tensor is contiguous; so does an empty list, which a graph may pass. One 0
-// cannot be the strides of a call, because every operator has at least two tensors with at least one dimension each.
+// One 0, the default, means that every tensor is contiguous. An empty list, which a graph may pass, means the same. One
+// 0 cannot be the strides of a call, because every operator has at least two tensors with at least one dimension each.
 void CannCall::strides() {
     const auto* strides = attrs_ == nullptr ? nullptr : attrs_->GetListInt(attribute_++);
     const size_t count = strides == nullptr ? 0 : strides->GetSize();

@@ -68,7 +68,7 @@ private:
 };
 
 // A call as CANN passes it to a tiling function. With this class the function that lists the attributes reads them.
-// After it, call tensors(), which also returns the error of an attribute.
+// Then call tensors(), which also returns the first error of an attribute.
 class CannCall {
 public:
     CannCall(const char* op, gert::TilingContext* context);

@@ -62,9 +62,9 @@ RmsNormLayout layout_of_chunk(const RmsNormTileCall& call, const RmsNormTile& ti
         two_buffers(call.backward ? call.x_bytes : std::max(call.x_bytes, call.out_bytes));
     if (call.adds) l.residuals.bytes = l.sums.bytes = two_buffers(call.x_bytes);
     if (call.backward) l.grads.bytes = two_buffers(call.out_bytes);
-    // Floats: the Gather offsets of a piece's end for x and for out, and the largest square of a row.
-    constexpr int64_t kOffsets = 2 * 16, kLargest = 8;
-    const int64_t sums = ((1 + call.backward) * l.levels + 1) * int64_t{kRowNormSlots};
+    // Floats: the Gather offsets of a piece's end for two types, a block with the largest magnitude, a vector of sums.
+    constexpr int64_t kOffsets = 2 * 16, kLargest = 8, kSums = 64;
+    const int64_t sums = ((1 + call.backward) * l.levels + 1) * kSums;
     l.work.bytes = 4 * ((2 + call.backward) * chunk + sums + kLargest + kOffsets);
     const int64_t row = tile.keeps_row ? chunks * chunk : chunk;
     (call.backward ? l.dscale : l.row).bytes = 4 * (row + call.backward * kDscaleExtraFloats);

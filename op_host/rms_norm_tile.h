@@ -53,7 +53,7 @@ std::optional<RmsNormLayout> layout_of(const RmsNormTileCall& call, const RmsNor
 std::vector<RmsNormTile> row_tiles(const RmsNormTileCall& call);
 std::vector<RmsNormTile> chunk_tiles(const RmsNormTileCall& call);
 
-// A tile costs less if UB keeps more between the passes over a row; if UB keeps the same, if it is larger.
+// A tile costs less if UB keeps more between the passes over a row. If UB keeps the same, the larger tile costs less.
 inline bool costs_less(const RmsNormTile& a, const RmsNormTile& b) {
     if (a.keeps_row != b.keeps_row) return a.keeps_row;
     if (a.keeps_scale != b.keeps_scale) return a.keeps_scale;

@@ -12,7 +12,7 @@
 namespace npu_rope {
 namespace {
 
-// Elements. Longer rows, and rows that fit no layout, are normalized in chunks.
+// Elements. Longer rows, and rows for which no layout fits, are processed in chunks.
 constexpr int64_t kLongestWholeRow = 16384;
 
 // The dimensions before axis as [batch, token, head]. Adjacent dimensions that one stride covers are merged.
@@ -20,14 +20,14 @@ class Dimensions {
 public:
     Dimensions(const RmsNormTilingInput& in, RmsNormTilingData* d) : shape_(in.shape), d_(*d) {
         RopeTilingHead& head = d->head;
-        tracks_ = {{shape_.x_stride, head.side[0].x_stride}, {shape_.out_stride, head.side[0].out_stride}};
+        tensors_ = {{shape_.x_stride, head.side[0].x_stride}, {shape_.out_stride, head.side[0].out_stride}};
         if (in.adds) {
-            tracks_.push_back({shape_.residual_stride, head.side[1].x_stride});
-            tracks_.push_back({shape_.sum_stride, head.side[1].out_stride});
+            tensors_.push_back({shape_.residual_stride, head.side[1].x_stride});
+            tensors_.push_back({shape_.sum_stride, head.side[1].out_stride});
         }
-        if (in.backward) tracks_.push_back({shape_.grad_stride, head.side[1].x_stride});
+        if (in.backward) tensors_.push_back({shape_.grad_stride, head.side[1].x_stride});
         d->scale_shared = is_shared();
-        if (!d->scale_shared) tracks_.push_back({shape_.scale_stride, d->scale_stride});
+        if (!d->scale_shared) tensors_.push_back({shape_.scale_stride, d->scale_stride});
     }
 
     // Returns false if there are more heads than a launch can number.
@@ -38,8 +38,8 @@ public:
         int64_t size[kRmsNormOuter] = {1, 1, 1};
         const int first = sizes_.size() == 3 ? 0 : 1;
         for (size_t i = 0; i < sizes_.size(); ++i) size[first + static_cast<int>(i)] = sizes_[i];
-        for (size_t t = 0; t < tracks_.size(); ++t)
-            for (size_t i = 0; i < sizes_.size(); ++i) tracks_[t].to[first + static_cast<int>(i)] = strides_[i][t];
+        for (size_t t = 0; t < tensors_.size(); ++t)
+            for (size_t i = 0; i < sizes_.size(); ++i) tensors_[t].to[first + static_cast<int>(i)] = strides_[i][t];
         if (size[2] > INT32_MAX) return false;
         d_.head.rows = size[0] * size[1];
         d_.head.seq = size[1];
@@ -48,7 +48,7 @@ public:
     }
 
 private:
-    struct Track {
+    struct Strides {  // of one tensor: in the call, and in the kernel's struct
         const int64_t* from;
         int64_t* to;
     };
@@ -62,7 +62,7 @@ private:
     // Merges dimension k with those before it if their strides allow it.
     void merge_with_last(int k) {
         std::vector<int64_t> strides;
-        for (const Track& t : tracks_) strides.push_back(t.from[k]);
+        for (const Strides& t : tensors_) strides.push_back(t.from[k]);
         bool follows = !sizes_.empty();
         for (size_t t = 0; follows && t < strides.size(); ++t) {
             int64_t reach;
@@ -79,7 +79,7 @@ private:
 
     const RmsNormShape& shape_;
     RmsNormTilingData& d_;
-    std::vector<Track> tracks_;
+    std::vector<Strides> tensors_;
     std::vector<int64_t> sizes_;
     std::vector<std::vector<int64_t>> strides_;
 };
@@ -113,7 +113,6 @@ public:
         set_layout(*layout);
         launch->tiling_key = layout->tile.chunk == 0 ? kRmsNormRows : kRmsNormLong;
         launch->block_dim = static_cast<uint32_t>(head_.row_parts * head_.head_parts);
-        launch->workspace_bytes = 0;
         return {};
     }
 
@@ -219,7 +218,7 @@ Check check_one_scale(const RmsNormTilingInput& in, const char* soc) {
     return bad_value(in.op, "scale",
                      formatted("have the elements of one row, %s, for all rows and be contiguous on %s",
                                shape_text(in.shape.inner + first, NPU_ROPE_MAX_NDIM - first).c_str(), soc),
-                     "one that lacks some, is another one for other rows or has gaps");
+                     "one that lacks some of them, differs between rows or has gaps");
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ struct Unit {
     int64_t whole_rows;               // token rows with all heads that fill a tile
 };
 
-// Every run of a packed tile, also that of the last heads, must have the 32 bytes of a DMA.
+// Whether the kernel's instructions can process the tile. Runs of a packed tile must have the 32 bytes of a DMA.
 bool is_supported(const RopeTileCall& call, const RopeTile& tile) {
     const RopeTilingHead& d = *call.head;
     if (tile.rows() > (call.normalizes ? kMostNormRows : kMostRows)) return false;

@@ -54,7 +54,7 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
 // Tiles that the kernel's instructions support, whether or not their layouts fit.
 std::vector<RopeTile> tile_candidates(const RopeTileCall& call);
 
-// A tile costs less if a table serves more tokens; for equal tables, if it has more rows, because DMAs are longer.
+// A tile costs less if a table serves more tokens. For equal tables, more rows cost less, because DMAs are longer.
 inline bool costs_less(const RopeTile& a, const RopeTile& b) {
     return a.table_tokens != b.table_tokens ? a.table_tokens > b.table_tokens : a.rows() > b.rows();
 }

@@ -99,7 +99,6 @@ public:
         set_layout(*layout);
         launch->block_dim = static_cast<uint32_t>(d_.row_parts * d_.head_parts);
         launch->tiling_key = static_cast<uint64_t>(call_.key);
-        launch->workspace_bytes = 0;
         return computed_ ? set_frequencies() : Check{};
     }
 
@@ -121,9 +120,9 @@ private:
         d_.index_words = in_.rows_int64 ? 2 : 1;
         // With one entry per lane, each half of a table row must also start on a 32-byte border.
         int64_t half_unit = given_ && in_.tables.entry_per_lane ? kUbBlock / dtype_bytes(in_.tables.dtype) : 8;
-        bool in_place = halves && p.n_offs % 8 == 0 && pairs % half_unit == 0;
+        bool on_borders = halves && p.n_offs % 8 == 0 && pairs % half_unit == 0;
         bool shifts = !halves && call_.item_bytes == 2 && platform_.arch != kArch310p;
-        call_.key = in_place ? kRopeHalves : shifts ? kRopeSwapByShifts : kRopeSwapByGather;
+        call_.key = on_borders ? kRopeHalves : shifts ? kRopeSwapByShifts : kRopeSwapByGather;
         d_.lane_first = call_.key == kRopeHalves ? 0 : p.n_offs / 8 * 8;
         d_.table_width = call_.key == kRopeHalves ? i32(pairs) : i32(round_up(p.n_offs + d_.n_dims, 8)) - d_.lane_first;
         if (computed_) set_planes();

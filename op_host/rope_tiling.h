@@ -15,8 +15,8 @@
 
 namespace npu_rope {
 
-// Given tables. Strides in elements: batch, token. With position_ids, whose strides are in RopeShape's row_stride, they
-// are: unused, row.
+// Given tables. Strides in elements: batch, token; with position_ids: unused, row. The strides of position_ids are in
+// RopeShape's row_stride.
 struct GivenTables {
     int32_t dtype = NPU_ROPE_FLOAT32;
     bool entry_per_lane = false;
@@ -31,8 +31,8 @@ struct HeadNorm {
     bool intermediate_rounding = false;  // round as a call of rms_norm and then rope does
 };
 
-// A call whose arguments check_rope or check_rotary has accepted; one of two sides may have no heads.
-// Dimensions of size 1 may have any stride.
+// A call whose arguments check_rope, check_rms_norm_rope or check_rotary has accepted. One of two sides may have no
+// heads. Dimensions of size 1 may have any stride.
 struct RopeTilingInput {
     const char* op = "rope";  // for messages: the operator, and its name of x
     const char* x_name = "x";
@@ -45,7 +45,7 @@ struct RopeTilingInput {
     bool rows_int64 = false;
     bool forward = true;
     npu_rope_params params = {};
-    GivenTables tables;  // rotary_tiling only, for which params define the rotated lanes and nothing else
+    GivenTables tables;  // rotary_tiling only, for which params define the window and the pairs and nothing else
     HeadNorm norm;       // rms_norm_rope_tiling only
 
     bool scatters_side(int side) const { return scatters && side == shape.sides - 1; }

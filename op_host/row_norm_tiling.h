@@ -27,7 +27,7 @@ inline Check check_device_epsilon(const char* op, double epsilon, int32_t stash_
     return {};
 }
 
-// Rounds epsilon to the stash type. wide_range: the elements' squares may leave float32's range, unlike float16's.
+// The parameters, with epsilon rounded to the stash type. wide_range: the elements' squares may leave float32's range.
 inline RowNormTiling row_norm_tiling(int64_t n, double epsilon, int32_t stash, bool wide_range) {
     if (stash == kStashFloat16) epsilon = rounded_to(epsilon, 11, -24);
     if (stash == kStashBfloat16) epsilon = rounded_to(epsilon, 8, -133);

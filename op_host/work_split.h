@@ -9,7 +9,7 @@ namespace npu_rope {
 constexpr int64_t kUbBlock = 32;               // alignment of DMAs and vector operands, in bytes
 constexpr int64_t kUbBankGroups = 512;         // period of UB's bank groups, in bytes
 constexpr int64_t kTileBytes = 16 * 1024;      // enough for a DMA to reach the memory's bandwidth
-constexpr int64_t kLeastTileBytes = 4 * 1024;  // smaller tiles only if nothing else fits
+constexpr int64_t kLeastTileBytes = 4 * 1024;  // smaller tiles only for less work, or if nothing else fits
 constexpr int64_t kLeastCoreBytes = 1024;      // of x: a smaller part does not justify a core
 constexpr int64_t kTilesPerCore = 4;           // so that copies and vector instructions overlap in short calls
 

@@ -5,12 +5,12 @@
 
 struct HeadNormTiling {
     RowNormTiling norm;
-    int32_t intermediate_rounding;  // 1: Normalized and its product with the scale are rounded to x's type
+    int32_t intermediate_rounding;  // 1: round the normalized head, and its product with the scale, to x's type
     int32_t scatters;               // 1: side 1 is stored into rows of a cache
     int32_t swaps;                  // 1: the kernel also normalizes each head's partners
 
     // UB, in bytes.
-    int32_t scale_bytes;      // both sides' scales, float32; if swaps, then the scales with neighbours exchanged
+    int32_t scale_bytes;      // both sides' scales, float32; if swaps, also the scales with neighbours exchanged
     int32_t scale_raw_bytes;  // the scales in their own type; 0: float32 needs no copy of them
     int32_t stats_bytes;
     int32_t factor_bytes;  // if swaps: a float for each row

@@ -14,14 +14,14 @@ constexpr int32_t kRopeMaxChunks = kRopeMaxHeadSize / 64;  // of 64 table lanes,
 
 // Tiling keys: how the kernel combines the two lanes of a pair. The kernel repeats them as literals, which
 // TILING_KEY_IS requires.
-constexpr int32_t kRopeHalves = 1;        // neox, both halves on 32-byte borders: addressed in place
-constexpr int32_t kRopeSwapByShifts = 2;  // normal, 16-bit: neighbours swapped by 32-bit shifts
+constexpr int32_t kRopeHalves = 1;        // pairs (i, i + n_dims/2), halves on 32-byte borders as float32
+constexpr int32_t kRopeSwapByShifts = 2;  // pairs (2i, 2i+1), 16-bit: neighbours swapped by 32-bit shifts
 constexpr int32_t kRopeSwapByGather = 3;  // everything else
 
 // How tiles are copied between GM and UB.
 constexpr int32_t kRopeIoBurst = 0;   // rows of whole 32-byte blocks, or a DMA that pads
-constexpr int32_t kRopeIoPacked = 1;  // runs with GM's layout, repacked in UB (no padding DMA)
-constexpr int32_t kRopeIoScalar = 2;  // runs shorter than a DMA's 32 bytes, element by element
+constexpr int32_t kRopeIoPacked = 1;  // no padding DMA: runs with GM's layout, repacked in UB
+constexpr int32_t kRopeIoScalar = 2;  // element by element: all other tiles of such an SoC
 
 // Parts of the work buffer in which the table and the setup are computed: numbers of vectors of floats.
 constexpr int32_t kRopeTableTemps = 3;       // of block_tokens x table_width

@@ -36,7 +36,7 @@ int32_t dtype_code(at::ScalarType type) {
     return -1;
 }
 
-// Whether the kernel can read the tensor without a copy.
+// Whether the kernel can read the tensor's layout without a copy.
 bool is_readable(const LaunchTensor& t) {
     if (t.form == LaunchTensor::kContiguous) return t.tensor->is_contiguous();
     const int64_t last = t.tensor->dim() - 1;
@@ -102,7 +102,7 @@ Check find_this_platform(const char* op, Platform* found) {
         *found = *known;
         return {};
     }
-    const bool on_ai_cores = family->arch == kArch310p;  // which execute vector instructions there
+    const bool on_ai_cores = family->arch == kArch310p;  // its AI cores execute vector instructions
     const int32_t cores = cores_of_device(on_ai_cores ? ACL_DEVICE_INFO_AI_CORE_NUM : ACL_DEVICE_INFO_VECTOR_CORE_NUM);
     if (cores < 1)
         return bad_value(op, "soc", "be a chip whose cores CANN knows",
@@ -133,7 +133,7 @@ LaunchTensors::LaunchTensors(const char* op, std::vector<LaunchTensor> tensors)
         if (t.tensor && t.tensor->device() != device)
             raise_on(bad_value(op, t.name, formatted("be on %s's device %s", tensors_[0].name, device.str().c_str()),
                                t.tensor->device().str()));
-        made_.push_back(t.tensor ? OptionalTensor(*t.tensor) : std::nullopt);
+        launched_.push_back(t.tensor ? OptionalTensor(*t.tensor) : std::nullopt);
         views_.push_back(!t.tensor        ? npu_rope_tensor{}
                          : is_readable(t) ? view_as_is(*t.tensor)
                                           : view_of_copy(*t.tensor, i));
@@ -144,17 +144,17 @@ void LaunchTensors::copy_inputs() {
     for (size_t i = 0; i < tensors_.size(); ++i) {
         const LaunchTensor& t = tensors_[i];
         if (!t.tensor) continue;
-        if (!is_readable(t)) made_[i] = t.tensor->contiguous();
-        if (t.form == LaunchTensor::kInt64) made_[i] = t.tensor->to(at::kLong);
+        if (!is_readable(t)) launched_[i] = t.tensor->contiguous();
+        if (t.form == LaunchTensor::kInt64) launched_[i] = t.tensor->to(at::kLong);
     }
 }
 
 at::IntArrayRef LaunchTensors::strides() {
     bool contiguous = true;
     for (size_t i = 0; i < tensors_.size(); ++i) {
-        if (!made_[i].has_value() || tensors_[i].form == LaunchTensor::kContiguous) continue;
-        strides_.insert(strides_.end(), made_[i]->strides().begin(), made_[i]->strides().end());
-        contiguous = contiguous && made_[i]->is_contiguous();
+        if (!launched_[i].has_value() || tensors_[i].form == LaunchTensor::kContiguous) continue;
+        strides_.insert(strides_.end(), launched_[i]->strides().begin(), launched_[i]->strides().end());
+        contiguous = contiguous && launched_[i]->is_contiguous();
     }
     // aclnn rejects an empty list (561103): one 0 means that all tensors are contiguous, see op_host/cann.h.
     if (contiguous) strides_ = {0};

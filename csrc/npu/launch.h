@@ -25,7 +25,7 @@ const Platform& platform(const char* op);
 // A tensor of a launch.
 struct LaunchTensor {
     // How the kernel reads the tensor: as it is; as it is if its last dimension has unit stride; contiguous; as int64.
-    // The operator package supports int64 rows only, which halves its number of kernels.
+    // The operator package supports int64 row numbers only, which halves the number of its kernels.
     enum Form { kAsIs, kUnitStride, kContiguous, kInt64 };
     const char* name;          // in messages
     const at::Tensor* tensor;  // NULL: the call has none
@@ -41,25 +41,25 @@ public:
     // Raises an error unless all tensors are on the first one's device. They must outlive this object.
     LaunchTensors(const char* op, std::vector<LaunchTensor> tensors);
 
-    // Tensor i for the checks, in the form that copy_inputs() gives it; NULL if the call has none. A copy shares no
-    // memory with other tensors.
+    // Tensor i for the checks, with its own type and with the strides that copy_inputs() gives it; NULL if the call has
+    // none. A copy shares no memory with other tensors.
     const npu_rope_tensor* view(size_t i) const { return tensors_[i].tensor ? &views_[i] : nullptr; }
 
     // Copies the inputs that are not in the kernel's form. Call it after the checks, because a copy is also a launch.
     void copy_inputs();
 
     // Tensor i for aclnn.
-    const at::Tensor& operator[](size_t i) const { return *made_[i]; }
-    const OptionalTensor& optional(size_t i) const { return made_[i]; }
-    // The attribute `strides`: those of every tensor that is not kContiguous, or one 0 if all are contiguous. Call it
-    // once.
+    const at::Tensor& operator[](size_t i) const { return *launched_[i]; }
+    const OptionalTensor& optional(size_t i) const { return launched_[i]; }
+    // The attribute `strides`: the strides of every given tensor that is not kContiguous, or one 0 if all of these are
+    // contiguous. Call it once.
     at::IntArrayRef strides();
 
 private:
     c10::OptionalDeviceGuard guard_;
     std::vector<LaunchTensor> tensors_;
     std::vector<npu_rope_tensor> views_;
-    std::vector<OptionalTensor> made_;
+    std::vector<OptionalTensor> launched_;
     std::vector<int64_t> strides_;
 };
 

@@ -1,8 +1,8 @@
 // Launches operators of the package that CANN finds, which may not be the one that torch_npu found when it was loaded.
 //
 // torch_npu reads ASCEND_CUSTOM_OPP_PATH once, while libtorch_npu.so is loaded (op-plugin
-// op_plugin/utils/op_api_common.cpp, g_custom_lib_path). `import torch` loads it by itself, before npu_rope could set
-// the variable. CANN reads the variable later, at the first generated operator of the process (hicann/opbase
+// op_plugin/utils/op_api_common.cpp, g_custom_lib_path). `import torch` already loads that library, before npu_rope can
+// set the variable. CANN reads the variable later, at the first generated operator of the process (hicann/opbase
 // src/nnopbase/individual_op/api/individual_op_api.cpp, NnopbaseInit). The binding therefore opens the package's
 // library itself.
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace npu_rope {
 
-// Finds an operator's two functions. It has the name and parameters of the function that torch_npu's launch macros
-// call. Its first call checks that CANN accepts a call of the package; if not, it raises an error with the remedies.
+// Finds an operator's two functions. The name and parameters are those of the function that torch_npu's launch macros
+// call. The first call checks that CANN runs the package on this chip; if not, it raises an error with the remedies.
 void GetApiFunc(const char* api_name, const char* workspace_api_name, void*& api, void*& workspace_api);
 
 }  // namespace npu_rope

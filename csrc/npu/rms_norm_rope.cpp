@@ -23,14 +23,14 @@ struct Call {
 bool accepts(RmsNormRopeTensors t, const Call& norm_call) {
     t.rope.known = Known::kAddresses;
     const npu_rope_params params = params_of(norm_call.attributes);
-    const auto angle = static_cast<int32_t>(norm_call.attributes.angle);
     const HeadNorm norm{norm_call.epsilon, norm_call.intermediate_rounding};
     TilingResult<RmsNormRopeTilingData> tiled;
-    raise_on(check_and_tile_rms_norm_rope(t, params, angle, norm, platform(t.rope.op), &tiled));
+    raise_on(
+        check_and_tile_rms_norm_rope(t, params, angle_of(norm_call.attributes), norm, platform(t.rope.op), &tiled));
     return tiled.has_elements();
 }
 
-// rows: NULL, or the rows for the keys in k_out, which is a cache.
+// rows: NULL, or the row of the cache k_out for each token's keys.
 void launch(const Sides& s, const at::Tensor& positions, const at::Tensor* rows, const OptionalTensor& factors,
             const Call& norm_call, const at::Tensor& q_out, const at::Tensor& k_out) {
     using T = LaunchTensor;

@@ -1,5 +1,5 @@
-// rope for NPU tensors, through torch_npu and aclnn. The schemas, fakes and gradients are in
-// npu_rope/ops/rope.py; the functions here call the kernels.
+// rope for NPU tensors, through torch_npu and aclnn. npu_rope/ops/rope.py registers the schemas, fakes and
+// gradients; the functions here call the kernel.
 #include "csrc/npu/rope_call.h"
 
 namespace npu_rope {

@@ -5,8 +5,8 @@
 namespace npu_rope {
 namespace {
 
-int32_t narrow(const char* op, const char* name, int64_t v) {
-    if (v < INT32_MIN || v > INT32_MAX) raise_on(bad_value(op, name, "be in the int32 range", std::to_string(v)));
+int32_t narrow(const char* name, int64_t v) {
+    if (v < INT32_MIN || v > INT32_MAX) raise_on(bad_value("rope", name, "be in the int32 range", std::to_string(v)));
     return static_cast<int32_t>(v);
 }
 
@@ -16,11 +16,11 @@ npu_rope_params params_of(const Attributes& a) {
     npu_rope_params p = {};
     if (a.sections.size() != 4)
         raise_on(bad_value("rope", "sections", "be four numbers >= 0", formatted("%zu numbers", a.sections.size())));
-    for (size_t i = 0; i < 4; ++i) p.sections[i] = narrow("rope", "sections", a.sections[i]);
-    p.n_dims = narrow("rope", "n_dims", a.n_dims);
-    p.mode = narrow("rope", "mode", a.mode);
-    p.n_ctx_orig = narrow("rope", "n_ctx_orig", a.n_ctx_orig);
-    p.n_offs = narrow("rope", "n_offs", a.n_offs);
+    for (size_t i = 0; i < 4; ++i) p.sections[i] = narrow("sections", a.sections[i]);
+    p.n_dims = narrow("n_dims", a.n_dims);
+    p.mode = narrow("mode", a.mode);
+    p.n_ctx_orig = narrow("n_ctx_orig", a.n_ctx_orig);
+    p.n_offs = narrow("n_offs", a.n_offs);
     p.freq_base = a.freq_base;
     p.freq_scale = a.freq_scale;
     p.ext_factor = a.ext_factor;
@@ -30,12 +30,13 @@ npu_rope_params params_of(const Attributes& a) {
     return p;
 }
 
+int32_t angle_of(const Attributes& a) { return narrow("angle", a.angle); }
+
 bool accepts_rope(RopeTensors t, const Attributes& a) {
     const npu_rope_params params = params_of(a);
-    const int32_t angle = narrow(t.op, "angle", a.angle);
     t.known = Known::kAddresses;
     TilingResult<RopeTilingData> tiled;
-    raise_on(check_and_tile_rope(t, params, angle, a.forward, platform(t.op), &tiled));
+    raise_on(check_and_tile_rope(t, params, angle_of(a), a.forward, platform(t.op), &tiled));
     return tiled.has_elements();
 }
 

@@ -1,5 +1,6 @@
-// Shared parts of rope, rope_qk and rope_set_rows on NPU tensors: their attributes, and the checks before a launch.
-// aclnn's first phase cannot report an error through torch_npu's queue, so the checks reject all that the tiling
+// Shared parts of rope, rope_qk and rope_set_rows on NPU tensors, some also of rms_norm_rope: rope's attributes, and
+// the checks before a launch.
+// aclnn's first phase cannot report an error through torch_npu's queue, so the checks reject every call that the tiling
 // rejects.
 #pragma once
 
@@ -30,8 +31,8 @@ struct Attributes {
         n_dims, rope_mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, \
             npu_rope::listed(sections), n_offs, forward, angle                                               \
     }
-// The attributes in aclnn's order, after the inputs. They are lvalues because torch_npu's macro requires it. `strides`:
-// of the launch.
+// The attributes in aclnn's order, after the inputs. They are lvalues because torch_npu's macro requires it. `strides`
+// is LaunchTensors::strides().
 #define NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides)                                                               \
     a.n_dims, a.mode, a.n_ctx_orig, a.freq_base, a.freq_scale, a.ext_factor, a.attn_factor, a.beta_fast, a.beta_slow, \
         sections, a.forward, a.n_offs, strides
@@ -42,6 +43,7 @@ inline std::vector<int64_t> listed(at::OptionalIntArrayRef values) {
 
 // The attributes in the form that the checks take. Errors of parameters name the operator rope.
 npu_rope_params params_of(const Attributes& a);
+int32_t angle_of(const Attributes& a);
 
 // One launch of NpuRope, checked: x into out, which may be x itself.
 void launch_rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors, const Attributes& a,

@@ -1,5 +1,5 @@
-// rope_qk for NPU tensors, through torch_npu and aclnn. The schemas, fakes and gradients are in
-// npu_rope/ops/rope_qk.py; the functions here call the kernel.
+// rope_qk for NPU tensors, through torch_npu and aclnn. npu_rope/ops/rope_qk.py registers the schemas, fakes and
+// gradients; the functions here call the kernel.
 #include "csrc/npu/rope_call.h"
 
 namespace {

@@ -16,7 +16,7 @@ struct TorchTables {
     const at::Tensor &cos, &sin;
 };
 
-// Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch.
+// Raises ValueError or TypeError for a broken rule; returns false if there is nothing to launch. Fills *shape.
 bool accepts_rotary(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shape);
 
 // Launches NpuRotaryMul once, for an accepted call. x: [B,S,N,D] or [S,N,D].

@@ -1,5 +1,5 @@
-// rotary_embedding for NPU tensors: a launch of rotary_mul's kernel on views of tensors in ONNX's layouts. Schema,
-// fake and gradient are in npu_rope/ops/rotary.py.
+// rotary_embedding for NPU tensors: a launch of rotary_mul's kernel on views of tensors in ONNX's layouts. The schemas,
+// fakes and gradients are in npu_rope/ops/rotary.py.
 #include "csrc/npu/rotary_call.h"
 
 namespace {
@@ -27,7 +27,8 @@ void launch(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, c
     RotaryCall of_heads = rotary;
     of_heads.attributes.num_heads = 0;
     tensors.copy_inputs();
-    const at::Tensor narrow_cos = cos.narrow(-1, 0, width), narrow_sin = sin.narrow(-1, 0, width);
+    const at::Tensor narrow_cos = tensors[1].narrow(-1, 0, width);
+    const at::Tensor narrow_sin = tensors[2].narrow(-1, 0, width);
     launch_rotary_mul(as_heads(tensors[0], heads), {narrow_cos, narrow_sin}, ids, of_heads, as_heads(out, heads));
 }
 

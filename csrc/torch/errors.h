@@ -1,5 +1,5 @@
-// Raises errors of the registration, of which torch passes on the message only, in a RuntimeError. The library that
-// found the error keeps its parts: libnpu_rope for a status, this one for a Check.
+// Raises the registration's errors. Torch passes on only the message, in a RuntimeError. The library that found an
+// error keeps its parts: libnpu_rope for a status, this one for a Check.
 #pragma once
 
 #include <stdexcept>

@@ -26,7 +26,7 @@ void rms_norm_out(StableIValue* stack, uint64_t, uint64_t) {
     run(x.get(), scale.get(), NormAttributes(stack + 3), out.get());
 }
 
-// Sums t over the dimensions that the scale shares.
+// Sums t to these sizes, over the dimensions along which the scale is broadcast.
 Tensor summed_to(const Tensor& t, const Dims& sizes) {
     using torch::stable::detail::from;
     const torch::headeronly::IntHeaderOnlyArrayRef wanted_sizes(sizes.size, static_cast<size_t>(sizes.ndim));
@@ -55,7 +55,7 @@ void rms_norm_backward(StableIValue* stack, uint64_t, uint64_t) {
         return;
     }
     const Tensor summed = summed_to(Tensor(dscale.release()), dims_of(scale.get()));
-    stack[1] = torch::stable::detail::from(torch::stable::to(summed, shared(scale.get()).scalar_type()));
+    stack[1] = torch::stable::detail::from(torch::stable::to(summed, reference_to(scale.get()).scalar_type()));
 }
 
 }  // namespace

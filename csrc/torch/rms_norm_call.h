@@ -22,13 +22,6 @@ struct NormAttributes {
           stash_type(torch::stable::detail::to<int64_t>(s[2])) {}
 };
 
-// A second reference to a tensor.
-inline Tensor shared(AtenTensorHandle h) {
-    AtenTensorHandle same;
-    check(aoti_torch_new_tensor_handle(h, &same));
-    return Tensor(same);
-}
-
 inline Tensor as_doubles(const Tensor& t) { return torch::stable::to(t, torch::headeronly::ScalarType::Double); }
 
 // A view of a contiguous tensor's memory with other sizes.
@@ -48,7 +41,7 @@ inline npu_rope_tensor viewed_as(const std::vector<int64_t>& sizes, npu_rope_ten
 class NormCall {
 public:
     NormCall(const char* op, AtenTensorHandle x, AtenTensorHandle scale, int64_t axis)
-        : op_(op), axis_(axis), x_(dims_of(x)), scale_(shared(scale)) {
+        : op_(op), axis_(axis), x_(dims_of(x)), scale_(reference_to(scale)) {
         if (!is_joined()) return;
         raise_on(join_norm_dims(op, x_, dims_of(scale), axis, &joined_));
         if (joined_.x.size() > NPU_ROPE_MAX_NDIM) {
@@ -63,7 +56,9 @@ public:
     int64_t axis() const { return axis_; }
     // Whether the scale is expanded to x's sizes. The backward then sums its gradient, with scale and grad in double.
     bool is_expanded() const { return is_expanded_; }
-    Tensor widened_if_expanded(AtenTensorHandle h) const { return is_expanded_ ? as_doubles(shared(h)) : shared(h); }
+    Tensor widened_if_expanded(AtenTensorHandle h) const {
+        return is_expanded_ ? as_doubles(reference_to(h)) : reference_to(h);
+    }
     void widen_expanded_scale() {
         if (is_expanded_) scale_ = as_doubles(scale_);
     }
@@ -79,7 +74,7 @@ public:
         const Dims t = dims_of(h);
         if (is_joined()) raise_on(check_norm_dims(op_, name, t, x_, /*is_output=*/false));
         if (!t.is_dense_from(is_joined() ? 0 : axis_ < 0 ? axis_ + t.ndim : axis_)) {
-            copies_.push_back(torch::stable::contiguous(shared(h)));
+            copies_.push_back(torch::stable::contiguous(reference_to(h)));
             h = copies_.back().get();
         }
         return is_joined() ? viewed_as(joined_.x, view_of(h)) : view_of(h);

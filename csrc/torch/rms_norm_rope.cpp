@@ -35,7 +35,7 @@ NormRopeAttributes read_packed(AtenTensorHandle packed) {
 // Tensors of a call besides q, k and their outputs.
 struct Others {
     AtenTensorHandle q_scale, k_scale, positions;
-    AtenTensorHandle rows;  // NULL, or the rows of the cache for k
+    AtenTensorHandle rows;  // NULL, or the row of the cache for each token of k
 };
 
 void run(const Side& q, const Side& k, const Others& others, const Optional& factors, const NormRopeAttributes& a) {
@@ -94,7 +94,7 @@ struct SetRowsCall {
 };
 
 // rms_norm_rope_packed_(q_out, k_out, q, k, q_scale, k_scale, positions, packed, rows, freq_factors)
-// If q or k is absent, its output is rotated in place. With rows, k_out is a cache.
+// If q or k is absent, the call normalizes and rotates its output in place. With rows, k_out is a cache.
 void rms_norm_rope_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned q_out(stack[0]), k_out(stack[1]), q_scale(stack[4]), k_scale(stack[5]), positions(stack[6]), packed(stack[7]);
     Optional q(stack[2]), k(stack[3]), rows(stack[8]), factors(stack[9]);

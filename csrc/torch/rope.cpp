@@ -1,5 +1,5 @@
-// CPU kernels of rope, through torch's stable ABI. register_rotation() of npu_rope/ops/calls.py defines the schemas,
-// npu_rope/ops/gradients.py the gradients.
+// rope for CPU tensors, through torch's stable ABI. npu_rope/ops/rope.py registers the schemas, fakes and gradients;
+// these are the kernels.
 #include "csrc/torch/rope_call.h"
 
 namespace {

@@ -126,15 +126,13 @@ inline Attributes unpack(const char* op, AtenTensorHandle packed) {
 }
 
 // A tensor in the form that the C interface reads: the tensor itself, or a copy if its last dimension has no unit
-// stride, the only layout that the kernels do not read. A tensor that is also the output is not copied; the C library
+// stride, the only layout that the kernels do not read. A tensor at the output's address is not copied; the C library
 // checks its layout.
 class Readable {
 public:
     Readable(AtenTensorHandle x, AtenTensorHandle out) : view_(view_of(x)) {
         if (x == out || !has_gaps() || view_.data == data_of(out)) return;
-        AtenTensorHandle same;
-        check(aoti_torch_new_tensor_handle(x, &same));
-        copy_ = torch::stable::contiguous(torch::stable::Tensor(same));
+        copy_ = torch::stable::contiguous(reference_to(x));
         view_ = view_of(copy_->get());
     }
     const npu_rope_tensor* get() const { return &view_; }

@@ -1,5 +1,5 @@
-// rotary_embedding for CPU tensors, through torch's stable ABI. Schema, fake and gradient are in
-// npu_rope/ops/rotary.py; this is the kernel.
+// rotary_embedding for CPU tensors, through torch's stable ABI. The schemas, fakes and gradients are in
+// npu_rope/ops/rotary.py; these are the kernels.
 #include "csrc/torch/rotary_call.h"
 
 namespace {

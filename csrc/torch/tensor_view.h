@@ -14,7 +14,7 @@ inline void check(AOTITorchError code) {
     if (code != 0) raise_on(internal_error("torch", "C interface", "answer", "an error"));
 }
 
-// A tensor argument that the call owns and releases at its end.
+// A tensor that the call owns: an argument or a new tensor. The destructor deletes its handle.
 class Owned {
 public:
     explicit Owned(StableIValue v) : handle_(torch::stable::detail::to<AtenTensorHandle>(v)) {}
@@ -34,6 +34,13 @@ public:
 private:
     AtenTensorHandle handle_;
 };
+
+// A second reference to a tensor.
+inline torch::stable::Tensor reference_to(AtenTensorHandle h) {
+    AtenTensorHandle same;
+    check(aoti_torch_new_tensor_handle(h, &same));
+    return torch::stable::Tensor(same);
+}
 
 // No operator takes the types from int8 on; error messages name them.
 inline int32_t dtype_code(AtenTensorHandle h) {

@@ -31,7 +31,7 @@ public:
         Move<true>(rows, x, tile, td_->side[tile.side].x_stride);
     }
 
-    // Loads rows at distances of `stride`, from element `first` on.
+    // Loads `count` rows of `row` elements at distances of `stride`, from element `first` on.
     __aicore__ inline void LoadRows(LocalTensor<T> rows, GM_ADDR memory, int64_t first, int64_t count, int64_t stride,
                                     int64_t row) {
         bool fuse = stride == row && !padded_;

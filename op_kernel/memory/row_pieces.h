@@ -13,7 +13,7 @@ namespace memory {
 template <typename T>
 class RowPieces {
 public:
-    // ascending: memory for the byte offsets of the first 16 elements; chunk: its number of elements.
+    // ascending: memory for the byte offsets of a block's elements; chunk: number of elements of a chunk.
     __aicore__ inline void Init(LocalTensor<uint32_t> ascending, int32_t chunk) {
         ascending_ = ascending;
         tail_ = static_cast<uint32_t>(chunk);

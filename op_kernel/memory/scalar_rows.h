@@ -1,6 +1,6 @@
-// Copy tiles of rows between GM and UB by the scalar unit, for rows shorter than the 32 bytes of the SoC's only DMA.
-// This is slow. The scalar unit's cache writes back whole 64-byte lines. One core therefore writes all of out: the
-// tiling makes one unit of work.
+// Copy tiles of rows between GM and UB by the scalar unit, where the SoC's DMA copies only whole 32-byte blocks and the
+// rows cannot be packed: runs are shorter, rows go to a cache, or packed tiles exceed UB. The scalar unit's
+// cache writes back whole 64-byte lines. One core therefore writes all of out: the tiling makes one unit of work.
 #pragma once
 
 #include "../rope_tiling_data.h"

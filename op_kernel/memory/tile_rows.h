@@ -1,4 +1,4 @@
-// Copy tiles of rows between GM and UB in the way that the tiling chose: as in row_bursts.h or, on a SoC whose DMA
+// Copy tiles of rows between GM and UB in the way that the tiling chose: as in row_bursts.h or, on an SoC whose DMA
 // copies only whole blocks, as in packed_rows.h or scalar_rows.h.
 #pragma once
 

@@ -29,7 +29,7 @@ struct Tile {
     int64_t token;  // the first one, inside its batch
     int32_t tokens;
     int32_t side;  // index of the tensor
-    int32_t head;
+    int32_t head;  // the first one, inside its side
     int32_t heads;
     int32_t table_row;     // of the first token
     int32_t opens_block;   // 1: the first tile of a block, which needs a new table

@@ -33,8 +33,8 @@ __aicore__ inline void UpdateLargest(LocalTensor<float> largest, LocalTensor<flo
     AscendC::Max(largest, largest, temp, kBlockFloats);
 }
 
-// levels_[level] is the sum of 2^level chunks if bit `level` of the number of chunks is set. Thus every number goes
-// through log2 n additions.
+// levels_[level] is the sum of 2^level chunks if bit `level` of the number of chunks is set. The number of additions of
+// a term therefore grows with the logarithm of the number of chunks.
 class ChunkSums {
 public:
     // levels: 64 floats per level.

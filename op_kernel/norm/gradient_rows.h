@@ -4,10 +4,10 @@
 //   dscale = sum over rows of grad * (N as the forward pass rounds it)
 //
 // The error of dx. Let u = 2^-24 and l = log2 n. N is within (7 + l/2) u and r within (6 + l/2) u (row_norm.h). g and
-// its product with N round once each. A tree adds the n products in at most l + 3 levels (two more for long rows, as
-// for squares); each addition is within u of its operands' magnitudes. 1/n and the product with it round once each.
-// Hence m is within (7 + l/2 + 2 + l + 3 + 2) u = (14 + 3l/2) u of the mean M of |g N|. The product N m is within
-// (14 + 3l/2 + 7 + l/2 + 1) u |N| M. The difference rounds once, within u (|g| + |N| M). Its product with r adds
+// its product with N round once each. A tree adds the n products in at most l + 3 levels, two of them only for
+// long rows, as for squares. Each addition is within u of its operands' magnitudes. 1/n and the product with it round
+// once each. Hence m is within (7 + l/2 + 2 + l + 3 + 2) u = (14 + 3l/2) u of the mean M of |g N|. The product N m is
+// within (14 + 3l/2 + 7 + l/2 + 1) u |N| M. The difference rounds once, within u (|g| + |N| M). Its product with r adds
 // (6 + l/2 + 1) u. The total is less than (32 + 5l/2) u r (|g| + |N| M), second order terms included. For a long row m
 // is mean(g x) times r, which has no more roundings. For a long row that is multiplied by a power of two, m is
 // mean(g N), as for other rows.

@@ -1,6 +1,6 @@
 // rms_norm_backward of rows that are too long for UB. The kernel processes a row chunk by chunk, in one pass for the
-// sums of its squares and of its products with g, and one for its results. The sums of dscale stay in UB where they
-// fit; otherwise the kernel adds each row's chunk to GM separately.
+// sums of its squares and of its products with g = grad * scale, and one for its results; more if squares leave
+// float32's range. The sums of dscale stay in UB where they fit; otherwise each chunk of each row is added to GM.
 #pragma once
 
 #include "../memory/row_pieces.h"

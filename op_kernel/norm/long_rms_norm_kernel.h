@@ -1,6 +1,6 @@
 // rms_norm and add_rms_norm of rows that do not fit UB together with their results. The kernel processes a row chunk
-// by chunk, in one pass for its sum of squares and one for its result. A row that fits stays in UB between the passes,
-// as float32; other rows are read twice.
+// by chunk, in one pass for its sum of squares and one for its result; more if squares leave float32's range. A row
+// that fits stays in UB between the passes, as float32; other rows are read in each pass.
 #pragma once
 
 #include "../memory/row_pieces.h"

@@ -151,7 +151,7 @@ private:
     __aicore__ inline void Widen(LocalTensor<float> rows, LocalTensor<T> x, const Tile& tile) {
 #if __CCE_AICORE__ == 200
         if (head_->io == kRopeIoPacked) {
-            LocalTensor<T> narrow = Narrow(rows);
+            LocalTensor<T> narrow = NarrowMemory(rows);
             x_rows_.Packed().Unpack(narrow, x, tile);
             WidenFrom(rows, narrow);
             // Gather fills a row's padding with its last element.
@@ -173,7 +173,7 @@ private:
         LocalTensor<T> sum = sum_.template AllocTensor<T>();
 #if __CCE_AICORE__ == 200
         if (head_->io == kRopeIoPacked) {
-            LocalTensor<T> narrow = Narrow(rows);
+            LocalTensor<T> narrow = NarrowMemory(rows);
             if constexpr (!kIsFloat) {
                 AscendC::Cast(narrow, rows, NarrowMode<T>(), static_cast<uint32_t>(count_));
                 OrderV();
@@ -245,7 +245,7 @@ private:
 
 #if __CCE_AICORE__ == 200
     // Returns memory for the rows in their own type; for float32, the rows themselves.
-    __aicore__ inline LocalTensor<T> Narrow(LocalTensor<float> rows) {
+    __aicore__ inline LocalTensor<T> NarrowMemory(LocalTensor<float> rows) {
         if constexpr (kIsFloat) {
             return rows;
         } else {

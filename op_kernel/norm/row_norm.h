@@ -49,7 +49,7 @@ public:
         root_n_ = parts.Take(slots);
         temp_ = parts.Take(slots);
         spread_ = parts.Take(slots * kBlockFloats);
-        // Instructions process full repeats; initialise the slots past the last row.
+        // Sets root_n_. Instructions process full repeats; this also initialises the slots past the last row.
         AscendC::Duplicate(stats, td->root_n, slots * kRowNormStats);
     }
 
@@ -103,8 +103,8 @@ public:
         LocalTensor<uint32_t> bits = largest.ReinterpretCast<uint32_t>();
         uint32_t largest_bits = 0;
         for (uint32_t i = 0; i < kBlockFloats; ++i) {
-            uint32_t bits_of_number = bits.GetValue(i);  // these order as the numbers do, none of which is negative
-            if (bits_of_number > largest_bits) largest_bits = bits_of_number;
+            uint32_t magnitude_bits = bits.GetValue(i);  // numbers that are not negative have the order of their bits
+            if (magnitude_bits > largest_bits) largest_bits = magnitude_bits;
         }
         int32_t exponent = static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias;
         // A smaller exponent would need a factor above float32's largest power of two.
@@ -135,8 +135,8 @@ private:
         int32_t repeats = (count + kRepeatFloats - 1) / kRepeatFloats;
         int32_t sums_ready = FreeEvent<AscendC::HardEvent::V_S>();
         if (td_->square_range != kSquaresStay) {
-            // Sums whole repeats. Slots past the last row hold sums of earlier rows, so that rows may be multiplied
-            // without need.
+            // Sums whole repeats. Slots past the last row hold sums of earlier rows; because of them, rows may
+            // be multiplied without need.
             AscendC::WholeReduceSum(temp_, sum_, kRepeatFloats, repeats, 1, 1, kRepeatFloats / kBlockFloats);
             AscendC::SetFlag<AscendC::HardEvent::V_S>(sums_ready);
         }

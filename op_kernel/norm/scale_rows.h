@@ -41,7 +41,7 @@ public:
     }
 
     // Loads elements [first, first + count) of the row that starts `row` elements after `memory`, to raw element `at`
-    // and those after it. Waits for earlier vector instructions on them. The caller must call Widen() next.
+    // and those after it. Waits for earlier vector instructions on them. The caller must then call Widen().
     __aicore__ inline void Load(GM_ADDR memory, int64_t row, int64_t first, int32_t count, int32_t at) {
         AscendC::GlobalTensor<S> source;
         source.SetGlobalBuffer(reinterpret_cast<__gm__ S*>(memory) + row);

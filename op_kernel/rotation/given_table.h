@@ -64,7 +64,7 @@ public:
             LocalTensor<float> lane = index->Temp(0), sign = index->Temp(1), pair = index->Temp(2);
             AscendC::Muls(sign_, sign, Backward() ? -1.0f : 1.0f, width_);
             OrderV();
-            if (OfLanes() && Backward()) {
+            if (EntryPerLane() && Backward()) {
                 // The partner's entry: lane + step for a pair's first lane, lane - step for its second.
                 AscendC::Muls(sign, sign, -static_cast<float>(index->PairStep()), width_);
                 OrderV();
@@ -72,15 +72,15 @@ public:
                 OrderV();
                 ToOffsets(sin_entry_, sign, sizeof(float), width_);
             }
-            ToOffsets(cos_entry_, OfLanes() ? lane : pair, sizeof(float), width_);
-            if (!(OfLanes() && Backward())) sin_entry_ = cos_entry_;
+            ToOffsets(cos_entry_, EntryPerLane() ? lane : pair, sizeof(float), width_);
+            if (!(EntryPerLane() && Backward())) sin_entry_ = cos_entry_;
         }
     }
 
     // Loads the rows of the block that starts with this tile, while the vector unit still rotates the block before.
     __aicore__ inline void Load(const Tile& tile) {
         LocalTensor<C> cos = rows_.template AllocTensor<C>();
-        LocalTensor<C> sin = cos[SinRows()];
+        LocalTensor<C> sin = cos[SinOffset()];
         bool one_by_one = tiling_->has_ids != 0;
 #if __CCE_AICORE__ == 200
         one_by_one = one_by_one || IsUnaligned();
@@ -105,13 +105,13 @@ public:
 
     __aicore__ inline void Build(int32_t tokens) {
         LocalTensor<C> cos = rows_.template DeQue<C>();
-        LocalTensor<C> sin = cos[SinRows()];
+        LocalTensor<C> sin = cos[SinOffset()];
         if constexpr (key == kRopeHalves) {
             BuildHalves(cos, sin, tokens);
         } else {
-            // With one entry per lane and a width of whole blocks, a row already has the layout that the rotation
+            // With one entry per lane and a window of whole blocks, a row already has the layout that the rotation
             // reads. Only the backward rotation needs the partner's sine.
-            bool in_order = OfLanes() && width_ == td_->n_dims;
+            bool in_order = EntryPerLane() && width_ == td_->n_dims;
             if (in_order) Widen(cos_, cos, width_, tokens);
             if (in_order && !Backward()) Widen(sin_, sin, width_, tokens);
             OrderV();
@@ -119,7 +119,7 @@ public:
             if (!in_order || Backward()) Spread(sin_, sin, sin_entry_, tokens);
         }
         rows_.FreeTensor(cos);
-        if constexpr (key != kRopeHalves) Sign(tokens);
+        if constexpr (key != kRopeHalves) ApplySigns(tokens);
         OrderV();
     }
 
@@ -131,9 +131,9 @@ public:
 private:
     static constexpr int32_t kBlock = kBlockBytes / static_cast<int32_t>(sizeof(C));  // elements of 32 bytes
 
-    __aicore__ inline bool OfLanes() const { return tiling_->row == td_->n_dims; }
+    __aicore__ inline bool EntryPerLane() const { return tiling_->row == td_->n_dims; }
     __aicore__ inline bool Backward() const { return tiling_->backward != 0; }
-    __aicore__ inline int32_t SinRows() const { return td_->block_tokens * tiling_->pitch; }
+    __aicore__ inline int32_t SinOffset() const { return td_->block_tokens * tiling_->pitch; }
 
     // ---- from GM
 
@@ -190,7 +190,7 @@ private:
     __aicore__ inline void BuildHalves(LocalTensor<C> cos, LocalTensor<C> sin, int32_t tokens) {
         int32_t half = td_->n_dims / 2;
         Widen(cos_, cos, width_, tokens);
-        if (OfLanes() && !Backward()) {
+        if (EntryPerLane() && !Backward()) {
             // x1 is multiplied by s2, x2 by s1.
             Widen(sin_, sin[half], half, tokens);
             Widen(sin_[half], sin, half, tokens);
@@ -239,7 +239,7 @@ private:
 
     // Negates the sines of each pair's first lane, so that the sine table contains the rotation's signs. The caller
     // orders the vector instructions.
-    __aicore__ inline void Sign(int32_t tokens) {
+    __aicore__ inline void ApplySigns(int32_t tokens) {
         auto row = static_cast<uint8_t>(width_ / kBlockFloats);
         AscendC::BinaryRepeatParams step(1, 1, 1, row, row, 0);
         for (int32_t chunk = 0; chunk < width_; chunk += kRepeatFloats) {

@@ -336,9 +336,7 @@ private:
         }
         out_.EnQue(y);
     }
-#endif
 
-#if __CCE_AICORE__ == 200
     // Clears the padding first, which Gather fills with a row's last element.
     __aicore__ inline void NormalizeUnpackedRows(const Tile& tile) {
         if constexpr (Norm::kIsOn) {

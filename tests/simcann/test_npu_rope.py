@@ -133,6 +133,7 @@ import json, torch, torch_npu, npu_rope
 from npu_rope import RopeParams, rope, rope_, rope_qk, rope_set_rows
 x, at, p = torch.randn(1, 4, 2, 64).npu(), torch.arange(4).npu(), RopeParams(64, "neox")
 cache, slots = torch.zeros(8, 2, 64).npu(), torch.arange(4).npu()[None]
+scale, far = torch.ones(64).npu(), dict(n_dims=64, rope_mode=2, angle=2**32)
 calls = {
     "positions on the CPU": lambda: rope(x, at.cpu(), p),
     "x on the CPU": lambda: rope(x.cpu(), at, p),
@@ -146,6 +147,7 @@ calls = {
     "cache": lambda: rope_set_rows(x, at, slots, cache.cpu(), p),
     "k": lambda: rope_qk(x, x.half(), at, p),
     "an operator": lambda: torch.ops.npu_rope.rope(x, at[:3], None, n_dims=64, rope_mode=2),
+    "a wide angle": lambda: torch.ops.npu_rope.rms_norm_rope(x, x, scale, scale, at, None, **far),
 }
 torch.npu.synchronize()
 found = {}
@@ -173,6 +175,7 @@ REFUSED = {
     "cache": "ValueError: [rope_set_rows] cache must be on x's device npu:0 but got cpu.",
     "k": "TypeError: [rope_qk] k must have q's dtype float32 but got float16.",
     "an operator": "ValueError: [rope] positions must have shape ",
+    "a wide angle": "ValueError: [rope] angle must be in the int32 range but got 4294967296.",
 }
 
 
@@ -187,6 +190,7 @@ def test_bad_calls_are_refused_before_any_launch_and_the_stream_works_on(simulat
     assert done.report.launches["NpuRope"] == 1  # the last call's
     assert "NpuRopeQk" not in done.report.launches
     assert "NpuRopeSetRows" not in done.report.launches
+    assert "NpuRmsNormRope" not in done.report.launches
     assert done.report.is_clean
 
 
