@@ -114,7 +114,7 @@ class NpuRopeBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Return whether every node is one of :data:`OPERATORS`."""
+        """Return whether the device is CPU, the opset has the operators, and every node is one of them."""
         return cls.supports_device(device) and _unsupported(model) is None
 
     @classmethod
@@ -124,7 +124,7 @@ class NpuRopeBackend(Backend):
         """Return a checked model, ready to run.
 
         Raises:
-            ValueError: the device is not CPU, or a node is none of :data:`OPERATORS`.
+            ValueError: the device is not CPU, the opset is too old, or a node is none of :data:`OPERATORS`.
         """
         if not cls.supports_device(device):
             raise ValueError(
@@ -132,7 +132,7 @@ class NpuRopeBackend(Backend):
             )
         onnx.checker.check_model(model)
         if (reason := _unsupported(model)) is not None:
-            rule = f"only nodes {', '.join(OPERATORS)} of opset {OPSET}"
+            rule = f"only nodes {', '.join(OPERATORS)} of opset {OPSET} or later"
             raise ValueError(f"[onnx_backend] model must have {rule} but {reason}.")
         return NpuRopeModel(model, backend)
 
