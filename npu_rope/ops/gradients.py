@@ -290,8 +290,8 @@ def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
 
 
 def run_named(backend: str, t: CallTensors[Any], a: RopeCallAttributes) -> tuple[Any, ...]:
-    """Run a call of rope, rope_qk or rope_set_rows on the backend of that name. Gradients flow outside
-    torch.func, to results that the call allocates."""
+    """Run a call of rope, rope_qk or rope_set_rows on the backend of that name. Outside torch.func,
+    gradients flow through results that the call allocates."""
     x = t.first[1]
     if t.outs or not isinstance(x, _Tensor) or not torch.is_grad_enabled():
         return executors.run(backend, t, a)

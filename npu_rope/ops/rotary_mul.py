@@ -41,8 +41,8 @@ def rotary_mul(
         rotary_dim: number of rotated dimensions of the D, even; 0: all.
         offset: the first rotated dimension, even.
         out: where to write: x's shape and dtype, unit last stride; may be x itself (in place).
-        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else by
-            x's device.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
+            ``NPU_ROPE_BACKEND``, else by x's device.
 
     Returns:
         A result of x's type, shape and dtype; ``out`` if it was passed. Gradients flow to x, cos and sin.
