@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 
 class BackendUnavailable(RuntimeError):
-    """The requested backend is unavailable.
+    """The requested back end is unavailable.
 
     Attributes:
         backend: its name, such as ``"npu"``.

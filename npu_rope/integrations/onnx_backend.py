@@ -1,6 +1,6 @@
 """An ``onnx.backend`` of the operators that npu_rope has: RMSNormalization and RotaryEmbedding.
 
-It runs models that have no other nodes, on any of npu_rope's backends. It needs the onnx package
+It runs models that have no other nodes, on any of npu_rope's back ends. It needs the onnx package
 (``pip install 'npu-rope[onnx]'``).
 
     import npu_rope.integrations.onnx_backend as backend
@@ -72,7 +72,7 @@ class NpuRopeModel(BackendRep):
 
     Args:
         model: all its nodes are :data:`OPERATORS`.
-        backend: one of npu_rope's backends; None: the default one.
+        backend: one of npu_rope's back ends; None: the default one.
     """
 
     def __init__(self, model: onnx.ModelProto, backend: str | None = None) -> None:
@@ -110,7 +110,7 @@ class NpuRopeModel(BackendRep):
 
 
 class NpuRopeBackend(Backend):
-    """ONNX's interface of a backend. The argument ``backend`` names one of npu_rope's backends."""
+    """ONNX's interface of a back end. The argument ``backend`` names one of npu_rope's back ends."""
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:

@@ -85,7 +85,7 @@ def rms_norm_rope(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> q, k, one = np.full((2, 2, 4), 3.0), np.full((2, 1, 4), -0.5), np.ones(4)

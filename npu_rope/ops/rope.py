@@ -54,7 +54,7 @@ def rope(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is unavailable.
+        BackendUnavailable: the back end is unavailable.
 
     >>> import numpy as np
     >>> x = np.ones((1, 3, 1, 4), np.float32)

@@ -53,7 +53,7 @@ def rope_qk(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is unavailable.
+        BackendUnavailable: the back end is unavailable.
 
     >>> import numpy as np
     >>> q, k = np.ones((1, 2, 2, 4), np.float32), np.ones((1, 2, 1, 4), np.float32)

@@ -60,7 +60,7 @@ def rope_set_rows(
     Raises:
         ValueError, TypeError: an argument breaks its rule, or the call would need a gradient; nothing was
             written.
-        BackendUnavailable: the backend is unavailable.
+        BackendUnavailable: the back end is unavailable.
 
     >>> import numpy as np
     >>> keys, cache = np.ones((3, 1, 2), np.float32), np.zeros((4, 1, 2), np.float16)

@@ -46,7 +46,7 @@ def rotary_embedding(
     Raises:
         ValueError, TypeError: an argument breaks its rule, for example a position is outside the caches;
             nothing was written.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> X = np.ones((1, 1, 2, 2), np.float32)

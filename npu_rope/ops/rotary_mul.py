@@ -49,7 +49,7 @@ def rotary_mul(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> x = np.array([[[1, 2, 3, 4]]], np.float32)
@@ -114,7 +114,7 @@ def rotary_mul_qk(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> q, k = np.ones((1, 2, 2), np.float32), np.ones((1, 1, 2), np.float32)
@@ -189,7 +189,7 @@ def rotary_mul_backward(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> x, cos, sin = np.float32([[[1, 2]]]), np.float32([[3]]), np.float32([[4]])

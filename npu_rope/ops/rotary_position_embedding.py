@@ -70,7 +70,7 @@ def rotary_position_embedding(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
-        BackendUnavailable: the backend is unavailable.
+        BackendUnavailable: the back end is unavailable.
 
     >>> import numpy as np
     >>> query, key = np.ones((2, 3, 1, 2), np.float32), np.ones((2, 3, 1, 2), np.float32)
