@@ -93,7 +93,7 @@ def given(**tensors: Any) -> dict[str, Any]:
     return {name: t for name, t in tensors.items() if t is not None}
 
 
-def pair(names: tuple[str, str], out: tuple[T, T] | None) -> dict[str, T]:
+def named_outs(names: tuple[str, str], out: tuple[T, T] | None) -> dict[str, T]:
     """Return the two outputs by name, or nothing for None."""
     return {} if out is None else dict(zip(names, out, strict=True))
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from npu_rope.call_tensors import CallTensors, call_of, given, pair
+from npu_rope.call_tensors import CallTensors, call_of, given, named_outs
 from npu_rope.values import flag, integer
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ def rotary_mul_tensors(x: T, cos: T, sin: T, out: T | None) -> CallTensors[T]:
 
 def rotary_mul_qk_tensors(q: T, k: T, cos: T, sin: T, out: tuple[T, T] | None) -> CallTensors[T]:
     """Return a call of rotary_mul_qk."""
-    outs = pair(("q_out", "k_out"), out)
+    outs = named_outs(("q_out", "k_out"), out)
     return call_of("rotary_mul_qk", {"q": q, "k": k}, {"cos": cos, "sin": sin}, outs)
 
 
