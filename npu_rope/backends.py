@@ -1,7 +1,7 @@
-"""The backends ``reference``, ``cpu``, ``sim``, ``sim:<soc>`` and ``npu``, and the pieces that each needs.
+"""The back ends ``reference``, ``cpu``, ``sim``, ``sim:<soc>`` and ``npu``, and the pieces that each needs.
 Their executors are in ``npu_rope/executors/``.
 
-A named backend never falls back to another: if it is absent, :class:`BackendUnavailable` is raised.
+A named back end never falls back to another: if it is absent, :class:`BackendUnavailable` is raised.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIMULATED_SOCS = {"ascend910b": "sim", "ascend910_93": "sim", "ascend310p": ""}
 
 @dataclass(frozen=True)
 class Missing:
-    """The missing piece of a backend, and how to get it."""
+    """The missing piece of a back end, and how to get it."""
 
     what: str
     remedy: str
@@ -165,7 +165,7 @@ def _warn_of_a_truncated_package(folder: str) -> None:
 
 @dataclass(frozen=True)
 class NpuPiece:
-    """A piece that the npu backend needs: its description, its location (None: not found), how to get it."""
+    """A piece that the npu back end needs: its description, its location (None: not found), how to get it."""
 
     name: str
     what: str
@@ -174,7 +174,7 @@ class NpuPiece:
 
 
 def npu_pieces() -> list[NpuPiece]:
-    """Return all pieces that the npu backend needs."""
+    """Return all pieces that the npu back end needs."""
     spec = importlib.util.find_spec("torch_npu")
     cann = os.environ.get("ASCEND_HOME_PATH", "")
     soc = simulated_soc()
@@ -236,7 +236,7 @@ def _npu_missing() -> Missing | None:
 
 @dataclass(frozen=True)
 class Backend:
-    """A named executor. ``missing()`` returns None if the backend can run."""
+    """A back end. ``missing()`` returns None if it can run."""
 
     name: str
     summary: str
@@ -244,7 +244,7 @@ class Backend:
     same_as: str = ""  # another back end that runs the same code on the same sizes
 
     def require(self) -> Backend:
-        """Return this backend, or raise BackendUnavailable."""
+        """Return this back end, or raise BackendUnavailable."""
         missing = self.missing()
         if missing is not None:
             raise BackendUnavailable(self.name, missing.what, missing.remedy)
@@ -266,10 +266,10 @@ BACKENDS: dict[str, Backend] = {
 
 
 def find(name: str, *, op: str = "rope") -> Backend:
-    """Return the backend of that name, available or not. Errors name the operator ``op``.
+    """Return the back end of that name, available or not. Errors name the operator ``op``.
 
     Raises:
-        ValueError: the backend's name is unknown.
+        ValueError: the back end's name is unknown.
     """
     try:
         return BACKENDS[name]
@@ -278,11 +278,11 @@ def find(name: str, *, op: str = "rope") -> Backend:
 
 
 def executor_of(op: str, executors: Mapping[str, E], name: str) -> E:
-    """Return an operator's executor on the backend of that name.
+    """Return an operator's executor on the back end of that name.
 
     Raises:
-        ValueError: the backend's name is unknown.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        ValueError: the back end's name is unknown.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
     """
     find(name, op=op).require()
     if name not in executors:
@@ -291,7 +291,7 @@ def executor_of(op: str, executors: Mapping[str, E], name: str) -> E:
 
 
 def available() -> list[str]:
-    """Return the names of the backends that can run, without aliases."""
+    """Return the names of the back ends that can run, without aliases."""
     return [name for name, b in BACKENDS.items() if not b.same_as and b.missing() is None]
 
 

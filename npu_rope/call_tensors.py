@@ -35,7 +35,7 @@ class CallTensors(Generic[T]):
         xs: the main inputs, by name: one tensor, queries and keys, or terms of a sum.
         other_inputs: the other inputs that the call has, by name, in the order of the C function.
         outs: the outputs, by name; empty if the operator allocates them.
-        in_place: the names of those of xs that are their own output.
+        in_place: the names of those of xs that are outputs as well.
     """
 
     op: str
@@ -56,7 +56,7 @@ class CallTensors(Generic[T]):
 
     @property
     def x(self) -> T:
-        """The input ``x``, which the norms normalize."""
+        """The input ``x`` of the norms."""
         return self.xs["x"]
 
     @property
@@ -82,7 +82,7 @@ class CallTensors(Generic[T]):
         return CallTensors(self.op, xs, other_inputs, outs, self.in_place)
 
     def differentiable(self) -> dict[str, T]:
-        """Return the tensors that may need a gradient, by name: all except the frequency factors."""
+        """Return all tensors by name, except the frequency factors, which get no gradient."""
         named = {**self.xs, **self.other_inputs, **self.outs}
         named.pop("freq_factors", None)
         return named
@@ -93,7 +93,7 @@ def given(**tensors: Any) -> dict[str, Any]:
     return {name: t for name, t in tensors.items() if t is not None}
 
 
-def pair(names: tuple[str, str], out: tuple[T, T] | None) -> dict[str, T]:
+def named_outs(names: tuple[str, str], out: tuple[T, T] | None) -> dict[str, T]:
     """Return the two outputs by name, or nothing for None."""
     return {} if out is None else dict(zip(names, out, strict=True))
 

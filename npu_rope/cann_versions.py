@@ -83,7 +83,8 @@ def cann_version(home: str | Path) -> str | None:
     Files, in this order:
 
     - ``<arch>-linux/ascend_toolkit_install.info`` (hicann/runtime README.md; torch_npu/utils/collect_env.py);
-    - ``share/info/runtime/version.info``, ``Version`` (hicann/runtime src/acl/aclrt_impl/acl.cpp);
+    - ``share/info/runtime/version.info``, ``Version`` (hicann/runtime src/acl/aclrt_impl/acl.cpp), else
+      ``version_dir``;
     - ``runtime/version.info`` of CANN 8, ``version_dir``; there ``Version`` is another number.
     """
     folder = Path(home)

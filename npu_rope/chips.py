@@ -60,7 +60,7 @@ def soc_of(chip: str) -> str | None:
 
 
 def has_bfloat16(name: str) -> bool:
-    """Return whether the vector cores of a chip, or of a SoC, compute in bfloat16."""
+    """Return whether the vector cores of a chip, or of an SoC, compute in bfloat16."""
     return not name.lower().startswith("ascend310p")
 
 

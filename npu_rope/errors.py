@@ -1,4 +1,4 @@
-"""Errors that npu_rope raises. Their messages have the form ``[op] argument must RULE but got VALUE.``."""
+"""Errors that npu_rope raises. A broken rule's message is ``[op] argument must RULE but got VALUE.``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 
 class BackendUnavailable(RuntimeError):
-    """The requested backend is unavailable.
+    """The requested back end is unavailable.
 
     Attributes:
         backend: its name, such as ``"npu"``.

@@ -34,7 +34,7 @@ def config_of(config: Any, layer_type: str | None) -> Config:
 
 
 def read(config: Any) -> Any:
-    """Read and convert a configuration. Every function of this file accepts the result in its place."""
+    """Read and convert a configuration. :func:`config_of` accepts the result as well."""
     return as_transformers(read_file(config))
 
 
@@ -230,7 +230,7 @@ def attribute(config: Any, name: str) -> Any:
 
 
 def is_count(value: Any) -> bool:
-    """Return whether a value is a positive integer of 64 bits."""
+    """Return whether a value is a positive integer below 2**63."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(0 < value < 2**63)
 
 

@@ -1,7 +1,7 @@
-"""The rope of a transformers configuration (an object, a dict, or a config.json), without transformers.
+"""The rope of a transformers configuration (an object, a dict, or a config.json).
 
 The numbers have the meaning of transformers' ``modeling_rope_utils`` (5.23). ggml's parameters express the
-types default, linear, dynamic and yarn; frequency factors express the others.
+types default, linear, dynamic and, with ``truncate``, yarn; frequency factors express the others.
 """
 
 from __future__ import annotations

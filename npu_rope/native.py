@@ -1,5 +1,5 @@
 """The C library through ctypes, for NumPy arrays, the command line, and torch without the C++ registration.
-An error of its load is kept and raised, with its cause, at each use.
+If the library does not load, every use raises the same error, which names the cause.
 """
 
 from __future__ import annotations

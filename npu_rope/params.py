@@ -21,7 +21,7 @@ class RopeParams(RopeAttributes):
     """The attributes of one rotary position embedding, named as in ggml's ``rope_ext``.
 
     Args:
-        n_dims: rotated width (rotary_dim): even, at most the head size.
+        n_dims: rotated width (rotary_dim): even, at most the head size; in mode vision half the head size.
         mode: a :class:`RopeMode`, its ggml number or its name (``"neox"``).
         n_ctx_orig: context length the model was trained with, in tokens; needed by YaRN.
         freq_base: theta; pair ``i`` rotates by ``freq_base**(-2i/n_dims)`` radians per position.
@@ -102,7 +102,7 @@ class RopeParams(RopeAttributes):
     def from_hf(cls, config: Any, layer_type: str | None = None, seq_len: int | None = None) -> ModelRope:
         """Return the rope of a transformers configuration.
 
-        Reads every rope_type of transformers 5.23 (default, linear, dynamic, yarn, longrope, llama3,
+        It may have any rope_type of transformers 5.23 (default, linear, dynamic, yarn, longrope, llama3,
         proportional), in ``rope_parameters``, flat or by type of layer, or in the older ``rope_scaling`` and
         ``rope_theta``. Types that ggml's parameters can express become parameters. ggml lacks llama3,
         longrope, proportional, and yarn with ``truncate=False``; they become frequency factors.
@@ -117,7 +117,7 @@ class RopeParams(RopeAttributes):
                 original context. None: up to that context.
 
         Returns:
-            ``(params, freq_factors)``, which an operator takes unchanged: ``rope(x, positions, *it)``.
+            ``(params, freq_factors)``, as operators take them: ``rope(x, positions, *model_rope)``.
 
         Raises:
             ValueError, TypeError: the configuration lacks an entry, or an entry is invalid.
@@ -145,7 +145,7 @@ class RopeParams(RopeAttributes):
                 None: the model's own context length.
 
         Returns:
-            ``(params, freq_factors)``, which an operator takes unchanged: ``rope(x, positions, *it)``.
+            ``(params, freq_factors)``, as operators take them: ``rope(x, positions, *model_rope)``.
 
         Raises:
             ValueError, TypeError: the file is damaged, truncated or lacks an entry, or its model or the layer
@@ -156,7 +156,7 @@ class RopeParams(RopeAttributes):
 
 
 class ModelRope(NamedTuple):
-    """A model's rope, read from the model's files: ``rope(x, positions, *it)``."""
+    """A model's rope, read from the model's files: ``rope(x, positions, *model_rope)``."""
 
     params: RopeParams
     """The attributes."""

@@ -76,7 +76,7 @@ def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormA
     """Return the attributes of a Python call.
 
     Raises:
-        TypeError: an attribute has the wrong type.
+        ValueError, TypeError: an attribute has the wrong type, or an integer has more than 64 bits.
     """
     return RmsNormAttributes(
         integer("axis", axis, op, bits=64),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from npu_rope.call_tensors import CallTensors, call_of, given, pair
+from npu_rope.call_tensors import CallTensors, call_of, given, named_outs
 from npu_rope.params import RopeParams
 from npu_rope.rope_calls import RopeCallAttributes
 from npu_rope.values import Angle, AnglePolicy, angle_policy, flag, number
@@ -28,7 +28,7 @@ def rms_norm_rope_tensors(
     """Return a call of rms_norm_rope. With rows, the second of ``out`` is a cache."""
     other_inputs = {"q_scale": q_scale, "k_scale": k_scale, "positions": positions}
     other_inputs |= given(rows=rows, freq_factors=freq_factors)
-    outs = pair(("q_out", "k_out" if rows is None else "cache"), out)
+    outs = named_outs(("q_out", "k_out" if rows is None else "cache"), out)
     return call_of(OP, {"q": q, "k": k}, other_inputs, outs)
 
 

@@ -194,7 +194,7 @@ class RopeAttributes:
         return float(self.freq_base ** (-2.0 / self.n_dims))
 
     def corr_dims(self) -> tuple[float, float]:
-        """Return the ends of YaRN's ramp, in pair indices, clamped to ``[0, n_dims - 1]`` (section 2).
+        """Return the ends of YaRN's ramp, in pair indices: from 0, and up to ``n_dims - 1`` (section 2).
 
         Raises:
             ValueError: ``n_ctx_orig``, ``freq_base`` or a beta gives no ramp.
@@ -284,7 +284,7 @@ class RopeAttributes:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __repr__(self) -> str:
-        """Return the arguments that differ from the defaults, by ggml's names."""
+        """Return n_dims, the mode, and the arguments that differ from the defaults, by ggml's names."""
         parts = [f"n_dims={self.n_dims}", f"mode={self.rope_mode.name.lower()}"]
         for field in fields(self)[2:]:
             value = getattr(self, field.name)

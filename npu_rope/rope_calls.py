@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from npu_rope.call_tensors import CallTensors, call_of, given, pair
+from npu_rope.call_tensors import CallTensors, call_of, given, named_outs
 from npu_rope.params import RopeParams
 from npu_rope.values import ANGLE_POLICIES, AnglePolicy
 
@@ -31,7 +31,7 @@ def rope_qk_tensors(
 ) -> CallTensors[T]:
     """Return a call of rope_qk."""
     other_inputs = {"positions": positions, **given(freq_factors=freq_factors)}
-    return call_of("rope_qk", {"q": q, "k": k}, other_inputs, pair(("q_out", "k_out"), out))
+    return call_of("rope_qk", {"q": q, "k": k}, other_inputs, named_outs(("q_out", "k_out"), out))
 
 
 def rope_set_rows_tensors(x: T, positions: T, rows: T, freq_factors: T | None, cache: T) -> CallTensors[T]:

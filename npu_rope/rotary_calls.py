@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from npu_rope.call_tensors import CallTensors, call_of, given, pair
+from npu_rope.call_tensors import CallTensors, call_of, given, named_outs
 from npu_rope.values import flag, integer
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ def rotary_mul_tensors(x: T, cos: T, sin: T, out: T | None) -> CallTensors[T]:
 
 def rotary_mul_qk_tensors(q: T, k: T, cos: T, sin: T, out: tuple[T, T] | None) -> CallTensors[T]:
     """Return a call of rotary_mul_qk."""
-    outs = pair(("q_out", "k_out"), out)
+    outs = named_outs(("q_out", "k_out"), out)
     return call_of("rotary_mul_qk", {"q": q, "k": k}, {"cos": cos, "sin": sin}, outs)
 
 
@@ -79,7 +79,7 @@ class RotarySizes:
 
     batch: int
     tokens: int
-    heads: tuple[int, ...]  # of each of xs
+    heads: int  # of x or q
     head: int
     width: int  # rotated
     full: bool  # the tables have an entry for each lane
@@ -107,7 +107,7 @@ def attributes_of(
 
 
 def _is_bit(value: Any) -> bool:
-    """Return whether a value of ONNX's attribute is 0 or 1."""
+    """Return whether a value is the integer 0 or 1, as ONNX's attribute has it."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value in (0, 1)
 
 
@@ -118,12 +118,11 @@ def sizes_of(t: CallTensors[Any], a: RotaryAttributes) -> RotarySizes:
     """Return the sizes of a checked call."""
     _, x = t.first
     if not is_onnx(t):
-        batch, tokens, head = (x.shape[0] if x.ndim == 4 else 1), x.shape[-3], x.shape[-1]
-        heads = tuple(v.shape[-2] for v in t.xs.values())
+        batch, (tokens, heads, head) = x.shape[0] if x.ndim == 4 else 1, x.shape[-3:]
     elif x.ndim == 4:
-        batch, tokens, head, heads = x.shape[0], x.shape[2], x.shape[3], (x.shape[1],)
+        batch, heads, tokens, head = x.shape
     else:
-        batch, tokens, head, heads = x.shape[0], x.shape[1], x.shape[2] // a.num_heads, (a.num_heads,)
+        batch, tokens, heads, head = x.shape[0], x.shape[1], a.num_heads, x.shape[2] // a.num_heads
     width = a.rotary_dim or head
     full = not is_onnx(t) and next(iter(t.other_inputs.values())).shape[-1] != width // 2
     return RotarySizes(batch, tokens, heads, head, width, full)
@@ -142,7 +141,7 @@ def as_heads(t: CallTensors[Any], x: Any, sizes: RotarySizes) -> Any:
         return x if x.ndim == 4 else x[None]
     if x.ndim == 4:
         return x.swapaxes(1, 2)
-    return x.reshape(sizes.batch, sizes.tokens, sizes.heads[0], sizes.head)
+    return x.reshape(sizes.batch, sizes.tokens, sizes.heads, sizes.head)
 
 
 def serves_all_batches(t: CallTensors[Any], table: Any, sizes: RotarySizes) -> bool:

@@ -6,9 +6,9 @@ A port changes one import:
 
     query = torch_npu.npu_rotary_mul(query, cos, sin)
 
-torch_npu's documented limits do not apply. Supported are any even head size, any number of heads, gradients,
-float32 tables with 16-bit tensors, cos and sin beyond [-1, 1], every layout in every mode, and norms of any
-number of dimensions. Formulas: the documentation of torch_npu and of aclnnRotaryPositionEmbedding,
+Unlike torch_npu's, the functions support any even head size, any number of heads, gradients, float32 tables
+with 16-bit tensors, cos and sin beyond [-1, 1], every layout in every mode, and norms of any number of
+dimensions. Formulas: the documentation of torch_npu and of aclnnRotaryPositionEmbedding,
 aclnnApplyRotaryPosEmbV2, aclnnInterleaveRope, aclnnRopeWithSinCosCache, aclnnRmsNorm, aclnnGemmaRmsNorm and
 aclnnAddRmsNorm.
 """
@@ -133,8 +133,8 @@ def npu_mrope(
         cos_sin_cache: ``[rows, W]``: cos of W/2 pairs, then sin; W is the number of dimensions of a head that
             rotate.
         head_size: D.
-        mrope_section: None or zeros: one kind of positions; else M numbers, whose sum is W/2: the number of
-            pairs that each kind rotates.
+        mrope_section: the number of pairs that each of the M kinds of positions rotates; their sum is W/2.
+            None or zeros: there is one kind.
         rotary_mode: ``"half"``, ``"interleave"`` or its synonym ``"interleaved"``.
         cache_mode: how pairs are assigned to the kinds: ``"default"``: consecutive pairs to each kind;
             ``"interleave"``: pair i to kind ``i mod M`` while that kind has pairs left, else to the first.
@@ -368,7 +368,7 @@ def _check_mrope(
         low, high = int(positions.min()), int(positions.max())
         if low < 0 or high >= cache.shape[0]:
             wrong = low if low < 0 else high
-            raise bad_value(op, "positions", f"be rows of the cache's {cache.shape[0]}", wrong)
+            raise bad_value(op, "positions", f"be rows 0 to {cache.shape[0] - 1} of cos_sin_cache", wrong)
 
 
 __all__ = [

@@ -118,7 +118,7 @@ def _check_positions(positions: Any, query: Any, cache: Any) -> None:
         low, high = int(positions.min()), int(positions.max())
         if low < 0 or high >= len(cache):
             got = low if low < 0 else high
-            raise bad_value(OP, "positions", f"be rows of the cache's {len(cache)}", got)
+            raise bad_value(OP, "positions", f"be rows 0 to {len(cache) - 1} of cos_sin_cache", got)
 
 
 def _heads(name: str, x: Any, positions: Any, size: int) -> Any:
@@ -128,8 +128,8 @@ def _heads(name: str, x: Any, positions: Any, size: int) -> Any:
     if x.shape[: positions.ndim] != token_shape or not (
         flat or (x.ndim == positions.ndim + 2 and x.shape[-1] == size)
     ):
-        wanted = f"[{', '.join(map(str, token_shape))}, N*{size}]"
-        raise bad_value(OP, name, f"be {wanted} or with heads apart", list(x.shape))
+        tokens = ", ".join(map(str, token_shape))
+        raise bad_value(OP, name, f"be [{tokens}, N*{size}] or [{tokens}, N, {size}]", list(x.shape))
     if x.numel() and x.shape[-1] > 1 and x.stride(-1) != 1:
         raise bad_value(OP, name, "have unit stride in its last dimension", x.stride(-1))
     heads = x.unflatten(-1, (-1, size)) if flat else x

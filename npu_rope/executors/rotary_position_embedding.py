@@ -65,7 +65,7 @@ class Scaling(NamedTuple):
 class Part:
     """Batches, or packed tokens, that rotate by the same frequencies."""
 
-    tokens: slice  # of the first dimension: batches, or packed tokens
+    span: slice  # of the first dimension
     end: int  # the sequences' last position plus one if theta depends on it, else 0
 
 
@@ -169,7 +169,7 @@ def _parts(stops: Sequence[int], ends: Sequence[int]) -> list[Part]:
         if stop == first:
             continue
         if parts and parts[-1].end == end:
-            parts[-1] = Part(slice(parts[-1].tokens.start, stop), end)
+            parts[-1] = Part(slice(parts[-1].span.start, stop), end)
         else:
             parts.append(Part(slice(first, stop), end))
         first = stop
@@ -177,7 +177,7 @@ def _parts(stops: Sequence[int], ends: Sequence[int]) -> list[Part]:
 
 
 def _values_on_host(value: Any) -> Any:
-    """Return an integer tensor as an int64 array if the host can read it without waiting for a device and the
+    """Return integers as an int64 array if the host can read it without waiting for a device and the
     call is not traced; else None."""
     if not is_tensor(value):
         return np.asarray(value).astype(np.int64)
@@ -187,7 +187,7 @@ def _values_on_host(value: Any) -> Any:
 
 
 def _values_of(value: Any) -> Any:
-    """Return an integer tensor as an int64 array. Wait for the device if the tensor is on one."""
+    """Return integers as an int64 array. Wait for the device if they are on one."""
     on_host = _values_on_host(value)
     return value.detach().cpu().numpy().astype(np.int64) if on_host is None else on_host
 

@@ -1,7 +1,5 @@
 """Executors of the operators that rotate heads, on arrays and tensors, by back end: rope, rope_qk and
 rope_set_rows, rotary_mul, rotary_mul_qk and rotary_embedding, rms_norm_rope.
-
-A call names its tensors. Its attributes have a form for each back end.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ from npu_rope.rotary_calls import RotaryAttributes, is_onnx, tables_of
 
 Tensors = CallTensors[Any]
 Attributes = RopeCallAttributes | RotaryAttributes | RmsNormRopeAttributes
-Results = tuple[Any, ...]  # the written tensors: one for each of xs, or the cache
+Results = tuple[Any, ...]  # the written tensors, one for each of xs; a cache is the last
 
 # The outputs by their names in the definitions and in the schemas.
 OUTS: Mapping[str, tuple[str, ...]] = {
@@ -191,7 +189,7 @@ def _with_heads(x: Any, num_heads: int) -> Any:
 # ---- npu -------------------------------------------------------------------------------------------
 
 
-# From this distance on the kernel's split of a position is not exact.
+# The kernels' error bound (op_kernel/rotation/sine_table.h) holds for positions of smaller magnitude only.
 DEVICE_POSITIONS = 2**22
 
 

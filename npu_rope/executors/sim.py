@@ -171,7 +171,7 @@ def spec_of_launch(t: Any) -> TensorSpec:
 
 
 def _strides_of(views: list[Tensor]) -> list[int]:
-    """Return the attribute ``strides``: of every view, or one 0 if all are contiguous (op_host/cann.h)."""
+    """Return the attribute ``strides``: the views' strides, or one 0 if all are dense (op_host/cann.h)."""
     if all(view.is_contiguous() for view in views):
         return [0]
     return [step for view in views for step in view.strides]

@@ -78,7 +78,7 @@ def as_arrays(t: Call) -> Call:
 
     Raises:
         TypeError, ValueError: one of xs or outs is not an array, an input cannot become one, or an output is
-            not writeable.
+            read-only or not in the machine's byte order.
     """
     for named in (t.xs, t.outs):
         for name, array in named.items():
@@ -227,7 +227,7 @@ def writing(out: Any) -> AbstractContextManager[Any]:
 
 
 def rounded(t: Call, wide: tuple[npt.NDArray[np.float64], ...]) -> tuple[Any, ...]:
-    """Round the reference's results to the dtypes of xs, and write them into outs if the call has any."""
+    """Round the reference's results to the dtypes of xs or a cache. Write them into outs if there are any."""
     if not t.outs:
         return tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
     for (name, out), y, x in zip(t.outs.items(), wide, t.xs.values(), strict=True):

@@ -1,3 +1,1 @@
-"""Integrations of npu_rope into other software. Each module needs the software that it is named after, and
-must be imported explicitly.
-"""
+"""Integrations of npu_rope into other software, which they need. They must be imported explicitly."""

@@ -50,9 +50,10 @@ class NormForm:
 
 
 def looks_like_norm(module: torch.nn.Module) -> bool:
-    """Return whether the module's class is named like a norm. Every such module is listed in the report."""
+    """Return whether the module's class is named like a norm and is no LayerNorm. The report lists every such
+    module."""
     name = type(module).__name__
-    return name.endswith("Norm") or "RMSNorm" in name
+    return (name.endswith("Norm") or "RMSNorm" in name) and not isinstance(module, torch.nn.LayerNorm)
 
 
 def classify(module: torch.nn.Module) -> NormForm:
@@ -164,7 +165,7 @@ def _weight_of(module: torch.nn.Module, name: str) -> torch.Tensor:
 
 
 def replacement(form: NormForm) -> Callable[..., Any]:
-    """Return a forward for modules of this form. It has this name because pickle finds methods by name."""
+    """Return a function for modules of this form. Its name is ``forward``: pickle finds methods by name."""
 
     def forward(self: Any, hidden_states: Any) -> Any:
         if not form.mixes and hidden_states.dtype != getattr(self, str(form.weight)).dtype:

@@ -1,6 +1,6 @@
 """An ``onnx.backend`` of the operators that npu_rope has: RMSNormalization and RotaryEmbedding.
 
-It runs models that have no other nodes, on any of npu_rope's backends. It needs the onnx package
+It runs models that have no other nodes, on any of npu_rope's back ends. It needs the onnx package
 (``pip install 'npu-rope[onnx]'``).
 
     import npu_rope.integrations.onnx_backend as backend
@@ -72,7 +72,7 @@ class NpuRopeModel(BackendRep):
 
     Args:
         model: all its nodes are :data:`OPERATORS`.
-        backend: one of npu_rope's backends; None: the default one.
+        backend: one of npu_rope's back ends; None: the default one.
     """
 
     def __init__(self, model: onnx.ModelProto, backend: str | None = None) -> None:
@@ -110,11 +110,11 @@ class NpuRopeModel(BackendRep):
 
 
 class NpuRopeBackend(Backend):
-    """ONNX's interface of a backend. The argument ``backend`` names one of npu_rope's backends."""
+    """ONNX's interface of a back end. The argument ``backend`` names one of npu_rope's back ends."""
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Return whether every node is one of :data:`OPERATORS`."""
+        """Return whether the device is CPU, the opset has the operators, and every node is one of them."""
         return cls.supports_device(device) and _unsupported(model) is None
 
     @classmethod
@@ -124,7 +124,7 @@ class NpuRopeBackend(Backend):
         """Return a checked model, ready to run.
 
         Raises:
-            ValueError: the device is not CPU, or a node is none of :data:`OPERATORS`.
+            ValueError: the device is not CPU, the opset is too old, or a node is none of :data:`OPERATORS`.
         """
         if not cls.supports_device(device):
             raise ValueError(
@@ -132,7 +132,7 @@ class NpuRopeBackend(Backend):
             )
         onnx.checker.check_model(model)
         if (reason := _unsupported(model)) is not None:
-            rule = f"only nodes {', '.join(OPERATORS)} of opset {OPSET}"
+            rule = f"only nodes {', '.join(OPERATORS)} of opset {OPSET} or later"
             raise ValueError(f"[onnx_backend] model must have {rule} but {reason}.")
         return NpuRopeModel(model, backend)
 

@@ -1,8 +1,8 @@
 """Export to ONNX: translations of npu_rope's operators for ``torch.onnx.export(dynamo=True)``.
 
-Each operator becomes a standard node of opset 23, which any runtime can run: RMSNormalization, or
-RotaryEmbedding, whose tables are an initialiser, an input or a small subgraph that computes them from the
-positions. Needs ``pip install 'npu-rope[onnx]'``.
+The operators of :func:`translations` become standard nodes of opset 23, which any runtime can run:
+RMSNormalization, or RotaryEmbedding, whose tables are an initialiser, an input or a small subgraph that
+computes them from the positions. Needs ``pip install 'npu-rope[onnx]'``.
 
     from npu_rope.integrations import onnx_export
 

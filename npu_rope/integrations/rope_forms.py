@@ -23,7 +23,7 @@ from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_qk
 OP = "apply_npu_rope"
 HALF, INTERLEAVED, TO_HALVES = "halves", "neighbours", "neighbours, written as halves"
 TWICE, EACH_TWICE, ONCE = "one half after the other", "each entry twice", "one entry per pair"
-HEAD, TAIL = "first", "last"
+FIRST, LAST = "first lanes", "last lanes"
 
 # A result that differs by more than this share of its largest element comes from another rotation.
 SAME_ROTATION = 1e-5
@@ -147,7 +147,7 @@ def _matches(
     generator = torch.Generator().manual_seed(0)
     found: dict[tuple[str, str], set[str]] = {}
     first_error, succeeded = "", False
-    for width, places in ((WIDTH, (None,)), (WIDTH // 2, (HEAD, TAIL))):
+    for width, places in ((WIDTH, (None,)), (WIDTH // 2, (FIRST, LAST))):
         angles = torch.rand(BATCH, TOKENS, width // 2, generator=generator) * 6
         for tables, encoded in encodings(angles):
             heads = [torch.randn(BATCH, n, TOKENS, WIDTH, generator=generator) for n in (HEADS, KEY_HEADS)]
@@ -296,7 +296,7 @@ def _called(
 def _rotated(x: torch.Tensor, angles: torch.Tensor, pairs: str, place: str | None) -> torch.Tensor:
     """Rotate by the definition, in float64."""
     width = 2 * angles.shape[-1]
-    begin = x.shape[-1] - width if place == TAIL else 0
+    begin = x.shape[-1] - width if place == LAST else 0
     window, cos, sin = x[..., begin : begin + width].double(), angles.double().cos(), angles.double().sin()
     if pairs == HALF:
         first, second = window.chunk(2, -1)
@@ -354,7 +354,7 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
                 return tokens_first(rope(xs[0], *found), axis)
             q, k = rope_qk(xs[0], xs[1], *found)
             return tokens_first(q, axis), tokens_first(k, axis)
-        offset = head - width if form.place == TAIL else 0
+        offset = head - width if form.place == LAST else 0
         if interleaved and form.tables == TWICE:
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
         if form.single:

@@ -108,10 +108,10 @@ def apply_npu_rope(
     or Python module changes, and neither do parameters, buffers and saved states.
 
     Candidates are the functions with "rotary" or "rope" in their name that a module's forward calls, and the
-    modules whose class is named like a norm. They are recognized by the results of trial calls, not by their
-    names. The report lists those that are not recognized; they stay. The patched model works with generate(),
-    training, gradient checkpointing, torch.compile and deepcopy. Pickling and loading a model removes the
-    patch: apply it again.
+    modules whose class is named like a norm, except LayerNorm. They are recognized by the results of trial
+    calls, not by their names. The report lists those that are not recognized; they stay. The patched model
+    works with generate(), training, gradient checkpointing, torch.compile and deepcopy. Pickling and loading
+    a model removes the patch: apply it again.
 
     Args:
         model: a transformers model, or any module that contains one.
@@ -179,7 +179,7 @@ def _bind(module: torch.nn.Module, forward: Callable[..., Any]) -> None:
 def _replace_norms(model: torch.nn.Module, report: Report) -> None:
     forms: dict[Any, norm_forms.NormForm | str] = {}
     for name, module in model.named_modules():
-        if not norm_forms.looks_like_norm(module) or isinstance(module, torch.nn.LayerNorm):
+        if not norm_forms.looks_like_norm(module):
             continue
         kind = type(module)
         # Instances of one class with equal attributes have the same form.

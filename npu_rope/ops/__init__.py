@@ -1,1 +1,1 @@
-"""The operators, one file for each: its Python functions, schemas, fake and gradient."""
+"""The operators: Python functions, schemas, fakes and gradients."""

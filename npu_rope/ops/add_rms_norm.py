@@ -47,7 +47,7 @@ def add_rms_norm(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> x, residual = np.float32([[1, 4, -1, 0]]), np.float32([[2, 0, 1, 0]])

@@ -1,5 +1,5 @@
 """Code that the operators' files share: rope's attributes as a schema's arguments and as packed bytes, rules
-for real and fake tensors, conversion of torch's errors, named backends, and the hot path.
+for real and fake tensors, conversion of torch's errors, named back ends, and the hot path.
 """
 
 from __future__ import annotations
@@ -152,13 +152,13 @@ Execute = Callable[[str, CallTensors[Any], Any], tuple[Any, ...]]
 
 
 def run_named(backend: str | None, t: CallTensors[Any], a: Any, run: Execute) -> tuple[Any, ...]:
-    """Run a call on arrays, or on tensors by a named backend. torch.compile cannot trace the executors, so it
-    breaks the graph here.
+    """Run a call on arrays, or on tensors by a named back end. torch.compile cannot trace the executors, so
+    it breaks the graph here.
 
     Args:
         backend: its name; None: ``NPU_ROPE_BACKEND``, else ``cpu`` for arrays.
         t, a: the call's tensors and attributes.
-        run: runs a call on a backend: ``run(backend, t, a)``.
+        run: runs a call on a back end: ``run(backend, t, a)``.
     """
     chosen = backend or backends.default_backend
     name, x = t.first

@@ -1,4 +1,4 @@
-"""Autograd kernels, gradients on named backends, and the tracing of operators that write.
+"""Autograd kernels, gradients on named back ends, and the tracing of operators that write.
 
 The backward of a rotation is the rotation by minus the angle: rope and rope_qk with ``forward`` flipped. One
 call rotates the gradients of queries and keys. freq_factors get no gradient.
@@ -290,8 +290,8 @@ def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
 
 
 def run_named(backend: str, t: CallTensors[Any], a: RopeCallAttributes) -> tuple[Any, ...]:
-    """Run a call of rope, rope_qk or rope_set_rows on the backend of that name. Gradients flow outside
-    torch.func, to results that the call allocates."""
+    """Run a call of rope, rope_qk or rope_set_rows on the back end of that name. Outside torch.func,
+    gradients flow through results that the call allocates."""
     x = t.first[1]
     if t.outs or not isinstance(x, _Tensor) or not torch.is_grad_enabled():
         return executors.run(backend, t, a)

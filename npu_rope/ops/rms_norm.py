@@ -61,7 +61,7 @@ def rms_norm(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> rms_norm(np.float32([[3, 4, 0, 0]]), np.float32([1, 10, 1, 1]), epsilon=0)
@@ -102,7 +102,7 @@ def rms_norm_backward(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> x, scale = np.float32([[3, 4]]), np.float32([2, 2])
@@ -121,7 +121,7 @@ def rms_norm_backward(
 
 
 def run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
-    """Run a call on the backend of that name, by default on the device of its tensors."""
+    """Run a call on the back end of that name, by default on the device of its tensors."""
     chosen = backend or backends.default_backend
     if is_tensor(t.x):
         if t.op != BACKWARD:

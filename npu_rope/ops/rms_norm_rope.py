@@ -85,7 +85,7 @@ def rms_norm_rope(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> q, k, one = np.full((2, 2, 4), 3.0), np.full((2, 1, 4), -0.5), np.ones(4)
@@ -311,7 +311,7 @@ register(
     _operator(f"rms_norm_rope_out({_NEW}, Tensor(a!) q_out, Tensor(b!) k_out) -> ()", _call),
     _operator(f"rms_norm_rope_set_rows({_ROWS}) -> Tensor", _call_set_rows, results=like_xs("q_out")),
     _operator(f"rms_norm_rope_set_rows_out({_ROWS}, Tensor(b!) q_out) -> ()", _call_set_rows),
-    # If q or k is None, its output is rotated in place. With rows, k_out is a cache.
+    # If q or k is None, its output is the input as well. With rows, k_out is a cache.
     TorchOperator(
         "rms_norm_rope_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k,"
         " Tensor q_scale, Tensor k_scale, Tensor positions, Tensor packed, Tensor? rows=None,"

@@ -42,8 +42,8 @@ def rope(
             pass ``position_ids[-3:]``.)
         params: the attributes; ``params.n_offs + params.n_dims <= D``.
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
-        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
-            by x's device.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
+            ``NPU_ROPE_BACKEND``, else by x's device.
         out: where to write: x's shape and dtype, unit last stride; may be x itself (in place).
         forward: True or False; False rotates by minus the angle.
         angle: ``"exact"`` (float32-correct at every position), ``"f32"`` or ``"ggml"``,
@@ -54,7 +54,7 @@ def rope(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is unavailable.
+        BackendUnavailable: the back end is unavailable.
 
     >>> import numpy as np
     >>> x = np.ones((1, 3, 1, 4), np.float32)

@@ -41,8 +41,8 @@ def rope_qk(
             A B of 1 serves all batches.
         params: the attributes; ``params.n_offs + params.n_dims <= D``.
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
-        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
-            by q's device.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
+            ``NPU_ROPE_BACKEND``, else by q's device.
         out: where to write: a pair with q's and k's shapes and dtype, unit last strides. Each may be q or k
             itself (in place), else it shares no memory with any other argument.
         forward: True or False; False rotates by minus the angle.
@@ -53,7 +53,7 @@ def rope_qk(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is unavailable.
+        BackendUnavailable: the back end is unavailable.
 
     >>> import numpy as np
     >>> q, k = np.ones((1, 2, 2, 4), np.float32), np.ones((1, 2, 1, 4), np.float32)

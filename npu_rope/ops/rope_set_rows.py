@@ -49,8 +49,8 @@ def rope_set_rows(
             rows keep their values.
         params: the attributes; ``params.n_offs + params.n_dims <= D``.
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
-        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
-            by x's device.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
+            ``NPU_ROPE_BACKEND``, else by x's device.
         forward: True or False; False rotates by minus the angle.
         angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
 
@@ -60,7 +60,7 @@ def rope_set_rows(
     Raises:
         ValueError, TypeError: an argument breaks its rule, or the call would need a gradient; nothing was
             written.
-        BackendUnavailable: the backend is unavailable.
+        BackendUnavailable: the back end is unavailable.
 
     >>> import numpy as np
     >>> keys, cache = np.ones((3, 1, 2), np.float32), np.zeros((4, 1, 2), np.float16)

@@ -36,7 +36,7 @@ Tensors = CallTensors[Any]
 
 
 def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
-    """Run a call on the backend of that name, by default on its tensors' device. Return the results."""
+    """Run a call on the back end of that name, by default on its tensors' device. Return the results."""
     chosen, x = backend or backends.default_backend, t.first[1]
     if is_tensor(x) and (chosen is None or chosen == x.device.type):
         return _on_own_device(t, a)

@@ -37,8 +37,8 @@ def rotary_embedding(
         num_heads: N for X of shape ``[B,S,N*D]``; otherwise ignored.
         rotary_embedding_dim: number of rotated dimensions, even; 0: all.
         out: where to write: X's shape and dtype, unit last stride; may be X itself (in place).
-        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else by
-            X's device.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
+            ``NPU_ROPE_BACKEND``, else by X's device.
 
     Returns:
         A result of X's type, shape and dtype; ``out`` if passed. Gradients flow to X and to the caches.
@@ -46,7 +46,7 @@ def rotary_embedding(
     Raises:
         ValueError, TypeError: an argument breaks its rule, for example a position is outside the caches;
             nothing was written.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> X = np.ones((1, 1, 2, 2), np.float32)

@@ -41,15 +41,15 @@ def rotary_mul(
         rotary_dim: number of rotated dimensions of the D, even; 0: all.
         offset: the first rotated dimension, even.
         out: where to write: x's shape and dtype, unit last stride; may be x itself (in place).
-        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else by
-            x's device.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
+            ``NPU_ROPE_BACKEND``, else by x's device.
 
     Returns:
         A result of x's type, shape and dtype; ``out`` if it was passed. Gradients flow to x, cos and sin.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> x = np.array([[[1, 2, 3, 4]]], np.float32)
@@ -114,7 +114,7 @@ def rotary_mul_qk(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> q, k = np.ones((1, 2, 2), np.float32), np.ones((1, 1, 2), np.float32)
@@ -189,7 +189,7 @@ def rotary_mul_backward(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
-        BackendUnavailable: the backend is unavailable or lacks this operator.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
 
     >>> import numpy as np
     >>> x, cos, sin = np.float32([[[1, 2]]]), np.float32([[3]]), np.float32([[4]])

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from npu_rope import backends
 from npu_rope.errors import BrokenRule, broken
 from npu_rope.executors import rotary_position_embedding as plan
 from npu_rope.executors.tensors import is_tensor, spec_of
@@ -50,7 +51,7 @@ def rotary_position_embedding(
             specification. int8 is widened to float32, rotated, rounded half to even and saturated.
         key: like query except for its number of heads.
         start_pos: an integer, or an integer tensor of one element; with ``seqstarts`` ``[B]``. Positions
-            are in the int32 range (in the range of :func:`npu_rope.rope` on a device).
+            are in the int32 range; on a device their magnitude is below 2^22.
         pad_len: ``[B]`` integers or None (no padding); not with ``seqstarts``.
         rotary_dim: number of rotated dimensions of the D, even; 0: all.
         theta: base of the frequencies.
@@ -60,8 +61,8 @@ def rotary_position_embedding(
             sequence's end. Sequences with different ends beyond the maximum then need a launch each, and the
             host reads ``start_pos``, ``pad_len`` and ``seqstarts`` (it waits for a device that holds them).
         seqstarts: ``[B+1]`` integers: the first token of each sequence, and T.
-        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"npu"``; None: ``NPU_ROPE_BACKEND``, else
-            by the query's device.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
+            ``NPU_ROPE_BACKEND``, else by the query's device.
 
     Returns:
         The pair (rotated query, rotated key), of query's and key's type, shapes and dtype. Gradients flow
@@ -69,7 +70,7 @@ def rotary_position_embedding(
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
-        BackendUnavailable: the backend is unavailable.
+        BackendUnavailable: the back end is unavailable.
 
     >>> import numpy as np
     >>> query, key = np.ones((2, 3, 1, 2), np.float32), np.ones((2, 3, 1, 2), np.float32)
@@ -111,8 +112,8 @@ def _rotary_position_embedding(
     parts, positions, scaling = plan.plan_call(query, key, start_pos, pad_len, seqstarts, attributes)
 
     def rotate(part: plan.Part) -> tuple[Any, Any]:
-        part_positions = positions[part.tokens] if packed or len(positions.shape) == 2 else positions
-        pair = (query, key) if len(parts) == 1 else (query[part.tokens], key[part.tokens])
+        part_positions = positions[part.span] if packed or len(positions.shape) == 2 else positions
+        pair = (query, key) if len(parts) == 1 else (query[part.span], key[part.span])
         return _rotate(*pair, part_positions, scaling.params(part.end), bypass_key, backend)
 
     pairs = [_with_own_names(rotate, part) for part in parts]
@@ -128,7 +129,8 @@ def _rotate(
     query: Any, key: Any, positions: Any, params: RopeParams, bypass_key: bool, backend: str | None
 ) -> tuple[Any, Any]:
     is_int8 = spec_of(query).dtype == "int8"
-    q, k = (plan.widened(t, backend) if is_int8 else t for t in (query, key))
+    chosen = backend or backends.default_backend
+    q, k = (plan.widened(t, chosen) if is_int8 else t for t in (query, key))
     if bypass_key:
         y = rope(q, positions, params, backend=backend)
         return plan.narrowed(y) if is_int8 else y, key

@@ -1,1 +1,1 @@
-"""References in NumPy's float64, one short file for each operator, in the order of its specification."""
+"""References in NumPy's float64: short files, each in the order of its operators' specification."""

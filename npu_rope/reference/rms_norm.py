@@ -37,8 +37,8 @@ PEAK = 16  # exponent of a row's largest element after scaling
 
 
 def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide]:
-    """Return a power of two for each row, and 1 / RMS of the row times that power. The power is 1 unless
-    squares would leave float64's range. Otherwise it brings the largest element near 2^PEAK, so that no
+    """Return a power of two for each row, and 1 / (RMS * power). The power is 1 unless squares would leave
+    float64's range. Otherwise it brings the largest element near 2^PEAK, so that no
     intermediate value is subnormal if the result is normal."""
     axes = tuple(range(axis, stashed.ndim))
     peak = np.max(np.abs(stashed), axis=axes, keepdims=True, initial=0.0)

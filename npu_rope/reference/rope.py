@@ -72,7 +72,7 @@ def cos_sin(
 ) -> tuple[Array, Array]:
     """Return the table (cos, sin) with mscale and sign, ``[..., pairs]`` float64.
 
-    Under policy ``ggml`` cos and its product with mscale are each rounded to float32, as in ggml.
+    Under policy ``ggml`` cos, sin and their products with mscale are rounded to float32, as in ggml.
     """
     theta = angles(positions, params, freq_factors, policy)
     if policy != "exact":

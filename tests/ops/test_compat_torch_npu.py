@@ -271,11 +271,11 @@ BAD = {
     ),
     "positions": (
         lambda: torch_npu.npu_mrope(ids + 5, flat, flat, cache, 8),
-        "positions must be rows of the cache's 9 but got 9.",
+        "positions must be rows 0 to 8 of cos_sin_cache but got 9.",
     ),
     "below": (
         lambda: torch_npu.npu_mrope(ids - 1, flat, flat, cache, 8),
-        "positions must be rows of the cache's 9 but got -1.",
+        "positions must be rows 0 to 8 of cos_sin_cache but got -1.",
     ),
     "float": (
         lambda: torch_npu.npu_mrope(ids.float(), flat, flat, cache, 8),

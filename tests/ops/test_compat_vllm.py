@@ -105,8 +105,8 @@ BAD = {
     "key must be a torch tensor but got int.": (T, Q, 3, 16, cache(16), True),
     "positions must be int32 or int64 but got torch.float32.": (T.float(), Q, None, 16, cache(16), True),
     "positions must be [T] or [B,S] but got [1, 1, 3].": (T[None, None], Q, None, 16, cache(16), True),
-    "positions must be rows of the cache's 40 but got 40.": (T + 38, Q, None, 16, cache(16), True),
-    "positions must be rows of the cache's 40 but got -1.": (T - 1, Q, None, 16, cache(16), True),
+    "positions must be rows 0 to 39 of cos_sin_cache but got 40.": (T + 38, Q, None, 16, cache(16), True),
+    "positions must be rows 0 to 39 of cos_sin_cache but got -1.": (T - 1, Q, None, 16, cache(16), True),
     "cos_sin_cache must be [rows, W] with an even W but got [40, 3].": (
         T,
         Q,
@@ -117,8 +117,8 @@ BAD = {
     ),
     "head_size must be at least the cache's width 16 but got 8.": (T, Q, None, 8, cache(16), True),
     "head_size must be at least the cache's width 16 but got -16.": (T, Q, None, -16, cache(16), True),
-    "query must be [3, N*24] or with heads apart but got [3, 32].": (T, Q, None, 24, cache(16), True),
-    "key must be [3, N*16] or with heads apart but got [2, 32].": (T, Q, Q[:2], 16, cache(16), True),
+    "query must be [3, N*24] or [3, N, 24] but got [3, 32].": (T, Q, None, 24, cache(16), True),
+    "key must be [3, N*16] or [3, N, 16] but got [2, 32].": (T, Q, Q[:2], 16, cache(16), True),
     "query must be float32, float16, bfloat16 or float64 but got torch.int32.": (
         *(T, Q.int(), None),
         *(16, cache(16), True),

@@ -23,7 +23,7 @@ from rope_cases import (
 from together import together
 
 import npu_rope
-from npu_rope import RopeParams, rope, rotary_position_embedding
+from npu_rope import RopeParams, backends, rope, rotary_position_embedding
 from npu_rope.testing.bounds import is_device, worst_ratio
 from npu_rope.testing.chip_types import has_bfloat16
 from npu_rope.testing.pmx import PmxCase, angles_of, expectation
@@ -250,6 +250,13 @@ def test_int8_is_rounded_half_to_even_and_saturated(backend):
     exact = np.stack([a * c - b * s, a * s + b * c], -1)
     assert np.abs(exact).max() > 128
     assert np.array_equal(rotated, np.clip(np.rint(exact), -128, 127).astype(np.int8))
+
+
+def test_the_default_back_end_reference_rounds_int8_once(monkeypatch):
+    """The element is 65.4999967, which float32 rounds to 65.5, and then int8 to 66."""
+    query = np.array([-75, 62], np.int8).reshape(1, 1, 1, 2)
+    monkeypatch.setattr(backends, "default_backend", "reference")
+    assert rotary_position_embedding(query, query, 3)[0].flat[0] == 65
 
 
 def test_ties_round_to_even():
