@@ -20,7 +20,7 @@ std::vector<const ParamRecord*> kernel_arguments(const OpRecord& def);
 // The types of a kernel's arguments, as in its file name.
 std::string column_name(const OpRecord& def, size_t column);
 
-// The library of sim_kernels with the operator's kernels for a SoC. SoCs of one instruction set share kernels.
+// The library of sim_kernels with the operator's kernels for an SoC. ascend910_93 shares that of ascend910b.
 std::string kernel_library(const std::string& op_type, const std::string& soc);
 
 // The name of a kernel in its library.
