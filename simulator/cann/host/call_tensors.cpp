@@ -93,7 +93,7 @@ void CallTensors::check_memory() {
         DeviceView& v = item.view;
         if (!find_type(item.dtype))
             refuse(kBadArgument,
-                   v.name + " must have a type with elements but got type " + std::to_string(item.dtype) + ".");
+                   v.name + " must have a simulated type but got type " + std::to_string(item.dtype) + ".");
         if (!v.find_span())
             refuse(kBadArgument, v.name + " must fit into memory but got shape " + list_text(v.shape) + ".");
         if (!v.is_in_one_allocation())

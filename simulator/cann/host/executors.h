@@ -1,9 +1,9 @@
 // The executors of generated operators, which carry a call from the first phase to the second.
 //
 // CANN keeps them in one pool for each operator and never frees them (opbase individual_op_api.cpp,
-// NnopbaseGetExecutor). A second phase that is refused for its arguments leaves its executor as it is. A second phase
-// that reaches the device returns the executor to the pool, even if it fails there, unless the executor was made
-// repeatable (indv_executor.cpp, NnopbaseExecutorRunWithWorkspace).
+// NnopbaseGetExecutor). A second phase that is refused for its arguments leaves its executor as it is. Every other
+// second phase returns the executor to the pool, even if it fails, unless the executor was made repeatable
+// (indv_executor.cpp, NnopbaseExecutorRunWithWorkspace).
 #pragma once
 
 #include <memory>
@@ -22,8 +22,8 @@ public:
     aclOpExecutor* handle() { return &handle_; }
     // Sets the launch of the second phase. A launch without an entry belongs to a call whose outputs are all empty.
     void prepare(std::unique_ptr<CallTensors> tensors, const OpLaunch& launch);
-    // Stores the reason why the first phase failed, for the message of the second phase: torch_npu's EXEC_NPU_CMD_EXT
-    // runs it regardless of the first status (Ascend/op-plugin op_plugin/utils/op_api_common_base.h).
+    // Stores the reason why the first phase failed, for the message of the second phase, which torch_npu's
+    // EXEC_NPU_CMD_EXT also calls after a failure (Ascend/op-plugin op_plugin/utils/op_api_common_base.h).
     void fail(const std::string& why) { failure_ = why; }
     aclnnStatus run(void* workspace, uint64_t workspace_bytes, aclrtStream stream);
 

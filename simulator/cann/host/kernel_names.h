@@ -20,8 +20,8 @@ std::vector<const ParamRecord*> kernel_arguments(const OpRecord& def);
 // The types of a kernel's arguments, as in its file name.
 std::string column_name(const OpRecord& def, size_t column);
 
-// The SoC whose kernels a SoC runs: SoCs of one instruction set share kernels. The folder sim_kernels has one library
-// for each such SoC.
+// The SoC whose kernels an SoC runs: ascend910_93 runs those of ascend910b. The folder sim_kernels has one library for
+// each such SoC.
 std::string kernel_soc(const std::string& soc);
 
 // The name of a kernel in its library.

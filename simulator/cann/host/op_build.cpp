@@ -1,7 +1,7 @@
 // Writes an operator package's sources to FOLDER from its definitions, as CANN's op_build does:
 // - for each operator, the two functions of aclnn and their header;
 // - for each SoC, the operators' descriptions as JSON;
-// - beyond CANN's op_build, for each operator and simulated SoC the source <operator>__<soc>.cpp of its kernels.
+// - beyond CANN's op_build, for each operator and simulated SoC the source of its kernels, kernel_library() + ".cpp".
 // If PACKAGE is given, also writes the files of these kernels and their lists there.
 //
 // usage: op_build FOLDER [PACKAGE]
@@ -111,10 +111,10 @@ std::string header(const OpRecord& def) {
     return text;
 }
 
-// A default as a C++ literal. CANN's generator writes the definition's numbers between braces and counts the commas,
-// so an empty default becomes an array without elements and a length of 1: the runtime reads the memory after it
-// (asc-devkit tools/build/opbuild op_aclnn_generator.cpp, AclnnoOpGenCodeAttrValue). Here this memory holds a fixed
-// wrong value.
+// The code that passes a list attribute's default. CANN's generator writes the definition's numbers between braces and
+// counts the commas, so an empty default becomes an array without elements and a length of 1: the runtime reads the
+// memory after it (asc-devkit tools/build/opbuild op_aclnn_generator.cpp, AclnnoOpGenCodeAttrValue). Here this memory
+// holds a fixed wrong value.
 std::string default_list(const AttrRecord& a, const std::string& name) {
     const bool bools = a.type == ops::AttrDataType::ATTR_DT_LIST_BOOL;
     const bool floats = a.type == ops::AttrDataType::ATTR_DT_LIST_FLOAT;

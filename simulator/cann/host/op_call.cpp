@@ -35,7 +35,7 @@ struct SimulatedSoc {
     const ascend_sim::Profile* profile;
 };
 
-// A chip's profile with another number of cores. It is never destroyed, because calls keep its address.
+// A chip's profile with another number of cores. It is kept, because calls keep its address.
 const ascend_sim::Profile* with_cores(const ascend_sim::Profile& chip, int32_t cores) {
     static std::mutex mutex;
     static std::map<std::pair<std::string, int32_t>, ascend_sim::Profile> profiles;
@@ -263,8 +263,7 @@ std::shared_ptr<const TilingResult> OpCall::Parts::tile() {
     const OperatorPackages& packages = operator_packages();
     if (!packages.has_built_in && packages.folders.back() == resolved_package())
         refuse(kTilingFailed,
-               "ASCEND_OPP_PATH must be set, so that CANN loads the tiling of the last package, but got "
-               "nothing.");
+               "ASCEND_OPP_PATH must be set, so that CANN loads the tiling of the last package, but got nothing.");
     const TilingLibrary* library = tiling_library();
     if (!library)
         refuse(kTilingFailed, "operator package must have a library of tilings that loads but got " +

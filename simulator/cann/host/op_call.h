@@ -25,7 +25,7 @@ constexpr aclnnStatus kInnerNullPointer = 561103;  // a null pointer inside the 
 constexpr aclnnStatus kBadJson = 561108;           // a description in the package that cannot be read
 constexpr aclnnStatus kBadKernelFile = 561113;     // a kernel in the package that cannot be read
 
-// The element that a call reads after the empty default of a list attribute: default_list() of op_build.cpp.
+// The element that a call reads after the empty default of a list attribute; default_list() of op_build.cpp writes it.
 constexpr int64_t kBehindEmptyInts = 0x5a5a5a5a5a5a5a5a;
 constexpr float kBehindEmptyFloats = -1.5e38f;
 constexpr bool kBehindEmptyBools = true;

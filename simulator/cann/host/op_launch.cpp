@@ -22,7 +22,7 @@ uint64_t packed_bytes_of(const DeviceView& view) {
 
 // torch_npu's EXEC_NPU_CMD_EXT frees a call's workspace before it launches the call (Ascend/op-plugin
 // op_plugin/utils/op_api_common_base.h, GetWorkSpaceAddr). With its cache, the memory stays valid until the stream has
-// used it. Without the cache, which `ascend-sim run` turns off, the memory is freed before the kernel runs.
+// used it. Without the cache, the memory is freed before the kernel runs.
 bool caller_frees_early() {
     const char* uncached = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
     return uncached && *uncached && std::strcmp(uncached, "0") != 0;

@@ -22,7 +22,7 @@ struct OpLaunch {
     void* entry = nullptr;
     std::vector<Memory> memories;  // of the given tensors
     std::vector<int> arguments;    // of the kernel: an index in memories, or -1 for NULL
-    uint64_t workspace_bytes = 0;  // provided by the caller
+    uint64_t workspace_bytes = 0;  // that the caller must provide
     uint64_t packed_bytes = 0;     // part at the workspace's end for contiguous copies
     uint64_t kernel_workspace_bytes = 0;
     uint32_t block_dim = 0;

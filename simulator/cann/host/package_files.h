@@ -47,7 +47,7 @@ std::string kernel_entry_name(const std::string& op_type, const std::string& obj
 // The tiling library of this package, loaded once; null if it is absent or does not load (hicann/opbase
 // src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseLoadTilingSo).
 const TilingLibrary* tiling_library();
-// "" if uname() fails.
+// The path of that library; "" if the machine's name is unknown.
 std::string tiling_library_path();
 
 // Folder of the kernels that are compiled for the simulator, for ascend_sim_find_kernel(). A real package has none.

@@ -31,7 +31,7 @@ bool is_enabled() {
 }
 
 struct Cache {
-    std::list<std::string> order;  // latest first
+    std::list<std::string> order;  // most recently used first
     struct Entry {
         std::shared_ptr<const TilingResult> tiled;
         std::list<std::string>::iterator place;

@@ -129,6 +129,17 @@ int32_t type_with_scalar(int32_t self, int32_t scalar, int32_t out) {
     return is_floating(scalar) || self == kBool ? promoted(self, true, scalar, true) : self;
 }
 
+// The part of argument_rule for the type.
+std::string type_rule(const char* function, Role role, const char* what, int32_t dtype) {
+    const ArgumentTypes* row = row_of(function);
+    if (!row) return "has no row in simulator/cann/opapi/argument_types.cpp.";
+    const TypesByChip& types = role == Role::kInput ? row->inputs : row->outputs;
+    const uint32_t allowed = is_ascend310p() ? types.on_310p : types.on_910;
+    if (allowed >> dtype & 1) return "";
+    return std::string(what) + " must be " + list_of(allowed) + " on " + soc_name() + " but got " + dtype_name(dtype) +
+           ".";
+}
+
 }  // namespace
 
 const char* dtype_name(int32_t dtype) {
@@ -142,16 +153,6 @@ const char* dtype_name(int32_t dtype) {
     for (const auto& one : names)
         if (one.dtype == dtype) return one.name;
     return "another type";
-}
-
-std::string type_rule(const char* function, Role role, const char* what, int32_t dtype) {
-    const ArgumentTypes* row = row_of(function);
-    if (!row) return "has no row in simulator/cann/opapi/argument_types.cpp.";
-    const TypesByChip& types = role == Role::kInput ? row->inputs : row->outputs;
-    const uint32_t allowed = is_ascend310p() ? types.on_310p : types.on_910;
-    if (allowed >> dtype & 1) return "";
-    return std::string(what) + " must be " + list_of(allowed) + " on " + soc_name() + " but got " + dtype_name(dtype) +
-           ".";
 }
 
 std::string argument_rule(const char* function, Role role, const char* what, const Operand& argument) {

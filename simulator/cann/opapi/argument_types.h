@@ -15,7 +15,6 @@ enum class Role { kInput, kOutput };
 // "" or the reason why `function`, such as "aclnnInplaceAdd", refuses an argument of this type or rank on this chip.
 std::string argument_rule(const char* function, Role role, const char* what, const Operand& argument);
 std::string argument_rule(const char* function, const char* what, const aclScalar& argument);
-std::string type_rule(const char* function, Role role, const char* what, int32_t dtype);
 
 // "" or the reason why two inputs of these types have no common type.
 std::string promotion_rule(int32_t self, int32_t other);

@@ -75,7 +75,7 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
 
     int32_t dtype = p.out.dtype;
     if (computed == Computed::kAsOut) {
-        // An integer out and a fraction as scalar: hicann/ops-math math/mul/op_api/aclnn_mul.cpp,
+        // The scalar may be a fraction although out is an integer: hicann/ops-math math/mul/op_api/aclnn_mul.cpp,
         // InferTensorScalarDtype.
         if (p.b_is_scalar && !is_floating(dtype) && !is_complex(dtype))
             dtype = promoted(p.a.dtype, true, second.scalar->dtype, false);

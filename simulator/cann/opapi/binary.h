@@ -21,7 +21,7 @@ using RunFunction = void (*)(int64_t count, const C* a, const C* b, C alpha, C* 
 using BinaryFunction = std::tuple<RunFunction<int64_t>, RunFunction<float>, RunFunction<double>,
                                   RunFunction<std::complex<float>>, RunFunction<std::complex<double>>>;
 
-// The functions that give op(a, b, alpha) for each element, of every type or of the real ones.
+// Compute op(a, b, alpha) for each element: kOfNumbers in all compute types, kOfReals in the real ones.
 template <const auto& op, class C>
 void each_element(int64_t count, const C* a, const C* b, C alpha, C* out) {
     for (int64_t i = 0; i < count; ++i) out[i] = C(op(a[i], b[i], alpha));

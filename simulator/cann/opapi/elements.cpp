@@ -130,7 +130,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
     return text + "]";
 }
 
-// Whether the format is a name for plain strides, as opposed to NZ and other fractal layouts.
+// Whether the format is undefined, NCHW, NHWC, ND, HWCN, NDHWC, NCDHW, NC or NCL, and so a name for plain strides.
 bool is_plain(int32_t format) {
     return format == -1 || format == 0 || format == 1 || format == 2 || format == 16 || format == 27 || format == 30 ||
            format == 35 || format == 47;

@@ -12,7 +12,7 @@
 
 namespace npu_cann {
 
-// The values of aclDataType that stand-ins support.
+// The values of aclDataType that the stand-ins support.
 enum Dtype : int32_t {
     kFloat = 0,
     kFloat16 = 1,
@@ -73,13 +73,10 @@ std::string broadcast_rule(const Operand& from, const Operand& to, const char* w
 std::string result_shape_rule(const Operand& a, const char* a_name, const Operand& b, const char* b_name,
                               const Operand& out);
 
-template <class C>
-C scalar_as(const aclScalar& scalar);
-
 constexpr int64_t kRun = 256;  // elements processed at a time
 
-// Splits the tensors into runs of up to kRun elements along the last dimension, in the output's order. `work` receives
-// the length of a run and each operand's address of its first element. The stride along a run is step().
+// Splits tensors of one shape into runs of up to kRun elements along the last dimension. `work` receives the length of
+// a run and the address of its first element in each operand. The stride along a run is step().
 void for_each_run(const std::vector<const Operand*>& operands,
                   const std::function<void(int64_t count, char* const* at)>& work);
 

@@ -50,7 +50,7 @@ bool is_intact_nearby(const Allocation& a) {
     return is_intact(first - kNearBytes, kNearBytes) && is_intact(first + a.bytes, kNearBytes);
 }
 
-// Bytes from the allocation's edge to the first and the last byte that was overwritten.
+// The nearest and the farthest overwritten byte, counted from the allocation's edge.
 std::string overwritten_bytes(const uint8_t* zone, bool behind) {
     size_t nearest = kGuardBytes, farthest = 0;
     for (size_t i = 0; i < kGuardBytes; ++i) {

@@ -1,5 +1,5 @@
 // Shared definitions of the simulated runtime: the export macro of CANN's symbols and the status codes.
-// The declarations follow CANN's published C interface; its opaque types are void here.
+// The exported functions follow CANN's published C interface; handles of streams, events and graphs are void* here.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,8 @@ constexpr aclError kRepeatInitialize = 100002;
 constexpr aclError kRepeatFinalize = 100037;
 constexpr aclError kNotSupported = 200001;
 constexpr aclError kInternalError = 500000;
+constexpr aclError kAclnnNullptr = 161001;
+constexpr aclError kAclnnInvalidParam = 161002;
 // Values of the runtime, hicann/runtime include/external/acl/error_codes/rt_error_codes.h.
 constexpr aclError kRtInvalid = 107000;
 constexpr aclError kRtInvalidDevice = 107001;
@@ -55,8 +57,6 @@ constexpr aclError kVectorCoreException = 507035;
 constexpr aclError kStreamSyncTimeout = 507046;
 constexpr aclError kCaptureInvalidated = 507903;
 constexpr aclError kDeviceMemoryError = 507053;
-constexpr aclError kAclnnNullptr = 161001;
-constexpr aclError kAclnnInvalidParam = 161002;
 
 // Sets aclGetRecentErrMsg's text and returns the status: `return failed(kInvalidParam, "...")`.
 aclError failed(aclError status, const std::string& text);
@@ -72,7 +72,7 @@ aclError failed(aclError status, const std::string& call, const std::string& rul
 // The text that was set last; does not clear it.
 std::string recent_error_text();
 
-// kContextNull if this thread has set no device (hicann/runtime src/runtime/core/src/runtime.cc,
+// kContextNull if no device is set on this thread (hicann/runtime src/runtime/core/src/runtime.cc,
 // Runtime::CurrentContext). Most calls check this; DevFree, HostFree, PointerGetAttributes,
 // GetStreamId and calls that only query an event do not (src/runtime/api/impl/api_impl.cc).
 aclError no_context(const char* call);
@@ -90,8 +90,8 @@ aclError kernel_exception();
 // The status of a second phase of aclnn without an executor.
 aclError no_executor();
 
-// Queues a stand-in of libopapi on the stream, as launch() of objects.h does, but without checking every guard zone
-// afterwards. Stand-ins check their own bounds, and a training step has many of them.
+// Queues a stand-in of libopapi on the stream, as launch() of objects.h does, but without a check of the guard zones:
+// stand-ins check their own bounds, and a training step calls many of them.
 int32_t launch_stand_in(aclOpExecutor* executor, void* stream);
 
 }  // namespace npu_cann

@@ -50,7 +50,7 @@ struct SimulatedChip {
 constexpr const char* kDefaultChip = "Ascend910B2";
 constexpr int64_t kMiB = 1 << 20;
 
-// Whether the chip's family has kernels.
+// Whether the simulated CANN supports the chip's family, which needs kernels for it.
 bool has_kernels(const char* name) {
     const ascend_sim::Family* family = ascend_sim::find_family(name);
     return family && family->arch != ascend_sim::kArch950;
@@ -71,7 +71,7 @@ bool unlisted_chip(const std::string& text, SimulatedChip* chip) {
     if (digits.empty() || digits.size() > 2 || digits.find_first_not_of("0123456789") != std::string::npos)
         return false;
     const int32_t cores = std::stoi(digits), arch = ascend_sim::find_family(name.c_str())->arch;
-    // The simulated cores are those of the family's largest chip.
+    // At most the AI cores of the family's largest chip.
     if (cores < 1 || cores > (arch == ascend_sim::kArch310p ? 10 : 24)) return false;
     const int32_t vector_cores = arch == ascend_sim::kArch310p ? cores - 1 : 2 * cores;
     *chip = {name, cores, vector_cores, 16 * kMiB, ascend_sim::kernel_cores(arch, cores, vector_cores)};
@@ -210,14 +210,14 @@ NPU_CANN_API aclError aclrtDeviceCanAccessPeer(int32_t* /*can*/, int32_t device,
 NPU_CANN_API const char* aclrtGetSocName() { return soc_name(); }
 
 NPU_CANN_API aclError aclGetDeviceCapability(uint32_t device, int what, int64_t* value) {
-    if (device >= kDevices || !value) return failed(kInvalidParam, __func__, "deviceId must be 0.");
+    if (device >= kDevices || !value) return failed(kInvalidParam, __func__, "deviceId must be 0, value not null.");
     const int64_t values[] = {this_chip().ai_cores, this_chip().vector_cores, this_chip().l2_bytes};
     if (what < 0 || what > 2) return failed(kInvalidParam, __func__, "deviceInfo must be 0, 1 or 2", what);
     *value = values[what];
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetDeviceInfo(uint32_t device, int what, int64_t* value) {
-    if (device >= kDevices || !value) return failed(kInvalidParam, __func__, "deviceId must be 0.");
+    if (device >= kDevices || !value) return failed(kInvalidParam, __func__, "deviceId must be 0, value not null.");
     const SimulatedChip& chip = this_chip();
     const std::map<int, int64_t> known = {
         {101, chip.ai_cores}, {102, chip.ai_cores}, {201, chip.vector_cores}, {302, chip.l2_bytes}};

@@ -1,4 +1,4 @@
-// The message of a status code, and CANN's log.
+// The message of the last error, and CANN's log.
 #include <cxxabi.h>
 
 #include <cstdarg>

@@ -1,6 +1,5 @@
 // aclrt's event calls. A wait binds to the event's last record before the wait; a wait for an event of
 // aclrtCreateEventExWithFlag that was not recorded passes immediately.
-#include <chrono>
 #include <unordered_map>
 
 #include "cann/runtime/api.h"
@@ -216,8 +215,7 @@ NPU_CANN_API aclError aclrtStreamWaitEvent(void* stream, void* event) {
 }
 
 // hicann/runtime src/runtime/api/impl/api_impl.cc, EventReset: not for events of aclrtCreateEventExWithFlag.
-// On a captured stream, only an external event is reset (event_capture.cc,
-// Event::ToBeCaptured).
+// On a captured stream, only an external event is reset (event_capture.cc, Event::ToBeCaptured).
 NPU_CANN_API aclError aclrtResetEvent(void* event, void* stream) {
     return act_on(event, stream, __func__, refuse_reset, [](const StreamPtr& s, Event* e) -> aclError {
         if (e->is_extended)

@@ -22,7 +22,7 @@ std::string as_trace(const Capture& g) {
         ascend_sim::Json json;
         json.field("name", name_of(g, i)).field("ph", "X");
         json.field("pid", ("simulated graph " + std::to_string(g.id)));
-        json.field("tid", ("stream" + std::to_string(g.nodes[i].lane)));
+        json.field("tid", ("stream" + std::to_string(g.nodes[i].branch)));
         json.raw("ts", std::to_string(i)).raw("dur", "1").raw("args", "{}");
         events += (i ? ",\n" : "") + json.done();
     }

@@ -44,16 +44,16 @@ void invalidate(const Graph& g) {
 
 bool is_unfinished(const Graph& g) { return g && g->state != Capture::State::kReady; }
 
-size_t add_lane(const Graph& g, const StreamPtr& s) {
-    g->lanes.push_back({s, nullptr, s->id});
+size_t add_branch(const Graph& g, const StreamPtr& s) {
+    g->branches.push_back({s, nullptr, s->id});
     s->capture = g;
-    s->lane = g->lanes.size() - 1;
-    return s->lane;
+    s->branch = g->branches.size() - 1;
+    return s->branch;
 }
 
-size_t add_node(const Graph& g, size_t lane, Work work, size_t waits_for = 0) {
-    g->nodes.push_back({std::move(work), lane, waits_for});
-    if (auto open = g->open_groups.find(lane); open != g->open_groups.end())
+size_t add_node(const Graph& g, size_t branch, Work work, size_t waits_for = 0) {
+    g->nodes.push_back({std::move(work), branch, waits_for});
+    if (auto open = g->open_groups.find(branch); open != g->open_groups.end())
         open->second->nodes.push_back(g->nodes.size() - 1);
     return g->nodes.size() - 1;
 }
@@ -61,48 +61,48 @@ size_t add_node(const Graph& g, size_t lane, Work work, size_t waits_for = 0) {
 void leave_capture(const Graph& g) {
     auto& active = graphs().active;
     active.erase(std::remove(active.begin(), active.end(), g), active.end());
-    for (Capture::Lane& lane : g->lanes) {
-        if (lane.source) lane.source->capture = nullptr;
-        lane.source = nullptr;
+    for (Capture::Branch& branch : g->branches) {
+        if (branch.source) branch.source->capture = nullptr;
+        branch.source = nullptr;
     }
 }
 
-// "" or the broken rule of context_aclgraph.cc, CheckCaptureModelValidity: the last node of every lane except the
-// origin's is a record that another lane waits for, and the origin waits for one of them.
+// "" or the broken rule of context_aclgraph.cc, CheckCaptureModelValidity: the last node of every branch except the
+// origin's is a record that another branch waits for, and the origin waits for one of them.
 std::string join_error(const Capture& g) {
     if (!g.open_groups.empty()) return "a task group is open";
-    bool origin_waits = g.lanes.size() == 1;
-    for (size_t lane = 1; lane < g.lanes.size(); ++lane) {
+    bool origin_waits = g.branches.size() == 1;
+    for (size_t branch = 1; branch < g.branches.size(); ++branch) {
         size_t last = g.nodes.size();
         for (size_t i = 0; i < g.nodes.size(); ++i)
-            if (g.nodes[i].lane == lane) last = i;
-        const std::string name = g.lanes[lane].source->place();
+            if (g.nodes[i].branch == branch) last = i;
+        const std::string name = g.branches[branch].source->place();
         if (last == g.nodes.size() || g.nodes[last].work.kind != Work::Kind::kRecord)
             return name + " joined the capture, and its last work is not the record of an event";
         bool is_waited_for = false;
         for (const Capture::Node& node : g.nodes) {
-            if (node.work.kind != Work::Kind::kWait || node.waits_for != last || node.lane == lane) continue;
+            if (node.work.kind != Work::Kind::kWait || node.waits_for != last || node.branch == branch) continue;
             is_waited_for = true;
-            origin_waits = origin_waits || node.lane == 0;
+            origin_waits = origin_waits || node.branch == 0;
         }
         if (!is_waited_for) return name + " joined the capture, and no stream waits for its last event";
     }
     return origin_waits ? "" : "the stream that began the capture waits for none of the streams that joined it";
 }
 
-// Queues a replay. The nodes of lanes other than the origin's run on streams that the first replay creates.
+// Queues a replay. The nodes of branches other than the origin's run on streams that the first replay creates.
 aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
-    for (size_t lane = 1; lane < g->lanes.size(); ++lane)
-        if (!g->lanes[lane].replay) g->lanes[lane].replay = new_stream();
+    for (size_t branch = 1; branch < g->branches.size(); ++branch)
+        if (!g->branches[branch].replay) g->branches[branch].replay = new_stream();
     std::unordered_map<size_t, std::shared_ptr<Record>> records;
     const uint64_t replay = ++graphs().replays;
-    std::vector<std::shared_ptr<const ReplayedAs>> replayed_as;  // by lane
-    for (const Capture::Lane& lane : g->lanes)
+    std::vector<std::shared_ptr<const ReplayedAs>> replayed_as;  // by branch
+    for (const Capture::Branch& branch : g->branches)
         replayed_as.push_back(std::make_shared<const ReplayedAs>(
-            ReplayedAs{replay, g->id, "stream " + std::to_string(lane.source_id), stream->place()}));
+            ReplayedAs{replay, g->id, "stream " + std::to_string(branch.source_id), stream->place()}));
     for (size_t i = 0; i < g->nodes.size(); ++i) {
         const Capture::Node& node = g->nodes[i];
-        const StreamPtr& on = node.lane == 0 ? stream : g->lanes[node.lane].replay;
+        const StreamPtr& on = node.branch == 0 ? stream : g->branches[node.branch].replay;
         aclError status = kSuccess;
         if (node.work.kind == Work::Kind::kRecord)
             status = enqueue_record(on, records[i] = std::make_shared<Record>());
@@ -110,7 +110,7 @@ aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
             status = enqueue_wait(on, records.at(node.waits_for));
         else {
             Work work = node.work;
-            work.replayed_as = replayed_as[node.lane];
+            work.replayed_as = replayed_as[node.branch];
             status = enqueue(on, std::move(work));
         }
         if (status != kSuccess) return status;
@@ -148,8 +148,8 @@ bool is_capturing(const Event& event) { return event.capture && event.capture->s
 
 StreamPtr any_captured_stream() {
     for (const Graph& g : graphs().active)
-        for (const Capture::Lane& lane : g->lanes)
-            if (lane.source) return lane.source;
+        for (const Capture::Branch& branch : g->branches)
+            if (branch.source) return branch.source;
     return nullptr;
 }
 
@@ -181,7 +181,7 @@ aclError refuse_while_capturing(const std::string& call, aclError status) {
 aclError capture_work(const StreamPtr& stream, Work work) {
     if (stream->capture->state == Capture::State::kInvalid)
         return failed(kCaptureInvalidated, work.name, "the capture of " + stream->place() + " is invalid.");
-    add_node(stream->capture, stream->lane, std::move(work));
+    add_node(stream->capture, stream->branch, std::move(work));
     return kSuccess;
 }
 
@@ -233,9 +233,9 @@ aclError capture_wait(const StreamPtr& stream, Event* event) {
         invalidate(stream->capture);
         return failed(kCaptureConflict, call, "event and stream must be of one capture.");
     }
-    if (!stream->capture) add_lane(graph, stream);
+    if (!stream->capture) add_branch(graph, stream);
     Work work(Work::Kind::kWait, call);
-    add_node(graph, stream->lane, std::move(work), event->node);
+    add_node(graph, stream->branch, std::move(work), event->node);
     return kSuccess;
 }
 
@@ -256,7 +256,7 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
     graph->id = ++graphs().made;
     graph->mode = static_cast<CaptureMode>(mode);
     graph->thread = this_thread();
-    add_lane(graph, stream);
+    add_branch(graph, stream);
     graphs().by_handle[graph.get()] = graph;
     graphs().active.push_back(graph);
     return kSuccess;
@@ -283,7 +283,7 @@ NPU_CANN_API aclError aclmdlRIGetId(void* model, uint32_t* id) {
     return kSuccess;
 }
 
-// context_aclgraph.cc, StreamEndCapture: every error ends the capture, except for the first two.
+// context_aclgraph.cc, StreamEndCapture: a wrong argument does not end the capture, every other error does.
 NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
     auto lock = lock_streams();
     StreamPtr stream;
@@ -292,7 +292,7 @@ NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
     *model = nullptr;
     Graph graph = stream->capture;
     if (!is_unfinished(graph)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
-    if (stream->lane != 0)
+    if (stream->branch != 0)
         return failed(kCaptureUnmatched, __func__, stream->place() + " must be the one that began the capture.");
     const std::string wrong = join_error(*graph);
     leave_capture(graph);
@@ -358,8 +358,7 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
     // A context that stopped on an error runs nothing more.
     if (!is_done && !context_error())
         return failed(kModelRunning, __func__,
-                      "modelRI must not be running, but its replay waits for "
-                      "work that is not queued.");
+                      "modelRI must not be running, but its replay waits for work that is not queued.");
     graphs().by_handle.erase(model);
     return kSuccess;
 }
@@ -370,10 +369,10 @@ NPU_CANN_API aclError aclmdlRICaptureTaskGrpBegin(void* handle) {
     if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
     if (!is_capturing(*stream)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
     Capture& graph = *stream->capture;
-    if (graph.open_groups.count(stream->lane))
+    if (graph.open_groups.count(stream->branch))
         return failed(kTaskGroupStatus, __func__, stream->place() + " must not have an open group.");
     graph.groups.push_back(std::make_unique<Capture::Group>());
-    graph.open_groups[stream->lane] = graph.groups.back().get();
+    graph.open_groups[stream->branch] = graph.groups.back().get();
     return kSuccess;
 }
 
@@ -385,7 +384,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskGrpEnd(void* handle, void** group) {
     *group = nullptr;
     if (!is_capturing(*stream)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
     Capture& graph = *stream->capture;
-    auto open = graph.open_groups.find(stream->lane);
+    auto open = graph.open_groups.find(stream->branch);
     if (open == graph.open_groups.end())
         return failed(kTaskGroupStatus, __func__, stream->place() + " must have an open group.");
     Capture::Group* closed = open->second;
@@ -405,9 +404,9 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateBegin(void* handle, void* group) 
     for (const auto& [key, graph] : graphs().by_handle)
         for (const auto& one : graph->groups) {
             if (one.get() != group || graph->state != Capture::State::kReady) continue;
-            if (one->is_updated)
+            if (one->is_in_update)
                 return failed(kTaskGroupStatus, __func__, "handle must not be updated by another stream.");
-            one->is_updated = true;
+            one->is_in_update = true;
             stream->update = std::make_shared<TaskUpdate>(TaskUpdate{graph, group, 0});
             return kSuccess;
         }
@@ -423,7 +422,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
     const std::shared_ptr<TaskUpdate> update = std::move(stream->update);
     stream->update = nullptr;
     auto* group = static_cast<Capture::Group*>(update->group);
-    group->is_updated = false;
+    group->is_in_update = false;
     if (update->done == group->nodes.size()) return kSuccess;
     return failed(kRtInternal, __func__,
                   "every task of the group must be updated but got " + std::to_string(update->done) + " of " +

@@ -1,6 +1,6 @@
 // Capture of streams into graphs. A graph holds the work that the streams received between begin and end: nodes
-// in the order of the calls, each in the lane of its stream. A replay queues the nodes again: those of the
-// origin's lane on the replaying stream, the others on the graph's own streams.
+// in the order of the calls, each in the branch of its stream. A replay queues the nodes again: those of the
+// origin's branch on the replaying stream, the others on the graph's own streams.
 //
 // The rules are those of hicann/runtime src/runtime/feature/aclgraph/. Callers hold the scheduler's lock.
 #pragma once
@@ -20,25 +20,25 @@ struct Capture : std::enable_shared_from_this<Capture> {
     enum class State { kActive, kInvalid, kReady };
     struct Node {
         Work work;
-        size_t lane;
+        size_t branch;
         size_t waits_for = 0;  // for a wait: the node that records
     };
-    struct Lane {
+    struct Branch {
         StreamPtr source;  // while it is captured
-        StreamPtr replay;  // null for the origin's lane
+        StreamPtr replay;  // null for the origin's branch
         int32_t source_id = 0;
     };
     struct Group {
         std::vector<size_t> nodes;
-        bool is_updated = false;  // a stream is updating it
+        bool is_in_update = false;  // by a stream
     };
     uint32_t id = 0;
     State state = State::kActive;
     CaptureMode mode = kGlobal;
     uint64_t thread = 0;  // the thread that began the capture
     std::vector<Node> nodes;
-    std::vector<Lane> lanes;
-    std::map<size_t, Group*> open_groups;  // by lane
+    std::vector<Branch> branches;
+    std::map<size_t, Group*> open_groups;  // by branch
     std::vector<std::unique_ptr<Group>> groups;
     std::map<StreamPtr, uint64_t> replayed;  // the position that each stream must reach for the replays to be done
 };
@@ -50,19 +50,21 @@ bool is_capturing(const Stream& stream);
 bool is_capturing(const Event& event);
 StreamPtr any_captured_stream();
 
-// Status and text for a call that needs the completion of work that is only being captured: 107027, and 107028
-// for events. Invalidates the capture.
+// Status and text for a call that waits for work that is only being captured: 107027, and 107028 for events.
+// Invalidates the capture.
 aclError refuse_captured_stream(const Stream& stream, const std::string& call);
-// As above, for a call that would change the stream itself. The capture stays valid.
-aclError refuse_stream_change(const Stream& stream, const std::string& call);
 aclError refuse_captured_event(const Event& event, const std::string& call);
-// 107030 and its text, for a call that the modes of the current captures forbid in this thread.
+// 107027 and its text, for a call that would change the stream itself. The capture stays valid.
+aclError refuse_stream_change(const Stream& stream, const std::string& call);
+// The status, with its text, if the modes of the current captures forbid the call in this thread; then invalidates the
+// captures. Else kSuccess.
 aclError refuse_while_capturing(const std::string& call, aclError status = kCaptureModeRefuses);
 aclError no_stream(const char* call);
 
 // The part of enqueue for a stream that is captured or whose launches update a group of tasks.
 aclError capture_work(const StreamPtr& stream, Work work);
 aclError update_task(const StreamPtr& stream, Work work);
+// aclrtRecordEvent and aclrtStreamWaitEvent in a capture.
 aclError capture_record(const StreamPtr& stream, Event* event);
 aclError capture_wait(const StreamPtr& stream, Event* event);
 

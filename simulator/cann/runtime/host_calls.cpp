@@ -16,7 +16,7 @@ const ascend_sim_host_calls* host_calls() { return host.calls; }
 const OperatorPackages& host_packages() { return host.packages; }
 void set_host_error(const std::string& text) { host.error = text; }
 
-// Views of one array are separate memories here and may overlap. Selects the one with the address that ends last.
+// Memories overlap if they are views of one array. Selects the one that ends last among those with the address.
 bool find_host_memory(const void* address, void** first, uint64_t* bytes) {
     const char* const at = static_cast<const char*>(address);
     char *begin = nullptr, *end = nullptr;

@@ -27,7 +27,7 @@ void forget_sources(const Work& work) {
                   sources.end());
 }
 
-bool is_pending_on_host(const HostRange& memory) {
+bool is_used_by_queued_work(const HostRange& memory) {
     for (const auto& [handle, s] : state().streams)
         for (const Work& work : s->queue)
             if (shares_bytes(work.source, memory) || shares_bytes(work.target, memory)) return true;
@@ -79,7 +79,7 @@ void check_sources(const Clock& clock) {
 }
 
 void fill_target(const Work& work) {
-    if (work.target.bytes == 0 || is_pending_on_host(work.target)) return;
+    if (work.target.bytes == 0 || is_used_by_queued_work(work.target)) return;
     fill_host(const_cast<void*>(work.target.first), work.target.bytes);
 }
 

@@ -27,7 +27,7 @@ struct Pinned {
 
 struct Table {
     std::map<uintptr_t, Pinned> by_first;
-    uint64_t made = kFirstNumber;
+    uint64_t next_number = kFirstNumber;
 
     // Null if no allocation holds the address.
     const std::pair<const uintptr_t, Pinned>* holder_of(const void* address) const {
@@ -64,7 +64,7 @@ void* allocate_host(size_t bytes) {
     void* first = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (!first) return nullptr;
     Locked<Table> t;
-    t->by_first[reinterpret_cast<uintptr_t>(first)] = {bytes, t->made++};
+    t->by_first[reinterpret_cast<uintptr_t>(first)] = {bytes, t->next_number++};
     return first;
 }
 

@@ -118,7 +118,7 @@ aclError copy_now(const char* call, const Copy& c) {
 // unmapped memory.
 Work copy_work(const char* call, const Copy& c) {
     const bool to_device = is_device(c.to), from_device = is_device(c.from);
-    Work work(to_device && from_device ? Work::Kind::kDevice : Work::Kind::kHostMemory, call);
+    Work work(Work::Kind::kDevice, call);
     if (from_device)
         work.accesses.push_back(access_of("src", c.from, c.bytes, false));
     else
@@ -141,7 +141,7 @@ Work copy_work(const char* call, const Copy& c) {
     return work;
 }
 
-// Drops the recorded accesses of memory that is freed. No work uses it any more: user_of_host returned "".
+// Drops the recorded accesses to memory that is freed. No work uses it any more: user_of_host returned "".
 void forget_pinned(const void* first) {
     uint64_t number = 0;
     auto lock = lock_streams();
@@ -149,7 +149,7 @@ void forget_pinned(const void* first) {
 }
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, MemcpyAsync: a graph cannot contain a copy of pageable memory. On
-// a stream that is not captured, the copy becomes synchronous, which the mode of a capture may forbid.
+// a stream that is not captured, CANN makes the copy synchronous, which the mode of a capture may forbid.
 aclError refuse_pageable(const char* call, const StreamPtr& stream, const Copy& c) {
     auto lock = lock_streams();
     for (const void* side : {static_cast<const void*>(c.to), c.from}) {
@@ -272,9 +272,9 @@ NPU_CANN_API aclError aclrtGetMemInfo(int attribute, size_t* free_bytes, size_t*
     return kSuccess;
 }
 
-// location {device id, 0 host | 1 device | 2 unregistered}, page size, reserved.
+// aclrtPtrAttributes: the location (device and kind: 0 host, 1 device, 2 unregistered), page size, reserved.
 struct PointerAttributes {
-    uint32_t id;
+    uint32_t device;
     int32_t kind;
     uint32_t page_bytes;
     uint32_t reserved[4];

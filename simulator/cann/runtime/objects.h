@@ -42,12 +42,11 @@ struct aclTensorList {
 
 namespace npu_cann {
 
-// The executor of a generated operator, owned by its pool; cann/host/executors.h.
+// The executor of a generated operator, owned by its pool; cann/host/executors.h. The functions return aclnn's status.
 class PooledExecutor {
 public:
     enum class Side { kInput, kOutput, kAny };
     virtual ~PooledExecutor() = default;
-    // Returns a status of aclnn.
     virtual int32_t set_repeatable() = 0;
     virtual int32_t release() = 0;
     virtual int32_t set_address(Side side, size_t index, void* first) = 0;
@@ -64,10 +63,10 @@ struct MemoryAccess {
 
 }  // namespace npu_cann
 
-// A call that GetWorkspaceSize prepared. The second phase of a stand-in moves it into the stream's queue and deletes
-// it. The stream calls `run` when it reaches this work, and at each replay if a graph captured it. `run` receives the
+// A call that GetWorkspaceSize prepared. The second phase of a stand-in queues it on the stream, which then owns it.
+// The stream calls `run` when it reaches this work, and at each replay if a graph captured it. `run` receives the
 // workspace and returns aclnn's status, 0 for success. `accesses` lists the memory that `run` accesses. A generated
-// operator's executor uses `pooled` instead.
+// operator's executor has only `pooled`, and its second phase queues another object.
 struct aclOpExecutor {
     std::string name;
     std::function<int32_t(void* workspace, uint64_t workspace_bytes)> run;
@@ -78,15 +77,15 @@ struct aclOpExecutor {
 #pragma GCC visibility push(default)
 namespace npu_cann {
 
-// Queues the executor's work on the stream and deletes the executor, for every second phase of aclnn. Returns the
-// status of queueing; a later call that waits for the work returns its error.
+// Queues the executor's work on the stream, which then owns the executor. Returns the status of queueing; a later call
+// that waits for the work returns the work's error.
 int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream);
 
 // aclGetRecentErrMsg's text.
 void set_error(const std::string& text);
 
-// First byte and size of the device allocation that holds this address, whose guard zones the simulator checks;
-// false if no allocation holds it. In host calls (include/ascend_sim_cann.h), searches their memory instead.
+// First byte and size of the device allocation that holds this address; false if none does. In host calls
+// (include/ascend_sim_cann.h), searches their memory instead.
 bool find_allocation(const void* address, void** first, uint64_t* bytes);
 
 // The chip of this process, or of this thread's host calls, such as "Ascend910B2".
@@ -97,7 +96,7 @@ const char* soc_name();
 struct OperatorPackages {
     std::vector<std::string> folders;
     std::vector<std::string> named;  // the folders as CANN keeps them: links are not resolved
-    bool has_built_in = false;       // CANN's own operators, which follow the folders
+    bool has_built_in = false;       // whether CANN's own operators are also a package, after the folders
 };
 const OperatorPackages& operator_packages();
 

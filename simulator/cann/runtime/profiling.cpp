@@ -1,4 +1,4 @@
-// Empty profiling functions, because the simulator has its own reports.
+// Profiling functions that record nothing, because the simulator has its own reports.
 #include <chrono>
 #include <functional>
 #include <string_view>

@@ -14,7 +14,7 @@ namespace npu_cann {
 namespace {
 
 constexpr size_t kPruneAt = 4096;   // accesses of one actor to one allocation
-constexpr size_t kMaxKept = 65536;  // if there are more, all of the actor's accesses are dropped
+constexpr size_t kMaxKept = 65536;  // at this number, all of the actor's accesses are dropped
 
 struct Access {
     Region region;

@@ -1,5 +1,6 @@
-// Races between streams: two unordered accesses to the same byte, one of them a write. They are found when work is
-// queued, independently of the order in which it runs. Callers hold the scheduler's lock.
+// Races between streams, or between a stream and the host: two unordered accesses to the same byte, at least one of
+// them a write. They are found when work is queued, independently of the order in which it runs. Callers hold the
+// scheduler's lock.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ struct Accessor {
     std::shared_ptr<const ReplayedAs> node;  // null unless it is a graph's
 };
 
-// Compares the access with the earlier ones to the same allocation, reports a race, and keeps the access.
+// Compares the access with streams' earlier ones to the allocation, reports races, and keeps the access of a stream.
 void note_access(uint64_t allocation, const Region& region, bool writes, const std::shared_ptr<const Accessor>& who,
                  const Clock& clock, const Clock& host);
 

@@ -14,7 +14,7 @@ struct Region {
         int64_t stride, count;
         bool operator==(const Dim& other) const { return stride == other.stride && count == other.count; }
     };
-    uintptr_t low = 0, high = 0;  // high is one past the last byte; equal if the region is empty
+    uintptr_t low = 0, high = 0;  // high is one past the last byte; low if the region is empty
     int64_t run = 0;
     std::vector<Dim> dims;
 

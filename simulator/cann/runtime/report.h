@@ -18,7 +18,7 @@ void report_damage(const std::string& damage, const std::string& when);
 // is not new is only counted.
 void report_race(const std::string& text, const std::string& detail, bool is_new);
 
-// Reports work that accessed memory after it was freed.
+// Reports memory that was freed although queued work still uses it.
 void report_freed(const std::string& text);
 
 void count_not_simulated(const std::string& call);

@@ -66,8 +66,8 @@ void mark_done(Record* record) {
 }
 
 // hicann/runtime src/runtime/core/src/stream/stream.cc, Stream::EnterFailureAbort: a context that stops on failure
-// keeps the first error, and the stream runs no further work. Records after the error, for which other streams wait,
-// do not happen (src/runtime/core/src/device/raw_device.cc: SetDisableThread on chips with STARS; on the 310P with
+// keeps the first error, and the stream runs no further work. So its later records do not happen, and other streams
+// wait for them (src/runtime/core/src/device/raw_device.cc: SetDisableThread, on chips with STARS, and on the 310P with
 // drivers that have VirtualCqAllocate). The host does not wait forever: its calls return the context's error.
 void fail(Stream* s, int32_t status, const std::string& text) {
     State& st = state();
@@ -83,8 +83,8 @@ void fail(Stream* s, int32_t status, const std::string& text) {
     s->finished = s->queued - 1;  // the caller counts the failed work
 }
 
-// "" or the memory of the work that was freed before it ran.
-std::string freed_memory(const Work& work) {
+// "" or the message about memory of the work that is not allocated when the work runs.
+std::string freed_memory_error(const Work& work) {
     for (const MemoryAccess& access : work.accesses) {
         const Region region = region_of(access);
         if (region.empty()) continue;
@@ -103,7 +103,7 @@ std::string freed_memory(const Work& work) {
 }
 
 int32_t run(const Work& work, std::string* text) {
-    std::string freed = freed_memory(work);
+    std::string freed = freed_memory_error(work);
     int32_t status = 0;
     if (!freed.empty()) {
         report_freed(freed);
@@ -243,8 +243,8 @@ StreamPtr new_stream() {
     return s;
 }
 
-// hicann/runtime src/runtime/api/impl/api_impl.cc: a null stream is the context's default stream. It is
-// stream 0 and, as in CANN, is not ordered with other streams.
+// hicann/runtime src/runtime/api/impl/api_impl.cc: a null stream is the context's default stream, which is not ordered
+// with other streams.
 StreamPtr default_stream() {
     State& st = state();
     if (!st.default_stream) st.default_stream = new_stream();
@@ -403,8 +403,7 @@ int32_t take_error(const StreamPtr& s) {
     return error;
 }
 
-// The status of work that waits for a record that does not happen, because of an earlier error or a missing record, or
-// for a callback of this thread.
+// The status of a wait that cannot end: after an error, for a callback of this thread, or for a missing record.
 int32_t unreachable_status(const char* call) {
     {
         auto lock = lock_streams();

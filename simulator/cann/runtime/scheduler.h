@@ -1,7 +1,7 @@
 // Queues of streams, and the time at which their work runs. Queued work is forced to run when the host waits for a
 // stream, an event or the device, or when a queue is full. Then heads of queues run in a random order that is drawn
-// from a seed. It keeps only the order within a stream, and an event's record before its waits. Work that is not forced
-// stays queued or runs early, depending on the draw.
+// from a seed. The random order keeps only the order within a stream, and an event's record before its waits. Work
+// that is not forced stays queued or runs early, depending on the draw.
 #pragma once
 
 #include <pthread.h>
@@ -32,7 +32,7 @@ struct Record {
     Clock clock;
 };
 
-// Host memory of a copy. The source of a copy to the device must not change before the host has waited for the copy.
+// A range of host memory, such as the source of a copy.
 struct HostRange {
     const void* first = nullptr;
     uint64_t bytes = 0;
@@ -48,9 +48,8 @@ struct ReplayedAs {
 
 struct Work {
     enum class Kind {
-        kDevice,      // a kernel, a stand-in, a copy inside the device
-        kHostMemory,  // a copy from or to memory of the host
-        kHostCode,    // a host function
+        kDevice,    // a kernel, a stand-in, a copy
+        kHostCode,  // a host function
         kRecord,
         kWait,
     };
@@ -87,7 +86,7 @@ struct Stream {
     std::string error_text;
     bool stops_on_failure = false, is_aborted = false;
     std::shared_ptr<Capture> capture;
-    size_t lane = 0;  // of the capture
+    size_t branch = 0;  // of the capture
     std::shared_ptr<TaskUpdate> update;
     std::string place() const;
 };
@@ -170,14 +169,15 @@ StreamPtr find_stream(void* handle);
 int32_t submit(const StreamPtr& stream, Work work);
 void run_early(const StreamPtr& stream);
 
-// Runs the work up to these positions of streams and its dependencies, and perhaps more. False if it can never run.
+// Runs the work up to these positions of streams and its dependencies, and perhaps more. False if some of it waits for
+// work that is not queued or that this thread may not run.
 struct Target {
     StreamPtr stream;
     uint64_t position;
 };
 bool run_until(const std::vector<Target>& targets);
 
-// Runs some heads of queues, when an event or a stream is queried.
+// Runs up to three heads of queues: those that a query's targets need, or for aclrtProcessReport those of all streams.
 void run_some(const std::vector<Target>& targets);
 void run_some_of_all();
 
@@ -185,7 +185,7 @@ void run_some_of_all();
 int32_t synchronize(const StreamPtr& stream, const char* call);
 int32_t synchronize_all(const char* call);
 
-// The context's error, which all later calls return, or 0. Sets the text.
+// The context's error, or 0. Later calls that queue work, query it or wait for it return the error. Sets the text.
 int32_t context_error();
 // Ends the device's context and discards the queued work.
 void reset_context();

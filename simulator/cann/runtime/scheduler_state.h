@@ -53,8 +53,8 @@ struct State {
     int32_t failure = 0;
     std::string failure_text;
     Draw draw{stream_seed()};
-    // The chances that queueing runs work early, and that a step runs work that no target needs. Ten consecutive seeds
-    // cover late, early and mixed orders.
+    // The chances that queueing runs work early, and that a forced step runs work that no target needs. Ten consecutive
+    // seeds cover late, early and mixed orders.
     double early_chance = std::vector<double>{0.0, 0.3, 0.05, 0.7, 0.0, 1.0}[stream_seed() % 6];
     double stray_chance = std::vector<double>{0.0, 0.5, 0.2, 0.5, 0.5}[stream_seed() % 5];
 };
@@ -65,7 +65,7 @@ State& state();
 bool detects_races();
 // Joins the clock of a synchronization of the device to the host's.
 void join_device_wait();
-// Reports those sources of copies before this clock that the host has changed, and drops all of them.
+// Drops the sources of the copies that happened before this clock, and reports those that the host has changed.
 void check_sources(const Clock& clock);
 // Advances the stream's clock by the work, and records its accesses.
 void note_work(const StreamPtr& s, const Work& work);

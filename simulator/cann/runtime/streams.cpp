@@ -28,12 +28,14 @@ aclError destroy(void* handle, bool waits, const char* call) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(call);
     if (aclError refused = no_context(call)) return refused;
+    Target target{stream, 0};
     {
         // hicann/runtime src/runtime/api/impl/api_error.cc, StreamDestroy.
         auto lock = lock_streams();
         if (is_capturing(*stream)) return refuse_stream_change(*stream, call);
+        target.position = stream->queued;
     }
-    if (waits) run_until({{stream, stream->queued}});
+    if (waits) run_until({target});
     end_reports(*stream);
     auto lock = lock_streams();
     forget_stream(handle);
@@ -57,7 +59,7 @@ aclError wait_for(void* handle, int32_t timeout_ms, const char* call) {
 }
 
 // hicann/runtime src/runtime/core/src/context/context.cc, Synchronize: no stream of the context may be captured.
-// torch_npu calls this before it frees a tensor's memory, so the check of guard zones is short.
+// With its cache off, torch_npu calls this before it frees a tensor, so the check of guard zones is short.
 aclError wait_for_device(const char* call) {
     count_host_wait("aclrtSynchronizeDevice");
     if (aclError refused = no_context(call)) return refused;

@@ -138,8 +138,8 @@ NPU_CANN_API aclError aclDestroyBoolArray(const aclBoolArray* array) { return de
 NPU_CANN_API aclError aclDestroyTensorList(const aclTensorList* list) { return destroy_list(list); }
 NPU_CANN_API aclError aclDestroyScalarList(const aclScalarList* list) { return destroy_list(list); }
 
-// Executors: opbase src/nnopbase/common/api/acl_op_api.cpp. A stand-in's executor was deleted by its second phase; a
-// generated operator's executor returns to its pool.
+// Executors: opbase src/nnopbase/common/api/acl_op_api.cpp. A stand-in's executor is deleted, if no second phase took
+// it; a generated operator's executor returns to its pool.
 NPU_CANN_API aclError aclDestroyAclOpExecutor(aclOpExecutor* executor) {
     if (!executor) return failed(kAclnnInnerNullptr, __func__, "executor must not be null.");
     return executor->pooled ? executor->pooled->release() : destroy(executor);

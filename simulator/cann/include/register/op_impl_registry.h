@@ -12,7 +12,6 @@
 
 namespace gert {
 
-class KernelContext;
 class TilingParseContext;
 
 class OpImplRegisterV2 {
