@@ -1,4 +1,4 @@
-"""Run the examples of the README files, CONTRIBUTING.md, docs/ and simulator/docs/, which must work as written.
+"""Run the examples of the READMEs, CONTRIBUTING.md, docs/ and simulator/docs/, which must work as written.
 
 In each file, the ```python blocks run in order in one namespace. Of the ```sh blocks, every command
 that starts with `npu-rope`, `ascend-sim` or `python` runs; a fence ```sh exit=2 gives the exit status
