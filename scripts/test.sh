@@ -31,7 +31,7 @@ Exit status: pytest's; of several runs, the first that is not 0.
 TEXT
 }
 
-# The operator tests on back end npu. Tests of the library itself need not run again.
+# The operator tests for back end npu, without tests of the CPU library itself.
 NPU_TESTS=(tests/ops tests/rope tests/rotary tests/norm/test_rms_norm.py tests/norm/test_rms_norm_backward.py
   tests/norm/test_add_rms_norm.py tests/norm/test_rms_norm_rope.py tests/integrations/test_onnx_backend.py
   --ignore=tests/rope/test_rope_kernels.py)
