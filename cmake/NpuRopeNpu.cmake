@@ -1,5 +1,5 @@
-# The operator package for real NPUs, built with CANN's own functions from the operators' definitions and
-# kernels: NPU_ROPE_NPU=ON, preset npu, scripts/build_npu.sh. Its installation: docs/npu.md.
+# Build the operator package for real NPUs with CANN's own functions from the operators' definitions and kernels, if
+# NPU_ROPE_NPU is ON (preset npu). scripts/build_npu.sh calls this; docs/npu.md describes the installation.
 #
 # CANN contains a project template whose CMake functions expect its layout. The build folder therefore gets
 # such a project: the template, with our op_kernel/ and an op_host/ that lists our sources.

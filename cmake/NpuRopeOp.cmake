@@ -2,8 +2,8 @@
 #
 # Adds one operator to every target: csrc/capi/<stem>.cpp always, csrc/torch/<stem>.cpp and csrc/npu/<stem>.cpp if
 # torch's registration and torch_npu's binding are built, csrc/cpu/<c>.cpp for each CPU, and one compile of
-# csrc/cpu/<k>.cpp per instruction set for each KERNELS k. cmake/NpuRopeSim.cmake adds the definitions and the kernels
-# for NPUs.
+# csrc/cpu/<k>.cpp per instruction set for each KERNELS k. cmake/NpuRopeSim.cmake and cmake/NpuRopeNpu.cmake find the
+# CANN definitions and the AscendC kernels by themselves.
 function(npu_rope_add_op stem)
   cmake_parse_arguments(op "" "" "CPU;KERNELS" ${ARGN})
   target_sources(npu_rope PRIVATE csrc/capi/${stem}.cpp)

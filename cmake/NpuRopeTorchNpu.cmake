@@ -1,5 +1,5 @@
-# The binding of torch_npu, libnpu_rope_torch_npu: built if torch_npu is installed, with or without
-# CANN. It uses the headers of ATen and torch_npu, so it fits the versions with which it was built.
+# The binding of torch_npu, libnpu_rope_torch_npu: built with torch's registration if torch_npu is installed. It
+# needs no CANN. It uses the headers of ATen and torch_npu, so it works only with the versions with which it was built.
 set(NPU_ROPE_TORCH_NPU "AUTO" CACHE STRING "Build the binding of torch_npu: AUTO, ON or OFF")
 set(NPU_ROPE_TORCH_NPU_DIR "" CACHE PATH "torch_npu's package folder (default: ask Python)")
 if(NPU_ROPE_TORCH_NPU STREQUAL "OFF")

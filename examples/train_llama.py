@@ -43,5 +43,5 @@ print(str(report).splitlines()[1])  # the report now contains how the rotations 
 prompt = torch.tensor([[5, 17, 7, 29, 11, 3, 23, 8, 5]])
 with torch.no_grad():
     answer = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=7, do_sample=False)
-print("told", prompt[0, :8].tolist())
-print("says", answer[0, 8:].tolist())
+print("prompt", prompt[0, :8].tolist())
+print("answer", answer[0, 8:].tolist())

@@ -215,7 +215,7 @@ case "$modules" in
     elif [[ "$error" =~ protobuf|_pb2 ]]; then
       remedy="Install a protobuf that CANN's tbe works with: python3 -m pip install $PROTOBUF"
     fi
-    missing "python3 ($python3) must import CANN's tbe but says $error." "$remedy"
+    missing "python3 ($python3) must import CANN's tbe but fails with $error." "$remedy"
     ;;
 esac
 [ -n "$cann" ] || missing "CANN's folder was not found, so its files, tools and tbe were not checked."

@@ -1,9 +1,9 @@
-"""Run the examples of README.md, CONTRIBUTING.md, docs/ and simulator/, which must work as written.
+"""Run the examples of the READMEs, CONTRIBUTING.md, docs/ and simulator/docs/, which must work as written.
 
 In each file, the ```python blocks run in order in one namespace. Of the ```sh blocks, every command
 that starts with `npu-rope`, `ascend-sim` or `python` runs; a fence ```sh exit=2 gives the exit status
-of its commands. The examples run in a folder that contains only a link to the package's examples/.
-Fences marked ```text are not run.
+of its commands. Other blocks are not run. The examples run in a folder that contains only a link to the
+package's examples/.
 
 usage: check_docs.py [FILE...]
 """
@@ -93,7 +93,7 @@ def check(path: Path) -> tuple[int, list[str]]:
         (Path(folder) / "examples").symlink_to(package / "examples")
         failures = run_python(path, python, folder)
         for block in found:
-            if block.language not in ("sh", "bash"):
+            if block.language != "sh":
                 continue
             for line, command in commands(block):
                 count += 1

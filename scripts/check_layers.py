@@ -21,6 +21,7 @@ from pathlib import Path
 
 from layer_tables import C_HEADERS, C_STD, CPP_LAYERS, PACKAGE, PACKAGES, PY_STD, PYTHON_LAYERS, Layer
 
+# Tolerances are claims about numerics, and one folder defines all of them. Tests are exempt.
 TOLERANCE_HOME = "npu_rope/testing/*"
 ALSO_WITHOUT_TOLERANCES = (("benchmarks", "*.py"), ("scripts/templates", "*.py.in"))  # besides the package
 TOLERANCE_NAMES = re.compile(
@@ -211,7 +212,7 @@ def public_names(root: Path) -> frozenset[str]:
 
 
 def check_public_names(file: str, text: str, public: frozenset[str]) -> Iterator[Violation]:
-    """Names that npu_rope takes from ascend_sim, by an import or as an attribute of an imported module."""
+    """Refuse names of ascend_sim outside its ``__all__``, imported or as attributes of an imported module."""
     tree = ast.parse(text, file)
     used = [(node, name) for node, name in imported(tree, file) if name.split(".")[0] == "ascend_sim"]
     modules = {

@@ -4,7 +4,7 @@
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VENV="$ROOT/.venv"
-VENV_NPU="$ROOT/.venv-npu" # has torch_npu, which makes every import of torch load CANN; so it is not in .venv
+VENV_NPU="$ROOT/.venv-npu" # with torch_npu
 STAMPS="$VENV/.stamps"
 LOGS="$VENV/.logs"
 TORCH_VERSION=2.13.0
@@ -258,8 +258,8 @@ step_build() {
     die "npu_rope did not build."
 }
 
-# The real torch_npu, in a separate environment that shares all other packages with .venv: every import of a
-# torch in the same environment as torch_npu loads it, and fails without CANN.
+# torch_npu has an environment of its own, because in its environment every import of torch loads torch_npu and fails
+# without CANN. That environment shares all other packages with .venv.
 install_torch_npu() {
   venv_is_good "$VENV_NPU" || "$VENV/bin/python" -m venv --clear "$VENV_NPU" || return 1
   "$VENV_NPU/bin/python" -m pip install --only-binary :all: pyyaml &&
@@ -295,7 +295,8 @@ next() {
   "$@"
 }
 
-# setup [--npu] EXTRA...: run all steps. Concurrent calls wait for each other; a later call resumes an interrupted one.
+# setup [--npu] EXTRA...: run all steps. Concurrent calls wait for each other. A call skips the steps that an earlier one
+# completed.
 setup() {
   local began=$SECONDS npu=no
   if [ "$1" = --npu ]; then npu=yes STEPS=6 && shift; fi

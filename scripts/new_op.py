@@ -4,9 +4,9 @@ usage: new_op.py NAME [--kernel]
 
 NAME is the operator's stem in snake case, such as rms_norm. The new operator is complete
 (y = x + epsilon in float32): it builds, imports, is documented and tested. Then replace the formula,
-starting with the reference; the failing tests name the other files to change. --kernel also makes an
-AscendC kernel, a tiling, a CANN definition and the binding of torch_npu, and connects the back ends sim and
-npu to them (tests/ops/test_NAME.py and, through aclnn, tests/cann/test_NAME_package.py).
+starting with the reference; CONTRIBUTING.md lists the files to edit. --kernel also makes an AscendC kernel,
+a tiling, a CANN definition and the binding of torch_npu, and connects the back ends sim and npu to them.
+tests/ops/test_NAME.py then also tests the kernel, and tests/cann/test_NAME_package.py calls it through aclnn.
 """
 
 from __future__ import annotations

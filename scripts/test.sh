@@ -17,7 +17,7 @@ Sets up .venv and .venv-npu (the real torch_npu), builds npu_rope, and runs thre
 It needs Python >= 3.10, a C++17 compiler and a package registry. The first run installs all packages, which
 takes a few minutes; later runs skip the steps whose inputs did not change.
 
-  scripts/test.sh                      all three sets, without slow tests and real NPUs
+  scripts/test.sh                      all three sets, without slow tests
   scripts/test.sh -m slow              the slow tests
   scripts/test.sh tests/rope -k cache  some tests, without npu; every argument goes to pytest
   scripts/test.sh -n 0 -x --pdb        one process; start the debugger at the first failure
@@ -31,7 +31,7 @@ Exit status: pytest's; of several runs, the first that is not 0.
 TEXT
 }
 
-# The operator tests on back end npu. Tests of the library itself need not run again.
+# The operator tests for back end npu, without tests of the CPU library itself.
 NPU_TESTS=(tests/ops tests/rope tests/rotary tests/norm/test_rms_norm.py tests/norm/test_rms_norm_backward.py
   tests/norm/test_add_rms_norm.py tests/norm/test_rms_norm_rope.py tests/integrations/test_onnx_backend.py
   --ignore=tests/rope/test_rope_kernels.py)
@@ -42,7 +42,7 @@ TORCH_NPU_TESTS=(tests/simcann/test_npu_rope.py tests/simcann/test_first_call.py
 # Let waiting threads sleep: two test processes with two spinning threads each would take each other's CPU time.
 export OMP_WAIT_POLICY=passive
 
-run_default() { "$VENV/bin/python" -m pytest -n 2 --dist worksteal -m "not slow and not npu" "$@"; }
+run_default() { "$VENV/bin/python" -m pytest -n 2 --dist worksteal -m "not slow" "$@"; }
 
 run_npu() {
   local argument names_tests=no
@@ -51,7 +51,7 @@ run_npu() {
   done
   [ "$names_tests" = yes ] || set -- "${NPU_TESTS[@]}" "$@"
   XDG_CACHE_HOME="$VENV_NPU/cache" NPU_ROPE_TEST_BACKEND=npu "$VENV/bin/npu-rope" sim --report "$LOGS/npu-report.json" -- \
-    "$VENV_NPU/bin/python" -m pytest -n 2 --dist worksteal -p no:cacheprovider -m "not slow and not npu" "$@"
+    "$VENV_NPU/bin/python" -m pytest -n 2 --dist worksteal -p no:cacheprovider -m "not slow" "$@"
 }
 
 case "${1:-}" in

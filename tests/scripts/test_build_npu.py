@@ -244,7 +244,7 @@ def test_an_import_error_of_tbe_is_quoted(machine):
     file = machine.home / "python/site-packages/tbe/__init__.py"
     file.write_text("raise OSError('libplatform.so: cannot open')\n")
     messages = refusal(machine.run("--check"))
-    assert "must import CANN's tbe but says OSError: libplatform.so: cannot open." in messages
+    assert "must import CANN's tbe but fails with OSError: libplatform.so: cannot open." in messages
     assert f"Source {machine.home}/set_env.sh" in messages
 
 
@@ -263,7 +263,7 @@ OTHER_PACKAGES = {
 def test_a_tbe_that_needs_another_package_gets_that_remedy(machine, error):
     (machine.home / "python/site-packages/tbe/__init__.py").write_text(f"raise {error}\n")
     messages = refusal(machine.run("--check"))
-    assert "must import CANN's tbe but says " in messages
+    assert "must import CANN's tbe but fails with " in messages
     assert ".." not in messages
     assert f"works with: python3 -m pip install {OTHER_PACKAGES[error]}\n" in messages
     assert "Source " not in messages
