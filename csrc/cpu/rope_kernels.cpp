@@ -396,8 +396,8 @@ template <typename E>
 void widen(const void* src, float* dst, int64_t count) {
     auto* from = static_cast<const typename E::T*>(src);
     int64_t i = 0;
-    for (; i + W <= count; i += W) store(dst + i, E::load_v(from + i));
-    for (; i < count; ++i) dst[i] = E::get(from[i]);
+    for (; i + W <= count; i += W) store(dst + i, tidy_nan(E::load_v(from + i)));
+    for (; i < count; ++i) dst[i] = tidy_nan(E::get(from[i]));
 }
 
 void narrow_f16(const float* src, void* dst, int64_t count) {

@@ -37,7 +37,7 @@ struct HeadsJob {
 };
 
 using RotateFn = void (*)(const HeadsJob&);
-// Converts count elements of a type to floats.
+// Converts count elements of a type to floats, and NaNs as tidy_nan() does (vec.h).
 using WidenFn = void (*)(const void* src, float* dst, int64_t count);
 // Rounds count floats to 16 bits.
 using NarrowFn = void (*)(const float* src, void* dst, int64_t count);

@@ -240,8 +240,8 @@ inline float bf16_to_float(uint16_t h) {
     return f;
 }
 
-// Rounds to nearest even, into the upper half. A NaN needs no special case: the rotation makes NaNs only from bfloat16
-// NaNs and infinities, whose lower half is zero.
+// Rounds to nearest even, into the upper half. A NaN needs no special case if its lower half is zero. That holds for
+// results of bfloat16 numbers, of infinities and of what tidy_nan() returns.
 inline VU round_bf16(VF v) {
     VU b = as_bits(v);
     return b + ((b >> 16) & 1) + 0x7fff;
