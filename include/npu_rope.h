@@ -213,8 +213,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_embedding(const npu_rope_tensor *X,
                                                        int64_t num_heads, int64_t rotary_embedding_dim, int32_t forward,
                                                        const npu_rope_tensor *Y);
 
-/* ONNX's RMSNormalization (opset 23): each row, the dimensions from axis on, divided by the root of its mean
- * square, rounded to x's type, times scale.
+/* ONNX's RMSNormalization (opset 23): divide each row (the dimensions from axis on) by the root of its mean square
+ * plus epsilon, round it to x's type and multiply it by scale.
  *
  *   x           any shape of 1 to 4 dimensions; float32, float16, bfloat16 or float64; contiguous in the
  *               dimensions from axis on, any strides in those before
@@ -242,8 +242,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rms_norm_backward(const npu_rope_tensor *g
                                                         const npu_rope_tensor *dscale);
 
 /* The norm of queries and keys in models with QK-norm, and rope_qk, in one pass: divide each head of q and k by the
- * root of its mean square (plus epsilon), multiply it by its scale, and rotate it by its token's positions. Elements
- * outside the rotated window are only normalized and scaled.
+ * root of its mean square plus epsilon, multiply it by q_scale or k_scale, and rotate it by its token's positions.
+ * Lanes outside the rotated window are only normalized and scaled.
  *
  *   q, k, positions, freq_factors, q_out, k_out  as npu_rope_rope_qk's; the outs share no memory with the scales
  *   q_scale, k_scale       [D], of q's dtype, unit stride

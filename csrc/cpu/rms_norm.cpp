@@ -61,7 +61,7 @@ void for_each_inner(const RmsNormShape& s, const int64_t* stride, F f) {
                     f(j++, a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3]);
 }
 
-// Returns the scale of a row as n contiguous elements: the scale itself, or a copy.
+// The scale of a row as n contiguous elements: the scale itself, or a copy.
 class ScaleRow {
 public:
     explicit ScaleRow(const Job& job) : job_(job) {}

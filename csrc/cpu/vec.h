@@ -239,8 +239,8 @@ inline float bf16_to_float(uint16_t h) {
     return f;
 }
 
-// Rounds to nearest even, into the upper half. A NaN needs no special case if its lower half is zero. That holds for
-// results of bfloat16 numbers, of infinities and of what tidy_nan() returns.
+// Rounds to nearest even, into the upper half. The lower half of a NaN must be zero, so that no carry reaches the
+// sign: NaNs come only from bfloat16 numbers, infinities and tidy_nan().
 inline VU round_bf16(VF v) {
     VU b = as_bits(v);
     return b + ((b >> 16) & 1) + 0x7fff;
