@@ -25,7 +25,7 @@ extern "C" {
 typedef enum npu_rope_status {
     NPU_ROPE_OK = 0,
     NPU_ROPE_INVALID_VALUE = 1, /* a value breaks its rule */
-    NPU_ROPE_INVALID_TYPE = 2,  /* the operator does not take an element type */
+    NPU_ROPE_INVALID_TYPE = 2,  /* an argument has an element type that the operator does not take */
     NPU_ROPE_INTERNAL_ERROR = 3 /* out of memory, or a defect of the library */
 } npu_rope_status;
 
@@ -127,8 +127,8 @@ typedef void (*npu_rope_run_fn)(int64_t n, int32_t threads, npu_rope_range_fn bo
 typedef int32_t (*npu_rope_num_threads_fn)(void);
 NPU_ROPE_API void npu_rope_set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn num_threads);
 
-/* n_dims rotated dimensions and a mode; everything else at ggml's defaults (freq_base 10000,
- * freq_scale 1, no YaRN, attn_factor 1, beta_fast 32, beta_slow 1). */
+/* Return parameters with these values of n_dims and mode, and with ggml's defaults of the others: freq_base 10000,
+ * freq_scale 1, no YaRN, attn_factor 1, beta_fast 32, beta_slow 1. */
 NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mode mode);
 
 /* Rotate x by its positions into out.
@@ -138,12 +138,12 @@ NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mo
  *   positions     [S] or [B,S]; int32 or int64, values of the int32 range, negative ones included;
  *                 MROPE, VISION, IMROPE: time, height, width and extra as [4,S], flat [4*S] or
  *                 [4,B,S]; or the first three, [3,S] or [3,B,S]; the fourth then equals the first.
- *                 B = 1 applies to all batches
+ *                 Shapes with B require an x with B; size 1 there applies to all batches
  *   freq_factors  NULL, or [F] float32, F >= the number of pairs, positive and finite: pair i's frequency
  *                 is divided by freq_factors[i]
  *   forward       non-zero: by the angle; zero: by minus the angle (the gradient)
- *   out           shape and dtype of x, unit stride in D; either x itself (same data, same
- *                 strides: in place) or memory that x, positions and freq_factors do not touch
+ *   out           shape and dtype of x, unit stride in D; does not overlap itself. Either x itself (same data,
+ *                 same strides: in place) or memory that x, positions and freq_factors do not touch
  *
  * With c = m*cos(angle), s = m*sin(angle) and m = attn_factor times YaRN's own factor, a pair (x1, x2) becomes
  * (x1*c - x2*s, x1*s + x2*c); the rest of the head is copied. */
@@ -151,9 +151,9 @@ NPU_ROPE_API npu_rope_status npu_rope_rope(const npu_rope_tensor *x, const npu_r
                                            const npu_rope_tensor *freq_factors, const npu_rope_params *params,
                                            int32_t forward, npu_rope_angle angle, const npu_rope_tensor *out);
 
-/* rope on queries and keys in one call, with one table of cos and sin: q [B,S,Nq,D] or [S,Nq,D]; k has
- * q's shape except for its number of heads. q_out and k_out follow the rules of out above; neither may share
- * memory with the other's tensors. */
+/* rope on queries and keys in one call, with one table of cos and sin: q [B,S,Nq,D] or [S,Nq,D]; k has q's dtype and
+ * its shape except for the number of heads. q_out and k_out follow the rules of out above. They share no memory with
+ * each other, nor q_out with k, nor k_out with q. */
 NPU_ROPE_API npu_rope_status npu_rope_rope_qk(const npu_rope_tensor *q, const npu_rope_tensor *k,
                                               const npu_rope_tensor *positions, const npu_rope_tensor *freq_factors,
                                               const npu_rope_params *params, int32_t forward, npu_rope_angle angle,
@@ -161,10 +161,10 @@ NPU_ROPE_API npu_rope_status npu_rope_rope_qk(const npu_rope_tensor *q, const np
 
 /* rope into rows of a cache: the rotated heads of token t become cache[rows[t]].
  *
- *   rows    [S] (where B is 1) or [B,S]; int32 or int64; each a row of the cache, no two the
- *           same, or -1: the token is skipped
- *   cache   [R,N,D], unit stride in D; x's dtype, or float16 or bfloat16 for float32 x. Other rows
- *           do not change. Shares no memory with the inputs. */
+ *   rows    [S] (where B is 1) or [B,S]; int32 or int64; each is a row of the cache, which no other token has, or
+ *           -1: the token is skipped
+ *   cache   [R,N,D], unit stride in D; x's dtype, or float16 or bfloat16 for float32 x; does not overlap itself.
+ *           Other rows do not change. Shares no memory with the inputs. */
 NPU_ROPE_API npu_rope_status npu_rope_rope_set_rows(const npu_rope_tensor *x, const npu_rope_tensor *positions,
                                                     const npu_rope_tensor *rows, const npu_rope_tensor *freq_factors,
                                                     const npu_rope_params *params, int32_t forward,
@@ -179,7 +179,7 @@ NPU_ROPE_API npu_rope_status npu_rope_rope_set_rows(const npu_rope_tensor *x, co
  *                pair; W = rotary_dim: one entry per lane
  *   interleaved  zero: pairs (x[i], x[i + rotary_dim/2]); non-zero: pairs (x[2i], x[2i+1])
  *   rotary_dim   rotated width: even, at most D; 0: D
- *   offset       of the rotated window in a head: even
+ *   offset       of the rotated window in a head: even, 0 .. D - rotary_dim
  *   forward      non-zero: by the tables; zero: the transposed rotation, the gradient for x
  *   out          as npu_rope_rope's; shares no memory with cos and sin
  *
@@ -189,8 +189,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_mul(const npu_rope_tensor *x, const
                                                  const npu_rope_tensor *sin, int32_t interleaved, int64_t rotary_dim,
                                                  int64_t offset, int32_t forward, const npu_rope_tensor *out);
 
-/* rotary_mul on queries and keys in one call: q [B,S,Nq,D] or [S,Nq,D]; k has q's shape except for its number of
- * heads. q_out and k_out follow the rules of out above; neither may share memory with the other's tensors. */
+/* rotary_mul on queries and keys in one call: q, k, q_out and k_out as npu_rope_rope_qk's; the outs share no memory
+ * with cos and sin. */
 NPU_ROPE_API npu_rope_status npu_rope_rotary_mul_qk(const npu_rope_tensor *q, const npu_rope_tensor *k,
                                                     const npu_rope_tensor *cos, const npu_rope_tensor *sin,
                                                     int32_t interleaved, int64_t rotary_dim, int64_t offset,
@@ -213,8 +213,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_embedding(const npu_rope_tensor *X,
                                                        int64_t num_heads, int64_t rotary_embedding_dim, int32_t forward,
                                                        const npu_rope_tensor *Y);
 
-/* ONNX's RMSNormalization (opset 23): each row, the dimensions from axis on, divided by the root of its mean
- * square, rounded to x's type, times scale.
+/* ONNX's RMSNormalization (opset 23): divide each row (the dimensions from axis on) by the root of its mean square
+ * plus epsilon, round it to x's type and multiply it by scale.
  *
  *   x           any shape of 1 to 4 dimensions; float32, float16, bfloat16 or float64; contiguous in the
  *               dimensions from axis on, any strides in those before
@@ -234,7 +234,7 @@ NPU_ROPE_API npu_rope_status npu_rope_rms_norm(const npu_rope_tensor *x, const n
  *
  *   grad    out's gradient: x's shape, scale's dtype; contiguous like x
  *   dx      x's shape and dtype, contiguous like x
- *   dscale  scale's shape and dtype, any strides; summed in float64, in an order that depends on the shapes only
+ *   dscale  scale's shape and dtype, contiguous; summed in float64, in an order that depends on the shapes only
  * Neither output overlaps itself, the other, or an input. The rest as above. */
 NPU_ROPE_API npu_rope_status npu_rope_rms_norm_backward(const npu_rope_tensor *grad, const npu_rope_tensor *x,
                                                         const npu_rope_tensor *scale, int64_t axis, double epsilon,
@@ -242,8 +242,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rms_norm_backward(const npu_rope_tensor *g
                                                         const npu_rope_tensor *dscale);
 
 /* The norm of queries and keys in models with QK-norm, and rope_qk, in one pass: divide each head of q and k by the
- * root of its mean square (plus epsilon), multiply it by its scale, and rotate it by its token's positions. Elements
- * outside the rotated window are only normalized and scaled.
+ * root of its mean square plus epsilon, multiply it by q_scale or k_scale, and rotate it by its token's positions.
+ * Lanes outside the rotated window are only normalized and scaled.
  *
  *   q, k, positions, freq_factors, q_out, k_out  as npu_rope_rope_qk's; the outs share no memory with the scales
  *   q_scale, k_scale       [D], of q's dtype, unit stride

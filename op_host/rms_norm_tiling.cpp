@@ -32,10 +32,10 @@ public:
 
     // Returns false if there are more heads than a launch can number.
     bool merge() {
-        for (int k = 0; k < kRmsNormOuter; ++k)
+        for (int k = 0; k < kMaxOuterDims; ++k)
             if (shape_.outer[k] > 1) merge_with_last(k);
         // One dimension is tokens, two are tokens and heads.
-        int64_t size[kRmsNormOuter] = {1, 1, 1};
+        int64_t size[kMaxOuterDims] = {1, 1, 1};
         const int first = sizes_.size() == 3 ? 0 : 1;
         for (size_t i = 0; i < sizes_.size(); ++i) size[first + static_cast<int>(i)] = sizes_[i];
         for (size_t t = 0; t < tensors_.size(); ++t)
@@ -54,7 +54,7 @@ private:
     };
 
     bool is_shared() const {
-        for (int k = 0; k < kRmsNormOuter; ++k)
+        for (int k = 0; k < kMaxOuterDims; ++k)
             if (shape_.outer[k] > 1 && shape_.scale_stride[k] != 0) return false;
         return true;
     }
@@ -206,7 +206,7 @@ private:
 
 // Whether the scale has one element for each element of a row and all rows share it.
 bool all_rows_share_scale(const RmsNormShape& s) {
-    for (int k = 0; k < kRmsNormOuter; ++k)
+    for (int k = 0; k < kMaxOuterDims; ++k)
         if (s.outer[k] > 1 && !s.scale_is_shared[k]) return false;
     return s.scale_is_dense;
 }

@@ -84,7 +84,7 @@ inline npu_rope_error parts_of(const Check& c) {
     return s + "]";
 }
 
-// The product of the sizes, or -1 if it does not fit int64.
+// The product of the sizes, or -1 if a partial product does not fit int64.
 inline int64_t checked_product(const int64_t* shape, int ndim) {
     int64_t n = 1;
     for (int i = 0; i < ndim; ++i)

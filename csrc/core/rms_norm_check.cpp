@@ -139,14 +139,14 @@ private:
         for (int64_t& size : s_.outer) size = 1;
         for (int64_t& size : s_.inner) size = 1;
         s_.rows = s_.n = 1;
-        for (int k = 0; k < axis_; ++k) s_.rows *= s_.outer[kRmsNormOuter - axis_ + k] = x.shape[k];
+        for (int k = 0; k < axis_; ++k) s_.rows *= s_.outer[kMaxOuterDims - axis_ + k] = x.shape[k];
         for (int k = axis_; k < x.ndim; ++k) s_.n *= s_.inner[NPU_ROPE_MAX_NDIM - x.ndim + k] = x.shape[k];
         fill_outer(x, s_.x_stride);
     }
 
     void fill_outer(const npu_rope_tensor& t, int64_t* stride) const {
-        for (int k = 0; k < kRmsNormOuter; ++k) stride[k] = 0;
-        for (int k = 0; k < axis_; ++k) stride[kRmsNormOuter - axis_ + k] = stride_that_matters(t, k);
+        for (int k = 0; k < kMaxOuterDims; ++k) stride[k] = 0;
+        for (int k = 0; k < axis_; ++k) stride[kMaxOuterDims - axis_ + k] = stride_that_matters(t, k);
     }
 
     // Aligns the scale with x's last dimensions. Rows share the scale along a dimension that it lacks or where its size
@@ -156,8 +156,8 @@ private:
         for (bool& shared : s_.scale_is_shared) shared = true;
         for (bool& shared : s_.scale_inner_is_shared) shared = true;
         for (int k = missing_dims; k < axis_; ++k) {
-            s_.scale_stride[kRmsNormOuter - axis_ + k] = stride_that_matters(scale, k - missing_dims);
-            s_.scale_is_shared[kRmsNormOuter - axis_ + k] = scale.shape[k - missing_dims] == 1;
+            s_.scale_stride[kMaxOuterDims - axis_ + k] = stride_that_matters(scale, k - missing_dims);
+            s_.scale_is_shared[kMaxOuterDims - axis_ + k] = scale.shape[k - missing_dims] == 1;
         }
         for (int k = std::max(axis_, missing_dims); k < ndim; ++k) {
             s_.scale_inner_stride[NPU_ROPE_MAX_NDIM - ndim + k] = stride_that_matters(scale, k - missing_dims);

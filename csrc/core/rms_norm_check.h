@@ -18,7 +18,7 @@ struct RmsNormTensors {
     const npu_rope_tensor *residual, *sum;  // of add_rms_norm: sum = x + residual, out = rms_norm of sum
     const npu_rope_tensor *grad, *dscale;   // of the backward
     bool adds = false, backward = false;    // the operator is add_rms_norm, or rms_norm_backward
-    bool sums_dscale = false;               // dscale is float32, to which a kernel adds its sums
+    bool sums_dscale = false;               // dscale is float32, and a kernel adds its sums to it
     Known known = Known::kValues;
     bool allocates = false;  // outputs may be NULL, because they are not allocated yet
     const char* out_name() const { return backward ? "dx" : "out"; }
@@ -38,18 +38,18 @@ struct RmsNormAttributes {
     int64_t stash_type;  // a type by ONNX's number
 };
 
-constexpr int kRmsNormOuter = NPU_ROPE_MAX_NDIM - 1;
+constexpr int kMaxOuterDims = NPU_ROPE_MAX_NDIM - 1;
 
 // A checked call: rows of n contiguous elements, each normalized separately. Row numbers run through the dimensions
 // before axis. These dimensions, and those inside a row, are at the end of their arrays, after dimensions of size 1.
 struct RmsNormShape {
     int64_t rows, n;
-    int64_t outer[kRmsNormOuter];
+    int64_t outer[kMaxOuterDims];
     // Strides by the dimensions before axis, in elements.
-    int64_t x_stride[kRmsNormOuter], scale_stride[kRmsNormOuter], out_stride[kRmsNormOuter];
-    int64_t grad_stride[kRmsNormOuter];                                 // of the backward, whose out is dx
-    int64_t residual_stride[kRmsNormOuter], sum_stride[kRmsNormOuter];  // of add_rms_norm
-    bool scale_is_shared[kRmsNormOuter];                                // one scale for all of this dimension
+    int64_t x_stride[kMaxOuterDims], scale_stride[kMaxOuterDims], out_stride[kMaxOuterDims];
+    int64_t grad_stride[kMaxOuterDims];                                 // of the backward, whose out is dx
+    int64_t residual_stride[kMaxOuterDims], sum_stride[kMaxOuterDims];  // of add_rms_norm
+    bool scale_is_shared[kMaxOuterDims];                                // all indices of this dimension have one scale
     int64_t inner[NPU_ROPE_MAX_NDIM], scale_inner_stride[NPU_ROPE_MAX_NDIM];
     bool scale_inner_is_shared[NPU_ROPE_MAX_NDIM];
     bool scale_is_dense;  // the n elements of a row's scale are contiguous

@@ -1,5 +1,5 @@
 // Norms of tensors with more dimensions than the C interface allows: rules that need all dimensions, and the joining
-// of dimensions to fewer. Header only, for registration and binding; npu_rope/rms_norm_calls.py repeats it for arrays.
+// to fewer dimensions. Header only, for registration and binding. npu_rope/rms_norm_calls.py repeats both for arrays.
 #pragma once
 
 #include <algorithm>

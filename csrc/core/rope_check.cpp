@@ -145,7 +145,7 @@ private:
         return {};
     }
 
-    // A token has four positions, or three. Then the first one is also the fourth.
+    // A token has four positions, or three; then the first one is also the fourth.
     Check check_four_positions_shape(const npu_rope_tensor& t) {
         bool batched = t_.x[0]->ndim == 4;
         bool flat = has_shape(t, {4 * s_.S});
@@ -241,7 +241,7 @@ private:
 
     Check check_cache(int side) {
         const npu_rope_tensor &cache = *t_.out[side], &x = *t_.x[side];
-        RopeSide& placed = s_.side[side];
+        RopeSide& in_cache = s_.side[side];
         bool may_narrow = t_.narrows && x.dtype == NPU_ROPE_FLOAT32;
         bool narrows = may_narrow && (cache.dtype == NPU_ROPE_FLOAT16 || cache.dtype == NPU_ROPE_BFLOAT16);
         if (cache.dtype != x.dtype && !narrows)
@@ -249,14 +249,14 @@ private:
                             formatted("have %s's dtype %s%s", t_.x_name[side], dtype_name(x.dtype),
                                       may_narrow ? ", float16 or bfloat16" : ""),
                             dtype_name(cache.dtype));
-        auto N = static_cast<long long>(placed.N), D = static_cast<long long>(s_.D);
+        auto N = static_cast<long long>(in_cache.N), D = static_cast<long long>(s_.D);
         if (cache.ndim != 3 || cache.shape[1] != N || cache.shape[2] != D)
             return bad_value(op_, "cache", formatted("have shape [R,N,D] = [R, %lld, %lld]", N, D), got_shape(cache));
         if (Check c = check_written("cache", cache); !c.ok()) return c;
         s_.cache_rows = cache.shape[0];
-        placed.out_stride[0] = 0;
-        placed.out_stride[1] = stride_that_matters(cache, 0);
-        placed.out_stride[2] = stride_that_matters(cache, 1);
+        in_cache.out_stride[0] = 0;
+        in_cache.out_stride[1] = stride_that_matters(cache, 0);
+        in_cache.out_stride[2] = stride_that_matters(cache, 1);
         if (Check c = check_apart(side); !c.ok()) return c;
         return check_row_values();
     }

@@ -1,4 +1,4 @@
-// Every rule of rope's arguments, for all paths.
+// Every rule of the arguments of rope, rope_qk and rope_set_rows, for all paths.
 #pragma once
 
 #include <cstdint>
@@ -63,6 +63,6 @@ Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle, 
 // frequencies: radians per position, divided by freq_factors.
 Check check_rope_frequencies(const std::vector<long double>& frequencies);
 
-const char* mode_name(int32_t mode);
+const char* mode_name(int32_t mode);  // NULL: not a mode
 
 }  // namespace npu_rope

@@ -22,7 +22,7 @@ inline bool rope_has_sections(int32_t mode) { return (mode & NPU_ROPE_MODE_MROPE
 // Number of rotated pairs of a head.
 inline int32_t rope_pairs(const npu_rope_params& p) { return p.mode == NPU_ROPE_MODE_VISION ? p.n_dims : p.n_dims / 2; }
 
-// The rotation of each pair: its position's axis, and the power of theta_scale in its frequency.
+// A pair's rotation: the axis of its position, and the power of theta_scale = freq_base^(-2/n_dims) in its frequency.
 // Formula: ggml_mrope_cache_init in the specification's CPU source; imrope's rule is that of the current ggml.
 struct RopePairRule {
     int32_t axis;

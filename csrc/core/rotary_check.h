@@ -12,7 +12,7 @@ struct RotaryTensors : RotatedTensors {
     const npu_rope_tensor* cos;
     const char* sin_name;
     const npu_rope_tensor* sin;
-    const npu_rope_tensor* position_ids = nullptr;  // each token's row of the tables; not in torch's rotary_mul
+    const npu_rope_tensor* position_ids = nullptr;  // each token's row of the tables; ONNX and aclnn only
     bool onnx = false;                              // rotary_embedding: ONNX's layouts, half-width tables
 };
 

@@ -32,8 +32,8 @@ inline bool is_dense_from(int64_t first, int64_t ndim, const int64_t* size, cons
 // count as overlapping.
 bool is_injective(const StridedView& v);
 
-// Whether a and b may have a byte in common. The result is exact if the strides of both together nest, as those of
-// slices of one buffer do. Otherwise it depends on the address ranges only.
+// Whether a and b may have a byte in common. The result is exact if their elements have one size and the strides of
+// both together nest, as those of slices of one buffer do. Otherwise it depends on the address ranges only.
 bool may_share_memory(const StridedView& a, const StridedView& b);
 
 // Whether a and b have the same memory for each element.

@@ -22,7 +22,7 @@ enum class Known { kValues, kAddresses, kLayout };
 inline bool is_float(int32_t d) { return d >= NPU_ROPE_FLOAT32 && d <= NPU_ROPE_FLOAT64; }
 inline bool is_index(int32_t d) { return d == NPU_ROPE_INT32 || d == NPU_ROPE_INT64; }
 
-// Formats a number as Python does: printf's %g would write "-nan" for a negative NaN.
+// Formats a number as Python's "%g" does: printf's would write "-nan" for a negative NaN.
 struct Number {
     char text[32];
     explicit Number(double v) {
@@ -70,7 +70,7 @@ inline bool same_shape(const npu_rope_tensor& a, const npu_rope_tensor& b) {
     return true;
 }
 
-// Whether the size and the extent of the view fit int64.
+// Whether the view's size and extent in bytes fit int64.
 inline bool fits(const npu_rope_tensor& t) {
     int64_t bytes = checked_product(t.shape, t.ndim), reach = 0, span;
     if (bytes < 0 || __builtin_mul_overflow(bytes, kDtypes[t.dtype].bytes, &bytes)) return false;
@@ -121,7 +121,7 @@ struct RotatedTensors {
     bool allocates = false;  // outputs may be NULL, because they are not allocated yet
 };
 
-// Rejects a call without one of its inputs, of the tensors in `required` or of its outputs, in this order.
+// Rejects a call that lacks an input, a tensor of `required` or an output, and names the first one in this order.
 inline Check check_given(const RotatedTensors& t, std::initializer_list<NamedTensor> required) {
     auto missing = [&](const char* name) { return bad_value(t.op, name, "be a tensor", "NULL"); };
     for (int k = 0; k < t.sides; ++k)
@@ -175,8 +175,8 @@ public:
         return check_memory(name, x);
     }
 
-    // Returns the name of the first tensor that shares memory with an output against the rules, or NULL. Checks its own
-    // input if the call is not in place, the other inputs, the outputs before it, and the tensors in `others`.
+    // Returns the name of the first tensor that shares memory with an output against the rules, or NULL. Checks
+    // the side's own input if not in place, the other side's input, outputs before this one, and `others`.
     static const char* shared_with(const RotatedTensors& t, int side, bool in_place,
                                    std::initializer_list<NamedTensor> others) {
         const StridedView out = view_of(*t.out[side]);

@@ -1,5 +1,5 @@
 // The instruction set of this process's kernels. CMake compiles each csrc/cpu/*_kernels.cpp once per instruction set,
-// with its name as NPU_ROPE_ISA and its floats per vector as NPU_ROPE_LANES. The active one selects the compile.
+// with its name as NPU_ROPE_ISA and its floats per vector as NPU_ROPE_LANES. active_isa() selects the kernels that run.
 #pragma once
 
 namespace npu_rope {

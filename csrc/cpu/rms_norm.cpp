@@ -21,8 +21,8 @@
 //
 // npu_rope/testing/bounds.py uses these bounds.
 //
-// Squares of float32 values never overflow double, so the double path needs no scaling for them. For float64 data, a
-// row whose squares leave double's range is first multiplied by a power of two.
+// Squares of float32 values never overflow double, so the double path needs no scaling for them. With stash type
+// float64, a row whose squares leave double's range is first multiplied by a power of two.
 #include "csrc/cpu/rms_norm.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ struct Job {
     bool stream_sum = false;
 };
 
-// Calls f(j, offset) for each element j of a row, with the offset of its scale for these strides.
+// Calls f(j, offset) for each element j of a row, with its offset for these strides of the inner dimensions.
 template <typename F>
 void for_each_inner(const RmsNormShape& s, const int64_t* stride, F f) {
     int64_t j = 0;
@@ -61,7 +61,7 @@ void for_each_inner(const RmsNormShape& s, const int64_t* stride, F f) {
                     f(j++, a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3]);
 }
 
-// Returns the scale of a row as n contiguous elements: the scale itself, or a copy.
+// The scale of a row as n contiguous elements: the scale itself, or a copy.
 class ScaleRow {
 public:
     explicit ScaleRow(const Job& job) : job_(job) {}
@@ -95,14 +95,14 @@ private:
 class RowOffsets {
 public:
     RowOffsets(const RmsNormShape& s, int64_t row) : s_(s) {
-        for (int k = kRmsNormOuter - 1; k >= 0; --k) {
+        for (int k = kMaxOuterDims - 1; k >= 0; --k) {
             index_[k] = s.outer[k] == 1 ? 0 : row % s.outer[k];
             row /= s.outer[k];
             move(k, index_[k]);
         }
     }
     void step() {
-        for (int k = kRmsNormOuter - 1; k >= 0; --k) {
+        for (int k = kMaxOuterDims - 1; k >= 0; --k) {
             if (++index_[k] < s_.outer[k]) return move(k, 1);
             move(k, 1 - s_.outer[k]);
             index_[k] = 0;
@@ -120,7 +120,7 @@ private:
     }
 
     const RmsNormShape& s_;
-    int64_t index_[kRmsNormOuter];
+    int64_t index_[kMaxOuterDims];
 };
 
 // A row to be normalized: a row of x, or the sum of it and the residual's row.
@@ -206,7 +206,7 @@ Storing storing_of(const Job& job, int threads, const char* to, const int64_t* s
                   total_bytes = s.rows * s.n * (x_like * job.format.x_bytes + job.format.scale_bytes);
     if (to == job.x || to == job.residual || total_bytes <= kLargeAbove) return Storing::kPlain;
     int64_t address_bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
-    for (int k = 0; k < kRmsNormOuter; ++k) address_bits |= strides[k] * bytes;
+    for (int k = 0; k < kMaxOuterDims; ++k) address_bits |= strides[k] * bytes;
     const bool stream = (threads == 1 || total_bytes >= kStreamAbove) && address_bits % kStreamAlign == 0;
     return stream ? Storing::kStreamed : Storing::kPrefetched;
 }
@@ -260,7 +260,7 @@ struct BackwardJob {
 struct BackwardOffsets {
     int64_t x = 0, grad = 0, scale = 0, dx = 0;
     BackwardOffsets(const RmsNormShape& s, int64_t scale_index, int64_t row_of_scale) {
-        for (int k = kRmsNormOuter - 1; k >= 0; --k) {
+        for (int k = kMaxOuterDims - 1; k >= 0; --k) {
             int64_t& from = s.scale_is_shared[k] ? row_of_scale : scale_index;
             const int64_t i = from % s.outer[k];
             from /= s.outer[k];
@@ -375,7 +375,7 @@ void add_groups(BackwardJob& b) {
 void run_backward(const Job& job, char* dscale) {
     const RmsNormShape& shape = job.shape;
     BackwardJob b{job, dscale, 1, 1, 1, 1, {}};
-    for (int k = 0; k < kRmsNormOuter; ++k) (shape.scale_is_shared[k] ? b.rows_per_scale : b.scales) *= shape.outer[k];
+    for (int k = 0; k < kMaxOuterDims; ++k) (shape.scale_is_shared[k] ? b.rows_per_scale : b.scales) *= shape.outer[k];
     for (int k = 0; k < NPU_ROPE_MAX_NDIM; ++k)
         if (!shape.scale_inner_is_shared[k]) b.scale_elements *= shape.inner[k];
     if (b.scales * b.scale_elements == 0) return;

@@ -10,7 +10,7 @@
 namespace npu_rope {
 namespace {
 
-constexpr int kHalf = W / 2;  // doubles per vector
+constexpr int kDoublesPerVector = W / 2;
 
 // ---- floats as doubles and back ----------------------------------------------------------------------
 
@@ -51,19 +51,19 @@ struct AsDoubles<F32> {
     using T = float;
     static void load_d(const T* p, VD* low, VD* high) {
         *low = __builtin_convertvector(load<VFhalf>(p), VD);
-        *high = __builtin_convertvector(load<VFhalf>(p + kHalf), VD);
+        *high = __builtin_convertvector(load<VFhalf>(p + kDoublesPerVector), VD);
     }
     static void store_d(T* p, VD low, VD high) {
         store(p, __builtin_convertvector(low, VFhalf));
-        store(p + kHalf, __builtin_convertvector(high, VFhalf));
+        store(p + kDoublesPerVector, __builtin_convertvector(high, VFhalf));
     }
 };
 struct F64 {};
 template <>
 struct AsDoubles<F64> {
     using T = double;
-    static void load_d(const T* p, VD* low, VD* high) { *low = load<VD>(p), *high = load<VD>(p + kHalf); }
-    static void store_d(T* p, VD low, VD high) { store(p, low), store(p + kHalf, high); }
+    static void load_d(const T* p, VD* low, VD* high) { *low = load<VD>(p), *high = load<VD>(p + kDoublesPerVector); }
+    static void store_d(T* p, VD low, VD high) { store(p, low), store(p + kDoublesPerVector, high); }
 };
 
 template <typename E>
@@ -74,13 +74,13 @@ void widen(const void* from, double* to, int64_t count) {
     int64_t i = 0;
     for (; i + W <= count; i += W) {
         AsDoubles<E>::load_d(p + i, &low, &high);
-        store(to + i, low), store(to + i + kHalf, high);
+        store(to + i, low), store(to + i + kDoublesPerVector, high);
     }
     if (i == count) return;
     const Padded<T> rest(p + i, count - i);
     Padded<double> wide;
     AsDoubles<E>::load_d(rest.elements, &low, &high);
-    store(wide.elements, low), store(wide.elements + kHalf, high);
+    store(wide.elements, low), store(wide.elements + kDoublesPerVector, high);
     wide.copy_to(to + i, count - i);
 }
 
@@ -89,11 +89,12 @@ void narrow(const double* from, void* to, int64_t count) {
     using T = typename AsDoubles<E>::T;
     auto* p = static_cast<T*>(to);
     int64_t i = 0;
-    for (; i + W <= count; i += W) AsDoubles<E>::store_d(p + i, load<VD>(from + i), load<VD>(from + i + kHalf));
+    for (; i + W <= count; i += W)
+        AsDoubles<E>::store_d(p + i, load<VD>(from + i), load<VD>(from + i + kDoublesPerVector));
     if (i == count) return;
     const Padded<double> rest(from + i, count - i);
     Padded<T> padded;
-    AsDoubles<E>::store_d(padded.elements, load<VD>(rest.elements), load<VD>(rest.elements + kHalf));
+    AsDoubles<E>::store_d(padded.elements, load<VD>(rest.elements), load<VD>(rest.elements + kDoublesPerVector));
     padded.copy_to(p + i, count - i);
 }
 
@@ -179,7 +180,7 @@ inline double sum_lanes(typename Doubles<kLanes>::V v) {
 }
 
 inline double sum_of(const VD (&sums)[4], double tail) {
-    return sum_lanes<kHalf>((sums[0] + sums[1]) + (sums[2] + sums[3])) + tail;
+    return sum_lanes<kDoublesPerVector>((sums[0] + sums[1]) + (sums[2] + sums[3])) + tail;
 }
 
 // Adds float32 sums of groups in double. The four accumulators of a group are first joined in float32. kSquaresBlock's
@@ -253,7 +254,8 @@ double dot(const double* a, const double* b, int64_t count) {
     int64_t i = 0;
     for (; i + 2 * W <= count; i += 2 * W)
         for (int k = 0; k < 4; ++k)
-            sums[k] = mul_add(load<VD>(a + i + k * kHalf), load<VD>(b + i + k * kHalf), sums[k]);
+            sums[k] =
+                mul_add(load<VD>(a + i + k * kDoublesPerVector), load<VD>(b + i + k * kDoublesPerVector), sums[k]);
     double tail = 0;
     for (; i < count; ++i) tail += a[i] * b[i];
     return sum_of(sums, tail);

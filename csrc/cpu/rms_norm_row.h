@@ -77,13 +77,14 @@ class DoubleRow {
 public:
     explicit DoubleRow(const RowFormat& format) : format_(format), k_(format.kernels) {}
 
-    // Reads XU times the power of two.
+    // Reads XU times `power`, a power of two.
     void read(const char* x, double power, int64_t at, int64_t count, double* to) const {
         k_.widen[format_.x_dtype](x + at * format_.x_bytes, to, count);
         round_to(k_, format_.stash_dtype, to, count);
         if (power != 1) k_.scale_by(to, power, count);
     }
 
+    // The mean square of what read() gives, without epsilon.
     double mean_square(const char* x, double power) const {
         PairwiseSum sum;
         double block[kSumBlock];

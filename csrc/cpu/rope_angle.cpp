@@ -62,8 +62,6 @@ bool matches(const CacheEntry& e, const npu_rope_params& p, const float* factors
     return true;
 }
 
-}  // namespace
-
 Check make_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
                        RopeAngles* a) {
     *a = RopeAngles{};
@@ -88,6 +86,8 @@ Check make_rope_angles(const npu_rope_params& p, const float* freq_factors, int6
     if (policy == NPU_ROPE_ANGLE_GGML) fill_ggml_constants(p, freq_factors, factor_stride, a);
     return {};
 }
+
+}  // namespace
 
 Check cached_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
                          const RopeAngles** angles) {

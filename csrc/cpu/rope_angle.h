@@ -11,13 +11,13 @@
 
 namespace npu_rope {
 
-// Frequencies are in turns (radians / 2 pi), split as hi + lo. hi has 22 significant bits, so that its product with any
-// int32 position, or with any float32 angle, is exact in a double.
+// turns_hi + turns_lo is a pair's frequency in turns per position; under policy f32, the turns of a radian. turns_hi
+// has 22 significant bits, so that its product with any int32 position or float32 angle is exact in a double.
 struct RopeAngles {
     int32_t policy = NPU_ROPE_ANGLE_EXACT;
     int pairs = 0;
     std::vector<RopePairRule> rules;  // of every pair
-    double mscale = 1;                // multiplies cos and sin (attn_factor, and YaRN's correction)
+    double mscale = 1;                // rope_mscale()
 
     std::vector<double> turns_hi, turns_lo;  // padded with zeros to a multiple of kAnglePad
     std::vector<float> freq_f32;             // policy f32: radians per position
@@ -29,12 +29,9 @@ struct RopeAngles {
 
 constexpr int kAnglePad = 16;
 
-// freq_factors may be null; its stride is factor_stride elements.
-Check make_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
-                       RopeAngles* angles);
-
-// make_rope_angles() with a cache of this thread's last few distinct arguments, because a model calls with one set of
-// parameters thousands of times. The result is valid until the thread's next call.
+// Returns the constants of these arguments from a cache of this thread's last few, because a model calls with one set
+// of parameters thousands of times. The result is valid until the thread's next call. freq_factors may be NULL; its
+// stride is factor_stride elements.
 Check cached_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
                          const RopeAngles** angles);
 

@@ -27,7 +27,7 @@ struct Series {
                                    0x1.f9d38a3763cc3p+2,  -0x1.b6e24f44b128fp+0, 0x1.20c62c2f2d7f5p-2};
 };
 
-// kTerms: enough for an error below 2^-31 (float tables) or 2^-53 (double tables).
+// kTerms: enough for an error below 2^-29 (float tables) or 2^-53 (double tables).
 template <int kTerms>
 inline VD sin_series(VD z, VD z2) {
     VD p = VD{} + Series::s[kTerms - 1];
@@ -396,8 +396,8 @@ template <typename E>
 void widen(const void* src, float* dst, int64_t count) {
     auto* from = static_cast<const typename E::T*>(src);
     int64_t i = 0;
-    for (; i + W <= count; i += W) store(dst + i, E::load_v(from + i));
-    for (; i < count; ++i) dst[i] = E::get(from[i]);
+    for (; i + W <= count; i += W) store(dst + i, tidy_nan(E::load_v(from + i)));
+    for (; i < count; ++i) dst[i] = tidy_nan(E::get(from[i]));
 }
 
 void narrow_f16(const float* src, void* dst, int64_t count) {
@@ -423,7 +423,6 @@ void narrow_bf16(const float* src, void* dst, int64_t count) {
 const RopeKernels& NPU_ROPE_OF_ISA(rope_kernels, NPU_ROPE_ISA)() {
     // dtype order: float32, float16, bfloat16, float64
     static const RopeKernels set = {
-        W,
         table_f32,
         table_f64,
         step_table,

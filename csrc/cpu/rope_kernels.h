@@ -15,8 +15,8 @@ enum Pairing : int { kHalf = 0, kInterleaved = 1, kPairings = 2 };
 enum TableOrder : int {
     kNatural,  // c[i], s[i]
     kCrossed,  // interleaved heads: cos_table has c[i], s[i], the factors of x1; sin_table has -s[i], c[i], those of x2
-    kEvenOdd   // in every full block of 2 * RopeKernels::lanes pairs: the even pairs, then the odd pairs; the rest
-               // is in natural order
+    kEvenOdd   // in every full block of two vectors of pairs: the even pairs, then the odd pairs; the rest is in
+               // natural order
 };
 
 // Heads of one token. Strides in elements; x and y point at the rotated window of head 0.
@@ -37,7 +37,7 @@ struct HeadsJob {
 };
 
 using RotateFn = void (*)(const HeadsJob&);
-// Converts count elements of a type to floats.
+// Converts count elements of a type to floats, and NaNs as tidy_nan() does (vec.h).
 using WidenFn = void (*)(const void* src, float* dst, int64_t count);
 // Rounds count floats to 16 bits.
 using NarrowFn = void (*)(const float* src, void* dst, int64_t count);
@@ -65,7 +65,6 @@ struct StepJob {
 };
 
 struct RopeKernels {
-    int lanes;  // floats per vector
     void (*table_f32)(const TableJob&, float* cos_table, float* sin_table);
     void (*table_f64)(const TableJob&, double* cos_table, double* sin_table);
     void (*step)(const StepJob&, float* cos_table, float* sin_table);

@@ -104,7 +104,7 @@ private:
 
     double sin_scale() const { return source_.forward ? a_.mscale : -a_.mscale; }
 
-    // Uses one position per pair if they differ; under policy f32, the whole angle.
+    // m_each holds each pair's position in modes with sections; under policy f32, each pair's angle.
     TableJob table_job(const Place& place) {
         TableJob t;
         t.turns_hi = a_.turns_hi.data();
@@ -132,21 +132,21 @@ private:
     }
 
     // The first token's table is computed from its positions. If a likely step leads to the second token, the float64
-    // tables of the first token and of the step are computed. Each token at the same stride is then one step.
+    // tables of the first token and of the step are computed, and each token after the same step needs only one step.
     void fill_exact(const Place& place) {
-        Place stride = place - place_;
-        bool follows = may_step_ && is_likely_step(stride);
-        bool same_step = has_step_ && stride == step_;
+        Place step = place - place_;
+        bool follows = may_step_ && is_likely_step(step);
+        bool same_step = has_step_ && step == step_;
         if (follows && !(stepping_ && same_step)) {
-            if (!same_step) fill_unscaled(stride, step_c_, step_s_);
+            if (!same_step) fill_unscaled(step, step_c_, step_s_);
             has_step_ = true;
-            step_ = stride;
+            step_ = step;
             fill_unscaled(place_, c_, s_);
         }
         stepping_ = follows;
         if (!follows) return kernels_.table_f32(table_job(place), natural_c_, natural_s_);
-        StepJob step{c_, s_, step_c_, step_s_, static_cast<int>(a_.turns_hi.size()), a_.mscale, sin_scale()};
-        kernels_.step(step, natural_c_, natural_s_);
+        StepJob job{c_, s_, step_c_, step_s_, static_cast<int>(a_.turns_hi.size()), a_.mscale, sin_scale()};
+        kernels_.step(job, natural_c_, natural_s_);
     }
 
     void fill_natural(const Place& place) {

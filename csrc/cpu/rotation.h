@@ -37,14 +37,14 @@ namespace rotation {
 constexpr int64_t kTokensPerChunk = 64;
 
 // With fewer chunks per thread than this, a token's heads are also split among threads, for even shares.
-constexpr int64_t kChunksPerThread = 4;
+constexpr int64_t kMinChunksPerThread = 4;
 
 // Tables: the source of tokens' tables. Its class OfToken, one object per thread, is constructed from the tables, the
 // call and the kernels:
 //   begin_chunk()               called before a chunk's first token
 //   fill(b, s)                  computes the table of a token
 //   cos_table(), sin_table()    the table, in the order that its kernel reads
-//   entry_per_lane()                        whether the table has one entry per lane
+//   entry_per_lane()            whether the table has one entry per lane
 template <class Tables>
 struct Job {
     const Tables& tables;
@@ -57,7 +57,7 @@ struct Job {
 };
 
 // Whether to write output past the caches. This saves reading output that the caches would not keep. It needs aligned
-// parts of a rotated row.
+// heads and windows.
 inline bool should_stream(const Rotation& c, int side, int64_t item_bytes) {
     const RopeShape& s = c.shape;
     int64_t bytes = s.B * s.S * s.heads() * s.D * item_bytes;
@@ -68,10 +68,10 @@ inline bool should_stream(const Rotation& c, int side, int64_t item_bytes) {
     return address_bits % kStreamAlign == 0;
 }
 
-// Buffer for heads that are converted to another type.
-inline std::vector<float>& row_scratch() {
-    thread_local std::vector<float> rows;
-    return rows;
+// Buffer for a head that is rounded to the cache's type.
+inline std::vector<float>& head_buffer() {
+    thread_local std::vector<float> buffer;
+    return buffer;
 }
 
 // Some heads of one token; strides in elements.
@@ -111,19 +111,19 @@ struct RotateHeads {
     }
 };
 
-// Rotates heads into the operator's cache. If the type changes, rotates each head into a float32 row and rounds it.
+// Rotates heads into the operator's cache. If the type changes, rotates each head into a float32 buffer and rounds it.
 template <class Tables>
 void scatter_heads(const Job<Tables>& job, const typename Tables::OfToken& table, int side, Heads heads, int64_t row) {
     const Rotation& c = job.call;
     heads.y += row * c.shape.side[side].out_stride[1] * job.out_bytes;
     if (c.out_dtype == c.dtype) return RotateHeads<Tables>::run(job, table, side, heads, false, false);
-    std::vector<float>& rows = row_scratch();
+    std::vector<float>& buffer = head_buffer();
     int64_t D = c.shape.D;
-    if (static_cast<int64_t>(rows.size()) < D) rows.resize(static_cast<size_t>(D));
+    if (static_cast<int64_t>(buffer.size()) < D) buffer.resize(static_cast<size_t>(D));
     for (int64_t h = 0; h < heads.count; ++h) {
-        Heads row{heads.x + h * heads.x_stride * job.item_bytes, reinterpret_cast<char*>(rows.data()), 1, D, D};
-        RotateHeads<Tables>::run(job, table, side, row, false, false);
-        job.kernels.narrow[c.out_dtype](rows.data(), heads.y + h * heads.y_stride * job.out_bytes, D);
+        Heads head{heads.x + h * heads.x_stride * job.item_bytes, reinterpret_cast<char*>(buffer.data()), 1, D, D};
+        RotateHeads<Tables>::run(job, table, side, head, false, false);
+        job.kernels.narrow[c.out_dtype](buffer.data(), heads.y + h * heads.y_stride * job.out_bytes, D);
     }
 }
 
@@ -196,7 +196,7 @@ void rotate_all(const Tables& tables, const Rotation& call) {
     if (s.empty()) return;
     int threads = threads_for(s.B * s.S * s.heads() * s.D);
     int64_t chunks_per_batch = (s.S + kTokensPerChunk - 1) / kTokensPerChunk, chunks = s.B * chunks_per_batch;
-    int64_t groups = chunks >= kChunksPerThread * threads ? 1 : std::min<int64_t>(s.heads(), threads);
+    int64_t groups = chunks >= kMinChunksPerThread * threads ? 1 : std::min<int64_t>(s.heads(), threads);
     int64_t item_bytes = dtype_bytes(call.dtype);
     Job<Tables> job{tables,
                     call,

@@ -18,7 +18,6 @@ namespace {
 constexpr int W = NPU_ROPE_LANES;
 
 typedef float VF __attribute__((vector_size(4 * W)));
-typedef int32_t VI __attribute__((vector_size(4 * W)));
 typedef uint32_t VU __attribute__((vector_size(4 * W)));
 typedef uint16_t VH __attribute__((vector_size(2 * W)));
 typedef double VD __attribute__((vector_size(4 * W)));  // W / 2 doubles
@@ -193,7 +192,7 @@ inline uint16_t float_to_f16(float f) {
     uint32_t sign = (bits >> 16) & 0x8000, mag = bits & 0x7fffffff;
     if (mag > 0x7f800000u) return uint16_t(sign | 0x7e00 | ((mag >> 13) & 0x1ff));
     if (mag >= 0x477ff000u) return uint16_t(sign | 0x7c00);  // rounds past 65504
-    if (mag < 0x38800000u) {                                 // subnormal: add 0.5 in units of 2^-24
+    if (mag < 0x38800000u) {  // subnormal: rounds when 0.5 is added, whose last bit is 2^-24
         float shifted;
         std::memcpy(&shifted, &mag, sizeof shifted);
         shifted += 0.5f;
@@ -240,8 +239,8 @@ inline float bf16_to_float(uint16_t h) {
     return f;
 }
 
-// Rounds to nearest even, into the upper half. A NaN needs no special case: the rotation makes NaNs only from bfloat16
-// NaNs and infinities, whose lower half is zero.
+// Rounds to nearest even, into the upper half. The lower half of a NaN must be zero, so that no carry reaches the
+// sign: NaNs come only from bfloat16 numbers, infinities and tidy_nan().
 inline VU round_bf16(VF v) {
     VU b = as_bits(v);
     return b + ((b >> 16) & 1) + 0x7fff;

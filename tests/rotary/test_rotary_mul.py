@@ -214,6 +214,25 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, width, library, guard
             run_and_judge(call, "cpu", guarded)
 
 
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("width", ["half", "full"])
+def test_a_float32_tables_nan_of_any_payload_makes_bfloat16_results_nan(isa, interleaved, width, library):
+    """Its lower half, which the result lacks, must not carry into the exponent or the sign."""
+    try:
+        library.force_isa(isa)
+    except ValueError:
+        pytest.skip(f"this machine has no {isa}")
+    x = np.ones((1, 1, 2, 76), NUMPY_DTYPES["bfloat16"])
+    for bits in (0x7FC00000, 0x7F800001, 0x7FBFFFFF, 0x7FFFFFFF, 0xFFFFFFFF):
+        bad = np.full((1, 38 if width == "half" else 76), bits, np.uint32).view(np.float32)
+        bad[:, 1::3] = np.nan  # in tables of full width, the lanes of some pairs differ
+        ones = np.ones_like(bad)
+        for cos, sin in ((bad, ones), (ones, bad)):
+            y = rotary_mul(x, cos, sin, interleaved=interleaved, backend="cpu")
+            assert np.isnan(y.astype(np.float32)).all(), hex(bits)
+
+
 def in_pytorch(x, cos, sin, interleaved):
     """Return the formula of torch_npu and transformers with each step rounded, for tables [B,S,D]."""
     return x * cos[..., None, :] + rotate(x, "interleave" if interleaved else "half") * sin[..., None, :]
