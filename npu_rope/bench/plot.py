@@ -96,7 +96,7 @@ def _bar(axis: Any, at: float, width: float, figure: dict[str, Any], colour: str
     if "ratio" in figure:
         height = min(max(figure["ratio"], LOWEST * 1.05), HIGHEST)
         axis.bar(at, height - LOWEST, width * 0.92, bottom=LOWEST, color=colour)
-        text = _three_characters(figure["ratio"]) + ("*" if disturbed(figure) else "")
+        text = _short_ratio(figure["ratio"]) + ("*" if disturbed(figure) else "")
     else:
         height, text = LOWEST, figure["status"]
     axis.annotate(
@@ -113,5 +113,5 @@ def _bar(axis: Any, at: float, width: float, figure: dict[str, Any], colour: str
     )
 
 
-def _three_characters(ratio: float) -> str:
+def _short_ratio(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 1 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
