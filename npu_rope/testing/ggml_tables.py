@@ -1,4 +1,4 @@
-"""ggml's tables of cos and sin: the angles come from the reference, cos and sin from the C math library."""
+"""ggml's tables of cos and sin: angles by ``rope_attributes.ggml_angles``, functions of the C math library."""
 
 from __future__ import annotations
 
