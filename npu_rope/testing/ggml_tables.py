@@ -1,4 +1,4 @@
-"""ggml's tables of cos and sin: angles by ``rope_attributes.ggml_angles``, functions of the C math library."""
+"""ggml's tables: angles by ``rope_attributes.ggml_angles``, cos and sin by the C math library."""
 
 from __future__ import annotations
 
