@@ -135,8 +135,7 @@ class ForeignCpu:
 
 
 def wait_for_quiet(budget_seconds: float) -> float:
-    """Sleep until others use less than 15 % of a core, at most for about the budget. Return the seconds that
-    it slept, without the last measurement."""
+    """Sleep until others use less than 15 % of a core, or for about the budget. Return the time, roughly."""
     start = time.perf_counter()
     while (spent := time.perf_counter() - start) < budget_seconds:
         meter = ForeignCpu()
