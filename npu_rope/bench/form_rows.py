@@ -44,7 +44,7 @@ def row(dtype: str, threads: int) -> Row:
 
 
 def positions_of(params: RopeParams, is_image: bool, tokens: int) -> Any:
-    """Return positions ``[S]``, or ``[4,S]``: those of a text, or of rows of an image."""
+    """Return positions ``[S]``, or ``[4,S]``: those of a text, or of an image's pixels row by row."""
     count = torch.arange(tokens)
     if not params.rope_mode.has_sections:
         return count

@@ -4,7 +4,7 @@ A batch begins with untimed calls, which bring the caches to the state of repeat
 ``TIMED_CALLS`` calls are timed, or enough to fill ``BATCH_SECONDS``. Long calls have fewer of both, at least
 one untimed and one timed. One round gives every contestant one sample: the batch's mean time per call. The
 memory floor is in every round, and a contestant's ratio is the **median over rounds of (its sample / the
-floor's sample of that round)**, so that a short disturbance of the whole machine slows both.
+floor's sample of that round)**, because a disturbance of the whole machine slows both samples of a round.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 BATCH_SECONDS = 80e-6
 MIN_ROUNDS, MAX_ROUNDS = 7, 400
-SETTLE_SECONDS = 0.2  # ONNX Runtime spins for 40 ms, OpenMP for 8
-# For tensors about as large as the last cache level, a contestant needs this many calls until the cache
+SETTLE_SECONDS = 0.2  # ONNX Runtime spins for 40 ms, OpenMP for 8 ms
+# For tensors about as large as the last cache level, a contestant needs WARM_CALLS calls until the cache
 # contains its own data again. After a single call the other contestants' data would still affect the time.
 WARM_CALLS, TIMED_CALLS = 10, 4
 LONG_SECONDS = 0.02
@@ -135,7 +135,7 @@ class ForeignCpu:
 
 
 def wait_for_quiet(budget_seconds: float) -> float:
-    """Sleep until others use less than 15 % of a core, at most the budget. Return the seconds spent."""
+    """Sleep until others use less than 15 % of a core, or for about the budget. Return the time, roughly."""
     start = time.perf_counter()
     while (spent := time.perf_counter() - start) < budget_seconds:
         meter = ForeignCpu()

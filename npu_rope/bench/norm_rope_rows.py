@@ -52,18 +52,22 @@ class NormRopeInputs:
         """Return buffers that are kept between calls."""
         return torch.empty_like(self.xs[0]), torch.empty_like(self.xs[1])
 
-    def check(self, roundings: int, rounding: bool) -> Callable[[Any], str | None]:
-        """Return a check of some tokens: npu_rope's bound, or for a peer a bound for its arithmetic."""
+    def check(self, peer_roundings: int, intermediate_rounding: bool) -> Callable[[Any], str | None]:
+        """Return a check of some tokens by npu_rope's bound, widened for a peer's table and roundings."""
 
         def check(results: Any) -> str | None:
             for x, scale, result in zip(self.xs, self.scales, results, strict=True):
                 given = as_float64(x[:, CHECKED]), as_float64(scale), self.positions[CHECKED].numpy()
                 call = NormRopeCall(
-                    *given, self.params, self.dtype, epsilon=EPSILON, intermediate_rounding=rounding
+                    *given,
+                    self.params,
+                    self.dtype,
+                    epsilon=EPSILON,
+                    intermediate_rounding=intermediate_rounding,
                 )
                 value, bound = rms_norm_rope(call)
-                if roundings:
-                    relative = PEER_FLOAT32_TABLE[0] + roundings * UNIT_ROUNDOFF[self.dtype]
+                if peer_roundings:
+                    relative = PEER_FLOAT32_TABLE[0] + peer_roundings * UNIT_ROUNDOFF[self.dtype]
                     bound = bound + relative * abs(value).max(-1, keepdims=True)
                 ratio, at = worst_ratio(as_float64(result[:, CHECKED]), value, bound)
                 if ratio > 1:

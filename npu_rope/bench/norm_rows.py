@@ -1,8 +1,8 @@
 """rms_norm and add_rms_norm compared with a copy of the same bytes and with other libraries.
 
 Rows of 4096 with a scale of their dtype: 2048 rows as in prefill, and one and 32 rows as in decoding.
-npu_rope, ONNX Runtime and ggml write into kept buffers; torch and transformers make new tensors, as their
-functions do. Libraries without add_rms_norm add the residual first.
+ONNX Runtime, ggml and npu_rope with out= write into kept buffers; torch and transformers make new tensors, as
+their functions do. Libraries without add_rms_norm add the residual first.
 """
 
 from __future__ import annotations

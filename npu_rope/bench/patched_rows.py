@@ -9,7 +9,7 @@ every call runs under torch.no_grad().
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -52,7 +52,7 @@ class PatchedRow(Row):
 
 
 def row(dtype: str, threads: int, mode: str) -> PatchedRow:
-    """Return the row of one dtype."""
+    """Return the row of one dtype and mode."""
     return PatchedRow(GROUP, ((1, 1, 1),), dtype, mode, threads)
 
 
@@ -67,13 +67,8 @@ def name_of(level: str) -> str:
 
 
 def contestants(bench_row: Row) -> Iterator[Contestant]:
-    """Yield transformers' own module or model, and the patched one."""
-    prepared = _norms(bench_row) if bench_row.mode == NORM else _models(bench_row)
-    for name, kind, prepare, check in prepared:
-        yield Contestant(name, kind, prepare, check)
-
-
-Made = tuple[str, str, Callable[[], Ready], Callable[[Any], str | None]]
+    """Return transformers' own module or model, and the patched ones."""
+    return _norms(bench_row) if bench_row.mode == NORM else _models(bench_row)
 
 
 def _apply(model: Any, **options: Any) -> None:
@@ -91,11 +86,11 @@ def _apply(model: Any, **options: Any) -> None:
 # ---- a norm module -----------------------------------------------------------------------------------
 
 
-def _norms(bench_row: Row) -> Iterator[Made]:
+def _norms(bench_row: Row) -> Iterator[Contestant]:
     inputs = norm_rows.NormInputs(norm_rows.row(bench_row.dtype, bench_row.threads, 1))
     for name, kind in ((UNPATCHED, "floor"), (PATCHED, "ours")):
         prepare = partial(_norm, inputs, patched=kind == "ours")
-        yield name, kind, prepare, inputs.check(ours=kind == "ours")
+        yield Contestant(name, kind, prepare, inputs.check(ours=kind == "ours"))
 
 
 def _norm(inputs: norm_rows.NormInputs, *, patched: bool) -> Ready:
@@ -154,11 +149,11 @@ def _with_parameters(model: Any, dtype: Any) -> Any:
     return model
 
 
-def _models(bench_row: Row) -> Iterator[Made]:
+def _models(bench_row: Row) -> Iterator[Contestant]:
     check = _Check(getattr(torch, DTYPES[bench_row.dtype]))
-    yield UNPATCHED, "floor", partial(_step, check.dtype, None), lambda logits: None
+    yield Contestant(UNPATCHED, "floor", partial(_step, check.dtype, None))
     for level in LEVELS:
-        yield name_of(level), "ours", partial(_step, check.dtype, level), check
+        yield Contestant(name_of(level), "ours", partial(_step, check.dtype, level), check)
 
 
 def _step(dtype: Any, level: str | None) -> Ready:

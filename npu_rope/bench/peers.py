@@ -1,8 +1,8 @@
 """Peers in Python: ONNX Runtime, transformers and the formula vLLM uses, eager and compiled.
 
-Each is called as its users call it. ONNX Runtime and the ``tables given`` rows receive cos and sin; the
-``incl. tables`` rows and ggml compute them. ONNX Runtime and ggml write into kept buffers; eager and
-compiled torch code makes a new tensor.
+Each is called as its users call it. Those with ``tables given`` or ``table given`` in their names receive
+cos and sin; those with ``incl. tables`` and ggml compute them. ONNX Runtime and ggml write into kept
+buffers; eager and compiled torch code makes a new tensor.
 """
 
 from __future__ import annotations

@@ -142,6 +142,7 @@ def ggml_library(given: str | None) -> GgmlLibrary:
 
     Raises:
         NotInstalled: none was given, and none is installed.
+        GgmlUnavailable: the given folder has no ggml.
     """
     try:
         return load(find_library_dir(given))

@@ -25,13 +25,18 @@ INK = "#1a1a1a"
 LOWEST, HIGHEST = 0.2, 150.0  # bars end here; their labels have the exact values
 
 
+def drawn_figures(results: Results) -> Figures:
+    """Return the figures that a plot shows: those of mode neox, or else of mode normal."""
+    by_mode = ([f for f in results.figures if f["mode"] == mode] for mode in ("neox", "normal"))
+    return next(filter(None, by_mode), [])
+
+
 def draw(results: Results, stream: IO[bytes], kind: str) -> None:
-    """Write the plot as png, svg or pdf."""
+    """Write the plot of results with drawn figures as png, svg or pdf."""
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     plt: Any = importlib.import_module("matplotlib.pyplot")
-    mode = "neox" if any(f["mode"] == "neox" for f in results.figures) else "normal"
-    figures = [f for f in results.figures if f["mode"] == mode]
+    figures = drawn_figures(results)
     shapes = list(dict.fromkeys((f["group"], f["shape"]) for f in figures))
     threads = sorted({f["threads"] for f in figures})
     size = (6.6 * len(threads) + 0.6, 2.7 * len(shapes) + 1.5)
@@ -57,6 +62,7 @@ def draw(results: Results, stream: IO[bytes], kind: str) -> None:
         labelcolor=INK,
         bbox_to_anchor=(0.5, 1 - 0.3 / size[1]),
     )
+    mode = figures[0]["mode"]
     canvas.suptitle(
         f"Rotary position embedding, mode {mode}: lower is better, 1 is a copy of the same bytes",
         color=INK,
@@ -96,7 +102,7 @@ def _bar(axis: Any, at: float, width: float, figure: dict[str, Any], colour: str
     if "ratio" in figure:
         height = min(max(figure["ratio"], LOWEST * 1.05), HIGHEST)
         axis.bar(at, height - LOWEST, width * 0.92, bottom=LOWEST, color=colour)
-        text = _three_characters(figure["ratio"]) + ("*" if disturbed(figure) else "")
+        text = _short_ratio(figure["ratio"]) + ("*" if disturbed(figure) else "")
     else:
         height, text = LOWEST, figure["status"]
     axis.annotate(
@@ -113,5 +119,5 @@ def _bar(axis: Any, at: float, width: float, figure: dict[str, Any], colour: str
     )
 
 
-def _three_characters(ratio: float) -> str:
+def _short_ratio(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 1 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"

@@ -1,7 +1,8 @@
 """The speed targets, each judged by this run's own figures.
 
-``ours`` is the better of ``npu_rope.rope(out=)`` and the operator it calls, ``rope_packed_``: both
-write into a kept buffer, as the floor, ggml and ONNX Runtime do. A decode call may also be in place.
+For prefill and against peers, rope's figure is the better of ``npu_rope.rope(out=)`` and the operator that
+it calls, ``rope_packed_``. Both write into a kept buffer, as the floor, ggml and ONNX Runtime do. In the
+decode target it is the better of ``rope_packed_`` into a kept buffer and in place.
 """
 
 from __future__ import annotations

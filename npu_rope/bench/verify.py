@@ -3,7 +3,7 @@
 The bound is :func:`npu_rope.testing.bounds.rotation_bound`. npu_rope must keep it unchanged. Peers have
 coarser angles, and some round their tables and every product to the tensor's dtype: for them ``e_angle``
 and the number of roundings are larger (npu_rope/testing/bounds.py). The error of a wrong sign, pairing or
-position is a thousand times larger than either bound.
+position is much larger than either bound.
 """
 
 from __future__ import annotations

@@ -47,14 +47,17 @@ def bench(
     peers: Annotated[
         str | None, typer.Option(help="Only peers whose name matches, e.g. 'ggml|onnx'; none: no peers.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.0, help="Measuring time per row, default 1.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.0, help="Measuring time per row, default 1; --quick: 0.1.")
+    ] = None,
     format_: Annotated[BenchFormat, typer.Option("--format", help="Output format.")] = BenchFormat.CONSOLE,
     output: Annotated[
         Path | None, typer.Option(help="Write the results here instead of standard output.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the ratios: .png, .svg or .pdf.")] = None,
     markdown: Annotated[
-        Path | None, typer.Option(help="Put the tables between the marks of this Markdown file.")
+        Path | None,
+        typer.Option(help="Put the tables between the marks of this file; replace a file without marks."),
     ] = None,
     earlier: Annotated[
         Path | None, typer.Option("--from", help="Show an earlier run's JSON instead of measuring.")
@@ -71,8 +74,8 @@ def bench(
     not installed is shown with the command that installs it.
 
     Rows: prefill [1,2048,32,128], decode [1,1,32,128] and [32,1,32,128],
-    and q + k pairs of both, in modes neox and normal; forms: mrope, imrope,
-    vision and partly rotated heads, with NeoX on the same bytes; norm:
+    and gqa: q and k (8 heads) of the first two, in modes neox and normal; forms:
+    every mode and partly rotated heads, with NeoX on the same bytes; norm:
     rms_norm and add_rms_norm of [2048,4096], [32,4096] and [1,4096], with
     torch, transformers, ONNX Runtime and ggml; norm-rope: rms_norm_rope,
     with its parts and transformers' Qwen3; patched: a norm and a decode
@@ -106,12 +109,14 @@ def bench(
     if markdown is not None:
         with replacing(markdown) as stream:
             stream.write(report.into_page(results, page))
-    if plot is not None:
-        with replacing(plot, "wb") as stream:
-            plotting.draw(results, stream, plot.suffix[1:].lower())
     with stream_to(output) as stream:
         writer = {BenchFormat.JSON: report.write_json, BenchFormat.CSV: report.write_csv}
         writer.get(format_, report.write_console)(results, stream)
+    if plot is not None:
+        if not plotting.drawn_figures(results):
+            raise usage_error("[bench] rows must have some of mode neox or normal for --plot but got none.")
+        with replacing(plot, "wb") as stream:
+            plotting.draw(results, stream, plot.suffix[1:].lower())
     bad = any(f["kind"] == "ours" and f["status"] in ("wrong", "failed") for f in results.figures)
     raise typer.Exit(1 if bad or results.problems else 0)
 

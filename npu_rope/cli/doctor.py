@@ -108,7 +108,7 @@ def _python() -> str:
 
 
 def _backends(npu: list[Finding]) -> list[Finding]:
-    """Return a finding for each backend. The npu backend is present only if the NPU group has no fault."""
+    """Return a finding for each back end and the default. npu is present only if group NPU has no fault."""
     faulty = ", ".join(f.piece for f in npu if f.present is False)
     findings = []
     for backend in backends.BACKENDS.values():
@@ -245,7 +245,7 @@ def _npu_chip(found: dict[str, str | None]) -> list[Finding]:
 
 
 def _package_remedy(folder: str) -> str:
-    """Return the remedy for a faulty package. One that is not npu_rope's own hides a newly built one."""
+    """Return the remedy for a faulty package. A foreign package hides npu_rope's own."""
     own = backends.bundled_package()
     if folder == own and operator_package.path_fault_of(folder) is not None:
         return "Install npu_rope in an environment whose path does not contain .o"

@@ -83,8 +83,8 @@ def hardware_report(
     Under npu-rope sim everything runs on a simulated machine. The report is then
     labelled SIMULATED in every section and contains no device times.
 
-    Exit status: 0 every result is correct, 1 a result is wrong or a step failed,
-    2 bad usage or no NPU.
+    Exit status: 0 every result is correct, 1 a result is wrong, a step failed or
+    nothing was checked, 2 bad usage or no NPU.
 
     Examples:
 
@@ -158,7 +158,7 @@ def _files(folder: Path, overwrite: bool) -> tuple[Path, Path]:
 
 
 class _Bar:
-    """A bar for each step on a terminal; elsewhere lines, one for each quarter of a step."""
+    """A bar for each step on a terminal; elsewhere a line at its start and after each of three quarters."""
 
     def __init__(self, console: Console, bar: Progress) -> None:
         self.console, self.bar = console, bar
@@ -205,7 +205,7 @@ def _progress(console: Console) -> Iterator[_Bar]:
 
 
 def _show(d: Document, json_path: Path, html_path: Path) -> None:
-    """Print the verdict, each fault, and the names of the files."""
+    """Print the verdict, each fault, the error of the timing model, missing parts, and the files' names."""
     console = Console(highlight=False)
 
     def print_line(line: str) -> None:

@@ -194,8 +194,8 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
     table.add_row("context", _context_text(r))
     console.print(table)
     if pairs:
-        text = "tokens of a turn, also before scaling; turns in the context, or session"
-        console.print(f"[bold]pairs[/]: radians a token, {text}")
+        text = "wavelength in tokens, also before scaling; turns in the context or session"
+        console.print(f"[bold]pairs[/]: frequency in radians per token; {text}")
         if r.call.startswith("RopeParams.from_gguf"):
             console.print("before: with the file's theta, which its converter may already have scaled")
         console.print(_pair_table(r))
@@ -242,9 +242,9 @@ def _context_text(r: Rope) -> str:
 def _pair_table(r: Rope) -> Table:
     table = Table(box=None, header_style="dim")
     axes = r.params.axes() if r.params.rope_mode.has_sections else None
-    heads = ["pair", "lanes", *(["by"] if axes is not None else []), "rad/token", "wavelength"]
-    for head in [*heads, "before", "times", "turns"]:
-        table.add_column(head, justify="right", no_wrap=True)
+    titles = ["pair", "lanes", *(["by"] if axes is not None else []), "rad/token", "wavelength"]
+    for title in [*titles, "before", "times", "turns"]:
+        table.add_column(title, justify="right", no_wrap=True)
     for row in _pairs_of(r):
         wavelength, before, turns = row["wavelength"], row["wavelength_before"], row["turns"]
         cells = [str(row["pair"]), "{}, {}".format(*row["lanes"])]

@@ -33,7 +33,7 @@ class Rope:
 
     @property
     def context_in_force(self) -> int | None:
-        """The number of tokens over which rotates are counted."""
+        """The number of tokens over which turns are counted."""
         return self.session or self.context or self.trained
 
     @property
@@ -169,7 +169,7 @@ def _kinds_of_layers(gguf: GgufFile, n_ctx: int | None) -> dict[str, int | None]
 
 
 def ranges(numbers: list[int]) -> str:
-    """Return the numbers as ranges such as 0-4, 6-10; of more than four, the first three and the last."""
+    """Return ranges of the numbers, such as 0-4, 6-10; of more than four, the first three and the last."""
     runs: list[list[int]] = []
     for n in numbers:
         if runs and n == runs[-1][1] + 1:

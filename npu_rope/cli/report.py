@@ -92,7 +92,7 @@ class Detail(Enum):
 
 
 class ConsolePrinter:
-    """Prints the comparisons, each failure in full, and a summary; on request a line for each case."""
+    """Prints the environment, each failure in full, and a summary; on request a line for each case."""
 
     def __init__(self, stream: TextIO, report: ValidationReport, detail: Detail) -> None:
         # Do not wrap the lines of a file or pipe.
@@ -105,7 +105,7 @@ class ConsolePrinter:
         self.ours = report.backends
 
     def head(self) -> None:
-        """Print the compared parts, and the columns of the cases' lines."""
+        """Print the environment, and the columns of the cases' lines."""
         if self.detail != Detail.QUIET:
             for name, value in self.report.environment().items():
                 self.console.print(f"[dim]{name}:[/] {escape(value)}")
@@ -150,7 +150,7 @@ class ConsolePrinter:
             self.console.print(f"  reproduce: {escape(line)}", soft_wrap=True)
 
     def summary(self) -> None:
-        """Print suites by back ends, totals of each back end, the cases not compared, and the verdict."""
+        """Print a table of suites, a line for each executor, the cases that ggml lacks, and the verdict."""
         results = self.report.results
         if self.detail != Detail.QUIET:
             executors = list(dict.fromkeys(j.executor for r in results for j in r.judgements))
@@ -405,7 +405,7 @@ def write_csv(stream: TextIO, report: ValidationReport) -> None:
 
 
 def write_junit(stream: TextIO, report: ValidationReport) -> None:
-    """Write JUnit XML: a test case for each case and executor. Unsupported ones are skipped."""
+    """Write JUnit XML: a test case for each case and executor. Unsupported ones are marked as skipped."""
     judged = [(r, j) for r in report.results for j in r.judgements]
     root = ElementTree.Element(
         "testsuite",

@@ -285,7 +285,7 @@ def rotary_mul(
         if rows:
             _check_rows(width, offset)
             ids = np.random.default_rng(0).integers(0, rows, (b, s))
-            # ONNX's layouts: heads before tokens, or both in one dimension.
+            # ONNX's layouts: [B,N,S,D], or [B,S,N*D].
             flat = layout is MemoryOrder.BSND
             views = [v.reshape(*v.shape[:2], -1) if flat else v for v in (x, out)]
             t = rotary_embedding_tensors(views[0], cos, sin, ids, None)
@@ -400,7 +400,7 @@ def summary_of(call: str, least_bytes: int, properties: dict[str, Any]) -> dict[
 
 
 def _common_details(properties: dict[str, Any]) -> list[str]:
-    """Return the differences from the defaults that all operators have."""
+    """Return the differences from the defaults in the options that rope and rotary_mul share."""
     details = [] if properties["layout"] == "bsnd" else [properties["layout"]]
     details += [] if properties["forward"] else ["backward"]
     return details + (["in_place"] if properties["in_place"] else [])

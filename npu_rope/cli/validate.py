@@ -96,8 +96,8 @@ def validate(
     float32 angles; only the rotation may round. 'bits' is the share of
     bit-equal elements, 'from exact' the largest error of ggml against float64.
 
-    onnx, torch_npu, norm, pmx: every back end against those specifications in
-    float64.
+    onnx, torch_npu, norm, pmx: every back end against the suite's specification,
+    in float64 or wider.
 
     Operations: ROPE, ROPE_BACK, ROPE_SET_ROWS (suites ggml and models),
     ROTARY_EMBEDDING (onnx), ROTARY_MUL (torch_npu), RMS_NORM, RMS_NORM_BACK,

@@ -152,7 +152,7 @@ _MORE: Mapping[str, tuple[tuple[str, tuple[int, ...], str, dict[str, Any]], ...]
 
 
 def timed_calls(operator: str, *, bfloat16: bool = True, quick: bool = False) -> Iterator[TimedCall]:
-    """Yield an operator's calls, each once, the small ones first.
+    """Yield an operator's calls, each once.
 
     Args:
         bfloat16: whether the chip supports it; else those calls use float16.
@@ -352,12 +352,12 @@ def compare(results: list[Array], expected: list[Expectation]) -> dict[str, Any]
     for number, (got, e) in enumerate(zip(results, expected, strict=True)):
         if got.shape != e.value.shape:
             raise AssertionError(f"a result must be of shape {e.value.shape} but got {got.shape}")
-        call_ratio, at = worst_ratio(got, e.value, e.bound)
+        result_ratio, at = worst_ratio(got, e.value, e.bound)
         wide = got.astype(np.float64)
         with np.errstate(invalid="ignore"):
             error = max(error, float(np.nanmax(np.abs(wide - e.value), initial=0.0)))
-        if call_ratio > ratio:
-            ratio = call_ratio
+        if result_ratio > ratio:
+            ratio = result_ratio
             worst = {
                 "result": number,
                 "index": list(at),

@@ -23,7 +23,7 @@ CORRECT, WRONG, UNFINISHED = "correct", "wrong", "unfinished"
 LOST = "lost"
 # Repeats a call without changing the report that contains it.
 REPEAT = "hardware-report --output repeated --overwrite --skip validate"
-# Below this time the start of a kernel is a large part; the timing model does not include it.
+# The timing model leaves out the start of a kernel, which is a large part of shorter times.
 SHORT_US = 20.0
 CAVEATS = (
     "The model's times leave out the start of a kernel on its cores.",
@@ -63,7 +63,7 @@ def not_done(document: Document, what: str, why: str, *, failed: bool = False) -
 
 
 def validate_summary(cases: Sequence[Any], results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return counts by suite and operation, and all cases that are not correct.
+    """Return counts by suite and operation, and all cases that are wrong or lost.
 
     Args:
         cases: all planned cases.

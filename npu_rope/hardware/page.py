@@ -13,7 +13,7 @@ from npu_rope.hardware.page_style import STYLE
 from npu_rope.testing.cases import SHORT
 
 Row = Sequence[str]  # cells, as HTML
-LARGE_RATIO = 100  # such ratios are printed without decimals
+LARGE_RATIO = 100  # ratios from here on are printed with three digits
 
 
 def html_of(document: Document) -> str:

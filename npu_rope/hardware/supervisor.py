@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 WORKER = (sys.executable, "-m", "npu_rope.hardware.worker")
-START_SECONDS = 300  # until the first unit begins; covers loading torch_npu and CANN
+START_SECONDS = 300  # until a unit begins; the first one waits for torch_npu and CANN to load
 END_SECONDS = 60
 MAX_LOST = 8  # lost workers of one kind; the remaining units are then not tried
 _END = object()
@@ -27,7 +27,7 @@ class Work:
 
     Attributes:
         seconds: time limit of one unit.
-        on_begin, on_result: are called for each unit. Every unit gets one result, which is ``{"lost": why}``
+        on_result: called for each unit. Every unit gets one result, which is ``{"lost": why}``
             if its process ended or was stopped.
     """
 
@@ -36,7 +36,6 @@ class Work:
     options: dict[str, Any]
     seconds: float
     on_result: Callable[[str, dict[str, Any]], None]
-    on_begin: Callable[[str], None] = lambda unit: None
     remaining: list[str] = field(init=False)
     lost: int = 0
 
@@ -105,7 +104,7 @@ def _read(process: subprocess.Popen[bytes], lines: queue.Queue[Any]) -> None:
 
 
 def _receive_results(work: Work, lines: queue.Queue[Any]) -> tuple[str | None, str | None]:
-    """Return the lost unit and the reason. It is None if nothing was lost, empty if the process ended."""
+    """Return the lost unit and the reason: None if nothing was lost, empty if the process ended."""
     unit: str | None = None
     limit: float = START_SECONDS
     while True:
@@ -121,7 +120,6 @@ def _receive_results(work: Work, lines: queue.Queue[Any]) -> tuple[str | None, s
             return unit, "its process ended while it wrote a result"
         if "begin" in event:
             unit, limit = event["begin"], work.seconds
-            work.on_begin(event["begin"])
         elif "unit" in event:
             unit, limit = None, START_SECONDS
             work.finish(event["unit"], event["result"])

@@ -1,6 +1,6 @@
-"""Bounds of a rotation's error against the float64 reference.
+"""Bounds of the results' errors against their float64 references.
 
-For one output y = x1*c - x2*s (the other is the same with the signs changed), computed in a
+A rotation: for one output y = x1*c - x2*s (the other is the same with the signs changed), computed in a
 type of unit roundoff u_c and rounded to an output type of unit roundoff u_out:
 
 - each product rounds once and the sum once: ``u_c*(|x1 c| + |x2 s|)`` for the products and at most as

@@ -1,4 +1,4 @@
-"""ggml's tables of cos and sin: the angles come from the reference, cos and sin from the C math library."""
+"""ggml's tables: angles by ``rope_attributes.ggml_angles``, cos and sin by the C math library."""
 
 from __future__ import annotations
 

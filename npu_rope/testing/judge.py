@@ -8,12 +8,12 @@ The comparisons:
 - the float64 reference itself: a sample of its elements with the specification's formula in
   scalar Python (spec.py), because a mistake that every executor shares would not show otherwise;
 - ``cpu`` under policy ggml, and the real ggml: with the float64 rotation by ggml's own float32
-  table (angles of the reference, cos and sin of the C library), bound e_angle = 0: the angles
+  table (``ggml_tables.py``), bound e_angle = 0: the angles
   must be ggml's bit for bit and only the rotation may round;
 - with YaRN on, the compiler of ggml may have fused one multiply-add of the angle: both tables are
   computed, ggml must agree with one of them, and the report names it;
-- a ggml device other than the CPU need not follow that table: its bound is that of any float32 angle
-  (float32_angle_error in bounds.py), around the float64 reference;
+- a device of ggml's registry (``--ggml-device``) need not follow that table: its bound is that of any
+  float32 angle (float32_angle_error in bounds.py), around the float64 reference;
 - in a case with a cache, the rows that received tokens are judged like a result of rope; every other
   row must be unchanged;
 - the error of the real ggml against float64 is reported, not judged: its angles are float32.

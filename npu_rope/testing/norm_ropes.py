@@ -249,7 +249,7 @@ def _lacks_positions(backend: str, positions: Array) -> str:
     """Return in words why the backend does not support these positions; empty if it does."""
     if not is_device(backend) or int(np.abs(positions).max(initial=0)) <= FAR_4M:
         return ""
-    return "positions are below 2^22 on the device"
+    return "positions must be below 2^22 on the device"
 
 
 def _execute(case: NormRopeCase, data: NormRopeData, backend: str) -> list[Array]:

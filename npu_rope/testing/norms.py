@@ -210,7 +210,7 @@ def _lacks(case: NormCase, data: NormData, backend: str) -> str:
     """Return in words why the backend does not support the case; empty if it does."""
     lacks = lacks_type(backend, (case.dtype, case.scale_type, norm_spec.STASH[case.stash_type]))
     if not lacks and case.backward and backend == "npu" and not spec_call(case, data).all_rows_share_scale:
-        return "a kernel for gradients of scales that differ between rows"
+        return "no kernel computes gradients of scales that differ between rows"
     return lacks
 
 

@@ -78,7 +78,7 @@ class Judgement:
     message: str = ""
     bit_equal: float | None = None  # ggml: share of elements equal to cpu:ggml's
     exact_error: float | None = None  # ggml: max distance from the float64 reference
-    table: str = ""  # ggml with YaRN: "plain" or "fused"; a device's own angles: "float32"
+    table: str = ""  # ggml with YaRN: "plain", "fused" or "neither"; a device's angles: "float32"
     nmse: float | None = None  # ggml: the figure of test-backend-ops, against ggml's own angles
     near_cpu: float | None = None  # sim and npu, 16-bit: share of elements within one ulp of cpu's
 

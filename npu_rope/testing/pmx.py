@@ -176,8 +176,7 @@ def make_data(case: PmxCase) -> tuple[Array, Array]:
 
 
 def angles_of(case: PmxCase, round_attribute: Callable[[float], float] = float) -> Array:
-    """Return the angles of every token, ``[..., 1, pivot/2]``, for all its heads. ``round_attribute`` is
-    ``held`` of :func:`pmx_spec.angles`."""
+    """Return the angles of every token, ``[..., 1, pivot/2]``, by :func:`pmx_spec.angles`."""
     pivot = case.rotary_dim or case.query[-1]
     angles = pmx_spec.angles(case.sequences(), pivot, case.theta, case.scaling, round_attribute)
     return angles.reshape((*case.query[:-2], 1, pivot // 2))
@@ -207,9 +206,8 @@ def compare(case: PmxCase, executor: str, got: Array, expected: Expectation, ang
         *token, _, lane = worst.index
         worst.position = int(pmx_spec.positions(case.sequences()).reshape(case.query[:-2])[(*token,)])
         token_angles, pair = angles[(*token, 0)], lane // 2
-        worst.angle = (
-            float(token_angles[pair]) if pair < len(token_angles) else 0.0
-        )  # the lane does not rotate
+        is_rotated = pair < len(token_angles)
+        worst.angle = float(token_angles[pair]) if is_rotated else 0.0
     return judgement
 
 

@@ -29,10 +29,10 @@ def angles(
     pivot: int,
     theta: float,
     scaling: tuple[str, float, int],
-    held: Callable[[float], float] = float,
+    round_attribute: Callable[[float], float] = float,
 ) -> npt.NDArray[np.float64]:
-    """Return ``m * theta ** (-2i / pivot)``, ``[tokens, pivot/2]``. ``held`` rounds a scaled theta and the
-    factor of positions to the backend's precision (a CANN operator's attributes are float32).
+    """Return ``m * theta ** (-2i / pivot)``, ``[tokens, pivot/2]``. ``round_attribute`` rounds a scaled theta
+    and the factor of positions to the back end's precision (a CANN operator's attributes are float32).
     """
     kind, factor, longest = scaling
     rows = []
@@ -40,9 +40,9 @@ def angles(
         base, end = theta, first + length
         if kind == "dynamic" and end > longest:
             base = theta * ((factor * end / longest) - (factor - 1)) ** (pivot / (pivot - 2))
-        base = held(base)
+        base = round_attribute(base)
         for s in range(length):
-            offset = (first + s) * held(1.0 / factor) if kind == "linear" else float(first + s)
+            offset = (first + s) * round_attribute(1.0 / factor) if kind == "linear" else float(first + s)
             rows.append([offset * base ** (-2.0 * i / pivot) for i in range(pivot // 2)])
     return np.array(rows, np.float64).reshape(len(rows), pivot // 2)
 

@@ -356,6 +356,17 @@ def test_the_plot_is_a_png():
     assert stream.getvalue().startswith(b"\x89PNG")
 
 
+def test_results_that_no_plot_shows_are_written_before_the_plot_is_refused(tmp_path):
+    run, plot = tmp_path / "run.json", tmp_path / "run.png"
+    with run.open("w") as stream:
+        report.write_json(results(figure() | {"mode": "mrope"}), stream)
+    outcome = CliRunner().invoke(app, ["bench", "--from", str(run), "--format", "csv", "--plot", str(plot)])
+    assert outcome.exit_code == 2
+    assert "mrope" in outcome.output
+    assert "rows must have some of mode neox or normal for --plot but got none." in outcome.output
+    assert not plot.exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
