@@ -43,7 +43,7 @@ def kernel(
     soc: Annotated[
         str, typer.Option(help="ascend910b, ascend310p, ascend950, or a chip such as Ascend910B4.")
     ] = DEFAULT_SOC,
-    block_dim: Annotated[int, typer.Option(min=1, help="Number of cores.")] = 1,
+    block_dim: Annotated[int, typer.Option(min=1, help="Number of blocks, each on one core.")] = 1,
     tiling: Annotated[
         str, typer.Option(help="Fields such as uint32_t=8,float=1.5; or hexadecimal digits; or @FILE.")
     ] = "",
@@ -76,8 +76,8 @@ def kernel(
     bits depend on the order of the cores). New inputs hold random numbers, new
     outputs zeros; =FILE.npy writes the result.
 
-    The kernel runs twice, with the cores in ascending and in descending order.
-    Outputs are written only if it broke no rule.
+    Several cores run twice, in ascending and in descending order. Outputs are
+    written only if the kernel broke no rule.
 
     Exit status: 0; 1 the kernel does not compile, broke a rule, or differs from
     the reference; 2 bad usage.
