@@ -101,12 +101,12 @@ def kernel(
         compiled = compile(source, entry, soc=compile_soc(soc), defines=macros, include=include or ())
         inputs = [g.argument.array.copy() for g in parsed if g.argument and not isinstance(g.argument, Out)]
         with tempfile.TemporaryDirectory() as folder:
-            spans = Path(folder) / "trace.json"
+            draft = Path(folder) / "trace.json"
             options = Options(
                 soc=soc,
                 lenient=tuple(rule for rule in lenient.split(",") if rule),
                 auto_sync=auto_sync,
-                trace_path=None if trace is None else str(spans),
+                trace_path=None if trace is None else str(draft),
                 trace_cores=cores,
             )
             report = compiled.run(
@@ -118,7 +118,7 @@ def kernel(
                 options=options,
             )
             if trace is not None:
-                with spans.open("rb") as written, replacing(trace, "wb") as stream:
+                with draft.open("rb") as written, replacing(trace, "wb") as stream:
                     shutil.copyfileobj(written, stream)
         for argument in parsed:
             argument.write()
