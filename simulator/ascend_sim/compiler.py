@@ -111,7 +111,7 @@ def build(
         defines: macros, such as ``{"DTYPE_X": "half", "ORIG_DTYPE_X": "DT_FLOAT16"}``.
         include: more include folders.
         flags: more flags for the compiler, such as ``("-g", "-O0")`` for a debugger.
-        folder: where the library goes; a temporary folder by default.
+        folder: where the library goes; by default this user's folder in the system's temporary folder.
 
     Raises:
         CompileFailed: the compiler failed; the message holds its output.

@@ -121,23 +121,23 @@ class Kernel:
         options: Options | None = None,
         check: bool = True,
     ) -> Report:
-        """Run every core, in ascending and in descending order.
+        """Run every core; several cores run in ascending and in descending order.
 
         Args:
             arguments: the kernel's GM arguments before workspace and tiling; None is a null pointer.
-                Arrays must be contiguous and must not overlap; pass InOut of the same array twice to a
-                kernel that works in place. Outputs are written only if no rule was broken.
-            block_dim: number of cores.
+                Arrays must be contiguous; a written one must not overlap another. Pass InOut of the same
+                array twice to a kernel that works in place. Outputs are written only if no rule was broken.
+            block_dim: number of blocks, each on one core.
             tiling: the tiling struct's bytes.
             tiling_key: the value that TILING_KEY_IS compares with.
             workspace_bytes: size of the workspace argument.
-            options: lenient rules, trace, …; its soc may name another chip with the same instruction set
-                than the SoC this kernel was compiled for.
+            options: lenient rules, trace, …; its soc may name any chip with the instruction set that this
+                kernel was compiled for.
             check: raise if a rule was broken; otherwise the report lists the violations.
 
         Raises:
             KernelBroken: the kernel broke a rule.
-            ValueError: an array is not contiguous or overlaps another, or the chip or rule is unknown.
+            ValueError, TypeError: an argument or option breaks its rule.
         """
         for name, number, maximum in (
             ("block_dim", block_dim, 2**31 - 1),

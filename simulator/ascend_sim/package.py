@@ -1,6 +1,6 @@
 """Call the operators of an operator package on the simulated cores, with tensors in the host's memory.
 
-CANN's tools make a package from operator definitions: interfaces, tilings, kernels (docs/programs.md).
+A package holds interfaces, tilings and kernels that were built from operator definitions (docs/programs.md).
 A call runs aclnn's two phases, as on an NPU: the checks of aclnn, the operator's tiling, the kernel.
 """
 

@@ -1,4 +1,4 @@
-// z = x + y, element by element: tiles through queues with two buffers each, and a tail on the last core.
+// z = x + y, element by element: tiles through queues with two buffers each; the last tile may be shorter.
 #include "kernel_operator.h"
 
 using namespace AscendC;

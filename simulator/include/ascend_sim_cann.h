@@ -15,11 +15,10 @@ extern "C" {
 #endif
 
 typedef struct ascend_sim_host_calls {
-    const char* chip;    /* "Ascend910B3": one of ascend_sim_profiles() */
-    const char* package; /* the operator package's folder, without links */
-    int32_t cores;       /* number of the chip's cores that a tiling may use */
-    const ascend_sim_memory*
-        memories; /* what the calls may read and write, with workspaces; roles and names are unused */
+    const char* chip;                  /* "Ascend910B3": one of ascend_sim_profiles() */
+    const char* package;               /* the operator package's folder, without links */
+    int32_t cores;                     /* number of the chip's cores that a tiling may use */
+    const ascend_sim_memory* memories; /* that the calls may access, with workspaces; roles and names are unused */
     int32_t memory_count;
     const ascend_sim_launch* options; /* lenient, auto_sync, saturate, one_order, trace_path, trace_cores */
 } ascend_sim_host_calls;

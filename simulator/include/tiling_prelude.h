@@ -130,7 +130,7 @@ enum KernelMetaType {
     KERNEL_TYPE_MAX
 };
 
-// Ascend310P has one kind of core; for the other SoCs the simulator runs vector cores only.
+// The simulator runs AI cores on Ascend310P, vector cores on the other SoCs.
 #define KERNEL_TASK_TYPE_DEFAULT(type)                                                                \
     static_assert(                                                                                    \
         __CCE_AICORE__ == 200 ? (type) == KERNEL_TYPE_AICORE || (type) == KERNEL_TYPE_MIX_VECTOR_CORE \

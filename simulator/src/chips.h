@@ -19,7 +19,7 @@ struct Family {
     const char* prefix;  // of its chips' names; a digit follows
     const char* soc;     // name for AddConfig
     int32_t arch;
-    int64_t ub_bytes;  // of the chip; the platform reports up to 256 bytes less
+    int64_t ub_bytes;  // for TPipe's buffers; the platform reports up to 256 bytes less
 };
 
 // "Ascend910B" without a digit is another chip (of the Ascend910 family, without vector cores).

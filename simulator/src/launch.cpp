@@ -325,7 +325,7 @@ void Machine::begin_core(int64_t index) {
     reads.clear();
 }
 
-// Detects a kernel that reads its tiling data through a raw pointer instead of the macros.
+// Checks the size of the registered structs if no macro read the tiling data: a raw pointer may have.
 void Machine::check_registered_tiling() const {
     if (tiling_read || registered_tilings.empty()) return;
     const uint64_t passed = gm.back().bytes;

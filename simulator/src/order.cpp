@@ -19,7 +19,7 @@ bool valid_event(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
     return true;
 }
 
-// TPipe may assign an event id that the kernel chose itself to a queue.
+// An event id that the kernel chose itself may be one that TPipe assigns.
 void advise_on_mixed_ids(Pipe from, Pipe to) {
     const EventKind& kind = machine().event_kinds[int(from)][int(to)];
     if (kind.assigned && kind.chosen_at.file)

@@ -25,7 +25,7 @@ def doctor() -> None:
     Exit status: 0; 1 a piece that every kernel needs is missing.
     """
     print(f"ascend-sim {__version__}, Python {sys.version.split()[0]}\n")
-    kernels = [
+    needed = [
         _piece("library", lambda: str(load().path)),
         _piece("headers", lambda: str(folders.include())),
         _piece("compiler", lambda: shutil.which(compiler().split()[0]) or ""),
@@ -40,7 +40,7 @@ def doctor() -> None:
     )
     print("\nfor --plot:")
     _piece("matplotlib", lambda: _installed("matplotlib", "matplotlib", "pip install 'ascend-sim[plot]'"))
-    raise typer.Exit(0 if all(kernels) else MISSING)
+    raise typer.Exit(0 if all(needed) else MISSING)
 
 
 def _piece(name: str, find: Callable[[], str]) -> bool:

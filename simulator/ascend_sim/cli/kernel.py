@@ -43,7 +43,7 @@ def kernel(
     soc: Annotated[
         str, typer.Option(help="ascend910b, ascend310p, ascend950, or a chip such as Ascend910B4.")
     ] = DEFAULT_SOC,
-    block_dim: Annotated[int, typer.Option(min=1, help="Number of cores.")] = 1,
+    block_dim: Annotated[int, typer.Option(min=1, help="Number of blocks, each on one core.")] = 1,
     tiling: Annotated[
         str, typer.Option(help="Fields such as uint32_t=8,float=1.5; or hexadecimal digits; or @FILE.")
     ] = "",
@@ -76,8 +76,8 @@ def kernel(
     bits depend on the order of the cores). New inputs hold random numbers, new
     outputs zeros; =FILE.npy writes the result.
 
-    The kernel runs twice, with the cores in ascending and in descending order.
-    Outputs are written only if it broke no rule.
+    Several cores run twice, in ascending and in descending order. Outputs are
+    written only if the kernel broke no rule.
 
     Exit status: 0; 1 the kernel does not compile, broke a rule, or differs from
     the reference; 2 bad usage.
@@ -101,12 +101,12 @@ def kernel(
         compiled = compile(source, entry, soc=compile_soc(soc), defines=macros, include=include or ())
         inputs = [g.argument.array.copy() for g in parsed if g.argument and not isinstance(g.argument, Out)]
         with tempfile.TemporaryDirectory() as folder:
-            spans = Path(folder) / "trace.json"
+            draft = Path(folder) / "trace.json"
             options = Options(
                 soc=soc,
                 lenient=tuple(rule for rule in lenient.split(",") if rule),
                 auto_sync=auto_sync,
-                trace_path=None if trace is None else str(spans),
+                trace_path=None if trace is None else str(draft),
                 trace_cores=cores,
             )
             report = compiled.run(
@@ -118,7 +118,7 @@ def kernel(
                 options=options,
             )
             if trace is not None:
-                with spans.open("rb") as written, replacing(trace, "wb") as stream:
+                with draft.open("rb") as written, replacing(trace, "wb") as stream:
                     shutil.copyfileobj(written, stream)
         for argument in parsed:
             argument.write()

@@ -46,10 +46,10 @@ def run(
     """Run a torch_npu script, unmodified, on a simulated NPU.
 
     The installed torch_npu is the real one. CANN's libraries below it are
-    simulated: device memory is host memory between guard zones, kernels
-    of operator packages run on the simulator, a few aclnn functions have replacements, and
-    every other operator of torch runs on the host. Results are right; times are
-    not those of hardware, and random numbers are not those of an NPU.
+    simulated: device memory is host memory between guard zones, kernels of
+    operator packages run on the simulator, some aclnn functions have stand-ins,
+    and every other operator of torch runs on the host. Times are not those of
+    hardware, and random numbers are not those of an NPU.
 
     Streams are asynchronous: queued work runs when something waits for it. Its
     order is random (--seed) and keeps only the guarantees of streams, events
@@ -65,8 +65,8 @@ def run(
     kept below $XDG_CACHE_HOME. At the end a short report goes to standard error.
 
     Exit status: the command's; 128 + n if signal n ended it; 1 if it ended well
-    but a kernel broke a rule or wrote outside its memory, streams raced, or a
-    call was not simulated; 2 bad usage.
+    but a kernel broke a rule or wrote outside its memory, streams raced, freed
+    memory was used, or a call was not simulated; 2 bad usage.
 
     Examples:
 

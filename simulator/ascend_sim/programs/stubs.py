@@ -1,7 +1,7 @@
 """Libraries with the names of CANN's, for the installed torch_npu.
 
-torch_npu's libraries list the shared libraries they need and their undefined symbols. Each symbol that
-libascend_sim_cann lacks becomes a stub that fails with an error when it is called. Each needed library
+torch_npu's libraries list the shared libraries they need and their undefined symbols. Each function that
+libascend_sim_cann lacks becomes a stub that fails with an error when it is called. Each library of CANN
 becomes an empty library that links to both. The C++ compiler builds all of them once; they are cached below
 ``$XDG_CACHE_HOME/ascend-sim``.
 """
@@ -68,7 +68,7 @@ def needs_of(npu: TorchNpu) -> Needs:
 
 
 def _system_libraries(names: Iterable[str]) -> list[ctypes.CDLL]:
-    """The C and C++ libraries, opened, so that their symbols can be looked up."""
+    """The system's libraries of these names, opened, so that their symbols can be looked up."""
     opened = []
     for name in sorted(set(names)):
         with suppress(OSError):

@@ -1,6 +1,6 @@
 // MulAddDst: dst = src0 * src1 + dst.   FusedMulAdd: dst = src0 * dst + src1.
 //
-// Rules: as in binary.h. MulAddDst takes also a float destination with half sources (64 lanes a repeat, own
+// Rules: as in binary.h. MulAddDst also takes a float destination with half sources (64 lanes a repeat, own
 // strides for each operand).
 // Meaning: the product is rounded, then the sum; the product of half sources for a float destination stays
 // in float.

@@ -103,7 +103,7 @@ void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const Loc
                 const bool reduceMode, const uint32_t mask, const GatherMaskParams& gatherMaskParams, uint64_t& rsvdCnt,
                 ASCEND_SIM_SITE) {
     static_assert(std::is_unsigned_v<U> && sizeof(U) == sizeof(T),
-                  "GatherMask: the pattern is of uint16_t for 16-bit elements, of uint32_t for 32-bit ones");
+                  "GatherMask: the pattern is of unsigned integers as wide as the elements");
     ascend_sim::start(ascend_sim::Pipe::V, "GatherMask", site);
     const auto elements = ascend_sim::repeat_elements<T>(reduceMode, mask, gatherMaskParams.repeatTimes);
     const uint32_t from = src1Pattern.view().addr, step = gatherMaskParams.src1RepeatStride * ascend_sim::kBlockBytes;

@@ -4,7 +4,7 @@
 // mask): earlier vector work on dst must have ended (V_S event); the instruction sets the S_V event after the
 // stores and waits for it.
 // Meaning: scalars write the first block; each further block adds to the previous block, each further repeat to
-// the previous repeat. This affects only half (above 2048) and fractional steps.
+// the previous repeat. The result differs from first + i * step only where a sum rounds, such as half above 2048.
 // Cost: one scalar store per element that scalars write, then eight additions and one per further repeat, each as
 // long as an instruction.
 #pragma once

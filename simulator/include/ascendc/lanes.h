@@ -1,5 +1,5 @@
 // The active lanes of a vector instruction's repeats, for each of the three call forms, and the places of an
-// operand's lanes in UB. All computation uses for_each_run.
+// operand's lanes in UB.
 #pragma once
 
 #include <vector>

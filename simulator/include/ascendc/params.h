@@ -208,7 +208,7 @@ struct GatherMaskParams {
 
 // ---- copies: strides are gaps, from end to start ----------------------------------------------------
 
-// Everything in 32-byte blocks for DataCopy. For DataCopyPad blockLen and the gap in GM are bytes.
+// blockLen and gaps in 32-byte blocks; for DataCopyPad, blockLen and the gap in GM in bytes.
 struct DataCopyParams {
     DataCopyParams() {}  // a defaulted constructor would be deleted, because the unions' members have constructors
     DataCopyParams(ascend_sim::CopySize<uint16_t> count, ascend_sim::CopySize<uint16_t> len,

@@ -1,6 +1,6 @@
 // Adds, Muls, Maxs, Mins: a tensor and a scalar into a tensor. Axpy: dst += scalar * src.
 //
-// Rules: as in binary.h. Axpy takes also a float destination with a half source (64 lanes a repeat, own strides
+// Rules: as in binary.h. Axpy also takes a float destination with a half source (64 lanes a repeat, own strides
 // for each operand).
 // Meaning: half is computed in float and rounded once. Axpy rounds the product and then the sum; with a float
 // destination, the product of half stays in float.

@@ -1,6 +1,7 @@
 // Abs, Exp, Ln, Sqrt, Rsqrt, Reciprocal, Relu, Not, Neg: one tensor into one, lane by lane.
 //
-// Rules: as in binary.h. half and float; Relu also int32; Not integers; Neg on Ascend950 only.
+// Rules: as in binary.h. half and float; Relu also int32; Not integers; Neg
+// on Ascend950 only, also int16 and int32.
 // Meaning: in float (Exp and Ln in double), rounded once. Rsqrt and Reciprocal are approximations: the
 // documents guarantee only about 1e-4 in float, 1e-3 in half, so results have 13 and 10 bits here.
 // Cost: a plain repeat; for Exp, Ln, Sqrt, Rsqrt and Reciprocal the cost of a function.
