@@ -151,9 +151,9 @@ def _simulator() -> list[Finding]:
 
 
 def _kernels(folder: Path) -> Finding:
-    count = len(list(folder.glob("*.so")))
-    if count:
-        return Finding("simulator", "kernels", True, f"{count} libraries in {folder}")
+    socs = ", ".join(sorted(library.stem for library in folder.glob("*.so")))
+    if socs:
+        return Finding("simulator", "kernels", True, f"{socs} in {folder}")
     return Finding("simulator", "kernels", False, f"none in {folder}", "Reinstall npu-rope.")
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -48,8 +47,7 @@ def test_the_simulator_is_described(findings):
     assert "libascend_sim" in found["library"]["detail"]
     assert found["kernels for"]["detail"] == "ascend310p, ascend910_93, ascend910b"
     assert found["kernels"]["present"] is True
-    kernels = len(list((Path(__file__).parents[2] / "op_kernel").glob("*.cpp")))
-    assert found["kernels"]["detail"].startswith(f"{2 * kernels} libraries in ")
+    assert found["kernels"]["detail"].startswith("ascend310p, ascend910b in ")
     assert {"Ascend910B1", "Ascend310P3"} <= set(found["chips"]["detail"].split(", "))
     assert int(found["rules"]["detail"].split(",")[0]) > 40
     assert found["kernel headers"]["present"] is True
