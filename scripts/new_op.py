@@ -41,7 +41,7 @@ NPU_ROPE_API npu_rope_status npu_rope_@op@(const npu_rope_tensor *x, double epsi
 CHECK_AND_TILE = """\
 Check check_call(const Call& c, @Op@Tensors t) {
     t.known = known_of(c);
-    t.allocates = true;
+    t.out_may_be_null = true;
     if (!c.chip) return check_@op@(t, c.epsilon);
     TilingResult<@Op@TilingData> tiled;
     return check_and_tile_@op@(t, c.epsilon, *c.chip, &tiled);

@@ -31,37 +31,38 @@ Check check_frequencies(const Call& c, const npu_rope_tensor* factors) {
 Check check_call(const Call& c, RopeTensors t) {
     RopeShape shape;
     t.known = known_of(c);
-    t.allocates = true;
+    t.out_may_be_null = true;
     if (Check result = check_rope(t, c.params, c.angle, &shape); !result.ok()) return result;
     if (Check result = check_frequencies(c, t.freq_factors); !result.ok() || !c.chip) return result;
     TilingResult<RopeTilingData> tiled;
-    return check_and_tile_rope(t, *c.params, c.angle, true, *c.chip, &tiled);
+    return check_and_tile_rope(t, *c.params, c.angle, /*forward=*/true, *c.chip, &tiled);
 }
 
 Check check_call(const Call& c, RmsNormRopeTensors t) {
     RopeShape shape;
     t.rope.known = known_of(c);
-    t.rope.allocates = true;
+    t.rope.out_may_be_null = true;
     if (Check result = check_rms_norm_rope(t, c.params, c.epsilon, c.angle, &shape); !result.ok()) return result;
     if (Check result = check_frequencies(c, t.rope.freq_factors); !result.ok() || !c.chip) return result;
     TilingResult<RmsNormRopeTilingData> tiled;
-    return check_and_tile_rms_norm_rope(t, *c.params, c.angle, {c.epsilon, false}, *c.chip, &tiled);
+    return check_and_tile_rms_norm_rope(t, *c.params, c.angle, {c.epsilon, /*intermediate_rounding=*/false}, *c.chip,
+                                        &tiled);
 }
 
 Check check_call(const Call& c, RotaryTensors t) {
     RotaryShape shape;
     t.known = known_of(c);
-    t.allocates = true;
-    const RotaryAttributes a{false, c.rotary_dim, c.offset, c.num_heads};
+    t.out_may_be_null = true;
+    const RotaryAttributes a{/*interleaved=*/false, c.rotary_dim, c.offset, c.num_heads};
     if (!c.chip) return check_rotary(t, a, &shape);
     TilingResult<RotaryTilingData> tiled;
-    return check_and_tile_rotary(t, a, true, *c.chip, &shape, &tiled);
+    return check_and_tile_rotary(t, a, /*forward=*/true, *c.chip, &shape, &tiled);
 }
 
 Check check_call(const Call& c, RmsNormTensors t) {
     RmsNormShape shape;
     t.known = known_of(c);
-    t.allocates = true;
+    t.out_may_be_null = true;
     const RmsNormAttributes a{c.axis, c.epsilon, c.stash_type};
     if (!c.chip) return check_rms_norm(t, a, &shape);
     TilingResult<RmsNormTilingData> tiled;

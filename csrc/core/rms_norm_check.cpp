@@ -209,9 +209,9 @@ Check check_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNor
                {{"x", t.x}, true},
                {{"residual", t.residual}, t.adds},
                {{"scale", t.scale}, true},
-               {{t.out_name(), t.out}, !t.allocates},
-               {{"sum", t.sum}, t.adds && !t.allocates},
-               {{"dscale", t.dscale}, t.backward && !t.allocates}};
+               {{t.out_name(), t.out}, !t.out_may_be_null},
+               {{"sum", t.sum}, t.adds && !t.out_may_be_null},
+               {{"dscale", t.dscale}, t.backward && !t.out_may_be_null}};
     for (const auto& [named, required] : all)
         if (required && !named.tensor) return bad_value(t.op, named.name, "be a tensor", "NULL");
     *shape = RmsNormShape{};

@@ -20,7 +20,7 @@ struct RmsNormTensors {
     bool adds = false, backward = false;    // the operator is add_rms_norm, or rms_norm_backward
     bool sums_dscale = false;               // dscale is float32, and a kernel adds its sums to it
     Known known = Known::kValues;
-    bool allocates = false;  // outputs may be NULL, because they are not allocated yet
+    bool out_may_be_null = false;  // not allocated yet
     const char* out_name() const { return backward ? "dx" : "out"; }
 };
 

@@ -118,7 +118,7 @@ struct RotatedTensors {
     const char* out_name[2];
     const npu_rope_tensor* out[2];
     Known known = Known::kValues;
-    bool allocates = false;  // outputs may be NULL, because they are not allocated yet
+    bool out_may_be_null = false;  // not allocated yet
 };
 
 // Rejects a call that lacks an input, a tensor of `required` or an output, and names the first one in this order.
@@ -129,7 +129,7 @@ inline Check check_given(const RotatedTensors& t, std::initializer_list<NamedTen
     for (const NamedTensor& r : required)
         if (!r.tensor) return missing(r.name);
     for (int k = 0; k < t.sides; ++k)
-        if (!t.out[k] && !t.allocates) return missing(t.out_name[k]);
+        if (!t.out[k] && !t.out_may_be_null) return missing(t.out_name[k]);
     return {};
 }
 

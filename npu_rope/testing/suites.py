@@ -45,11 +45,11 @@ def _judge_norm(
 
 
 SUITES: Mapping[str, Suite] = {
-    "ggml": Suite("ggml's own matrix of rope", ggml_cases, judge_rope),
+    "ggml": Suite("ggml's own test cases of rope", ggml_cases, judge_rope),
     "models": Suite("rope with real models' parameters", model_cases, judge_rope),
     "onnx": Suite("ONNX's RotaryEmbedding", onnx_cases, judge_tables),
     "torch_npu": Suite("torch_npu's rotary_mul", torch_npu_cases, judge_tables),
-    "norm": Suite("ONNX's RMSNormalization, and with rope", _norm_cases, _judge_norm),
+    "norm": Suite("ONNX's RMSNormalization, alone and fused with rope", _norm_cases, _judge_norm),
     "pmx": Suite("PMX's rotary embedding", pmx_cases, judge_pmx),
 }
 

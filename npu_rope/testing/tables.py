@@ -50,12 +50,13 @@ class TableCase:
         name: unique within its suite.
         shape: the shape of X, x or q.
         keys: the number of k's heads; 0: no k.
-        table: the tables' shape without their last dimension.
+        table: the tables' shape without their last dimension; (): (rows,) or (B, S) for ONNX, (S,) for
+            torch_npu.
         full: tables have an entry for each lane; otherwise, for each pair.
         wide: tables are float32 for every dtype of x.
         rows: the number of table rows from which position_ids select; 0: no position_ids.
         scale: the factor of cos and sin (YaRN's attention factor); 0: random tables.
-        start: the first position.
+        start: the least position of a token; with rows, at most the last row.
     """
 
     name: str
@@ -99,7 +100,7 @@ class TableCase:
 
 # ---- the cases -----------------------------------------------------------------------------------------
 
-# The name of a case, and its differences from a prefill of 16 tokens.
+# Names of forms, and their differences from a prefill of 16 tokens.
 _ONNX: dict[str, dict[str, Any]] = {
     "prefill": {"rows": 64},
     "decode": {"shape": (8, 32, 1, 128), "rows": 4096, "start": 4000},
@@ -211,7 +212,7 @@ def expectation(case: TableCase, data: TableData) -> list[Expectation]:
     expected = []
     for x in data.xs:
         if case.suite == "onnx":
-            both = rotary_spec.rotary_embedding(
+            value, magnitude = rotary_spec.rotary_embedding(
                 x,
                 data.cos,
                 data.sin,
@@ -222,8 +223,10 @@ def expectation(case: TableCase, data: TableData) -> list[Expectation]:
             )
         else:
             how = {"rotary_dim": case.rotary_dim, "offset": case.offset}
-            both = rotary_spec.rotary_mul(x, data.cos, data.sin, interleaved=case.interleaved, **how)
-        expected.append(Expectation(both[0], table_bound(both[1], both[0], case.dtype)))
+            value, magnitude = rotary_spec.rotary_mul(
+                x, data.cos, data.sin, interleaved=case.interleaved, **how
+            )
+        expected.append(Expectation(value, table_bound(magnitude, value, case.dtype)))
     return expected
 
 

@@ -133,7 +133,7 @@ import json, torch, torch_npu, npu_rope
 from npu_rope import RopeParams, rope, rope_, rope_qk, rope_set_rows
 x, at, p = torch.randn(1, 4, 2, 64).npu(), torch.arange(4).npu(), RopeParams(64, "neox")
 cache, slots = torch.zeros(8, 2, 64).npu(), torch.arange(4).npu()[None]
-scale, far = torch.ones(64).npu(), dict(n_dims=64, rope_mode=2, angle=2**32)
+scale, beyond_int32 = torch.ones(64).npu(), dict(n_dims=64, rope_mode=2, angle=2**32)
 calls = {
     "positions on the CPU": lambda: rope(x, at.cpu(), p),
     "x on the CPU": lambda: rope(x.cpu(), at, p),
@@ -147,7 +147,9 @@ calls = {
     "cache": lambda: rope_set_rows(x, at, slots, cache.cpu(), p),
     "k": lambda: rope_qk(x, x.half(), at, p),
     "an operator": lambda: torch.ops.npu_rope.rope(x, at[:3], None, n_dims=64, rope_mode=2),
-    "a wide angle": lambda: torch.ops.npu_rope.rms_norm_rope(x, x, scale, scale, at, None, **far),
+    "an angle policy beyond int32": lambda: torch.ops.npu_rope.rms_norm_rope(
+        x, x, scale, scale, at, None, **beyond_int32
+    ),
 }
 torch.npu.synchronize()
 found = {}
@@ -175,7 +177,7 @@ REFUSED = {
     "cache": "ValueError: [rope_set_rows] cache must be on x's device npu:0 but got cpu.",
     "k": "TypeError: [rope_qk] k must have q's dtype float32 but got float16.",
     "an operator": "ValueError: [rope] positions must have shape ",
-    "a wide angle": "ValueError: [rope] angle must be in the int32 range but got 4294967296.",
+    "an angle policy beyond int32": "ValueError: [rope] angle must be in the int32 range but got 4294967296.",
 }
 
 
@@ -243,9 +245,6 @@ def test_tensors_of_two_devices_are_refused_and_nothing_is_written(simulated, qu
     assert not OPERATORS & set(done.report.launches)
 
 
-# ---- the command line --------------------------------------------------------------------------------
-
-
 VIEWS = """
 import json, torch, torch_npu, npu_rope
 from npu_rope import RopeParams, rope, rope_qk, rope_set_rows
@@ -285,6 +284,8 @@ def test_a_refused_call_does_not_even_copy_a_view(simulated):
     }
     assert not done.report.launches
 
+
+# ---- the import of torch_npu, and the binding --------------------------------------------------------
 
 # A script that imports npu_rope before it imports torch_npu.
 LATE = """
@@ -384,6 +385,9 @@ def test_without_the_binding_nothing_falls_back_to_the_cpu(simulated):
     assert "fall back" not in done.stderr
 
 
+# ---- the command line --------------------------------------------------------------------------------
+
+
 def test_validate_runs_its_cases_on_npu(simulated):
     arguments = ["-m", "npu_rope.cli", "validate", "--backend", "npu", "--no-ggml", "--filter", r"ne_a=\[64"]
     done = simulated.sim("--", simulated.python, *arguments)
@@ -394,7 +398,7 @@ def test_validate_runs_its_cases_on_npu(simulated):
 
 def test_doctor_finds_a_simulated_npu(simulated):
     command = ["--", simulated.python, "-m", "npu_rope.cli", "doctor"]
-    done = simulated.sim(*command, NPU_ROPE_GGML_LIB="/nonexistent")  # ggml's process would import torch_npu
+    done = simulated.sim(*command, NPU_ROPE_GGML_LIB="/nonexistent")  # its process imports torch_npu too
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^ yes  npu +torch_npu, simulated CANN and Ascend910B2 *$", done.stdout, re.M)
     assert re.search(r"^ yes  device +Ascend910B2, simulated: no hardware *$", done.stdout, re.M)
@@ -438,7 +442,7 @@ assert (rotated.cpu() - npu_rope.rope(x, positions, params)).abs().max() < 4e-3
     ("soc", "cores"), [("Ascend310P2:5", 5), ("Ascend910B2C", 48), ("Ascend910_9363", 40)]
 )
 def test_every_chip_of_a_known_family_computes_with_all_its_cores(simulated, soc, cores):
-    """torch_npu lists Ascend310P2, but CANN's platform files lack it, so its cores are read from CANN."""
+    """CANN's platform files lack Ascend310P2; ":5" is what aclGetDeviceCapability returns for its cores."""
     done = simulated.code(CALL, soc=soc, fresh=True)
     assert done.status == 0, done.stderr
     assert [(run["operator"], run["cores"]) for run in done.report.timeline] == [("NpuRope", cores)]
@@ -446,7 +450,8 @@ def test_every_chip_of_a_known_family_computes_with_all_its_cores(simulated, soc
 
 @pytest.fixture(scope="module")
 def library_in_front(tmp_path_factory):
-    """A library that overrides CANN's: CHIP names the chip, whose cores are unknown if CORES is set."""
+    """A library that replaces two functions of CANN. The variable CHIP of the environment names the chip; if
+    CORES is set, CANN does not know the chip's cores."""
     folder = tmp_path_factory.mktemp("front")
     (folder / "front.c").write_text("""
 #include <dlfcn.h>
@@ -466,7 +471,7 @@ int aclGetDeviceCapability(uint32_t device, int what, int64_t* value) {
     return str(folder / "front.so")
 
 
-WRONG_CHIPS = {
+REFUSED_CHIPS = {
     (
         "CHIP=Ascend310B1",
     ): "[rope] soc must be an Ascend910B, Ascend910_93 or Ascend310P but got Ascend310B1.",
@@ -479,11 +484,11 @@ WRONG_CHIPS = {
 }
 
 
-@pytest.mark.parametrize("arguments", WRONG_CHIPS)
-def test_a_chip_without_kernels_is_refused_by_name(simulated, library_in_front, arguments):
+@pytest.mark.parametrize("arguments", REFUSED_CHIPS)
+def test_a_chip_without_kernels_or_known_cores_is_refused_by_name(simulated, library_in_front, arguments):
     done = simulated.code(CALL, library_in_front, *arguments, fresh=True)
     assert done.status == 1
-    assert f"InvalidValue: {WRONG_CHIPS[arguments]}" in done.stderr
+    assert f"InvalidValue: {REFUSED_CHIPS[arguments]}" in done.stderr
     assert not done.report.launches
 
 

@@ -16,7 +16,7 @@ LLAMA = {
 
 
 def write(path, architecture, values, tensors=None):
-    """Write a file with a converter's metadata, and without weights except for a small table and tensors."""
+    """Write a GGUF file with the metadata ``values``, a small token_embd.weight and ``tensors``."""
     writer = gguf.GGUFWriter(str(path), architecture)
     for name, value in values.items():
         key = f"{architecture}.{name}"
