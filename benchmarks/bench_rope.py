@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure rope against the memory floor and its peers, like ``npu-rope bench``.
+"""Run ``npu-rope bench``: compare operators with a memory copy and with other libraries.
 
 python benchmarks/bench_rope.py --quick
 python benchmarks/bench_rope.py --format json --output run.json --plot run.png

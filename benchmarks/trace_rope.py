@@ -16,7 +16,7 @@ MARKS = {  # the lines of the page before and after each operator's table
     "rotary_mul": ("<!-- simulated tables: begin -->\n", "<!-- simulated tables: end -->"),
 }
 PREFILL, DECODE, GQA = "1,4096,32,128", "1,1,32,128", "1,4096,8,128"
-PAIRS = ("--width", "pair")
+PAIR_WIDTH = ("--width", "pair")
 ROPE_CASES = (
     # SoC, shape, dtype, mode, more options
     ("ascend910b", PREFILL, "bf16", "neox"),
@@ -45,22 +45,22 @@ ROTARY_MUL_CASES = (
     # SoC, shape, dtype, more options
     ("ascend910b", PREFILL, "bf16"),
     ("ascend910b", PREFILL, "bf16", "--interleaved"),
-    ("ascend910b", PREFILL, "bf16", *PAIRS),
-    ("ascend910b", PREFILL, "bf16", *PAIRS, "--interleaved"),
+    ("ascend910b", PREFILL, "bf16", *PAIR_WIDTH),
+    ("ascend910b", PREFILL, "bf16", *PAIR_WIDTH, "--interleaved"),
     ("ascend910b", PREFILL, "bf16", "--table-dtype", "f32"),
     ("ascend910b", PREFILL, "bf16", "--interleaved", "--backward"),
     ("ascend910b", PREFILL, "f32"),
     ("ascend910b", PREFILL, "bf16", "--layout", "bnsd"),
-    ("ascend910b", PREFILL, "bf16", *PAIRS, "--rows", "8192"),
-    ("ascend910b", PREFILL, "bf16", *PAIRS, "--rows", "8192", "--layout", "bnsd"),
+    ("ascend910b", PREFILL, "bf16", *PAIR_WIDTH, "--rows", "8192"),
+    ("ascend910b", PREFILL, "bf16", *PAIR_WIDTH, "--rows", "8192", "--layout", "bnsd"),
     ("ascend910b", GQA, "bf16"),
     ("ascend910b", GQA, "bf16", "--interleaved"),
     ("ascend910b", DECODE, "bf16"),
     ("ascend910b", DECODE, "bf16", "--most-cores", "1"),
-    ("ascend910b", "32,1,32,128", "bf16", *PAIRS, "--rows", "8192"),
+    ("ascend910b", "32,1,32,128", "bf16", *PAIR_WIDTH, "--rows", "8192"),
     ("ascend310p", PREFILL, "f16"),
     ("ascend310p", PREFILL, "f16", "--interleaved"),
-    ("ascend310p", PREFILL, "f16", *PAIRS, "--rows", "8192"),
+    ("ascend310p", PREFILL, "f16", *PAIR_WIDTH, "--rows", "8192"),
 )
 CASES = {
     "rope": tuple((*case[:3], "--mode", *case[3:]) for case in ROPE_CASES),

@@ -29,7 +29,7 @@
 
 namespace {
 
-constexpr int64_t kTokens = 4, kHeads = 2, kHead = 8;
+constexpr int64_t kTokens = 4, kHeads = 2, kHeadSize = 8;
 
 bool failed(const char* what, int status) {
     if (status == ACL_SUCCESS) return false;
@@ -57,7 +57,7 @@ int rotate(const aclTensor* x, const aclTensor* positions, const aclTensor* out,
     aclOpExecutor* executor = nullptr;
     // The call has no freq_factors and no sections. All tensors are contiguous, so strides is NULL; aclnn refuses an
     // empty aclIntArray.
-    int status = aclnnNpuRopeGetWorkspaceSize(x, positions, nullptr, /*nDims=*/kHead, /*mode: neox*/ 2,
+    int status = aclnnNpuRopeGetWorkspaceSize(x, positions, nullptr, /*nDims=*/kHeadSize, /*mode: neox*/ 2,
                                               /*nCtxOrig=*/0, /*freqBase=*/10000.0, /*freqScale=*/1.0,
                                               /*extFactor=*/0.0, /*attnFactor=*/1.0, /*betaFast=*/32.0,
                                               /*betaSlow=*/1.0, /*sections=*/nullptr, /*forward=*/true, /*nOffs=*/0,
@@ -80,9 +80,9 @@ double largest_error(const std::vector<float>& x, const std::vector<int32_t>& po
     double worst = 0;
     for (int64_t t = 0; t < kTokens; ++t)
         for (int64_t h = 0; h < kHeads; ++h)
-            for (int64_t i = 0; i < kHead / 2; ++i) {
-                const double angle = positions[t] * std::pow(10000.0, -2.0 * i / kHead);
-                const size_t at = (t * kHeads + h) * kHead + i, other = at + kHead / 2;
+            for (int64_t i = 0; i < kHeadSize / 2; ++i) {
+                const double angle = positions[t] * std::pow(10000.0, -2.0 * i / kHeadSize);
+                const size_t at = (t * kHeads + h) * kHeadSize + i, other = at + kHeadSize / 2;
                 const double c = std::cos(angle), s = std::sin(angle);
                 worst = std::fmax(worst, std::fabs(x[at] * c - x[other] * s - out[at]));
                 worst = std::fmax(worst, std::fabs(x[at] * s + x[other] * c - out[other]));
@@ -98,11 +98,11 @@ int main() {
         failed("aclrtCreateStream", aclrtCreateStream(&stream)))
         return 1;
 
-    std::vector<float> x(kTokens * kHeads * kHead), out(x.size());
+    std::vector<float> x(kTokens * kHeads * kHeadSize), out(x.size());
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 3;
     const std::vector<int32_t> positions = {0, 1, 1000, 1000000};
     void *x_memory = nullptr, *positions_memory = nullptr, *out_memory = nullptr;
-    const std::vector<int64_t> shape = {1, kTokens, kHeads, kHead};
+    const std::vector<int64_t> shape = {1, kTokens, kHeads, kHeadSize};
     const aclTensor* x_tensor = upload(x, shape, ACL_FLOAT, &x_memory);
     const aclTensor* positions_tensor = upload(positions, {kTokens}, ACL_INT32, &positions_memory);
     const aclTensor* out_tensor = upload(out, shape, ACL_FLOAT, &out_memory);

@@ -8,9 +8,9 @@ import torch
 from npu_rope import RopeParams, rope, rope_set_rows
 
 torch.manual_seed(0)
-HEADS, KEY_HEADS, HEAD, SLOTS, TOKENS = 8, 2, 64, 256, 40
-params = RopeParams(HEAD, "neox", freq_base=500_000.0)
-q, k, v = (torch.randn(1, TOKENS, n, HEAD) for n in (HEADS, KEY_HEADS, KEY_HEADS))
+HEADS, KEY_HEADS, HEAD_SIZE, SLOTS, TOKENS = 8, 2, 64, 256, 40
+params = RopeParams(HEAD_SIZE, "neox", freq_base=500_000.0)
+q, k, v = (torch.randn(1, TOKENS, n, HEAD_SIZE) for n in (HEADS, KEY_HEADS, KEY_HEADS))
 positions = torch.arange(TOKENS)
 
 
@@ -21,7 +21,7 @@ def attention(q, k, v, mask=None):
     return y.transpose(1, 2)
 
 
-keys = torch.zeros(SLOTS, KEY_HEADS, HEAD, dtype=torch.float16)
+keys = torch.zeros(SLOTS, KEY_HEADS, HEAD_SIZE, dtype=torch.float16)
 values = torch.zeros_like(keys)
 slots = torch.randperm(SLOTS)[:TOKENS]  # in arbitrary order, as a pager assigns them
 decoded = []

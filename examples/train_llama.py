@@ -29,7 +29,7 @@ for step in range(501):
     half = torch.randint(0, 32, (16, 8))
     tokens = torch.cat((half, half), 1)
     labels = tokens.clone()
-    labels[:, :9] = -100  # only the repetition counts in the loss
+    labels[:, :9] = -100  # the loss counts the repetition without its first token
     loss = model(tokens, labels=labels).loss
     optimizer.zero_grad()
     loss.backward()
