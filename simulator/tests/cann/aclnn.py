@@ -1,5 +1,5 @@
-"""An operator package through ctypes, as a program calls it: device memory, aclTensors, the two
-phases. The functions' parameters are read from the generated headers, so a call passes them by name.
+"""Calls of an operator package through ctypes: device memory, aclTensors and the two phases. A call passes
+arguments by name; the functions' parameters are read from the generated headers.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ OK = 0
 
 
 class RefusedPhase(Exception):
-    """A phase that failed: its status, aclGetRecentErrMsg's message, and the executor of a first phase."""
+    """A phase that failed: its status, its message, and the executor of a first phase."""
 
-    def __init__(self, status: int, text: str, executor: int | None = None) -> None:
-        super().__init__(text)
+    def __init__(self, status: int, message: str, executor: int | None = None) -> None:
+        super().__init__(message)
         self.status, self.executor = status, executor
 
 
@@ -34,9 +34,9 @@ class Parameter:
     name: str
 
 
-def declared(text: str, function: str) -> list[Parameter]:
-    """A function's parameters, from a header."""
-    found = re.search(rf"\b{function}\(\s*(.*?)\)\s*;", text, re.DOTALL)
+def parameters_of(header: str, function: str) -> list[Parameter]:
+    """The parameters with which a header declares a function."""
+    found = re.search(rf"\b{function}\(\s*(.*?)\)\s*;", header, re.DOTALL)
     assert found is not None, f"{function} is not declared"
     parameters = []
     for part in found[1].split(","):
@@ -47,16 +47,6 @@ def declared(text: str, function: str) -> list[Parameter]:
 
 def snake(name: str) -> str:
     return re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower()
-
-
-@dataclass
-class DeviceView:
-    """A view of device memory, and the NumPy view that it copies."""
-
-    array: Any
-    base: Any  # the array that owns array's memory
-    memory: int
-    handle: int
 
 
 GUARD, GUARD_BYTE = 512, 0xA5
@@ -71,8 +61,8 @@ class Device:
     headers: str
     calls: HostCalls
     allocations: dict[int, Any] = field(default_factory=dict)  # the bytes with both guards, by first address
-    memories: dict[int, int] = field(default_factory=dict)
-    format: int = 2  # format of the created tensors: ND
+    memories: dict[int, int] = field(default_factory=dict)  # device address, by the array owner's address
+    format: int = 2  # of the created tensors; 2 is ND
 
     @classmethod
     def open(cls, package: Path) -> Device:
@@ -86,11 +76,10 @@ class Device:
 
     def set_soc(self, name: str) -> None:
         """Select a chip. A chip that ascend_sim's table lacks gets fewer cores than any chip of the table."""
-        known = {p["name"]: p["cores"] for p in library.load().profiles()}
-        self.calls.chip, self.calls.cores = name.encode(), known.get(name, 6)
+        cores = {profile["name"]: profile["cores"] for profile in library.load().profiles()}
+        self.calls.chip, self.calls.cores = name.encode(), cores.get(name, 6)
 
     def tiling_library(self) -> C.CDLL:
-        """The package's tiling library."""
         return C.CDLL(str(Path(self.opapi._name).parents[2] / TILINGS))
 
     def report(self) -> dict[str, Any]:
@@ -109,11 +98,11 @@ class Device:
         return first
 
     def free(self, memory: int) -> None:
-        assert self.is_whole(memory), "written outside an allocation"
+        assert self.guards_are_intact(memory), "written outside an allocation"
         del self.allocations[memory]
         self._pass_memory_to_calls()
 
-    def is_whole(self, memory: int) -> bool:
+    def guards_are_intact(self, memory: int) -> bool:
         guarded = self.allocations[memory]
         return bool(np.all(guarded[:GUARD] == GUARD_BYTE) and np.all(guarded[-GUARD:] == GUARD_BYTE))
 
@@ -139,20 +128,20 @@ class Device:
             self.free(memory)
         self.memories.clear()
 
-    def tensor(self, array: Any) -> DeviceView:
+    def tensor(self, array: Any) -> int:
+        """Create the aclTensor of an array's copy in device memory; return its handle."""
         owner, memory = owner_of(array), self.upload(array)
         item = array.itemsize
         offset = (array.ctypes.data - owner.ctypes.data) // item
         sizes, strides = dims(array.shape), dims([s // item for s in array.strides])
         storage = dims([owner.nbytes // item])
-        handle = self.cann.aclCreateTensor(
+        return self.cann.aclCreateTensor(
             sizes, C.c_uint64(array.ndim), TYPES[array.dtype.name], strides, C.c_int64(offset), self.format,
             storage, C.c_uint64(1), C.c_void_p(memory),
         )  # fmt: skip
-        return DeviceView(array, owner, memory, handle)
 
     def array(self, kind: str, values: Any) -> C.c_void_p:
-        """An aclIntArray, aclFloatArray or aclBoolArray; NULL for None."""
+        """Create an aclIntArray, aclFloatArray or aclBoolArray; return NULL for None."""
         if values is None:
             return C.c_void_p()
         item = {"Int": C.c_int64, "Float": C.c_float, "Bool": C.c_bool}[kind]
@@ -162,12 +151,12 @@ class Device:
     # ---- calls -----------------------------------------------------------------------------------
 
     def parameters(self, op: str) -> list[Parameter]:
-        return declared(self.headers, f"aclnn{op}GetWorkspaceSize")
+        return parameters_of(self.headers, f"aclnn{op}GetWorkspaceSize")
 
     def prepare(
         self, op: str, given: dict[str, Any], *, null: tuple[str, ...] = ()
     ) -> tuple[int, C.c_void_p]:
-        """Run the first phase: bytes of the workspace, and the executor. `null`: which of the two is NULL."""
+        """Run the first phase; return the workspace's size and the executor. `null`: outputs that are NULL."""
         size, executor = C.c_uint64(), C.c_void_p()
         arguments: list[Any] = []
         created: list[tuple[str, C.c_void_p]] = []
@@ -179,10 +168,10 @@ class Device:
                 arguments.append(None if name in null else C.byref(executor))
             elif p.type.endswith("aclTensor*"):
                 array = given[name]
-                created.append(("Tensor", C.c_void_p(None if array is None else self.tensor(array).handle)))
+                created.append(("Tensor", C.c_void_p(None if array is None else self.tensor(array))))
                 arguments.append(created[-1][1])
-            elif listed := re.search(r"acl(Int|Float|Bool)Array\*$", p.type):
-                created.append((f"{listed[1]}Array", self.array(listed[1], given.get(name))))
+            elif kind := re.search(r"acl(Int|Float|Bool)Array\*$", p.type):
+                created.append((f"{kind[1]}Array", self.array(kind[1], given.get(name))))
                 arguments.append(created[-1][1])
             elif p.type == "char*":
                 arguments.append(C.c_char_p(given.get(name)))
@@ -215,19 +204,19 @@ class Device:
             raise RefusedPhase(status, self.calls.error)
 
     def call(self, op: str, given: dict[str, Any]) -> None:
-        """Run both phases on copies of NumPy views in device memory, then write them back to their owners."""
+        """Run both phases on copies of the NumPy views in device memory; then copy the memory back."""
         try:
             self.run(op, *self.prepare(op, given))
             for array in given.values():
                 if isinstance(array, np.ndarray):
                     self.download(array)
-            assert all(map(self.is_whole, self.allocations))
+            assert all(map(self.guards_are_intact, self.allocations))
         finally:
             self.forget()
 
 
 def owner_of(array: Any) -> Any:
-    """The array that owns the memory; as_strided inserts another object as base."""
+    """The array that owns the memory. A view of as_strided has NumPy's DummyArray as base."""
     while array.base is not None:
         array = array.base
     return array

@@ -1,4 +1,4 @@
-"""A foreign operator: its package and its kernels, built once per process."""
+"""The package and the kernels of WeightedAdd, an operator that is not one of npu_rope's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 @pytest.fixture(scope="session")
 def foreign_package(tmp_path_factory):
-    """The package of a foreign operator."""
     return foreign_operator.build_package(tmp_path_factory.mktemp("foreign"))
 
 
@@ -25,7 +24,7 @@ def foreign_half_kernel(tmp_path_factory):
 
 @pytest.fixture
 def device(foreign_package, foreign_kernel, monkeypatch):
-    """The foreign operator's package on Ascend910B4."""
+    """WeightedAdd's package on Ascend910B4, with the float kernel only."""
     monkeypatch.setenv("ASCEND_SIM_KERNELS", str(foreign_kernel))
     opened = aclnn.Device.open(foreign_package)
     opened.set_soc("Ascend910B4")

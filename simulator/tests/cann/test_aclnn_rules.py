@@ -131,10 +131,7 @@ def test_the_undefined_data_type_is_minus_one(device, created_type, returned_typ
 
 
 def test_a_null_workspace_size_succeeds_and_its_second_phase_fails(device):
-    """NnopbaseMatchArgs looks up the cache of tilings and fails here.
-
-    The generated code treats that error as a cache hit.
-    """
+    """NnopbaseMatchArgs fails, and the generated code treats that error as a hit in the cache of tilings."""
     _, executor = device.prepare(OP, call(), null=("workspace_size",))
     assert executor.value
     assert refused(lambda: device.launch(OP, None, 0, executor)).status == NULL_POINTER
@@ -196,7 +193,7 @@ def test_destroying_null_succeeds(device, kind):
     assert getattr(device.cann, f"aclDestroy{kind}")(None) == OK
 
 
-def test_get_functions_refuse_null(device):
+def test_functions_of_tensors_refuse_null(device):
     somewhere = C.byref(C.c_uint64())
     for name in ("DataType", "Format", "ViewOffset"):
         assert getattr(device.cann, f"aclGet{name}")(None, somewhere) == NULL_POINTER
@@ -206,7 +203,7 @@ def test_get_functions_refuse_null(device):
 
 
 def test_functions_of_executors_give_the_inner_null_status(device):
-    runtime, handle = device.cann, C.c_void_p(device.tensor(np.zeros(3, np.float32)).handle)
+    runtime, handle = device.cann, C.c_void_p(device.tensor(np.zeros(3, np.float32)))
     assert runtime.aclDestroyAclOpExecutor(None) == INNER_NULL_POINTER
     assert runtime.aclSetAclOpExecutorRepeatable(None) == INNER_NULL_POINTER
     assert runtime.aclSetTensorAddr(None, C.c_size_t(0), handle, None) == INNER_NULL_POINTER
@@ -247,8 +244,8 @@ def key_call(serial, changed):
     return call(**{"alpha": 64.0 + serial, **views(), **changed})
 
 
-# Each changes one part of the key of the tiling cache. The memory of each tensor has 64 elements, so the
-# storage shape never changes.
+# Each changes one part of the tiling cache's key. All tensors have memories of 64 elements, so their storage
+# shape is the same.
 KEY_PARTS = {
     "shape": views(shape=(7, 3)),
     "rank": views(shape=(1, 3, 7), strides=(21, 7, 1)),
@@ -282,7 +279,7 @@ def test_each_part_of_the_key_alone_makes_another_tiling(
         monkeypatch.setattr(device, "format", 0)
     if part == "chip":
         device.set_soc("Ascend910B1")
-    with contextlib.suppress(aclnn.RefusedPhase):  # the tiling refuses some attributes after it counted
+    with contextlib.suppress(aclnn.RefusedPhase):  # the tiling counts a call before it refuses it
         device.prepare(OP, key_call(serial, KEY_PARTS[part]))
     assert tiling_runs(device) == before + 1
 
@@ -296,12 +293,12 @@ def test_each_part_of_the_key_alone_makes_another_tiling(
     ids=["addresses and elements", "lengths of lists"],
 )
 def test_the_key_has_neither_addresses_nor_elements_nor_lengths_of_lists(device, first, second):
-    """The key concatenates lists: four false bools have the bytes of 0.0."""
+    """The key concatenates the lists' bytes; four false bools have the bytes of 0.0."""
     serial = len(KEY_PARTS) + len(first)
     one, other = key_call(serial, first), key_call(serial, second)
     for name in ("x", "y", "out"):
         other[name][...] = 2
-    # CANN does not reuse the tiling of an executor that has not run yet. The memory stays allocated.
+    # CANN does not reuse the tiling of an executor that has not run yet.
     device.run(OP, *device.prepare(OP, one))
     before = tiling_runs(device)
     device.run(OP, *device.prepare(OP, other))
@@ -339,7 +336,7 @@ print(ctypes.c_int.in_dll(device.tiling_library(), "weighted_add_tilings").value
 def test_the_environment_of_the_cache_is_read_once(
     foreign_package, foreign_kernel, before_loading, before_the_first_call, count
 ):
-    """The limit is read when the library is loaded, the switch at the first call, later values never."""
+    """ACLNN_CACHE_LIMIT is read when the library is loaded, DISABLE_L2_CACHE at the first call."""
     environment = {k: v for k, v in os.environ.items() if k not in ("ACLNN_CACHE_LIMIT", "DISABLE_L2_CACHE")}
     done = subprocess.run(
         [
@@ -439,7 +436,7 @@ def test_an_input_gets_another_address(device, prepared, function):
     given, size, executor = prepared
     assert device.cann.aclSetAclOpExecutorRepeatable(executor) == OK
     other = np.full((3, 7), 5, np.float32)
-    handle = C.c_void_p(device.tensor(other).handle)
+    handle = C.c_void_p(device.tensor(other))
     address = C.c_void_p(device.upload(other))
     assert getattr(device.cann, function)(executor, C.c_size_t(1), handle, address) == OK
     device.run(OP, size, executor)
@@ -452,7 +449,7 @@ def test_an_output_gets_another_address(device, prepared, function, index):
     """aclSetTensorAddr counts inputs and then outputs; aclSetOutputTensorAddr counts outputs only."""
     given, size, executor = prepared
     other = np.zeros((3, 7), np.float32)
-    handle = C.c_void_p(device.tensor(other).handle)
+    handle = C.c_void_p(device.tensor(other))
     address = C.c_void_p(device.upload(other))
     assert getattr(device.cann, function)(executor, C.c_size_t(index), handle, address) == OK
     device.run(OP, size, executor)
@@ -468,7 +465,7 @@ def test_an_output_gets_another_address(device, prepared, function, index):
 )
 def test_an_index_beyond_the_tensors_is_refused(device, prepared, function, index):
     _, _, executor = prepared
-    handle = C.c_void_p(device.tensor(np.zeros((3, 7), np.float32)).handle)
+    handle = C.c_void_p(device.tensor(np.zeros((3, 7), np.float32)))
     set_address = getattr(device.cann, function)
     assert set_address(executor, C.c_size_t(index), handle, None) == BAD_ARGUMENT
     assert set_address(executor, C.c_size_t(0), None, None) == INNER_NULL_POINTER
@@ -478,7 +475,7 @@ def test_an_index_beyond_the_tensors_is_refused(device, prepared, function, inde
 def test_another_address_must_be_device_memory(device, prepared):
     _, size, executor = prepared
     other = np.zeros((3, 7), np.float32)
-    handle = C.c_void_p(device.tensor(other).handle)
+    handle = C.c_void_p(device.tensor(other))
     address = C.c_void_p(other.ctypes.data)
     assert device.cann.aclSetTensorAddr(executor, C.c_size_t(0), handle, address) == OK
     failure = refused(lambda: device.run(OP, size, executor))
@@ -543,4 +540,4 @@ def test_a_kernel_that_reads_a_fresh_workspace_is_reported(device, tmp_path, mon
     given = call()
     failure = refused(lambda: device.call(OP, given))
     assert failure.status == KERNEL_FAILED
-    assert "SIM-" in str(failure)
+    assert "SIM-INIT-02" in str(failure)

@@ -1,5 +1,5 @@
-"""A foreign definition and kernel: the code that executes definitions, writes interfaces and runs calls is
-independent of the project's operators. They are stricter than CANN requires, unlike this operator."""
+"""Definition, interface and calls of WeightedAdd, which is not one of npu_rope's operators. Unlike them, it is
+not stricter than CANN requires."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ def refused(device, given):
     return caught.value.status, str(caught.value)
 
 
-def test_its_interface_is_written(device):
-    declared = [(p.type, p.name) for p in device.parameters("WeightedAdd")]
-    assert declared == [
+def test_the_interface_has_every_parameter(device):
+    assert [(p.type, p.name) for p in device.parameters("WeightedAdd")] == [
         ("const aclTensor*", "x"),
         ("const aclTensor*", "y"),
         ("double", "alpha"),
@@ -46,7 +45,7 @@ def test_its_interface_is_written(device):
     ]
 
 
-def test_it_is_described(package):
+def test_the_description_has_types_and_defaults(package):
     described = json.loads((package / "op_api/include/aic-ascend910b-ops-info.json").read_text())[
         "WeightedAdd"
     ]
@@ -57,11 +56,11 @@ def test_it_is_described(package):
     assert described["attr_flags"]["defaultValue"] == "[true,false]"
     assert described["attr_kind"]["defaultValue"] == "plain"
     assert "defaultValue" not in described["attr_axes"]
-    # The defaults of AddConfig(soc) without a configuration.
+    # The default of AddConfig(soc) without a configuration.
     assert described["dynamicCompileStatic"] == {"flag": "true"}
 
 
-def test_it_runs_with_its_defaults(device):
+def test_a_call_uses_the_defaults_of_its_attributes(device):
     given = call()
     device.call("WeightedAdd", given)
     assert np.array_equal(given["out"], 0.5 * given["x"] + np.float32(1.5) * given["y"])
@@ -84,7 +83,7 @@ def test_every_kind_of_attribute_arrives(device, changed, weight):
     assert np.array_equal(given["out"], 2 * given["x"] + np.float32(weight) * given["y"])
 
 
-def test_it_runs_in_place(device):
+def test_a_call_runs_in_place(device):
     given = call()
     given["out"] = given["x"]
     expected = 0.5 * given["x"] + np.float32(1.5) * given["y"]
@@ -92,7 +91,7 @@ def test_it_runs_in_place(device):
     assert np.array_equal(given["x"], expected)
 
 
-def test_its_workspace_is_added_to_the_library_s(device):
+def test_the_workspace_includes_16_mib_for_the_library(device):
     assert device.prepare("WeightedAdd", call())[0] == 16 * 1024 * 1024 + 64
 
 
@@ -107,7 +106,7 @@ def test_a_required_list_must_be_given(device):
 
 @pytest.mark.parametrize("name", ["axes", "shift", "weights", "flags"])
 def test_a_list_without_elements_is_refused(device, name):
-    """aclnn allocates no memory for it, and an attribute's address must not be null."""
+    """aclnn allocates no memory for an empty list, and an attribute's address must not be null."""
     message = f"[WeightedAdd] {name} must have elements but got an empty list."
     assert refused(device, call(**{name: []})) == (561103, message)
 
@@ -191,8 +190,8 @@ def defined_for(soc: str) -> str:
 def test_the_name_of_an_optional_input_that_is_written_has_both_suffixes(tmp_path):
     """Only parameters whose names end in Ref are not const."""
     header = (generate(DEFINITION, tmp_path) / "aclnn_http_scale_v2.h").read_text()
-    declared = aclnn.declared(header, "aclnnHTTPScaleV2GetWorkspaceSize")
-    assert [(p.type, p.name) for p in declared[:4]] == [
+    parameters = aclnn.parameters_of(header, "aclnnHTTPScaleV2GetWorkspaceSize")
+    assert [(p.type, p.name) for p in parameters[:4]] == [
         ("const aclTensor*", "xIn"),
         ("aclTensor*", "kvCacheRef"),
         ("const aclTensor*", "stateRefOptional"),
@@ -222,7 +221,7 @@ def test_the_source_of_a_socs_kernels_has_every_operator_that_is_defined_for_it(
     }
 
 
-def test_the_source_of_kernels_compiles_one_for_each_column(package, tmp_path):
+def test_the_source_of_kernels_compiles_to_an_entry_for_each_column(package, tmp_path):
     source = package / "op_api/include/kernels_ascend910b.cpp"
     library = ascend_sim.build(source, include=[FOREIGN], folder=tmp_path)
     compiled = {name for name in stubs.Elf.read(library).defined if name.startswith("weighted_add")}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 
-import ascend_sim
 import numpy as np
 import pytest
 from ascend_sim import KernelBroken, Options, Unavailable, library
 from ascend_sim.package import Package, Refused, Tensor
-from foreign_operator import FOREIGN, call, expected
+from foreign_operator import FOREIGN, build_kernel, call, expected
 
 OP = "WeightedAdd"
 
@@ -22,10 +21,9 @@ def package(foreign_package, foreign_kernel, monkeypatch):
 
 def given(**changed):
     """All arguments of a call, by the definition's names."""
-    made = call()
-    made["z"] = made.pop("out")
-    made |= {"kind": None, "weights": None, "flags": None}
-    return made | changed
+    arguments = call()
+    arguments["z"] = arguments.pop("out")
+    return arguments | {"kind": None, "weights": None, "flags": None} | changed
 
 
 def test_a_call_runs_the_operator_and_returns_its_report(package):
@@ -104,10 +102,10 @@ def test_an_output_must_be_writeable(package):
 
 
 def test_refused_calls_leave_no_executor(package):
-    """Each call searches the pool of executors, so one that is not destroyed slows down all later calls."""
+    """Each call searches the pool of executors, so an executor that stays there slows down later calls."""
     destroyed = []
 
-    class LibraryThatRecordsDestroys:
+    class RecordingLibrary:
         def __init__(self, lib):
             self.lib = lib
 
@@ -117,7 +115,7 @@ def test_refused_calls_leave_no_executor(package):
             return getattr(self.lib, name)
 
     cann = package._cann
-    original, cann.lib = cann.lib, LibraryThatRecordsDestroys(cann.lib)
+    original, cann.lib = cann.lib, RecordingLibrary(cann.lib)
     try:
         for changed in ({"kind": "other"}, {}):
             with contextlib.suppress(Refused):
@@ -157,14 +155,11 @@ def test_a_kernel_that_breaks_a_rule_is_an_error(package, tmp_path, monkeypatch)
     broken = tmp_path / "weighted_add.cpp"
     broken.write_text(source.replace("PipeBarrier<PIPE_V>();", ""))
     assert broken.read_text() != source
-    entry = "weighted_add__ascend910b__float_float_float"
-    defines = {"weighted_add": entry} | {f"DTYPE_{a}": "float" for a in "XYZ"}
-    kernel = ascend_sim.build(broken, defines=defines, folder=tmp_path, include=[FOREIGN])
-    monkeypatch.setenv("ASCEND_SIM_KERNELS", str(kernel))
+    monkeypatch.setenv("ASCEND_SIM_KERNELS", str(build_kernel(tmp_path, broken)))
     arguments = given()
     with pytest.raises(KernelBroken) as caught:
         package.call(OP, arguments)
-    assert caught.value.report.errors
+    assert [error["rule"] for error in caught.value.report.errors] == ["SIM-HAZARD-02"]
     assert not arguments["z"].any()
 
 

@@ -17,12 +17,12 @@ extern "C" __global__ __aicore__ void weighted_add(GM_ADDR x, GM_ADDR y, GM_ADDR
     gy.SetGlobalBuffer(reinterpret_cast<__gm__ DTYPE_X*>(y));
     gz.SetGlobalBuffer(reinterpret_cast<__gm__ DTYPE_X*>(z));
     const DataCopyExtParams all{1, static_cast<uint32_t>(td.elements * sizeof(DTYPE_X)), 0, 0, 0};
-    const DataCopyPadExtParams<DTYPE_X> none{false, 0, 0, 0};
+    const DataCopyPadExtParams<DTYPE_X> no_padding{false, 0, 0, 0};
     LocalTensor<DTYPE_X> a = in.AllocTensor<DTYPE_X>(), b = in.AllocTensor<DTYPE_X>();
-    DataCopyPad(a, gx, all, none);
+    DataCopyPad(a, gx, all, no_padding);
     in.EnQue(a);
     a = in.DeQue<DTYPE_X>();
-    DataCopyPad(b, gy, all, none);
+    DataCopyPad(b, gy, all, no_padding);
     in.EnQue(b);
     b = in.DeQue<DTYPE_X>();
     LocalTensor<DTYPE_X> sum = out.AllocTensor<DTYPE_X>();

@@ -1,12 +1,13 @@
-// A foreign operator: z = alpha * x + copies * weights[axes[0]] * y, where the flags are set. It has every kind of
-// attribute, one of them with an empty default, and no policy for views.
+// An operator that is not one of npu_rope's: z = alpha * x + weight * y with weight = copies * weights[axes[0]], or 0
+// unless flags[0] and adds. It has every type of attribute, one with an empty default, and no policy for views.
 #include <cstring>
 
 #include "register/op_def_registry.h"
 #include "tiling/platform/platform_ascendc.h"
 #include "weighted_add_tiling.h"
 
-// Number of runs of the tiling, and the capacity of its last run. Weak, because the definition is compiled three times.
+// Number of runs of the tiling, and the capacity of the last run's tiling data in bytes. Weak, because a library may
+// contain this file more than once.
 extern "C" {
 __attribute__((visibility("default"), weak)) int weighted_add_tilings = 0;
 __attribute__((visibility("default"), weak)) int weighted_add_capacity = 0;
