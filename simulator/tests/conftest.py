@@ -1,4 +1,4 @@
-"""Kernels compiled for the simulator: the first worker compiles each file once for each SoC."""
+"""Fixtures that compile kernels for the simulator, each file once for each SoC and test run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def kernel_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def compiled(kernel_folder):
-    """The entry of kernels/<stem>.cpp, compiled on first use."""
+    """A function that returns an entry of the file of a stem and compiles it on first use."""
 
     @cache
     def library_of(stem, soc):

@@ -1,5 +1,5 @@
-// Runs instructions on a simulated core for the C++ tests of the instructions' results: a test puts vectors into
-// UB, calls AscendC in a lambda, and reads the vectors back.
+// Runs instructions on a simulated core and compares their results: a test puts vectors into UB, calls AscendC in a
+// lambda, and reads the vectors back.
 #pragma once
 
 #include <cmath>
@@ -36,20 +36,21 @@ struct Options {
 inline std::function<void(GM_ADDR, GM_ADDR)> kernel_body;
 inline void kernel_entry(GM_ADDR x, GM_ADDR y, GM_ADDR, GM_ADDR) { kernel_body(x, y); }
 
-// Returns "" or the first rule that body broke. y is copied back if no rule was broken.
+// Returns "" or the rule that body broke. y changes only if body kept all rules.
 inline std::string launch(std::vector<uint8_t>& x, std::vector<uint8_t>& y, const Options& options,
                           const std::function<void(GM_ADDR, GM_ADDR)>& body) {
     kernel_body = body;
     const ascend_sim_memory memories[] = {{"x", x.data(), x.size(), ASCEND_SIM_IN},
                                           {"y", y.data(), y.size(), ASCEND_SIM_INOUT}};
     const ascend_sim_arg args[] = {{0, 0}, {1, 0}};
-    ascend_sim_launch l{};
-    l.soc = soc();
-    l.block_dim = 1;
-    l.lenient = options.lenient;
-    l.saturate = options.saturate;
-    l.one_order = 1;
-    if (ascend_sim_run(reinterpret_cast<void*>(kernel_entry), memories, 2, args, 2, &l) == ASCEND_SIM_OK) return "";
+    ascend_sim_launch settings{};
+    settings.soc = soc();
+    settings.block_dim = 1;
+    settings.lenient = options.lenient;
+    settings.saturate = options.saturate;
+    settings.one_order = 1;
+    if (ascend_sim_run(reinterpret_cast<void*>(kernel_entry), memories, 2, args, 2, &settings) == ASCEND_SIM_OK)
+        return "";
     const std::string report = ascend_sim_report();
     const size_t at = report.find("SIM-");
     return at == std::string::npos ? report : report.substr(at, report.find('"', at) - at);
@@ -155,7 +156,7 @@ inline int finish(const char* name) {
     return failures ? 1 : 0;
 }
 
-// A small portable generator, which gives the same numbers on every platform.
+// A generator of the same numbers on every platform.
 class Random {
 public:
     uint32_t bits() {
@@ -168,6 +169,7 @@ private:
     uint64_t state_ = 20261120;
 };
 
+// Returns n values of a new Random, so that calls with the same arguments return equal vectors.
 template <class T>
 std::vector<T> numbers(uint32_t n, float low, float high) {
     Random random;

@@ -1,9 +1,9 @@
 """The mini kernels of kernels/*.cpp and the claims in their comments.
 
 At a line that ends in ``// breaks SIM-ALIGN-01: words`` the simulator must report that rule with these
-words. ``// keeps SIM-ALIGN-01`` marks the same place of a twin that must pass. ``// warns`` is ``// breaks``
-of a rule that only warns. In the words, ``@`` is the line itself in a report's format, ``@-1`` the line
-before, ``@+1`` the next; ``(no line)`` means that the report cannot name a line.
+words. ``// keeps SIM-ALIGN-01`` marks the same place in a kernel that must pass. ``// warns`` is used instead of
+``// breaks`` for a rule that only warns. In the words, ``@`` is the marked line as ``file:line``, ``@-1`` the
+line before, ``@+1`` the next; ``(no line)`` means that the report cannot name a line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).with_name("kernels")
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SOC = {"ascend310p": "ascend310p", "ascend950": "ascend950"}  # by file; all others are ascend910b
+SOCS = {"ascend310p": "ascend310p", "ascend950": "ascend950"}  # by stem; others: ascend910b
 
 ENTRY = re.compile(r"^KERNEL\((\w+)\)")
 CLAIM = re.compile(r"// (breaks|warns|keeps) (SIM-\w+-\d+)( \(no line\))?(?:: (.*))?$")
@@ -47,7 +47,7 @@ class Claim:
 
     @property
     def soc(self) -> str:
-        return SOC.get(self.stem, "ascend910b")
+        return SOCS.get(self.stem, "ascend910b")
 
     def __str__(self) -> str:
         return f"{self.rule}-{self.stem}-{self.entry}"
@@ -59,6 +59,7 @@ def claims() -> tuple[Claim, ...]:
 
 
 def source(stem: str) -> Path:
+    """The file of this stem in kernels/, else in simulator/examples/."""
     path = FOLDER / f"{stem}.cpp"
     return path if path.is_file() else EXAMPLES / path.name
 

@@ -156,7 +156,7 @@ class Device:
     def prepare(
         self, op: str, given: dict[str, Any], *, null: tuple[str, ...] = ()
     ) -> tuple[int, C.c_void_p]:
-        """Run the first phase; return the workspace's size and the executor. `null`: outputs that are NULL."""
+        """Run the first phase; return the workspace's size and the executor. `null` names NULL outputs."""
         size, executor = C.c_uint64(), C.c_void_p()
         arguments: list[Any] = []
         created: list[tuple[str, C.c_void_p]] = []

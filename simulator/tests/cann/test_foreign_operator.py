@@ -1,5 +1,5 @@
-"""Definition, interface and calls of WeightedAdd, which is not one of npu_rope's operators. Unlike them, it is
-not stricter than CANN requires."""
+"""Definition, interface and calls of WeightedAdd, which is not one of npu_rope's operators. Unlike them,
+it is not stricter than CANN requires."""
 
 from __future__ import annotations
 

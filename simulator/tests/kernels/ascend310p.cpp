@@ -1,4 +1,4 @@
-// Rules that differ on Ascend310P.
+// Rules on Ascend310P.
 #include "mini.h"
 
 KERNEL(copy_of_one_block) {

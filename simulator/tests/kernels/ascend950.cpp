@@ -1,4 +1,4 @@
-// Rules that differ on Ascend950.
+// Rules on Ascend950.
 #include "mini.h"
 
 // The hardware keeps vector instructions in order.

@@ -169,7 +169,7 @@ KERNEL(copy_of_a_buffer_without_a_size) {
     DataCopy(z[256], ub.at<float>(0, 256), 256);  // keeps SIM-BOUNDS-05
 }
 
-// ---- numbers that wrap ---------------------------------------------------------------------------------
+// ---- indices, counts and offsets that wrap --------------------------------------------------------------
 
 KERNEL(scalar_before_the_first_byte) {
     Ub ub(256);

@@ -72,7 +72,7 @@ KERNEL(core_reads_what_another_wrote) {
         DataCopy(t, global<float>(y), 64);  // breaks SIM-CORE-02: GM `y`, which core 0 wrote by DataCopy at @-2.
 }
 
-// 64-byte lines: sixteen floats.
+// A 64-byte line has sixteen floats.
 KERNEL(scalars_of_two_cores_in_two_lines) {
     GlobalTensor<float> out = global<float>(y)[uint32_t(GetBlockIdx()) * 16];
     out.SetValue(0, 1.0f);  // keeps SIM-CORE-03

@@ -119,12 +119,12 @@ KERNEL(padding_of_a_block) {
     DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 12, 0, 0, 0}, {true, 0, 5, 2.0f});  // keeps SIM-PAD-01
 }
 
-KERNEL(padding_of_more_than_a_block) {
+KERNEL(left_padding_of_more_than_a_block) {
     Ub ub(1024);
     DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 12, 0, 0, 0}, {true, 9, 0, 2.0f});  // breaks SIM-PAD-01: 36 and 0
 }
 
-KERNEL(padding_of_more_than_a_block_behind) {
+KERNEL(right_padding_of_more_than_a_block) {
     Ub ub(1024);
     DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 12, 0, 0, 0}, {true, 0, 9, 2.0f});  // breaks SIM-PAD-01: 0 and 36
 }

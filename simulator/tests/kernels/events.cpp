@@ -40,7 +40,7 @@ KERNEL(two_allocated_ids_at_a_time) {
 }
 
 // The queue allocates the first id that is not allocated yet.
-KERNEL(own_id_beside_a_queue) {
+KERNEL(own_id_that_a_queue_allocates) {
     Queues<> q;
     LocalTensor<float> a = q.in.AllocTensor<float>();
     SetFlag<HardEvent::MTE2_V>(EVENT_ID0);

@@ -1,5 +1,5 @@
-// Order between the pipes of one core: every pair, with and without its synchronisation. The words after a
-// rule are a part of the report; most of them name the missing synchronisation.
+// Order between the pipes of one core, with and without synchronisation. In the names, the past tense means that the
+// earlier access is complete (mte2_wrote), the present tense that it may be in progress (mte2_writes).
 #include "mini.h"
 
 // ---- MTE2 and V -----------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ KERNEL(mte2_fills_again_what_v_has_read) {
 }
 
 // The report names the later of two readers, because a wait for the later one also waits for the first.
-KERNEL(mte2_fills_again_what_v_and_then_mte3_read) {
+KERNEL(mte2_fills_again_what_v_read_and_mte3_reads) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
     Adds(t[64], t, 1.0f, 64);
@@ -82,7 +82,7 @@ KERNEL(mte2_fills_again_what_v_and_then_mte3_read) {
     DataCopy(t, global<float>(x), 64);  // breaks SIM-HAZARD-01: after the MTE3 read by DataCopy at @-1: MTE3_MTE2 event missing.
 }
 
-// One byte of another instruction's result breaks the rule, at any place in the range.
+// A conflict in one block breaks the rule, wherever the block lies in the range that is read.
 KERNEL(v_reads_one_block_that_mte2_writes) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -213,7 +213,7 @@ KERNEL(no_order_by_a_flag_set_too_early) {
     Add(t[64], t, t, 64);  // breaks SIM-HAZARD-01: MTE2_V event missing
 }
 
-// The flag was set between the copies, so it does not cover the second.
+// The flag was set between the copies, so it does not order the second copy.
 KERNEL(no_order_of_the_copy_after_the_flag) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
@@ -356,7 +356,7 @@ KERNEL(v_in_place_over_what_v_reads) {
     Adds(t, t, 1.0f, 64);  // breaks SIM-HAZARD-02: V write of `dst` (UB bytes [0, 256)) at @ is not ordered after the V read by Adds at @-1
 }
 
-KERNEL(v_beside_v) {
+KERNEL(v_reads_what_v_reads) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
     Adds(t[64], t, 1.0f, 64);
@@ -492,21 +492,21 @@ KERNEL(mte3_after_what_waited_for_a_scalar) {
 
 // ---- copies of one pipe ------------------------------------------------------------------------------
 
-KERNEL(two_copies_in_beside_each_other) {
+KERNEL(two_separate_copies_in) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
     DataCopy(t, global<float>(x), 64);
     DataCopy(t[64], global<float>(x), 64);  // keeps SIM-HAZARD-04
 }
 
-KERNEL(two_copies_in_over_each_other) {
+KERNEL(two_overlapping_copies_in) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
     DataCopy(t, global<float>(x), 64);
     DataCopy(t[56], global<float>(x), 64);  // breaks SIM-HAZARD-04: MTE2 write of `dst` (UB bytes [224, 256)) at @ is not ordered after the MTE2 write by DataCopy at @-1: PipeBarrier<PIPE_MTE2> missing.
 }
 
-KERNEL(two_copies_in_after_each_other) {
+KERNEL(two_overlapping_copies_in_with_a_barrier) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
     DataCopy(t, global<float>(x), 64);
@@ -514,14 +514,14 @@ KERNEL(two_copies_in_after_each_other) {
     DataCopy(t[56], global<float>(x), 64);  // keeps SIM-HAZARD-04
 }
 
-KERNEL(two_copies_out_over_each_other) {
+KERNEL(two_overlapping_copies_out) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
     DataCopy(global<float>(y), t, 64);
     DataCopy(global<float>(y)[56], t, 64);  // breaks SIM-HAZARD-04: MTE3 write of `dst` (GM `y`, bytes [224, 256)) is not ordered after the MTE3 write by DataCopy at @-1: PipeBarrier<PIPE_MTE3> missing.
 }
 
-KERNEL(two_copies_out_after_each_other) {
+KERNEL(two_overlapping_copies_out_with_a_barrier) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);
     DataCopy(global<float>(y), t, 64);

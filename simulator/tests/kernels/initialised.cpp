@@ -38,7 +38,7 @@ KERNEL(scalar_of_unwritten_memory) {
     (void)value;
 }
 
-// A buffer that is allocated again is uninitialised, whatever it held before.
+// A buffer that is allocated again is uninitialised, whatever it contained before.
 KERNEL(memory_of_the_tensor_before) {
     Queues<> q(1);
     LocalTensor<float> a = q.out.AllocTensor<float>();
@@ -77,7 +77,7 @@ KERNEL(padding_of_a_padded_copy) {
 }
 
 // Lanes outside the mask are not read.
-KERNEL(filler_behind_the_mask) {
+KERNEL(filler_outside_the_mask) {
     Ub ub(512);
     LocalTensor<float> t = ub.at<float>(0, 64);
     DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 0, 0});

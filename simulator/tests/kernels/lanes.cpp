@@ -11,7 +11,7 @@ KERNEL(one_repeat_too_many) {
     Adds(ub.at<float>(65536, 64 * 256), ub.at<float>(0, 64 * 256), 1.0f, 64, 256, {1, 1, 8, 8});  // breaks SIM-REPEAT-01: repeatTime must be 0 .. 255 but got 256
 }
 
-KERNEL(fewer_repeats_than_none) {
+KERNEL(negative_repeats) {
     Ub ub(1024);
     const int32_t left = -1;
     Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, left, {1, 1, 8, 8});  // breaks SIM-REPEAT-01: repeatTime must be 0 .. 255 but got -1.
@@ -75,7 +75,7 @@ KERNEL(mask_of_more_than_a_repeat) {
     Add(t[256], t, t[64], 65, 1, {1, 1, 1, 8, 8, 8});  // breaks SIM-MASK-01: mask must be 0 .. 64 but got 65
 }
 
-KERNEL(mask_of_fewer_lanes_than_none) {
+KERNEL(negative_mask) {
     Ub ub(2048);
     LocalTensor<float> t = ub.at<float>(0, 512);
     const int32_t left = -4;
@@ -106,7 +106,7 @@ KERNEL(lanes_beyond_64_bits) {
     Cast(ub.at<float>(1024, 64), ub.at<int64_t>(0, 32), RoundMode::CAST_RINT, mask, 1, {1, 1, 4, 8});  // breaks SIM-MASK-02
 }
 
-// The mask of a 32-bit type may have one word: a second one is not read.
+// The mask of a 32-bit type may have one word, because a second word is not read.
 KERNEL(lanes_of_32_bits) {
     Ub ub(2048);
     LocalTensor<float> t = ub.at<float>(0, 512);

@@ -1,12 +1,12 @@
-// Shared helpers of the mini kernels. A mini kernel breaks one rule at the marked line, or differs from such a
-// kernel in one detail and keeps the rule.
+// Shared helpers of the mini kernels. A kernel with a marked line breaks one rule there, or differs from such a kernel
+// in one detail and keeps the rule. mini_kernels.py describes the marks.
 #pragma once
 
 #include "kernel_operator.h"
 
 using namespace AscendC;
 
-// x is an input and y an output, kBytes each, unless test_rules.py launches the entry otherwise.
+// x is an input and y an output, kBytes each, unless a test launches the entry otherwise.
 #define KERNEL(name) \
     extern "C" __global__ __aicore__ void name(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling)
 
@@ -27,7 +27,7 @@ __aicore__ inline void order() {
     WaitFlag<event>(id);
 }
 
-// UB without queues. It is filled with ones before any later work of any pipe.
+// One buffer of UB without queues. All its floats are 1 before the kernel's own instructions begin.
 class Ub {
    public:
     __aicore__ inline explicit Ub(uint32_t bytes) {
@@ -46,7 +46,7 @@ class Ub {
     TBuf<TPosition::VECCALC> buffer_;
 };
 
-// A queue on each side of the vector unit.
+// A queue into the vector unit and one out of it.
 template <int32_t depth = 1>
 struct Queues {
     __aicore__ inline explicit Queues(uint8_t buffers = 2, uint32_t bytes = 256) {

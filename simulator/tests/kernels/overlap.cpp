@@ -13,7 +13,7 @@ KERNEL(add_onto_a_part_of_its_source) {
     Add(t[8], t, t[512], 64, 1, {1, 1, 1, 8, 8, 8});  // breaks SIM-OVERLAP-01: `dst` and `src0` overlap in repeat 0
 }
 
-KERNEL(add_behind_its_source) {
+KERNEL(add_to_the_lanes_after_its_source) {
     Ub ub(4096);
     LocalTensor<float> t = ub.at<float>(0, 1024);
     Add(t[64], t, t[512], 64, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-OVERLAP-01

@@ -1,5 +1,5 @@
 // Runs a random program from the tiling data: copies, vector and scalar instructions on eight blocks of UB and
-// of y, flags and barriers. test_order.py determines the program's order independently.
+// of y, flags and barriers. test_order.py predicts the first unordered step by its own model.
 #include "mini.h"
 
 struct Program {
@@ -7,7 +7,7 @@ struct Program {
     uint8_t steps[64][3];  // operation, and two operands
 };
 
-enum Step : uint8_t { kCopyIn, kVector, kCopyOut, kStore, kLoad, kSet, kWait, kBarrier };
+enum Operation : uint8_t { kCopyIn, kVector, kCopyOut, kStore, kLoad, kSet, kWait, kBarrier };
 
 namespace {
 

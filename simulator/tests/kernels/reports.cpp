@@ -1,4 +1,4 @@
-// Kernels whose reports, results and timeline the tests check; x and y as in the other files.
+// Kernels whose reports, results and traces the tests check.
 #include "mini.h"
 
 KERNEL(unordered_in_a_loop) {
@@ -31,7 +31,7 @@ KERNEL(broken_on_core_two) {
     Adds(t, t, 1.0f, 8);
 }
 
-// Two errors: the launch ends with the first.
+// Two instructions break a rule; the launch ends at the first.
 KERNEL(broken_twice) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);

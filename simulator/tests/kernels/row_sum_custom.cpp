@@ -1,5 +1,5 @@
-// y[r] = sum of x[r][0 .. columns) in float, for half x and any number of columns: groups of 64 columns are added
-// lane by lane, then the lanes are summed.
+// y[r] = sum of x[r][0 .. columns) in float, for half x and at most 16384 columns: groups of 64 columns are added lane
+// by lane, then the lanes are summed.
 #include "kernel_operator.h"
 
 using namespace AscendC;
@@ -16,7 +16,7 @@ public:
         // Eight rows form a unit, because their sums are one 32-byte block.
         const uint32_t units = (rows + ROWS_PER_UNIT - 1) / ROWS_PER_UNIT;
         firstUnit = GetBlockIdx() * units / GetBlockNum();
-        lastUnit = (GetBlockIdx() + 1) * units / GetBlockNum();
+        endUnit = (GetBlockIdx() + 1) * units / GetBlockNum();
         this->rows = rows;
         this->columns = columns;
         this->padded = (columns + LANES - 1) / LANES * LANES;
@@ -27,7 +27,7 @@ public:
         pipe.InitBuffer(wideBuf, padded * sizeof(float));
     }
     __aicore__ inline void Process() {
-        for (uint32_t unit = firstUnit; unit < lastUnit; ++unit) {
+        for (uint32_t unit = firstUnit; unit < endUnit; ++unit) {
             const uint32_t first = unit * ROWS_PER_UNIT;
             const uint32_t count = rows - first < ROWS_PER_UNIT ? rows - first : ROWS_PER_UNIT;
             LocalTensor<float> sums = outQueue.AllocTensor<float>();
@@ -82,7 +82,7 @@ private:
     TBuf<QuePosition::VECCALC> wideBuf;
     GlobalTensor<half> xGm;
     GlobalTensor<float> yGm;
-    uint32_t firstUnit, lastUnit, rows, columns, padded;
+    uint32_t firstUnit, endUnit, rows, columns, padded;
 };
 
 extern "C" __global__ __aicore__ void row_sum_custom(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {

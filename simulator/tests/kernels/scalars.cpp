@@ -54,7 +54,7 @@ KERNEL(reference_to_what_v_writes) {
     (void)value;
 }
 
-KERNEL(v_writes_what_a_reference_read) {
+KERNEL(v_writes_what_a_reference_reads) {
     Ub ub(512);
     LocalTensor<float> t = ub.at<float>(0, 128);
     float value = t(0);
@@ -100,7 +100,8 @@ KERNEL(scalars_of_all_sorts) {
     DataCopy(global<float>(y), t, 8);
 }
 
-// y[0, 8) = 2 * x[0, 8) by reference; y[8]: the register's value twice; y[9]: whether GetPosition() gives VECCALC.
+// y[0, 8) = 2 * x[0, 8) by reference; y[8]: twice the sum in the register; y[9]: whether GetPosition() gives VECCALC;
+// y[10]: the halves 3 and 0.
 KERNEL(global_elements_by_reference) {
     Ub ub(1024);
     GlobalTensor<float> in = global<float>(x), out = global<float>(y);
@@ -122,7 +123,7 @@ KERNEL(global_elements_by_reference) {
     DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE>(out);  // keeps SIM-GM-02
 }
 
-// Stores by reference what the memory held before: every bit of UB set, and the zeros of y.
+// Stores by reference the values that the memory already has: ones in all bits of UB, zeros in y.
 KERNEL(references_to_fresh_elements) {
     TPipe pipe;
     TBuf<TPosition::VECCALC> buffer;

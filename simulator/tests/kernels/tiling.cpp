@@ -71,7 +71,7 @@ KERNEL(member_of_another_struct) {
     (void)number;
 }
 
-// With 64 bytes: no macro reads them.
+// With 64 bytes. No macro reads the data.
 KERNEL(struct_read_by_a_pointer_of_its_own) {
     REGISTER_TILING_DEFAULT(Small);  // breaks SIM-TILING-01: REGISTER_TILING_DEFAULT: the struct has 16 bytes but the host passed 64.
     (void)reinterpret_cast<__gm__ Small*>(tiling)->rows;
@@ -84,7 +84,7 @@ KERNEL(one_of_the_registered_structs) {
     (void)data;
 }
 
-// With 32 bytes.
+// With 32 bytes, as the next kernel.
 KERNEL(part_of_the_data_by_a_copy) {
     GET_TILING_DATA_PTR_WITH_STRUCT(Parts, parts, tiling);
     COPY_TILING_WITH_STRUCT(Small, &parts->second, second);  // keeps SIM-TILING-01
@@ -102,7 +102,7 @@ KERNEL(tiling_from_somewhere_else) {
     (void)data;
 }
 
-// Launched with key 2.
+// This kernel and the next are launched with key 2.
 KERNEL(key_with_a_branch) {
     if (TILING_KEY_IS(1)) {
     } else if (TILING_KEY_IS(2)) {  // keeps SIM-TILING-02
