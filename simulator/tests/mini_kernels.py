@@ -1,7 +1,7 @@
 """The mini kernels of kernels/*.cpp and the claims in their comments.
 
 At a line that ends in ``// breaks SIM-ALIGN-01: words`` the simulator must report that rule with these
-words. ``// keeps SIM-ALIGN-01`` marks the same place in a kernel that must pass. ``// warns`` is used instead of
+words. ``// keeps SIM-ALIGN-01`` marks the same place in a kernel that must pass. ``// warns`` replaces
 ``// breaks`` for a rule that only warns. In the words, ``@`` is the marked line as ``file:line``, ``@-1`` the
 line before, ``@+1`` the next; ``(no line)`` means that the report cannot name a line.
 """

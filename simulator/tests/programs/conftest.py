@@ -1,4 +1,4 @@
-"""The simulated NPU in tests."""
+"""Fixtures: a Python with torch_npu, and the simulated NPU that it uses."""
 
 import pytest
 from simulated_npu import Simulated, find_python, shared_folder

@@ -52,16 +52,16 @@ class ForkServer:
         return subprocess.CompletedProcess(arguments, status, *printed)
 
     def _wait(self, arguments, timeout):
-        child = self._answer()
+        child = self._receive()
         readable, *_ = select.select([self._socket], [], [], timeout)
         if not readable:
             os.kill(child, signal.SIGKILL)
-        status = self._answer()
+        status = self._receive()
         if not readable:
             raise subprocess.TimeoutExpired(arguments, timeout)
         return status
 
-    def _answer(self):
+    def _receive(self):
         answer = self._socket.recv(ANSWER.size, socket.MSG_WAITALL)
         assert answer, f"{self.python} ended before its run did"
         return ANSWER.unpack(answer)[0]
@@ -76,7 +76,7 @@ class ForkServer:
 
 
 def next_run(server_socket):
-    """Fork a process for every request and return the request there. In the server this never returns."""
+    """Fork a process for every request and return the request in that process, never in the server."""
     requests = server_socket.makefile()
     while True:
         _, streams, *_ = socket.recv_fds(server_socket, 1, STREAMS)
@@ -99,26 +99,26 @@ def next_run(server_socket):
 
 
 def run_in_this_process(arguments, env, cwd):
-    """Run the program as a new Python process with these arguments, environment and directory would."""
+    """Do what a new Python process with these arguments, environment and working directory would do."""
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
-    first, *rest = arguments
-    if first == "-m":
+    program, *rest = arguments
+    if program == "-m":
         sys.path[0] = cwd
         sys.argv = rest
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         return
     main = sys.modules["__main__"] = types.ModuleType("__main__")
-    if first == "-c":
+    if program == "-c":
         sys.path[0], name = "", "<string>"
         source, *rest = rest
     else:
-        sys.path[0], name = os.path.dirname(first), first
-        main.__file__ = first
-        with open(first, encoding="utf-8") as file:
+        sys.path[0], name = os.path.dirname(program), program
+        main.__file__ = program
+        with open(program, encoding="utf-8") as file:
             source = file.read()
-    sys.argv = [first, *rest]
+    sys.argv = [program, *rest]
     exec(compile(source, name, "exec"), vars(main))
 
 

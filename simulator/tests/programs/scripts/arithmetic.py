@@ -1,4 +1,4 @@
-"""Compare stand-ins of libopapi with torch's CPU kernels: same dtype, shape, strides and bits."""
+"""Compare stand-ins of libopapi with torch's CPU kernels: same dtype, shape and values."""
 
 import itertools
 import operator
@@ -6,15 +6,15 @@ import operator
 import torch
 from run_checks import refusal, run
 
-COPIED = (torch.float32, torch.float16, torch.bfloat16)
+COPIED_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 HAS_BFLOAT16 = not torch.npu.get_device_name().startswith("Ascend310P")
-FLOATS = COPIED if HAS_BFLOAT16 else COPIED[:2]
+FLOATS = COPIED_FLOATS if HAS_BFLOAT16 else COPIED_FLOATS[:2]
 DTYPES = (*FLOATS, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool)
 COMPARISONS = (torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge)
 
 
 def values(shape, dtype, seed):
-    """Small numbers, so that no dtype overflows, with every sign."""
+    """Random numbers, so small that no dtype overflows, with both signs if the dtype has them."""
     generator = torch.Generator().manual_seed(seed)
     if dtype == torch.bool:
         return torch.rand(shape, generator=generator) > 0.5
@@ -31,13 +31,13 @@ def same(on_device, on_host):
     torch.testing.assert_close(on_device.cpu(), on_host, rtol=0, atol=0, equal_nan=True)
 
 
-def allowed(op, a, b):
+def torch_supports(op, a, b):
     return not (op is torch.sub and torch.bool in (a, b))
 
 
 def check_two_tensors_of_any_dtypes():
     for op, a, b in itertools.product((torch.add, torch.sub, torch.mul, torch.div), DTYPES, DTYPES):
-        if allowed(op, a, b):
+        if torch_supports(op, a, b):
             x, y = values((3, 5), a, 1), values((3, 5), b, 2)
             same(op(x.npu(), y.npu()), op(x, y))
 
@@ -53,9 +53,9 @@ def check_ranges():
         for dtype in (None, *FLOATS, torch.float64, torch.int32, torch.int64):
             same(torch.arange(*bounds, dtype=dtype, device="npu"), torch.arange(*bounds, dtype=dtype))
     same(torch.arange(0.0, 1.0, 0.1, device="npu"), torch.arange(0.0, 1.0, 0.1))
-    given = torch.empty(10, device="npu")
-    torch.arange(5, out=given[::2])
-    same(given[::2], torch.arange(5.0))
+    out = torch.empty(10, device="npu")
+    torch.arange(5, out=out[::2])
+    same(out[::2], torch.arange(5.0))
 
 
 def check_broadcasting():
@@ -145,7 +145,7 @@ def check_in_place_on_views():
 
 
 def check_casts_of_every_pair():
-    dtypes = {*COPIED, *DTYPES}
+    dtypes = {*COPIED_FLOATS, *DTYPES}
     for a, b in itertools.product(dtypes, dtypes):
         x = values((2, 70), a, 1)
         if b == torch.uint8:
@@ -155,7 +155,7 @@ def check_casts_of_every_pair():
 
 
 def check_halves_round_to_nearest_even():
-    # Every float16, the midpoints between neighbours, and values that overflow or underflow.
+    # Every finite float16, the midpoints between neighbours, and values that overflow or underflow.
     half = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16).view(torch.float16)
     finite = half[half.isfinite()].float().sort().values
     between = (finite[1:] + finite[:-1]) / 2
@@ -189,8 +189,8 @@ def check_complex_numbers():
     same(x.npu()[:, 1].clone(), x[:, 1].clone())
     same(torch.zeros(2, dtype=torch.complex64, device="npu"), torch.zeros(2, dtype=torch.complex64))
     same(x.npu().conj().clone().resolve_conj(), x.conj().resolve_conj())
-    turned = torch.view_as_real(x.npu() * torch.polar(real, real).npu()).flatten(-2)
-    torch.testing.assert_close(turned.cpu(), torch.view_as_real(x * torch.polar(real, real)).flatten(-2))
+    product = torch.view_as_real(x.npu() * torch.polar(real, real).npu()).flatten(-2)
+    torch.testing.assert_close(product.cpu(), torch.view_as_real(x * torch.polar(real, real)).flatten(-2))
 
 
 def check_integers_wrap():

@@ -1,4 +1,4 @@
-"""Operators that fall back to the host, against the CPU: results, aliases, gradients, random numbers."""
+"""Compare operators that fall back to the host with the CPU: results, aliases, gradients, random numbers."""
 
 import sys
 import threading
@@ -27,7 +27,7 @@ def same(on_device, on_host):
     torch.testing.assert_close(on_device.detach().cpu(), on_host.detach(), rtol=0, atol=0, equal_nan=True)
 
 
-def check_it_counts_by_operator():
+def check_calls_are_counted_by_operator():
     x = numbers(3).npu()
     before = fallback.counts["aten.exp.default"]
     x.exp()
@@ -87,8 +87,8 @@ def check_a_kernel_returns_its_arguments_and_views_of_them():
     expected = y.exp().cpu()
     assert fallback.HostKernel(aten.exp_.default)(y) is y
     assert fallback.HostKernel(aten.sigmoid.out)(y, out=out) is out
-    turned = fallback.HostKernel(aten.slice.Tensor)(y, 1, 1, 3)
-    turned.zero_()
+    view = fallback.HostKernel(aten.slice.Tensor)(y, 1, 1, 3)
+    view.zero_()
     expected[:, 1:3].zero_()
     same(y, expected)
     parts = fallback.HostKernel(aten.split.Tensor)(y, 2)
@@ -191,7 +191,7 @@ def check_values_without_tensors():
     assert numbers(3).npu().sum().item() == numbers(3).sum().item()
 
 
-def check_nothing_in_and_nothing_out():
+def check_empty_tensors():
     x = torch.empty(0, 4)
     same(x.npu().exp(), x.exp())
     same(x.npu().sum(0), x.sum(0))
@@ -219,8 +219,8 @@ def check_a_tensor_of_the_cpu_is_refused():
     same(numbers(4, 2).npu()[torch.tensor([3, 1])], numbers(4, 2)[torch.tensor([3, 1])])
 
 
-def gradients(work, *inputs):
-    """Gradients of the sum of work's result, on both devices."""
+def compare_gradients(work, *inputs):
+    """Compare the result of work and its gradients on both devices."""
     hosts = [i.clone().requires_grad_() for i in inputs]
     devices = [i.npu().requires_grad_() for i in inputs]
     host, device = work(*hosts), work(*devices)
@@ -260,11 +260,11 @@ def check_gradients():
         lambda a, b: F.cross_entropy(a @ b, torch.tensor([1, 4, 0], device=a.device)),
         lambda a, b: torch.stack([a @ b, a @ b]).prod(0),
     ):
-        gradients(work, numbers(3, 4), numbers(4, 5, seed=2))
+        compare_gradients(work, numbers(3, 4), numbers(4, 5, seed=2))
 
 
 def check_convolution_and_norm_layers_train():
-    def made(device):
+    def trained(device):
         torch.manual_seed(0)
         net = nn.Sequential(
             nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2),
@@ -281,22 +281,22 @@ def check_convolution_and_norm_layers_train():
             optimizer.step()
         return {name: value.cpu() for name, value in net.state_dict().items()}
 
-    torch.testing.assert_close(made("npu"), made("cpu"))
+    torch.testing.assert_close(trained("npu"), trained("cpu"))
 
 
-def check_every_kind_of_adamw():
-    def trained(device, **how):
+def check_implementations_of_adamw():
+    def trained(device, **options):
         torch.manual_seed(0)
         net = nn.Linear(5, 3).to(device)
-        optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, **how)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, **options)
         for step in range(4):
             optimizer.zero_grad()
             net(numbers(6, 5, seed=step).to(device)).square().mean().backward()
             optimizer.step()
         return net.weight.detach().cpu()
 
-    for how in ({"foreach": False}, {"foreach": True}, {"fused": True}, {"amsgrad": True}):
-        torch.testing.assert_close(trained("npu", **how), trained("cpu", **how))
+    for options in ({"foreach": False}, {"foreach": True}, {"fused": True}, {"amsgrad": True}):
+        torch.testing.assert_close(trained("npu", **options), trained("cpu", **options))
 
 
 def check_autocast():
@@ -346,18 +346,18 @@ def check_random_numbers_look_random():
 def check_dropout_of_a_checkpoint_is_the_same_again():
     from torch.utils.checkpoint import checkpoint
 
-    def grads(use):
+    def gradient(checkpointed):
         torch.npu.manual_seed(2)
         x = numbers(8, 8).npu().requires_grad_()
         work = lambda t: F.dropout(t.exp(), 0.5) * t  # noqa: E731
-        (checkpoint(work, x, use_reentrant=False) if use else work(x)).sum().backward()
+        (checkpoint(work, x, use_reentrant=False) if checkpointed else work(x)).sum().backward()
         return x.grad.cpu()
 
-    assert torch.equal(grads(True), grads(False))
+    assert torch.equal(gradient(True), gradient(False))
 
 
 def check_threads():
-    x, expected, failures = numbers(32, 32), None, []
+    x, failures = numbers(32, 32), []
     expected = (x @ x).softmax(-1).cumsum(0)
 
     def work():

@@ -1,5 +1,5 @@
-"""Calls that a capture refuses, with the codes of hicann/runtime. torch_npu's queue is off, because with it
-an error is raised later and persists."""
+"""Check the calls that a capture refuses, with the codes of hicann/runtime. torch_npu's task queue is off,
+because it raises errors later, and they persist."""
 
 import ctypes
 import threading
@@ -15,8 +15,8 @@ GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 # ---- calls that a capture refuses --------------------------------------------------------------------
 
 
-class RefusedCapture:
-    """A capture with a refused call: the text of its error and of the error at the end of the capture."""
+class Capture:
+    """A capture: the error that work() returns as text, and the error at the capture's end ("" if none)."""
 
     def __init__(self, work, *, mode="global"):
         self.graph = torch.npu.NPUGraph()
@@ -24,45 +24,45 @@ class RefusedCapture:
         torch.npu.synchronize()
         with torch.npu.stream(self.stream):
             self.graph.capture_begin(capture_error_mode=mode)
-            self.text = work()
+            self.error = work()
             try:
                 self.graph.capture_end()
-                self.end = ""
+                self.end_error = ""
             except RuntimeError as error:
-                self.end = str(error)
+                self.end_error = str(error)
 
 
-def is_refused(work, code):
+def require_refusal(work, code):
     """Check that the call gives this code and that the capture is invalid: 507903."""
-    refused = RefusedCapture(lambda: refusal(work))
-    assert f"error code is {code}" in refused.text, refused.text
-    assert "error code is 507903" in refused.end, refused.end
+    capture = Capture(lambda: refusal(work))
+    assert f"error code is {code}" in capture.error, capture.error
+    assert "error code is 507903" in capture.end_error, capture.end_error
     assert (torch.ones(3).npu() + 1).cpu().tolist() == [2.0, 2.0, 2.0]  # the device still works
 
 
 def check_item():
     x = torch.ones(1).npu()
-    is_refused(lambda: (x * 2).item(), 107027)
+    require_refusal(lambda: (x * 2).item(), 107027)
 
 
 def check_a_copy_to_the_host():
     x = torch.ones(4).npu()
-    is_refused(lambda: (x * 2).cpu(), 107030)
+    require_refusal(lambda: (x * 2).cpu(), 107030)
 
 
-def check_the_shape_that_depends_on_data():
+def check_a_shape_that_depends_on_data():
     x = torch.ones(4).npu()
-    refused = RefusedCapture(lambda: refusal(lambda: x.nonzero()))
-    assert "107027" in refused.text, refused.text
-    assert "507903" in refused.end
+    capture = Capture(lambda: refusal(lambda: x.nonzero()))
+    assert "107027" in capture.error, capture.error
+    assert "507903" in capture.end_error
 
 
 def check_synchronizing_the_stream():
-    is_refused(lambda: torch.npu.current_stream().synchronize(), 107027)
+    require_refusal(lambda: torch.npu.current_stream().synchronize(), 107027)
 
 
 def check_synchronizing_the_device():
-    is_refused(torch.npu.synchronize, 107027)
+    require_refusal(torch.npu.synchronize, 107027)
 
 
 def check_synchronizing_an_event():
@@ -72,7 +72,7 @@ def check_synchronizing_an_event():
         event.record()
         event.synchronize()
 
-    is_refused(work, 107028)
+    require_refusal(work, 107028)
 
 
 def check_querying_an_event():
@@ -82,7 +82,7 @@ def check_querying_an_event():
         event.record()
         event.query()
 
-    is_refused(work, 107028)
+    require_refusal(work, 107028)
 
 
 def check_the_default_stream():
@@ -94,8 +94,8 @@ def check_an_event_from_outside():
     event = torch.npu.Event()
     event.record()
     torch.npu.synchronize()
-    refused = RefusedCapture(lambda: refusal(lambda: torch.npu.current_stream().wait_event(event)))
-    assert "error code is 107024" in refused.text, refused.text
+    capture = Capture(lambda: refusal(lambda: torch.npu.current_stream().wait_event(event)))
+    assert "error code is 107024" in capture.error, capture.error
 
 
 def check_a_stream_that_does_not_join_again():
@@ -108,17 +108,17 @@ def check_a_stream_that_does_not_join_again():
             x.mul_(2)
         return ""
 
-    assert "error code is 107025" in RefusedCapture(work).end
+    assert "error code is 107025" in Capture(work).end_error
 
 
 def check_pageable_memory():
     x, host = torch.ones(4).npu(), torch.ones(4)
-    is_pageable = RefusedCapture(lambda: refusal(lambda: x.copy_(host, non_blocking=True)))
-    assert "error code is 107000" in is_pageable.text, is_pageable.text
+    capture = Capture(lambda: refusal(lambda: x.copy_(host, non_blocking=True)))
+    assert "error code is 107000" in capture.error, capture.error
 
 
 def copy_on_another_stream(mode):
-    """An asynchronous copy of pageable memory outside a capture of this mode, and its target."""
+    """Copy pageable memory asynchronously on a stream outside a capture; return the capture and the copy."""
     x, host = torch.ones(4).npu(), torch.full((4,), 3.0)
     other = torch.npu.Stream()
 
@@ -130,16 +130,16 @@ def copy_on_another_stream(mode):
             return str(error)
         return ""
 
-    return RefusedCapture(work, mode=mode), x
+    return Capture(work, mode=mode), x
 
 
 def check_pageable_memory_on_another_stream():
     for mode in ("global", "thread_local"):
-        copy, _ = copy_on_another_stream(mode)
-        assert "error code is 107041" in copy.text, copy.text
-        assert copy.end
-    copy, x = copy_on_another_stream("relaxed")
-    assert (copy.text, copy.end) == ("", "")
+        capture, _ = copy_on_another_stream(mode)
+        assert "error code is 107041" in capture.error, capture.error
+        assert capture.end_error
+    capture, x = copy_on_another_stream("relaxed")
+    assert (capture.error, capture.end_error) == ("", "")
     assert x.tolist() == [3.0] * 4
 
 
@@ -163,7 +163,7 @@ def memset(address):
 
 
 def in_another_thread(work):
-    """Each thread has its own current device, so this thread sets it."""
+    """Return the result of work in another thread, which must select the device first."""
     results = []
     thread = threading.Thread(target=lambda: results.append(CANN.aclrtSetDevice(0) or work()))
     thread.start()
@@ -172,7 +172,7 @@ def in_another_thread(work):
 
 
 def check_modes():
-    """Status of a synchronous call in this thread and in another one, and of the end of the capture."""
+    """Check the status of a synchronous call in this thread and in another one, and of the capture's end."""
     memory = torch.ones(16).npu()
     torch.npu.synchronize()
     address = ctypes.c_void_p(memory.data_ptr())
@@ -210,7 +210,7 @@ def check_memory_may_be_allocated():
     assert capture_end(stream)[0] == 0
 
 
-def check_wrong_handles():
+def check_wrong_handles_and_states():
     assert CANN.aclmdlRICaptureBegin(None, GLOBAL) == 100000
     stream = capture_begin(GLOBAL)
     assert CANN.aclmdlRICaptureBegin(stream, GLOBAL) == 107027
@@ -221,15 +221,11 @@ def check_wrong_handles():
 
 
 def check_a_task_group_that_stays_open():
-    stream = torch.npu.Stream()
-    torch.npu.synchronize()
-
     def work():
         torch.npu.graph_task_group_begin(torch.npu.current_stream())
         return ""
 
-    assert stream
-    assert "error code is 107033" in RefusedCapture(work).end
+    assert "error code is 107033" in Capture(work).end_error
 
 
 if __name__ == "__main__":
