@@ -19,4 +19,4 @@ def device(package):
     """The package on Ascend910B1. Frees a test's memory and checks its guard zones."""
     package.set_soc("Ascend910B1")
     yield package
-    package.forget()
+    package.free_tensors()

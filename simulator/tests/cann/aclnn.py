@@ -123,7 +123,7 @@ class Device:
         key = owner.ctypes.data
         C.memmove(key, self.memories[key], owner.nbytes)
 
-    def forget(self) -> None:
+    def free_tensors(self) -> None:
         for memory in self.memories.values():
             self.free(memory)
         self.memories.clear()
@@ -133,8 +133,8 @@ class Device:
         owner, memory = owner_of(array), self.upload(array)
         item = array.itemsize
         offset = (array.ctypes.data - owner.ctypes.data) // item
-        sizes, strides = dims(array.shape), dims([s // item for s in array.strides])
-        storage = dims([owner.nbytes // item])
+        sizes, strides = int64_array(array.shape), int64_array([s // item for s in array.strides])
+        storage = int64_array([owner.nbytes // item])
         return self.cann.aclCreateTensor(
             sizes, C.c_uint64(array.ndim), TYPES[array.dtype.name], strides, C.c_int64(offset), self.format,
             storage, C.c_uint64(1), C.c_void_p(memory),
@@ -212,7 +212,7 @@ class Device:
                     self.download(array)
             assert all(map(self.guards_are_intact, self.allocations))
         finally:
-            self.forget()
+            self.free_tensors()
 
 
 def owner_of(array: Any) -> Any:
@@ -222,7 +222,7 @@ def owner_of(array: Any) -> Any:
     return array
 
 
-def dims(values: Any) -> Any:
+def int64_array(values: Any) -> Any:
     return (C.c_int64 * len(values))(*values)
 
 

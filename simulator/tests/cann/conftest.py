@@ -29,4 +29,4 @@ def device(foreign_package, foreign_kernel, monkeypatch):
     opened = aclnn.Device.open(foreign_package)
     opened.set_soc("Ascend910B4")
     yield opened
-    opened.forget()
+    opened.free_tensors()

@@ -46,7 +46,7 @@ def prepared(device):
     return given, size, executor
 
 
-def out_of(device, given):
+def download_out(device, given):
     device.download(given["out"])
     return given["out"]
 
@@ -97,7 +97,7 @@ def test_a_view_fails_in_the_second_phase_without_auto_or_ignore_contiguous(devi
     size, executor = device.prepare(OP, given)
     failure = refused(lambda: device.run(OP, size, executor))
     assert failure.status == INNER
-    assert not out_of(device, given).any()
+    assert not download_out(device, given).any()
 
 
 def test_a_chip_without_the_operators_kernels_has_no_executor(device):
@@ -369,7 +369,7 @@ def test_tensors_and_arrays_may_be_destroyed_between_the_phases(device):
     given = call(weights=[1.5], flags=[True])
     size, executor = device.prepare(OP, given)
     device.run(OP, size, executor)
-    assert np.array_equal(out_of(device, given), expected(given))
+    assert np.array_equal(download_out(device, given), expected(given))
 
 
 def test_an_executor_stays_usable_after_a_short_workspace(device, prepared):
@@ -377,7 +377,7 @@ def test_an_executor_stays_usable_after_a_short_workspace(device, prepared):
     assert refused(lambda: device.run(OP, size, executor, missing_bytes=1)).status == BAD_ARGUMENT
     assert refused(lambda: device.launch(OP, None, size, executor)).status == NULL_POINTER
     device.run(OP, size, executor)
-    assert np.array_equal(out_of(device, given), expected(given))
+    assert np.array_equal(download_out(device, given), expected(given))
 
 
 def test_an_executor_runs_once(device, prepared):
@@ -390,7 +390,7 @@ def test_an_executor_runs_once(device, prepared):
 
 def test_a_failure_on_the_device_uses_up_the_executor(device, prepared):
     _, size, executor = prepared
-    device.forget()  # the tensors' memory is freed
+    device.free_tensors()
     failure = refused(lambda: device.run(OP, size, executor))
     assert failure.status == KERNEL_FAILED
     assert "memory that was freed" in str(failure)
@@ -426,7 +426,7 @@ def test_a_repeatable_executor_runs_again_until_it_is_destroyed(device, prepared
     for _ in range(3):
         given["out"][:] = 0
         device.run(OP, size, executor)
-        assert np.array_equal(out_of(device, given), expected(given))
+        assert np.array_equal(download_out(device, given), expected(given))
     assert device.cann.aclDestroyAclOpExecutor(executor) == OK
     assert refused(lambda: device.run(OP, size, executor)).status == NULL_POINTER
 
@@ -440,7 +440,7 @@ def test_an_input_gets_another_address(device, prepared, function):
     address = C.c_void_p(device.upload(other))
     assert getattr(device.cann, function)(executor, C.c_size_t(1), handle, address) == OK
     device.run(OP, size, executor)
-    assert np.array_equal(out_of(device, given), expected({**given, "y": other}))
+    assert np.array_equal(download_out(device, given), expected({**given, "y": other}))
     device.cann.aclDestroyTensor(handle)
 
 
@@ -455,7 +455,7 @@ def test_an_output_gets_another_address(device, prepared, function, index):
     device.run(OP, size, executor)
     device.download(other)
     assert np.array_equal(other, expected(given))
-    assert not out_of(device, given).any()
+    assert not download_out(device, given).any()
     device.cann.aclDestroyTensor(handle)
 
 
@@ -494,7 +494,7 @@ def test_a_workspace_must_be_live_device_memory(device, prepared):
     failure = refused(lambda: device.launch(OP, freed, size, executor))
     assert failure.status == KERNEL_FAILED
     assert "workspace must lie inside one allocation" in str(failure)
-    assert not out_of(device, given).any()
+    assert not download_out(device, given).any()
 
 
 def test_a_workspace_is_overwritten_after_the_kernel(device, prepared):

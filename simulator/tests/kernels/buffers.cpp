@@ -1,4 +1,4 @@
-// TPipe and InitBuffer.
+// TPipe, InitBuffer, and the scratch memory of Select.
 #include "mini.h"
 
 KERNEL(buffer_of_a_byte) {

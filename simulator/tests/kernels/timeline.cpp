@@ -5,7 +5,7 @@ struct Amounts {
     uint32_t count;    // floats of a tile, or repeats
     uint32_t tiles;
     uint32_t buffers;  // of each queue
-    uint32_t skipped;  // floats of GM before the first
+    uint32_t skipped;  // floats of GM before the first; in relay and add_tiles as described there
 };
 
 #define READ_AMOUNTS                  \
