@@ -60,7 +60,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_command_runs(tmp_
     assert not ran.exists()
 
 
-def test_a_program_that_is_not_there_is_refused():
+def test_a_program_that_does_not_exist_is_refused():
     done = run_command("--", "no-such-program")
     assert done.exit_code == 2
     assert done.stderr == (
