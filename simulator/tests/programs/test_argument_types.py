@@ -52,8 +52,8 @@ ONLY_310P = {"EqTensor": UINT32_64, "Copy": BFLOAT16, "Zero": BFLOAT16}
 ONLY_910B = {
     name: {"Complex": types(""), "FillScalar": WIDE | BFLOAT16}.get(name, BFLOAT16) for name in TAKEN
 }
-INTEGER, FRACTION, COMPLEX_NUMBER = 1, 2, 3
-KINDS = dict.fromkeys(TYPES, INTEGER) | {"bool": 0}
+BOOL, INTEGER, FRACTION, COMPLEX_NUMBER = range(4)
+KINDS = dict.fromkeys(TYPES, INTEGER) | {"bool": BOOL}
 KINDS |= dict.fromkeys(types("float16 float32 float64 bfloat16"), FRACTION)
 KINDS |= dict.fromkeys(COMPLEX, COMPLEX_NUMBER)
 FUNCTIONS = sorted(
@@ -75,18 +75,14 @@ def taken(function, soc):
     return inputs | soc_types, outputs | soc_types
 
 
-def converts(kind, to):
-    """Whether a type of one kind converts to a type of another kind, as CanCast of hicann/opbase."""
-    if to == KINDS["bool"]:
-        return kind == to
-    return kind != COMPLEX_NUMBER if to == FRACTION else kind < FRACTION if to == INTEGER else True
-
-
 def result_converts(function, self, other, out):
-    """Whether arithmetic on these types may have an output of that type."""
+    """Whether arithmetic on these types may have an output of that type, as CanCast of hicann/opbase.
+
+    A type converts to types of its kind and of higher kinds.
+    """
     base = row_of(function)
     kind = KINDS[self] if base in ("Divs", "Neg") else max(KINDS[self], KINDS[other])
-    return base == "Muls" or converts(kind, KINDS[out])
+    return base == "Muls" or kind <= KINDS[out]
 
 
 def arguments_of(function):

@@ -42,6 +42,7 @@ def stream(mode=CONTINUE):
 
 
 def event(is_extended=True, flags=SYNC):
+    """Create an extended event or, by the older function, an older one."""
     made = C.c_void_p()
     create = CANN.aclrtCreateEventExWithFlag if is_extended else CANN.aclrtCreateEventWithFlag
     assert create(C.byref(made), flags) == OK
