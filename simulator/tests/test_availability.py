@@ -92,7 +92,7 @@ def types_of(soc):
 
 
 def compiles(soc, calls, tmp_path):
-    """Whether each call compiles; one pass with one line per call."""
+    """Whether each call compiles, from one pass of the compiler over one line per call."""
     source = tmp_path / "calls.cpp"
     lines = [f"void f{i}() {{ {call}; }}" for i, call in enumerate(calls)]
     source.write_text(HEAD + "\n".join(lines) + "\n")
@@ -103,7 +103,8 @@ def compiles(soc, calls, tmp_path):
     return [first + i not in refused for i in range(len(calls))]
 
 
-def lacking():
+def instructions_without_types():
+    """Pairs of an instruction and an SoC that lacks it."""
     return [(name, soc) for soc in SOCS for name, types in ascend_sim.instructions(soc).items() if not types]
 
 
@@ -138,7 +139,7 @@ def test_refusals_cpp_has_a_line_for_every_instruction_that_an_soc_lacks():
     """refusals.cpp is written independently, so it detects wrong cells of the table."""
     text = test_refusals.SOURCE.read_text().splitlines()
     missing = []
-    for name, soc in lacking():
+    for name, soc in instructions_without_types():
         call_pattern = re.compile(CALL_PATTERNS.get(name, rf"\b{name}(?:<[^()]*>)?\("))
         if not any(call_pattern.search(text[line - 1]) for line in test_refusals.marked(soc)):
             missing.append((name, soc))

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 ADD = Path(__file__).parents[1] / "examples" / "add_custom.cpp"
 VECTORS = ("in:float32[1003]", "in:float32[1003]", "out:float32[1003]")
 TILING = ("--tiling", "uint32_t=1003,uint32_t=128")
-EQUAL = (*VECTORS, *TILING, "--block-dim", 8, "--reference", "numpy:add")
+WITH_REFERENCE = (*VECTORS, *TILING, "--block-dim", 8, "--reference", "numpy:add")
 
 
 def ascend_sim_command(*arguments, **variables):
@@ -36,7 +36,7 @@ def files():
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
+def in_temporary_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
@@ -44,7 +44,7 @@ def own_folder(tmp_path, monkeypatch):
 def timeline(tmp_path_factory):
     """The timeline of a launch on two cores."""
     file = tmp_path_factory.mktemp("timeline") / "add.json"
-    done = add(*EQUAL, "--trace", file, "--cores", 2)
+    done = add(*WITH_REFERENCE, "--trace", file, "--cores", 2)
     assert done.exit_code == 0, done.stderr
     return file
 
@@ -68,10 +68,10 @@ def test_help_names_options_and_exit_status(command):
     assert [words for words in HELP[command] if words not in done.stdout] == []
 
 
-def test_the_program_and_its_module_are_the_same():
+def test_the_app_and_the_module_print_the_version():
     command = [sys.executable, "-m", "ascend_sim.cli", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == f"ascend-sim {ascend_sim.__version__}\n"
+    assert done.stdout == ascend_sim_command("--version").stdout == f"ascend-sim {ascend_sim.__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_wrong_usage_is_reported_on_standard_error(arguments, words):
 
 
 def test_a_kernel_is_compared_with_its_reference():
-    done = add(*EQUAL)
+    done = add(*WITH_REFERENCE)
     assert (done.exit_code, done.stderr) == (0, ""), done.stderr
     assert "add_custom.cpp: add_custom" in done.stdout
     assert done.stdout.splitlines()[-1] == "equal to numpy:add"
@@ -208,10 +208,22 @@ def test_a_bad_option_is_refused_and_nothing_is_written(name):
     assert files() == []
 
 
-def test_an_entry_that_is_not_there_is_refused():
+def test_an_entry_that_does_not_exist_is_refused():
     done = ascend_sim_command("kernel", ADD, "nosuch", *VECTORS)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == "[sim] entry must be a __global__ function but got nosuch.\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "struct"),
+    [
+        ("uint64_t=1,uint32_t=2", "01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00"),
+        ("uint8_t=1,uint16_t=2,uint8_t=3", "01 00 02 00 03 00"),
+        ("uint32_t=1,uint32_t=2", "01 00 00 00 02 00 00 00"),
+    ],
+)
+def test_tiling_fields_have_the_bytes_of_a_c_struct(fields, struct):
+    assert tiling_of(fields) == bytes.fromhex(struct)
 
 
 # ---- trace -------------------------------------------------------------------------------------------
@@ -294,15 +306,3 @@ def test_doctor_ends_with_1_without_a_compiler_and_prints_how_to_get_one():
     assert (done.exit_code, done.stderr) == (1, "")
     assert "compiler        missing: none was found as $CXX, g++, clang++ or c++" in done.stdout
     assert "Install one (apt install g++)" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("fields", "struct"),
-    [
-        ("uint64_t=1,uint32_t=2", "01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00"),
-        ("uint8_t=1,uint16_t=2,uint8_t=3", "01 00 02 00 03 00"),
-        ("uint32_t=1,uint32_t=2", "01 00 00 00 02 00 00 00"),
-    ],
-)
-def test_tiling_fields_have_the_bytes_of_a_c_struct(fields, struct):
-    assert tiling_of(fields) == bytes.fromhex(struct)

@@ -1,5 +1,5 @@
-// Cast in every pair and mode, compared with searches among the values of the target type: the expected values
-// do not use the simulator's arithmetic.
+// Cast between every pair of types in every mode. The expected values come from searches among the values of the
+// target type, not from the simulator's arithmetic.
 #include <algorithm>
 #include <limits>
 
@@ -12,7 +12,7 @@ namespace {
 
 // ---- the values of a 16-bit type, exactly ----------------------------------------------------------------
 
-// The magnitude that IEEE 754 gives to bits; infinity's bits continue the finite numbers.
+// The magnitude of bits as in IEEE 754, with infinity's bits read as the next finite number.
 double magnitude_of(uint32_t u, int mantissa_bits, int bias) {
     const uint32_t exponent = u >> mantissa_bits, mantissa = u & ((1u << mantissa_bits) - 1);
     if (exponent == 0) return std::ldexp(double(mantissa), 1 - bias - mantissa_bits);
@@ -22,7 +22,7 @@ double magnitude_of(uint32_t u, int mantissa_bits, int bias) {
 struct Format {
     int mantissa_bits, bias;
     uint16_t infinity, nan;
-    std::vector<double> magnitudes;  // of 0 .. the largest finite number, and the one after it
+    std::vector<double> magnitudes;  // by bits, from 0 to infinity's
     Format(int bits, int b, uint16_t inf) : mantissa_bits(bits), bias(b), infinity(inf), nan(inf | 1) {
         for (uint32_t u = 0; u <= inf; ++u) magnitudes.push_back(magnitude_of(u, bits, b));
     }
@@ -35,7 +35,7 @@ struct Format {
 
 const Format kHalf(10, 15, 0x7c00), kBfloat16(7, 127, 0x7f80);
 
-// The neighbour to which x rounds: index with magnitude low, or index + 1 with magnitude high.
+// Returns index if x rounds to the magnitude low, index + 1 if it rounds to high.
 uint32_t choose(double x, double low, double high, uint32_t index, RoundMode mode) {
     const double m = std::fabs(x);
     if (m == low) return index;
@@ -64,7 +64,7 @@ uint16_t rounded(float f, const Format& format, RoundMode mode, bool saturate) {
         const double m = std::fabs(double(f));
         const auto above = std::upper_bound(format.magnitudes.begin(), format.magnitudes.end(), m);
         index = uint32_t(above - format.magnitudes.begin()) - 1;
-        if (index >= format.infinity)  // nearer to the number after the largest than to the largest
+        if (index >= format.infinity)  // as a number that lies nearer to infinity's magnitude than to the largest
             index = choose(sign ? -3 : 3, 2, 3.5, format.infinity - 1u, mode);
         else
             index = choose(f, format.magnitudes[index], format.magnitudes[index + 1], index, mode);
@@ -126,8 +126,8 @@ float from_bits(uint32_t u) {
     return f;
 }
 
-// All values of both 16-bit types, the midpoints between them and the neighbours of these, integers and halves
-// around powers of two, and random bits.
+// All magnitudes of half; midpoints of half and of bfloat16, powers of two with offsets, and limits, each with its
+// neighbours and both signs; random bits.
 std::vector<float> interesting_floats() {
     std::vector<float> v;
     auto around = [&](double x) {
@@ -177,7 +177,7 @@ std::vector<int64_t> interesting_integers() {
 const RoundMode kModes[] = {RoundMode::CAST_NONE,  RoundMode::CAST_RINT,  RoundMode::CAST_FLOOR, RoundMode::CAST_CEIL,
                             RoundMode::CAST_ROUND, RoundMode::CAST_TRUNC, RoundMode::CAST_ODD};
 
-// Every mode of this SoC gives reference(value, mode, saturate); the others break SIM-ROUND-01.
+// Checks that every mode of this SoC gives reference(value, mode, saturate), and the others break SIM-ROUND-01.
 template <class To, class From, class F>
 void check_cast(const char* name, const std::vector<From>& values, F reference) {
     if constexpr (ascend_sim::round_modes<To, From>() != 0) {
@@ -291,7 +291,7 @@ void check_integers() {
     check_cast<half, int16_t>("int16 to half", narrowed<int16_t>(integers), to_half);
 }
 
-// Mixed widths in the repeat form: each operand has its own strides, the wider type determines the lanes.
+// The repeat form with types of two widths: each operand has its own strides, and the wider type sets the lanes.
 void check_strides() {
     std::vector<half> x(1024);
     for (uint32_t i = 0; i < x.size(); ++i) x[i] = half(float(i));
@@ -309,15 +309,15 @@ void check_strides() {
     expect("Cast's strides", b.get(to), want);
 
     Bench c;
-    const auto from2 = c.put(x);
-    const auto to2 = c.put(std::vector<float>(1024, -1.0f));
+    const auto source = c.put(x);
+    const auto target = c.put(std::vector<float>(1024, -1.0f));
     uint64_t mask[2] = {0x8000000000000a05ull, 0};
     expect_rule("Cast's bit mask",
-                c.run([&] { AscendC::Cast(c(to2), c(from2), RoundMode::CAST_NONE, mask, 2, {1, 1, 8, 4}); }), "");
+                c.run([&] { AscendC::Cast(c(target), c(source), RoundMode::CAST_NONE, mask, 2, {1, 1, 8, 4}); }), "");
     want.assign(1024, -1.0f);
     for (uint32_t r = 0; r < 2; ++r)
         for (uint32_t lane : {0u, 2u, 9u, 11u, 63u}) want[r * 64 + lane] = float(x[r * 64 + lane]);
-    expect("Cast's bit mask", c.get(to2), want);
+    expect("Cast's bit mask", c.get(target), want);
 }
 
 }  // namespace

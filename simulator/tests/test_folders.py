@@ -20,13 +20,13 @@ def test_cmake_projects_get_the_file_to_include_and_the_libraries():
     assert done.stderr == ""
 
 
-def test_headers_have_the_layout_that_the_cmake_file_expects():
+def test_headers_are_below_the_root_folder():
     root = folders.root()
     for file in ("include/kernel_operator.h", "include/ascend_sim.h", "cann/include/register/op_def.h"):
         assert (root / file).is_file()
 
 
-def test_a_folder_of_libraries_that_is_named_is_the_only_one(monkeypatch, tmp_path):
+def test_the_folder_that_ascend_sim_lib_dir_names_is_the_only_one(monkeypatch, tmp_path):
     monkeypatch.setenv("ASCEND_SIM_LIB_DIR", str(tmp_path))
     assert list(folders.library_folders()) == [tmp_path]
     with pytest.raises(Unavailable) as missing:
@@ -35,6 +35,6 @@ def test_a_folder_of_libraries_that_is_named_is_the_only_one(monkeypatch, tmp_pa
     assert "pip install ./simulator" in missing.value.remedy
 
 
-def test_folders_are_searched_once():
-    found = list(folders.library_folders())
-    assert len(found) == len(set(found))
+def test_no_folder_of_libraries_is_listed_twice():
+    listed = list(folders.library_folders())
+    assert len(listed) == len(set(listed))

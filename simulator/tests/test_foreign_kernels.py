@@ -31,7 +31,7 @@ def add(compiled, x, y, *, block_dim, tile=128, **options):
     return z, report
 
 
-def test_a_sum_of_nine(compiled):
+def test_sums_of_nine_pairs_computed_by_hand(compiled):
     x = np.array([1, -1, 0.5, 16777216, 3, 0, -0.0, 1e38, 100], np.float32)
     y = np.array([2, 1, 0.25, 1, -3, -7, 0.0, 3e38, 0.1], np.float32)
     # 2 ** 24 + 1 is halfway between two floats and rounds to the even one; 4e38 is beyond the largest float.
@@ -50,7 +50,7 @@ def test_an_elementwise_sum_on_any_number_of_cores(compiled, length, block_dim):
 
 @pytest.mark.parametrize("block_dim", [1, 3])
 def test_sums_of_rows(compiled, block_dim):
-    # Nine rows of seventy columns: one more than a unit of rows, six more than a repeat of lanes.
+    # Nine rows of seventy columns: one more than a unit of rows, six more than a repeat of floats.
     x = np.zeros((9, 70), np.float16)
     x[0] = np.arange(1, 71)  # 70 * 71 / 2
     x[1] = 1
@@ -99,7 +99,7 @@ def test_a_gather_of_several_tiles_on_several_cores(compiled):
 @pytest.mark.parametrize(
     ("index", "rule"),
     [(10, "SIM-INIT-01"), (16, "SIM-INDEX-01"), (-1, "SIM-INDEX-01")],
-    ids=["in-the-last-block", "past-it", "before-the-first"],
+    ids=["in-the-last-block", "past-the-last-block", "before-the-first-block"],
 )
 def test_an_index_outside_the_table_is_caught(compiled, index, rule):
     table, indices, y = np.ones(10, np.float32), np.array([3, index], np.int32), np.zeros(2, np.float32)
@@ -113,14 +113,14 @@ def test_an_index_outside_the_table_is_caught(compiled, index, rule):
 
 
 def variants(stem):
-    """Copies of the kernel's source without one synchronisation each, in namespaces of one file."""
+    """The lines that synchronise, and a file with a copy of the kernel without each of them."""
     lines = mini_kernels.source(stem).read_text().splitlines()
-    first = next(n for n, line in enumerate(lines) if line.startswith("using namespace")) + 1
+    body_start = next(n for n, line in enumerate(lines) if line.startswith("using namespace")) + 1
     places = [n for n, line in enumerate(lines) if SYNCHRONISATION.match(line)]
-    text = lines[:first]
+    text = lines[:body_start]
     for place in places:
         remaining = [line for n, line in enumerate(lines) if n != place]
-        body = "\n".join(remaining[first:]).replace(f" {stem}(", f" {stem}_without_line_{place + 1}(")
+        body = "\n".join(remaining[body_start:]).replace(f" {stem}(", f" {stem}_without_line_{place + 1}(")
         text += [f"namespace without_{place + 1} {{", body, "}"]
     return [place + 1 for place in places], "\n".join(text) + "\n"
 

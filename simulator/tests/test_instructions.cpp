@@ -10,13 +10,14 @@ using namespace bench;
 
 namespace {
 
-// Rounds once, by the conversion that test_conversions.cpp verifies.
+// Rounds to float and then to T, by the conversion that test_conversions.cpp verifies.
 template <class T>
 T narrow(double v) {
     return T(float(v));
 }
 
-// Calls a count form for all but three elements: dst[i] = want(x[i], y[i]). The last three are unchanged.
+// Calls an instruction with a count of all but three elements and expects dst[i] = want(x[i], y[i]). dst begins as a
+// copy of x, and its last three elements stay.
 template <class T, class F, class G>
 void check_count(const std::string& what, const std::vector<T>& x, const std::vector<T>& y, F call, G want) {
     const uint32_t n = uint32_t(x.size()) - 3;
@@ -77,12 +78,12 @@ void check_bitwise() {
     check_count<U>("Not", x, y, [](auto d, auto a, auto, int32_t n) { Not(d, a, n); }, [](U a, U) { return U(~a); });
 }
 
-// Repeat forms with strides. A lane's offset in bytes: 32 * (r * repeat + block * stride) + offset in its block.
+// Repeat forms with strides.
 void check_repeat_forms() {
     const auto x = numbers<float>(2048, -9, 9), y = numbers<float>(2048, -9, 9);
     const std::vector<float> before(2048, 5.0f);
-    auto offset = [](uint32_t r, uint32_t lane, uint32_t block, uint32_t repeat) {
-        return (r * repeat + lane / 8 * block) * 8 + lane % 8;
+    auto offset = [](uint32_t r, uint32_t lane, uint32_t block_stride, uint32_t repeat_stride) {
+        return (r * repeat_stride + lane / 8 * block_stride) * 8 + lane % 8;
     };
     Bench b;
     const auto sx = b.put(x), sy = b.put(y), sd = b.put(before);
@@ -104,7 +105,7 @@ void check_repeat_forms() {
             if (mask[0] >> l & 1) want[offset(r, l, 1, 8)] = x[offset(r, l, 3, 24)] * 2.0f;
     expect("Muls's bit mask", c.get(cd), want);
 
-    // In-place accumulation over repeat stride 0: the sum of all repeats, in order.
+    // With repeat stride 0 in place, each lane sums its repeats in order.
     Bench d;
     const auto dx = d.put(numbers<float>(640, 0, 1)), dd = d.put(std::vector<float>(64, 0.0f));
     expect_rule("Add accumulates", d.run([&] { Add(d(dd), d(dx), d(dd), 64, 10, {1, 1, 1, 0, 8, 0}); }), "");
@@ -130,7 +131,7 @@ void check_repeat_forms() {
         for (uint32_t l = 0; l < 16; ++l) want[r * 64 + l] = x[r * 64 + l] + 1.0f;
     expect("isSetMask = false", e.get(ed), want);
     want = before;
-    for (uint32_t i = 0; i < 150; ++i) want[i / 64 * 128 + i % 64] = x[i] + 1.0f;  // strides apply, repeatTime does not
+    for (uint32_t i = 0; i < 150; ++i) want[i / 64 * 128 + i % 64] = x[i] + 1.0f;  // counter mode ignores repeatTime
     expect("counter mode", e.get(ec), want);
 }
 
@@ -156,7 +157,7 @@ void check_unary() {
     check_count<half>(
         "Abs half", z, z, [](auto d, auto a, auto, int32_t n) { Abs(d, a, n); },
         [](half a, half) { return half(std::fabs(float(a))); });
-    // Approximations: the largest errors that the documents allow.
+    // The simulator makes errors up to those that the documentation allows.
     Bench b;
     const auto sx = b.put(x), sr = b.put(x), sq = b.put(x);
     expect_rule("Reciprocal, Rsqrt", b.run([&] {
@@ -183,7 +184,6 @@ void check_fused() {
     auto y = x;
     std::rotate(y.begin(), y.begin() + 5, y.end());
     const H s = H(1.7f);
-    // The destination starts as a copy of x (check_count).
     check_count<H>(
         "Axpy half", x, y, [=](auto d, auto, auto c, int32_t n) { Axpy(d, c, s, n); },
         [=](H a, H c) { return product_then_sum<H>(c, s, a); });
@@ -199,7 +199,7 @@ void check_fused() {
     check_count<float>(
         "MulAddDst float", u, v, [](auto d, auto a, auto c, int32_t n) { MulAddDst(d, a, c, n); },
         [](float a, float c) { return product_then_sum<float>(a, c, a); });
-    // A float destination keeps the product of halves.
+    // A float destination adds the unrounded product of halves.
     Bench b;
     const auto sx = b.put(x), sy = b.put(y);
     const auto sd = b.put(std::vector<float>(512, 0.5f)), se = b.put(std::vector<float>(512, 0.5f));
@@ -262,7 +262,7 @@ void check_filling() {
         wh[i] = i < 16 ? half(float(i)) : half(float(wh[i - (i < 128 ? 16 : 128)]) + (i < 128 ? 16.0f : 128.0f));
     expect("CreateVecIndex half", b.get(sh), wh);
     std::vector<float> wa(200);
-    for (uint32_t i = 0; i < 200; ++i) wa[i] = 0.5f + 0.25f * float(i);  // whole blocks are written
+    for (uint32_t i = 0; i < 200; ++i) wa[i] = 0.5f + 0.25f * float(i);  // to the end of the last 32-byte block
     expect("ArithProgression", b.get(sa), wa);
     std::vector<float> wb(256, 0.0f);
     for (uint32_t i = 0; i < 24; ++i) std::fill_n(wb.begin() + i * 8, 8, b.get(scalars)[i]);
@@ -295,7 +295,7 @@ void check_shift_of(const std::string& type) {
 
 // ---- sums -------------------------------------------------------------------------------------------------
 
-// The documented tree over neighbours, of n values.
+// The sum of n values by the documented tree of neighbours.
 template <class T>
 T tree(const T* v, uint32_t n) {
     return n == 1 ? v[0] : narrow<T>(double(float(tree(v, n / 2))) + float(tree(v + n / 2, n / 2)));
@@ -306,18 +306,19 @@ void check_sums_of(const std::string& type) {
     constexpr uint32_t kLanes = 256 / sizeof(T), kInBlock = 32 / sizeof(T);
     const auto x = numbers<T>(kLanes * 20, -10, 10);
     Bench b;
-    const auto sx = b.put(x), whole = b.space<T>(32), blocks = b.space<T>(64), pairs = b.space<T>(kLanes * 2);
-    const auto named = b.space<T>(16), repeat = b.space<T>(16);
-    const auto all = b.space<T>(16), all_repeats = b.space<T>(16), work = b.space<T>(32);
+    const auto sx = b.put(x), whole_reduce = b.space<T>(32), block_reduce = b.space<T>(64),
+               pair_reduce = b.space<T>(kLanes * 2);
+    const auto reduce_repeat = b.space<T>(16), repeat_reduce = b.space<T>(16);
+    const auto reduce_sum = b.space<T>(16), reduce_sum_repeats = b.space<T>(16), work = b.space<T>(32);
     expect_rule("sums " + type, b.run([&] {
-        WholeReduceSum(b(whole), b(sx), int32_t(kLanes), 4, 2, 1, 8);
-        BlockReduceSum(b(blocks), b(sx), 3, int32_t(kLanes), 2, 1, 8);
-        PairReduceSum<T>(b(pairs), b(sx), 2, int32_t(kLanes), 2, 1, 8);
-        ReduceRepeat<ReduceType::SUM, T, T>(b(named), b(sx), int32_t(kLanes), 3, 1, 1, 8);
-        RepeatReduceSum<T>(b(repeat), b(sx), 2, int32_t(kLanes), 0, 1, 1, 8);
-        ReduceSum(b(all), b(sx), b(work), int32_t(kLanes * 18));
+        WholeReduceSum(b(whole_reduce), b(sx), int32_t(kLanes), 4, 2, 1, 8);
+        BlockReduceSum(b(block_reduce), b(sx), 3, int32_t(kLanes), 2, 1, 8);
+        PairReduceSum<T>(b(pair_reduce), b(sx), 2, int32_t(kLanes), 2, 1, 8);
+        ReduceRepeat<ReduceType::SUM, T, T>(b(reduce_repeat), b(sx), int32_t(kLanes), 3, 1, 1, 8);
+        RepeatReduceSum<T>(b(repeat_reduce), b(sx), 2, int32_t(kLanes), 0, 1, 1, 8);
+        ReduceSum(b(reduce_sum), b(sx), b(work), int32_t(kLanes * 18));
         PipeBarrier<PIPE_ALL>();
-        ReduceSum(b(all_repeats), b(sx), b(work), int32_t(kLanes), 19, 8);
+        ReduceSum(b(reduce_sum_repeats), b(sx), b(work), int32_t(kLanes), 19, 8);
     }),
                 "");
     std::vector<T> sums(20), ww(32, T(0)), wb(64, T(0)), wp(kLanes * 2, T(0)), wn(16, T(0)), wr(16, T(0)), wa(16, T(0)),
@@ -327,16 +328,15 @@ void check_sums_of(const std::string& type) {
     for (uint32_t r = 0; r < 3; ++r)
         for (uint32_t g = 0; g < 8; ++g) wb[r * 16 + g] = tree(&x[r * kLanes + g * kInBlock], kInBlock);
     for (uint32_t r = 0; r < 2; ++r)
-        for (uint32_t i = 0; i < kLanes / 2; ++i)
-            if (r * kLanes + i < wp.size()) wp[r * kLanes + i] = tree(&x[r * kLanes + 2 * i], 2);
+        for (uint32_t i = 0; i < kLanes / 2; ++i) wp[r * kLanes + i] = tree(&x[r * kLanes + 2 * i], 2);
     std::copy_n(sums.begin(), 3, wn.begin());
     std::copy_n(sums.begin(), 2, wr.begin());
-    expect("WholeReduceSum " + type, b.get(whole), ww);
-    expect("BlockReduceSum " + type, b.get(blocks), wb);
-    expect("PairReduceSum " + type, b.get(pairs), wp);
-    expect("ReduceRepeat " + type, b.get(named), wn);
-    expect("RepeatReduceSum " + type, b.get(repeat), wr);
-    // The second level: a tree with an incomplete last pair, or a sequential sum.
+    expect("WholeReduceSum " + type, b.get(whole_reduce), ww);
+    expect("BlockReduceSum " + type, b.get(block_reduce), wb);
+    expect("PairReduceSum " + type, b.get(pair_reduce), wp);
+    expect("ReduceRepeat " + type, b.get(reduce_repeat), wn);
+    expect("RepeatReduceSum " + type, b.get(repeat_reduce), wr);
+    // The sum of the repeats' sums: a tree whose last pair may be incomplete, or sequential.
     auto second_tree = [&](uint32_t n) {
         std::vector<T> level(sums.begin(), sums.begin() + n);
         while (level.size() > 1) {
@@ -352,18 +352,18 @@ void check_sums_of(const std::string& type) {
     for (uint32_t r = 1; r < 18; ++r) wa[0] = narrow<T>(double(float(wa[0])) + float(sums[r]));
     if (!ascend_sim::kIs910b) wa[0] = second_tree(18);
     war[0] = second_tree(19);
-    expect("ReduceSum " + type, b.get(all), wa);
-    expect("ReduceSum's repeats " + type, b.get(all_repeats), war);
+    expect("ReduceSum " + type, b.get(reduce_sum), wa);
+    expect("ReduceSum's repeats " + type, b.get(reduce_sum_repeats), war);
 }
 
 void check_masked_sums() {
     const auto x = numbers<float>(128, 1, 10);
     Bench b;
-    const auto sx = b.put(x), whole = b.space<float>(8), blocks = b.put(std::vector<float>(16, -1.0f));
+    const auto sx = b.put(x), whole_reduce = b.space<float>(8), block_reduce = b.put(std::vector<float>(16, -1.0f));
     uint64_t mask[2] = {0x00ff00000000ff15ull, 0};
     expect_rule("masked sums", b.run([&] {
-        WholeReduceSum(b(whole), b(sx), 8, 2, 1, 1, 8);
-        BlockReduceSum(b(blocks), b(sx), 2, mask, 1, 1, 8);
+        WholeReduceSum(b(whole_reduce), b(sx), 8, 2, 1, 1, 8);
+        BlockReduceSum(b(block_reduce), b(sx), 2, mask, 1, 1, 8);
     }),
                 "");
     std::vector<float> ww(8, 0.0f), wb(16, ascend_sim::kIs950 ? 0.0f : -1.0f);
@@ -374,8 +374,8 @@ void check_masked_sums() {
         wb[r * 8 + 1] = tree(v + 8, 8);
         wb[r * 8 + 6] = tree(v + 48, 8);
     }
-    expect("WholeReduceSum of 8 lanes", b.get(whole), ww);
-    expect("BlockReduceSum of some lanes", b.get(blocks), wb);
+    expect("WholeReduceSum of 8 lanes", b.get(whole_reduce), ww);
+    expect("BlockReduceSum of some lanes", b.get(block_reduce), wb);
 }
 
 }  // namespace

@@ -5,10 +5,9 @@ from __future__ import annotations
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
-import ascend_sim
 import numpy as np
 import pytest
-from ascend_sim import In, InOut, KernelBroken, Out, Sum
+from ascend_sim import In, InOut, KernelBroken, Options, Out, Sum
 from mini_kernels import claims
 from test_rules import launch
 
@@ -17,10 +16,6 @@ HAZARDS = [c for c in claims() if c.breaks and c.stem == "hazards" and c.rule.st
 
 def floats(value=0.0, count=4096):
     return np.full(count, value, np.float32)
-
-
-def options(**chosen):
-    return ascend_sim.Options(**chosen)
 
 
 # ---- cores and orders ------------------------------------------------------------------------------------
@@ -36,7 +31,7 @@ def test_every_block_runs_even_if_there_are_more_blocks_than_cores(compiled, blo
 def test_one_order_does_not_detect_that_the_result_depends_on_it(compiled):
     kernel = compiled("cores", "float_sum_of_three_cores")
     y = floats()
-    kernel.run(In(floats()), InOut(y), block_dim=3, options=options(one_order=True))
+    kernel.run(In(floats()), InOut(y), block_dim=3, options=Options(one_order=True))
     assert (y[:9] == [1] * 8 + [0]).all()  # ascending: (1e8 - 1e8) + 1
     with pytest.raises(KernelBroken, match="SIM-CORE-04"):
         kernel.run(In(floats()), InOut(y), block_dim=3)
@@ -83,25 +78,25 @@ def test_a_broken_rule_leaves_outputs_as_they_were(compiled, role):
     assert (y == 7).all()
 
 
-def test_unwritten_elements_of_an_output_stay(compiled):
+def test_unwritten_elements_of_an_output_keep_their_values(compiled):
     y = floats(7)
     compiled("reports", "number_of_each_core").run(In(floats()), Out(y))
     assert y[:9].tolist() == [1] * 8 + [7]
 
 
-def test_inputs_never_change(compiled):
+def test_inputs_do_not_change(compiled):
     x, y = floats(7), floats()
-    launched = compiled("scalar_gm", "input_written").run(
-        In(x), Out(y), check=False, options=options(lenient=("SIM-GM-01",))
+    report = compiled("scalar_gm", "input_written").run(
+        In(x), Out(y), check=False, options=Options(lenient=("SIM-GM-01",))
     )
-    assert launched.errors == []
+    assert report.errors == []
     assert (x == 7).all()
 
 
 # ---- tiling and workspace ------------------------------------------------------------------------------
 
 
-def test_the_tiling_struct_arrives(compiled):
+def test_the_kernel_reads_the_tiling_struct(compiled):
     y = floats()
     compiled("tiling", "fill_by_tiling").run(In(floats()), Out(y), tiling=struct.pack("<IfQ", 40, 2.5, 0))
     assert (y[:41] == [2.5] * 40 + [0]).all()
@@ -153,14 +148,14 @@ def test_auto_sync_inserts_only_the_compiler_s_synchronisation(compiled, claim):
     inserted = (
         claim.rule in {"SIM-HAZARD-02", "SIM-HAZARD-03"} or claim.entry == "read_of_what_a_scalar_writes"
     )
-    report = launch(compiled, claim, options=options(auto_sync=True))
+    report = launch(compiled, claim, options=Options(auto_sync=True))
     assert [e["rule"] for e in report.errors] == ([] if inserted else [claim.rule])
 
 
 def test_a_launch_with_auto_sync_computes_its_result(compiled):
     x, y = np.arange(4096, dtype=np.float32), floats()
     kernel = compiled("reports", "written_for_auto_sync")
-    kernel.run(In(x), Out(y), options=options(auto_sync=True))
+    kernel.run(In(x), Out(y), options=Options(auto_sync=True))
     assert y[:64].tolist() == [102, *range(2, 128, 2)]
     with pytest.raises(KernelBroken, match="SIM-HAZARD-02"):
         kernel.run(In(x), Out(y))
@@ -169,6 +164,6 @@ def test_a_launch_with_auto_sync_computes_its_result(compiled):
 @pytest.mark.parametrize(("saturate", "end"), [(False, -np.inf), (True, -65504)])
 def test_half_overflows_or_saturates(compiled, saturate, end):
     y = np.zeros(8192, np.float16)
-    compiled("reports", "half_overflow").run(In(floats()), Out(y), options=options(saturate=saturate))
+    compiled("reports", "half_overflow").run(In(floats()), Out(y), options=Options(saturate=saturate))
     assert (y[:64] == end).all()
     assert (y[64:128] == 40000).all()

@@ -9,7 +9,7 @@ from ascend_sim import In, Out
 from mini_kernels import claims
 from test_rules import launch
 
-# Errors after which the core cannot continue: memory that does not exist, or a core that waits forever.
+# Errors after which the core cannot continue, such as memory that does not exist or a wait without end.
 CANNOT_CONTINUE = {
     "buffer_without_memory",
     "copy_out_to_nowhere",
@@ -31,7 +31,7 @@ CANNOT_CONTINUE = {
     "scalar_read_before_the_first_byte",
     "tensor_without_a_buffer",
 }
-# The core continues into memory that does not exist.
+# If all rules are lenient, the core then uses memory that does not exist.
 LEAVES_ITS_MEMORY = {
     "gathered_mask_that_wraps",
     "mask_count_that_wraps",
@@ -50,7 +50,7 @@ def options(claim, *lenient):
 
 
 @pytest.mark.parametrize("claim", BROKEN, ids=str)
-def test_a_lenient_rule_warns_and_the_core_continues(compiled, claim):
+def test_a_lenient_rule_only_warns_unless_the_core_cannot_continue(compiled, claim):
     report = launch(compiled, claim, options=options(claim, claim.rule))
     still_errors = [e for e in report.errors if e["rule"] == claim.rule]
     assert bool(still_errors) == (claim.entry in CANNOT_CONTINUE), report

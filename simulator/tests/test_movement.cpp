@@ -85,7 +85,7 @@ void check_gather_mask_of(const std::string& type) {
                         b.run([&] { GatherMask(b(sd), b(sx), uint8_t(pattern), counter, mask, {1, 2, 20, 0}, count); }),
                         "");
             std::vector<T> want;
-            // Counter mode: `mask` elements per repeat. On Ascend310P `mask` elements in all, in repeats of 256 bytes.
+            // Counter mode: `mask` elements per repeat. On Ascend310P, `mask` elements in all, in repeats of 256 bytes.
             for (uint32_t r = 0; r < 2; ++r) {
                 uint32_t n = counter ? mask : kLanes;
                 if (counter && ascend_sim::kIs310p) n = r ? mask - kLanes : kLanes;
@@ -96,7 +96,7 @@ void check_gather_mask_of(const std::string& type) {
             want.resize(kLanes * 6, T(0));
             expect(what, b.get(sd), want);
         }
-    // A user's pattern: one bit per element; repeats step by src1RepeatStride blocks.
+    // A pattern of the caller, one bit per element. Its repeats are src1RepeatStride blocks apart.
     Random random;
     std::vector<U> pattern(64);
     for (U& u : pattern) u = U(random.bits());
@@ -104,16 +104,16 @@ void check_gather_mask_of(const std::string& type) {
     const auto sx = b.put(x), sd = b.space<T>(kLanes * 2);
     const auto sp = b.put(pattern);
     uint64_t count = 0;
-    expect_rule("GatherMask's own pattern",
+    expect_rule("GatherMask by a tensor",
                 b.run([&] { GatherMask(b(sd), b(sx), b(sp), false, 0, {1, 2, 8, 1}, count); }), "");
     std::vector<T> want;
     constexpr uint32_t kBits = 8 * sizeof(U);
     for (uint32_t r = 0; r < 2; ++r)
         for (uint32_t i = 0; i < kLanes; ++i)
             if (pattern[r * 32 / sizeof(U) + i / kBits] >> i % kBits & 1) want.push_back(x[r * kLanes + i]);
-    check(count == want.size(), "GatherMask's own pattern: count");
+    check(count == want.size(), "GatherMask by a tensor: count");
     want.resize(kLanes * 2, T(0));
-    expect("GatherMask's own pattern " + type, b.get(sd), want);
+    expect("GatherMask by a tensor " + type, b.get(sd), want);
 }
 
 void check_interleave() {
@@ -195,7 +195,7 @@ std::vector<uint8_t> counting_bytes(size_t n) {
 }
 
 template <class F>
-std::vector<uint8_t> copied(const std::string& what, size_t out_bytes, F body) {
+std::vector<uint8_t> bytes_after_copies(const std::string& what, size_t out_bytes, F body) {
     std::vector<uint8_t> x = counting_bytes(8192), y(out_bytes, 0xee);
     expect_rule(what,
                 launch(x, y, {},
@@ -214,8 +214,8 @@ std::vector<uint8_t> copied(const std::string& what, size_t out_bytes, F body) {
 
 void check_copies() {
     const auto x = counting_bytes(8192);
-    const auto plain = copied("DataCopy with strides", 2048, [](auto& from, auto& to, auto ub) {
-        DataCopy(ub, from[3], {5, 2, 3, 1});  // from burst to burst, 5 blocks in GM and 3 in UB
+    const auto plain = bytes_after_copies("DataCopy with strides", 2048, [](auto& from, auto& to, auto ub) {
+        DataCopy(ub, from[3], {5, 2, 3, 1});  // bursts begin 5 blocks apart in GM and 3 in UB
         PipeBarrier<PIPE_ALL>();
         DataCopy(ub[2048], ub, DataCopyParams(5, 2, 1, 0));
         PipeBarrier<PIPE_ALL>();
@@ -226,22 +226,22 @@ void check_copies() {
     expect("DataCopy with strides", plain, want);
 
 #if __CCE_AICORE__ != 200
-    const auto padded = copied("DataCopyPad", 2048, [](auto& from, auto& to, auto ub) {
+    const auto padded = bytes_after_copies("DataCopyPad", 2048, [](auto& from, auto& to, auto ub) {
         DataCopyPad(ub, from, DataCopyExtParams(3, 38, 10, 1, 0), DataCopyPadExtParams<half>(true, 2, 3, half(1.0f)));
         PipeBarrier<PIPE_ALL>();
-        DataCopy(to, ub, 32);  // the first burst with its padding: 2 + 19 + 3 elements, and 8 more to 64 bytes
+        DataCopy(to, ub, 32);  // the first burst and its padding, 2 + 19 + 3 elements, and 8 more up to 64 bytes
         DataCopyPad(to[128], ub, DataCopyExtParams(3, 38, 1, 100, 0));
     });
     want.assign(2048, 0xee);
     const uint8_t one[2] = {0x00, 0x3c};
     for (uint32_t i = 0; i < 64; ++i) want[i] = one[i % 2];
     std::copy_n(x.begin(), 38, want.begin() + 4);
-    // Each burst takes 64 bytes of UB, and the gap 32 bytes.
+    // In UB, each burst has 64 bytes and each gap 32.
     for (uint32_t b = 0; b < 3; ++b)
         for (uint32_t i = 0; i < 38; ++i) want[256 + b * 138 + i] = i < 4 ? one[i % 2] : x[b * 48 + i - 4];
     expect("DataCopyPad", padded, want);
 
-    const auto old = copied("DataCopyPad, older form", 256, [](auto& from, auto& to, auto ub) {
+    const auto older_form = bytes_after_copies("DataCopyPad, older form", 256, [](auto& from, auto& to, auto ub) {
         DataCopyPad(ub, from, DataCopyParams(2, 30, 2, 0), DataCopyPadParams(true, 0, 1, 0));
         PipeBarrier<PIPE_ALL>();
         DataCopyPad(to, ub, DataCopyParams(1, 64, 0, 0));
@@ -249,7 +249,7 @@ void check_copies() {
     want.assign(256, 0xee);
     for (uint32_t b = 0; b < 2; ++b)
         for (uint32_t i = 0; i < 32; ++i) want[b * 32 + i] = i < 30 ? x[b * 32 + i] : 0;
-    expect("DataCopyPad, older form", old, want);
+    expect("DataCopyPad, older form", older_form, want);
 
     Bench b;
     const auto v = numbers<float>(1024, -9, 9);

@@ -31,7 +31,7 @@ def test_a_race_is_reported(simulated, name):
 
 @pytest.mark.parametrize("seed", [*SEEDS[:3], *(pytest.param(s, marks=pytest.mark.slow) for s in SEEDS[3:])])
 def test_the_programs_with_their_waits_are_correct_and_clean(simulated, seed):
-    done = race(simulated, seed, "right")
+    done = race(simulated, seed, "with-waits")
     assert done.json() == dict.fromkeys(RACE_OF, True)
     assert done.report.is_clean, done.stderr
 

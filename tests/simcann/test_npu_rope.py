@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from simulated_npu import SECONDS, checks_of
+from simulated_npu import TIMEOUT_SECONDS, checks_of
 
 SCRIPTS = Path(__file__).parent / "scripts"
 OPERATORS = {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}
@@ -410,7 +410,7 @@ def test_doctor_lists_the_missing_pieces_with_torch_npu_but_without_cann(npu_pyt
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("ASCEND", "NPU_ROPE"))}
     environment["NPU_ROPE_GGML_LIB"] = "/nonexistent"
     command = [npu_python, "-m", "npu_rope.cli", "doctor"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     assert "Traceback" not in done.stderr
     assert done.returncode == 0
     text = " ".join(done.stdout.split())

@@ -1,6 +1,6 @@
-"""Run scripts on the simulated NPU for tests, in a Python with torch_npu; each configuration runs once.
+"""Run scripts of tests on the simulated NPU, in a Python with torch_npu.
 
-ASCEND_SIM_NPU_PYTHON names that Python; by default it is the Python of the nearest folder .venv-npu above.
+ASCEND_SIM_NPU_PYTHON names that Python. By default it is that of .venv-npu in the nearest parent folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fork_server import ForkServer
 
 SCRIPTS = Path(__file__).parent / "scripts"
 COMMAND = [sys.executable, "-m", "ascend_sim.cli", "run"]
-SECONDS = 300
+TIMEOUT_SECONDS = 300
 
 
 def functions_of(script):
@@ -33,11 +33,11 @@ def functions_of(script):
 
 def checks_of(script):
     """The names of a script's checks."""
-    return [name for name in functions_of(script) if "check_" in name]
+    return [name for name in functions_of(script) if name.startswith("check_")]
 
 
 def find_python():
-    """A Python with torch_npu; without one the test is skipped."""
+    """Return the path of a Python with torch_npu, or skip the test."""
     if named := os.environ.get("ASCEND_SIM_NPU_PYTHON"):
         return named
     for folder in Path(__file__).parents:
@@ -63,7 +63,7 @@ def shared_folder(factory, name):
 
 @dataclass
 class Run:
-    """The result of a command under the simulated NPU."""
+    """The result of a command on the simulated NPU."""
 
     status: int
     stdout: str
@@ -71,7 +71,7 @@ class Run:
     report: session.SessionReport
 
     def json(self):
-        """The last line of its standard output."""
+        """Parse the last line of the standard output as JSON."""
         assert self.status == 0, self.stderr
         return json.loads(self.stdout.splitlines()[-1])
 
@@ -92,7 +92,7 @@ class Simulated:
         return self.folder / "cache"
 
     def environment(self, soc):
-        """The environment of ascend-sim run, with the caches of these tests, and the scripts as modules.
+        """The environment of ascend-sim run, with these tests' XDG_CACHE_HOME, and the scripts as modules.
 
         torch_npu's cache of memory is off, so that every tensor has its own guard zones.
         """
@@ -100,10 +100,9 @@ class Simulated:
             before = os.environ.copy()
             os.environ["XDG_CACHE_HOME"] = str(self.cache)
             try:
-                made = session.environment([self.python], soc, self.folder)
-                modules = os.pathsep.join([made["PYTHONPATH"], str(SCRIPTS)])
-                own = {"PYTORCH_NO_NPU_MEMORY_CACHING": "1", "PYTHONPATH": modules}
-                self.environments[soc] = made | own
+                base = session.environment([self.python], soc, self.folder)
+                modules = os.pathsep.join([base["PYTHONPATH"], str(SCRIPTS)])
+                self.environments[soc] = base | {"PYTORCH_NO_NPU_MEMORY_CACHING": "1", "PYTHONPATH": modules}
             finally:
                 os.environ.clear()
                 os.environ.update(before)
@@ -114,7 +113,7 @@ class Simulated:
         with tempfile.TemporaryDirectory(dir=self.folder) as reports:
             env = {**self.environment(soc), **variables, "ASCEND_SIM_REPORT_DIR": reports}
             start = self._start if fresh else self._server(soc).run
-            done = start(*map(str, arguments), env=env, cwd=self.folder, timeout=SECONDS)
+            done = start(*map(str, arguments), env=env, cwd=self.folder, timeout=TIMEOUT_SECONDS)
             report = session.read_reports(Path(reports), soc)
         return Run(done.returncode, done.stdout, done.stderr, report)
 
@@ -134,26 +133,26 @@ class Simulated:
             self.servers.popitem()[1].close()
 
     def code(self, source, *arguments, **how):
-        """Run a program of a few lines."""
+        """Run Python source."""
         return self.run("-c", source, *arguments, **how)
 
     def checks(self, script, soc=session.DEFAULT_CHIP, queue="1", cached=False):
-        """The result of every check of a script, by name.
+        """The result of every check of a script, by name. A script runs once for each configuration.
 
         cached: whether torch_npu's cache of memory is on, which graphs need.
         """
-        how = {"TASK_QUEUE_ENABLE": queue, "PYTORCH_NO_NPU_MEMORY_CACHING": "0" if cached else "1"}
+        variables = {"TASK_QUEUE_ENABLE": queue, "PYTORCH_NO_NPU_MEMORY_CACHING": "0" if cached else "1"}
         name = f"{script.stem}-{soc}-{queue}" + ("-cached" if cached else "")
-        return self.once(name, lambda: self.run(script, soc=soc, **how).json())
+        return self.once(name, lambda: self.run(script, soc=soc, **variables).json())
 
     def once(self, name, make):
         """The result of make(), which runs only in the first worker that needs it."""
-        kept = self.folder / f"{name}.json"
-        with open(kept.with_suffix(".lock"), "w") as lock:
+        file = self.folder / f"{name}.json"
+        with open(file.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not kept.exists():
-                kept.write_text(json.dumps(make()))
-        return json.loads(kept.read_text())
+            if not file.exists():
+                file.write_text(json.dumps(make()))
+        return json.loads(file.read_text())
 
     def llama_on_the_cpu(self):
         """The losses and the tokens of llama.py without an NPU."""
@@ -167,22 +166,22 @@ class Simulated:
 
     @staticmethod
     def last_json(done):
-        """The last line of a command's standard output."""
+        """Parse the last line of a command's standard output as JSON."""
         return json.loads(done.stdout.splitlines()[-1])
 
     def sim(self, *arguments, **variables):
         """Run ascend-sim run, or the command that replaces it."""
-        return self.command(*map(str, arguments), **{**self._own(), **variables})
+        return self.command(*map(str, arguments), **{**self._test_variables(), **variables})
 
     def start(self, *arguments, **variables):
-        """Start ascend-sim run; it ends when the caller communicates with it."""
+        """Start ascend-sim run and return the process."""
         return subprocess.Popen(
             [*COMMAND, *map(str, arguments)],
-            env={**os.environ, **self._own(), **variables},
+            env={**os.environ, **self._test_variables(), **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def _own(self):
+    def _test_variables(self):
         return {"XDG_CACHE_HOME": str(self.cache), "PYTHONPATH": str(SCRIPTS)}

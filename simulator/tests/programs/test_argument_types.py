@@ -1,4 +1,4 @@
-"""The types and ranks that the stand-ins accept: each function on each chip, against the table in C++."""
+"""The types and ranks that the stand-ins accept, on one chip of each SoC."""
 
 import itertools
 import json
@@ -24,8 +24,8 @@ def types(text):
     return frozenset(text.split())
 
 
-# The types of inputs and of outputs of each function, except bfloat16, from its source in hicann/ops-math and
-# the documentation there. The lists are independent of the table in C++, so that they detect its mistakes.
+# The types of inputs and of outputs that a function takes on every chip, from its source and documentation in
+# hicann/ops-math. The lists are independent of the table in C++, so that they detect its mistakes.
 REAL = types("float16 float32 float64 int8 uint8 int16 int32 int64 bool")
 COMPLEX = types("complex64 complex128")
 NUMBER = REAL | COMPLEX
@@ -52,8 +52,8 @@ ONLY_310P = {"EqTensor": UINT32_64, "Copy": BFLOAT16, "Zero": BFLOAT16}
 ONLY_910B = {
     name: {"Complex": types(""), "FillScalar": WIDE | BFLOAT16}.get(name, BFLOAT16) for name in TAKEN
 }
-INTEGER, FRACTION, COMPLEX_NUMBER = 1, 2, 3
-KINDS = dict.fromkeys(TYPES, INTEGER) | {"bool": 0}
+BOOL, INTEGER, FRACTION, COMPLEX_NUMBER = range(4)
+KINDS = dict.fromkeys(TYPES, INTEGER) | {"bool": BOOL}
 KINDS |= dict.fromkeys(types("float16 float32 float64 bfloat16"), FRACTION)
 KINDS |= dict.fromkeys(COMPLEX, COMPLEX_NUMBER)
 FUNCTIONS = sorted(
@@ -70,23 +70,19 @@ def row_of(function):
 def taken(function, soc):
     """The types of inputs and the types of outputs."""
     base = row_of(function)
-    more = (ONLY_310P if soc.startswith("Ascend310P") else ONLY_910B).get(base, frozenset())
+    soc_types = (ONLY_310P if soc.startswith("Ascend310P") else ONLY_910B).get(base, frozenset())
     inputs, outputs = TAKEN[base]
-    return inputs | more, outputs | more
-
-
-def converts(kind, to):
-    """Whether a type of one kind converts to a type of another kind: hicann/opbase, CanCast."""
-    if to == KINDS["bool"]:
-        return kind == to
-    return kind != COMPLEX_NUMBER if to == FRACTION else kind < FRACTION if to == INTEGER else True
+    return inputs | soc_types, outputs | soc_types
 
 
 def result_converts(function, self, other, out):
-    """Whether arithmetic on these types may have an output of that type."""
+    """Whether arithmetic on these types may have an output of that type, as CanCast of hicann/opbase.
+
+    A type converts to types of its kind and of higher kinds.
+    """
     base = row_of(function)
     kind = KINDS[self] if base in ("Divs", "Neg") else max(KINDS[self], KINDS[other])
-    return base == "Muls" or converts(kind, KINDS[out])
+    return base == "Muls" or kind <= KINDS[out]
 
 
 def arguments_of(function):
@@ -115,7 +111,7 @@ def arguments_of(function):
 
 
 def call(function, types=None, ranks=None):
-    """A valid call except for the given types and ranks, of one argument or of all inputs."""
+    """A call that is valid but for the given types and ranks by argument; "inputs" selects all inputs."""
     types, ranks = types or {}, ranks or {}
     base = row_of(function)
     default_out = "bool" if base.endswith(("Tensor", "Scalar")) and not base.startswith("Fill") else "float32"
@@ -125,14 +121,14 @@ def call(function, types=None, ranks=None):
         name: types.get(name, types.get("inputs", "float32") if "i" in roles else default_out)
         for name, _, roles in arguments_of(function)
     }
-    made = []
+    arguments = []
     for name, kind, _ in arguments_of(function):
         dtype = chosen["out" if kind == "type of out" else name]
-        made.append([kind, dtype, ranks.get(name, ranks.get("all", 1)), 0 if name == "start" else 1])
-    return [function, made]
+        arguments.append([kind, dtype, ranks.get(name, 1), 0 if name == "start" else 1])
+    return [function, arguments]
 
 
-RUN = r"""
+PROGRAM = r"""
 import ctypes as C, json, struct, sys
 cann = C.CDLL(sys.argv[1])
 cann.aclGetRecentErrMsg.restype = C.c_char_p
@@ -147,7 +143,7 @@ memory = C.c_void_p()
 assert cann.aclrtMalloc(C.byref(memory), C.c_size_t(4096), 0) == 0
 C.memset(memory, 0, 4096)
 
-def made(kind, dtype, rank, value, at):
+def argument(kind, dtype, rank, value, number_in_call):
     number, form = NUMBERS[dtype]
     if kind == "type of out":
         return number
@@ -158,35 +154,35 @@ def made(kind, dtype, rank, value, at):
         return C.c_void_p(cann.aclCreateScalar(value, number))
     dims = (C.c_int64 * rank)(*[1] * rank)
     rank = C.c_uint64(rank)
-    address = C.c_void_p(memory.value + 64 * at)
+    address = C.c_void_p(memory.value + 64 * number_in_call)
     return C.c_void_p(cann.aclCreateTensor(dims, rank, number, None, C.c_int64(0), 2, dims, rank, address))
 
-answers = []
+results = []
 for function, arguments in json.load(sys.stdin):
     workspace, executor = C.c_uint64(), C.c_void_p()
-    given = [made(*one, at) for at, one in enumerate(arguments)]
+    given = [argument(*one, n) for n, one in enumerate(arguments)]
     status = getattr(cann, f"aclnn{function}GetWorkspaceSize")(*given, C.byref(workspace), C.byref(executor))
     text = (cann.aclGetRecentErrMsg() or b"").decode()
     if status == 0:
         status = getattr(cann, f"aclnn{function}")(None, C.c_uint64(0), executor, None)
-    answers.append([status, text])
+    results.append([status, text])
 assert cann.aclrtSynchronizeDevice() == 0
-print(json.dumps(answers))
+print(json.dumps(results))
 """
 
 
 @cache
-def _answers(soc, calls):
-    command = [sys.executable, "-c", RUN, str(folders.library("ascend_sim_cann"))]
+def _results(soc, calls):
+    command = [sys.executable, "-c", PROGRAM, str(folders.library("ascend_sim_cann"))]
     environment = {**os.environ, "ASCEND_SIM_SOC": soc}
     done = subprocess.run(command, input=calls, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def answers(soc, calls):
-    """Status and message of every call, from one process of this chip."""
-    return zip(calls, _answers(soc, json.dumps(calls)), strict=True)
+def results(soc, calls):
+    """Pair each call with its status and message, all from one process of this chip."""
+    return zip(calls, _results(soc, json.dumps(calls)), strict=True)
 
 
 def test_every_stand_in_has_a_row_and_every_row_a_stand_in_and_a_source():
@@ -198,7 +194,7 @@ def test_every_stand_in_has_a_row_and_every_row_a_stand_in_and_a_source():
 
 
 def calls_of_types(function, soc):
-    """Calls that the lists allow: one for each type of all inputs, one for each type of the output."""
+    """Calls that the lists allow, with each type of the inputs and each type of the output."""
     inputs, outputs = taken(function, soc)
     base = row_of(function)
     ((out, roles),) = ((name, roles) for name, _, roles in arguments_of(function) if "o" in roles)
@@ -206,7 +202,7 @@ def calls_of_types(function, soc):
         parts = {"float32": "complex64", "float64": "complex128"}
         assert set(parts) < inputs
         assert set(parts.values()) == outputs
-        return [call(function, {"inputs": part, out: whole}) for part, whole in parts.items()]
+        return [call(function, {"inputs": part, out: dtype}) for part, dtype in parts.items()]
     if roles == "io":
         return [call(function, {"inputs": dtype}) for dtype in sorted(inputs & outputs)]
     if base in ARITHMETIC:
@@ -221,7 +217,7 @@ def calls_of_types(function, soc):
 def test_listed_types_are_taken(soc):
     calls = [one for function in FUNCTIONS for one in calls_of_types(function, soc)]
     assert len(calls) > 700
-    assert [(one, got) for one, got in answers(soc, calls) if got[0] != OK] == []
+    assert [(one, got) for one, got in results(soc, calls) if got[0] != OK] == []
 
 
 @pytest.mark.parametrize("soc", SOCS)
@@ -235,7 +231,7 @@ def test_other_types_are_refused_and_named(soc):
                 calls.append(call(function, {name: dtype}))
                 named.append((name, kind, dtype))
     assert len(calls) > 300
-    for (one, (status, text)), (name, _, dtype) in zip(answers(soc, calls), named, strict=True):
+    for (one, (status, text)), (name, _, dtype) in zip(results(soc, calls), named, strict=True):
         assert status == INVALID, (one, text)
         where = rf"simulated CANN: aclnn{one[0]}: {name} must be .* on {soc} but got {dtype}\."
         assert re.fullmatch(where, text), (one, text)
@@ -260,7 +256,7 @@ def test_results_are_not_converted_to_a_lesser_kind_of_type(soc):
             expected.append(result_converts("Neg", self, self, out))
     assert expected.count(True) > 500
     assert expected.count(False) > 500
-    for (one, (status, text)), is_taken in zip(answers(soc, calls), expected, strict=True):
+    for (one, (status, text)), is_taken in zip(results(soc, calls), expected, strict=True):
         assert status == (OK if is_taken else INVALID), (one, text)
         assert is_taken or re.search(r": out must have a type that .* converts to but got \w+\.$", text), text
 
@@ -276,7 +272,7 @@ def test_alpha_converts_to_the_common_type(function):
         call(function, {"inputs": one, "alpha": alpha} | ({} if "Inplace" in function else {"out": one}))
         for one, alpha in cases
     ]
-    for (one, (status, text)), is_taken in zip(answers(SOCS[0], calls), cases.values(), strict=True):
+    for (one, (status, text)), is_taken in zip(results(SOCS[0], calls), cases.values(), strict=True):
         assert status == (OK if is_taken else INVALID), (one, text)
         assert is_taken or ": alpha must " in text
 
@@ -291,7 +287,7 @@ def test_outputs_have_the_shape_that_the_inputs_broadcast_to(soc):
         longer = "src" if function == "InplaceCopy" else "other" if function.startswith("Inplace") else "out"
         calls.append(call(function, None, {longer: 2}))
     assert len(calls) > 30
-    for one, (status, text) in answers(soc, calls):
+    for one, (status, text) in results(soc, calls):
         assert status == INVALID, (one, text)
         assert re.search(
             r": (out must have the shape|src must broadcast to) \[1(,1)?\] but got \[1(,1)?\]\.$", text
@@ -300,15 +296,15 @@ def test_outputs_have_the_shape_that_the_inputs_broadcast_to(soc):
 
 @pytest.mark.parametrize("soc", SOCS[1:])
 def test_eight_dimensions_are_taken_and_nine_are_refused(soc):
-    vectors = {("Arange", "out"), ("InplaceFillTensor", "value")}
+    rank_1_arguments = {("Arange", "out"), ("InplaceFillTensor", "value")}
     eight, nine = [], []
     for function in FUNCTIONS:
         tensors = [name for name, kind, _ in arguments_of(function) if kind == "tensor"]
-        ranks = {name: 1 if (function, name) in vectors else 8 for name in tensors}
+        ranks = {name: 1 if (function, name) in rank_1_arguments else 8 for name in tensors}
         eight.append(call(function, None, ranks))
         nine += [call(function, None, {**ranks, name: 9}) for name in tensors]
-    assert [(one, got) for one, got in answers(soc, eight) if got[0] != OK] == []
-    for one, (status, text) in answers(soc, nine):
+    assert [(one, got) for one, got in results(soc, eight) if got[0] != OK] == []
+    for one, (status, text) in results(soc, nine):
         assert status == INVALID, one
         assert text.endswith(" must have at most 8 dimensions but got 9."), (one, text)
 
@@ -317,8 +313,8 @@ def test_eight_dimensions_are_taken_and_nine_are_refused(soc):
 def test_wide_unsigned_types_have_a_common_type_with_themselves_alone(soc):
     functions = ["LtTensor", "GtTensor", "GeTensor", "LeTensor", "GtScalar", "LeScalar"]
     pairs = [("uint16", "int32"), ("int64", "uint16"), ("uint16", "float32")]
-    calls = [call(f, {"self": a, "other": b}) for f, (a, b) in itertools.product(functions, pairs)]
-    for one, (status, text) in answers(soc, calls):
+    calls = [call(name, {"self": a, "other": b}) for name, (a, b) in itertools.product(functions, pairs)]
+    for one, (status, text) in results(soc, calls):
         assert status == INVALID, one
         assert "self and other must have a common type but got " in text
 
@@ -328,7 +324,7 @@ def test_wide_unsigned_types_have_a_common_type_with_complex_numbers_in_one_orde
         call("EqTensor", {"self": a, "other": b})
         for a, b in (("uint32", "complex64"), ("complex64", "uint32"))
     ]
-    (_, taken_one), (_, refused_one) = answers("Ascend310P3", calls)
+    (_, taken_one), (_, refused_one) = results("Ascend310P3", calls)
     assert taken_one[0] == OK, taken_one
     rule = (
         "simulated CANN: aclnnEqTensor: self and other must have a common type but got complex64 and uint32."
@@ -338,7 +334,7 @@ def test_wide_unsigned_types_have_a_common_type_with_complex_numbers_in_one_orde
 
 def test_real_and_imaginary_parts_have_the_parts_type():
     changes = [{"real": "float64"}, {"imag": "float16"}, {"out": "complex128"}]
-    (_, real), (_, imag), (_, out) = answers(SOCS[0], [call("Complex", types) for types in changes])
+    (_, real), (_, imag), (_, out) = results(SOCS[0], [call("Complex", types) for types in changes])
     rule = "simulated CANN: aclnnComplex: real and imag must be {}, as the parts of out, but got {} and {}."
     assert real == [INVALID, rule.format("float32", "float64", "float32")]
     assert imag == [INVALID, rule.format("float32", "float32", "float16")]
@@ -346,7 +342,7 @@ def test_real_and_imaginary_parts_have_the_parts_type():
 
 
 def test_the_tensor_that_fills_another_has_at_most_one_dimension():
-    ((_, (status, text)),) = answers(SOCS[0], [call("InplaceFillTensor", ranks={"value": 2})])
+    ((_, (status, text)),) = results(SOCS[0], [call("InplaceFillTensor", ranks={"value": 2})])
     assert status == INVALID
     assert text.endswith("value must have one element and at most one dimension but got 1 in 2.")
 

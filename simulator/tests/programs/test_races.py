@@ -1,5 +1,5 @@
-"""Deliberate races between streams: each is reported or gives a wrong result. With the missing wait,
-the same program is clean for every seed."""
+"""Programs with a deliberate race, which is reported or gives a wrong result. With the missing wait,
+each program is correct and clean for every seed."""
 
 import pytest
 from simulated_npu import SCRIPTS, functions_of
@@ -13,7 +13,7 @@ ON_THE_HOST = {
     "read_of_the_host_without_synchronization",
     "source_that_the_host_changes_too_early",
 }
-HELPERS = {"ones", "handle", "address", "succeeds", "is_all", "run"}
+HELPERS = {"device_ones", "handle", "address", "assert_success", "all_equal", "run"}
 
 
 def programs():
@@ -30,7 +30,7 @@ def test_there_are_at_least_twenty_races():
 
 
 @pytest.mark.parametrize("name", programs())
-def test_a_race_is_reported_or_seen(simulated, name):
+def test_a_race_is_reported_or_gives_a_wrong_result(simulated, name):
     wrong_results, reported = 0, 0
     for seed in SEEDS if name in ON_THE_HOST else (0,):
         done = run(simulated, seed, name)
@@ -44,6 +44,6 @@ def test_a_race_is_reported_or_seen(simulated, name):
 
 @pytest.mark.parametrize("seed", [*SEEDS[:3], *(pytest.param(s, marks=pytest.mark.slow) for s in SEEDS[3:])])
 def test_the_programs_with_their_waits_are_correct_and_clean(simulated, seed):
-    done = run(simulated, seed, "right")
+    done = run(simulated, seed, "with-waits")
     assert done.json() == dict.fromkeys(programs(), True)
     assert done.report.is_clean, done.stderr

@@ -1,4 +1,4 @@
-"""ascend-sim run without torch_npu: refusals, a command's exit status, and its report."""
+"""ascend-sim run without torch_npu: refusals, the command's exit status, the report, sitecustomize."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_an_unknown_chip_is_refused_with_the_known_chips():
         ("--seed", "-1", "[sim] seed must be at least 0 but got -1.\n"),
     ],
 )
-def test_wrong_streams_are_refused(option, value, message):
+def test_a_wrong_value_of_an_option_is_refused(option, value, message):
     done = run_command(option, value, "--", "python")
     assert (done.exit_code, done.stderr) == (2, message)
 
@@ -60,7 +60,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_command_runs(tmp_
     assert not ran.exists()
 
 
-def test_a_program_that_is_not_there_is_refused():
+def test_a_program_that_does_not_exist_is_refused():
     done = run_command("--", "no-such-program")
     assert done.exit_code == 2
     assert done.stderr == (
@@ -70,7 +70,7 @@ def test_a_program_that_is_not_there_is_refused():
 
 
 def made_up_python(folder, found):
-    """A program called python that prints `found`."""
+    """A program python-made-up that prints `found` as JSON."""
     path = folder / "python-made-up"
     path.write_text(f"#!/bin/sh\necho '{json.dumps(found)}'\n")
     path.chmod(0o755)
@@ -142,12 +142,12 @@ def test_the_status_is_the_command_s():
     assert status_of("import sys; sys.exit(9)") == 9
 
 
-def test_a_signal_that_ended_it_is_128_and_its_number():
+def test_the_status_of_a_command_that_a_signal_ends_is_128_plus_its_number():
     assert status_of("import os, signal; os.kill(os.getpid(), signal.SIGKILL)") == 128 + signal.SIGKILL
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
-def test_a_signal_is_forwarded_and_the_end_waited_for(number):
+def test_a_signal_is_forwarded_and_the_run_waits_for_the_end(number):
     child = (
         f"import signal, sys, time; signal.signal({int(number)}, lambda *_: (time.sleep(0.2), sys.exit(33)));"
         "print('ready', flush=True); time.sleep(60)"
@@ -176,7 +176,7 @@ RUNTIME = {
 }  # fmt: skip
 
 
-def reports(folder, *processes, fallbacks=()):
+def report_of(folder, *processes, fallbacks=()):
     for number, found in enumerate(processes):
         (folder / f"{number}.runtime.json").write_text(json.dumps({**RUNTIME, **found}))
     for number, counted in enumerate(fallbacks):
@@ -184,7 +184,7 @@ def reports(folder, *processes, fallbacks=()):
     return session.read_reports(folder, "Ascend910B2")
 
 
-def printed(report):
+def lines_of(report):
     lines = []
     session.print_report(report, lines.append)
     return lines
@@ -196,7 +196,7 @@ def kernel(name, microseconds):
 
 def test_processes_are_added_up(tmp_path):
     broken = [{"operator": "Mine", "report": {"errors": [{"text": "UB-1 kernel.cpp:3, core 0: too far"}]}}]
-    report = reports(
+    report = report_of(
         tmp_path,
         {"kernel_runs": [kernel("AddCustom", 1.5), kernel("AddQkCustom", 2.5), kernel("AddCustom", 2.5)]},
         {"launches": {"aclnnMul": 1, "Mine": 2}, "broken": broken, "broken_launches": 2, "ended": False},
@@ -208,7 +208,7 @@ def test_processes_are_added_up(tmp_path):
     assert report.as_json()["bytes_not_freed"] == 20
     assert report.as_json()["host_waits"] == {"aclrtSynchronizeStream": 4}
     assert [(run["process"], run["begin"]) for run in report.timeline] == [(1, 0), (1, 1.5), (1, 4)]
-    assert printed(report) == [
+    assert lines_of(report) == [
         "simulated Ascend910B2: nothing of this ran on hardware.",
         "1 of 2 processes ended before they could report.",
         "launches: 6 (aclnnMul 4, Mine 2)",
@@ -225,38 +225,38 @@ def test_races_and_freed_memory_are_listed_and_not_clean(tmp_path):
     for number, found in enumerate(({"races": ["two streams"], "race_count": 3}, {"freed": ["too early"]})):
         folder = tmp_path / str(number)
         folder.mkdir()
-        report = reports(folder, found)
+        report = report_of(folder, found)
         assert not report.is_clean
-        lines = printed(report)
+        lines = lines_of(report)
         assert ("  two streams" in lines, "  too early" in lines) == (number == 0, number == 1)
         assert report.as_json()["race_count"] == (3 if number == 0 else 0)
 
 
 def test_memory_that_was_not_freed_is_no_error(tmp_path):
-    report = reports(tmp_path, {"bytes_not_freed": 4096})
+    report = report_of(tmp_path, {"bytes_not_freed": 4096})
     assert report.is_clean
-    assert not any("4096" in line for line in printed(report))
+    assert not any("4096" in line for line in lines_of(report))
 
 
 def test_damage_is_listed_and_not_clean(tmp_path):
-    report = reports(tmp_path, {"damage": ["allocation 1 was overrun"]})
+    report = report_of(tmp_path, {"damage": ["allocation 1 was overrun"]})
     assert not report.is_clean
-    assert printed(report)[-2:] == ["guard zones: 1 overrun", "  allocation 1 was overrun"]
+    assert lines_of(report)[-2:] == ["guard zones: 1 overrun", "  allocation 1 was overrun"]
 
 
 def test_long_lists_are_cut(tmp_path):
-    report = reports(tmp_path, {"launches": {f"op{n}": 20 - n for n in range(9)}})
-    assert printed(report)[1] == "launches: 144 (op0 20, op1 19, op2 18, op3 17, op4 16, op5 15, and 3 more)"
+    report = report_of(tmp_path, {"launches": {f"op{n}": 20 - n for n in range(9)}})
+    assert lines_of(report)[1] == "launches: 144 (op0 20, op1 19, op2 18, op3 17, op4 16, op5 15, and 3 more)"
 
 
 def test_a_run_without_the_npu_is_reported_as_such(tmp_path):
-    assert printed(reports(tmp_path))[1:] == ["no process used the simulated NPU."]
+    assert lines_of(report_of(tmp_path))[1:] == ["no process used the simulated NPU."]
 
 
 # ---- Python's start-up -------------------------------------------------------------------------------
 
 
-def started(tmp_path, source, *folders):
+def run_with_startup_folder(tmp_path, source, *folders):
     path = os.pathsep.join(map(str, [session.STARTUP, *folders]))
     environment = {**os.environ, "PYTHONPATH": path, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     return subprocess.run(
@@ -275,14 +275,14 @@ def test_the_user_s_sitecustomize_is_the_module_of_that_name(tmp_path):
     source = (
         "import sys, sitecustomize; print(sitecustomize.mark, any(p.endswith('startup') for p in sys.path))"
     )
-    done = started(tmp_path, source, tmp_path / "mine")
+    done = run_with_startup_folder(tmp_path, source, tmp_path / "mine")
     assert (done.stdout, done.stderr) == ("5 False\n", "")
 
 
 def test_an_error_in_the_user_s_sitecustomize_is_reported_as_by_python(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "sitecustomize.py").write_text("raise ValueError('mine')\n")
-    done = started(tmp_path, "print('on')", tmp_path / "mine")
+    done = run_with_startup_folder(tmp_path, "print('on')", tmp_path / "mine")
     assert done.stdout == "on\n"
     assert "ValueError: mine" in done.stderr
 

@@ -38,18 +38,18 @@ def error_text(cann):
 
 @pytest.fixture
 def memory(cann, capfd):
-    """Allocate memory; guard zones that the test did not damage must be intact at its end."""
-    taken = []
+    """Return a function that allocates memory. No damage may be left unreported at the end of the test."""
+    allocated = []
 
     def allocate(count):
         address = C.c_void_p()
         assert cann.aclrtMalloc(C.byref(address), C.c_size_t(count), 0) == OK
-        taken.append(address)
+        allocated.append(address)
         return address.value
 
     yield allocate
     capfd.readouterr()
-    for address in taken:
+    for address in allocated:
         assert cann.aclrtFree(address) == OK
     assert capfd.readouterr().err == ""
 
@@ -106,13 +106,13 @@ def test_all_of_many_allocations_are_checked_in_turn(cann, memory):
     assert cann.aclrtSynchronizeDevice() == OK
     for address in addresses[::333]:
         C.memset(address + 16, 0, 1)
-    # Four calls cover a thousand allocations and those of other tests.
+    # Each call checks 256 allocations in turn. The fixture fails if any damage was not found.
     statuses = [cann.aclrtSynchronizeDevice() for _ in range(5)]
     assert DEVICE_MEMORY in statuses
     assert cann.aclrtSynchronizeDevice() == OK
 
 
-def test_damage_is_found_when_it_is_freed(cann, capfd):
+def test_damage_is_found_when_the_memory_is_freed(cann, capfd):
     address = C.c_void_p()
     assert cann.aclrtMalloc(C.byref(address), C.c_size_t(8), 0) == OK
     C.memset(address.value + 8, 0, 1)
@@ -190,7 +190,7 @@ def chip_process(soc):
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-CORES = {  # CANN's platform_config: ai_core_cnt and vector_core_cnt
+CORES = {  # ai_core_cnt and vector_core_cnt of CANN's platform_config; NAME:CORES gives the first
     "Ascend910B2": (24, 48),
     "Ascend910B2C": (24, 48),
     "Ascend910B4-1": (20, 40),
@@ -213,15 +213,10 @@ def test_every_chip_of_the_command_is_one_of_the_library():
     assert [soc for soc in session.chips() if chip_process(soc).returncode] == []
 
 
-NOT_CHIPS = ["Ascend9000", "Ascend910B", "Ascend310B1", "Ascend950PR_9599", "Ascend910B9", "Ascend910B2:4"]
-NOT_CHIPS += [
-    "Ascend910B9:",
-    "Ascend910B9:0",
-    "Ascend910B9:25",
-    "Ascend310P2:11",
-    "Ascend9000:4",
-    "Ascend910B9:1x",
-]
+NOT_CHIPS = (
+    "Ascend9000", "Ascend910B", "Ascend310B1", "Ascend950PR_9599", "Ascend910B9", "Ascend910B2:4",
+    "Ascend910B9:", "Ascend910B9:0", "Ascend910B9:25", "Ascend310P2:11", "Ascend9000:4", "Ascend910B9:1x",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("soc", NOT_CHIPS)
@@ -240,7 +235,7 @@ class Tensors:
     """aclTensors over memory of the device."""
 
     def __init__(self, cann, memory):
-        self.cann, self.memory, self.made = cann, memory, []
+        self.cann, self.memory, self.handles = cann, memory, []
 
     def tensor(self, shape, values=None, dtype=FLOAT, strides=None, offset=0, elements=None, data=None):
         count = elements or max(1, len(values or [0]))
@@ -253,7 +248,7 @@ class Tensors:
         handle = self.cann.aclCreateTensor(
             dims, n, dtype, steps, C.c_int64(offset), 2, dims, n, C.c_void_p(address)
         )
-        self.made.append(handle)
+        self.handles.append(handle)
         return C.c_void_p(handle), address
 
     def run(self, name, *arguments):
@@ -269,9 +264,9 @@ class Tensors:
 
 @pytest.fixture
 def tensors(cann, memory):
-    made = Tensors(cann, memory)
-    yield made
-    for handle in made.made:
+    created = Tensors(cann, memory)
+    yield created
+    for handle in created.handles:
         assert cann.aclDestroyTensor(C.c_void_p(handle)) == OK
 
 
@@ -325,7 +320,7 @@ def test_a_dtype_without_stand_in_is_named(cann, tensors):
     assert "aclDataType 13; add it in simulator/cann/opapi/elements.cpp" in error_text(cann)
 
 
-def test_null_is_refused_everywhere(cann, tensors):
+def test_null_arguments_are_refused(cann, tensors):
     a, _ = tensors.tensor([1], [1.0])
     assert tensors.run("Mul", None, a, a) == ACLNN_NULL
     assert tensors.run("Mul", a, None, a) == ACLNN_NULL
@@ -351,7 +346,7 @@ def test_a_second_phase_without_executor_repeats_the_first_one_s_error(cann, ten
 OPERATOR = r"""
 #include <cstring>
 #include "cann/runtime/objects.h"
-// Writes `bytes` of an allocation, or more, or throws.
+// Queues work that writes `bytes` from `at` on, even past its allocation, or throws if `at` is null.
 extern "C" __attribute__((visibility("default"))) int run(char* at, uint64_t bytes, const char* report) {
     auto* e = new aclOpExecutor;
     e->name = "MadeUp";
@@ -375,7 +370,7 @@ extern "C" __attribute__((visibility("default"))) uint64_t find(void* at, uint64
 
 @pytest.fixture(scope="module")
 def operator(cann, tmp_path_factory):
-    """An operator package of another library: hidden symbols by default, linked to the runtime."""
+    """A library with an operator: hidden symbols by default, linked to the runtime."""
     folder = tmp_path_factory.mktemp("operator")
     source, library = folder / "operator.cpp", folder / "liboperator.so"
     source.write_text("#include <stdexcept>\n" + OPERATOR)
@@ -393,32 +388,32 @@ def operator(cann, tmp_path_factory):
     return C.CDLL(str(library))
 
 
-def finish(cann, operator, address, count):
-    """Check that the launch succeeds; the synchronization returns its error."""
+def launch_and_synchronize(cann, operator, address, count):
+    """Launch the operator and return the status of the synchronization. The launch itself succeeds."""
     assert operator.run(address, C.c_uint64(count), b"") == OK
     return cann.aclrtSynchronizeStream(None)
 
 
 def test_an_operator_that_overruns_is_named(cann, operator, memory):
     address = C.c_void_p(memory(256))
-    assert finish(cann, operator, address, 256) == OK
-    assert finish(cann, operator, address, 258) == DEVICE_MEMORY
+    assert launch_and_synchronize(cann, operator, address, 256) == OK
+    assert launch_and_synchronize(cann, operator, address, 258) == DEVICE_MEMORY
     text = error_text(cann)
     assert "MadeUp: device memory was overrun: allocation" in text
     assert "had bytes 1 to 2 behind its last written" in text
-    assert finish(cann, operator, address, 256) == OK
+    assert launch_and_synchronize(cann, operator, address, 256) == OK
 
 
 def test_damage_from_before_a_launch_is_not_the_operator_s(cann, operator, memory, capfd):
     address = memory(256)
     C.memset(address + 256, 0, 1)
-    assert finish(cann, operator, C.c_void_p(address), 256) == OK
+    assert launch_and_synchronize(cann, operator, C.c_void_p(address), 256) == OK
     assert "Found before MadeUp was launched." in capfd.readouterr().err
 
 
 def test_an_operator_s_status_and_exception_are_exceptions_of_the_kernel(cann, operator, memory):
-    assert finish(cann, operator, C.c_void_p(memory(8)), 1) == VECTOR_CORE
-    assert finish(cann, operator, None, 8) == VECTOR_CORE
+    assert launch_and_synchronize(cann, operator, C.c_void_p(memory(8)), 1) == VECTOR_CORE
+    assert launch_and_synchronize(cann, operator, None, 8) == VECTOR_CORE
     assert error_text(cann) == "simulated CANN: MadeUp: no address"
 
 
@@ -464,7 +459,7 @@ C.memset(address.value + 64, 0, 1)
     assert "byte 1 behind its last written. Found when the process ended." in found["damage"][0]
 
 
-def test_a_process_that_is_killed_leaves_a_report_without_end(tmp_path):
+def test_a_process_that_skips_its_exit_handlers_leaves_a_report_without_end(tmp_path):
     source = "import ctypes, os, sys; ctypes.CDLL(sys.argv[1]); os._exit(0)"
     environment = {**os.environ, "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
     command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann"))]

@@ -12,6 +12,7 @@ from simulated_npu import SCRIPTS, checks_of
 
 
 def results(**variables):
+    """Run stream_rules.py and return the result of each check by name."""
     command = [sys.executable, str(SCRIPTS / "stream_rules.py"), str(folders.library("ascend_sim_cann"))]
     environment = {**os.environ, "ASCEND_SIM_SEED": "0", **variables}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -28,10 +29,10 @@ def test_rule(results_of_seed_0, check):
     assert results_of_seed_0[check] == "ok"
 
 
-def test_a_kernel_of_the_310p_fails_as_an_ai_core():
+def test_statuses_of_the_310p():
     found = results(ASCEND_SIM_SOC="Ascend310P3")
-    assert found["check_an_error_is_that_of_the_next_synchronization"] == "ok"
-    assert found["check_the_whole_context_stops"] == "ok"
+    assert found["check_the_next_synchronization_returns_the_error"] == "ok"
+    assert found["check_an_error_stops_the_streams_of_the_context"] == "ok"
     assert found["check_the_mode_of_overflow"] == "ok"
 
 
@@ -64,7 +65,7 @@ print(C.string_at(at, 1)[0])
 """
 
 
-def order_of(seed, folder):
+def last_fill(seed, folder):
     folder.mkdir()
     environment = {**os.environ, "ASCEND_SIM_SEED": str(seed), "ASCEND_SIM_REPORT_DIR": str(folder)}
     command = [sys.executable, "-c", FILLS_OF_TWO_STREAMS, str(folders.library("ascend_sim_cann"))]
@@ -72,17 +73,17 @@ def order_of(seed, folder):
     return int(done.stdout), session.read_reports(folder, "Ascend910B2")
 
 
-def test_the_order_is_the_seed_s_and_the_race_is_found_in_each(tmp_path):
-    last = set()
+def test_a_seed_gives_one_order_and_every_order_reports_the_race(tmp_path):
+    values = set()
     for seed in range(10):
-        first, report = order_of(seed, tmp_path / f"{seed}-first")
-        again, _ = order_of(seed, tmp_path / f"{seed}-again")
-        assert first == again
+        value, report = last_fill(seed, tmp_path / f"{seed}-first")
+        value_again, _ = last_fill(seed, tmp_path / f"{seed}-again")
+        assert value == value_again
         assert report.seed == seed
         assert report.race_count > 0
         assert not report.is_clean
-        last.add(first)
-    assert last == {6, 7}  # the last work of either stream
+        values.add(value)
+    assert values == {6, 7}  # the last fill of either stream
 
 
 RACE_OF_A_GRAPH = """
@@ -90,7 +91,7 @@ import ctypes as C, sys
 cann = C.CDLL(sys.argv[1])
 where = sys.argv[2]
 cann.aclrtSetDevice(0)
-def made(call, *more):
+def create(call, *more):
     one = C.c_void_p()
     assert call(C.byref(one), *more) == 0
     return one
@@ -99,9 +100,9 @@ def fill(value, on):
 def wait(waiting, other, event):
     assert cann.aclrtRecordEvent(event, other) == 0
     assert cann.aclrtStreamWaitEvent(waiting, event) == 0
-one, two, other = (made(cann.aclrtCreateStream) for _ in range(3))
-fork, join, last = (made(cann.aclrtCreateEventExWithFlag, 1) for _ in range(3))
-at, graph = made(cann.aclrtMalloc, C.c_size_t(64), 0), C.c_void_p()
+one, two, other = (create(cann.aclrtCreateStream) for _ in range(3))
+fork, join, last = (create(cann.aclrtCreateEventExWithFlag, 1) for _ in range(3))
+at, graph = create(cann.aclrtMalloc, C.c_size_t(64), 0), C.c_void_p()
 assert cann.aclmdlRICaptureBegin(one, 0) == 0
 wait(two, one, fork)
 fill(1, two)
@@ -117,12 +118,12 @@ if where == "ordered":
     fill(2, other)
 assert cann.aclrtSynchronizeDevice() == 0
 """
-OF_THE_GRAPH = "aclrtMemsetAsync, which graph 1 captured on stream {} and replays on stream 0,"
+FILL_IN_GRAPH = "aclrtMemsetAsync, which graph 1 captured on stream {} and replays on stream 0,"
 RACES_OF_GRAPHS = {
-    "inside": f"{OF_THE_GRAPH.format(0)} writes memory that {OF_THE_GRAPH.format(1)} writes, and nothing "
+    "inside": f"{FILL_IN_GRAPH.format(0)} writes memory that {FILL_IN_GRAPH.format(1)} writes, and nothing "
     "orders them: while they are captured, record an event on stream 1 after aclrtMemsetAsync and let "
     "stream 0 wait for it.",
-    "behind": f"stream 2's aclrtMemsetAsync writes memory that {OF_THE_GRAPH.format(1)} writes, and nothing "
+    "behind": f"stream 2's aclrtMemsetAsync writes memory that {FILL_IN_GRAPH.format(1)} writes, and nothing "
     "orders them: record an event on stream 0 after the replay and let stream 2 wait for it.",
     "ordered": None,
 }

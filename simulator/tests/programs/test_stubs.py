@@ -11,8 +11,8 @@ from ascend_sim import compiler, folders
 from ascend_sim.errors import Unavailable
 from ascend_sim.programs import pieces, stubs
 
-# Needs libascendcl and libatb; lacks CANN's C and C++ symbols, one of the C library without its version,
-# one of Python, and a weak symbol that no library has.
+# Links libascendcl and libatb. Its undefined symbols are functions of CANN in C and C++, of the C library, of
+# Python, of torch and of the wheel's libraries, and a weak symbol that no library has.
 TORCH_NPU = """
 extern "C" {
 int aclrtMadeUp(int); int aclrtMalloc(void**, unsigned long, int); void* acltdtCreateMadeUp();
@@ -29,21 +29,11 @@ extern "C" int use() {
 """
 
 
-def shared(folder, name, source, *needed):
+def build_library(folder, name, source, *needed):
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"lib{name}.so"
-    command = [
-        compiler.compiler(),
-        "-shared",
-        "-fPIC",
-        "-x",
-        "c++",
-        "-",
-        "-x",
-        "none",
-        f"-Wl,-soname,{path.name}",
-    ]
-    command += ["-o", str(path), "-Wl,--no-as-needed", *map(str, needed)]
+    command = [compiler.compiler(), "-shared", "-fPIC", "-x", "c++", "-", "-x", "none"]
+    command += [f"-Wl,-soname,{path.name}", "-o", str(path), "-Wl,--no-as-needed", *map(str, needed)]
     subprocess.run(command, input=source, text=True, check=True)
     return path
 
@@ -51,10 +41,10 @@ def shared(folder, name, source, *needed):
 @pytest.fixture(scope="module")
 def torch_npu(tmp_path_factory):
     site = tmp_path_factory.mktemp("site")
-    cann = [shared(site / "absent", name, "") for name in ("ascendcl", "atb")]
-    torch = shared(site / "torch" / "lib", "torch", 'extern "C" int of_torch() { return 0; }')
-    wheel = shared(site / "torch_npu.libs", "gomp-1234", 'extern "C" int of_wheel() { return 0; }')
-    shared(site / "torch_npu" / "lib", "torch_npu", TORCH_NPU, *cann, torch, wheel)
+    cann = [build_library(site / "absent", name, "") for name in ("ascendcl", "atb")]
+    torch = build_library(site / "torch" / "lib", "torch", 'extern "C" int of_torch() { return 0; }')
+    wheel = build_library(site / "torch_npu.libs", "gomp-1234", 'extern "C" int of_wheel() { return 0; }')
+    build_library(site / "torch_npu" / "lib", "torch_npu", TORCH_NPU, *cann, torch, wheel)
     return pieces.TorchNpu("9.9.9", site / "torch_npu", site / "torch")
 
 
@@ -77,7 +67,7 @@ def test_needs_are_only_cann_s(torch_npu):
 
 def test_a_torch_of_another_version_is_refused(tmp_path):
     source = "namespace at { int gone(); }\nint use() { return at::gone(); }"
-    shared(tmp_path / "torch_npu", "torch_npu", source)
+    build_library(tmp_path / "torch_npu", "torch_npu", source)
     npu = pieces.TorchNpu("9.9.9", tmp_path / "torch_npu", tmp_path / "torch")
     with pytest.raises(Unavailable) as e:
         stubs.needs_of(npu)
@@ -143,7 +133,7 @@ def test_any_other_stub_throws(torch_npu, library, cache, symbol, message):
     assert f"{message} is not simulated" in done.stderr
 
 
-def test_another_library_is_another_key(torch_npu, library, tmp_path):
+def test_another_library_has_another_key(torch_npu, library, tmp_path):
     other = tmp_path / library.name
     other.write_bytes(library.read_bytes() + b" ")
     assert stubs.key_of(torch_npu, library) != stubs.key_of(torch_npu, other)

@@ -1,4 +1,4 @@
-"""The real torch_npu on the simulated CANN: every check of scripts/, and tests that need own processes."""
+"""The real torch_npu on the simulated CANN: checks of scripts, and tests with processes of their own."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import time
 import pytest
 from ascend_sim import folders
 from ascend_sim.programs import pieces, session, stubs
-from simulated_npu import SCRIPTS, SECONDS, checks_of
+from simulated_npu import SCRIPTS, TIMEOUT_SECONDS, checks_of
 
 QUEUES = ("0", "1", "2")
 
@@ -84,7 +84,7 @@ def test_an_overrun_without_a_later_check_is_reported_once(simulated, then):
 # ---- ascend-sim run ----------------------------------------------------------------------------------
 
 
-def test_it_reports_and_returns_the_script_s_status(simulated, tmp_path):
+def test_a_run_prints_its_report_and_returns_the_script_s_status(simulated, tmp_path):
     source = "import torch, sys; print((torch.ones(3).npu() + 1).exp().sum().item()); sys.exit(7)"
     report = tmp_path / "report.json"
     options = ["--soc", "Ascend310P3", "--report", report]
@@ -110,12 +110,12 @@ def test_damage_changes_the_exit_status_from_0_to_1(simulated):
 
 
 @pytest.mark.slow
-def test_two_processes_at_once_make_the_libraries_once(simulated, tmp_path):
+def test_two_first_runs_at_once_succeed_and_leave_one_set_of_libraries(simulated, tmp_path):
     source = "import torch; print(torch.ones(2).npu().exp().cpu().tolist())"
     arguments = ["--", simulated.python, "-c", source]
     both = [simulated.start(*arguments, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
     for process in both:
-        out, err = process.communicate(timeout=SECONDS)
+        out, err = process.communicate(timeout=TIMEOUT_SECONDS)
         assert process.returncode == 0, err
         assert out == "[2.7182817459106445, 2.7182817459106445]\n"
     assert len(list((tmp_path / "ascend-sim").iterdir())) == 1
@@ -159,15 +159,15 @@ def test_processes_that_a_script_starts_are_simulated_too(simulated):
 
 def test_the_generated_libraries_fit_the_installed_torch_npu(simulated):
     simulated.environment(session.DEFAULT_CHIP)
-    (made,) = (simulated.cache / "ascend-sim").iterdir()
+    (folder,) = (simulated.cache / "ascend-sim").iterdir()
     stems = "ascendcl hccl acl_op_compiler ge_runner graph acl_tdt_channel atb fmk_parser ascend_protobuf"
-    names = {path.name for path in made.iterdir()}
+    names = {path.name for path in folder.iterdir()}
     assert {f"lib{name}.so" for name in [*stems.split(), "opapi", "nnopbase"]} <= names
     npu = pieces.torch_npu_of(simulated.python)
-    wanted = set(stubs.needs_of(npu).symbols)
-    stubbed = stubs.Elf.read(made / stubs.STUBS).defined
+    needed = set(stubs.needs_of(npu).symbols)
+    stubbed = stubs.Elf.read(folder / stubs.STUBS).defined
     in_library = stubs.Elf.read(folders.library("ascend_sim_cann")).defined
-    assert wanted <= stubbed | in_library
+    assert needed <= stubbed | in_library
     assert not stubbed & in_library
     assert {"dlopen", "pthread_create", "PyList_New"}.isdisjoint(stubbed)
 
@@ -187,7 +187,7 @@ def test_too_much_memory_is_torch_s_own_error_where_it_caches(simulated):
     assert done.stdout.startswith("NPU out of memory. Tried to allocate 32768.00 GiB")
 
 
-AFTER_USE = """
+FORK_AFTER_USE = """
 import multiprocessing, torch, torch_npu
 
 def child():
@@ -205,8 +205,8 @@ print(x.cpu().sum().item(), other.exitcode)
 
 
 def test_torch_npu_refuses_a_fork_of_a_process_that_used_the_npu(simulated):
-    """Ascend/pytorch torch_npu/npu/__init__.py, _lazy_init and _after_fork. The fork does no work."""
-    done = simulated.code(AFTER_USE, fresh=True)
+    """See Ascend/pytorch torch_npu/npu/__init__.py, _lazy_init and _after_fork."""
+    done = simulated.code(FORK_AFTER_USE, fresh=True)
     assert done.status == 0, done.stderr
     refusal, result = done.stdout.splitlines()
     assert refusal.startswith("Cannot re-initialize NPU in forked subprocess")

@@ -1,7 +1,7 @@
-// Calls that an SoC or all SoCs lack, one per function: a line marked `not on` must not compile there and must
-// compile elsewhere; all other lines must compile everywhere. Only the syntax is checked; no code runs.
+// Calls that an SoC or all SoCs lack, one per function. A line marked `not on` must not compile on these SoCs; the
+// words after a colon are in the compiler's message. All other lines must compile on every SoC. No code runs.
 #include "kernel_operator.h"
-// CANN's names for other calls, which all exist:
+// Headers that CANN's kernels include; each must exist:
 #include "kernel_log.h"
 #include "kernel_tiling/kernel_tiling.h"
 #include "kernel_utils.h"
@@ -24,7 +24,7 @@ const GlobalTensor<T>& gm();
 struct Plain {
     uint32_t a, b;
 };
-struct Odd {
+struct FourBytes {
     uint32_t a;
 };
 struct Virtual {
@@ -40,13 +40,13 @@ struct PackedInside {
     uint64_t a;
     Packed b;
 };
-struct Pointing {
+struct WithPointer {
     float* a;
 };
-struct PointingToo {
+struct WithPointers {
     const uint8_t* a[2];
 };
-struct Full {
+struct Nested {
     uint64_t a[3];
     struct {
         int16_t b[2];
@@ -59,8 +59,8 @@ constexpr int kKey = 1;
 
 // ---- types -------------------------------------------------------------------------------------------
 
-void bfloat16_there_is() { DataCopy(ub<bfloat16_t>(), gm<bfloat16_t>(), 16); }  // not on ascend310p
-void half_everywhere() { DataCopy(ub<half>(), gm<half>(), 16); }
+void bfloat16_exists() { DataCopy(ub<bfloat16_t>(), gm<bfloat16_t>(), 16); }  // not on ascend310p
+void half_exists() { DataCopy(ub<half>(), gm<half>(), 16); }
 void copy_of_two_types() { DataCopy(ub<half>(), gm<float>(), 16); }  // not on any: no matching function
 
 // ---- arithmetic --------------------------------------------------------------------------------------
@@ -73,11 +73,11 @@ void adds_uint16() { Adds(ub<uint16_t>(), ub<uint16_t>(), uint16_t(1), 16); }  /
 void add_uint16() { Add(ub<uint16_t>(), ub<uint16_t>(), ub<uint16_t>(), 16); }  // not on ascend910b, ascend310p
 extern const uint64_t kBits[2];
 extern uint64_t bits[2];
-void add_by_lanes() { Add(ub<half>(), ub<half>(), ub<half>(), 64, 1, {1, 1, 1, 8, 8, 8}); }
+void add_by_lane_count() { Add(ub<half>(), ub<half>(), ub<half>(), 64, 1, {1, 1, 1, 8, 8, 8}); }
 void add_by_bits() { Add(ub<half>(), ub<half>(), ub<half>(), bits, 1, {1, 1, 1, 8, 8, 8}); }
 void add_by_const_bits() { Add(ub<half>(), ub<half>(), ub<half>(), kBits, 1, {1, 1, 1, 8, 8, 8}); }  // not on any: no matching function
 void cast_by_const_bits() { Cast(ub<float>(), ub<half>(), RoundMode::CAST_NONE, kBits, 1, {1, 1, 8, 4}); }
-void add_by_nought() { Add(ub<half>(), ub<half>(), ub<half>(), 0, 1, {1, 1, 1, 8, 8, 8}); }  // not on any
+void add_by_literal_zero() { Add(ub<half>(), ub<half>(), ub<half>(), 0, 1, {1, 1, 1, 8, 8, 8}); }  // not on any
 void add_int8() { Add(ub<int8_t>(), ub<int8_t>(), ub<int8_t>(), 32); }  // not on any: Add: this SoC does not have it for this type
 void div_float() { Div(ub<float>(), ub<float>(), ub<float>(), 16); }
 void and_uint16() { And(ub<uint16_t>(), ub<uint16_t>(), ub<uint16_t>(), 16); }
@@ -150,23 +150,23 @@ void in_place_alloc_of_depth_one(TQue<TPosition::VECIN, 1> q, LocalTensor<float>
 void sine() { Sin(ub<float>(), ub<float>()); }  // not on any: was not declared in this scope
 void element_written(LocalTensor<float> t) { t(0) = 1.0f; }
 void element_of_gm_written() { gm<int32_t>()(0) = 1; }  // not on ascend310p: GlobalTensor(): this SoC does not have it
-void other_block() { (void)GetSubBlockIdx(); }
+void sub_block_index() { (void)GetSubBlockIdx(); }
 
 // ---- tiling ------------------------------------------------------------------------------------------
 
 void tiling_registered(GM_ADDR tiling) { REGISTER_TILING_DEFAULT(Plain); GET_TILING_DATA(data, tiling); (void)data; }
 void tiling_not_registered(GM_ADDR tiling) { GET_TILING_DATA(data, tiling); (void)data; }  // not on any: AscendSimDefaultTiling
-void tiling_of_odd_size() { REGISTER_TILING_DEFAULT(Odd); }  // not on any: multiple of 8 bytes
+void tiling_of_four_bytes() { REGISTER_TILING_DEFAULT(FourBytes); }  // not on any: multiple of 8 bytes
 void tiling_that_is_no_plain_data() { REGISTER_TILING_DEFAULT(Virtual); }  // not on any: plain data that the host and the kernel share
 void tiling_with_a_field_off_its_size() { REGISTER_TILING_DEFAULT(Packed); }  // not on any: fields lie at multiples of their sizes
-void tiling_with_such_a_struct_inside(GM_ADDR tiling) { GET_TILING_DATA_WITH_STRUCT(PackedInside, data, tiling); (void)data; }  // not on any: fields lie at multiples
-void tiling_with_a_pointer() { REGISTER_TILING_DEFAULT(Pointing); }  // not on any: a tiling struct has no pointers
+void tiling_with_a_packed_struct_inside(GM_ADDR tiling) { GET_TILING_DATA_WITH_STRUCT(PackedInside, data, tiling); (void)data; }  // not on any: fields lie at multiples
+void tiling_with_a_pointer() { REGISTER_TILING_DEFAULT(WithPointer); }  // not on any: a tiling struct has no pointers
 BEGIN_TILING_DATA_DEF(ByMacros) TILING_DATA_FIELD_DEF(uint64_t, rows); END_TILING_DATA_DEF;
 REGISTER_TILING_DATA_CLASS(Refusals, ByMacros);
-REGISTER_TILING_DATA_CLASS(Refusals, PointingToo);  // not on any: a tiling struct has no pointers
-void tiling_of_all_sorts() { REGISTER_TILING_DEFAULT(Full); }
+REGISTER_TILING_DATA_CLASS(Refusals, WithPointers);  // not on any: a tiling struct has no pointers
+void tiling_with_nested_fields() { REGISTER_TILING_DEFAULT(Nested); }
 bool key_that_is_a_number() { return TILING_KEY_IS(1); }
 bool key_that_is_a_name() { return TILING_KEY_IS(kKey); }  // not on any: TILING_KEY_IS takes a literal
 void vector_cores_only() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY); }  // not on ascend310p
 void ai_cores() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AICORE); }  // not on ascend910b, ascend950
-void cube_too() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2); }  // not on any: kernel type
+void cube_and_vector_cores() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2); }  // not on any: kernel type

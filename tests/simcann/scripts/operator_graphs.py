@@ -4,7 +4,7 @@ import functools
 
 import torch
 import torch_npu  # noqa: F401
-from graphs import replays_equal_eager
+from graphs import assert_replays_equal_calls
 from namespace import call, operands, operators
 from run_checks import run
 
@@ -16,7 +16,7 @@ PARAMS = npu_rope.RopeParams(64, "neox")
 
 def check_rope():
     x, positions = torch.randn(1, 4, 2, 64).npu(), torch.arange(4).npu()
-    replays_equal_eager(lambda: npu_rope.rope(x, positions, PARAMS), [x, positions])
+    assert_replays_equal_calls(lambda: npu_rope.rope(x, positions, PARAMS), [x, positions])
 
 
 def check_rms_norm_backward():
@@ -26,7 +26,7 @@ def check_rms_norm_backward():
         a, w = x.detach().requires_grad_(), weight.detach().requires_grad_()
         return torch.autograd.grad(npu_rope.rms_norm(a, w), (a, w), grad)
 
-    replays_equal_eager(work, [x, weight, grad])
+    assert_replays_equal_calls(work, [x, weight, grad])
 
 
 def check_every_operator_of_the_namespace():
@@ -36,7 +36,7 @@ def check_every_operator_of_the_namespace():
     for name, operator in of_npu.items():
         values = operands(name, operator, "npu")
         tensors = [value for value in values.values() if isinstance(value, torch.Tensor)]
-        replays_equal_eager(functools.partial(call, operator, values), tensors)
+        assert_replays_equal_calls(functools.partial(call, operator, values), tensors)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Programs with one race of a kernel each, with and without the wait, as in the simulator's races.py.
 
-usage: operator_races.py NAME|right
+usage: operator_races.py NAME|with-waits
 """
 
 import torch

@@ -1,16 +1,16 @@
 """Capture and replay with the real torch_npu: torch.npu.NPUGraph on the simulated runtime."""
 
 import json
+import os
+import tempfile
 
 import torch
 import torch_npu  # noqa: F401
 from run_checks import run
 
-REPLAYS = 100
 
-
-def captured(work, *, stream=None):
-    """A graph of work(), after the warm-up that torch requires, and the result of work()."""
+def capture(work, *, stream=None):
+    """Capture work() after the warm-up that torch requires; return the graph and the result of work()."""
     side = torch.npu.Stream()
     side.wait_stream(torch.npu.current_stream())
     with torch.npu.stream(side):
@@ -27,35 +27,35 @@ def as_list(result):
 
 
 def new_contents(inputs, generator):
-    """Random floats; integers are a permutation, so that they stay indices of rows."""
+    """Random tensors like the inputs. Integers are a permutation, so that they stay indices of rows."""
     return [
-        torch.randn(one.shape, generator=generator).to(one.dtype)
-        if one.is_floating_point()
-        else torch.randperm(one.numel(), generator=generator).view(one.shape).to(one.dtype)
-        for one in inputs
+        torch.randn(x.shape, generator=generator).to(x.dtype)
+        if x.is_floating_point()
+        else torch.randperm(x.numel(), generator=generator).view(x.shape).to(x.dtype)
+        for x in inputs
     ]
 
 
-def after(call, inputs, contents):
-    """The result of call() for these contents, and the inputs after the call."""
-    for one, value in zip(inputs, contents, strict=True):
-        one.copy_(value)
-    return [one.cpu() for one in (*as_list(call()), *inputs)]
+def results_and_inputs(call, inputs, contents):
+    """The results of call() for these contents, and the inputs after the call."""
+    for x, value in zip(inputs, contents, strict=True):
+        x.copy_(value)
+    return [x.cpu() for x in (*as_list(call()), *inputs)]
 
 
-def replays_equal_eager(work, inputs, count=REPLAYS):
-    """Check that a hundred replays with new contents give the results of direct calls."""
-    graph, result = captured(work)
+def assert_replays_equal_calls(work, inputs, count=100):
+    """Check that `count` replays, each with new contents, give the results of direct calls."""
+    graph, result = capture(work)
     generator = torch.Generator().manual_seed(count)
 
     def replay():
         graph.replay()
         return result
 
-    for number in range(count):
+    for replay_number in range(count):
         contents = new_contents(inputs, generator)
-        pairs = zip(after(replay, inputs, contents), after(work, inputs, contents), strict=True)
-        assert all(torch.equal(replayed, called) for replayed, called in pairs), number
+        replayed, called = (results_and_inputs(call, inputs, contents) for call in (replay, work))
+        assert all(map(torch.equal, replayed, called)), replay_number
 
 
 # ---- torch's operators -------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def check_stand_ins():
         d.add_((a > b).to(torch.float32))
         return d, c.to(torch.float16)
 
-    replays_equal_eager(work, [a, b])
+    assert_replays_equal_calls(work, [a, b])
 
 
 def check_host_fallbacks():
@@ -84,12 +84,12 @@ def check_host_fallbacks():
         d.clamp_(0.1, 0.6)
         return d.sum(0), d.t().contiguous(), *torch.topk(d, 2)
 
-    replays_equal_eager(work, [a, b], 20)
+    assert_replays_equal_calls(work, [a, b], 20)
 
 
 def check_a_replay_on_another_stream():
     x = torch.ones(64).npu()
-    graph, y = captured(lambda: x * 3)
+    graph, y = capture(lambda: x * 3)
     other = torch.npu.Stream()
     x.fill_(5)
     other.wait_stream(torch.npu.current_stream())
@@ -113,7 +113,7 @@ def check_two_streams_in_one_graph():
         here.wait_stream(side)
         return z + w
 
-    graph, result = captured(work)
+    graph, result = capture(work)
     for value in range(5):
         x.fill_(value)
         graph.replay()
@@ -128,15 +128,15 @@ def check_make_graphed_callables():
     plain.load_state_dict({name: value.cpu() for name, value in layer.state_dict().items()})
     for seed in range(5):
         x = torch.randn(3, 8, generator=torch.Generator().manual_seed(seed))
-        for model, at in ((graphed, x.npu()), (plain, x)):
+        for model, model_input in ((graphed, x.npu()), (plain, x)):
             model.zero_grad()
-            model(at).square().sum().backward()
-        for a, b in zip(graphed.parameters(), plain.parameters(), strict=True):
-            torch.testing.assert_close(a.grad.cpu(), b.grad)
+            model(model_input).square().sum().backward()
+        for on_npu, on_cpu in zip(graphed.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(on_npu.grad.cpu(), on_cpu.grad)
 
 
 def check_npugraph_ex():
-    """torch.compile with torch_npu's backend of captured graphs, as far as its wheel contains it."""
+    """torch.compile with the backend of torch_npu's wheel that captures and replays."""
     compiled = torch.compile(lambda x: (x * 2 + 1).sin(), backend="npugraph_ex")
     x = torch.ones(8).npu()
     for value in (1.0, 2.0, 5.0):
@@ -145,23 +145,20 @@ def check_npugraph_ex():
         torch.testing.assert_close(compiled(x).cpu(), expected)
 
 
-def check_the_graph_is_written_as_a_trace(path="graph.json"):
-    import os
-    import tempfile
-
+def check_the_graph_is_written_as_a_trace():
     x = torch.ones(8).npu()
-    graph, _ = captured(lambda: (x * 2).exp())
+    graph, _ = capture(lambda: (x * 2).exp())
     with tempfile.TemporaryDirectory() as folder:
-        written = os.path.join(folder, path)
-        graph.debug_dump(written)
-        with open(written) as stream:
-            names = [event["name"] for event in json.load(stream)]
+        path = os.path.join(folder, "graph.json")
+        graph.debug_dump(path)
+        with open(path) as trace:
+            names = [event["name"] for event in json.load(trace)]
     assert names == ["aclnnMuls", "aten.exp.default"]
 
 
 def check_pinned_memory_is_read_at_each_replay():
     x, host = torch.ones(4).npu(), torch.ones(4).pin_memory()
-    graph, _ = captured(lambda: x.copy_(host, non_blocking=True))
+    graph, _ = capture(lambda: x.copy_(host, non_blocking=True))
     for value in (3.0, 5.0):
         host.fill_(value)
         graph.replay()

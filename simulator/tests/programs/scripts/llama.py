@@ -15,9 +15,10 @@ HEAD_WIDTH = WIDTH // HEADS
 
 
 def rotate(x, positions):
-    """Rotate half pairs, with angles in float32 and tables from positions, as models do."""
-    rates = 10000.0 ** (-torch.arange(0, HEAD_WIDTH, 2, device=x.device, dtype=torch.float32) / HEAD_WIDTH)
-    angles = positions.float()[:, None] * rates
+    """Rotate the pairs (i, i + HEAD_WIDTH/2) by float32 angles."""
+    lanes = torch.arange(0, HEAD_WIDTH, 2, device=x.device, dtype=torch.float32)
+    frequencies = 10000.0 ** (-lanes / HEAD_WIDTH)
+    angles = positions.float()[:, None] * frequencies
     cos, sin = torch.cat([angles, angles], -1).cos(), torch.cat([angles, angles], -1).sin()
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat([-second, first], -1) * sin
@@ -109,13 +110,13 @@ def decode(model, device, prompt, count=16):
     caches = [[torch.zeros(shape, device=device) for _ in "kv"] for _ in range(LAYERS)]
     tokens = torch.tensor([prompt], device=device)
     positions = torch.arange(len(prompt), device=device)
-    made = []
+    decoded = []
     for _ in range(count):
         logits = model(tokens, positions, caches)[:, -1]
         tokens = logits.argmax(-1, keepdim=True)
         positions = positions[-1:] + 1
-        made.append(tokens.item())
-    return made
+        decoded.append(tokens.item())
+    return decoded
 
 
 def main():

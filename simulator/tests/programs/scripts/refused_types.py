@@ -1,4 +1,7 @@
-"""Operators of torch on types and ranks that the real aclnn functions refuse. Needs TASK_QUEUE_ENABLE=0."""
+"""Operators of torch on types and ranks that the real aclnn functions refuse or convert.
+
+Needs TASK_QUEUE_ENABLE=0, so that a refusal is an exception of the call.
+"""
 
 import operator
 
@@ -8,11 +11,11 @@ from run_checks import refusal, run
 IS_310P = torch.npu.get_device_name().startswith("Ascend310P")
 
 
-def ones(dtype, *shape):
-    return torch.ones(shape or (3,)).to(dtype).npu()
+def ones(dtype):
+    return torch.ones(3).to(dtype).npu()
 
 
-def refused(work, argument, got):
+def assert_refused(work, argument, got):
     text = refusal(work)
     assert f"{argument} must be " in text, text
     assert f" but got {got}." in text, text
@@ -33,14 +36,14 @@ def check_nine_dimensions():
 def check_products_of_wide_unsigned_types():
     for dtype in (torch.uint16, torch.uint32, torch.uint64):
         x = ones(dtype)
-        refused(lambda x=x: x * x, "self", str(dtype).split(".")[1])
-        refused(lambda x=x: x + 1, "self", str(dtype).split(".")[1])
+        assert_refused(lambda x=x: x * x, "self", str(dtype).split(".")[1])
+        assert_refused(lambda x=x: x + 1, "self", str(dtype).split(".")[1])
 
 
 def check_negatives():
     for dtype in (torch.uint8, torch.int16):
         x = ones(dtype)
-        refused(lambda x=x: -x, "self", str(dtype).split(".")[1])
+        assert_refused(lambda x=x: -x, "self", str(dtype).split(".")[1])
     assert refusal(lambda: -ones(torch.bool))
     for dtype in (torch.int8, torch.int32, torch.int64, torch.float16, torch.float32):
         assert (-ones(dtype)).tolist() == [-1, -1, -1]
@@ -77,38 +80,40 @@ def check_every_chip_makes_zeros_of_bfloat16():
 
 
 def check_results_that_do_not_convert_to_the_output():
-    whole, half, flags = ones(torch.int64), ones(torch.float32) / 2, ones(torch.bool)
+    ints, halves, flags = ones(torch.int64), ones(torch.float32) / 2, ones(torch.bool)
     works = (
-        lambda: whole.add_(1.5), lambda: whole.sub_(1.5), lambda: whole.int().add_(half),
-        lambda: whole.int().mul_(half), lambda: whole.div_(half), lambda: flags.add_(1),
-        lambda: flags.mul_(whole), lambda: half.add_(1j), lambda: torch.add(half, half, out=whole),
-        lambda: whole.add_(half[0]),
+        lambda: ints.add_(1.5), lambda: ints.sub_(1.5), lambda: ints.int().add_(halves),
+        lambda: ints.int().mul_(halves), lambda: ints.div_(halves), lambda: flags.add_(1),
+        lambda: flags.mul_(ints), lambda: halves.add_(1j), lambda: torch.add(halves, halves, out=ints),
+        lambda: ints.add_(halves[0]),
     )  # fmt: skip
     for work in works:
         assert "out must have a type that " in refusal(work)
-    assert (whole.tolist(), half.tolist(), flags.tolist()) == ([1, 1, 1], [0.5, 0.5, 0.5], [True, True, True])
+    assert (ints.tolist(), halves.tolist(), flags.tolist()) == ([1] * 3, [0.5] * 3, [True] * 3)
 
 
 def check_results_that_convert_to_the_output():
-    whole, flags = torch.tensor([1, 2, 3]), torch.tensor([True, False, True])
-    on_npu, mask = whole.npu(), flags.npu()
-    single = torch.tensor([1.5, 2.5, -3.0])
-    for there, here in (
-        (on_npu + 1.5, whole + 1.5), (on_npu * 0.5, whole * 0.5), (on_npu / 2, whole / 2),
-        (on_npu / on_npu, whole / whole), (on_npu - single.npu(), whole - single), (mask + 1, flags + 1),
-        (mask * single.npu(), flags * single), (mask + mask, flags + flags), (mask / 2, flags / 2),
-        (single.half().npu().add_(single.npu()), single.half().add_(single)), (on_npu > 1.5, whole > 1.5),
-        (single.npu().half().add_(1.5), single.half().add_(1.5)), (single.npu() * 1j, single * 1j),
-        (single.npu().half() * torch.tensor(2.0).npu(), single.half() * torch.tensor(2.0)),
-        (on_npu.int().add_(on_npu), whole.int().add_(whole)), (single.npu().mul_(mask), single * flags),
-        (torch.add(on_npu, 1, alpha=2), torch.add(whole, 1, alpha=2)),
-        (single.npu().eq_(mask), single.clone().eq_(flags)),
+    ints, flags = torch.tensor([1, 2, 3]), torch.tensor([True, False, True])
+    npu_ints, npu_flags = ints.npu(), flags.npu()
+    floats = torch.tensor([1.5, 2.5, -3.0])
+    for from_npu, from_cpu in (
+        (npu_ints + 1.5, ints + 1.5), (npu_ints * 0.5, ints * 0.5), (npu_ints / 2, ints / 2),
+        (npu_ints / npu_ints, ints / ints), (npu_ints - floats.npu(), ints - floats),
+        (npu_flags + 1, flags + 1), (npu_flags * floats.npu(), flags * floats),
+        (npu_flags + npu_flags, flags + flags), (npu_flags / 2, flags / 2),
+        (floats.half().npu().add_(floats.npu()), floats.half().add_(floats)), (npu_ints > 1.5, ints > 1.5),
+        (floats.npu().half().add_(1.5), floats.half().add_(1.5)), (floats.npu() * 1j, floats * 1j),
+        (floats.npu().half() * torch.tensor(2.0).npu(), floats.half() * torch.tensor(2.0)),
+        (npu_ints.int().add_(npu_ints), ints.int().add_(ints)),
+        (floats.npu().mul_(npu_flags), floats * flags),
+        (torch.add(npu_ints, 1, alpha=2), torch.add(ints, 1, alpha=2)),
+        (floats.npu().eq_(npu_flags), floats.clone().eq_(flags)),
     ):  # fmt: skip
-        assert there.dtype == here.dtype, (there, here)
-        assert there.tolist() == here.tolist(), (there, here)
+        assert from_npu.dtype == from_cpu.dtype, (from_npu, from_cpu)
+        assert from_npu.tolist() == from_cpu.tolist(), (from_npu, from_cpu)
     # torch refuses these two on the CPU. aclnnInplaceMuls and aclnnInplaceDivs take them.
-    assert on_npu.mul_(1.5).tolist() == [1, 3, 4]
-    assert on_npu.div_(0.5).tolist() == [2, 6, 8]
+    assert npu_ints.mul_(1.5).tolist() == [1, 3, 4]
+    assert npu_ints.div_(0.5).tolist() == [2, 6, 8]
 
 
 def check_bfloat16_is_copied_and_cast_by_every_chip():

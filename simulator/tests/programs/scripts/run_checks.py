@@ -1,4 +1,4 @@
-"""Run every check_* function of a module and print the results as JSON; also helpers of the checks."""
+"""Run the check_* functions of a module and print the results as JSON. Also helpers of the checks."""
 
 import json
 import traceback
@@ -7,17 +7,17 @@ import torch
 
 
 def run(checks):
-    """Run the checks in a dictionary of names, such as globals()."""
-    found = {}
+    """Run the functions whose names begin with check_ in a dictionary such as globals()."""
+    results = {}
     for name, check in list(checks.items()):
         if not name.startswith("check_"):
             continue
         try:
             check()
-            found[name] = "ok"
+            results[name] = "ok"
         except Exception:
-            found[name] = traceback.format_exc()
-    print(json.dumps(found))
+            results[name] = traceback.format_exc()
+    print(json.dumps(results))
 
 
 def refusal(work):
@@ -26,7 +26,7 @@ def refusal(work):
         work()
     except RuntimeError as error:
         return str(error)
-    raise AssertionError("it was not refused")
+    raise AssertionError("no RuntimeError was raised")
 
 
 def values(*shape, dtype=torch.float32, seed=0):
@@ -34,7 +34,7 @@ def values(*shape, dtype=torch.float32, seed=0):
 
 
 def near(got, expected, units=2):
-    """Check that the error is at most `units` roundings of the dtype at the largest element."""
+    """Check that errors are at most `units` times max(eps, 2**-19) times the largest magnitude."""
     assert got.device.type == "npu", got.device
     assert got.dtype == expected.dtype
     unit = max(torch.finfo(got.dtype).eps, 2.0**-19) * expected.abs().max().float()

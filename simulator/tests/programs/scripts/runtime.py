@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import os
 
 import torch
 from run_checks import refusal, run
@@ -9,7 +10,7 @@ from run_checks import refusal, run
 CANN = ctypes.CDLL("libascend_sim_cann.so")
 
 
-def check_there_and_back():
+def check_copies_to_the_npu_and_back():
     for x in (torch.randn(3, 4), torch.arange(7), torch.randn(0, 3), torch.tensor(2.5), torch.rand(5) > 0.5):
         assert torch.equal(x.npu().cpu(), x)
         assert torch.equal(x.to("npu:0").to("cpu"), x)
@@ -35,9 +36,7 @@ def check_strided_copies():
         assert torch.equal(pinned, view(x))
 
 
-def check_the_chip_is_the_one_asked_for():
-    import os
-
+def check_the_chip_is_that_of_ascend_sim_soc():
     assert torch.npu.get_device_name(0) == os.environ["ASCEND_SIM_SOC"]
     assert torch.npu.device_count() == 1
     assert torch.npu.is_available()
@@ -71,7 +70,7 @@ def check_the_queue_keeps_its_order():
         x.add_(1)
         if step % 7 == 0:
             x.mul_(2)
-            x.sigmoid_()  # on the host, after the work in the queue
+            x.sigmoid_()  # a host fallback, after the work in the queue
     y = torch.zeros(1000)
     for step in range(300):
         y.add_(1)
@@ -104,8 +103,8 @@ def check_too_much_memory_is_refused():
 
 def check_events_without_times():
     events = [torch.npu.Event() for _ in range(2)]
-    for one in events:
-        one.record()
+    for event in events:
+        event.record()
     torch.npu.synchronize()
     assert "error code is 107006" in refusal(lambda: events[0].elapsed_time(events[1]))
 

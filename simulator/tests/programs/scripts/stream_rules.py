@@ -22,7 +22,7 @@ NO_DEVICE, STREAM_CAPTURED, MODEL_RUNNING, REPORT_TIMEOUT = 107001, 107027, 1070
 STREAM_SUBSCRIBE, THREAD_SUBSCRIBE, NOT_SUBSCRIBED = 107011, 107012, 107015
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
-SYNC, PROGRESS, TIME_LINE, OF_DEVICE, EXTERNAL, IPC = 1, 2, 8, 16, 32, 64
+SYNC, PROGRESS, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 1, 2, 8, 16, 32, 64
 # The exception of a kernel: of the vector core if the chip has separate vector cores, else of the AI core.
 KERNEL = 507015 if os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P") else 507035
 FREED, FRESH = 0xFB, 0xFF
@@ -42,6 +42,7 @@ def stream(mode=CONTINUE):
 
 
 def event(is_extended=True, flags=SYNC):
+    """Create an extended event or, by the older function, an older one."""
     made = C.c_void_p()
     create = CANN.aclrtCreateEventExWithFlag if is_extended else CANN.aclrtCreateEventWithFlag
     assert create(C.byref(made), flags) == OK
@@ -57,7 +58,7 @@ def memory(count=COUNT, value=None):
 
 
 def content(address, count=COUNT):
-    """The memory's current contents, read without any call."""
+    """The set of byte values in memory now, read without a call of the runtime."""
     return set(C.string_at(address, count))
 
 
@@ -354,7 +355,7 @@ def check_flags_that_allow_no_wait():
 
 
 def check_events_that_are_only_for_the_device():
-    assert statuses_of(event(False, OF_DEVICE), stream()) == (RT_INVALID, RT_INVALID, RT_INVALID)
+    assert statuses_of(event(False, DEVICE_USE_ONLY), stream()) == (RT_INVALID, RT_INVALID, RT_INVALID)
     assert "event must not have the flag 16, ACL_EVENT_DEVICE_USE_ONLY." in error_text()
 
 
@@ -573,7 +574,7 @@ def check_pinned_memory_is_of_kind_host():
 # ---- after an error ----------------------------------------------------------------------------------
 
 
-def check_an_error_is_that_of_the_next_synchronization():
+def check_the_next_synchronization_returns_the_error():
     one = stream()
     fail_on(one)
     assert fill(memory(), 1, one) == OK
@@ -598,7 +599,7 @@ def check_a_stream_that_stops_runs_nothing_more():
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
 
 
-def check_the_whole_context_stops():
+def check_an_error_stops_the_streams_of_the_context():
     one, two, at, now = stream(STOP), stream(STOP), memory(value=1), event()
     CANN.aclrtRecordEvent(now, two)
     fail_on(one)
@@ -610,7 +611,7 @@ def check_the_whole_context_stops():
     assert query(now)[0] == KERNEL
     assert CANN.aclrtSynchronizeDevice() == KERNEL
     assert "was freed before it ran" in error_text()
-    assert CANN.aclrtMemset(at, size(), 3, size()) == OK  # a call of the driver, which needs no context
+    assert CANN.aclrtMemset(at, size(), 3, size()) == OK  # the driver fills, whatever failed before
     assert CANN.aclrtFree(at) == OK
 
 
@@ -639,7 +640,7 @@ def check_records_behind_an_error_do_not_happen():
     assert CANN.aclrtSynchronizeEvent(now) == KERNEL
 
 
-def check_a_reset_of_the_device_ends_it():
+def check_a_reset_of_the_device_ends_the_error():
     one = stream(STOP)
     fail_on(one)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
@@ -672,7 +673,7 @@ def check_a_device_is_reset_as_often_as_it_is_set():
     assert CANN.aclrtSetDevice(0) == OK
 
 
-def check_the_mode_does_not_go_back():
+def check_the_failure_mode_does_not_return_to_continue():
     one = stream(STOP)
     assert CANN.aclrtSetStreamFailureMode(one, CONTINUE) == 207000
     assert CANN.aclrtSetStreamFailureMode(None, STOP) == INVALID
@@ -688,14 +689,14 @@ def check_every_thread_sets_its_device():
     assert CANN.aclmdlRICaptureBegin(one, 0) == OK
     assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
     host, made, status = C.create_string_buffer(16), C.c_void_p(), C.c_int32()
-    plain = C.c_int32()
+    number = C.c_int32()
     function = FUNCTION(lambda _: None)
-    copied = (at, size(16), host, size(16), TO_DEVICE)
-    needs = {
+    copy_arguments = (at, size(16), host, size(16), TO_DEVICE)
+    calls_with_context = {
         "aclrtMalloc": (C.byref(made), size(16), 0),
         "aclrtMallocHost": (C.byref(made), size(16)),
-        "aclrtMemcpy": copied,
-        "aclrtMemcpyAsync": (*copied, one),
+        "aclrtMemcpy": copy_arguments,
+        "aclrtMemcpyAsync": (*copy_arguments, one),
         "aclrtMemset": (at, size(16), 1, size(16)),
         "aclrtMemsetAsync": (at, size(16), 1, size(16), one),
         "aclrtGetMemInfo": (0, C.byref(size()), C.byref(size())),
@@ -719,10 +720,10 @@ def check_every_thread_sets_its_device():
         "aclmdlRIDestroy": (graph,),
         "aclrtDestroyStream": (one,),
     }
-    does_not = {
+    calls_without_context = {
         "aclrtSynchronizeEvent": (now,),
         "aclrtQueryEventStatus": (now, C.byref(status)),
-        "aclrtStreamGetId": (one, C.byref(plain)),
+        "aclrtStreamGetId": (one, C.byref(number)),
         "aclrtPointerGetAttributes": (at, (C.c_uint32 * 7)()),
         "aclrtFree": (at,),
     }
@@ -730,7 +731,7 @@ def check_every_thread_sets_its_device():
 
     def without_a_device():
         found["aclnn"] = ones(other, one)
-        for name, arguments in (needs | does_not).items():
+        for name, arguments in (calls_with_context | calls_without_context).items():
             found[name] = getattr(CANN, name)(*arguments)
             found.setdefault("text", error_text())
 
@@ -739,7 +740,8 @@ def check_every_thread_sets_its_device():
     thread.join()
     assert found.pop("text").endswith("a device must be set on this thread first (aclrtSetDevice).")
     assert found.pop("aclnn") == LAUNCH_REFUSED
-    assert found == dict.fromkeys(needs, CONTEXT_NULL) | dict.fromkeys(does_not, OK)
+    refused = dict.fromkeys(calls_with_context, CONTEXT_NULL)
+    assert found == refused | dict.fromkeys(calls_without_context, OK)
 
 
 def check_arguments_that_are_refused():
@@ -784,8 +786,8 @@ def check_arguments_that_are_refused():
 
 
 def check_options_of_the_system():
-    """One set of options for the process; a context must be set for the calls of a context."""
-    value, found = C.c_int64(), []
+    """The process has one set of options. aclrtCtxSetSysParamOpt needs a context."""
+    value, results = C.c_int64(), []
 
     def set_to(call, option, wanted):
         return call(option, C.c_int64(wanted))
@@ -805,15 +807,15 @@ def check_options_of_the_system():
     assert CANN.aclrtGetSysParamOpt(4, C.byref(value)) == CANN.aclrtGetSysParamOpt(0, None) == INVALID
 
     def in_another_thread():
-        found.append(set_to(CANN.aclrtCtxSetSysParamOpt, 1, 0))
-        found.append(set_to(CANN.aclrtSetSysParamOpt, 2, 1))
+        results.append(set_to(CANN.aclrtCtxSetSysParamOpt, 1, 0))
+        results.append(set_to(CANN.aclrtSetSysParamOpt, 2, 1))
         assert CANN.aclrtGetSysParamOpt(0, C.byref(value)) == OK
-        found.append(value.value)
+        results.append(value.value)
 
     thread = threading.Thread(target=in_another_thread)
     thread.start()
     thread.join()
-    assert found == [CONTEXT_NULL, OK, 3]
+    assert results == [CONTEXT_NULL, OK, 3]
     assert CANN.aclrtGetSysParamOpt(2, C.byref(value)) == OK
     assert value.value == 1
 
@@ -848,8 +850,8 @@ def check_the_mode_of_overflow():
 
 def check_kinds_of_memory():
     free, total = C.c_size_t(), C.c_size_t()
-    told = [CANN.aclrtGetMemInfo(kind, C.byref(free), C.byref(total)) for kind in (-1, 0, 1, 17, 18, 99)]
-    assert told == [107016, OK, OK, OK, 107016, 107016]
+    statuses = [CANN.aclrtGetMemInfo(kind, C.byref(free), C.byref(total)) for kind in (-1, 0, 1, 17, 18, 99)]
+    assert statuses == [107016, OK, OK, OK, 107016, 107016]
 
 
 def check_attributes_of_a_stream():
@@ -881,7 +883,8 @@ def check_finalization_succeeds_once():
 # ---- one process per check ---------------------------------------------------------------------------
 
 
-def in_child(check):
+def result_in_child(check):
+    """Run the check in a forked process and return "ok" or its traceback."""
     reader, writer = os.pipe()
     if os.fork() == 0:
         try:
@@ -899,5 +902,5 @@ def in_child(check):
 
 
 if __name__ == "__main__":
-    checks = {name: one for name, one in list(globals().items()) if name.startswith("check_")}
-    print(json.dumps({name: in_child(check) for name, check in checks.items()}))
+    checks = {name: value for name, value in list(globals().items()) if name.startswith("check_")}
+    print(json.dumps({name: result_in_child(check) for name, check in checks.items()}))
