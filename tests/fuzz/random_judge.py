@@ -223,7 +223,7 @@ class _BufferMaker:
         return self.integers("freq_factors", values, "float32", self.call.factor_step)
 
     def rows_and_cache(self) -> tuple[Array, Array]:
-        """Return distinct row indices, a fifth of them set to -1 if the cache has spare rows, and the cache."""
+        """Return distinct row indices, a fifth of them -1 if the cache has spare rows, and the cache."""
         call = self.call
         shape = (call.batch, call.tokens) if call.batch else (call.tokens,)
         if call.batch == 1 and self.rng.random() < 0.5:
