@@ -28,7 +28,7 @@ from npu_rope.optional_torch import torch
 HELP = """\
 Draw random calls of rope, rope_qk and rope_set_rows, run them on one back end and judge each.
 
-A call is drawn from the seed and its number: operator, mode, sections (empty ones, too short or too
+A call is drawn from the seed and its number. It has any operator, mode, sections (empty, too short or too
 long), sizes, strides (corners, parts of rows at any offset, transposes, slices of fused projections, shared
 batches, reversed axes), element types, the kind of output, window, freq_factors, YaRN, scaling, base,
 backward, angle policy, and positions of every shape and of the full range of the back end.

@@ -9,7 +9,7 @@ MOST_SHOWN = 20
 
 
 def parser_of(script: str, text: str, examples: str, noun: str, count: int) -> argparse.ArgumentParser:
-    """Return a parser with ``--count``, ``--seed`` and ``--only``. ``noun`` names what is drawn."""
+    """Return a parser with ``--count``, ``--seed`` and ``--only``. ``noun`` is "call" or "model"."""
     parser = argparse.ArgumentParser(
         prog=script,
         description=text,
