@@ -44,7 +44,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(params=BACKENDS)
 def backend(request):
-    """Each of the back ends. NPU_ROPE_TEST_BACKEND names others; an absent one is an error."""
+    """The name of each back end in turn. NPU_ROPE_TEST_BACKEND names others; an absent one is an error."""
     backends.find(request.param).require()
     return request.param
 
@@ -98,9 +98,9 @@ def library():
 
 @pytest.fixture(scope="session")
 def changed_kernel(tmp_path_factory):
-    """Return a function that returns the library of rope's kernel with a change of changed_kernel.CHANGES.
-    The first use compiles it."""
-    base = tmp_path_factory.getbasetemp()  # under xdist it is this worker's; all workers share its parent
+    """Return a function that compiles rope's kernel with a change of changed_kernel.CHANGES and returns the
+    library. Each library is compiled once."""
+    base = tmp_path_factory.getbasetemp()  # under xdist each worker's, in a parent that all share
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "changed-kernels"
     folder.mkdir(exist_ok=True)
     return lambda name, **column: changed.build(folder, name, **column)

@@ -18,7 +18,7 @@ CHIPS = {"sim": "Ascend910B1", "sim:ascend310p": "Ascend310P3"}
 
 def random_call(seed: int, index: int, backend: str) -> random_calls.RandomCall:
     """Return a random call whose attributes are exact in CANN's float32."""
-    call = random_calls.draw(seed, index, random_calls.reach_of(backend))
+    call = random_calls.draw(seed, index, random_calls.limits_of(backend))
     return replace(call, params=aclnn_calls.in_float32(call.params))
 
 
@@ -69,12 +69,12 @@ def memory_of(data: random_judge.Data, results: Sequence[Any]) -> list[bytes]:
 @pytest.mark.parametrize("backend", CHIPS)
 def test_random_calls_equal_the_simulators_bit_for_bit(device, backend):
     device.set_soc(CHIPS[backend])
-    reach, calls, views = random_calls.reach_of(backend), 0, 0
+    limits, calls, views = random_calls.limits_of(backend), 0, 0
     for index in range(120):
         call = random_call(11, index, backend)
         if is_empty(call):
             continue
-        aclnn_data, sim_data = random_judge.make_data(call, reach), random_judge.make_data(call, reach)
+        aclnn_data, sim_data = random_judge.make_data(call, limits), random_judge.make_data(call, limits)
         expected = memory_of(sim_data, random_judge.execute(call, sim_data, backend))
         launches = device.launches()
         got = memory_of(aclnn_data, through_aclnn(device, call, aclnn_data))

@@ -1,4 +1,4 @@
-"""Every case of ggml's matrix holds on the back ends and on an installed ggml."""
+"""Every case of ggml's matrix is within its bounds on the CPU, the simulator and an installed ggml."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 BACKENDS = ("cpu", "sim", "sim:ascend310p")
 CASES = 918
 TIMEOUT_SECONDS = 900  # enough on a busy machine
-# Functions that an old ggml lacks. A case is unsupported only for one of these reasons.
+# The only reasons for which ggml may not support a case: its version is too old.
 TOO_OLD = r"ggml \S+ has no (ggml_rope_set_offset|ggml_rope_multi(_inplace)?|ggml_set_rows|mode imrope)"
 
 

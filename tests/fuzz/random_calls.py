@@ -1,6 +1,6 @@
 """Draw random calls of rope, rope_qk and rope_set_rows.
 
-A call is drawn from (seed, index) and a :class:`Reach`, the limits of its back end. It is the same on every
+A call is drawn from (seed, index) and a :class:`Limits`, the limits of its back end. It is the same on every
 machine. ``random_judge.py`` makes its tensors, runs and judges it; ``random_rope.py`` runs any number of
 calls.
 """
@@ -21,18 +21,18 @@ from npu_rope.values import AnglePolicy
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 OPERATORS = ("rope", "rope_qk", "rope_set_rows")
 ARRAYS = ("numpy", "torch")
-# Radians per position of the fastest drawn pair, before freq_factors.
+# Upper bound of the drawn frequencies in radians per position, before freq_factors.
 FASTEST_DRAWN = 6.4
 
 
 @dataclass(frozen=True)
-class Reach:
+class Limits:
     """The limits of a back end, and its precision.
 
     Attributes:
         dtypes: of x.
-        position_limit: bound of the magnitude of positions (exclusive).
-        fastest: radians per position up to which the bound is guaranteed.
+        position_limit: exclusive bound of the positions' magnitude; -2^31 is drawn also.
+        fastest: frequency up to which the bound is guaranteed.
         angles: the policies, the usual one first.
         e_angle: largest error of cos and sin.
         elements: approximate largest size of a tensor.
@@ -46,12 +46,12 @@ class Reach:
     elements: int
 
 
-def reach_of(backend: str) -> Reach:
-    """Return the limits of the back end of that name."""
+def limits_of(backend: str) -> Limits:
+    """Return the limits of a back end."""
     if not is_device(backend):
-        return Reach(DTYPES, 2**31, 64.0, ("exact", "f32", "ggml"), E_ANGLE_HOST, 16384)
+        return Limits(DTYPES, 2**31, 64.0, ("exact", "f32", "ggml"), E_ANGLE_HOST, 16384)
     dtypes = ("float32", "float16", "bfloat16") if has_bfloat16(backend) else ("float32", "float16")
-    return Reach(dtypes, 2**22, 16.0, ("exact",), E_ANGLE_DEVICE, 8192)
+    return Limits(dtypes, 2**22, 16.0, ("exact",), E_ANGLE_DEVICE, 8192)
 
 
 # ---- parts of a call -------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class RandomCall:
         batch: B; 0 for tensors without that axis.
         heads: N of x, or of q and k.
         layouts: of x, or of q and k. ``fused``: k's heads follow q's in one buffer with q's layout.
-        out: a new array; x itself; a given array with ``out_layouts``; or every second head of x's buffer.
+        out: a new array; x itself; a given array with ``out_layouts``; or alternating, head by head, with x.
         positions: their shape, as the documentation names it; ``position_step`` along S, in elements;
             ``planes_shared``: all batches and axes share the same S positions, with strides of 0.
         factors: limits of freq_factors, which are uniform on a logarithmic scale.
@@ -109,7 +109,7 @@ class RandomCall:
     params: RopeParams
     layouts: tuple[Layout, ...]
     fused: bool = False
-    out: Literal["new", "in place", "given", "beside"] = "new"
+    out: Literal["new", "in place", "given", "alternating"] = "new"
     out_layouts: tuple[Layout, ...] = ()
     positions: str = "[S]"
     position_values: Literal["run", "random", "negative", "far", "equal"] = "run"
@@ -156,28 +156,28 @@ WIDE_HEADS = (160, 192, 256, 320, 512, 576, 1024)
 def draw(
     seed: int,
     index: int,
-    reach: Reach,
+    limits: Limits,
     operators: Sequence[str] = OPERATORS,
     kinds: Sequence[str] = ("numpy",),
 ) -> RandomCall:
-    """Return the call of that number.
+    """Return one call.
 
     Args:
         seed, index: determine the call.
-        reach: the limits of the back end.
+        limits: the limits of the back end.
         operators: operators to choose from.
-        kinds: kinds of arrays to choose from: "numpy", "torch".
+        kinds: kinds of arrays to choose from (ARRAYS).
     """
     rng = random.Random(f"{seed}/{index}")
     op, arrays, mode = rng.choice(operators), rng.choice(kinds), rng.choice(list(RopeMode))
     head = _head(rng, mode)
-    batch, tokens, heads = _sizes(rng, op, head, reach.elements)
+    batch, tokens, heads = _sizes(rng, op, head, limits.elements)
     backwards = arrays == "numpy"  # torch has no negative strides
     call = RandomCall(
         seed=(seed, index),
         op=op,
         arrays="torch" if arrays == "torch" else "numpy",
-        dtype=rng.choice(reach.dtypes),
+        dtype=rng.choice(limits.dtypes),
         batch=batch,
         tokens=tokens,
         heads=heads,
@@ -189,14 +189,14 @@ def draw(
         position_dtype=rng.choice(("int32", "int64")),
         position_step=rng.choice((1, 1, 1, 0, 2, -1 if backwards else 2)),
         planes_shared=rng.random() < 0.15,
-        factors=rng.choice((None, None, (0.9, 1.1), (FASTEST_DRAWN / reach.fastest, 64.0), (1.0, 3e38))),
+        factors=rng.choice((None, None, (0.9, 1.1), (FASTEST_DRAWN / limits.fastest, 64.0), (1.0, 3e38))),
         factor_step=rng.choice((1, 1, 3, -1 if backwards else 0)),
         forward=rng.random() < 0.7,
-        angle=rng.choice(reach.angles) if rng.random() < 0.2 else reach.angles[0],
+        angle=rng.choice(limits.angles) if rng.random() < 0.2 else limits.angles[0],
         scale=rng.choice((1.0, 1.0, 1.0, 100.0, 1e-3, 1e-6)),
     )
     if op == "rope_set_rows":
-        narrower = [d for d in ("float16", "bfloat16") if call.dtype == "float32" and d in reach.dtypes]
+        narrower = [d for d in ("float16", "bfloat16") if call.dtype == "float32" and d in limits.dtypes]
         dtype = rng.choice([call.dtype, *narrower])
         cache = (rng.choice((0, 1, 5)), dtype, rng.choice(("int32", "int64")))
         out_layouts = (_layout(rng, written=True, backwards=backwards),)
@@ -296,7 +296,7 @@ def _position_shapes(mode: RopeMode, batch: int) -> list[str]:
 
 def _with_out(rng: random.Random, call: RandomCall, backwards: bool) -> RandomCall:
     """Return the call with the output of rope or rope_qk."""
-    out = rng.choice(("new", "new", "in place", "given", "beside"))
+    out = rng.choice(("new", "new", "in place", "given", "alternating"))
     if out == "new":
         return replace(call, fused=call.op == "rope_qk" and rng.random() < 0.3)
     written = tuple(_layout(rng, written=True, backwards=backwards) for _ in call.heads)
@@ -307,7 +307,7 @@ def _with_out(rng: random.Random, call: RandomCall, backwards: bool) -> RandomCa
     if out == "given" or call.op != "rope":
         return replace(call, out="given", out_layouts=written)
     every_other = (*written[0].step[:2], 2, 1)
-    return replace(call, out="beside", layouts=(replace(written[0], step=every_other),))
+    return replace(call, out="alternating", layouts=(replace(written[0], step=every_other),))
 
 
 # ---- simplifying a call ----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
-from random_calls import Layout, RandomCall, Reach, reach_of, simpler
+from random_calls import Layout, Limits, RandomCall, limits_of, simpler
 
 import npu_rope
 from npu_rope.executors.npu import tensor_of
@@ -35,11 +35,11 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "float64": np.dtype(np.float64),
 }
 # Positions up to which scalar Python's float64 angles are precise enough.
-SPEC_REACH = 2**22
+SPEC_POSITION_LIMIT = 2**22
 
 # ---- tensors ---------------------------------------------------------------------------------------
 
-GUARD = 16  # elements after a tensor's buffer, and at most as many before it
+GUARD = 16  # elements of a buffer after its tensor; at most as many precede it
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Buffer:
 
 @dataclass
 class Data:
-    """A call's tensors as arrays: one or two of ``x`` and ``out``. If ``out`` is None, the call makes it."""
+    """A call's tensors as arrays: one or two of ``x`` and ``out``. The call makes an ``out`` that is None."""
 
     x: list[Array]
     out: list[Array | None]
@@ -94,11 +94,11 @@ def _view(flat: Array, start: int, shape: tuple[int, int, int, int], layout: Lay
 
 
 def _parent_sizes(shape: tuple[int, int, int, int], layout: Layout) -> list[int]:
-    reach = [(size - 1) * abs(step) + 1 for size, step in zip(shape, layout.step, strict=True)]
-    return [a + b + c for a, b, c in zip(layout.lead, reach, layout.trail, strict=True)]
+    spans = [(size - 1) * abs(step) + 1 for size, step in zip(shape, layout.step, strict=True)]
+    return [a + b + c for a, b, c in zip(layout.lead, spans, layout.trail, strict=True)]
 
 
-class _Maker:
+class _BufferMaker:
     """Draw the buffers of one call."""
 
     def __init__(self, call: RandomCall) -> None:
@@ -162,7 +162,7 @@ class _Maker:
                 self.part("q and k", lambda flat: both(flat)[:, :, :nq], written=in_place),
                 self.part("q and k", lambda flat: both(flat)[:, :, nq:], written=in_place),
             ]
-        elif call.out == "beside":  # the heads of x and of out alternate in one buffer
+        elif call.out == "alternating":  # the heads of x and of out in one buffer
             (b, s, n, d), layout = shapes[0], replace(call.layouts[0], step=(*call.layouts[0].step[:2], 1, 1))
             start = self.floats("x and out", (b, s, 2 * n, d), layout, call.dtype)
 
@@ -223,7 +223,7 @@ class _Maker:
         return self.integers("freq_factors", values, "float32", self.call.factor_step)
 
     def rows_and_cache(self) -> tuple[Array, Array]:
-        """Return distinct rows, some of them -1, in a cache with spare rows."""
+        """Return distinct row indices, a fifth of them -1 if the cache has spare rows, and the cache."""
         call = self.call
         shape = (call.batch, call.tokens) if call.batch else (call.tokens,)
         if call.batch == 1 and self.rng.random() < 0.5:
@@ -237,9 +237,9 @@ class _Maker:
         return self.integers("rows", rows, index, call.position_step or 1), cache
 
 
-def make_data(call: RandomCall, reach: Reach) -> Data:
+def make_data(call: RandomCall, limits: Limits) -> Data:
     """Return the call's tensors, drawn from its seed."""
-    maker = _Maker(call)
+    maker = _BufferMaker(call)
     x, out = maker.xs_and_outs()
     rows: Array | None = None
     if call.op == "rope_set_rows":
@@ -250,7 +250,7 @@ def make_data(call: RandomCall, reach: Reach) -> Data:
         out = out if call.op == "rope_set_rows" else [None if a is None else a[0] for a in out]
     if call.out == "in place":
         out = [*x]
-    positions, factors = maker.positions(reach.position_limit), maker.factors()
+    positions, factors = maker.positions(limits.position_limit), maker.factors()
     return Data(x, out, positions, factors, rows, maker.buffers, [a.copy() for a in x])
 
 
@@ -299,10 +299,10 @@ class Verdict:
 
 
 def judge(call: RandomCall, backend: str, run: Execute = execute) -> Verdict:
-    """Run one call; check its results, and that nothing else was written."""
-    reach, call = reach_of(backend), replace(call, params=rounded_for(call.params, backend))
-    data = make_data(call, reach)
-    expected = [_expectation(call, data, x, reach) for x in data.x_before]
+    """Run one call; check its results, and that it writes nothing else."""
+    limits, call = limits_of(backend), replace(call, params=rounded_for(call.params, backend))
+    data = make_data(call, limits)
+    expected = [_expectation(call, data, x, limits) for x in data.x_before]
     if problem := _reference_problem(call, data, expected):
         return Verdict(problem)
     try:
@@ -322,15 +322,15 @@ def judge(call: RandomCall, backend: str, run: Execute = execute) -> Verdict:
     return worst
 
 
-def _expectation(call: RandomCall, data: Data, x: Array, reach: Reach) -> Expectation:
+def _expectation(call: RandomCall, data: Data, x: Array, limits: Limits) -> Expectation:
     params = call.params
     planes = reference.position_planes(data.positions, params)
     c, s = reference.cos_sin(planes, params, data.factors, forward=call.forward, policy=call.angle)
     c, s = c[..., None, :], s[..., None, :]
     wide = x.astype(np.float64)
     value = reference.rotate(wide, c, s, params)
-    bound = rotation_bound(wide, c, s, value, params, call.result_dtype, reach.e_angle)
-    if call.result_dtype != call.dtype:  # unrotated lanes are rounded also
+    bound = rotation_bound(wide, c, s, value, params, call.result_dtype, limits.e_angle)
+    if call.result_dtype != call.dtype:  # the lanes outside the window are rounded also
         copied = np.ones(call.head, bool)
         for lanes in params.pair_lanes():
             copied[lanes] = False
@@ -340,8 +340,9 @@ def _expectation(call: RandomCall, data: Data, x: Array, reach: Reach) -> Expect
 
 
 def _reference_problem(call: RandomCall, data: Data, expected: list[Expectation]) -> str:
-    """Compare one element of each reference with the specification's formula."""
-    if call.angle != "exact" or np.abs(data.positions.astype(np.int64)).max() > SPEC_REACH:
+    """Compare one element of each reference with the specification's formula, if the angles are exact, the
+    positions at most SPEC_POSITION_LIMIT and the result has the type of x."""
+    if call.angle != "exact" or np.abs(data.positions.astype(np.int64)).max() > SPEC_POSITION_LIMIT:
         return ""
     rng = random.Random(f"{call.seed}")
     for x, want in zip(data.x_before, expected, strict=True):
@@ -383,7 +384,7 @@ def _judge_cache(call: RandomCall, data: Data, cache: Array, want: Expectation) 
     before = data.buffers["cache"].views[0](data.buffers["cache"].before)[0]
     others = np.setdiff1d(np.arange(len(cache)), rows[written])
     if not np.array_equal(np.array(cache[others]).view(np.uint8), np.array(before[others]).view(np.uint8)):
-        return Verdict("a row of the cache that no token goes to was written")
+        return Verdict("a row of the cache that no index selects was written")
     shape = (len(rows), *want.value.shape[-2:])
     value, bound = (a.reshape(shape)[written] for a in (want.value, want.bound))
     return _compare(_values(cache[rows[written]]), value, bound)

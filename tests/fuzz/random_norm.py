@@ -26,7 +26,7 @@ and type, strides, stash types, epsilons, rows of 1 to 1,000,003 elements and of
 Each result is compared with the specification in long double, with the specification's roundings.
 
 --op rms_norm_rope draws calls of rms_norm_rope, in every mode and window, with caches and both roundings.
-With intermediate rounding a result must also have the bits of rms_norm followed by rope_qk.
+With intermediate rounding and without a cache, the results must have the bits of rms_norm, then rope_qk.
 """
 EXAMPLES = """\
 examples:

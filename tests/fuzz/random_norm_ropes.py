@@ -1,6 +1,7 @@
 """Random calls of rms_norm_rope, compared with the specification in long double (``norm_rope_spec.py``):
 every mode and window, types, layouts, far positions, heads of any magnitude of their type, caches, both
-roundings. A call with intermediate rounding must have the bits of rms_norm followed by rope_qk.
+roundings. With intermediate rounding and without a cache, the results must have the bits of rms_norm followed
+by rope_qk.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class NormRopeDraw:
 
 
 def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDraw:
-    """Return the call of that number."""
+    """Return one call."""
     rng = random.Random(f"norm-rope/{seed}/{index}")
     values = np.random.default_rng(rng.getrandbits(63))
     dtype, mode, head = rng.choice(dtypes), rng.choice(MODES), rng.choice(HEADS)
@@ -98,7 +99,7 @@ def _positions(
     if params.rope_mode.has_sections:
         shape = (rng.choice((3, 4)), *shape)
     kind = rng.choice((np.int32, np.int64))
-    if rng.random() < 0.7:  # text: consecutive positions
+    if rng.random() < 0.7:  # consecutive, as in text
         return np.broadcast_to(start + np.arange(tokens), shape).astype(kind)
     return values.integers(-(2**31), 2**31, shape).astype(kind)
 
@@ -131,7 +132,7 @@ def _heads(rng: random.Random, values: np.random.Generator, shape: tuple[int, ..
 def _outs(
     rng: random.Random, values: np.random.Generator, xs: list[Array], dtype: str, lead: tuple[int, ...]
 ) -> tuple[Array | None, tuple[Array, Array] | None, str]:
-    """Return rows of a cache or None, the output, and a description of it."""
+    """Return the cache's rows or None, the outputs or None, and the kind of output."""
     out_kind = rng.choice(("new", "given", "in place", "cache", "cache"))
     # Only contiguous tensors are written in place.
     outs = [x if out_kind == "in place" and x.flags.c_contiguous else np.zeros(x.shape, x.dtype) for x in xs]
@@ -153,8 +154,8 @@ def refused(call: NormRopeDraw, backend: str) -> bool:
 
 
 def judge(call: NormRopeDraw, backend: str, *, parts: bool = True) -> float:
-    """Return the largest error over its bound. Raise AssertionError if an input was written, or if
-    intermediate rounding does not give the bits of the parts, which are run if ``parts`` is true."""
+    """Return the largest error over its bound. Raise AssertionError if an input was written. With
+    ``parts``, compare also with the bits of rms_norm followed by rope_qk, where they must be equal."""
     t, a = call.t, call.attributes
     expected = _expected(call, backend)
     compares = parts and a.intermediate_rounding and not t.scatters
@@ -170,10 +171,10 @@ def judge(call: NormRopeDraw, backend: str, *, parts: bool = True) -> float:
 
 def _expected(call: NormRopeDraw, backend: str) -> list[Expectation]:
     t, a = call.t, call.attributes
-    both = zip(t.xs.values(), scales_of(t), strict=True)
-    pairs = ((x.astype(np.float64), scale.astype(np.float64)) for x, scale in both)
+    sides = zip(t.xs.values(), scales_of(t), strict=True)
+    heads = ((x.astype(np.float64), scale.astype(np.float64)) for x, scale in sides)
     q, k = expected_heads(
-        pairs, t.other_inputs["positions"], t.other_inputs.get("freq_factors"), call.dtype, a, backend
+        heads, t.other_inputs["positions"], t.other_inputs.get("freq_factors"), call.dtype, a, backend
     )
     return [q, in_rows(k, t.other_inputs["rows"], t.outs["cache"]) if t.scatters else k]
 

@@ -33,7 +33,7 @@ LARGE, HUGE = (4096, 4097, 16384), 1_000_003
 HUGE_EVERY = 500
 EPSILONS = (1e-5, 1e-6, 1e-12, 0.0, 1.0)
 OUTS = ("new", "given", "gaps", "in place")
-SUMS = ("apart", "x", "residual")
+SUMS = ("new", "x", "residual")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class NormDraw:
 
 
 def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormDraw:
-    """Return the call of that number."""
+    """Return one call."""
     rng = random.Random(f"{seed}/{index}")
     values = np.random.default_rng(rng.getrandbits(63))
     x_dtype = rng.choice(dtypes)
@@ -149,7 +149,7 @@ def _numbers(
 
 
 def rounded(values: npt.NDArray[np.float64], dtype: str) -> Array:
-    """Return an array of that type, including ml_dtypes' bfloat16."""
+    """Return the values rounded to a type, for bfloat16 that of ml_dtypes."""
     if dtype != "bfloat16":
         with np.errstate(over="ignore", under="ignore"):
             return values.astype(dtype)
@@ -182,11 +182,11 @@ def _outs(rng: random.Random, x: Array, scale: Array, axis: int) -> tuple[tuple[
 
 
 def _sum(rng: random.Random, x: Array, residual: Array, out: Array) -> tuple[Array, str]:
-    """Return add_rms_norm's sum, which may be one of its inputs, but not out."""
+    """Return the array for add_rms_norm's sum, which may be an input but not out, and its description."""
     out_kind = rng.choice(SUMS)
     if out_kind == "x" and x.flags.c_contiguous and out is not x:
         return x, out_kind
-    return (residual, out_kind) if out_kind == "residual" else (np.zeros(x.shape, x.dtype), "apart")
+    return (residual, out_kind) if out_kind == "residual" else (np.zeros(x.shape, x.dtype), "new")
 
 
 def refused(call: NormDraw, backend: str) -> bool:

@@ -29,7 +29,7 @@ from npu_rope.testing import rotary_spec
 from npu_rope.testing.bounds import table_bound, worst_ratio
 
 HELP = """\
-Draw random ONNX models of one RotaryEmbedding node (opset 23), run each by npu_rope's backends, by ONNX
+Draw random ONNX models of one RotaryEmbedding node (opset 23), run each by npu_rope's back ends, by ONNX
 Runtime and by ONNX's ReferenceEvaluator, and judge every result against the specification's algorithm in
 float64.
 
@@ -37,8 +37,8 @@ A model is drawn from the seed and its number: [B,N,S,D] or [B,S,hidden], full o
 interleaved, caches with position_ids or without, float32, float16, bfloat16.
 
 npu_rope must be within the bound of float32 arithmetic that is rounded once. A peer beyond this bound is
-listed. An unexplained disagreement is a peer beyond the bound of arithmetic in the tensors' own type, or a
-peer that refuses a model for an unknown reason.
+listed. An unexplained disagreement is npu_rope beyond this bound, a peer beyond the bound of arithmetic in
+the tensors' own type, or a peer that refuses a model for an unknown reason.
 """
 EXAMPLES = """\
 examples:
@@ -86,7 +86,7 @@ class OnnxCase:
 
 
 def draw(seed: int, index: int, dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")) -> OnnxCase:
-    """Return the case of that number: layouts, windows, heads, caches with or without position_ids, types."""
+    """Return one case: layouts, windows, heads, caches with or without position_ids, types."""
     rng = random.Random(f"{seed}/{index}")
     dtype = rng.choice(dtypes)
     batch, tokens, heads = rng.randint(1, 3), rng.randint(1, 9), rng.randint(1, 6)
@@ -145,7 +145,7 @@ EXPLAINED = {
 
 
 def run(case: OnnxCase, backends: tuple[str, ...]) -> LargestErrors:
-    """Run the case on npu_rope's backends of those names and on both peers."""
+    """Run the case on npu_rope's back ends and on both peers."""
     value, bound, own_type = case.expected()
     outcome = LargestErrors()
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from random_calls import ARRAYS, OPERATORS, RandomCall, draw, reach_of
+from random_calls import ARRAYS, OPERATORS, RandomCall, draw, limits_of
 from random_judge import Execute, execute, judge, reduce
 from random_runs import MOST_SHOWN, parse, parser_of
 
@@ -28,14 +28,14 @@ from npu_rope.optional_torch import torch
 HELP = """\
 Draw random calls of rope, rope_qk and rope_set_rows, run them on one back end and judge each.
 
-A call is drawn from the seed and its number: operator, mode, sections (empty ones, too short or too
+A call is drawn from the seed and its number. It has any operator, mode, sections (empty, too short or too
 long), sizes, strides (corners, parts of rows at any offset, transposes, slices of fused projections, shared
 batches, reversed axes), element types, the kind of output, window, freq_factors, YaRN, scaling, base,
 backward, angle policy, and positions of every shape and of the full range of the back end.
 
 Every result must be within the bounds of npu_rope/testing/bounds.py around the float64 reference (on
 simulated cores the device's bounds). Inputs and the memory around the outputs must be unchanged. One element
-of each reference is compared with the specification's formula.
+of most references is compared with the specification's formula.
 """
 EXAMPLES = """\
 examples:
@@ -47,11 +47,11 @@ examples:
   random_rope.py --backend sim --seed 3 --only 4711      repeat and describe one call, and the simplest
                                                          similar call that is also wrong
 
-With --resume the file has the progress; it is written every few seconds and on an interruption. If a call
+With --resume, the run saves its progress in the file every few seconds and on an interruption. If a call
 ends the process, its number is at least the file's "next".
 
-exit status: 0 no violation in this run or an earlier one of the same file; 1 violations, each shown with the
-line that repeats it; 2 bad usage, or the back end is absent; 130 interrupted.
+exit status: 0 no violation in this run or an earlier one of the same file; 1 violations, the first
+20 with lines that repeat them; 2 bad usage, or the back end is absent; 130 interrupted.
 """
 VERSION = 1
 SECONDS_BETWEEN_SAVES = 2.0
@@ -79,7 +79,7 @@ class State:
 
 
 class BadUsage(Exception):
-    """Ends with status 2."""
+    """An error that ends the script with status 2."""
 
 
 def load(path: Path | None, settings: dict[str, Any]) -> State:
@@ -132,8 +132,8 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def call_of(settings: dict[str, Any], index: int) -> RandomCall:
-    reach = reach_of(settings["backend"])
-    return draw(settings["seed"], index, reach, settings["operators"], settings["arrays"])
+    limits = limits_of(settings["backend"])
+    return draw(settings["seed"], index, limits, settings["operators"], settings["arrays"])
 
 
 def reproducer(settings: dict[str, Any], index: int) -> str:
@@ -154,8 +154,8 @@ def run_one(settings: dict[str, Any], index: int, run: Execute) -> int:
         print(f"correct: largest error {verdict.ratio:.3g} of its bound")
         return 0
     print(f"WRONG: {verdict.problem}")
-    plainest = reduce(call, settings["backend"], run)
-    print(f"plainest: {plainest}\n          {judge(plainest, settings['backend'], run).problem}")
+    simplest = reduce(call, settings["backend"], run)
+    print(f"simplest: {simplest}\n          {judge(simplest, settings['backend'], run).problem}")
     return 1
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 MOST_SHOWN = 20
 
 
-def parser_of(script: str, text: str, examples: str, what: str, count: int) -> argparse.ArgumentParser:
-    """Return a parser with ``--count``, ``--seed`` and ``--only``; ``what`` is drawn ``count`` times."""
+def parser_of(script: str, text: str, examples: str, noun: str, count: int) -> argparse.ArgumentParser:
+    """Return a parser with ``--count``, ``--seed`` and ``--only``. ``noun`` is "call" or "model"."""
     parser = argparse.ArgumentParser(
         prog=script,
         description=text,
@@ -17,9 +17,9 @@ def parser_of(script: str, text: str, examples: str, what: str, count: int) -> a
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--count", type=int, default=count, metavar="N", help=f"{what}s ({count})")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help=f"seed of the {what}s (0)")
-    parser.add_argument("--only", type=int, metavar="INDEX", help=f"run and describe this {what} only")
+    parser.add_argument("--count", type=int, default=count, metavar="N", help=f"{noun}s ({count})")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help=f"seed of the {noun}s (0)")
+    parser.add_argument("--only", type=int, metavar="INDEX", help=f"run and describe this {noun} only")
     return parser
 
 
@@ -29,9 +29,9 @@ def parse(
     """Return the options; ``smallest_count`` is the smallest ``--count``."""
     options = parser.parse_args(given)
     if options.count < smallest_count:
-        parser.error(f"--count must be at smallest_count {smallest_count} but got {options.count}")
+        parser.error(f"--count must be at least {smallest_count} but got {options.count}")
     if options.only is not None and options.only < 0:
-        parser.error(f"--only must be at smallest_count 0 but got {options.only}")
+        parser.error(f"--only must be at least 0 but got {options.only}")
     return options
 
 

@@ -41,8 +41,8 @@ YARN = {
 SECTIONS = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 6, 6]}
 
 
-def _maker(model, config, **more):
-    return lambda: getattr(transformers, model)(getattr(transformers, config)(**{**SIZE, **more}))
+def _model_maker(model, config, **settings):
+    return lambda: getattr(transformers, model)(getattr(transformers, config)(**{**SIZE, **settings}))
 
 
 def _qwen2_vl():
@@ -77,28 +77,28 @@ DEEPSEEK = {
 GEMMA = {"head_dim": 16, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 16}
 GPT_OSS = {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 2, "sliding_window": 16}
 
-# The function that makes each family's model.
+# A function for each family that makes its model.
 MODELS = {
-    "llama": _maker("LlamaForCausalLM", "LlamaConfig"),
-    "llama3": _maker("LlamaForCausalLM", "LlamaConfig", rope_parameters=dict(LLAMA_3)),
-    "qwen2.5": _maker("Qwen2ForCausalLM", "Qwen2Config"),
-    "qwen3": _maker("Qwen3ForCausalLM", "Qwen3Config", head_dim=16),
+    "llama": _model_maker("LlamaForCausalLM", "LlamaConfig"),
+    "llama3": _model_maker("LlamaForCausalLM", "LlamaConfig", rope_parameters=dict(LLAMA_3)),
+    "qwen2.5": _model_maker("Qwen2ForCausalLM", "Qwen2Config"),
+    "qwen3": _model_maker("Qwen3ForCausalLM", "Qwen3Config", head_dim=16),
     "qwen2-vl": _qwen2_vl,
     "qwen3-vl": _qwen3_vl,
-    "glm4": _maker("Glm4ForCausalLM", "Glm4Config", head_dim=16),
-    "cohere": _maker("CohereForCausalLM", "CohereConfig"),
-    "phi3": _maker(
+    "glm4": _model_maker("Glm4ForCausalLM", "Glm4Config", head_dim=16),
+    "cohere": _model_maker("CohereForCausalLM", "CohereConfig"),
+    "phi3": _model_maker(
         "Phi3ForCausalLM",
         "Phi3Config",
         original_max_position_embeddings=64,
         rope_parameters=dict(LONGROPE),
     ),
-    "olmo2": _maker("Olmo2ForCausalLM", "Olmo2Config"),
-    "gemma3": _maker("Gemma3ForCausalLM", "Gemma3TextConfig", **GEMMA),
-    "gpt-neox": _maker("GPTNeoXForCausalLM", "GPTNeoXConfig"),
-    "gpt-oss": _maker("GptOssForCausalLM", "GptOssConfig", **GPT_OSS, rope_parameters=dict(YARN)),
-    "deepseek-v3": _maker("DeepseekV3ForCausalLM", "DeepseekV3Config", **DEEPSEEK),
-    "mistral": _maker("MistralForCausalLM", "MistralConfig", head_dim=16),
+    "olmo2": _model_maker("Olmo2ForCausalLM", "Olmo2Config"),
+    "gemma3": _model_maker("Gemma3ForCausalLM", "Gemma3TextConfig", **GEMMA),
+    "gpt-neox": _model_maker("GPTNeoXForCausalLM", "GPTNeoXConfig"),
+    "gpt-oss": _model_maker("GptOssForCausalLM", "GptOssConfig", **GPT_OSS, rope_parameters=dict(YARN)),
+    "deepseek-v3": _model_maker("DeepseekV3ForCausalLM", "DeepseekV3Config", **DEEPSEEK),
+    "mistral": _model_maker("MistralForCausalLM", "MistralConfig", head_dim=16),
 }
 
 

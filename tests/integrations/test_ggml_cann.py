@@ -1,4 +1,4 @@
-"""The adapter for ggml's CANN backend compiles as in the backend, and runs graphs of the installed ggml."""
+"""The adapter for ggml's CANN backend compiles without warnings and runs graphs of the installed ggml."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def adapter(tmp_path_factory):
 @pytest.mark.parametrize("soc", ["Ascend910B2", "Ascend310P3"])
 def test_graphs_of_ggml_give_the_cpus_results(adapter, soc):
     """The graphs cover every mode, partial heads, windows, YaRN, factors, backward, in place, views, float16.
-    Nodes that the adapter must refuse are refused before a launch."""
+    Nodes that the adapter must refuse are refused."""
     try:
         ggml.find_library_dir()
     except ggml.GgmlUnavailable as error:

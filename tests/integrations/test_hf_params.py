@@ -73,7 +73,7 @@ def results_of_transformers(config, seq_len):
     """Return transformers' inverse frequencies and attention factor."""
     kind = config.rope_parameters["rope_type"]
     if kind == "default":
-        # Each model has its own class; this one supports partial_rotary_factor.
+        # Each model has its own class; Glm4's supports partial_rotary_factor.
         compute = transformers.models.glm4.modeling_glm4.Glm4RotaryEmbedding.compute_default_rope_parameters
         return compute(config)
     return ROPE_INIT_FUNCTIONS[kind](config, seq_len=seq_len)
@@ -134,8 +134,8 @@ def test_frequencies_equal_those_of_transformers(kind, monkeypatch):
         again = RopeParams.from_hf(json.loads(json.dumps(config.to_dict())), seq_len=seq_len)
         assert again.params == ours.params
         assert np.array_equal(again.frequencies(), ours.frequencies())
-    share_without_factors = {"default": 1.0, "linear": 1.0, "dynamic": 1.0, "yarn": 0.5}
-    assert without_factors >= share_without_factors.get(kind, 0) * CONFIGURATIONS
+    least_share = {"default": 1.0, "linear": 1.0, "dynamic": 1.0, "yarn": 0.5}
+    assert without_factors >= least_share.get(kind, 0) * CONFIGURATIONS
 
 
 def test_older_files_give_the_same_parameters():
@@ -150,9 +150,8 @@ def test_older_files_give_the_same_parameters():
         assert np.array_equal(got.freq_factors, expected.freq_factors)
     linear = {**size, "rope_theta": 10000, "rope_scaling": {"type": "linear", "factor": 4.0}}
     assert RopeParams.from_hf(linear).params == RopeParams(128, "neox", freq_scale=0.25)
-    assert RopeParams.from_hf({**size, "rope_theta": 1e4, "rope_scaling": None}).params == RopeParams(
-        128, "neox"
-    )
+    for more in ({"rope_theta": 1e4}, {"model_type": "llama"}):
+        assert RopeParams.from_hf({**size, **more, "rope_scaling": None}).params == RopeParams(128, "neox")
 
 
 def test_each_layer_type_has_its_own_parameters():
@@ -208,6 +207,8 @@ def test_modes_and_sections_follow_from_the_model():
     assert RopeParams.from_hf(vl).params.rope_mode is RopeMode.IMROPE
     with pytest.raises(ValueError, match="mrope_section must belong to a model that pairs halves but got"):
         RopeParams.from_hf({"model_type": "glm4v_text", "head_dim": 128, "rope_parameters": sections})
+    with pytest.raises(ValueError, match=r"^\[rope\] rope_parameters must have mrope_section for model_type"):
+        RopeParams.from_hf(transformers.Glm4vTextConfig())
 
 
 ALTERNATING_EMBEDDINGS = {
@@ -225,6 +226,7 @@ ALTERNATING_EMBEDDINGS = {
 @pytest.mark.parametrize("model_type", ALTERNATING_EMBEDDINGS)
 def test_alternating_sections_give_each_pair_the_axis_of_transformers(model_type):
     """With [time, height, width, time] as positions each pair rotates by the same axis as in transformers."""
+    assert model_type.startswith(hf_params.ALTERNATING)
     module = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
     recomposed = getattr(module, ALTERNATING_EMBEDDINGS[model_type]).recomposition_frequencies
     layer_type = ("any",) if "layer_type" in inspect.signature(recomposed).parameters else ()
@@ -271,10 +273,6 @@ def test_a_file_gives_the_parameters_of_its_class(tmp_path):
         config.save_pretrained(tmp_path)
         expected, got = (RopeParams.from_hf(c, layer_type) for c in (config, tmp_path))
         assert got.params == expected.params, name
-    old = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_scaling": None}
-    assert RopeParams.from_hf(old).params == RopeParams(128, "neox")
-    with pytest.raises(ValueError, match=r"^\[rope\] rope_parameters must have mrope_section for model_type"):
-        RopeParams.from_hf(transformers.Glm4vTextConfig())
 
 
 def test_a_file_and_its_folder_are_both_accepted(tmp_path):
@@ -285,7 +283,7 @@ def test_a_file_and_its_folder_are_both_accepted(tmp_path):
         assert RopeParams.from_hf(path).params == expected
 
 
-def test_the_operators_accept_the_parameters():
+def test_rope_with_the_parameters_equals_transformers():
     config = transformers.LlamaConfig(
         hidden_size=256,
         num_attention_heads=4,

@@ -1,4 +1,4 @@
-"""npu_rope as an onnx.backend passes ONNX's node tests of its operators, on every back end that has them."""
+"""npu_rope as an onnx.backend passes ONNX's node tests of its operators, on every back end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ on_hosts = pytest.mark.parametrize("backend", ["reference", "cpu"])
 
 
 @pytest.mark.peer
-def test_all_of_onnxs_node_tests_run():
+def test_all_of_onnxs_node_tests_are_listed():
     """onnx 1.23 has 8 tests of RotaryEmbedding and 19 of RMSNormalization; a later onnx may have more."""
     for stem, minimum in (("test_rotary_embedding", 8), ("test_rms_normalization", 19)):
         assert sum(case.name.startswith(stem) for case in NODE_TESTS) >= minimum
@@ -103,7 +103,7 @@ def inputs_of():
     return [rng.random(s, dtype=np.float32) for s in ((1, 2, 3, 4), (1, 3, 2), (1, 3, 2))]
 
 
-def test_inputs_by_name_and_by_order_are_the_same():
+def test_inputs_by_name_and_by_order_give_the_same_result():
     X, cos, sin = inputs_of()
     prepared = onnx_backend.prepare(model_of())
     (a,), (b,) = prepared.run([X, cos, sin]), prepared.run({"sin": sin, "X": X, "cos": cos})
@@ -125,9 +125,8 @@ def test_initialisers_may_replace_inputs():
 def test_an_input_replaces_its_default_and_unknown_inputs_are_refused():
     X, cos, sin = inputs_of()
     model = model_of()
-    model.graph.initializer.append(
-        onnx.numpy_helper.from_array(cos, "cos")
-    )  # it is also an input, so the initialiser is a default
+    # "cos" is also an input, so the initialiser is its default.
+    model.graph.initializer.append(onnx.numpy_helper.from_array(cos, "cos"))
     prepared = onnx_backend.prepare(model)
     (own,) = prepared.run({"X": X, "sin": sin, "cos": 2 * cos})
     (default,) = prepared.run([X, sin])
@@ -141,15 +140,15 @@ def test_an_input_replaces_its_default_and_unknown_inputs_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("model", "what"),
+    ("model", "message"),
     [
         (model_of("Relu"), "its node Y is ai.onnx.Relu"),
         (model_of(opset=22), "RotaryEmbedding"),
     ],
 )
-def test_other_models_are_refused(model, what):
+def test_other_models_are_refused(model, message):
     assert not onnx_backend.is_compatible(model)
-    with pytest.raises((ValueError, onnx.checker.ValidationError), match=what):
+    with pytest.raises((ValueError, onnx.checker.ValidationError), match=message):
         onnx_backend.prepare(model)
 
 

@@ -10,7 +10,7 @@ from npu_rope.integrations import onnx_backend
 
 
 @pytest.mark.peer
-def test_a_slice_of_models_has_no_unexplained_disagreement(capsys):
+def test_300_models_have_no_unexplained_disagreement(capsys):
     assert random_onnx.main(["--count", "300", "--seed", "11"]) == 0
     output = capsys.readouterr().out
     assert "OK: 300 models, 0 unexplained disagreements" in output
@@ -18,17 +18,17 @@ def test_a_slice_of_models_has_no_unexplained_disagreement(capsys):
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("who", ["cpu", "onnxruntime", "ReferenceEvaluator"])
-def test_a_wrong_result_is_a_disagreement(who, monkeypatch, capsys):
+@pytest.mark.parametrize("implementation", ["cpu", "onnxruntime", "ReferenceEvaluator"])
+def test_a_wrong_result_is_a_disagreement(implementation, monkeypatch, capsys):
     def shifted(y):
         y = np.array(y)
         y.flat[0] += 0.01
         return y
 
-    if who == "cpu":
+    if implementation == "cpu":
         original = onnx_backend.run_model
         monkeypatch.setattr(onnx_backend, "run_model", lambda *a, **k: (shifted(original(*a, **k)[0]),))
-    elif who == "onnxruntime":
+    elif implementation == "onnxruntime":
         original = random_onnx._by_onnxruntime
         monkeypatch.setattr(random_onnx, "_by_onnxruntime", lambda case: shifted(original(case)))
     else:
@@ -43,17 +43,17 @@ def test_a_wrong_result_is_a_disagreement(who, monkeypatch, capsys):
 
         monkeypatch.setattr(random_onnx, "ReferenceEvaluator", Wrong)
     assert random_onnx.main(["--count", "5", "--dtype", "float32"]) == 1
-    assert f"{who}: " in capsys.readouterr().out
+    assert f"{implementation}: " in capsys.readouterr().out
 
 
 @pytest.mark.peer
 def test_a_new_refusal_is_a_disagreement(monkeypatch, capsys):
     def refuse(case):
-        raise RuntimeError("the moon is in the wrong phase")
+        raise RuntimeError("an unknown reason")
 
     monkeypatch.setattr(random_onnx, "_by_onnxruntime", refuse)
     assert random_onnx.main(["--count", "2", "--dtype", "float32"]) == 1
-    assert "onnxruntime refuses: the moon is in the wrong phase" in capsys.readouterr().out
+    assert "onnxruntime refuses: an unknown reason" in capsys.readouterr().out
 
 
 @pytest.mark.peer
@@ -70,7 +70,8 @@ def test_bad_usage_ends_with_2(bad, capsys):
 
 
 def test_the_same_seed_draws_the_same_model():
-    a, b, c = (random_onnx.draw(seed, 3) for seed in (0, 0, 1))
-    assert a.model.SerializeToString() == b.model.SerializeToString()
-    assert all(np.array_equal(x, y) for x, y in zip(a.inputs.values(), b.inputs.values(), strict=True))
-    assert a.text != c.text
+    first, again, other = (random_onnx.draw(seed, 3) for seed in (0, 0, 1))
+    assert first.model.SerializeToString() == again.model.SerializeToString()
+    pairs = zip(first.inputs.values(), again.inputs.values(), strict=True)
+    assert all(np.array_equal(x, y) for x, y in pairs)
+    assert first.text != other.text

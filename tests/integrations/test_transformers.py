@@ -17,7 +17,7 @@ import torch
 import transformers
 from families import DEEPSEEK, MODELS, SIZE, make
 
-from npu_rope.hf_params import ALTERNATING, INTERLEAVED, INTERLEAVED_SECTIONS
+from npu_rope.hf_params import INTERLEAVED, INTERLEAVED_SECTIONS
 from npu_rope.integrations import norm_forms, rope_forms
 from npu_rope.integrations.rope_forms import EACH_TWICE, HALF, ONCE, TO_HALVES, TWICE, NotKnown
 from npu_rope.integrations.rope_forms import INTERLEAVED as NEIGHBOURS
@@ -127,7 +127,7 @@ def test_the_models_call_our_operators(monkeypatch):
         assert calls == ["qk"] * 2 + ["norm"] * 9
 
 
-def test_level_positions_is_exact_at_far_positions_where_16_bit_tables_are_not():
+def test_level_positions_is_more_accurate_at_far_positions_than_16_bit_tables():
     model = make("llama").to(torch.bfloat16)
     rotary = model.model.rotary_emb  # .to() rounds its frequencies; loading a model does not
     model.model.rotary_emb = type(rotary)(model.config)
@@ -178,14 +178,14 @@ def test_a_deep_copy_keeps_the_patch_and_uses_its_own_weights(level):
     model = make("qwen3")
     before = logits(model)
     apply_npu_rope(model, level=level)
-    again = copy.deepcopy(model)
+    copied = copy.deepcopy(model)
     with torch.no_grad():
         for p in model.parameters():
             p.zero_()
-    assert worst(logits(again), before) <= 1e-5
+    assert worst(logits(copied), before) <= 1e-5
     assert logits(model).abs().max() == 0
-    assert unpatch(again) == (11 if level == "tables" else 12)
-    assert torch.equal(logits(again), before)
+    assert unpatch(copied) == (11 if level == "tables" else 12)
+    assert torch.equal(logits(copied), before)
 
 
 def test_a_patched_model_is_saved_and_pickled_unpatched(tmp_path):
@@ -249,10 +249,11 @@ def test_the_report_shows_which_families_rotate_by_positions(family, mode):
         assert worst(model(tokens()).logits, before) <= 1e-5
     rotated = NOT_MADE if family == "phi3" else "by positions"
     assert {*uses_of(report)} == {rotated, *["not called yet"] * (family in NOT_CALLED)}
-    notes = [
-        "Phi3RotaryEmbedding's tables are used: rope_type longrope changes with the length of the sequence"
-    ]
-    assert family not in ("phi3", "llama") or report.notes == notes * (family == "phi3")
+    if family == "phi3":
+        reason = "rope_type longrope changes with the length of the sequence"
+        assert report.notes == [f"Phi3RotaryEmbedding's tables are used: {reason}"]
+    elif family == "llama":
+        assert not report.notes
 
 
 def test_the_report_of_level_positions_follows_the_calls():
@@ -325,20 +326,20 @@ def test_tables_are_used_where_they_do_not_follow_from_the_configuration(is_repl
     assert uses_of(report) == [NOT_MADE]
 
 
-def tiny(model, config, **more):
+def tiny_model(model, config, **settings):
     torch.manual_seed(0)
-    return getattr(transformers, model)(getattr(transformers, config)(**{**SIZE, **more})).eval()
+    return getattr(transformers, model)(getattr(transformers, config)(**{**SIZE, **settings})).eval()
 
 
 @pytest.mark.parametrize(
-    ("model", "config", "more", "rotations"),
+    ("model", "config", "settings", "rotations"),
     [
         ("MoshiForCausalLM", "MoshiConfig", {"ffn_dim": 96, "head_dim": 16}, 2),
         ("RecurrentGemmaForCausalLM", "RecurrentGemmaConfig", {"num_hidden_layers": 3}, 1),
     ],
 )
-def test_attentions_that_make_their_own_tables_rotate_by_positions(model, config, more, rotations):
-    model = tiny(model, config, **more)
+def test_attentions_that_make_their_own_tables_rotate_by_positions(model, config, settings, rotations):
+    model = tiny_model(model, config, **settings)
     before = logits(model)
     report = apply_npu_rope(model, rms_norm=False, level="positions")
     assert len(report.replaced) == rotations
@@ -354,10 +355,10 @@ AXIAL = (
     " linear, dynamic, yarn, longrope, llama3, proportional but got axial)"
 )
 NOTES = {
-    f"Llama4Text{COMPLEX}": lambda: tiny(
+    f"Llama4Text{COMPLEX}": lambda: tiny_model(
         "Llama4ForCausalLM", "Llama4TextConfig", head_dim=16, intermediate_size_mlp=96, num_local_experts=2
     ),
-    f"DeepseekV2{COMPLEX}": lambda: tiny(
+    f"DeepseekV2{COMPLEX}": lambda: tiny_model(
         "DeepseekV2ForCausalLM", "DeepseekV2Config", **DEEPSEEK, head_dim=16
     ),
     AXIAL: lambda: make("qwen2-vl"),
@@ -394,11 +395,11 @@ def test_a_model_without_weights_is_refused():
         apply_npu_rope(model)
 
 
-# ---- which rotation a function is ---------------------------------------------------------------------
+# ---- classification of rotations --------------------------------------------------------------------
 
-ROOT = Path(transformers.__file__).parent / "models"
+MODELS_FOLDER = Path(transformers.__file__).parent / "models"
 # Models whose functions do not rotate (q, k) or (x) by cos and sin.
-OTHERS = {
+UNKNOWN_ROTATIONS = {
     "clvp",
     "codegen",
     "gptj",
@@ -409,12 +410,12 @@ OTHERS = {
     "eomt_dinov3",
     "sapiens2",
 }
-OTHERS |= {"edgetam_video", "musicflamingo", "sam2_video", "sam3", "sam3_tracker_video"}
+UNKNOWN_ROTATIONS |= {"edgetam_video", "musicflamingo", "sam2_video", "sam3", "sam3_tracker_video"}
 
 
-def functions():
-    """Yield each function of transformers whose name is that of a rotation of queries and keys."""
-    for path in sorted(ROOT.glob("*/modeling_*.py")):
+def named_rotations():
+    """Yield the model and the function of each rotation of transformers, recognized by its name."""
+    for path in sorted(MODELS_FOLDER.glob("*/modeling_*.py")):
         names = sorted(set(re.findall(r"^def (apply_\w*rotary\w*)\(", path.read_text(), re.MULTILINE)))
         if names:
             module = importlib.import_module(f"transformers.models.{path.parent.name}.{path.stem}")
@@ -443,7 +444,7 @@ def results_of(function, form, width, dtype):
 def test_every_rotation_of_transformers_is_classified_and_replaced():
     torch.manual_seed(0)
     pairs_of, unknown = {}, set()
-    for model, function in functions():
+    for model, function in named_rotations():
         try:
             form = rope_forms.classify(function)
         except NotKnown:
@@ -457,7 +458,7 @@ def test_every_rotation_of_transformers_is_classified_and_replaced():
                     assert e.dtype == g.dtype
                     assert e.shape == g.shape
                     assert (e.float() - g.float()).abs().max() <= bound * e.abs().max().float(), (model, form)
-    assert unknown == OTHERS
+    assert unknown == UNKNOWN_ROTATIONS
     assert sum(HALF in p for p in pairs_of.values()) > 130
     # from_hf's lists of models with interleaved pairs must match the functions.
     for model in {*INTERLEAVED, *INTERLEAVED_SECTIONS} & set(pairs_of):
@@ -472,7 +473,6 @@ def test_every_rotation_of_transformers_is_classified_and_replaced():
         "pe_video",
     }
     assert neighbours - {*INTERLEAVED, *INTERLEAVED_SECTIONS} == vision_and_audio
-    assert all(name.startswith(ALTERNATING) for name in ALTERNATING)
 
 
 def rotate_half(x):
@@ -510,7 +510,7 @@ REFUSED = {
         for x in (q, k)
     ),
     "one token on": lambda q, k, cos, sin: (rotated(q, cos.roll(1, 1), sin), rotated(k, cos, sin)),
-    "more than it needs": lambda q, k, cos, sin, seqlens: (rotated(q, cos, sin), rotated(k, cos, sin)),
+    "an argument too many": lambda q, k, cos, sin, seqlens: (rotated(q, cos, sin), rotated(k, cos, sin)),
     "heads of 16 alone": lambda q, k, cos, sin: (
         (rotated(q, cos, sin), rotated(k, cos, sin)) if q.shape[-1] == 16 else (q, k)
     ),
@@ -531,7 +531,7 @@ REFUSED = {
 
 
 class AttentionOfGlobals(torch.nn.Module):
-    """A module whose forward rotates by the function of that name in its globals."""
+    """A module whose forward calls apply_rotary_pos_emb, a function of this file."""
 
     def forward(self, q, k, cos, sin):
         return apply_rotary_pos_emb(q, k, cos, sin)
@@ -553,8 +553,7 @@ def test_functions_that_differ_from_a_rotation_are_refused(what, monkeypatch):
     assert "forward" not in module[0].__dict__
 
 
-def test_a_users_module_is_replaced():
-    """A user's own module with a rotation is replaced and gives the same results."""
+def test_a_users_module_is_replaced_and_gives_the_same_results():
     module = torch.nn.Sequential(AttentionOfGlobals())
     assert len(apply_npu_rope(module).replaced) == 1
     q, k, angles = torch.randn(2, 4, 6, 16), torch.randn(2, 1, 6, 16), torch.rand(2, 6, 8) * 7
@@ -571,7 +570,7 @@ def by_keyword(query, key, cos, sin, *, unsqueeze_dim=1):
     return rotated(query, cos, sin, unsqueeze_dim), rotated(key, cos, sin, unsqueeze_dim)
 
 
-def without_keys(query, key=None, cos=None, sin=None, unsqueeze_dim=1):
+def optional_keys(query, key=None, cos=None, sin=None, unsqueeze_dim=1):
     q = rotated(query, cos, sin, unsqueeze_dim)
     return q if key is None else (q, rotated(key, cos, sin, unsqueeze_dim))
 
@@ -579,17 +578,17 @@ def without_keys(query, key=None, cos=None, sin=None, unsqueeze_dim=1):
 Q, K = torch.randn(2, 4, 6, 16), torch.randn(2, 1, 6, 16)
 ANGLES = (torch.rand(2, 6, 8) * 7).repeat(1, 1, 2)
 TABLES = ANGLES.cos(), ANGLES.sin()
-TURNED = Q.transpose(1, 2), K.transpose(1, 2)
+TOKENS_FIRST = Q.transpose(1, 2), K.transpose(1, 2)
 CALLS = [
-    (ids_last, (*TURNED, *TABLES, 2), {}),
-    (ids_last, (*TURNED, *TABLES, 2, torch.arange(6)[None]), {}),
-    (ids_last, (*TURNED, *TABLES), {"unsqueeze_dim": -2}),
-    (ids_last, (*TURNED, *(t[0] for t in TABLES), 1), {}),
+    (ids_last, (*TOKENS_FIRST, *TABLES, 2), {}),
+    (ids_last, (*TOKENS_FIRST, *TABLES, 2, torch.arange(6)[None]), {}),
+    (ids_last, (*TOKENS_FIRST, *TABLES), {"unsqueeze_dim": -2}),
+    (ids_last, (*TOKENS_FIRST, *(t[0] for t in TABLES), 1), {}),
     (ids_last, (Q, K, *(t[0] for t in TABLES)), {"unsqueeze_dim": 0}),
-    (by_keyword, (*TURNED, *TABLES), {"unsqueeze_dim": 2}),
+    (by_keyword, (*TOKENS_FIRST, *TABLES), {"unsqueeze_dim": 2}),
     (by_keyword, (), {"query": Q, "key": K, "cos": TABLES[0], "sin": TABLES[1]}),
-    (without_keys, (Q, K, *TABLES), {}),
-    (without_keys, (TURNED[0],), {"cos": TABLES[0], "sin": TABLES[1], "unsqueeze_dim": 2}),
+    (optional_keys, (Q, K, *TABLES), {}),
+    (optional_keys, (TOKENS_FIRST[0],), {"cos": TABLES[0], "sin": TABLES[1], "unsqueeze_dim": 2}),
 ]
 
 
@@ -608,7 +607,7 @@ def test_a_replacement_refuses_other_calls():
             ours(*given, **named)
 
 
-# ---- which norm a module is ------------------------------------------------------------------------------
+# ---- classification of norms ------------------------------------------------------------------------
 
 
 class GivenNorm(torch.nn.Module):
@@ -663,15 +662,15 @@ def test_norms_are_classified_by_their_results(form):
     if "no weight" not in form:
         torch.nn.init.uniform_(module.weight, 0.5, 2)
     model = torch.nn.Sequential(module)
-    for dtype, share in ((torch.float32, 1.0), (torch.bfloat16, 0.02)):
+    for dtype, bound, unequal_share in ((torch.float32, 1e-6, 1.0), (torch.bfloat16, 1e-2, 0.02)):
         model = model.to(dtype)
         expected = model(x.to(dtype))
         assert len(apply_npu_rope(model).replaced) == 1
         got = model(x.to(dtype))
         unpatch(model)
         assert got.dtype == expected.dtype
-        assert worst(got.float(), expected.float()) <= (1e-6 if dtype == torch.float32 else 1e-2)
-        assert (got != expected).float().mean() <= share  # also with 16-bit roundings
+        assert worst(got.float(), expected.float()) <= bound
+        assert (got != expected).float().mean() <= unequal_share
 
 
 @pytest.mark.parametrize("what", NO_NORMS)
@@ -682,7 +681,7 @@ def test_a_module_that_is_no_rms_norm_is_left(what):
     assert "forward" not in model[0].__dict__
 
 
-# ---- functions that raise in the classification ------------------------------------------------------------
+# ---- errors, types and shapes -----------------------------------------------------------------------
 
 
 def picky(q, k, cos, sin, unsqueeze_dim=1):
@@ -704,7 +703,7 @@ class ThreeDimensionalNorm(torch.nn.Module):
         return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
 
 
-class BreaksNorm(torch.nn.Module):
+class RaisingNorm(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.eps = 1e-6
@@ -718,7 +717,7 @@ def test_a_module_that_raises_in_the_classification_is_left(level, monkeypatch):
     monkeypatch.setattr("transformers.models.llama.modeling_llama.apply_rotary_pos_emb", picky)
     model = make("llama")
     model.model.norm = torch.nn.Sequential(model.model.norm)
-    model.model.norm.BreaksNorm = BreaksNorm()
+    model.model.norm.RaisingNorm = RaisingNorm()
     report = apply_npu_rope(model, level=level)
     reasons = {e.how for e in report.left}
     assert "when it was tried it raised RuntimeError: not these" in reasons
@@ -882,7 +881,7 @@ def test_a_function_that_always_gives_float32_is_refused():
     ],
 )
 def test_the_axis_of_heads_is_the_functions(function, heads, table):
-    """The numbers of tokens, heads and batches are equal, so sizes do not identify the axes."""
+    """The numbers of tokens and heads are equal, so sizes do not identify the axes."""
     ours = rope_forms.replacement(function, rope_forms.classify(function))
     q, k = torch.randn(heads), torch.randn(heads)
     cos, sin = (torch.cat((t, t), -1) for t in torch.rand(2, *table[:-1], 8))
@@ -911,7 +910,7 @@ def test_tables_of_other_shapes_are_passed_to_the_original_function(function, ta
         assert torch.allclose(given, expected, atol=1e-6)
 
 
-# ---- which positions made a table --------------------------------------------------------------------------
+# ---- the positions of tables ------------------------------------------------------------------------
 
 
 class Rotation(torch.nn.Module):
@@ -956,7 +955,7 @@ def assert_same(got, expected):
         (drops_lanes, 8, 5, "by positions"),
         (trims, 8, 9, OTHER_SIZES),
         (trims, 8, 1, OTHER_SIZES),
-        (without_keys, 8, 5, "by positions"),
+        (optional_keys, 8, 5, "by positions"),
     ],
     ids=["more lanes", "as many", "more positions", "one position", "optional keys"],
 )
@@ -975,7 +974,7 @@ def test_at_level_positions_other_shapes_are_passed_to_the_original_function(
 
 
 def test_at_level_positions_queries_without_keys_are_passed_to_the_original_function(monkeypatch):
-    monkeypatch.setitem(globals(), "rotary_of_heads", without_keys)
+    monkeypatch.setitem(globals(), "rotary_of_heads", optional_keys)
     model, (q, _), ids = Rotation(), heads(), torch.arange(5)[None]
     expected = model(q, None, ids)
     report = apply_npu_rope(model, level="positions")
@@ -993,15 +992,15 @@ def written_in_a_view(table):
     return table
 
 
-STAYS = torch.tensor([[True, False, True, True, False]])[..., None]  # tokens
+ROTATES = torch.tensor([[True, False, True, True, False]])[..., None]
 CHANGES = {
-    "back": lambda cos, sin: (cos, -sin),
+    "backward": lambda cos, sin: (cos, -sin),
     "swapped": lambda cos, sin: (sin, cos),
     "cos twice": lambda cos, sin: (cos, cos),
     "cos twice as large": lambda cos, sin: (cos * 2, sin),
-    "some tokens stay": lambda cos, sin: (
-        torch.where(STAYS, cos, torch.ones_like(cos)),
-        torch.where(STAYS, sin, torch.zeros_like(sin)),
+    "some tokens do not rotate": lambda cos, sin: (
+        torch.where(ROTATES, cos, torch.ones_like(cos)),
+        torch.where(ROTATES, sin, torch.zeros_like(sin)),
     ),
     "tokens of sin rolled": lambda cos, sin: (cos, sin.roll(1, 1)),
     "tokens chosen": lambda cos, sin: tuple(torch.cat((t[:, 3:], t[:, :3]), 1) for t in (cos, sin)),
@@ -1022,7 +1021,7 @@ WRITES = {
     "sin written": lambda cos, sin: (cos, written(sin)),
     "written in a view": lambda cos, sin: (written_in_a_view(cos), sin),
     "scaled in place": lambda cos, sin: (cos.mul_(2), sin.mul_(2)),
-    "back in place": lambda cos, sin: (cos, sin.neg_()),
+    "backward in place": lambda cos, sin: (cos, sin.neg_()),
     "written with out=": lambda cos, sin: (torch.add(cos, 1, out=cos), sin),
 }
 
@@ -1030,7 +1029,7 @@ WRITES = {
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("change", [*CHANGES, *WRITES])
 def test_at_level_positions_changed_tables_are_used(change, mode):
-    """Every bit is the model's: positions are used only for the tensors that were made from them."""
+    """The results have the model's bits: positions are used only for the tensors made from them."""
     model, (q, k), ids = Rotation({**CHANGES, **WRITES}[change]), heads(), torch.arange(5)[None] * 7
     expected = model(q, k, ids)
     report = apply_npu_rope(model, level="positions")
@@ -1040,7 +1039,7 @@ def test_at_level_positions_changed_tables_are_used(change, mode):
     assert torch.equal(ids, torch.arange(5)[None] * 7)  # the caller's tensor is unchanged
 
 
-@pytest.mark.parametrize("change", ["back", "copied", "cos written"])
+@pytest.mark.parametrize("change", ["backward", "copied", "cos written"])
 def test_at_level_positions_compiled_models_use_the_tables(change):
     model, (q, k), ids = Rotation({**CHANGES, **WRITES}[change]), heads(), torch.arange(5)[None]
     expected = model(q, k, ids)
@@ -1066,10 +1065,10 @@ def test_compiled_layers_after_an_eager_rotary_embedding_use_its_tables():
 
 EDITS_OF_TOKENS = {
     "rolled": lambda t: torch.cat((t[:, 1:], t[:, :1]), 1),
-    "of the first": lambda t: t[:, :1].expand(-1, t.shape[1], -1).contiguous(),
-    "as they are": lambda t: t.clone(),
+    "the first for all": lambda t: t[:, :1].expand(-1, t.shape[1], -1).contiguous(),
+    "cloned": lambda t: t.clone(),
     "fewer lanes": lambda t: t[..., :4],
-    "the tensors themselves": lambda t: t,
+    "unchanged": lambda t: t,
 }
 
 
@@ -1079,9 +1078,8 @@ EDITS_OF_TOKENS = {
         *itertools.product(
             ["llama", "qwen2-vl", "qwen3-vl"], [e for e in EDITS_OF_TOKENS if "lanes" not in e]
         ),
-        *itertools.product(
-            ["glm4"], EDITS_OF_TOKENS
-        ),  # its function rotates as many lanes as its tables have
+        # GLM-4's function rotates as many lanes as its tables have.
+        *itertools.product(["glm4"], EDITS_OF_TOKENS),
     ],
 )
 def test_at_level_positions_tables_changed_between_layers_are_used(family, edit):
@@ -1104,7 +1102,7 @@ def test_at_level_positions_tables_changed_between_layers_are_used(family, edit)
         report = apply_npu_rope(language, rms_norm=False, level="positions")
         got = language(ids, position_ids=positions).last_hidden_state
     assert not report.notes
-    if edit == "the tensors themselves":
+    if edit == "unchanged":
         assert uses_of(report) == ["by positions"]
         assert worst(got, wanted) <= 1e-5
     else:
@@ -1125,7 +1123,7 @@ def test_layers_in_another_order_rotate_by_the_tables_that_they_get(level):
     assert level == "tables" or uses_of(report) == ["by positions"]
 
 
-def test_positions_may_have_every_integer_type():
+def test_positions_may_have_other_integer_types():
     model, (q, k) = Rotation(), heads()
     expected = model(q, k, torch.arange(5)[None])
     for dtype in (torch.int16, torch.uint8, torch.int32, torch.int64):
@@ -1181,7 +1179,7 @@ def test_a_later_write_to_positions_has_no_effect():
     assert uses_of(report) == ["by positions"]
 
 
-def doubled_factor(rotary):
+def double_attention_scaling(rotary):
     rotary.attention_scaling = 2.0
 
 
@@ -1189,7 +1187,7 @@ CHANGES_OF_A_ROTARY_EMBEDDING = {
     "frequencies written": lambda rotary: rotary.inv_freq.mul_(1.5),
     "frequencies replaced": lambda rotary: rotary.register_buffer("inv_freq", rotary.inv_freq * 1.5),
     "rounded": lambda rotary: rotary.to(torch.bfloat16),
-    "scaled": doubled_factor,
+    "scaled": double_attention_scaling,
 }
 
 
@@ -1219,7 +1217,7 @@ def test_a_copied_or_moved_rotary_embedding_still_rotates_by_positions():
     assert uses_of(report) == ["by positions"]
 
 
-class LearnsRotaryEmbedding(torch.nn.Module):
+class LearnedRotaryEmbedding(torch.nn.Module):
     def __init__(self, config):
         super().__init__()
         self.config = config
@@ -1232,7 +1230,7 @@ class LearnsRotaryEmbedding(torch.nn.Module):
 
 def test_learned_frequencies_keep_their_gradient():
     model, (q, k), ids = Rotation(), heads(), torch.arange(5)[None]
-    model.rotary_emb = LearnsRotaryEmbedding(model.rotary_emb.config)
+    model.rotary_emb = LearnedRotaryEmbedding(model.rotary_emb.config)
     report = apply_npu_rope(model, level="positions")
     model(q, k, ids)[0].sum().backward()
     assert model.rotary_emb.inv_freq.grad.abs().sum() > 0
@@ -1243,7 +1241,7 @@ def test_learned_frequencies_keep_their_gradient():
 
 
 def test_each_thread_rotates_by_its_own_positions():
-    """Two models share functions, and threads share a model. Each result is that of one thread."""
+    """Two models share functions, and threads share a model. Each thread has its own positions."""
     models, (q, k) = [Rotation(), Rotation()], heads(dtype=torch.bfloat16)
     places = [torch.arange(5)[None] + 10_007 * n for n in range(8)]
     expected = [by_positions(models[0], q, k, ids) for ids in places]

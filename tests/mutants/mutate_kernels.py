@@ -1,9 +1,10 @@
 """Break a kernel in one place at a time and check that the simulator or a result detects it.
 
-Every mutant is the kernel with one statement removed or one number, operand or mode changed. It is
-compiled for each column of element types and run on a list of calls. It is caught if it breaks a rule of
-the simulator, if a result exceeds its bound, or if a call becomes slower on the timeline. Every mutant that
-is not caught must have an entry in EQUIVALENT, which explains why it computes the same.
+Every mutant is the kernel with one statement removed or one number, operand, operation or mode changed. It
+is compiled for one column of element types after another, and run on a list of calls. It is caught if it
+breaks a rule of the simulator, if a result exceeds its bound, if a call becomes slower on the timeline, or if
+it crashes or does not end. Every mutant that is not caught must have an entry in EQUIVALENT, which explains
+why it computes the same.
 
 A run takes hours. It updates the file of --json after every mutant; with --resume it skips the mutants
 that the file lists as caught or not compiled, unless the kernels have changed.
@@ -70,14 +71,14 @@ class Outcome:
 
 
 def code_only(text: str) -> str:
-    """The text with comments and preprocessor lines blanked, at the same offsets."""
+    """Return the text with blanks for comments, preprocessor lines and static_assert, at the same offsets."""
     blank = lambda m: re.sub(r"[^\n]", " ", m.group())  # noqa: E731
     text = re.sub(r"//[^\n]*|/\*.*?\*/", blank, text, flags=re.DOTALL)
     return re.sub(r"^[ \t]*#[^\n]*|^static_assert\([^\n]*", blank, text, flags=re.MULTILINE)
 
 
 def closing(text: str, opened: int) -> int:
-    """Offset of the bracket that closes the one at ``opened``."""
+    """Return the offset of the bracket that closes the one at ``opened``."""
     depth = 0
     for i in range(opened, len(text)):
         depth += (text[i] in "([{") - (text[i] in ")]}")
@@ -87,7 +88,7 @@ def closing(text: str, opened: int) -> int:
 
 
 def arguments(text: str, opened: int) -> list[tuple[int, int]]:
-    """Offsets of the arguments of the call whose bracket is at ``opened``."""
+    """Return the offsets of the arguments of the call whose bracket is at ``opened``."""
     end, depth, begin, spans = closing(text, opened), 0, opened + 1, []
     for i in range(opened + 1, end):
         depth += (text[i] in "([{") - (text[i] in ")]}")
@@ -99,7 +100,7 @@ def arguments(text: str, opened: int) -> list[tuple[int, int]]:
 
 
 def first_of_list(text: str, begin: int, end: int) -> int:
-    """Offset of the end of the first of several declarators in text[begin:end]."""
+    """Return the offset of the end of the first of several declarators in text[begin:end]."""
     depth = 0
     for i in range(begin, end):
         depth += (text[i] in "([{") - (text[i] in ")]}")
@@ -255,8 +256,8 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
     environment = {**os.environ, "ASCEND_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
     environment["NPU_ROPE_MUTATION_CYCLES"] = str(unchanged / f"{column.symbol}.json")
     environment["PYTHONPATH"] = str(ROOT / "tests/fuzz")  # for mutation_norm_calls.py
-    judge = str(Path(__file__).resolve().parent / kernel.judge_of(column))
-    command = [sys.executable, judge, column.op, column.soc, column.name]
+    script = str(Path(__file__).resolve().parent / kernel.judge_of(column))
+    command = [sys.executable, script, column.op, column.soc, column.name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=RUN_SECONDS)
     except subprocess.TimeoutExpired:
@@ -270,19 +271,19 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
 
 
 def judge(kernel, mutant: Mutant, unchanged: Path) -> Outcome:
-    """Try the columns in order until one catches the mutant."""
+    """Try the columns in order until one catches the mutant or does not compile it."""
     with tempfile.TemporaryDirectory() as name:
         change(mutant, Path(name))
         for column in kernel.columns_for(mutant.file):
             state, by = try_column(kernel, column, Path(name), unchanged)
-            if state != SURVIVED:  # a column that does not compile also decides
+            if state != SURVIVED:
                 return Outcome(mutant.label(), mutant.kind, state, by)
     why = kernel.EQUIVALENT.get(key_of(mutant))
     return Outcome(mutant.label(), mutant.kind, EXPLAINED if why else SURVIVED, why or "")
 
 
 def unchanged_is_clean(kernel, unchanged: Path, pool: ThreadPoolExecutor) -> bool:
-    """Whether every column of the unchanged kernels passes; writes its library and its cycles."""
+    """Return whether every column of the unchanged kernels passes; write its library and its cycles."""
 
     def passes(column) -> bool:
         with tempfile.TemporaryDirectory() as name:
@@ -296,8 +297,8 @@ def unchanged_is_clean(kernel, unchanged: Path, pool: ThreadPoolExecutor) -> boo
 
 
 def key_of(mutant: Mutant) -> str:
-    """The name of a mutant, independent of line numbers: file, kind and the whole line, with the changed
-    text in braces; includes the line before if the line has no other text."""
+    """Return a mutant's name without line numbers: file, kind and the line with the changed text in braces.
+    If a removed text begins the line, the line before is included."""
     text = (ROOT / mutant.file).read_text()
     begin = text.rfind("\n", 0, mutant.begin) + 1
     if not text[begin : mutant.begin].strip() and mutant.new == "":
@@ -308,7 +309,7 @@ def key_of(mutant: Mutant) -> str:
 
 
 def sources_hash() -> str:
-    """The hash of the kernels from which the mutants are made."""
+    """Return the hash of the kernels from which the mutants are made."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "op_kernel").rglob("*.*")):
         digest.update(path.read_bytes())
@@ -316,7 +317,7 @@ def sources_hash() -> str:
 
 
 def caught_before(path: Path) -> dict[str, Outcome]:
-    """The mutants that an earlier run of the same kernels caught or could not compile."""
+    """Return the mutants that an earlier run of the same kernels caught or could not compile."""
     saved = json.loads(path.read_text()) if path.is_file() else {}
     if saved.get("sources") != sources_hash():
         return {}
@@ -370,7 +371,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="run only the mutants whose label matches")
     parser.add_argument("--list", action="store_true", help="print the mutants and stop")
     parser.add_argument("--json", type=Path, help="the file for all outcomes")
-    parser.add_argument("--resume", action="store_true", help="skip the mutants that --json lists as caught")
+    parser.add_argument(
+        "--resume", action="store_true", help="skip what --json lists as caught or not compiled"
+    )
     parser.add_argument(
         "--believe",
         action="store_true",
@@ -384,8 +387,8 @@ def main() -> int:
     if options.list:
         print("\n".join(m.label() for m in mutants))
         return 0
-    named = {key_of(m) for path in kernel.sources() for m in mutants_of(path)}
-    if stale := [key for key in kernel.EQUIVALENT if key not in named]:
+    keys = {key_of(m) for path in kernel.sources() for m in mutants_of(path)}
+    if stale := [key for key in kernel.EQUIVALENT if key not in keys]:
         parser.error("EQUIVALENT must name mutants but got " + "\n  ".join(stale))
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(options.jobs) as pool:
         unchanged = Path(name)

@@ -17,7 +17,7 @@ from random_calls import (
     Layout,
     RandomCall,
     draw,
-    reach_of,
+    limits_of,
 )
 from random_judge import execute, judge, make_data, reduce
 
@@ -29,7 +29,7 @@ CALLS = {"reference": 100, "cpu": 600, "sim": 100, "sim:ascend310p": 60}
 
 
 def drawn(backend, count, seed=SEED):
-    return [draw(seed, index, reach_of(backend), kinds=ARRAYS) for index in range(count)]
+    return [draw(seed, index, limits_of(backend), kinds=ARRAYS) for index in range(count)]
 
 
 # ---- the slice -------------------------------------------------------------------------------------
@@ -49,13 +49,13 @@ def test_every_call_of_the_fixed_slice_is_within_its_bound(backend):
 
 
 def test_a_number_always_draws_the_same_call_and_the_same_tensors():
-    reach = reach_of("cpu")
+    limits = limits_of("cpu")
     for index in (0, 1, 17):
-        first, again = (draw(3, index, reach) for _ in range(2))
+        first, again = (draw(3, index, limits) for _ in range(2))
         assert first == again
-        assert first != draw(3, index + 1, reach)
-        assert first != draw(4, index, reach)
-        one, other = make_data(first, reach), make_data(again, reach)
+        assert first != draw(3, index + 1, limits)
+        assert first != draw(4, index, limits)
+        one, other = make_data(first, limits), make_data(again, limits)
         for name, buffer in one.buffers.items():
             assert buffer.flat.tobytes() == other.buffers[name].flat.tobytes()
 
@@ -99,7 +99,7 @@ def test_every_property_of_the_operators_calls_is_drawn():
     wanted = {("operator", op, mode) for op in OPERATORS for mode in RopeMode}
     wanted |= {("dtype", d) for d in DTYPES} | {("positions", s) for s in shapes}
     wanted |= {("values", v) for v in ("run", "random", "negative", "far", "equal")}
-    wanted |= {("out", "rope", o) for o in ("new", "in place", "given", "beside")}
+    wanted |= {("out", "rope", o) for o in ("new", "in place", "given", "alternating")}
     wanted |= {("out", "rope_qk", o) for o in ("new", "in place", "given")}
     wanted |= {("angle", a) for a in ("exact", "f32", "ggml")} | {("arrays", a) for a in ARRAYS}
     wanted |= {("head", d) for d in (2, 6, 36, 80, 96, 112, 192, 576, 1024)}
@@ -115,11 +115,11 @@ def test_every_property_of_the_operators_calls_is_drawn():
 
 @pytest.mark.parametrize("backend", ["cpu", "sim"])
 def test_no_pairs_frequency_exceeds_the_range_of_the_bound(backend):
-    reach = reach_of(backend)
+    limits = limits_of(backend)
     for call in drawn(backend, 500):
         assert np.abs(call.params.frequencies()).max() <= FASTEST_DRAWN
-        factors = make_data(call, reach).factors
-        assert np.abs(call.params.frequencies(freq_factors=factors)).max() <= reach.fastest * (1 + 2**-20)
+        factors = make_data(call, limits).factors
+        assert np.abs(call.params.frequencies(freq_factors=factors)).max() <= limits.fastest * (1 + 2**-20)
 
 
 def test_a_device_gets_only_calls_that_it_supports():
@@ -128,7 +128,7 @@ def test_a_device_gets_only_calls_that_it_supports():
         assert {c.dtype for c in calls} == dtypes
         assert {c.cache[1] for c in calls} == {"", *dtypes}
         assert {c.angle for c in calls} == {"exact"}
-        assert max(np.abs(make_data(c, reach_of(backend)).positions).max() for c in calls) == 2**22 - 1
+        assert max(np.abs(make_data(c, limits_of(backend)).positions).max() for c in calls) == 2**22 - 1
 
 
 # ---- detected errors -------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ ROWS_WRONG = {
 @pytest.mark.parametrize("what", ROWS_WRONG)
 def test_wrong_rows_of_the_cache_are_detected(what):
     call = call_of("rope_set_rows")
-    rows = make_data(call, reach_of("cpu")).rows
+    rows = make_data(call, limits_of("cpu")).rows
     assert np.count_nonzero(rows < 0) == 1
     assert judge(call, "cpu", with_data(rows=ROWS_WRONG[what])).problem != ""
 
@@ -318,12 +318,12 @@ def test_a_wrong_call_is_reduced_to_the_smallest_wrong_call():
     def wrong_backward(call, data, backend):
         return execute(replace(call, forward=True), data, backend)
 
-    call = replace(draw(1, 4, reach_of("cpu")), forward=False)
-    plainest = reduce(call, "cpu", wrong_backward)
-    assert judge(plainest, "cpu", wrong_backward).problem
-    assert not plainest.forward
-    assert (plainest.tokens, set(plainest.heads), plainest.layouts[0]) == (1, {1}, Layout())
-    assert plainest.params.ext_factor == 0
+    call = replace(draw(1, 4, limits_of("cpu")), forward=False)
+    simplest = reduce(call, "cpu", wrong_backward)
+    assert judge(simplest, "cpu", wrong_backward).problem
+    assert not simplest.forward
+    assert (simplest.tokens, set(simplest.heads), simplest.layouts[0]) == (1, {1}, Layout())
+    assert simplest.params.ext_factor == 0
 
 
 # ---- a run of many ---------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def test_violations_are_printed_counted_and_stored(tmp_path, capsys):
     assert random_rope.main([*again.split()[1:]], wrong_in_vision) == 1
     output = capsys.readouterr().out
     assert "mode=vision" in output
-    assert "plainest: rope" in output
+    assert "simplest: rope" in output
     assert random_rope.main([*again.split()[1:]]) == 0
 
 

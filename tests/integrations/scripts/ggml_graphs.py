@@ -14,7 +14,7 @@ from npu_rope import RopeParams, rope
 from npu_rope.testing import ggml
 from npu_rope.testing.ggml_worker import BASE, GGML_TYPES, ROPES, InitParams, declare
 
-POINTER, WHY = C.c_void_p, 400
+POINTER, WHY_BYTES = C.c_void_p, 400
 TO_DEVICE, TO_HOST = 1, 2
 
 
@@ -97,6 +97,7 @@ def place(pointer, values):
 
 
 def fetch(memory, like):
+    """Return device memory as an array like another one."""
     values = np.empty_like(like)
     acl(
         "aclrtMemcpy",
@@ -154,14 +155,14 @@ class GraphCase:
             x = call["ggml_view_4d"](context, leaf, d, n, s, b, *strides, extra[1] * item)
         planes = 4 if p.rope_mode.has_sections else 1
         positions = rng.integers(0, 5000, planes * s).astype(np.int32)
-        at = call["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], planes * s)
+        positions_tensor = call["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], planes * s)
         factors = rng.uniform(0.5, 4, p.pairs).astype(np.float32) if self.factors else None
         freq_factors = (
             call["ggml_new_tensor_1d"](context, GGML_TYPES["float32"], p.pairs) if self.factors else None
         )
-        node = self.node(context, x, at, freq_factors)
+        node = self.node(context, x, positions_tensor, freq_factors)
         device = place(leaf, memory)
-        place(at, positions)
+        place(positions_tensor, positions)
         if self.factors:
             place(freq_factors, factors)
         for view in (x, node):
@@ -169,10 +170,10 @@ class GraphCase:
             if fields.view_src:
                 fields.data = GgmlTensor.from_address(fields.view_src).data + fields.view_offs
         result = None if self.in_place else place(node, np.full(self.shape, 7, self.dtype))
-        why = C.create_string_buffer(WHY)
-        status = adapter.npu_rope_ggml_supports(node, 1, why, WHY)
+        why = C.create_string_buffer(WHY_BYTES)
+        status = adapter.npu_rope_ggml_supports(node, 1, why, WHY_BYTES)
         if status == 0:
-            status = adapter.npu_rope_ggml_compute(node, 1, stream, workspaces, None, why, WHY)
+            status = adapter.npu_rope_ggml_compute(node, 1, stream, workspaces, None, why, WHY_BYTES)
         if status:
             return status, why.value.decode()
         acl("aclrtSynchronizeStream", stream)
@@ -245,18 +246,19 @@ for case in cases():
     assert found <= 1, f"{case}: {found:.3g} times the bound"
     worst, ran = max(worst, found), ran + 1
 
-# The adapter refuses nodes that another backend must compute, with a reason, before anything is launched.
+# The adapter refuses nodes that another backend must compute, and gives the reason.
 context = call["ggml_init"](InitParams(1 << 20, None, True))
 x = call["ggml_new_tensor_4d"](context, 0, 16, 3, 5, 2)
-at = call["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], 5)
-node = call["ggml_rope_ext"](context, x, at, None, 16, 2, 0, 1e4, 1.0, 0.0, 1.0, 32.0, 1.0)
-why = C.create_string_buffer(WHY)
+positions_tensor = call["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], 5)
+node = call["ggml_rope_ext"](context, x, positions_tensor, None, 16, 2, 0, 1e4, 1.0, 0.0, 1.0, 32.0, 1.0)
+why = C.create_string_buffer(WHY_BYTES)
 
 
 def reason(change, pointer=node, bfloat16=1):
+    """Return why the adapter refuses the node after a change. Only the change of ``pointer`` is undone."""
     before = C.string_at(pointer, C.sizeof(GgmlTensor))
     change(GgmlTensor.from_address(pointer))
-    status = adapter.npu_rope_ggml_supports(node, bfloat16, why, WHY)
+    status = adapter.npu_rope_ggml_supports(node, bfloat16, why, WHY_BYTES)
     computed = adapter.npu_rope_ggml_compute(
         node, bfloat16, stream, workspaces, None, C.create_string_buffer(9), 9
     )
@@ -265,12 +267,12 @@ def reason(change, pointer=node, bfloat16=1):
     return why.value.decode()
 
 
-def put(name, value, at=None):
+def set_field(name, value, index=None):
     def change(tensor):
-        if at is None:
+        if index is None:
             setattr(tensor, name, value)
         else:
-            getattr(tensor, name)[at] = value
+            getattr(tensor, name)[index] = value
 
     return change
 
@@ -280,16 +282,16 @@ def both_bfloat16(tensor):
     GgmlTensor.from_address(x).type = 30
 
 
-assert reason(put("op", 0)) == "the node is not a rope node"
-assert reason(put("src", None, 1)) == "the node has no x or no positions"
-assert reason(put("type", 1)) == "x and the result have different types"
-assert reason(put("type", 27), at) == "positions are not contiguous 32-bit integers"
-assert reason(put("ne", 4, 0), at) == "there are not as many positions as tokens"
-assert reason(put("nb", 8, 0), x) == "a head's elements are not contiguous"
-assert reason(put("ne", 7, 1), x) == "x and the result have different shapes"
-assert reason(put("op_params", 7, 2)) == "the node's mode is not known"
-assert reason(put("op_params", 18, 1)) == "the dimensions to rotate are not pairs inside a head"
-assert reason(put("op_params", 2, 15)) == "the dimensions to rotate are not pairs inside a head"
+assert reason(set_field("op", 0)) == "the node is not a rope node"
+assert reason(set_field("src", None, 1)) == "the node has no x or no positions"
+assert reason(set_field("type", 1)) == "x and the result have different types"
+assert reason(set_field("type", 27), positions_tensor) == "positions are not contiguous 32-bit integers"
+assert reason(set_field("ne", 4, 0), positions_tensor) == "there are not as many positions as tokens"
+assert reason(set_field("nb", 8, 0), x) == "a head's elements are not contiguous"
+assert reason(set_field("ne", 7, 1), x) == "x and the result have different shapes"
+assert reason(set_field("op_params", 7, 2)) == "the node's mode is not known"
+assert reason(set_field("op_params", 18, 1)) == "the dimensions to rotate are not pairs inside a head"
+assert reason(set_field("op_params", 2, 15)) == "the dimensions to rotate are not pairs inside a head"
 
 
 def make_head_too_long(tensor):
@@ -300,21 +302,21 @@ def make_head_too_long(tensor):
 def make_vision_partial(tensor):
     tensor.op_params[2] = 24
     tensor.op_params[1] = 6
-    GgmlTensor.from_address(at).ne[0] = 20
+    GgmlTensor.from_address(positions_tensor).ne[0] = 20
 
 
-for change, expected in (
-    (make_head_too_long, "a head has more than 1024 elements"),
-    (make_vision_partial, "in mode vision the whole head must rotate"),
+for change, bfloat16, expected in (
+    (make_head_too_long, 1, "a head has more than 1024 elements"),
+    (make_vision_partial, 1, "in mode vision the whole head must rotate"),
+    (both_bfloat16, 0, "this chip has no bfloat16"),
 ):
-    before = [(t, C.string_at(t, C.sizeof(GgmlTensor))) for t in (x, at)]
-    found = reason(change)
+    before = [(t, C.string_at(t, C.sizeof(GgmlTensor))) for t in (x, positions_tensor)]
+    found = reason(change, bfloat16=bfloat16)
     assert found == expected, found
     for t, content in before:
         C.memmove(t, content, len(content))
-assert reason(both_bfloat16, bfloat16=0) == "this chip has no bfloat16"
-assert adapter.npu_rope_ggml_supports(None, 1, why, WHY) == 1
-assert adapter.npu_rope_ggml_supports(node, 1, None, 0) in (0, 1)
+assert adapter.npu_rope_ggml_supports(None, 1, why, WHY_BYTES) == 1
+assert adapter.npu_rope_ggml_supports(node, 1, None, 0) == 0
 
 for memory in memories:
     acl("aclrtFree", memory)

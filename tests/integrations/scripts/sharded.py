@@ -1,4 +1,4 @@
-"""Compare every operator on sharded tensors with the same operator on full tensors. Run by torchrun."""
+"""Compare results of operators and a model on sharded tensors with those on full ones. Run by torchrun."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def shard(t, placement):
     return distribute_tensor(t.detach().clone(), MESH, [placement])
 
 
-def close(got, expected, what):
+def assert_close(got, expected, what):
     full = got.full_tensor()
     assert (full - expected).abs().max() <= 1e-5 * (1 + expected.abs().max()), what
 
 
-def forward_and_backward(what, run, tensors, placements, expected_placement, constant=()):
-    """Compare results and gradients. The placement of the result shows that nothing was gathered."""
+def compare(what, run, tensors, placements, expected_placement, constant=()):
+    """Compare results, their placement and gradients. The placement shows whether tensors were gathered."""
     global done
     full = [
         t.clone().requires_grad_(t.is_floating_point() and i not in constant) for i, t in enumerate(tensors)
@@ -66,28 +66,28 @@ def forward_and_backward(what, run, tensors, placements, expected_placement, con
     wanted, got = ((r,) if isinstance(r, torch.Tensor) else r for r in (wanted, got))
     grads = [torch.randn(w.shape, generator=torch.Generator().manual_seed(1)) for w in wanted]
     for w, g in zip(wanted, got, strict=True):
-        close(g, w, what)
+        assert_close(g, w, what)
         assert g.placements == (expected_placement,), (what, g.placements)
     torch.autograd.backward(wanted, grads)
     torch.autograd.backward(got, [shard(g, r.placements[0]) for g, r in zip(grads, got, strict=True)])
     for w, s in zip(full, sharded, strict=True):
         if w.requires_grad:
-            close(s.grad, w.grad, f"{what}, gradient")
+            assert_close(s.grad, w.grad, f"{what}, gradient")
     done += 1
 
 
-def in_place(what, run, tensors, placements, written):
+def compare_in_place(what, run, tensors, placements, written):
     global done
     full, sharded = (
         [t.clone() for t in tensors],
         [shard(t, p) for t, p in zip(tensors, placements, strict=True)],
     )
     run(*full), run(*sharded)
-    close(sharded[written], full[written], what)
+    assert_close(sharded[written], full[written], what)
     done += 1
 
 
-def refused(what, run, tensors, placements):
+def expect_error(what, run, tensors, placements):
     """Check that an output tensor with an unsupported placement is refused."""
     global done
     sharded = [shard(t, p) for t, p in zip(tensors, placements, strict=True)]
@@ -112,42 +112,41 @@ def operators():
     angles = torch.rand(6, 8)
     cos, sin = angles.cos(), angles.sin()
     planes = torch.stack((positions, positions + 1, positions + 2, positions))
-    both = forward_and_backward
-    one = lambda x, p: rope(x, p, PARAMS)  # noqa: E731
+    rotate = lambda x, p: rope(x, p, PARAMS)  # noqa: E731
     for x_placement, p_placement in ((HEADS, ALL), (TOKENS, Shard(0)), (BATCH, ALL), (ALL, ALL)):
-        both("rope", one, (q, positions), (x_placement, p_placement), x_placement)
-        pair = lambda a, b, p: rope_qk(a, b, p, PARAMS)  # noqa: E731
-        both("rope_qk", pair, (q, k, positions), (x_placement, x_placement, p_placement), x_placement)
-        fused = lambda a, b, s, t, p: rms_norm_rope(a, b, s, t, p, PARAMS)  # noqa: E731
+        compare("rope", rotate, (q, positions), (x_placement, p_placement), x_placement)
+        rotate_qk = lambda a, b, p: rope_qk(a, b, p, PARAMS)  # noqa: E731
+        compare("rope_qk", rotate_qk, (q, k, positions), (x_placement, x_placement, p_placement), x_placement)
+        norm_rope = lambda a, b, s, t, p: rms_norm_rope(a, b, s, t, p, PARAMS)  # noqa: E731
         places = (x_placement, x_placement, ALL, ALL, p_placement)
-        both("rms_norm_rope", fused, (q, k, scale, scale + 1, positions), places, x_placement)
-        both("rotary_mul", rotary_mul, (q, cos, sin), (x_placement, p_placement, p_placement), x_placement)
-        both(
+        compare("rms_norm_rope", norm_rope, (q, k, scale, scale + 1, positions), places, x_placement)
+        compare("rotary_mul", rotary_mul, (q, cos, sin), (x_placement, p_placement, p_placement), x_placement)
+        compare(
             "rotary_mul_qk",
             rotary_mul_qk,
             (q, k, cos, sin),
             (x_placement, x_placement, p_placement, p_placement),
             x_placement,
         )
-        both("rms_norm", rms_norm, (q, scale), (x_placement, ALL), x_placement)
-        both("add_rms_norm", add_rms_norm, (q, q * 2, scale), (x_placement, x_placement, ALL), x_placement)
+        compare("rms_norm", rms_norm, (q, scale), (x_placement, ALL), x_placement)
+        compare("add_rms_norm", add_rms_norm, (q, q * 2, scale), (x_placement, x_placement, ALL), x_placement)
     for x_placement, p_placement in ((BATCH, Shard(0)), (TOKENS, Shard(1))):
-        both(
+        compare(
             "rope, positions for each batch",
-            one,
+            rotate,
             (q, batch_positions),
             (x_placement, p_placement),
             x_placement,
         )
-    rotated = lambda x, p: rope(x, p, SECTIONS)  # noqa: E731
-    both("sections", rotated, (q, planes), (TOKENS, Shard(1)), TOKENS)
-    both("sections, flat", rotated, (q, planes.flatten()), (HEADS, ALL), HEADS)
-    both("sections, flat, gathered", rotated, (q, planes.flatten()), (TOKENS, ALL), ALL)
-    both("lanes are gathered", one, (q, positions), (Shard(3), ALL), ALL)
+    rotate_sections = lambda x, p: rope(x, p, SECTIONS)  # noqa: E731
+    compare("sections", rotate_sections, (q, planes), (TOKENS, Shard(1)), TOKENS)
+    compare("sections, flat", rotate_sections, (q, planes.flatten()), (HEADS, ALL), HEADS)
+    compare("sections, flat, gathered", rotate_sections, (q, planes.flatten()), (TOKENS, ALL), ALL)
+    compare("lanes are gathered", rotate, (q, positions), (Shard(3), ALL), ALL)
     heads_first, ids = q.transpose(1, 2).contiguous(), torch.randint(0, 6, (2, 6))
     for x_placement, ids_placement in ((Shard(1), ALL), (Shard(2), Shard(1)), (Shard(0), Shard(0))):
         places = (x_placement, ALL, ALL, ids_placement)
-        both(
+        compare(
             "rotary_embedding",
             rotary_embedding,
             (heads_first, cos, sin, ids),
@@ -156,26 +155,27 @@ def operators():
             constant=(1, 2),
         )
     pmx = lambda a, b: rotary_position_embedding(a, b, 5)  # noqa: E731
-    with implicit_replication():  # it makes its positions from the start
-        both("rotary_position_embedding", pmx, (q, k), (HEADS, HEADS), HEADS)
+    with implicit_replication():  # the operator makes its own positions
+        compare("rotary_position_embedding", pmx, (q, k), (HEADS, HEADS), HEADS)
 
-    in_place("rope_", lambda x, p: rope_(x, p, PARAMS), (q, positions), (HEADS, ALL), 0)
-    in_place(
+    rotate_in_place = lambda x, p: rope_(x, p, PARAMS)  # noqa: E731
+    compare_in_place("rope_", rotate_in_place, (q, positions), (HEADS, ALL), 0)
+    compare_in_place(
         "rope_qk_",
         lambda a, b, p: rope_qk_(a, b, p, PARAMS),
         (q, k, positions),
         (TOKENS, TOKENS, Shard(0)),
         1,
     )
-    in_place("rotary_mul_", rotary_mul_, (q, cos, sin), (TOKENS, Shard(0), Shard(0)), 0)
+    compare_in_place("rotary_mul_", rotary_mul_, (q, cos, sin), (TOKENS, Shard(0), Shard(0)), 0)
     rows, cache = torch.randperm(20)[:12].reshape(2, 6), torch.zeros(20, 4, 16)
-    into = lambda x, p, r, c: rope_set_rows(x, p, r, c, PARAMS)  # noqa: E731
-    in_place("rope_set_rows", into, (q, positions, rows, cache), (HEADS, ALL, ALL, Shard(1)), 3)
-    given = lambda x, s, o: rms_norm(x, s, out=o)  # noqa: E731
-    in_place("rms_norm, out", given, (q, scale, q * 0), (TOKENS, ALL, TOKENS), 2)
-    refused("a cache of sharded rows", into, (q, positions, rows, cache), (HEADS, ALL, ALL, Shard(0)))
-    refused("tokens without their positions", lambda x, p: rope_(x, p, PARAMS), (q, positions), (TOKENS, ALL))
-    refused("out of sharded lanes", given, (q, scale, q * 0), (TOKENS, ALL, Shard(3)))
+    scatter = lambda x, p, r, c: rope_set_rows(x, p, r, c, PARAMS)  # noqa: E731
+    compare_in_place("rope_set_rows", scatter, (q, positions, rows, cache), (HEADS, ALL, ALL, Shard(1)), 3)
+    norm_into = lambda x, s, o: rms_norm(x, s, out=o)  # noqa: E731
+    compare_in_place("rms_norm, out", norm_into, (q, scale, q * 0), (TOKENS, ALL, TOKENS), 2)
+    expect_error("a cache of sharded rows", scatter, (q, positions, rows, cache), (HEADS, ALL, ALL, Shard(0)))
+    expect_error("tokens without their positions", rotate_in_place, (q, positions), (TOKENS, ALL))
+    expect_error("out of sharded lanes", norm_into, (q, scale, q * 0), (TOKENS, ALL, Shard(3)))
 
 
 def shard_tokens(_, inputs, mesh):
@@ -188,8 +188,8 @@ def gather_tokens(_, outputs, mesh):
 
 
 def llama():
-    """Shard a model's heads with parallelize_module, and the tokens of its norms. The loss and the gradients
-    equal those of the full model."""
+    """Shard a model's heads with parallelize_module, and the tokens of its layers' norms. The loss and the
+    gradients equal those of the full model."""
     global done
     config = transformers.LlamaConfig(
         vocab_size=64,
