@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from mutation_rope_calls import judge_all, last_warning
+from mutation_rope_calls import BF16, F16, F32, POSITION_DTYPES, judge_all, last_warning
 
 # Import these after the module above, which prevents the import of torch.
 import numpy as np  # isort: skip
@@ -27,7 +27,6 @@ import random_norm_ropes  # isort: skip
 import random_norms  # isort: skip
 from random_norms import rounded  # isort: skip
 
-BF16, F16, F32 = "bfloat16", "float16", "float32"
 SOC_910B, SOC_310P = "ascend910b", "ascend310p"
 BACKENDS = {SOC_910B: "sim", SOC_310P: "sim:ascend310p"}
 # The compiled columns: the dtypes of x and the scale; of backward, those of the gradient and x.
@@ -38,11 +37,6 @@ OTHER_DTYPES = {
     ("rms_norm", SOC_310P): {F16: F16, F32: F32},
     ("add_rms_norm", SOC_310P): {F16: F16, F32: F32},
     ("rms_norm_backward", SOC_310P): {F16: F16, F32: F32},
-}
-# The compiled columns of rms_norm_rope: the dtypes of x and the positions.
-POSITION_DTYPES = {
-    SOC_910B: {BF16: np.int32, F16: np.int64, F32: np.int32},
-    SOC_310P: {F16: np.int32, F32: np.int64},
 }
 
 

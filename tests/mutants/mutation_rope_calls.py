@@ -37,7 +37,7 @@ from npu_rope.rope_calls import (  # noqa: E402
 from npu_rope.testing.bounds import E_ANGLE_DEVICE, rotation_bound, worst_ratio  # noqa: E402
 
 BF16, F16, F32 = "bfloat16", "float16", "float32"
-# The compiled columns of rope: the dtypes of x and the positions.
+# The compiled columns of rope and rms_norm_rope: the dtypes of x and the positions.
 POSITION_DTYPES = {
     "ascend910b": {BF16: np.int32, F16: np.int64, F32: np.int32},
     "ascend310p": {F16: np.int32, F32: np.int64},

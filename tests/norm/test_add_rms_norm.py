@@ -181,7 +181,7 @@ def x_and_residual(dtype, shape, seed=0):
 
 
 def assert_equals_the_two_operators(x, residual, scale, **attributes):
-    """Compare all bits. torch, too, adds 16-bit types in float32."""
+    """Compare all bits. torch also adds 16-bit types in float32."""
     y, total = add_rms_norm(x, residual, scale, **attributes)
     assert bytes_of(total) == bytes_of(x + residual)
     assert bytes_of(y) == bytes_of(rms_norm(total, scale, **attributes))

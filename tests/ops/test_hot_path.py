@@ -75,7 +75,7 @@ def tensors(result):
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
-def plain(x):
+def detached(x):
     return x.detach()
 
 
@@ -83,7 +83,7 @@ def plain(x):
 @pytest.mark.parametrize("name", CALLS)
 def test_parameters_take_the_hot_path_where_gradients_are_off(name, mode, gradient_checks):
     with mode():
-        expected = tensors(CALLS[name](plain))
+        expected = tensors(CALLS[name](detached))
         assert not gradient_checks
         found = tensors(CALLS[name](torch.nn.Parameter))
     assert not gradient_checks
@@ -115,7 +115,7 @@ class CountingTensor(torch.Tensor):
         return super().__torch_function__(function, types, args, kwargs)
 
 
-@pytest.mark.parametrize("wrap", [plain, torch.nn.Parameter], ids=["tensor", "parameter"])
+@pytest.mark.parametrize("wrap", [detached, torch.nn.Parameter], ids=["tensor", "parameter"])
 @pytest.mark.parametrize("name", CALLS)
 def test_a_subclass_leaves_the_hot_path_even_as_a_parameter(name, wrap, gradient_checks):
     """A Parameter of a subclass is an instance of the subclass, whose dispatch must get the operator."""
@@ -124,14 +124,16 @@ def test_a_subclass_leaves_the_hot_path_even_as_a_parameter(name, wrap, gradient
         result = tensors(CALLS[name](lambda x: wrap(x.as_subclass(CountingTensor))))
     assert CountingTensor.operator_calls > 0
     assert gradient_checks
-    assert all(map(torch.equal, (y.as_subclass(torch.Tensor) for y in result), tensors(CALLS[name](plain))))
+    assert all(
+        map(torch.equal, (y.as_subclass(torch.Tensor) for y in result), tensors(CALLS[name](detached)))
+    )
 
 
 def test_a_parameter_that_is_written_gets_a_new_version():
     out = torch.nn.Parameter(torch.empty(1, 3, 2, 8))
     with torch.no_grad():
         before = out._version
-        npu_rope.rms_norm(heads(plain), scale(plain), out=out)
+        npu_rope.rms_norm(heads(detached), scale(detached), out=out)
     assert out._version == before + 1
 
 

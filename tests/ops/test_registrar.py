@@ -116,7 +116,8 @@ def test_the_attributes_of_an_executor_have_the_same_defaults(name, kind):
 def test_an_attribute_that_is_omitted_has_its_default(needs_grad):
     ops, x = torch.ops.npu_rope, torch.randn(1, 3, 2, 8).requires_grad_(needs_grad)
     positions, scale, table = torch.arange(3), torch.rand(8), torch.rand(3, 8)
-    heads_first, cache = x.transpose(1, 2), torch.rand(1, 3, 4)
+    cache = torch.rand(1, 3, 4)
+    given = x.transpose(1, 2), cache, cache
     params = npu_rope.RopeParams(8)
     for raw, expected in (
         (ops.rope(x, positions, n_dims=8), npu_rope.rope(x, positions, params)),
@@ -126,10 +127,7 @@ def test_an_attribute_that_is_omitted_has_its_default(needs_grad):
             npu_rope.rms_norm_rope(x, x, scale, scale, positions, params)[1],
         ),
         (ops.rotary_mul(x, table, table), npu_rope.rotary_mul(x, table, table)),
-        (
-            ops.rotary_embedding(heads_first, cache, cache),
-            npu_rope.rotary_embedding(heads_first, cache, cache),
-        ),
+        (ops.rotary_embedding(*given), npu_rope.rotary_embedding(*given)),
     ):
         assert torch.equal(raw, expected)
         if needs_grad:
