@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mutation_rope import NORMS_OWN, ROOT, Column, build, rms_norm_rope
+from mutation_rope import NORM_HEADERS, ROOT, Column, build, rms_norm_rope
 
 __all__ = ["EQUIVALENT", "build", "columns", "columns_for", "judge_of", "sources"]
 
-A, P = "ascend910b", "ascend310p"
+SOC_910B, SOC_310P = "ascend910b", "ascend310p"
 BF16, F16, F32 = "bfloat16_t", "half", "float"
 
 
@@ -28,25 +28,25 @@ def _backward(soc: str, x: str, scale: str) -> Column:
 
 
 columns = (
-    _rms_norm(A, F16, F16),
-    _rms_norm(A, BF16, F32),
-    _rms_norm(A, F32, F16),
-    _rms_norm(P, F16, F16),
-    _rms_norm(P, F32, F32),
-    _add_rms_norm(A, F16, F32),
-    _add_rms_norm(A, F32, F32),
-    _add_rms_norm(P, F16, F16),
-    _add_rms_norm(P, F32, F32),
-    _backward(A, BF16, BF16),
-    _backward(A, F32, F16),
-    _backward(A, F32, F32),
-    _backward(P, F16, F16),
-    _backward(P, F32, F32),
-    rms_norm_rope(A, BF16, "int32_t"),
-    rms_norm_rope(A, F16, "int64_t"),
-    rms_norm_rope(A, F32, "int32_t"),
-    rms_norm_rope(P, F16, "int32_t"),
-    rms_norm_rope(P, F32, "int64_t"),
+    _rms_norm(SOC_910B, F16, F16),
+    _rms_norm(SOC_910B, BF16, F32),
+    _rms_norm(SOC_910B, F32, F16),
+    _rms_norm(SOC_310P, F16, F16),
+    _rms_norm(SOC_310P, F32, F32),
+    _add_rms_norm(SOC_910B, F16, F32),
+    _add_rms_norm(SOC_910B, F32, F32),
+    _add_rms_norm(SOC_310P, F16, F16),
+    _add_rms_norm(SOC_310P, F32, F32),
+    _backward(SOC_910B, BF16, BF16),
+    _backward(SOC_910B, F32, F16),
+    _backward(SOC_910B, F32, F32),
+    _backward(SOC_310P, F16, F16),
+    _backward(SOC_310P, F32, F32),
+    rms_norm_rope(SOC_910B, BF16, "int32_t"),
+    rms_norm_rope(SOC_910B, F16, "int64_t"),
+    rms_norm_rope(SOC_910B, F32, "int32_t"),
+    rms_norm_rope(SOC_310P, F16, "int32_t"),
+    rms_norm_rope(SOC_310P, F32, "int64_t"),
 )
 
 
@@ -58,7 +58,7 @@ def judge_of(_: Column) -> str:
 def columns_for(file: str) -> list[Column]:
     """The columns that compile the file and test its code; for an operator's entry, only that operator's."""
     path = Path(file)
-    if operators := NORMS_OWN.get(f"{path.parent.name}/{path.name}"):
+    if operators := NORM_HEADERS.get(f"{path.parent.name}/{path.name}"):
         return [c for c in columns if c.op in operators]
     return [c for c in columns if path.name == f"npu_{c.op}.cpp"]
 
@@ -66,44 +66,44 @@ def columns_for(file: str) -> list[Column]:
 def sources() -> list[Path]:
     """The kernels, their entries and the headers that only these kernels use."""
     entries = sorted((ROOT / "op_kernel").glob("npu_*rms_norm*.cpp"))
-    return [*(ROOT / "op_kernel" / name for name in NORMS_OWN), *entries]
+    return [*(ROOT / "op_kernel" / name for name in NORM_HEADERS), *entries]
 
 
-# Mutants that compute the same or are caught elsewhere, by mutate_kernels.key_of, with the reason.
+# The reasons why mutants compute the same, by mutate_kernels.key_of.
 EQUIVALENT: dict[str, str] = {
     "head_norm.h | a number - 1 | int32_t slots = {source_.tiling->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)))};": "each part of the statistics is rounded up to as many slots, and all slots that are read were written",
     "row_norm.h | a number + 1 | static constexpr uint32_t kSmallestSum = {static_cast<uint32_t>(kBias - 100) << kMantissaBits}; // 2^-100": "one bit of a threshold that has room on both sides",
     "row_norm.h | a number - 1 | static constexpr uint32_t kSmallestSum = {static_cast<uint32_t>(kBias - 100) << kMantissaBits}; // 2^-100": "one bit of a threshold that has room on both sides",
     "row_norm.h | a number + 1 | static constexpr uint32_t kLargestSum = {static_cast<uint32_t>(kBias + 126) << kMantissaBits}; // 2^126": "one bit of a threshold that has room on both sides",
     "row_norm.h | a number - 1 | static constexpr uint32_t kLargestSum = {static_cast<uint32_t>(kBias + 126) << kMantissaBits}; // 2^126": "one bit of a threshold that has room on both sides",
-    "rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(narrow, rows, NarrowMode<T>(), {static_cast<uint32_t>(count_)});": "a lane behind the rows, which is not read",
-    "rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane behind the rows, which is not read",
+    "rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(narrow, rows, NarrowMode<T>(), {static_cast<uint32_t>(count_)});": "a lane after the rows, which is not read",
+    "rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane after the rows, which is not read",
     "rms_norm_kernel.h | count or repeat - 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "the last lane is a row's padding, 0 either way",
-    "long_rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(y, piece_, NarrowMode<S>(), {static_cast<uint32_t>(lanes)});": "a lane behind the piece, which is not stored",
-    "row_pieces.h | a number + 1 | auto fill = {static_cast<uint8_t>(RoundUp(count, kBlock) - count)};": "a zero behind the piece, where what follows it is padding or cleared",
-    "chunk_sums.h | comparison | if (width{ < }kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);": "of 0 lanes",
-    "row_norm.h | count or repeat + 1 | AscendC::Adds(sum_, sum_, td_->n_epsilon, {count});": "a slot that no row has",
-    "row_norm.h | count or repeat + 1 | AscendC::Add(sum_, sum_, temp_, {count});": "a slot that no row has",
+    "long_rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(y, piece_, NarrowMode<S>(), {static_cast<uint32_t>(lanes)});": "a lane after the piece, which is not stored",
+    "row_pieces.h | a number + 1 | auto fill = {static_cast<uint8_t>(RoundUp(count, kBlock) - count)};": "a zero after the piece, where padding follows or lanes that are cleared",
+    "chunk_sums.h | comparison | if (width{ < }kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);": "an instruction of no lanes",
+    "row_norm.h | count or repeat + 1 | AscendC::Adds(sum_, sum_, td_->n_epsilon, {count});": "a slot of no row",
+    "row_norm.h | count or repeat + 1 | AscendC::Add(sum_, sum_, temp_, {count});": "a slot of no row",
     "row_norm.h | a number + 1 | uint32_t magnitude_bits = {bits.GetValue(i)}; // numbers that are not negative have the order of their bits": "one bit of a magnitude; only its exponent is used",
     "row_norm.h | a number + 1 | int32_t exponent = {static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias};": "a power of two more or less: squares have room for it",
     "row_norm.h | a number - 1 | int32_t exponent = {static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias};": "a power of two more or less: squares have room for it",
     "row_norm.h | comparison | if (repeat_sums.GetValue(static_cast<uint32_t>(i)){ >= }kLargestSum) return true;": "one value at a threshold that has room on both sides",
     "row_norm.h | comparison | if (row_sums.GetValue(static_cast<uint32_t>(i)){ < }kSmallestSum) return true;": "one value at a threshold that has room on both sides",
-    "row_steps.h | count or repeat + 1 | AscendC::BlockReduceSum(sums, blocks, {(count + kBlockFloats - 1) / kBlockFloats}, kRepeatFloats, 1, 1,": "sums of slots that no row has",
-    "row_steps.h | count or repeat + 1 | AscendC::Duplicate(rows[row * pitch + chunk], 0.0f, mask, {static_cast<uint8_t>(repeats)}, 1,": "the padding of a row behind the tile's, which is not read",
-    "row_steps.h | count or repeat + 1 | AscendC::Cast(dst[row * dst_pitch], src[row * src_pitch], NarrowMode<U>(), {static_cast<uint32_t>(width)});": "a lane behind the row: the next row overwrites it, or it is not read",
-    "row_steps.h | mask off by a lane | AscendC::Cast(dst[row * dst_pitch + chunk], src[row * src_pitch + chunk], NarrowMode<U>(), {mask},": "a lane behind the row, which is padding",
+    "row_steps.h | count or repeat + 1 | AscendC::BlockReduceSum(sums, blocks, {(count + kBlockFloats - 1) / kBlockFloats}, kRepeatFloats, 1, 1,": "sums in slots of no row",
+    "row_steps.h | count or repeat + 1 | AscendC::Duplicate(rows[row * pitch + chunk], 0.0f, mask, {static_cast<uint8_t>(repeats)}, 1,": "the padding of a row after those of the tile, which is not read",
+    "row_steps.h | count or repeat + 1 | AscendC::Cast(dst[row * dst_pitch], src[row * src_pitch], NarrowMode<U>(), {static_cast<uint32_t>(width)});": "a lane after the row: the next row overwrites it, or it is not read",
+    "row_steps.h | mask off by a lane | AscendC::Cast(dst[row * dst_pitch + chunk], src[row * src_pitch + chunk], NarrowMode<U>(), {mask},": "a lane after the row, which is padding",
     "row_steps.h | a number + 1 | int32_t chunks = {(width + kRepeatFloats - 1) / kRepeatFloats};": "chooses between two ways to the same result; no call becomes slower",
     "row_steps.h | a number - 1 | int32_t along = {rows * (width % kRepeatFloats == 0 ? 1 : 2)};": "chooses between two ways to the same result; no call becomes slower",
     "row_steps.h | choice swapped | __aicore__ inline int32_t MaxOf(int32_t a, int32_t b) { return a > b ? {a : b}; }": "the required reach of an instruction: all pitches of these rows are within it",
-    "row_steps.h | a number + 1 | int32_t repeats = {MinOf(count - row, kMaxRepeats)};": "the padding of a row behind the tile's, which is not read",
+    "row_steps.h | a number + 1 | int32_t repeats = {MinOf(count - row, kMaxRepeats)};": "the padding of a row after those of the tile, which is not read",
     "row_steps.h | comparison | for (int32_t chunk = 0; chunk{ < }width; chunk += kRepeatFloats) {": "a row of whole repeats does not come here, because its pitches are equal",
-    "rms_norm_backward_kernel.h | count or repeat + 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane behind the rows, which is not read",
+    "rms_norm_backward_kernel.h | count or repeat + 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane after the rows, which is not read",
     "rms_norm_backward_kernel.h | count or repeat - 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "the last lane is a row's padding, which is cleared next",
-    "gradient_rows.h | count or repeat + 1 | AscendC::Muls(mean_, mean_, inverse_n_, {count});": "a slot that no row has",
-    "gradient_rows.h | count or repeat + 1 | AscendC::Muls(inverses, inverses, kRaise, {count * kBlockFloats});": "a slot that no row has",
+    "gradient_rows.h | count or repeat + 1 | AscendC::Muls(mean_, mean_, inverse_n_, {count});": "a slot of no row",
+    "gradient_rows.h | count or repeat + 1 | AscendC::Muls(inverses, inverses, kRaise, {count * kBlockFloats});": "a slot of no row",
     "dscale_rows.h | remove HandOver | __aicore__ inline void FlushShort(AscendC::GlobalTensor<float> target, int32_t count) { {HandOver<AscendC::HardEvent::V_S>()};": "redundant: the scalar store of the last tile has waited for the vectors",
-    "long_rms_norm_backward_kernel.h | count or repeat + 1 | AscendC::Cast(dx, temp_, NarrowMode<T>(), {static_cast<uint32_t>(lanes)});": "a lane behind the piece, which is not stored",
+    "long_rms_norm_backward_kernel.h | count or repeat + 1 | AscendC::Cast(dx, temp_, NarrowMode<T>(), {static_cast<uint32_t>(lanes)});": "a lane after the piece, which is not stored",
     "row_norm.h | count or repeat - 1 | AscendC::Abs(squares, rows, {count * pitch});": "that slot contains the last lane's square, which is as large where it matters",
     "row_steps.h | comparison | for (int32_t row = 0; row{ < }rows; row += kMaxRepeats) {": "an instruction of no repeats",
     "row_steps.h | comparison | for (int32_t i = 0; i{ < }repeats; i += kMaxRepeats) {": "an instruction of no repeats",

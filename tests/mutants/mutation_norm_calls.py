@@ -1,4 +1,4 @@
-"""The calls that a mutant of the norms' kernels must compute correctly. They cover each path of the kernels.
+"""Calls that a mutant of the norms' kernels must compute correctly. They cover the paths of the kernels.
 
 Exit status 0 or 1, as in mutation_rope_calls.py. Results are judged like those of random calls
 (tests/fuzz/random_norms.py and random_norm_ropes.py): against the specification in long double.
@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from mutation_rope_calls import judge_all, last_warning
+from mutation_rope_calls import BF16, F16, F32, POSITION_DTYPES, judge_all, last_warning
 
 # Import these after the module above, which prevents the import of torch.
 import numpy as np  # isort: skip
@@ -27,28 +27,26 @@ import random_norm_ropes  # isort: skip
 import random_norms  # isort: skip
 from random_norms import rounded  # isort: skip
 
-BF16, F16, F32 = "bfloat16", "float16", "float32"
-A, P = "ascend910b", "ascend310p"
-BACKENDS = {A: "sim", P: "sim:ascend310p"}
-# The compiled columns: the first tensor's type and the type of the others.
-SCALES = {
-    ("rms_norm", A): {F16: F16, BF16: F32, F32: F16},
-    ("add_rms_norm", A): {F16: F32, F32: F32},
-    ("rms_norm_backward", A): {BF16: BF16, F16: F32, F32: F32},  # the gradient's type, and then x's
-    ("rms_norm", P): {F16: F16, F32: F32},
-    ("add_rms_norm", P): {F16: F16, F32: F32},
-    ("rms_norm_backward", P): {F16: F16, F32: F32},
+SOC_910B, SOC_310P = "ascend910b", "ascend310p"
+BACKENDS = {SOC_910B: "sim", SOC_310P: "sim:ascend310p"}
+# The compiled columns: the dtypes of x and the scale; of backward, those of the gradient and x.
+OTHER_DTYPES = {
+    ("rms_norm", SOC_910B): {F16: F16, BF16: F32, F32: F16},
+    ("add_rms_norm", SOC_910B): {F16: F32, F32: F32},
+    ("rms_norm_backward", SOC_910B): {BF16: BF16, F16: F32, F32: F32},
+    ("rms_norm", SOC_310P): {F16: F16, F32: F32},
+    ("add_rms_norm", SOC_310P): {F16: F16, F32: F32},
+    ("rms_norm_backward", SOC_310P): {F16: F16, F32: F32},
 }
-INT = {A: {BF16: np.int32, F16: np.int64, F32: np.int32}, P: {F16: np.int32, F32: np.int64}}
 
 
 @dataclass(frozen=True)
 class NormRun:
     """A call of rms_norm, add_rms_norm or rms_norm_backward; ``dtype`` is its first tensor's.
 
-    ``pad``: elements after each row; ``sizes``: x's rows in turn are multiplied by 2 to these powers;
-    ``scale``: the scale's shape, if it is not a row's; ``cores``: number of cores, 0 for all; ``spike``: the
-    power of 2 by which each row's last element is larger, with a negative sign."""
+    ``pad``: elements after each row; ``powers``: x's rows in turn are multiplied by 2 to these powers;
+    ``scale``: the scale's shape, empty for that of a row; ``cores``: number of cores, 0 for all;
+    ``spike``: if not 0, each row's last element is made negative and multiplied by 2 to this power."""
 
     op: str
     soc: str
@@ -57,7 +55,7 @@ class NormRun:
     axis: int = -1
     pad: int = 0
     scale: tuple[int, ...] = ()
-    sizes: tuple[int, ...] = (0,)
+    powers: tuple[int, ...] = (0,)
     epsilon: float = 1e-5
     stash: int = 1
     in_place: bool = False
@@ -66,8 +64,9 @@ class NormRun:
 
 
 @dataclass(frozen=True)
-class Heads:
-    """A call of rms_norm_rope; ``heads``: the numbers of heads of queries and keys."""
+class NormRopeRun:
+    """A call of rms_norm_rope; ``heads``: the numbers of heads of queries and keys; ``far``: the positions'
+    limit. Other fields are as in NormRun."""
 
     soc: str
     dtype: str
@@ -78,119 +77,119 @@ class Heads:
     cache: bool = False
     intermediate: bool = False
     in_place: bool = False
-    sizes: tuple[int, ...] = (0,)
+    powers: tuple[int, ...] = (0,)
     factors: bool = False
     far: int = 1000
     cores: int = 0
     op: str = "rms_norm_rope"
 
 
-FAR_SIZES = {BF16: (0, 90, -90), F16: (0, 6, -9), F32: (0, 90, -90)}
+POWERS = {BF16: (0, 90, -90), F16: (0, 6, -9), F32: (0, 90, -90)}
 
 
-def calls() -> list[NormRun | Heads]:
-    made: list[NormRun | Heads] = []
-    for (op, soc), types in SCALES.items():
+def calls() -> list[NormRun | NormRopeRun]:
+    made: list[NormRun | NormRopeRun] = []
+    for (op, soc), types in OTHER_DTYPES.items():
         for dtype, other in types.items():
             x = other if op == "rms_norm_backward" else dtype
-            made += _of_every_path(op, soc, dtype, FAR_SIZES[x])
-    for soc, integers in INT.items():
-        for dtype in integers:
-            made += _heads(soc, dtype)
+            made += _norm_calls(op, soc, dtype, POWERS[x])
+    for soc, position_dtypes in POSITION_DTYPES.items():
+        for dtype in position_dtypes:
+            made += _norm_rope_calls(soc, dtype)
     return made
 
 
-def _of_every_path(op: str, soc: str, dtype: str, far: tuple[int, ...]) -> list[NormRun | Heads]:
-    one = lambda *a, **k: NormRun(op, soc, dtype, *a, **k)  # noqa: E731
+def _norm_calls(op: str, soc: str, dtype: str, powers: tuple[int, ...]) -> list[NormRun | NormRopeRun]:
+    run = lambda *a, **k: NormRun(op, soc, dtype, *a, **k)  # noqa: E731
     made = [
-        # Many rows a tile: whole repeats, blocks, neither; fewer lanes than a block; more rows than a repeat.
-        one((3, 41, 256)),
-        one((530, 72)),
-        one((90, 50)),
-        one((9, 244)),
-        one((130, 5)),
-        one((40, 8)),
-        one((2, 300, 16)),
-        one((1, 4096)),
-        one((1, 1)),
-        one((9, 1000), in_place=op != "rms_norm_backward"),
-        one((3, 7, 96), 1),
-        # Gaps between the rows; rows of every size their type has, of zeros, and epsilon 0.
-        one((37, 128), pad=16),
-        one((37, 100), pad=3),
-        one((70, 64), sizes=far),
-        one((70, 60), sizes=far, epsilon=0.0),
-        # Rows whose scaling depends on one element only, the last one.
-        *([one((70, 64), sizes=(-90,), spike=170)] if far[1] == 90 else []),
+        # Many rows a tile: rows of whole repeats, of whole blocks, of neither, and shorter than a block.
+        run((3, 41, 256)),
+        run((530, 72)),
+        run((90, 50)),
+        run((9, 244)),
+        run((130, 5)),
+        run((40, 8)),
+        run((2, 300, 16)),
+        run((1, 4096)),
+        run((1, 1)),
+        run((9, 1000), in_place=op != "rms_norm_backward"),
+        run((3, 7, 96), 1),
+        # Gaps between the rows; large, small and zero rows; epsilon 0.
+        run((37, 128), pad=16),
+        run((37, 100), pad=3),
+        run((70, 64), powers=powers),
+        run((70, 60), powers=powers, epsilon=0.0),
+        # Rows whose scaling depends only on the last element.
+        *([run((70, 64), powers=(-90,), spike=170)] if powers[1] == 90 else []),
         # Stash types of 16 bits.
-        one((40, 130), stash=10, epsilon=1e-3),
+        run((40, 130), stash=10, epsilon=1e-3),
         # Rows in chunks: rows that stay in UB and rows that are read twice; ends of whole and partial blocks.
-        one((3, 12288)),
-        one((2, 30_000), sizes=far[::-1]),
-        one((2, 40_003), epsilon=0.0),
-        one((1, 100_001), sizes=far[2:]),
-        one((1, 17_000), stash=10, epsilon=1e-3),
+        run((3, 12288)),
+        run((2, 30_000), powers=powers[::-1]),
+        run((2, 40_003), epsilon=0.0),
+        run((1, 100_001), powers=powers[2:]),
+        run((1, 17_000), stash=10, epsilon=1e-3),
         # Many tiles per core, where missing overlap makes the call slower; many chunks.
-        one((300, 256), cores=2),
-        one((5, 20_000), cores=1),
-        # The most rows of one instruction, and wide rows over rows; the most repeats along a row.
-        one((255, 16), cores=1),
-        one((510, 12), cores=1),
-        one((20, 1000), cores=1),
-        one((1, 16_320)),
+        run((300, 256), cores=2),
+        run((5, 20_000), cores=1),
+        # The most rows of one instruction; wide rows; the most repeats along a row.
+        run((255, 16), cores=1),
+        run((510, 12), cores=1),
+        run((20, 1000), cores=1),
+        run((1, 16_320)),
     ]
-    if soc == A:
-        made.append(one((40, 130), stash=16, epsilon=1e-3))
+    if soc == SOC_910B:
+        made.append(run((40, 130), stash=16, epsilon=1e-3))
     if op != "rms_norm_backward":  # scales that differ between rows
         made += [
-            one((5, 9, 72), scale=(9, 72)),
-            one((5, 9, 72), scale=(5, 1, 72)),
-            one((5, 9, 72), scale=(5, 9, 1)),
-            one((5, 9, 4, 8), 2, scale=(4, 1)),
-            one((3, 2, 2, 8), 0, scale=(3, 1, 2, 1)),
-            one((5, 9, 50), scale=(1,)),
-            one((2, 20_000), scale=(2, 20_000)),
-            one((2, 20_000), scale=(2, 1)),
+            run((5, 9, 72), scale=(9, 72)),
+            run((5, 9, 72), scale=(5, 1, 72)),
+            run((5, 9, 72), scale=(5, 9, 1)),
+            run((5, 9, 4, 8), 2, scale=(4, 1)),
+            run((3, 2, 2, 8), 0, scale=(3, 1, 2, 1)),
+            run((5, 9, 50), scale=(1,)),
+            run((2, 20_000), scale=(2, 20_000)),
+            run((2, 20_000), scale=(2, 1)),
         ]
     return made
 
 
-def _heads(soc: str, dtype: str) -> list[NormRun | Heads]:
-    one = lambda *a, **k: Heads(soc, dtype, *a, **k)  # noqa: E731
+def _norm_rope_calls(soc: str, dtype: str) -> list[NormRun | NormRopeRun]:
+    run = lambda *a, **k: NormRopeRun(soc, dtype, *a, **k)  # noqa: E731
     neox, normal = RopeParams(128, "neox"), RopeParams(64, "normal")
-    far = FAR_SIZES[dtype]
+    powers = POWERS[dtype]
     return [
-        one((1, 40, 128), neox, (8, 2)),
-        one((2, 33, 64), normal, (4, 3), far=90_000),
-        one((1, 1, 128), neox, (32, 8)),
-        one((2, 9, 128), neox, (6, 6), in_place=True),
-        one((1, 50, 128), RopeParams(64, "neox", n_offs=16)),
-        one((1, 17, 70), RopeParams(30, "normal", n_offs=10)),
-        one((1, 17, 36), RopeParams(36, "neox")),
-        one((2, 9, 6), RopeParams(6, "neox")),
-        one((1, 19, 64), RopeParams(64, "mrope", sections=(8, 12, 12, 0))),
-        one((1, 41, 64), normal, pad=8, factors=True),
-        one((1, 41, 66), RopeParams(66, "neox"), pad=5),
-        one((1, 40, 128), neox, cache=True),
-        one((1, 20, 36), RopeParams(36, "normal"), cache=True),
-        one((1, 40, 128), neox, (8, 2), intermediate=True),
-        one((1, 17, 70), RopeParams(30, "normal", n_offs=10), intermediate=True),
-        one((1, 40, 64), RopeParams(64, "neox"), sizes=far),
-        one((1, 40, 64), RopeParams(64, "neox"), sizes=far, intermediate=True),
-        one((1, 40, 64), RopeParams(64, "normal"), sizes=far),
-        one((1, 40, 64), RopeParams(64, "normal"), sizes=far, intermediate=True),
+        run((1, 40, 128), neox, (8, 2)),
+        run((2, 33, 64), normal, (4, 3), far=90_000),
+        run((1, 1, 128), neox, (32, 8)),
+        run((2, 9, 128), neox, (6, 6), in_place=True),
+        run((1, 50, 128), RopeParams(64, "neox", n_offs=16)),
+        run((1, 17, 70), RopeParams(30, "normal", n_offs=10)),
+        run((1, 17, 36), RopeParams(36, "neox")),
+        run((2, 9, 6), RopeParams(6, "neox")),
+        run((1, 19, 64), RopeParams(64, "mrope", sections=(8, 12, 12, 0))),
+        run((1, 41, 64), normal, pad=8, factors=True),
+        run((1, 41, 66), RopeParams(66, "neox"), pad=5),
+        run((1, 40, 128), neox, cache=True),
+        run((1, 20, 36), RopeParams(36, "normal"), cache=True),
+        run((1, 40, 128), neox, (8, 2), intermediate=True),
+        run((1, 17, 70), RopeParams(30, "normal", n_offs=10), intermediate=True),
+        run((1, 40, 64), RopeParams(64, "neox"), powers=powers),
+        run((1, 40, 64), RopeParams(64, "neox"), powers=powers, intermediate=True),
+        run((1, 40, 64), RopeParams(64, "normal"), powers=powers),
+        run((1, 40, 64), RopeParams(64, "normal"), powers=powers, intermediate=True),
         # Many tiles per core, where missing overlap makes the call slower.
-        one((1, 50, 128), neox, (8, 2), cores=2),
+        run((1, 50, 128), neox, (8, 2), cores=2),
     ]
 
 
-def numbers(
-    rng: np.random.Generator, shape: tuple[int, ...], sizes: tuple[int, ...], dtype: str, spike: int = 0
+def random_rows(
+    rng: np.random.Generator, shape: tuple[int, ...], powers: tuple[int, ...], dtype: str, spike: int = 0
 ) -> Any:
-    """Rows around 1 and around the other sizes; every fortieth row, from the eleventh on, is zero."""
+    """Rows around 2 to these powers in turn; every fortieth row, from the eleventh on, is zero."""
     values = rng.standard_normal(shape).reshape(-1, shape[-1])
-    for at, size in enumerate(sizes):
-        values[at :: len(sizes)] *= 2.0**size
+    for at, power in enumerate(powers):
+        values[at :: len(powers)] *= 2.0**power
     values[10::40] = 0
     if spike:
         values[:, -1] = -np.abs(values[:, -1]) * 2.0**spike
@@ -210,13 +209,13 @@ def norm_draw(call: NormRun) -> random_norms.NormDraw:
     """The call in the form that random_norms judges."""
     rng = np.random.default_rng(sum(call.shape))
     backward = call.op == "rms_norm_backward"
-    other = SCALES[call.op, call.soc][call.dtype]
+    other = OTHER_DTYPES[call.op, call.soc][call.dtype]
     x_dtype, scale_dtype = (other, call.dtype) if backward else (call.dtype, other)
-    x = with_gaps(numbers(rng, call.shape, call.sizes, x_dtype, call.spike), call.pad)
+    x = with_gaps(random_rows(rng, call.shape, call.powers, x_dtype, call.spike), call.pad)
     shape = call.scale or call.shape[call.axis :]
     scale = rounded(rng.uniform(-2, 2, shape), scale_dtype)
     grad = rounded(rng.standard_normal(call.shape), scale_dtype) if backward else None
-    residual = numbers(rng, call.shape, call.sizes, x_dtype) if call.op == "add_rms_norm" else None
+    residual = random_rows(rng, call.shape, call.powers, x_dtype) if call.op == "add_rms_norm" else None
     outs: tuple[Any, ...] = ()
     if call.in_place and x_dtype == scale_dtype:
         outs = (x,)
@@ -228,15 +227,17 @@ def norm_draw(call: NormRun) -> random_norms.NormDraw:
     return random_norms.NormDraw(str(call), x, scale, grad, residual, outs, x_dtype, scale_dtype, a)
 
 
-def heads_draw(call: Heads) -> random_norm_ropes.NormRopeDraw:
+def heads_draw(call: NormRopeRun) -> random_norm_ropes.NormRopeDraw:
     """The call in the form that random_norm_ropes judges."""
     rng = np.random.default_rng(sum(call.shape))
     batches, tokens, lanes = call.shape
     lead = (batches, tokens)
-    xs = [with_gaps(numbers(rng, (*lead, n, lanes), call.sizes, call.dtype), call.pad) for n in call.heads]
+    xs = [
+        with_gaps(random_rows(rng, (*lead, n, lanes), call.powers, call.dtype), call.pad) for n in call.heads
+    ]
     scales = [rounded(rng.uniform(-2, 2, lanes), call.dtype) for _ in xs]
     planes = (4,) if call.params.rope_mode.has_sections else ()
-    positions = rng.integers(0, call.far, (*planes, tokens)).astype(INT[call.soc][call.dtype])
+    positions = rng.integers(0, call.far, (*planes, tokens)).astype(POSITION_DTYPES[call.soc][call.dtype])
     factors = rng.uniform(0.5, 4, call.params.pairs).astype(np.float32) if call.factors else None
     rows, outs = None, None
     if call.in_place:
@@ -252,13 +253,13 @@ def heads_draw(call: Heads) -> random_norm_ropes.NormRopeDraw:
     return random_norm_ropes.NormRopeDraw(str(call), t, call.dtype, a)
 
 
-def check(call: NormRun | Heads) -> str:
+def check(call: NormRun | NormRopeRun) -> str:
     """The detected problem, or an empty string."""
     backend = BACKENDS[call.soc]
-    of_operator = rotations if isinstance(call, Heads) else rms_norm
+    executors = rotations if isinstance(call, NormRopeRun) else rms_norm
     options = Options(call.soc, most_cores=call.cores)
-    of_operator.run = lambda _, t, a: of_operator.on_sim(options, t, a)
-    if isinstance(call, Heads):
+    executors.run = lambda _, t, a: executors.on_sim(options, t, a)
+    if isinstance(call, NormRopeRun):
         ratio = random_norm_ropes.judge(heads_draw(call), backend, parts=False)
     else:
         ratio = random_norms.judge(norm_draw(call), backend)

@@ -56,7 +56,7 @@ def _rotary_mul_qk(soc: str, x: str, table: str) -> Column:
     return Column("rotary_mul_qk", soc, {"Q": x, "K": x, "COS": table, "SIN": table, "Q_OUT": x, "K_OUT": x})
 
 
-# A norm with many tiles of rows that are shorter than a DMA, and with an index that is computed twice.
+# A norm for the headers that norms and rotations share: its calls have tiles of rows shorter than a block.
 SHORT_ROWS = Column("rms_norm", "ascend310p", {"X": "half", "SCALE": "half", "OUT": "half"})
 
 
@@ -72,7 +72,7 @@ NORMED = rms_norm_rope("ascend910b", "half", "int64_t")
 
 # The headers of op_kernel that only the norms' kernels use, and the operators that test each of them.
 FORWARD, BACKWARD, HEADS = ("rms_norm", "add_rms_norm"), ("rms_norm_backward",), ("rms_norm_rope",)
-NORMS_OWN: dict[str, tuple[str, ...]] = {
+NORM_HEADERS: dict[str, tuple[str, ...]] = {
     "norm/rms_norm_kernel.h": FORWARD,
     "norm/long_rms_norm_kernel.h": FORWARD,
     "norm/chunk_sums.h": (*FORWARD, *BACKWARD),
@@ -140,9 +140,9 @@ def columns_for(file: str) -> list[Column]:
 
 def sources() -> list[Path]:
     """The kernel, its entries and shared headers."""
-    # Skip numbers that a script writes and a test compares, and the files of mutation_norm.py.
+    # Skip polynomials.h, which a script writes and a test compares, and the files of mutation_norm.py.
     kernels = ROOT / "op_kernel"
-    skipped = {kernels / name for name in ("rotation/polynomials.h", *NORMS_OWN)}
+    skipped = {kernels / name for name in ("rotation/polynomials.h", *NORM_HEADERS)}
     headers = sorted(p for folder in ("memory", "rotation") for p in (kernels / folder).glob("*.h"))
     entries = sorted(kernels.glob("npu_ro*.cpp"))
     return [*entries, *(p for p in headers if p not in skipped)]
@@ -160,9 +160,9 @@ def build(column: Column, folder: Path) -> Path:
     )
 
 
-# Mutants that compute the same or are caught elsewhere, by mutate_kernels.key_of, with the reason.
+# The reasons why mutants compute the same or which test catches them, by mutate_kernels.key_of.
 EQUIVALENT: dict[str, str] = {
-    "rope_kernel.h | count or repeat + 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane behind the rows, which is not read",
+    "rope_kernel.h | count or repeat + 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "a lane after the rows, which is not read",
     "rope_kernel.h | count or repeat - 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(count_)});": "the last lane is a row's padding",
     "packed_rows.h | count or repeat - 1 | Bytes(i * pitch + row * td_->head_size), {static_cast<uint32_t>(count * td_->row_pitch)});": "the last lane is a row's padding",
     "packed_rows.h | a number + 1 | int32_t elements = {RoundUp(td_->index_rows * td_->head_size, kBlockFloats)};": "an offset that no Gather uses",
@@ -170,8 +170,8 @@ EQUIVALENT: dict[str, str] = {
     "lane_frequencies.h | operation | AscendC::{Add}(hi, quotient, error, pairs_);": "lo is computed from hi, so that hi + lo is the same sum",
     "pair_index.h | count or repeat - 1 | AscendC::Maxs(dst, dst, 0.0f, {count});": "the last lane is not before the window",
     "lane_frequencies.h | comparison | for (int32_t i = aligned; i{ < }pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);": "a 1 where a temporary begins",
-    "lane_numbers.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(count_);": "the additional one is the next member's, which is set next",
-    "lane_frequencies.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupPairTemps; ++k) pair_[k] = temps.Take(pairs_);": "the additional one is the next member's, which is set next",
+    "lane_numbers.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(count_);": "the additional temporary goes to the next member, which is set next",
+    "lane_frequencies.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupPairTemps; ++k) pair_[k] = temps.Take(pairs_);": "the additional temporary goes to the next member, which is set next",
     "tiles.h | comparison | side_first_ = side != 0 && heads_first_{ < }td_->first_heads ? td_->first_heads : heads_first_;": "at equality both are the same",
     "row_rotation.h | comparison | if (heads{ > }1 && !RepeatReaches(head_step)) return false;": "with one head, one of the two steps is a row's, which an instruction reaches",
     "row_rotation.h | comparison | if (tokens_{ > }1 && !RepeatReaches(token_step_)) return true;": "with one token, repeating over heads takes no more instructions",

@@ -1,7 +1,7 @@
-"""The calls that a mutant of rope's kernel must compute correctly. They cover each path of the kernel.
+"""Calls that a mutant of rope's kernel must compute correctly. They cover the paths of the kernel.
 
 Exit status 0 if every result is within its bound, no rule of the simulator is broken and no call takes longer
-than the unchanged kernel on the simulated timeline; otherwise 1, and one line with the detected problem.
+than with the unchanged kernel on the simulated timeline; otherwise 1, and one line with the detected problem.
 
 usage: python tests/mutants/mutation_rope_calls.py [OP SOC DTYPE]
 """
@@ -37,16 +37,20 @@ from npu_rope.rope_calls import (  # noqa: E402
 from npu_rope.testing.bounds import E_ANGLE_DEVICE, rotation_bound, worst_ratio  # noqa: E402
 
 BF16, F16, F32 = "bfloat16", "float16", "float32"
-INT = {BF16: np.int32, F16: np.int64, F32: np.int32}  # the columns that are compiled
-SLOWER = 1.005  # a call that takes more than this times the unchanged kernel's cycles is a problem
+# The compiled columns of rope and rms_norm_rope: the dtypes of x and the positions.
+POSITION_DTYPES = {
+    "ascend910b": {BF16: np.int32, F16: np.int64, F32: np.int32},
+    "ascend310p": {F16: np.int32, F32: np.int64},
+}
+MAX_TIME_RATIO = 1.005  # a call that takes more than this times the unchanged kernel's cycles is a problem
 CHECKED_PAD = 2**20  # number of elements after a row, and before the next, that are checked
-INT_310P = {F16: np.int32, F32: np.int64}
 
 
 @dataclass(frozen=True)
 class RopeRun:
-    """One call; ``order`` is the order of B, S, N in memory, ``pad`` extra elements at the end of each row.
-    With ``keys``, the heads of a second tensor: rope_qk. With ``cache``, its dtype: rope_set_rows.
+    """One call; ``order`` is the order of B, S, N in memory, ``pad`` extra elements at the end of each row,
+    ``far`` the position furthest from 0. ``keys``, the number of a second tensor's heads, makes it a call of
+    rope_qk; ``cache``, the dtype of a cache, makes it a call of rope_set_rows.
     """
 
     soc: str
@@ -79,14 +83,14 @@ def sectioned(n_dims: int, mode: str, *sections: int, n_offs: int = 0) -> RopePa
 
 def calls() -> list[RopeRun]:
     a, p = "ascend910b", "ascend310p"
-    many = [
+    return [
         # Whole rows: aligned halves, shifts, gather.
         RopeRun(a, BF16, (1, 70, 8, 128), RopeParams(128, "neox"), far=4_000_000),
         RopeRun(a, F16, (2, 33, 4, 64), RopeParams(64, "normal"), far=-4_000_000, batch_positions=True),
         RopeRun(a, F32, (1, 40, 6, 128), yarn(128, "neox")),
         RopeRun(a, F32, (2, 9, 5, 96), yarn(96, "normal"), forward=False),
         RopeRun(a, BF16, (1, 19, 3, 128), yarn(128, "normal"), in_place=True, far=100_000),
-        # Few tokens: heads are split. One row. More tokens than a table.
+        # Few tokens: heads are split. One row. More tokens than a block.
         RopeRun(a, BF16, (1, 1, 32, 128), RopeParams(128, "neox"), far=1_000_000),
         RopeRun(a, F32, (1, 1, 1, 2), RopeParams(2, "normal"), far=77),
         RopeRun(a, F16, (1, 6000, 1, 32), RopeParams(32, "neox"), far=12345),
@@ -161,7 +165,6 @@ def calls() -> list[RopeRun]:
         RopeRun(p, F16, (1, 256, 16, 128), RopeParams(128, "neox"), far=1000),
         RopeRun(p, F32, (1, 256, 16, 100), RopeParams(64, "neox"), far=1000),
     ]
-    return many
 
 
 def laid_out(call: RopeRun, values: np.ndarray) -> np.ndarray:
@@ -186,10 +189,10 @@ class Side:
         self.x = laid_out(call, self.bits)
         self.out = self.x if call.in_place else laid_out(call, np.full_like(self.bits, 7))
 
-    def problem(self, got: np.ndarray, c: np.ndarray, sine: np.ndarray, dtype: str) -> str:
+    def problem(self, got: np.ndarray, cosine: np.ndarray, sine: np.ndarray, dtype: str) -> str:
         call = self.call
-        expected = reference.rotate(self.exact, c, sine, call.params)
-        bound = rotation_bound(self.exact, c, sine, expected, call.params, dtype, E_ANGLE_DEVICE)
+        expected = reference.rotate(self.exact, cosine, sine, call.params)
+        bound = rotation_bound(self.exact, cosine, sine, expected, call.params, dtype, E_ANGLE_DEVICE)
         if dtype != call.dtype:  # lanes that are not rotated are also rounded
             bound = np.maximum(bound, np.abs(expected) * 2.0**-11 + 2.0**-24)
         ratio, at = worst_ratio(got, expected, bound)
@@ -197,7 +200,7 @@ class Side:
             return f"error {ratio:.3g} times its bound at {at} of {call}"
         if not call.in_place and not np.array_equal(self.x, self.bits):
             return "x was written"
-        base = self.x.base
+        base = self.out.base
         if call.pad and base is not None:
             between = np.moveaxis(base, -1, 0)[call.shape[3] :]
             if np.any(between[:CHECKED_PAD] != 0) or np.any(between[-CHECKED_PAD:] != 0):
@@ -207,13 +210,11 @@ class Side:
 
 def positions_of(call: RopeRun, rng: np.random.Generator) -> np.ndarray:
     b, s, _, _ = call.shape
-    integer = (INT if call.soc == "ascend910b" else INT_310P)[call.dtype]
-    if call.op != "rope":
-        integer = np.int32
+    dtype = POSITION_DTYPES[call.soc][call.dtype] if call.op == "rope" else np.int32
     rows = (b, s) if call.batch_positions else (s,)
     planes = (4,) if call.params.rope_mode.has_sections else ()
     low, high = sorted((call.far, 0))
-    wide = rng.integers(low, high + 1, (*planes, *rows[:-1], rows[-1] * call.positions_step)).astype(integer)
+    wide = rng.integers(low, high + 1, (*planes, *rows[:-1], rows[-1] * call.positions_step)).astype(dtype)
     return wide[..., :: call.positions_step]
 
 
@@ -224,10 +225,10 @@ def check(call: RopeRun) -> str:
     factors = rng.uniform(0.5, 8, call.params.pairs).astype(np.float32) if call.factors else None
     sides = [Side(call, heads, rng) for heads in (call.shape[2], call.keys) if heads]
     planes = reference.position_planes(positions, call.params)
-    c, sine = reference.cos_sin(planes, call.params, factors, forward=call.forward)
-    c, sine = c[..., None, :], sine[..., None, :]
+    cosine, sine = reference.cos_sin(planes, call.params, factors, forward=call.forward)
+    cosine, sine = cosine[..., None, :], sine[..., None, :]
     if call.cache:
-        return check_cache(call, sides[0], positions, factors, c, sine)
+        return check_cache(call, sides[0], positions, factors, cosine, sine)
     outs = tuple(side.out for side in sides)
     if call.keys:
         t = rope_qk_tensors(sides[0].x, sides[1].x, positions, factors, (outs[0], outs[1]))
@@ -236,7 +237,7 @@ def check(call: RopeRun) -> str:
     launch(call, t, outs)
     for side in sides:
         got = bfloat16_values(np.ascontiguousarray(side.out)) if call.dtype == BF16 else side.out
-        if problem := side.problem(got, c, sine, call.dtype):
+        if problem := side.problem(got, cosine, sine, call.dtype):
             return problem
     return last_warning()
 
@@ -247,23 +248,23 @@ def launch(call: RopeRun, t: CallTensors[Any], outs: tuple[Any, ...]) -> None:
 
 
 def check_cache(
-    call: RopeRun, side: Side, positions: np.ndarray, factors: Any, c: np.ndarray, sine: np.ndarray
+    call: RopeRun, side: Side, positions: np.ndarray, factors: Any, cosine: np.ndarray, sine: np.ndarray
 ) -> str:
     """Check a scatter of shuffled tokens into a larger cache; every fifth token is left out."""
     b, s, n, d = call.shape
     rng = np.random.default_rng(b + s)
-    integer = np.dtype("int64" if call.soc == "ascend910b" else "int32")
-    rows = rng.permutation(b * s + 7)[: b * s].reshape(b, s).astype(integer)
+    dtype = np.dtype("int64" if call.soc == "ascend910b" else "int32")
+    rows = rng.permutation(b * s + 7)[: b * s].reshape(b, s).astype(dtype)
     rows[..., ::5] = -1
     cache = np.full((b * s + 7, n, d), 5, call.cache)
     launch(call, rope_set_rows_tensors(side.x, positions, rows, factors, cache), (cache,))
     got = np.where((rows < 0)[..., None, None], 0, cache[rows]).astype(call.cache)
     is_stored = rows >= 0
-    c, sine = (np.broadcast_to(t, (b, s, 1, t.shape[-1])) for t in (c, sine))
+    cosine, sine = (np.broadcast_to(t, (b, s, 1, t.shape[-1])) for t in (cosine, sine))
     zeroed = Side.__new__(Side)
-    zeroed.call, zeroed.x, zeroed.bits = call, side.x, side.bits
+    zeroed.call, zeroed.x, zeroed.bits, zeroed.out = call, side.x, side.bits, side.out
     zeroed.exact = np.where(is_stored[..., None, None], side.exact, 0)
-    if problem := zeroed.problem(got, c, sine, call.cache):
+    if problem := zeroed.problem(got, cosine, sine, call.cache):
         return problem
     others = np.setdiff1d(np.arange(len(cache)), rows[is_stored])
     return "another row of the cache was written" if np.any(cache[others] != 5) else last_warning()
@@ -275,8 +276,8 @@ def last_warning() -> str:
 
 
 class Times:
-    """Each call's cycles on the simulated timeline. The file in NPU_ROPE_MUTATION_CYCLES holds those of the
-    unchanged kernel; if it exists, calls that take longer are problems."""
+    """Each call's cycles on the simulated timeline. The file that NPU_ROPE_MUTATION_CYCLES names holds the
+    cycles of the unchanged kernel; if the file does not exist, ``write`` writes it."""
 
     def __init__(self) -> None:
         name = os.environ.get("NPU_ROPE_MUTATION_CYCLES")
@@ -293,11 +294,12 @@ class Times:
             self.known[str(call)] = cycles
         unchanged = self.known[str(call)]
         return (
-            f"{cycles:.0f} cycles instead of {unchanged:.0f} of {call}" if cycles > SLOWER * unchanged else ""
+            f"{cycles:.0f} cycles instead of {unchanged:.0f} of {call}"
+            if cycles > MAX_TIME_RATIO * unchanged
+            else ""
         )
 
     def write(self) -> None:
-        """Write the file after the last call."""
         if self.path is not None and not self.compares:
             self.path.write_text(json.dumps(self.known))
 

@@ -1,4 +1,4 @@
-"""The calls with given tables that a mutant of rope's kernel must compute correctly. They cover each path.
+"""Calls with given tables that a mutant of rotary_mul's kernel must compute correctly. They cover its paths.
 
 Exit status 0 or 1, as in mutation_rope_calls.py.
 
@@ -30,14 +30,14 @@ from npu_rope.rotary_calls import (  # isort: skip
 from npu_rope.testing import rotary_spec  # isort: skip
 from npu_rope.testing.bounds import table_bound, worst_ratio  # isort: skip
 
-TABLES = {BF16: F32, F16: F16, F32: F32}  # the columns that are compiled
+TABLE_DTYPES = {BF16: F32, F16: F16, F32: F32}  # of the compiled columns, by the dtype of x
 
 
 @dataclass(frozen=True)
 class TableRun:
-    """One call; ``order`` and ``pad`` as in mutation_rope_calls. ``rows``: number of rows of tables with
-    position_ids (rotary_embedding's layouts); ``table_step``: distance, in rows, between the rows of
-    neighbouring tokens."""
+    """One call; ``order`` and ``pad`` are as in mutation_rope_calls. ``full``: tables have a number for each
+    lane, not for each pair; ``rows``: rows of tables with position_ids (rotary_embedding's layouts);
+    ``table_step``: distance, in rows, between the rows of neighbouring tokens."""
 
     soc: str
     dtype: str
@@ -77,7 +77,7 @@ def calls() -> list[TableRun]:
     ]
     return [
         *both,
-        # Windows, on borders and beside them; more lanes than a repeat.
+        # Windows from 32-byte borders on and from others on; more lanes than a repeat.
         TableRun(a, BF16, (1, 19, 2, 96), True, False, 64, 16),
         TableRun(a, BF16, (1, 19, 2, 96), True, True, 64, 16),
         TableRun(a, F16, (1, 19, 2, 70), False, True, 30, 10),
@@ -87,7 +87,7 @@ def calls() -> list[TableRun]:
         TableRun(p, F16, (1, 19, 3, 50), True, True, 36, 10),
         TableRun(p, F32, (1, 9, 3, 6), False, False),
         TableRun(p, F16, (1, 70, 2, 10), False, False),
-        # Tables of every stride; tokens beyond a table's; heads before tokens; in place; one row.
+        # Tables of several strides; more tokens than a block; heads before tokens; in place; one token.
         TableRun(a, F16, (2, 130, 4, 64), order="BNS", table_step=3, by_batch=True),
         TableRun(a, F32, (2, 9, 2, 64), True, table_step=-1, in_place=True),
         TableRun(a, BF16, (1, 40, 2, 128), table_step=0),
@@ -95,7 +95,7 @@ def calls() -> list[TableRun]:
         TableRun(p, F32, (2, 40, 2, 128), table_step=0),
         TableRun(a, BF16, (1, 1, 32, 128), True),
         TableRun(a, F16, (1, 6000, 1, 32)),
-        # Rows that ids select: of both widths, with gaps, in a narrower part of a table's row.
+        # Rows that ids of 32 or 64 bits select: with gaps, and of fewer lanes than a head.
         TableRun(a, BF16, (2, 21, 3, 64), rows=40),
         TableRun(a, F16, (1, 70, 3, 64), rows=9, interleaved=True, narrow_ids=True),
         TableRun(a, F32, (2, 9, 2, 80), rows=1000, rotary_dim=36, table_step=2, forward=False),
@@ -114,12 +114,12 @@ def calls() -> list[TableRun]:
 
 
 def rounded(values: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """(contents of memory, values); for bfloat16, memory holds the bits."""
+    """(contents of memory, values); for bfloat16, the contents are the bits."""
     if dtype == BF16:
         bits = bfloat16_bits(values)
         return bits, bfloat16_values(bits)
-    held = values.astype(dtype)
-    return held, held
+    stored = values.astype(dtype)
+    return stored, stored
 
 
 def tables_of(call: TableRun, rng: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -132,7 +132,7 @@ def tables_of(call: TableRun, rng: np.random.Generator) -> tuple[list[np.ndarray
     for extra in (0, 3):  # two strides
         rows = max(1, lead[-1] * abs(call.table_step))
         memory = rng.uniform(-2, 2, (*lead[:-1], rows, width + extra)).astype(np.float32)
-        for made, t in zip((views, values), rounded(memory, TABLES[call.dtype]), strict=True):
+        for made, t in zip((views, values), rounded(memory, TABLE_DTYPES[call.dtype]), strict=True):
             if call.table_step == 0:
                 t = np.broadcast_to(t, (*lead, t.shape[-1]))
             made.append(t[..., :: call.table_step or 1, :width])
@@ -165,8 +165,8 @@ def expected(call: TableRun, x: np.ndarray, tables: list[np.ndarray]) -> tuple[A
     cos, sin = tables
     if not call.forward:
         sin = -(partners(sin, call.interleaved) if call.full else sin)
-    how: dict[str, Any] = {"rotary_dim": call.rotary_dim, "offset": call.offset}
-    return rotary_spec.rotary_mul(x, cos, sin, interleaved=call.interleaved, **how)
+    window: dict[str, Any] = {"rotary_dim": call.rotary_dim, "offset": call.offset}
+    return rotary_spec.rotary_mul(x, cos, sin, interleaved=call.interleaved, **window)
 
 
 def partners(t: np.ndarray, interleaved: bool) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""Break the AscendC kernel on purpose, one mistake at a time: the operator's tests must detect it.
+"""Break rope's AscendC kernel on purpose, one mistake at a time: the operator's tests must detect it.
 
-``mutate_kernels.py`` breaks every place of the kernel and checks its own calls. This file checks that the
-tests of the default suite detect a mistake.
+``mutate_kernels.py`` makes many more mutants and runs calls of its own. This file checks that tests of the
+default suite detect a mistake.
 """
 
 import os
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def operator_tests(library: Path) -> subprocess.CompletedProcess:
-    """Run the tests that change one factor, and those of angles, on Ascend910B with the float32 kernel."""
+    """Run the tests of one changed factor and of cos and sin on Ascend910B, with the library's kernel."""
     environment = {**os.environ, "NPU_ROPE_TEST_BACKEND": "sim", changed.VARIABLE: str(library)}
     tests = [str(ROOT / "tests/rope" / name) for name in ("test_rope.py", "test_rope_angles.py")]
     options = ["-k", "one_factor or cos_and_sin", "-x", "-q", "-p", "no:cacheprovider"]

@@ -1,7 +1,7 @@
 """Break the C++ sources on purpose, one mistake at a time: each must make validate fail.
 
-Every mutant is a copy of the native sources with one edit, built as the C library only. ``npu-rope validate`` and some of
-the operator's tests run on it.
+Every mutant is a copy of the native sources with one edit, built as the C library only. ``npu-rope validate``
+and, for some mutants, tests of rope run on the library.
 """
 
 # ruff: noqa: E501 - the table has one mutant per line
@@ -23,10 +23,9 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 # Calls are small, and without optimization the compile takes a seventh of the time.
 OPTIMIZE = "-O0"
-EDITED = ("csrc", "op_host")  # where the edits' texts are
+EDITED = ("csrc", "op_host")  # the folders that the edits change
 SOURCES = ("CMakeLists.txt", "pyproject.toml", "cmake", "simulator/cmake", "include", "op_kernel", *EDITED)
 
-# Each mistake by its name.
 MUTANTS = {
     "sin sign": Edit("source_.forward ? a_.mscale : -a_.mscale", "source_.forward ? -a_.mscale : a_.mscale"),
     "pairing": Edit("NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalf", "NPU_ROPE_MODE_NORMAL ? kHalf : kInterleaved"),
@@ -35,13 +34,13 @@ MUTANTS = {
     "ramp direction": Edit("return 1 - std::min(T(1), std::max(T(0), y));", "return std::min(T(1), std::max(T(0), y));"),
     "n_offs ignored": Edit("h.x = heads.x + offset;", "h.x = heads.x;"),
     "freq_factors multiplied": Edit("unscaled /= freq_factors[i * factor_stride]", "unscaled *= freq_factors[i * factor_stride]"),
-    "table not made anew for the next token": Edit("if (!filled_ || !(place == place_)) {", "if (!filled_) {"),
+    "table of the previous token": Edit("if (!filled_ || !(place == place_)) {", "if (!filled_) {"),
     "step table's cos and sin exchanged": Edit("step_c_, step_s_, static_cast<int>", "step_s_, step_c_, static_cast<int>"),
     "rest of the head not copied": Edit("h.bytes_after = in_place ? 0", "h.bytes_after = true ? 0"),
     "ggml: factors applied after scaling twice": Edit("[rule.axis] / a.freq_factors[i]", "[rule.axis] / a.freq_factors[i] / a.freq_factors[i]"),
-    "every axis is time": Edit("at + sh.pos_axis[k])", "at)"),
-    "vision counts through": Edit("if (restarts >= 0) counted[restarts] = 0;", ""),
-    "imrope's rest is no axis of its own": Edit("s[axis] ? axis : 3", "s[axis] ? axis : 0"),
+    "all planes are time": Edit("at + sh.pos_axis[k])", "at)"),
+    "vision's frequencies do not restart": Edit("if (restarts >= 0) counted[restarts] = 0;", ""),
+    "imrope's remaining pairs rotate by time": Edit("s[axis] ? axis : 3", "s[axis] ? axis : 0"),
     "another row of the cache": Edit("heads.y += row * c.shape", "heads.y += row / 2 * c.shape"),
     "second quarter's sign": Edit("(((q + 1) & 2) << 62)", "(((q + 2) & 2) << 62)"),
 }  # fmt: skip
@@ -87,8 +86,8 @@ def editable_build(tmp_path_factory):
     return EditableBuild(tmp_path_factory.mktemp("editable_build"))
 
 
-# Mutants that a slice of the operator's own tests, with one factor changed at a time, must also catch.
-CAUGHT_BY_THE_OPERATOR_TESTS = tuple(MUTANTS)[:7]
+# Mutants that the tests of one changed factor must also catch.
+CAUGHT_BY_OPERATOR_TESTS = tuple(MUTANTS)[:7]
 
 
 def _validate(library: Path, *arguments: str) -> int:
@@ -109,7 +108,7 @@ def _validate(library: Path, *arguments: str) -> int:
     return done.returncode
 
 
-# Small cases that between them use every attribute: partial, offset, factors, YaRN, views.
+# Small cases with partial rotation, offsets, factors, YaRN, views, planes of positions and a cache.
 FILTER = [
     "--filter",
     r"(n_dims=32,mode=|v=1,inplace=1|qwen2.5.*yarn.*(decode|prefill.type=f32)|phi-3.*/decode"
@@ -133,5 +132,5 @@ def test_the_unbroken_library_passes(editable_build):
 def test_mutant_is_caught(editable_build, name):
     with editable_build.mutated(MUTANTS[name]) as library:
         assert _validate(library, *FILTER) == 1
-        if name in CAUGHT_BY_THE_OPERATOR_TESTS:
+        if name in CAUGHT_BY_OPERATOR_TESTS:
             assert _operator_tests(library) == 1

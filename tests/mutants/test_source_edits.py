@@ -1,4 +1,4 @@
-"""Every edit of the mutation tests applies to today's sources.
+"""Every edit of the mutation tests applies to the current sources.
 
 The mutation tests are slow and run late. These tests read the sources only and run in the default suite, so
 a change of a line that a mutation test edits fails at once, with the text and the places where it occurs.
@@ -32,25 +32,23 @@ def test_an_edit_of_the_kernel_names_one_place(name):
 
 
 @pytest.mark.parametrize("table", ["mutation_rope", "mutation_norm"])
-def test_every_mutant_that_a_table_calls_equivalent_exists(table):
-    """With other entries mutate_kernels.py, which takes hours, does not start."""
-    mutate_kernels, kernel = (importlib.import_module(name) for name in ("mutate_kernels", table))
-    names_of_mutants = {
-        mutate_kernels.key_of(m) for path in kernel.sources() for m in mutate_kernels.mutants_of(path)
-    }
-    assert kernel.EQUIVALENT
-    assert [key for key in kernel.EQUIVALENT if key not in names_of_mutants] == []
+def test_every_entry_of_equivalent_names_a_mutant(table):
+    """mutate_kernels.py does not start if an entry names no mutant."""
+    mutate_kernels, kernels = (importlib.import_module(name) for name in ("mutate_kernels", table))
+    keys = {mutate_kernels.key_of(m) for path in kernels.sources() for m in mutate_kernels.mutants_of(path)}
+    assert kernels.EQUIVALENT
+    assert [key for key in kernels.EQUIVALENT if key not in keys] == []
 
 
 @pytest.fixture
 def sources(tmp_path):
     (tmp_path / "one.h").write_text("int f(int a,\n      int b) { return a + b; }\n")
     (tmp_path / "two.cpp").write_text("int g() { return 1; }\nint h() { return 1; }\n")
-    (tmp_path / "notes.md").write_text("return a + b;")
+    (tmp_path / "notes.md").write_text("int f(int a, int b)")
     return tmp_path
 
 
-def test_an_edit_applies_in_any_file_and_with_any_line_breaks(sources):
+def test_an_edit_applies_in_any_source_and_with_any_line_breaks(sources):
     before = (sources / "one.h").read_text()
     with source_edits.applied(Edit("f(int a, int b)", "f(int b, int a)"), [sources]):
         assert (sources / "one.h").read_text() == "int f(int b, int a) { return a + b; }\n"

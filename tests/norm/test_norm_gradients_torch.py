@@ -1,5 +1,5 @@
-"""How torch differentiates the norms and rms_norm_rope: second gradients, for rows of any size; torch.func;
-tangents of gradients; refusals of a named backend."""
+"""How torch differentiates the norms, rms_norm_rope and rotary_mul: second gradients, for rows of any
+magnitude; torch.func; tangents of gradients; given memory; refusals by a named backend."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CALLS = {
     "rms_norm_rope": lambda x: rms_norm_rope(x[:, None], OTHER[:, None], SCALE, SCALE, POSITIONS, PARAMS)[0],
     "rotary_mul": lambda x: rotary_mul(x.view(1, 3, 1, 8), OTHER[:, :4].cos(), OTHER[:, :4].sin()),
 }
-ALL = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+EACH_CALL = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
 
-def squares(call):
+def sum_of_squares(call):
     return lambda x: call(x).square().sum()
 
 
-def plain(x, scale=SCALE):
+def rms_norm_by_torch(x, scale=SCALE):
     return x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * scale
 
 
@@ -53,7 +53,7 @@ def plain(x, scale=SCALE):
     ],
 )
 def test_a_gradient_is_the_same_with_create_graph(dtype, stash_type, size, epsilon):
-    """With create_graph torch's operations replace the kernel; their accuracy is the same for any size."""
+    """With create_graph torch's operations replace the kernel."""
     x, scale = (X.double() * size).to(dtype).requires_grad_(), SCALE.to(dtype, copy=True).requires_grad_()
     grad = (GRAD.double() * min(size, 1e100)).to(dtype)
 
@@ -84,7 +84,7 @@ def test_gradients_of_rms_norm_rope_with_create_graph_are_the_same_for_large_hea
 
 
 def second_gradient(call, x, size):
-    """Return the gradient of x's first gradient with respect to x, for results of this size."""
+    """Return the gradient of one element of x's gradient with respect to x, scaled twice by ``size``."""
     (first,) = torch.autograd.grad(call(x).sum() * size, x, create_graph=True)
     return torch.autograd.grad(first[0, 0] * size, x)[0]
 
@@ -106,7 +106,7 @@ def test_second_gradients_do_not_round_to_float16_in_between(stash_type):
     (scale_grad,) = torch.autograd.grad(y, scale, torch.full_like(y, 2.0**18), create_graph=True)
     (got,) = torch.autograd.grad(scale_grad[0], x)
     exact = x.detach().double().requires_grad_()
-    (expected,) = torch.autograd.grad(plain(exact, 1.0)[:, 0].sum() * 2.0**18, exact)
+    (expected,) = torch.autograd.grad(rms_norm_by_torch(exact, 1.0)[:, 0].sum() * 2.0**18, exact)
     torch.testing.assert_close(got.double(), expected, rtol=2e-3, atol=2e-3 * float(expected.abs().max()))
 
 
@@ -124,32 +124,32 @@ def test_results_that_do_not_depend_on_a_leaf_need_no_gradient():
 # ---- torch.func -------------------------------------------------------------------------------------------
 
 
-@ALL
-def test_torch_func_differentiates_backward(call):
+@EACH_CALL
+def test_torch_func_gives_the_gradients_of_autograd(call):
     x = SCALE if call is CALLS["scale"] else X
     leaf = x.clone().requires_grad_()
-    (expected,) = torch.autograd.grad(squares(call)(leaf), leaf)
-    assert torch.equal(torch.func.grad(squares(call))(x), expected)
+    (expected,) = torch.autograd.grad(sum_of_squares(call)(leaf), leaf)
+    assert torch.equal(torch.func.grad(sum_of_squares(call))(x), expected)
     value, pull_back = torch.func.vjp(call, x)
     assert torch.equal(pull_back(2 * value)[0], expected)
 
 
 @pytest.mark.filterwarnings("ignore:.*performance drop:UserWarning")
 def test_torch_func_differentiates_each_element_of_a_batch():
-    expected = torch.func.grad(squares(CALLS["rms_norm"]))(X)
-    assert torch.equal(torch.vmap(torch.func.grad(squares(CALLS["rms_norm"])))(X), expected)
-    jacobian, by_torch = (torch.func.jacrev(f)(X) for f in (CALLS["rms_norm"], plain))
-    torch.testing.assert_close(jacobian, by_torch)
+    expected = torch.func.grad(sum_of_squares(CALLS["rms_norm"]))(X)
+    assert torch.equal(torch.vmap(torch.func.grad(sum_of_squares(CALLS["rms_norm"])))(X), expected)
+    jacobian, expected = (torch.func.jacrev(f)(X) for f in (CALLS["rms_norm"], rms_norm_by_torch))
+    torch.testing.assert_close(jacobian, expected)
 
 
-@ALL
+@EACH_CALL
 def test_nested_transforms_are_refused(call):
     x = SCALE if call is CALLS["scale"] else X
     with pytest.raises(NotImplementedError, match=r"must be under one torch\.func gradient transform"):
-        torch.func.grad(lambda a: torch.func.grad(squares(call))(a).sum())(x)
+        torch.func.grad(lambda a: torch.func.grad(sum_of_squares(call))(a).sum())(x)
 
 
-@ALL
+@EACH_CALL
 def test_an_outer_gradient_passes_through_torch_func_grad(call):
     """A gradient penalty needs this. The value that grad_and_value returns also has its gradient."""
     x, weight = (SCALE if call is CALLS["scale"] else X), torch.linspace(-1, 2, 8).requires_grad_()
@@ -170,7 +170,7 @@ def test_an_outer_gradient_passes_through_torch_func_grad(call):
 # ---- tangents of gradients --------------------------------------------------------------------------------
 
 
-def tangent_of_gradient(call):
+def tangent_by_dual_numbers(call):
     """Return the tangent of x's gradient along GRAD, where the result's gradient has the tangent OTHER."""
     x = X.clone().requires_grad_()
     with torch.autograd.forward_ad.dual_level():
@@ -179,14 +179,14 @@ def tangent_of_gradient(call):
         return torch.autograd.forward_ad.unpack_dual(gradient).tangent
 
 
-def by_jvp(call):
+def tangent_by_jvp(call):
     x = X.clone().requires_grad_()
     y = call(x)
     return torch.func.jvp(lambda v: torch.autograd.grad(y, x, v, retain_graph=True)[0], (GRAD,), (OTHER,))[1]
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-@pytest.mark.parametrize("tangent", [tangent_of_gradient, by_jvp])
+@pytest.mark.parametrize("tangent", [tangent_by_dual_numbers, tangent_by_jvp])
 def test_gradients_carry_tangents(tangent):
     def added(x):
         return add_rms_norm(x, torch.zeros_like(x), SCALE)[0]
@@ -195,7 +195,7 @@ def test_gradients_carry_tangents(tangent):
         y = rms_norm_rope(x[:, None], X[:, None], SCALE, SCALE, torch.zeros(3, dtype=torch.int64), PARAMS)[0]
         return y[:, 0]
 
-    expected = tangent(plain)
+    expected = tangent(rms_norm_by_torch)
     for call in (CALLS["rms_norm"], added, rotated):
         torch.testing.assert_close(tangent(call), expected)
 
@@ -240,10 +240,10 @@ def test_an_inference_tensor_is_written_outside_inference_mode(backend):
     add_rms_norm(X, OTHER, SCALE, out=(out, total), backend=backend)
     assert torch.equal(total, X + OTHER)
     rms_norm(X, SCALE, out=out, backend=backend)
-    torch.testing.assert_close(out, plain(X))
+    torch.testing.assert_close(out, rms_norm_by_torch(X))
     q = X[:, None]
     rms_norm_rope(q, q, SCALE, SCALE, POSITIONS, PARAMS, rows=POSITIONS + 1, cache=cache, backend=backend)
-    torch.testing.assert_close(cache[1, 0], plain(X)[0])
+    torch.testing.assert_close(cache[1, 0], rms_norm_by_torch(X)[0])
     assert not cache[0].any()
 
 
@@ -251,22 +251,23 @@ def test_an_inference_tensor_is_written_outside_inference_mode(backend):
 
 
 @pytest.mark.parametrize("backend", ["reference", "sim", "sim:ascend310p"])
-def test_a_named_backend_refuses_a_gradient_of_the_scale(backend):
+def test_a_named_backend_refuses_a_gradient_of_a_scale_or_table(backend):
     scale, q = SCALE.clone().requires_grad_(), X[:, None]
     cos, sin = OTHER[:, :4].cos().requires_grad_(), OTHER[:, :4].sin()
-    for name, call in {
-        "[rms_norm] scale": lambda: rms_norm(X, scale, backend=backend),
-        "[rms_norm] scale ": lambda: rms_norm(X, scale, out=torch.empty(3, 8), backend=backend),
-        "[add_rms_norm] scale": lambda: add_rms_norm(X, OTHER, scale, backend=backend),
-        "[rms_norm_backward] scale": lambda: rms_norm_backward(GRAD, X, scale, backend=backend),
-        "[rms_norm_rope] k_scale": lambda: rms_norm_rope(
-            q, q, SCALE, scale, POSITIONS, PARAMS, backend=backend
+    for name, call in (
+        ("[rms_norm] scale", lambda: rms_norm(X, scale, backend=backend)),
+        ("[rms_norm] scale", lambda: rms_norm(X, scale, out=torch.empty(3, 8), backend=backend)),
+        ("[add_rms_norm] scale", lambda: add_rms_norm(X, OTHER, scale, backend=backend)),
+        ("[rms_norm_backward] scale", lambda: rms_norm_backward(GRAD, X, scale, backend=backend)),
+        (
+            "[rms_norm_rope] k_scale",
+            lambda: rms_norm_rope(q, q, SCALE, scale, POSITIONS, PARAMS, backend=backend),
         ),
-        "[rotary_mul] cos": lambda: rotary_mul(X.view(1, 3, 1, 8), cos, sin, backend=backend),
-    }.items():
+        ("[rotary_mul] cos", lambda: rotary_mul(X.view(1, 3, 1, 8), cos, sin, backend=backend)),
+    ):
         with pytest.raises(ValueError, match="must not need a gradient") as caught:
             call()
-        text = f"{name.strip()} must not need a gradient for backend {backend} but got requires_grad."
+        text = f"{name} must not need a gradient for backend {backend} but got requires_grad."
         assert str(caught.value) == text
         with torch.no_grad():
             call()

@@ -1,4 +1,4 @@
-"""rms_norm_backward against the gradients in long double, and against torch's derivation of the formula."""
+"""rms_norm_backward against the gradients in long double, and against torch's derivative of the formula."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def is_call(call):
     return -len(call.shape) <= call.axis and possible(call)
 
 
-def calls(listed):
-    return together("call", [c for c in listed if is_call(c)])
+def for_each_valid(setups):
+    return together("call", [c for c in setups if is_call(c)])
 
 
 BASES = [
@@ -61,12 +61,12 @@ ONE_FACTOR = [
 ]
 
 
-@calls(dict.fromkeys(ONE_FACTOR))
+@for_each_valid(dict.fromkeys(ONE_FACTOR))
 def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     judge_gradients(call, backend, guarded)
 
 
-@calls([NormSetup(**row) for row in pairwise(FACTORS)])
+@for_each_valid([NormSetup(**row) for row in pairwise(FACTORS)])
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     judge_gradients(call, backend, guarded)
 
@@ -108,8 +108,8 @@ def test_rows_of_very_large_and_small_numbers_meet_the_bound(peak, backend, guar
     judge_gradients(NormSetup("float64", shape=(3, 40), stash_type=11, epsilon=0.0), backend, guarded, x=x**8)
 
 
-# Lengths around those of vectors and DMA blocks; rows that fit into UB and rows in chunks; dscale's sums in
-# UB or not.
+# Lengths around those of vectors and DMA blocks; rows in UB and rows in chunks; dscale's sums in UB and
+# outside it.
 @together("n", [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 129, 4096, 5000, 16_384, 100_003])
 @pytest.mark.parametrize("scale_dtype", ["float32", "float16"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -175,9 +175,9 @@ def test_torchs_operations_agree_with_the_kernel(dtype, stash_type):
     call = NormSetup(dtype, shape=(5, 40), stash_type=stash_type)
     inputs = make_inputs(call, GuardedMemory(), x=np.random.default_rng(0).standard_normal((5, 40)))
     tensors = [to_torch(np.array(a)) for a in (inputs.grad, inputs.x, inputs.scale)]
-    found = differentiable_backward(*tensors, RmsNormAttributes(**call.attributes))
+    by_torch = differentiable_backward(*tensors, RmsNormAttributes(**call.attributes))
     kernel = rms_norm_backward(*tensors, **call.attributes)
-    for a, b in zip(found, kernel, strict=True):
+    for a, b in zip(by_torch, kernel, strict=True):
         assert a.dtype == b.dtype
         torch.testing.assert_close(a.double(), b.double(), rtol=2e-2, atol=2e-2)
 
@@ -210,8 +210,8 @@ def test_the_judge_rejects_slightly_wrong_gradients(on_device, units):
     call = NormSetup(shape=(6, 40))
     inputs = make_inputs(call, GuardedMemory())
     grad = inputs.grad.astype(np.float64)
-    exact = norm_spec.rms_norm_backward(spec_call(call, inputs), grad, on_device=on_device)
-    for value, bound in exact:
+    expected = norm_spec.rms_norm_backward(spec_call(call, inputs), grad, on_device=on_device)
+    for value, bound in expected:
         y = value.astype(np.float32)
         assert worst_ratio(y, value, bound)[0] <= 1
         wrong = y + units * np.spacing(np.abs(y))
@@ -237,7 +237,7 @@ def judge_rescaled(backend, dtype, stash_type, n, size, grad_size, epsilon):
     ("size", "grad_size", "epsilon"), [(1e-30, 1e-36, 0.0), (1e-22, 1e-34, 1e-42), (1e25, 1e30, 1e-6)]
 )
 def test_gradients_of_rescaled_rows_meet_the_bound(size, grad_size, epsilon, n, backend):
-    """If the values before and after the factors 1 / RMS are in float32's range, so are those in between."""
+    """Inputs and results are in float32's range; intermediate values must not leave it."""
     judge_rescaled(backend, "float32", 1, n, size, grad_size, epsilon)
 
 

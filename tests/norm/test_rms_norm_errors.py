@@ -325,12 +325,12 @@ def arguments_of(case):
 
 
 def given_outs(op, named, outs):
-    """Return the argument out of the Python function. A missing tensor of a pair is created."""
+    """Return the Python function's argument ``out``. A missing tensor of a pair is created."""
     if "pair" in named:
         return {"out": named.pop("pair")}
     if all(out is None for out in outs):
         return {}
-    if len(op.written) == 1 or op.name != "add_rms_norm":
+    if len(op.written) == 1:
         return {"out": outs[0]}
     make = torch.ones if any(isinstance(out, torch.Tensor) for out in outs) else np.ones
     dtypes = named["scale"].dtype, named["x"].dtype
@@ -349,13 +349,12 @@ def test_a_bad_call_is_refused_with_the_same_message(case, framework, backend):
     arrays = [a for a in (*named.values(), *outs) if isinstance(a, np.ndarray)]
     before = [a.tobytes() for a in arrays]
     if framework == "torch":
-        known = {}
-        convert = lambda a: known.setdefault(id(a), to_torch(a)) if isinstance(a, np.ndarray) else a  # noqa: E731
+        tensors = {}
+        convert = lambda a: tensors.setdefault(id(a), to_torch(a)) if isinstance(a, np.ndarray) else a  # noqa: E731
         named, outs = {n: convert(a) for n, a in named.items()}, [convert(o) for o in outs]
-    given = given_outs(op, named, outs)
+    destination = given_outs(op, named, outs)
     with pytest.raises(case.kind) as caught:
-        op.call(**named, **given, backend=backend)
-    assert isinstance(caught.value, case.kind)
+        op.call(**named, **destination, backend=backend)
     assert str(caught.value) == f"[{op.name}] {case.text}"
     assert before == [a.tobytes() for a in arrays]
 
@@ -367,9 +366,9 @@ def tensor_of(a):
 @pytest.mark.parametrize("case", [c for c in BAD if c.only != "python"], ids=str)
 def test_the_c_function_has_the_same_messages(case):
     op, named, outs = arguments_of(case)
-    likes = {"out": "x", "sum": "x", "dx": "x", "dscale": "scale"}
+    models = {"out": "x", "sum": "x", "dx": "x", "dscale": "scale"}
     fresh = [
-        np.full(named[likes[n]].shape, 7, named["scale" if n == "out" else likes[n]].dtype)
+        np.full(named[models[n]].shape, 7, named["scale" if n == "out" else models[n]].dtype)
         for n in op.written
     ]
     outs = [new if out is None else out for out, new in zip(outs, fresh, strict=True)]
@@ -465,11 +464,14 @@ def test_tensors_of_another_framework_are_refused():
         TypeError, match=r"^\[rms_norm_backward\] grad must be a torch tensor like x but got ndarray\.$"
     ):
         rms_norm_backward(x.numpy(), x, torch.ones(N))
+
+
+def test_a_read_only_out_is_refused():
     with pytest.raises(ValueError, match=r"^\[rms_norm\] out must be writeable but got a read-only array\.$"):
-        rms_norm(x.numpy(), scale, out=np.broadcast_to(np.float32(0), (B, N)))
+        rms_norm(ones(B, N), ones(N), out=np.broadcast_to(np.float32(0), (B, N)))
 
 
-def test_a_gradient_does_not_flow_through_a_named_backend():
+def test_a_gradient_through_a_named_backend_is_refused():
     x, scale = torch.ones(B, N, requires_grad=True), torch.ones(N)
     with pytest.raises(ValueError, match="x must not need a gradient for backend reference"):
         rms_norm(x, scale, backend="reference")
@@ -479,7 +481,7 @@ def test_a_gradient_does_not_flow_through_a_named_backend():
 
 @pytest.mark.parametrize("which", ["x", "residual", "out", "sum", "grad"])
 def test_shapes_of_more_than_four_dimensions_are_compared_before_they_are_joined(which):
-    """The C library gets joined dimensions, in which the wrong size would not show."""
+    """The C library gets joined dimensions, which hide the wrong size."""
     shape, other = (2, 1, 3, 2, 8), (2, 1, 3, 1, 8)
     named = {
         name: torch.full(other if name == which else shape, 5.0)
@@ -499,39 +501,39 @@ def test_shapes_of_more_than_four_dimensions_are_compared_before_they_are_joined
     assert all(torch.all(t == 5) for t in named.values())
 
 
-FIVE = 2, 1, 3, 2, 8
-GAPS = np.ones((*FIVE[:-1], 9), np.float32)[..., :8]
-BAD_OF_FIVE = [
+SHAPE_5D = 2, 1, 3, 2, 8
+GAPS_5D = np.ones((*SHAPE_5D[:-1], 9), np.float32)[..., :8]
+BAD_5D = [
     {"axis": 5},
     {"axis": -6},
     {"axis": 2**62},
     {"scale": ones(7)},
     {"scale": ones(2, 2, 8)},
-    {"scale": ones(1, *FIVE)},
+    {"scale": ones(1, *SHAPE_5D)},
     {"scale": ones(8, dtype=np.int32)},
-    {"x": ones(*FIVE, dtype=np.int32)},
+    {"x": ones(*SHAPE_5D, dtype=np.int32)},
     {"epsilon": -1.0},
     {"stash_type": 7},
 ]
-BAD_OF_EACH = {
-    "rms_norm": [{"out": ones(2, 1, 3, 1, 8)}, {"out": GAPS}, {"out": ones(*FIVE, dtype=np.float16)}],
+BAD_5D_BY_OP = {
+    "rms_norm": [{"out": ones(2, 1, 3, 1, 8)}, {"out": GAPS_5D}, {"out": ones(*SHAPE_5D, dtype=np.float16)}],
     "rms_norm_backward": [{"grad": ones(2, 1, 3, 1, 8)}, {"grad": ones(8)}],
     "add_rms_norm": [
         {"residual": ones(2, 1, 3, 1, 8)},
-        {"residual": ones(1, *FIVE)},
+        {"residual": ones(1, *SHAPE_5D)},
         {"out": ones(12, 8)},
         {"sum": ones(2, 1, 3, 1, 8)},
-        {"sum": GAPS},
-        {"residual": ones(8), "out": GAPS},
+        {"sum": GAPS_5D},
+        {"residual": ones(8), "out": GAPS_5D},
         {"axis": 5, "scale": ones(7)},
     ],
 }
 
 
-@together("op, changed", [(op, c) for op in OPS for c in BAD_OF_FIVE + BAD_OF_EACH[op]])
+@together("op, changed", [(op, c) for op in OPS for c in BAD_5D + BAD_5D_BY_OP[op]])
 def test_cpp_and_python_state_the_same_rules_of_five_dimensions(op, changed, backend):
-    """The operators of torch check them in csrc/core, calls on arrays in npu_rope/rms_norm_calls.py."""
-    correct = {name: ones(*FIVE) for name in OPS[op].read if name != "scale"}
+    """csrc/core checks the operators of torch; npu_rope/rms_norm_calls.py checks calls on arrays."""
+    correct = {name: ones(*SHAPE_5D) for name in OPS[op].read if name != "scale"}
     named = {**correct, "scale": ones(8), **changed}
     outs = [named.pop(name, None) for name in OPS[op].written]
     with pytest.raises(BrokenRule) as by_python:
@@ -544,12 +546,12 @@ def test_cpp_and_python_state_the_same_rules_of_five_dimensions(op, changed, bac
 
     tensors = [on_device(named.pop(name)) for name in OPS[op].read]
     suffix = "_out" if any(out is not None for out in outs) else ""
-    tensors += [on_device(ones(*FIVE) if out is None else out) for out in outs if suffix]
+    tensors += [on_device(ones(*SHAPE_5D) if out is None else out) for out in outs if suffix]
     with pytest.raises((RuntimeError, ValueError, TypeError)) as by_torch:
         getattr(torch.ops.npu_rope, op + suffix)(*tensors, **named)
     assert backend == "npu" or type(by_torch.value) is RuntimeError
     by_cpp = backends.raised_by_torch(str(by_torch.value))
     if backend == "npu" and op == "rms_norm_backward" and isinstance(by_torch.value, BrokenRule):
-        by_cpp = by_torch.value  # of a scale that differs among rows, which takes torch's operations there
+        by_cpp = by_torch.value  # torch's operations compute gradients for a scale that differs among rows
     assert type(by_cpp) is type(by_python.value)
     assert vars(by_cpp) == vars(by_python.value)

@@ -1,6 +1,6 @@
 """rms_norm and add_rms_norm compared with torch, transformers, ONNX Runtime and ggml on random inputs. Our
-results are within their bounds of the specification. The peers' are within bounds for squares added in any
-order, with the specification's roundings if the peer has them.
+results are within their bounds of the specification. The peers' bounds allow any order of the sum of squares,
+and have the specification's roundings if the peer has them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from npu_rope.testing.ggml_worker import GGML_TYPES
 pytestmark = pytest.mark.peer
 WIDTHS = (1, 31, 64, 1000, 4096)
 FLOAT32 = GGML_TYPES["float32"]
-CALLS = 12  # random shapes of each test
+RANDOM_SHAPES = 12
+EPSILON = 2.0**-17  # exact in float32, ONNX's type of epsilon
 
 
 def inputs_of(dtype, shape, seed=0):
@@ -30,12 +31,12 @@ def inputs_of(dtype, shape, seed=0):
     return x.astype(NUMPY_DTYPES[dtype]), rng.uniform(-2, 2, shape[-1:]).astype(NUMPY_DTYPES[dtype])
 
 
-def shapes(most_dims=4):
-    """Yield shapes of the widths, then random ones of up to ``most_dims`` dimensions, rows of any length."""
+def shapes():
+    """Yield shapes and seeds: shapes of the widths, then random ones of at most four dimensions."""
     yield from (((3, 7, n), seed) for seed, n in enumerate(WIDTHS))
     rng = np.random.default_rng(7)
-    for seed in range(CALLS):
-        outer = rng.integers(1, 6, rng.integers(0, most_dims))
+    for seed in range(RANDOM_SHAPES):
+        outer = rng.integers(1, 6, rng.integers(0, 4))
         yield (*map(int, outer), int(2 ** rng.uniform(0, 11))), 100 + seed
 
 
@@ -44,16 +45,16 @@ def call_of(x, scale, dtype, **attributes):
 
 
 def assert_near(ours, theirs, call, *, casts=True):
-    """Check both results against the specification. casts: the peer has the specification's roundings."""
+    """Check both results against the specification. ``casts``: the peer has the specification's roundings."""
     value, bound = norm_spec.rms_norm(call)
     assert worst_ratio(values_of(ours), value, bound)[0] <= 1
     if casts:
         precision = "float64" if call.stash == "float64" else "float32"
-        _, peer = norm_spec.rms_norm(call, peer_normalized_error(call.n, precision))
+        _, peer_bound = norm_spec.rms_norm(call, peer_normalized_error(call.n, precision))
     else:
-        peer = peer_norm_bound(value, call.scale_dtype)
-    ratio, at = worst_ratio(values_of(theirs), value, peer)
-    assert ratio <= 1, f"{ratio:.3g} of its bound at {at} of {call.x.shape}"
+        peer_bound = peer_norm_bound(value, call.scale_dtype)
+    ratio, at = worst_ratio(values_of(theirs), value, peer_bound)
+    assert ratio <= 1, f"error of the peer is {ratio:.3g} of its bound at {at} of {call.x.shape}"
 
 
 @pytest.mark.parametrize("epsilon", [1e-5, 1e-6])
@@ -71,25 +72,19 @@ def test_torchs_rms_norm_is_near(dtype, epsilon):
 def test_torchs_float64_rms_norm_is_near():
     for shape, seed in shapes():
         x, scale = inputs_of("float64", shape, seed)
-        tensors, epsilon = (
-            (to_torch(x), to_torch(scale)),
-            2.0**-17,
-        )  # exact in float32, ONNX's type of epsilon
-        theirs = torch.nn.functional.rms_norm(tensors[0], shape[-1:], tensors[1], epsilon)
-        ours = rms_norm(*tensors, epsilon=epsilon, stash_type=11)
-        assert_near(ours, theirs, call_of(x, scale, "float64", epsilon=epsilon, stash_type=11))
+        tensors = to_torch(x), to_torch(scale)
+        theirs = torch.nn.functional.rms_norm(tensors[0], shape[-1:], tensors[1], EPSILON)
+        ours = rms_norm(*tensors, epsilon=EPSILON, stash_type=11)
+        assert_near(ours, theirs, call_of(x, scale, "float64", epsilon=EPSILON, stash_type=11))
 
 
 def test_torchs_gradients_are_near():
     for seed, n in enumerate((2, 31, 1000)):
         x, scale = (to_torch(a.astype(np.float64)) for a in inputs_of("float32", (5, n), seed))
-        grad, epsilon = (
-            torch.randn(5, n, dtype=torch.float64),
-            2.0**-17,
-        )  # exact in float32, ONNX's type of epsilon
+        grad = torch.randn(5, n, dtype=torch.float64)
         given = x.requires_grad_(), scale.requires_grad_()
-        theirs = torch.autograd.grad(torch.nn.functional.rms_norm(x, (n,), scale, epsilon), given, grad)
-        ours = rms_norm_backward(grad, x.detach(), scale.detach(), epsilon=epsilon, stash_type=11)
+        theirs = torch.autograd.grad(torch.nn.functional.rms_norm(x, (n,), scale, EPSILON), given, grad)
+        ours = rms_norm_backward(grad, x.detach(), scale.detach(), epsilon=EPSILON, stash_type=11)
         for a, b in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
 
@@ -99,7 +94,7 @@ def test_transformers_llama_rms_norm_is_near(dtype):
     """LlamaRMSNorm casts to float32, normalizes, casts back and multiplies, as the specification does."""
     from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-    same, elements = 0, 0
+    equal, elements = 0, 0
     for shape, seed in shapes():
         x, scale = inputs_of(dtype, shape, seed)
         norm = LlamaRMSNorm(shape[-1], eps=1e-6)
@@ -108,9 +103,9 @@ def test_transformers_llama_rms_norm_is_near(dtype):
             theirs = norm(to_torch(x))
         ours = rms_norm(to_torch(x), norm.weight.data, epsilon=1e-6)
         assert_near(ours, theirs, call_of(x, scale, dtype, epsilon=1e-6))
-        same, elements = same + int((ours == theirs).sum()), elements + ours.numel()
+        equal, elements = equal + int((ours == theirs).sum()), elements + ours.numel()
     if dtype != "float32":
-        assert same / elements > 0.998
+        assert equal / elements > 0.998
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -157,7 +152,7 @@ def by_ggml(x, scale, residual, epsilon):
 
 @pytest.mark.parametrize("with_residual", [False, True])
 def test_ggmls_rms_norm_and_mul_are_near(with_residual):
-    """ggml's CPU back end has only float32."""
+    """ggml's CPU back end has rms_norm only for float32."""
     for shape, seed in shapes():
         x, scale = inputs_of("float32", shape, seed)
         residual = inputs_of("float32", shape, seed + 1000)[0] if with_residual else None
@@ -172,7 +167,7 @@ def test_ggmls_rms_norm_and_mul_are_near(with_residual):
 def by_onnxruntime(x, scale, element, axis):
     import onnxruntime
 
-    node = helper.make_node("RMSNormalization", ["X", "S"], ["Y"], axis=axis, epsilon=2.0**-17)
+    node = helper.make_node("RMSNormalization", ["X", "S"], ["Y"], axis=axis, epsilon=EPSILON)
     infos = [
         helper.make_tensor_value_info(*a) for a in (("X", element, x.shape), ("S", element, scale.shape))
     ]
@@ -194,8 +189,8 @@ def test_onnx_runtimes_rms_normalization_is_near(dtype):
         axis = int(rng.integers(0, len(shape)))
         scale = rng.uniform(-2, 2, shape[axis:]).astype(x.dtype)
         theirs = by_onnxruntime(x, scale, elements[dtype], axis)
-        ours = rms_norm(x, scale, axis=axis, epsilon=2.0**-17, stash_type=stash_type)
-        call = call_of(x, scale, dtype, axis=axis, epsilon=2.0**-17, stash_type=stash_type)
+        ours = rms_norm(x, scale, axis=axis, epsilon=EPSILON, stash_type=stash_type)
+        call = call_of(x, scale, dtype, axis=axis, epsilon=EPSILON, stash_type=stash_type)
         assert_near(ours, theirs, call, casts=dtype != "float16")
 
 

@@ -20,12 +20,12 @@ pytestmark = pytest.mark.peer
 TOKENS, HEAD, EPSILON = 40, 64, 1e-6
 
 
-def heads(dtype, seed=0, first=0):
+def inputs_of(dtype):
     """Return q and k ([B,S,N,D]), their scales, and positions."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     q, k = (torch.randn(2, TOKENS, n, HEAD, generator=generator).to(dtype) for n in (6, 2))
     scales = [(torch.rand(HEAD, generator=generator) + 0.5).to(dtype) for _ in range(2)]
-    return q, k, *scales, torch.arange(first, first + TOKENS)
+    return q, k, *scales, torch.arange(TOKENS)
 
 
 def table(positions, width, base, dtype):
@@ -35,7 +35,7 @@ def table(positions, width, base, dtype):
     return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
-def with_theirs(module, name, q, k, scales, positions, width, base):
+def by_transformers(module, name, q, k, scales, positions, width, base):
     """Run the model's code between its projections and the product of q and k."""
     model = importlib.import_module(f"transformers.models.{module}")
     norms = []
@@ -62,10 +62,10 @@ MODELS = {
 def test_results_are_near_transformers_attention(model, dtype, rounding):
     """The peer is within the errors of its roundings; ours is within its own bound."""
     module, name, width = MODELS[model]
-    q, k, *scales, positions = heads(dtype)
+    q, k, *scales, positions = inputs_of(dtype)
     params = RopeParams(width, "neox", freq_base=1e6)
     ours = rms_norm_rope(q, k, *scales, positions, params, epsilon=EPSILON, intermediate_rounding=rounding)
-    theirs = with_theirs(module, name, q, k, scales, positions, width, 1e6)
+    theirs = by_transformers(module, name, q, k, scales, positions, width, 1e6)
     type_name = str(dtype).removeprefix("torch.")
     for x, scale, a, b in zip((q, k), scales, ours, theirs, strict=True):
         call = NormRopeCall(
@@ -79,33 +79,33 @@ def test_results_are_near_transformers_attention(model, dtype, rounding):
         )
         value, bound = norm_rope_spec.rms_norm_rope(call)
         assert worst_ratio(values_of(a), value, bound)[0] <= 1
-        # Rounded besides the table: normalization, product, table entries, two products and a sum.
+        # Roundings besides the angles': normalization, product, table entries, two products and a sum.
         e_angle = (PEER_FLOAT32_TABLE if dtype == torch.float32 else PEER_HALF_FORMULA)[0]
         magnitude = np.abs(value).max(-1, keepdims=True)
-        far = (e_angle + 8 * UNIT_ROUNDOFF[type_name]) * magnitude
-        assert worst_ratio(values_of(b), value, far + bound)[0] <= 1
+        peer_error = (e_angle + 8 * UNIT_ROUNDOFF[type_name]) * magnitude
+        assert worst_ratio(values_of(b), value, peer_error + bound)[0] <= 1
         share = np.mean(np.abs(values_of(a) - values_of(b)) <= 4 * UNIT_ROUNDOFF[type_name] * magnitude)
         assert share > 0.95
 
 
-def test_position_0_has_qwen3s_bits_with_intermediate_rounding():
+def test_at_position_0_intermediate_rounding_nearly_always_gives_qwen3s_bits():
     """At angle 0 the table is exact, and intermediate_rounding has the roundings of transformers' norm."""
-    q, k, *scales, _ = heads(torch.bfloat16)
+    q, k, *scales, _ = inputs_of(torch.bfloat16)
     positions = torch.zeros(TOKENS, dtype=torch.int64)
     given = q, k, *scales, positions, RopeParams(HEAD, "neox")
-    theirs = with_theirs(*MODELS["qwen3"][:2], q, k, scales, positions, HEAD, 1e4)
-    between = rms_norm_rope(*given, epsilon=EPSILON, intermediate_rounding=True)
-    once = rms_norm_rope(*given, epsilon=EPSILON)
-    for a, b, c in zip(between, theirs, once, strict=True):
-        assert (a == b).float().mean() > 0.999
-        assert (c == b).float().mean() < 0.9
+    theirs = by_transformers(*MODELS["qwen3"][:2], q, k, scales, positions, HEAD, 1e4)
+    rounded_twice = rms_norm_rope(*given, epsilon=EPSILON, intermediate_rounding=True)
+    rounded_once = rms_norm_rope(*given, epsilon=EPSILON)
+    for twice, peer, once in zip(rounded_twice, theirs, rounded_once, strict=True):
+        assert (twice == peer).float().mean() > 0.999
+        assert (once == peer).float().mean() < 0.9
 
 
 def test_rms_norm_and_rope_qk_give_olmo_2s_results():
     """The equivalent is rms_norm, then rope_qk, as in docs/ops/rms_norm_rope.md."""
     from transformers.models.olmo2.modeling_olmo2 import Olmo2RMSNorm, apply_rotary_pos_emb
 
-    q, k, *_, positions = heads(torch.float32)
+    q, k, *_, positions = inputs_of(torch.float32)
     norms = [Olmo2RMSNorm(x.shape[2] * HEAD, eps=EPSILON) for x in (q, k)]
     for norm in norms:
         norm.weight.data.uniform_(0.5, 1.5)
@@ -144,7 +144,7 @@ def test_a_qwen3_model_gives_the_same_logits_with_the_operator(monkeypatch):
             norm.weight.data.uniform_(0.5, 1.5)
     tokens = torch.randint(0, 97, (2, 23))
     with torch.no_grad():
-        wanted = model(tokens).logits
+        expected = model(tokens).logits
     base = config.rope_parameters["rope_theta"]
     params, calls = RopeParams(32, "neox", freq_base=base), []
 
@@ -165,4 +165,4 @@ def test_a_qwen3_model_gives_the_same_logits_with_the_operator(monkeypatch):
     with torch.no_grad():
         logits = model(tokens).logits
     assert len(calls) == 2
-    assert torch.allclose(logits, wanted, rtol=1e-4, atol=1e-4)
+    assert torch.allclose(logits, expected, rtol=1e-4, atol=1e-4)

@@ -22,29 +22,29 @@ SECTIONED = {
 NAMES = ("q", "k", "q_scale", "k_scale")
 
 
-def leaves(dtype=torch.float32, needs_grad=False, shape=(2, 5, 3, 24), keys=2):
+def inputs_of(dtype=torch.float32, needs_grad=False, shape=(2, 5, 3, 24), keys=2):
     generator = torch.Generator().manual_seed(0)
     shapes = shape, (*shape[:-2], keys, shape[-1]), shape[-1:], shape[-1:]
     tensors = [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
     return [t.requires_grad_(needs_grad) for t in tensors]
 
 
-def in_parts(q, k, q_scale, k_scale, positions, params, *rest, epsilon=1e-5):
+def separately(q, k, q_scale, k_scale, positions, params, *rest, epsilon=1e-5):
     q, k = rms_norm(q, q_scale, epsilon=epsilon), rms_norm(k, k_scale, epsilon=epsilon)
     return rope_qk(q, k, positions, params, *rest)
 
 
-def same(a, b):
+def all_equal(a, b):
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 def samples(needs_grad=False):
     """Yield tuples (inputs, positions, freq_factors, attributes)."""
     factors, planes = torch.linspace(1, 4, 12), torch.arange(20, dtype=torch.int32).reshape(4, 5)
-    yield leaves(needs_grad=needs_grad), torch.arange(5), None, ATTRIBUTES
-    yield leaves(torch.bfloat16, needs_grad), planes, factors, SECTIONED
-    yield leaves(torch.float16, needs_grad, (5, 3, 24)), torch.arange(5), factors, ATTRIBUTES
-    yield leaves(torch.float64, needs_grad, (2, 0, 3, 24)), torch.arange(0), None, ATTRIBUTES
+    yield inputs_of(needs_grad=needs_grad), torch.arange(5), None, ATTRIBUTES
+    yield inputs_of(torch.bfloat16, needs_grad), planes, factors, SECTIONED
+    yield inputs_of(torch.float16, needs_grad, (5, 3, 24)), torch.arange(5), factors, ATTRIBUTES
+    yield inputs_of(torch.float64, needs_grad, (2, 0, 3, 24)), torch.arange(0), None, ATTRIBUTES
 
 
 @pytest.mark.parametrize("needs_grad", [False, True])
@@ -83,12 +83,12 @@ def test_the_compiled_graph_gives_the_same_results(needs_grad):
 
     results = []
     for run in (model, compiled(model)):
-        given = leaves(needs_grad=needs_grad)
+        given = inputs_of(needs_grad=needs_grad)
         ys = run(*given, torch.arange(5))
         if needs_grad:
             sum(y.pow(2).sum() for y in ys).backward()
         results.append([*ys, *(t.grad for t in given if needs_grad)])
-    assert same(*results)
+    assert all_equal(*results)
 
 
 def test_the_compiled_graph_writes_into_given_memory():
@@ -96,11 +96,11 @@ def test_the_compiled_graph_writes_into_given_memory():
         rms_norm_rope(q, k, q_scale, k_scale, p, PARAMS, out=(q_out, k_out))
         return q_out * 2, k_out
 
-    given, results = leaves(), []
+    given, results = inputs_of(), []
     for run in (model, compiled(model)):
         outs = [torch.empty_like(t) for t in given[:2]]
         results.append([*run(*given, torch.arange(5), *outs), *outs])
-    assert same(*results)
+    assert all_equal(*results)
 
 
 def test_the_compiled_graph_writes_in_place():
@@ -108,8 +108,8 @@ def test_the_compiled_graph_writes_in_place():
         q, k = q * 2, k * 2
         return rms_norm_rope(q, k, q_scale, k_scale, p, PARAMS, out=(q, k))
 
-    given = (*leaves(), torch.arange(5))
-    assert same(model(*given), compiled(model)(*given))
+    given = (*inputs_of(), torch.arange(5))
+    assert all_equal(model(*given), compiled(model)(*given))
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # from inductor
@@ -123,18 +123,18 @@ def test_the_compiled_graph_writes_into_a_cache(with_out, compiler):
         q, cache = rms_norm_rope(q, k, q_scale, k_scale, p, PARAMS, rows=rows, cache=cache, **options)
         return q, cache
 
-    given, results = leaves(), []
+    given, results = inputs_of(), []
     for run in (model, compiled(model, compiler)):
         cache, out = torch.ones(11, 2, 24), torch.empty(2, 5, 3, 24)
         results.append([*run(*given, torch.arange(5), cache, out), cache])
-    assert same(*results)
+    assert all_equal(*results)
 
 
 # ---- gradients -------------------------------------------------------------------------------------------
 
 
 def test_gradients_agree_with_finite_differences():
-    given = leaves(torch.float64, needs_grad=True, shape=(1, 3, 2, 6), keys=1)
+    given = inputs_of(torch.float64, needs_grad=True, shape=(1, 3, 2, 6), keys=1)
     params = RopeParams(4, "normal", n_offs=2)
 
     def run(*given):
@@ -148,39 +148,39 @@ def test_gradients_agree_with_finite_differences():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_gradients_equal_those_of_the_separate_operators(dtype, rounding):
     grads = []
-    for run, options in ((in_parts, {}), (rms_norm_rope, {"intermediate_rounding": rounding})):
-        given = leaves(dtype, needs_grad=True)
+    for run, options in ((separately, {}), (rms_norm_rope, {"intermediate_rounding": rounding})):
+        given = inputs_of(dtype, needs_grad=True)
         q, k = run(*given, torch.arange(5), PARAMS, epsilon=1e-6, **options)
         weights = [torch.linspace(-1, 1, y.numel()).reshape(y.shape).to(dtype) for y in (q, k)]
         torch.autograd.backward((q, k), weights)
         grads.append([t.grad for t in given])
-    assert same(*grads)
+    assert all_equal(*grads)
 
 
 @pytest.mark.parametrize("index", range(4))
 def test_any_single_input_may_need_a_gradient(index):
-    given = leaves()
+    given = inputs_of()
     given[index].requires_grad_()
     q, k = rms_norm_rope(*given, torch.arange(5), PARAMS)
     (q.sum() + k.pow(3).sum()).backward()
     assert [t.grad is not None for t in given] == [n == index for n in range(4)]
-    wanted = leaves()
-    wanted[index].requires_grad_()
-    q, k = in_parts(*wanted, torch.arange(5), PARAMS)
+    expected = inputs_of()
+    expected[index].requires_grad_()
+    q, k = separately(*expected, torch.arange(5), PARAMS)
     (q.sum() + k.pow(3).sum()).backward()
-    assert torch.equal(given[index].grad, wanted[index].grad)
+    assert torch.equal(given[index].grad, expected[index].grad)
 
 
 def test_freq_factors_and_sections_reach_the_gradient():
     factors, planes = torch.linspace(1, 4, 12), torch.arange(20).reshape(4, 5)
     params = RopeParams(24, "imrope", sections=(4, 4, 4, 0))
     grads = []
-    for run in (in_parts, rms_norm_rope):
-        given = leaves(needs_grad=True)
+    for run in (separately, rms_norm_rope):
+        given = inputs_of(needs_grad=True)
         q, _ = run(*given, planes, params, factors)
         (q.pow(2) * torch.arange(24)).sum().backward()
         grads.append([t.grad for t in given[:1]])
-    assert same(*grads)
+    assert all_equal(*grads)
 
 
 # ---- tensors of other kinds --------------------------------------------------------------------------------
@@ -188,10 +188,10 @@ def test_freq_factors_and_sections_reach_the_gradient():
 
 def test_meta_tensors_give_shapes_and_types():
     q, k = rms_norm_rope(
-        *(t.to("meta") for t in leaves(torch.float16)), torch.arange(5, device="meta"), PARAMS
+        *(t.to("meta") for t in inputs_of(torch.float16)), torch.arange(5, device="meta"), PARAMS
     )
     assert (q.device.type, q.shape, q.dtype) == ("meta", (2, 5, 3, 24), torch.float16)
-    assert k.shape == (2, 5, 2, 24)
+    assert (k.device.type, k.shape, k.dtype) == ("meta", (2, 5, 2, 24), torch.float16)
 
 
 def test_views_give_the_results_of_contiguous_tensors():
@@ -200,17 +200,17 @@ def test_views_give_the_results_of_contiguous_tensors():
     scale, positions = torch.randn(24), torch.arange(5)
     views = heads[:, :, :3], heads[:, :, 3:5]
     expected = rms_norm_rope(*(v.contiguous() for v in views), scale, scale, positions, PARAMS)
-    assert same(rms_norm_rope(*views, scale, scale, positions, PARAMS), expected)
+    assert all_equal(rms_norm_rope(*views, scale, scale, positions, PARAMS), expected)
     spaced = [torch.stack([v, v], -1).flatten(-2)[..., ::2] for v in views]
     wide = torch.stack([scale, scale], -1).flatten()[::2]
-    assert same(rms_norm_rope(*spaced, wide, wide, positions, PARAMS), expected)
+    assert all_equal(rms_norm_rope(*spaced, wide, wide, positions, PARAMS), expected)
     negative = torch.complex(torch.randn(24), -scale).conj().imag
     assert negative.is_neg()
-    assert same(rms_norm_rope(*views, negative, scale, positions, PARAMS), expected)
+    assert all_equal(rms_norm_rope(*views, negative, scale, positions, PARAMS), expected)
 
 
 def test_a_write_invalidates_tensors_saved_for_backward():
-    q, k, q_scale, k_scale = leaves()
+    q, k, q_scale, k_scale = inputs_of()
     product = q.requires_grad_() * 1
     y = product * product
     with torch.no_grad():
@@ -220,12 +220,12 @@ def test_a_write_invalidates_tensors_saved_for_backward():
 
 
 def test_attributes_of_one_call_do_not_affect_another():
-    """The attributes are cached with params, by their values."""
-    q, k, *scales = leaves()
+    """Packed attributes are cached in params by their values; 1.0 equals True, and 0 equals False."""
+    q, k, *scales = inputs_of()
     given = q, k, *scales, torch.arange(5), PARAMS
     for epsilon in (1e-6, 1.0, 1e-6):
         q_out, _ = rms_norm_rope(*given, epsilon=epsilon)
-        assert torch.equal(q_out, in_parts(*given, epsilon=epsilon)[0])
+        assert torch.equal(q_out, separately(*given, epsilon=epsilon)[0])
     with pytest.raises(TypeError, match="intermediate_rounding must be True or False but got 0"):
         rms_norm_rope(*given, epsilon=1.0, intermediate_rounding=0)
     with pytest.raises(TypeError, match="epsilon must be a number but got True"):

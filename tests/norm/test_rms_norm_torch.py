@@ -32,7 +32,7 @@ def test_opcheck(needs_grad):
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # from torch
 def test_tangents_are_refused():
-    """There is no forward-mode derivative, and a result without a tangent would be a wrong one."""
+    """The operators have no forward-mode derivative, and a result without a tangent would be wrong."""
     x, scale, _ = sample()
     q, positions, params = torch.randn(1, 5, 2, 24), torch.arange(5), RopeParams(24, "neox")
     calls = {
@@ -66,7 +66,7 @@ def jvp(call, x):
         lambda x, scale: jvp(lambda a: torch.vmap(lambda b: rms_norm(b, scale))(a), x),
         lambda x, scale: torch.vmap(lambda a: jvp(lambda b: rms_norm(b, scale), a)[0])(x),
     ],
-    ids=["twice", "of the outer", "of each", "each"],
+    ids=["jvp in jvp", "outer variable", "vmap in jvp", "jvp in vmap"],
 )
 def test_tangents_are_refused_through_nested_transforms(call):
     x, scale, _ = sample()
@@ -78,7 +78,7 @@ def test_tangents_are_refused_through_nested_transforms(call):
 @pytest.mark.parametrize(
     "constant", [lambda x: torch.ones(x.shape) * 2, lambda x: x.detach()], ids=["made inside", "detached"]
 )
-def test_constants_inside_forward_mode_are_no_tangents(constant):
+def test_constants_inside_forward_mode_have_no_tangents(constant):
     x, scale, _ = sample()
     y, tangent = jvp(lambda a: a * 3 + rms_norm(constant(a), scale), x)
     assert torch.equal(y, x * 3 + rms_norm(constant(x), scale))
@@ -148,15 +148,15 @@ def test_views_give_the_results_of_contiguous_tensors():
         factor = torch.randn(view.shape[-1])
         assert torch.equal(rms_norm(view, factor), rms_norm(view.contiguous(), factor))
     assert torch.equal(rms_norm(x.view(2, 5, 1, 1, 24), scale).view(2, 5, 24), rms_norm(x, scale))
-    six = torch.randn(2, 1, 3, 2, 2, 5)
+    x = torch.randn(2, 1, 3, 2, 2, 5)
     for factor in (torch.randn(5), torch.randn(3, 1, 1, 5), torch.randn(2, 1, 3, 1, 2, 1)):
-        flat = (factor.expand(six.shape) if factor.dim() > 1 else factor).reshape(-1, 5)
-        expected = rms_norm(six.reshape(-1, 5), flat if factor.dim() > 1 else factor).view(six.shape)
-        assert torch.equal(rms_norm(six, factor), expected)
-        assert torch.equal(rms_norm(six.transpose(0, 3).contiguous().transpose(0, 3), factor), expected)
+        flat = (factor.expand(x.shape) if factor.dim() > 1 else factor).reshape(-1, 5)
+        expected = rms_norm(x.reshape(-1, 5), flat if factor.dim() > 1 else factor).view(x.shape)
+        assert torch.equal(rms_norm(x, factor), expected)
+        assert torch.equal(rms_norm(x.transpose(0, 3).contiguous().transpose(0, 3), factor), expected)
 
 
-def test_conjugate_and_negative_views_are_resolved():
+def test_negative_views_are_resolved():
     x = torch.complex(torch.randn(3, 8), torch.randn(3, 8)).conj().imag
     assert x.is_neg()
     scale = torch.randn(8)
@@ -211,7 +211,7 @@ def test_the_operator_works_over_ctypes_without_the_registration(run_without_reg
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_the_compiled_graph_writes_in_place_and_keeps_the_gradient(in_place):
+def test_gradients_flow_through_given_memory_in_the_compiled_graph(in_place):
     def run(x, scale):
         x = x * 2
         return rms_norm(x, scale, out=x if in_place else torch.empty_like(x))

@@ -1,4 +1,4 @@
-"""torch_npu's functions on npu_rope, compared with torch_npu's documented formulas in float64."""
+"""torch_npu's rotary functions on npu_rope, compared with torch_npu's documented formulas in float64."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 @pytest.fixture(autouse=True)
 def default_backend(request, monkeypatch):
-    """Make the fixture backend the default one. Tests of gradients use the tensors' device."""
+    """Make the fixture backend the default one. Tests without it use the tensors' device."""
     if "backend" in request.fixturenames:
         monkeypatch.setattr(backends, "default_backend", request.getfixturevalue("backend"))
 
@@ -55,9 +55,9 @@ def formula(x, cos, sin, mode="half"):
 
 def assert_close(got, expected, magnitude, dtype):
     name = str(dtype).removeprefix("torch.")
-    compute = UNIT_ROUNDOFF["float64" if dtype == torch.float64 else "float32"]
-    allowed = 2 * compute * magnitude + UNIT_ROUNDOFF[name] * expected.abs() + 2.0**-133
-    # Mode quarter runs two passes, but over different elements, so each element is rounded once.
+    roundoff = UNIT_ROUNDOFF["float64" if dtype == torch.float64 else "float32"]
+    allowed = 2 * roundoff * magnitude + UNIT_ROUNDOFF[name] * expected.abs() + 2.0**-133
+    # Mode quarter has two passes over different elements, so each element is rounded once.
     assert got.dtype == dtype
     assert bool(((got.double() - expected).abs() <= allowed).all())
 
@@ -107,11 +107,11 @@ def test_rotary_mul_has_gradients(layout, mode):
 
 @pytest.mark.parametrize("mode", torch_npu.ROTARY_MODES)
 def test_the_rotation_matrix_of_torch_npus_examples_is_accepted(mode):
-    x, c, s = randn(2, 5, 3, 32), randn(1, 5, 1, 32, seed=1), randn(1, 5, 1, 32, seed=2)
+    x, cos, sin = randn(2, 5, 3, 32), randn(1, 5, 1, 32, seed=1), randn(1, 5, 1, 32, seed=2)
     matrix = rotate(torch.eye(32), mode)
     assert torch.allclose(x @ matrix, rotate(x, mode))
-    y = torch_npu.npu_rotary_mul(x, c, s, mode, matrix)
-    assert torch.equal(y, torch_npu.npu_rotary_mul(x, c, s, mode))
+    y = torch_npu.npu_rotary_mul(x, cos, sin, mode, matrix)
+    assert torch.equal(y, torch_npu.npu_rotary_mul(x, cos, sin, mode))
 
 
 APPLY = {
@@ -127,7 +127,7 @@ APPLY = {
 @together("width", [64, 32])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @or_refused
-def test_apply_rotary_pos_emb_writes_both(layout, mode, width, dtype, backend):
+def test_apply_rotary_pos_emb_rotates_queries_and_keys_in_place(layout, mode, width, dtype, backend):
     q_shape, k_shape, table = APPLY[layout]
     query, key = randn(*q_shape, dtype=dtype), randn(*k_shape, dtype=dtype, seed=3)
     cos, sin = (randn(*table, width, dtype=dtype, seed=n) for n in (1, 2))
@@ -160,15 +160,15 @@ def mrope_tables(positions, cache, sections, cache_mode):
     for t in (cos, sin):
         if cache_mode == "default":
             parts, first = [], 0
-            for kind, count in enumerate(sections):
-                parts.append(t[kind, :, first : first + count])
+            for axis, count in enumerate(sections):
+                parts.append(t[axis, :, first : first + count])
                 first += count
             tables.append(torch.cat(parts, -1))
         else:
             y = t[0].clone()
-            for kind in range(1, len(sections)):
-                stop = sections[kind] * len(sections)
-                y[:, kind : stop : len(sections)] = t[kind, :, kind : stop : len(sections)]
+            for axis in range(1, len(sections)):
+                stop = sections[axis] * len(sections)
+                y[:, axis : stop : len(sections)] = t[axis, :, axis : stop : len(sections)]
             tables.append(y)
     return tables
 
@@ -180,21 +180,18 @@ def mrope_tables(positions, cache, sections, cache_mode):
 @or_refused
 def test_mrope_equals_the_formula(sections, cache_mode, mode, dtype, backend):
     if cache_mode == "interleave" and sections in ([4, 14, 14], [16, 8, 4, 4]):
-        sections = (
-            [12, 10, 10] if len(sections) == 3 else [8, 8, 8, 8]
-        )  # sections that fit into the alternating lanes
-    kinds = len(sections) if sections and any(sections) else 0
-    positions = torch.randint(
-        0, 40, (kinds, 7) if kinds else (7,), generator=torch.Generator().manual_seed(5)
-    )
+        # Sections that fit into alternating lanes.
+        sections = [12, 10, 10] if len(sections) == 3 else [8, 8, 8, 8]
+    axes = len(sections) if sections and any(sections) else 0
+    positions = torch.randint(0, 40, (axes, 7) if axes else (7,), generator=torch.Generator().manual_seed(5))
     query, key = randn(7, 4 * 80, dtype=dtype), randn(7, 80, dtype=dtype, seed=3)
     cache = randn(40, 64, dtype=dtype, seed=1)
     got = torch_npu.npu_mrope(
         positions, query, key, cache, 80, mrope_section=sections, rotary_mode=mode, cache_mode=cache_mode
     )
-    cos, sin = mrope_tables(positions, cache, sections if kinds else None, cache_mode)
-    both = (t.repeat(1, 2) if mode == "half" else t.repeat_interleave(2, -1) for t in (cos, sin))
-    cos, sin = (t[:, None] for t in both)
+    cos, sin = mrope_tables(positions, cache, sections if axes else None, cache_mode)
+    full = (t.repeat(1, 2) if mode == "half" else t.repeat_interleave(2, -1) for t in (cos, sin))
+    cos, sin = (t[:, None] for t in full)
     for y, x in zip(got, (query, key), strict=True):
         y, x = (t.unflatten(-1, (-1, 80)) for t in (y, x))
         assert_close(y[..., :64], *formula(x[..., :64], cos, sin, mode), dtype)
@@ -225,76 +222,79 @@ def test_argument_names_are_those_of_torch_npu():
         assert list(inspect.signature(getattr(torch_npu, name)).parameters) == arguments
 
 
-x, c = torch.ones(2, 5, 3, 8), torch.ones(1, 5, 1, 8)
-flat, cache, ids = torch.ones(5, 24), torch.ones(9, 8), torch.arange(5)
+X, TABLE = torch.ones(2, 5, 3, 8), torch.ones(1, 5, 1, 8)
+FLAT, CACHE, IDS = torch.ones(5, 24), torch.ones(9, 8), torch.arange(5)
 BAD = {
     "mode": (
-        lambda: torch_npu.npu_rotary_mul(x, c, c, "third"),
+        lambda: torch_npu.npu_rotary_mul(X, TABLE, TABLE, "third"),
         "rotary_mode must be one of half, interleave, quarter but got 'third'.",
     ),
     "rotate": (
-        lambda: torch_npu.npu_rotary_mul(x, c, c, rotate=c),
+        lambda: torch_npu.npu_rotary_mul(X, TABLE, TABLE, rotate=TABLE),
         "rotate must have shape [D, D] = [8, 8] but got [1, 5, 1, 8].",
     ),
     "rotate-other": (
-        lambda: torch_npu.npu_rotary_mul(x, c, c, "interleave", torch.eye(8)),
+        lambda: torch_npu.npu_rotary_mul(X, TABLE, TABLE, "interleave", torch.eye(8)),
         "rotate must be mode interleave's rotation matrix but got another.",
     ),
     "section": (
-        lambda: torch_npu.npu_mrope(ids.repeat(3, 1), flat, flat, cache, 8, mrope_section=[1.5, 1.5, 1.0]),
+        lambda: torch_npu.npu_mrope(IDS.repeat(3, 1), FLAT, FLAT, CACHE, 8, mrope_section=[1.5, 1.5, 1.0]),
         "mrope_section must be an integer but got 1.5.",
     ),
-    "list": (lambda: torch_npu.npu_rotary_mul([1], c, c), "input must be a torch tensor but got list."),
+    "list": (
+        lambda: torch_npu.npu_rotary_mul([1], TABLE, TABLE),
+        "input must be a torch tensor but got list.",
+    ),
     "table": (
-        lambda: torch_npu.npu_rotary_mul(x, c[:, :4], c),
+        lambda: torch_npu.npu_rotary_mul(X, TABLE[:, :4], TABLE),
         "r1 must have input's shape [2, 5, 3, 8] with 1 where they are broadcast but got [1, 4, 1, 8].",
     ),
     "sin": (
-        lambda: torch_npu.npu_rotary_mul(x, c, c[:, :1]),
+        lambda: torch_npu.npu_rotary_mul(X, TABLE, TABLE[:, :1]),
         "r2 must have r1's shape [1, 5, 1, 8] but got [1, 1, 1, 8].",
     ),
     "dims": (
-        lambda: torch_npu.npu_rotary_mul(x[0, 0], c, c),
+        lambda: torch_npu.npu_rotary_mul(X[0, 0], TABLE, TABLE),
         "input must have three or four dimensions but got [3, 8].",
     ),
     "layout": (
-        lambda: torch_npu.npu_apply_rotary_pos_emb(x, x, c, c, "NBSD"),
+        lambda: torch_npu.npu_apply_rotary_pos_emb(X, X, TABLE, TABLE, "NBSD"),
         "layout must be one of BSND, SBND, BNSD, TND but got 'NBSD'.",
     ),
     "rank": (
-        lambda: torch_npu.npu_apply_rotary_pos_emb(x, x, c, c, "TND"),
+        lambda: torch_npu.npu_apply_rotary_pos_emb(X, X, TABLE, TABLE, "TND"),
         "query must have 3 dimensions in layout TND but got 4.",
     ),
     "odd": (
-        lambda: torch_npu.npu_interleave_rope(x[..., :7], c, c),
+        lambda: torch_npu.npu_interleave_rope(X[..., :7], TABLE, TABLE),
         "x must have shape [B,N,S,D] with an even D but got [2, 5, 3, 7].",
     ),
     "positions": (
-        lambda: torch_npu.npu_mrope(ids + 5, flat, flat, cache, 8),
+        lambda: torch_npu.npu_mrope(IDS + 5, FLAT, FLAT, CACHE, 8),
         "positions must be rows 0 to 8 of cos_sin_cache but got 9.",
     ),
     "below": (
-        lambda: torch_npu.npu_mrope(ids - 1, flat, flat, cache, 8),
+        lambda: torch_npu.npu_mrope(IDS - 1, FLAT, FLAT, CACHE, 8),
         "positions must be rows 0 to 8 of cos_sin_cache but got -1.",
     ),
     "float": (
-        lambda: torch_npu.npu_mrope(ids.float(), flat, flat, cache, 8),
+        lambda: torch_npu.npu_mrope(IDS.float(), FLAT, FLAT, CACHE, 8),
         "positions must be int32 or int64 but got float32.",
     ),
     "head": (
-        lambda: torch_npu.npu_mrope(ids, flat, flat, cache, 10),
+        lambda: torch_npu.npu_mrope(IDS, FLAT, FLAT, CACHE, 10),
         "query must have shape [T, N*10] but got [5, 24].",
     ),
     "width": (
-        lambda: torch_npu.npu_mrope(ids, flat, flat, cache, 6),
+        lambda: torch_npu.npu_mrope(IDS, FLAT, FLAT, CACHE, 6),
         "cos_sin_cache must have shape [rows, W] with an even W up to the head size 6 but got [9, 8].",
     ),
     "sections": (
-        lambda: torch_npu.npu_mrope(ids.repeat(3, 1), flat, flat, cache, 8, mrope_section=[1, 1, 1]),
+        lambda: torch_npu.npu_mrope(IDS.repeat(3, 1), FLAT, FLAT, CACHE, 8, mrope_section=[1, 1, 1]),
         "mrope_section must be numbers >= 0 that add up to W/2 = 4 but got [1, 1, 1].",
     ),
-    "kinds": (
-        lambda: torch_npu.npu_mrope(ids, flat, flat, cache, 8, mrope_section=[2, 1, 1]),
+    "axes": (
+        lambda: torch_npu.npu_mrope(IDS, FLAT, FLAT, CACHE, 8, mrope_section=[2, 1, 1]),
         "positions must have shape [3, 5] but got [5].",
     ),
 }
@@ -311,6 +311,6 @@ def test_a_bad_call_is_refused(case, backend):
 def test_a_refused_call_writes_nothing(backend):
     query, key = torch.ones(2, 5, 3, 8), torch.ones(2, 5, 1, 8)
     with pytest.raises(ValueError, match=r"^\[rotary_mul_qk\] cos must have shape"):
-        torch_npu.npu_apply_rotary_pos_emb(query, key, c[:, :4], c[:, :4])
+        torch_npu.npu_apply_rotary_pos_emb(query, key, TABLE[:, :4], TABLE[:, :4])
     assert bool((query == 1).all())
     assert bool((key == 1).all())

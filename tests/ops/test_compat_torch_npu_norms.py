@@ -21,7 +21,7 @@ SHAPES = [((24, 1, 128), (128,)), ((2, 3, 5, 17), (5, 17)), ((7,), (7,)), ((2, 2
 
 @pytest.fixture(autouse=True)
 def default_backend(request, monkeypatch):
-    """Make the fixture backend the default one. Tests of gradients use the tensors' device."""
+    """Make the fixture backend the default one. Tests without it use the tensors' device."""
     if "backend" in request.fixturenames:
         monkeypatch.setattr(backends, "default_backend", request.getfixturevalue("backend"))
 
@@ -88,7 +88,7 @@ def test_gemma_rms_norm_is_rounded_once(dtype, shapes, gamma_dtype, backend):
 
 @hosts
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_gemma_rms_norm_has_transformers_bits(dtype, backend):
+def test_gemma_rms_norm_nearly_always_has_transformers_bits(dtype, backend):
     """Gemma rounds no intermediate value; rounding x * rstd, as Llama does, gives other results."""
     modeling = pytest.importorskip("transformers.models.gemma.modeling_gemma")
     x, _, gamma = sample(((64, 256), (256,)), dtype)
@@ -146,32 +146,32 @@ def test_the_functions_compile_without_graph_breaks():
         assert torch.equal(a, b)
 
 
-x, gamma = torch.ones(2, 5, 8), torch.ones(8)
+X, GAMMA = torch.ones(2, 5, 8), torch.ones(8)
 BAD = {
-    "input": (lambda: torch_npu.npu_rms_norm([1], gamma), "input must be a torch tensor but got list."),
-    "gamma": (lambda: torch_npu.npu_rms_norm(x, None), "gamma must be a torch tensor but got NoneType."),
+    "input": (lambda: torch_npu.npu_rms_norm([1], GAMMA), "input must be a torch tensor but got list."),
+    "gamma": (lambda: torch_npu.npu_rms_norm(X, None), "gamma must be a torch tensor but got NoneType."),
     "size": (
-        lambda: torch_npu.npu_rms_norm(x, gamma[:1]),
+        lambda: torch_npu.npu_rms_norm(X, GAMMA[:1]),
         "gamma must have input's last dimensions, of [2, 5, 8], but got [1].",
     ),
     "rank": (
-        lambda: torch_npu.npu_gemma_rms_norm(x, torch.ones(1, 2, 5, 8)),
+        lambda: torch_npu.npu_gemma_rms_norm(X, torch.ones(1, 2, 5, 8)),
         "gamma must have input's last dimensions, of [2, 5, 8], but got [1, 2, 5, 8].",
     ),
-    "number": (
-        lambda: torch_npu.npu_gemma_rms_norm(x, torch.tensor(1.0)),
+    "0d": (
+        lambda: torch_npu.npu_gemma_rms_norm(X, torch.tensor(1.0)),
         "gamma must have input's last dimensions, of [2, 5, 8], but got [].",
     ),
     "dtype": (
-        lambda: torch_npu.npu_rms_norm(x, gamma.half()),
+        lambda: torch_npu.npu_rms_norm(X, GAMMA.half()),
         "gamma must be float32 but got float16.",
     ),
     "x2": (
-        lambda: torch_npu.npu_add_rms_norm(x, x[:1], gamma),
+        lambda: torch_npu.npu_add_rms_norm(X, X[:1], GAMMA),
         "x2 must be [2, 5, 8] of float32 like x1 but got [1, 5, 8] of float32.",
     ),
     "x2-dtype": (
-        lambda: torch_npu.npu_add_rms_norm(x, x.half(), gamma),
+        lambda: torch_npu.npu_add_rms_norm(X, X.half(), GAMMA),
         "x2 must be [2, 5, 8] of float32 like x1 but got [2, 5, 8] of float16.",
     ),
 }
@@ -187,4 +187,4 @@ def test_a_bad_call_is_refused(case):
 
 def test_a_bad_dtype_is_refused_by_rms_norm():
     with pytest.raises(TypeError, match=r"^\[rms_norm\] x must be float32, .* but got int32\.$"):
-        torch_npu.npu_rms_norm(x.int(), gamma)
+        torch_npu.npu_rms_norm(X.int(), GAMMA)

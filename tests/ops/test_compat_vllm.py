@@ -1,4 +1,4 @@
-"""vLLM's rotary_embedding equals its formula in float64, in place, for every layout that it accepts."""
+"""vLLM's rotary_embedding equals its formula in float64, in place, for every layout of queries and keys."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ BOUND = {torch.float32: 1e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 def test_results_equal_the_formula(layout, dtype, neox):
     lead = (6,) if layout.startswith("[T") else (2, 3)
     flat = layout.endswith("N*D]")
-    for (size, width), with_key, wide, ids in itertools.product(
+    for (size, width), with_key, float32_table, position_dtype in itertools.product(
         ((64, 64), (64, 32), (36, 20)), (True, False), (True, False), (torch.int32, torch.int64)
     ):
-        table = cache(width, torch.float32 if wide else dtype)
-        positions = torch.randint(0, ROWS, lead).to(ids)
+        table = cache(width, torch.float32 if float32_table else dtype)
+        positions = torch.randint(0, ROWS, lead).to(position_dtype)
         shapes = [(*lead, n * size) if flat else (*lead, n, size) for n in (4, 2)]
         query, key = (random_tensor(*s).to(dtype) for s in shapes)
         wanted = [expected(positions, x, size, table, neox) for x in (query, key)]
@@ -99,65 +99,49 @@ def test_the_function_compiles_without_graph_breaks(compiler):
     torch._dynamo.reset()
 
 
-Q, T = torch.ones(3, 32), torch.arange(3)
+CORRECT = {
+    "positions": torch.arange(3),
+    "query": torch.ones(3, 32),
+    "key": None,
+    "head_size": 16,
+    "cos_sin_cache": cache(16),
+    "is_neox": True,
+}
+POSITIONS, QUERY, CACHE = CORRECT["positions"], CORRECT["query"], CORRECT["cos_sin_cache"]
+# The arguments that a call changes, by the message of its error.
 BAD = {
-    "positions must be a torch tensor but got list.": ([0, 1, 2], Q, None, 16, cache(16), True),
-    "key must be a torch tensor but got int.": (T, Q, 3, 16, cache(16), True),
-    "positions must be int32 or int64 but got torch.float32.": (T.float(), Q, None, 16, cache(16), True),
-    "positions must be [T] or [B,S] but got [1, 1, 3].": (T[None, None], Q, None, 16, cache(16), True),
-    "positions must be rows 0 to 39 of cos_sin_cache but got 40.": (T + 38, Q, None, 16, cache(16), True),
-    "positions must be rows 0 to 39 of cos_sin_cache but got -1.": (T - 1, Q, None, 16, cache(16), True),
-    "cos_sin_cache must be [rows, W] with an even W but got [40, 3].": (
-        T,
-        Q,
-        None,
-        16,
-        cache(4)[:, :3],
-        True,
-    ),
-    "head_size must be at least the cache's width 16 but got 8.": (T, Q, None, 8, cache(16), True),
-    "head_size must be at least the cache's width 16 but got -16.": (T, Q, None, -16, cache(16), True),
-    "query must be [3, N*24] or [3, N, 24] but got [3, 32].": (T, Q, None, 24, cache(16), True),
-    "key must be [3, N*16] or [3, N, 16] but got [2, 32].": (T, Q, Q[:2], 16, cache(16), True),
-    "query must be float32, float16, bfloat16 or float64 but got torch.int32.": (
-        *(T, Q.int(), None),
-        *(16, cache(16), True),
-    ),
-    "key must have query's dtype torch.float32 but got torch.float16.": (T, Q, Q.half(), 16, cache(16), True),
-    "query must have unit stride in its last dimension but got 3.": (
-        *(T, Q.T.contiguous().T, None),
-        *(16, cache(16), True),
-    ),
-    "key must have unit stride in its last dimension but got 2.": (
-        *(T, Q, torch.ones(3, 64)[:, ::2]),
-        *(16, cache(16), True),
-    ),
-    "key must be on query's device cpu but got meta.": (T, Q, Q.to("meta"), 16, cache(16), True),
-    "positions must be on query's device cpu but got meta.": (T.to("meta"), Q, None, 16, cache(16), True),
-    "cos_sin_cache must be on query's device cpu but got meta.": (
-        *(T, Q, None),
-        *(16, cache(16).to("meta"), True),
-    ),
-    "query and key must overlap neither each other nor themselves but got memory that is shared.": (
-        *(T, Q, Q[:, 16:]),
-        *(16, cache(16), True),
-    ),
-    "query must not overlap itself but got memory that is shared.": (
-        *(T, Q[:1].expand(3, -1), None),
-        *(16, cache(16), True),
-    ),
-    "is_neox must be True or False but got 1.": (T, Q, None, 16, cache(16), 1),
-    "cos_sin_cache must be of query's dtype or float32 but got torch.float16 with torch.float32.": (
-        *(T, Q, None, 16),
-        cache(16, torch.float16),
-        True,
-    ),
+    "positions must be a torch tensor but got list.": {"positions": [0, 1, 2]},
+    "key must be a torch tensor but got int.": {"key": 3},
+    "positions must be int32 or int64 but got torch.float32.": {"positions": POSITIONS.float()},
+    "positions must be [T] or [B,S] but got [1, 1, 3].": {"positions": POSITIONS[None, None]},
+    "positions must be rows 0 to 39 of cos_sin_cache but got 40.": {"positions": POSITIONS + 38},
+    "positions must be rows 0 to 39 of cos_sin_cache but got -1.": {"positions": POSITIONS - 1},
+    "cos_sin_cache must be [rows, W] with an even W but got [40, 3].": {"cos_sin_cache": cache(4)[:, :3]},
+    "head_size must be at least the cache's width 16 but got 8.": {"head_size": 8},
+    "head_size must be at least the cache's width 16 but got -16.": {"head_size": -16},
+    "query must be [3, N*24] or [3, N, 24] but got [3, 32].": {"head_size": 24},
+    "key must be [3, N*16] or [3, N, 16] but got [2, 32].": {"key": QUERY[:2]},
+    "query must be float32, float16, bfloat16 or float64 but got torch.int32.": {"query": QUERY.int()},
+    "key must have query's dtype torch.float32 but got torch.float16.": {"key": QUERY.half()},
+    "query must have unit stride in its last dimension but got 3.": {"query": QUERY.T.contiguous().T},
+    "key must have unit stride in its last dimension but got 2.": {"key": torch.ones(3, 64)[:, ::2]},
+    "key must be on query's device cpu but got meta.": {"key": QUERY.to("meta")},
+    "positions must be on query's device cpu but got meta.": {"positions": POSITIONS.to("meta")},
+    "cos_sin_cache must be on query's device cpu but got meta.": {"cos_sin_cache": CACHE.to("meta")},
+    "query and key must overlap neither each other nor themselves but got memory that is shared.": {
+        "key": QUERY[:, 16:]
+    },
+    "query must not overlap itself but got memory that is shared.": {"query": QUERY[:1].expand(3, -1)},
+    "is_neox must be True or False but got 1.": {"is_neox": 1},
+    "cos_sin_cache must be of query's dtype or float32 but got torch.float16 with torch.float32.": {
+        "cos_sin_cache": CACHE.half()
+    },
 }
 
 
 @pytest.mark.parametrize("message", BAD)
 def test_a_bad_call_is_refused_and_nothing_is_written(message):
     with pytest.raises((ValueError, TypeError)) as caught:
-        rotary_embedding(*BAD[message])
+        rotary_embedding(**{**CORRECT, **BAD[message]})
     assert str(caught.value) == f"[rotary_embedding] {message}"
-    assert torch.equal(Q, torch.ones(3, 32))
+    assert torch.equal(QUERY, torch.ones(3, 32))

@@ -79,7 +79,7 @@ def test_the_classes_are_also_the_built_in_ones():
 def test_a_copy_has_the_parts(copied):
     error = copied(bad_value("rope", "x", "be another one", 7, remedy="Pass another."))
     assert type(error) is InvalidValue
-    assert (error.op, error.argument, error.rule) == ("rope", "x", "be another one")
+    assert (error.op, error.argument, error.rule, error.value) == ("rope", "x", "be another one", "7")
     assert str(error) == "[rope] x must be another one but got 7.\nPass another."
 
 
@@ -102,8 +102,8 @@ def test_c_gives_the_parts_of_the_last_error():
 
 
 INT32 = "be in the int32 range"
-# Calls that only users of torch.ops can make: RopeParams and packed_call do not take or make such arguments.
-OF_REGISTRATION = {
+# Calls that only torch.ops allows: RopeParams and packed_call reject such attributes.
+REGISTRATION_ERRORS = {
     "n_dims": ({"n_dims": 2**40}, ("rope", "n_dims", INT32, "1099511627776")),
     "n_offs": ({"n_offs": -(2**40)}, ("rope", "n_offs", INT32, "-1099511627776")),
     "angle": ({"angle": 2**31}, ("rope", "angle", INT32, "2147483648")),
@@ -116,9 +116,9 @@ OF_REGISTRATION = {
 
 
 @pytest.mark.parametrize("op", ["rope", "rope_qk", "rope_set_rows"])
-@pytest.mark.parametrize("name", OF_REGISTRATION)
+@pytest.mark.parametrize("name", REGISTRATION_ERRORS)
 def test_the_registration_keeps_the_parts_of_its_own_errors(op, name):
-    attributes, parts = OF_REGISTRATION[name]
+    attributes, parts = REGISTRATION_ERRORS[name]
     x, positions = torch.tensor(X), torch.tensor(POSITIONS)
     tensors = {
         "rope": (x, positions),

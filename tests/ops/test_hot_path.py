@@ -1,11 +1,9 @@
-"""Which calls use the hot path.
+"""The calls that take the hot path.
 
 A call outside the hot path checks whether a gradient or a tangent flows through its tensors. These tests
-count the checks. Parameters have requires_grad=True in every loaded model: without gradients they must cost
-no more than other tensors.
+count the checks. Parameters have requires_grad=True in every loaded model: where gradients are off they
+must cost no more than other tensors.
 """
-
-import contextlib
 
 import pytest
 
@@ -25,7 +23,7 @@ PARAMS = npu_rope.RopeParams(8, "neox")
 
 @pytest.fixture
 def gradient_checks(monkeypatch):
-    """Return the list of operators that check whether their call is differentiated."""
+    """Return a list to which each check of a call for gradients or tangents adds the operator's name."""
     checked = []
     for name in ("refuse_tangents", "differentiates"):
         original = getattr(gradients, name)
@@ -38,35 +36,37 @@ def gradient_checks(monkeypatch):
     return checked
 
 
-def heads(make, seed=0):
-    return make(torch.randn(1, 3, 2, 8, generator=torch.Generator().manual_seed(seed)))
+def heads(wrap, seed=0):
+    return wrap(torch.randn(1, 3, 2, 8, generator=torch.Generator().manual_seed(seed)))
 
 
-def table(make):
-    return make(torch.rand(3, 8, generator=torch.Generator().manual_seed(9)))
+def table(wrap):
+    return wrap(torch.rand(3, 8, generator=torch.Generator().manual_seed(9)))
 
 
-def row(make, seed=5):
-    return make(torch.rand(8, generator=torch.Generator().manual_seed(seed)))
+def scale(wrap, seed=5):
+    return wrap(torch.rand(8, generator=torch.Generator().manual_seed(seed)))
 
 
 POSITIONS = torch.arange(3)
 CALLS = {
-    "rms_norm": lambda p: npu_rope.rms_norm(heads(p), row(p)),
-    "rms_norm(out=)": lambda p: npu_rope.rms_norm(heads(p), row(p), out=torch.empty(1, 3, 2, 8)),
-    "add_rms_norm": lambda p: npu_rope.add_rms_norm(heads(p), heads(p, 1), row(p)),
-    "rms_norm_rope": lambda p: npu_rope.rms_norm_rope(
-        heads(p), heads(p, 1), row(p), row(p, 6), POSITIONS, PARAMS
+    "rms_norm": lambda wrap: npu_rope.rms_norm(heads(wrap), scale(wrap)),
+    "rms_norm(out=)": lambda wrap: npu_rope.rms_norm(heads(wrap), scale(wrap), out=torch.empty(1, 3, 2, 8)),
+    "add_rms_norm": lambda wrap: npu_rope.add_rms_norm(heads(wrap), heads(wrap, 1), scale(wrap)),
+    "rms_norm_rope": lambda wrap: npu_rope.rms_norm_rope(
+        heads(wrap), heads(wrap, 1), scale(wrap), scale(wrap, 6), POSITIONS, PARAMS
     ),
-    "rope": lambda p: npu_rope.rope(heads(p), POSITIONS, PARAMS),
-    "rope_qk": lambda p: npu_rope.rope_qk(heads(p), heads(p, 1), POSITIONS, PARAMS),
-    "rope_set_rows": lambda p: npu_rope.rope_set_rows(
-        heads(p), POSITIONS, POSITIONS[None], torch.zeros(3, 2, 8), PARAMS
+    "rope": lambda wrap: npu_rope.rope(heads(wrap), POSITIONS, PARAMS),
+    "rope_qk": lambda wrap: npu_rope.rope_qk(heads(wrap), heads(wrap, 1), POSITIONS, PARAMS),
+    "rope_set_rows": lambda wrap: npu_rope.rope_set_rows(
+        heads(wrap), POSITIONS, POSITIONS[None], torch.zeros(3, 2, 8), PARAMS
     ),
-    "rotary_mul": lambda p: npu_rope.rotary_mul(heads(p), table(p), table(p)),
-    "rotary_mul_qk": lambda p: npu_rope.rotary_mul_qk(heads(p), heads(p, 1), table(p), table(p)),
-    "rotary_embedding": lambda p: npu_rope.rotary_embedding(
-        heads(p).transpose(1, 2), p(table(p)[None, :, :4]), p(table(p)[None, :, :4])
+    "rotary_mul": lambda wrap: npu_rope.rotary_mul(heads(wrap), table(wrap), table(wrap)),
+    "rotary_mul_qk": lambda wrap: npu_rope.rotary_mul_qk(
+        heads(wrap), heads(wrap, 1), table(wrap), table(wrap)
+    ),
+    "rotary_embedding": lambda wrap: npu_rope.rotary_embedding(
+        heads(wrap).transpose(1, 2), wrap(table(wrap)[None, :, :4]), wrap(table(wrap)[None, :, :4])
     ),
 }
 
@@ -75,7 +75,7 @@ def tensors(result):
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
-def plain(x):
+def detached(x):
     return x.detach()
 
 
@@ -83,7 +83,7 @@ def plain(x):
 @pytest.mark.parametrize("name", CALLS)
 def test_parameters_take_the_hot_path_where_gradients_are_off(name, mode, gradient_checks):
     with mode():
-        expected = tensors(CALLS[name](plain))
+        expected = tensors(CALLS[name](detached))
         assert not gradient_checks
         found = tensors(CALLS[name](torch.nn.Parameter))
     assert not gradient_checks
@@ -104,7 +104,7 @@ def test_parameters_leave_the_hot_path_where_gradients_are_on(name, gradient_che
     assert all(y.requires_grad for y in found)
 
 
-class Subclass(torch.Tensor):
+class CountingTensor(torch.Tensor):
     """A tensor with its own dispatch, which counts the operators of npu_rope."""
 
     operator_calls = 0
@@ -115,54 +115,52 @@ class Subclass(torch.Tensor):
         return super().__torch_function__(function, types, args, kwargs)
 
 
-@pytest.mark.parametrize("wrap", [plain, torch.nn.Parameter], ids=["tensor", "parameter"])
+@pytest.mark.parametrize("wrap", [detached, torch.nn.Parameter], ids=["tensor", "parameter"])
 @pytest.mark.parametrize("name", CALLS)
 def test_a_subclass_leaves_the_hot_path_even_as_a_parameter(name, wrap, gradient_checks):
-    """torch.nn.Parameter of a subclass is of the subclass, whose dispatch must get the operator."""
-    Subclass.operator_calls = 0
+    """A Parameter of a subclass is an instance of the subclass, whose dispatch must get the operator."""
+    CountingTensor.operator_calls = 0
     with torch.no_grad():
-        result = tensors(CALLS[name](lambda x: wrap(x.as_subclass(Subclass))))
-    assert Subclass.operator_calls > 0
+        result = tensors(CALLS[name](lambda x: wrap(x.as_subclass(CountingTensor))))
+    assert CountingTensor.operator_calls > 0
     assert gradient_checks
-    assert all(map(torch.equal, (y.as_subclass(torch.Tensor) for y in result), tensors(CALLS[name](plain))))
+    assert all(
+        map(torch.equal, (y.as_subclass(torch.Tensor) for y in result), tensors(CALLS[name](detached)))
+    )
 
 
 def test_a_parameter_that_is_written_gets_a_new_version():
     out = torch.nn.Parameter(torch.empty(1, 3, 2, 8))
     with torch.no_grad():
         before = out._version
-        npu_rope.rms_norm(heads(plain), row(plain), out=out)
+        npu_rope.rms_norm(heads(detached), scale(detached), out=out)
     assert out._version == before + 1
 
 
-@contextlib.contextmanager
-def fake_tensors():
+def test_a_dispatch_mode_gets_an_operator_on_parameters():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        yield
-
-
-def test_a_dispatch_mode_gets_an_operator_on_parameters():
-    x, scale = heads(torch.nn.Parameter), row(torch.nn.Parameter)
-    with torch.no_grad(), fake_tensors():
-        y = npu_rope.rms_norm(x, scale)
+    given = heads(torch.nn.Parameter), scale(torch.nn.Parameter)
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+        y = npu_rope.rms_norm(*given)
     assert type(y).__name__ == "FakeTensor"
 
 
-def test_every_call_of_a_patched_model_s_decode_step_takes_the_hot_path(gradient_checks):
+def test_every_call_of_a_patched_model_takes_the_hot_path_where_gradients_are_off(gradient_checks):
     transformers = pytest.importorskip("transformers")
     from npu_rope.integrations.transformers import apply_npu_rope
 
     size = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 4, "vocab_size": 100}
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(num_hidden_layers=2, **size)).eval()
-    cache, ids = transformers.DynamicCache(config=model.config), torch.arange(5)[None]
+    ids = torch.arange(5)[None]
     for level in ("tables", "positions"):
         apply_npu_rope(model, level=level)
-        gradient_checks.clear()
         for mode in (torch.no_grad, torch.inference_mode):
+            cache = transformers.DynamicCache(config=model.config)
             with mode():
-                model(ids, past_key_values=transformers.DynamicCache(config=model.config))
+                for step in (ids, ids[:, :1]):
+                    model(step, past_key_values=cache)
             assert not gradient_checks
-    model(ids, past_key_values=cache)
-    assert gradient_checks
+        model(ids, past_key_values=transformers.DynamicCache(config=model.config))
+        assert gradient_checks
+        gradient_checks.clear()

@@ -1,4 +1,4 @@
-"""Without the C++ registration torch has the same operators over ctypes."""
+"""Without the C++ registration, torch's operators of the rotations run over ctypes."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ check(*rotary_mul_qk(spaced[0], spaced[1], cos, sin))
 leaf = q.clone().requires_grad_()
 rotary_mul(leaf, cos, sin).sum().backward()
 assert torch.equal(leaf.grad, rotary_mul_backward(torch.ones_like(q), q, cos, sin)[0])
-ids, X = torch.tensor([[0, 2, 1], [1, 1, 0]]), q.transpose(1, 2)
-want = rotary_embedding(X.numpy(), cos.numpy(), sin.numpy(), ids.numpy())
-assert torch.equal(rotary_embedding(X, cos, sin, ids), torch.from_numpy(want))
+ids, heads_first = torch.tensor([[0, 2, 1], [1, 1, 0]]), q.transpose(1, 2)
+want = rotary_embedding(heads_first.numpy(), cos.numpy(), sin.numpy(), ids.numpy())
+assert torch.equal(rotary_embedding(heads_first, cos, sin, ids), torch.from_numpy(want))
 
 for call in (
     lambda: rotary_mul(q, cos, sin[:2]),
@@ -90,5 +90,5 @@ MESSAGES = """\
 """
 
 
-def test_every_schema_works_over_ctypes(run_without_registration):
+def test_the_rotations_work_over_ctypes_without_the_registration(run_without_registration):
     assert run_without_registration(SCRIPT) == MESSAGES

@@ -20,7 +20,7 @@ from npu_rope.values import ANGLE_POLICIES
 ROOT = Path(__file__).resolve().parents[2]
 # Attributes of a schema that have another name in Python.
 PYTHON_NAMES = {"rope_mode": "mode"}
-LISTED = sorted(
+OPERATORS = sorted(
     name.partition("::")[2] for name in torch._C._dispatch_get_all_op_names() if name.startswith("npu_rope::")
 )
 COMPOSITES = {"rotary_position_embedding"}
@@ -39,13 +39,13 @@ def attributes_of(name):
 
 
 def test_the_registrar_registered_every_operator():
-    assert set(LISTED) == registered.keys() | COMPOSITES
+    assert set(OPERATORS) == registered.keys() | COMPOSITES
 
 
 # ---- kernels -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", LISTED)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_every_operator_has_every_kernel(name):
     keys = {"CPU", "Meta", "PrivateUse1"}
     if name in COMPOSITES:
@@ -60,7 +60,7 @@ def test_every_operator_has_every_kernel(name):
 
 
 def python_defaults(name):
-    """Return the defaults of an operator's Python parameters, and of the fields of its parameter classes."""
+    """Return the defaults of an operator's Python parameters, and of RotaryAttributes and RopeParams."""
     stem = re.sub(r"(_set_rows)?(_out|_)?$", "", name)
     function = getattr(npu_rope, stem if hasattr(npu_rope, stem) else re.sub(r"(_out|_)$", "", name))
     found = {
@@ -73,7 +73,7 @@ def python_defaults(name):
 
 
 def as_in_schema(name, value):
-    """Return a Python default in the form of a schema."""
+    """Return a default of Python as a schema has it."""
     if name == "mode":
         return int(RopeMode(value))
     if name == "angle":
@@ -84,7 +84,7 @@ def as_in_schema(name, value):
     return value
 
 
-@pytest.mark.parametrize("name", [name for name in LISTED if attributes_of(name)])
+@pytest.mark.parametrize("name", [name for name in OPERATORS if attributes_of(name)])
 def test_attributes_have_the_defaults_of_the_python_function(name):
     defaults = python_defaults(name)
     for attribute in attributes_of(name):
@@ -116,7 +116,8 @@ def test_the_attributes_of_an_executor_have_the_same_defaults(name, kind):
 def test_an_attribute_that_is_omitted_has_its_default(needs_grad):
     ops, x = torch.ops.npu_rope, torch.randn(1, 3, 2, 8).requires_grad_(needs_grad)
     positions, scale, table = torch.arange(3), torch.rand(8), torch.rand(3, 8)
-    X, cache = x.transpose(1, 2), torch.rand(1, 3, 4)
+    cache = torch.rand(1, 3, 4)
+    given = x.transpose(1, 2), cache, cache
     params = npu_rope.RopeParams(8)
     for raw, expected in (
         (ops.rope(x, positions, n_dims=8), npu_rope.rope(x, positions, params)),
@@ -126,7 +127,7 @@ def test_an_attribute_that_is_omitted_has_its_default(needs_grad):
             npu_rope.rms_norm_rope(x, x, scale, scale, positions, params)[1],
         ),
         (ops.rotary_mul(x, table, table), npu_rope.rotary_mul(x, table, table)),
-        (ops.rotary_embedding(X, cache, cache), npu_rope.rotary_embedding(X, cache, cache)),
+        (ops.rotary_embedding(*given), npu_rope.rotary_embedding(*given)),
     ):
         assert torch.equal(raw, expected)
         if needs_grad:
@@ -147,7 +148,7 @@ def implemented(folder):
 
 def test_c_plus_plus_has_a_kernel_for_every_operator():
     assert implemented("torch") == sorted(registered)
-    assert implemented("npu") == sorted(n for n, o in registered.items() if o.on_npu)
+    assert implemented("npu") == sorted(name for name, operator in registered.items() if operator.on_npu)
 
 
 def test_cpu_kernels_list_their_arguments_in_the_schema_s_order():
@@ -177,7 +178,7 @@ def test_npu_kernels_take_the_attributes_in_the_schema_s_order(file, macro, name
     assert names == [attribute.name for attribute in attributes_of(name)]
 
 
-def test_the_documentation_states_the_schema():
+def test_the_documentation_states_the_schema_of_rope():
     text = (ROOT / "docs" / "ops" / "rope.md").read_text()
     stated = re.search(r"^(npu_rope::rope\(.*?) *\n(?=npu_rope::rope_\()", text, re.MULTILINE | re.DOTALL)[1]
     assert torch._C.parse_schema(" ".join(stated.split())) == schema_of("rope")

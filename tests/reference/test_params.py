@@ -1,10 +1,9 @@
-"""RopeParams: its rules, and the numbers that it derives."""
+"""RopeParams: its rules, and the numbers that it derives by the sections of specs/ggml_rope_acltensor.txt."""
 
 from __future__ import annotations
 
 import dataclasses
 import doctest
-import math
 
 import mpmath
 import numpy as np
@@ -50,7 +49,7 @@ def test_a_mode_may_be_a_name_or_a_number(mode):
 
 
 @pytest.mark.parametrize("mode", ["glm", 3, -1, None, 2.5, True])
-def test_an_unknown_mode_is_refused_with_the_known_ones(mode):
+def test_an_unknown_mode_is_refused_with_a_list_of_modes(mode):
     names = "normal (0), neox (2), mrope (8), vision (24), imrope (40)"
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared below
         RopeParams(8, mode)
@@ -59,7 +58,8 @@ def test_an_unknown_mode_is_refused_with_the_known_ones(mode):
 
 def test_numbers_become_plain_python_ones():
     p = RopeParams(np.int64(8), n_ctx_orig=np.int32(5), freq_base=np.float32(2), sections=np.zeros(4, int))
-    assert (type(p.n_dims), type(p.n_ctx_orig), type(p.freq_base), p.sections) == (int, int, float, (0,) * 4)
+    numbers = p.n_dims, p.n_ctx_orig, p.freq_base, *p.sections
+    assert [type(number) for number in numbers] == [int, int, float, *[int] * 4]
 
 
 def test_sections_are_for_the_multimodal_modes():
@@ -91,7 +91,7 @@ def test_repr_shows_what_differs_from_the_defaults():
     assert repr(RopeParams(128)) == "RopeParams(n_dims=128, mode=normal)"
 
 
-# Section 2 of the specification, computed by hand: d(beta) = n_dims * ln(n_ctx / (2 pi beta)) / (2 ln base).
+# Section 2, computed by hand: d(beta) = n_dims * ln(n_ctx / (2 pi beta)) / (2 ln base).
 CORR_DIMS = [
     # DeepSeek-V2/V3: d(32) = 64*ln(20.372)/18.4207 = 10.47, d(1) = 64*ln(651.90)/18.4207 = 22.51
     ((64, 4096, 10000.0, 32, 1), (10, 23)),
@@ -144,18 +144,18 @@ def true_frequency(p, i, factor=1.0):
 def test_frequencies_are_correctly_rounded(base):
     p = RopeParams(128, freq_base=base, freq_scale=0.3)
     factors = np.linspace(1, 9, 70, dtype=np.float32)
-    for given in (None, factors):
-        expected = [true_frequency(p, i, 1.0 if given is None else float(given[i])) for i in range(64)]
-        got = p.frequencies("exact", given)
+    for divisors in (None, factors):
+        expected = [true_frequency(p, i, 1.0 if divisors is None else float(divisors[i])) for i in range(64)]
+        got = p.frequencies("exact", divisors)
         assert got.dtype == np.float64
         assert np.all(np.abs(got - expected) <= np.spacing(expected) / 2)
-        rounded = p.frequencies("f32", given)
+        rounded = p.frequencies("f32", divisors)
         assert rounded.dtype == np.float32
         assert np.array_equal(rounded, np.array(expected).astype(np.float32))
 
 
 def test_yarn_frequencies_go_from_extrapolated_to_interpolated():
-    """With corr_dims (10, 23), pairs up to 10 keep their frequency, 23 and above are scaled, 17 is mixed."""
+    """With corr_dims (10, 23), pairs up to 10 keep their frequency, 23 and above are scaled, 17 is a mix."""
     p = RopeParams(64, n_ctx_orig=4096, freq_scale=1 / 40, ext_factor=1.0)
     unscaled, got = RopeParams(64).frequencies(), p.frequencies()
     np.testing.assert_allclose(got[:11], unscaled[:11], rtol=1e-15)
@@ -209,9 +209,11 @@ def test_extreme_bases_do_not_warn():
     for base in (1.2e-38, 3.4e38):
         frequencies = RopeParams(128, freq_base=base).frequencies()
         assert frequencies[0] == 1
-        assert math.copysign(1, frequencies[-1]) == 1
+        assert np.all(np.isfinite(frequencies) & (frequencies > 0))
 
 
 @pytest.mark.parametrize("module", [params, reference], ids=lambda m: m.__name__)
 def test_docstring_examples(module):
-    assert doctest.testmod(module).failed == 0
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
