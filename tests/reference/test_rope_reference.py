@@ -124,7 +124,7 @@ def nearest_even(value):
 
 
 def hard_values():
-    """Return the finite bfloat16 values, their midpoints, larger values, and the float64 neighbours of all."""
+    """Return the finite bfloat16 values, midpoints, larger values, and the float64 neighbours of all."""
     all_bits = np.arange(2**16, dtype=np.uint16)
     values = bfloat16_values(all_bits)
     finite = np.sort(values[np.isfinite(values)]).astype(np.float64)
