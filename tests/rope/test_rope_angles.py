@@ -65,18 +65,18 @@ def true_frequencies(params, factors=None):
         ]
 
 
-def truth(positions, frequencies):
+def exact_cos_sin(positions, frequencies):
     with mpmath.workprec(BITS):
-        both = [[mpmath.cos_sin(int(p) * f) for f in frequencies] for p in positions]
-        return np.array(both, np.float64).transpose(2, 0, 1)
+        exact = [[mpmath.cos_sin(int(p) * f) for f in frequencies] for p in positions]
+        return np.array(exact, np.float64).transpose(2, 0, 1)
 
 
-def error(positions, params, backend, dtype=np.float32, factors=None):
-    both = table(positions, params, backend, dtype, factors=factors)
-    if both is None:
+def errors_of_table(positions, params, backend, dtype=np.float32, factors=None):
+    computed = table(positions, params, backend, dtype, factors=factors)
+    if computed is None:
         return None
-    c, s = both
-    true_c, true_s = truth(positions, true_frequencies(params, factors))
+    c, s = computed
+    true_c, true_s = exact_cos_sin(positions, true_frequencies(params, factors))
     return np.maximum(np.abs(c - true_c), np.abs(s - true_s))
 
 
@@ -92,14 +92,14 @@ def test_exact_meets_its_bound_at_far_positions(base, backend):
     """The positions are random ones of the whole range, its ends, and those around 2^22 and 2^24."""
     params = RopeParams(128, freq_base=base)
     positions = far_positions(30, int(base), backend)
-    assert error(positions, params, backend).max() <= exact_bound(backend)
+    assert errors_of_table(positions, params, backend).max() <= exact_bound(backend)
 
 
 @pytest.mark.parametrize("base", BASES[:2])
 def test_exact_meets_its_closer_bounds_in_float64(base, backend):
     params = RopeParams(64, freq_base=base)
     positions = far_positions(40, int(base), backend)
-    errors = error(positions, params, backend, np.float64)
+    errors = errors_of_table(positions, params, backend, np.float64)
     if errors is None:
         return
     near = np.abs(positions) <= NEAR
@@ -112,7 +112,7 @@ def test_exact_meets_its_bound_with_freq_factors_and_scaling(backend):
     params = RopeParams(64, freq_base=500000.0, freq_scale=0.25)
     factors = np.linspace(1, 8, 32, dtype=np.float32)
     positions = far_positions(40, 3, backend)
-    assert error(positions, params, backend, factors=factors).max() <= exact_bound(backend)
+    assert errors_of_table(positions, params, backend, factors=factors).max() <= exact_bound(backend)
 
 
 def near_positions(n, limit):
@@ -128,7 +128,7 @@ def test_exact_meets_its_bound_at_many_positions_below_2_to_the_24(sign, backend
     """The head has two pairs. On the device, the positions are below 2^22."""
     params = RopeParams(4, freq_base=3.0)
     positions = sign * near_positions(1500, min(2**24, reach(backend)))
-    assert error(positions, params, backend).max() <= exact_bound(backend)
+    assert errors_of_table(positions, params, backend).max() <= exact_bound(backend)
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ def test_exact_meets_its_bound_in_runs_of_positions(backend):
     for start in (0, 2**22 - 150, 2**24 - 100, 2**31 - 150):
         positions = np.arange(start, start + 140)
         if positions[-1] < reach(backend):
-            assert error(positions, params, backend).max() <= exact_bound(backend)
+            assert errors_of_table(positions, params, backend).max() <= exact_bound(backend)
 
 
 def test_exact_matches_yarn_computed_by_mpmath(backend):
@@ -172,7 +172,7 @@ def test_exact_matches_yarn_computed_by_mpmath(backend):
         mscale = float(1 + mpmath.mpf(1) / 10 * mpmath.log(1 / mpmath.mpf(scale)))
     positions = far_positions(20, 9, backend)
     c, s = table(positions, params, backend)
-    true_c, true_s = truth(positions, mixed)
+    true_c, true_s = exact_cos_sin(positions, mixed)
     assert np.abs(c - mscale * true_c).max() <= exact_bound(backend) * mscale
     assert np.abs(s - mscale * true_s).max() <= exact_bound(backend) * mscale
 
@@ -230,12 +230,12 @@ def test_f32_is_the_float32_product_of_position_and_frequency(base, backend):
     frequencies = np.array(true_frequencies(params), np.float64).astype(np.float32)
     angles = positions.astype(np.float32)[:, None] * frequencies
     with mpmath.workprec(BITS):
-        both = [[mpmath.cos_sin(mpmath.mpf(float(a))) for a in row] for row in angles]
-    true_c, true_s = np.array(both, np.float64).transpose(2, 0, 1)
-    both = table(positions, params, backend, angle="f32")
-    if both is None:
+        exact = [[mpmath.cos_sin(mpmath.mpf(float(a))) for a in row] for row in angles]
+    true_c, true_s = np.array(exact, np.float64).transpose(2, 0, 1)
+    computed = table(positions, params, backend, angle="f32")
+    if computed is None:
         return
-    c, s = both
+    c, s = computed
     assert np.abs(c - true_c).max() <= EXACT_FLOAT32
     assert np.abs(s - true_s).max() <= EXACT_FLOAT32
 

@@ -140,14 +140,14 @@ def test_out_and_x_may_interleave_in_one_buffer(split, backend, guarded):
     axis = {"batch": 0, "tokens": 1, "heads": 2, "dims": 3}[split]
     shape = [2, 6, 4, 48]
     shape[axis] *= 2
-    both = guarded.empty(tuple(shape), np.float32)
-    both[...] = normal(shape, "float32")
+    buffer = guarded.empty(tuple(shape), np.float32)
+    buffer[...] = normal(shape, "float32")
     index = [slice(None)] * 4
     half = shape[axis] // 2
     index[axis] = slice(0, half) if split == "dims" else slice(0, None, 2)
-    x = both[tuple(index)]
+    x = buffer[tuple(index)]
     index[axis] = slice(half, None) if split == "dims" else slice(1, None, 2)
-    out = both[tuple(index)]
+    out = buffer[tuple(index)]
     before, params = x.copy(), RopeParams(48, "neox")
     positions = np.arange(x.shape[1])
     rope(x, positions, params, out=out, backend=backend)

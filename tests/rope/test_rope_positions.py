@@ -165,7 +165,7 @@ QWEN2_VL = RopeParams(32, "mrope", freq_base=1e6, sections=(4, 6, 6, 0))
 @pytest.mark.parametrize("planes", [3, 4])
 @pytest.mark.parametrize("batch", [1, 2])
 def test_qwen2_vl_rotates_by_the_last_three_planes(planes, batch):
-    """Its four planes are [text, t, h, w]; the mask needs text. The planes of rope are [t, h, w, extra]."""
+    """Qwen2-VL's four planes are [text, t, h, w]; the mask needs text. rope's are [t, h, w, extra]."""
     position_ids = torch.randint(0, 40, (planes, batch, 6), generator=torch.Generator().manual_seed(planes))
     rope_parameters = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 6, 6]}
     code, positions, cos, sin = run_model(

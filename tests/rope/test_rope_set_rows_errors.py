@@ -287,9 +287,9 @@ def test_a_call_without_tokens_accepts_an_empty_cache(path):
 @pytest.mark.parametrize("path", PATHS)
 def test_a_cache_in_the_gaps_of_its_tokens_is_no_overlap(path):
     """Keys from one half of each row of a buffer go to the other half."""
-    both = np.full((6, 2, N, D), SENTINEL, np.float32)
-    both[:, 0] = 1
-    tokens, cache = both[:, 0], both[:, 1]
+    buffer = np.full((6, 2, N, D), SENTINEL, np.float32)
+    buffer[:, 0] = 1
+    tokens, cache = buffer[:, 0], buffer[:, 1]
     PATHS[path](
         call(x=tokens, positions=np.zeros(6, np.int32), rows=np.array([3, -1, 1, 0, 5, 4]), cache=cache)
     )

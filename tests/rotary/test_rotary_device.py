@@ -106,13 +106,13 @@ def test_a_result_beyond_the_range_of_float16_is_infinite(device):
 
 
 @pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
-def test_cos_and_sin_may_be_two_views_of_one_memory(device):
+def test_cos_and_sin_may_be_strided_views(device):
     rng = np.random.default_rng(0)
-    x, both = (rng.standard_normal(s).astype(np.float32) for s in ((1, 40, 3, 64), (40, 2, 64)))
+    x, memory = (rng.standard_normal(s).astype(np.float32) for s in ((1, 40, 3, 64), (40, 2, 64)))
     for cos, sin in (
-        (both[:, 0], both[:, 1]),
-        (both[::-1, 1], both[:, 1]),
-        (both[:1, 0].repeat(40, 0), both[:, 0]),
+        (memory[:, 0], memory[:, 1]),
+        (memory[::-1, 1], memory[:, 1]),
+        (memory[:1, 0].repeat(40, 0), memory[:, 0]),
     ):
         value, magnitude = rotary_spec.rotary_mul(x, cos, sin, interleaved=False)
         y = rotary_mul(x, cos, sin, backend=device)

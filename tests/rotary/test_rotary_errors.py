@@ -351,7 +351,11 @@ def test_out_of_rotary_mul_qk_must_be_a_pair(out, kind, text, framework):
     assert str(caught.value) == f"[rotary_mul_qk] {text.format(array=array)}"
 
 
-ATTRIBUTES = {"rotary_mul": ("rotary_dim", "offset"), "rotary_mul_qk": ("rotary_dim", "offset")}
+C_INTEGERS = {
+    "rotary_mul": ("rotary_dim", "offset"),
+    "rotary_mul_qk": ("rotary_dim", "offset"),
+    "rotary_embedding": ("num_heads", "rotary_embedding_dim"),
+}
 
 
 def entry_of(op):
@@ -377,9 +381,9 @@ def test_the_c_function_raises_the_same_error(case):
         )
 
     entry, last_error = entry_of(op)
-    sizes = [arguments.get(n, 0) for n in ATTRIBUTES.get(op.name, ("num_heads", "rotary_embedding_dim"))]
+    integers = [arguments.get(n, 0) for n in C_INTEGERS[op.name]]
     inputs = [as_c_tensor(arguments[n]) for n in (*op.xs, *op.tables)]
-    status = entry(*inputs, C.c_int32(0), *map(C.c_int64, sizes), C.c_int32(1), *map(as_c_tensor, outs))
+    status = entry(*inputs, C.c_int32(0), *map(C.c_int64, integers), C.c_int32(1), *map(as_c_tensor, outs))
     assert status == (2 if case.kind is TypeError else 1)
     assert last_error() == f"[{op.name}] {case.text}"
     assert before == [o.tobytes() for o in outs]

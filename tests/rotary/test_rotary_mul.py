@@ -76,7 +76,7 @@ def possible(call):
     return not invalid_in_place and not invalid_tensor and offset + (width or D) <= D
 
 
-def view(guarded, shape, dtype, layout, values=None):
+def make_array(guarded, shape, dtype, layout, values=None):
     a = guarded.empty(shape, dtype, layout_strides(layout, shape))
     a[...] = 3 if values is None else values
     return a
@@ -110,11 +110,11 @@ def make_inputs(call, guarded, seed=0):
     heads = [call.sizes[2]] + ([call.keys] if call.keys else [])
     shapes = [(*call.sizes[:2], n, call.sizes[3])[4 - call.rank :] for n in heads]
     dtype = NUMPY_DTYPES[call.dtype]
-    xs = [view(guarded, s, dtype, call.layout, rng.standard_normal(s).astype(dtype)) for s in shapes]
+    xs = [make_array(guarded, s, dtype, call.layout, rng.standard_normal(s).astype(dtype)) for s in shapes]
     outs = {
         "new": None,
-        "given": [view(guarded, s, dtype, "contiguous") for s in shapes],
-        "gaps": [view(guarded, s, dtype, "gaps") for s in shapes],
+        "given": [make_array(guarded, s, dtype, "contiguous") for s in shapes],
+        "gaps": [make_array(guarded, s, dtype, "gaps") for s in shapes],
         "in-place": xs,
     }[call.out]
     return RotaryMulInputs(xs, tables_of(call, rng), outs)
