@@ -41,13 +41,13 @@ def rope_by_scalars(x, positions, p, factors, forward):
                     ramp_mix = (1 - min(1, max(0, ramp))) * p.ext_factor
                     theta = theta * (1 - ramp_mix) + extrapolated * ramp_mix
                     attn_factor *= 1 + 0.1 * math.log(1 / p.freq_scale)
-                c, sin = math.cos(theta) * attn_factor, math.sin(theta) * attn_factor * sin_sign
+                cos, sin = math.cos(theta) * attn_factor, math.sin(theta) * attn_factor * sin_sign
                 first, second = (i0 // 2, i0 // 2 + n // 2) if p.mode == 2 else (i0, i0 + 1)
                 first, second = first + p.n_offs, second + p.n_offs
                 for h in range(N):
                     x1, x2 = x[b, s, h, first], x[b, s, h, second]
-                    y[b, s, h, first] = x1 * c - x2 * sin
-                    y[b, s, h, second] = x1 * sin + x2 * c
+                    y[b, s, h, first] = x1 * cos - x2 * sin
+                    y[b, s, h, second] = x1 * sin + x2 * cos
     return y
 
 
@@ -74,7 +74,7 @@ def test_the_reference_equals_a_loop_by_the_specification(changed, mode, forward
         expected = rope_by_scalars(x, positions, p, np.ones(10) if factors is None else factors, forward)
         got = reference.rope(x, positions, p, factors, forward=forward)
         c, s = reference.cos_sin(positions, p, factors, forward=forward)
-        # The bound is for a float64 angle of at most 1000 radians after a few roundings.
+        # The bound is for a float64 angle of at most 2000 radians after a few roundings.
         bound = rotation_bound(x, c[..., None, :], s[..., None, :], expected, p, "float64", 2.0**-38)
         assert worst_ratio(got, expected, bound)[0] <= 1
 
@@ -111,9 +111,7 @@ def bits_of(values):
 
 def nearest_even(value):
     """Return the bfloat16 nearest to a float64, ties to even, computed without other roundings."""
-    if not math.isfinite(value):
-        return ml_dtypes.bfloat16(value)
-    if value == 0:
+    if not math.isfinite(value) or value == 0:
         return ml_dtypes.bfloat16(value)
     size = abs(value)
     exponent = max(math.frexp(size)[1] - 8, -133)
@@ -126,7 +124,7 @@ def nearest_even(value):
 
 
 def hard_values():
-    """Return every bfloat16, every midpoint of two neighbours, and the float64 neighbours of each."""
+    """Return the finite bfloat16 values, midpoints, larger values, and the float64 neighbours of all."""
     all_bits = np.arange(2**16, dtype=np.uint16)
     values = bfloat16_values(all_bits)
     finite = np.sort(values[np.isfinite(values)]).astype(np.float64)
@@ -137,7 +135,7 @@ def hard_values():
     return np.concatenate([hard, np.nextafter(hard, np.inf), np.nextafter(hard, -np.inf)])
 
 
-def test_bfloat16_bits_round_once_on_every_hard_case():
+def test_bfloat16_bits_round_hard_values_once():
     hard = hard_values()
     got = bfloat16_bits(hard)
     expected = bits_of(np.array([nearest_even(v) for v in hard.tolist()], ml_dtypes.bfloat16))
@@ -145,7 +143,7 @@ def test_bfloat16_bits_round_once_on_every_hard_case():
 
 
 def test_bfloat16_bits_agree_with_ml_dtypes_from_float32():
-    """ml_dtypes rounds float32 values only once, so its results are correct."""
+    """ml_dtypes rounds float32 values only once, so the expected values are correct."""
     rng = np.random.default_rng(2)
     bits = np.concatenate([rng.integers(0, 2**32, 2**18), np.arange(0, 2**32, 2**15)]).astype(np.uint32)
     values = bits.view(np.float32)
@@ -153,7 +151,7 @@ def test_bfloat16_bits_agree_with_ml_dtypes_from_float32():
     assert np.array_equal(bfloat16_bits(values), bits_of(values.astype(ml_dtypes.bfloat16)))
 
 
-def test_bfloat16_keeps_nan_and_infinity():
+def test_bfloat16_keeps_nan_infinity_zero_and_their_signs():
     values = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0])
     back = bfloat16_values(bfloat16_bits(values))
     assert np.array_equal(back, values, equal_nan=True)

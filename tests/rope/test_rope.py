@@ -32,20 +32,20 @@ from npu_rope.testing.bounds import rotation_bound, worst_ratio
 
 DTYPES = FACTORS["dtype"]
 MODES, SECTIONED = FACTORS["mode"][:2], FACTORS["mode"][2:]
-WIDE = {"dtype": DTYPES, "mode": FACTORS["mode"], "framework": FACTORS["framework"]}
-BASES = [Case(dtype=d, mode=m, framework=f) for d in DTYPES for m in MODES for f in WIDE["framework"]]
+BASE_FACTORS = {"dtype": DTYPES, "mode": FACTORS["mode"], "framework": FACTORS["framework"]}
+BASES = [Case(dtype=d, mode=m, framework=f) for d in DTYPES for m in MODES for f in BASE_FACTORS["framework"]]
 BASES += [Case(mode=m) for m in SECTIONED]
 BASES += [Case(d, m, f) for d, m, f in zip(DTYPES[1:], SECTIONED, ("numpy", "torch", "numpy"), strict=True)]
 ONE_FACTOR = BASES + [
     replace(base, **{name: value})
     for base in BASES
     for name, values in FACTORS.items()
-    if name not in WIDE
+    if name not in BASE_FACTORS
     for value in values[1:]
 ]
 PAIRWISE = [Case(**row) for row in pairwise(FACTORS)]
 
-# Numbers of pairs around every vector width; the tests add head sizes that leave a remainder.
+# Numbers of pairs around every vector width. The test also adds lanes that do not rotate.
 PAIRS = [1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 64, 96, 128, 288]
 
 
@@ -66,7 +66,7 @@ def test_every_pair_of_factors_meets_the_bound(case, backend, guarded):
 @together("pairs", PAIRS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_lengths_around_the_vector_width(pairs, mode, dtype, backend, guarded):
+def test_head_sizes_around_the_vector_width_meet_the_bound(pairs, mode, dtype, backend, guarded):
     for extra in (0, 1, 5):
         for out in ("given", "in-place"):
             D = 2 * pairs + extra
@@ -76,7 +76,7 @@ def test_lengths_around_the_vector_width(pairs, mode, dtype, backend, guarded):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @together("B, N, S", itertools.product([0, 1, 3], [0, 1, 71], [0, 1, 70]))
-def test_sizes_from_zero_to_many(B, N, S, dtype, backend, guarded):
+def test_sizes_from_zero_to_many_meet_the_bound(B, N, S, dtype, backend, guarded):
     for framework in ("numpy", "torch"):
         case = Case(dtype=dtype, mode="neox", framework=framework, out="given")
         run_and_judge(with_sizes(case, B, S, N, 18), backend, guarded)
@@ -111,13 +111,13 @@ def test_any_call_meets_the_bound(case, seed, backend):
 @settings(max_examples=100)
 @given(case=any_case(DEVICE_FACTORS).filter(possible), seed=st.integers(0, 2**16))
 def test_any_call_of_the_device_meets_the_bound(case, seed, backend):
-    """Draws only calls that a device runs; it refuses most calls of the test above."""
+    """Draw only calls that a device runs. A device refuses most calls of the test above."""
     run_and_judge(case, backend, GuardedMemory(), seed)
 
 
 # ---- sizes that models have ----------------------------------------------------------------------
 
-MOST_ELEMENTS = 300_000
+MAX_ELEMENTS = 300_000
 SIZES = {
     "D": [2, 6, 36, 64, 70, 80, 96, 112, 128, 192, 576, 1024],
     "N": [1, 2, 3, 8, 32, 71, 512],
@@ -135,9 +135,9 @@ SIZES = {
 
 
 def sized(row):
-    """Return a row of SIZES as a case, with fewer tokens if it would be too large."""
+    """Return a row of SIZES as a case. S is reduced to keep x below MAX_ELEMENTS if that is possible."""
     B, S, N, D = (row.pop(k) for k in "BSND")
-    S = max(1, min(S, MOST_ELEMENTS // (B * N * D)))
+    S = max(1, min(S, MAX_ELEMENTS // (B * N * D)))
     return with_sizes(Case(**row), B, S, N, D)
 
 
@@ -186,8 +186,8 @@ def test_each_mode_rotates_the_pairs_of_its_definition(mode, pairs, backend):
 
 
 def test_a_mode_with_sections_rotates_each_pair_by_its_axis(backend):
-    """Positions 2, 3, 5, 7 of time, height, width and extra. Every frequency is 1: angles are positions."""
-    x, ones = np.zeros((1, 1, 16)), np.ones(8)
+    """The axes have the positions 2, 3, 5 and 7. All frequencies are 1, so the angles equal them."""
+    x = np.zeros((1, 1, 16), np.float32)
     x[..., :8] = 1
     positions = np.array([[2], [3], [5], [7]], np.int32)
     rotated = {
@@ -199,8 +199,8 @@ def test_a_mode_with_sections_rotates_each_pair_by_its_axis(backend):
     for (mode, sections), angles in rotated.items():
         n_dims = 8 if mode == "vision" else 16
         params = RopeParams(n_dims, mode, sections=sections, freq_base=1.0)
-        y = try_rope(x.astype(np.float32), positions, params, backend=backend)
-        expected = np.concatenate([np.cos(angles), np.sin(angles)]) * np.tile(ones, 2)
+        y = try_rope(x, positions, params, backend=backend)
+        expected = np.concatenate([np.cos(angles), np.sin(angles)])
         assert np.abs(y[0, 0] - expected).max() <= 2 * e_angle_of(backend)
 
 
@@ -226,7 +226,7 @@ def test_vision_restarts_its_frequencies_at_each_section(backend):
 
 @pytest.mark.parametrize("mode", SECTIONED)
 def test_all_forms_of_positions_give_the_same_result(mode, backend, guarded):
-    """Four planes, flat or by batch. With three planes, the fourth is the plane of time."""
+    """Four planes may also be flat or have a batch. If there are three, the first is also the fourth."""
     rng = np.random.default_rng(5)
     x, planes = rng.standard_normal((2, 7, 2, 32)).astype(np.float32), rng.integers(0, 999, (4, 7))
     params = RopeParams(16 if mode == "vision" else 32, mode, sections=(4, 2, 2, 3))
@@ -255,7 +255,7 @@ def test_position_zero_leaves_x_unchanged(dtype, mode, backend):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
 def test_forward_then_backward_gives_x_back(dtype, mode, backend):
-    """The second rotation rotates the first one's error and adds its own."""
+    """The second rotation also rotates the error of the first rotation, and adds an error."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal((2, 9, 3, 72)).astype(NUMPY_DTYPES[dtype])
     positions, params = rng.integers(-(2**20), 2**20, (2, 9)), RopeParams(64, mode, n_offs=4)
@@ -264,16 +264,16 @@ def test_forward_then_backward_gives_x_back(dtype, mode, backend):
         return
     back = try_rope(y, positions, params, backend=backend, forward=False)
     options = {"dtype": dtype, "e_angle": e_angle_of(backend)}
-    _, first = expected_and_bound(x, positions, params, None, **options)
-    _, second = expected_and_bound(y, positions, params, None, forward=False, **options)
+    _, first_bound = expected_and_bound(x, positions, params, None, **options)
+    _, second_bound = expected_and_bound(y, positions, params, None, forward=False, **options)
     # Each component of a rotated error (e1, e2) is at most |e1| + |e2|.
-    window = first[..., 4:68]
+    window = first_bound[..., 4:68]
     partner = (
         np.roll(window, 32, -1) if mode == "neox" else window.reshape(*window.shape[:-1], 32, 2)[..., ::-1]
     )
-    rotated = first.copy()
+    rotated = first_bound.copy()
     rotated[..., 4:68] += partner.reshape(window.shape)
-    assert np.all(np.abs(values_of(back) - values_of(x)) <= rotated + second)
+    assert np.all(np.abs(values_of(back) - values_of(x)) <= rotated + second_bound)
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
@@ -293,7 +293,7 @@ def test_rope_in_place_returns_x_itself(framework, backend):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_nan_and_inf_stay_in_their_pair(dtype, mode, bad, backend):
-    """Token d has the value in lane d: only that lane and its partner become non-finite."""
+    """The value is in lane d of token d. Only that lane and its partner become non-finite."""
     D, n_dims, n_offs, half = 44, 36, 4, 18
     x = np.ones((D, 1, D), NUMPY_DTYPES[dtype])
     x[np.arange(D), 0, np.arange(D)] = bad
@@ -323,7 +323,7 @@ def test_nan_outside_the_window_is_copied_bit_for_bit(dtype, backend):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_every_bit_pattern_outside_the_window_is_copied(dtype, mode, D, backend, guarded):
-    """NaNs of any payload, subnormals, both zeros: no arithmetic touches the lanes outside the window."""
+    """These include NaNs with any payload, subnormals and both zeros."""
     patterns = np.arange(65536, dtype=np.uint16)
     if backend == "reference":  # the conversion to float64 makes signalling NaNs quiet
         patterns[np.isnan(patterns.view(NUMPY_DTYPES[dtype]).astype(np.float32))] |= 0x240
@@ -341,7 +341,7 @@ def test_every_bit_pattern_outside_the_window_is_copied(dtype, mode, D, backend,
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_overflow_of_the_result_gives_infinity(dtype, backend):
-    """Both lanes of a pair are the type's largest number: at 45 degrees their sum is 1.41 times as large."""
+    """Each lane is the type's largest number. At 45 degrees, x1*sin + x2*cos is 1.41 times as large."""
     largest = float(np.finfo(dtype).max if dtype != "bfloat16" else 3.3895313892515355e38)
     x = np.full((1, 1, 64), largest, NUMPY_DTYPES[dtype])
     params = RopeParams(64, freq_scale=np.pi / 4, freq_base=1.0)

@@ -1,7 +1,7 @@
 """rope's cos and sin against exact values (mpmath) and, for policy ggml, against libm's.
 
-A rotated pair (1, 0) is (cos, sin). mpmath computes the exact values with 120 bits. It takes the frequencies
-from the specification's formula, not from this project's float64 values.
+A rotated pair (1, 0) is (cos, sin). mpmath computes the exact values with 120 bits. Their frequencies follow
+the specification's formula, not this project's float64 values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from npu_rope.rope_attributes import MAX_FREQUENCY, ggml_angles
 from npu_rope.testing.bounds import is_device
 
 # Bounds of |cos error| and |sin error| of policy exact for float32 (docs/ops/rope.md): on the host at every
-# int32 position, on the device below 2^22.
+# int32 position, on the device at those below 2^22.
 EXACT_FLOAT32 = 2.0**-23
 EXACT_DEVICE = 2.0**-20
 # Measured for float64 input: frequencies have 64 bits, so the error of the angle grows with the position.
@@ -37,7 +37,7 @@ def as_stored(number, backend):
     return float(np.float32(number)) if is_device(backend) else number
 
 
-def exact_within(backend):
+def exact_bound(backend):
     return EXACT_DEVICE if is_device(backend) else EXACT_FLOAT32
 
 
@@ -65,18 +65,18 @@ def true_frequencies(params, factors=None):
         ]
 
 
-def truth(positions, frequencies):
+def exact_cos_sin(positions, frequencies):
     with mpmath.workprec(BITS):
-        both = [[mpmath.cos_sin(int(p) * f) for f in frequencies] for p in positions]
-        return np.array(both, np.float64).transpose(2, 0, 1)
+        exact = [[mpmath.cos_sin(int(p) * f) for f in frequencies] for p in positions]
+        return np.array(exact, np.float64).transpose(2, 0, 1)
 
 
-def error(positions, params, backend, dtype=np.float32, factors=None):
-    both = table(positions, params, backend, dtype, factors=factors)
-    if both is None:
+def errors_of_table(positions, params, backend, dtype=np.float32, factors=None):
+    computed = table(positions, params, backend, dtype, factors=factors)
+    if computed is None:
         return None
-    c, s = both
-    true_c, true_s = truth(positions, true_frequencies(params, factors))
+    c, s = computed
+    true_c, true_s = exact_cos_sin(positions, true_frequencies(params, factors))
     return np.maximum(np.abs(c - true_c), np.abs(s - true_s))
 
 
@@ -88,18 +88,18 @@ def far_positions(n, seed, backend):
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_exact_is_within_its_bound_at_every_position(base, backend):
-    """2^-23 at every int32 position; on the device 2^-20 at every one below 2^22."""
+def test_exact_meets_its_bound_at_far_positions(base, backend):
+    """The positions are random ones of the whole range, its ends, and those around 2^22 and 2^24."""
     params = RopeParams(128, freq_base=base)
     positions = far_positions(30, int(base), backend)
-    assert error(positions, params, backend).max() <= exact_within(backend)
+    assert errors_of_table(positions, params, backend).max() <= exact_bound(backend)
 
 
 @pytest.mark.parametrize("base", BASES[:2])
-def test_exact_in_float64_is_far_better(base, backend):
+def test_exact_meets_its_closer_bounds_in_float64(base, backend):
     params = RopeParams(64, freq_base=base)
     positions = far_positions(40, int(base), backend)
-    errors = error(positions, params, backend, np.float64)
+    errors = errors_of_table(positions, params, backend, np.float64)
     if errors is None:
         return
     near = np.abs(positions) <= NEAR
@@ -112,7 +112,7 @@ def test_exact_meets_its_bound_with_freq_factors_and_scaling(backend):
     params = RopeParams(64, freq_base=500000.0, freq_scale=0.25)
     factors = np.linspace(1, 8, 32, dtype=np.float32)
     positions = far_positions(40, 3, backend)
-    assert error(positions, params, backend, factors=factors).max() <= exact_within(backend)
+    assert errors_of_table(positions, params, backend, factors=factors).max() <= exact_bound(backend)
 
 
 def near_positions(n, limit):
@@ -125,15 +125,15 @@ def near_positions(n, limit):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_exact_meets_its_bound_at_many_positions_below_2_to_the_24(sign, backend):
-    """Two pairs, many positions. Frequency 1 is the hardest, as its float64 value is exact."""
+    """The head has two pairs. On the device, the positions are below 2^22."""
     params = RopeParams(4, freq_base=3.0)
     positions = sign * near_positions(1500, min(2**24, reach(backend)))
-    assert error(positions, params, backend).max() <= exact_within(backend)
+    assert errors_of_table(positions, params, backend).max() <= exact_bound(backend)
 
 
 @pytest.mark.slow
 def test_cpu_and_reference_agree_at_every_third_position_below_2_to_the_24():
-    """mpmath is too slow for millions of positions. The tests above compare the reference with it."""
+    """mpmath is too slow for millions of positions. The tests above compare the reference with mpmath."""
     params = RopeParams(4, freq_base=3.0)
     for start in range(0, 2**24, 2**20):
         positions = np.arange(start, start + 2**20, 3)
@@ -148,7 +148,7 @@ def test_exact_meets_its_bound_in_runs_of_positions(backend):
     for start in (0, 2**22 - 150, 2**24 - 100, 2**31 - 150):
         positions = np.arange(start, start + 140)
         if positions[-1] < reach(backend):
-            assert error(positions, params, backend).max() <= exact_within(backend)
+            assert errors_of_table(positions, params, backend).max() <= exact_bound(backend)
 
 
 def test_exact_matches_yarn_computed_by_mpmath(backend):
@@ -172,9 +172,9 @@ def test_exact_matches_yarn_computed_by_mpmath(backend):
         mscale = float(1 + mpmath.mpf(1) / 10 * mpmath.log(1 / mpmath.mpf(scale)))
     positions = far_positions(20, 9, backend)
     c, s = table(positions, params, backend)
-    true_c, true_s = truth(positions, mixed)
-    assert np.abs(c - mscale * true_c).max() <= exact_within(backend) * mscale
-    assert np.abs(s - mscale * true_s).max() <= exact_within(backend) * mscale
+    true_c, true_s = exact_cos_sin(positions, mixed)
+    assert np.abs(c - mscale * true_c).max() <= exact_bound(backend) * mscale
+    assert np.abs(s - mscale * true_s).max() <= exact_bound(backend) * mscale
 
 
 YARN = {"n_ctx_orig": 4096, "ext_factor": 1.0}
@@ -189,7 +189,7 @@ VARIANTS = {
         RopeParams(96, freq_scale=0.125, attn_factor=-2.5, **YARN),
         np.geomspace(64, 0.5, 48),
     ),
-    "half scaled up": (RopeParams(64, freq_base=160.0, freq_scale=7.0), None),
+    "scaled up": (RopeParams(64, freq_base=160.0, freq_scale=7.0), None),
     "factors of 1/16": (RopeParams(16, freq_base=1.3), np.full(8, 1 / 16)),  # 16 radians per position
     "frequencies near 1": (RopeParams(32, freq_base=1.5), np.linspace(0.9, 1.1, 16)),
 }
@@ -200,7 +200,7 @@ VARIANTS = {
 def test_cos_and_sin_meet_their_bound_over_many_positions(name, sign, backend):
     """Positions are below the device's reach: dense at both ends, around powers of two, and random."""
     if backend == "reference":
-        return  # the expected values are its own; the tests above compare it with exact ones
+        return  # it gives the expected values; the tests above compare it with exact ones
     params, factors = VARIANTS[name]
     factors = None if factors is None else factors.astype(np.float32)
     positions = sign * near_positions(2500, DEVICE_REACH)
@@ -208,7 +208,7 @@ def test_cos_and_sin_meet_their_bound_over_many_positions(name, sign, backend):
     names = ("freq_base", "freq_scale", "attn_factor")
     params = replace(params, **{name: as_stored(getattr(params, name), backend) for name in names})
     true_c, true_s = reference.cos_sin(positions, params, factors)
-    bound = exact_within(backend) * max(1.0, abs(params.mscale()))
+    bound = exact_bound(backend) * max(1.0, abs(params.mscale()))
     assert max(np.abs(c - true_c).max(), np.abs(s - true_s).max()) <= bound
 
 
@@ -230,18 +230,18 @@ def test_f32_is_the_float32_product_of_position_and_frequency(base, backend):
     frequencies = np.array(true_frequencies(params), np.float64).astype(np.float32)
     angles = positions.astype(np.float32)[:, None] * frequencies
     with mpmath.workprec(BITS):
-        both = [[mpmath.cos_sin(mpmath.mpf(float(a))) for a in row] for row in angles]
-    true_c, true_s = np.array(both, np.float64).transpose(2, 0, 1)
-    both = table(positions, params, backend, angle="f32")
-    if both is None:
+        exact = [[mpmath.cos_sin(mpmath.mpf(float(a))) for a in row] for row in angles]
+    true_c, true_s = np.array(exact, np.float64).transpose(2, 0, 1)
+    computed = table(positions, params, backend, angle="f32")
+    if computed is None:
         return
-    c, s = both
+    c, s = computed
     assert np.abs(c - true_c).max() <= EXACT_FLOAT32
     assert np.abs(s - true_s).max() <= EXACT_FLOAT32
 
 
 def test_f32_differs_from_exact_at_a_far_position(backend):
-    """Near position 131072 the rounding of the frequency alone changes cos by 1e-3."""
+    """The float32 roundings of frequency and product change cos by 1.5e-3 at this position."""
     params, positions = RopeParams(128), np.array([131_071])
     exact, rounded = (table(positions, params, backend, angle=a) for a in ("exact", "f32"))
     assert rounded is None or 1e-3 < np.abs(exact[0] - rounded[0]).max() < 1e-2
@@ -253,7 +253,7 @@ def test_f32_differs_from_exact_at_a_far_position(backend):
 def libm(name):
     function = getattr(ctypes.CDLL(ctypes.util.find_library("m")), name)
     function.restype = ctypes.c_float
-    function.argtypes = [ctypes.c_float] * (2 if name == "powf" else 1)
+    function.argtypes = [ctypes.c_float]
     return lambda values: np.array([function(float(v)) for v in values.ravel()], np.float32).reshape(
         values.shape
     )

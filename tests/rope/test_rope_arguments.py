@@ -55,18 +55,23 @@ RUNS = {
 
 @pytest.fixture(params=RUNS)
 def run(request):
-    """Return a function that calls an operator with new parameters, for which nothing is cached."""
-    return lambda convert, **options: RUNS[request.param](convert, RopeParams(8), **options)
+    """Return a function that calls an operator, by default with new parameters, which no call has cached."""
+
+    def call(convert, params=None, **options):
+        return RUNS[request.param](convert, params or RopeParams(8), **options)
+
+    return call
 
 
 @pytest.fixture
 def op(request):
+    """Return the name of the operator of fixture run, as errors print it."""
     return request.node.callspec.params["run"].rstrip("_")
 
 
 @pytest.fixture(params=["numpy", "torch"])
 def framework(request, backend):
-    """Return a function that converts arrays, and the argument backend. With tensors, None means cpu."""
+    """Return a function that converts arrays, and the argument backend: None for tensors on the CPU."""
     if request.param == "numpy":
         return np.asarray, backend
     return lambda a: to_torch(np.array(a)), None if backend == "cpu" else backend
@@ -89,20 +94,12 @@ WRONG = [
 def test_forward_is_a_bool(wrong, printed, run, op, framework):
     convert, backend = framework
     for after_a_correct_call in (False, True):
+        params = RopeParams(8)
         if after_a_correct_call:
-            run(convert, backend=backend)
+            run(convert, params, backend=backend)
         with pytest.raises(TypeError) as caught:
-            run(convert, backend=backend, forward=wrong)
+            run(convert, params, backend=backend, forward=wrong)
         assert str(caught.value) == f"[{op}] forward must be True or False but got {printed}."
-
-
-@pytest.mark.parametrize("cached", [False, True])
-def test_forward_1_is_refused_even_if_a_call_with_true_is_cached(cached):
-    params = RopeParams(8)
-    if cached:
-        run_rope(to_torch, params)
-    with pytest.raises(TypeError, match=r"^\[rope\] forward must be True or False but got 1\.$"):
-        run_rope(to_torch, params, forward=1)
 
 
 @pytest.mark.parametrize("forward", [False, True])
@@ -120,7 +117,7 @@ def test_forward_and_backward_differ(run, framework):
 
 
 @pytest.mark.parametrize("forward", ["no", None, 1])
-def test_the_reference_itself_refuses_a_forward_that_is_no_bool(forward):
+def test_the_reference_and_packed_call_refuse_a_forward_that_is_no_bool(forward):
     x, params, text = values(), RopeParams(8), "forward must be True or False but got"
     with pytest.raises(TypeError, match=text):
         rope_reference.rope(x, POSITIONS, params, forward=forward)
@@ -134,10 +131,14 @@ def test_the_reference_itself_refuses_a_forward_that_is_no_bool(forward):
 
 
 @pytest.mark.parametrize("wrong", ["no", None, 1])
-def test_forward_is_a_bool_under_autograd_and_compile(wrong):
-    x, params = to_torch(values()), RopeParams(8)
+def test_forward_is_a_bool_under_autograd(wrong):
+    x = to_torch(values()).requires_grad_()
     with pytest.raises(TypeError, match=r"^\[rope\] forward must be True or False but got"):
-        rope(x.clone().requires_grad_(), to_torch(POSITIONS), params, forward=wrong)
+        rope(x, to_torch(POSITIONS), RopeParams(8), forward=wrong)
+
+
+def test_forward_may_be_numpys_bool_under_compile():
+    x, params = to_torch(values()), RopeParams(8)
     compiled = torch.compile(
         lambda x: rope(x, torch.arange(3), params, forward=np.bool_(False)), backend="eager"
     )
@@ -165,6 +166,9 @@ def test_the_policies_differ():
     x = np.ones((3, 1, 64), np.float32)
     results = [rope(x, far, RopeParams(64), angle=angle).tobytes() for angle in (0, 1, 2)]
     assert len(set(results)) == 3
+
+
+def test_params_accept_the_number_of_a_policy():
     p = RopeParams(64)
     for number, policy in enumerate(ANGLE_POLICIES):
         assert np.array_equal(p.frequencies(number), p.frequencies(policy))

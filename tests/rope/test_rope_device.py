@@ -1,4 +1,7 @@
-"""rope on the device: refused calls, memory traffic, overflow. test_rope.py judges its results."""
+"""rope on the device: refusals, torch's gradients and views, memory traffic, overflow.
+
+test_rope.py judges the results.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +49,15 @@ REFUSALS = {
     "position of a batch": (
         {"positions": np.int32([[0, 1, 2], [0, 1, 5_000_000]])}, ValueError, f"{REACH} 5000000.", DEVICES,
     ),
-    "float64": (
+    "float64 on 910B": (
         {"dtype": "float64"}, TypeError,
         "[rope] x must be float32, float16 or bfloat16 on Ascend910B1 but got float64.", DEVICES[:1],
     ),
-    "float64 without bfloat16": (
+    "float64 on 310P": (
         {"dtype": "float64"}, TypeError,
         "[rope] x must be float32 or float16 on Ascend310P3 but got float64.", DEVICES[1:],
     ),
-    "bfloat16": (
+    "bfloat16 on 310P": (
         {"dtype": "bfloat16"}, TypeError,
         "[rope] x must be float32 or float16 on Ascend310P3 but got bfloat16.", DEVICES[1:],
     ),
@@ -115,17 +118,17 @@ def launch(x, out, **options):
     executors.on_sim(Options(**options), t, RopeCallAttributes(RopeParams(x.shape[-1]), True, "exact"))
 
 
-SOCS = (
+CHIPS = (
     "Ascend910B1, Ascend910B2, Ascend910B2C, Ascend910B3, Ascend910B4, Ascend910B4-1, Ascend910_9392, "
     "Ascend910_9391, Ascend910_9381, Ascend910_9382, Ascend910_9372, Ascend910_9362, Ascend910_9363, "
     "Ascend310P3, Ascend310P1, Ascend310P5, Ascend310P7"
 )
 BAD_OPTIONS = {
-    "soc": ({"soc": "ascend999"}, rf"^\[sim\] soc must be one of {SOCS} but got ascend999\.$"),
-    "no soc": ({"soc": ""}, rf"^\[sim\] soc must be one of {SOCS} but got \.$"),
+    "soc": ({"soc": "ascend999"}, rf"^\[sim\] soc must be one of {CHIPS} but got ascend999\.$"),
+    "no soc": ({"soc": ""}, rf"^\[sim\] soc must be one of {CHIPS} but got \.$"),
     "soc without kernels": (
         {"soc": "ascend950"},
-        rf"^\[sim\] soc must be one of {SOCS} but got ascend950, for which the package has no operators"
+        rf"^\[sim\] soc must be one of {CHIPS} but got ascend950, for which the package has no operators"
         r"\.$",
     ),
     "rule": (
@@ -148,8 +151,8 @@ def test_bad_options_are_refused_and_nothing_is_written(name):
     assert np.all(out == SENTINEL)
 
 
-def test_every_chip_of_an_soc_gives_the_same_bits():
-    """The chips differ in sizes and cores, not in arithmetic."""
+def test_chips_of_two_socs_give_the_same_bits():
+    """The chips differ in their number of cores and in their memory, not in arithmetic."""
     x, results = normal((2, 70, 5, 64)), []
     for soc in (
         "ascend910b",
@@ -183,7 +186,7 @@ def test_the_default_backend_may_be_a_device(framework, device, monkeypatch):
 
 @pytest.mark.parametrize("device", ["reference", *DEVICES])
 @pytest.mark.parametrize("name", ["x", "out"])
-def test_gradients_are_refused_and_nothing_is_written(name, device):
+def test_gradients_of_a_call_with_out_are_refused_and_nothing_is_written(name, device):
     tensors = {"x": torch.ones(SHAPE), "out": torch.full(SHAPE, SENTINEL)}
     tensors[name].requires_grad_()
     text = rf"^\[rope\] {name} must not need a gradient for backend {device} but got requires_grad\.$"
@@ -196,7 +199,7 @@ def test_gradients_are_refused_and_nothing_is_written(name, device):
 
 
 @pytest.mark.parametrize("device", ["reference", *DEVICES])
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by torch
 def test_dual_levels_are_refused(device):
     text = rf"^\[rope\] x must be outside a dual level for backend {device} but got one inside\.$"
     with torch.autograd.forward_ad.dual_level(), pytest.raises(ValueError, match=text):
@@ -205,7 +208,7 @@ def test_dual_levels_are_refused(device):
 
 @pytest.mark.parametrize("device", ["reference", *DEVICES])
 @pytest.mark.parametrize("transform", ["vmap", "grad"])
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by torch
 def test_function_transforms_are_refused(transform, device):
     def total(x):
         return rope(x, torch.arange(3), PARAMS, backend=device).sum()
@@ -218,7 +221,7 @@ def test_function_transforms_are_refused(transform, device):
 
 
 @pytest.mark.parametrize("device", ["reference", *DEVICES])
-@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch's own, from its tracing
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # raised by torch's tracing
 def test_a_compiled_function_runs_the_call_eagerly(device):
     def double(x):
         return 2 * rope(x + 0, torch.arange(3), PARAMS, backend=device)

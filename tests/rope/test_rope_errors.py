@@ -73,14 +73,8 @@ def test_back_to_back_memory_is_no_overlap(path):
 # ---- errors that only C can raise ------------------------------------------------------------------
 
 
-@pytest.fixture
-def c_call():
-    """Return a function that calls C with structs that a test may replace. It returns status, message and
-    out."""
-    return _c_call
-
-
-def _c_call(x_shape=(3, 2, 8), **changed):
+def call_c(x_shape=(3, 2, 8), **changed):
+    """Call C with structs that the arguments may replace. Return the status, the message and out."""
     data = np.ones(48, np.float32)
     positions, out = np.arange(3, dtype=np.int32), sentinels(48)
     structs = {
@@ -101,26 +95,26 @@ def _c_call(x_shape=(3, 2, 8), **changed):
     ("name", "kind"),
     [("x", "a tensor"), ("positions", "a tensor"), ("params", "a struct"), ("out", "a tensor")],
 )
-def test_null_arguments_are_named(name, kind, c_call):
-    status, message, out = c_call(**{name: None})
+def test_null_arguments_are_named(name, kind):
+    status, message, out = call_c(**{name: None})
     assert (status, message) == (1, f"[rope] {name} must be {kind} but got NULL.")
     assert np.all(out == SENTINEL)
 
 
 @pytest.mark.parametrize("name", ["x", "positions", "freq_factors", "out"])
-def test_null_data_is_refused_unless_the_tensor_is_empty(name, c_call):
+def test_null_data_of_tensors_with_elements_is_refused(name):
     shapes = {"x": (3, 2, 8), "positions": (3,), "freq_factors": (4,), "out": (3, 2, 8)}
     shape = shapes[name]
-    strides = (16, 8, 1)[-len(shape) :] if len(shape) > 1 else (1,)
+    strides = (16, 8, 1)[-len(shape) :]
     dtype = "int32" if name == "positions" else "float32"
-    status, message, out = c_call(**{name: c_tensor(0, dtype, shape, strides)})
+    status, message, out = call_c(**{name: c_tensor(0, dtype, shape, strides)})
     assert (status, message) == (1, f"[rope] {name} must have data but got NULL.")
     assert np.all(out == SENTINEL)
 
 
-def test_null_data_of_empty_tensors_is_fine(c_call):
-    nothing = c_tensor(0, "float32", (0, 2, 8), (16, 8, 1))
-    status, _, _ = c_call((0, 2, 8), out=nothing, positions=c_tensor(0, "int32", (0,), (1,)))
+def test_null_data_of_empty_tensors_is_accepted():
+    no_data = c_tensor(0, "float32", (0, 2, 8), (16, 8, 1))
+    status, _, _ = call_c((0, 2, 8), out=no_data, positions=c_tensor(0, "int32", (0,), (1,)))
     assert status == 0
 
 
@@ -137,49 +131,49 @@ LARGE = 2**31
         ((2, 1, 8), (2**61, 0, 1)),  # reach in bytes
     ],
 )
-def test_sizes_and_strides_that_overflow_are_refused(shape, strides, c_call):
+def test_sizes_and_strides_that_overflow_are_refused(shape, strides):
     data = np.ones(64, np.float32)
-    status, message, out = c_call(x=c_tensor(data.ctypes.data, "float32", shape, strides))
+    status, message, out = call_c(x=c_tensor(data.ctypes.data, "float32", shape, strides))
     assert (status, message) == (1, f"[rope] x must have fewer than 2^63 bytes but got shape {list(shape)}.")
     assert np.all(out == SENTINEL)
 
 
-def test_negative_sizes_are_refused(c_call):
+def test_negative_sizes_are_refused():
     data = np.ones(64, np.float32)
-    status, message, _ = c_call(x=c_tensor(data.ctypes.data, "float32", (-3, 2, 8), (16, 8, 1)))
+    status, message, _ = call_c(x=c_tensor(data.ctypes.data, "float32", (-3, 2, 8), (16, 8, 1)))
     assert (status, message) == (1, "[rope] x must have sizes >= 0 but got [-3, 2, 8].")
 
 
 @pytest.mark.parametrize("ndim", [-1, 0, 5, 99])
-def test_ranks_the_struct_cannot_hold_are_refused(ndim, c_call):
+def test_ranks_out_of_range_are_refused(ndim):
     x = c_tensor(0, "float32", (3, 2, 8), (16, 8, 1))
     x.ndim = ndim
-    status, message, _ = c_call(x=x)
+    status, message, _ = call_c(x=x)
     got = "[]" if ndim == 0 else f"{ndim} dimensions"
     assert (status, message) == (1, f"[rope] x must have shape [B,S,N,D] or [S,N,D] but got {got}.")
     for name in ("positions", "freq_factors", "out"):
         struct = c_tensor(0, "int32" if name == "positions" else "float32", (3,), (1,))
         struct.ndim = ndim
-        status, message, _ = c_call(**{name: struct})
+        status, message, _ = call_c(**{name: struct})
         assert status == 1
         assert message.startswith(f"[rope] {name} must have")
 
 
 @pytest.mark.parametrize("name", ["x", "positions", "freq_factors", "out"])
-def test_unknown_dtypes_are_type_errors(name, c_call):
+def test_unknown_dtypes_are_type_errors(name):
     struct = c_tensor(0, "complex64", (3, 2, 8), (16, 8, 1))
-    status, message, _ = c_call(**{name: struct})
+    status, message, _ = call_c(**{name: struct})
     assert status == 2
     assert message.startswith(f"[rope] {name} must ")
     assert message.endswith("but got an unknown dtype.")
 
 
 @pytest.mark.parametrize(("name", "dtype", "size"), [("x", "float32", 4), ("positions", "int64", 8)])
-def test_unaligned_data_is_refused(name, dtype, size, c_call):
+def test_unaligned_data_is_refused(name, dtype, size):
     raw = np.zeros(400, np.uint8)
     address = raw.ctypes.data + (-raw.ctypes.data) % 8 + size // 2
     shape, strides = ((3, 2, 8), (16, 8, 1)) if name == "x" else ((3,), (1,))
-    status, message, out = c_call(**{name: c_tensor(address, dtype, shape, strides)})
+    status, message, out = call_c(**{name: c_tensor(address, dtype, shape, strides)})
     text = f"[rope] {name} must be aligned to its {size}-byte elements but got an address that is not."
     assert (status, message) == (1, text)
     assert np.all(out == SENTINEL)
@@ -251,7 +245,7 @@ def test_x_must_be_an_array_or_a_tensor(backend_name):
 
 @pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim", None])
 @pytest.mark.parametrize("name", ["positions", "freq_factors", "out"])
-def test_arrays_beside_a_tensor_are_refused(name, backend_name):
+def test_arrays_in_a_call_with_a_tensor_are_refused(name, backend_name):
     x, positions = ones("torch")
     given = {"positions": positions, "freq_factors": torch.ones(4), "out": torch.empty_like(x)}
     given[name] = given[name].numpy()
@@ -289,9 +283,9 @@ def test_rope_in_place_refuses_a_read_only_array(backend_name):
         rope_(x, positions, RopeParams(8), backend=backend_name)
 
 
-# ---- torch's other layouts -------------------------------------------------------------------------
+# ---- tensors that are not dense -------------------------------------------------------------------------
 
-OTHER_LAYOUTS = {
+NOT_DENSE = {
     "torch.sparse_coo": lambda t: t.to_sparse(),
     "torch._mkldnn": lambda t: t.to_mkldnn(),
     "a nested one": lambda t: torch.nested.nested_tensor(list(t)),
@@ -299,11 +293,11 @@ OTHER_LAYOUTS = {
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-@pytest.mark.parametrize("layout", OTHER_LAYOUTS)
+@pytest.mark.parametrize("layout", NOT_DENSE)
 @pytest.mark.parametrize("call", ["rope", "rope_qk", "rotary_position_embedding"])
 def test_tensors_that_are_not_dense_are_refused(layout, call, backend):
     x = torch.ones(2, 3, 4, 8)
-    other = OTHER_LAYOUTS[layout](x)
+    other = NOT_DENSE[layout](x)
     params, positions = RopeParams(8), torch.arange(3)
     calls = {
         "rope": ("x", lambda: rope(other, positions, params, backend=backend)),

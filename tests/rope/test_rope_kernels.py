@@ -17,7 +17,7 @@ from npu_rope import RopeParams, native, rope
 
 DTYPES = list(NUMPY_DTYPES)
 MODES = ["normal", "neox"]
-FUSED = ["avx2", "avx512", "avx512_bf16"]  # sets with fused multiply-adds, which round the same way
+FUSED = ["avx2", "avx512", "avx512_bf16"]  # x86 sets with fused multiply-adds, which round the same way
 
 
 def normal(shape, dtype, seed=0):
@@ -51,7 +51,7 @@ def threads():
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_instruction_set_meets_the_bound_at_every_width(isa, mode, dtype, library, guarded):
+def test_every_instruction_set_meets_the_bound_at_many_head_sizes(isa, mode, dtype, library, guarded):
     library.force_isa(isa)
     assert library.isa() == isa
     positions = np.array([5, 6, 7, -3, 2**31 - 1, -(2**31)])
@@ -77,8 +77,8 @@ def test_sets_that_fuse_are_bit_equal(mode, dtype, library):
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_every_float16_survives_the_conversion_to_float32_and_back(isa, library):
-    """Position 0 multiplies by 1 and adds 0, so all 65536 patterns stay the same (NaNs stay NaNs)."""
+def test_every_finite_float16_survives_the_conversion_to_float32_and_back(isa, library):
+    """At position 0, pairs of finite numbers stay the same, and other pairs do not become finite."""
     library.force_isa(isa)
     x = np.arange(65536, dtype=np.uint16).view(np.float16).reshape(1, 1024, 64)
     finite = np.isfinite(x).reshape(1, 1024, 32, 2).all(-1)
@@ -96,7 +96,7 @@ def test_results_round_to_nearest_even(isa, dtype, mode, library):
     bits = np.random.default_rng(0).integers(0, 65536, 64 * 1024).astype(np.uint16)
     x1 = bits.view(NUMPY_DTYPES[dtype])
     x1[~np.isfinite(x1.astype(np.float32))] = 1
-    attn_factor = np.float32(1.5)  # every other product is a tie
+    attn_factor = np.float32(1.5)  # many products are ties
     x = np.zeros((1, 1024, 128), NUMPY_DTYPES[dtype])
     first = slice(0, None, 2) if mode == "normal" else slice(0, 64)
     x[..., first] = x1.reshape(1, 1024, 64)
@@ -112,7 +112,7 @@ def test_results_round_to_nearest_even(isa, dtype, mode, library):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", [(1, 300, 16, 128), (3, 1, 70, 640), (1, 1, 501, 256), (7, 33, 9, 65)])
-def test_any_number_of_threads_gives_the_same_bits(dtype, mode, shape, threads):
+def test_the_number_of_threads_does_not_change_the_bits(dtype, mode, shape, threads):
     x = torch.from_numpy(normal(shape, "float32")).to(getattr(torch, dtype))
     positions, params = torch.arange(shape[1]), RopeParams(shape[-1] // 2 * 2, mode)
     results = []
@@ -173,8 +173,8 @@ def test_tables_stepped_from_position_to_position_meet_the_bound(dtype, mode, st
         assert_within(y, x, positions, params, dtype=dtype, forward=forward)
 
 
-def test_positions_that_repeat_jump_and_run_backwards():
-    """Runs of every kind, around the 64 tokens after which the CPU makes a new table."""
+def test_positions_that_repeat_jump_and_descend_meet_the_bound():
+    """Runs of lengths around 64, the tokens after which the CPU computes a new table, and other sequences."""
     rng = np.random.default_rng(4)
     runs = [np.arange(n) + rng.integers(-(2**20), 2**20) for n in (1, 2, 63, 64, 65, 66, 130, 3)]
     runs += [np.zeros(5, np.int64), np.arange(70, 0, -1), np.repeat(np.arange(40), 2), np.arange(0, 90, 2)]
@@ -188,7 +188,7 @@ def test_positions_that_repeat_jump_and_run_backwards():
 
 @functools.cache
 def large(tokens, dtype):
-    """Random x. It is made once, for all windows, modes and instruction sets."""
+    """Return a random x, made once for all windows, modes and instruction sets."""
     x = normal((tokens, 32, 128), dtype)
     x.flags.writeable = False
     return x
@@ -209,8 +209,8 @@ LARGE_WINDOWS = [
 def test_large_outputs_are_the_same_with_and_without_streaming_stores(
     isa, mode, dtype, window, library, guarded
 ):
-    """Outputs above 16 MiB use streaming stores if all parts of a row begin on 32 bytes. This is not so
-    in some of these windows, and in outputs that are misaligned by 8 bytes."""
+    """Outputs above 16 MiB use streaming stores if the parts of each head begin at multiples of 32 bytes.
+    In some of these windows, and in outputs that are misaligned by 8 bytes, they do not."""
     library.force_isa(isa)
     item = NUMPY_DTYPES[dtype].itemsize
     tokens = 17 * 2**20 // (32 * 128 * item)
@@ -228,7 +228,7 @@ def test_large_outputs_are_the_same_with_and_without_streaming_stores(
     assert np.array_equal(results[0], results[2])
 
 
-def test_large_output_with_gaps_and_a_partial_window(guarded):
+def test_a_large_output_with_gaps_and_a_partial_window_meets_the_bound(guarded):
     shape = (150, 32, 1040)
     x = normal(shape, "float32")
     out = guarded.empty(shape, np.float32, (32 * 1056, 1056, 1))

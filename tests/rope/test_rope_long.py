@@ -37,28 +37,28 @@ def positions_of(mode, *rows):
 
 
 @every_mode
-def test_8192_tokens(mode, backend):
+def test_8192_tokens_meet_the_bound(mode, backend):
     x, positions = normal(1, LONG, 1, 32), positions_of(mode, LONG)
     y = rope(x, positions, PARAMS[mode], backend=backend)
     assert_within(y, x, positions, PARAMS[mode], dtype="float32", backend=backend)
 
 
 @every_mode
-def test_batches_of_thousands_of_tokens(mode, backend):
+def test_batches_of_thousands_of_tokens_meet_the_bound(mode, backend):
     x, positions = normal(3, 2731, 1, 32), positions_of(mode, 3, 2731)
     y = rope(x, positions, PARAMS[mode], backend=backend, forward=False)
     assert_within(y, x, positions, PARAMS[mode], dtype="float32", forward=False, backend=backend)
 
 
 @every_mode
-def test_8192_queries_and_keys(mode, backend):
+def test_8192_queries_and_keys_meet_the_bound(mode, backend):
     q, k, positions = normal(1, LONG, 2, 32), normal(1, LONG, 1, 32, seed=1), positions_of(mode, LONG)
     for y, x in zip(rope_qk(q, k, positions, PARAMS[mode], backend=backend), (q, k), strict=True):
         assert_within(y, x, positions, PARAMS[mode], dtype="float32", backend=backend)
 
 
 @every_mode
-def test_8192_tokens_into_a_cache(mode, backend):
+def test_8192_tokens_written_to_a_cache_meet_the_bound(mode, backend):
     x, positions = normal(1, LONG, 1, 32), positions_of(mode, LONG)
     rows = np.random.default_rng(3).permutation(LONG + 5)[:LONG]
     cache = np.full((LONG + 5, 1, 32), 7, np.float32)

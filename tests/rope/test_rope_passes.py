@@ -1,7 +1,7 @@
-"""Vector work of the device's kernels for each rotated element, as the simulator counts it.
+"""Vector repeats of the device's kernels for each rotated head, and views that no call copies.
 
-A full pass is one vector repeat for each 64 float32 lanes of a head; an instruction on half of the lanes
-counts half. The difference between calls with many and with few heads excludes the cost of the table.
+One repeat processes 64 float32 lanes. The difference between calls with many and with few heads excludes the
+cost of the table.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def test_every_device_type_and_mode_is_counted():
     assert {row[:3] for row in REPEATS} == expected
 
 
-def test_16_bit_pairs_are_shifted_not_gathered():
+def test_bfloat16_pairs_are_shifted_not_gathered():
     few, many = (
         count_repeats(ml_dtypes.bfloat16, "normal", heads, "sim")[1] for heads in (FEW_HEADS, MANY_HEADS)
     )
@@ -82,18 +82,18 @@ VIEWS = {
 }
 
 
-# Every mode, with the full and a narrower window, forward and backward.
+# Every mode, forward and backward, with the full window and, except in mode vision, a narrower one.
 FORMS = [(mode, n_offs, forward) for mode in MODES for n_offs in (0, 6) for forward in (True, False)]
 FORMS = [form for form in FORMS if form[:2] != ("vision", 6)]
-WIDTHS = {True: 64, False: 36}  # forward heads fill whole blocks of 32 bytes, backward heads do not
+HEAD_SIZES = {True: 64, False: 36}  # forward heads fill whole blocks of 32 bytes, backward heads do not
 every_form = pytest.mark.parametrize(("mode", "n_offs", "forward"), FORMS)
 
 
 def assert_moved_once(xs, tokens, d, backend):
-    """Require that each element of xs moved once from and once to GM, so that no copy was made."""
+    """Require that the launch read each element of xs from GM and wrote each result to GM once."""
     summary = simulator.load().report()["summary"]
     size = sum(x.size for x in xs) * 2
-    # On 310P, which has no DMA with padding, the last block of a run of other sizes may move twice.
+    # On 310P, which has no DMA with padding, the last block of a run may move twice if d is not 64.
     limit = size * (1 if d == 64 or backend == "sim" else 2)
     overhead = 48 * 4096 + 4 * 8 * tokens * 48  # each core reads positions and the tiling's frequencies
     assert size <= summary["bytes_read"] <= limit + overhead
@@ -104,7 +104,7 @@ def assert_moved_once(xs, tokens, d, backend):
 @pytest.mark.parametrize("name", VIEWS)
 @every_form
 def test_a_view_is_read_and_written_without_a_copy(mode, n_offs, forward, name, backend):
-    d = WIDTHS[forward]
+    d = HEAD_SIZES[forward]
     x = VIEWS[name](d)
     out = np.empty(x.shape, x.dtype)
     before = simulator.load().launches()
@@ -132,7 +132,7 @@ PROJECTIONS = {
 @pytest.mark.parametrize("name", PROJECTIONS)
 @every_form
 def test_views_of_queries_and_keys_are_read_and_written_without_a_copy(mode, n_offs, forward, name, backend):
-    d = WIDTHS[forward]
+    d = HEAD_SIZES[forward]
     xs = PROJECTIONS[name](d)
     outs = tuple(np.empty(x.shape, x.dtype) for x in xs)
     before = simulator.load().launches()

@@ -29,7 +29,7 @@ FORMS = [("normal", 0), ("neox", 0), *((m, p) for m in ("mrope", "imrope", "visi
 
 @pytest.fixture(params=FORMS, ids=lambda form: f"{form[0]}-{form[1]}")
 def form(request):
-    """A mode's parameters, and positions of a batch of 1: [1,S], [3,1,S] or [4,1,S]."""
+    """Return a mode's parameters, and positions of a batch of 1: [1,S], [3,1,S] or [4,1,S]."""
     mode, planes = request.param
     shape = (planes, 1, S) if planes else (1, S)
     return PARAMS[mode], np.random.default_rng(7).integers(0, 3000, shape)
@@ -51,9 +51,9 @@ def normal(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("index", ["int32", "int64"])
-def test_positions_of_one_batch_serve_every_batch(form, index, backend):
-    params, positions = form[0], form[1].astype(index)
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_positions_of_one_batch_serve_every_batch(form, dtype, backend):
+    params, positions = form[0], form[1].astype(dtype)
     x = normal(B, S, N, D)
     y = rope(x, far_batches(positions), params, backend=backend)
     assert np.array_equal(y, rope(x, without_batch(positions), params, backend=backend))
@@ -111,7 +111,7 @@ def test_compiled_and_differentiated_calls_accept_positions_of_one_batch(form):
 # ---- transformers' position_ids ----------------------------------------------------------------------
 
 
-SMALL = {
+SMALL_MODEL = {
     "hidden_size": 4 * 32,
     "intermediate_size": 32,
     "num_hidden_layers": 1,
@@ -122,11 +122,11 @@ SMALL = {
 }
 
 
-def run_model(name, stem, config_class, position_ids, **more):
-    """Run a small model; return its module, and the positions, cos and sin of its rotary embedding."""
+def run_model(name, model_class, config_class, position_ids, **options):
+    """Run a small model. Return its Python module, and positions, cos and sin of its rotary embedding."""
     code = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
     config = importlib.import_module(f"transformers.models.{name}.configuration_{name}")
-    model = getattr(code, f"{stem}Model")(getattr(config, config_class)(**SMALL, **more)).eval()
+    model = getattr(code, model_class)(getattr(config, config_class)(**SMALL_MODEL, **options)).eval()
     captured = {}
 
     def capture(_, args, kwargs, result):
@@ -135,12 +135,12 @@ def run_model(name, stem, config_class, position_ids, **more):
 
     model.rotary_emb.register_forward_hook(capture, with_kwargs=True)
     with torch.no_grad():
-        model(inputs_embeds=torch.randn(2, 6, SMALL["hidden_size"]), position_ids=position_ids)
+        model(inputs_embeds=torch.randn(2, 6, SMALL_MODEL["hidden_size"]), position_ids=position_ids)
     return code, captured["positions"], captured["cos"], captured["sin"]
 
 
 def assert_rotated_alike(code, cos, sin, positions, params):
-    """Require transformers' function and rope to meet the same bound for the model's positions."""
+    """Require transformers' function and rope to meet one bound for the model's positions."""
     q = torch.randn(2, 4, 6, 32)
     theirs = code.apply_rotary_pos_emb(q, q, cos, sin)[0].transpose(1, 2)
     ours = rope(q.transpose(1, 2), positions, params)
@@ -153,7 +153,7 @@ def assert_rotated_alike(code, cos, sin, positions, params):
 
 @pytest.mark.peer
 def test_llama_passes_positions_of_one_batch():
-    code, positions, cos, sin = run_model("llama", "Llama", "LlamaConfig", None)
+    code, positions, cos, sin = run_model("llama", "LlamaModel", "LlamaConfig", None)
     assert tuple(positions.shape) == (1, 6)
     assert_rotated_alike(code, cos, sin, positions, RopeParams(32, "neox"))
 
@@ -165,14 +165,14 @@ QWEN2_VL = RopeParams(32, "mrope", freq_base=1e6, sections=(4, 6, 6, 0))
 @pytest.mark.parametrize("planes", [3, 4])
 @pytest.mark.parametrize("batch", [1, 2])
 def test_qwen2_vl_rotates_by_the_last_three_planes(planes, batch):
-    """Its four planes are [text, t, h, w], where text serves the mask. Ours are [t, h, w, extra]."""
+    """Qwen2-VL's four planes are [text, t, h, w]; the mask needs text. rope's are [t, h, w, extra]."""
     position_ids = torch.randint(0, 40, (planes, batch, 6), generator=torch.Generator().manual_seed(planes))
     rope_parameters = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 6, 6]}
     code, positions, cos, sin = run_model(
-        "qwen2_vl", "Qwen2VLText", "Qwen2VLTextConfig", position_ids, rope_parameters=rope_parameters
+        "qwen2_vl", "Qwen2VLTextModel", "Qwen2VLTextConfig", position_ids, rope_parameters=rope_parameters
     )
     assert torch.equal(positions, position_ids[-3:])
     assert_rotated_alike(code, cos, sin, position_ids[-3:], QWEN2_VL)
-    if planes == 4:  # rope would read all four planes as [t, h, w, extra]
+    if planes == 4:  # all four planes give a different result
         q = torch.randn(2, 6, 4, 32)
         assert not torch.equal(rope(q, position_ids, QWEN2_VL), rope(q, position_ids[-3:], QWEN2_VL))

@@ -307,8 +307,8 @@ def test_null_arguments_are_named(name):
 def test_null_data_is_refused(name):
     new_call = call()
     shape = Q if name.startswith("q") else K
-    nothing = c_tensor(0, "float32", shape, (1, 1, 1, 1))
-    status, message = c_status(QK, {**c_arguments(new_call), name: nothing})
+    no_data = c_tensor(0, "float32", shape, (1, 1, 1, 1))
+    status, message = c_status(QK, {**c_arguments(new_call), name: no_data})
     assert (status, message) == (1, f"[rope_qk] {name} must have data but got NULL.")
 
 
@@ -336,7 +336,7 @@ def test_out_must_be_a_pair(framework, backend_name):
 
 @pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim", None])
 @pytest.mark.parametrize("name", ["k", "positions", "freq_factors", "q_out", "k_out"])
-def test_arrays_beside_a_tensor_are_refused(name, backend_name):
+def test_arrays_in_a_call_with_a_tensor_are_refused(name, backend_name):
     q, k, positions = arguments_of("torch")
     t = {
         "k": k,
@@ -361,7 +361,7 @@ def test_arrays_beside_a_tensor_are_refused(name, backend_name):
 
 @pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim"])
 @pytest.mark.parametrize("name", ["k", "k_out"])
-def test_tensors_beside_an_array_are_refused(name, backend_name):
+def test_tensors_in_a_call_with_an_array_are_refused(name, backend_name):
     q, k, positions = arguments_of("numpy")
     t = {"k": k, "k_out": k.copy()}
     t[name] = to_torch(t[name])
@@ -442,7 +442,7 @@ def test_a_call_that_the_device_cannot_run_is_refused_and_nothing_is_written(bac
 
 @pytest.mark.parametrize("backend_name", ["reference", "sim", "sim:ascend310p"])
 @pytest.mark.parametrize("name", ["q", "k", "q_out", "k_out"])
-def test_gradients_are_refused_and_nothing_is_written(name, backend_name):
+def test_gradients_of_a_call_with_out_are_refused_and_nothing_is_written(name, backend_name):
     t = {"q": torch.ones(Q), "k": torch.ones(K), "q_out": torch.zeros(Q), "k_out": torch.zeros(K)}
     t[name].requires_grad_()
     text = (

@@ -1,4 +1,4 @@
-"""rope_set_rows on every back end: rope, a rounding to the cache's type, and a write into its rows."""
+"""rope_set_rows on every back end: rope, a rounding to the cache's type, a write into rows of the cache."""
 
 from __future__ import annotations
 
@@ -47,9 +47,6 @@ class RowsCase(Case):
     rows: str = "scattered"
     rows_dtype: str = "int64"
     cache_layout: str = "contiguous"
-
-    def __str__(self):
-        return super().__str__()
 
 
 FACTORS = {
@@ -148,7 +145,7 @@ def make_inputs(case, guarded, seed=0):
 def refusal(backend, case, inputs):
     """Return (class, message) of the error if the back end does not support the call, else None."""
     if case.cache == "bfloat16" and not has_bfloat16(backend) and case.angle == "exact":
-        rule = "cache must be float32 or float16 on Ascend310P3"
+        rule = f"cache must be float32 or float16 on {rope_cases.chip_of(backend)}"
         return TypeError, f"[rope_set_rows] {rule} but got bfloat16."
     size = inputs.x.size
     refused = rope_cases.refusal(backend, case.dtype, positions=inputs.positions, angle=case.angle, size=size)
@@ -256,7 +253,7 @@ def test_any_call_meets_the_bound(case, seed, backend):
 
 @pytest.mark.parametrize("D", [2, 6, 36, 70, 80, 96, 112, 192, 576, 1024])
 @pytest.mark.parametrize("cache", ["same", "float16", "bfloat16"])
-def test_head_sizes_that_models_have(D, cache, backend, guarded):
+def test_head_sizes_that_models_have_meet_the_bound(D, cache, backend, guarded):
     for layout in ("contiguous", "layer"):
         run_and_judge(
             RowsCase(mode="neox", sizes=(1, 5, 3, D), cache=cache, cache_layout=layout), backend, guarded
@@ -264,7 +261,7 @@ def test_head_sizes_that_models_have(D, cache, backend, guarded):
 
 
 @pytest.mark.parametrize("sizes", [(0, 3, 2, 16), (2, 0, 2, 16), (2, 3, 0, 16), (1, 1, 1, 16)], ids=str)
-def test_sizes_of_zero_and_one(sizes, backend, guarded):
+def test_sizes_of_zero_and_one_meet_the_bound(sizes, backend, guarded):
     for framework in ("numpy", "torch"):
         for rows in ("scattered", "all"):
             run_and_judge(RowsCase(framework=framework, sizes=sizes, rows=rows), backend, guarded)
@@ -299,7 +296,7 @@ def in_three_steps(case, inputs, backend):
 
 @cases([RowsCase(**row) for row in pairwise({**FACTORS, "framework": ["numpy"]}, seed=1)])
 def test_it_equals_rope_a_cast_and_an_assignment_bit_for_bit(case, backend, guarded):
-    if backend == "reference":  # it rounds float64 once, while rope rounds to x's type first
+    if backend == "reference":  # rope_set_rows rounds float64 once, while rope rounds to x's type first
         return
     inputs = make_inputs(case, guarded)
     if refusal(backend, case, inputs) is not None:
@@ -311,7 +308,7 @@ def test_it_equals_rope_a_cast_and_an_assignment_bit_for_bit(case, backend, guar
 
 @pytest.mark.parametrize("cache", ["float16", "bfloat16"])
 def test_the_cast_rounds_to_nearest_even_and_overflows_to_infinity(cache, backend):
-    """At position 0 the cache gets x, rounded."""
+    """At position 0 the cache gets the rounded x."""
     if cache == "bfloat16" and not has_bfloat16(backend):
         return
     step = 2.0 ** {"float16": -10, "bfloat16": -7}[cache]
@@ -346,7 +343,7 @@ def test_a_call_is_one_launch(case, device, guarded):
 
 @pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
 def test_only_the_selected_rows_are_moved(device):
-    """The cache is a thousand times as large as the tokens."""
+    """The cache has a thousand rows for each token."""
     x, cache = np.ones((1, 4, 8, 128), np.float32), np.zeros((4000, 8, 128), np.float16)
     rope_set_rows(x, np.arange(4), np.array([[7, -1, 3999, 0]]), cache, RopeParams(128), backend=device)
     summary = simulator.load().report()["summary"]
@@ -355,7 +352,7 @@ def test_only_the_selected_rows_are_moved(device):
     assert np.flatnonzero(cache.any((1, 2))).tolist() == [0, 7, 3999]
 
 
-def test_a_torch_call_allocates_nothing():
+def test_a_torch_call_allocates_no_tensor():
     kv = torch.randn(64, 2 * 8, 128)
     cache = torch.zeros(4096, 2, 8, 128)
     tensors = kv[:, :8], torch.arange(64), torch.arange(64) * 3, cache[:, 1]
@@ -388,18 +385,18 @@ def test_a_large_cache_is_not_copied(name):
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_one_of_two_layers_is_written_and_the_other_stays_unchanged(framework, backend):
-    both = np.full((9, 2, 3, 16), np.nan, np.float32)
+    layers = np.full((9, 2, 3, 16), np.nan, np.float32)
     x, rows = np.ones((4, 3, 16), np.float32), np.array([8, 0, -1, 3])
     convert = to_torch if framework == "torch" else lambda a: a
-    tensors = convert(x), convert(np.zeros(4, np.int32)), convert(rows), convert(both[:, 1])
+    tensors = convert(x), convert(np.zeros(4, np.int32)), convert(rows), convert(layers[:, 1])
     rope_set_rows(*tensors, RopeParams(16), backend=backend)
-    assert np.all(np.isnan(both[:, 0]))
-    assert np.flatnonzero(~np.isnan(both[:, 1, 0, 0])).tolist() == [0, 3, 8]
-    assert np.all(both[[0, 3, 8], 1] == 1)
+    assert np.all(np.isnan(layers[:, 0]))
+    assert np.flatnonzero(~np.isnan(layers[:, 1, 0, 0])).tolist() == [0, 3, 8]
+    assert np.all(layers[[0, 3, 8], 1] == 1)
 
 
-def test_slots_of_a_paged_cache_are_its_rows(backend):
-    """vLLM's slots: block * block_size + offset; -1 pads the batch."""
+def test_slots_of_a_paged_cache_are_rows(backend):
+    """A slot in vLLM is block * block_size + offset. -1 pads the batch."""
     paged = np.zeros((5, 4, 2, 16), np.float16)
     slots = np.array([[3 * 4 + 1, 3 * 4 + 2, -1], [0, 4 * 4 + 3, -1]])
     x = np.arange(6, dtype=np.float16).reshape(2, 3, 1, 1) + np.ones((2, 3, 2, 16), np.float16)
@@ -409,8 +406,7 @@ def test_slots_of_a_paged_cache_are_its_rows(backend):
     assert {int(r): int(flat[r, 0, 0]) for r in np.flatnonzero(flat.any((1, 2)))} == written
 
 
-def test_a_skipped_token_may_hold_anything(backend):
-    """A padding token's NaN is not written; its position must still be in range."""
+def test_nans_of_a_skipped_token_are_not_written(backend):
     x, cache = np.ones((3, 1, 8), np.float32), np.zeros((2, 1, 8), np.float32)
     x[1] = np.nan
     rope_set_rows(x, np.array([0, 99, 0]), np.array([1, -1, 0]), cache, RopeParams(8), backend=backend)

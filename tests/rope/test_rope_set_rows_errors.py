@@ -50,7 +50,8 @@ def call(attributes=None, angle=0, **changed):
 bad = bad_calls_of(call)
 
 
-def rows(*values, dtype=np.int64):
+def make_rows(*values, dtype=np.int64):
+    """Return a function that makes the argument rows."""
     return lambda: np.array(values, dtype)
 
 
@@ -77,15 +78,15 @@ INPUTS = [
         "positions must be in the int32 range but got -2147483649.",
         positions=lambda: np.array([0, 1, -(2**31) - 1]),
     ),
-    bad("rows-of-tokens", f"{ROWS_SHAPE} [3].", rows=rows(1, 2, 3)),
-    bad("rows-turned", f"{ROWS_SHAPE} [3, 2].", rows=lambda: np.arange(6).reshape(3, 2)),
+    bad("rows-of-tokens", f"{ROWS_SHAPE} [3].", rows=make_rows(1, 2, 3)),
+    bad("rows-transposed", f"{ROWS_SHAPE} [3, 2].", rows=lambda: np.arange(6).reshape(3, 2)),
     bad("rows-flat", f"{ROWS_SHAPE} [6].", rows=lambda: np.arange(6)),
     bad("rows-scalar", f"{ROWS_SHAPE} [].", rows=lambda: np.array(1)),
     bad("rows-3d", f"{ROWS_SHAPE} [1, 2, 3].", rows=lambda: np.arange(6).reshape(1, 2, 3)),
     bad(
         "rows-batched-without-batch",
         "rows must have shape [S] = [3] but got [1, 3].",
-        rows=rows([1, 2, 3]),
+        rows=make_rows([1, 2, 3]),
         **WITHOUT_BATCH,
     ),
     bad(
@@ -103,19 +104,19 @@ INPUTS = [
         paths=PYTHON,
     ),
     bad("rows-bool", f"{ROWS_TYPE} bool.", kind=TypeError, rows=make_ones(B, S, dtype=bool), paths=PYTHON),
-    bad("rows-beyond", f"{ROWS_RANGE} 9.", rows=rows([4, 0, -1], [9, 1, 2])),
-    bad("rows-before", f"{ROWS_RANGE} -2.", rows=rows([4, 0, -2], [8, 1, 2])),
-    bad("rows-far", f"{ROWS_RANGE} 4294967296.", rows=rows([4, 0, 2**32], [8, 1, 2])),
+    bad("rows-beyond", f"{ROWS_RANGE} 9.", rows=make_rows([4, 0, -1], [9, 1, 2])),
+    bad("rows-before", f"{ROWS_RANGE} -2.", rows=make_rows([4, 0, -2], [8, 1, 2])),
+    bad("rows-far", f"{ROWS_RANGE} 4294967296.", rows=make_rows([4, 0, 2**32], [8, 1, 2])),
     bad(
         "rows-int32-beyond",
         f"{ROWS_RANGE} 2147483647.",
-        rows=rows([4, 0, 2**31 - 1], [8, 1, 2], dtype=np.int32),
+        rows=make_rows([4, 0, 2**31 - 1], [8, 1, 2], dtype=np.int32),
     ),
-    bad("rows-least-int64", f"{ROWS_RANGE} {-(2**63)}.", rows=rows([4, 0, -(2**63)], [8, 1, 2])),
-    bad("rows-beyond-and-twice", f"{ROWS_RANGE} 9.", rows=rows([4, 4, 9], [8, 1, 2])),
-    bad("rows-twice", f"{TWICE} 4 twice.", rows=rows([4, 0, -1], [8, 4, 2])),
-    bad("rows-twice-in-a-row", f"{TWICE} 2 twice.", rows=rows([1, 2, 2], [-1, 3, 4], dtype=np.int32)),
-    bad("rows-several-twice", f"{TWICE} 0 twice.", rows=rows([8, 0, 8], [5, 0, 5])),
+    bad("rows-least-int64", f"{ROWS_RANGE} {-(2**63)}.", rows=make_rows([4, 0, -(2**63)], [8, 1, 2])),
+    bad("rows-beyond-and-twice", f"{ROWS_RANGE} 9.", rows=make_rows([4, 4, 9], [8, 1, 2])),
+    bad("rows-twice", f"{TWICE} 4 twice.", rows=make_rows([4, 0, -1], [8, 4, 2])),
+    bad("rows-twice-in-a-row", f"{TWICE} 2 twice.", rows=make_rows([1, 2, 2], [-1, 3, 4], dtype=np.int32)),
+    bad("rows-several-twice", f"{TWICE} 0 twice.", rows=make_rows([8, 0, 8], [5, 0, 5])),
     bad(
         "rows-of-an-empty-cache",
         "rows must be -1 or a row of the cache's 0 but got 4.",
@@ -263,22 +264,22 @@ def test_a_valid_call_writes_its_rows_only(path):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_rows_of_one_batch_may_omit_its_dimension(path):
-    for shape, make_rows in [
-        ((1, S, N, D), rows(3, 4, 5)),
-        ((1, S, N, D), rows([3, 4, 5])),
-        ((S, N, D), rows(3, 4, 5)),
+def test_rows_of_one_batch_may_omit_the_batch_dimension(path):
+    for shape, make in [
+        ((1, S, N, D), make_rows(3, 4, 5)),
+        ((1, S, N, D), make_rows([3, 4, 5])),
+        ((S, N, D), make_rows(3, 4, 5)),
     ]:
-        new_call = call(x=np.ones(shape, np.float32), rows=make_rows())
+        new_call = call(x=np.ones(shape, np.float32), rows=make())
         PATHS[path](new_call)
         assert np.all(new_call.tensors["cache"][3:6] != SENTINEL)
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_call_without_tokens_accepts_an_empty_cache(path):
-    nothing = {"x": np.ones((0, N, D), np.float32), "positions": np.arange(0), "rows": np.arange(0)}
+    no_tokens = {"x": np.ones((0, N, D), np.float32), "positions": np.arange(0), "rows": np.arange(0)}
     for cache_rows in (0, R):
-        new_call = call(**nothing, cache=sentinels((cache_rows, N, D)))
+        new_call = call(**no_tokens, cache=sentinels((cache_rows, N, D)))
         PATHS[path](new_call)
         assert np.all(new_call.tensors["cache"] == SENTINEL)
 
@@ -286,9 +287,9 @@ def test_a_call_without_tokens_accepts_an_empty_cache(path):
 @pytest.mark.parametrize("path", PATHS)
 def test_a_cache_in_the_gaps_of_its_tokens_is_no_overlap(path):
     """Keys from one half of each row of a buffer go to the other half."""
-    both = np.full((6, 2, N, D), SENTINEL, np.float32)
-    both[:, 0] = 1
-    tokens, cache = both[:, 0], both[:, 1]
+    buffer = np.full((6, 2, N, D), SENTINEL, np.float32)
+    buffer[:, 0] = 1
+    tokens, cache = buffer[:, 0], buffer[:, 1]
     PATHS[path](
         call(x=tokens, positions=np.zeros(6, np.int32), rows=np.array([3, -1, 1, 0, 5, 4]), cache=cache)
     )
@@ -312,8 +313,8 @@ def test_null_arguments_are_named(name):
 def test_null_data_is_refused(name):
     new_call = call()
     dtype, shape = ("int64", (B, S)) if name == "rows" else ("float32", X if name == "x" else CACHE)
-    nothing = c_tensor(0, dtype, shape, (1,) * len(shape))
-    status, message = c_status(SET_ROWS, {**c_arguments(new_call), name: nothing})
+    no_data = c_tensor(0, dtype, shape, (1,) * len(shape))
+    status, message = c_status(SET_ROWS, {**c_arguments(new_call), name: no_data})
     assert (status, message) == (1, f"[rope_set_rows] {name} must have data but got NULL.")
 
 
@@ -327,7 +328,7 @@ def arguments_of(framework):
 
 @pytest.mark.parametrize("backend_name", ["reference", "cpu", "sim", None])
 @pytest.mark.parametrize("index", [1, 2, 3])
-def test_arrays_beside_a_tensor_are_refused(index, backend_name):
+def test_arrays_in_a_call_with_a_tensor_are_refused(index, backend_name):
     arguments = list(arguments_of("torch"))
     arguments[index] = arguments[index].numpy()
     name = ["x", "positions", "rows", "cache"][index]

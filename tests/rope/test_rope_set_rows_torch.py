@@ -93,7 +93,7 @@ def test_every_schema_writes_the_same(which):
 
 @pytest.fixture
 def compiled():
-    """torch.compile without graph breaks, and without code generation, which is not under test."""
+    """Return torch.compile without graph breaks, and without code generation, which is not under test."""
     torch._dynamo.reset()
     yield lambda f, **options: torch.compile(f, fullgraph=True, backend="aot_eager", **options)
     torch._dynamo.reset()
@@ -129,7 +129,7 @@ def test_compile_mutates_a_layer_of_the_cache(compiled):
     assert not layers[:, 0].any()
 
 
-def test_compile_mutates_a_cache_that_it_made(compiled):
+def test_compile_mutates_a_cache_that_the_function_made(compiled):
     x, positions, rows, cache = tensors()
     f = compiled(lambda x: rope_set_rows(x, positions, rows, torch.zeros_like(cache), PARAMS) + 1)
     assert torch.equal(f(x), in_steps(x, positions, rows, cache) + 1)
@@ -138,15 +138,17 @@ def test_compile_mutates_a_cache_that_it_made(compiled):
 def test_compile_writes_keys_in_a_function_that_differentiates_queries(compiled):
     """The queries need a gradient, the keys that are written to the cache do not."""
     x, positions, rows, cache = tensors()
-    gradients = []
+    expected, gradients = in_steps(x, positions, rows, cache), []
     for wrap in (compiled, lambda f: f):
         q = x.clone().requires_grad_()
+        cache.zero_()
 
         def f(q):
             rope_set_rows(q.detach(), positions, rows, cache, PARAMS)
             return rope(q, positions, PARAMS).square().sum() + cache.sum()
 
         wrap(f)(q).backward()
+        assert torch.equal(cache, expected)
         gradients.append(q.grad)
     assert torch.equal(*gradients)
 
@@ -164,9 +166,9 @@ def test_compile_with_dynamic_shapes_compiles_once():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by torch
 def test_generated_code_writes_into_the_cache_itself():
-    """It allocates no tensor of the cache's size."""
+    """The code allocates no tensor of the cache's size."""
     from torch._inductor.utils import run_and_get_code
 
     def write_and_read(x, positions, rows, cache):
@@ -216,7 +218,7 @@ def test_a_tensor_that_needs_a_gradient_is_refused_by_other_backends(name, devic
     assert not cache.any()
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by torch
 def test_tangents_and_function_transforms_are_refused():
     x, positions, rows, cache = tensors()
     text = r"\[rope_set_rows\] x must not need a gradient but got one that does\."
@@ -230,7 +232,7 @@ def test_tangents_and_function_transforms_are_refused():
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_without_gradients(mode):
+def test_calls_without_gradients_write_the_cache(mode):
     x, positions, rows, cache = tensors()
     expected = in_steps(x, positions, rows, cache)
     with mode():
@@ -267,7 +269,7 @@ def test_fake_tensors_are_checked_by_the_same_rules():
 
 
 @pytest.mark.parametrize("tracing", ["real", "fake", "symbolic"])
-def test_a_trace_keeps_the_op(tracing):
+def test_a_trace_keeps_the_operator(tracing):
     given = tensors()
     graph = make_fx(lambda *given: rope_set_rows(*given, PARAMS), tracing_mode=tracing)(*given)
     assert OPS.rope_set_rows.default in [n.target for n in graph.graph.nodes]
@@ -275,9 +277,9 @@ def test_a_trace_keeps_the_op(tracing):
     assert torch.equal(graph(*given, cache.clone()), in_steps(*given, cache))
 
 
-@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # raised by torch
 @pytest.mark.parametrize("decomposed", [False, True])
-def test_export_keeps_the_op_and_its_write(decomposed):
+def test_export_keeps_the_operator_and_its_write(decomposed):
     class SetRowsModule(torch.nn.Module):
         def __init__(self, cache):
             super().__init__()

@@ -45,15 +45,15 @@ class TableOperator:
     correct: Any
 
 
-def mul():
+def mul_arguments():
     return {"x": ones(B, S, N, D), "cos": ones(S, 4), "sin": ones(S, 4)}
 
 
-def qk():
+def qk_arguments():
     return {"q": ones(B, S, N, D), "k": ones(B, S, 1, D), "cos": ones(S, 8), "sin": ones(S, 8)}
 
 
-def embedding():
+def embedding_arguments():
     return {
         "X": ones(B, N, S, D),
         "cos_cache": ones(9, 4),
@@ -63,9 +63,9 @@ def embedding():
 
 
 OPS = {
-    "rotary_mul": TableOperator("rotary_mul", rotary_mul, ("x",), ("cos", "sin"), ("out",), mul),
+    "rotary_mul": TableOperator("rotary_mul", rotary_mul, ("x",), ("cos", "sin"), ("out",), mul_arguments),
     "rotary_mul_qk": TableOperator(
-        "rotary_mul_qk", rotary_mul_qk, ("q", "k"), ("cos", "sin"), ("q_out", "k_out"), qk
+        "rotary_mul_qk", rotary_mul_qk, ("q", "k"), ("cos", "sin"), ("q_out", "k_out"), qk_arguments
     ),
     "rotary_embedding": TableOperator(
         "rotary_embedding",
@@ -73,13 +73,13 @@ OPS = {
         ("X",),
         ("cos_cache", "sin_cache", "position_ids"),
         ("Y",),
-        embedding,
+        embedding_arguments,
     ),
 }
 
 
 @dataclass(frozen=True)
-class BadTable:
+class BadTableCall:
     op: str
     name: str
     text: str
@@ -92,7 +92,7 @@ class BadTable:
 
 
 def bad(op, name, text, kind=ValueError, python_only=False, **changed):
-    return BadTable(op, name, text, changed, kind, python_only)
+    return BadTableCall(op, name, text, changed, kind, python_only)
 
 
 of_mul, of_qk, of_embedding = (partial(bad, op) for op in OPS)
@@ -293,23 +293,24 @@ def arrays_of(arguments, outs):
     return [a for a in (*arguments.values(), *outs) if isinstance(a, np.ndarray)]
 
 
+def tensor_converter():
+    """Return a function that converts arrays to tensors. One array always gives the same tensor."""
+    tensors = {}
+    return lambda a: tensors.setdefault(id(a), to_torch(a)) if isinstance(a, np.ndarray) else a
+
+
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 @together("case", BAD)
 def test_a_bad_call_raises_the_same_error_on_every_back_end(case, framework, backend):
     op, arguments, outs = arguments_of(case)
     arrays = arrays_of(arguments, outs)
     before = [a.tobytes() for a in arrays]
-    if framework == "torch":
-        tensors = {}
-        convert = lambda a: tensors.setdefault(id(a), to_torch(a)) if isinstance(a, np.ndarray) else a  # noqa: E731
-        arguments, passed_outs = {n: convert(a) for n, a in arguments.items()}, [convert(o) for o in outs]
-    else:
-        passed_outs = outs
-    passed = [o for o in passed_outs if o is not None]
+    convert = tensor_converter() if framework == "torch" else lambda a: a
+    arguments = {n: convert(a) for n, a in arguments.items()}
+    passed = [convert(o) for o in outs if o is not None]
     out = None if not passed else passed[0] if len(op.outs) == 1 else tuple(passed)
     with pytest.raises(case.kind) as caught:
         op.call(**arguments, out=out, backend=backend)
-    assert isinstance(caught.value, case.kind)
     assert str(caught.value) == f"[{op.name}] {case.text}"
     assert before == [a.tobytes() for a in arrays]
 
@@ -318,14 +319,16 @@ def test_a_bad_call_raises_the_same_error_on_every_back_end(case, framework, bac
 def test_a_bad_call_without_a_named_backend_raises_the_same_error(case):
     """Most calls of tensors take this path, which omits the checks that a correct call does not need."""
     op, arguments, outs = arguments_of(case)
-    tensors = {}
-    convert = lambda a: tensors.setdefault(id(a), to_torch(a)) if isinstance(a, np.ndarray) else a  # noqa: E731
+    arrays = arrays_of(arguments, outs)
+    before = [a.tobytes() for a in arrays]
+    convert = tensor_converter()
     arguments = {n: convert(a) for n, a in arguments.items()}
     passed = [convert(o) for o in outs if o is not None]
     out = None if not passed else passed[0] if len(op.outs) == 1 else tuple(passed)
     with pytest.raises(case.kind) as caught:
         op.call(**arguments, out=out)
     assert str(caught.value) == f"[{op.name}] {case.text}"
+    assert before == [a.tobytes() for a in arrays]
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
@@ -340,7 +343,7 @@ def test_a_bad_call_without_a_named_backend_raises_the_same_error(case):
 )
 def test_out_of_rotary_mul_qk_must_be_a_pair(out, kind, text, framework):
     convert = to_torch if framework == "torch" else (lambda a: a)
-    arguments = {name: convert(a) for name, a in qk().items()}
+    arguments = {name: convert(a) for name, a in qk_arguments().items()}
     out = convert(out) if isinstance(out, np.ndarray) else out
     with pytest.raises(kind) as caught:
         rotary_mul_qk(**arguments, out=out)
@@ -348,7 +351,11 @@ def test_out_of_rotary_mul_qk_must_be_a_pair(out, kind, text, framework):
     assert str(caught.value) == f"[rotary_mul_qk] {text.format(array=array)}"
 
 
-ATTRIBUTES = {"rotary_mul": ("rotary_dim", "offset"), "rotary_mul_qk": ("rotary_dim", "offset")}
+C_INTEGERS = {
+    "rotary_mul": ("rotary_dim", "offset"),
+    "rotary_mul_qk": ("rotary_dim", "offset"),
+    "rotary_embedding": ("num_heads", "rotary_embedding_dim"),
+}
 
 
 def entry_of(op):
@@ -374,9 +381,9 @@ def test_the_c_function_raises_the_same_error(case):
         )
 
     entry, last_error = entry_of(op)
-    sizes = [arguments.get(n, 0) for n in ATTRIBUTES.get(op.name, ("num_heads", "rotary_embedding_dim"))]
+    integers = [arguments.get(n, 0) for n in C_INTEGERS[op.name]]
     inputs = [as_c_tensor(arguments[n]) for n in (*op.xs, *op.tables)]
-    status = entry(*inputs, C.c_int32(0), *map(C.c_int64, sizes), C.c_int32(1), *map(as_c_tensor, outs))
+    status = entry(*inputs, C.c_int32(0), *map(C.c_int64, integers), C.c_int32(1), *map(as_c_tensor, outs))
     assert status == (2 if case.kind is TypeError else 1)
     assert last_error() == f"[{op.name}] {case.text}"
     assert before == [o.tobytes() for o in outs]

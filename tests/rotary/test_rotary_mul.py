@@ -76,7 +76,7 @@ def possible(call):
     return not invalid_in_place and not invalid_tensor and offset + (width or D) <= D
 
 
-def view(guarded, shape, dtype, layout, values=None):
+def make_array(guarded, shape, dtype, layout, values=None):
     a = guarded.empty(shape, dtype, layout_strides(layout, shape))
     a[...] = 3 if values is None else values
     return a
@@ -110,11 +110,11 @@ def make_inputs(call, guarded, seed=0):
     heads = [call.sizes[2]] + ([call.keys] if call.keys else [])
     shapes = [(*call.sizes[:2], n, call.sizes[3])[4 - call.rank :] for n in heads]
     dtype = NUMPY_DTYPES[call.dtype]
-    xs = [view(guarded, s, dtype, call.layout, rng.standard_normal(s).astype(dtype)) for s in shapes]
+    xs = [make_array(guarded, s, dtype, call.layout, rng.standard_normal(s).astype(dtype)) for s in shapes]
     outs = {
         "new": None,
-        "given": [view(guarded, s, dtype, "contiguous") for s in shapes],
-        "gaps": [view(guarded, s, dtype, "gaps") for s in shapes],
+        "given": [make_array(guarded, s, dtype, "contiguous") for s in shapes],
+        "gaps": [make_array(guarded, s, dtype, "gaps") for s in shapes],
         "in-place": xs,
     }[call.out]
     return RotaryMulInputs(xs, tables_of(call, rng), outs)
@@ -217,8 +217,8 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, width, library, guard
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("width", ["half", "full"])
-def test_a_float32_tables_nan_of_any_payload_makes_bfloat16_results_nan(isa, interleaved, width, library):
-    """Its lower half, which the result lacks, must not carry into the exponent or the sign."""
+def test_nans_in_float32_tables_make_bfloat16_results_nan(isa, interleaved, width, library):
+    """The lower half of a NaN, which bfloat16 lacks, must not carry into the exponent or the sign."""
     try:
         library.force_isa(isa)
     except ValueError:
@@ -334,7 +334,7 @@ def gradient_case(interleaved, width, table, rank=4):
 @pytest.mark.parametrize("width", ["half", "full"])
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("rank", [3, 4])
-def test_gradients_of_x_and_tables(interleaved, width, table, rank):
+def test_gradients_of_x_and_tables_equal_those_of_rotary_mul_backward(interleaved, width, table, rank):
     call, tensors = gradient_case(interleaved, width, table, rank)
 
     def rotate_x(x, c, s):
@@ -358,7 +358,7 @@ def test_gradients_have_gradients():
 
 
 @pytest.mark.parametrize("needs_grad", [(1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (1, 1, 1, 1)])
-def test_gradients_of_queries_and_keys(needs_grad):
+def test_gradients_of_queries_keys_and_tables_pass_gradcheck(needs_grad):
     rng = np.random.default_rng(0)
     arrays = [rng.random(s) for s in ((2, 3, 2, 8), (2, 3, 1, 8), (3, 8), (3, 8))]
     tensors = [
@@ -367,10 +367,10 @@ def test_gradients_of_queries_and_keys(needs_grad):
     assert torch.autograd.gradcheck(rotary_mul_qk, tensors)
 
 
-@pytest.mark.parametrize("tables", [False, True])
-def test_in_place_keeps_gradients(tables):
+@pytest.mark.parametrize("tables_need_grad", [False, True])
+def test_in_place_keeps_gradients(tables_need_grad):
     x, (c, s) = torch.randn(2, 3, 2, 8, dtype=torch.float64), torch.rand(2, 3, 8, dtype=torch.float64)
-    c.requires_grad_(tables)
+    c.requires_grad_(tables_need_grad)
     results = []
     for operator in (rotary_mul, rotary_mul_):
         leaf = x.clone().requires_grad_()
@@ -379,7 +379,7 @@ def test_in_place_keeps_gradients(tables):
         results.append((leaf.grad, c.grad))
         c.grad = None
     assert torch.allclose(results[0][0], results[1][0])
-    assert not tables or torch.allclose(results[0][1], results[1][1])
+    assert not tables_need_grad or torch.allclose(results[0][1], results[1][1])
 
 
 def test_16_bit_tables_have_gradients_of_their_type():
@@ -468,10 +468,10 @@ def test_a_write_that_torch_refuses_changes_neither_output(out):
     q, k, c, s = sample()
     leaf = torch.nn.Parameter(k)
     outs = (q, leaf) if out == "in place" else (torch.zeros_like(q), torch.nn.Parameter(torch.zeros_like(k)))
-    before = outs[0].clone()
+    before = [t.detach().clone() for t in outs]
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place"):
         rotary_mul_qk(q, leaf, c, s, out=outs)
-    assert torch.equal(outs[0], before)
+    assert all(torch.equal(t, b) for t, b in zip(outs, before, strict=True))
 
 
 def test_meta_tensors_give_shapes():
