@@ -269,8 +269,8 @@ def test_heads_are_those_of_the_transformers_config(model_and_peer: tuple[Publis
         assert model.n_kv_heads == config.num_key_value_heads
 
 
-# The last position selects LongRoPE's long factors. Only the first COMPARED ones are compared, because only their
-# float32 angles are exact enough.
+# The last position selects LongRoPE's long factors. Only the first COMPARED ones are compared, because only
+# their float32 angles are exact enough.
 POSITIONS = (0, 1, 2, 3, 5000)
 COMPARED = 4
 # Height and width of the same tokens. The fourth plane repeats time.
