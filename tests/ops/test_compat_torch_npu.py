@@ -9,7 +9,7 @@ import re
 import pytest
 import torch
 from rope_cases import refusal
-from rotated_halves import rotate
+from rotated_halves import signed_partners
 from together import together
 
 from npu_rope import backends
@@ -31,7 +31,7 @@ def or_refused(test):
 
     @functools.wraps(test)
     def run(**given):
-        refused = refusal(given["backend"], str(given["dtype"]).removeprefix("torch."), named="")
+        refused = refusal(given["backend"], str(given["dtype"]).removeprefix("torch."), name="")
         if refused is None:
             return test(**given)
         kind, text = refused
@@ -49,7 +49,7 @@ def randn(*shape, dtype=torch.float32, seed=0):
 def formula(x, cos, sin, mode="half"):
     """Return the formula's result in float64, and the magnitudes of its summands."""
     x, cos, sin = (t.double() for t in (x, cos, sin))
-    a, b = x * cos, rotate(x, mode) * sin
+    a, b = x * cos, signed_partners(x, mode) * sin
     return a + b, a.abs() + b.abs()
 
 
@@ -108,8 +108,8 @@ def test_rotary_mul_has_gradients(layout, mode):
 @pytest.mark.parametrize("mode", torch_npu.ROTARY_MODES)
 def test_the_rotation_matrix_of_torch_npus_examples_is_accepted(mode):
     x, cos, sin = randn(2, 5, 3, 32), randn(1, 5, 1, 32, seed=1), randn(1, 5, 1, 32, seed=2)
-    matrix = rotate(torch.eye(32), mode)
-    assert torch.allclose(x @ matrix, rotate(x, mode))
+    matrix = signed_partners(torch.eye(32), mode)
+    assert torch.allclose(x @ matrix, signed_partners(x, mode))
     y = torch_npu.npu_rotary_mul(x, cos, sin, mode, matrix)
     assert torch.equal(y, torch_npu.npu_rotary_mul(x, cos, sin, mode))
 

@@ -43,7 +43,7 @@ FACTORS = {
     **{name: rope_cases.FACTORS[name] for name in ("sections", "planes", "freq_factors")},
     "scaling": ["none", "yarn"],
     "forward": [True, False],
-    "positions": ["ascending", "int64", "per-batch", "negative", "strided", "shared", "extreme"],
+    "positions": ["ascending", "int64", "per-batch", "negative", "strided", "equal-rows", "extreme"],
     "x_layout": ["contiguous", "bnsd", "fused", "gaps", "shared-batch", "non-unit", "reversed"],
     "out": ["new", "given", "in-place", "q-in-place", "k-in-place", "gaps", "bnsd", "beside-v"],
     "angle": ["exact", "f32", "ggml"],

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairwise import pairwise
 from rope_cases import NUMPY_DTYPES, bytes_of, layout_strides, refusal, to_torch, values_of
-from rotated_halves import rotate
+from rotated_halves import signed_partners
 from together import together
 
 from npu_rope import (
@@ -140,7 +140,7 @@ def run_and_judge(call, backend, guarded, seed=0):
     inputs = make_inputs(call, guarded, seed)
     before = [x.copy() for x in inputs.xs]
     op = ("rotary_mul_qk", "q") if call.keys else ("rotary_mul", "x")
-    if refused := refusal(backend, call.dtype, named="[{}] {}".format(*op)):
+    if refused := refusal(backend, call.dtype, name="[{}] {}".format(*op)):
         kind, text = refused
         with pytest.raises(kind) as caught:
             run(call, inputs, backend)
@@ -235,7 +235,8 @@ def test_nans_in_float32_tables_make_bfloat16_results_nan(isa, interleaved, widt
 
 def in_pytorch(x, cos, sin, interleaved):
     """Return the formula of torch_npu and transformers with each step rounded, for tables [B,S,D]."""
-    return x * cos[..., None, :] + rotate(x, "interleave" if interleaved else "half") * sin[..., None, :]
+    partners = signed_partners(x, "interleave" if interleaved else "half")
+    return x * cos[..., None, :] + partners * sin[..., None, :]
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])

@@ -63,7 +63,7 @@ FACTORS = {
     "window": ["full", "front", "middle", "back"],
     "freq_factors": ["none", "given", "strided"],
     "scaling": ["none", "linear", "yarn"],
-    "positions": ["ascending", "int64", "per-batch", "for-all", "negative", "extreme"],
+    "positions": ["ascending", "int64", "per-batch", "one-row", "negative", "extreme"],
     "layout": ["contiguous", "bnsd", "fused-qkv", "gaps", "shared-batch", "non-unit", "reversed"],
     "out": ["new", "given", "in-place", "gaps", "cache", "cache-given"],
     "epsilon": [1e-6, 0.0, 1.0],
@@ -219,7 +219,7 @@ def run_and_judge(call, backend, guarded, seed=0):
     expected = expectations(call, inputs, backend)
     before = [x.copy() for x in (*inputs.xs, *inputs.scales)]
     size = inputs.xs[0].size + inputs.xs[1].size
-    refused = refusal(backend, call.dtype, positions=inputs.positions, size=size, named="[rms_norm_rope] q")
+    refused = refusal(backend, call.dtype, positions=inputs.positions, size=size, name="[rms_norm_rope] q")
     if refused:
         with pytest.raises(refused[0]) as caught:
             run_call(call, inputs, backend)

@@ -21,13 +21,13 @@ NUMPY_DTYPES = {
     "float64": np.dtype(np.float64),
 }
 INT32_MAX = 2**31 - 1
-DEVICE_REACH = 2**22  # positions of the device's kernels are smaller than this
+DEVICE_REACH = 2**22  # positions on a device have a magnitude below this
 YARN = {"n_ctx_orig": 4096, "freq_scale": 0.25, "ext_factor": 1.0}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A call of rope. The fields' defaults are the plain call; FACTORS lists the other values."""
+    """A call of rope, by default a plain one. FACTORS lists the values of all fields except ``sizes``."""
 
     dtype: str = "float32"
     mode: str = "normal"
@@ -72,10 +72,10 @@ FACTORS = {
         "int64",
         "random",
         "per-batch",
-        "for-all",
+        "one-row",
         "negative",
         "strided",
-        "shared",
+        "equal-rows",
         "extreme",
     ],
     "x_layout": ["contiguous", "bnsd", "fused-qkv", "gaps", "shared-batch", "non-unit", "reversed"],
@@ -85,7 +85,7 @@ FACTORS = {
 
 
 def possible(case):
-    """Return False if two factors exclude each other."""
+    """Return whether the values of the factors can occur together."""
     if case.framework == "torch" and case.x_layout == "reversed":
         return False
     if case.out == "in-place" and case.x_layout in ("shared-batch", "non-unit"):
@@ -94,8 +94,8 @@ def possible(case):
         return False
     if case.mode in ("normal", "neox") and (case.sections, case.planes) != ("cover", "four"):
         return False
-    # Flat positions have one value for each token, the same in every batch, and one stride.
-    if case.planes == "flat" and case.positions in ("per-batch", "for-all", "shared", "strided"):
+    # Flat positions are contiguous, and the same in every batch.
+    if case.planes == "flat" and case.positions in ("per-batch", "one-row", "equal-rows", "strided"):
         return False
     return case.x_layout == "contiguous" or case.out != "beside-x"
 
@@ -130,8 +130,8 @@ def params_of(case):
 
 
 def sections_of(case, n_dims):
-    """Return the pairs of time, height, width and extra. "repeat" has fewer pairs than the window, so the
-    sections repeat; "beyond" has more."""
+    """Return the number of pairs of each section. "repeat" has fewer pairs than the window, so the sections
+    repeat; "beyond" has more."""
     if case.mode in ("normal", "neox"):
         return None
     pairs = n_dims if case.mode == "vision" else n_dims // 2
@@ -153,7 +153,7 @@ def positions_of(case, rng):
     if case.mode in ("normal", "neox"):
         return plain_positions(case, rng)
     planes = [plain_positions(case, rng) + (3 * k if case.positions != "extreme" else 0) for k in range(4)]
-    if case.positions == "strided":  # each plane lies strided in memory
+    if case.positions == "strided":  # every second element of a larger array
         spread = np.zeros((4, 2 * planes[0].size), planes[0].dtype)[:, ::2]
         spread[...] = planes
         return spread[:3] if case.planes == "three" else spread
@@ -165,18 +165,18 @@ def plain_positions(case, rng):
     B, S = case.sizes[:2]
     ascending = np.arange(S, dtype=np.int32) + 1000
     batched = case.rank == 4
-    far = rng.integers(-(2**31), 2**31, S)
-    far[:2] = [-(2**31), INT32_MAX][:S]
+    extreme = rng.integers(-(2**31), 2**31, S)
+    extreme[:2] = [-(2**31), INT32_MAX][:S]
     return {
         "ascending": lambda: ascending,
         "int64": lambda: ascending.astype(np.int64),
         "random": lambda: rng.integers(0, 2**20, S).astype(np.int32),
         "per-batch": lambda: rng.integers(0, 5000, (B, S) if batched else S),
-        "for-all": lambda: ascending[None] if batched else ascending,
+        "one-row": lambda: ascending[None] if batched else ascending,
         "negative": lambda: -ascending,
         "strided": lambda: rng.integers(0, 5000, 3 * S + 1).astype(np.int32)[: 3 * S : 3],
-        "shared": lambda: np.broadcast_to(ascending, (B, S)).copy() if batched else ascending,
-        "extreme": lambda: far,
+        "equal-rows": lambda: np.broadcast_to(ascending, (B, S)).copy() if batched else ascending,
+        "extreme": lambda: extreme,
     }[case.positions]()
 
 
@@ -184,8 +184,8 @@ def factors_of(case, params, rng):
     if case.freq_factors == "none":
         return None
     pairs = params.pairs
-    n = pairs + 7 if case.freq_factors == "longer" else pairs
-    factors = rng.uniform(0.8, 40, n).astype(np.float32)
+    count = pairs + 7 if case.freq_factors == "longer" else pairs
+    factors = rng.uniform(0.8, 40, count).astype(np.float32)
     if case.freq_factors == "strided":
         factors = np.repeat(factors, 2)[::2]
     return factors
@@ -216,7 +216,7 @@ def layout_strides(layout, shape):
 
 
 def to_torch(array):
-    """Return an array's memory as a torch tensor."""
+    """Return a torch tensor that shares an array's memory."""
     if array is None:
         return None
     if array.dtype == NUMPY_DTYPES["bfloat16"]:
@@ -239,23 +239,23 @@ def dtype_name(t):
 
 
 def chip_of(backend):
-    """Return CANN's name of a device's chip, as errors print it."""
+    """Return the name of a device's chip, as errors print it."""
     if backend == "npu":
         return backends.simulated_soc()
     return simulated_package.load().chip(soc_of(backend))["name"]
 
 
-def refusal(backend, dtype="float32", *, positions=(), angle="exact", size=1, named="[rope] x"):
-    """Return (class, message) of the error if the back end does not support such a call, else None."""
+def refusal(backend, dtype="float32", *, positions=(), angle="exact", size=1, name="[rope] x"):
+    """Return the class and the message of the error if a device does not support such a call, else None."""
     if not is_device(backend):
         return None
     chip = chip_of(backend)
     if angle != "exact":
         return ValueError, f"[rope] angle must be exact (0) on an NPU but got {angle}."
     if not has_bfloat16(backend) and dtype in ("float64", "bfloat16"):
-        return TypeError, f"{named} must be float32 or float16 on {chip} but got {dtype}."
+        return TypeError, f"{name} must be float32 or float16 on {chip} but got {dtype}."
     if dtype == "float64":
-        return TypeError, f"{named} must be float32, float16 or bfloat16 on {chip} but got float64."
+        return TypeError, f"{name} must be float32, float16 or bfloat16 on {chip} but got float64."
     out_of_reach = [int(p) for p in np.ravel(positions) if not -DEVICE_REACH < p < DEVICE_REACH]
     if out_of_reach and size:
         rule = "positions must be between -4194303 and 4194303 on the device"
@@ -268,8 +268,8 @@ def bytes_of(t):
 
 
 def try_rope(x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
-    """Return rope's result, or None if the back end does not support the call. In that case require the right
-    error, and that nothing is written."""
+    """Return rope's result, or None if the back end does not support the call. In that case require the
+    error of refusal(), and that x and out are unchanged."""
 
     def run():
         return rope(x, positions, params, factors, backend=backend, out=out, forward=forward, angle=angle)
@@ -277,21 +277,21 @@ def try_rope(x, positions, params, factors=None, *, backend, out=None, forward=T
     refused = refusal(backend, dtype_name(x), positions=positions, angle=angle, size=np.prod(x.shape))
     if refused is None:
         return run()
-    kind, text = refused
-    watched = [t for t in (x, out) if t is not None]
-    before = [bytes_of(t) for t in watched]
-    with pytest.raises(kind) as caught:
+    error_class, message = refused
+    tensors = [t for t in (x, out) if t is not None]
+    before = [bytes_of(t) for t in tensors]
+    with pytest.raises(error_class) as caught:
         run()
-    assert str(caught.value) == text
-    assert [bytes_of(t) for t in watched] == before
+    assert str(caught.value) == message
+    assert [bytes_of(t) for t in tensors] == before
     return None
 
 
-# ---- correct results -------------------------------------------------------------------------------
+# ---- judgements of results -------------------------------------------------------------------------
 
 
 def e_angle_of(backend):
-    """Return the largest error of cos and sin on the back end."""
+    """Return the bound of the errors of cos and sin on a back end."""
     return E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
 
 
@@ -337,7 +337,7 @@ def element_strides(array):
 def make_inputs(case, guarded, seed=0):
     rng = np.random.default_rng(seed)
     params, shape, dtype = params_of(case), shape_of(case), NUMPY_DTYPES[case.dtype]
-    positions, factors = positions_of(case, rng), None
+    positions = positions_of(case, rng)
     factors = factors_of(case, params, rng)
     values = rng.standard_normal(shape).astype(dtype)
     if case.x_layout == "shared-batch" and case.rank == 4:
@@ -346,7 +346,7 @@ def make_inputs(case, guarded, seed=0):
     x, out = None, None
     if case.out == "in-place":
         x = out = guarded.empty(shape, dtype, strides)
-    elif case.out == "beside-x":  # x and out take turns, head by head, in one buffer
+    elif case.out == "beside-x":  # the heads of x and out alternate in one buffer
         *lead, N, D = shape
         both = guarded.empty((*lead, N, 2, D), dtype)
         x, out = both[..., 0, :], both[..., 1, :]
@@ -367,9 +367,9 @@ def make_inputs(case, guarded, seed=0):
 def call(case, inputs, backend):
     x, positions, factors, out = inputs.x, inputs.positions, inputs.factors, inputs.out
     if case.framework == "torch":
-        t = to_torch(x)
-        out = t if out is x else to_torch(out)
-        x, positions, factors = t, to_torch(positions), to_torch(factors)
+        tensor = to_torch(x)
+        out = tensor if out is x else to_torch(out)
+        x, positions, factors = tensor, to_torch(positions), to_torch(factors)
     return try_rope(
         x,
         positions,
@@ -383,7 +383,7 @@ def call(case, inputs, backend):
 
 
 def run_and_judge(case, backend, guarded, seed=0):
-    """Run a case in guarded memory and require its result to meet the bound."""
+    """Run a case in guarded memory and require its result to meet the bounds, or the error of refusal()."""
     inputs = make_inputs(case, guarded, seed)
     before = inputs.x.copy()
     got = call(case, inputs, backend)

@@ -1,10 +1,10 @@
-"""The rotated copy of x that torch_npu's rotary_mul multiplies by sin."""
+"""The tensor that the formulas of torch_npu's rotary_mul multiply by sin."""
 
 import torch
 
 
-def rotate(x, mode):
-    """Return the factor of sin in the formula of rotary_mul in torch_npu's documentation, for each mode."""
+def signed_partners(x, mode):
+    """Return each lane's partner, negated for the first lane of a pair. The modes are those of rotary_mul."""
     if mode == "half":
         x1, x2 = x.chunk(2, -1)
         return torch.cat((-x2, x1), -1)

@@ -1,4 +1,4 @@
-"""Edits of a copy of the sources: mutation tests break one place at a time on purpose.
+"""Edits of a copy of the sources, with which the mutation tests break one place at a time.
 
 An edit names the text to replace and no file. The text is searched in every source below the folders, and its
 white space matches any other white space. So an edit still applies after a function moves to another file or
@@ -26,7 +26,7 @@ class Edit(NamedTuple):
     """Replace one text of the sources.
 
     Attributes:
-        old: the text to replace, which occurs once in all sources.
+        old: the text to replace. It must occur exactly once.
         new: its replacement.
     """
 
@@ -44,7 +44,7 @@ class Place:
 
 
 def find(edit: Edit, folders: Iterable[Path]) -> Place:
-    """Return the only place below the folders that holds the edit's text.
+    """Return the only place below the folders that has the edit's old text.
 
     Raises:
         CannotApply: the text is absent, or occurs more than once; the message lists the places.
@@ -65,7 +65,7 @@ def find(edit: Edit, folders: Iterable[Path]) -> Place:
 
 
 def apply(edit: Edit, folders: Iterable[Path]) -> tuple[Path, str]:
-    """Replace the text in its file; return the file and its previous text."""
+    """Apply an edit; return the changed file and its previous content."""
     place = find(edit, folders)
     original = place.path.read_text()
     place.path.write_text(original[: place.begin] + edit.new + original[place.end :])
@@ -74,7 +74,7 @@ def apply(edit: Edit, folders: Iterable[Path]) -> tuple[Path, str]:
 
 @contextmanager
 def applied(edit: Edit, folders: Iterable[Path]) -> Iterator[None]:
-    """Apply an edit, and restore its file at the end."""
+    """Apply an edit for the time of the block."""
     path, original = apply(edit, folders)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Run many cases as one test, because pytest's own work takes longer than a case of a few milliseconds."""
+"""Run many cases as one test, because pytest spends more time on a test than a short case takes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class CasesFailed(AssertionError):
 
     def __init__(self, failed, count):
         lines = [f"{name}: {type(e).__name__}: {str(e).partition(chr(10))[0]}" for name, e in failed.items()]
-        super().__init__("\n".join([f"{len(failed)} of {count} cases failed; above is the first", *lines]))
+        super().__init__("\n".join([f"{len(failed)} of {count} cases failed; the first is above", *lines]))
         self.failed = failed
 
 
 def together(names, rows, ids=str):
-    """Like pytest.mark.parametrize, but one test runs all rows and reports each that fails. Every row gets
-    its own guarded memory. NPU_ROPE_TEST_CASES=apart makes every row a separate test, to select or debug one.
+    """Like pytest.mark.parametrize, but one test runs all rows and reports each that fails. If the test takes
+    ``guarded``, every row gets its own. NPU_ROPE_TEST_CASES=apart makes every row a separate test.
     """
     rows = list(rows)
     if SEPARATE_TESTS:
@@ -34,35 +34,35 @@ def together(names, rows, ids=str):
 
     def decorate(test):
         signature = inspect.signature(test)
-        has_memory = "guarded" in signature.parameters
+        uses_guarded_memory = "guarded" in signature.parameters
         fixture_parameters = [
             p for name, p in signature.parameters.items() if name not in {*arguments, "guarded"}
         ]
 
         @functools.wraps(test)
-        def every_row(**fixtures):
+        def run_rows(**fixtures):
             failed = {}
             for name, row in zip(row_names, rows, strict=True):
                 try:
-                    run(row, fixtures)
+                    run_row(row, fixtures)
                 except CasesFailed as error:
                     failed |= {f"{name}-{other}": e for other, e in error.failed.items()}
                 # pytest's failures and skips are not subclasses of Exception. A skipped row counts as failed.
                 except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
                     failed[name] = error
             if failed:
-                raise CasesFailed(failed, every_row.cases) from next(iter(failed.values()))
+                raise CasesFailed(failed, run_rows.cases) from next(iter(failed.values()))
 
-        def run(row, fixtures):
-            if not has_memory:
+        def run_row(row, fixtures):
+            if not uses_guarded_memory:
                 test(**row, **fixtures)
                 return
             guarded = guarded_memory.GuardedMemory()
             test(**row, **fixtures, guarded=guarded)
             guarded.check()
 
-        every_row.__signature__ = signature.replace(parameters=fixture_parameters)
-        every_row.cases = len(rows) * getattr(test, "cases", 1)
-        return every_row
+        run_rows.__signature__ = signature.replace(parameters=fixture_parameters)
+        run_rows.cases = len(rows) * getattr(test, "cases", 1)
+        return run_rows
 
     return decorate

@@ -11,8 +11,8 @@ from ascend_sim import compiler, library
 from npu_rope import chips
 
 ROOT = Path(__file__).resolve().parents[2]
-# The simulator has one chip of the family Ascend950, and names it like the family.
-PROFILE_NAMES = {"Ascend950PR_9599": "Ascend950"}
+# Chips that have another name in the simulator: it names the only chip of Ascend950 like the family.
+SIMULATED_NAMES = {"Ascend950PR_9599": "Ascend950"}
 KEYS = ("name", "arch", "cores", "ub_bytes", "budget")
 PROGRAM = """#include <iostream>
 #include "op_host/platform.h"
@@ -38,8 +38,12 @@ NAMES_OF_NO_FAMILY = [
     "Ascend310",
     "",
 ]
-NEW_NAMES = {"Ascend910B9": "ascend910b", "Ascend910_9399": "ascend910_93", "Ascend310P3Vir01": "ascend310p"}
-NAMES = [*NAMES_OF_NO_FAMILY, *NEW_NAMES, *chips.NAMES]
+NEW_CHIPS = {
+    "Ascend910B9": "ascend910b",
+    "Ascend910_9399": "ascend910_93",
+    "Ascend310P3Vir01": "ascend310p",
+}
+NAMES = [*NAMES_OF_NO_FAMILY, *NEW_CHIPS, *chips.NAMES]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +64,7 @@ def platforms(program_lines):
 
 
 def test_python_has_the_same_chips_of_the_supported_socs(platforms):
-    assert set(chips.NAMES) == set(platforms) - set(PROFILE_NAMES)
+    assert set(chips.NAMES) == set(platforms) - set(SIMULATED_NAMES)
 
 
 def test_names_have_the_same_family_in_both_languages(program_lines):
@@ -69,28 +73,28 @@ def test_names_have_the_same_family_in_both_languages(program_lines):
         chips.soc_of(name) or "none" for name in NAMES
     ]
     assert [chips.soc_of(name) for name in NAMES_OF_NO_FAMILY] == [None] * len(NAMES_OF_NO_FAMILY)
-    assert {name: chips.soc_of(name) for name in NEW_NAMES} == NEW_NAMES
+    assert {name: chips.soc_of(name) for name in NEW_CHIPS} == NEW_CHIPS
 
 
-def profiles():
-    return {p["name"]: p for p in library.load().profiles()}
+def simulated_chips():
+    return {profile["name"]: profile for profile in library.load().profiles()}
 
 
-def test_every_chip_is_simulated_and_has_its_family(platforms):
-    simulated = profiles()
-    assert {PROFILE_NAMES.get(name, name) for name in platforms} == set(simulated)
+def test_the_simulator_has_the_same_chips_and_families(platforms):
+    simulated = simulated_chips()
+    assert {SIMULATED_NAMES.get(name, name) for name in platforms} == set(simulated)
     assert [name for name in chips.NAMES if simulated[name]["soc"] != chips.soc_of(name)] == []
 
 
 @pytest.mark.parametrize("figure", ["arch", "cores", "ub_bytes"])
 def test_the_simulator_has_the_same_figures(platforms, figure):
-    simulated = profiles()
-    pairs = [(p, simulated[PROFILE_NAMES.get(name, name)]) for name, p in platforms.items()]
-    assert [(p["name"], p[figure], q[figure]) for p, q in pairs if p[figure] != q[figure]] == []
+    simulated = simulated_chips()
+    for name, chip in platforms.items():
+        assert chip[figure] == simulated[SIMULATED_NAMES.get(name, name)][figure], name
 
 
 def test_a_tilings_budget_excludes_the_bytes_that_the_simulator_reserves(platforms):
-    simulated = profiles()
-    for name, p in platforms.items():
-        q = simulated[PROFILE_NAMES.get(name, name)]
-        assert p["budget"] == min(q["ub_bytes"], q["reserved_from"]), name
+    simulated = simulated_chips()
+    for name, chip in platforms.items():
+        profile = simulated[SIMULATED_NAMES.get(name, name)]
+        assert chip["budget"] == min(profile["ub_bytes"], profile["reserved_from"]), name

@@ -1,4 +1,4 @@
-"""C++ programs of the tilings in the default suite: compiled with the available compiler and run."""
+"""The default suite compiles and runs these C++ tests of the tilings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TILING = (
+ROPE_TILING_SOURCES = (
     "op_host/rope_tile",
     "op_host/rope_tiling",
     "csrc/core/rope_check",
@@ -20,16 +20,16 @@ TILING = (
 
 
 @pytest.mark.parametrize(
-    ("test", "host"),
+    ("test", "tested_sources"),
     [
-        ("test_rope_tile", TILING[:1]),
-        ("test_rope_tiling", TILING),
+        ("test_rope_tile", ("op_host/rope_tile",)),
+        ("test_rope_tiling", ROPE_TILING_SOURCES),
         ("test_rms_norm_tile", ("op_host/rms_norm_tile",)),
     ],
 )
-def test_thousands_of_random_tilings_are_sound(test, host, tmp_path):
+def test_thousands_of_random_tilings_are_sound(test, tested_sources, tmp_path):
     program = tmp_path / test
-    sources = [ROOT / f"tests/tiling/{test}.cpp", *(ROOT / f"{stem}.cpp" for stem in host)]
+    sources = [ROOT / f"tests/tiling/{test}.cpp", *(ROOT / f"{stem}.cpp" for stem in tested_sources)]
     compiler = [*shlex.split(os.environ.get("CXX", "c++")), "-std=c++17", "-O1"]
     include = [f"-I{ROOT}", f"-I{ROOT}/tests/tiling/host"]
     subprocess.run([*compiler, *include, *map(str, sources), "-o", str(program)], check=True)

@@ -1,5 +1,5 @@
-// The layout of UB for a tile of a norm's kernel, and the search for the best tile: op_host/rms_norm_tile.h, each
-// alone, for random calls.
+// The layout of UB for a tile of a norm's kernel, and the search for the best tile (op_host/rms_norm_tile.h), for
+// random calls.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -36,7 +36,7 @@ private:
     std::mt19937_64 engine_{20261123};
 };
 
-// A random call of a forward kernel, with or without a sum, or of the backward kernel.
+// A random call of rms_norm, add_rms_norm or rms_norm_backward.
 struct Case {
     explicit Case(Random* r) {
         call.head = &head;
@@ -49,10 +49,10 @@ struct Case {
         call.scale_shared = call.backward || !r->chance(4);
         call.scale_pitch = round_up(call.n, 32 / call.out_bytes);
         head.io = r->of<int32_t>({kRopeIoBurst, kRopeIoBurst, kRopeIoPacked, kRopeIoScalar});
-        const int64_t least = std::min(call.x_bytes, call.out_bytes);
+        const int64_t narrower = std::min(call.x_bytes, call.out_bytes);
         const bool packed = head.io == kRopeIoPacked;
-        head.row_pitch = static_cast<int32_t>(round_up(call.n, 32 / (packed ? least : call.x_bytes)));
-        head.out_pitch = static_cast<int32_t>(round_up(call.n, 32 / (packed ? least : call.out_bytes)));
+        head.row_pitch = static_cast<int32_t>(round_up(call.n, 32 / (packed ? narrower : call.x_bytes)));
+        head.out_pitch = static_cast<int32_t>(round_up(call.n, 32 / (packed ? narrower : call.out_bytes)));
         head.tokens_inner = r->chance(3);
         head.heads = static_cast<int32_t>(r->in(1, r->of<int64_t>({1, 9, 3000})));
         head.seq = r->in(1, r->of<int64_t>({1, 9, 3000}));
@@ -91,7 +91,7 @@ void check(bool holds, const char* condition, int line, const Case& c, const Rms
 }
 #define CHECK(c, tile, condition) check(condition, #condition, __LINE__, c, tile)
 
-// The layout without UB's limit.
+// The layout for an unlimited UB.
 RmsNormLayout unlimited_layout(const Case& c, const RmsNormTile& tile) {
     RmsNormTileCall call = c.call;
     call.ub_bytes = int64_t{1} << 40;
@@ -114,7 +114,7 @@ void regions_are_aligned_and_do_not_overlap() {
                 CHECK(c, tile, a == b || a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
             end = std::max(end, a->offset + a->bytes);
         }
-        // Both of two buffers are aligned.
+        // A region of two buffers has two aligned halves.
         for (const UbRegion* two : {&l.inputs, &l.outputs, &l.residuals, &l.sums, &l.grads})
             CHECK(c, tile, two->bytes % 64 == 0);
         // Only a layout that exceeds UB is refused.
@@ -128,7 +128,7 @@ void regions_are_aligned_and_do_not_overlap() {
 }
 
 // op_kernel/norm/*_kernel.h show how much memory the kernels use in each region.
-void regions_hold_what_the_kernels_keep_there() {
+void regions_are_as_large_as_the_kernels_need() {
     Random random;
     for (int k = 0; k < kCalls; ++k) {
         const Case c(&random);
@@ -147,7 +147,7 @@ void regions_hold_what_the_kernels_keep_there() {
         CHECK(c, tile, l.stats.bytes >= 4 * (12 + 10 * backward) * tile.rows());
         CHECK(c, tile, (l.index.bytes > 0) == packed && (l.raw_scale.bytes > 0) == (c.call.out_bytes == 2));
         if (chunked) {
-            // A last chunk is a whole one in UB.
+            // A row's last chunk takes as much of UB as the others.
             const int64_t row = round_up(c.call.n, tile.chunk);
             CHECK(c, tile, (backward ? l.dscale : l.row).bytes >= 4 * (tile.keeps_row ? row : tile.chunk));
             CHECK(c, tile, l.scale.bytes >= 4 * (tile.keeps_scale ? row : tile.chunk));
@@ -155,10 +155,11 @@ void regions_hold_what_the_kernels_keep_there() {
             CHECK(c, tile, row / tile.chunk < int64_t{1} << l.levels);
             continue;
         }
-        // The work buffer: float32 rows, those of grad, then the temporaries. Types of 32 bits need no rows of theirs.
+        // The work buffer: float32 rows of x and of grad, then the temporaries. Unpacked float32 rows stay in the
+        // queue.
         const bool rows_in_queue = c.call.x_bytes == 4 && !packed;
-        const int64_t first = backward ? l.g_offset : l.temp_offset;
-        CHECK(c, tile, l.g_offset % 32 == 0 && l.temp_offset % 32 == 0 && (first >= 4 * lanes || rows_in_queue));
+        const int64_t rows_bytes = backward ? l.g_offset : l.temp_offset;
+        CHECK(c, tile, l.g_offset % 32 == 0 && l.temp_offset % 32 == 0 && (rows_bytes >= 4 * lanes || rows_in_queue));
         CHECK(c, tile, !backward || l.temp_offset >= l.g_offset + 4 * out_lanes);
         CHECK(c, tile, l.work.bytes >= l.temp_offset + 4 * lanes);
         CHECK(c, tile, l.dscale.bytes >= 4 * c.call.n * backward && l.row.bytes == 0 && l.levels == 0);
@@ -170,7 +171,7 @@ void regions_hold_what_the_kernels_keep_there() {
 
 void no_candidate_that_fits_is_better() {
     Random random;
-    int found = 0, refused = 0;
+    int tiled = 0, refused = 0;
     for (int k = 0; k < kCalls; ++k) {
         const Case c(&random);
         std::vector<RmsNormTile> all = c.candidates(c.call.n > 5000 && (c.call.n > 16'384 || random.chance(2)));
@@ -189,10 +190,10 @@ void no_candidate_that_fits_is_better() {
                       (tile.chunk <= chosen.chunk && tile.rows() <= chosen.rows()));
         }
         CHECK(c, RmsNormTile{}, best.has_value() == any_fits);
-        found += best.has_value();
+        tiled += best.has_value();
     }
-    if (found < kCalls * 8 / 10 || refused < kCalls / 2) {
-        std::fprintf(stderr, "%s: %d of %d calls have a tile, %d candidates do not fit\n", g_test, found, kCalls,
+    if (tiled < kCalls * 8 / 10 || refused < kCalls / 2) {
+        std::fprintf(stderr, "%s: %d of %d calls have a tile, %d candidates do not fit\n", g_test, tiled, kCalls,
                      refused);
         ++g_failures;
     }
@@ -208,7 +209,7 @@ void candidates_are_within_the_unit_and_the_instructions() {
             CHECK(c, tile, tile.tokens >= 1 && tile.tokens <= std::min(unit_rows, c.head.seq));
             CHECK(c, tile, tile.heads >= 1 && tile.heads <= unit_heads && tile.rows() <= 512 && tile.chunk == 0);
         }
-        if (c.call.n < 16) continue;  // always fits as whole rows
+        if (c.call.n < 16) continue;  // such rows are never split
         for (const RmsNormTile& tile : c.candidates(true)) {
             const int64_t last = (c.call.n - 1) % tile.chunk + 1;
             CHECK(c, tile, tile.rows() == 1 && tile.chunk >= 16 && tile.chunk <= 4096 && tile.chunk % 16 == 0);
@@ -226,7 +227,7 @@ struct Test {
 
 constexpr Test kTests[] = {
     TEST(regions_are_aligned_and_do_not_overlap),
-    TEST(regions_hold_what_the_kernels_keep_there),
+    TEST(regions_are_as_large_as_the_kernels_need),
     TEST(no_candidate_that_fits_is_better),
     TEST(candidates_are_within_the_unit_and_the_instructions),
 };

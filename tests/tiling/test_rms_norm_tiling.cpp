@@ -1,5 +1,5 @@
-// rms_norm's tiling on the host: op_host/rms_norm_tiling.cpp splits thousands of random calls, and the test iterates
-// over their tiles by the kernel's own schedule (op_kernel/memory/tiles.h).
+// The tiling of rms_norm and add_rms_norm (op_host/rms_norm_tiling.cpp), for random calls. The test iterates over a
+// call's tiles as the kernels do (op_kernel/memory/tiles.h).
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -24,7 +24,7 @@ int g_failures = 0;
 struct Case {
     RmsNormTilingInput in;
     Platform platform{};
-    RmsNormTilingData d{};
+    RmsNormTilingData data{};
     KernelLaunch launch;
 };
 
@@ -34,9 +34,9 @@ void describe(const Case& c) {
                  "  arch %d [%" PRId64 ",%" PRId64 ",%" PRId64 "] x %" PRId64
                  " %s to %s adds %d shared %d\n  key %d io %d parts %d x %d tile %d x %d inner %d chunk %d\n",
                  c.platform.arch, s.outer[0], s.outer[1], s.outer[2], s.n, dtype_name(c.in.dtype),
-                 dtype_name(c.in.scale_dtype), c.in.adds, c.d.scale_shared, static_cast<int>(c.launch.tiling_key),
-                 c.d.head.io, c.d.head.row_parts, c.d.head.head_parts, c.d.head.tile_tokens, c.d.head.tile_heads,
-                 c.d.head.tokens_inner, c.d.chunk);
+                 dtype_name(c.in.scale_dtype), c.in.adds, c.data.scale_shared, static_cast<int>(c.launch.tiling_key),
+                 c.data.head.io, c.data.head.row_parts, c.data.head.head_parts, c.data.head.tile_tokens,
+                 c.data.head.tile_heads, c.data.head.tokens_inner, c.data.chunk);
 }
 
 #define CHECK(c, condition)                                                      \
@@ -48,11 +48,11 @@ void describe(const Case& c) {
         }                                                                        \
     } while (0)
 
-Case tile_call(const RmsNormTilingInput& in, const char* soc) {
+Case tile_call(const RmsNormTilingInput& in, const char* chip) {
     Case c;
     c.in = in;
-    c.platform = *find_platform(soc);
-    Check check = rms_norm_tiling(in, c.platform, &c.d, &c.launch);
+    c.platform = *find_platform(chip);
+    Check check = rms_norm_tiling(in, c.platform, &c.data, &c.launch);
     if (!check.ok()) {
         std::fprintf(stderr, "%s\n", check.message().c_str());
         describe(c);
@@ -61,7 +61,7 @@ Case tile_call(const RmsNormTilingInput& in, const char* soc) {
     return c;
 }
 
-// Adjacent rows [a,b,c,n], in this order of dimensions or with b and c exchanged.
+// Rows [a,b,c,n]. The rows of x have `gap` elements between them, and may be in memory as [a,c,b,n].
 RmsNormTilingInput call(int64_t a, int64_t b, int64_t c, int64_t n, int32_t dtype, int32_t scale_dtype, bool exchanged,
                         int64_t gap) {
     RmsNormTilingInput in{};
@@ -89,7 +89,7 @@ RmsNormTilingInput call(int64_t a, int64_t b, int64_t c, int64_t n, int32_t dtyp
 // Each row of x is read once, and the same row of out is written once.
 void check_cover(const Case& c) {
     const RmsNormShape& s = c.in.shape;
-    const RopeTilingHead& head = c.d.head;
+    const RopeTilingHead& head = c.data.head;
     std::set<std::pair<int64_t, int64_t>> expected, visited;
     for (int64_t i = 0; i < s.outer[0]; ++i)
         for (int64_t j = 0; j < s.outer[1]; ++j)
@@ -99,31 +99,31 @@ void check_cover(const Case& c) {
     for (uint32_t block = 0; block < c.launch.block_dim; ++block) {
         Tiles tiles;
         tiles.Init(&head, block, c.launch.block_dim);
-        bool worked = false;
-        for (Tile tile; tiles.Next(&tile); worked = true) {
+        bool has_tiles = false;
+        for (Tile tile; tiles.Next(&tile); has_tiles = true) {
             CHECK(c, tile.side == 0 && tile.tokens <= head.tile_tokens && tile.heads <= head.tile_heads);
             for (int32_t t = 0; t < tile.tokens; ++t)
                 for (int32_t h = 0; h < tile.heads; ++h) {
-                    Tile one = tile;
-                    one.token += t;
-                    one.head += h;
+                    Tile row = tile;
+                    row.token += t;
+                    row.head += h;
                     bool is_new =
                         visited
-                            .insert({TileOffset(one, head.side[0].x_stride), TileOffset(one, head.side[0].out_stride)})
+                            .insert({TileOffset(row, head.side[0].x_stride), TileOffset(row, head.side[0].out_stride)})
                             .second;
                     CHECK(c, is_new);
                 }
         }
-        CHECK(c, worked);
+        CHECK(c, has_tiles);
     }
     CHECK(c, visited == expected);
 }
 
-// All UB allocations of the kernels, in the kernels' sizes.
+// The kernels' buffers are large enough, and fit in UB together.
 void check_ub(const Case& c) {
-    const RopeTilingHead& h = c.d.head;
-    int64_t bytes = int64_t{4} * h.queue_bytes + int64_t{4} * c.d.sum_queue_bytes + h.work_bytes + c.d.stats_bytes +
-                    c.d.scale_bytes + c.d.scale_raw_bytes;
+    const RopeTilingHead& h = c.data.head;
+    int64_t bytes = int64_t{4} * h.queue_bytes + int64_t{4} * c.data.sum_queue_bytes + h.work_bytes +
+                    c.data.stats_bytes + c.data.scale_bytes + c.data.scale_raw_bytes;
     const int64_t x = dtype_bytes(c.in.dtype), out = dtype_bytes(c.in.scale_dtype), n = c.in.shape.n;
     if (c.launch.tiling_key == kRmsNormRows) {
         const int64_t rows = int64_t{h.tile_tokens} * h.tile_heads, lanes = rows * h.row_pitch;
@@ -132,31 +132,31 @@ void check_ub(const Case& c) {
         CHECK(c, rows >= 1 && rows <= 512 && h.queue_bytes >= lanes * x && h.queue_bytes >= rows * h.out_pitch * out);
         CHECK(c, h.work_bytes >= h.temp_offset_bytes + 4 * lanes && h.temp_offset_bytes % 32 == 0);
         CHECK(c, x == 4 || h.temp_offset_bytes >= 4 * lanes);
-        CHECK(c, c.d.stats_bytes >= 48 * rows && c.d.stats_bytes % (48 * 64) == 0);
-        CHECK(c, c.d.scale_bytes >= 4 * n * (c.d.scale_shared ? 1 : rows));
+        CHECK(c, c.data.stats_bytes >= 48 * rows && c.data.stats_bytes % (48 * 64) == 0);
+        CHECK(c, c.data.scale_bytes >= 4 * n * (c.data.scale_shared ? 1 : rows));
     } else {
-        bytes += c.d.row_bytes;
-        const int64_t chunks = (n + c.d.chunk - 1) / c.d.chunk, last = n - (chunks - 1) * c.d.chunk;
-        CHECK(c, c.d.chunk % 16 == 0 && (last * x) >= 32 && last * out >= 32);
-        CHECK(c, h.queue_bytes >= c.d.chunk * std::max(x, out) + 32);
-        CHECK(c, c.d.row_bytes >= 4 * (c.d.row_stays ? n : c.d.chunk));
-        CHECK(c, c.d.scale_bytes >= 4 * (c.d.scale_stays ? n : c.d.chunk));
-        CHECK(c, chunks < int64_t{1} << c.d.levels);
+        bytes += c.data.row_bytes;
+        const int64_t chunks = (n + c.data.chunk - 1) / c.data.chunk, last = n - (chunks - 1) * c.data.chunk;
+        CHECK(c, c.data.chunk % 16 == 0 && (last * x) >= 32 && last * out >= 32);
+        CHECK(c, h.queue_bytes >= c.data.chunk * std::max(x, out) + 32);
+        CHECK(c, c.data.row_bytes >= 4 * (c.data.row_stays ? n : c.data.chunk));
+        CHECK(c, c.data.scale_bytes >= 4 * (c.data.scale_stays ? n : c.data.chunk));
+        CHECK(c, chunks < int64_t{1} << c.data.levels);
     }
     CHECK(c, bytes <= ub_budget_bytes(c.platform));
 }
 
-void random_calls() {
+void random_calls_have_sound_tilings() {
     std::mt19937 engine(1);
     auto in = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine); };
-    const char* socs[] = {"Ascend910B1", "Ascend910B4", "Ascend310P3"};
+    const char* chips[] = {"Ascend910B1", "Ascend910B4", "Ascend310P3"};
     int in_rows = 0, in_chunks = 0, rows_kept = 0, inner = 0, packed = 0, scalar = 0;
     for (int i = 0; i < 6000; ++i) {
-        const char* soc = socs[in(0, 2)];
-        const bool is_310p = soc[6] == '3';
+        const char* chip = chips[in(0, 2)];
+        const bool is_310p = chip[6] == '3';
         const int32_t types[] = {NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16};
-        const int64_t kind = in(0, 9);
-        int64_t n = kind < 4 ? in(1, 70) : kind < 8 ? in(1, 600) * in(1, 8) : in(5000, 200000);
+        const int64_t choice = in(0, 9);
+        int64_t n = choice < 4 ? in(1, 70) : choice < 8 ? in(1, 600) * in(1, 8) : in(5000, 200000);
         if (in(0, 1)) n = std::max<int64_t>(64, n / 64 * 64);
         const int64_t max_size = n > 4000 ? 3 : 9;
         RmsNormTilingInput input =
@@ -164,15 +164,15 @@ void random_calls() {
                  types[in(0, is_310p ? 1 : 2)], in(0, 1), in(0, 2) ? 0 : in(1, 40));
         input.adds = in(0, 2) == 0;
         if (in(0, 3) == 0) input.shape.scale_stride[2] = n;
-        const Case c = tile_call(input, soc);
+        const Case c = tile_call(input, chip);
         check_cover(c);
         check_ub(c);
         const bool rows = c.launch.tiling_key == kRmsNormRows;
         (rows ? in_rows : in_chunks)++;
-        rows_kept += !rows && c.d.row_stays;
-        inner += c.d.head.tokens_inner;
-        packed += rows && c.d.head.io == kRopeIoPacked;
-        scalar += c.d.head.io == kRopeIoScalar;
+        rows_kept += !rows && c.data.row_stays;
+        inner += c.data.head.tokens_inner;
+        packed += rows && c.data.head.io == kRopeIoPacked;
+        scalar += c.data.head.io == kRopeIoScalar;
     }
     std::printf("%d in rows (%d packed, %d by the scalar unit), %d in chunks (%d kept in UB), %d tokens inner\n",
                 in_rows, packed, scalar, in_chunks, rows_kept, inner);
@@ -180,25 +180,25 @@ void random_calls() {
         ++g_failures;
 }
 
-void shapes_that_models_have() {
+void common_shapes_use_cores_and_ub_well() {
     // A tile has several rows of a model's width; all cores work.
     Case c = tile_call(call(1, 1, 2048, 4096, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
-    CHECK(c, c.launch.tiling_key == kRmsNormRows && c.launch.block_dim == 48 && c.d.head.tile_tokens >= 2);
-    // Heads of queries fill bursts of 16 KiB.
+    CHECK(c, c.launch.tiling_key == kRmsNormRows && c.launch.block_dim == 48 && c.data.head.tile_tokens >= 2);
+    // The heads of queries fill tiles of 16 KiB.
     c = tile_call(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
-    CHECK(c, int64_t{c.d.head.tile_tokens} * c.d.head.tile_heads * 128 * 2 >= 16 * 1024);
+    CHECK(c, int64_t{c.data.head.tile_tokens} * c.data.head.tile_heads * 128 * 2 >= 16 * 1024);
     // A row of 16,384 stays in UB between its two passes, a row of a million does not.
     c = tile_call(call(1, 1, 64, 16384, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
-    CHECK(c, c.launch.tiling_key == kRmsNormLong && c.d.row_stays && c.d.scale_stays);
+    CHECK(c, c.launch.tiling_key == kRmsNormLong && c.data.row_stays && c.data.scale_stays);
     c = tile_call(call(1, 1, 1, 1000003, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
-    CHECK(c, c.launch.tiling_key == kRmsNormLong && !c.d.row_stays && c.launch.block_dim == 1);
+    CHECK(c, c.launch.tiling_key == kRmsNormLong && !c.data.row_stays && c.launch.block_dim == 1);
 }
 
 }  // namespace
 
 int main() {
-    random_calls();
-    shapes_that_models_have();
+    random_calls_have_sound_tilings();
+    common_shapes_use_cores_and_ub_well();
     std::printf("%d failure(s)\n", g_failures);
     return g_failures != 0;
 }

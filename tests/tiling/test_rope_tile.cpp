@@ -135,9 +135,9 @@ void regions_are_aligned_and_do_not_overlap() {
         CHECK(c, tile, limited.has_value() == (end <= c.call.ub_bytes));
         if (!limited) continue;
         ++fitting;
-        for (size_t k = 0; k < l.regions().size(); ++k) {
-            CHECK(c, tile, limited->regions()[k]->offset == l.regions()[k]->offset);
-            CHECK(c, tile, limited->regions()[k]->bytes == l.regions()[k]->bytes);
+        for (size_t i = 0; i < l.regions().size(); ++i) {
+            CHECK(c, tile, limited->regions()[i]->offset == l.regions()[i]->offset);
+            CHECK(c, tile, limited->regions()[i]->bytes == l.regions()[i]->bytes);
         }
     }
     if (fitting < kCalls / 4 || fitting > kCalls * 9 / 10) {
@@ -157,7 +157,7 @@ void regions_are_as_large_as_the_kernels_need() {
         const bool packed = c.head.io == kRopeIoPacked, given = c.call.entry_bytes > 0;
         CHECK(c, tile, l.inputs.bytes >= 2 * lanes * c.call.item_bytes && l.outputs.bytes == l.inputs.bytes);
         CHECK(c, tile, !packed || l.inputs.bytes / 2 >= l.tail_offset + 32 * tile.rows());
-        // The work buffer: float32 rows, then the temporaries; 32-bit types need no converted rows.
+        // The work buffer: float32 rows, then the temporaries. Unpacked float32 rows stay in the queue.
         CHECK(c, tile, l.temp_offset % 32 == 0 && l.work.bytes >= l.temp_offset + 4 * lanes);
         CHECK(c, tile, l.temp_offset >= 4 * lanes || (c.call.item_bytes == 4 && c.call.out_bytes == 4 && !packed));
         CHECK(c, tile, l.cos_offset % 32 == 0 && l.cos_offset >= table && l.table.bytes >= l.cos_offset + table);
@@ -176,8 +176,8 @@ void regions_are_as_large_as_the_kernels_need() {
     }
 }
 
-// A larger tile never needs less memory, except for its table: the tokens of a block are a multiple of the tile's, so
-// a tile with more tokens may have a smaller table.
+// A larger tile never needs less memory, except for tables: the tokens of a block are a multiple of the tile's, so a
+// tile with more tokens may have smaller blocks.
 void regions_grow_with_the_tile() {
     Random random;
     for (int k = 0; k < kCalls; ++k) {
@@ -249,19 +249,18 @@ void candidates_are_within_the_unit_and_the_instructions() {
             CHECK(c, tile, tile.tokens >= 1 && tile.tokens <= std::min<int64_t>(248, c.head.seq));
             CHECK(c, tile, tile.heads >= 1 && tile.heads <= c.max_heads() && tile.table_tokens >= 1);
             CHECK(c, tile, tile.rows() <= kMaxTileRows[c.call.normalizes]);
-            // Runs of a packed tile have 32 bytes.
+            // Runs of a packed tile have at least 32 bytes.
             const int64_t last = (c.head.first_heads - 1) % tile.heads + 1;
             CHECK(c, tile, c.head.io != kRopeIoPacked || last * c.head.head_size * c.call.item_bytes >= 32);
-            // Tiles smaller than the target size have the smallest table. With tokens inner, half of the size is
-            // enough.
-            const int64_t target = c.head.tokens_inner ? 2048 : 4096;
-            CHECK(c, tile, tile.table_tokens == 1 || tile.rows() * c.row_bytes() >= target || tile.rows() == max_rows);
+            // Small tiles have the smallest table, unless the unit has no larger tiles.
+            const int64_t small = c.head.tokens_inner ? 2048 : 4096;
+            CHECK(c, tile, tile.table_tokens == 1 || tile.rows() * c.row_bytes() >= small || tile.rows() == max_rows);
         }
     }
 }
 
-// With the smallest table, every even part of a row is a candidate, down to a single head.
-void candidates_have_every_even_part_of_a_row() {
+// With the smallest table, each even part of a token's heads is a candidate, from 16 KiB down to a single head.
+void candidates_have_every_even_part_of_a_tokens_heads() {
     Random random;
     for (int k = 0; k < kCalls; ++k) {
         const Case c(&random);
@@ -288,7 +287,7 @@ constexpr Test kTests[] = {
     TEST(regions_grow_with_the_tile),
     TEST(no_candidate_that_fits_is_better),
     TEST(candidates_are_within_the_unit_and_the_instructions),
-    TEST(candidates_have_every_even_part_of_a_row),
+    TEST(candidates_have_every_even_part_of_a_tokens_heads),
 };
 
 }  // namespace

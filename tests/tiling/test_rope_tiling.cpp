@@ -1,11 +1,10 @@
-// rope's tiling on the host: op_host/rope_tiling.cpp splits thousands of random calls, and the test iterates over
-// their tiles by the kernel's own schedule (op_kernel/memory/tiles.h).
+// The tilings of the rotation kernels (op_host/rope_tiling.h), for random calls. The test iterates over a call's tiles
+// as the kernels do (op_kernel/memory/tiles.h).
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <random>
 #include <vector>
 
@@ -37,7 +36,7 @@ struct Case {
     RopeTilingData data{};
     HeadNormTiling norm{};
     RotaryTilingData rotary{};
-    RopeTilingHead d{};  // the head of data or of rotary
+    RopeTilingHead head{};  // of data or of rotary
     KernelLaunch launch;
 };
 
@@ -52,8 +51,9 @@ void describe(const Case& c) {
                  c.platform.arch, c.platform.cores, i.shape.B, i.shape.S, s.N, i.shape.side[1].N, i.shape.D,
                  dtype_name(i.dtype), dtype_name(i.out_dtype), i.params.mode, i.params.n_dims, i.params.n_offs,
                  s.x_stride[0], s.x_stride[1], s.x_stride[2], s.out_stride[0], s.out_stride[1], s.out_stride[2],
-                 static_cast<int>(c.launch.tiling_key), c.d.io, c.d.row_parts, c.d.head_parts, c.d.row_granule,
-                 c.d.tile_tokens, c.d.tile_heads, c.d.block_tokens, c.d.tokens_inner, c.d.work_bytes, c.d.queue_bytes);
+                 static_cast<int>(c.launch.tiling_key), c.head.io, c.head.row_parts, c.head.head_parts,
+                 c.head.row_granule, c.head.tile_tokens, c.head.tile_heads, c.head.block_tokens, c.head.tokens_inner,
+                 c.head.work_bytes, c.head.queue_bytes);
 }
 
 #define CHECK(c, condition)                                                                  \
@@ -113,12 +113,12 @@ Check normed_tiling(Case* c) {
     return check;
 }
 
-Case tile_call(const RopeTilingInput& in, const char* soc, bool given = false, bool normed = false) {
+Case tile_call(const RopeTilingInput& in, const char* chip, bool given = false, bool normed = false) {
     Case c;
     c.in = in;
     c.given = given;
     c.normed = normed;
-    c.platform = *find_platform(soc);
+    c.platform = *find_platform(chip);
     Check check = normed  ? normed_tiling(&c)
                   : given ? rotary_tiling(in, c.platform, &c.rotary, &c.launch)
                           : rope_tiling(in, c.platform, &c.data, &c.launch);
@@ -127,7 +127,7 @@ Case tile_call(const RopeTilingInput& in, const char* soc, bool given = false, b
         describe(c);
         std::exit(1);
     }
-    c.d = given ? c.rotary.head : c.data.head;
+    c.head = given ? c.rotary.head : c.data.head;
     return c;
 }
 
@@ -172,7 +172,7 @@ void random_sections(Random* r, RopeTilingInput* in) {
     for (int axis = 0; axis < 4; ++axis) s.pos_axis[axis] = three && axis == 3 ? 0 : axis * step;
 }
 
-// rope into rows of a cache, of x's type or a narrower one.
+// Lets the call write into rows of a cache, of x's type or a narrower one.
 void make_scattering(Random* r, RopeTilingInput* in) {
     RopeShape& s = in->shape;
     RopeSide& side = s.side[0];
@@ -188,7 +188,7 @@ void make_scattering(Random* r, RopeTilingInput* in) {
     if (in->dtype == NPU_ROPE_FLOAT32 && r->chance(2)) in->out_dtype = NPU_ROPE_FLOAT16;
 }
 
-// Given tables of every width, type and stride, with one row per token or with rows that ids select.
+// Gives the call tables of random type and strides, with one row per token or with rows that ids select.
 void make_given(Random* r, RopeTilingInput* in) {
     RopeShape& s = in->shape;
     GivenTables& t = in->tables;
@@ -246,7 +246,7 @@ RopeTilingInput random_call(Random* r, int32_t arch) {
     return in;
 }
 
-constexpr const char* kSocs[] = {"Ascend910B1", "Ascend910B3", "Ascend310P3", "Ascend950PR_9599"};
+constexpr const char* kChipNames[] = {"Ascend910B1", "Ascend910B3", "Ascend310P3", "Ascend950PR_9599"};
 
 // ---- properties of every call ---------------------------------------------------------------------
 
@@ -255,15 +255,15 @@ int64_t units_of(const RopeTilingHead& d) { return int64_t{d.row_parts} * d.head
 
 void check_launch(const Case& c) {
     CHECK(c, c.launch.block_dim >= 1 && c.launch.block_dim <= static_cast<uint32_t>(c.platform.cores));
-    CHECK(c, c.launch.block_dim == units_of(c.d));
+    CHECK(c, c.launch.block_dim == units_of(c.head));
     CHECK(c, c.launch.tiling_key >= 1 && c.launch.tiling_key <= 3);
     CHECK(c, c.launch.workspace_bytes == 0);
-    CHECK(c, c.d.io == kRopeIoBurst || c.platform.arch == kArch310p);
-    CHECK(c, c.d.io != kRopeIoScalar || c.launch.block_dim == 1);
+    CHECK(c, c.head.io == kRopeIoBurst || c.platform.arch == kArch310p);
+    CHECK(c, c.head.io != kRopeIoScalar || c.launch.block_dim == 1);
 }
 
 void check_ub(const Case& c) {
-    const RopeTilingHead& d = c.d;
+    const RopeTilingHead& d = c.head;
     int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{d.tile_tokens} * d.tile_heads, lanes = rows * d.row_pitch;
     int64_t out_item = dtype_bytes(c.in.out_dtype);
     bool packed = d.io == kRopeIoPacked, gathers = c.launch.tiling_key == kRopeSwapByGather;
@@ -294,9 +294,9 @@ void check_ub(const Case& c) {
     CHECK(c, d.setup_lanes >= d.table_width && d.setup_lanes % 8 == 0);
 }
 
-// Given tables: the part that the kernel reads, and its layout in UB.
+// The part of given tables that the kernel reads, and its layout in UB.
 void check_given(const Case& c) {
-    const RopeTilingHead& d = c.d;
+    const RopeTilingHead& d = c.head;
     const RotaryTableTiling& t = c.rotary.table;
     const GivenTables& in = c.in.tables;
     bool halves = c.launch.tiling_key == kRopeHalves;
@@ -318,18 +318,18 @@ void check_given(const Case& c) {
 // neighbours if the kernel also normalizes each head's partners.
 void check_norm(const Case& c) {
     const HeadNormTiling& n = c.norm;
-    int64_t rows = int64_t{c.d.tile_tokens} * c.d.tile_heads, item = dtype_bytes(c.in.dtype);
+    int64_t rows = int64_t{c.head.tile_tokens} * c.head.tile_heads, item = dtype_bytes(c.in.dtype);
     bool swaps = c.launch.tiling_key == kRopeSwapByShifts && !c.in.norm.intermediate_rounding;
     CHECK(c, n.swaps == swaps && n.intermediate_rounding == c.in.norm.intermediate_rounding && rows <= 512);
     CHECK(c, n.stats_bytes >= 48 * rows && n.stats_bytes % (48 * 64) == 0);
     CHECK(c, n.factor_bytes >= 4 * rows * swaps && n.factor_bytes % 32 == 0);
-    CHECK(c, n.scale_bytes == 4 * 2 * c.d.row_pitch * (swaps ? 2 : 1));
-    CHECK(c, n.scale_raw_bytes == (item == 4 ? 0 : item * 2 * c.d.row_pitch));
+    CHECK(c, n.scale_bytes == 4 * 2 * c.head.row_pitch * (swaps ? 2 : 1));
+    CHECK(c, n.scale_raw_bytes == (item == 4 ? 0 : item * 2 * c.head.row_pitch));
 }
 
 // Limits of one instruction: repeats, strides, blocks.
 void check_instructions(const Case& c) {
-    const RopeTilingHead& d = c.d;
+    const RopeTilingHead& d = c.head;
     bool halves = c.launch.tiling_key == kRopeHalves;
     CHECK(c, d.block_tokens <= 248 && d.block_tokens % d.tile_tokens == 0);
     CHECK(c, d.table_width % 8 == 0 && d.table_width / 8 <= 255 && d.row_pitch / 8 <= 255);
@@ -346,15 +346,15 @@ void check_instructions(const Case& c) {
 
 // An instruction can repeat over the heads or over the tokens of a tile.
 void check_repeats(const Case& c, const Tile& tile) {
-    int64_t token_step = int64_t{c.d.tokens_inner ? 1 : tile.heads} * c.d.row_pitch / 8;
-    int64_t head_step = int64_t{c.d.tokens_inner ? tile.tokens : 1} * c.d.row_pitch / 8;
+    int64_t token_step = int64_t{c.head.tokens_inner ? 1 : tile.heads} * c.head.row_pitch / 8;
+    int64_t head_step = int64_t{c.head.tokens_inner ? tile.tokens : 1} * c.head.row_pitch / 8;
     CHECK(c, tile.heads == 1 || head_step <= 255 || tile.tokens == 1 || token_step <= 255);
     CHECK(c, tile.tokens <= 255);
 }
 
 // The runs of a tile are its rows in the order of UB, at the right addresses of x or out.
 void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const int64_t* stride, bool fuse) {
-    const RopeTilingHead& d = c.d;
+    const RopeTilingHead& d = c.head;
     RunPlan plan = PlanRuns(&d, tile, merged, fuse);
     int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{tile.tokens} * tile.heads;
     CHECK(c, plan.loops * plan.blocks * plan.run_rows == rows && plan.run == plan.run_rows * d.head_size);
@@ -372,7 +372,7 @@ void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const in
                      run % plan.blocks * plan.block_stride + row % plan.run_rows * d.head_size;
         int64_t inner = d.tokens_inner ? tile.tokens : tile.heads;
         int64_t token = d.tokens_inner ? row % inner : row / inner, head = d.tokens_inner ? row / inner : row % inner;
-        // The caller's batch and token, computed from the merged ones.
+        // The tiling may merge batches and tokens: compute the caller's from the number of the token.
         int64_t flat = tile.batch * d.seq + tile.token + token;
         int64_t S = c.in.shape.S;
         int64_t expected = flat / S * stride[0] + flat % S * stride[1] + (tile.head + head) * stride[2];
@@ -385,41 +385,41 @@ void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const in
 
 void check_positions(const Case& c, const Tile& tile) {
     for (int64_t token = 0; token < tile.tokens; ++token) {
-        int64_t flat = tile.batch * c.d.seq + tile.token + token;
+        int64_t flat = tile.batch * c.head.seq + tile.token + token;
         const RopeShape& s = c.in.shape;
         int64_t expected = flat / s.S * s.pos_stride[0] + flat % s.S * s.pos_stride[1];
         int64_t block_token = tile.token - tile.table_row;  // token of the block's first position
-        int64_t at = tile.batch * c.d.pos_stride[0] + block_token * c.d.pos_stride[1] +
-                     (tile.table_row + token) * c.d.pos_stride[1];
-        if (c.d.rows > 1) CHECK(c, at == expected);
+        int64_t at = tile.batch * c.head.pos_stride[0] + block_token * c.head.pos_stride[1] +
+                     (tile.table_row + token) * c.head.pos_stride[1];
+        if (c.head.rows > 1) CHECK(c, at == expected);
         for (int k = 0; c.given && !c.in.tables.has_ids && k < 2; ++k) {
             const int64_t* tiled = k ? c.rotary.table.sin_stride : c.rotary.table.cos_stride;
             const int64_t* passed = k ? c.in.tables.sin_stride : c.in.tables.cos_stride;
             int64_t row = tile.batch * tiled[0] + (tile.token + token) * tiled[1];
-            if (c.d.rows > 1) CHECK(c, row == flat / s.S * passed[0] + flat % s.S * passed[1]);
+            if (c.head.rows > 1) CHECK(c, row == flat / s.S * passed[0] + flat % s.S * passed[1]);
         }
         if (!c.in.scatters && !(c.given && c.in.tables.has_ids)) continue;
         int64_t index = flat / s.S * s.row_stride[0] + flat % s.S * s.row_stride[1];
-        int64_t tiled = tile.batch * c.d.index_stride[0] + (tile.token + token) * c.d.index_stride[1];
-        if (c.d.rows > 1) CHECK(c, tiled == index);
+        int64_t tiled = tile.batch * c.head.index_stride[0] + (tile.token + token) * c.head.index_stride[1];
+        if (c.head.rows > 1) CHECK(c, tiled == index);
     }
 }
 
 // The source of a tile's rows and, unless they are scattered, their destination.
 void check_memory(const Case& c, const Tile& tile, bool fuse) {
     const RopeSide& side = c.in.shape.side[tile.side];
-    const RopeSideTiling& d = c.d.side[tile.side];
+    const RopeSideTiling& d = c.head.side[tile.side];
     CHECK(c, tile.side < c.in.shape.sides && tile.head + tile.heads <= side.N);
     check_runs(c, tile, d.x_stride, side.x_stride, fuse);
     if (!c.in.scatters) return check_runs(c, tile, d.out_stride, side.out_stride, fuse);
-    CHECK(c, !c.d.tokens_inner && c.d.io != kRopeIoPacked && c.d.cache_rows == c.in.shape.cache_rows);
+    CHECK(c, !c.head.tokens_inner && c.head.io != kRopeIoPacked && c.head.cache_rows == c.in.shape.cache_rows);
     CHECK(c, d.out_stride[1] == side.out_stride[1]);
     CHECK(c, d.out_stride[2] == side.out_stride[2] || side.N == 1);
 }
 
 // Each lane of the table rotates by one plane of positions, that of its axis.
 void check_planes(const Case& c) {
-    const RopeTilingHead& d = c.d;
+    const RopeTilingHead& d = c.head;
     if (!rope_has_sections(c.in.params.mode)) {
         CHECK(c, d.planes == 1 && d.plane_offset[0] == 0);
         return;
@@ -441,15 +441,15 @@ void check_planes(const Case& c) {
         for (int j = 0; j < k; ++j) CHECK(c, d.plane_offset[k] != d.plane_offset[j]);
 }
 
-// The tiles of all units contain each row of each head once, on any number of cores.
+// The tiles of all cores contain each row of each head once, and a tile that opens no block continues the last one.
 void check_cover(const Case& c, int64_t cores) {
-    const RopeTilingHead& d = c.d;
+    const RopeTilingHead& d = c.head;
     std::vector<uint8_t> visits(static_cast<size_t>(d.rows * d.heads), 0);
     for (int64_t core = 0; core < cores; ++core) {
         Tiles tiles;
         tiles.Init(&d, core, cores);
-        Tile tile;
-        int64_t block_left = 0;
+        Tile tile, previous{};
+        previous.batch = -1;
         while (tiles.Next(&tile)) {
             CHECK(c, tile.tokens >= 1 && tile.tokens <= (tile.side ? d.second_tokens : d.tile_tokens));
             CHECK(c, tile.heads >= 1 && tile.heads <= d.tile_heads);
@@ -457,12 +457,13 @@ void check_cover(const Case& c, int64_t cores) {
             CHECK(c, d.tile_heads <= std::max(c.in.shape.side[0].N, c.in.shape.side[1].N));
             CHECK(c, tile.block_tokens <= d.block_tokens && tile.table_row + tile.tokens <= tile.block_tokens);
             CHECK(c, tile.token + tile.tokens <= d.seq);
-            CHECK(c, tile.opens_block || block_left > 0);
-            block_left = tile.block_tokens;
+            bool continues = tile.batch == previous.batch && tile.block_tokens == previous.block_tokens &&
+                             tile.token - tile.table_row == previous.token - previous.table_row;
+            CHECK(c, tile.opens_block ? tile.table_row == 0 : continues);
+            previous = tile;
             check_repeats(c, tile);
             check_positions(c, tile);
-            bool fuse = d.io == kRopeIoPacked || d.row_pitch == d.head_size;
-            check_memory(c, tile, fuse);
+            check_memory(c, tile, d.io == kRopeIoPacked || d.row_pitch == d.head_size);
             int64_t first = (tile.side ? d.first_heads : 0) + tile.head;
             for (int64_t t = 0; t < tile.tokens; ++t)
                 for (int64_t h = 0; h < tile.heads; ++h)
@@ -475,7 +476,7 @@ void check_cover(const Case& c, int64_t cores) {
 }
 
 void check_balance(const Case& c) {
-    const RopeTilingHead& d = c.d;
+    const RopeTilingHead& d = c.head;
     int64_t min_rows = INT64_MAX, max_rows = 0, min_heads = INT64_MAX, max_heads = 0, rows = 0, heads = 0;
     for (int64_t part = 0; part < d.row_parts; ++part) {
         Share share = ShareOf(d.rows, d.row_granule, d.row_parts, part);
@@ -503,8 +504,8 @@ void check_balance(const Case& c) {
 void random_calls_have_sound_tilings() {
     Random random;
     for (int k = 0; k < 6000; ++k) {
-        const char* soc = kSocs[k % 4];
-        RopeTilingInput in = random_call(&random, find_platform(soc)->arch);
+        const char* chip = kChipNames[k % 4];
+        RopeTilingInput in = random_call(&random, find_platform(chip)->arch);
         RopeShape& s = in.shape;
         if (s.B * s.S * s.heads() > 60000) s.S = std::max<int64_t>(1, 60000 / (s.B * s.heads()));
         const int64_t* x = s.side[0].x_stride;
@@ -514,7 +515,7 @@ void random_calls_have_sound_tilings() {
         bool normed = !given && !in.scatters && s.sides == 2;
         in.norm.epsilon = 1e-6;
         in.norm.intermediate_rounding = random.chance(2);
-        Case c = tile_call(in, soc, given, normed);
+        Case c = tile_call(in, chip, given, normed);
         check_launch(c);
         check_ub(c);
         check_instructions(c);
@@ -533,24 +534,24 @@ void prefill_uses_every_core_and_long_bursts() {
     for (int32_t mode : {NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX})
         for (int64_t heads : {8, 32, 40, 64}) {
             Case c = tile_call(call(1, 4096, heads, 128, NPU_ROPE_BFLOAT16, mode), "Ascend910B1");
-            int64_t burst = int64_t{c.d.tile_tokens} * c.d.tile_heads * 128 * 2;
-            CHECK(c, c.launch.block_dim == 48 && c.d.head_parts == 1);
+            int64_t burst = int64_t{c.head.tile_tokens} * c.head.tile_heads * 128 * 2;
+            CHECK(c, c.launch.block_dim == 48 && c.head.head_parts == 1);
             CHECK(c, burst >= (heads >= 32 ? 16 : 12) * 1024 || heads == 40);  // 40 heads: a row of 10 KiB
             CHECK(c, burst >= 10 * 1024);
-            CHECK(c, c.d.block_tokens >= 16);
+            CHECK(c, c.head.block_tokens >= 16);
         }
 }
 
 void decode_shares_heads_but_not_below_four() {
     Case one = tile_call(call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
-    CHECK(one, one.launch.block_dim == 8 && one.d.head_parts == 8);
+    CHECK(one, one.launch.block_dim == 8 && one.head.head_parts == 8);
     Case four_tokens = tile_call(call(4, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
     CHECK(four_tokens, four_tokens.launch.block_dim >= 24);
     Case four_heads = tile_call(call(1, 1, 4, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
     CHECK(four_heads, four_heads.launch.block_dim == 1);
-    // A batch of single tokens is one sequence: several tokens share one table.
+    // A batch of single tokens is split like one sequence.
     Case batch = tile_call(call(256, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
-    CHECK(batch, batch.d.seq == 256 && batch.launch.block_dim == 48);
+    CHECK(batch, batch.head.seq == 256 && batch.launch.block_dim == 48);
 }
 
 void check_large(const Case& c) {
@@ -559,25 +560,23 @@ void check_large(const Case& c) {
     check_instructions(c);
     check_balance(c);
     // Check the addresses of the first 40 tiles of each unit.
-    for (int64_t unit = 0; unit < units_of(c.d); ++unit) {
+    for (int64_t unit = 0; unit < units_of(c.head); ++unit) {
         Tiles tiles;
-        tiles.Init(&c.d, unit, units_of(c.d));
+        tiles.Init(&c.head, unit, units_of(c.head));
         Tile tile;
-        for (int k = 0; k < 40 && tiles.Next(&tile); ++k) {
-            check_memory(c, tile, true);
-        }
+        for (int k = 0; k < 40 && tiles.Next(&tile); ++k) check_memory(c, tile, true);
     }
 }
 
 void sizes_beyond_2_to_31_keep_their_offsets() {
-    for (const char* soc : {"Ascend910B1", "Ascend310P3"})
+    for (const char* chip : {"Ascend910B1", "Ascend310P3"})
         for (int32_t mode : {NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX, NPU_ROPE_MODE_IMROPE}) {
-            Case contiguous = tile_call(call(1, 1048576, 512, 1024, NPU_ROPE_FLOAT16, mode), soc);
+            Case contiguous = tile_call(call(1, 1048576, 512, 1024, NPU_ROPE_FLOAT16, mode), chip);
             check_large(contiguous);
             RopeTilingInput in = contiguous.in;
             in.shape.side[0].x_stride[1] = in.shape.D;
             in.shape.side[0].x_stride[2] = in.shape.S * in.shape.D;
-            check_large(tile_call(in, soc));  // transposed
+            check_large(tile_call(in, chip));  // transposed
         }
     check_large(tile_call(call(1, 1048576, 64, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_MROPE, 8), "Ascend910B1"));
     Case tokens = tile_call(call(1, 1048576, 1, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
@@ -585,11 +584,11 @@ void sizes_beyond_2_to_31_keep_their_offsets() {
 }
 
 void one_row_is_one_tile() {
-    for (const char* soc : kSocs)
+    for (const char* chip : kChipNames)
         for (int64_t D : {2, 3, 16, 100, 1024}) {
-            Case c = tile_call(call(1, 1, 1, D, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NORMAL), soc);
+            Case c = tile_call(call(1, 1, 1, D, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NORMAL), chip);
             Tiles tiles;
-            tiles.Init(&c.d, 0, 1);
+            tiles.Init(&c.head, 0, 1);
             Tile tile;
             CHECK(c, tiles.Next(&tile) && tile.tokens == 1 && tile.heads == 1 && !tiles.Next(&tile));
             check_ub(c);
@@ -598,41 +597,41 @@ void one_row_is_one_tile() {
 
 void unaligned_rows_of_310p_are_packed_and_split_at_32_bytes() {
     Case c = tile_call(call(1, 5000, 3, 100, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
-    CHECK(c, c.d.io == kRopeIoPacked && c.launch.block_dim == 8);
-    for (int64_t part = 1; part < c.d.row_parts; ++part)
-        CHECK(c, ShareOf(c.d.rows, c.d.row_granule, c.d.row_parts, part).first * 3 * 100 * 2 % 32 == 0);
+    CHECK(c, c.head.io == kRopeIoPacked && c.launch.block_dim == 8);
+    for (int64_t part = 1; part < c.head.row_parts; ++part)
+        CHECK(c, ShareOf(c.head.rows, c.head.row_granule, c.head.row_parts, part).first * 3 * 100 * 2 % 32 == 0);
     Case tiny = tile_call(call(1, 7, 1, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
-    CHECK(tiny, tiny.d.io == kRopeIoScalar);
+    CHECK(tiny, tiny.head.io == kRopeIoScalar);
     Case small_tokens = tile_call(call(1, 7, 4, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
-    CHECK(small_tokens, small_tokens.d.io == kRopeIoPacked && small_tokens.d.tile_heads == 4);
+    CHECK(small_tokens, small_tokens.head.io == kRopeIoPacked && small_tokens.head.tile_heads == 4);
 }
 
 void axes_with_the_same_positions_are_one_plane() {
     RopeTilingInput in = call(1, 5, 2, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_MROPE);  // sections 2, 1, 1, 0
     Case three = tile_call(in, "Ascend910B1");
-    CHECK(three, three.d.planes == 3 && three.data.turns.plane_lanes[0][0] == 0x33333333);
+    CHECK(three, three.head.planes == 3 && three.data.turns.plane_lanes[0][0] == 0x33333333);
     CHECK(three, three.data.turns.plane_lanes[1][0] == 0x44444444 && three.data.turns.plane_lanes[2][0] == 0x88888888);
     in.params.sections[3] = 4;
     in.shape.pos_axis[3] = 0;  // the positions of time
     Case same = tile_call(in, "Ascend910B1");
-    CHECK(same, same.d.planes == 3 && same.data.turns.plane_lanes[0][0] == 0xf3f3f3f3);
+    CHECK(same, same.head.planes == 3 && same.data.turns.plane_lanes[0][0] == 0xf3f3f3f3);
     in.params.sections[1] = in.params.sections[2] = 0;
     Case one = tile_call(in, "Ascend910B1");
-    CHECK(one, one.d.planes == 1 && one.data.turns.plane_lanes[0][0] == 0xffffffff);
+    CHECK(one, one.head.planes == 1 && one.data.turns.plane_lanes[0][0] == 0xffffffff);
 }
 
 void two_tensors_share_a_cores_table() {
     Case decode = tile_call(call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
-    CHECK(decode, decode.d.heads == 40 && decode.d.first_heads == 32 && decode.d.head_parts >= 8);
+    CHECK(decode, decode.head.heads == 40 && decode.head.first_heads == 32 && decode.head.head_parts >= 8);
     Case prefill = tile_call(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
-    CHECK(prefill, prefill.launch.block_dim == 48 && prefill.d.head_parts == 1 && prefill.d.tile_heads == 32);
-    // A tile has the heads of one side: 64 heads are a burst of 16 KiB, also if they are normalized in mode normal.
+    CHECK(prefill, prefill.launch.block_dim == 48 && prefill.head.head_parts == 1 && prefill.head.tile_heads == 32);
+    // A tile has the heads of one side: 64 heads are 16 KiB, also if they are normalized in mode normal.
     RopeTilingInput normal = call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NORMAL, 8);
     for (bool rounds : {false, true}) {
         normal.norm.intermediate_rounding = rounds;
         Case normed = tile_call(normal, "Ascend910B1", false, true);
         CHECK(normed, normed.launch.tiling_key == kRopeSwapByShifts);
-        CHECK(normed, normed.d.tile_tokens == 2 && normed.d.tile_heads == 32 && normed.d.second_tokens >= 6);
+        CHECK(normed, normed.head.tile_tokens == 2 && normed.head.tile_heads == 32 && normed.head.second_tokens >= 6);
     }
 }
 
@@ -652,7 +651,7 @@ void turns_are_the_frequencies_over_2_pi() {
         CHECK(back, back.data.turns.hi[i] == -c.data.turns.hi[i] && back.data.turns.lo[i] == -c.data.turns.lo[i]);
     }
     CHECK(c, c.data.turns.hi[64] == 0 && c.data.turns.lo[64] == 0);
-    CHECK(c, std::fabs(c.d.mscale - (1 + 0.1 * std::log(4.0))) < 1e-6);
+    CHECK(c, std::fabs(c.head.mscale - (1 + 0.1 * std::log(4.0))) < 1e-6);
 }
 
 void integer_turns_are_removed_unless_factors_divide_them() {
@@ -662,15 +661,15 @@ void integer_turns_are_removed_unless_factors_divide_them() {
     CHECK(c, std::fabs(c.data.turns.hi[0]) <= 0.5f);
     in.has_factors = true;
     Case factors = tile_call(in, "Ascend910B1");
-    CHECK(factors, std::fabs(factors.data.turns.hi[0] - 100 / 6.2831853f) < 1e-5f && factors.d.has_factors == 1);
+    CHECK(factors, std::fabs(factors.data.turns.hi[0] - 100 / 6.2831853f) < 1e-5f && factors.head.has_factors == 1);
 }
 
-void expect_error(const RopeTilingInput& in, const char* soc, const char* text) {
+void expect_error(const RopeTilingInput& in, const char* chip, const char* message) {
     Case c;
     c.in = in;
-    c.platform = *find_platform(soc);
+    c.platform = *find_platform(chip);
     Check check = rope_tiling(in, c.platform, &c.data, &c.launch);
-    CHECK(c, check.message() == text);
+    CHECK(c, check.message() == message);
 }
 
 void calls_that_an_npu_does_not_support_are_refused() {

@@ -1,4 +1,4 @@
-// Row numbers that the host does not check before the launch, as on a device. rope_set_rows skips numbers outside the
+// Row numbers that the host has not checked before the launch, as on a device. rope_set_rows skips numbers outside the
 // cache, writes all other rows and changes no other memory. rotary_mul with position_ids clamps numbers outside the
 // tables to the nearest row. The test uses the real tiling and kernels.
 #include <dlfcn.h>
@@ -18,7 +18,7 @@ using namespace npu_rope;
 namespace {
 
 constexpr int64_t kTokens = 40, kHeads = 3, kHeadSize = 64, kRow = kHeads * kHeadSize, kCacheRows = 50;
-constexpr float kBefore = 7.0f;
+constexpr float kInitial = 7.0f;
 
 Platform platform_of(int32_t arch, int32_t cores) {
     Platform platform{};
@@ -49,8 +49,9 @@ bool launch_kernel(const char* kernels, const std::string& entry, const char* so
     return false;
 }
 
+// Returns 0 if the kernel writes exactly the valid rows of the cache.
 int scatter(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
-    std::vector<float> x(kTokens * kRow, 1.0f), cache(kCacheRows * kRow, kBefore);
+    std::vector<float> x(kTokens * kRow, 1.0f), cache(kCacheRows * kRow, kInitial);
     std::vector<int32_t> positions(kTokens, 0);  // an angle of 0 does not change the rows
     std::vector<int64_t> rows(kTokens);
     for (int64_t t = 0; t < kTokens; ++t) rows[t] = 2 * t - 15;  // -15, -13, ... 63
@@ -81,24 +82,25 @@ int scatter(const char* kernels, const char* soc, int32_t arch, int32_t cores) {
                         {"cache", cache.data(), cache.size() * 4, ASCEND_SIM_INOUT}},
                        {{0, 0}, {1, 0}, {2, 0}, {-1, 0}, {3, 0}, {3, 0}}))
         return 1;
-    std::vector<float> expected(kCacheRows, kBefore);
+    std::vector<float> expected(kCacheRows, kInitial);
     for (int64_t t = 0; t < kTokens; ++t)
         if (rows[t] >= 0 && rows[t] < kCacheRows) expected[rows[t]] = static_cast<float>(t + 1);
-    int wrong = 0, written = 0;
+    int wrong = 0, valid_rows = 0;
     for (int64_t r = 0; r < kCacheRows; ++r) {
-        written += expected[r] != kBefore;
+        valid_rows += expected[r] != kInitial;
         for (int64_t i = 0; i < kRow; ++i) wrong += cache[r * kRow + i] != expected[r];
     }
-    std::printf("%s: %d rows of %d written, %d elements wrong\n", soc, written, int(kCacheRows), wrong);
-    return wrong != 0 || written < 20;
+    std::printf("%s: %d rows of %d to write, %d elements wrong\n", soc, valid_rows, int(kCacheRows), wrong);
+    return wrong != 0 || valid_rows < 20;
 }
 
-// Table row r holds cos = r + 1 and sin = 0. With x = 1 each result is the cosine of the token's row.
+// Returns 0 if all results are right. Table row r holds cos = r + 1 and sin = 0; x is 1, so each result is the cosine
+// of the token's row.
 int gather(const char* kernels, const char* soc, int32_t arch, int32_t cores, int64_t width) {
-    constexpr int64_t kRows = 9;
+    constexpr int64_t kTableRows = 9;
     int64_t row = kHeads * width;
-    std::vector<float> x(kTokens * row, 1.0f), out(kTokens * row, kBefore);
-    std::vector<float> cos(kRows * width / 2), sin(cos.size(), 0.0f);
+    std::vector<float> x(kTokens * row, 1.0f), out(kTokens * row, kInitial);
+    std::vector<float> cos(kTableRows * width / 2), sin(cos.size(), 0.0f);
     for (size_t i = 0; i < cos.size(); ++i) cos[i] = static_cast<float>(int64_t(i) / (width / 2) + 1);
     std::vector<int64_t> ids(kTokens);
     for (int64_t t = 0; t < kTokens; ++t) ids[t] = t - 15;  // -15 .. 24
@@ -113,7 +115,7 @@ int gather(const char* kernels, const char* soc, int32_t arch, int32_t cores, in
     in.rows_int64 = true;
     in.params.mode = NPU_ROPE_MODE_NEOX;
     in.params.n_dims = static_cast<int32_t>(width);
-    in.tables = {NPU_ROPE_FLOAT32, false, true, kRows, {0, width / 2}, {0, width / 2}};
+    in.tables = {NPU_ROPE_FLOAT32, false, true, kTableRows, {0, width / 2}, {0, width / 2}};
     RotaryTilingData tiling;
     KernelLaunch launch;
     if (Check c = rotary_tiling(in, platform_of(arch, cores), &tiling, &launch); !c.ok()) {
@@ -131,10 +133,11 @@ int gather(const char* kernels, const char* soc, int32_t arch, int32_t cores, in
         return 1;
     int wrong = 0;
     for (int64_t t = 0; t < kTokens; ++t) {
-        int64_t nearest = std::min(std::max<int64_t>(ids[t], 0), kRows - 1);
+        int64_t nearest = std::min(std::max<int64_t>(ids[t], 0), kTableRows - 1);
         for (int64_t i = 0; i < row; ++i) wrong += out[t * row + i] != static_cast<float>(nearest + 1);
     }
-    std::printf("%s: rows of %d gathered for %d tokens, %d elements wrong\n", soc, int(kRows), int(kTokens), wrong);
+    std::printf("%s: rows of %d gathered for %d tokens, %d elements wrong\n", soc, int(kTableRows), int(kTokens),
+                wrong);
     return wrong != 0;
 }
 
@@ -143,7 +146,7 @@ int gather(const char* kernels, const char* soc, int32_t arch, int32_t cores, in
 int main(int argc, char** argv) {
     if (argc != 2) return 2;
     int failed = scatter(argv[1], "ascend910b", kArch910b, 48) + scatter(argv[1], "ascend310p", kArch310p, 8);
-    for (int64_t width : {64, 20})  // rows of whole blocks, and of 10 elements
+    for (int64_t width : {64, 20})  // table rows of whole 32-byte blocks, and of 40 bytes
         failed +=
             gather(argv[1], "ascend910b", kArch910b, 48, width) + gather(argv[1], "ascend310p", kArch310p, 8, width);
     return failed;

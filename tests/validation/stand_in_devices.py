@@ -3,7 +3,8 @@
     python stand_in_devices.py FOLDER THREADS DEVICE
 
 CANN0 and CANN310P refuse the nodes that ggml's CANN backend refuses (supports_op, ggml d99724f) and compute
-the others correctly. FLOAT0 computes angles in float32; SHIFT0 is one position off.
+the others correctly. FLOAT0 computes angles in float32, except in calls with a cache. SHIFT0 adds 1 to all
+positions.
 """
 
 import ctypes as C
@@ -44,13 +45,13 @@ def _supports(on_310p, describe):
     return supports
 
 
-def _make(name, cpu, describe):
-    """Copy the CPU's device, with another name and other limits."""
+def _stand_in(name, cpu, describe):
+    """Return a copy of the CPU's device with this name and this device's limits."""
     device = (C.c_void_p * WORDS).from_buffer_copy((C.c_void_p * WORDS).from_address(cpu))
-    own_start = START(device[INIT_BACKEND])
+    start_cpu = START(device[INIT_BACKEND])
 
     def start(this, parameters):
-        backend = own_start(cpu, parameters)
+        backend = start_cpu(cpu, parameters)
         words = (C.c_void_p * BACKEND_WORDS).from_address(backend)
         words[list(words).index(cpu)] = C.addressof(device)  # the backend calls its device
         return backend
@@ -58,9 +59,9 @@ def _make(name, cpu, describe):
     functions = {GET_NAME: NAME(lambda _: name.encode()), INIT_BACKEND: START(start)}
     if name in REFUSING:
         functions[SUPPORTS_OP] = SUPPORTS(_supports(name == "CANN310P", describe))
-    for place, function in functions.items():
-        device[place] = C.cast(function, C.c_void_p).value
-    references.extend([device, own_start, *functions.values()])
+    for word, function in functions.items():
+        device[word] = C.cast(function, C.c_void_p).value
+    references.extend([device, start_cpu, *functions.values()])
     return device
 
 
@@ -71,7 +72,7 @@ class StandInGgml(ggml_worker.Ggml):
         register.restype, register.argtypes = None, [C.c_void_p]
         cpu = devices.call["ggml_backend_dev_by_name"](b"CPU")
         for name in (*REFUSING, "FLOAT0", "SHIFT0"):
-            register(C.addressof(_make(name, cpu, self.base["ggml_op_desc"])))
+            register(C.addressof(_stand_in(name, cpu, self.base["ggml_op_desc"])))
         return devices
 
     def rope(self, call):

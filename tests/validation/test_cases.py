@@ -1,4 +1,4 @@
-"""The case list: complete, named as ggml names it, the same on every machine."""
+"""The cases of suites ggml and models: names, parameters and data."""
 
 import collections
 import zlib
@@ -13,7 +13,6 @@ from npu_rope.testing.cases import (
     ggml_cases,
     make_data,
     model_cases,
-    parent_shape,
 )
 from npu_rope.testing.models import MODELS
 from npu_rope.testing.suites import all_cases
@@ -24,8 +23,7 @@ def test_names_are_unique():
     assert len(set(names)) == len(names)
 
 
-# The cases that the loops of ggml's tests/test-backend-ops.cpp (d99724f) make, by the name of the operation
-# and the mode's number.
+# Number of cases that ggml's tests/test-backend-ops.cpp (d99724f) makes, by operation and number of the mode.
 GGML_COUNTS = {
     ("ROPE", 0): 140,
     ("ROPE", 2): 142,
@@ -42,7 +40,7 @@ GGML_COUNTS = {
     ("ROPE_SET_ROWS", 8): 12,
     ("ROPE_SET_ROWS", 24): 12,
 }
-# crc32 of the 918 lines that these loops print, in their order.
+# crc32 of the 918 lines that it prints, in its order.
 GGML_NAMES_CRC32 = 52964892
 
 
@@ -133,11 +131,11 @@ def test_n_ctx_orig_1_has_the_ramp_that_ggml_gets_from_0():
         assert high - low <= 0.001
 
 
-def test_every_model_has_cases_near_131071_and_4194303():
+def test_every_model_has_cases_up_to_131071_and_4194303_and_three_types():
     for model in MODELS:
         cases = list(model_cases((model,)))
-        last = {int(make_data(c).positions.max()) for c in cases}
-        assert {FAR_128K, FAR_4M} <= last
+        last_positions = {int(make_data(c).positions.max()) for c in cases}
+        assert {FAR_128K, FAR_4M} <= last_positions
         assert {c.dtype for c in cases} == {"float32", "float16", "bfloat16"}
 
 
@@ -148,11 +146,11 @@ def test_a_case_draws_the_same_data_every_time():
     np.testing.assert_array_equal(first.positions, second.positions)
 
 
-def test_views_have_the_shape_and_strides_that_ggml_gives_them():
-    for case in ggml_cases():
-        if case.view and case.shape[1] < 100:
-            data = make_data(case)
-            assert data.parent.shape == parent_shape(case)
-            assert data.x.shape == case.shape
-            assert np.shares_memory(data.x, data.parent)
-            assert data.x.strides[-1] == data.x.itemsize
+@pytest.mark.parametrize(("view", "growth", "offset"), [(1, (1, 3, 4, 2), 0), (2, (1, 1, 1, 2), 36)])
+def test_views_have_the_parent_and_offset_that_ggml_gives_them(view, growth, offset):
+    case = next(c for c in ggml_cases() if c.view == view)
+    data = make_data(case)
+    assert data.x.shape == case.shape
+    assert data.parent.shape == tuple(np.multiply(case.shape, growth))
+    assert data.x.strides == data.parent.strides
+    assert data.x.ctypes.data == data.parent.ctypes.data + offset * data.x.itemsize

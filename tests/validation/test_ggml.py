@@ -1,4 +1,4 @@
-"""The installed ggml runs in a worker process; an abort of it is reported."""
+"""The installed ggml in its worker process: its results, aborts and refusals."""
 
 import collections
 import dataclasses
@@ -33,7 +33,7 @@ from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED
 pytestmark = pytest.mark.peer
 
 
-class LightProcess(GgmlProcess):
+class ProcessWithoutTorch(GgmlProcess):
     worker = ggml_workers.WORKER
 
 
@@ -41,7 +41,7 @@ class LightProcess(GgmlProcess):
 def ggml():
     if sys.platform != "linux" or platform.machine() != "x86_64":
         pytest.skip("prebuilt ggml packages exist for Linux on x86_64 only")
-    with LightProcess() as process:
+    with ProcessWithoutTorch() as process:
         yield process
 
 
@@ -79,7 +79,7 @@ def test_library_that_does_not_load_is_reported(tmp_path):
         GgmlProcess(str(tmp_path))
 
 
-def _one_of_each():
+def _one_case_of_each_kind():
     chosen = {}
     for case in ggml_cases():
         if case.shape[1] <= 8:
@@ -100,10 +100,10 @@ def _one_of_each():
     return list(chosen.values())
 
 
-ONE_OF_EACH = _one_of_each()
+ONE_OF_EACH_KIND = _one_case_of_each_kind()
 
 
-@pytest.mark.parametrize("case", ONE_OF_EACH, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", ONE_OF_EACH_KIND, ids=lambda c: c.name)
 def test_ggml_agrees_with_policy_ggml(ggml, case):
     result = judge(case, ["cpu"], ggml)
     verdicts = {j.executor: j.verdict for j in result.judgements}
@@ -122,7 +122,7 @@ def _changed_call(monkeypatch, **changes):
     monkeypatch.setattr(judge_module, "_ggml_call", changed)
 
 
-def _first(**wanted):
+def _first_case(**wanted):
     for case in ggml_cases():
         if wanted.items() <= {"op": case.op, "mode": case.params.rope_mode.value, "view": case.view}.items():
             return case
@@ -132,7 +132,7 @@ def _first(**wanted):
 @pytest.mark.parametrize("op", ["ROPE", "ROPE_BACK", "ROPE_SET_ROWS"])
 @pytest.mark.parametrize("mode", [0, 2, 8, 24])
 def test_a_different_position_fails(ggml, monkeypatch, op, mode):
-    case = _first(op=op, mode=mode)
+    case = _first_case(op=op, mode=mode)
     assert judge(case, [], ggml).by("ggml").verdict == OK
     _changed_call(monkeypatch, positions=lambda p: p + 1)
     assert judge(case, [], ggml).by("ggml").verdict == FAIL
@@ -146,7 +146,7 @@ def _height_moved(positions):
 
 @pytest.mark.parametrize("mode", [8, 24, 40])
 def test_sections_and_the_positions_of_their_axes_reach_ggml(ggml, monkeypatch, mode):
-    case = _first(op="ROPE", mode=mode, view=0)
+    case = _first_case(op="ROPE", mode=mode, view=0)
     assert judge(case, [], ggml).by("ggml").verdict == OK
     with monkeypatch.context() as patch:
         _changed_call(patch, positions=_height_moved)
@@ -163,7 +163,7 @@ SECTIONS = {
     "no height": (5, 0, 3, 0),
     "no width but extra": (3, 2, 0, 3),
     "no height, no width": (3, 0, 0, 5),
-    "repeated once and a bit": (4, 3, 2, 0),
+    "nine pairs": (4, 3, 2, 0),
     "repeated, one of them empty": (2, 0, 1, 1),
     "repeated, the first empty": (0, 2, 1, 0),
     "one pair": (1, 0, 0, 0),
@@ -178,7 +178,7 @@ def test_sections_of_any_width_rotate_as_in_ggml(ggml, mode, sections):
     for forward, n_dims, factors in ((True, 20, None), (False, 12, "random")):
         n_dims = 20 if mode == "vision" else n_dims
         params = RopeParams(n_dims, mode, sections=sections)
-        template = _first(op="ROPE", mode=params.rope_mode.value)
+        template = _first_case(op="ROPE", mode=params.rope_mode.value)
         case = dataclasses.replace(
             template,
             name=f"{mode}{sections}",
@@ -234,7 +234,7 @@ def test_tokens_are_written_to_their_rows_and_the_others_stay(ggml, index):
     assert (cache[[1, 3]] == 7).all()
 
 
-def test_a_token_in_another_row_fails(ggml, monkeypatch):
+def test_a_token_in_a_wrong_row_fails(ggml, monkeypatch):
     case = next(c for c in ggml_cases() if c.cache_rows == 24)
     assert judge(case, [], ggml).by("ggml").verdict == OK
     with monkeypatch.context() as patch:
@@ -290,11 +290,11 @@ def test_a_function_that_an_old_ggml_lacks_is_unsupported_by_name(
     monkeypatch.setattr(ggml, "info", older)
     judgement = judge(case, [], ggml).by("ggml")
     assert (judgement.verdict, judgement.message) == (UNSUPPORTED, f"ggml 0.9.0 has no {function}")
-    assert judge(_first(op="ROPE", mode=2), [], ggml).by("ggml").verdict == OK
+    assert judge(_first_case(op="ROPE", mode=2), [], ggml).by("ggml").verdict == OK
 
 
 def test_a_ggml_that_computes_imrope_as_mrope_has_no_imrope(ggml, monkeypatch):
-    case = _first(op="ROPE", mode=40)
+    case = _first_case(op="ROPE", mode=40)
     assert ggml.too_old_for(case.params, inplace=False, set_rows=False) == ""
     original = ggml.rope
 
@@ -336,7 +336,7 @@ def test_the_registrys_cpu_equals_the_cpu_library(ggml):
         assert process.info.device == "CPU"
         assert process.info.description
         assert process.info.name == f"ggml {ggml.info.version} CPU"
-        for case in ONE_OF_EACH[::7]:
+        for case in ONE_OF_EACH_KIND[::7]:
             if not case.params.n_offs:
                 call = judge_module._ggml_call(case, make_data(case))
                 np.testing.assert_array_equal(process.rope(call), ggml.rope(call))
@@ -353,34 +353,34 @@ def test_a_folder_without_the_registry_is_refused_with_the_missing_file(tmp_path
     assert registry_library(tmp_path) is None
     with pytest.raises(GgmlUnavailable, match=r"libggml\.so"):
         find_library_dir(str(tmp_path), registry=True)
-    for name in (
-        "libggml-684d824a.so.0.13.1",
-        "libggml.v0.5.0.so",
-        "libggml.so.0",
-        "libggml.b6673.so",
-        "libggml.dylib",
-    ):
-        (tmp_path / name).touch()
-        assert registry_library(tmp_path) == tmp_path / name
-        (tmp_path / name).unlink()
 
 
-def _refusals(process):
+@pytest.mark.parametrize(
+    "name",
+    ["libggml-684d824a.so.0.13.1", "libggml.v0.5.0.so", "libggml.so.0", "libggml.b6673.so", "libggml.dylib"],
+)
+def test_the_registry_is_found_by_its_name(tmp_path, name):
+    for file in ("libggml-base.so", "libggml-cpu.so", "libggml-cann.so", name):
+        (tmp_path / file).touch()
+    assert registry_library(tmp_path) == tmp_path / name
+
+
+def _cases_by_message(process):
     cases = [c for c in ggml_cases() if c.shape[1] <= 8 and not c.params.n_offs]
     judgements = [judge(c, [], process).by("ggml") for c in cases]
     assert {j.verdict for j in judgements} == {OK, UNSUPPORTED}
-    reasons = collections.defaultdict(list)
+    cases_by_message = collections.defaultdict(list)
     for case, judgement in zip(cases, judgements, strict=True):
-        reasons[judgement.message].append(case)
-    return reasons
+        cases_by_message[judgement.message].append(case)
+    return cases_by_message
 
 
 def test_a_refusal_names_a_similar_node_that_the_device_accepts(device):
-    reasons = _refusals(device("CANN0"))
-    assert set(reasons) == {"", "CANN0 refuses ROPE_BACK, but takes it forward"}
-    assert {c.op for c in reasons[""]} == {"ROPE", "ROPE_SET_ROWS"}
-    reasons = _refusals(device("CANN310P"))
-    assert set(reasons) == {
+    cases = _cases_by_message(device("CANN0"))
+    assert set(cases) == {"", "CANN0 refuses ROPE_BACK, but takes it forward"}
+    assert {c.op for c in cases[""]} == {"ROPE", "ROPE_SET_ROWS"}
+    cases = _cases_by_message(device("CANN310P"))
+    assert set(cases) == {
         "",
         "CANN310P refuses ROPE",
         "CANN310P refuses ROPE, but takes it contiguous",
@@ -390,7 +390,7 @@ def test_a_refusal_names_a_similar_node_that_the_device_accepts(device):
         "CANN310P refuses ROPE_BACK",
         "CANN310P refuses ROPE_BACK, but takes it forward",
     }
-    assert {c.params.rope_mode for c in reasons["CANN310P refuses ROPE, but takes it in mode neox"]} == {
+    assert {c.params.rope_mode for c in cases["CANN310P refuses ROPE, but takes it in mode neox"]} == {
         RopeMode.VISION
     }
 
@@ -402,7 +402,7 @@ def test_a_refusal_raises_ggml_refused(device):
 
 def test_a_device_may_compute_its_angles_in_float32(device):
     tables = collections.Counter()
-    for case in ONE_OF_EACH:
+    for case in ONE_OF_EACH_KIND:
         if not case.params.n_offs:
             judgement = judge(case, [], device("FLOAT0")).by("ggml")
             assert judgement.verdict == OK, (case.name, judgement)
@@ -412,7 +412,7 @@ def test_a_device_may_compute_its_angles_in_float32(device):
 
 
 def test_a_device_one_position_off_fails_with_its_worst_element(device):
-    for case in ONE_OF_EACH[::5]:
+    for case in ONE_OF_EACH_KIND[::5]:
         if not case.params.n_offs:
             judgement = judge(case, [], device("SHIFT0")).by("ggml")
             assert judgement.verdict == FAIL

@@ -1,4 +1,4 @@
-"""The judge rejects wrong results and reports where they are."""
+"""The judge of suites ggml and models rejects wrong results and reports where they are."""
 
 import dataclasses
 import functools
@@ -19,7 +19,7 @@ ROPE = npu_rope.rope
 
 
 def _small_cases() -> list[RopeCase]:
-    """Partial, offset, freq_factors and YaRN cases, of both suites."""
+    """Return cases with partial windows, offsets, freq_factors and YaRN, of both suites."""
     chosen = [c for c in ggml_cases() if c.shape[1] <= 4 and c.dtype == "float32" and not c.view]
     chosen = [c for c in chosen if not c.cache_rows]
     assert {c.params.rope_mode for c in chosen} == set(RopeMode)
@@ -52,7 +52,7 @@ def _wrong(change_params=lambda p: p, change_positions=lambda q: q, change_facto
     return rope
 
 
-# No other mode has as many pairs as vision, so vision stays.
+# Vision has no other mode with as many pairs.
 OTHER_MODES = {"NORMAL": "neox", "NEOX": "normal", "MROPE": "imrope", "IMROPE": "mrope", "VISION": "vision"}
 
 
@@ -93,7 +93,7 @@ def test_the_correct_result_passes_every_small_case():
 
 @pytest.mark.parametrize("backend_name", ["cpu", "sim", "sim:ascend310p"])
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistake_is_caught(monkeypatch, mistake, backend_name):
+def test_a_mistake_is_found(monkeypatch, mistake, backend_name):
     monkeypatch.setattr(npu_rope, "rope", functools.partial(MISTAKES[mistake], backend_name))
     judged = (judge(c, [backend_name], None) for c in CASES)
     failed = next((r for r in judged if r.verdict == FAIL), None)
@@ -108,7 +108,7 @@ def test_the_correct_rows_of_a_cache_pass():
     assert {judge(c, backends, None).verdict for c in CACHES} == {OK}
 
 
-def _set_rows(target, change):
+def _changed_set_rows(target, change):
     """Return a rope_set_rows that changes the correct cache on one back end, ``target``."""
 
     def rope_set_rows(x, positions, rows, cache, params, factors=None, *, backend, angle="exact"):
@@ -124,19 +124,19 @@ def _exchange(rows, cache):
     cache[rows[:2]] = cache[rows[1::-1]]
 
 
-def _scribble(rows, cache):
+def _write_other_rows(rows, cache):
     cache[~np.isin(np.arange(len(cache)), rows)] += 1
 
 
 @pytest.mark.parametrize("backend_name", ["cpu", "sim"])
-def test_mistake_with_a_cache_is_caught(monkeypatch, backend_name):
+def test_a_mistake_with_a_cache_is_found(monkeypatch, backend_name):
     case = next(c for c in CACHES if c.cache_rows > 8 and c.cache_dtype == "float32")
     for change, verdict, message in (
         (lambda rows, cache: None, OK, ""),
         (_exchange, FAIL, ""),
-        (_scribble, FAIL, "a row of the cache that no token belongs to was written"),
+        (_write_other_rows, FAIL, "a row of the cache that no token belongs to was written"),
     ):
-        monkeypatch.setattr(npu_rope, "rope_set_rows", _set_rows(backend_name, change), raising=False)
+        monkeypatch.setattr(npu_rope, "rope_set_rows", _changed_set_rows(backend_name, change), raising=False)
         judgement = judge(case, [backend_name], None).by(backend_name)
         assert (judgement.verdict, judgement.message) == (verdict, message)
 
@@ -144,14 +144,14 @@ def test_mistake_with_a_cache_is_caught(monkeypatch, backend_name):
 def test_a_cache_is_judged_by_its_own_dtype(monkeypatch):
     case = next(c for c in CACHES if c.cache_dtype == "float16")
     assert (case.dtype, case.result_dtype) == ("float32", "float16")
-    monkeypatch.setattr(npu_rope, "rope_set_rows", _set_rows("", None), raising=False)
+    monkeypatch.setattr(npu_rope, "rope_set_rows", _changed_set_rows("", None), raising=False)
     judgement = judge(case, ["sim"], None).by("sim")
     assert judgement.verdict == OK
     assert judgement.near_cpu > 0.999
     assert judgement.max_error > 1e-5
 
 
-def test_writing_outside_the_view_is_caught(monkeypatch):
+def test_a_write_outside_the_view_is_found(monkeypatch):
     def scribble(x, *args, **kwargs):
         x.base.flat[-1] += 1
         return ROPE(x, *args, **kwargs)
@@ -193,7 +193,7 @@ REFERENCE_MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", REFERENCE_MISTAKES)
-def test_mistake_in_the_reference_is_caught(monkeypatch, mistake):
+def test_a_mistake_in_the_reference_is_found(monkeypatch, mistake):
     from npu_rope.reference import rope as module
 
     name, wrap = REFERENCE_MISTAKES[mistake]

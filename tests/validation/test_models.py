@@ -33,17 +33,17 @@ def test_every_model_has_a_source(model: PublishedRope) -> None:
 
 
 def test_the_rotated_window_lies_in_the_head(model: PublishedRope) -> None:
-    assert model.params.n_offs + model.params.n_dims <= model.head_dim
+    assert model.params.n_offs + 2 * model.params.pairs <= model.head_dim
 
 
-def test_there_is_one_factor_for_each_pair(model: PublishedRope) -> None:
+def test_each_pair_has_a_factor_of_at_least_one_and_factors_do_not_decrease(model: PublishedRope) -> None:
     if model.freq_factors is not None:
         assert len(model.freq_factors) == model.params.pairs
         assert min(model.freq_factors) >= 1.0
         assert list(model.freq_factors) == sorted(model.freq_factors)
 
 
-def test_heads_divide_and_the_context_is_positive(model: PublishedRope) -> None:
+def test_numbers_of_heads_and_contexts_are_consistent(model: PublishedRope) -> None:
     assert model.n_heads % model.n_kv_heads == 0
     assert model.context > 0
     assert model.params.n_ctx_orig <= model.context
@@ -60,13 +60,13 @@ def test_the_table_covers_every_mode_and_kind_of_scaling() -> None:
 def test_llama3_factors_keep_short_wavelengths_and_stretch_long_ones() -> None:
     factors = llama3_freq_factors(128, 500000.0, 8.0, 1.0, 4.0, 8192)
     wavelengths = 2 * np.pi * 500000.0 ** (np.arange(64) / 64)
-    for divisor, wavelength in zip(factors, wavelengths, strict=True):
+    for factor, wavelength in zip(factors, wavelengths, strict=True):
         if wavelength < 8192 / 4:
-            assert divisor == 1.0
+            assert factor == 1.0
         elif wavelength > 8192:
-            assert divisor == 8.0
+            assert factor == 8.0
         else:
-            assert 1.0 < divisor < 8.0
+            assert 1.0 < factor < 8.0
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ GEMMA3 = sizes(
         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
     },
 )
-PHI_TOKENS = {"vocab_size": 32064, "original_max_position_embeddings": 4096}
+PHI_CONFIG = {"vocab_size": 32064, "original_max_position_embeddings": 4096}
 
 
 def plain(theta: float) -> dict[str, Any]:
@@ -197,7 +197,7 @@ PEERS = {
     "phi-3-mini-128k": Peer(
         "phi3",
         "Phi3",
-        sizes(3072, 32, 32, 131072, rope_parameters=longrope("phi-3-mini-128k"), **PHI_TOKENS),
+        sizes(3072, 32, 32, 131072, rope_parameters=longrope("phi-3-mini-128k"), **PHI_CONFIG),
     ),
     "phi-4-mini": Peer(
         "phi3",
@@ -208,7 +208,7 @@ PEERS = {
             8,
             131072,
             rope_parameters=longrope("phi-4-mini", partial_rotary_factor=0.75),
-            **PHI_TOKENS,
+            **PHI_CONFIG,
         ),
     ),
     "gemma-2-9b": Peer("gemma2", "Gemma2", sizes(3584, 16, 8, 8192, head_dim=256)),
@@ -269,7 +269,7 @@ def test_heads_are_those_of_the_transformers_config(model_and_peer: tuple[Publis
         assert model.n_kv_heads == config.num_key_value_heads
 
 
-# The last position makes LongRoPE take its long factors. Only the first positions are compared, because only
+# The last position selects LongRoPE's long factors. Only the first COMPARED ones are compared, because only
 # their float32 angles are exact enough.
 POSITIONS = (0, 1, 2, 3, 5000)
 COMPARED = 4

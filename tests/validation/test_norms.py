@@ -1,4 +1,4 @@
-"""The judge of rms_norm rejects slightly wrong results; the suite and the random calls match their names."""
+"""The judge of rms_norm rejects slightly wrong results, in its cases and in random calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ratio_of(y, call):
 
 
 def by_hand(call, *, epsilon=None, casts=True, mean=np.mean):
-    """Return the formula in float64, with or without its inner casts."""
+    """Return the formula in float64, correct or with one error. `casts` are the formula's inner ones."""
     x = rounded_to(call.x.astype(np.float64), call.stash)
     squares = mean(np.square(x), axis=-1, keepdims=True)
     normalized = x / np.sqrt(squares + float(np.float32(call.epsilon if epsilon is None else epsilon)))
@@ -86,7 +86,7 @@ def test_sums_equal_those_of_torch():
         assert np.array_equal(total, (a + b).double().numpy())
 
 
-def test_a_peers_bound_is_larger_than_ours_and_rejects_wrong_results():
+def test_a_peers_bound_is_at_least_ours_and_rejects_wrong_results():
     call = NormCall(rounded_to(X, "float16"), np.ones(100), "float16", "float16")
     ours, theirs = (norm_spec.rms_norm(call, e)[1] for e in (None, peer_normalized_error(100, "float32")))
     assert np.all(ours <= theirs)
@@ -97,7 +97,7 @@ def test_a_peers_bound_is_larger_than_ours_and_rejects_wrong_results():
     assert np.mean(np.abs(neighbour - y) > theirs) > 0.8
 
 
-def test_names_are_unique_and_every_form_has_its_cases():
+def test_names_are_unique_and_every_operation_has_its_cases():
     cases = list(SUITES["norm"].cases())
     counts = Counter(case.op for case in cases)
     assert len({case.name for case in cases}) == len(cases)

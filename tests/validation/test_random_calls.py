@@ -1,4 +1,4 @@
-"""Random calls: a fixed slice of them, the errors that their judge detects, and runs that can be resumed."""
+"""Random calls of rope: fixed ones, the errors that their judge finds, and runs that can be resumed."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def drawn(backend, count, seed=SEED):
     return [draw(seed, index, limits_of(backend), kinds=ARRAYS) for index in range(count)]
 
 
-# ---- the slice -------------------------------------------------------------------------------------
+# ---- fixed calls -----------------------------------------------------------------------------------
 
 
-def test_every_call_of_the_fixed_slice_is_within_its_bound(backend):
+def test_the_fixed_calls_are_within_their_bounds(backend):
     """To repeat call n: tests/fuzz/random_rope.py --backend … --seed 20261 --only n."""
     wrong = {}
     for index, call in enumerate(drawn(backend, CALLS[backend])):
@@ -131,7 +131,7 @@ def test_a_device_gets_only_calls_that_it_supports():
         assert max(np.abs(make_data(c, limits_of(backend)).positions).max() for c in calls) == 2**22 - 1
 
 
-# ---- detected errors -------------------------------------------------------------------------------
+# ---- errors that the judge finds -------------------------------------------------------------------
 
 
 def call_of(op="rope", mode="mrope", **changed):
@@ -172,12 +172,12 @@ def with_data(**functions):
     return run
 
 
-def then(spoil):
+def after_the_call(change):
     """Return an executor that changes something after the correct call."""
 
     def run(call, data, backend):
         results = [np.array(r) if call.out == "new" else r for r in execute(call, data, backend)]
-        spoil(call, data, results)
+        change(call, data, results)
         return results
 
     return run
@@ -216,14 +216,14 @@ def write_before(call, data, results):
 
 
 CORRECT = [call_of(op, mode) for op in OPERATORS for mode in ("normal", "neox", "mrope", "imrope", "vision")]
-# name of the error: (executor with the error, modes in which the result changes)
 SECTIONED, ALL = ("mrope", "imrope", "vision"), ("normal", "neox", "mrope", "imrope", "vision")
+# name of the error: (executor with the error, modes in which the result changes)
 WRONG = {
     "sign of the sine": (with_call(forward=False), ALL),
     "one token a position off": (with_data(positions=last_token_moved), ALL),
     "time and height exchanged": (with_data(positions=lambda p: p[[1, 0, 2, 3]]), SECTIONED),
-    "extra is time": (with_data(positions=lambda p: p[[0, 1, 2, 0]]), SECTIONED),
-    "a section a pair too wide": (with_params(sections=(5, 2, 2, 1)), SECTIONED),
+    "time instead of extra": (with_data(positions=lambda p: p[[0, 1, 2, 0]]), SECTIONED),
+    "a pair of height by time": (with_params(sections=(5, 2, 2, 1)), SECTIONED),
     "sections that do not repeat": (with_params(sections=(4, 3, 2, 20)), ("mrope", "vision")),
     "mrope for imrope": (with_params(mode="mrope"), ("imrope",)),
     "imrope for mrope": (with_params(mode="imrope"), ("mrope",)),
@@ -234,9 +234,9 @@ WRONG = {
     "no freq_factors": (with_data(factors=lambda f: None), ALL),
     "factors of the next pair": (with_data(factors=lambda f: np.roll(f, 1)), ALL),
     "another base": (with_params(freq_base=10001.0), ALL),
-    "a lane in four millionths": (then(change_one_lane_slightly), ALL),
-    "an input": (then(write_x), ALL),
-    "the positions": (then(write_positions), ALL),
+    "a lane changed by 2^-18": (after_the_call(change_one_lane_slightly), ALL),
+    "x written": (after_the_call(write_x), ALL),
+    "positions written": (after_the_call(write_positions), ALL),
 }
 
 
@@ -247,71 +247,71 @@ def test_a_correct_call_has_no_problem(call, backend):
 
 @pytest.mark.parametrize("op", OPERATORS)
 @pytest.mark.parametrize(
-    ("what", "mode"), [(what, mode) for what, (_, modes) in WRONG.items() for mode in modes]
+    ("error", "mode"), [(error, mode) for error, (_, modes) in WRONG.items() for mode in modes]
 )
-def test_a_wrong_call_has_a_problem(what, mode, op):
-    assert judge(call_of(op, mode), "cpu", WRONG[what][0]).problem != ""
+def test_a_wrong_call_has_a_problem(error, mode, op):
+    assert judge(call_of(op, mode), "cpu", WRONG[error][0]).problem != ""
 
 
 @pytest.mark.parametrize("op", OPERATORS)
-def test_a_changed_lane_outside_the_window_is_detected(op):
-    assert "times its bound" in judge(call_of(op), "cpu", then(change_copied_lane)).problem
+def test_a_changed_lane_outside_the_window_is_found(op):
+    assert "times its bound" in judge(call_of(op), "cpu", after_the_call(change_copied_lane)).problem
 
 
-@pytest.mark.parametrize("spoil", [write_after, write_before])
+@pytest.mark.parametrize("write", [write_after, write_before])
 @pytest.mark.parametrize("op", OPERATORS)
-def test_a_write_next_to_the_result_is_detected(op, spoil):
+def test_a_write_next_to_the_result_is_found(op, write):
     call = call_of(op) if op == "rope_set_rows" else call_of(op, out="given", out_layouts=(Layout(),) * 2)
     call = replace(call, out_layouts=call.out_layouts[: len(call.heads)])
     assert judge(call, "cpu").problem == ""
-    assert "memory outside the output" in judge(call, "cpu", then(spoil)).problem
+    assert "memory outside the output" in judge(call, "cpu", after_the_call(write)).problem
 
 
-def test_a_write_into_a_gap_of_the_result_is_detected():
-    """The gap is between two heads' rows, outside the tensor."""
+def test_a_write_into_a_gap_of_the_result_is_found():
+    """The gap is between the rows of two heads."""
     call = call_of(out="given", out_layouts=(Layout(trail=(0, 0, 0, 3)),))
 
-    def spoil(call, data, results):
+    def write(call, data, results):
         row = data.out[0].strides[2] // data.out[0].itemsize
         np.lib.stride_tricks.as_strided(data.out[0][0, 0, 0], (row,), (data.out[0].itemsize,))[-1] += 1
 
     assert judge(call, "cpu").problem == ""
-    assert "memory outside the output" in judge(call, "cpu", then(spoil)).problem
+    assert "memory outside the output" in judge(call, "cpu", after_the_call(write)).problem
 
 
-def test_a_result_that_is_not_the_given_array_is_detected():
+def test_a_result_that_is_not_the_given_array_is_found():
     call = call_of(out="given", out_layouts=(Layout(),))
     copies = lambda call, data, backend: [r.copy() for r in execute(call, data, backend)]  # noqa: E731
     assert "must return the given array" in judge(call, "cpu", copies).problem
 
 
-ROWS_WRONG = {
+WRONG_ROWS = {
     "two rows exchanged": lambda rows: np.roll(rows, 1, axis=-1),
     "a skipped token written": lambda rows: np.where(rows < 0, np.setdiff1d(np.arange(14), rows)[0], rows),
     "a token left out": lambda rows: np.where(rows == rows.max(), -1, rows),
 }
 
 
-@pytest.mark.parametrize("what", ROWS_WRONG)
-def test_wrong_rows_of_the_cache_are_detected(what):
+@pytest.mark.parametrize("error", WRONG_ROWS)
+def test_wrong_rows_of_the_cache_are_found(error):
     call = call_of("rope_set_rows")
     rows = make_data(call, limits_of("cpu")).rows
     assert np.count_nonzero(rows < 0) == 1
-    assert judge(call, "cpu", with_data(rows=ROWS_WRONG[what])).problem != ""
+    assert judge(call, "cpu", with_data(rows=WRONG_ROWS[error])).problem != ""
 
 
-def test_the_wrong_sign_is_detected_in_most_random_calls():
+def test_the_wrong_sign_is_found_in_most_random_calls():
     """The sign has no effect if every position is 0, or every cos and sin is multiplied by 0."""
     flipped = lambda call, data, backend: execute(replace(call, forward=not call.forward), data, backend)  # noqa: E731
     verdicts = [judge(call, "cpu", flipped) for call in drawn("cpu", 100)]
     assert sum(bool(v.problem) for v in verdicts) > 80
 
 
-def test_an_error_is_a_violation():
+def test_a_raised_error_is_a_violation():
     def refuse(call, data, backend):
-        raise ValueError("[rope] x must be liked but got 7.")
+        raise ValueError("[rope] x must be even but got 7.")
 
-    assert judge(call_of(), "cpu", refuse).problem == "ValueError: [rope] x must be liked but got 7."
+    assert judge(call_of(), "cpu", refuse).problem == "ValueError: [rope] x must be even but got 7."
 
 
 def test_a_wrong_call_is_reduced_to_the_smallest_wrong_call():
@@ -393,8 +393,8 @@ def test_violations_are_printed_counted_and_stored(tmp_path, capsys):
 
 BAD_USAGE = {
     "another seed's file": (["--seed", "2", "--resume", "STATE"], "--resume must be a file of a run with"),
-    "a file that is none": (["--resume", "GARBAGE"], "--resume must be a file of an earlier run"),
-    "a folder that is none": (["--resume", "NONE/state"], "NONE/state"),
+    "another file": (["--resume", "GARBAGE"], "--resume must be a file of an earlier run"),
+    "a missing folder": (["--resume", "NONE/state"], "NONE/state"),
     "back end unknown": (["--backend", "abacus"], "backend must be one of"),
     "back end absent": (["--backend", "npu"], "npu"),
 }
@@ -414,7 +414,7 @@ def test_bad_usage_ends_with_2_and_its_message(name, tmp_path, monkeypatch, caps
 @pytest.mark.parametrize(
     "arguments", [["--count", "-1"], ["--only", "3", "--resume", "x"], ["--op", "norm"], ["--cou", "3"]]
 )
-def test_options_that_make_no_sense_end_with_2(arguments, capsys):
+def test_invalid_options_end_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         random_rope.main(arguments)
     assert ended.value.code == 2

@@ -1,4 +1,4 @@
-// The part of CANN's kernel header that op_kernel/memory/tiles.h needs in a program for the host.
+// The part of CANN's kernel header that op_kernel/memory/tiles.h needs in a host program.
 #pragma once
 
 #include <cstdint>
