@@ -62,7 +62,7 @@ def outcome_of(target, *figures):
 
 def test_every_shape_dtype_and_mode_is_a_row():
     found = BenchOptions().chosen_rows(2)
-    # Of each dtype: rope in two modes, its forms, two norms of three sizes, rms_norm_rope, patched modules.
+    # Rows per dtype: rope in two modes, its forms, two norms of three sizes, rms_norm_rope, patched modules.
     assert len(found) == 3 * (5 * 2 + 1 + 2 * 3 + 1 + 2) == len({row.name for row in found})
     assert all(row.name.endswith("2 threads") for row in found)
 

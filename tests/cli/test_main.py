@@ -1,4 +1,4 @@
-"""What npu-rope prints, and its exit status: for --version, a closed pipe, Ctrl-C, and without typer."""
+"""The output and the exit status of npu-rope for --version, a closed pipe, Ctrl-C and a missing typer."""
 
 import os
 import signal
