@@ -96,9 +96,9 @@ def compiles(soc, calls, tmp_path):
     source = tmp_path / "calls.cpp"
     lines = [f"void f{i}() {{ {call}; }}" for i, call in enumerate(calls)]
     source.write_text(HEAD + "\n".join(lines) + "\n")
-    complaint = test_refusals.complaints_about(source)
-    output = test_refusals.compile_all(source, soc)
-    refused = {int(line) for line in complaint.findall(output)}
+    pattern = test_refusals.error_line_pattern(source)
+    output = test_refusals.compiler_output(source, soc)
+    refused = {int(line) for line in pattern.findall(output)}
     first = HEAD.count("\n") + 1
     return [first + i not in refused for i in range(len(calls))]
 
@@ -141,7 +141,7 @@ def test_refusals_cpp_has_a_line_for_every_instruction_that_an_soc_lacks():
     missing = []
     for name, soc in instructions_without_types():
         call_pattern = re.compile(CALL_PATTERNS.get(name, rf"\b{name}(?:<[^()]*>)?\("))
-        if not any(call_pattern.search(text[line - 1]) for line in test_refusals.marked(soc)):
+        if not any(call_pattern.search(text[line - 1]) for line in test_refusals.required_messages(soc)):
             missing.append((name, soc))
     assert missing == []
 

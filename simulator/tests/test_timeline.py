@@ -1,4 +1,4 @@
-"""The timeline: relative costs, parallel pipes, and exact totals."""
+"""The timeline: costs of instructions and copies, parallel pipes, totals, the critical path, the trace."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 from ascend_sim import In, Out, library
 
 FLOATS = 1 << 18
-# Cycles before an instruction's work, from docs/kernels.md.
+# Cycles of the model, from docs/kernels.md.
 VECTOR, COPY, COUNT_FORM, READ_LATENCY, WRITE_LATENCY, ISSUE = 22, 20, 4, 240, 96, 2
 PIPES = ("S", "V", "MTE2", "MTE3")
-CRITICAL, READS_IN_PROGRESS, WRITES_IN_PROGRESS = 4, 5, 6  # rows of the trace below the pipes
+CRITICAL, READS_IN_PROGRESS, WRITES_IN_PROGRESS = 4, 5, 6  # rows of the trace after the pipes
 
 
 def run(compiled, entry, *, count, tiles=1, buffers=1, skipped=0, block_dim=1, soc="ascend910b", **options):
@@ -47,16 +47,16 @@ def cycles_of(summary, api):
 
 
 @pytest.mark.parametrize("repeats", [0, 1, 64, 128])
-def test_a_vector_instruction_costs_its_issue_and_a_cycle_a_repeat(compiled, repeats):
+def test_a_vector_instruction_costs_its_issue_and_a_cycle_per_repeat(compiled, repeats):
     assert cycles_of(run(compiled, "add_repeats", count=repeats), "Adds") == VECTOR + repeats
 
 
 @pytest.mark.parametrize(("count", "repeats"), [(1, 1), (64, 1), (65, 2), (4096, 64)])
-def test_a_count_form_also_costs_its_masks(compiled, count, repeats):
+def test_a_count_form_costs_four_more_cycles(compiled, count, repeats):
     assert cycles_of(run(compiled, "add_count", count=count), "Adds") == VECTOR + repeats + COUNT_FORM
 
 
-def test_reading_the_destination_takes_two_cycles_a_repeat(compiled):
+def test_reading_the_destination_takes_two_cycles_per_repeat(compiled):
     summary = run(compiled, "multiply_and_add_repeats", count=32)
     assert cycles_of(summary, "MulAddDst") == VECTOR + 2 * 32
 
@@ -81,11 +81,11 @@ def test_short_bursts_cost_more_than_one_long_one(compiled):
     assert short["busy_MTE2"] > 1.3 * long["busy_MTE2"]
 
 
-def test_an_address_off_512_bytes_costs_more(compiled):
-    aligned, unaligned, next_line = (
+def test_an_address_that_is_not_512_byte_aligned_costs_more(compiled):
+    aligned, unaligned, next_aligned = (
         run(compiled, "copy_in", count=4096, skipped=n)["busy_MTE2"] for n in (0, 8, 128)
     )
-    assert unaligned > aligned == next_line
+    assert unaligned > aligned == next_aligned
 
 
 @pytest.mark.parametrize("cores", [1, 2, 32, 48])
@@ -96,7 +96,7 @@ def test_cores_share_the_memory_s_bandwidth(compiled, cores):
     assert large - small == pytest.approx(4096 * 4 / rate)
 
 
-def test_chips_have_their_own_rates(compiled):
+def test_the_same_copy_takes_longer_on_ascend310p(compiled):
     on_910b, on_310p = (
         run(compiled, "copy_in", count=8192, soc=soc)["cycles"] for soc in ("ascend910b", "ascend310p")
     )
@@ -104,15 +104,15 @@ def test_chips_have_their_own_rates(compiled):
 
 
 @pytest.mark.parametrize("between", ["nothing", "an Adds", "a barrier"])
-def test_a_pipe_passes_a_wait_on_without_its_own_work(compiled, between):
-    """V waits for the read and signals the write, with or without its own instruction in between."""
+def test_a_write_waits_for_a_read_through_v_also_without_an_instruction_of_v(compiled, between):
+    """V waits for the read and signals the write, with or without an instruction in between."""
     summary = run(compiled, "relay", count=512, skipped=["nothing", "an Adds", "a barrier"].index(between))
     floor = summary["busy_MTE2"] + READ_LATENCY + summary["busy_MTE3"] + WRITE_LATENCY
     assert floor < summary["cycles"] < floor + 60
 
 
 def test_a_copy_that_waits_for_the_memory_moves_nothing_meanwhile(compiled):
-    """The memory's share exceeds the port's rate, so a copy that waited is not faster afterwards."""
+    """A core's share of the memory exceeds its port's rate. A copy that waited is not faster afterwards."""
     chip, cores, count = profile(), 24, 4096
     assert chip["gm_bytes_per_cycle"] / cores > chip["core_gm_bytes_per_cycle"]
     summary = run(compiled, "out_and_in", count=count, block_dim=cores)
@@ -131,7 +131,7 @@ def test_more_bytes_cost_more(compiled):
 
 @pytest.mark.parametrize(("block_dim", "count", "tiles"), [(1, 2048, 8), (48, 512, 10)])
 def test_two_buffers_are_faster_than_one(compiled, block_dim, count, tiles):
-    """The next tile is read while this one waits to be written, also if memory bounds all cores."""
+    """The next tile is read while this one waits to be written, also if the memory limits all cores."""
     amounts = {"count": count, "tiles": tiles, "block_dim": block_dim}
     one, two = (run(compiled, "add_tiles", buffers=n, **amounts) for n in (1, 2))
     assert two["bytes_read"] == one["bytes_read"]
@@ -139,14 +139,14 @@ def test_two_buffers_are_faster_than_one(compiled, block_dim, count, tiles):
 
 
 def test_a_copy_that_has_begun_is_not_delayed_by_one_that_was_issued_earlier(compiled):
-    """Otherwise, longer work in this loop, whose writes are ready after the next read has ended, would take
-    less time. (Other loops behave differently: docs/kernels.md, "The timeline".)"""
+    """Otherwise more work would shorten this loop, whose writes are ready after the next read has ended.
+    (Other loops behave differently: docs/kernels.md, "The timeline".)"""
     amounts = {"count": 1024, "tiles": 5, "buffers": 2, "block_dim": 48}
     cycles = [run(compiled, "add_tiles", skipped=n, **amounts)["cycles"] for n in range(16)]
     assert cycles == sorted(cycles)
 
 
-def test_more_blocks_than_cores_come_in_waves(compiled):
+def test_twice_as_many_blocks_as_cores_take_twice_the_time(compiled):
     one, two = (run(compiled, "add_tiles", count=64, tiles=2, block_dim=n)["cycles"] for n in (48, 96))
     assert two == pytest.approx(2 * one)
 
@@ -190,7 +190,7 @@ def test_the_critical_path_lasts_as_long_as_the_slowest_core(compiled, tiles, bu
     assert len(path["longest"]) == min(10, path["steps"])
 
 
-def test_one_tile_is_all_on_the_critical_path(compiled):
+def test_the_critical_path_of_one_tile_has_its_copies_and_its_arithmetic(compiled):
     parts = run(compiled, "add_tiles", count=512)["critical_path"]["parts"]
     assert {("S", "GET_TILING_DATA", "work"), ("S", "issue", "issue")} <= set(described(parts))
     assert described(parts)[:2] == [("MTE2", "DataCopy", "latency"), ("MTE3", "DataCopy", "latency")]
@@ -201,7 +201,7 @@ def test_one_tile_is_all_on_the_critical_path(compiled):
     assert cycles["MTE2", "DataCopy", "issue"] == pytest.approx(COPY)
 
 
-def test_the_longest_steps_come_with_their_lines_and_times(compiled):
+def test_the_longest_step_has_its_line_and_its_times(compiled):
     first = run(compiled, "add_tiles", count=512)["critical_path"]["longest"][0]
     assert (first["api"], first["what"]) == ("DataCopy", "latency")
     assert first["cycles"] == pytest.approx(READ_LATENCY)
@@ -240,7 +240,7 @@ def test_a_trace_has_every_instruction_and_those_of_a_pipe_one_after_another(com
     for row, pipe in enumerate(PIPES):
         assert sum(len(spans[core, row]) for core in range(3)) == summary[f"instructions_{pipe}"]
     assert all(len(spans[core, row]) == 5 for core in range(3) for row in (1, 2, 3))
-    rounding = 1e-9  # of floats: ends are printed as beginnings are
+    rounding = 1e-9  # of the addition: times and durations are printed with the same decimals
     for pipe_spans in spans.values():
         for before, after in itertools.pairwise(pipe_spans):
             assert after["ts"] >= before["ts"] + before["dur"] - rounding
@@ -250,8 +250,7 @@ def test_a_trace_has_every_instruction_and_those_of_a_pipe_one_after_another(com
 
 def test_a_trace_shows_that_an_instruction_waits_for_its_data(compiled, tmp_path):
     _, spans = traced(compiled, tmp_path)
-    by_name = {pipe: spans[0, pipe] for pipe in range(4)}
-    copy, add, store = by_name[2][0], by_name[1][0], by_name[3][0]
+    copy, add, store = (spans[0, PIPES.index(pipe)][0] for pipe in ("MTE2", "V", "MTE3"))
     assert (copy["name"], add["name"], store["name"]) == ("DataCopy", "Adds", "DataCopy")
     microsecond = 1000 * profile()["clock_ghz"]
     assert (add["ts"] - copy["ts"] - copy["dur"]) * microsecond >= READ_LATENCY
@@ -271,17 +270,17 @@ def test_a_trace_shows_the_critical_path_of_the_slowest_core_without_a_gap(compi
     assert path[-1]["ts"] + path[-1]["dur"] == pytest.approx(summary["microseconds"], abs=rounding)
 
 
-def test_a_trace_shows_the_last_wait_of_a_core(compiled, tmp_path):
+def test_a_trace_shows_reads_and_writes_in_progress(compiled, tmp_path):
     summary, spans = traced(compiled, tmp_path)
     last = spans[0, WRITES_IN_PROGRESS][-1]
     assert (last["name"], last["args"]["cycles"]) == ("write latency", WRITE_LATENCY)
-    # The queue's last flag follows, because TPipe frees the buffer.
+    # The queue's last flag follows: TPipe frees the buffer.
     flag = profile()["flag_cycles"] / profile()["clock_ghz"] / 1000
     assert last["ts"] + last["dur"] == pytest.approx(summary["microseconds"] - flag, abs=2e-4)
     assert [span["name"] for span in spans[0, READS_IN_PROGRESS]] == ["read latency"] * 5
 
 
-def test_a_trace_of_the_first_cores_only(compiled, tmp_path):
+def test_trace_cores_limits_a_trace_to_the_first_cores(compiled, tmp_path):
     _, spans = traced(compiled, tmp_path, block_dim=4, trace_cores=2)
     assert {core for core, _ in spans} == {0, 1}
 

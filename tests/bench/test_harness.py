@@ -16,11 +16,8 @@ from npu_rope.bench.harness import (
 )
 
 
-def sleeper(name, seconds, kind="ours", **more):
-    def prepare():
-        return Ready(lambda: time.sleep(seconds), lambda: None)
-
-    return Contestant(name, kind, prepare, **more)
+def sleeper(name, seconds, kind="ours"):
+    return Contestant(name, kind, lambda: Ready(lambda: time.sleep(seconds), lambda: None))
 
 
 def raising(error):
@@ -111,7 +108,7 @@ def test_an_unavailable_contestant_is_reported_with_the_reason(error, status, no
     assert figures[0].numbers["samples"] == 2
 
 
-def test_every_contestant_is_closed_and_every_batch_runs_in_its_context():
+def test_a_contestant_is_closed_and_each_of_its_batches_runs_in_its_context():
     events = []
 
     class Pool:

@@ -1,5 +1,5 @@
-"""Calls of rope, rope_qk and rope_set_rows through the operator package, on NumPy views. This module prepares
-the arguments as a binding does. CANN stores attributes in float32, even if a caller passes float64.
+"""Calls of rope, rope_qk and rope_set_rows through the operator package, on NumPy views, with the arguments
+that a binding passes. CANN stores real attributes in float32, even if a caller passes float64.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FLOATS = ("freq_base", "freq_scale", "ext_factor", "attn_factor", "beta_fast", "
 
 
 def in_float32(params: RopeParams) -> RopeParams:
-    """Return the parameters, rounded to CANN's float32."""
+    """Return the parameters, rounded to float32."""
     return replace(params, **{name: float(np.float32(getattr(params, name))) for name in FLOATS})
 
 
@@ -41,14 +41,14 @@ def attributes(params: RopeParams, forward: bool = True) -> dict[str, Any]:
 
 
 def arguments(op: str, tensors: dict[str, Any], attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return a call's tensors and attributes by the interface's names, and the strides of views."""
-    named = {"freq_factors": None, **tensors, **attributes}
-    views = [named[name] for name in VIEWS[op]]
+    """Return tensors and attributes by the interface's names, with strides if a tensor is not contiguous."""
+    by_name = {"freq_factors": None, **tensors, **attributes}
+    views = [by_name[name] for name in VIEWS[op]]
     if not all(v.flags.c_contiguous for v in views):
-        named.setdefault("strides", strides_of(*views))
-    if op != "rope_set_rows" and "q_out" in named:
-        named["q_out_out"], named["k_out_out"] = named.pop("q_out"), named.pop("k_out")
-    return named
+        by_name.setdefault("strides", strides_of(*views))
+    if op == "rope_qk":
+        by_name["q_out_out"], by_name["k_out_out"] = by_name.pop("q_out"), by_name.pop("k_out")
+    return by_name
 
 
 def call(
@@ -58,7 +58,7 @@ def call(
     device.call(OPERATORS[op], arguments(op, tensors, attributes(params, forward)))
 
 
-def viewed(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def random_view(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Return random values in a random layout: contiguous, with gaps, or with tokens and heads exchanged."""
     layout = rng.integers(3)
     if layout == 0 or len(shape) < 3:

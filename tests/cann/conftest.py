@@ -10,13 +10,13 @@ from npu_rope import simulated_package
 
 @pytest.fixture(scope="session")
 def package():
-    """The package. Each test sets its chip."""
+    """The package. Its chip is the one that was set last."""
     return aclnn.Device.open(simulated_package.find())
 
 
 @pytest.fixture
 def device(package):
-    """The package on Ascend910B1. Frees a test's memory and checks its guard zones."""
+    """The package on Ascend910B1. After the test, its memory is freed and the guard zones are checked."""
     package.set_soc("Ascend910B1")
     yield package
     package.free_tensors()

@@ -42,8 +42,9 @@ inline ge::DataType ge_type(int32_t dtype) {
     return kTypes[dtype];
 }
 
-inline std::vector<int64_t> sizes(const npu_rope_tensor& t) { return {t.shape, t.shape + t.ndim}; }
+inline std::vector<int64_t> shape_of(const npu_rope_tensor& t) { return {t.shape, t.shape + t.ndim}; }
 
+// A contiguous tensor without memory.
 inline npu_rope_tensor tensor(int32_t dtype, std::vector<int64_t> shape) {
     npu_rope_tensor t = {nullptr, dtype, static_cast<int32_t>(shape.size()), {}, {}};
     int64_t step = 1;
@@ -54,8 +55,8 @@ inline npu_rope_tensor tensor(int32_t dtype, std::vector<int64_t> shape) {
     return t;
 }
 
-// Adds the attribute `strides`: the strides of every tensor, or the value of a contiguous call. A graph then has an
-// empty list, aclnn one 0.
+// Adds the attribute `strides`: the strides of all tensors if they are passed, else in turn the two values of a
+// contiguous call: one 0 (aclnn) or an empty list (a graph).
 inline void add_strides(Node* node, const std::vector<int64_t>& strides, bool passed) {
     static const int64_t zero = 0;
     static bool alternate = false;
@@ -70,7 +71,7 @@ public:
     int64_t in(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
     bool chance(int percent) { return in(1, 100) <= percent; }
     template <typename T>
-    T of(std::initializer_list<T> all) {
+    T one_of(std::initializer_list<T> all) {
         return all.begin()[in(0, static_cast<int64_t>(all.size()) - 1)];
     }
 
@@ -105,7 +106,7 @@ inline Platform platform_of(const char* chip) {
     return *known;
 }
 
-// Checks that a definition's tiling sets the same bytes as the pure tiling.
+// Checks that a definition's tiling sets the data and the launch of the pure tiling function.
 template <typename Data, typename Launch>
 void check_tiling(const Node& node, const char* chip, const Data& data, const Launch& launch) {
     bool is_310p = std::strcmp(chip, "Ascend310P3") == 0;

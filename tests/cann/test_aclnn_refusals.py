@@ -1,4 +1,4 @@
-"""Calls that the operator package refuses, by the rules of the operators, of aclnn's interface, of memory and
+"""Calls that the operator package refuses by the rules of the operators, of aclnn's interface, of views and
 of the device. A refused call writes nothing; only one that breaks a rule of the device is launched."""
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ NULL_POINTER, BAD_ARGUMENT, KERNEL_FAILED, TILING_FAILED, NO_KERNEL = 161001, 16
 INNER_NULL_POINTER = 561103
 PARAMS = RopeParams(n_dims=D, mode="neox")
 
-# Bad calls whose error the host cannot find for a device: it depends on values or addresses.
+# Bad calls whose error depends on values or addresses, which the host cannot read, and an angle policy,
+# which is no argument of aclnn.
 NOT_FOUND_BY_THE_HOST = {
     "mrope-far", "positions-above", "positions-below", "factors-zero", "factors-nan", "factors-inf",
     "factors-negative", "out-unaligned", "angle-unknown",
@@ -85,7 +86,7 @@ def test_bad_calls_raise_the_same_error_as_on_other_paths(device, bad):
         assert (status, message) == (TILING_FAILED, f"[rope] {bad.text}")
 
 
-def test_the_table_has_the_calls_that_are_left_out_here():
+def test_the_table_of_bad_calls_has_those_that_are_left_out_here():
     assert {bad.name for bad in BAD_CALLS} >= NOT_FOUND_BY_THE_HOST
     assert len(BAD_CALLS) > 60
 
@@ -247,7 +248,7 @@ def test_factors_that_are_a_view_are_made_contiguous(device):
 
 
 def test_a_copied_view_is_part_of_the_workspace(device):
-    """The copies lie at its end, each of at least 512 bytes."""
+    """A copy takes at least 512 bytes."""
     factors = np.linspace(1, 3, 2 * D, dtype=np.float32)[::2]
     arguments = rope_arguments(freq_factors=factors)
     size, executor = device.prepare("NpuRope", arguments)
@@ -361,8 +362,8 @@ def test_a_launch_is_recorded_with_the_simulators_report(device):
     assert device.report()["errors"] == []
 
 
-def test_attributes_are_float32(device):
-    """CANN stores an attribute in float32: 0.1 becomes the nearest float32."""
+def test_real_attributes_are_float32(device):
+    """CANN stores a real attribute in float32: 0.1 becomes the nearest float32."""
     params = replace(PARAMS, freq_scale=0.1)
     arguments = rope_arguments(freq_scale=0.1, positions=np.array([1, 5000, 1000000], np.int32))
     device.call("NpuRope", arguments)

@@ -1,5 +1,5 @@
-"""The operator package: its interface matches the specification, its description the compiled kernels, and
-each kernel has a definition and an interface."""
+"""The operator package: its interface has the arguments of the specification, its description lists the
+compiled kernels, and each kernel has a definition and an interface."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = simulated_package.load().folder
 STEMS = sorted(p.stem.removeprefix("npu_") for p in (ROOT / "op_kernel").glob("*.cpp"))
 SOCS = ("ascend910b", "ascend910_93", "ascend310p")
-# The SoCs that run the kernels compiled for one of them.
-SHARED = {"ascend910b": ("ascend910b", "ascend910_93"), "ascend310p": ("ascend310p",)}
-KERNELS = [(stem, soc) for stem in STEMS for soc in SHARED]
+# By the SoC for which a kernel is compiled: the SoCs that run the kernel.
+SOCS_THAT_RUN = {"ascend910b": ("ascend910b", "ascend910_93"), "ascend310p": ("ascend310p",)}
+KERNELS = [(stem, soc) for stem in STEMS for soc in SOCS_THAT_RUN]
 # A kernel's type by its name in the description.
 KERNEL_TYPES = {
     "float16": "half",
@@ -57,6 +57,7 @@ def op_type(stem: str) -> str:
 
 
 def interface(stem: str) -> list[tuple[str, str]]:
+    """Return the names and types of the first phase's arguments."""
     header = PACKAGE / "op_api" / "include" / f"aclnn_npu_{stem}.h"
     declared = aclnn.declared(header.read_text(), f"aclnn{op_type(stem)}GetWorkspaceSize")
     return [(re.sub(r"_(optional|ref)$", "", aclnn.snake(p.name)), p.type) for p in declared]
@@ -66,11 +67,6 @@ def description(soc: str) -> dict[str, dict[str, dict[str, str]]]:
     path = PACKAGE / "op_impl" / "ai_core" / "tbe" / "config" / soc / f"aic-{soc}-ops-info.json"
     described: dict[str, dict[str, dict[str, str]]] = json.loads(path.read_text())
     return described
-
-
-def socs_of(stem: str) -> set[str]:
-    """Return the SoCs of the operator's definition."""
-    return {soc for soc in SOCS if op_type(stem) in description(soc)}
 
 
 def tensors(stem: str, soc: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
@@ -90,6 +86,7 @@ def entries(stem: str, soc: str) -> set[str]:
 
 
 def compiled(library: Path) -> set[str]:
+    """Return the names of the kernels in a library."""
     return {name for name in stubs.Elf.read(library).defined if f"__{library.stem}__" in name}
 
 
@@ -98,7 +95,7 @@ def test_every_kernel_has_its_definition_its_interface_and_its_place_in_the_pack
         definition = (ROOT / f"op_host/{stem}_def.cpp").read_text()
         assert f"OP_ADD({op_type(stem)});" in definition
         assert interface(stem)
-        for soc in socs_of(stem):
+        for soc in SOCS:
             assert description(soc)[op_type(stem)]["opFile"]["value"] == f"npu_{stem}"
     definitions = {p.stem.removesuffix("_def") for p in (ROOT / "op_host").glob("*_def.cpp")}
     assert definitions == set(STEMS)
@@ -138,14 +135,16 @@ def test_no_optional_list_is_empty_by_default(soc):
 
 @pytest.mark.parametrize(("stem", "soc"), KERNELS)
 def test_a_kernel_is_compiled_for_every_column_of_the_definition_and_no_other(stem, soc):
-    described = {entry for each in SHARED[soc] for entry in entries(stem, each)}
+    described = {entry for each in SOCS_THAT_RUN[soc] for entry in entries(stem, each)}
     kernel = f"npu_{stem}__{soc}__"
     found = {name for name in compiled(PACKAGE / f"sim_kernels/{soc}.so") if name.startswith(kernel)}
     assert found == {kernel + entry for entry in described}
 
 
 def test_every_compiled_library_belongs_to_an_soc():
-    assert {path.name for path in (PACKAGE / "sim_kernels").iterdir()} == {f"{soc}.so" for soc in SHARED}
+    assert {path.name for path in (PACKAGE / "sim_kernels").iterdir()} == {
+        f"{soc}.so" for soc in SOCS_THAT_RUN
+    }
 
 
 @pytest.mark.parametrize("soc", SOCS)
@@ -184,7 +183,7 @@ def test_the_description_declares_kernels_for_dynamic_shapes(soc):
         assert described["dynamicShapeSupport"] == {"flag": "true"}
 
 
-def test_attributes_are_described_in_the_interfaces_order():
+def test_attributes_are_described_in_the_interfaces_order_with_their_defaults():
     for stem in READ:
         described = description("ascend910b")[op_type(stem)]
         names = [name for name, _ in SPECIFIED + ADDED]

@@ -1,5 +1,5 @@
-// Executes the definitions: their registrations and their use of CANN's contexts. For thousands of random calls their
-// tilings must equal those of the pure tiling functions, byte for byte.
+// Tests of the definitions: their registrations and their use of CANN's contexts. For thousands of random calls their
+// tilings must equal those of the pure functions in op_host/*_tiling.h, byte for byte.
 #include "op_host/rope_tiling.h"
 #include "tests/cann/definitions.h"
 
@@ -7,7 +7,7 @@ using namespace npu_rope;
 
 namespace {
 
-// One call: tensors in the definition's order, and the expected outputs.
+// One call; `out` also has the expected shapes and types of the results.
 struct Case {
     const char* type = "NpuRope";
     const char* chip = "Ascend910B1";
@@ -31,7 +31,7 @@ void fill_node(const Case& c, Node* node) {
     node->type = c.type;
     node->platform.profile = ascend_sim::find_profile(c.chip);
     auto add = [](std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
-        to->push_back(Node::tensor(ge_type(t.dtype), sizes(t)));
+        to->push_back(Node::tensor(ge_type(t.dtype), shape_of(t)));
     };
     std::vector<int64_t> strides;
     auto view = [&](std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
@@ -41,7 +41,8 @@ void fill_node(const Case& c, Node* node) {
     for (int k = 0; k < c.sides(); ++k) view(&node->inputs, c.x[k]);
     view(&node->inputs, c.positions);
     if (c.scatters()) view(&node->inputs, c.rows);
-    node->inputs.push_back(c.has_factors ? Node::tensor(ge_type(c.factors.dtype), sizes(c.factors)) : Node::Tensor());
+    node->inputs.push_back(c.has_factors ? Node::tensor(ge_type(c.factors.dtype), shape_of(c.factors))
+                                         : Node::Tensor());
     if (c.scatters()) view(&node->inputs, c.out[0]);
     for (int k = 0; k < c.sides(); ++k) c.scatters() ? add(&node->outputs, c.out[k]) : view(&node->outputs, c.out[k]);
 
@@ -80,11 +81,11 @@ std::string refusal(const Case& c, const std::function<void(Node*)>& change = nu
 // ---- random calls ----------------------------------------------------------------------------------
 
 Case draw(Random* r) {
-    Case c = plain(r->of({"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}));
-    c.chip = r->of({"Ascend910B1", "Ascend910B4", "Ascend910_9392", "Ascend310P3"});
+    Case c = plain(r->one_of({"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}));
+    c.chip = r->one_of({"Ascend910B1", "Ascend910B4", "Ascend910_9392", "Ascend310P3"});
     bool is_310p = std::strcmp(c.chip, "Ascend310P3") == 0;
-    int32_t dtype = is_310p ? r->of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16})
-                            : r->of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
+    int32_t dtype = is_310p ? r->one_of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16})
+                            : r->one_of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
     int64_t B = r->in(1, 3), S = r->chance(10) ? r->in(100, 5000) : r->in(1, 40),
             D = 2 * r->in(1, r->chance(20) ? 512 : 64);
     bool batched = r->chance(70);
@@ -94,28 +95,28 @@ Case draw(Random* r) {
         c.x[k] = c.out[k] = batched ? tensor(dtype, {B, S, N, D}) : tensor(dtype, {S, N, D});
     }
     if (c.scatters()) {
-        int32_t narrow = is_310p ? NPU_ROPE_FLOAT16 : r->of({NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
+        int32_t narrow = is_310p ? NPU_ROPE_FLOAT16 : r->one_of({NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
         c.out[0] = tensor(dtype == NPU_ROPE_FLOAT32 && r->chance(40) ? narrow : dtype,
                           {B * S + r->in(0, 5), c.x[0].shape[batched + 1], D});
     }
-    c.params.mode = r->of({0, 2, 8, 24, 40});
+    c.params.mode = r->one_of({0, 2, 8, 24, 40});
     bool vision = c.params.mode == NPU_ROPE_MODE_VISION, sectioned = c.params.mode >= 8;
     if (vision && D % 4 != 0) c.params.mode = 8, vision = false;
     c.params.n_dims = static_cast<int32_t>(vision ? D / 2 : 2 * r->in(1, D / 2));
     c.params.n_offs = static_cast<int32_t>(vision || r->chance(60) ? 0 : 2 * r->in(0, (D - c.params.n_dims) / 2));
-    c.params.freq_base = static_cast<float>(r->of({10000.0, 500000.0, 1e6}));
-    c.params.freq_scale = static_cast<float>(r->of({1.0, 0.25, 0.1}));
+    c.params.freq_base = static_cast<float>(r->one_of({10000.0, 500000.0, 1e6}));
+    c.params.freq_scale = static_cast<float>(r->one_of({1.0, 0.25, 0.1}));
     if (r->chance(30)) c.params.ext_factor = 1, c.params.n_ctx_orig = 4096;
-    c.params.attn_factor = static_cast<float>(r->of({1.0, 1.2}));
+    c.params.attn_factor = static_cast<float>(r->one_of({1.0, 1.2}));
     if (sectioned)
         for (int32_t& s : c.params.sections) s = static_cast<int32_t>(r->in(0, std::max<int64_t>(1, D / 8)));
     if (sectioned && c.params.sections[0] == 0) c.params.sections[0] = 1;
-    int32_t index = r->of({NPU_ROPE_INT32, NPU_ROPE_INT64});
+    int32_t index_dtype = r->one_of({NPU_ROPE_INT32, NPU_ROPE_INT64});
     bool by_batch = batched && r->chance(50);
     if (!sectioned)
-        c.positions = by_batch ? tensor(index, {B, S}) : tensor(index, {S});
+        c.positions = by_batch ? tensor(index_dtype, {B, S}) : tensor(index_dtype, {S});
     else
-        c.positions = by_batch ? tensor(index, {r->in(3, 4), B, S}) : tensor(index, {r->in(3, 4), S});
+        c.positions = by_batch ? tensor(index_dtype, {r->in(3, 4), B, S}) : tensor(index_dtype, {r->in(3, 4), S});
     c.rows = batched ? tensor(NPU_ROPE_INT64, {B, S}) : tensor(NPU_ROPE_INT64, {S});
     c.has_factors = r->chance(30);
     c.factors = tensor(NPU_ROPE_FLOAT32, {D});
@@ -175,7 +176,7 @@ void test_each_operator_registers_all_its_functions() {
     }
 }
 
-// The kernel reads its tiling data through an address, which a kernel for static shapes does not get.
+// A kernel reads its tiling data through an address, which a kernel for static shapes does not get.
 void test_kernels_are_compiled_for_dynamic_shapes() {
     g_test = __func__;
     for (const std::string& type : DefReader::op_types())
@@ -192,9 +193,9 @@ void test_kernels_are_compiled_for_dynamic_shapes() {
 void test_outputs_have_the_shapes_and_types_of_their_inputs() {
     g_test = __func__;
     for (const char* type : {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"})
-        for (bool factors : {false, true}) {  // without them, later inputs have another index
+        for (bool has_factors : {false, true}) {  // without freq_factors, later inputs have another index
             Case c = plain(type);
-            c.has_factors = factors;
+            c.has_factors = has_factors;
             if (c.scatters()) c.out[0].dtype = NPU_ROPE_BFLOAT16;
             Node node;
             fill_node(c, &node);
@@ -221,7 +222,7 @@ void test_views_are_tiled_by_their_origin_shape() {
     check_text(message, "");
 }
 
-void test_refusals_have_the_message_of_every_path() {
+void test_refusals_have_the_operators_messages() {
     g_test = __func__;
     Case c = plain();
     check_text(refusal(c), "");
@@ -300,7 +301,7 @@ int main() {
                          test_kernels_are_compiled_for_dynamic_shapes,
                          test_outputs_have_the_shapes_and_types_of_their_inputs,
                          test_views_are_tiled_by_their_origin_shape,
-                         test_refusals_have_the_message_of_every_path,
+                         test_refusals_have_the_operators_messages,
                          test_attributes_out_of_range_are_refused,
                          test_missing_room_for_the_tiling_data_is_an_error,
                          test_an_unknown_chip_is_refused};

@@ -1,4 +1,4 @@
-// Executes NpuRmsNorm, NpuAddRmsNorm and NpuRmsNormRope, as test_definitions.cpp executes rope's definitions.
+// Tests of the definitions of NpuRmsNorm, NpuAddRmsNorm and NpuRmsNormRope, like those of rope in test_definitions.cpp.
 #include "op_host/rms_norm_rope_tiling.h"
 #include "op_host/rms_norm_tiling.h"
 #include "tests/cann/definitions.h"
@@ -10,7 +10,7 @@ namespace {
 class Views {
 public:
     void add(std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
-        to->push_back(Node::tensor(ge_type(t.dtype), sizes(t)));
+        to->push_back(Node::tensor(ge_type(t.dtype), shape_of(t)));
         strides_.insert(strides_.end(), t.stride, t.stride + t.ndim);
     }
     void add_strides_to(Node* node, bool passed) { add_strides(node, strides_, passed); }
@@ -19,14 +19,16 @@ private:
     std::vector<int64_t> strides_;
 };
 
-const char* chip_of(Random* r) { return r->of({"Ascend910B1", "Ascend910B4", "Ascend910_9392", "Ascend310P3"}); }
-
-int32_t type_on(Random* r, const char* chip) {
-    if (std::strcmp(chip, "Ascend310P3") == 0) return r->of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16});
-    return r->of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
+const char* random_chip(Random* r) {
+    return r->one_of({"Ascend910B1", "Ascend910B4", "Ascend910_9392", "Ascend310P3"});
 }
 
-// ---- rms_norm and add_rms_norm
+int32_t random_type(Random* r, const char* chip) {
+    if (std::strcmp(chip, "Ascend310P3") == 0) return r->one_of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16});
+    return r->one_of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
+}
+
+// ---- rms_norm and add_rms_norm ------------------------------------------------------------------------
 
 struct NormCase {
     const char* chip = "Ascend910B1";
@@ -73,16 +75,16 @@ NormCase plain(bool adds = false) {
 NormCase draw_norm(Random* r) {
     NormCase c;
     c.adds = r->chance(40);
-    c.chip = chip_of(r);
-    const int32_t type = type_on(r, c.chip), scale_type = type_on(r, c.chip);
+    c.chip = random_chip(r);
+    const int32_t type = random_type(r, c.chip), scale_type = random_type(r, c.chip);
     std::vector<int64_t> shape;
     for (int64_t k = r->in(1, 4); k-- > 0;)
         shape.push_back(r->chance(8) ? r->in(1000, 40000) : r->chance(30) ? r->in(10, 300) : r->in(1, 8));
     const auto ndim = static_cast<int64_t>(shape.size());
     c.attributes.axis = r->in(-ndim, ndim - 1);
     if (r->chance(3)) c.attributes.axis = ndim;  // refused
-    c.attributes.epsilon = r->of({0.0f, 1e-6f, 1e-5f, 0.5f});
-    c.attributes.stash_type = r->of<int64_t>({1, 1, 1, 10, 16, 11});
+    c.attributes.epsilon = r->one_of({0.0f, 1e-6f, 1e-5f, 0.5f});
+    c.attributes.stash_type = r->one_of<int64_t>({1, 1, 1, 10, 16, 11});
     std::vector<int64_t> scale_shape = shape;
     for (int64_t& size : scale_shape)
         if (r->chance(30)) size = 1;
@@ -127,7 +129,7 @@ void tilings_of_norms_are_the_pure_tilings() {
     CHECK(accepted > 1500 && in_chunks > 50 && refused > 300);
 }
 
-// ---- rms_norm_rope
+// ---- rms_norm_rope ----------------------------------------------------------------------------------
 
 struct FusedCase {
     const char* chip = "Ascend910B1";
@@ -155,13 +157,13 @@ void fill_node(const FusedCase& c, Node* node) {
     views.add(&node->inputs, c.x[0]);
     views.add(&node->inputs, c.x[1]);
     for (const npu_rope_tensor& scale : c.scale)
-        node->inputs.push_back(Node::tensor(ge_type(scale.dtype), sizes(scale)));
+        node->inputs.push_back(Node::tensor(ge_type(scale.dtype), shape_of(scale)));
     views.add(&node->inputs, c.positions);
     if (c.has_cache)
         views.add(&node->inputs, c.rows);
     else
         node->inputs.push_back(Node::Tensor());
-    node->inputs.push_back(c.has_factors ? Node::tensor(ge::DT_FLOAT, sizes(c.factors)) : Node::Tensor());
+    node->inputs.push_back(c.has_factors ? Node::tensor(ge::DT_FLOAT, shape_of(c.factors)) : Node::Tensor());
     if (c.has_cache)
         views.add(&node->inputs, c.out[1]);
     else
@@ -195,8 +197,8 @@ FusedCase plain_fused() {
 
 FusedCase draw_fused(Random* r) {
     FusedCase c = plain_fused();
-    c.chip = chip_of(r);
-    const int32_t type = type_on(r, c.chip);
+    c.chip = random_chip(r);
+    const int32_t type = random_type(r, c.chip);
     const int64_t B = r->in(1, 3), S = r->chance(10) ? r->in(100, 5000) : r->in(1, 40);
     const int64_t D = 2 * r->in(1, r->chance(20) ? 515 : 64);  // sometimes more than a kernel supports
     for (int k = 0; k < 2; ++k) {
@@ -212,8 +214,8 @@ FusedCase draw_fused(Random* r) {
     const int64_t width = r->chance(50) ? D : 2 * r->in(1, D / 2);
     c.params.n_dims = static_cast<int32_t>(width);
     c.params.n_offs = static_cast<int32_t>(r->chance(50) ? 0 : 2 * r->in(0, (D - width) / 2));
-    c.params.mode = r->of<int32_t>({NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX});
-    c.norm = {r->of({0.0f, 1e-6f, 1e-5f}), r->chance(50)};
+    c.params.mode = r->one_of<int32_t>({NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX});
+    c.norm = {r->one_of({0.0f, 1e-6f, 1e-5f}), r->chance(50)};
     c.pass_strides = r->chance(75);
     if (c.pass_strides)
         for (npu_rope_tensor* t : {&c.x[0], &c.x[1], &c.out[0], &c.out[1], &c.positions, &c.rows})
@@ -221,7 +223,7 @@ FusedCase draw_fused(Random* r) {
     return c;
 }
 
-void tilings_of_normed_heads_are_the_pure_tilings() {
+void tilings_of_rms_norm_rope_are_the_pure_tilings() {
     g_test = __func__;
     Random r(2029);
     int accepted = 0, refused = 0, with_cache = 0;
@@ -246,12 +248,12 @@ void tilings_of_normed_heads_are_the_pure_tilings() {
         with_cache += c.has_cache;
         check_tiling(node, c.chip, data, launch);
     }
-    std::printf("%d tilings of normed heads compared, %d with a cache, %d refused with the same message\n", accepted,
+    std::printf("%d tilings of rms_norm_rope compared, %d with a cache, %d refused with the same message\n", accepted,
                 with_cache, refused);
     CHECK(accepted > 1500 && with_cache > 300 && refused > 50);
 }
 
-// ---- registration and refusals
+// ---- registrations, results and refusals -------------------------------------------------------------
 
 void shapes_and_types_of_results_are_inferred() {
     g_test = __func__;
@@ -284,7 +286,7 @@ void shapes_and_types_of_results_are_inferred() {
     }
 }
 
-void refusals_have_the_message_of_every_path() {
+void refusals_have_the_operators_messages() {
     g_test = __func__;
     auto refusal = [](const auto& c, const char* type, const std::function<void(Node*)>& change = nullptr) {
         Node node;
@@ -324,8 +326,8 @@ void refusals_have_the_message_of_every_path() {
 }  // namespace
 
 size_t test_norm_definitions() {
-    void (*tests[])() = {tilings_of_norms_are_the_pure_tilings, tilings_of_normed_heads_are_the_pure_tilings,
-                         shapes_and_types_of_results_are_inferred, refusals_have_the_message_of_every_path};
+    void (*tests[])() = {tilings_of_norms_are_the_pure_tilings, tilings_of_rms_norm_rope_are_the_pure_tilings,
+                         shapes_and_types_of_results_are_inferred, refusals_have_the_operators_messages};
     for (void (*test)() : tests) test();
     return sizeof tests / sizeof *tests;
 }

@@ -1,11 +1,11 @@
-// Executes NpuRotaryMul and NpuRotaryMulQk, as test_definitions.cpp executes rope's definitions.
+// Tests of the definitions of NpuRotaryMul and NpuRotaryMulQk, like those of rope in test_definitions.cpp.
 #include "op_host/rotary_tiling.h"
 #include "tests/cann/definitions.h"
 
 namespace npu_rope {
 namespace {
 
-// One call: tensors in the definition's order.
+// One call.
 struct Case {
     const char* chip = "Ascend910B1";
     int sides = 1;
@@ -28,7 +28,7 @@ void fill_node(const Case& c, Node* node) {
     node->platform.profile = ascend_sim::find_profile(c.chip);
     std::vector<int64_t> strides;
     auto view = [&](std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
-        to->push_back(Node::tensor(ge_type(t.dtype), sizes(t)));
+        to->push_back(Node::tensor(ge_type(t.dtype), shape_of(t)));
         strides.insert(strides.end(), t.stride, t.stride + t.ndim);
     };
     for (int k = 0; k < c.sides; ++k) view(&node->inputs, c.x[k]);
@@ -65,10 +65,10 @@ Case plain(int sides = 1) {
 
 Case draw(Random* r) {
     Case c = plain(r->chance(40) ? 2 : 1);
-    c.chip = r->of({"Ascend910B1", "Ascend910B4", "Ascend910_9392", "Ascend310P3"});
+    c.chip = r->one_of({"Ascend910B1", "Ascend910B4", "Ascend910_9392", "Ascend310P3"});
     bool is_310p = std::strcmp(c.chip, "Ascend310P3") == 0, batched = r->chance(70);
-    int32_t dtype = is_310p ? r->of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16})
-                            : r->of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
+    int32_t dtype = is_310p ? r->one_of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16})
+                            : r->one_of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
     int64_t B = batched ? r->in(1, 3) : 1, S = r->chance(10) ? r->in(100, 5000) : r->in(1, 40);
     int64_t D = 2 * r->in(1, r->chance(20) ? 515 : 64);  // sometimes more than a kernel supports
     for (int k = 0; k < 2; ++k) {
@@ -85,7 +85,8 @@ Case draw(Random* r) {
     if (c.has_ids)
         c.cos = tensor(table, {r->in(1, 90), entries});
     else if (batched && r->chance(50))
-        c.cos = r->chance(50) ? tensor(table, {B, S, entries}) : tensor(table, {r->of<int64_t>({1, B}), S, 1, entries});
+        c.cos =
+            r->chance(50) ? tensor(table, {B, S, entries}) : tensor(table, {r->one_of<int64_t>({1, B}), S, 1, entries});
     else
         c.cos = batched || r->chance(50) ? tensor(table, {S, entries}) : tensor(table, {S, 1, entries});
     c.sin = c.cos;
@@ -128,7 +129,7 @@ void tilings_are_the_pure_tilings() {
     CHECK(accepted > 2000 && with_ids > 300 && refused > 20);
 }
 
-void each_operator_registers_all_its_functions() {
+void each_operator_registers_functions_that_infer_its_results() {
     g_test = __func__;
     for (int sides : {1, 2}) {
         Case c = plain(sides);
@@ -149,7 +150,7 @@ void each_operator_registers_all_its_functions() {
     }
 }
 
-void refusals_have_the_message_of_every_path() {
+void refusals_have_the_operators_messages() {
     g_test = __func__;
     Case c = plain();
     check_text(refusal(c), "");
@@ -183,8 +184,8 @@ void refusals_have_the_message_of_every_path() {
 }  // namespace
 
 size_t test_table_definitions() {
-    void (*tests[])() = {tilings_are_the_pure_tilings, each_operator_registers_all_its_functions,
-                         refusals_have_the_message_of_every_path};
+    void (*tests[])() = {tilings_are_the_pure_tilings, each_operator_registers_functions_that_infer_its_results,
+                         refusals_have_the_operators_messages};
     for (void (*test)() : tests) test();
     return sizeof tests / sizeof *tests;
 }

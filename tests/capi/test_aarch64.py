@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory):
+    """The folder of the build."""
     folder = tmp_path_factory.mktemp("aarch64")
     options = [
         "-DCMAKE_SYSTEM_NAME=Linux",
@@ -45,10 +46,9 @@ def test_the_library_compiles_to_neon_without_a_warning(build):
 
 @pytest.mark.skipif(EMULATOR is None, reason="no qemu-aarch64 to run it (Debian: apt install qemu-user)")
 def test_the_c_tests_pass_on_neon(build):
-    completed = subprocess.run(
-        [EMULATOR, "-L", f"/usr/{COMPILER}", build / "tests/capi/test_capi_rope"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert completed.returncode == 0, completed.stdout + completed.stderr
+    programs = sorted((build / "tests/capi").glob("test_capi_*"))
+    assert programs
+    for program in programs:
+        command = [EMULATOR, "-L", f"/usr/{COMPILER}", program]
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert completed.returncode == 0, completed.stdout + completed.stderr

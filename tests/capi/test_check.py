@@ -1,4 +1,4 @@
-"""npu_rope_check and npu_rope_check_on_chip check the rules of every operator without its computation."""
+"""npu_rope_check and npu_rope_check_on_chip check calls of every operator and compute nothing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_correct_call_passes_and_nothing_is_written(op, known):
 
 
 @pytest.mark.parametrize("op", CALLS)
-def test_the_rules_of_each_operator_are_checked(op):
+def test_a_wrong_type_is_found_in_a_call_of_each_operator(op):
     inputs, outs, others = CALLS[op]
     pairs = ("rope_qk", "rotary_mul_qk", "rms_norm_rope", "rms_norm_rope_set_rows")
     name = "X" if op == "rotary_embedding" else "q" if op in pairs else "x"
@@ -72,16 +72,16 @@ def test_only_known_values_and_addresses_are_read():
     with pytest.raises(InvalidValue, match="int32 range"):
         check("rope", (X, far), (), PARAMS)
     check("rope", (X, far), (), PARAMS, "addresses")
-    both = np.ones(60, np.float32)
-    x, out = both[:48].reshape(3, 2, 8), both[8:56].reshape(3, 2, 8)
+    memory = np.ones(60, np.float32)
+    x, out = memory[:48].reshape(3, 2, 8), memory[8:56].reshape(3, 2, 8)
     with pytest.raises(InvalidValue, match="share no memory"):
         check("rope", (x, POSITIONS), (out,), PARAMS, "addresses")
     check("rope", (x, POSITIONS), (out,), PARAMS, "layout")
-    nothing = c_tensor(0, "float32", (3, 2, 8), (16, 8, 1))
-    native.load().check("rope", [nothing, c_tensor(0, "int64", (3,), (1,))], [], "layout", **PARAMS)
+    without_memory = [c_tensor(0, "float32", (3, 2, 8), (16, 8, 1)), c_tensor(0, "int64", (3,), (1,))]
+    native.load().check("rope", without_memory, [], "layout", **PARAMS)
 
 
-def test_frequencies_above_the_limit_are_refused_without_memory_too():
+def test_frequencies_above_the_limit_are_refused_also_if_only_the_layout_is_known():
     fast = {"params": RopeParams(8, freq_scale=2e9)}
     for known in ("values", "layout"):
         with pytest.raises(InvalidValue, match="frequencies must be at most"):
@@ -100,6 +100,7 @@ def test_missing_arguments_are_named():
     assert library.last_error().message == b"[check] call must name its operator but got NULL."
     assert library.lib.npu_rope_check(C.byref(CCall(op=b"rope"))) == 1
     assert library.last_error().message == b"[rope] x must be a tensor but got NULL."
+    assert library.lib.npu_rope_check_on_chip(None, None) == 1
 
 
 # ---- the rules of a chip -----------------------------------------------------------------------------
@@ -120,11 +121,11 @@ def test_a_chip_accepts_the_types_of_its_kernels_and_no_others(op, chip):
     columns = next(iter(operator.inputs.values()))
     for dtype in FLOAT_DTYPES:
 
-        def described_as(a, dtype=dtype):
+        def described(a, dtype=dtype):
             name = dtype if a.dtype == np.float32 else a.dtype.name
             return c_tensor(0, name, a.shape, tuple(n // a.itemsize for n in a.strides))
 
-        call = [described_as(a) for a in inputs], [described_as(a) for a in outs]
+        call = [described(a) for a in inputs], [described(a) for a in outs]
         if dtype in columns:
             check_on(chip, op, *call, **others)
         else:
@@ -134,8 +135,8 @@ def test_a_chip_accepts_the_types_of_its_kernels_and_no_others(op, chip):
 
 
 def test_the_rules_of_the_operator_come_before_those_of_the_chip():
-    both = np.ones(60, np.float64)
-    x, out = both[:48].reshape(3, 2, 8), both[8:56].reshape(3, 2, 8)
+    memory = np.ones(60, np.float64)
+    x, out = memory[:48].reshape(3, 2, 8), memory[8:56].reshape(3, 2, 8)
     inputs = [describe(x), describe(POSITIONS)]
     with pytest.raises(InvalidValue, match="share no memory"):
         native.load().check("rope", inputs, [describe(out)], "addresses", chip="Ascend310P3", **PARAMS)
@@ -146,4 +147,3 @@ def test_a_chip_that_no_kernel_supports_is_named():
         check_on("Ascend910A", "rope", [describe(X), describe(POSITIONS)], [], **PARAMS)
     rule = "be CANN's name of a chip that docs/npu.md lists"
     assert (caught.value.argument, caught.value.rule, caught.value.value) == ("chip", rule, "Ascend910A")
-    assert native.load().lib.npu_rope_check_on_chip(None, None) == 1

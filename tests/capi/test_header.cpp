@@ -1,4 +1,4 @@
-// include/npu_rope.h in C++: it compiles, its functions have C linkage, its structs have the layout of native.py.
+// include/npu_rope.h compiles in C++, its functions have C linkage, and its structs have the layout of native.py.
 #include <cstddef>
 #include <cstdio>
 

@@ -34,7 +34,7 @@ int main(void) {
 
 def compiler(names):
     available = next((c for c in names if c and shutil.which(c)), None)
-    assert available, "a C compiler is needed, as for building the package"
+    assert available, "a C and a C++ compiler are needed, as for building the package"
     return available
 
 

@@ -60,7 +60,7 @@ static void test_values(void) {
     CHECK(npu_rope_rms_norm(&c.x, &c.scale, -1, 0.5, 1, &c.out) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     for (int i = 0; i < COUNT; ++i)
         check_near("y", i, c.out_data[GUARD + i], c.x_data[i] * inverse(&c, i / N) * c.scale_data[i % N]);
-    CHECK(guards_unchanged(&c), "written beside the result");
+    CHECK(guards_unchanged(&c), "written outside the result");
 }
 
 static void test_gradients(void) {
@@ -79,7 +79,7 @@ static void test_gradients(void) {
         }
     }
     for (int i = 0; i < N; ++i) check_near("dscale", i, c.dscale_data[GUARD + i], dscale[i]);
-    CHECK(guards_unchanged(&c), "written beside the results");
+    CHECK(guards_unchanged(&c), "written outside the results");
 }
 
 static void test_in_place(void) {
@@ -140,18 +140,18 @@ static npu_rope_status run_add(const add_t* a, const npu_rope_tensor* out, const
 }
 
 static void test_add(void) {
-    add_t a, both;
+    add_t a, summed;
     correct_add(&a);
     CHECK(run_add(&a, &a.c.out, &a.sum) == NPU_ROPE_OK, "%s", npu_rope_last_error());
-    correct_add(&both);
+    correct_add(&summed);
     for (int i = 0; i < COUNT; ++i) {
-        both.c.x_data[i] += both.c.grad_data[i];
-        CHECK(a.sum_data[GUARD + i] == both.c.x_data[i], "sum %d: %g", i, a.sum_data[GUARD + i]);
+        summed.c.x_data[i] += summed.c.grad_data[i];
+        CHECK(a.sum_data[GUARD + i] == summed.c.x_data[i], "sum %d: %g", i, a.sum_data[GUARD + i]);
     }
-    CHECK(npu_rope_rms_norm(&both.c.x, &both.c.scale, -1, 0.5, 1, &both.c.out) == NPU_ROPE_OK, "the norm alone");
-    CHECK(!memcmp(a.c.out_data, both.c.out_data, sizeof a.c.out_data), "differs from the norm of the sum");
-    CHECK(guards_unchanged(&a.c), "written beside the result");
-    CHECK(untouched(a.sum_data, GUARD) && untouched(a.sum_data + GUARD + COUNT, GUARD), "written beside the sum");
+    CHECK(npu_rope_rms_norm(&summed.c.x, &summed.c.scale, -1, 0.5, 1, &summed.c.out) == NPU_ROPE_OK, "the norm alone");
+    CHECK(!memcmp(a.c.out_data, summed.c.out_data, sizeof a.c.out_data), "differs from the norm of the sum");
+    CHECK(guards_unchanged(&a.c), "written outside the result");
+    CHECK(untouched(a.sum_data, GUARD) && untouched(a.sum_data + GUARD + COUNT, GUARD), "written outside the sum");
 
     add_t in_place;
     correct_add(&in_place);

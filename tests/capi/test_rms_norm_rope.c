@@ -89,7 +89,7 @@ static void check_q(const call_t* c) {
             int at = (t * NQ + n) * D;
             check_head("q", c->q_data + at, c->q_scale_data, c->position_data[t], c->q_out_data + GUARD + at);
         }
-    CHECK(guards_unchanged(c->q_out_data, Q), "written beside q_out");
+    CHECK(guards_unchanged(c->q_out_data, Q), "written outside q_out");
 }
 
 static void test_values(void) {
@@ -99,7 +99,7 @@ static void test_values(void) {
     check_q(&c);
     for (int t = 0; t < S; ++t)
         check_head("k", c.k_data + t * D, c.k_scale_data, c.position_data[t], c.k_out_data + GUARD + t * D);
-    CHECK(guards_unchanged(c.k_out_data, K), "written beside k_out");
+    CHECK(guards_unchanged(c.k_out_data, K), "written outside k_out");
 }
 
 static void test_rows(void) {
@@ -115,7 +115,7 @@ static void test_rows(void) {
         else
             check_head("cache", c.k_data + token * D, c.k_scale_data, c.position_data[token], got);
     }
-    CHECK(guards_unchanged(c.cache_data, CACHE), "written beside the cache");
+    CHECK(guards_unchanged(c.cache_data, CACHE), "written outside the cache");
 }
 
 static void test_in_place(void) {

@@ -1,4 +1,4 @@
-/* The C interface from a C program: correct values, every error, no writes on error. */
+/* rope from a C program: correct values, errors, no writes on error; the library's own functions, a thread pool. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static int written(const call_t* c) {
     return 0;
 }
 
-static void expect(const char* what, call_t* c, npu_rope_status status, const char* text) {
+static void check_refused(const char* what, call_t* c, npu_rope_status status, const char* text) {
     npu_rope_status got = run(c);
     CHECK(got == status, "%s: status %d, expected %d", what, got, status);
     CHECK(strcmp(npu_rope_last_error(), text) == 0, "%s: message \"%s\"\n  expected \"%s\"", what,
@@ -63,7 +63,7 @@ static const double kCos[2] = {-0.41614683654714239, 0.99980000666657778};
 static const double kSin[2] = {0.90929742682568170, 0.01999866669333308};
 
 static int near(float got, double expected, double a, double b) {
-    return fabs(got - expected) <= ldexp(1, -22) * (fabs(a) + fabs(b)); /* 2^-23 of cos and sin, and roundings */
+    return fabs(got - expected) <= ldexp(1, -22) * (fabs(a) + fabs(b)); /* cos and sin in float32, and roundings */
 }
 
 static void check_pairs(const call_t* c, const float* y, const int pairs[2][2], double sign, const char* what) {
@@ -148,12 +148,12 @@ static void test_other_types(void) {
 
 /* ---- errors -------------------------------------------------------------------------------- */
 
-#define BAD(change, status, text)          \
-    do {                                   \
-        call_t c;                          \
-        correct(&c);                       \
-        change;                            \
-        expect(#change, &c, status, text); \
+#define BAD(change, status, text)                 \
+    do {                                          \
+        call_t c;                                 \
+        correct(&c);                              \
+        change;                                   \
+        check_refused(#change, &c, status, text); \
     } while (0)
 #define VALUE NPU_ROPE_INVALID_VALUE
 #define TYPE NPU_ROPE_INVALID_TYPE
@@ -225,7 +225,7 @@ static void test_output_errors(void) {
         "[rope] out must share no memory with freq_factors but got memory that they share.");
 }
 
-static void test_nulls(void) {
+static void test_missing_arguments(void) {
     call_t c;
     correct(&c);
     CHECK(npu_rope_rope(NULL, &c.positions, NULL, &c.params, 1, 0, &c.out) == VALUE, "x");
@@ -235,6 +235,9 @@ static void test_nulls(void) {
     CHECK(npu_rope_rope(&c.x, &c.positions, NULL, &c.params, 1, 0, NULL) == VALUE, "out");
     CHECK(strcmp(npu_rope_last_error(), "[rope] out must be a tensor but got NULL.") == 0, "%s", npu_rope_last_error());
     CHECK(!written(&c), "something was written");
+}
+
+static void test_library_functions(void) {
     CHECK(npu_rope_force_isa("sse9") == VALUE, "unknown instruction set");
     CHECK(npu_rope_force_isa(NULL) == NPU_ROPE_OK, "the default instruction set is always supported");
     CHECK(strlen(npu_rope_isa()) > 0 && strlen(npu_rope_version()) > 0, "names");
@@ -245,7 +248,7 @@ static void test_nulls(void) {
 
 static int pool_runs, pool_ranges;
 
-static void backwards_pool(int64_t n, int32_t threads, npu_rope_range_fn body, void* ctx) {
+static void reversed_pool(int64_t n, int32_t threads, npu_rope_range_fn body, void* ctx) {
     int64_t share = (n + threads - 1) / threads;
     ++pool_runs;
     for (int64_t begin = (n - 1) / share * share; begin >= 0; begin -= share) { /* any order is allowed */
@@ -267,7 +270,7 @@ static void test_thread_pool(void) {
     npu_rope_params params = npu_rope_default_params(kHead, NPU_ROPE_MODE_NEOX);
     int32_t before = npu_rope_num_threads();
     CHECK(npu_rope_rope(&tx, &tp, NULL, &params, 1, NPU_ROPE_ANGLE_EXACT, &to) == NPU_ROPE_OK, "plain");
-    npu_rope_set_thread_pool(backwards_pool, five_threads);
+    npu_rope_set_thread_pool(reversed_pool, five_threads);
     CHECK(npu_rope_num_threads() == 5, "the pool's count: %d", npu_rope_num_threads());
     to.data = pooled;
     CHECK(npu_rope_rope(&tx, &tp, NULL, &params, 1, NPU_ROPE_ANGLE_EXACT, &to) == NPU_ROPE_OK, "pooled");
@@ -289,7 +292,8 @@ int main(void) {
     test_attribute_errors();
     test_input_errors();
     test_output_errors();
-    test_nulls();
+    test_missing_arguments();
+    test_library_functions();
     test_thread_pool();
     if (failures) fprintf(stderr, "%d checks failed\n", failures);
     return failures != 0;

@@ -27,7 +27,7 @@ from npu_rope.hardware.page import html_of
 from npu_rope.hardware.privacy import Scrubber
 
 STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in_npu.py"))
-CANN_NAME = {op: "Npu" + "".join(word.title() for word in op.split("_")) for op in calls.OPERATORS}
+CANN_NAMES = {op: "Npu" + "".join(word.title() for word in op.split("_")) for op in calls.OPERATORS}
 
 
 def start(folder, *arguments, faults=""):
@@ -56,6 +56,13 @@ def report(folder, *arguments, faults="", status=0):
 
 def calls_of(data):
     return {call["id"]: call for call in document.all_calls(data)}
+
+
+def two_calls(found, operator):
+    """The operator's two calls in the report `faulty`, by their names."""
+    of_operator = {id_: call for id_, call in found.calls.items() if id_.startswith(f"{operator}/")}
+    assert len(of_operator) == 2
+    return of_operator
 
 
 @pytest.fixture(scope="session")
@@ -110,7 +117,7 @@ def simulated(make_once):
 
 
 @pytest.mark.parametrize("operator", calls.OPERATORS)
-def test_every_operator_has_a_dozen_calls_of_all_types(operator):
+def test_every_operator_has_at_least_twelve_calls_of_all_types(operator):
     made = list(calls.timed_calls(operator))
     assert len(made) >= 12
     assert len({call.id for call in made}) == len(made)
@@ -120,7 +127,7 @@ def test_every_operator_has_a_dozen_calls_of_all_types(operator):
 
 
 @pytest.mark.parametrize("operator", calls.OPERATORS)
-def test_a_chip_without_bfloat16_gets_none(operator):
+def test_a_chip_without_bfloat16_gets_no_call_with_it(operator):
     made = list(calls.timed_calls(operator, bfloat16=False))
     assert "bfloat16" not in {call.dtype for call in made}
     assert len({call.id for call in made}) == len(made)
@@ -130,7 +137,7 @@ def test_the_kernel_names_are_those_of_the_definitions():
     definitions = Path(__file__).parents[2] / "op_host"
     defined = set(re.findall(r"OP_ADD\((\w+)", "".join(p.read_text() for p in definitions.glob("*_def.cpp"))))
     assert set(calls.KERNELS.values()) == defined
-    assert {op for op in calls.OPERATORS if calls.KERNELS[op] != CANN_NAME[op]} == {"rotary_embedding"}
+    assert {op for op in calls.OPERATORS if calls.KERNELS[op] != CANN_NAMES[op]} == {"rotary_embedding"}
 
 
 @pytest.mark.parametrize("operator", calls.OPERATORS)
@@ -163,7 +170,7 @@ def test_a_report_of_correct_results_exits_0_and_prints_correct(good):
     assert "Ascend910B2: correct" in good.printed
 
 
-def test_it_contains_the_machine_and_the_findings_of_doctor(good):
+def test_a_report_contains_the_machine_and_the_findings_of_doctor(good):
     facts = good.data["machine"]
     assert facts["chip"] == "Ascend910B2"
     assert facts["devices"] == 8
@@ -171,7 +178,7 @@ def test_it_contains_the_machine_and_the_findings_of_doctor(good):
     assert {"npu_rope", "simulator", "torch", "NPU"} <= {f["group"] for f in good.data["doctor"]}
 
 
-def test_it_contains_the_counts_of_validate(good):
+def test_a_report_contains_the_counts_of_validate(good):
     found = good.data["validate"]
     assert found["cases"] == len(run.Plan(quick=True).cases()) >= 30
     assert found["correct"] + found["unsupported"] == found["cases"]
@@ -211,7 +218,7 @@ def test_a_prediction_equals_traces_figures_of_the_same_call(good, npu_rope_comm
     assert predicted["microseconds"] == traced["microseconds"]
 
 
-def test_the_models_error_is_the_median_and_the_worst_of_the_ratios(good):
+def test_the_timing_models_error_is_the_median_and_the_worst_of_the_ratios(good):
     model = good.data["timing_model"]
     ratios = {id_: call["measured_over_predicted"] for id_, call in good.calls.items()}
     assert model["all"]["calls"] == len(ratios)
@@ -233,9 +240,7 @@ def test_a_report_of_an_npu_is_not_labelled_as_simulated(good):
 
 
 def test_a_wrong_result_is_shown_with_its_element_and_how_to_repeat_it(faulty):
-    for id_, call in faulty.calls.items():
-        if not id_.startswith("rope_qk/"):
-            continue
+    for id_, call in two_calls(faulty, "rope_qk").items():
         assert call["correct"] is False
         assert call["error_over_bound"] > 1000
         assert abs(call["worst"]["got"] - call["worst"]["expected"]) > 0.1
@@ -295,25 +300,22 @@ def test_a_refused_call_has_the_operators_message(faulty):
     assert call["message"].replace("'", "&#x27;") in faulty.page
 
 
-def test_a_crash_loses_one_call_and_names_the_signal(faulty):
-    for id_, call in faulty.calls.items():
-        if id_.startswith("rms_norm/"):
-            assert call["correct"] is False
-            assert call["message"] == "its process was ended by signal SIGSEGV"
+def test_each_crash_loses_one_call_and_its_signal_is_named(faulty):
+    for call in two_calls(faulty, "rms_norm").values():
+        assert call["correct"] is False
+        assert call["message"] == "its process was ended by signal SIGSEGV"
 
 
 def test_a_device_that_failed_is_opened_again_for_the_next_call(faulty):
-    lost = [call for id_, call in faulty.calls.items() if id_.startswith("add_rms_norm/")]
-    assert len(lost) == 2
-    assert all(call["message"].startswith("RuntimeError: the device is gone") for call in lost)
+    for call in two_calls(faulty, "add_rms_norm").values():
+        assert call["message"].startswith("RuntimeError: the device is gone")
 
 
-def test_the_other_operators_are_still_checked_and_timed(faulty):
-    for id_, call in faulty.calls.items():
-        if id_.startswith("rope/"):
-            assert call["correct"] is True
-            assert call["measured"]["us"] > 0
-        assert call["predicted"]["cycles"] > 100
+def test_an_operator_without_faults_is_checked_and_timed_and_all_calls_are_predicted(faulty):
+    for call in two_calls(faulty, "rope").values():
+        assert call["correct"] is True
+        assert call["measured"]["us"] > 0
+    assert all(call["predicted"]["cycles"] > 100 for call in faulty.calls.values())
     assert "calls: 2 of 10 correct" in faulty.data["verdict"]["text"]
 
 
@@ -396,7 +398,14 @@ def test_without_a_terminal_each_quarter_of_a_step_prints_a_line():
     assert all(re.search(r"about \d+ s left$", line) for line in lines[1:])
 
 
-class Silent:
+# The name of each step in a report, by its method.
+STEPS = {
+    "_machine": "machine", "_doctor": "doctor", "_validate": "validate",
+    "_check": "calls", "_time": "times", "_predict": "predictions",
+}  # fmt: skip
+
+
+class SilentProgress:
     def begin(self, step, total):
         pass
 
@@ -409,11 +418,14 @@ class Silent:
 
 def run_with_steps(monkeypatch, **steps):
     """Return a run whose steps are `steps` or empty, and the list of documents that it writes."""
-    for name in ("_machine", "_doctor", "_validate", "_check", "_time", "_predict"):
+    for name in STEPS:
         monkeypatch.setattr(run.HardwareRun, name, steps.get(name, lambda self: None))
     written = []
-    plan = run.Plan(quick=True)
-    return run.HardwareRun(plan, Silent(), lambda data: written.append(json.loads(json.dumps(data)))), written
+
+    def write(data):
+        written.append(json.loads(json.dumps(data)))
+
+    return run.HardwareRun(run.Plan(quick=True), SilentProgress(), write), written
 
 
 def fail(error):
@@ -423,17 +435,17 @@ def fail(error):
     return step
 
 
-@pytest.mark.parametrize("step", ["_machine", "_doctor", "_validate", "_check", "_time", "_predict"])
+@pytest.mark.parametrize("step", STEPS)
 def test_a_step_that_fails_is_named_and_the_next_ones_run(monkeypatch, step):
     report_run, written = run_with_steps(monkeypatch, **{step: fail(OSError("no such thing"))})
     data = report_run.all()
-    assert [n["why"] for n in data["not_done"]] == ["OSError: no such thing"]
+    assert data["not_done"] == [{"what": STEPS[step], "why": "OSError: no such thing", "failed": True}]
     assert data["complete"] is True
     assert data["verdict"]["status"] == "wrong"
     assert len(written) == 7
 
 
-def test_an_interrupted_run_leaves_what_it_found(monkeypatch):
+def test_an_interrupted_run_leaves_an_unfinished_report(monkeypatch):
     def validate(self):
         self.document["doctor"] = [{"group": "g", "piece": "p", "present": True, "detail": "", "remedy": ""}]
         raise KeyboardInterrupt
@@ -555,7 +567,7 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.ids, self.links, self.loads, self.open, self.wide = [], [], [], [], []
+        self.ids, self.links, self.loading_tags, self.open_tags, self.scrolling = [], [], [], [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
@@ -565,32 +577,32 @@ class Page(HTMLParser):
         if tag == "a":
             self.links.append(a["href"])
         if tag in ("script", "img", "link", "iframe", "object", "form") or "src" in a or "onclick" in a:
-            self.loads.append(tag)
+            self.loading_tags.append(tag)
         if a.get("class") == "scroll" and "role" in a:
-            self.wide.append(a)
+            self.scrolling.append(a)
         if tag not in ("meta", "br", "line", "circle"):
-            self.open.append(tag)
+            self.open_tags.append(tag)
 
     def handle_endtag(self, tag):
         if tag not in ("line", "circle"):
-            assert self.open.pop() == tag
+            assert self.open_tags.pop() == tag
 
 
 def test_the_page_loads_nothing_and_closes_its_elements(good, faulty, simulated):
-    for report_ in (good, faulty, simulated):
-        page = Page(report_.page)
-        assert page.open == []
-        assert page.loads == []
+    for each in (good, faulty, simulated):
+        page = Page(each.page)
+        assert page.open_tags == []
+        assert page.loading_tags == []
         assert len(page.ids) == len(set(page.ids))
         assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
-        assert "url(" not in report_.page
-        assert "default-src 'none'" in report_.page
+        assert "url(" not in each.page
+        assert "default-src 'none'" in each.page
 
 
 def test_elements_that_scroll_sideways_can_be_reached_by_keyboard(good):
     page = Page(good.page)
-    assert len(page.wide) >= 12
-    assert all(a["tabindex"] == "0" and a["role"] == "region" and a["aria-label"] for a in page.wide)
+    assert len(page.scrolling) >= 12
+    assert all(a["tabindex"] == "0" and a["role"] == "region" and a["aria-label"] for a in page.scrolling)
 
 
 def test_the_page_is_light_and_dark_and_fits_a_phone(good):
@@ -605,7 +617,7 @@ def test_texts_of_others_are_escaped_on_the_page(good):
     data["machine"]["chip"] = "<b>chip</b>"
     data["doctor"][0]["detail"] = "<img src=x>"
     page = html_of(data)
-    assert Page(page).loads == []
+    assert Page(page).loading_tags == []
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<b>chip</b>" not in page
 
@@ -651,7 +663,7 @@ def test_folders_and_names_of_this_machine_do_not_get_into_the_files(good):
         ("annotated, planned", "annotated, planned"),
     ],
 )
-def test_scrubbing(text, clean):
+def test_private_folders_and_names_are_replaced(text, clean):
     folders = {"/opt/venv": "<python>", "/opt/venv/lib/site-packages/npu_rope": "<npu_rope>"}
     scrub = Scrubber(folders, ["box-17", "ann"])
     assert scrub.text(text) == clean
@@ -675,7 +687,7 @@ def test_the_folder_of_the_libraries_is_named_where_the_python_files_lie_elsewhe
     assert scrub.text(f"{libraries}/x.so, {source}/a.py") == "<npu_rope>/lib/x.so, <npu_rope>/a.py"
 
 
-# ---- what the machine is -----------------------------------------------------------------------------------
+# ---- the machine -------------------------------------------------------------------------------------------
 
 PROFILES = ("Ascend910B1", "Ascend910B2", "Ascend910B2-1", "Ascend910_9392", "Ascend310P3")
 CHIPS = [{"name": name} for name in PROFILES]
@@ -693,7 +705,7 @@ CHIPS = [{"name": name} for name in PROFILES]
         ("Ascend910A", None, "the simulator has no profile of Ascend910A"),
     ],
 )
-def test_the_profile_of_a_chip(chip, profile, note):
+def test_a_chip_gets_the_nearest_profile_with_a_note_if_it_is_another_chips(chip, profile, note):
     found, message = machine.nearest_profile(chip, CHIPS)
     assert found == profile
     assert note in message

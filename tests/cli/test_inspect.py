@@ -1,4 +1,4 @@
-"""npu-rope inspect prints how configurations and GGUF files rotate."""
+"""npu-rope inspect prints how the model of a configuration or of a GGUF file rotates."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ LLAMA_3 = {
 
 @pytest.fixture(autouse=True, scope="module")
 def transformers_logs():
-    """Configure transformers' logging before the tests: its handler keeps the stderr of that moment, and
-    CliRunner closes its own after each call."""
+    """Configure transformers' logging before the tests. Its handler keeps the stderr of that moment, and
+    CliRunner closes its own stderr after each call."""
     transformers.logging.get_verbosity()
 
 
@@ -78,7 +78,7 @@ def test_the_output_describes_llama_3(config):
     assert len(re.findall(r"^ +\d+ +\d+, \d+ ", inspect(path, "--no-pairs"), re.MULTILINE)) == 0
 
 
-def test_the_json_equals_what_the_package_computes(config):
+def test_the_json_has_the_parameters_and_frequencies_that_the_package_computes(config):
     path = config()
     (found,) = as_json(path)["ropes"]
     model = RopeParams.from_hf(path)

@@ -15,6 +15,7 @@ DETAILS, SUMMARY = FILES / "kernel_details.csv", FILES / "op_summary_20260101120
 
 
 def profile_folder(tmp_path, file, into):
+    """Return a folder as the profiler leaves it, with the file in the subfolder `into`."""
     folder = tmp_path / "host_1_20260101_ascend_pt" / into
     folder.mkdir(parents=True)
     (folder / file.name).write_bytes(file.read_bytes())
@@ -82,7 +83,7 @@ def test_a_wrong_number_of_launches_is_an_error(launches):
         kernel_times.durations_of(runs, "NpuRope", launches)
 
 
-def test_undocumented_columns_are_named(tmp_path):
+def test_an_undocumented_column_is_named(tmp_path):
     def change(rows):
         rows[0][rows[0].index("Duration(us)")] = "Elapsed(ns)"
 
@@ -132,7 +133,7 @@ def test_a_second_profile_at_the_same_time_is_refused(monkeypatch, variable):
         kernel_times.require_profiler()
 
 
-def test_an_incompatible_profiler_raises_no_kernel_times(tmp_path):
+def test_an_incompatible_profiler_is_reported(tmp_path):
     arguments = (tmp_path, "NpuRope", [lambda: None], 1, lambda: None)
     with pytest.raises(NoKernelTimes, match="torch_npu's profiler failed: AttributeError"):
         kernel_times.profile(SimpleNamespace(), *arguments)

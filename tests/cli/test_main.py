@@ -1,4 +1,4 @@
-"""The exit status of npu-rope: after --version, a closed pipe, Ctrl-C, and without typer."""
+"""The output and the exit status of npu-rope for --version, a closed pipe, Ctrl-C and a missing typer."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import npu_rope
 COMMAND = [sys.executable, "-m", "npu_rope.cli"]
 
 
-def test_version():
+def test_version_prints_the_packages_version():
     done = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"npu-rope {npu_rope.__version__}\n"
 

@@ -35,7 +35,7 @@ def summary(*arguments, op="rope"):
 
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("shape", ["1,1,1,2", "1,300,32,128"])
-def test_no_line_is_wider_than_the_terminal_or_wraps(shape, width):
+def test_no_line_wraps_or_is_longer_than_80_characters(shape, width):
     done = run("--shape", shape, width=width)
     assert done.exit_code == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -77,7 +77,7 @@ def test_json_is_the_summary_of_the_launch():
 
 
 @pytest.mark.parametrize(
-    "more",
+    "options",
     [
         ["--dtype", "f16"],
         ["--mode", "normal"],
@@ -97,17 +97,16 @@ def test_json_is_the_summary_of_the_launch():
     ],
     ids=" ".join,
 )
-def test_every_option_changes_the_summary(more):
-    found, plain = summary(*SMALL, *more), summary(*SMALL)
-    changed_values = {k: v for k, v in found.items() if plain.get(k) != v}
-    assert bool(changed_values) == (more != ["--cores", "0"])
-    assert found["bytes_written"] == plain["bytes_written"] or "--n-dims" in more
+def test_every_option_but_cores_changes_the_summary(options):
+    found, default = summary(*SMALL, *options), summary(*SMALL)
+    assert (found != default) == (options != ["--cores", "0"])
+    assert found["bytes_written"] == default["bytes_written"] or "--n-dims" in options
 
 
-@pytest.mark.parametrize("most", [1, 3, 5])
-def test_no_more_cores_are_used_than_allowed_and_fewer_take_longer(most):
-    limited, unlimited = summary(*SMALL, "--most-cores", str(most)), summary(*SMALL)
-    assert limited["cores"] == most < unlimited["cores"]
+@pytest.mark.parametrize("limit", [1, 3, 5])
+def test_most_cores_limits_the_cores_and_fewer_take_longer(limit):
+    limited, unlimited = summary(*SMALL, "--most-cores", str(limit)), summary(*SMALL)
+    assert limited["cores"] == limit < unlimited["cores"]
     assert limited["cycles"] > unlimited["cycles"]
 
 
@@ -121,7 +120,7 @@ def test_the_default_type_is_one_that_the_chip_has():
 
 
 @pytest.mark.parametrize(
-    ("more", "expected"),
+    ("options", "expected"),
     [
         ([], "rotary_mul [1,40,6,64] bf16 half, bf16 tables, one entry per lane"),
         (["--width", "pair"], "half, bf16 tables, one entry per pair"),
@@ -133,18 +132,18 @@ def test_the_default_type_is_one_that_the_chip_has():
         (["--rows", "90", "--width", "pair", "--layout", "bnsd"], "one entry per pair, 90 rows, bnsd"),
     ],
 )
-def test_given_tables_are_traced_with_the_options_of_the_call(more, expected):
-    found = summary(*SMALL, *more, op="rotary_mul")
+def test_given_tables_are_traced_with_the_options_of_the_call(options, expected):
+    found = summary(*SMALL, *options, op="rotary_mul")
     assert expected in found["call"]
     assert found["bytes_written"] == 40 * 6 * 64 * 2
-    # The launch reads x once, and each token's row of cos and sin once for each group of cores.
+    # The launch reads x once, and a token's row of cos and sin once for each unit with some of its heads.
     assert found["least_bytes"] <= found["bytes_read"] + found["bytes_written"] <= 1.3 * found["least_bytes"]
-    first, *_ = run(*SMALL, *more, op="rotary_mul").stdout.splitlines()
+    first, *_ = run(*SMALL, *options, op="rotary_mul").stdout.splitlines()
     assert first.startswith(found["call"])
 
 
 @pytest.mark.parametrize(
-    ("more", "expected"),
+    ("options", "expected"),
     [
         (["--rows", "9"], "[trace] width must be pair where rows are given but got lane."),
         (
@@ -158,8 +157,8 @@ def test_given_tables_are_traced_with_the_options_of_the_call(more, expected):
         ),
     ],
 )
-def test_a_bad_call_of_rotary_mul_exits_2(more, expected):
-    done = run(*SMALL, *more, op="rotary_mul")
+def test_a_bad_call_of_rotary_mul_exits_2(options, expected):
+    done = run(*SMALL, *options, op="rotary_mul")
     assert done.exit_code == 2
     assert done.stderr.startswith(expected)
 
@@ -234,7 +233,7 @@ def test_timeline_and_plot_can_be_written_together(tmp_path):
 
 SHAPE = "[trace] shape must be four positive numbers B,S,N,D but got"
 FOLDER = "must be a file in an existing folder but got"
-BAD = {
+BAD_USAGE = {
     "three sizes": (["--shape", "1,2,3"], f"{SHAPE} 1,2,3."),
     "a word": (["--shape", "1,2,3,x"], f"{SHAPE} 1,2,3,x."),
     "zero": (["--shape", "1,0,3,8"], f"{SHAPE} 1,0,3,8."),
@@ -279,10 +278,10 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", BAD_USAGE)
 def test_bad_usage_exits_2_with_one_line_and_writes_nothing(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    arguments, expected = BAD[name]
+    arguments, expected = BAD_USAGE[name]
     files = [] if "-o" in arguments else ["-o", "new.json"]
     files += [] if "--plot" in arguments else ["--plot", "new.png"]
     done = run(*SMALL, *files, *arguments)
@@ -335,7 +334,11 @@ def test_a_rebuilt_unchanged_kernel_gives_the_same_summary(changed_kernel, monke
 # ---- the norms -----------------------------------------------------------------------------------------
 
 ROWS, N = 96, 256
-ROW_TENSORS = {"rms_norm": 2, "add_rms_norm": 4, "rms_norm_backward": 3}  # inputs and outputs with all rows
+ROW_TENSORS = {
+    "rms_norm": 2,
+    "add_rms_norm": 4,
+    "rms_norm_backward": 3,
+}  # inputs and outputs with all the rows
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("bf16", 2), ("f32", 4)])
@@ -349,7 +352,7 @@ def test_a_norm_moves_its_tensors_once(op, dtype, size):
 
 
 @pytest.mark.parametrize("op", ROW_TENSORS)
-def test_a_norm_refuses_a_shape_with_zero(op):
+def test_a_norm_refuses_a_size_of_zero(op):
     done = run("--shape", "0,8", op=op)
     assert done.exit_code == 2
     assert "shape must be two positive numbers R,N but got 0,8." in done.stderr
