@@ -371,6 +371,8 @@ def _judge_side(call: RandomCall, data: Data, side: int, result: Any, want: Expe
             return Verdict(f"the call must return the given array but returned another {type(result)}")
         if call.op == "rope_set_rows":
             return _judge_cache(call, data, given, want)
+    elif str(result.dtype).removeprefix("torch.") != call.result_dtype:
+        return Verdict(f"the result must have dtype {call.result_dtype} but has {result.dtype}")
     elif tuple(result.shape) != want.value.shape:
         return Verdict(f"the result must have shape {want.value.shape} but has {tuple(result.shape)}")
     return _compare(_values(result if given is None else given), want.value, want.bound)

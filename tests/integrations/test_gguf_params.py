@@ -367,7 +367,7 @@ def test_damaged_files_raise_only_documented_errors(tmp_path, gguf_file):
         damaged = bytearray(content)
         for _ in range(rng.randint(1, 4)):
             at, width = rng.randrange(len(content)), rng.choice([1, 4, 8])
-            damaged[at : at + width] = rng.choice([os.urandom(width), b"\xff" * width, b"\0" * width])
+            damaged[at : at + width] = rng.choice([rng.randbytes(width), b"\xff" * width, b"\0" * width])
         (tmp_path / "damaged.gguf").write_bytes(damaged)
         try:
             RopeParams.from_gguf(tmp_path / "damaged.gguf")

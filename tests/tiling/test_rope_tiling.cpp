@@ -512,7 +512,7 @@ void random_calls_have_sound_tilings() {
         if (!in.scatters && x[1] == s.side[0].N * s.D && x[2] == s.D) make_contiguous(&s);
         bool given = !in.scatters && random.chance(3);
         if (given) make_given(&random, &in);
-        bool normed = !given && !in.scatters && s.sides == 2;
+        bool normed = !given && !in.scatters && s.sides == 2 && random.chance(2);
         in.norm.epsilon = 1e-6;
         in.norm.intermediate_rounding = random.chance(2);
         Case c = tile_call(in, chip, given, normed);

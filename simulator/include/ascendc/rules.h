@@ -78,7 +78,9 @@ namespace ascend_sim {
          "DataCacheCleanAndInvalid")                                                                                   \
     RULE(Gm03, "SIM-GM-03", "the cache is invalidated before a scalar reads GM that a copy wrote",                     \
          "DataCacheCleanAndInvalid")                                                                                   \
-    RULE(Index01, "SIM-INDEX-01", "gather and scatter offsets are whole elements inside their tensor", "Gather")       \
+    RULE(Index01, "SIM-INDEX-01",                                                                                      \
+         "gather and scatter offsets are whole elements inside their tensor, and a scatter's offsets differ",          \
+         "Gather")                                                                                                     \
     RULE(Work01, "SIM-WORK-01", "a work tensor is as large as the instruction needs", "ReduceSum")                     \
     RULE(Tiling01, "SIM-TILING-01", "the tiling struct has as many bytes as the host passed", "GET_TILING_DATA")       \
     RULE(Tiling02, "SIM-TILING-02", "the launch's tiling key has a TILING_KEY_IS branch", "TILING_KEY_IS")             \

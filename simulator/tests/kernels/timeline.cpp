@@ -81,7 +81,7 @@ KERNEL(sum_blocks) {
     BlockReduceSum<float>(t[8192], t, int32_t(amounts.count), 64, 1, 1, 8);
 }
 
-// Reads the first element of x `count` times.
+// Gathers the first element of a tensor in UB `count` times.
 KERNEL(gather_count) {
     READ_AMOUNTS;
     Ub ub(65536);
