@@ -104,7 +104,8 @@ def _validate(library: Path, *arguments: str) -> int:
     ]
     environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(library)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
+    assert done.returncode in (0, 1), done.stderr
+    assert "Traceback" not in done.stderr
     return done.returncode
 
 
