@@ -17,7 +17,7 @@ class GuardedMemory:
         self._watched = []
 
     def empty(self, shape, dtype, strides=None, *, misalign=0):
-        """Return an array to be written. Strides count elements; misalign counts bytes past a multiple of 64."""
+        """Return an array to be written. Strides are in elements, misalign in bytes past a multiple of 64."""
         dtype = np.dtype(dtype)
         if strides is None:
             strides = contiguous_strides(shape)
