@@ -1,5 +1,5 @@
-"""scripts/lib.sh names missing pieces, skips finished steps, and shows the log of a failed step. Also the help
-of the scripts that use it, and requirements.py.
+"""scripts/lib.sh names missing pieces, skips finished steps, and shows the log of a failed step. Also the
+help of the scripts that use it, and requirements.py.
 """
 
 from __future__ import annotations
