@@ -37,7 +37,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.Compl
     )
 
 
-def require_success(done: subprocess.CompletedProcess[str]) -> None:
+def require(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
@@ -58,7 +58,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def generated(copy: Path) -> Path:
     """A copy with the new operator in it."""
-    require_success(run(sys.executable, "scripts/new_op.py", NAME, cwd=copy))
+    require(run(sys.executable, "scripts/new_op.py", NAME, cwd=copy))
     return copy
 
 
@@ -66,8 +66,8 @@ def build(copy: Path) -> None:
     """Build the C library, and the registration if torch is installed. No kernel is simulated."""
     if not (copy / "build").exists():
         flags = [f"-DPython_EXECUTABLE={sys.executable}", "-DNPU_ROPE_WERROR=ON", "-DNPU_ROPE_SIM=OFF"]
-        require_success(run("cmake", "-S", ".", "-B", "build", *flags, cwd=copy))
-    require_success(run("cmake", "--build", "build", "--parallel", "2", cwd=copy))
+        require(run("cmake", "-S", ".", "-B", "build", *flags, cwd=copy))
+    require(run("cmake", "--build", "build", "--parallel", "2", cwd=copy))
 
 
 # Import the copy: an editable install of this checkout would otherwise come before PYTHONPATH.
@@ -137,15 +137,13 @@ def test_it_changes_four_shared_files(generated: Path) -> None:
 
 
 def test_the_layers_are_kept(generated: Path) -> None:
-    require_success(run(sys.executable, "scripts/check_layers.py", str(generated), cwd=generated))
+    require(run(sys.executable, "scripts/check_layers.py", str(generated), cwd=generated))
 
 
 @pytest.mark.parametrize("tool", [["ruff", "check"], ["ruff", "format", "--check"]], ids=" ".join)
 def test_the_generated_files_are_tidy(generated: Path, tool: list[str]) -> None:
     made = generated.rglob(f"*{NAME}*.py")
-    require_success(
-        run(sys.executable, "-m", *tool, *made, generated / "npu_rope" / "__init__.py", cwd=generated)
-    )
+    require(run(sys.executable, "-m", *tool, *made, generated / "npu_rope" / "__init__.py", cwd=generated))
 
 
 @pytest.mark.slow
@@ -153,7 +151,7 @@ def test_the_generated_tests_pass_and_fail_on_a_broken_kernel(generated: Path) -
     build(generated)
     documented = (f"npu_rope/ops/{NAME}.py", f"npu_rope/reference/{NAME}.py")
     tests = (f"tests/ops/test_{NAME}.py", "tests/ops/test_registrar.py")
-    require_success(run_tests(generated, "--doctest-modules", *tests, *documented))
+    require(run_tests(generated, "--doctest-modules", *tests, *documented))
 
     kernel = generated / "csrc" / "cpu" / f"{NAME}.cpp"
     right = kernel.read_text()
@@ -172,11 +170,11 @@ def test_the_generated_tests_pass_and_fail_on_a_broken_kernel(generated: Path) -
 def generated_with_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy with the new operator and its kernel, built as far as the operator's tests need it."""
     folder = copy_of_checkout(tmp_path_factory)
-    require_success(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=folder))
+    require(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=folder))
     torch_npu = next(Path(find_python()).parents[1].glob("lib/python3*/site-packages/torch_npu"))
     flags = [f"-DPython_EXECUTABLE={sys.executable}", "-DNPU_ROPE_WERROR=ON"]
     flags += ["-DNPU_ROPE_TORCH_NPU=ON", f"-DNPU_ROPE_TORCH_NPU_DIR={torch_npu}"]
-    require_success(run("cmake", "-S", ".", "-B", "build", *flags, cwd=folder))
+    require(run("cmake", "-S", ".", "-B", "build", *flags, cwd=folder))
     build_with_kernel(folder)
     return folder
 
@@ -184,15 +182,13 @@ def generated_with_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build_with_kernel(folder: Path) -> None:
     kernels = ["npu_rope_kernels__ascend910b", "npu_rope_kernels__ascend310p"]
     libraries = ["npu_rope", "npu_rope_torch", "npu_rope_torch_npu", "npu_rope_opapi", "npu_rope_opmaster"]
-    require_success(
-        run("cmake", "--build", "build", "--target", *libraries, *kernels, "--parallel", "2", cwd=folder)
-    )
+    require(run("cmake", "--build", "build", "--target", *libraries, *kernels, "--parallel", "2", cwd=folder))
 
 
 def test_the_files_of_a_kernel_keep_the_layers_and_change_the_same_shared_files(tmp_path_factory) -> None:
     folder = copy_of_checkout(tmp_path_factory)
-    require_success(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=folder))
-    require_success(run(sys.executable, "scripts/check_layers.py", str(folder), cwd=folder))
+    require(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=folder))
+    require(run(sys.executable, "scripts/check_layers.py", str(folder), cwd=folder))
     changed = [file for file in tracked_files() if (folder / file).read_bytes() != (ROOT / file).read_bytes()]
     assert changed == ["CMakeLists.txt", "csrc/capi/check.cpp", "include/npu_rope.h", "npu_rope/__init__.py"]
     made = {path.relative_to(folder).as_posix() for path in folder.rglob(f"*{NAME}*") if path.is_file()}
@@ -204,7 +200,7 @@ def test_the_files_of_a_kernel_keep_the_layers_and_change_the_same_shared_files(
         f"tests/cann/test_{NAME}_package.py",
     } <= made
     for tool in (["ruff", "check"], ["ruff", "format", "--check"]):
-        require_success(run(sys.executable, "-m", *tool, *folder.rglob(f"*{NAME}*.py"), cwd=folder))
+        require(run(sys.executable, "-m", *tool, *folder.rglob(f"*{NAME}*.py"), cwd=folder))
 
 
 @pytest.mark.slow
@@ -214,9 +210,9 @@ def test_a_kernel_passes_the_tests_on_all_back_ends_and_a_broken_one_fails(
     folder = generated_with_kernel
     documented = (f"npu_rope/ops/{NAME}.py", f"npu_rope/reference/{NAME}.py")
     tests = (f"tests/ops/test_{NAME}.py", f"tests/cann/test_{NAME}_package.py", "tests/ops/test_registrar.py")
-    require_success(run_tests(folder, "--doctest-modules", *tests, *documented))
+    require(run_tests(folder, "--doctest-modules", *tests, *documented))
     on_npu = run_tests_on_npu(folder, tests[0])
-    require_success(on_npu)
+    require(on_npu)
     assert "NpuShiftedCopy" in on_npu.stdout + on_npu.stderr
 
     source = folder / f"op_kernel/npu_{NAME}.cpp"

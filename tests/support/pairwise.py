@@ -9,8 +9,8 @@ import random
 def pairwise(factors, *, seed=0, candidates=30):
     """Return rows (dicts) that together hold every pair of values.
 
-    Each row starts from a pair that no row has yet. Of ``candidates`` random completions, the one with the
-    most new pairs becomes the row.
+    Each row starts from a pair that no row has yet and is the random completion, of ``candidates``, with the
+    most new pairs.
 
     >>> rows = pairwise({"a": [1, 2], "b": [1, 2], "c": [1, 2]})
     >>> len(rows) <= 6
