@@ -103,4 +103,4 @@ def changed_kernel(tmp_path_factory):
     base = tmp_path_factory.getbasetemp()  # under xdist each worker's, in a parent that all share
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "changed-kernels"
     folder.mkdir(exist_ok=True)
-    return lambda name, **column: changed.build(folder, name, **column)
+    return lambda name: changed.build(folder, name)

@@ -264,7 +264,7 @@ def test_heads_whose_squares_exceed_float32_are_normalized(dtype, rounding, back
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_infinities_and_nans_stay_in_their_heads(dtype, rounding, backend, guarded):
     """A head with a NaN is all NaN; an infinity makes its pair NaN, and the rest 0."""
-    call = NormRopeSetup(dtype, rounding, numbers="far", mode="normal", sizes=(1, 3, 2, 8))
+    call = NormRopeSetup(dtype, rounding, numbers="inf-nan", mode="normal", sizes=(1, 3, 2, 8))
     results = run_and_judge(call, backend, guarded)
     if results is None:
         return

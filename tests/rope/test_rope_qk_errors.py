@@ -98,13 +98,13 @@ INPUTS = [
         "positions-on-meta",
         "positions must be on q's device cpu but got meta.",
         positions=lambda: torch.zeros(S, dtype=torch.int32, device="meta"),
-        paths=("torch-cpu", "torch-None", "torch-ops"),
+        paths=("torch-cpu", "torch-default", "torch-ops"),
     ),
     bad(
         "k-on-meta",
         "k must be on q's device cpu but got meta.",
         k=lambda: torch.zeros(K, device="meta"),
-        paths=("torch-cpu", "torch-None", "torch-ops"),
+        paths=("torch-cpu", "torch-default", "torch-ops"),
     ),
     bad(
         "factors-short",

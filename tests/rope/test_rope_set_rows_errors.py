@@ -126,7 +126,7 @@ INPUTS = [
         "rows-on-meta",
         "rows must be on x's device cpu but got meta.",
         rows=lambda: torch.zeros((B, S), dtype=torch.int64, device="meta"),
-        paths=("torch-cpu", "torch-None", "torch-ops"),
+        paths=("torch-cpu", "torch-default", "torch-ops"),
     ),
     bad(
         "factors-short",

@@ -1,5 +1,5 @@
-"""Bad calls of rotary_position_embedding raise the same error on every back end and in torch.ops, and write
-nothing.
+"""Bad calls of rotary_position_embedding raise the same error on every back end and in torch.ops. No
+argument changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from rope_cases import to_torch
 from together import together
 
-from npu_rope import BackendUnavailable, RopeParams, rotary_position_embedding
+from npu_rope import RopeParams, rotary_position_embedding
 
 B, S, N, D = 2, 3, 4, 8
 
@@ -76,7 +76,7 @@ BAD = [
     ),
     bad("rotary-odd", f"{WIDTH} 3.", rotary_dim=3),
     bad("rotary-wide", f"{WIDTH} 10.", rotary_dim=10),
-    bad("rotary-below", f"{WIDTH} -2.", rotary_dim=-2),
+    bad("rotary-negative", f"{WIDTH} -2.", rotary_dim=-2),
     bad(
         "head-odd",
         "the head size must be even and positive where rotary_dim is 0 but got 7.",
@@ -86,9 +86,19 @@ BAD = [
     bad("theta-zero", "theta must be positive and finite but got 0.", theta=0.0),
     bad("theta-inf", "theta must be positive and finite but got inf.", theta=float("inf")),
     bad("theta-nan", "theta must be positive and finite but got nan.", theta=float("nan")),
-    bad("factor-below", "scaling_factor must be positive and finite but got -1.", scaling_factor=-1.0),
-    bad("longest-zero", "max_position_embeddings must be positive but got 0.", max_position_embeddings=0),
-    bad("kind", "scaling_type must be '', 'linear' or 'dynamic' but got 'yarn'.", scaling_type="yarn"),
+    bad(
+        "scaling_factor-negative",
+        "scaling_factor must be positive and finite but got -1.",
+        scaling_factor=-1.0,
+    ),
+    bad(
+        "max_positions-zero", "max_position_embeddings must be positive but got 0.", max_position_embeddings=0
+    ),
+    bad(
+        "scaling_type-unknown",
+        "scaling_type must be '', 'linear' or 'dynamic' but got 'yarn'.",
+        scaling_type="yarn",
+    ),
     bad(
         "dynamic-two",
         "scaling_type must not be 'dynamic' where 2 dimensions rotate but got it.",
@@ -143,7 +153,7 @@ BAD = [
     bad("packed-far", f"{POSITION_RANGE} 2147483649.", **PACKED | {"start_pos": [0, 2**31 - 2]}),
 ]
 
-# Arguments that torch's operator does not accept.
+# Arguments of types that the schema of torch's operator does not accept.
 PYTHON_ONLY = [
     bad(
         "start-beyond",
@@ -164,7 +174,9 @@ PYTHON_ONLY = [
     bad("pad-number", "pad_len must be [B] = [2] integers but got int.", TypeError, pad_len=3),
     bad("pad-ragged", "pad_len must be [B] = [2] integers but got list.", TypeError, pad_len=[[0], [1, 2]]),
     bad("pad-none-inside", "pad_len must be [B] = [2] integers but got list.", TypeError, pad_len=[0, None]),
-    bad("kind-none", "scaling_type must be '', 'linear' or 'dynamic' but got None.", scaling_type=None),
+    bad(
+        "scaling_type-none", "scaling_type must be '', 'linear' or 'dynamic' but got None.", scaling_type=None
+    ),
 ]
 
 
@@ -186,7 +198,6 @@ def test_a_bad_call_raises_the_same_error_on_every_back_end(case, framework, bac
         passed = {name: to_torch(v) if isinstance(v, np.ndarray) else v for name, v in arguments.items()}
     with pytest.raises(case.kind) as caught:
         rotary_position_embedding(**passed, backend=backend)
-    assert isinstance(caught.value, case.kind)
     assert str(caught.value) == f"[rotary_position_embedding] {case.text}"
     assert before == {name: v.tobytes() for name, v in arguments.items() if isinstance(v, np.ndarray)}
 
@@ -233,7 +244,7 @@ def test_integers_may_be_of_the_other_framework(backend):
 def test_an_unknown_backend_is_named():
     query = ones(B, S, N, D)
     with pytest.raises(
-        (BackendUnavailable, ValueError), match=r"^\[rotary_position_embedding\] backend must be"
+        ValueError, match=r"^\[rotary_position_embedding\] backend must be .* but got cuda\.$"
     ):
         rotary_position_embedding(query, query, 0, backend="cuda")
 
@@ -247,6 +258,6 @@ def test_an_unknown_backend_is_named():
     ],
 )
 def test_from_pmx_raises_the_same_error(attributes, text):
-    with pytest.raises(ValueError, match="rotary_position_embedding") as caught:
+    with pytest.raises(ValueError, match="must be") as caught:
         RopeParams.from_pmx(8, **attributes)
     assert str(caught.value) == f"[rotary_position_embedding] {text}"

@@ -1,8 +1,8 @@
-"""A stand-in for CANN's toolkit, laid out as CANN 9.0 and 9.1 are, with tools that record their calls.
+"""A stand-in for CANN's toolkit with the layout of CANN 9.0 or 9.1 and tools that record their calls.
 
-Layouts: hicann/runtime scripts/package/runtime/set_env.sh (PATH, PYTHONPATH, home) and README.md (version
-file); asc-devkit scripts/package/asc-devkit/asc-devkit.xml (tools/opbuild/op_build); asc-tools
-utils/templates (the project template: its functions, the tools they call, and its links to
+Sources of the layouts: hicann/runtime scripts/package/runtime/set_env.sh (PATH, PYTHONPATH, home) and
+README.md (version file); asc-devkit scripts/package/asc-devkit/asc-devkit.xml (tools/opbuild/op_build);
+asc-tools utils/templates (the project template: its functions, the tools they call, and its links to
 ../../../common/util). The text of the template is our own.
 """
 
@@ -133,8 +133,8 @@ for argument; do
 done
 exec REAL "$@"
 """
-# As hicann/runtime scripts/package/runtime/set_env.sh does, it sets -e, searches a line of
-# /etc/ascend_install.info that may be absent, and reads variables that may be unset.
+# As hicann/runtime scripts/package/runtime/set_env.sh does, it sets -e, searches install.info for a line that
+# may be absent, and reads variables that may be unset.
 SET_ENV = """
 set -e
 export ASCEND_HOME_PATH="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -143,7 +143,7 @@ export PATH="$ASCEND_HOME_PATH/bin:$ASCEND_HOME_PATH/tools/ccec_compiler/bin:$PA
 export PYTHONPATH="$ASCEND_HOME_PATH/python/site-packages:$PYTHONPATH"
 set +e
 """
-# Modules that python3 must import. The stand-ins are empty, not the modules of the tests' Python.
+# Modules that python3 must import. The stand-ins are empty and hide the modules of the tests' Python.
 MODULES = ("numpy", "attr", "decorator", "sympy", "scipy", "psutil", "google.protobuf", "cffi", "yaml", "tbe")
 LIBRARIES = ("exe_graph", "register", "tiling_api", "nnopbase", "ascendcl", "rt2_registry")
 
@@ -160,8 +160,11 @@ def executable(path: Path, text: str = "#!/bin/sh\n") -> Path:
 
 
 def cann(home: Path, version: str = "9.1.0") -> Path:
-    """Make a stand-in for CANN in a folder. 9.0 and older have a link toolkit/tools and the toolkit's file of
-    versions. 9.1 has no toolkit/tools, links as files of the template, and its version below share/info."""
+    """Make a stand-in for CANN in a folder.
+
+    CANN 9.0 and older have a link toolkit/tools and the toolkit's file of versions. CANN 9.1 has no
+    toolkit/tools, a link in the template, and its version below share/info.
+    """
     template = home / "tools/op_project_templates/ascendc"
     for name, text in TEMPLATE.items():
         write(template / "customize" / name, text)
@@ -206,13 +209,13 @@ wc which
 """
 
 
-def commands(folder: Path, without: tuple[str, ...] = ()) -> Path:
-    """Make a folder for PATH with links to COMMANDS, and to nothing else."""
+def commands(folder: Path) -> Path:
+    """Make a folder for PATH that has links to COMMANDS and nothing else."""
     folder.mkdir(parents=True)
     for name in COMMANDS.split():
         # python3 on PATH may be a launcher that needs other variables.
         found = os.path.realpath(sys.executable) if name == "python3" else shutil.which(name)
-        if name not in without and found:
+        if found:
             (folder / name).symlink_to(found)
     return folder
 

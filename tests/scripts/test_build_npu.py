@@ -1,5 +1,5 @@
 """scripts/build_npu.sh with a stand-in for CANN (cann_stand_in.py) that has the layout of CANN 9.0 or 9.1:
-its calls, the number of parallel compiles, its messages for missing pieces, and builds after failures.
+calls of tools, the number of parallel compiles, messages for missing pieces, and builds after failures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCRIPT = ROOT / "scripts" / "build_npu.sh"
 STEMS = sorted(p.stem for p in (ROOT / "op_kernel").glob("npu_*.cpp"))
 CLONED = ("cmake", "csrc", "include", "op_host", "op_kernel", "scripts", "simulator", "npu_rope")
 VERSIONS = ("9.0.0", "9.1.0")
-ENVIRONMENT = (
+REMOVED_VARIABLES = (
     "ASCEND_HOME_PATH",
     "PYTHONPATH",
     "PYTHONHOME",
@@ -72,7 +72,7 @@ class Machine:
 
     def start(self, *arguments, script=SCRIPT, sourced=True, **variables):
         """Start the script in its own process group. A variable that is None is unset."""
-        environment = {k: v for k, v in os.environ.items() if k not in ENVIRONMENT}
+        environment = {k: v for k, v in os.environ.items() if k not in REMOVED_VARIABLES}
         environment |= {
             "HOME": str(self.folder),
             "PATH": str(self.commands),
@@ -103,7 +103,7 @@ def machine(tmp_path):
 
 
 def refusal(done):
-    """Check that a run ended with status 2 and return its messages."""
+    """Require that a run ended with status 2, and return its messages."""
     assert done.returncode == 2, done.stdout + done.stderr
     assert all(line.startswith("[build_npu] ") for line in done.stderr.splitlines())
     return done.stderr
@@ -112,14 +112,14 @@ def refusal(done):
 # ---- missing pieces ----------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(Path("/usr/local/Ascend").exists(), reason="CANN is here")
+@pytest.mark.skipif(Path("/usr/local/Ascend").exists(), reason="CANN is installed")
 def test_without_cann_the_message_says_what_is_missing_and_where_to_get_it(machine):
     messages = refusal(machine.run(sourced=False))
     assert "CANN's toolkit must be installed but ASCEND_HOME_PATH is not set." in messages
     assert "Get CANN 9.1.0's toolkit from https://www.hiascend.com/cann" in messages
 
 
-@pytest.mark.skipif(Path("/usr/local/Ascend").exists(), reason="CANN is here")
+@pytest.mark.skipif(Path("/usr/local/Ascend").exists(), reason="CANN is installed")
 def test_without_home_the_message_is_the_same(machine):
     assert "CANN's toolkit must be installed but" in refusal(machine.run(sourced=False, HOME=None))
 
@@ -144,9 +144,10 @@ def test_a_complete_machine_passes_the_check_and_nothing_is_built(machine):
     assert machine.calls == []
 
 
+TEMPLATE = "tools/op_project_templates/ascendc/customize"
 PARTS = {
-    "tools/op_project_templates/ascendc/customize/cmake/func.cmake": "Install CANN's complete toolkit.",
-    "tools/op_project_templates/ascendc/customize/CMakeLists.txt": "Install CANN's complete toolkit.",
+    f"{TEMPLATE}/cmake/func.cmake": f"{TEMPLATE}/cmake/func.cmake but this file is missing.",
+    f"{TEMPLATE}/CMakeLists.txt": f"{TEMPLATE}/CMakeLists.txt but this file is missing.",
     "include": "include/register/op_def_registry.h but this file is missing.",
     "tools/opbuild/op_build": "CANN must have tools/opbuild/op_build but",
     "bin/opc": "opc must be on PATH but was not found. CANN compiles kernels with opc.",
@@ -260,7 +261,7 @@ OTHER_PACKAGES = {
 
 
 @pytest.mark.parametrize("error", OTHER_PACKAGES)
-def test_a_tbe_that_needs_another_package_gets_that_remedy(machine, error):
+def test_the_remedy_for_a_tbe_that_needs_another_package_is_that_package(machine, error):
     (machine.home / "python/site-packages/tbe/__init__.py").write_text(f"raise {error}\n")
     messages = refusal(machine.run("--check"))
     assert "must import CANN's tbe but fails with " in messages
@@ -311,7 +312,7 @@ def test_a_supported_cann_is_named_with_its_version(tmp_path, version):
     assert f"[build_npu] CANN {version} in {machine.home};" in done.stdout
 
 
-@pytest.mark.skipif(Path("/usr/local/Ascend").exists(), reason="CANN is here")
+@pytest.mark.skipif(Path("/usr/local/Ascend").exists(), reason="CANN is installed")
 @pytest.mark.parametrize("place", ["Ascend/cann", "Ascend/ascend-toolkit/latest"])
 def test_a_cann_in_its_default_place_is_found_and_sourced(machine, place):
     (machine.folder / place).parent.mkdir(parents=True)
@@ -370,13 +371,14 @@ def test_the_help_names_options_and_exit_status(machine):
 
 # ---- the chip ----------------------------------------------------------------------------------------
 
-LIST = """case "$*" in
+LISTING = """case "$*" in
 "info -l") printf '\\tTotal Count         : 1\\n\\n\\tNPU ID              : 4\\n' ;;"""
-A2 = f"""{LIST}
+# Outputs of npu-smi on an A2 and on an A3.
+A2 = f"""{LISTING}
 "info -t board -i 4") printf '\\tNPU ID              : 4\\n\\tModel               : x\\n' ;;
 "info -t board -i 4 -c 0") printf '\\tChip Type           : Ascend\\n\\tChip Name           : 910B3\\n' ;;
 *) exit 3 ;; esac"""
-A3 = f"""{LIST}
+A3 = f"""{LISTING}
 "info -t board -i 4") printf '\\tNPU ID : 4\\n' ;;
 "info -t board -i 4 -c 0") printf '\\tChip Name : Ascend910\\n\\tNPU Name : 9392\\n' ;;
 *) exit 3 ;; esac"""
@@ -438,19 +440,19 @@ def test_without_npu_smi_it_builds_for_all_socs_and_explains_how_to_choose(machi
     assert ALL in done.stdout
 
 
-BROKEN = {
+REASONS = {
     "echo 'dcmi module failed' >&2; exit 255": "failed with status 255: dcmi module failed.",
     "echo nothing": "npu-smi info -l must list an NPU ID but lists none.",
-    f"{LIST} *) echo ;; esac": "npu-smi info -t board -i 4 must have a Chip Name but has none.",
+    f"{LISTING} *) echo ;; esac": "npu-smi info -t board -i 4 must have a Chip Name but has none.",
 }
 
 
-@pytest.mark.parametrize("text", BROKEN)
-def test_an_npu_smi_that_names_no_chip_is_quoted(machine, text):
+@pytest.mark.parametrize("text", REASONS)
+def test_the_reason_why_npu_smi_names_no_chip_is_printed(machine, text):
     machine.npu_smi(text)
     done = machine.run("--check")
     assert done.returncode == 0, done.stderr
-    assert BROKEN[text] in done.stdout
+    assert REASONS[text] in done.stdout
     assert ALL in done.stdout
 
 
@@ -459,7 +461,7 @@ def test_npu_smi_does_not_run_if_the_soc_is_named(machine, arguments):
     machine.npu_smi("exit 1")
     done = machine.run("--check", *arguments)
     assert done.returncode == 0, done.stderr
-    assert "not known" not in done.stdout
+    assert "npu-smi" not in done.stdout
     assert ("SoCs: ascend310p;" if arguments[0] == "ascend310p" else ALL) in done.stdout
 
 
@@ -522,7 +524,7 @@ class Build:
         )
 
     def inject(self, fault, text=""):
-        """Make a stand-in fail."""
+        """Give a stand-in the named fault."""
         Path(f"{self.machine.log}.{fault}").write_text(text)
 
     def remove(self, fault):
@@ -568,12 +570,13 @@ def test_a_build_calls_cann_s_tools_and_compiles_kernels_in_parallel(build):
     ]
     assert sorted(c for c in calls if c.startswith("opc")) == sorted(expected)
     assert 2 <= build.most_jobs() <= 4
-    # CANN compiles the definitions for op_build and for two of its libraries, as C++17 and with our root.
+    # CANN compiles our sources once for op_build and once for each of two libraries. All compiles have our
+    # root as an include folder, and those for the libraries are C++17.
     folders = [build.clone / "op_host", build.clone / "csrc/core"]
-    host = [c for c in calls if c.startswith("c++") and any(f"{folder}/" in c for folder in folders)]
+    host_compiles = [c for c in calls if c.startswith("c++") and any(f"{folder}/" in c for folder in folders)]
     sources = [source for folder in folders for source in sorted(folder.glob("*.cpp"))]
-    op_build_compiles = [c for c in host if "-o " + str(library) in c]
-    compiled = [c for c in host if " -c " in c]
+    op_build_compiles = [c for c in host_compiles if "-o " + str(library) in c]
+    compiled = [c for c in host_compiles if " -c " in c]
     assert (len(op_build_compiles), len(compiled)) == (1, 2 * len(sources))
     assert all(str(source) in op_build_compiles[0] for source in sources)
     assert all(f"-I{build.clone} " in c for c in op_build_compiles + compiled)

@@ -13,7 +13,7 @@ from npu_rope import cann_versions, native
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_table_equals_the_documentations():
+def test_the_table_equals_that_of_the_documentation():
     text = (ROOT / "docs/npu.md").read_text()
     rows = re.findall(r"^\| (2\.\S+) \| (\S+) \| (\S+) \| ([\d., ]+) \| .* not run \|$", text, re.M)
     table = [
@@ -42,7 +42,7 @@ def test_the_newest_release_with_a_release_note_is_recommended_everywhere():
     assert f"Get CANN {release.recommended}'s toolkit from" in script
 
 
-def test_the_simulated_machine_has_the_versions_that_the_tests_run_with():
+def test_the_documentation_names_the_versions_that_the_tests_run_with():
     script = (ROOT / "scripts/lib.sh").read_text()
     tested = dict(re.findall(r"^(TORCH_VERSION|TORCH_NPU_VERSION)=(\S+)$", script, re.M))
     simulated = (ROOT / "docs/simulator.md").read_text()
@@ -107,7 +107,7 @@ def test_the_remedy_names_every_torch_npu_for_this_cann_and_its_torch(cann):
     )
 
 
-def test_step_3_of_the_documentation_has_the_index_of_cpu_builds():
+def test_the_documentation_names_the_index_of_cpu_builds_in_step_3_and_its_commands():
     text = (ROOT / "docs/npu.md").read_text()
     step = re.search(r"^3\. (.*?)^4\. ", text, re.M | re.S)[1]
     assert "torch comes from the index of CPU builds" in step
@@ -155,7 +155,7 @@ def test_the_remedy_for_an_unsupported_cann_names_only_a_cann():
 
 
 @pytest.mark.parametrize(("cann", "torch_npu"), UNKNOWN)
-def test_unlisted_versions_have_no_verdict(cann, torch_npu):
+def test_unknown_versions_have_no_verdict(cann, torch_npu):
     assert cann_versions.judge(cann, torch_npu).compatible is None
 
 

@@ -1,4 +1,4 @@
-"""scripts/check_docs.py names each failing example of a page and its line."""
+"""scripts/check_docs.py runs the examples of a page and names the line of each that fails."""
 
 from __future__ import annotations
 
@@ -30,8 +30,14 @@ FAILING = {
     "exception": ("```python\na = 1\n\nassert a == 2\n```\n", 'page.md", line 4'),
     "second block": ("```python\na = 1\n```\n\n```python\nassert a == 2\n```\n", 'page.md", line 6'),
     "command": ("# Head\n\n```sh\npython -c 'print(1)'\npython -c 'exit(1)'\n```\n", "page.md:5: "),
-    "other exit status": ("```sh exit=2\npython -c 'exit(1)'\n```\n", "ended with status 1"),
-    "unknown option": ("```sh\npython --no-such-option\n```\n", "ended with status 2"),
+    "other exit status": (
+        "```sh exit=2\npython -c 'exit(1)'\n```\n",
+        "page.md:2: `python -c 'exit(1)'` ended with status 1",
+    ),
+    "unknown option": (
+        "```sh\npython --no-such-option\n```\n",
+        "page.md:2: `python --no-such-option` ended with status 2",
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""scripts/new_op.py: what it makes builds, imports, keeps the layers, and is tested for real."""
+"""The files that scripts/new_op.py makes: they keep the layers, build, and pass their tests, which fail on a
+broken kernel.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.Compl
     )
 
 
-def must(done: subprocess.CompletedProcess[str]) -> None:
+def require(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
@@ -56,28 +58,28 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def generated(copy: Path) -> Path:
     """A copy with the new operator in it."""
-    must(run(sys.executable, "scripts/new_op.py", NAME, cwd=copy))
+    require(run(sys.executable, "scripts/new_op.py", NAME, cwd=copy))
     return copy
 
 
 def build(copy: Path) -> None:
-    """The C library, and the registration where torch is. A new operator has no kernel to simulate."""
+    """Build the C library, and the registration if torch is installed. No kernel is simulated."""
     if not (copy / "build").exists():
         flags = [f"-DPython_EXECUTABLE={sys.executable}", "-DNPU_ROPE_WERROR=ON", "-DNPU_ROPE_SIM=OFF"]
-        must(run("cmake", "-S", ".", "-B", "build", *flags, cwd=copy))
-    must(run("cmake", "--build", "build", "--parallel", "2", cwd=copy))
+        require(run("cmake", "-S", ".", "-B", "build", *flags, cwd=copy))
+    require(run("cmake", "--build", "build", "--parallel", "2", cwd=copy))
 
 
-# An editable install of this checkout would otherwise come before PYTHONPATH.
-HERE = """
+# Import the copy: an editable install of this checkout would otherwise come before PYTHONPATH.
+IMPORT_COPY = """
 import sys
 sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in type(f).__module__]
 import npu_rope
 assert npu_rope.__file__.startswith(sys.argv[1]), npu_rope.__file__
 del sys.argv[1]
 """
-PYTEST = f"{HERE}import pytest\nsys.exit(pytest.main(sys.argv[1:]))\n"
-COMMAND = f"{HERE}from npu_rope.cli import main\nmain()\n"
+PYTEST = f"{IMPORT_COPY}import pytest\nsys.exit(pytest.main(sys.argv[1:]))\n"
+COMMAND = f"{IMPORT_COPY}from npu_rope.cli import main\nmain()\n"
 
 
 def environment_of(copy: Path) -> dict[str, str]:
@@ -85,20 +87,20 @@ def environment_of(copy: Path) -> dict[str, str]:
 
 
 def run_tests(copy: Path, *selection: str) -> subprocess.CompletedProcess[str]:
-    """Tests of the copy, on the copy's package and library."""
+    """Run tests of the copy with the copy's package and library."""
     arguments = ("-q", "-p", "no:cacheprovider", *selection)
     return run(sys.executable, "-c", PYTEST, str(copy), *arguments, cwd=copy, **environment_of(copy))
 
 
 def run_tests_on_npu(copy: Path, *selection: str) -> subprocess.CompletedProcess[str]:
-    """Tests of the copy on back end npu: torch_npu on the simulated CANN, with the copy's binding."""
+    """Run tests of the copy on back end npu: torch_npu on the simulated CANN, with the copy's binding."""
     command = (sys.executable, "-c", COMMAND, str(copy), "sim", "--", find_python(), "-c", PYTEST, str(copy))
     backend = {"NPU_ROPE_TEST_BACKEND": "npu"}
     arguments = ("-q", "-p", "no:cacheprovider", *selection)
     return run(*command, *arguments, cwd=copy, **environment_of(copy), **backend)
 
 
-def test_every_layer_got_its_file(generated: Path) -> None:
+def test_every_layer_has_a_file_of_the_operator(generated: Path) -> None:
     made = {path.relative_to(generated).as_posix() for path in generated.rglob(f"*{NAME}*") if path.is_file()}
     assert {
         f"csrc/capi/{NAME}.cpp",
@@ -116,8 +118,8 @@ def test_every_layer_got_its_file(generated: Path) -> None:
 
 @pytest.mark.parametrize(
     "name", ["add_more", "rotary_norm", "zeros"]
-)  # rotary_norm: after a statement of lines
-def test_its_import_is_between_those_of_its_neighbours(monkeypatch, name: str) -> None:
+)  # the import before rotary_norm has several lines
+def test_its_import_is_in_alphabetical_order(monkeypatch, name: str) -> None:
     monkeypatch.syspath_prepend(ROOT / "scripts")
     text = importlib.import_module("new_op").package((ROOT / "npu_rope/__init__.py").read_text(), name)
     imported = [
@@ -127,7 +129,7 @@ def test_its_import_is_between_those_of_its_neighbours(monkeypatch, name: str) -
     assert imported == sorted(imported)
 
 
-def test_it_changes_at_most_four_shared_files(generated: Path) -> None:
+def test_it_changes_four_shared_files(generated: Path) -> None:
     changed = [
         file for file in tracked_files() if (generated / file).read_bytes() != (ROOT / file).read_bytes()
     ]
@@ -135,21 +137,21 @@ def test_it_changes_at_most_four_shared_files(generated: Path) -> None:
 
 
 def test_the_layers_are_kept(generated: Path) -> None:
-    must(run(sys.executable, "scripts/check_layers.py", str(generated), cwd=generated))
+    require(run(sys.executable, "scripts/check_layers.py", str(generated), cwd=generated))
 
 
 @pytest.mark.parametrize("tool", [["ruff", "check"], ["ruff", "format", "--check"]], ids=" ".join)
 def test_the_generated_files_are_tidy(generated: Path, tool: list[str]) -> None:
     made = generated.rglob(f"*{NAME}*.py")
-    must(run(sys.executable, "-m", *tool, *made, generated / "npu_rope" / "__init__.py", cwd=generated))
+    require(run(sys.executable, "-m", *tool, *made, generated / "npu_rope" / "__init__.py", cwd=generated))
 
 
 @pytest.mark.slow
-def test_the_generated_tests_pass_and_turn_red_on_a_broken_kernel(generated: Path) -> None:
+def test_the_generated_tests_pass_and_fail_on_a_broken_kernel(generated: Path) -> None:
     build(generated)
     documented = (f"npu_rope/ops/{NAME}.py", f"npu_rope/reference/{NAME}.py")
     tests = (f"tests/ops/test_{NAME}.py", "tests/ops/test_registrar.py")
-    must(run_tests(generated, "--doctest-modules", *tests, *documented))
+    require(run_tests(generated, "--doctest-modules", *tests, *documented))
 
     kernel = generated / "csrc" / "cpu" / f"{NAME}.cpp"
     right = kernel.read_text()
@@ -168,11 +170,11 @@ def test_the_generated_tests_pass_and_turn_red_on_a_broken_kernel(generated: Pat
 def generated_with_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy with the new operator and its kernel, built as far as the operator's tests need it."""
     folder = copy_of_checkout(tmp_path_factory)
-    must(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=folder))
+    require(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=folder))
     torch_npu = next(Path(find_python()).parents[1].glob("lib/python3*/site-packages/torch_npu"))
     flags = [f"-DPython_EXECUTABLE={sys.executable}", "-DNPU_ROPE_WERROR=ON"]
     flags += ["-DNPU_ROPE_TORCH_NPU=ON", f"-DNPU_ROPE_TORCH_NPU_DIR={torch_npu}"]
-    must(run("cmake", "-S", ".", "-B", "build", *flags, cwd=folder))
+    require(run("cmake", "-S", ".", "-B", "build", *flags, cwd=folder))
     build_with_kernel(folder)
     return folder
 
@@ -180,13 +182,13 @@ def generated_with_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build_with_kernel(folder: Path) -> None:
     kernels = ["npu_rope_kernels__ascend910b", "npu_rope_kernels__ascend310p"]
     libraries = ["npu_rope", "npu_rope_torch", "npu_rope_torch_npu", "npu_rope_opapi", "npu_rope_opmaster"]
-    must(run("cmake", "--build", "build", "--target", *libraries, *kernels, "--parallel", "2", cwd=folder))
+    require(run("cmake", "--build", "build", "--target", *libraries, *kernels, "--parallel", "2", cwd=folder))
 
 
 def test_the_files_of_a_kernel_keep_the_layers_and_change_the_same_shared_files(tmp_path_factory) -> None:
     folder = copy_of_checkout(tmp_path_factory)
-    must(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=folder))
-    must(run(sys.executable, "scripts/check_layers.py", str(folder), cwd=folder))
+    require(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=folder))
+    require(run(sys.executable, "scripts/check_layers.py", str(folder), cwd=folder))
     changed = [file for file in tracked_files() if (folder / file).read_bytes() != (ROOT / file).read_bytes()]
     assert changed == ["CMakeLists.txt", "csrc/capi/check.cpp", "include/npu_rope.h", "npu_rope/__init__.py"]
     made = {path.relative_to(folder).as_posix() for path in folder.rglob(f"*{NAME}*") if path.is_file()}
@@ -198,17 +200,19 @@ def test_the_files_of_a_kernel_keep_the_layers_and_change_the_same_shared_files(
         f"tests/cann/test_{NAME}_package.py",
     } <= made
     for tool in (["ruff", "check"], ["ruff", "format", "--check"]):
-        must(run(sys.executable, "-m", *tool, *folder.rglob(f"*{NAME}*.py"), cwd=folder))
+        require(run(sys.executable, "-m", *tool, *folder.rglob(f"*{NAME}*.py"), cwd=folder))
 
 
 @pytest.mark.slow
-def test_a_kernel_runs_on_all_backends_and_fails_the_tests_when_broken(generated_with_kernel: Path) -> None:
+def test_a_kernel_passes_the_tests_on_all_back_ends_and_a_broken_one_fails(
+    generated_with_kernel: Path,
+) -> None:
     folder = generated_with_kernel
     documented = (f"npu_rope/ops/{NAME}.py", f"npu_rope/reference/{NAME}.py")
     tests = (f"tests/ops/test_{NAME}.py", f"tests/cann/test_{NAME}_package.py", "tests/ops/test_registrar.py")
-    must(run_tests(folder, "--doctest-modules", *tests, *documented))
+    require(run_tests(folder, "--doctest-modules", *tests, *documented))
     on_npu = run_tests_on_npu(folder, tests[0])
-    must(on_npu)
+    require(on_npu)
     assert "NpuShiftedCopy" in on_npu.stdout + on_npu.stderr
 
     source = folder / f"op_kernel/npu_{NAME}.cpp"
@@ -235,7 +239,7 @@ def test_bad_names_are_refused_and_nothing_is_written(copy: Path, name: str) -> 
     assert {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.is_file()} == before
 
 
-def test_a_name_is_made_once(generated: Path) -> None:
+def test_a_name_that_is_taken_is_refused(generated: Path) -> None:
     done = run(sys.executable, "scripts/new_op.py", NAME, cwd=generated)
     assert done.returncode == 2
     assert f"NAME must be free but csrc/capi/{NAME}.cpp exists." in done.stderr

@@ -1,4 +1,4 @@
-"""Names of earlier releases still work, and warn."""
+"""Names of earlier releases warn: the simulator's module still works, and variables are ignored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_simulators_old_name_warns_and_gives_the_new_objects(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["SOC", "STREAMS", "SEED", "KERNELS"])
-def test_a_variable_with_its_old_name_warns(monkeypatch, name):
+def test_the_old_name_of_a_variable_warns(monkeypatch, name):
     monkeypatch.setenv(f"NPU_ROPE_SIM_{name}", "0")
     with pytest.warns(FutureWarning, match=f"set ASCEND_SIM_{name}"):
         simulated_package.warn_of_old_variables()

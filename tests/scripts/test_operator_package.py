@@ -61,55 +61,63 @@ def test_a_package_for_another_soc_is_a_fault(package):
 
 
 @pytest.mark.parametrize("path", [INTERFACE, TILINGS])
-def test_a_truncated_library_is_found_at_every_length(package, path):
+def test_a_truncated_library_is_found(package, path):
     complete = (package / path).read_bytes()
-    lengths = [0, 3, 63, 64, len(complete) // 3, len(complete) // 2, len(complete) - 1]
-    for length in lengths:
+    for length in (0, 3, 63, 64, len(complete) // 3, len(complete) // 2, len(complete) - 1):
         (package / path).write_bytes(complete[:length])
         fault = operator_package.fault_of(package)
         assert fault.startswith(f"{package / path} must "), (length, fault)
         assert "truncated" in fault
 
 
+DESCRIPTION = KERNEL.with_suffix(".json")
 FAULTS = {
-    "no interface": (INTERFACE, None, "must be there but is missing"),
-    "no tilings": (TILINGS, None, "must hold libcust_opmaster_rt2.0.so but does not"),
-    "kernel missing": (KERNEL, None, "must be there, as NpuRope_1.json describes it, but is missing"),
-    "kernel truncated": (
+    "no interface": (INTERFACE, None, f"{INTERFACE} must be there but is missing"),
+    "no tilings": (TILINGS, None, f"{TBE}/op_tiling must hold {TILINGS.name} but does not"),
+    "kernel missing": (
         KERNEL,
-        "code",
-        "must have the bytes that NpuRope_1.json describes but is truncated",
+        None,
+        f"{KERNEL} must be there, as {DESCRIPTION.name} describes it, but is missing",
     ),
-    "kernel empty": (KERNEL, "", "must have the bytes that NpuRope_1.json describes but is truncated"),
-    "no description": (KERNEL.with_suffix(".json"), None, "must hold the kernels of npu_rope but holds none"),
+    "kernel truncated": (KERNEL, "code", f"{KERNEL} must have the bytes that {DESCRIPTION.name} describes"),
+    "kernel empty": (KERNEL, "", f"{KERNEL} must have the bytes that {DESCRIPTION.name} describes"),
+    "no description": (
+        DESCRIPTION,
+        None,
+        f"{KERNEL.parent} must hold the kernels of npu_rope but holds none",
+    ),
     "description truncated": (
-        KERNEL.with_suffix(".json"),
+        DESCRIPTION,
         '{"binFile',
-        "must describe a kernel but is truncated",
+        f"{DESCRIPTION} must describe a kernel but is truncated",
     ),
-    "no list": (LIST, None, "must list the kernels of ascend910b but is missing"),
-    "list truncated": (LIST, '{"NpuRope": {', "must list the kernels of ascend910b but is truncated"),
+    "no list": (LIST, None, f"{LIST} must list the kernels of ascend910b but is missing"),
+    "list truncated": (
+        LIST,
+        '{"NpuRope": {',
+        f"{LIST} must list the kernels of ascend910b but is truncated",
+    ),
     "list without an operator": (
         LIST,
         '{"x": {"binPath": "ascend910b/npu_rope/NpuRope_1.o"}}',
-        "must list the kernels of npu_rms_norm but lists none",
+        f"{LIST} must list the kernels of npu_rms_norm but lists none",
     ),
     "list of another kernel": (
         LIST,
         '{"x": {"binPath": "ascend910b/a.o"}}',
-        "ascend910b/a.o must be there, as",
+        f"{TBE}/kernel/ascend910b/a.o must be there, as {LIST.name} lists it, but is missing",
     ),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_each_fault_is_a_sentence_that_names_the_file(package, name):
+def test_each_fault_names_the_file_and_the_rule(package, name):
     path, text, message = FAULTS[name]
     if text is None:
         (package / path).unlink()
     else:
         (package / path).write_text(text)
-    assert message in operator_package.fault_of(package, "ascend910b")
+    assert operator_package.fault_of(package, "ascend910b").startswith(f"{package}/{message}")
 
 
 @pytest.mark.parametrize("name", [".opt/venv", "my.org", "proj.old/a"])
@@ -192,8 +200,8 @@ def test_doctor_names_the_chip_and_a_package_for_another_one(package, tmp_path, 
     # The package is not npu_rope's own; a build alone would not replace it.
     assert kernels.remedy.startswith(f"Remove {package}: CANN takes it before npu_rope's own package. ")
     monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", f"/elsewhere{os.pathsep}{package}")
-    taken_out = doctor._npu_chip(pieces)[1].remedy
-    assert taken_out.startswith(f"Take {package} out of ASCEND_CUSTOM_OPP_PATH: CANN takes it before ")
+    remedy = doctor._npu_chip(pieces)[1].remedy
+    assert remedy.startswith(f"Take {package} out of ASCEND_CUSTOM_OPP_PATH: CANN takes it before ")
     monkeypatch.setattr(backends, "bundled_package", lambda: None)
     assert doctor._npu_chip(pieces)[1].remedy.endswith("Then build it: scripts/build_npu.sh && " + INSTALL)
     monkeypatch.setattr(backends, "bundled_package", lambda: "/own")
@@ -232,7 +240,7 @@ def test_doctor_reads_the_package_of_the_simulated_chip(package, monkeypatch, tm
 
 @pytest.mark.parametrize("wrong", [("versions", "kernels"), ("kernels",), ()])
 def test_the_npu_back_end_is_absent_if_its_pieces_do_not_match(package, tmp_path, monkeypatch, wrong):
-    """The machine has CANN 9.0 or 9.1, torch_npu 2.13.0, and a package that may lack its chip's kernels."""
+    """torch_npu 2.13.0 needs CANN 9.1 but may have 9.0; the package may lack the kernels of the chip."""
     home = stand_in.cann(tmp_path / "cann", "9.0.0" if "versions" in wrong else "9.1.0")
     chip = "910B3" if not wrong else "310P3"
     stand_in.executable(tmp_path / "bin/npu-smi", NPU_SMI.replace("310P3", chip))

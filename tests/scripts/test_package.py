@@ -57,7 +57,7 @@ def unpacked(tmp_path_factory):
 
 
 def run(site, code):
-    """Run code with the unpacked wheel first on the path."""
+    """Run code with the unpacked wheels first on the path."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("NPU_ROPE_", "ASCEND_SIM_"))}
     environment["PYTHONPATH"] = str(site)
     # -S keeps the import hook of the editable install out; code adds the site-packages itself.
@@ -88,7 +88,7 @@ def test_wheel_holds_the_library_its_header_and_the_licence(unpacked):
 @compiles
 def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
     names = files(unpacked)
-    assert {"ascend_sim/lib/libascend_sim.so", "npu_rope/include/npu_rope.h"} <= names
+    assert "ascend_sim/lib/libascend_sim.so" in names
     headers = {
         str(p.relative_to(ROOT / "simulator/include")) for p in (ROOT / "simulator/include").rglob("*.h")
     }
@@ -98,7 +98,7 @@ def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
 
 
 def test_an_install_has_every_kernel():
-    """The environment of the tests has the kernels of all SoCs."""
+    """The environment of the tests has the simulated kernels of two SoCs."""
     found = kernels_in(simulated_package.load().folder / "sim_kernels")
     assert found == every_kernel("ascend910b") | every_kernel("ascend310p")
 
@@ -120,7 +120,7 @@ def test_wheel_holds_the_simulated_operator_package(unpacked):
 
 
 @compiles
-def test_the_wheel_contains_the_operator_package_and_the_import_tells_cann_its_path(unpacked, tmp_path):
+def test_the_wheel_contains_the_operator_package_and_the_import_sets_its_path_for_cann(unpacked, tmp_path):
     assert f"{BUNDLED}/{INTERFACE}" in files(unpacked)
     own = tmp_path / "own"
     (own / INTERFACE).parent.mkdir(parents=True)
@@ -217,7 +217,7 @@ def test_numpy_works_without_torch(unpacked):
 
 @pytest.fixture(scope="module")
 def numpy_only(unpacked, tmp_path_factory):
-    """The Python of a virtual environment with the wheel and NumPy in it."""
+    """The Python of a virtual environment with the wheels and NumPy in it."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
     packages = folder / "packages"

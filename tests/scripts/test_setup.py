@@ -1,4 +1,6 @@
-"""scripts/lib.sh names missing pieces, skips finished steps, and shows the log of a failed step."""
+"""scripts/lib.sh names missing pieces, skips finished steps, and shows the log of a failed step. Also the
+help of the scripts that use it, and requirements.py.
+"""
 
 from __future__ import annotations
 
@@ -110,10 +112,9 @@ def test_step_that_was_interrupted_is_run_again(tmp_path: Path) -> None:
     assert done.returncode == 0
     done = bash(STEPS + "stop() { kill -9 $BASHPID; }\nstep name 2 text stop", FOLDER=str(tmp_path))
     assert done.returncode != 0
-    for expected in ("text ... done", ""):
-        done = bash(STEPS + "step name 1 text true", FOLDER=str(tmp_path))
-        assert expected in done.stdout
-    assert done.stdout == ""
+    again, finished = (bash(STEPS + "step name 1 text true", FOLDER=str(tmp_path)).stdout for _ in range(2))
+    assert "text ... done" in again
+    assert finished == ""
 
 
 def test_build_folder_is_removed_after_a_compiler_change_or_a_failed_build(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from simulated_npu import Simulated, find_python, shared_folder
 
 @pytest.fixture(scope="session")
 def npu_python():
+    """The Python that has torch_npu."""
     return find_python()
 
 

@@ -1,4 +1,6 @@
-"""npu_rope's operator package is found without a variable, and no operator falls back to the CPU."""
+"""npu_rope's operator package is found without a variable, and no operator falls back to the CPU. Damaged,
+absent or late packages and libraries are named in the error.
+"""
 
 import os
 import re
@@ -23,8 +25,8 @@ KERNEL_OF = {
 }
 
 
-def kernel_of(name):
-    """The kernel that a call of this operator launches; none for operators that take only CPU tensors."""
+def kernels_of(name):
+    """Return the kernels that a call of this operator launches: one, or none if it takes only CPU tensors."""
     if name in registered and not registered[name].on_npu:
         return []
     stem = re.sub(r"(_out|_)$", "", name)
@@ -63,8 +65,8 @@ def test_every_operator_is_a_launch_as_the_first_call(simulated, tmp_path, order
     assert {name: message for name, message in found.items() if message != "ok"} == {}
     for name in found:
         report = session.read_reports(tmp_path / name, "Ascend910B2")
-        assert [k for k in report.launches if k.startswith("Npu")] == kernel_of(name), name
-        assert sum(n for k, n in report.launches.items() if k.startswith("Npu")) == len(kernel_of(name))
+        assert [k for k in report.launches if k.startswith("Npu")] == kernels_of(name), name
+        assert sum(n for k, n in report.launches.items() if k.startswith("Npu")) == len(kernels_of(name))
         assert not report.fallbacks, name
         assert report.is_clean
 
@@ -74,7 +76,7 @@ def test_the_binding_does_not_use_torch_npu_s_search():
     if binding is None:
         pytest.skip("the binding of torch_npu was not built: no torch_npu")
     wanted = subprocess.run(["nm", "-D", "-C", binding], capture_output=True, text=True, check=True).stdout
-    assert re.search(r" U GetOpApiFuncAddr\(", wanted)  # torch_npu's own operators have these names
+    assert re.search(r" U GetOpApiFuncAddr\(", wanted)  # both functions are torch_npu's
     assert not re.search(r" U GetApiFunc\(", wanted)
 
 
@@ -103,7 +105,7 @@ def package(tmp_path_factory):
     return folder
 
 
-def test_a_package_that_the_user_names_wins(simulated, package):
+def test_a_package_that_the_user_names_is_used(simulated, package):
     done = simulated.code(ONE_CALL, "npu_rope", fresh=True, ASCEND_CUSTOM_OPP_PATH=f"/nonexistent:{package}")
     assert done.status == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"{package}/op_api/lib/libcust_opapi.so"
@@ -131,7 +133,7 @@ def test_a_truncated_package_of_the_user_is_named_at_the_import(simulated, packa
     ],
     ids=["plain", "any line with priority", "carriage return"],
 )
-def test_a_package_installed_into_cann_wins_over_the_bundled_one(simulated, package, tmp_path, config):
+def test_a_package_installed_into_cann_comes_before_the_bundled_one(simulated, package, tmp_path, config):
     """hicann/opbase indv_collector.cpp, NnopbaseReadConfigFile."""
     (tmp_path / "vendors").mkdir()
     (tmp_path / "vendors" / "npu_rope").symlink_to(package)
@@ -141,7 +143,8 @@ def test_a_package_installed_into_cann_wins_over_the_bundled_one(simulated, pack
     assert done.stdout.splitlines()[-1] == f"{package}/op_api/lib/libcust_opapi.so"
 
 
-def refused(done):
+def error_of(done):
+    """Return the error output of a failed run as one line."""
     assert done.status != 0, done.stdout
     return " ".join(done.stderr.split())
 
@@ -164,7 +167,7 @@ def test_a_damaged_package_is_named(simulated, package, tmp_path, damage, words)
     shutil.copytree(package, broken)
     library = broken / "op_api/lib/libcust_opapi.so"
     damage(library)
-    message = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken)))
+    message = error_of(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken)))
     assert f"[npu] operator package must {words.format(library=library)}" in message
     assert "scripts/build_npu.sh" in message
 
@@ -189,7 +192,7 @@ DAMAGES = {
     "another chip's package": (f"{TBE}/kernel/*/ascend910b", remove, 161001, f"{LIST}, which is absent"),
     "list cut": (LIST, cut(100), 161001, f"{LIST}, which is absent or no JSON."),
     "list of nothing": (LIST, lambda f: f.write_text("{}"), 161001, f"{LIST}, which lists none of them."),
-    "no object of a list": (LIST, lambda f: f.write_text("[1]"), 161001, f"{LIST}, which is absent or no"),
+    "list of another type": (LIST, lambda f: f.write_text("[1]"), 161001, f"{LIST}, which is absent or no"),
     "no tilings": (TILINGS, remove, 561002, "libcust_opmaster_rt2.0.so, which is absent or truncated."),
     "tilings cut": (TILINGS, half, 561002, "libcust_opmaster_rt2.0.so, which is absent or truncated."),
     "no kernels": (f"{KERNELS}.o", remove, 561113, ".o, which is absent."),
@@ -213,11 +216,11 @@ def test_a_damaged_part_of_a_package_is_explained_at_the_call(simulated, package
     broken = tmp_path / "lib" / "broken"
     shutil.copytree(package.parent, broken.parent, symlinks=True)
     (broken.parent / package.name).rename(broken)
-    found = sorted(broken.glob(where))
-    assert found
-    for path in found:
+    damaged = sorted(broken.glob(where))
+    assert damaged
+    for path in damaged:
         damage(path)
-    message = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken), TASK_QUEUE_ENABLE=queue))
+    message = error_of(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken), TASK_QUEUE_ENABLE=queue))
     assert f"must be one that CANN runs on this chip but got status {status} for the package" in message
     assert f"[NpuRope] operator package must {'list' if words.startswith(LIST) else 'have'}" in message
     assert words in message
@@ -239,7 +242,7 @@ def test_a_path_with_the_ending_of_a_kernel_is_explained_at_the_call(
     else:
         shutil.copytree(package.parent, moved.parent, symlinks=True)
         (moved.parent / package.name).rename(moved)
-    message = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(moved), TASK_QUEUE_ENABLE=queue))
+    message = error_of(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(moved), TASK_QUEUE_ENABLE=queue))
     assert f"got status 561108 for the package {moved}." in message
     described = str(moved)[: str(moved).index(".o")] + ".json"
     assert f"must have a description of each kernel but got {described}, which is absent." in message
@@ -260,7 +263,7 @@ def test_a_chip_that_the_package_has_no_list_for_is_explained_at_the_call(simula
     broken = tmp_path / "broken"
     shutil.copytree(package, broken)
     shutil.rmtree(broken / TBE / "kernel/config/ascend310p")
-    message = refused(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken), soc="Ascend310P3"))
+    message = error_of(simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(broken), soc="Ascend310P3"))
     assert "got status 161001" in message
     assert "must list the operator's kernels for ascend310p" in message
 
@@ -272,7 +275,7 @@ def test_without_any_list_cann_does_not_begin(simulated, package, tmp_path):
     shutil.copytree(package, broken)
     (broken / LIST).unlink()
     source = "import os, torch_npu\nos.environ.pop('ASCEND_OPP_PATH')\n" + ONE_CALL
-    message = refused(simulated.code(source, fresh=True, ASCEND_CUSTOM_OPP_PATH=str(broken)))
+    message = error_of(simulated.code(source, fresh=True, ASCEND_CUSTOM_OPP_PATH=str(broken)))
     assert "got status 361001" in message
     assert f"{LIST}, which is absent or no JSON." in message
 
@@ -291,7 +294,7 @@ npu_rope.rope(torch.ones(1, 4, 2, 16).npu(), torch.arange(4).npu(), npu_rope.Rop
 
 @pytest.mark.parametrize("queue", ["0", "1"])
 def test_a_variable_that_cann_read_too_early_is_explained_at_the_call(simulated, queue):
-    message = refused(simulated.code(LATE, fresh=True, TASK_QUEUE_ENABLE=queue))
+    message = error_of(simulated.code(LATE, fresh=True, TASK_QUEUE_ENABLE=queue))
     assert "[npu] operator package must be one that CANN runs on this chip but got status 161001" in message
     assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in message
 
@@ -324,7 +327,7 @@ npu_rope.rope(x, torch.arange(4).npu(), npu_rope.RopeParams(16))
 
 def test_cann_s_own_operators_are_also_a_package(simulated):
     """If one of them is the process's first operator, a path that is set later is not read."""
-    message = refused(simulated.code(COPY_THEN_CALL.format(" + 1"), fresh=True))
+    message = error_of(simulated.code(COPY_THEN_CALL.format(" + 1"), fresh=True))
     assert "got status 161001" in message
     assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in message
 
@@ -338,7 +341,7 @@ def test_copies_are_no_operators_of_a_package(simulated):
 def test_without_cann_s_own_folder_the_last_package_has_no_tiling(simulated, queue):
     """hicann/opbase indv_collector.cpp, NnopbaseLoadTilingSo: the last folder counts as CANN's own."""
     source = "import os, torch_npu\nos.environ.pop('ASCEND_OPP_PATH')\n" + ONE_CALL
-    message = refused(simulated.code(source, fresh=True, TASK_QUEUE_ENABLE=queue))
+    message = error_of(simulated.code(source, fresh=True, TASK_QUEUE_ENABLE=queue))
     assert "got status 561002" in message
     assert "ASCEND_OPP_PATH is not set (source CANN's set_env.sh)" in message
 

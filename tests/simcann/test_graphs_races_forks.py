@@ -16,7 +16,7 @@ def test_graph(simulated, queue, check):
     assert simulated.checks(GRAPHS, queue=queue, cached=True)[check] == "ok"
 
 
-RACE_OF = ["missing_wait_after_a_kernel", "missing_wait_before_a_kernel"]
+RACE_NAMES = ["missing_wait_after_a_kernel", "missing_wait_before_a_kernel"]
 
 
 def race(simulated, seed, *arguments):
@@ -24,19 +24,19 @@ def race(simulated, seed, *arguments):
     return simulated.run(RACES, *arguments, **variables)
 
 
-@pytest.mark.parametrize("name", RACE_OF)
+@pytest.mark.parametrize("name", RACE_NAMES)
 def test_a_race_is_reported(simulated, name):
-    assert not race(simulated, 0, name).report.is_clean
+    assert race(simulated, 0, name).report.races
 
 
 @pytest.mark.parametrize("seed", [*SEEDS[:3], *(pytest.param(s, marks=pytest.mark.slow) for s in SEEDS[3:])])
 def test_the_programs_with_their_waits_are_correct_and_clean(simulated, seed):
     done = race(simulated, seed, "with-waits")
-    assert done.json() == dict.fromkeys(RACE_OF, True)
+    assert done.json() == dict.fromkeys(RACE_NAMES, True)
     assert done.report.is_clean, done.stderr
 
 
-# ---- processes that fork: each reports its own work, and no work is lost -----------------------------
+# ---- processes that fork ------------------------------------------------------------------------------
 
 FORKS = """
 import os, sys
@@ -73,11 +73,13 @@ def test_every_fork_that_uses_the_npu_reports_its_own_work(simulated, parent_lau
     assert report.without_end == 1
     assert report.launches["NpuRope"] == 3 + parent_launches
     assert len(report.timeline) == 3 + parent_launches
-    assert report.fallbacks["aten.cumsum.default"] == 2 + parent_launches  # written at a process's end
+    assert (
+        report.fallbacks["aten.cumsum.default"] == 2 + parent_launches
+    )  # os._exit loses those of its process
     assert report.is_clean
 
 
-BROKEN = """
+RACE_IN_A_FORK = """
 import os, torch, torch_npu, npu_rope
 child = os.fork()
 if child == 0:
@@ -92,7 +94,7 @@ os.waitpid(child, 0)
 
 def test_a_rule_violation_in_a_fork_fails_the_command(simulated, changed_kernel):
     library = str(changed_kernel("no order of vector instructions"))
-    done = simulated.sim("--", simulated.python, "-c", BROKEN, ASCEND_SIM_KERNELS=library)
+    done = simulated.sim("--", simulated.python, "-c", RACE_IN_A_FORK, ASCEND_SIM_KERNELS=library)
     assert done.returncode == 1, done.stderr
     assert "npu-rope sim: rule violations: 1" in done.stderr
     assert "npu-rope sim:   NpuRope: SIM-HAZARD-02 " in done.stderr

@@ -1,4 +1,5 @@
-"""npu-rope hardware-report with the real torch_npu on a simulated NPU: right and wrong results, no times."""
+"""npu-rope hardware-report with the real torch_npu on a simulated NPU: right and wrong results, no measured
+times."""
 
 import json
 import shlex
@@ -15,12 +16,12 @@ import torch, torch_npu, torch_npu.profiler
 from npu_rope.hardware import kernel_times
 made = kernel_times.session(torch_npu.profiler, pathlib.Path(sys.argv[1]))
 made.stopped = True  # it was never started
-how = made.prof_if.experimental_config
+settings = made.prof_if.experimental_config
 print(json.dumps({
     "activities": sorted(str(a) for a in made.prof_if.activities),
-    "level": how._profiler_level,
-    "counters": how._aic_metrics,
-    "export": how.export_type,
+    "level": settings._profiler_level,
+    "counters": settings._aic_metrics,
+    "export": settings.export_type,
 }))
 """
 DEVICE = """
@@ -46,7 +47,7 @@ def files_of(folder):
 
 @pytest.fixture(scope="module")
 def quick(simulated):
-    """The report of all operators and the output of npu-rope sim; made once."""
+    """The report of all operators as JSON and HTML, and the report and output of npu-rope sim."""
 
     def make():
         folder = simulated.folder / "hardware-report"
@@ -62,11 +63,11 @@ def quick(simulated):
 
 @pytest.mark.slow
 def test_all_operators_are_right_on_the_simulated_npu(quick):
-    d, _, run, printed = quick
-    assert d["verdict"]["status"] == "correct"
-    assert d["complete"] is True
-    assert {o["operator"] for o in d["operators"]} == set(calls.OPERATORS)
-    for operator in d["operators"]:
+    document, _, run, printed = quick
+    assert document["verdict"]["status"] == "correct"
+    assert document["complete"] is True
+    assert {o["operator"] for o in document["operators"]} == set(calls.OPERATORS)
+    for operator in document["operators"]:
         assert len(operator["calls"]) == 3
         assert all(call["correct"] and call["error_over_bound"] <= 1 for call in operator["calls"])
         # Each call runs in its check, in its warm-up and between two events.
@@ -85,8 +86,8 @@ def test_no_operator_ran_on_the_host_and_nothing_was_left_out(quick):
 
 @pytest.mark.slow
 def test_validate_ran_on_backend_npu(quick):
-    d, _, _, _ = quick
-    found = d["validate"]
+    document, _, _, _ = quick
+    found = document["validate"]
     assert found["cases"] >= 30
     assert found["correct"] == found["cases"] - found["unsupported"]
     assert set(found["unsupported_because"]) == {"no Ascend vector core computes in float64"}
@@ -94,13 +95,13 @@ def test_validate_ran_on_backend_npu(quick):
 
 @pytest.mark.slow
 def test_the_numbers_are_present_and_labelled_as_simulated(quick):
-    d, page, _, _ = quick
-    assert d["simulated"] is True
-    assert d["label"].startswith("SIMULATED")
-    assert d["machine"]["chip"] == "Ascend910B2"
-    assert d["machine"]["torch_npu"] == "2.13.0"
-    assert d["machine"]["cann"] == "simulated"
-    for operator in d["operators"]:
+    document, page, _, _ = quick
+    assert document["simulated"] is True
+    assert document["label"].startswith("SIMULATED")
+    assert document["machine"]["chip"] == "Ascend910B2"
+    assert document["machine"]["torch_npu"] == "2.13.0"
+    assert document["machine"]["cann"] == "simulated"
+    for operator in document["operators"]:
         for call in operator["calls"]:
             assert call["simulated"] is True
             assert call["measured"] is None
@@ -109,19 +110,19 @@ def test_the_numbers_are_present_and_labelled_as_simulated(quick):
             assert call["predicted"]["cycles"] > 100
             assert call["predicted"]["profile"] == "Ascend910B2"
             assert f"{call['predicted']['cycles']:,.0f}" in page
-    assert d["timing_model"]["all"] is None
-    assert d["timing_model"]["note"] == "n/a: simulated"
+    assert document["timing_model"]["all"] is None
+    assert document["timing_model"]["note"] == "n/a: simulated"
     assert page.count("SIMULATED") > 30
 
 
 @pytest.mark.slow
 def test_the_report_lists_doctor_s_pieces_without_folders(quick, simulated):
-    d, page, _, _ = quick
-    pieces = {f["piece"]: f for f in d["doctor"] if f["group"] == "NPU"}
+    document, page, _, _ = quick
+    pieces = {f["piece"]: f for f in document["doctor"] if f["group"] == "NPU"}
     assert pieces["torch_npu"]["present"] is True
     assert pieces["binding"]["present"] is True
     assert str(simulated.folder) not in page
-    assert str(simulated.folder) not in json.dumps(d)
+    assert str(simulated.folder) not in json.dumps(document)
 
 
 @pytest.mark.slow
@@ -133,16 +134,16 @@ def test_a_wrong_kernel_is_reported_as_wrong(simulated, changed_kernel, tmp_path
     done = simulated.sim("--", *command, ASCEND_SIM_KERNELS=library)
     assert done.returncode == 1, done.stdout + done.stderr
     text, page = files_of(tmp_path)
-    d = json.loads(text)
-    ((call,),) = [o["calls"] for o in d["operators"]]
+    document = json.loads(text)
+    ((call,),) = [o["calls"] for o in document["operators"]]
     assert call["id"] == "rope/batch-64x1x32x128-f32"
     assert call["correct"] is False
     assert call["error_over_bound"] > 1000
     assert call["worst"]["got"] != call["worst"]["expected"]
-    assert d["verdict"]["status"] == "wrong"
+    assert document["verdict"]["status"] == "wrong"
     assert '<tr class="wrong">' in page
     assert "wrong rope/batch-64x1x32x128-f32" in done.stdout
-    # The command that repeats it, with this machine's programs.
+    # Run the command that repeats the call, with this machine's Python.
     words = shlex.split(call["repeat"])
     end = words.index("--")
     assert (words[:2], words[end + 1]) == (["npu-rope", "sim"], "python")
@@ -151,8 +152,8 @@ def test_a_wrong_kernel_is_reported_as_wrong(simulated, changed_kernel, tmp_path
     options = (*words[2:end], "--", simulated.python)
     done = simulated.sim(*options, *again, *skip, ASCEND_SIM_KERNELS=library)
     assert done.returncode == 1, done.stdout + done.stderr
-    d = json.loads((tmp_path / "repeated" / FILES[0]).read_text())
-    ((repeated,),) = [o["calls"] for o in d["operators"]]
+    document = json.loads((tmp_path / "repeated" / FILES[0]).read_text())
+    ((repeated,),) = [o["calls"] for o in document["operators"]]
     assert (repeated["id"], repeated["correct"]) == (call["id"], False)
 
 
@@ -161,11 +162,11 @@ def test_a_kernel_that_breaks_a_rule_is_reported_with_the_rule(simulated, change
     library = str(changed_kernel("element too many written"))
     only = ["--op", "rope", "--filter", "f32", "--output", tmp_path]
     skip = [f"--skip={step}" for step in ("doctor", "validate", "times", "predictions")]
-    how = {"ASCEND_SIM_KERNELS": library, "TASK_QUEUE_ENABLE": "0"}
-    done = simulated.sim("--", simulated.python, *REPORT, *only, *skip, **how)
+    variables = {"ASCEND_SIM_KERNELS": library, "TASK_QUEUE_ENABLE": "0"}
+    done = simulated.sim("--", simulated.python, *REPORT, *only, *skip, **variables)
     assert done.returncode == 1, done.stdout + done.stderr
-    d = json.loads(files_of(tmp_path)[0])
-    ((call,),) = [o["calls"] for o in d["operators"]]
+    document = json.loads(files_of(tmp_path)[0])
+    ((call,),) = [o["calls"] for o in document["operators"]]
     assert call["correct"] is False
     assert "SIM-BOUNDS" in call["message"]
 

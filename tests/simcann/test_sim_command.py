@@ -11,8 +11,8 @@ def sim(*arguments, **variables):
     return CliRunner(env=variables).invoke(app, ["sim", *map(str, arguments)])
 
 
-def test_a_real_package_that_npu_rope_itself_named_is_not_used_by_the_command(monkeypatch, tmp_path):
-    """npu-rope itself imports npu_rope, which adds the package built with CANN, if any, to the path."""
+def test_the_command_removes_npu_rope_s_own_package_from_the_path(monkeypatch, tmp_path):
+    """The import of npu_rope adds the package that was built with CANN, if any, to the path."""
     bundled = tmp_path / "opp/vendors/npu_rope"
     bundled.mkdir(parents=True)
     for before, after in ((f"{bundled}:/own", "/own"), (str(bundled), None), ("/own:/other", "/own:/other")):

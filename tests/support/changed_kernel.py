@@ -1,4 +1,4 @@
-"""rope's kernel with one fault: an edit of its sources, compiled for one column of element types.
+"""rope's kernel with one edit of its sources, compiled for float32 x on ascend910b.
 
 The simulator runs the library that ``ASCEND_SIM_KERNELS`` names instead of the built-in one.
 """
@@ -16,14 +16,15 @@ from source_edits import Edit
 
 KERNELS = Path(__file__).parents[2] / "op_kernel"
 VARIABLE = "ASCEND_SIM_KERNELS"
+SOC = "ascend910b"
 SINE = "AscendC::Mul(sin_, sin_, cos_, count);"
 COSINE = "AscendC::Adds(cos_, square, m, count);"
 SMALL_PART = "AscendC::Add(temp_[1], temp_[1], cos_, tokens * width_);"
 HIGH = "AscendC::Muls(high, position, 1.0f / kHighUnit, count);"
-REST = "AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));"
+LANES_OUTSIDE = "AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));"
 RUNS = "AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan)"
 
-# The changes by name; "nothing" compiles the unchanged kernel.
+# The edits by name. "nothing" compiles the unchanged kernel.
 CHANGES = {
     "nothing": None,
     "no order of vector instructions": Edit("AscendC::PipeBarrier<PIPE_V>();", ""),
@@ -33,21 +34,21 @@ CHANGES = {
     "small part of the angle dropped": Edit(SMALL_PART, ""),
     "freq_factors ignored": Edit("if (td_->has_factors != 0) Divide();", ""),
     "element too many written": Edit(RUNS + ", 0", RUNS + " + 4, 0"),
-    "rest of the head not copied": Edit(REST + " OrderV();", ""),
+    "lanes outside the window not copied": Edit(LANES_OUTSIDE + " OrderV();", ""),
 }  # fmt: skip
 
 
-def build(folder, name, *, x="float", positions="int32_t", soc="ascend910b"):
-    """Return the library of one column of element types. The first caller builds it in folder."""
+def build(folder, name):
+    """Return the library of the kernel with the named edit. The first caller builds it in folder."""
     sources = Path(folder) / name.replace(" ", "-").replace("'", "")
     if not sources.exists():
-        _copy(sources, CHANGES[name])
-    types = {"X": x, "POSITIONS": positions, "FREQ_FACTORS": "float", "OUT": x}
-    defines = compiler.column_defines("npu_rope", soc, types)
-    return ascend_sim.build(sources / "npu_rope.cpp", soc=soc, defines=defines, flags=["-Og"], folder=folder)
+        _copy_sources(sources, CHANGES[name])
+    types = {"X": "float", "POSITIONS": "int32_t", "FREQ_FACTORS": "float", "OUT": "float"}
+    defines = compiler.column_defines("npu_rope", SOC, types)
+    return ascend_sim.build(sources / "npu_rope.cpp", soc=SOC, defines=defines, flags=["-Og"], folder=folder)
 
 
-def _copy(target, edit):
+def _copy_sources(target, edit):
     unfinished = Path(tempfile.mkdtemp(dir=target.parent)) / "op_kernel"
     shutil.copytree(KERNELS, unfinished)
     if edit is not None:

@@ -1,5 +1,5 @@
-"""Count the cases that pass, by back end: conftest.py counts those of one run, ``main`` adds several runs up.
-A test that runs many cases (together.py) counts as that many.
+"""Count the cases that pass, by back end. conftest.py counts them in one run, ``main`` adds up several runs.
+A test that runs many cases (together.py) counts once for each case.
 
 usage: counts.py FILE...     each is the file that a run wrote to the path in NPU_ROPE_TEST_COUNTS
 """
@@ -15,14 +15,14 @@ PROPERTY = "backend"
 CASES = "cases"
 NO_BACKEND = "no back end"
 NODE_TEST = "node test"  # the property of a test that runs a node test of ONNX
-ON_NPU = {"simulated", "npu_python"}  # fixtures that run torch_npu
+NPU_FIXTURES = {"simulated", "npu_python"}  # fixtures that run torch_npu
 
 
 def mark(item) -> None:
     """Add the test's back end and number of cases to its properties, which its report carries."""
     backend = getattr(item, "callspec", None) and item.callspec.params.get("backend")
     if not isinstance(backend, str):
-        backend = "npu" if ON_NPU & set(getattr(item, "fixturenames", ())) else NO_BACKEND
+        backend = "npu" if NPU_FIXTURES & set(getattr(item, "fixturenames", ())) else NO_BACKEND
     item.user_properties.append((PROPERTY, backend))
     item.user_properties.append((CASES, getattr(item.function, "cases", 1)))
 
@@ -38,7 +38,7 @@ def passed(reports) -> Counter[str]:
 
 
 def line(counts: Counter[str]) -> str:
-    """Return one line of counts. Tests without a back end come last."""
+    """Return a line of counts by back end. Tests without one come last."""
     names = sorted(counts, key=lambda name: (name == NO_BACKEND, name))
     return "cases passed by back end: " + ", ".join(f"{name} {counts[name]:,}" for name in names)
 
@@ -50,12 +50,12 @@ def node_tests(reports) -> Counter[str]:
 
 
 def node_test_line(counts: Counter[str]) -> str:
-    """Return one line of counts, sorted by operator."""
+    """Return a line of counts, sorted by operator."""
     return "ONNX's own node tests passed: " + ", ".join(f"{name} {counts[name]}" for name in sorted(counts))
 
 
 def write(path: str, reporter, seconds: float) -> None:
-    """Write a run's counts at its end. :func:`main` reads them."""
+    """Write the counts of a run as JSON, for :func:`main`."""
     kinds = ("passed", "failed", "error", "skipped")
     outcomes = {kind: len(reporter.stats.get(kind, ())) for kind in kinds}
     reports = reporter.stats.get("passed", ())

@@ -17,7 +17,7 @@ class GuardedMemory:
         self._watched = []
 
     def empty(self, shape, dtype, strides=None, *, misalign=0):
-        """Return an array to be written. Strides count elements; misalign moves it off a 64-byte boundary."""
+        """Return an array to be written. Strides are in elements, misalign in bytes past a multiple of 64."""
         dtype = np.dtype(dtype)
         if strides is None:
             strides = contiguous_strides(shape)
@@ -32,13 +32,12 @@ class GuardedMemory:
         return view
 
     def input(self, values, strides=None, *, misalign=0):
-        """Return a copy of values that must not change. A stride of zero repeats index 0."""
+        """Return a copy of values that must not change. A stride of zero shares one row of memory."""
         values = np.asarray(values)
         array = self.empty(values.shape, values.dtype, strides, misalign=misalign)
         array[...] = values
         raw, outside = self._watched.pop()
-        everything = np.ones_like(outside)
-        self._watched.append((raw, everything, raw.copy()))
+        self._watched.append((raw, np.ones_like(outside), raw.copy()))
         return array
 
     def check(self):
@@ -46,7 +45,7 @@ class GuardedMemory:
         for raw, guarded, *copy in self._watched:
             before = copy[0] if copy else PATTERN
             changed = np.flatnonzero(guarded & (raw != before))
-            assert changed.size == 0, f"{changed.size} bytes written outside, first at offset {changed[0]}"
+            assert changed.size == 0, f"{changed.size} guarded bytes changed, first at offset {changed[0]}"
 
 
 def contiguous_strides(shape):

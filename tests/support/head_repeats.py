@@ -31,7 +31,7 @@ def positions_of(mode, tokens):
 
 
 def count_repeats(dtype, mode, heads, backend):
-    """Run rope; return the vector repeats of all cores, and those of the busiest core by instruction."""
+    """Run rope; return the vector repeats of all cores, and those of the slowest core by instruction."""
     rope(
         np.ones((1, TOKENS, heads, D), dtype),
         positions_of(mode, TOKENS),
@@ -47,8 +47,8 @@ def repeats_by_instruction(dtype, mode, backend="sim"):
 
     Both come from the difference between two calls, so the cost of the table cancels out.
     """
-    few, few_apis = count_repeats(dtype, mode, FEW_HEADS, backend)
-    many, many_apis = count_repeats(dtype, mode, MANY_HEADS, backend)
-    head = (many - few) / (TOKENS * (MANY_HEADS - FEW_HEADS))
-    added = {api: many_apis[api] - few_apis[api] for api in many_apis if many_apis[api] != few_apis[api]}
-    return head, {api: head * count / sum(added.values()) for api, count in added.items()}
+    fewer, fewer_by_api = count_repeats(dtype, mode, FEW_HEADS, backend)
+    more, more_by_api = count_repeats(dtype, mode, MANY_HEADS, backend)
+    per_head = (more - fewer) / (TOKENS * (MANY_HEADS - FEW_HEADS))
+    added = {api: n - fewer_by_api[api] for api, n in more_by_api.items() if n != fewer_by_api[api]}
+    return per_head, {api: per_head * n / sum(added.values()) for api, n in added.items()}

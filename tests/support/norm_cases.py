@@ -21,7 +21,7 @@ hosts = pytest.mark.parametrize("backend", ["reference", "cpu"])
 
 
 def unless_refused(backend, dtypes, run):
-    """Return run's result; None if the backend's device lacks one of these types and run raises its error."""
+    """Return run's result. If the back end's device lacks one of the types, require an error instead."""
     if not lacks_type(backend, dtypes):
         return run()
     with pytest.raises((TypeError, ValueError), match=r"^\[\w+\] \w+ must be "):
@@ -71,7 +71,8 @@ class NormSetup:
 
 def strides_of(layout, shape):
     """Return the strides of a layout, in elements. "gaps" are between rows, "non-unit" has gaps in the last
-    dimension, "transposed" exchanges the first two dimensions in memory."""
+    dimension, "reversed" has negative strides except in the last, "transposed" exchanges the first two
+    dimensions in memory."""
     strides = list(contiguous_strides(shape))
     if layout == "gaps" and len(shape) > 1:
         row = shape[-1] + 3
@@ -145,7 +146,7 @@ def assert_within(y, expected, dtype):
 
 
 def run_and_judge(call, backend, guarded, seed=0, x=None):
-    """Return the result after a check of its bound and of the memory around it; None if the backend refuses
+    """Return the result after a check of its bound and of the memory around it; None if the back end refuses
     the call's types."""
     inputs = make_inputs(call, guarded, seed, x)
     spec, before = spec_call(call, inputs), inputs.x.copy()
@@ -190,7 +191,10 @@ def gradients_refusal(call, backend):
 
 
 def judge_gradients(call, backend, guarded, seed=0, x=None):
-    """Require both gradients to meet their bounds, or the right error if the backend must refuse the call."""
+    """Require both gradients to meet their bounds, or the error if the back end must refuse the call.
+
+    Gradients that torch computes are compared with a tolerance instead.
+    """
     inputs = make_inputs(call, guarded, seed, x)
     arrays = [converted(call, a) for a in (inputs.grad, inputs.x, inputs.scale)]
     if refused := gradients_refusal(call, backend):
@@ -221,11 +225,11 @@ def has_contiguous_rows(call):
 
 def possible(call):
     """Return False for calls that are not valid: torch has no negative strides; an output in place needs x's
-    type and contiguous rows."""
-    in_place = call.out != "in-place" or (call.scale_type == call.dtype and has_contiguous_rows(call))
-    last = call.axis % len(call.shape) == len(call.shape) - 1 and len(call.shape) <= 4
-    gaps = call.out != "gaps" or last
-    return in_place and gaps and not (call.framework == "torch" and call.layout == "reversed")
+    type and contiguous rows; one with gaps needs axis -1 and at most four dimensions."""
+    in_place_fits = call.out != "in-place" or (call.scale_type == call.dtype and has_contiguous_rows(call))
+    rows_are_last = call.axis % len(call.shape) == len(call.shape) - 1
+    gaps_fit = call.out != "gaps" or (rows_are_last and len(call.shape) <= 4)
+    return in_place_fits and gaps_fit and not (call.framework == "torch" and call.layout == "reversed")
 
 
 __all__ = [

@@ -1,5 +1,5 @@
-"""Code that the tests of rms_norm_rope share: a call as data, its arrays, and the specification's
-judgement."""
+"""Code that the tests of rms_norm_rope share: a call as data, its arrays, and the judgement by the
+specification."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from npu_rope.testing.outcomes import Expectation
 
 @dataclass(frozen=True)
 class NormRopeSetup:
-    """A call of rms_norm_rope. The fields' defaults are the plain call; FACTORS lists the other values."""
+    """A call of rms_norm_rope. The defaults give the plain call; FACTORS lists other values."""
 
     dtype: str = "float32"
     rounding: bool = False
@@ -37,7 +37,7 @@ class NormRopeSetup:
     layout: str = "contiguous"
     out: str = "new"
     epsilon: float = 1e-6
-    numbers: str = "heads"
+    numbers: str = "scaled-heads"
     scale_layout: str = "contiguous"
 
     def __str__(self):
@@ -67,7 +67,7 @@ FACTORS = {
     "layout": ["contiguous", "bnsd", "fused-qkv", "gaps", "shared-batch", "non-unit", "reversed"],
     "out": ["new", "given", "in-place", "gaps", "cache", "cache-given"],
     "epsilon": [1e-6, 0.0, 1.0],
-    "numbers": ["heads", "zeros", "large", "small", "far"],
+    "numbers": ["scaled-heads", "zeros", "large", "small", "inf-nan"],
     "scale_layout": ["contiguous", "gaps"],
 }
 
@@ -93,18 +93,18 @@ class NormRopeArrays:
 
 
 def numbers_of(call, rng, shape):
-    x, heads = rng.standard_normal(shape), (*shape[:-1], 1)
+    x, per_head = rng.standard_normal(shape), (*shape[:-1], 1)
     limits = np.finfo(NUMPY_DTYPES[call.dtype]) if call.dtype != "bfloat16" else None
     largest, smallest = (3.3e38, 2.0**-133) if limits is None else (limits.max, limits.smallest_subnormal)
     largest, smallest = float(largest), float(smallest)
     values = {
-        "heads": lambda: x * 10.0 ** rng.uniform(-3, 3, heads),
-        "zeros": lambda: x * rng.integers(0, 2, heads),
+        "scaled-heads": lambda: x * 10.0 ** rng.uniform(-3, 3, per_head),
+        "zeros": lambda: x * rng.integers(0, 2, per_head),
         "large": lambda: np.clip(x, -1, 1) * largest,
         "small": lambda: x * 9 * smallest,
-        "far": lambda: x,
+        "inf-nan": lambda: x,
     }[call.numbers]()
-    if call.numbers == "far" and values.size:
+    if call.numbers == "inf-nan" and values.size:
         values.flat[0], values.flat[-1] = np.inf, np.nan
     return values
 
@@ -157,7 +157,7 @@ def make_inputs(call, guarded, seed=0):
 
 
 def expectations(call, inputs, backend, **changed):
-    """Return what the specification expects of both outputs: of q, and of k or the cache."""
+    """Return the specification's expectations of both outputs: q, and k or the cache."""
     expected = [
         Expectation(
             *norm_rope_spec.rms_norm_rope(
@@ -213,7 +213,7 @@ def run_call(call, inputs, backend, **more):
 
 
 def run_and_judge(call, backend, guarded, seed=0):
-    """Return the results after a check of their bounds and of the memory around them; None if the backend
+    """Return the results after a check of their bounds and of the memory around them; None if the back end
     must refuse the call."""
     inputs = make_inputs(call, guarded, seed)
     expected = expectations(call, inputs, backend)
@@ -247,9 +247,7 @@ def parts_of(call, inputs, backend, **more):
 
 __all__ = [
     "FACTORS",
-    "NormRopeArrays",
     "NormRopeSetup",
-    "assert_within",
     "expectations",
     "make_inputs",
     "parts_of",

@@ -1,4 +1,4 @@
-"""A small greedy generator of pairwise test sets: two values of two factors occur together in some row."""
+"""A greedy generator of pairwise test sets: any two values of two factors occur together in some row."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import random
 def pairwise(factors, *, seed=0, candidates=30):
     """Return rows (dicts) that together hold every pair of values.
 
-    Each row starts from a pair that no row has yet. Among ``candidates`` random completions the one with the
-    most new pairs is kept.
+    Each row starts from a pair that no row has yet and is the random completion, of ``candidates``, with the
+    most new pairs.
 
     >>> rows = pairwise({"a": [1, 2], "b": [1, 2], "c": [1, 2]})
     >>> len(rows) <= 6

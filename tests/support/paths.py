@@ -1,5 +1,5 @@
-"""The paths into rope_qk and rope_set_rows, and bad calls of both. A bad call is a correct call with one
-wrong argument, the error that it must raise, and the paths that can express it.
+"""The paths, which are ways to call rope_qk and rope_set_rows, and bad calls of both. A bad call is a correct
+call with one wrong argument, the error that it must raise, and the paths that can express it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def c_view(array):
 
 
 def c_arguments(call):
-    """Return each argument of the C function by name: a struct or None."""
+    """Return the tensors and the parameters of the C function by name: each a struct or None."""
     a = call.attributes
     structs = {name: c_view(call.tensors[name]) for name in call.op.reads}
     structs["params"] = CParams(**{**a, "sections": (C.c_int32 * 4)(*a["sections"])})
@@ -134,7 +134,7 @@ PATHS: dict[str, Callable[[PathCall], None]] = {
         for backend in ("reference", "cpu", "sim", "sim:ascend310p")
     },
     **{
-        f"torch-{backend}": partial(through_python, backend, tensor_of)
+        f"torch-{backend or 'default'}": partial(through_python, backend, tensor_of)
         for backend in ("reference", "cpu", "sim", None)
     },
     "torch-ops": through_torch_ops,
@@ -162,7 +162,7 @@ class BadCall:
 
 def bad_calls_of(call):
     """Return ``bad(name, text, **changed)``, which describes the bad call ``call(**changed)``. A changed
-    argument may be a function that returns a tensor: each path makes new tensors."""
+    argument may be a function that makes a tensor, so that each path gets new tensors."""
 
     def bad(name, text, *, kind=ValueError, paths=tuple(PATHS), operator="", **changed):
         def make():
@@ -195,7 +195,7 @@ def each_bad_call(bads):
 
 
 def assert_refused(bad, path):
-    """Require the error's class and message, and that nothing is written."""
+    """Require the error's message, its class except in torch.ops, and that nothing is written."""
     call = bad.make()
     before = [a.tobytes() for a in call.arrays()]
     # torch raises most errors of C++ operators as RuntimeError.

@@ -1,5 +1,5 @@
 """Bad calls of rope as a table. A bad call is a correct call with one wrong argument, the error that it must
-raise, and the paths that can express it (a tensor cannot be read-only, Python has no NULL).
+raise, and the paths (ways to call the operator) that can express it: a tensor cannot be read-only.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RopeCall:
         return [a for a in (self.x, self.positions, self.factors, self.out) if isinstance(a, np.ndarray)]
 
 
-# ---- the paths into the operator -----------------------------------------------------------------
+# ---- the paths ---------------------------------------------------------------------------------
 
 ANGLES = {0: "exact", 1: "f32", 2: "ggml"}
 
@@ -163,7 +163,7 @@ WITH_YARN = "when ext_factor is not 0"
 
 
 def sectioned(*shape, factors=None, mode=8, n_dims=8):
-    """Return a function that makes a call in a mode with sections, with positions of that shape."""
+    """Return a function that makes a call in a mode with sections, with positions of ``shape``."""
 
     def make():
         divisors = None if factors is None else np.ones(factors, np.float32)
@@ -309,7 +309,7 @@ INPUTS = [
         "x-5d", f"{X_SHAPE} [1, 2, 3, 2, 8].", x=lambda: np.ones((1, B, S, N, D), np.float32), paths=PYTHON
     ),
     argument("positions-long", f"{P_SHAPE} [4].", positions=lambda: np.arange(4)),
-    argument("positions-turned", f"{P_SHAPE} [3, 2].", positions=lambda: np.zeros((3, 2), np.int32)),
+    argument("positions-transposed", f"{P_SHAPE} [3, 2].", positions=lambda: np.zeros((3, 2), np.int32)),
     argument("positions-scalar", f"{P_SHAPE} [].", positions=lambda: np.array(1)),
     argument("positions-other-batch", f"{P_SHAPE} [3, 3].", positions=lambda: np.zeros((3, 3), np.int32)),
     argument("positions-no-batch", f"{P_SHAPE} [0, 3].", positions=lambda: np.zeros((0, 3), np.int32)),
@@ -367,10 +367,12 @@ def out_view(shape, strides):
     return lambda: np.lib.stride_tricks.as_strided(memory, shape, [4 * s for s in strides])
 
 
-def shared_in_part(x_from, out_from, count=B * S * N * D):
+def shared_in_part(x_from, out_from):
+    """Return a function that makes a call whose x and out begin at these elements of one array."""
+
     def make():
         memory = sentinels(400)
-        shape = (B, S, N, D)
+        shape, count = (B, S, N, D), B * S * N * D
         return RopeCall(
             x=memory[x_from:][:count].reshape(shape), out=memory[out_from:][:count].reshape(shape)
         )
@@ -379,6 +381,8 @@ def shared_in_part(x_from, out_from, count=B * S * N * D):
 
 
 def out_over(name):
+    """Return a function that makes a call whose positions or factors lie in out."""
+
     def make():
         call = RopeCall(factors=np.ones(4, np.float32))
         inside = call.out.ravel()[5:9]
@@ -437,7 +441,7 @@ OUTPUTS = [
         out=lambda: sentinels((B, S, N, D))[..., ::-1],
         paths=(*NUMPY, *C_PATHS),
     ),
-    argument("out-all-one", f"out {UNIT_STRIDE} 0.", out=out_view((B, S, N, D), (48, 16, 8, 0))),
+    argument("out-zero-stride", f"out {UNIT_STRIDE} 0.", out=out_view((B, S, N, D), (48, 16, 8, 0))),
     argument(
         "out-folded-heads",
         "out must not overlap itself but got strides [48, 16, 4, 1].",

@@ -1,5 +1,5 @@
-"""Calls of the operators that a graph could capture: COUNT calls that write to existing memory, on a stream
-without waits.
+"""COUNT rounds of calls that a graph could capture: they write to existing memory, and the script does not
+wait between them.
 
 usage: captured.py COUNT
 """

@@ -4,8 +4,8 @@ usage: first_call.py ORDER FOLDER
 
 ORDER lists the modules to import. If torch_npu is not in the list, torch loads it
 (TORCH_DEVICE_BACKEND_AUTOLOAD); npu_rope also imports torch. Every operator that torch lists in the
-namespace is called in a separate process, which reports to FOLDER/<operator>. Prints JSON: by operator
-"ok" or the error.
+namespace is called in a separate process, which reports to FOLDER/<operator>. The script prints JSON: "ok"
+or the error of each operator.
 """
 
 import gc
@@ -33,7 +33,7 @@ REFUSED = {name for name, described in registered.items() if not described.on_np
 
 
 def check(name, operator):
-    """Call it on the NPU first, then on the CPU, and compare."""
+    """Call the operator on the NPU, then on the CPU, and compare. One of REFUSED must refuse NPU tensors."""
     if name in REFUSED:
         assert "must be on device cpu" in refusal(lambda: call(operator, operands(name, operator, "npu")))
         return
@@ -45,7 +45,7 @@ def check(name, operator):
         assert (got.cpu() - expected).abs().max() < 1e-5
 
 
-def in_own_process(name, operator):
+def check_in_fork(name, operator):
     """Run the check in a fork, whose state is that of a process that has only imported modules."""
     read_end, write_end = os.pipe()
     child = os.fork()
@@ -67,6 +67,6 @@ def in_own_process(name, operator):
 
 
 gc.freeze()  # so that the exit of a fork does not scan the imported objects
-# In a fork this ends by sys.exit inside in_own_process.
-found = {name: in_own_process(name, operator) for name, operator in operators().items()}
-print(json.dumps(found))
+# In a fork this ends by sys.exit inside check_in_fork.
+results = {name: check_in_fork(name, operator) for name, operator in operators().items()}
+print(json.dumps(results))

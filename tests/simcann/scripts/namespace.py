@@ -3,14 +3,14 @@
 import torch
 
 HEADS, TABLE, ROWS = (1, 4, 2, 16), (4, 8), torch.tensor([[3, 0, 2, 1]])
-# Operands by their names in the schemas; tensors are given as shapes and filled with ones.
+# Operands by their names in the schemas. A tuple is the shape of a tensor with random numbers.
 OPERANDS = {
     **dict.fromkeys(("x", "q", "query", "grad", "residual", "out", "sum", "q_out"), HEADS),
     **dict.fromkeys(("k", "key", "k_out"), (1, 4, 1, 16)),
     **dict.fromkeys(("X", "Y"), (1, 2, 4, 16)),
     **dict.fromkeys(("scale", "q_scale", "k_scale"), (16,)),
     **dict.fromkeys(("cos", "sin", "cos_cache", "sin_cache"), TABLE),
-    **dict.fromkeys(("positions",), torch.arange(4)),
+    "positions": torch.arange(4),
     **dict.fromkeys(("rows", "position_ids"), ROWS),
     "start_pos": torch.tensor(3),
     "packed": torch.zeros(8, dtype=torch.uint8),
@@ -29,14 +29,14 @@ OPERANDS = {
 
 
 def operators():
-    """Every operator of the namespace by its name."""
+    """Return every operator of the namespace by its name."""
     listed = torch._C._dispatch_get_all_op_names()
     names = sorted(name.partition("::")[2] for name in listed if name.startswith("npu_rope::"))
     return {name: getattr(torch.ops.npu_rope, name).default for name in names}
 
 
 def operand(name, argument, device):
-    """An argument's value; tensors are created on the CPU and copied."""
+    """Return an argument's value. Tensors are created on the CPU and copied."""
     if argument.name == "cache":
         return torch.zeros(8, 1 if "rms_norm" in name else 2, 16).to(device)
     value = OPERANDS[argument.name]
@@ -47,13 +47,13 @@ def operand(name, argument, device):
 
 
 def operands(name, operator, device):
-    """The values of the arguments of a call, by name."""
+    """Return the values of a call's arguments without a default, and of position_ids, by name."""
     needed = [a for a in operator._schema.arguments if not a.has_default_value() or a.name == "position_ids"]
     return {a.name: operand(name, a, device) for a in needed}
 
 
 def call(operator, values):
-    """All results of a call and all tensors that it writes."""
+    """Return all results of a call and all tensors that it writes."""
     results = operator(**values)
     results = results if isinstance(results, tuple) else (results,)
     arguments = operator._schema.arguments

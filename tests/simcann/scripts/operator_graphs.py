@@ -30,10 +30,10 @@ def check_rms_norm_backward():
 
 
 def check_every_operator_of_the_namespace():
-    """Every form of each operator: in place, with out, and into a cache."""
-    of_npu = {name: operator for name, operator in operators().items() if "_packed_" not in name}
-    assert set(of_npu) >= {name for name in registered if "_packed_" not in name}
-    for name, operator in of_npu.items():
+    """Replay every schema that is not packed: new outputs, in place, with out, and into a cache."""
+    unpacked = {name: operator for name, operator in operators().items() if "_packed_" not in name}
+    assert set(unpacked) >= {name for name in registered if "_packed_" not in name}
+    for name, operator in unpacked.items():
         values = operands(name, operator, "npu")
         tensors = [value for value in values.values() if isinstance(value, torch.Tensor)]
         assert_replays_equal_calls(functools.partial(call, operator, values), tensors)

@@ -1,4 +1,4 @@
-"""Programs with one race of a kernel each, with and without the wait, as in the simulator's races.py.
+"""Two programs, each with one race of a kernel, with and without the missing wait (simulator's races.py).
 
 usage: operator_races.py NAME|with-waits
 """

@@ -15,7 +15,7 @@ AT = torch.arange(1000, 1005)
 ATTRIBUTES = {"n_dims": 64, "rope_mode": 2, "freq_base": 1e6}
 
 
-def check_gradients_are_the_cpu_s():
+def check_gradients_equal_the_cpu_s():
     for params in (PARAMS, NORMAL):
         grads = []
         for device in ("cpu", "npu"):
@@ -108,7 +108,7 @@ def check_rows_of_a_cache():
             near(caches[1], caches[0])
 
 
-def check_views_are_read_without_a_copy():
+def check_views():
     fused = values(2, 5, 8, 64).npu()
     for view in (fused[:, :, 2:5], fused.transpose(0, 1)[:2], fused[:, ::2][:, :2], fused[..., :32]):
         params = npu_rope.RopeParams(32, "neox")
@@ -131,7 +131,7 @@ def check_streams():
     near(y, x.cpu(), units=4)
 
 
-def check_empty_calls_are_not_launched():
+def check_empty_calls():
     at = torch.zeros(0, dtype=torch.int64).npu()
     assert npu_rope.rope(torch.zeros(1, 0, 2, 64).npu(), at, PARAMS).shape == (1, 0, 2, 64)
 

@@ -15,7 +15,7 @@ PARAMS = npu_rope.RopeParams(WIDTH, "neox", freq_base=500_000.0)
 
 
 def error(got, expected):
-    """The error in units of half the spacing of numbers around the largest expected one."""
+    """Return the largest error in units of the dtype's rounding of the largest expected value."""
     unit = torch.finfo(got.dtype).eps / 2 * expected.abs().max()
     return ((got.cpu().double() - expected).abs().max() / unit).item()
 
@@ -44,10 +44,10 @@ def main():
         found[f"rope_set_rows {name}"] = error(rows, expected[:, :, HEADS : HEADS + KV_HEADS])
         x = on_npu.clone().requires_grad_()
         npu_rope.rope(x, at, PARAMS).float().square().sum().backward()
-        found[f"gradient {name}"] = error(x.grad, 2 * fused.double()) / 4  # rounded on the way there and back
-        before = on_npu.clone()
-        torch.ops.npu_rope.rope_(before, at, n_dims=WIDTH, rope_mode=2, freq_base=500_000.0)
-        found[f"rope_ {name}"] = error(before, expected)
+        found[f"gradient {name}"] = error(x.grad, 2 * fused.double()) / 4
+        in_place = on_npu.clone()
+        torch.ops.npu_rope.rope_(in_place, at, n_dims=WIDTH, rope_mode=2, freq_base=500_000.0)
+        found[f"rope_ {name}"] = error(in_place, expected)
     torch.npu.synchronize()
     print(json.dumps(found))
 

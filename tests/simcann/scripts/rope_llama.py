@@ -11,7 +11,7 @@ PARAMS = npu_rope.RopeParams(llama.HEAD_WIDTH, "neox")
 
 
 def rotate(x, positions):
-    """[B,N,S,D] is a view of the operator's layout, and so is the result."""
+    """Rotate x of layout [B,N,S,D]. x and the result are transposed views of the operator's layout."""
     return npu_rope.rope(x.transpose(1, 2), positions, PARAMS).transpose(1, 2)
 
 
