@@ -78,7 +78,7 @@ def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
-@for_each_valid([NormSetup(**row) for row in pairwise(FACTORS)])
+@for_each_valid(pairwise(FACTORS, NormSetup, is_call))
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 

@@ -55,7 +55,7 @@ def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
-@for_each_valid([NormRopeSetup(**row) for row in pairwise(FACTORS)])
+@for_each_valid(pairwise(FACTORS, NormRopeSetup, possible))
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 

@@ -43,7 +43,7 @@ ONE_FACTOR = BASES + [
     if name not in BASE_FACTORS
     for value in values[1:]
 ]
-PAIRWISE = [Case(**row) for row in pairwise(FACTORS)]
+PAIRWISE = pairwise(FACTORS, Case, possible)
 
 # Numbers of pairs around every vector width. The test also adds lanes that do not rotate.
 PAIRS = [1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 64, 96, 128, 288]
@@ -134,14 +134,13 @@ SIZES = {
 }
 
 
-def sized(row):
+def sized(B, S, N, D, **row):
     """Return a row of SIZES as a case. S is reduced to keep x below MAX_ELEMENTS if that is possible."""
-    B, S, N, D = (row.pop(k) for k in "BSND")
     S = max(1, min(S, MAX_ELEMENTS // (B * N * D)))
     return with_sizes(Case(**row), B, S, N, D)
 
 
-@cases([sized(row) for row in pairwise(SIZES)])
+@cases(pairwise(SIZES, sized, possible))
 def test_sizes_that_models_have_meet_the_bound(case, backend, guarded):
     run_and_judge(case, backend, guarded)
 

@@ -194,7 +194,7 @@ def test_one_factor_changed_meets_the_bound(case, backend, guarded):
     run_and_judge(case, backend, guarded)
 
 
-@cases([QkCase(**row) for row in pairwise(FACTORS)])
+@cases(pairwise(FACTORS, QkCase, possible))
 def test_every_pair_of_factors_meets_the_bound(case, backend, guarded):
     run_and_judge(case, backend, guarded)
 
@@ -248,7 +248,7 @@ def test_many_tokens_on_several_threads_and_cores_meet_the_bound(backend, guarde
 # ---- one call instead of two -----------------------------------------------------------------------
 
 
-@cases([QkCase(**row) for row in pairwise({**FACTORS, "out": ["new"]}, seed=1)])
+@cases(pairwise({**FACTORS, "out": ["new"]}, QkCase, possible, seed=1))
 def test_each_result_equals_ropes_bit_for_bit(case, backend):
     guarded = GuardedMemory()
     inputs, convert = make_inputs(case, guarded), converter(case)

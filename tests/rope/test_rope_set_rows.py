@@ -231,7 +231,7 @@ def test_one_factor_changed_meets_the_bound(case, backend, guarded):
     run_and_judge(case, backend, guarded)
 
 
-@cases([RowsCase(**row) for row in pairwise(FACTORS)])
+@cases(pairwise(FACTORS, RowsCase, possible))
 def test_every_pair_of_factors_meets_the_bound(case, backend, guarded):
     run_and_judge(case, backend, guarded)
 
@@ -294,7 +294,7 @@ def in_three_steps(case, inputs, backend):
     return cache
 
 
-@cases([RowsCase(**row) for row in pairwise({**FACTORS, "framework": ["numpy"]}, seed=1)])
+@cases(pairwise({**FACTORS, "framework": ["numpy"]}, RowsCase, possible, seed=1))
 def test_it_equals_rope_a_cast_and_an_assignment_bit_for_bit(case, backend, guarded):
     if backend == "reference":  # rope_set_rows rounds float64 once, while rope rounds to x's type first
         return

@@ -179,7 +179,7 @@ def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
-@calls([RotaryMulCall(**row) for row in pairwise(FACTORS)])
+@calls(pairwise(FACTORS, RotaryMulCall, possible))
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 

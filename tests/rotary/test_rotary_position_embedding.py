@@ -206,7 +206,7 @@ def test_one_factor_changed_meets_the_specification(call, backend):
     run_and_judge(call, backend)
 
 
-@calls([PmxCall(**row) for row in pairwise(FACTORS)])
+@calls(pairwise(FACTORS, PmxCall, possible))
 def test_every_pair_of_factors_meets_the_specification(call, backend):
     run_and_judge(call, backend)
 

@@ -1,20 +1,22 @@
-"""A greedy generator of pairwise test sets: any two values of two factors occur together in some row."""
+"""A greedy generator of pairwise test sets: any two values of two factors occur together in some case."""
 
 from __future__ import annotations
 
 import itertools
 import random
 
+TRIES = 1000  # a pair without a possible completion in this number of tries is left out
 
-def pairwise(factors, *, seed=0, candidates=30):
-    """Return rows (dicts) that together hold every pair of values.
 
-    Each row starts from a pair that no row has yet and is the random completion, of ``candidates``, with the
-    most new pairs.
+def pairwise(factors, make=dict, possible=lambda case: True, *, seed=0, candidates=30):
+    """Return cases ``make(**row)`` that together hold every pair of values that some possible case has.
 
-    >>> rows = pairwise({"a": [1, 2], "b": [1, 2], "c": [1, 2]})
-    >>> len(rows) <= 6
-    True
+    Each case starts from a pair that no case has yet. It is the one with the most new pairs of
+    ``candidates`` random completions that are possible.
+
+    >>> cases = pairwise({"a": [1, 2], "b": [1, 2]}, possible=lambda case: case["a"] <= case["b"])
+    >>> sorted((case["a"], case["b"]) for case in cases)
+    [(1, 1), (1, 2), (2, 2)]
     """
     rng = random.Random(seed)
     names = list(factors)
@@ -24,16 +26,24 @@ def pairwise(factors, *, seed=0, candidates=30):
         for i in range(len(factors[a]))
         for j in range(len(factors[b]))
     }
-    rows = []
+    cases = []
     while missing:
-        start = dict(min(missing))
-        completions = [
-            {n: start.get(n, rng.randrange(len(factors[n]))) for n in names} for _ in range(candidates)
-        ]
-        best = max(completions, key=lambda row: len(_pairs(names, row) & missing))
-        missing -= _pairs(names, best)
-        rows.append({n: factors[n][i] for n, i in best.items()})
-    return rows
+        pair = min(missing)
+        completions = []
+        for _ in range(TRIES):
+            row = {**{name: rng.randrange(len(factors[name])) for name in names}, **dict(pair)}
+            case = make(**{name: factors[name][i] for name, i in row.items()})
+            if possible(case):
+                completions.append((row, case))
+                if len(completions) == candidates:
+                    break
+        if not completions:
+            missing.remove(pair)
+            continue
+        row, case = max(completions, key=lambda completion: len(_pairs(names, completion[0]) & missing))
+        missing -= _pairs(names, row)
+        cases.append(case)
+    return cases
 
 
 def _pairs(names, row):
