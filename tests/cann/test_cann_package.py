@@ -59,8 +59,8 @@ def op_type(stem: str) -> str:
 def interface(stem: str) -> list[tuple[str, str]]:
     """Return the names and types of the first phase's arguments."""
     header = PACKAGE / "op_api" / "include" / f"aclnn_npu_{stem}.h"
-    declared = aclnn.declared(header.read_text(), f"aclnn{op_type(stem)}GetWorkspaceSize")
-    return [(re.sub(r"_(optional|ref)$", "", aclnn.snake(p.name)), p.type) for p in declared]
+    parameters = aclnn.parameters_of(header.read_text(), f"aclnn{op_type(stem)}GetWorkspaceSize")
+    return [(re.sub(r"_(optional|ref)$", "", aclnn.snake(p.name)), p.type) for p in parameters]
 
 
 def description(soc: str) -> dict[str, dict[str, dict[str, str]]]:
@@ -114,7 +114,7 @@ def test_optional_arguments_have_optional_in_their_names(stem):
     header = (PACKAGE / "op_api" / "include" / f"aclnn_npu_{stem}.h").read_text()
     optional = {
         p.name
-        for p in aclnn.declared(header, f"aclnn{op_type(stem)}GetWorkspaceSize")
+        for p in aclnn.parameters_of(header, f"aclnn{op_type(stem)}GetWorkspaceSize")
         if "Optional" in p.name
     }
     assert optional == {"freqFactorsOptional", "sectionsOptional", "stridesOptional"}
