@@ -37,7 +37,7 @@ NPU_TESTS=(tests/ops tests/rope tests/rotary tests/norm/test_rms_norm.py tests/n
   --ignore=tests/rope/test_rope_kernels.py)
 
 # Tests that need torch_npu; each test runs in separate processes.
-TORCH_NPU_TESTS=(tests/simcann/test_npu_rope.py tests/simcann/test_first_call.py simulator/tests/programs/test_torch_npu.py)
+TORCH_NPU_TESTS=(tests/npu/test_npu_rope.py tests/npu/test_first_call.py simulator/tests/programs/test_torch_npu.py)
 
 # Let waiting threads sleep: two test processes with two spinning threads each would take each other's CPU time.
 export OMP_WAIT_POLICY=passive
