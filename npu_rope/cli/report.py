@@ -177,15 +177,15 @@ class ConsolePrinter:
         self.console.print(f"{verdict}: {text}", soft_wrap=True)
 
     def _table(self, executors: list[str]) -> None:
-        """Print a row for each suite: by back end, the cases within bounds and the worst error / bound."""
+        """Print a row for each suite: cases within bounds and worst ratio by back end, and the worst case."""
         columns = [(e, max(len(e), len("362/362  0.91"))) for e in executors]
-        heads = "  ".join(f"{e:>{width}}" for e, width in columns)
+        heads = "  ".join([*(f"{e:>{width}}" for e, width in columns), "worst case"])
         self.console.print(f"\n[bold]{'cases, worst error / bound':<27}{heads}[/]", soft_wrap=True)
         suites = dict.fromkeys(r.case.suite for r in self.report.results)
         for suite in suites:
             results = [r for r in self.report.results if r.case.suite == suite]
             cells = [_table_cell(results, e, width) for e, width in columns]
-            self.console.print(f"{suite:<27}" + "  ".join(cells), soft_wrap=True)
+            self.console.print(f"{suite:<27}{'  '.join(cells)}  {_worst_case(results)}", soft_wrap=True)
         self.console.print("")
 
     def _list_unsupported(self) -> None:
@@ -211,6 +211,12 @@ def _table_cell(results: list[CaseResult], executor: str, width: int) -> str:
     worst = max((j.ratio for j in ran if not math.isnan(j.ratio)), default=math.nan)
     text = f"{passed}/{len(ran)}  {_number(worst, '4.2f')}".rjust(width)
     return text if passed == len(ran) else f"[bold red]{text}[/]"
+
+
+def _worst_case(results: list[CaseResult]) -> str:
+    ratios = [(j.ratio, j.executor, r.case.name) for r in results for j in r.judgements]
+    _, executor, name = max((r for r in ratios if not math.isnan(r[0])), default=(0, "-", "-"))
+    return escape(f"{executor}: {name}")
 
 
 def _device(report: ValidationReport) -> str:
