@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from npu_rope import errors
 from npu_rope.errors import BackendUnavailable, BrokenRule
@@ -331,23 +331,26 @@ class Native:
         self._raise_on(self._force_isa(None if name is None else name.encode()))
 
 
-_loaded: Native | BackendUnavailable | None = None
-
-
 def load() -> Native:
     """Return the library, which is loaded once.
 
     Raises:
         BackendUnavailable: the library is missing or does not load; the message has the cause.
     """
-    global _loaded
-    if _loaded is None:
-        _loaded = _load()
-    if isinstance(_loaded, BackendUnavailable):
-        raise _loaded.with_traceback(None)
-    return _loaded
+    return available(_load())
 
 
+Loaded = TypeVar("Loaded")
+
+
+def available(loaded: Loaded | BackendUnavailable) -> Loaded:
+    """Return what was loaded, or raise the error of the load."""
+    if isinstance(loaded, BackendUnavailable):
+        raise loaded.with_traceback(None)
+    return loaded
+
+
+@cache
 def _load() -> Native | BackendUnavailable:
     path = find_library("npu_rope")
     if path is None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
+from functools import cache
 from pathlib import Path
 
 from ascend_sim import Unavailable
 from ascend_sim.package import Package
 
 from npu_rope.errors import BackendUnavailable
-from npu_rope.native import INSTALL, library_folders
+from npu_rope.native import INSTALL, available, library_folders
 
 FOLDER = "simcann_opp"
 # Environment variables that had other names before ascend_sim was a package of its own.
@@ -31,9 +32,6 @@ def find() -> Path | None:
     return next((folder / FOLDER for folder in library_folders() if (folder / FOLDER).is_dir()), None)
 
 
-_loaded: Package | BackendUnavailable | None = None
-
-
 def load() -> Package:
     """Return the package, which is loaded once.
 
@@ -41,14 +39,10 @@ def load() -> Package:
         BackendUnavailable: the package or the simulator is missing or does not load; the message has the
             cause.
     """
-    global _loaded
-    if _loaded is None:
-        _loaded = _load()
-    if isinstance(_loaded, BackendUnavailable):
-        raise _loaded.with_traceback(None)
-    return _loaded
+    return available(_load())
 
 
+@cache
 def _load() -> Package | BackendUnavailable:
     warn_of_old_variables()
     folder = find()
