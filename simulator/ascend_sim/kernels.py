@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ascend_sim.compiler import AICORE, build
+from ascend_sim.compiler import AICORE, build, entry_arguments
 from ascend_sim.errors import bad_type, bad_value
 from ascend_sim.library import DEFAULT_SOC, Memory, Options, load
 
@@ -100,10 +100,20 @@ _Placed = tuple[ArrayArgument, int]  # an argument and the index of its memory
 
 
 class Kernel:
-    """A compiled kernel: one entry function of a source file, for one SoC."""
+    """A compiled kernel: one entry function of a source file, for one SoC.
 
-    def __init__(self, library: Path, entry: str, soc: str) -> None:
-        self.soc, self.entry = soc, entry
+    Args:
+        library: the result of :func:`build`.
+        entry: the function's name.
+        soc: the SoC that it was compiled for.
+        arguments: the names of its GM arguments before workspace and tiling. If they are not None,
+            :meth:`run` checks their number.
+    """
+
+    def __init__(
+        self, library: Path, entry: str, soc: str, *, arguments: Sequence[str] | None = None
+    ) -> None:
+        self.soc, self.entry, self.arguments = soc, entry, arguments
         self._sim = load()
         self._library = C.CDLL(str(library))
         try:
@@ -146,6 +156,9 @@ class Kernel:
         ):
             if not 0 <= number <= maximum:
                 raise bad_value(f"{name} must be 0 .. {maximum} but got {number}.")
+        if self.arguments is not None and len(arguments) != len(self.arguments):
+            names = f"{len(self.arguments)} ({', '.join(self.arguments)})"
+            raise bad_value(f"arguments must be {names} but got {len(arguments)}.")
         tiling = bytes(tiling)
         memories, args = _memories_of(arguments)
         options = options or Options()
@@ -284,4 +297,10 @@ def compile(
     >>> kernel.run(In(x), In(y), Out(z), block_dim=8)  # doctest: +SKIP
     """
     library = build(source, soc=soc, defines=defines, include=include, flags=flags, folder=folder)
-    return Kernel(library, entry, soc.lower())
+    names = entry_arguments(source, _name_in_source(entry, defines or {}))
+    return Kernel(library, entry, soc.lower(), arguments=names)
+
+
+def _name_in_source(entry: str, defines: Mapping[str, str]) -> str:
+    """The macro that renames the entry, if there is one."""
+    return next((name for name, value in defines.items() if value == entry), entry)

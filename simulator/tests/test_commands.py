@@ -192,7 +192,7 @@ REFUSED = {
     "tiling number": (["--tiling", "uint8_t=256"], "[sim] tiling must have a uint8_t but got uint8_t=256."),
     "reference": (["--reference", "nosuch:f"], "[sim] reference must be MODULE:FUNCTION but got nosuch:f: "),
     "lenient": (
-        ["--lenient", "SIM-NO-01"],
+        [*VECTORS, "--lenient", "SIM-NO-01"],
         "[sim] options.lenient must name rules or be all but got SIM-NO-01.",
     ),
 }
@@ -206,6 +206,13 @@ def test_a_bad_option_is_refused_and_nothing_is_written(name):
     assert done.stderr.startswith(message), done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert files() == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_another_number_of_arguments_than_the_entry_s_is_refused(count):
+    done = add(*[VECTORS[0]] * count, *TILING)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"[sim] arguments must be 3 (x, y, z) but got {count}.\n"
 
 
 def test_an_entry_that_does_not_exist_is_refused():

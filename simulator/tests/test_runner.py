@@ -165,6 +165,37 @@ def test_a_launch_with_23_arguments_is_refused(scale):
         scale.run(*[In(ones())] * 23)
 
 
+def test_a_compiled_entry_knows_the_number_of_its_arguments(project):
+    options = {"defines": {"scale": "renamed"}, "folder": project / "out", "flags": ["-O0"]}
+    kernel = ascend_sim.compile(project / "scale.cpp", "renamed", **options)
+    with pytest.raises(ValueError, match=r"^\[sim\] arguments must be 2 \(x, y\) but got 3\.$"):
+        kernel.run(In(ones()), Out(ones()), None)
+    kernel.run(In(ones()), Out(ones()))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            "void f(GM_ADDR x, /* (a) */ __gm__ uint8_t* y,\n GM_ADDR workspace, // (b)\n GM_ADDR tiling)",
+            ("x", "y"),
+        ),
+        ("void f(GM_ADDR workspace, GM_ADDR tiling)", ()),
+        ("void f_of(GM_ADDR x, GM_ADDR workspace, GM_ADDR tiling)", None),
+        ("void f(GM_ADDR x, GM_ADDR y)", None),
+        ("void f()", None),
+        ("void f(GM_ADDR x,\n#if A\nGM_ADDR y,\n#endif\nGM_ADDR workspace, GM_ADDR tiling)", None),
+        ("void g(GM_ADDR x) { f(x, tiling); }", None),
+    ],
+)
+def test_the_source_names_the_entry_s_arguments_before_workspace_and_tiling(tmp_path, text, names):
+    source = tmp_path / "f.cpp"
+    source.write_text(f'extern "C" __global__ __aicore__ {text} {{}}\n')
+    assert compiler.entry_arguments(source, "f") == names
+    source.write_text(source.read_text() * 2)
+    assert compiler.entry_arguments(source, "f") is None
+
+
 def test_none_is_a_null_pointer(scale):
     scale.run(In(ones()), None)
 
