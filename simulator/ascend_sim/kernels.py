@@ -137,7 +137,7 @@ class Kernel:
             arguments: the kernel's GM arguments before workspace and tiling; None is a null pointer.
                 Arrays must be contiguous; a written one must not overlap another. Pass InOut of the same
                 array twice to a kernel that works in place. Outputs are written only if no rule was broken.
-            block_dim: number of blocks, each on one core.
+            block_dim: number of blocks, 1 .. 65535, each on one core.
             tiling: the tiling struct's bytes.
             tiling_key: the value that TILING_KEY_IS compares with.
             workspace_bytes: size of the workspace argument.
@@ -149,8 +149,9 @@ class Kernel:
             KernelBroken: the kernel broke a rule.
             ValueError, TypeError: an argument or option breaks its rule.
         """
+        if not 0 <= block_dim < 2**32:  # SIM-CORE-05 has the same range, for the numbers that a launch can hold
+            raise bad_value(f"block_dim must be 1 .. 65535 but got {block_dim}.")
         for name, number, maximum in (
-            ("block_dim", block_dim, 2**31 - 1),
             ("tiling_key", tiling_key, 2**64 - 1),
             ("workspace_bytes", workspace_bytes, 2**32),
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
@@ -194,6 +195,21 @@ def test_the_source_names_the_entry_s_arguments_before_workspace_and_tiling(tmp_
     assert compiler.entry_arguments(source, "f") == names
     source.write_text(source.read_text() * 2)
     assert compiler.entry_arguments(source, "f") is None
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"block_dim": -1}, "block_dim must be 1 .. 65535 but got -1."),
+        ({"block_dim": 2**32 + 1}, "block_dim must be 1 .. 65535 but got 4294967297."),
+        ({"tiling_key": -1}, "tiling_key must be 0 .. 18446744073709551615 but got -1."),
+        ({"workspace_bytes": 2**32 + 1}, "workspace_bytes must be 0 .. 4294967296 but got 4294967297."),
+    ],
+    ids=str,
+)
+def test_a_number_outside_its_range_is_refused(scale, option, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(f'[sim] {message}')}$"):
+        scale.run(In(ones()), Out(ones()), **option)
 
 
 def test_none_is_a_null_pointer(scale):
