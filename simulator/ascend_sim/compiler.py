@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ascend_sim import folders
 from ascend_sim.errors import Unavailable, bad_value
+from ascend_sim.files import unreadable
 from ascend_sim.library import DEFAULT_SOC, load
 
 __all__ = ["CompileFailed", "build", "column_defines", "column_entry", "compile_soc", "entry_arguments"]
@@ -115,9 +116,12 @@ def build(
 
     Raises:
         CompileFailed: the compiler failed; the message holds its output.
+        ValueError: there is no such SoC, or the source cannot be read or is empty.
     """
     if soc.lower() not in AICORE:
         raise bad_value(f"soc must be one of {', '.join(AICORE)} but got {soc}.")
+    if must := unreadable(Path(source)):
+        raise bad_value(f"source {must}")
     soc = soc.lower()
     sim = load()
     source = Path(source).resolve()

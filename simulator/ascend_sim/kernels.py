@@ -149,7 +149,9 @@ class Kernel:
             KernelBroken: the kernel broke a rule.
             ValueError, TypeError: an argument or option breaks its rule.
         """
-        if not 0 <= block_dim < 2**32:  # SIM-CORE-05 has the same range, for the numbers that a launch can hold
+        if (
+            not 0 <= block_dim < 2**32
+        ):  # SIM-CORE-05 has the same range, for the numbers that a launch can hold
             raise bad_value(f"block_dim must be 1 .. 65535 but got {block_dim}.")
         for name, number, maximum in (
             ("tiling_key", tiling_key, 2**64 - 1),
@@ -160,7 +162,10 @@ class Kernel:
         if self.arguments is not None and len(arguments) != len(self.arguments):
             names = f"{len(self.arguments)} ({', '.join(self.arguments)})"
             raise bad_value(f"arguments must be {names} but got {len(arguments)}.")
-        tiling = bytes(tiling)
+        try:
+            tiling = bytes(memoryview(tiling))
+        except TypeError:
+            raise bad_type(f"tiling must be bytes but got {type(tiling).__name__}.") from None
         memories, args = _memories_of(arguments)
         options = options or Options()
         soc = self.soc if options.soc is None else options.soc

@@ -120,6 +120,21 @@ def test_an_instruction_that_the_chip_lacks_is_reported_first_with_its_line(proj
     assert "required from here" in rest
 
 
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("nofile.cpp", "must be a file that can be read but got nofile.cpp: No such file or directory."),
+        ("empty.cpp", "must have a kernel but got empty.cpp, which is empty."),
+    ],
+)
+def test_a_source_without_a_kernel_is_refused(tmp_path, monkeypatch, name, rule):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.cpp").touch()
+    with pytest.raises(ValueError, match=f"^{re.escape(f'[sim] source {rule}')}$"):
+        ascend_sim.compile(name, "scale")
+    assert [path.name for path in tmp_path.iterdir()] == ["empty.cpp"]
+
+
 def test_an_unknown_chip_is_refused_at_compile_time(project):
     with pytest.raises(ValueError, match=r"^\[sim\] soc must be one of ascend910b, .* but got ascend910a\.$"):
         build(project, soc="ascend910a")
@@ -210,6 +225,13 @@ def test_the_source_names_the_entry_s_arguments_before_workspace_and_tiling(tmp_
 def test_a_number_outside_its_range_is_refused(scale, option, message):
     with pytest.raises(ValueError, match=f"^{re.escape(f'[sim] {message}')}$"):
         scale.run(In(ones()), Out(ones()), **option)
+
+
+@pytest.mark.parametrize("tiling", ["abc", 5, [1, 2]], ids=str)
+def test_a_tiling_that_is_not_bytes_is_refused(scale, tiling):
+    with pytest.raises(TypeError, match=rf"^\[sim\] tiling must be bytes but got {type(tiling).__name__}\.$"):
+        scale.run(In(ones()), Out(ones()), tiling=tiling)
+    scale.run(In(ones()), Out(ones()), tiling=np.arange(2))
 
 
 def test_none_is_a_null_pointer(scale):
