@@ -274,7 +274,7 @@ print(json.dumps(found))
 def test_a_refused_call_does_not_even_copy_a_view(simulated):
     done = simulated.code(VIEWS)
     found = done.json()
-    shape = "positions must have shape [S] = [4], [B, S] = [1, 4] or [1, S] but got [3]."
+    shape = "positions must have shape [S] = [4] or [B, S] = [1, 4] but got [3]."
     assert found == {
         "rope": f"[rope] {shape}",
         "rope_qk": f"[rope_qk] {shape}",
