@@ -9,7 +9,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["replacing", "stream_to", "unreadable", "unwritable"]
+__all__ = ["cause_of", "replacing", "stream_to", "unreadable", "unwritable"]
+
+
+def cause_of(error: Exception) -> str:
+    """Return the error's text; of an error about a file, the text without number and path."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def unreadable(source: Path) -> str | None:

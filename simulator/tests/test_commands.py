@@ -176,7 +176,10 @@ REFUSED = {
         ["x.npy"],
         "[sim] argument must be ROLE:FILE.npy, ROLE:DTYPE[SIZES] or ROLE:DTYPE[SIZES]=FILE.npy",
     ),
-    "file": (["in:x.npy"], "[sim] argument must be a .npy file or DTYPE[SIZES] but got x.npy: "),
+    "file": (
+        ["in:x.npy"],
+        "[sim] argument must be a .npy file or DTYPE[SIZES] but got x.npy: No such file or directory.",
+    ),
     "dtype": (["in:float31[8]"], "[sim] dtype must be one of float16, float32, "),
     "size": (
         ["in:float32[2000000000]"],
@@ -258,8 +261,17 @@ def test_a_plot_is_drawn(timeline):
     assert Path("add.svg").read_text().startswith("<?xml")
 
 
-@pytest.mark.parametrize("file", ["nope.json", "folder", "empty.json", "list.json", "other.json"])
-def test_a_file_that_is_no_timeline_is_refused(file):
+@pytest.mark.parametrize(
+    ("file", "cause"),
+    [
+        ("nope.json", "No such file or directory."),
+        ("folder", "Is a directory."),
+        ("empty.json", "Expecting value: "),
+        ("list.json", "list indices "),
+        ("other.json", "'otherData'."),
+    ],
+)
+def test_a_file_that_is_no_timeline_is_refused(file, cause):
     Path("folder").mkdir()
     Path("empty.json").write_text("")
     Path("list.json").write_text("[]")
@@ -267,7 +279,7 @@ def test_a_file_that_is_no_timeline_is_refused(file):
     before = files()
     done = ascend_sim_command("trace", file, "--plot", "plot.png")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"[trace] file must be a timeline of ascend_sim but got {file}: ")
+    assert done.stderr.startswith(f"[trace] file must be a timeline of ascend_sim but got {file}: {cause}")
     assert files() == before
 
 
