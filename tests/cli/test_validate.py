@@ -121,7 +121,7 @@ def test_without_ggml_the_summary_says_so(validate):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--backend", "npu"], "missing: the torch_npu package"),
+        (["--backend", "npu"], "but it lacks the torch_npu package"),
         (["--backend", "sim:ascend950"], "[validate] backend must be one of reference, cpu"),
         (["--backend", "gpu"], "[validate] backend must be one of reference, cpu"),
         (["--filter", "no such case"], "filter must match a case"),
@@ -200,7 +200,7 @@ def test_backend_forced_by_environment_and_absent_exits_2():
     arguments = [sys.executable, "-m", "npu_rope.cli", "validate", *ONE_CASE]
     done = subprocess.run(arguments, env=forced, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "missing: the torch_npu package" in done.stderr
+    assert "but it lacks the torch_npu package" in done.stderr
 
 
 def test_json_has_every_judgement(validate, tmp_path):
