@@ -68,8 +68,9 @@ def test_help_names_options_and_exit_status(command):
     assert [words for words in HELP[command] if words not in done.stdout] == []
 
 
-def test_the_app_and_the_module_print_the_version():
-    command = [sys.executable, "-m", "ascend_sim.cli", "--version"]
+@pytest.mark.parametrize("module", ["ascend_sim", "ascend_sim.cli"])
+def test_the_app_and_the_module_print_the_version(module):
+    command = [sys.executable, "-m", module, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == ascend_sim_command("--version").stdout == f"ascend-sim {ascend_sim.__version__}\n"
 
