@@ -229,7 +229,7 @@ def _npu_missing() -> Missing | None:
     if not absent:
         return None
     return Missing(
-        "missing: " + "; ".join(piece.what for piece in absent),
+        "it lacks " + "; ".join(piece.what for piece in absent),
         "\n".join(f"- {piece.what}: {piece.remedy}" for piece in absent),
     )
 

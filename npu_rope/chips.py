@@ -37,7 +37,6 @@ CHIPS = {
     "ascend310p": ("Ascend310P1", "Ascend310P3", "Ascend310P5", "Ascend310P7"),
 }
 SOCS = tuple(CHIPS)
-NAMES = tuple(name for names in CHIPS.values() for name in names)
 
 # A chip's name begins with its family's prefix and a digit. "Ascend910B" alone is of another family.
 PREFIXES = {"ascend910b": "Ascend910B", "ascend910_93": "Ascend910_93", "ascend310p": "Ascend310P"}

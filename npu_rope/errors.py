@@ -10,7 +10,7 @@ class BackendUnavailable(RuntimeError):
 
     Attributes:
         backend: its name, such as ``"npu"``.
-        missing: the missing piece.
+        missing: the cause as a clause, such as "it does not have rope".
         remedy: how to get it.
     """
 

@@ -55,7 +55,7 @@ class RmsNormAttributes:
     stash_type: int = 1
 
     @property
-    def rules(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The arguments that have rules."""
         return {"axis": self.axis, "epsilon": self.epsilon, "stash_type": self.stash_type}
 

@@ -54,7 +54,7 @@ class RmsNormRopeAttributes:
     angle: AnglePolicy = "exact"
 
     @property
-    def rules(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The arguments that have rules."""
         return {"params": self.params, "epsilon": self.epsilon, "angle": self.angle}
 

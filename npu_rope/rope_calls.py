@@ -49,7 +49,7 @@ class RopeCallAttributes:
     angle: AnglePolicy = "exact"
 
     @property
-    def rules(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The arguments that have rules."""
         return {"params": self.params, "angle": self.angle}
 

@@ -63,7 +63,7 @@ class RotaryAttributes:
     forward: bool = True
 
     @property
-    def rules(self) -> dict[str, int]:
+    def arguments(self) -> dict[str, int]:
         """The arguments that have rules."""
         return {"rotary_dim": self.rotary_dim, "offset": self.offset, "num_heads": self.num_heads}
 

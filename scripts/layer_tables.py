@@ -170,6 +170,7 @@ PURE = (*PLAIN, "npu_rope.dtypes", "npu_rope.errors")
 
 PYTHON_LAYERS = (
     Layer(("npu_rope/testing/*", "npu_rope/cli/*", "npu_rope/bench/*", "npu_rope/hardware/*"), ("*",)),
+    Layer(("npu_rope/__main__.py",), ("npu_rope.cli",)),
     # The package ascend_sim does not import npu_rope. Its startup/ runs in the user's process with
     # torch_npu, where ascend_sim may be missing.
     Layer(("simulator/ascend_sim/programs/startup/*",), (PY_STD, "torch", "ascend_sim_stream_work")),

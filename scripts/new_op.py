@@ -1,7 +1,5 @@
 """Create the files of a new operator from the templates in scripts/templates.
 
-usage: new_op.py NAME [--kernel]
-
 NAME is the operator's stem in snake case, such as rms_norm. The new operator is complete
 (y = x + epsilon in float32): it builds, imports, is documented and tested. Then replace the formula,
 starting with the reference; CONTRIBUTING.md lists the files to edit. --kernel also makes an AscendC kernel,
@@ -192,7 +190,7 @@ def main() -> int:
     for path in made:
         file = path.relative_to(ROOT).as_posix()
         print(f"{'changed' if file in EDITS else 'made   '} {file}")
-    print(f"Next: pip install --no-build-isolation -e . && pytest tests/ops/test_{name}.py")
+    print(f"Next: pip install --no-build-isolation -e ./simulator -e . && pytest tests/ops/test_{name}.py")
     print(f"Then replace the formula, first in npu_rope/reference/{name}.py.")
     return 0
 

@@ -159,11 +159,12 @@ private:
                 return bad_value(
                     op_, "positions",
                     formatted("have shape [4,S] = [4, %lld], [4*S] or [3,S] in mode %s", S, mode_name(p_.mode)), got);
-            return bad_value(op_, "positions",
-                             formatted("have shape [4,S] = [4, %lld], [4*S], [3,S], [4,B,S] = [4, %lld, %lld], "
-                                       "[3,B,S], [4,1,S] or [3,1,S] in mode %s",
-                                       S, B, S, mode_name(p_.mode)),
-                             got);
+            return bad_value(
+                op_, "positions",
+                formatted("have shape [4,S] = [4, %lld], [4*S], [3,S], [4,B,S] = [4, %lld, %lld]%s in "
+                          "mode %s",
+                          S, B, S, B == 1 ? " or [3,B,S]" : ", [3,B,S], [4,1,S] or [3,1,S]", mode_name(p_.mode)),
+                got);
         }
         if (Check c = check_memory("positions", t); !c.ok()) return c;
         s_.pos_stride[0] = by_batch && s_.B > 1 ? t.stride[1] : 0;
@@ -177,8 +178,9 @@ private:
         auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
         std::string got = got_shape(t);
         if (!batched) return bad_value(op_, "positions", formatted("have shape [S] = [%lld]", S), got);
-        return bad_value(op_, "positions",
-                         formatted("have shape [S] = [%lld], [B, S] = [%lld, %lld] or [1, S]", S, B, S), got);
+        const char* shapes = B == 1 ? "have shape [S] = [%lld] or [B, S] = [%lld, %lld]"
+                                    : "have shape [S] = [%lld], [B, S] = [%lld, %lld] or [1, S]";
+        return bad_value(op_, "positions", formatted(shapes, S, B, S), got);
     }
 
     Check check_freq_factors(const npu_rope_tensor& t) {

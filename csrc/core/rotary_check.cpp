@@ -130,8 +130,8 @@ private:
                     got);
             return bad_value(
                 op_, name,
-                formatted("have shape [S,W], [B,S,W] or [B,S,1,W] with S = %lld, B = %lld or 1 and W = %lld or %lld", S,
-                          B, w, 2 * w),
+                formatted("have shape [S,W], [B,S,W] or [B,S,1,W] with S = %lld, B = %lld%s and W = %lld or %lld", S, B,
+                          B == 1 ? "" : " or 1", w, 2 * w),
                 got);
         }
         s_.entry_per_lane = W != half;

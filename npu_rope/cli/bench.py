@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from ascend_sim import timeline_plot
-from ascend_sim.files import replacing, stream_to
+from ascend_sim.files import cause_of, replacing, stream_to
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -125,7 +125,10 @@ def _read(path: Path) -> Results:
     try:
         return report.read_json(path)
     except (OSError, ValueError) as error:
-        raise usage_error(f"[bench] --from must be a file of --format json but got {path}: {error}") from None
+        cause = cause_of(error).rstrip(".")
+        raise usage_error(
+            f"[bench] --from must be a file of --format json but got {path}: {cause}."
+        ) from None
 
 
 def _page(path: Path) -> str:
@@ -133,7 +136,9 @@ def _page(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8") if path.is_file() else ""
     except (OSError, ValueError) as error:
-        raise usage_error(f"[bench] markdown must be a text file but got {path}: {error}.") from None
+        raise usage_error(
+            f"[bench] markdown must be a text file but got {path}: {cause_of(error)}."
+        ) from None
 
 
 def _some_of(name: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:

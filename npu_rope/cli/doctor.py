@@ -69,8 +69,16 @@ def doctor(
         print(json.dumps([asdict(f) for f in findings], indent=1))
         return
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 400  # a program that reads the output needs whole paths and commands
+    if console.is_terminal:
+        _show(findings, console)
+        return
+    console.width = 400  # a program that reads the output needs whole paths and commands
+    with console.capture() as captured:
+        _show(findings, console)
+    print(*(line.rstrip() for line in captured.get().splitlines()), sep="\n")
+
+
+def _show(findings: list[Finding], console: Console) -> None:
     for group in dict.fromkeys(f.group for f in findings):
         table = Table(title=group, title_justify="left", title_style="bold", show_header=False, box=None)
         table.add_column(no_wrap=True)

@@ -50,14 +50,14 @@ def check(t: Tensors, a: RmsNormAttributes) -> int:
     ndim = len(t.x.shape)
     axis = a.axis % max(ndim, 1)
     if ndim <= MAX_NATIVE_NDIM:
-        rules.check(t, a.rules, lambda t: _readable_inputs(t, axis))
+        rules.check(t, a.arguments, lambda t: _readable_inputs(t, axis))
         return axis
     check_layout(t.map(spec_of), a)
     if t.outs:
         sources, written, first = _in_four_dimensions(joinable_call(t, axis), tuple(t.outs.values()), axis)
         xs, outs = dict(zip(t.xs, sources, strict=False)), dict(zip(t.outs, written, strict=True))
         rules.check(
-            CallTensors(t.op, xs, {"scale": sources[-1]}, outs, t.in_place), {**a.rules, "axis": first}
+            CallTensors(t.op, xs, {"scale": sources[-1]}, outs, t.in_place), {**a.arguments, "axis": first}
         )
     return axis
 
@@ -65,7 +65,7 @@ def check(t: Tensors, a: RmsNormAttributes) -> int:
 def check_layout(t: CallTensors[TensorSpec], a: RmsNormAttributes) -> None:
     """Check the rules that need neither an element's value nor an address."""
     if len(t.x.shape) <= MAX_NATIVE_NDIM:
-        rules.check_layout(t, a.rules)
+        rules.check_layout(t, a.arguments)
     elif not rules.is_open(t):
         check_many_sizes(t, a)
         check_types_and_attributes(t, a)
@@ -76,7 +76,7 @@ def check_types_and_attributes(
 ) -> None:
     """Check the rules that do not depend on the sizes. ``chip`` as in :func:`.rules.check`."""
     of_one = t.map(lambda spec: TensorSpec(spec.dtype, (1,), (1,)))
-    rules.check_layout(of_one, {**a.rules, "axis": 0}, chip)
+    rules.check_layout(of_one, {**a.arguments, "axis": 0}, chip)
 
 
 # ---- reference -----------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def launch_on_sim(options: Options, t: Tensors, results: Results, a: RmsNormAttr
     attributes = {"axis": axis, "epsilon": a.epsilon, "stash_type": a.stash_type}
     specs = {name: sim.spec_of_launch(tensor) for name, tensor in tensors.items()}
     launched = CallTensors(t.op, {name: specs[name] for name in t.xs}, {"scale": specs["scale"]})
-    rules.check_layout(launched, {**a.rules, "axis": axis}, sim.chip_of(options))
+    rules.check_layout(launched, {**a.arguments, "axis": axis}, sim.chip_of(options))
     sim.launch(options, t.op, t.op, tensors, attributes)
 
 

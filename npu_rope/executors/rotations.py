@@ -55,7 +55,7 @@ OUTS: Mapping[str, tuple[str, ...]] = {
 
 def check(t: Tensors, a: Attributes, chip: str | None = None) -> None:
     """Check every rule. ``chip`` as in :func:`.rules.check`."""
-    rules.check(t, a.rules, chip=chip)
+    rules.check(t, a.arguments, chip=chip)
 
 
 def new_q_out(q: Any) -> Any:
@@ -151,7 +151,7 @@ def launch_on_sim(options: Options, t: Tensors, results: Results, a: Attributes)
     Raises:
         InvalidValue, InvalidType: the chip does not support the call; nothing was written.
     """
-    rules.check_layout(t.map(sim.spec_of_launch), a.rules, sim.chip_of(options))
+    rules.check_layout(t.map(sim.spec_of_launch), a.arguments, sim.chip_of(options))
     tensors: dict[str, Any] = readable_inputs(t)
     for name in ("rows", "position_ids"):
         if name in tensors:

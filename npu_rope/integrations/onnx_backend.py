@@ -57,13 +57,13 @@ def _kind(node: onnx.NodeProto) -> str:
 
 
 def _unsupported(model: onnx.ModelProto) -> str | None:
-    """Return the part of a model that npu_rope does not support, or None."""
+    """Return the part of a model that npu_rope does not support, as an error's value, or None."""
     versions = {o.domain or "ai.onnx": o.version for o in model.opset_import}
     if versions.get("ai.onnx", 0) < OPSET:
-        return f"its opset is {versions.get('ai.onnx', 0)}, below {OPSET}"
+        return f"opset {versions.get('ai.onnx', 0)}"
     for node in model.graph.node:
         if not _is_supported(node):
-            return f"its node {node.name or node.output[0]} is {_kind(node)}"
+            return f"node {node.name or node.output[0]}, which is {_kind(node)}"
     return None
 
 
@@ -131,9 +131,9 @@ class NpuRopeBackend(Backend):
                 f"[onnx_backend] device must be CPU (backend= names npu_rope's) but got {device}."
             )
         onnx.checker.check_model(model)
-        if (reason := _unsupported(model)) is not None:
+        if (got := _unsupported(model)) is not None:
             rule = f"only nodes {', '.join(OPERATORS)} of opset {OPSET} or later"
-            raise ValueError(f"[onnx_backend] model must have {rule} but {reason}.")
+            raise ValueError(f"[onnx_backend] model must have {rule} but got {got}.")
         return NpuRopeModel(model, backend)
 
     @classmethod

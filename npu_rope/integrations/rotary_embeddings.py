@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import torch
 
+from npu_rope.errors import BrokenRule
 from npu_rope.integrations import rope_forms
 from npu_rope.integrations.rope_forms import NotKnown
 from npu_rope.integrations.table_origins import Angles, set_origin
@@ -54,8 +55,8 @@ class _Rope:
             raise NotKnown("it has no config")
         try:
             self.model = RopeParams.from_hf(config, layer_type)
-        except (TypeError, ValueError) as error:
-            rule = str(error).splitlines()[0].removeprefix("[rope] ").rstrip(".")
+        except BrokenRule as error:
+            rule = f"{error.argument} must {error.rule} but got {error.value}"
             raise NotKnown(f"rope has no parameters for its configuration ({rule})") from None
         params, layout = self.model.params, self._compare(module)
         self.has_sections = params.rope_mode.has_sections

@@ -102,7 +102,7 @@ def check(t: CallTensors[Any], a: Any) -> None:
     """Check every rule that needs neither an element's value nor an address. Tensors may be fake; a call with
     symbolic sizes is checked when it runs."""
     check_devices(t)
-    rules.check_layout(t.map(spec_of), a.rules)
+    rules.check_layout(t.map(spec_of), a.arguments)
 
 
 def check_traced(t: CallTensors[Any], attributes: dict[str, Any]) -> None:

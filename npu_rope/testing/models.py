@@ -12,10 +12,6 @@ from typing import Any
 
 from npu_rope.params import RopeParams
 
-# transformers computes frequencies in float32: base**(2i/n_dims), its reciprocal and up to two
-# products, about 8 roundings of 2**-24 together.
-PEER_RTOL = 1e-6
-
 
 @dataclass(frozen=True)
 class PublishedRope:

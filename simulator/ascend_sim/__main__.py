@@ -1,4 +1,4 @@
-"""``python -m ascend_sim --cmake``: the folders for a CMake project.
+"""``python -m ascend_sim``: the command ``ascend-sim``. With ``--cmake``: the folders for a CMake project.
 
 It prints the file that the project includes, then the folder of the libraries, which the project sets as
 ``ASCEND_SIM_LIB``.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 
-from ascend_sim import folders
+from ascend_sim import cli, folders
 
 
 def main() -> None:
-    """Print the two paths."""
+    """Print the two paths, or run the command line."""
     if sys.argv[1:] != ["--cmake"]:
-        sys.exit("usage: python -m ascend_sim --cmake")
+        return cli.main()
     print(folders.root() / "cmake" / "AscendSim.cmake")
     print(folders.library("ascend_sim").parent)
 

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from ascend_sim import folders
 from ascend_sim.errors import Unavailable, bad_value
+from ascend_sim.files import unreadable
 from ascend_sim.library import DEFAULT_SOC, load
 
-__all__ = ["CompileFailed", "build", "column_defines", "column_entry", "compile_soc"]
+__all__ = ["CompileFailed", "build", "column_defines", "column_entry", "compile_soc", "entry_arguments"]
 
 # The value of __CCE_AICORE__ for each SoC.
 AICORE = {"ascend910b": 220, "ascend910_93": 220, "ascend310p": 200, "ascend950": 310}
@@ -115,9 +116,12 @@ def build(
 
     Raises:
         CompileFailed: the compiler failed; the message holds its output.
+        ValueError: there is no such SoC, or the source cannot be read or is empty.
     """
     if soc.lower() not in AICORE:
         raise bad_value(f"soc must be one of {', '.join(AICORE)} but got {soc}.")
+    if must := unreadable(Path(source)):
+        raise bad_value(f"source {must}")
     soc = soc.lower()
     sim = load()
     source = Path(source).resolve()
@@ -141,6 +145,22 @@ def build(
             library = target / f"{stem}-{_digest_of_files(dependencies)}.so"
             unfinished.replace(library)
     return library
+
+
+def entry_arguments(source: str | os.PathLike[str], entry: str) -> tuple[str, ...] | None:
+    """Return the names of an entry's parameters before workspace and tiling, from the source's text.
+
+    Return None if the text does not have one definition whose last parameter is the tiling: the entry may be
+    in a header, be defined by a macro, or take no tiling.
+    """
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", Path(source).read_text(errors="replace"), flags=re.DOTALL)
+    found = re.findall(rf"\b__global__\b[^;{{}}()]*\b{re.escape(entry)}\s*\(([^()#]*)\)", text)
+    if len(found) != 1:
+        return None
+    names = [re.findall(r"\w+", parameter)[-1:] for parameter in found[0].split(",")]
+    if not all(names) or "tiling" not in names[-1][0].lower():
+        return None
+    return tuple(name for (name,) in names[:-2])
 
 
 def _failed_assertions(errors: str, source: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Output files of commands: checked before the work, and never left half written."""
+"""Files of commands: checked before the work. Outputs are never left half written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["replacing", "stream_to", "unwritable"]
+__all__ = ["cause_of", "replacing", "stream_to", "unreadable", "unwritable"]
+
+
+def cause_of(error: Exception) -> str:
+    """Return the error's text; of an error about a file, the text without number and path."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def unreadable(source: Path) -> str | None:
+    """Return None if ``source`` is a file with text, else the rule that it breaks."""
+    try:
+        if source.read_bytes().strip():
+            return None
+        return f"must have a kernel but got {source}, which is empty."
+    except OSError as error:
+        return f"must be a file that can be read but got {source}: {error.strerror}."
 
 
 def unwritable(path: Path) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ascend_sim.compiler import AICORE, build
+from ascend_sim.compiler import AICORE, build, entry_arguments
 from ascend_sim.errors import bad_type, bad_value
 from ascend_sim.library import DEFAULT_SOC, Memory, Options, load
 
@@ -100,10 +100,20 @@ _Placed = tuple[ArrayArgument, int]  # an argument and the index of its memory
 
 
 class Kernel:
-    """A compiled kernel: one entry function of a source file, for one SoC."""
+    """A compiled kernel: one entry function of a source file, for one SoC.
 
-    def __init__(self, library: Path, entry: str, soc: str) -> None:
-        self.soc, self.entry = soc, entry
+    Args:
+        library: the result of :func:`build`.
+        entry: the function's name.
+        soc: the SoC that it was compiled for.
+        arguments: the names of its GM arguments before workspace and tiling. If they are not None,
+            :meth:`run` checks their number.
+    """
+
+    def __init__(
+        self, library: Path, entry: str, soc: str, *, arguments: Sequence[str] | None = None
+    ) -> None:
+        self.soc, self.entry, self.arguments = soc, entry, arguments
         self._sim = load()
         self._library = C.CDLL(str(library))
         try:
@@ -127,7 +137,7 @@ class Kernel:
             arguments: the kernel's GM arguments before workspace and tiling; None is a null pointer.
                 Arrays must be contiguous; a written one must not overlap another. Pass InOut of the same
                 array twice to a kernel that works in place. Outputs are written only if no rule was broken.
-            block_dim: number of blocks, each on one core.
+            block_dim: number of blocks, 1 .. 65535, each on one core.
             tiling: the tiling struct's bytes.
             tiling_key: the value that TILING_KEY_IS compares with.
             workspace_bytes: size of the workspace argument.
@@ -139,14 +149,23 @@ class Kernel:
             KernelBroken: the kernel broke a rule.
             ValueError, TypeError: an argument or option breaks its rule.
         """
+        if (
+            not 0 <= block_dim < 2**32
+        ):  # SIM-CORE-05 has the same range, for the numbers that a launch can hold
+            raise bad_value(f"block_dim must be 1 .. 65535 but got {block_dim}.")
         for name, number, maximum in (
-            ("block_dim", block_dim, 2**31 - 1),
             ("tiling_key", tiling_key, 2**64 - 1),
             ("workspace_bytes", workspace_bytes, 2**32),
         ):
             if not 0 <= number <= maximum:
                 raise bad_value(f"{name} must be 0 .. {maximum} but got {number}.")
-        tiling = bytes(tiling)
+        if self.arguments is not None and len(arguments) != len(self.arguments):
+            names = f"{len(self.arguments)} ({', '.join(self.arguments)})"
+            raise bad_value(f"arguments must be {names} but got {len(arguments)}.")
+        try:
+            tiling = bytes(memoryview(tiling))
+        except TypeError:
+            raise bad_type(f"tiling must be bytes but got {type(tiling).__name__}.") from None
         memories, args = _memories_of(arguments)
         options = options or Options()
         soc = self.soc if options.soc is None else options.soc
@@ -284,4 +303,10 @@ def compile(
     >>> kernel.run(In(x), In(y), Out(z), block_dim=8)  # doctest: +SKIP
     """
     library = build(source, soc=soc, defines=defines, include=include, flags=flags, folder=folder)
-    return Kernel(library, entry, soc.lower())
+    names = entry_arguments(source, _name_in_source(entry, defines or {}))
+    return Kernel(library, entry, soc.lower(), arguments=names)
+
+
+def _name_in_source(entry: str, defines: Mapping[str, str]) -> str:
+    """The macro that renames the entry, if there is one."""
+    return next((name for name, value in defines.items() if value == entry), entry)

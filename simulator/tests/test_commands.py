@@ -68,8 +68,9 @@ def test_help_names_options_and_exit_status(command):
     assert [words for words in HELP[command] if words not in done.stdout] == []
 
 
-def test_the_app_and_the_module_print_the_version():
-    command = [sys.executable, "-m", "ascend_sim.cli", "--version"]
+@pytest.mark.parametrize("module", ["ascend_sim", "ascend_sim.cli"])
+def test_the_app_and_the_module_print_the_version(module):
+    command = [sys.executable, "-m", module, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == ascend_sim_command("--version").stdout == f"ascend-sim {ascend_sim.__version__}\n"
 
@@ -176,7 +177,10 @@ REFUSED = {
         ["x.npy"],
         "[sim] argument must be ROLE:FILE.npy, ROLE:DTYPE[SIZES] or ROLE:DTYPE[SIZES]=FILE.npy",
     ),
-    "file": (["in:x.npy"], "[sim] argument must be a .npy file or DTYPE[SIZES] but got x.npy: "),
+    "file": (
+        ["in:x.npy"],
+        "[sim] argument must be a .npy file or DTYPE[SIZES] but got x.npy: No such file or directory.",
+    ),
     "dtype": (["in:float31[8]"], "[sim] dtype must be one of float16, float32, "),
     "size": (
         ["in:float32[2000000000]"],
@@ -192,7 +196,7 @@ REFUSED = {
     "tiling number": (["--tiling", "uint8_t=256"], "[sim] tiling must have a uint8_t but got uint8_t=256."),
     "reference": (["--reference", "nosuch:f"], "[sim] reference must be MODULE:FUNCTION but got nosuch:f: "),
     "lenient": (
-        ["--lenient", "SIM-NO-01"],
+        [*VECTORS, "--lenient", "SIM-NO-01"],
         "[sim] options.lenient must name rules or be all but got SIM-NO-01.",
     ),
 }
@@ -206,6 +210,13 @@ def test_a_bad_option_is_refused_and_nothing_is_written(name):
     assert done.stderr.startswith(message), done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert files() == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_another_number_of_arguments_than_the_entry_s_is_refused(count):
+    done = add(*[VECTORS[0]] * count, *TILING)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"[sim] arguments must be 3 (x, y, z) but got {count}.\n"
 
 
 def test_an_entry_that_does_not_exist_is_refused():
@@ -251,8 +262,17 @@ def test_a_plot_is_drawn(timeline):
     assert Path("add.svg").read_text().startswith("<?xml")
 
 
-@pytest.mark.parametrize("file", ["nope.json", "folder", "empty.json", "list.json", "other.json"])
-def test_a_file_that_is_no_timeline_is_refused(file):
+@pytest.mark.parametrize(
+    ("file", "cause"),
+    [
+        ("nope.json", "No such file or directory."),
+        ("folder", "Is a directory."),
+        ("empty.json", "Expecting value: "),
+        ("list.json", "list indices "),
+        ("other.json", "'otherData'."),
+    ],
+)
+def test_a_file_that_is_no_timeline_is_refused(file, cause):
     Path("folder").mkdir()
     Path("empty.json").write_text("")
     Path("list.json").write_text("[]")
@@ -260,7 +280,7 @@ def test_a_file_that_is_no_timeline_is_refused(file):
     before = files()
     done = ascend_sim_command("trace", file, "--plot", "plot.png")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"[trace] file must be a timeline of ascend_sim but got {file}: ")
+    assert done.stderr.startswith(f"[trace] file must be a timeline of ascend_sim but got {file}: {cause}")
     assert files() == before
 
 

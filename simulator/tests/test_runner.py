@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
@@ -119,6 +120,21 @@ def test_an_instruction_that_the_chip_lacks_is_reported_first_with_its_line(proj
     assert "required from here" in rest
 
 
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("nofile.cpp", "must be a file that can be read but got nofile.cpp: No such file or directory."),
+        ("empty.cpp", "must have a kernel but got empty.cpp, which is empty."),
+    ],
+)
+def test_a_source_without_a_kernel_is_refused(tmp_path, monkeypatch, name, rule):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.cpp").touch()
+    with pytest.raises(ValueError, match=f"^{re.escape(f'[sim] source {rule}')}$"):
+        ascend_sim.compile(name, "scale")
+    assert [path.name for path in tmp_path.iterdir()] == ["empty.cpp"]
+
+
 def test_an_unknown_chip_is_refused_at_compile_time(project):
     with pytest.raises(ValueError, match=r"^\[sim\] soc must be one of ascend910b, .* but got ascend910a\.$"):
         build(project, soc="ascend910a")
@@ -163,6 +179,59 @@ def test_arrays_that_overlap_are_refused(scale, first, second):
 def test_a_launch_with_23_arguments_is_refused(scale):
     with pytest.raises(ValueError, match="launch must be possible but got too many arguments"):
         scale.run(*[In(ones())] * 23)
+
+
+def test_a_compiled_entry_knows_the_number_of_its_arguments(project):
+    options = {"defines": {"scale": "renamed"}, "folder": project / "out", "flags": ["-O0"]}
+    kernel = ascend_sim.compile(project / "scale.cpp", "renamed", **options)
+    with pytest.raises(ValueError, match=r"^\[sim\] arguments must be 2 \(x, y\) but got 3\.$"):
+        kernel.run(In(ones()), Out(ones()), None)
+    kernel.run(In(ones()), Out(ones()))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            "void f(GM_ADDR x, /* (a) */ __gm__ uint8_t* y,\n GM_ADDR workspace, // (b)\n GM_ADDR tiling)",
+            ("x", "y"),
+        ),
+        ("void f(GM_ADDR workspace, GM_ADDR tiling)", ()),
+        ("void f_of(GM_ADDR x, GM_ADDR workspace, GM_ADDR tiling)", None),
+        ("void f(GM_ADDR x, GM_ADDR y)", None),
+        ("void f()", None),
+        ("void f(GM_ADDR x,\n#if A\nGM_ADDR y,\n#endif\nGM_ADDR workspace, GM_ADDR tiling)", None),
+        ("void g(GM_ADDR x) { f(x, tiling); }", None),
+    ],
+)
+def test_the_source_names_the_entry_s_arguments_before_workspace_and_tiling(tmp_path, text, names):
+    source = tmp_path / "f.cpp"
+    source.write_text(f'extern "C" __global__ __aicore__ {text} {{}}\n')
+    assert compiler.entry_arguments(source, "f") == names
+    source.write_text(source.read_text() * 2)
+    assert compiler.entry_arguments(source, "f") is None
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"block_dim": -1}, "block_dim must be 1 .. 65535 but got -1."),
+        ({"block_dim": 2**32 + 1}, "block_dim must be 1 .. 65535 but got 4294967297."),
+        ({"tiling_key": -1}, "tiling_key must be 0 .. 18446744073709551615 but got -1."),
+        ({"workspace_bytes": 2**32 + 1}, "workspace_bytes must be 0 .. 4294967296 but got 4294967297."),
+    ],
+    ids=str,
+)
+def test_a_number_outside_its_range_is_refused(scale, option, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(f'[sim] {message}')}$"):
+        scale.run(In(ones()), Out(ones()), **option)
+
+
+@pytest.mark.parametrize("tiling", ["abc", 5, [1, 2]], ids=str)
+def test_a_tiling_that_is_not_bytes_is_refused(scale, tiling):
+    with pytest.raises(TypeError, match=rf"^\[sim\] tiling must be bytes but got {type(tiling).__name__}\.$"):
+        scale.run(In(ones()), Out(ones()), tiling=tiling)
+    scale.run(In(ones()), Out(ones()), tiling=np.arange(2))
 
 
 def test_none_is_a_null_pointer(scale):

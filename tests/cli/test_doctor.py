@@ -22,6 +22,7 @@ def test_doctor_exits_0_and_lists_every_back_end(npu_rope_command):
     assert result.returncode == 0, result.stderr
     for name in ("reference", "cpu", "sim", "sim:ascend310p", "npu"):
         assert re.search(rf"^ *(yes|no) +{name} ", result.stdout, re.MULTILINE), name
+    assert not re.search(" $", result.stdout, re.MULTILINE)
 
 
 def test_absent_parts_have_a_remedy(findings):

@@ -145,7 +145,7 @@ def test_the_executors_and_their_types_are_listed(config):
     found = as_json(config())["ropes"][0]["executors"]
     assert found["cpu"] == found["sim"] == found["reference"] == "float32, float16, bfloat16"
     assert found["sim:ascend310p"] == "float32, float16"
-    assert found["npu"].startswith("no: missing: ")
+    assert found["npu"].startswith("no: it lacks ")
     assert found["ggml's CANN backend"].startswith("yes")
     wide = as_json(config(head_dim=1028, rope_scaling=None))["ropes"][0]["executors"]
     assert wide["cpu"] == "float32, float16, bfloat16"

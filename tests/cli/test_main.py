@@ -12,8 +12,10 @@ import npu_rope
 COMMAND = [sys.executable, "-m", "npu_rope.cli"]
 
 
-def test_version_prints_the_packages_version():
-    done = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("module", ["npu_rope", "npu_rope.cli"])
+def test_version_prints_the_packages_version(module):
+    command = [sys.executable, "-m", module, "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"npu-rope {npu_rope.__version__}\n"
 
 

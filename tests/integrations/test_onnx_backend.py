@@ -142,8 +142,9 @@ def test_an_input_replaces_its_default_and_unknown_inputs_are_refused():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (model_of("Relu"), "its node Y is ai.onnx.Relu"),
+        (model_of("Relu"), "or later but got node Y, which is ai.onnx.Relu"),
         (model_of(opset=22), "RotaryEmbedding"),
+        (model_of("Relu", opset=22), r"of opset 23 or later but got opset 22\."),
     ],
 )
 def test_other_models_are_refused(model, message):

@@ -274,7 +274,7 @@ print(json.dumps(found))
 def test_a_refused_call_does_not_even_copy_a_view(simulated):
     done = simulated.code(VIEWS)
     found = done.json()
-    shape = "positions must have shape [S] = [4], [B, S] = [1, 4] or [1, S] but got [3]."
+    shape = "positions must have shape [S] = [4] or [B, S] = [1, 4] but got [3]."
     assert found == {
         "rope": f"[rope] {shape}",
         "rope_qk": f"[rope_qk] {shape}",
@@ -395,7 +395,7 @@ for call in (
 
 def test_without_the_binding_nothing_falls_back_to_the_cpu(simulated):
     done = simulated.code(UNBOUND, fresh=True)
-    message = "[npu] backend must be available but missing: npu_rope's binding of torch_npu"
+    message = "[npu] backend must be available but it lacks npu_rope's binding of torch_npu"
     assert [line.partition(". ")[0] for line in done.stdout.splitlines()] == [message] * 3
     assert all(line.endswith(" True") for line in done.stdout.splitlines())
     assert "fall back" not in done.stderr
@@ -431,7 +431,7 @@ def test_doctor_lists_the_missing_pieces_with_torch_npu_but_without_cann(npu_pyt
     assert done.returncode == 0
     text = " ".join(done.stdout.split())
     assert (
-        "no npu missing: CANN (ASCEND_HOME_PATH); an Ascend device (/dev/davinci0 or another number);" in text
+        "no npu it lacks CANN (ASCEND_HOME_PATH); an Ascend device (/dev/davinci0 or another number);" in text
     )
     assert "no CANN CANN (ASCEND_HOME_PATH) is absent install the CANN toolkit, then: source " in text
     assert "no torch torch does not load: " in text

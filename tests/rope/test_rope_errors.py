@@ -212,7 +212,7 @@ def test_unknown_backend_names_the_known_ones(framework):
 def test_the_error_of_an_absent_backend_names_the_missing_piece_and_the_remedy(
     name, piece, framework, monkeypatch
 ):
-    monkeypatch.setattr(simulated_package, "_loaded", None)
+    monkeypatch.setattr(simulated_package, "_load", simulated_package._load.__wrapped__)  # not cached
     monkeypatch.setattr(simulated_package, "find", lambda: None)
     monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH", raising=False)
     with pytest.raises(BackendUnavailable) as caught:

@@ -7,6 +7,7 @@ import importlib
 import numpy as np
 import pytest
 import torch
+from peer_bounds import FREQUENCY_RTOL
 from rope_bad_calls import c_view
 from rope_cases import assert_within, to_torch
 
@@ -14,7 +15,6 @@ from npu_rope import RopeParams, native, rope, rope_qk, rope_set_rows
 from npu_rope.reference import rope as reference
 from npu_rope.rope_calls import RopeCallAttributes
 from npu_rope.testing.bounds import worst_ratio
-from npu_rope.testing.models import PEER_RTOL
 
 B, S, N, D = 3, 5, 2, 16
 PARAMS = {
@@ -146,7 +146,7 @@ def assert_rotated_alike(code, cos, sin, positions, params):
     ours = rope(q.transpose(1, 2), positions, params)
     wide = q.transpose(1, 2).double().numpy()
     exact = reference.rope(wide, positions.numpy(), params)
-    bound = 4 * int(positions.max()) * PEER_RTOL * np.abs(wide).max()
+    bound = 4 * int(positions.max()) * FREQUENCY_RTOL * np.abs(wide).max()
     assert worst_ratio(theirs.numpy(), exact, np.full_like(exact, bound))[0] <= 1
     assert worst_ratio(ours.numpy(), exact, np.full_like(exact, bound))[0] <= 1
 

@@ -95,6 +95,14 @@ INPUTS = [
         attributes=SECTIONED,
     ),
     bad(
+        "positions-of-no-plane-for-a-batch-of-one",
+        "positions must have shape [4,S] = [4, 3], [4*S], [3,S], [4,B,S] = [4, 1, 3] or [3,B,S]"
+        " in mode mrope but got [3].",
+        q=make_ones(1, *Q[1:]),
+        k=make_ones(1, *K[1:]),
+        attributes=SECTIONED,
+    ),
+    bad(
         "positions-on-meta",
         "positions must be on q's device cpu but got meta.",
         positions=lambda: torch.zeros(S, dtype=torch.int32, device="meta"),

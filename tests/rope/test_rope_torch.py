@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from npu_rope import RopeParams, backends, rope, rope_, rope_qk, rope_set_rows
+from npu_rope.errors import InvalidType, InvalidValue
 
 OPS = torch.ops.npu_rope
 PARAMS = RopeParams(16, "neox", n_offs=4)
@@ -397,6 +398,14 @@ def test_operators_and_compiled_calls_raise_runtime_errors_with_the_same_message
             call()
         messages.append(str(caught.value).splitlines()[0])
     assert messages == ["[rope] positions must be in the int32 range but got 2147483648."] * 3
+
+
+def test_an_operator_on_meta_tensors_raises_errors_with_parts():
+    x, positions = torch.ones(3, 2, 24, device="meta"), torch.arange(3, device="meta")
+    with pytest.raises(InvalidValue, match=r"^\[rope\] n_dims must be a positive even number but got 63\.$"):
+        torch.ops.npu_rope.rope(x, positions, n_dims=63)
+    with pytest.raises(InvalidType, match=r"^\[rope\] x must be float32, .* but got int32\.$"):
+        torch.ops.npu_rope.rope(x.int(), positions, n_dims=8)
 
 
 def test_func_grad_of_rope_in_place_rotates_by_minus_the_angle():

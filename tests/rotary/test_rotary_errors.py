@@ -130,6 +130,12 @@ BAD = [
     of_mul("cos-heads", f"cos {TABLE} [2, 3, 4, 4].", cos=ones(B, S, N, 4)),
     of_mul("cos-1d", f"cos {TABLE} [4].", cos=ones(4)),
     of_mul(
+        "cos-batch-of-one",
+        "cos must have shape [S,W], [B,S,W] or [B,S,1,W] with S = 3, B = 1 and W = 4 or 8 but got [2, 3, 4].",
+        x=ones(1, S, N, D),
+        cos=ones(B, S, 4),
+    ),
+    of_mul(
         "cos-batch-of-none",
         "cos must have shape [S,W] or [S,1,W] with S = 3 and W = 4 or 8 but got [2, 3, 4].",
         x=ones(S, N, D),

@@ -315,6 +315,13 @@ INPUTS = [
     argument("positions-no-batch", f"{P_SHAPE} [0, 3].", positions=lambda: np.zeros((0, 3), np.int32)),
     argument("positions-3d", f"{P_SHAPE} [1, 2, 3].", positions=lambda: np.zeros((1, 2, 3), np.int64)),
     argument(
+        "positions-for-a-batch-of-one",
+        "positions must have shape [S] = [3] or [B, S] = [1, 3] but got [4].",
+        positions=lambda: np.arange(4),
+        x=lambda: np.ones((1, S, N, D), np.float32),
+        out=lambda: sentinels((1, S, N, D)),
+    ),
+    argument(
         "positions-batched-without-batch",
         "positions must have shape [S] = [3] but got [2, 3].",
         positions=lambda: np.zeros((2, 3), np.int32),

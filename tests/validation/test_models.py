@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from peer_bounds import FREQUENCY_RTOL
 
 from npu_rope.reference.rope import cos_sin, rope
 from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing.bounds import rotation_bound, worst_ratio
-from npu_rope.testing.models import MODELS, PEER_RTOL, PublishedRope, llama3_freq_factors
+from npu_rope.testing.models import MODELS, PublishedRope, llama3_freq_factors
 
 BY_NAME = {model.name: model for model in MODELS}
 
@@ -255,9 +256,9 @@ def test_frequencies_and_attention_factor_are_those_of_transformers(
     model, peer = model_and_peer
     inv_freq, attention_factor = peer.frequencies()
     np.testing.assert_allclose(
-        model.params.frequencies("exact", model.freq_factors), inv_freq, rtol=PEER_RTOL, atol=0
+        model.params.frequencies("exact", model.freq_factors), inv_freq, rtol=FREQUENCY_RTOL, atol=0
     )
-    assert model.params.mscale() == pytest.approx(attention_factor, rel=PEER_RTOL, abs=0)
+    assert model.params.mscale() == pytest.approx(attention_factor, rel=FREQUENCY_RTOL, abs=0)
 
 
 @pytest.mark.peer
@@ -314,7 +315,7 @@ def assert_rotated(model: PublishedRope, x: np.ndarray, got: np.ndarray) -> None
     factors = None if model.freq_factors is None else np.array(model.freq_factors, np.float32)
     expected = rope(x, positions, model.params, factors)
     c, s = cos_sin(positions, model.params, factors)
-    angle_error = positions.max() * PEER_RTOL
+    angle_error = positions.max() * FREQUENCY_RTOL
     bound = rotation_bound(x, c[:, None, :], s[:, None, :], expected, model.params, "float32", angle_error)
     ratio, at = worst_ratio(got, expected, bound)
     assert ratio <= 1.0, (ratio, at)

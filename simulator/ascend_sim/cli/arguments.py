@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ascend_sim.errors import bad_value
-from ascend_sim.files import replacing, unwritable
+from ascend_sim.files import cause_of, replacing, unwritable
 from ascend_sim.kernels import Argument, In, InOut, Out, Sum
 
 ROLES: dict[str, Any] = {"in": In, "out": Out, "inout": InOut, "sum": Sum}
@@ -100,7 +100,8 @@ def _read(file: str) -> Any:
     try:
         return np.ascontiguousarray(np.load(file, allow_pickle=False))
     except (OSError, ValueError) as error:
-        raise bad_value(f"argument must be a .npy file or DTYPE[SIZES] but got {file}: {error}") from None
+        cause = cause_of(error).rstrip(".")
+        raise bad_value(f"argument must be a .npy file or DTYPE[SIZES] but got {file}: {cause}.") from None
 
 
 def tiling_of(text: str) -> bytes:

@@ -22,7 +22,7 @@ from ascend_sim.cli.application import usage_error
 from ascend_sim.cli.arguments import KernelArgument, arguments_of, tiling_of
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
-from ascend_sim.files import replacing, unwritable
+from ascend_sim.files import replacing, unreadable, unwritable
 from ascend_sim.kernels import KernelBroken, Out, Report, compile
 from ascend_sim.library import DEFAULT_SOC, Options
 
@@ -90,7 +90,7 @@ def kernel(
 
       ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' -D DTYPE_X=half
     """
-    if must := _unreadable(source):
+    if must := unreadable(source):
         raise usage_error(f"[kernel] source {must}")
     if trace is not None and (must := unwritable(trace)):
         raise usage_error(f"[kernel] trace {must}")
@@ -142,15 +142,6 @@ def kernel(
                 file=sys.stderr,
             )
             raise typer.Exit(FAILED)
-
-
-def _unreadable(source: Path) -> str | None:
-    try:
-        return (
-            None if source.read_bytes().strip() else f"must have a kernel but got {source}, which is empty."
-        )
-    except OSError as error:
-        return f"must be a file that can be read but got {source}: {error.strerror}."
 
 
 def _macros_of(texts: list[str] | tuple[str, ...]) -> dict[str, str]:

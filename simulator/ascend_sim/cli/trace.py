@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ascend_sim import timeline, timeline_plot
 from ascend_sim.cli.application import usage_error
-from ascend_sim.files import replacing, unwritable
+from ascend_sim.files import cause_of, replacing, unwritable
 
 
 def trace(
@@ -40,7 +40,8 @@ def trace(
         contents: Any = json.loads(file.read_text())
         summary = {"call": file.name, **contents["otherData"]["summary"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise usage_error(f"[trace] file must be a timeline of ascend_sim but got {file}: {error}.") from None
+        cause = cause_of(error)
+        raise usage_error(f"[trace] file must be a timeline of ascend_sim but got {file}: {cause}.") from None
     if plot is not None:
         with replacing(plot, "wb") as stream:
             timeline_plot.draw(
