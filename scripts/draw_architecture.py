@@ -8,13 +8,15 @@ usage: draw_architecture.py [--check]
 from __future__ import annotations
 
 import ast
+import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 import check_layers
 
@@ -24,92 +26,77 @@ PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 
 @dataclass(frozen=True)
 class Box:
-    """A part of the tree: its title, its description, and its files as glob patterns."""
+    """A part of the tree: its place, its title, its description, and its files as glob patterns."""
 
+    row: int
+    column: int
     title: str
     about: str
-    files: tuple[str, ...]
+    files: str
 
 
-# Rows of boxes, from the callers at the top to the parts that others use.
-ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
-    (
-        "npu_rope",
-        (
-            Box(
-                "cli, bench, hardware",
-                "commands",
-                ("npu_rope/cli/*", "npu_rope/bench/*", "npu_rope/hardware/*"),
-            ),
-            Box("testing", "cases, bounds, peers", ("npu_rope/testing/*",)),
-            Box("integrations, compat", "other libraries", ("npu_rope/integrations/*", "npu_rope/compat/*")),
-            Box("ops", "functions, schemas, gradients", ("npu_rope/ops/*",)),
-        ),
+# The rows go from the callers to the parts that others use.
+BOXES = (
+    Box(0, 0, "testing", "cases, bounds, peers", "npu_rope/testing/*"),
+    Box(0, 1, "ops", "functions, schemas, gradients", "npu_rope/ops/*"),
+    Box(0, 2, "integrations, compat", "other libraries", "npu_rope/integrations/* npu_rope/compat/*"),
+    Box(0, 3, "cli, bench, hardware", "commands", "npu_rope/cli/* npu_rope/bench/* npu_rope/hardware/*"),
+    Box(1, 0, "reference", "NumPy, float64", "npu_rope/reference/*"),
+    Box(1, 1, "executors", "arrays and tensors, by back end", "npu_rope/executors/*"),
+    Box(
+        *(1, 2, "backends, native", "what is there; ctypes"),
+        "npu_rope/backends.py npu_rope/native.py npu_rope/simulated_package.py",
     ),
-    (
-        "",
-        (
-            Box("executors", "arrays and tensors, by back end", ("npu_rope/executors/*",)),
-            Box(
-                "backends, native",
-                "what is there; ctypes",
-                ("npu_rope/backends.py", "npu_rope/native.py", "npu_rope/simulated_package.py"),
-            ),
-            Box("reference", "NumPy, float64", ("npu_rope/reference/*",)),
-            Box(
-                "params, calls",
-                "attributes and rules",
-                (
-                    "npu_rope/*params.py",
-                    "npu_rope/*_calls.py",
-                    "npu_rope/call_tensors.py",
-                    "npu_rope/errors.py",
-                    "npu_rope/rope_attributes.py",
-                    "npu_rope/values.py",
-                ),
-            ),
-        ),
+    Box(
+        *(1, 3, "params, calls", "attributes and rules"),
+        "npu_rope/*params.py npu_rope/*_calls.py npu_rope/call_tensors.py npu_rope/errors.py"
+        " npu_rope/rope_attributes.py npu_rope/values.py",
     ),
-    (
-        "csrc, op_*",
-        (
-            Box("csrc/torch", "torch.ops on the CPU", ("csrc/torch/*",)),
-            Box("csrc/capi", "the C interface", ("csrc/capi/*",)),
-            Box("csrc/npu", "torch.ops on an NPU", ("csrc/npu/*",)),
-        ),
-    ),
-    (
-        "",
-        (
-            Box("csrc/cpu", "SIMD, threads", ("csrc/cpu/*",)),
-            Box("csrc/core", "what arguments mean", ("csrc/core/*",)),
-            Box("op_host", "definitions and tilings", ("op_host/*",)),
-            Box("op_kernel", "AscendC kernels", ("op_kernel/*",)),
-        ),
-    ),
-    (
-        "ascend_sim",
-        (
-            Box("simulator/ascend_sim", "Python: run, kernel, trace", ("simulator/ascend_sim/*",)),
-            Box("simulator/cann", "CANN: runtime, aclnn, host", ("simulator/cann/*",)),
-            Box("simulator/src", "the cores: order, time", ("simulator/src/*",)),
-            Box("simulator/include", "CANN's kernel API", ("simulator/include/*",)),
-        ),
-    ),
+    Box(2, 0, "csrc/torch", "torch.ops on the CPU", "csrc/torch/*"),
+    Box(2, 1, "csrc/capi", "the C interface", "csrc/capi/*"),
+    Box(2, 2, "csrc/npu", "torch.ops on an NPU", "csrc/npu/*"),
+    Box(2, 3, "simulator/ascend_sim", "Python: run, kernel, trace", "simulator/ascend_sim/*"),
+    Box(3, 1, "csrc/cpu", "SIMD, threads", "csrc/cpu/*"),
+    Box(3, 3, "simulator/cann", "CANN: runtime, aclnn, host", "simulator/cann/*"),
+    Box(4, 1, "csrc/core", "what arguments mean", "csrc/core/*"),
+    Box(4, 2, "op_host", "definitions and tilings", "op_host/*"),
+    Box(4, 3, "simulator/src", "the cores: order, time", "simulator/src/*"),
+    Box(5, 2, "op_kernel", "AscendC kernels", "op_kernel/*"),
+    Box(5, 3, "simulator/include", "CANN's kernel API", "simulator/include/*"),
 )
-# Calls that no include or import shows: from, to, mechanism.
-LINKS = (
-    ("backends, native", "csrc/capi", "ctypes"),
-    ("simulator/ascend_sim", "op_host", "aclnn"),
-    ("csrc/npu", "op_host", "aclnn"),
+# Frames around boxes: the name, and the beginnings of the boxes' files.
+FRAMES = (("npu_rope", ("npu_rope/",)), ("csrc, op_*", ("csrc/", "op_")), ("ascend_sim", ("simulator/",)))
+# Calls that no include or import shows: from, to, label.
+CALLS = (
+    ("ops", "csrc/torch", "cpu: torch.ops"),
+    ("executors", "csrc/npu", "npu: torch.ops"),
+    ("ops", "csrc/npu", "npu: torch.ops"),
+    ("backends, native", "csrc/capi", "cpu, rules: ctypes"),
+    ("csrc/torch", "csrc/capi", "C API"),
+    ("simulator/ascend_sim", "simulator/cann", "sim: aclnn"),
+    ("csrc/npu", "simulator/cann", "npu: aclnn"),
     ("simulator/ascend_sim", "simulator/src", "ctypes"),
+    ("simulator/cann", "op_host", "definitions, tilings"),
+    ("simulator/src", "op_kernel", "launches"),
+    ("op_kernel", "simulator/include", "AscendC"),
 )
-WIDTH, HEIGHT, GAP_X, GAP_Y, LEFT, TOP = 205, 50, 30, 60, 110, 20
-BOXES = [(box, row, column) for row, (_, boxes) in enumerate(ROWS) for column, box in enumerate(boxes)]
+WIDTH, HEIGHT, GAP_X, GAP_Y, LEFT, TOP = 200, 48, 64, 70, 36, 46
+PORT, LANE, BEND = 16, 11, 6  # distances of a box's arrows and of parallel lines; radius of a bend
+STYLE = (
+    "text{font:13px sans-serif;fill:#1a1a1a}.about{font-size:11px;fill:#555}.how{font-size:11px;fill:#a35a05}"
+    ".group{font-weight:bold;fill:#0b3c8c;text-anchor:end}.page{fill:#fff}.frame{fill:#f1f4fa}"
+    ".box{fill:#fff;stroke:#0b3c8c}path{fill:none;stroke:#8794ad}"
+    ".call{stroke:#d9801a;stroke-dasharray:5 3}.tip{fill:#6b7790;stroke:none}"
+    "@media(prefers-color-scheme:dark){text{fill:#e6e9ef}.about{fill:#a9b1c0}.how{fill:#f0b060}"
+    ".group{fill:#8fb4ff}.page{fill:#0d1117}.frame{fill:#151b25}.box{fill:#1f2937;stroke:#5f86d0}"
+    "path{stroke:#7c889e}.call{stroke:#e08f2e}.tip{fill:#a3aec2;stroke:none}}"
+)
+Point = tuple[float, float]
+Rectangle = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 def files_of(box: Box) -> Iterator[Path]:
-    for pattern in box.files:
+    for pattern in box.files.split():
         for path in sorted(ROOT.glob(pattern.replace("/*", "/**/*") if pattern.endswith("/*") else pattern)):
             if path.is_file() and not check_layers.BUILD_FOLDERS & set(path.parts):
                 yield path
@@ -144,10 +131,10 @@ def dependencies_of(path: Path) -> Iterator[str]:
 
 def edges() -> list[tuple[str, str]]:
     """Return the edges (from, to) by the boxes' titles, without those that other edges imply."""
-    box_of = {str(path.relative_to(ROOT)): box.title for box, _, _ in BOXES for path in files_of(box)}
+    box_of = {str(path.relative_to(ROOT)): box.title for box in BOXES for path in files_of(box)}
     found = {
         (box.title, box_of[name])
-        for box, _, _ in BOXES
+        for box in BOXES
         for path in files_of(box)
         for name in dependencies_of(path)
         if box_of.get(name, box.title) != box.title
@@ -159,61 +146,137 @@ def edges() -> list[tuple[str, str]]:
     return sorted((a, b) for a, b in found if not any(b in below[c] for x, c in found if x == a))
 
 
-def place(row: int, column: int) -> tuple[int, int]:
+def corner(row: int, column: int) -> tuple[int, int]:
     return LEFT + column * (WIDTH + GAP_X), TOP + row * (HEIGHT + GAP_Y)
 
 
-def curve(start: tuple[int, int], end: tuple[int, int], style: str, rows: int) -> str:
-    """Return the line to a box that is ``rows`` rows below; 0: in the same row."""
-    (x1, y1), (x2, y2) = start, end
-    half = GAP_Y // 2
-    if rows <= 1:
-        bend = GAP_Y * 0.5 if rows == 0 else GAP_Y * 0.8
-        path = f"M{x1},{y1} C{x1},{y1 + bend:g} {x2},{y2 + (bend if rows == 0 else -bend):g} {x2},{y2}"
-    else:  # between the columns
-        column = min(x1, x2) + WIDTH // 2 + GAP_X // 2
-        path = f"M{x1},{y1} C{x1},{y1 + half} {column},{y1} {column},{y1 + half} L{column},{y2 - half}"
-        path += f" C{column},{y2} {x2},{y2 - half} {x2},{y2}"
-    return f'<path d="{path}" class="{style}" marker-end="url(#tip)"/>'
+def gaps(a: Box, b: Box) -> tuple[str, ...]:
+    """Return the gaps through which a line runs from a to b, which is not above a.
+
+    "y3" is the gap above row 3, "x3" the gap to the left of column 3.
+    """
+    taken = {box.column for box in BOXES if a.row < box.row < b.row}
+    if a.row == b.row:
+        return () if abs(a.column - b.column) == 1 else (f"y{a.row}",)
+    if a.column not in taken:
+        return () if a.column == b.column else (f"y{b.row}",)
+    if b.column not in taken:
+        return (f"y{a.row + 1}",)
+    return f"y{a.row + 1}", f"x{a.column + (b.column >= a.column)}", f"y{b.row}"
+
+
+def lines(pairs: list[tuple[str, str]]) -> Iterator[list[Point]]:
+    """Yield the corners of the line of each pair of boxes."""
+    boxes = {box.title: box for box in BOXES}
+    ends = [sorted((boxes[a], boxes[b]), key=lambda box: box.row) for a, b in pairs]
+    ports: Counter[tuple[Box, bool, int]] = Counter()
+    lanes: dict[str, list[list[Point]]] = {}  # the spans of the lines in each lane of a gap
+
+    def port(box: Box, other: Box, is_straight: bool) -> Point:
+        """Return the next free point at a box's side. Points at upper and lower sides differ in x."""
+        (x, y), below = corner(box.row, box.column), other.row > box.row
+        if is_straight and other.row == box.row:
+            return x + WIDTH * (other.column > box.column), y + HEIGHT / 2
+        way = 0 if is_straight else 1 if other.column >= box.column else -1
+        ports[box, below, way] += 1
+        return x + WIDTH / 2 + way * PORT * (ports[box, below, way] + 0.5 * (not below)), y + HEIGHT * below
+
+    def lane(gap: str, start: float, end: float) -> float:
+        """Return the coordinate of the first lane of a gap that is free from start to end."""
+        low, high = min(start, end) - LANE, max(start, end) + LANE
+        spans = lanes.setdefault(gap, [])
+        free = (n for n, span in enumerate(spans) if all(high < x or y < low for x, y in span))
+        number = next(free, len(spans))
+        if number == len(spans):
+            spans.append([])
+        spans[number].append((low, high))
+        x, y = corner(int(gap[1:]), int(gap[1:]))
+        return y - 24 - LANE * number if gap[0] == "y" else x - GAP_X + 12 + LANE * number
+
+    starts = [port(a, b, not gaps(a, b)) for a, b in ends]
+    stops = [port(b, a, not gaps(a, b)) for a, b in reversed(ends)][::-1]
+    for pair, (a, b), (x1, y1), (x2, y2) in zip(pairs, ends, starts, stops, strict=True):
+        line, via = [(x1, y1), (x2, y2)], gaps(a, b)
+        x = lane(via[1], y1, y2) if len(via) > 1 else x2
+        if via:
+            y = lane(via[0], x1, x)
+            line[1:1] = [(x1, y), (x, y)]
+        if len(via) > 1:
+            y = lane(via[2], x, x2)
+            line[3:3] = [(x, y), (x2, y)]
+        yield line if pair[0] == a.title else line[::-1]
+
+
+def path_of(line: list[Point]) -> str:
+    """Return a line with round bends as a path of SVG."""
+
+    def towards(start: Point, end: Point) -> Point:
+        part = min(BEND / math.dist(start, end), 0.5)
+        return start[0] + part * (end[0] - start[0]), start[1] + part * (end[1] - start[1])
+
+    path = "M{:g},{:g}".format(*line[0])
+    for before, bend, after in zip(line, line[1:], line[2:], strict=False):
+        points = *towards(bend, before), *bend, *towards(bend, after)
+        path += " L{:g},{:g} Q{:g},{:g} {:g},{:g}".format(*points)
+    return path + " L{:g},{:g}".format(*line[-1])
+
+
+def label_beside(line: list[Point], text: str, taken: list[Rectangle]) -> Rectangle:
+    """Return a place beside a line for its label, with as few overlaps as possible."""
+    width, height, found = 6.2 * len(text), 12, []
+    # Horizontal pieces first, and long ones.
+    for (x1, y1), (x2, y2) in sorted(pairwise(line), key=lambda e: (e[0][1] != e[1][1], -math.dist(*e))):
+        for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8):
+            x, y = x1 + part * (x2 - x1), y1 + part * (y2 - y1)
+            flat = [(x - width / 2, y - height - 2), (x - width / 2, y + 2)]
+            for left, top in flat if y1 == y2 else [(x + 5, y - height / 2), (x - 5 - width, y - height / 2)]:
+                right, bottom = left + width, top + height
+                overlaps = sum(a < right and left < c and b < bottom and top < d for a, b, c, d in taken)
+                found.append((overlaps, (left, top, right, bottom)))
+    return min(found, key=lambda place: place[0])[1]
+
+
+def rectangle(style: str, x: float, y: float, width: float, height: float) -> str:
+    return f'<rect class="{style}" x="{x}" y="{y}" width="{width}" height="{height}" rx="6"/>'
 
 
 def picture() -> str:
     """Return the picture as SVG."""
-    at = {box.title: (row, column) for box, row, column in BOXES}
-    width = LEFT + 4 * (WIDTH + GAP_X)
-    height = TOP + len(ROWS) * (HEIGHT + GAP_Y)
+    x, y = corner(1 + BOXES[-1].row, 1 + BOXES[-1].column)
+    width, height = x - GAP_X + LEFT, y - GAP_Y + 32
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">',
-        "<style>text{font:13px sans-serif;fill:#1a1a1a}.about{font-size:11px;fill:#555}"
-        ".group{font-weight:bold;fill:#0b3c8c}rect{fill:#f4f6fa;stroke:#0b3c8c}"
-        "path{fill:none;stroke:#9aa7bd}.link{stroke:#d9801a;stroke-dasharray:5 3}"
-        ".how{font-size:10px;fill:#b0630a}</style>",
-        '<rect width="100%" height="100%" style="fill:#fff;stroke:none"/>',
+        f"<style>{STYLE}</style>",
+        rectangle("page", 0, 0, width, height),
         '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path d="M0,0 8,4 0,8z" style="fill:#7a879d;stroke:none"/></marker>',
+        '<path class="tip" d="M0,0 8,4 0,8z"/></marker>',
     ]
-    drawn = [(a, b, "") for a, b in edges()] + list(LINKS)
-    for a, b, how in drawn:
-        (row, column), (row_b, column_b) = at[a], at[b]
-        (x1, y1), (x2, y2) = place(row, column), place(row_b, column_b)
-        shift = 14 * (column_b - column)
-        start = (x1 + WIDTH // 2 + shift, y1 + HEIGHT)
-        end = (x2 + WIDTH // 2 - shift, y2 + (HEIGHT if row == row_b else 0))
-        parts.append(curve(start, end, "link" if how else "see", row_b - row))
-        if how:
-            x, y = (start[0] + end[0]) // 2 + 4, (start[1] + end[1]) // 2
-            parts.append(f'<text class="how" x="{x}" y="{y}">{how}</text>')
-    for row, (group, boxes) in enumerate(ROWS):
-        _, y = place(row, 0)
-        parts.append(
-            f'<text class="group" x="8" y="{y + HEIGHT // 2 + 4}">{escape(group)}</text>' if group else ""
-        )
-        for column, box in enumerate(boxes):
-            x, y = place(row, column)
-            parts.append(f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="6"/>')
-            parts.append(f'<text x="{x + 10}" y="{y + 22}">{escape(box.title)}</text>')
-            parts.append(f'<text class="about" x="{x + 10}" y="{y + 40}">{escape(box.about)}</text>')
-    return "\n".join(part for part in parts if part) + "\n</svg>\n"
+    texts, taken = [], []
+    for name, files in FRAMES:
+        inside = (corner(box.row, box.column) for box in BOXES if box.files.startswith(files))
+        xs, ys = zip(*inside, strict=True)
+        x, y, right, bottom = min(xs), min(ys), max(xs) + WIDTH, max(ys) + HEIGHT
+        parts.append(rectangle("frame", x - 20, y - 28, right - x + 40, bottom - y + 42))
+        texts.append(f'<text class="group" x="{right}" y="{y - 8}">{name}</text>')
+        taken.append((right - 8 * len(name), y - 19, right, y - 4))
+    for box in BOXES:
+        x, y = corner(box.row, box.column)
+        parts.append(rectangle("box", x, y, WIDTH, HEIGHT))
+        texts.append(f'<text x="{x + 10}" y="{y + 20}">{box.title}</text>')
+        texts.append(f'<text class="about" x="{x + 10}" y="{y + 38}">{box.about}</text>')
+        taken.append((x, y, x + WIDTH, y + HEIGHT))
+    drawn = [(a, b, "") for a, b in edges()] + list(CALLS)
+    routes = list(lines([(a, b) for a, b, _ in drawn]))
+    for line, (_, _, label) in zip(routes, drawn, strict=True):
+        style = "call" if label else "use"
+        parts.append(f'<path class="{style}" d="{path_of(line)}" marker-end="url(#tip)"/>')
+        for (a, b), (c, d) in pairwise(line):
+            taken.append((min(a, c) - 3, min(b, d) - 1, max(a, c) + 3, max(b, d) + 1))
+    for line, (_, _, label) in zip(routes, drawn, strict=True):
+        if label:
+            taken.append(label_beside(line, label, taken))
+            texts.append(f'<text class="how" x="{taken[-1][0]:g}" y="{taken[-1][3] - 2:g}">{label}</text>')
+    return "\n".join(parts + texts) + "\n</svg>\n"
 
 
 def main() -> int:
