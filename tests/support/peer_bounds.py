@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from npu_rope.testing.bounds import UNIT_ROUNDOFF
 
-# transformers computes frequencies in float32: base**(2i/n_dims), its reciprocal and up to two products, about 8
-# roundings of 2**-24 together.
+# transformers computes frequencies in float32: base**(2i/n_dims), its reciprocal and up to two products,
+# about 8 roundings of 2**-24 together.
 FREQUENCY_RTOL = 1e-6
 
 
