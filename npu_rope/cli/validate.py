@@ -49,7 +49,9 @@ def validate(
     filter_: Annotated[
         str,
         typer.Option(
-            "--filter", "-p", help="Only cases whose name contains this text, or matches it as a regex."
+            "--filter",
+            "-p",
+            help="Only cases whose name contains this text. If no name does: whose name matches this regex.",
         ),
     ] = "",
     op: Annotated[
