@@ -197,7 +197,7 @@ PYTHON_LAYERS = (
         ("npu_rope/simulated_package.py",),
         (PY_STD, "ascend_sim", "ascend_sim.package", "npu_rope.native", "npu_rope.errors"),
     ),
-    Layer(("npu_rope/simulator.py",), (PY_STD, "ascend_sim")),  # the old name
+    Layer(("npu_rope/simulator.py", "npu_rope/native_sim.py"), (PY_STD, "ascend_sim")),  # old names
     Layer(
         ("npu_rope/ops/*",),
         (PY_STD, "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.backends", *PURE, "npu_rope.executors"),

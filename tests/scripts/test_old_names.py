@@ -1,4 +1,4 @@
-"""Names of earlier releases warn: the simulator's module still works, and variables are ignored."""
+"""Names of earlier releases warn: the simulator's modules still work, and variables are ignored."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ def test_the_simulators_old_name_warns_and_gives_the_new_objects(monkeypatch):
     types = {"X": "half"}
     defines = ascend_sim.compiler.column_defines("npu_rope_qk", "ascend910b", types)
     assert old.operator_defines("rope_qk", "ascend910b", types) == defines
+
+
+def test_the_old_name_of_the_simulators_library_warns_and_gives_the_new_objects(monkeypatch):
+    monkeypatch.delitem(sys.modules, "npu_rope.native_sim", raising=False)
+    with pytest.warns(DeprecationWarning, match=r"import ascend_sim\.library"):
+        old = importlib.import_module("npu_rope.native_sim")
+    assert (old.load, old.SimOptions) == (ascend_sim.library.load, ascend_sim.Options)
 
 
 @pytest.mark.parametrize("name", ["SOC", "STREAMS", "SEED", "KERNELS"])
