@@ -18,7 +18,7 @@ from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import unreadable
 from ascend_sim.library import DEFAULT_SOC, load
 
-__all__ = ["CompileFailed", "build", "column_defines", "column_entry", "compile_soc", "entry_arguments"]
+__all__ = ["CompileFailed", "build", "column_defines", "column_entry", "compile_soc"]
 
 # The value of __CCE_AICORE__ for each SoC.
 AICORE = {"ascend910b": 220, "ascend910_93": 220, "ascend310p": 200, "ascend950": 310}

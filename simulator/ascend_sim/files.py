@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["cause_of", "replacing", "stream_to", "unreadable", "unwritable"]
+__all__ = ["cause_of", "replacing", "stream_to", "unwritable"]
 
 
 def cause_of(error: Exception) -> str:

@@ -145,7 +145,7 @@ def test_an_unknown_chip_is_refused(device):
     assert message == "[NpuRope] soc must be a simulated chip but got Ascend950PR_9599."
 
 
-@pytest.mark.parametrize("chip", chain.from_iterable(chips.CHIPS.values()))
+@pytest.mark.parametrize("chip", list(chain.from_iterable(chips.CHIPS.values())))
 def test_every_chip_of_cann_is_known(device, chip):
     device.set_soc(chip)
     arguments = rope_arguments()
