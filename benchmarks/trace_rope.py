@@ -15,8 +15,8 @@ MARKS = {  # the lines of the page before and after each operator's table
     "rope": ("<!-- simulated: begin -->\n", "<!-- simulated: end -->"),
     "rotary_mul": ("<!-- simulated tables: begin -->\n", "<!-- simulated tables: end -->"),
 }
-PREFILL, DECODE, GQA = "1,4096,32,128", "1,1,32,128", "1,4096,8,128"
-PAIR_WIDTH = ("--width", "pair")
+PREFILL, DECODE, GQA_KEY = "1,4096,32,128", "1,1,32,128", "1,4096,8,128"
+PAIR_WIDTH = ("--width", "pair")  # tables with one entry per pair
 ROPE_CASES = (
     # SoC, shape, dtype, mode, more options
     ("ascend910b", PREFILL, "bf16", "neox"),
@@ -26,8 +26,8 @@ ROPE_CASES = (
     ("ascend910b", PREFILL, "f32", "normal"),
     ("ascend910b", PREFILL, "bf16", "neox", "--layout", "bnsd"),
     ("ascend910b", PREFILL, "bf16", "neox", "--freq-factors"),
-    ("ascend910b", GQA, "bf16", "neox"),
-    ("ascend910b", GQA, "bf16", "normal"),
+    ("ascend910b", GQA_KEY, "bf16", "neox"),
+    ("ascend910b", GQA_KEY, "bf16", "normal"),
     ("ascend910b", "1,4096,32,80", "bf16", "neox", "--n-dims", "32"),
     ("ascend910b", PREFILL, "bf16", "mrope", "--sections", "16,24,24,0"),
     ("ascend910b", PREFILL, "bf16", "vision"),
@@ -42,7 +42,7 @@ ROPE_CASES = (
     ("ascend310p", DECODE, "f16", "neox", "--most-cores", "1"),
 )
 ROTARY_MUL_CASES = (
-    # SoC, shape, dtype, more options
+    # SoC, shape, dtype, more options. --rows: rows of the gathered tables
     ("ascend910b", PREFILL, "bf16"),
     ("ascend910b", PREFILL, "bf16", "--interleaved"),
     ("ascend910b", PREFILL, "bf16", *PAIR_WIDTH),
@@ -53,8 +53,8 @@ ROTARY_MUL_CASES = (
     ("ascend910b", PREFILL, "bf16", "--layout", "bnsd"),
     ("ascend910b", PREFILL, "bf16", *PAIR_WIDTH, "--rows", "8192"),
     ("ascend910b", PREFILL, "bf16", *PAIR_WIDTH, "--rows", "8192", "--layout", "bnsd"),
-    ("ascend910b", GQA, "bf16"),
-    ("ascend910b", GQA, "bf16", "--interleaved"),
+    ("ascend910b", GQA_KEY, "bf16"),
+    ("ascend910b", GQA_KEY, "bf16", "--interleaved"),
     ("ascend910b", DECODE, "bf16"),
     ("ascend910b", DECODE, "bf16", "--most-cores", "1"),
     ("ascend910b", "32,1,32,128", "bf16", *PAIR_WIDTH, "--rows", "8192"),
@@ -77,7 +77,7 @@ def trace(op: str, case: tuple[str, ...]) -> dict:
 
 def markdown_table(op: str) -> str:
     rows = [
-        "| chip | x | | cores | cycles | µs | bytes / least | memory roofline | V busy |",
+        "| chip | x | | cores | cycles | µs | bytes / least bytes | memory roofline | V busy |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for number, case in enumerate(CASES[op], 1):

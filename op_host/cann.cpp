@@ -105,7 +105,7 @@ Check CannCall::tensors(const Parameters& parameters, Tensors* tensors) {
     }
     if (check_.ok() && !strides_.empty() && strides_at_ != strides_.size())
         return bad_value(op_, "strides",
-                         formatted("be [0] or the strides of all %zu dimensions of the tensors", strides_at_),
+                         formatted("be empty, [0] or the strides of all %zu dimensions of the tensors", strides_at_),
                          formatted("%zu numbers", strides_.size()));
     return check_;
 }
@@ -157,7 +157,12 @@ Check no_elements(const char* op, const char* name, const npu_rope_tensor& t) {
 
 Check hand_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
                    const KernelLaunch& launch) {
-    if (room == nullptr) return missing_from_cann(op, "room for the tiling data");
+    if (room == nullptr) {
+        const gert::TilingData* tiling = context->GetRawTilingData();
+        const size_t capacity = tiling == nullptr ? 0 : tiling->GetCapacity();
+        return internal_error(op, "the capacity of CANN's tiling data", formatted("be at least %zu bytes", bytes),
+                              formatted("%zu", capacity));
+    }
     std::memcpy(room, data, bytes);
     size_t* workspaces = context->GetWorkspaceSizes(1);
     if (workspaces == nullptr) return missing_from_cann(op, "a workspace");

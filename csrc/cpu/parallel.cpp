@@ -16,8 +16,8 @@ namespace {
 npu_rope_run_fn g_run = nullptr;
 npu_rope_num_threads_fn g_num_threads = nullptr;
 
-// A forked child has a copy of OpenMP's data about threads, but none of the threads, and would wait for them forever.
-// It therefore computes on its one thread.
+// A forked child has a copy of OpenMP's data about threads, but none of the other threads, and would wait for them
+// forever. It therefore computes on its one thread.
 bool g_is_forked = false;
 #if defined(NPU_ROPE_HAS_FORK)
 [[maybe_unused]] const int g_at_fork = pthread_atfork(nullptr, nullptr, [] { g_is_forked = true; });

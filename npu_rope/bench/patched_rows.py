@@ -1,9 +1,9 @@
 """A transformers model before and after ``apply_npu_rope``, at decode size.
 
-Two kinds of rows: one RMSNorm module on a row of 4096, and a decode step of a small Llama. The floor of
-these rows is transformers' own module or model. A ratio is therefore the time of the patched one divided by
-that of the unpatched one in the same round. Parameters keep requires_grad=True, as in a loaded model, and
-every call runs under torch.no_grad().
+There are two kinds of rows: one RMSNorm module on a vector of 4096, and a decode step of a small Llama. The
+floor of these rows is transformers' own module or model. A ratio is therefore the median over rounds of
+patched / unpatched time. Parameters keep requires_grad=True, as in a loaded model, and every call runs under
+torch.no_grad().
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODES = (NORM, DECODE)
 UNPATCHED, PATCHED = "transformers, unpatched", "after apply_npu_rope"
 LEVELS = ("tables", "positions")
 CONTEXT = 64  # tokens in the cache before the step
-# Three such models in float32 fit in a last cache level, so that the calls dominate the time.
+# The three contestants' parameters (31 MB in float32) fit in a 32 MiB L3, so call overhead dominates.
 LLAMA = {
     "num_hidden_layers": 4,
     "hidden_size": 256,
@@ -35,7 +35,7 @@ LLAMA = {
     "num_key_value_heads": 4,
     "vocab_size": 512,
 }
-# Limit of the patched logits' error against float64, divided by the unpatched logits' error.
+# Largest ratio of the patched logits' error to the unpatched logits' error.
 MAX_ERROR_RATIO = 2.0
 
 
@@ -45,7 +45,7 @@ class PatchedRow(Row):
 
     @property
     def shape(self) -> str:
-        """The module's row, or the model's layers and width."""
+        """The shape of the module's input, or the model's layers and width."""
         if self.mode == NORM:
             return f"[1,{norm_rows.WIDTH}]"
         return f"{LLAMA['num_hidden_layers']} layers of {LLAMA['hidden_size']}"
@@ -53,7 +53,8 @@ class PatchedRow(Row):
 
 def row(dtype: str, threads: int, mode: str) -> PatchedRow:
     """Return the row of one dtype and mode."""
-    return PatchedRow(GROUP, ((1, 1, 1),), dtype, mode, threads)
+    unused_heads = ((1, 1, 1),)
+    return PatchedRow(GROUP, unused_heads, dtype, mode, threads)
 
 
 def rows(dtypes: Sequence[str], threads: int) -> list[Row]:
@@ -75,7 +76,7 @@ def _apply(model: Any, **options: Any) -> None:
     """Call apply_npu_rope, which must replace everything that it examines.
 
     Raises:
-        RuntimeError: a part was not replaced.
+        RuntimeError: something was not replaced, or the report has notes.
     """
     integration: Any = importlib.import_module("npu_rope.integrations.transformers")
     report = integration.apply_npu_rope(model, **options)
@@ -165,7 +166,11 @@ def _step(dtype: Any, level: str | None) -> Ready:
 
 
 class _Check:
-    """Compare logits with a model in float64; the error may be MAX_ERROR_RATIO times the unpatched one's."""
+    """Compare logits with those of a model with float64 parameters, the reference.
+
+    The error may be MAX_ERROR_RATIO times that of the unpatched model. The reference is not exact, because
+    its norms and rotary embedding compute in float32.
+    """
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
@@ -173,11 +178,11 @@ class _Check:
     def __call__(self, logits: Any) -> str | None:
         with torch.no_grad():
             # Both have the same rounded weights, so that only the arithmetic differs.
-            exact = _Step(_with_parameters(_llama(self.dtype), torch.float64))()
+            reference = _Step(_with_parameters(_llama(self.dtype), torch.float64))()
             unpatched = _Step(_llama(self.dtype))()
-        if logits.shape != exact.shape or logits.dtype != unpatched.dtype:
+        if logits.shape != reference.shape or logits.dtype != unpatched.dtype:
             return f"its logits are {logits.dtype} {list(logits.shape)}"
-        error, allowed = ((v.double() - exact).abs().max().item() for v in (logits, unpatched))
-        if not error <= MAX_ERROR_RATIO * allowed:
-            return f"its logits are {error:.3g} from float64, the unpatched model's {allowed:.3g}"
+        error, unpatched_error = ((v.double() - reference).abs().max().item() for v in (logits, unpatched))
+        if not error <= MAX_ERROR_RATIO * unpatched_error:
+            return f"its logits have error {error:.3g}, the unpatched model's {unpatched_error:.3g}"
         return None

@@ -50,7 +50,7 @@ class Scaling(NamedTuple):
     scaling_factor: float
 
     def params(self, end: int) -> RopeParams:
-        """Return the parameters for a sequence with that end, the same object for equal attributes."""
+        """Return the parameters; repeated calls reuse cached ones. ``end``: as in :class:`Part`."""
         try:
             return _params(*self, end)
         except TypeError:  # the cache needs hashes, which an attribute of a wrong type may lack
@@ -72,8 +72,8 @@ class Part:
 def plan_call(
     query: Any, key: Any, start_pos: Any, pad_len: Any, seqstarts: Any, attributes: dict[str, Any]
 ) -> tuple[list[Part], Any, Scaling]:
-    """Check a call. Return its parts, the tokens' positions (``[S]``, ``[B,S]`` or packed ``[T]``, as an
-    array or on the query's device), and the attributes of the frequencies.
+    """Check a call. Return its parts, the tokens' positions (``[S]``, ``[B,S]`` or packed ``[T]``: a
+    NumPy array, or a tensor on the query's device), and the attributes of the frequencies.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
@@ -82,9 +82,9 @@ def plan_call(
         require_tensor_like(OP, name, given)
         if is_tensor(given):
             require_dense(OP, name, given)
-    _check_pair(query, key, packed=seqstarts is not None)
+    _check_query_and_key(query, key, packed=seqstarts is not None)
     scaling = Scaling(int(query.shape[-1]), **attributes)
-    scaling.params(0)
+    scaling.params(0)  # checks the attributes
     start_pos, pad_len, seqstarts = (_list_as_array(v) for v in (start_pos, pad_len, seqstarts))
     if seqstarts is None:
         return *_plan_padded(query, start_pos, pad_len, scaling), scaling
@@ -93,7 +93,7 @@ def plan_call(
     return *_plan_packed(query, start_pos, seqstarts, scaling), scaling
 
 
-def _check_pair(query: Any, key: Any, *, packed: bool) -> None:
+def _check_query_and_key(query: Any, key: Any, *, packed: bool) -> None:
     specs = {"query": spec_of(query), "key": spec_of(key)}
     form = "[T,N,D] where seqstarts is given" if packed else "[B,S,N,D]"
     for name, spec in specs.items():
@@ -141,10 +141,15 @@ def _check_integers(name: str, value: Any, shape: tuple[int, ...], rule: str) ->
         raise bad_value(OP, name, f"be {rule}", f"shape {spec.text()}")
 
 
-def _check_range(low: int, high: int) -> None:
-    for end in (low, high):
-        if not _INT32[0] <= end <= _INT32[1]:
-            raise bad_value(OP, "start_pos + s - pad_len", "be in the int32 range", end)
+def position_formula(*, packed: bool) -> str:
+    """Return the positions' name in an error: their formula."""
+    return "start_pos + s" if packed else "start_pos + s - pad_len"
+
+
+def _check_range(low: int, high: int, *, packed: bool) -> None:
+    for position in (low, high):
+        if not _INT32[0] <= position <= _INT32[1]:
+            raise bad_value(OP, position_formula(packed=packed), "be in the int32 range", position)
 
 
 def _check_seqstarts(starts: Sequence[int], tokens: int) -> None:
@@ -154,15 +159,15 @@ def _check_seqstarts(starts: Sequence[int], tokens: int) -> None:
         if after < before:
             raise bad_value(OP, "seqstarts", "not decrease", f"{after} after {before}")
     if starts[-1] != tokens:
-        raise bad_value(OP, "seqstarts", f"end with the {tokens} tokens", starts[-1])
+        raise bad_value(OP, "seqstarts", f"end with the number of tokens ({tokens})", starts[-1])
 
 
 # ---- positions -------------------------------------------------------------------------------------
 
 
 def _parts(stops: Sequence[int], ends: Sequence[int]) -> list[Part]:
-    """Join neighbouring sequences of equal ends. ``stops`` has the index after each sequence's last batch or
-    token."""
+    """Join neighbouring sequences of equal ends. ``stops[i]`` is the end of sequence i in the first
+    dimension."""
     parts: list[Part] = []
     first = 0
     for stop, end in zip(stops, ends, strict=True):
@@ -203,9 +208,9 @@ def _plan_padded(query: Any, start_pos: Any, pad_len: Any, scaling: Scaling) -> 
     _check_padded_range(start_pos, pad_len, batches, tokens)
     parts = [Part(slice(0, batches), 0)]
     if scaling.scaling_type == "dynamic":
-        padded = [0] * batches if pad_len is None else _values_of(pad_len).tolist()
+        pads = [0] * batches if pad_len is None else _values_of(pad_len).tolist()
         begin = int(_values_of(start_pos).reshape(()))
-        ends = [scaling.stretched_end(begin + int(tokens) - pad) for pad in padded]
+        ends = [scaling.stretched_end(begin + int(tokens) - pad) for pad in pads]
         parts = _parts(range(1, batches + 1), ends)
     if not is_tensor(query):
         positions = np.arange(tokens, dtype=np.int64) + int(_values_of(start_pos).reshape(()))
@@ -224,7 +229,7 @@ def _check_padded_range(start_pos: Any, pad_len: Any, batches: int, tokens: Any)
     start, pads = _values_on_host(start_pos), _values_on_host(0 if pad_len is None else pad_len)
     if start is not None and pads is not None:
         first = start.reshape(()) - pads
-        _check_range(int(first.min()), int(first.max()) + int(tokens) - 1)
+        _check_range(int(first.min()), int(first.max()) + int(tokens) - 1, packed=False)
 
 
 def _plan_packed(query: Any, start_pos: Any, seqstarts: Any, scaling: Scaling) -> tuple[list[Part], Any]:
@@ -243,7 +248,8 @@ def _plan_packed(query: Any, start_pos: Any, seqstarts: Any, scaling: Scaling) -
         lengths = np.diff(starts)
         if lengths.any():
             has_tokens = lengths > 0
-            _check_range(int(begins[has_tokens].min()), int((begins + lengths)[has_tokens].max()) - 1)
+            last = int((begins + lengths)[has_tokens].max()) - 1
+            _check_range(int(begins[has_tokens].min()), last, packed=True)
         if dynamic:
             ends = [scaling.stretched_end(int(end)) for end in begins + lengths]
             parts = _parts(starts[1:].tolist(), ends)

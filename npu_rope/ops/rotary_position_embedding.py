@@ -116,7 +116,8 @@ def _rotary_position_embedding(
         pair = (query, key) if len(parts) == 1 else (query[part.span], key[part.span])
         return _rotate(*pair, part_positions, scaling.params(part.end), bypass_key, backend)
 
-    pairs = [_with_own_names(rotate, part) for part in parts]
+    own_names = _NAMES | {"positions": plan.position_formula(packed=packed)}
+    pairs = [_with_own_names(rotate, part, own_names) for part in parts]
     if len(pairs) == 1:
         return pairs[0]
     return plan.joined([q for q, _ in pairs]), key if bypass_key else plan.joined([k for _, k in pairs])
@@ -139,18 +140,20 @@ def _rotate(
 
 
 # This operator's names for the arguments of rope and rope_qk.
-_NAMES = {"x": "query", "q": "query", "k": "key", "positions": "start_pos + s - pad_len"}
+_NAMES = {"x": "query", "q": "query", "k": "key"}
 _X_IN_RULE = re.compile(r"\b[qx]('s\b|$)")  # x or q in the text of a rule
 
 
-def _with_own_names(rotate: Callable[[plan.Part], tuple[Any, Any]], part: plan.Part) -> tuple[Any, Any]:
+def _with_own_names(
+    rotate: Callable[[plan.Part], tuple[Any, Any]], part: plan.Part, own_names: dict[str, str]
+) -> tuple[Any, Any]:
     """Rotate a part. Convert an error of rope to this operator's name and argument names."""
     try:
         return rotate(part)
     except BrokenRule as error:
         if error.op not in ("rope", "rope_qk"):
             raise
-        argument, rule = _NAMES.get(error.argument, error.argument), _X_IN_RULE.sub(r"query\1", error.rule)
+        argument, rule = own_names.get(error.argument, error.argument), _X_IN_RULE.sub(r"query\1", error.rule)
         raise broken(type(error), _OP, argument, rule, error.value) from error.__cause__
 
 

@@ -46,7 +46,7 @@ def test_a_sum_may_depend_on_the_order_and_a_copy_may_not(compiled):
 
 
 def test_launches_do_not_affect_each_other(compiled):
-    kernel = compiled("initialised", "memory_of_the_tensor_before")
+    kernel = compiled("initialised", "reallocated_buffer")
     for _ in range(2):
         with pytest.raises(KernelBroken, match="SIM-INIT-01"):
             kernel.run(In(floats()), Out(floats()))

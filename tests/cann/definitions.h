@@ -106,7 +106,7 @@ inline Platform platform_of(const char* chip) {
     return *known;
 }
 
-// Checks that a definition's tiling sets the data and the launch of the pure tiling function.
+// Checks that a definition's tiling sets the data and the launch of the operator's tiling function in op_host/.
 template <typename Data, typename Launch>
 void check_tiling(const Node& node, const char* chip, const Data& data, const Launch& launch) {
     bool is_310p = std::strcmp(chip, "Ascend310P3") == 0;

@@ -1,5 +1,5 @@
 // Tests of the definitions: their registrations and their use of CANN's contexts. For thousands of random calls their
-// tilings must equal those of the pure functions in op_host/*_tiling.h, byte for byte.
+// tilings must equal those of the functions in op_host/*_tiling.h, byte for byte.
 #include "op_host/rope_tiling.h"
 #include "tests/cann/definitions.h"
 
@@ -23,7 +23,7 @@ RopeTensors tensors_of(const Case& c) {
     RopeTensors t = c.scatters()     ? rope_set_rows_tensors(&c.x[0], &c.positions, &c.rows, factors, &c.out[0])
                     : c.sides() == 2 ? rope_qk_tensors(&c.x[0], &c.x[1], &c.positions, factors, &c.out[0], &c.out[1])
                                      : rope_tensors(&c.x[0], &c.positions, factors, &c.out[0]);
-    t.known = Known::kLayout;
+    t.known = Known::kLayout;  // tiling sees no addresses or values
     return t;
 }
 
@@ -34,17 +34,18 @@ void fill_node(const Case& c, Node* node) {
         to->push_back(Node::tensor(ge_type(t.dtype), shape_of(t)));
     };
     std::vector<int64_t> strides;
-    auto view = [&](std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
+    auto add_with_strides = [&](std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
         add(to, t);
         strides.insert(strides.end(), t.stride, t.stride + t.ndim);
     };
-    for (int k = 0; k < c.sides(); ++k) view(&node->inputs, c.x[k]);
-    view(&node->inputs, c.positions);
-    if (c.scatters()) view(&node->inputs, c.rows);
+    for (int k = 0; k < c.sides(); ++k) add_with_strides(&node->inputs, c.x[k]);
+    add_with_strides(&node->inputs, c.positions);
+    if (c.scatters()) add_with_strides(&node->inputs, c.rows);
     node->inputs.push_back(c.has_factors ? Node::tensor(ge_type(c.factors.dtype), shape_of(c.factors))
                                          : Node::Tensor());
-    if (c.scatters()) view(&node->inputs, c.out[0]);
-    for (int k = 0; k < c.sides(); ++k) c.scatters() ? add(&node->outputs, c.out[k]) : view(&node->outputs, c.out[k]);
+    if (c.scatters()) add_with_strides(&node->inputs, c.out[0]);  // the cache is an input and the output
+    for (int k = 0; k < c.sides(); ++k)
+        c.scatters() ? add(&node->outputs, c.out[k]) : add_with_strides(&node->outputs, c.out[k]);
 
     const npu_rope_params& p = c.params;
     for (int32_t i : {p.n_dims, p.mode, p.n_ctx_orig}) node->add_attr(int64_t{i});
@@ -127,7 +128,7 @@ Case draw(Random* r) {
     return c;
 }
 
-void test_tilings_are_the_pure_tilings() {
+void test_tilings_equal_those_of_the_op_host_functions() {
     g_test = __func__;
     Random r(2026);
     int accepted = 0, refused = 0;
@@ -253,15 +254,16 @@ void test_refusals_have_the_operators_messages() {
     check_text(refusal(c), "[rope] x must have elements on an NPU but got shape [2, 0, 4, 64].");
 }
 
-void test_attributes_out_of_range_are_refused() {
+void test_invalid_attributes_are_refused() {
     g_test = __func__;
     Case c = plain();
+    const size_t n_dims = 0, n_ctx_orig = 2, sections = 9, strides = 12;
     auto integer = [](size_t at, int64_t value) {
         return [=](Node* node) { std::memcpy(node->attrs[at].data(), &value, sizeof value); };
     };
-    check_text(refusal(c, integer(0, int64_t{1} << 40)),
+    check_text(refusal(c, integer(n_dims, int64_t{1} << 40)),
                "[rope] n_dims must be in the int32 range but got 1099511627776.");
-    check_text(refusal(c, integer(2, int64_t{1} << 32)),
+    check_text(refusal(c, integer(n_ctx_orig, int64_t{1} << 32)),
                "[rope] n_ctx_orig must be in the int32 range but got 4294967296.");
     auto list = [](size_t at, std::vector<int64_t> values) {
         return [=](Node* node) {
@@ -270,23 +272,25 @@ void test_attributes_out_of_range_are_refused() {
             node->attrs.pop_back();
         };
     };
-    check_text(refusal(c, list(9, {1, 2, 3})), "[rope] sections must be four numbers >= 0 but got 3 numbers.");
-    check_text(refusal(c, list(9, {0, 0, -(int64_t{1} << 40), 0})),
+    check_text(refusal(c, list(sections, {1, 2, 3})), "[rope] sections must be four numbers >= 0 but got 3 numbers.");
+    check_text(refusal(c, list(sections, {0, 0, -(int64_t{1} << 40), 0})),
                "[rope] sections must be in the int32 range but got -1099511627776.");
-    check_text(refusal(c, list(9, {})), "");
-    check_text(refusal(c, list(12, {768, 256, 64, 1})),
-               "[rope] strides must be [0] or the strides of all 9 dimensions of the tensors but got 4 numbers.");
+    check_text(refusal(c, list(sections, {})), "");
+    check_text(
+        refusal(c, list(strides, {768, 256, 64, 1})),
+        "[rope] strides must be empty, [0] or the strides of all 9 dimensions of the tensors but got 4 numbers.");
     check_text(refusal(c, [](Node* node) { node->attrs.resize(7); }),
                "[rope] beta_fast must be an attribute of the node but got none.");
 }
 
-void test_missing_room_for_the_tiling_data_is_an_error() {
+void test_too_little_room_for_the_tiling_data_is_an_error() {
     g_test = __func__;
     std::string message = refusal(plain(), [](Node* node) { node->tiling.Init(2048, node->tiling_bytes.data()); });
-    check_text(message, "[rope] room for the tiling data must be in CANN's tiling context but got none.");
+    check_text(message, formatted("[rope] the capacity of CANN's tiling data must be at least %zu bytes but got 2048.",
+                                  sizeof(RopeTilingData)));
 }
 
-void test_an_unknown_chip_is_refused() {
+void test_an_soc_without_kernels_is_refused() {
     g_test = __func__;
     Case c = plain();
     c.chip = "ascend950";
@@ -296,15 +300,15 @@ void test_an_unknown_chip_is_refused() {
 }  // namespace
 
 int main() {
-    void (*tests[])() = {test_tilings_are_the_pure_tilings,
+    void (*tests[])() = {test_tilings_equal_those_of_the_op_host_functions,
                          test_each_operator_registers_all_its_functions,
                          test_kernels_are_compiled_for_dynamic_shapes,
                          test_outputs_have_the_shapes_and_types_of_their_inputs,
                          test_views_are_tiled_by_their_origin_shape,
                          test_refusals_have_the_operators_messages,
-                         test_attributes_out_of_range_are_refused,
-                         test_missing_room_for_the_tiling_data_is_an_error,
-                         test_an_unknown_chip_is_refused};
+                         test_invalid_attributes_are_refused,
+                         test_too_little_room_for_the_tiling_data_is_an_error,
+                         test_an_soc_without_kernels_is_refused};
     for (void (*test)() : tests) test();
     size_t count = sizeof tests / sizeof *tests + test_table_definitions() + test_norm_definitions();
     std::printf("%zu tests, %d failure(s)\n", count, g_failures);

@@ -100,7 +100,7 @@ NormCase draw_norm(Random* r) {
     return c;
 }
 
-void tilings_of_norms_are_the_pure_tilings() {
+void tilings_of_norms_equal_those_of_the_op_host_functions() {
     g_test = __func__;
     Random r(2028);
     int accepted = 0, refused = 0, in_chunks = 0;
@@ -223,7 +223,7 @@ FusedCase draw_fused(Random* r) {
     return c;
 }
 
-void tilings_of_rms_norm_rope_are_the_pure_tilings() {
+void tilings_of_rms_norm_rope_equal_those_of_the_op_host_functions() {
     g_test = __func__;
     Random r(2029);
     int accepted = 0, refused = 0, with_cache = 0;
@@ -326,7 +326,8 @@ void refusals_have_the_operators_messages() {
 }  // namespace
 
 size_t test_norm_definitions() {
-    void (*tests[])() = {tilings_of_norms_are_the_pure_tilings, tilings_of_rms_norm_rope_are_the_pure_tilings,
+    void (*tests[])() = {tilings_of_norms_equal_those_of_the_op_host_functions,
+                         tilings_of_rms_norm_rope_equal_those_of_the_op_host_functions,
                          shapes_and_types_of_results_are_inferred, refusals_have_the_operators_messages};
     for (void (*test)() : tests) test();
     return sizeof tests / sizeof *tests;

@@ -99,7 +99,7 @@ Case draw(Random* r) {
     return c;
 }
 
-void tilings_are_the_pure_tilings() {
+void tilings_equal_those_of_the_op_host_functions() {
     g_test = __func__;
     Random r(2027);
     int accepted = 0, refused = 0, with_ids = 0;
@@ -184,7 +184,8 @@ void refusals_have_the_operators_messages() {
 }  // namespace
 
 size_t test_table_definitions() {
-    void (*tests[])() = {tilings_are_the_pure_tilings, each_operator_registers_functions_that_infer_its_results,
+    void (*tests[])() = {tilings_equal_those_of_the_op_host_functions,
+                         each_operator_registers_functions_that_infer_its_results,
                          refusals_have_the_operators_messages};
     for (void (*test)() : tests) test();
     return sizeof tests / sizeof *tests;

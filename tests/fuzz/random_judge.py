@@ -3,7 +3,7 @@
 Tensors are views of larger buffers. After the call, every result must be within its bound around the
 float64 reference (``bounds.py``). Inputs must be unchanged, and so must the bytes of an output's buffer
 outside of the output. An element of each reference is compared with the specification's formula in scalar
-Python (``spec.py``).
+Python (``spec.py``), where that formula is precise enough.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Buffer:
 
 @dataclass
 class Data:
-    """A call's tensors as arrays: one or two of ``x`` and ``out``. The call makes an ``out`` that is None."""
+    """A call's tensors as arrays. ``x`` and ``out`` have one entry for each side. If an entry of ``out`` is
+    None, the call makes that result."""
 
     x: list[Array]
     out: list[Array | None]
@@ -78,7 +79,8 @@ class Data:
 
 
 def _view(flat: Array, start: int, shape: tuple[int, int, int, int], layout: Layout) -> Array:
-    """Return a view ``[B,S,N,D]`` of a flat buffer, in which the tensor's parent begins at ``start``."""
+    """Return a view ``[B,S,N,D]`` of a flat buffer. Its parent, the array that the layout's ``lead`` and
+    ``trail`` extend, begins at ``start``."""
     sizes = _parent_sizes(shape, layout)
     axes = [*("BSN".index(axis) for axis in layout.order), 3]
     stride, strides = 1, [0, 0, 0, 1]
@@ -129,9 +131,19 @@ class _BufferMaker:
             buffer.views.append(view)
         return view(buffer.flat)
 
-    def integers(self, name: str, values: Array, dtype: str, step: int, *, shared: bool = False) -> Array:
-        """Return a view with the values in a buffer with guarded ends. The last axis has stride ``step``. If
-        ``shared``, the other axes have stride 0."""
+    def values_with_step(
+        self, name: str, values: Array, dtype: str, step: int, *, shared: bool = False
+    ) -> Array:
+        """Return a view that holds the values, in a buffer with guarded ends. Overlapping elements keep one
+        value.
+
+        Args:
+            name: key of the buffer.
+            values: the values in the view's shape.
+            dtype: of the view.
+            step: stride of the last axis in elements.
+            shared: whether the other axes have stride 0.
+        """
         *leading, count = values.shape
         size = (count - 1) * abs(step) + 1
         rows = 1 if shared else int(np.prod(leading))
@@ -198,7 +210,9 @@ class _BufferMaker:
         if call.positions == "[4*S]":
             values = values.reshape(-1)
         shared = call.planes_shared
-        return self.integers("positions", values, call.position_dtype, call.position_step, shared=shared)
+        return self.values_with_step(
+            "positions", values, call.position_dtype, call.position_step, shared=shared
+        )
 
     def position_values(self, shape: list[int], limit: int) -> Array:
         kind, tokens, rng = self.call.position_values, shape[-1], self.rng
@@ -220,10 +234,11 @@ class _BufferMaker:
         low, high = np.log(self.call.factors)
         count = self.call.params.pairs + int(self.rng.integers(0, 3))
         values = np.exp(self.rng.uniform(low, high, count))
-        return self.integers("freq_factors", values, "float32", self.call.factor_step)
+        return self.values_with_step("freq_factors", values, "float32", self.call.factor_step)
 
     def rows_and_cache(self) -> tuple[Array, Array]:
-        """Return distinct row indices, a fifth of them -1 if the cache has spare rows, and the cache."""
+        """Return row indices and the cache. Indices are distinct; with spare rows, each is -1 with
+        probability 0.2."""
         call = self.call
         shape = (call.batch, call.tokens) if call.batch else (call.tokens,)
         if call.batch == 1 and self.rng.random() < 0.5:
@@ -234,7 +249,7 @@ class _BufferMaker:
         rows[self.rng.random(shape) < (0.2 if spare else 0.0)] = -1
         room = (1, count + spare, call.heads[0], call.head)
         cache = self.tensor("cache", room, call.out_layouts[0], dtype, written=True)[0]
-        return self.integers("rows", rows, index, call.position_step or 1), cache
+        return self.values_with_step("rows", rows, index, call.position_step or 1), cache
 
 
 def make_data(call: RandomCall, limits: Limits) -> Data:
@@ -262,17 +277,19 @@ Execute = Callable[[RandomCall, Data, str], Sequence[Any]]
 def execute(call: RandomCall, data: Data, backend: str) -> Sequence[Any]:
     """Run the call and return its one or two results."""
 
-    def as_given(a: Array | None) -> Any:
+    def in_call_framework(a: Array | None) -> Any:
         return a if a is None or call.arrays == "numpy" else tensor_of(a)
 
-    x, out = [as_given(a) for a in data.x], [as_given(a) for a in data.out]
+    x, out = [in_call_framework(a) for a in data.x], [in_call_framework(a) for a in data.out]
     if call.out == "in place":
         out = x
-    positions, factors = as_given(data.positions), as_given(data.factors)
+    positions, factors = in_call_framework(data.positions), in_call_framework(data.factors)
     settings: dict[str, Any] = {"backend": backend, "forward": call.forward, "angle": call.angle}
     operator = getattr(npu_rope, call.op)
     if call.op == "rope_set_rows":
-        return [operator(x[0], positions, as_given(data.rows), out[0], call.params, factors, **settings)]
+        return [
+            operator(x[0], positions, in_call_framework(data.rows), out[0], call.params, factors, **settings)
+        ]
     if call.op == "rope_qk":
         both = None if out[0] is None else tuple(out)
         results: Sequence[Any] = operator(*x, positions, call.params, factors, out=both, **settings)
@@ -405,7 +422,7 @@ def _compare(
 
 
 def reduce(call: RandomCall, backend: str, run: Execute = execute) -> RandomCall:
-    """Return a call that is still wrong and that no candidate simplifies further."""
+    """Simplify a failing call until every simpler call passes."""
     for candidate in simpler(call):
         if judge(candidate, backend, run).problem:
             return reduce(candidate, backend, run)

@@ -301,17 +301,18 @@ def test_a_bypassed_key_is_the_key_itself(dtype, backend):
     assert packed[1] is packed_key
 
 
-def test_the_error_for_positions_beyond_a_devices_reach_names_this_operator(backend):
-    query = np.ones((1, 2, 1, 8), np.float32)
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_error_for_positions_beyond_a_devices_reach_names_this_operator(packed, backend):
+    query = np.ones((2, 1, 8) if packed else (1, 2, 1, 8), np.float32)
+    start, seqstarts = ([DEVICE_REACH - 1], [0, 2]) if packed else (DEVICE_REACH - 1, None)
 
     def run():
-        return rotary_position_embedding(query, query, DEVICE_REACH - 1, backend=backend)[0]
+        return rotary_position_embedding(query, query, start, seqstarts=seqstarts, backend=backend)[0]
 
     if is_device(backend):
-        rule = (
-            r"start_pos \+ s - pad_len must be between -4194303 and 4194303 on the device but got 4194304\."
-        )
-        with pytest.raises(ValueError, match=rf"^\[rotary_position_embedding\] {rule}$"):
+        name = r"start_pos \+ s" if packed else r"start_pos \+ s - pad_len"
+        rule = r"must be between -4194303 and 4194303 on the device but got 4194304\."
+        with pytest.raises(ValueError, match=rf"^\[rotary_position_embedding\] {name} {rule}$"):
             run()
     else:
         positions = np.arange(DEVICE_REACH - 1, DEVICE_REACH + 1)

@@ -42,7 +42,7 @@ def ones(*shape, dtype=np.float32):
 TYPES = "must be float32, float16, bfloat16, float64 or int8 but got"
 SHAPE = "must have shape [B,S,N,D] but got"
 PACKED = {"query": ones(7, N, D), "key": ones(7, 1, D), "start_pos": [0, 5], "seqstarts": [0, 3, 7]}
-POSITION_RANGE = "start_pos + s - pad_len must be in the int32 range but got"
+INT32_RANGE = "must be in the int32 range but got"
 ONE_INTEGER = "start_pos must be an integer or an integer tensor of one element but got"
 WIDTH = "rotary_dim must be 0 or an even number up to the head size 8 but got"
 ONE_START_EACH = "start_pos must be [B] = [2] integers where seqstarts is given but got"
@@ -117,8 +117,10 @@ BAD = [
     bad(
         "start-float", "start_pos must be int32 or int64 but got float64.", TypeError, start_pos=np.array(1.0)
     ),
-    bad("start-far", f"{POSITION_RANGE} 2147483648.", start_pos=2**31 - 2),
-    bad("pad-far", f"{POSITION_RANGE} -2147483649.", start_pos=0, pad_len=[0, 2**31 + 1]),
+    bad("start-far", f"start_pos + s - pad_len {INT32_RANGE} 2147483648.", start_pos=2**31 - 2),
+    bad(
+        "pad-far", f"start_pos + s - pad_len {INT32_RANGE} -2147483649.", start_pos=0, pad_len=[0, 2**31 + 1]
+    ),
     bad("pad-shape", "pad_len must be [B] = [2] integers but got shape [3].", pad_len=[0, 1, 2]),
     bad("pad-2d", "pad_len must be [B] = [2] integers but got shape [2, 1].", pad_len=[[0], [1]]),
     bad("pad-float", "pad_len must be int32 or int64 but got float64.", TypeError, pad_len=[0.0, 1.0]),
@@ -147,10 +149,10 @@ BAD = [
     ),
     bad(
         "seqstarts-end",
-        "seqstarts must end with the 7 tokens but got 6.",
+        "seqstarts must end with the number of tokens (7) but got 6.",
         **PACKED | {"seqstarts": [0, 3, 6]},
     ),
-    bad("packed-far", f"{POSITION_RANGE} 2147483649.", **PACKED | {"start_pos": [0, 2**31 - 2]}),
+    bad("packed-far", f"start_pos + s {INT32_RANGE} 2147483649.", **PACKED | {"start_pos": [0, 2**31 - 2]}),
 ]
 
 # Arguments of types that the schema of torch's operator does not accept.

@@ -21,21 +21,24 @@ from npu_rope.testing.outcomes import Expectation
 
 @dataclass(frozen=True)
 class NormRopeSetup:
-    """A call of rms_norm_rope. The defaults give the plain call; FACTORS lists other values."""
+    """A call of rms_norm_rope, by default a plain one.
+
+    FACTORS lists the values of all fields except ``sizes``.
+    """
 
     dtype: str = "float32"
     rounding: bool = False
     mode: str = "neox"
     framework: str = "numpy"
     sizes: tuple[int, int, int, int] = (2, 5, 3, 64)  # B, S, Nq, D
-    keys: int = 2
+    keys: int = 2  # heads of k
     rank: int = 4
     window: str = "full"
     freq_factors: str = "none"
     scaling: str = "none"
     positions: str = "ascending"
     layout: str = "contiguous"
-    out: str = "new"
+    out: str = "new"  # "cache": k goes to a cache, q is new; "cache-given": q has a given out also
     epsilon: float = 1e-6
     numbers: str = "scaled-heads"
     scale_layout: str = "contiguous"
@@ -73,7 +76,7 @@ FACTORS = {
 
 
 def possible(call):
-    """Return False if two factors exclude each other."""
+    """Return whether the factors can occur together."""
     if call.framework == "torch" and call.layout == "reversed":
         return False
     if call.out == "in-place" and call.layout in ("shared-batch", "non-unit"):
@@ -83,6 +86,12 @@ def possible(call):
 
 @dataclass
 class NormRopeArrays:
+    """The arguments of a call. ``rows`` is None without a cache.
+
+    ``outs`` is None if the call makes both results. Else it has the given arrays of q and k; if there are
+    rows, q's (or None) and the cache.
+    """
+
     params: object
     xs: list
     scales: list
@@ -117,6 +126,7 @@ def filled(guarded, values, dtype, layout):
 
 
 def rows_of(call, rng):
+    """Return distinct indices of rows of the cache. Every fourth is -1: that token is not stored."""
     B, S = call.sizes[:2] if call.rank == 4 else (1, call.sizes[1])
     rows = rng.permutation(B * S + 3)[: B * S]
     rows[::4] = -1
@@ -134,7 +144,10 @@ def make_inputs(call, guarded, seed=0):
     if call.scale_layout == "gaps":
         scales = [guarded.input(np.asarray(s), (3,)) for s in scales]
     positions, factors = positions_of(call.rope, rng), factors_of(call.rope, params, rng)
-    rows, blank = None, lambda shape, layout: filled(guarded, np.full(shape, 3.0), dtype, layout)
+
+    def blank(shape, layout):
+        return filled(guarded, np.full(shape, 3.0), dtype, layout)
+
     outs = {
         "new": lambda: None,
         "given": lambda: tuple(blank(shape, "contiguous") for shape in shapes),
@@ -144,16 +157,9 @@ def make_inputs(call, guarded, seed=0):
     if outs is None:
         rows = rows_of(call, rng)
         cache = filled(guarded, rng.standard_normal((rows.size + 3, call.keys, D)), dtype, "gaps")
-        return NormRopeArrays(
-            params,
-            xs,
-            scales,
-            positions,
-            factors,
-            rows,
-            (None if call.out == "cache" else blank(shapes[0], "gaps"), cache),
-        )
-    return NormRopeArrays(params, xs, scales, positions, factors, rows, outs())
+        q_out = None if call.out == "cache" else blank(shapes[0], "gaps")
+        return NormRopeArrays(params, xs, scales, positions, factors, rows, (q_out, cache))
+    return NormRopeArrays(params, xs, scales, positions, factors, None, outs())
 
 
 def expectations(call, inputs, backend, **changed):
@@ -191,7 +197,7 @@ def assert_within(y, expected, dtype):
 
 
 def run_call(call, inputs, backend, **more):
-    """Run a call on arrays or tensors. An array that is passed twice is converted once."""
+    """Run a call on arrays or tensors. An array that is passed twice becomes one tensor."""
     tensors = {}
 
     def convert(a):

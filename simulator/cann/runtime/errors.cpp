@@ -20,7 +20,8 @@ struct RecentError {
     std::string text;
 };
 
-// The log's level, ASCEND_GLOBAL_LOG_LEVEL: 0 debug .. 3 error. It is printed only with ASCEND_SLOG_PRINT_TO_STDOUT=1.
+// Least level that is printed, ASCEND_GLOBAL_LOG_LEVEL: 0 debug .. 3 error. The log is printed only with
+// ASCEND_SLOG_PRINT_TO_STDOUT=1; 4 prints nothing.
 int log_level() {
     static const int level = [] {
         const char* wanted = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");
@@ -34,11 +35,11 @@ int log_level() {
 }  // namespace
 
 void set_error(const std::string& text) {
-    if (host_calls()) return set_host_error(text);
+    if (host_calls()) return set_host_error(text);  // calls on the host's own memory have an error per thread
     Locked<RecentError>()->text = text;
 }
 
-// A caller without an executor has ignored a failed first phase, so that phase's message is kept.
+// A caller without an executor has ignored a failed first phase. Keep the message of that phase.
 aclError no_executor() {
     Locked<RecentError> recent;
     const std::string before = recent->text.empty() ? "" : " The error before: " + recent->text;
@@ -79,15 +80,15 @@ NPU_CANN_API void aclAppLog(int level, const char* function, const char* file, u
 NPU_CANN_API aclError aclrtGetLastError(int /*level*/) { return npu_cann::kSuccess; }
 NPU_CANN_API aclError aclrtPeekAtLastError(int /*level*/) { return npu_cann::kSuccess; }
 
-// A generated stub calls this before it fails (ascend_sim/programs/stubs.py).
+// A generated stub calls this before it fails (simulator/ascend_sim/programs/stubs.py).
 NPU_CANN_API aclError npu_cann_not_simulated(const char* symbol) {
     int status = 0;
     char* plain = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
     const std::string call = status == 0 && plain ? plain : symbol;
     std::free(plain);
     std::string text = call +
-                       " is not simulated. To add it: an extern \"C\" function of this name in a file of "
-                       "simulator/cann/runtime/, by subject.";
+                       " is not simulated. To add it, define this function in the file of simulator/cann/runtime/ "
+                       "for its subject.";
     npu_cann::count_not_simulated(call);
     std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
     return npu_cann::failed(npu_cann::kNotSupported, text);

@@ -1,4 +1,4 @@
-// Reads of memory that was not written.
+// SIM-INIT-01: reads of unwritten UB. SIM-INIT-02: reads of unwritten outputs or workspace.
 #include "mini.h"
 
 KERNEL(add_of_written_memory) {
@@ -39,8 +39,8 @@ KERNEL(scalar_of_unwritten_memory) {
 }
 
 // A buffer that is allocated again is uninitialised, whatever it contained before.
-KERNEL(memory_of_the_tensor_before) {
-    Queues<> q(1);
+KERNEL(reallocated_buffer) {
+    Queues<> q(1);  // one buffer: b has a's memory
     LocalTensor<float> a = q.out.AllocTensor<float>();
     Duplicate(a, 1.0f, 64);
     q.out.FreeTensor(a);
@@ -76,7 +76,7 @@ KERNEL(padding_of_a_padded_copy) {
     Add(t[32], t, t, 8);  // keeps SIM-INIT-01
 }
 
-// Lanes outside the mask are not read.
+// Elements outside the mask are not read.
 KERNEL(filler_outside_the_mask) {
     Ub ub(512);
     LocalTensor<float> t = ub.at<float>(0, 64);
@@ -103,14 +103,14 @@ KERNEL(workspace_read_before_its_write) {
 }
 
 // An atomic sum reads its destination.
-KERNEL(output_added_to_before_its_write) {
+KERNEL(atomic_add_to_unwritten_output) {
     Ub ub(512);
     SetAtomicAdd<float>();
     DataCopy(global<float>(y), ub.at<float>(0, 8), 8);  // breaks SIM-INIT-02: GM `y`
     SetAtomicNone();
 }
 
-KERNEL(output_added_to_after_its_write) {
+KERNEL(atomic_add_to_written_output) {
     Ub ub(512);
     DataCopy(global<float>(y), ub.at<float>(0, 8), 8);
     PipeBarrier<PIPE_MTE3>();
