@@ -9,6 +9,7 @@ torch.no_grad().
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -116,11 +117,14 @@ class _Step:
         tokens = torch.randint(LLAMA["vocab_size"], (1, CONTEXT + 1), generator=_generator())
         self.model, self.last = model, tokens[:, CONTEXT:]
         self.cache = transformers.DynamicCache(config=model.config)
+        # transformers 5.24 renamed the argument `past_key_values` to `cache`.
+        renamed = "cache" in inspect.signature(model.forward).parameters
+        self.arguments = {"cache" if renamed else "past_key_values": self.cache}
         with torch.no_grad():
-            model(tokens[:, :CONTEXT], past_key_values=self.cache)
+            model(tokens[:, :CONTEXT], **self.arguments)
 
     def __call__(self) -> Any:
-        logits = self.model(self.last, past_key_values=self.cache).logits
+        logits = self.model(self.last, **self.arguments).logits
         self.cache.crop(-1)
         return logits
 
