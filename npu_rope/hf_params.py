@@ -1,6 +1,6 @@
 """The rope of a transformers configuration (an object, a dict, or a config.json).
 
-The numbers have the meaning of transformers' ``modeling_rope_utils`` (5.23). ggml's parameters express the
+The numbers have the meaning of transformers' ``modeling_rope_utils`` (5.24). ggml's parameters express the
 types default, linear, dynamic and, with ``truncate``, yarn; frequency factors express the others.
 """
 
@@ -30,7 +30,7 @@ INTERLEAVED = frozenset(
 )
 # Models that pair neighbouring lanes and rotate them by several positions: no mode does both.
 INTERLEAVED_SECTIONS = frozenset(
-    {"ernie4_5_vl_moe", "ernie4_5_vl_moe_text", "glm4v", "glm4v_text", "glm_ocr", "glm_ocr_text"}
+    model + part for model in ("ernie4_5_vl_moe", "glm4v", "glm_ocr", "hy_v4_vl") for part in ("", "_text")
 )
 # Models with consecutive sections. The code of these, of INTERLEAVED_SECTIONS and of ALTERNATING uses
 # sections even where the configuration has none.

@@ -205,8 +205,10 @@ def test_modes_and_sections_follow_from_the_model():
     alternating = {**sections, "mrope_section": [24, 20, 20], "mrope_interleaved": True}
     vl = transformers.Qwen3VLConfig(text_config={"head_dim": 128, "rope_parameters": alternating})
     assert RopeParams.from_hf(vl).params.rope_mode is RopeMode.IMROPE
-    with pytest.raises(ValueError, match="mrope_section must belong to a model that pairs halves but got"):
-        RopeParams.from_hf({"model_type": "glm4v_text", "head_dim": 128, "rope_parameters": sections})
+    for model, section in (("glm4v_text", [16, 24, 24]), ("hy_v4_vl_text", [12, 10, 10])):
+        parameters = {**sections, "mrope_section": section}
+        with pytest.raises(ValueError, match="mrope_section must belong to a model that pairs halves but"):
+            RopeParams.from_hf({"model_type": model, "head_dim": 128, "rope_parameters": parameters})
     with pytest.raises(ValueError, match=r"^\[rope\] rope_parameters must have mrope_section for model_type"):
         RopeParams.from_hf(transformers.Glm4vTextConfig())
 
