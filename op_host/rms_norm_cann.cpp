@@ -5,14 +5,14 @@
 namespace npu_rope {
 namespace {
 
-// A: AttributeAdder or CannCall.
+// Lists the attributes. Returns their defaults if A is AttributeAdder, the values of the call if A is CannCall.
 template <typename A>
-RmsNormAttributes rms_norm_attributes(A* a) {
+RmsNormAttributes rms_norm_attributes(A* visitor) {
     RmsNormAttributes attributes = {-1, 1e-5, 1};
-    a->optional("axis", &attributes.axis);
-    a->optional("epsilon", &attributes.epsilon);
-    a->optional("stash_type", &attributes.stash_type);
-    a->strides();
+    visitor->optional("axis", &attributes.axis);
+    visitor->optional("epsilon", &attributes.epsilon);
+    visitor->optional("stash_type", &attributes.stash_type);
+    visitor->strides();
     return attributes;
 }
 

@@ -13,11 +13,12 @@
 namespace npu_rope {
 namespace {
 
+// The host framework's thread pool; both null: OpenMP.
 npu_rope_run_fn g_run = nullptr;
 npu_rope_num_threads_fn g_num_threads = nullptr;
 
-// A forked child has a copy of OpenMP's data about threads, but none of the other threads, and would wait for them
-// forever. It therefore computes on its one thread.
+// A forked child has a copy of the thread pool's state (OpenMP's or the host framework's), but only the thread that
+// called fork(). Parallel work would wait forever for the missing threads, so the child computes on its one thread.
 bool g_is_forked = false;
 #if defined(NPU_ROPE_HAS_FORK)
 [[maybe_unused]] const int g_at_fork = pthread_atfork(nullptr, nullptr, [] { g_is_forked = true; });
@@ -25,9 +26,9 @@ bool g_is_forked = false;
 
 }  // namespace
 
-void set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn threads) {
-    g_run = run && threads ? run : nullptr;
-    g_num_threads = run && threads ? threads : nullptr;
+void set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn pool_size) {
+    g_run = run && pool_size ? run : nullptr;
+    g_num_threads = run && pool_size ? pool_size : nullptr;
 }
 
 int num_threads() {
@@ -45,8 +46,8 @@ int num_threads() {
 
 int threads_for(int64_t elements) {
     constexpr int64_t kElementsPerThread = 32 * 1024;
-    const int64_t useful = elements / kElementsPerThread;
-    return useful <= 1 ? 1 : static_cast<int>(std::min<int64_t>(num_threads(), useful));
+    const int64_t useful_threads = elements / kElementsPerThread;
+    return useful_threads <= 1 ? 1 : static_cast<int>(std::min<int64_t>(num_threads(), useful_threads));
 }
 
 void parallel_ranges(int64_t n, int threads, npu_rope_range_fn body, void* ctx) {

@@ -1,8 +1,8 @@
 """rms_norm and add_rms_norm compared with a copy of the same bytes and with other libraries.
 
-Rows of 4096 with a scale of their dtype: 2048 rows as in prefill, and one and 32 rows as in decoding.
+Rows have 4096 elements and a scale of their dtype: 2048 rows as in prefill, 32 rows and one as in decoding.
 ONNX Runtime, ggml and npu_rope with out= write into kept buffers; torch and transformers make new tensors, as
-their functions do. Libraries without add_rms_norm add the residual first.
+their functions do. The peers have no add_rms_norm: they add the residual first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from npu_rope.testing.norm_spec import NormCall, add, rms_norm
 
 GROUP, MODES = "norm", ("rms_norm", "add_rms_norm")
 ROWS, WIDTH, EPSILON = (2048, 32, 1), 4096, 1e-5
-# By mode: npu_rope's call into kept buffers, which the targets judge.
+# By mode: the name of npu_rope's call into kept buffers, which the targets judge.
 OUT = {mode: f"npu_rope.{mode}(out=)" for mode in MODES}
 APART = "torch.add(out=), npu_rope.rms_norm(out=)"
 TORCH, HF = "torch.nn.functional.rms_norm", "transformers LlamaRMSNorm, eager"
@@ -38,11 +38,11 @@ MAX_CHECKED = 32  # rows whose results are checked
 
 @dataclass(frozen=True)
 class NormRow(Row):
-    """A row of the benchmark for rms_norm or add_rms_norm."""
+    """A row of the benchmark for rms_norm or add_rms_norm: one tensor size, dtype and number of threads."""
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
+        """The number of rows of the tensor."""
         return self.heads[0][1]
 
     @property
@@ -84,14 +84,14 @@ class NormInputs:
 
     @cached_property
     def _expected(self) -> tuple[Any, Any]:
-        """The values to normalize and the call, for the rows that are checked."""
+        """The values to normalize and the specification's call, for the rows that are checked."""
         read = [as_float64(t[self.checked]) for t in self.read]
         x = read[0] if self.residual is None else add(read[0], read[1], self.dtype)
         return x, NormCall(x, as_float64(self.scale), self.dtype, self.dtype, epsilon=EPSILON)
 
     def check(self, ours: bool) -> Callable[[Any], str | None]:
-        """Return a check of some rows: npu_rope's bound, or for a peer a bound for its arithmetic. The
-        sum of add_rms_norm must be bit-equal."""
+        """Return a check of some rows by npu_rope's bound if ``ours``, else by a bound for a peer's
+        arithmetic. The values of add_rms_norm's sum must be equal to the expected ones."""
 
         def check(results: Any) -> str | None:
             x, call = self._expected
@@ -108,7 +108,7 @@ class NormInputs:
 
 
 def contestants(bench_row: Row, pattern: str | None, ggml_lib: str | None) -> Iterator[Contestant]:
-    """Yield the floor, npu_rope's own, and the peers whose name matches the pattern."""
+    """Yield the floor, npu_rope's contestants, and the peers whose name matches the pattern."""
     assert isinstance(bench_row, NormRow)
     inputs = NormInputs(bench_row)
     yield floor(inputs.read)
@@ -139,22 +139,22 @@ def _ours(inputs: NormInputs) -> Iterator[tuple[str, Callable[[], Ready]]]:
 
 def _separate_calls(inputs: NormInputs) -> Ready:
     y, total = inputs.outs()
-    add = partial(torch.add, *inputs.read, out=total)
+    add_residual = partial(torch.add, *inputs.read, out=total)
     norm = partial(npu_rope.rms_norm, total, inputs.scale, epsilon=EPSILON, out=y)
-    return ready([add, norm], lambda: (y, total))
+    return ready([add_residual, norm], lambda: (y, total))
 
 
 # ---- peers -----------------------------------------------------------------------------------------------
 
 
 def _after_residual(inputs: NormInputs, norm: Callable[[Any], Any]) -> Ready:
-    """Prepare a norm of x, or of its sum with the residual."""
+    """Prepare a call that makes new tensors: the norm of x, or the norm of its sum with the residual."""
 
-    def both() -> Any:
+    def add_and_norm() -> Any:
         total = inputs.x + inputs.residual
         return norm(total), total
 
-    call = partial(norm, inputs.x) if inputs.residual is None else both
+    call = partial(norm, inputs.x) if inputs.residual is None else add_and_norm
     return Ready(call, call)
 
 

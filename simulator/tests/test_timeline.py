@@ -13,14 +13,15 @@ import pytest
 from ascend_sim import In, Out, library
 
 FLOATS = 1 << 18
-# Cycles of the model, from docs/kernels.md.
+# Cycles of the model (simulator/docs/kernels.md, "The timeline"). VECTOR and COPY: the fixed cost of a vector
+# instruction and of a copy. ISSUE: the scalar unit's cost of issuing an instruction or setting a flag.
 VECTOR, COPY, COUNT_FORM, READ_LATENCY, WRITE_LATENCY, ISSUE = 22, 20, 4, 240, 96, 2
 PIPES = ("S", "V", "MTE2", "MTE3")
 CRITICAL, READS_IN_PROGRESS, WRITES_IN_PROGRESS = 4, 5, 6  # rows of the trace after the pipes
 
 
 def run(compiled, entry, *, count, tiles=1, buffers=1, skipped=0, block_dim=1, soc="ascend910b", **options):
-    """The summary of kernels/timeline.cpp's entry."""
+    """Run an entry of kernels/timeline.cpp and return the summary of its report."""
     kernel = compiled("timeline", entry, soc)
     report = kernel.run(
         In(np.ones(FLOATS, np.float32), "x"),
@@ -29,7 +30,7 @@ def run(compiled, entry, *, count, tiles=1, buffers=1, skipped=0, block_dim=1, s
         block_dim=block_dim,
         options=ascend_sim.Options(soc=soc, **options),
     )
-    # More blocks than cores; instructions with zero elements.
+    # Tests may use more blocks than cores (CORE-06) and instructions without elements (COUNT-05).
     assert {w["rule"] for w in report.warnings} <= {"SIM-CORE-06", "SIM-COUNT-05"}
     return report.summary
 
@@ -47,7 +48,7 @@ def cycles_of(summary, api):
 
 
 @pytest.mark.parametrize("repeats", [0, 1, 64, 128])
-def test_a_vector_instruction_costs_its_issue_and_a_cycle_per_repeat(compiled, repeats):
+def test_a_vector_instruction_has_a_fixed_cost_and_costs_a_cycle_per_repeat(compiled, repeats):
     assert cycles_of(run(compiled, "add_repeats", count=repeats), "Adds") == VECTOR + repeats
 
 
@@ -112,13 +113,13 @@ def test_a_write_waits_for_a_read_through_v_also_without_an_instruction_of_v(com
 
 
 def test_a_copy_that_waits_for_the_memory_moves_nothing_meanwhile(compiled):
-    """A core's share of the memory exceeds its port's rate. A copy that waited is not faster afterwards."""
+    """Here a core's share of the memory bandwidth exceeds its port's rate. The read waits for the write's
+    transfer and then takes its full time at the port's rate."""
     chip, cores, count = profile(), 24, 4096
     assert chip["gm_bytes_per_cycle"] / cores > chip["core_gm_bytes_per_cycle"]
     summary = run(compiled, "out_and_in", count=count, block_dim=cores)
-    rates = chip["gm_bytes_per_cycle"] / cores, chip["core_gm_bytes_per_cycle"]
-    out, in_ = (count * 4 / rate for rate in rates)
-    assert summary["busy_MTE2"] > out + in_
+    write = count * 4 / (chip["gm_bytes_per_cycle"] / cores)
+    assert summary["busy_MTE2"] > write + count * 4 / chip["core_gm_bytes_per_cycle"]
 
 
 # ---- a whole kernel ----------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def test_more_bytes_cost_more(compiled):
 
 @pytest.mark.parametrize(("block_dim", "count", "tiles"), [(1, 2048, 8), (48, 512, 10)])
 def test_two_buffers_are_faster_than_one(compiled, block_dim, count, tiles):
-    """The next tile is read while this one waits to be written, also if the memory limits all cores."""
+    """The next tile is read while this one waits for its write, even if the memory limits all cores."""
     amounts = {"count": count, "tiles": tiles, "block_dim": block_dim}
     one, two = (run(compiled, "add_tiles", buffers=n, **amounts) for n in (1, 2))
     assert two["bytes_read"] == one["bytes_read"]
@@ -139,8 +140,8 @@ def test_two_buffers_are_faster_than_one(compiled, block_dim, count, tiles):
 
 
 def test_a_copy_that_has_begun_is_not_delayed_by_one_that_was_issued_earlier(compiled):
-    """Otherwise more work would shorten this loop, whose writes are ready after the next read has ended.
-    (Other loops behave differently: docs/kernels.md, "The timeline".)"""
+    """In this loop a write is ready after the next tile's read has ended. If the write delayed that read,
+    which is issued later, more work would shorten the loop. (Other loops: simulator/docs/kernels.md.)"""
     amounts = {"count": 1024, "tiles": 5, "buffers": 2, "block_dim": 48}
     cycles = [run(compiled, "add_tiles", skipped=n, **amounts)["cycles"] for n in range(16)]
     assert cycles == sorted(cycles)
@@ -152,11 +153,11 @@ def test_twice_as_many_blocks_as_cores_take_twice_the_time(compiled):
 
 
 def test_totals_are_exact(compiled):
-    summary = run(compiled, "add_tiles", count=250 // 8 * 8, tiles=3, buffers=2, block_dim=4)
+    summary = run(compiled, "add_tiles", count=248, tiles=3, buffers=2, block_dim=4)
     assert summary["bytes_read"] == summary["bytes_written"] == 4 * 3 * 248 * 4
-    # Scalar: the tiling, then for each tile three instructions to issue and four flags to set.
+    # The scalar unit reads the tiling data. For each tile it issues three instructions and sets four flags.
     assert [summary[f"instructions_{pipe}"] for pipe in PIPES] == [4 * (1 + 3 * (3 + 4)), 12, 12, 12]
-    assert summary["busy_S"] == 2 * ISSUE + 3 * (3 + 4) * ISSUE  # of one core; the tiling is two words
+    assert summary["busy_S"] == 2 * ISSUE + 3 * (3 + 4) * ISSUE  # of one core; the tiling is two 64-bit words
     assert summary["vector_repeats"] == 4 * 3 * 4
     assert summary["cores"] == 4
     assert summary["memory_roofline_cycles"] == 2 * 4 * 3 * 248 * 4 / profile()["gm_bytes_per_cycle"]
@@ -240,7 +241,7 @@ def test_a_trace_has_every_instruction_and_those_of_a_pipe_one_after_another(com
     for row, pipe in enumerate(PIPES):
         assert sum(len(spans[core, row]) for core in range(3)) == summary[f"instructions_{pipe}"]
     assert all(len(spans[core, row]) == 5 for core in range(3) for row in (1, 2, 3))
-    rounding = 1e-9  # of the addition: times and durations are printed with the same decimals
+    rounding = 1e-9  # of the sum in float64; ts and dur as printed add up exactly
     for pipe_spans in spans.values():
         for before, after in itertools.pairwise(pipe_spans):
             assert after["ts"] >= before["ts"] + before["dur"] - rounding
@@ -252,8 +253,8 @@ def test_a_trace_shows_that_an_instruction_waits_for_its_data(compiled, tmp_path
     _, spans = traced(compiled, tmp_path)
     copy, add, store = (spans[0, PIPES.index(pipe)][0] for pipe in ("MTE2", "V", "MTE3"))
     assert (copy["name"], add["name"], store["name"]) == ("DataCopy", "Adds", "DataCopy")
-    microsecond = 1000 * profile()["clock_ghz"]
-    assert (add["ts"] - copy["ts"] - copy["dur"]) * microsecond >= READ_LATENCY
+    cycles_per_microsecond = 1000 * profile()["clock_ghz"]
+    assert (add["ts"] - copy["ts"] - copy["dur"]) * cycles_per_microsecond >= READ_LATENCY
     assert store["ts"] >= add["ts"] + add["dur"]
     assert add["args"]["line"].startswith("timeline.cpp:")
     assert (copy["args"]["bytes"], add["args"]["repeats"]) == (2048, 8)
@@ -274,7 +275,7 @@ def test_a_trace_shows_reads_and_writes_in_progress(compiled, tmp_path):
     summary, spans = traced(compiled, tmp_path)
     last = spans[0, WRITES_IN_PROGRESS][-1]
     assert (last["name"], last["args"]["cycles"]) == ("write latency", WRITE_LATENCY)
-    # The queue's last flag follows: TPipe frees the buffer.
+    # After the last write, the destructor of TPipe waits for the flag that frees the queue's buffer.
     flag = profile()["flag_cycles"] / profile()["clock_ghz"] / 1000
     assert last["ts"] + last["dur"] == pytest.approx(summary["microseconds"] - flag, abs=2e-4)
     assert [span["name"] for span in spans[0, READS_IN_PROGRESS]] == ["read latency"] * 5
@@ -303,13 +304,13 @@ def test_a_full_disk_leaves_the_outputs_as_they_were(compiled):
     assert not y.any()
 
 
-# ---- the figures ----------------------------------------------------------------------------------------
+# ---- the profile ----------------------------------------------------------------------------------------
 
 
 def test_scalar_accesses_cost_the_profile_s_cycles(compiled):
     summary = run(compiled, "scalar_accesses", count=3)
-    for api, figure in (("SetValue", "ub"), ("GetValue", "ub"), ("GlobalTensor::GetValue", "gm")):
-        assert cycles_of(summary, api) == 3 * profile()[f"scalar_{figure}_cycles"]
+    for api, memory in (("SetValue", "ub"), ("GetValue", "ub"), ("GlobalTensor::GetValue", "gm")):
+        assert cycles_of(summary, api) == 3 * profile()[f"scalar_{memory}_cycles"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""Random calls of rms_norm_rope, compared with the specification in long double (``norm_rope_spec.py``):
-every mode and window, types, layouts, far positions, heads of any magnitude of their type, caches, both
-roundings. With intermediate rounding and without a cache, the results must have the bits of rms_norm followed
-by rope_qk.
+"""Random calls of rms_norm_rope, compared with its specification in long double (``norm_rope_spec.py``).
+
+The draws vary modes, windows, dtypes, layouts, positions over all of int32, magnitudes over all of a dtype,
+caches and intermediate_rounding. With intermediate_rounding and without a cache, the results must have the
+bits of rms_norm followed by rope_qk.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ class NormRopeDraw:
 
 
 def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDraw:
-    """Return one call."""
+    """Return the call that the seed and the index select."""
     rng = random.Random(f"norm-rope/{seed}/{index}")
     values = np.random.default_rng(rng.getrandbits(63))
     dtype, mode, head = rng.choice(dtypes), rng.choice(MODES), rng.choice(HEADS)
-    if mode in SECTIONED:  # sections need a head of at least 4 lanes
+    if mode in SECTIONED:  # four sections of 1 need D >= 4; vision needs an even D / 2
         head = max(4, head // 4 * 4)
     params = _params(rng, mode, head)
-    batch, tokens = rng.choice((0, 1, 1, 2, 3)), rng.choice((0, 1, 2, 5, 70))
+    batch, tokens = rng.choice((0, 1, 1, 2, 3)), rng.choice((0, 1, 2, 5, 70))  # batch 0: no batch dimension
     lead = (batch, tokens) if batch else (tokens,)
     xs = [_heads(rng, values, (*lead, rng.choice((1, 2, 3, 9, 17)), head), dtype) for _ in range(2)]
     scales = [rounded(values.uniform(-2, 2, head), dtype) for _ in xs]
@@ -71,13 +72,13 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDra
 
 
 def _params(rng: random.Random, mode: str, head: int) -> RopeParams:
-    width, offset = head // 2 * 2, 0
+    n_dims, n_offs = head // 2 * 2, 0
     if mode == "vision":
-        width = head // 2
+        n_dims = head // 2
     elif rng.random() < 0.5:
-        width = rng.randrange(2, width + 1, 2)
-        offset = rng.randrange(0, head - width + 1, 2)
-    pairs = width if mode == "vision" else width // 2
+        n_dims = rng.randrange(2, n_dims + 1, 2)
+        n_offs = rng.randrange(0, head - n_dims + 1, 2)
+    pairs = n_dims if mode == "vision" else n_dims // 2
     sections = None
     if mode in SECTIONED:
         sections = [rng.randint(0, max(1, pairs // 3)) for _ in range(4)]
@@ -87,7 +88,7 @@ def _params(rng: random.Random, mode: str, head: int) -> RopeParams:
         scaling = {"n_ctx_orig": 4096, "freq_scale": 0.25, "ext_factor": rng.choice((1.0, 0.5))}
     base = rng.choice((10_000.0, 1e6))
     return RopeParams(
-        width, mode, sections=sections or (0, 0, 0, 0), n_offs=offset, freq_base=base, **scaling
+        n_dims, mode, sections=sections or (0, 0, 0, 0), n_offs=n_offs, freq_base=base, **scaling
     )
 
 
@@ -98,26 +99,27 @@ def _positions(
     shape = lead if rng.random() < 0.3 else (tokens,)
     if params.rope_mode.has_sections:
         shape = (rng.choice((3, 4)), *shape)
-    kind = rng.choice((np.int32, np.int64))
+    dtype = rng.choice((np.int32, np.int64))
     if rng.random() < 0.7:  # consecutive, as in text
-        return np.broadcast_to(start + np.arange(tokens), shape).astype(kind)
-    return values.integers(-(2**31), 2**31, shape).astype(kind)
+        return np.broadcast_to(start + np.arange(tokens), shape).astype(dtype)
+    return values.integers(-(2**31), 2**31, shape).astype(dtype)
 
 
 def _heads(rng: random.Random, values: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Return heads with numbers around 1. Some draws scale each head or each number, or make heads zero."""
-    each, kind = (*shape[:-1], 1), rng.random()
+    """Return heads of a random layout. Half of the draws scale each head by 1e-2 to 1e2. The others scale
+    each head or each number over the range of the dtype, or make heads zero."""
+    per_head, kind = (*shape[:-1], 1), rng.random()
     bits, smallest, largest = FORMATS[dtype]
     x = values.standard_normal(shape)
     if kind < 0.1:
-        x = x * values.integers(0, 2, each)
+        x = x * values.integers(0, 2, per_head)
     elif kind < 0.5:
-        sizes = each if kind < 0.4 else shape
+        sizes = per_head if kind < 0.4 else shape
         exponents = values.uniform(smallest + bits // 2, np.log2(largest) - 3, sizes)
         with np.errstate(over="ignore", under="ignore"):
             x = np.clip(x * np.exp2(exponents), -largest, largest)
     else:
-        x = x * 10.0 ** values.uniform(-2, 2, each)
+        x = x * 10.0 ** values.uniform(-2, 2, per_head)
     heads = rounded(x, dtype)
     layout = rng.choice(("contiguous", "contiguous", "gaps", "heads-first", "non-unit"))
     if layout == "gaps":
@@ -132,9 +134,9 @@ def _heads(rng: random.Random, values: np.random.Generator, shape: tuple[int, ..
 def _outs(
     rng: random.Random, values: np.random.Generator, xs: list[Array], dtype: str, lead: tuple[int, ...]
 ) -> tuple[Array | None, tuple[Array, Array] | None, str]:
-    """Return the cache's rows or None, the outputs or None, and the kind of output."""
+    """Return the cache's rows or None, the outputs (or q's and the cache) or None, and the kind of output."""
     out_kind = rng.choice(("new", "given", "in place", "cache", "cache"))
-    # Only contiguous tensors are written in place.
+    # A tensor that is not contiguous gets a separate output.
     outs = [x if out_kind == "in place" and x.flags.c_contiguous else np.zeros(x.shape, x.dtype) for x in xs]
     if out_kind != "cache":
         return None, None if out_kind == "new" else (outs[0], outs[1]), out_kind
@@ -154,17 +156,17 @@ def refused(call: NormRopeDraw, backend: str) -> bool:
 
 
 def judge(call: NormRopeDraw, backend: str, *, parts: bool = True) -> float:
-    """Return the largest error over its bound. Raise AssertionError if an input was written. With
-    ``parts``, compare also with the bits of rms_norm followed by rope_qk, where they must be equal."""
+    """Return the largest error divided by its bound. With ``parts``, raise AssertionError if the bits
+    differ from rms_norm followed by rope_qk (where they must not). Also raise it if an input was written."""
     t, a = call.t, call.attributes
     expected = _expected(call, backend)
-    compares = parts and a.intermediate_rounding and not t.scatters
-    parts_results = _parts(call, backend) if compares else None
+    compares_bits = parts and a.intermediate_rounding and not t.scatters
+    separate = _norm_then_rope(call, backend) if compares_bits else None
     read = [x for name, x in t.xs.items() if name not in t.in_place] + list(t.other_inputs.values())
     with unwritten(read):
         results = executors.run(backend, t, a)
-    if parts_results is not None and [y.tobytes() for y in results] != [y.tobytes() for y in parts_results]:
-        raise AssertionError("not the bits of rms_norm, then rope_qk")
+    if separate is not None and [y.tobytes() for y in results] != [y.tobytes() for y in separate]:
+        raise AssertionError("the results do not have the bits of rms_norm followed by rope_qk")
     ratios = [worst_ratio(y, e.value, e.bound)[0] for y, e in zip(results, expected, strict=True)]
     return max(ratios)
 
@@ -179,7 +181,7 @@ def _expected(call: NormRopeDraw, backend: str) -> list[Expectation]:
     return [q, in_rows(k, t.other_inputs["rows"], t.outs["cache"]) if t.scatters else k]
 
 
-def _parts(call: NormRopeDraw, backend: str) -> tuple[Array, ...]:
+def _norm_then_rope(call: NormRopeDraw, backend: str) -> tuple[Array, ...]:
     """Run rms_norm on q and k, then rope_qk."""
     t, a = call.t, call.attributes
     norm = RmsNormAttributes(-1, a.epsilon, 1)

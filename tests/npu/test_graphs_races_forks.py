@@ -96,5 +96,5 @@ def test_a_rule_violation_in_a_fork_fails_the_command(simulated, changed_kernel)
     library = str(changed_kernel("no order of vector instructions"))
     done = simulated.sim("--", simulated.python, "-c", RACE_IN_A_FORK, ASCEND_SIM_KERNELS=library)
     assert done.returncode == 1, done.stderr
-    assert "npu-rope sim: rule violations: 1" in done.stderr
+    assert "npu-rope sim: launches with rule violations: 1" in done.stderr
     assert "npu-rope sim:   NpuRope: SIM-HAZARD-02 " in done.stderr

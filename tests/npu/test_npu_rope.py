@@ -106,7 +106,7 @@ def test_the_race_fails_the_command_whatever_the_script_does(simulated, changed_
     source = f"try:\n    exec({ONE_CALL!r})\nexcept RuntimeError:\n    pass\n"
     done = simulated.sim("--", simulated.python, "-c", source, ASCEND_SIM_KERNELS=library)
     assert done.returncode == 1, done.stderr
-    assert "npu-rope sim: rule violations: 1" in done.stderr
+    assert "npu-rope sim: launches with rule violations: 1" in done.stderr
     assert "npu-rope sim:   NpuRope: SIM-HAZARD-02 " in done.stderr
 
 
@@ -409,7 +409,7 @@ def test_validate_runs_its_cases_on_npu(simulated):
     done = simulated.sim("--", simulated.python, *arguments)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     assert "npu (Ascend910B2, simulated; float32 attributes) vs float64 (exact): 152 of 152" in done.stdout
-    assert "npu-rope sim: rule violations: none" in done.stderr
+    assert "npu-rope sim: launches with rule violations: none" in done.stderr
 
 
 def test_doctor_finds_a_simulated_npu(simulated):

@@ -1,4 +1,4 @@
-"""The judge of suites ggml and models rejects wrong results and reports where they are."""
+"""The judge of the suites ggml and models accepts correct results and reports where wrong ones are."""
 
 import dataclasses
 import functools
@@ -37,7 +37,7 @@ def _with_params(**changes):
 
 
 def _wrong(change_params=lambda p: p, change_positions=lambda q: q, change_factors=lambda f: f, flip=False):
-    """Return a rope with a mistake on one back end, its first argument."""
+    """Return a replacement of npu_rope.rope with a mistake on the back end ``target``, its first argument."""
 
     def rope(target, x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
         if backend == target:
@@ -52,7 +52,7 @@ def _wrong(change_params=lambda p: p, change_positions=lambda q: q, change_facto
     return rope
 
 
-# Vision has no other mode with as many pairs.
+# The wrong mode for each mode. Vision keeps its own: with its n_dims, the others have half as many pairs.
 OTHER_MODES = {"NORMAL": "neox", "NEOX": "normal", "MROPE": "imrope", "IMROPE": "mrope", "VISION": "vision"}
 
 
@@ -69,7 +69,7 @@ def _swapped_axes(positions):
     return positions[[1, 0, 2, 3]] if positions.ndim > 1 and len(positions) == 4 else positions
 
 
-# No attribute changes the ramp's direction; tests/mutants changes it in the source.
+# No attribute changes the direction of YaRN's ramp; a mutant of tests/mutants does.
 MISTAKES = {
     "sin sign": _wrong(flip=True),
     "pairing": _wrong(_with_params(mode=_other_mode)),
@@ -109,7 +109,7 @@ def test_the_correct_rows_of_a_cache_pass():
 
 
 def _changed_set_rows(target, change):
-    """Return a rope_set_rows that changes the correct cache on one back end, ``target``."""
+    """Return a replacement of rope_set_rows that changes the correct cache on the back end ``target``."""
 
     def rope_set_rows(x, positions, rows, cache, params, factors=None, *, backend, angle="exact"):
         values = ROPE(x, positions, params, factors, backend=backend, angle=angle)
@@ -120,7 +120,7 @@ def _changed_set_rows(target, change):
     return rope_set_rows
 
 
-def _exchange(rows, cache):
+def _exchange_two_rows(rows, cache):
     cache[rows[:2]] = cache[rows[1::-1]]
 
 
@@ -133,7 +133,7 @@ def test_a_mistake_with_a_cache_is_found(monkeypatch, backend_name):
     case = next(c for c in CACHES if c.cache_rows > 8 and c.cache_dtype == "float32")
     for change, verdict, message in (
         (lambda rows, cache: None, OK, ""),
-        (_exchange, FAIL, ""),
+        (_exchange_two_rows, FAIL, ""),
         (_write_other_rows, FAIL, "a row of the cache that no token belongs to was written"),
     ):
         monkeypatch.setattr(npu_rope, "rope_set_rows", _changed_set_rows(backend_name, change), raising=False)
@@ -194,10 +194,8 @@ REFERENCE_MISTAKES = {
 
 @pytest.mark.parametrize("mistake", REFERENCE_MISTAKES)
 def test_a_mistake_in_the_reference_is_found(monkeypatch, mistake):
-    from npu_rope.reference import rope as module
-
     name, wrap = REFERENCE_MISTAKES[mistake]
-    monkeypatch.setattr(module, name, wrap(getattr(module, name)))
+    monkeypatch.setattr(reference, name, wrap(getattr(reference, name)))
     failed = [r for r in (judge(c, ["reference"], None) for c in CASES) if r.verdict == FAIL]
     assert failed
     assert "must follow the specification" in failed[0].by("reference").message
@@ -206,8 +204,8 @@ def test_a_mistake_in_the_reference_is_found(monkeypatch, mistake):
 # ---- simulated devices ---------------------------------------------------------------------------
 
 
-def _with_angle_error(e):
-    """Return a rope whose cosines are off by e."""
+def _with_cosine_error(e):
+    """Return a replacement of npu_rope.rope whose cosines have the error e."""
 
     def rope(x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
         c, s = reference.cos_sin(positions, params, factors, forward=forward, policy=angle)
@@ -220,7 +218,7 @@ def _with_angle_error(e):
     return rope
 
 
-PLAIN = [c for c in CASES if c.params.mscale() == 1]
+WITHOUT_MSCALE = [c for c in CASES if c.params.mscale() == 1]
 
 
 @pytest.mark.parametrize(
@@ -230,9 +228,9 @@ PLAIN = [c for c in CASES if c.params.mscale() == 1]
 def test_a_device_may_have_a_coarser_table_than_the_host_within_its_bound(
     monkeypatch, e_angle, on_device, on_host
 ):
-    monkeypatch.setattr(npu_rope, "rope", _with_angle_error(e_angle))
+    monkeypatch.setattr(npu_rope, "rope", _with_cosine_error(e_angle))
     for name, expected in {"sim": on_device, "sim:ascend310p": on_device, "cpu": on_host}.items():
-        verdicts = {c.name: judge(c, [name], None).by(name).verdict for c in PLAIN}
+        verdicts = {c.name: judge(c, [name], None).by(name).verdict for c in WITHOUT_MSCALE}
         assert set(verdicts.values()) == {expected}
 
 

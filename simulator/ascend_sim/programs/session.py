@@ -21,7 +21,7 @@ from ascend_sim.library import load
 from ascend_sim.programs import pieces, stubs
 
 DEFAULT_CHIP = "Ascend910B2"
-# The number of AI cores of a family's largest chip. Names of its chips are the prefix, a digit, and more.
+# The AI cores of each family's largest chip. A chip's name begins with its family's name and a digit.
 FAMILIES = {"Ascend910B": 24, "Ascend910_93": 24, "Ascend310P": 10}
 
 STARTUP = Path(__file__).parent / "startup"
@@ -39,9 +39,9 @@ def _family_of(chip: str) -> str | None:
 
 
 def is_simulated(soc: str) -> bool:
-    """Whether a chip can be simulated: one of :func:`chips`, or ``NAME:CORES``.
+    """Whether ``soc`` is one of :func:`chips`, or ``NAME:CORES`` with values that can be simulated.
 
-    The second form is for future chips: a new name of a known family, with its number of AI cores.
+    The second form is for future chips: a new name of a known family, and the number of AI cores.
     """
     name, colon, cores = soc.partition(":")
     family, known = _family_of(name), chips()
@@ -58,7 +58,7 @@ STREAMS = ("asynchronous", "immediate")  # the first is the default
 def environment(
     command: list[str], soc: str, reports: Path, *, streams: str = STREAMS[0], seed: int = 0
 ) -> dict[str, str]:
-    """The environment variables of the command. Builds CANN's libraries if they are not cached."""
+    """The environment variables of the command. Builds the libraries with CANN's names if needed."""
     npu = pieces.torch_npu_of(pieces.python_of(command))
     library = folders.library("ascend_sim_cann")
     folder = stubs.prepare(npu, library)
@@ -118,18 +118,18 @@ class SessionReport:
 
     soc: str
     processes: int = 0
-    without_end: int = 0  # killed, or ended by os._exit: their last launches and fallbacks may be missing
+    without_end: int = 0  # killed, or ended by os._exit: last launches and fallbacks may be missing
     launches: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
     not_simulated: Counter[str] = field(default_factory=Counter)
     host_waits: Counter[str] = field(default_factory=Counter)
     timeline: list[dict[str, Any]] = field(default_factory=list)
-    broken_launches: int = 0
+    broken_launches: int = 0  # launches that broke a rule
     violations: list[str] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)
     races: list[str] = field(default_factory=list)
     race_count: int = 0
-    freed: list[str] = field(default_factory=list)
+    freed: list[str] = field(default_factory=list)  # uses of freed memory
     bytes_not_freed: int = 0
     streams: str = STREAMS[0]
     seed: int = 0
@@ -197,19 +197,19 @@ def read_reports(folder: Path, soc: str) -> SessionReport:
 
 
 def print_report(report: SessionReport, print_line: Callable[[str], None]) -> None:
-    """Print the short report, one subject a line."""
+    """Print a summary of the report: a line for each subject, followed by its errors."""
     print_line(f"simulated {report.soc}: nothing of this ran on hardware.")
     if not report.processes:
         print_line("no process used the simulated NPU.")
         return
     if report.without_end:
-        print_line(f"{report.without_end} of {report.processes} processes ended before they could report.")
+        print_line(f"{report.without_end} of {report.processes} processes ended without a final report.")
     print_line(f"launches: {_counted(report.launches)}")
     print_line(f"host fallbacks: {_counted(report.fallbacks)}")
     if report.not_simulated:
         print_line(f"calls that are not simulated: {_counted(report.not_simulated)}")
         print_line(
-            "  later results may be undefined; TASK_QUEUE_ENABLE=0 finds the call; simulator/cann/ can add it"
+            "  later results may be undefined; TASK_QUEUE_ENABLE=0 finds the call; add it to simulator/cann/"
         )
     if report.timeline:
         microseconds_of: Counter[str] = Counter()
@@ -217,10 +217,10 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
             microseconds_of[run["operator"]] += run["microseconds"]
         each = ", ".join(f"{name} {us:.1f}" for name, us in microseconds_of.most_common())
         print_line(f"simulated microseconds of kernels: {sum(microseconds_of.values()):.1f} ({each})")
-    drawn = f" in the order of --seed {report.seed}" if report.streams == STREAMS[0] else ""
+    order = f" in the order of --seed {report.seed}" if report.streams == STREAMS[0] else ""
     for title, texts in (
-        (f"rule violations: {report.broken_launches or 'none'}", report.violations),
-        (f"streams: {report.streams}{drawn}; races: {report.race_count or 'none'}", report.races),
+        (f"launches with rule violations: {report.broken_launches or 'none'}", report.violations),
+        (f"streams: {report.streams}{order}; races: {report.race_count or 'none'}", report.races),
         (f"uses of freed memory: {len(report.freed)}" if report.freed else "", report.freed),
         (f"guard zones: {f'{len(report.damage)} overrun' if report.damage else 'intact'}", report.damage),
     ):
@@ -229,12 +229,12 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
                 print_line(line)
 
 
-SHOWN = 6
+SHOWN_NAMES = 6
 
 
 def _counted(by_name: Counter[str]) -> str:
     if not by_name:
         return "none"
-    most = ", ".join(f"{name} {count}" for name, count in by_name.most_common(SHOWN))
-    more = len(by_name) - SHOWN
+    most = ", ".join(f"{name} {count}" for name, count in by_name.most_common(SHOWN_NAMES))
+    more = len(by_name) - SHOWN_NAMES
     return f"{by_name.total()} ({most}{f', and {more} more' if more > 0 else ''})"

@@ -25,7 +25,7 @@ public:
         LocalTensor<float> table = tableBuf.Get<float>();
         DataCopyPad(table, tableGm, {1, static_cast<uint32_t>(tableLength * sizeof(float)), 0, 0, 0},
                     {false, 0, 0, 0});
-        // The table is in no queue, so the vector unit waits for it once by an explicit event.
+        // The table passes through no queue, so pipe V waits for its copy by an explicit event.
         const int32_t eventId = static_cast<int32_t>(GetTPipePtr()->FetchEventID(HardEvent::MTE2_V));
         SetFlag<HardEvent::MTE2_V>(eventId);
         WaitFlag<HardEvent::MTE2_V>(eventId);

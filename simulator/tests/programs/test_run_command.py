@@ -210,11 +210,11 @@ def test_processes_are_added_up(tmp_path):
     assert [(run["process"], run["begin"]) for run in report.timeline] == [(1, 0), (1, 1.5), (1, 4)]
     assert lines_of(report) == [
         "simulated Ascend910B2: nothing of this ran on hardware.",
-        "1 of 2 processes ended before they could report.",
+        "1 of 2 processes ended without a final report.",
         "launches: 6 (aclnnMul 4, Mine 2)",
         "host fallbacks: 6 (aten.exp.default 5, aten.mm.default 1)",
         "simulated microseconds of kernels: 6.5 (AddCustom 4.0, AddQkCustom 2.5)",
-        "rule violations: 2",
+        "launches with rule violations: 2",
         "  Mine: UB-1 kernel.cpp:3, core 0: too far",
         "streams: asynchronous in the order of --seed 7; races: none",
         "guard zones: intact",
