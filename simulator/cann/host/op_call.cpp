@@ -325,15 +325,15 @@ void OpCall::Parts::check_stride_attributes() const {
         for (const CallTensors::Item& item : tensors->items()) {
             if (!item.given || (item.is_input && !item.reads_view)) continue;
             const std::vector<int64_t>& shape = item.view.shape;
-            std::vector<int64_t> expected(shape.size());
+            std::vector<int64_t> given(shape.size());
             int64_t step = 1;
-            for (size_t d = shape.size(); d-- > 0; step *= shape[d]) expected[d] = step;
-            for (size_t d = 0; d < shape.size() && !listed.empty(); ++d) expected[d] = listed.at(next++);
+            for (size_t d = shape.size(); d-- > 0; step *= shape[d]) given[d] = step;
+            for (size_t d = 0; d < shape.size() && !listed.empty(); ++d) given[d] = listed.at(next++);
             if (item.view.empty()) continue;  // the strides are not used
             for (size_t d = 0; d < shape.size(); ++d)
-                if (shape[d] != 1 && expected[d] != item.view.strides[d])
+                if (shape[d] != 1 && given[d] != item.view.strides[d])
                     refuse(kBadArgument, "strides must be those of " + item.param->name + ", " +
-                                             list_text(item.view.strides) + ", but got " + list_text(expected) + ".");
+                                             list_text(item.view.strides) + ", but got " + list_text(given) + ".");
         }
     }
 }

@@ -23,8 +23,8 @@ struct TilingResult {
 std::shared_ptr<const TilingResult> find_tiled(const std::string& key);
 void store_tiling(const std::string& key, std::shared_ptr<const TilingResult> tiled);
 
-// Builds a key in CANN's order. Attributes are appended as bytes without their lengths. `chip` is a name and a number of
-// cores; CANN's key has the number. The rank of a communicator and the level of determinism, which CANN appends
+// Builds a key in CANN's order. Attributes are appended as bytes without their lengths. `chip` is a name and a number
+// of cores; CANN's key has the number. The rank of a communicator and the level of determinism, which CANN appends
 // (NnopbaseMatchArgs), are not simulated.
 class TilingKey {
 public:
