@@ -44,7 +44,7 @@ class CompileFailed(RuntimeError):
 
 
 def compiler() -> str:
-    """``$CXX``, else the first C++ compiler on the path.
+    """Return ``$CXX``, else the first of g++, clang++ and c++ that is on the path.
 
     Raises:
         Unavailable: no compiler was found.

@@ -1,8 +1,8 @@
 """Host fallback: run on the host each operator of torch that has no stand-in.
 
 Simulated device memory is host memory, so torch's own CPU kernel can use an operator's tensors in place.
-:func:`install` replaces torch_npu's kernels in the dispatcher, except those of :data:`KEPT`, by a
-kernel that
+:func:`install` replaces torch_npu's kernels in the dispatcher, except those of :data:`KEPT`, by torch's
+decomposition into other operators if there is one, else by a kernel that
 
 1. runs the earlier work of the current stream, and of other streams only what that work waits for,
 2. makes CPU tensors over the same memory, with the same storage, offset and strides, so that views and
@@ -173,7 +173,7 @@ class _Call:
         self.kernel = kernel
         self.device: torch.device | None = None
         self.inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # device tensor, CPU view of its memory
-        self.written: list[torch.Tensor] = []  # device tensors of the inputs
+        self.written: list[torch.Tensor] = []  # device tensors of the inputs that are written
         self.outs: list[tuple[torch.Tensor, torch.Tensor]] = []  # out= on the device, CPU tensor to fill
         self.cpu_tensor: torch.Tensor | None = None
         self.is_captured = False
@@ -220,7 +220,7 @@ class _Call:
             host_view(tensor).copy_(fresh)
 
     def on_copies(self, args: list[Any], kwargs: dict[str, Any]) -> _Trial:
-        """This call with copies of the memory."""
+        """Return this call on copies of its arguments."""
         copies: dict[int, torch.Tensor] = {}
 
         def copied(value: Any) -> Any:
@@ -245,7 +245,7 @@ class _Call:
         self.written = []
 
     def note_accesses(self, work: StreamWork, results: Any) -> None:
-        """Report the inputs as read, and the written inputs and the results as written."""
+        """Report each input as read or written, and out= arguments and new results as written."""
         for tensor, _ in self.inputs:
             work.note(tensor, writes=any(tensor is written for written in self.written))
         for tensor, _ in self.outs:
