@@ -44,7 +44,7 @@ class CompileFailed(RuntimeError):
 
 
 def compiler() -> str:
-    """Return ``$CXX``, else the first of g++, clang++ and c++ that is on the path.
+    """Return ``$CXX`` if it is found, else the first of g++, clang++ and c++ that is.
 
     Raises:
         Unavailable: no compiler was found.

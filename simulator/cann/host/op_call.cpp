@@ -222,7 +222,7 @@ void* OpCall::Parts::find_entry(size_t column) const {
     refuse(kNoKernel, "kernel " + entry + " must be compiled but got none (" + (why ? why : "no reason") + ").");
 }
 
-// The key has a tensor's original format: NCHW and ND compare as equal but are tiled separately (opbase
+// The key has a tensor's storage format: NCHW and ND select the same kernel but are tiled separately (opbase
 // indv_cache_key_builder.cpp, AppendShapeInfo).
 std::string OpCall::Parts::cache_key() const {
     TilingKey key(type, chip.profile->name + (":" + std::to_string(chip.profile->cores)));
