@@ -142,7 +142,7 @@ class HostKernel:
                 counts[self.name] += 1
             results = self.op(*args, **kwargs)
             _write_all(_tensors_of(results), result_views)
-            _write_all([fresh for _, fresh in call.outs], out_views)
+            _write_all([cpu_out for _, cpu_out in call.outs], out_views)
 
         work.capture(replay)
         call.forget_device_tensors()
@@ -151,16 +151,16 @@ class HostKernel:
     def _run_random(self, args: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         with _random_lock:
             if self.generator is None:
-                kept = torch.get_rng_state()
+                host_state = torch.get_rng_state()
                 try:
                     torch.default_generator.manual_seed(_next_seed(None, device))
                     return self.op(*args, **kwargs)
                 finally:
-                    torch.set_rng_state(kept)
-            place = next(i for i, a in enumerate(self.arguments) if a.name == self.generator)
-            if place < len(args):
+                    torch.set_rng_state(host_state)
+            position = next(i for i, a in enumerate(self.arguments) if a.name == self.generator)
+            if position < len(args):
                 args = [*args]
-                args[place] = _host_generator(args[place], device)
+                args[position] = _host_generator(args[position], device)
             else:
                 kwargs[self.generator] = _host_generator(kwargs.get(self.generator), device)
             return self.op(*args, **kwargs)
@@ -197,9 +197,9 @@ class _Call:
         self.device = tensor.device
         if argument.is_out:
             # Separate memory, because out= may be resized, and memory under a view cannot.
-            fresh = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
-            self.outs.append((tensor, fresh))
-            return fresh
+            cpu_out = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
+            self.outs.append((tensor, cpu_out))
+            return cpu_out
         view: torch.Tensor = host_view(tensor)
         self.inputs.append((tensor, view))
         if argument.alias_info is not None and argument.alias_info.is_write:
@@ -214,10 +214,10 @@ class _Call:
             )
 
     def write_outs(self) -> None:
-        for tensor, fresh in self.outs:
-            if tensor.size() != fresh.size():
-                tensor.resize_(fresh.size())
-            host_view(tensor).copy_(fresh)
+        for tensor, cpu_out in self.outs:
+            if tensor.size() != cpu_out.size():
+                tensor.resize_(cpu_out.size())
+            host_view(tensor).copy_(cpu_out)
 
     def on_copies(self, args: list[Any], kwargs: dict[str, Any]) -> _Trial:
         """Return this call on copies of its arguments."""
@@ -233,15 +233,15 @@ class _Call:
         for device_tensor, view in self.inputs:
             copies[id(view)] = _copy_of(view)
             trial.inputs.append((device_tensor, copies[id(view)]))
-        for device_tensor, fresh in self.outs:
-            copies[id(fresh)] = torch.empty_strided(fresh.size(), fresh.stride(), dtype=fresh.dtype)
-            trial.outs.append((device_tensor, copies[id(fresh)]))
+        for device_tensor, cpu_out in self.outs:
+            copies[id(cpu_out)] = torch.empty_strided(cpu_out.size(), cpu_out.stride(), dtype=cpu_out.dtype)
+            trial.outs.append((device_tensor, copies[id(cpu_out)]))
         return _Trial(trial, copied(args), {name: copied(value) for name, value in kwargs.items()})
 
     def forget_device_tensors(self) -> None:
         """Drop the device tensors: as on the device, a graph does not keep its arguments' memory alive."""
         self.inputs = [(view, view) for _, view in self.inputs]
-        self.outs = [(fresh, fresh) for _, fresh in self.outs]
+        self.outs = [(cpu_out, cpu_out) for _, cpu_out in self.outs]
         self.written = []
 
     def note_accesses(self, work: StreamWork, results: Any) -> None:
