@@ -44,7 +44,7 @@ class CompileFailed(RuntimeError):
 
 
 def compiler() -> str:
-    """``$CXX``, else the first C++ compiler on the path.
+    """Return ``$CXX`` if it is found, else the first of g++, clang++ and c++ that is.
 
     Raises:
         Unavailable: no compiler was found.
@@ -165,15 +165,15 @@ def entry_arguments(source: str | os.PathLike[str], entry: str) -> tuple[str, ..
 
 def _failed_assertions(errors: str, source: Path) -> list[str]:
     """Messages of failed static assertions, each with the line of ``source`` that led to it."""
-    place = re.compile(rf"^(?:In file included from )?{re.escape(str(source))}:(\d+)")
-    sentence = re.compile(r"static assertion failed(?: due to requirement '.*')?: \"?(.*?)\"?$")
-    line, found = "", []
-    for text in errors.splitlines():
-        if at := place.match(text):
-            line = f":{at[1]}"
-        if refused := sentence.search(text):
-            found.append(f"{source.name}{line}: {refused[1]}")
-    return list(dict.fromkeys(found))
+    own_line = re.compile(rf"^(?:In file included from )?{re.escape(str(source))}:(\d+)")
+    assertion = re.compile(r"static assertion failed(?: due to requirement '.*')?: \"?(.*?)\"?$")
+    number, messages = "", []
+    for line in errors.splitlines():
+        if match := own_line.match(line):
+            number = f":{match[1]}"
+        if match := assertion.search(line):
+            messages.append(f"{source.name}{number}: {match[1]}")
+    return list(dict.fromkeys(messages))
 
 
 def _own_temporary_folder() -> Path:

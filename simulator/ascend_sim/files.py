@@ -1,4 +1,4 @@
-"""Files of commands: checked before the work. Outputs are never left half written."""
+"""Check the files of a command before its work, and write outputs completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["cause_of", "replacing", "stream_to", "unwritable"]
 
 
 def cause_of(error: Exception) -> str:
-    """Return the error's text; of an error about a file, the text without number and path."""
+    """Return the error's text, without the number and path of an error about a file."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def unreadable(source: Path) -> str | None:
-    """Return None if ``source`` is a file with text, else the rule that it breaks."""
+    """Return None if ``source`` is a file with text, else an error text without the argument's name."""
     try:
         if source.read_bytes().strip():
             return None
@@ -28,7 +28,7 @@ def unreadable(source: Path) -> str | None:
 
 
 def unwritable(path: Path) -> str | None:
-    """Return None if :func:`replacing` can write ``path``, else the rule that it breaks."""
+    """Return None if :func:`replacing` can write ``path``, else an error text without the argument's name."""
     if os.path.isdir(path) or not os.path.isdir(path.parent):
         return f"must be a file in an existing folder but got {path}."
     try:

@@ -18,7 +18,7 @@ _REMEDY = "Install it: pip install ./simulator in the project's folder (a C++17 
 def root() -> Path:
     """The folder that holds ``include/``, ``cann/`` and ``cmake/``.
 
-    It is the package's, or in an editable install the folder ``simulator/`` of the checkout.
+    It is the package's folder, or in an editable install the folder ``simulator/`` of the checkout.
 
     Raises:
         Unavailable: the headers are not installed.

@@ -24,8 +24,8 @@ class KernelBroken(RuntimeError):
     """A kernel broke a rule of the simulator. ``report`` has every error and warning.
 
     Attributes:
-        rule: its identifier, such as ``"SIM-HAZARD-01"``.
-        line: the line of the kernel's source.
+        rule: the rule's identifier, such as ``"SIM-HAZARD-01"``.
+        line: the line of the kernel's source; 0 if it is not known.
     """
 
     def __init__(self, report: Report) -> None:
@@ -149,9 +149,7 @@ class Kernel:
             KernelBroken: the kernel broke a rule.
             ValueError, TypeError: an argument or option breaks its rule.
         """
-        if (
-            not 0 <= block_dim < 2**32
-        ):  # SIM-CORE-05 has the same range, for the numbers that a launch can hold
+        if not 0 <= block_dim < 2**32:  # a launch cannot hold it; SIM-CORE-05 reports the other bad numbers
             raise bad_value(f"block_dim must be 1 .. 65535 but got {block_dim}.")
         for name, number, maximum in (
             ("tiling_key", tiling_key, 2**64 - 1),
@@ -160,8 +158,8 @@ class Kernel:
             if not 0 <= number <= maximum:
                 raise bad_value(f"{name} must be 0 .. {maximum} but got {number}.")
         if self.arguments is not None and len(arguments) != len(self.arguments):
-            names = f"{len(self.arguments)} ({', '.join(self.arguments)})"
-            raise bad_value(f"arguments must be {names} but got {len(arguments)}.")
+            expected = f"{len(self.arguments)} ({', '.join(self.arguments)})"
+            raise bad_value(f"arguments must be {expected} but got {len(arguments)}.")
         try:
             tiling = bytes(memoryview(tiling))
         except TypeError:
@@ -222,7 +220,7 @@ def _memories_of(arguments: Sequence[Argument]) -> tuple[list[Memory], list[_Arg
 
 
 def _shared_memory(argument: ArrayArgument, index: int, seen: list[_Placed]) -> int | None:
-    """Return the memory's index of an identical earlier argument. Any other overlap is an error."""
+    """Return the index of an identical earlier argument's memory. Only inputs may overlap otherwise."""
     array = argument.array
     for other, memory in seen:
         if not (argument.role or other.role) or not np.may_share_memory(array, other.array):
@@ -237,7 +235,7 @@ def _shared_memory(argument: ArrayArgument, index: int, seen: list[_Placed]) -> 
 
 
 def _architectures() -> dict[str, int]:
-    """__CCE_AICORE__ by the name of each SoC and chip, in lower case."""
+    """The value of ``__CCE_AICORE__`` by the name of each SoC and chip, in lower case."""
     profiles = load().profiles()
     return {str(p[key]).lower(): int(p["arch"]) for p in profiles for key in ("name", "soc")}
 
@@ -308,5 +306,5 @@ def compile(
 
 
 def _name_in_source(entry: str, defines: Mapping[str, str]) -> str:
-    """The macro that renames the entry, if there is one."""
+    """Return the macro that renames the entry, or the entry if there is none."""
     return next((name for name, value in defines.items() if value == entry), entry)

@@ -23,8 +23,8 @@ class Options:
     """Options of a kernel's run.
 
     Attributes:
-        soc: ``"ascend910b"`` (its B1), ``"ascend310p"``, … or a chip's name such as ``"Ascend910B4"``.
-            None: a kernel runs on the SoC it was compiled for, an operator on Ascend910B.
+        soc: ``"ascend910b"`` (Ascend910B1), ``"ascend310p"``, … or a chip such as ``"Ascend910B4"``.
+            None: a kernel runs on the SoC it was compiled for, an operator on Ascend910B1.
         lenient: rules that only warn, such as ``("SIM-COUNT-01",)``; ``("all",)`` for all rules.
         trace_path: path of the timeline, a Chrome trace in JSON.
         auto_sync: insert the synchronisation that CANN's compiler inserts by default (V to V, and all
@@ -103,7 +103,7 @@ class Library:
         return rows
 
     def report(self) -> dict[str, Any]:
-        """Results of this thread's last launch: errors, warnings, summary of the timeline."""
+        """Results of this thread's last launch: errors, warnings, summary; or the message of a bad call."""
         report: dict[str, Any] = json.loads(self.lib.ascend_sim_report() or "{}")
         return report
 

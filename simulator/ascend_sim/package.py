@@ -108,10 +108,10 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of a package, as its definition describes it for a SoC.
+    """An operator of a package, as its definition describes it for an SoC.
 
     Attributes:
-        inputs, outputs: each tensor's types by its name, one type for each kernel.
+        inputs, outputs: each tensor's types by its name, one type for each column.
         attributes: the type of each attribute by its name: int, float, bool, str, listInt, ...
     """
 
@@ -171,7 +171,7 @@ class HostCalls(C.Structure):
 
 
 class Cann:
-    """libascend_sim_cann."""
+    """A loaded libascend_sim_cann."""
 
     def __init__(self) -> None:
         path = folders.library("ascend_sim_cann")
@@ -188,8 +188,8 @@ class Cann:
         """Create an aclTensor."""
         low, size = tensor.span()
         (type_, item), dims = _TYPES[tensor.dtype], len(tensor.shape)
-        numbers = C.c_int64 * dims
-        sizes, strides = numbers(*tensor.shape), numbers(*tensor.strides)
+        array_type = C.c_int64 * dims
+        sizes, strides = array_type(*tensor.shape), array_type(*tensor.strides)
         offset, storage = C.c_int64((tensor.address - low) // item), C.c_int64(size // item)
         view = sizes, C.c_uint64(dims), type_, strides, offset
         memory = C.byref(storage), C.c_uint64(1), C.c_void_p(low)
@@ -247,7 +247,7 @@ class Package:
         return tuple(sorted(folder.name for folder in self._descriptions().iterdir()))
 
     def operators(self, soc: str) -> Mapping[str, Operator]:
-        """The operators that are defined for a SoC, by their types."""
+        """The operators that are defined for an SoC, by their names."""
         if soc not in self._operators:
             path = self._descriptions() / soc / f"aic-{soc}-ops-info.json"
             described = json.loads(path.read_text(encoding="utf-8"))
@@ -258,7 +258,7 @@ class Package:
         return self.folder / "op_impl" / "ai_core" / "tbe" / "config"
 
     def chip(self, soc: str | None) -> dict[str, Any]:
-        """The profile of a chip or SoC by its name; of Ascend910B for None.
+        """The profile of a chip or SoC by its name; of Ascend910B1 for None.
 
         Raises:
             ValueError: there is no such chip, or the package has no operators for it.
@@ -278,7 +278,7 @@ class Package:
         """Run both phases of an operator.
 
         Args:
-            op: the operator's type, such as ``"AddCustom"``.
+            op: the operator's name, such as ``"AddCustom"``.
             given: its inputs, attributes and outputs by their names in the definition: arrays or
                 :class:`Tensor`, numbers, lists; None for an optional tensor that is absent. An output that
                 has the name of an input is that input.
@@ -324,17 +324,17 @@ class Package:
             status = int(prepare(*arguments, C.byref(size), C.byref(executor)))
         finally:
             self._cann.destroy(made)  # the second phase does not need them
-        ran = False
+        second_phase_began = False
         try:
             if status == _OK:
                 workspace = np.empty(size.value, np.uint8)
                 address = workspace.ctypes.data if size.value else None
                 spans = [value.span() for value in given.values() if isinstance(value, Tensor)]
                 calls.set_memory([*spans, (address or 0, size.value)])
-                ran = True
+                second_phase_began = True
                 status = int(getattr(self._opapi, f"aclnn{op}")(C.c_void_p(address), size, executor, None))
         finally:
-            if not ran and executor.value:  # the second phase gives the executor back itself
+            if not second_phase_began and executor.value:  # the second phase releases the executor itself
                 self._cann.lib.aclDestroyAclOpExecutor(executor)
         return status
 

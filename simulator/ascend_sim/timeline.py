@@ -22,9 +22,9 @@ def show(run: dict[str, Any], least_bytes: int, console: Console) -> None:
     """Print times, pipes, instructions, and the critical path.
 
     Args:
-        run: a report's summary, and ``call``, the title.
+        run: a report's summary, with the title as ``call``.
         least_bytes: bytes that any kernel must move for this call.
-        console: where it is printed.
+        console: receives the text.
     """
     moved = run["bytes_read"] + run["bytes_written"]
     excess = moved / max(least_bytes, 1)
@@ -53,7 +53,7 @@ def _table(*titles: str, left: tuple[str, ...]) -> Table:
 
 
 def _pipes(run: dict[str, Any]) -> Table:
-    table = _table("pipe", "busy cycles", "of its time", "instructions of all cores", left=("pipe",))
+    table = _table("pipe", "busy cycles", "share", "instructions of all cores", left=("pipe",))
     for pipe in PIPES:
         busy = run[f"busy_{pipe}"]
         share = busy / max(run["cycles"], 1e-9)
@@ -65,7 +65,7 @@ LONGEST_PARTS = 12
 
 
 def _critical_path(run: dict[str, Any]) -> Table:
-    """Return the steps that delayed the slowest core's end, the longest first."""
+    """Return a table of the steps that delayed the slowest core's end, the longest first."""
     table = _table("critical path", "pipe", "spent on", "steps", "cycles", "share", left=("critical path",))
     path = run["critical_path"]
     for part in path["parts"][:LONGEST_PARTS]:
@@ -76,7 +76,7 @@ def _critical_path(run: dict[str, Any]) -> Table:
 
 
 def _instructions(run: dict[str, Any]) -> Table:
-    titles = ("instruction", "pipe", "count", "repeats", "bytes", "cycles", "of its time")
+    titles = ("instruction", "pipe", "count", "repeats", "bytes", "cycles", "share")
     table = _table(*titles, left=("instruction", "pipe"))
     for api in sorted(run["apis"], key=lambda a: -float(a["cycles"])):
         share = api["cycles"] / max(run["cycles"], 1e-9)

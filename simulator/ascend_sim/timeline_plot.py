@@ -13,13 +13,13 @@ SUFFIXES = (".png", ".svg", ".pdf")
 PIPES = ("S", "V", "MTE2", "MTE3")
 COLOURS = {"S": "#9a9a9a", "V": "#0b3c8c", "MTE2": "#2f8f5b", "MTE3": "#d9801a"}
 INK = "#1a1a1a"
-# The numbers of the trace's rows that show reads and writes in progress, and their pipes.
+# The numbers of the trace's rows "MTE2 read latency" and "MTE3 write latency", and their pipes.
 ROWS_IN_PROGRESS = {5: "MTE2", 6: "MTE3"}
 PIXELS = 1500  # width of the plot; a pause below a pixel would appear as a seam or not at all
 
 
 def refusal(path: Path) -> str | None:
-    """Return None if a plot can be written to ``path``, else the rule that it breaks."""
+    """Return None if a plot can have this path, else an error text without the argument's name."""
     if path.suffix not in SUFFIXES:
         return f"must end in {', '.join(SUFFIXES)} but got {path}."
     try:
@@ -41,7 +41,7 @@ def _without_seams(spans: list[tuple[float, float]], shortest: float) -> list[tu
 
 
 def title_of(run: dict[str, Any]) -> str:
-    """The plot's title, from a report's summary and ``call``."""
+    """The plot's title, from a report's summary with the call as ``call``."""
     return (
         f"{run['call']} on {run['soc']}, simulated:"
         f" {run['microseconds']:.1f} us, {run['roofline_share']:.1%} of the memory roofline"
@@ -49,7 +49,7 @@ def title_of(run: dict[str, Any]) -> str:
 
 
 def draw(spans: Path, title: str, microseconds: float, stream: IO[bytes], kind: str) -> None:
-    """Write the timeline of the trace's cores as png, svg or pdf."""
+    """Draw the cores of the trace file ``spans``, as png, svg or pdf."""
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     plt: Any = importlib.import_module("matplotlib.pyplot")

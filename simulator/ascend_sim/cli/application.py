@@ -34,7 +34,7 @@ def application(name: str, number: str, about: str) -> typer.Typer:
     def options(
         version: Annotated[
             bool,
-            typer.Option("--version", callback=print_version, is_eager=True, help="Print it and stop."),
+            typer.Option("--version", callback=print_version, is_eager=True, help="Print the version."),
         ] = False,
     ) -> None:
         pass

@@ -110,7 +110,7 @@ def tiling_of(text: str) -> bytes:
     >>> tiling_of("uint32_t=1003,uint32_t=128").hex()
     'eb03000080000000'
 
-    Padding before and after the fields is that of a C struct.
+    Padding between and after the fields is that of a C struct.
 
     Raises:
         ValueError: the text has another form, or a number does not fit its type.

@@ -41,7 +41,7 @@ def kernel(
         ),
     ] = None,
     soc: Annotated[
-        str, typer.Option(help="ascend910b, ascend310p, ascend950, or a chip such as Ascend910B4.")
+        str, typer.Option(help="An SoC such as ascend910b, or a chip such as Ascend910B4.")
     ] = DEFAULT_SOC,
     block_dim: Annotated[int, typer.Option(min=1, help="Number of blocks, each on one core.")] = 1,
     tiling: Annotated[
@@ -60,13 +60,13 @@ def kernel(
     reference: Annotated[
         str, typer.Option(help="MODULE:FUNCTION that computes the expected outputs from the inputs.")
     ] = "",
-    within: Annotated[float, typer.Option(min=0, help="Largest difference from the reference.")] = 0.0,
+    within: Annotated[float, typer.Option(min=0, help="Maximum difference from the reference.")] = 0.0,
     trace: Annotated[
         Path | None,
         typer.Option(help="Write the timeline, for ascend-sim trace, Perfetto or chrome://tracing."),
     ] = None,
     cores: Annotated[int, typer.Option(min=0, help="Number of cores in the timeline; 0: all.")] = 4,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of the numbers in new inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the random numbers in new inputs.")] = 0,
     json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Compile a kernel file, run one kernel on the simulated cores, check every rule.
@@ -80,7 +80,7 @@ def kernel(
     written only if the kernel broke no rule.
 
     Exit status: 0; 1 the kernel does not compile, broke a rule, or differs from
-    the reference; 2 bad usage.
+    the reference; 2 bad usage, or a missing piece.
 
     Examples:
 

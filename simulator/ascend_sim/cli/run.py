@@ -35,9 +35,7 @@ def run(
     streams: Annotated[
         str, typer.Option(help="asynchronous: work runs later, in a random order; immediate: at its launch.")
     ] = session.STREAMS[0],
-    seed: Annotated[
-        int, typer.Option(help="The number that the order of asynchronous work is drawn from.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of the random order of asynchronous work.")] = 0,
     report: Annotated[
         Path | None,
         typer.Option(help="Write launches, fallbacks, rule violations and the kernels' timeline as JSON."),
@@ -51,10 +49,10 @@ def run(
     and every other operator of torch runs on the host. Times are not those of
     hardware, and random numbers are not those of an NPU.
 
-    Streams are asynchronous: queued work runs when something waits for it. Its
-    order is random (--seed) and keeps only the guarantees of streams, events
-    and waits. Two accesses to the same memory without an order are a race. Races
-    are reported for every order.
+    Streams are asynchronous: queued work runs at the latest when something waits
+    for it. Its order is random (--seed) and keeps only the guarantees of streams,
+    events and waits. Two accesses to the same memory, at least one of them a
+    write, are a race if nothing orders them. A race is reported in every order.
 
     Not supported: several devices, HCCL, torch_npu's own fused operators
     (npu_fusion_attention and similar ones). These calls fail with their names: at
@@ -66,7 +64,7 @@ def run(
 
     Exit status: the command's; 128 + n if signal n ended it; 1 if it ended well
     but a kernel broke a rule or wrote outside its memory, streams raced, freed
-    memory was used, or a call was not simulated; 2 bad usage.
+    memory was used, or a call was not simulated; 2 bad usage or a missing piece.
 
     Examples:
 

@@ -16,23 +16,23 @@ from ascend_sim.files import cause_of, replacing, unwritable
 
 def trace(
     file: Annotated[Path, typer.Argument(help="A timeline that a run has written.", show_default=False)],
-    plot: Annotated[Path | None, typer.Option(help="Draw it: .png, .svg or .pdf.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the timeline to a .png, .svg or .pdf file.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Show how a launch spent its cycles: pipes, instructions, critical path.
 
     The time comes from a model: each instruction costs its issue and its repeats
     or bytes, the four pipes of a core overlap as far as the kernel's events
-    allow, and the cores share the bandwidth of global memory. It has not been
-    compared with hardware.
+    allow, and the cores share the bandwidth of global memory. The model has not
+    been compared with hardware.
 
     Exit status: 0; 2 bad usage.
 
     Examples:
 
-      ascend-sim kernel add.cpp add in:x.npy in:y.npy out:z.npy --trace add.json
+      ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' --trace gelu.json
 
-      ascend-sim trace add.json --plot add.png
+      ascend-sim trace gelu.json --plot gelu.png
     """
     if plot is not None and (must := unwritable(plot) or timeline_plot.refusal(plot)):
         raise usage_error(f"[trace] plot {must}")

@@ -49,7 +49,7 @@ class TorchNpu:
 
 
 def python_of(command: list[str]) -> str:
-    """The Python of ``command``: the command itself, the one in its first line, or the first on the path."""
+    """The Python of ``command``: the command itself, the one its ``#!`` line names, or that of the path."""
     program = shutil.which(command[0])
     if program is None:
         raise Unavailable("command", f"there is no program {command[0]}", "Give its path, or install it.")

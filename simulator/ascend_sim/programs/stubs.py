@@ -25,10 +25,10 @@ from ascend_sim.compiler import compiler
 from ascend_sim.errors import Unavailable
 from ascend_sim.programs.pieces import TorchNpu
 
-# torch_npu loads these with dlopen, so no library names them.
+# torch_npu loads these with dlopen, so its libraries do not list them.
 LOADED_LATE = ("libopapi.so", "libnnopbase.so")
 
-# Libraries of every Linux system. All other libraries that torch_npu needs and lacks are CANN's.
+# Libraries of every Linux system. All others that torch_npu lists and nothing else provides are CANN's.
 _SYSTEM = re.compile(r"^(lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|gomp|z|python[\d.]+)\.so|ld-linux)")
 _PYTHON_SYMBOL = re.compile(r"^_?Py")
 _TORCH_SYMBOL = re.compile(r"^_ZNK?(2at|3c10|4c10d|5torch)")
@@ -37,8 +37,8 @@ _DATA_SYMBOL = re.compile(r"^_ZT[VITS]")
 _STATUS_SYMBOL = re.compile(r"^(acl(rt|mdl|op|prof|sys|dump)?(?!tdt)(?!Create|Get[A-Z]\w*Size)[A-Z]|Hccl)")
 
 STUBS = "libascend_sim_cann_stubs.so"
-HOME = "cann"  # for ASCEND_HOME_PATH
-# Folders of an installed CANN; torch_npu checks that they exist.
+HOME = "cann"  # the subfolder that ASCEND_HOME_PATH names
+# Subfolders of HOME, as of an installed CANN; torch_npu checks that they exist.
 HOME_FOLDERS = ("bin", "compiler", "hccl", "include", "lib64", "opp", "runtime", "toolkit", "tools")
 COMPILE_SECONDS = 300
 
@@ -52,7 +52,7 @@ class Needs:
 
 
 def needs_of(npu: TorchNpu) -> Needs:
-    """The needs of ``npu``, from the undefined symbols of its libraries."""
+    """The libraries and symbols of CANN that the libraries of ``npu`` list and do not define."""
     own = [Elf.read(path) for path in npu.libraries()]
     beside = [Elf.read(path) for path in npu.beside()]
     defined = {name for elf in (*own, *beside) for name in elf.defined}
@@ -78,7 +78,7 @@ def _system_libraries(names: Iterable[str]) -> list[ctypes.CDLL]:
 
 @dataclass(frozen=True)
 class Elf:
-    """The dynamic symbols of one shared library."""
+    """The needed libraries and the dynamic symbols of one shared library."""
 
     path: Path
     needed: tuple[str, ...]

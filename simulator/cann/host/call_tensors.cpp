@@ -113,11 +113,11 @@ void CallTensors::check_memory() {
     }
 }
 
-// The kernel's arguments are the definition's inputs and outputs. An input that is also an output has one memory.
+// The kernel takes all inputs, then all outputs. An input that is also an output has one memory and two arguments.
 void CallTensors::arrange(OpLaunch* launch) const {
     launch->memories.clear();
     launch->arguments.clear();
-    std::vector<int> memory_index(items_.size(), -1);  // of each item, in the launch's memories
+    std::vector<int> memory_index(items_.size(), -1);  // each item's index in the launch's memories
     auto add = [&](size_t item, int32_t role) {
         const Item& tensor = items_[item];
         memory_index[item] = static_cast<int>(launch->memories.size());

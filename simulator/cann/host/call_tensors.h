@@ -1,5 +1,5 @@
-// A call's tensors, matched with the operator's definition: the given tensors, the kernel's arguments, and the
-// rules of memory.
+// A call's tensors, matched with the operator's definition. Checks the tensors and their memory, and arranges them as
+// the kernel's arguments.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace npu_cann {
 
-// The status of a phase of aclnn, with the message for aclGetRecentErrMsg.
+// Exception for a phase of aclnn that fails: its status, and the message for aclGetRecentErrMsg.
 struct Failure {
     aclnnStatus status = OK;
     std::string text;
@@ -29,8 +29,8 @@ public:
         DeviceView view;
     };
 
-    // The tensors in the definition's order. An output with an input's name is that input.
-    // Throws Failure if a required tensor is NULL or a tensor has too many dimensions.
+    // Takes the tensors in the definition's order; `outputs` lacks those that are inputs. Throws Failure if a required
+    // tensor is NULL or a tensor has too many dimensions.
     CallTensors(const OpRecord& def, const std::vector<const aclTensor*>& inputs,
                 const std::vector<const aclTensor*>& outputs);
     CallTensors(const CallTensors&) = delete;
@@ -48,11 +48,12 @@ public:
     // The name of the first input that is not contiguous although its definition requires it; or "".
     std::string refused_view() const;
 
-    // Finds each view's bytes. Refuses memory that is not device memory or is shared.
+    // Finds each view's bytes. Refuses a type that is not simulated, memory outside one allocation, and a written
+    // tensor that shares memory with another. An output may be an input itself.
     void check_memory();
-    // The kernel's arguments and memories.
+    // Sets the launch's arguments and memories.
     void arrange(OpLaunch* launch) const;
-    // Sets the address of the first element of an input or output of the definition. False if it is not given.
+    // Sets the address of the first element of an input or output. Returns false if that tensor is NULL.
     bool set_address(bool is_input, size_t index, void* first);
 
     [[noreturn]] void refuse(aclnnStatus status, const std::string& text) const;

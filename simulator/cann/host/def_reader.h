@@ -27,12 +27,12 @@ struct AttrRecord {
     bool is_pointer() const { return is_list() || type == ops::AttrDataType::ATTR_DT_STR; }
 };
 
-// An operator's definition for one SoC; soc "" is the definition for all SoCs.
+// An operator's definition for one SoC; with soc "", the part that all SoCs share.
 struct OpRecord {
     std::string type, soc;
     std::vector<ParamRecord> inputs, outputs;
     std::vector<AttrRecord> attrs;
-    std::vector<std::pair<std::string, std::string>> items;  // of the SoC's configuration
+    std::vector<std::pair<std::string, std::string>> items;  // of the SoC's configuration, by key
     // The index of the input with the output's name, which the operator writes in place; or -1.
     int input_of_output(size_t output) const;
     bool is_output(const std::string& parameter) const;
@@ -42,7 +42,7 @@ struct OpRecord {
 struct DefReader {
     static std::vector<std::string> op_types();
     static std::vector<std::string> socs(const std::string& op_type);
-    // False if the operator is unknown or has no configuration for this SoC.
+    // Returns false if the operator is unknown or has no configuration for this SoC; soc "" needs none.
     static bool read(const std::string& op_type, const std::string& soc, OpRecord* record);
 
 private:

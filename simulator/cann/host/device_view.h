@@ -20,12 +20,12 @@ struct DeviceView {
     bool empty() const { return std::find(shape.begin(), shape.end(), 0) != shape.end(); }
     bool contiguous() const;
     bool same_as(const DeviceView& other) const;
-    // Exact, byte by byte.
+    // Compares the occupied bytes, not only their ranges.
     bool shares_memory_with(const DeviceView& other) const;
-    // Checks the current allocations: false if the memory was freed.
+    // Whether the tensor's bytes belong to one allocation now; false if the memory was freed.
     bool is_in_one_allocation() const;
-    // Copies the elements to and from contiguous memory of packed_size() bytes.
-    uint64_t packed_size() const;
+    uint64_t packed_size() const;  // bytes of the elements without gaps
+    // Copy the elements to and from contiguous memory of packed_size() bytes. The first returns the copy's view.
     DeviceView packed_into(char* memory) const;
     void unpack_from(const char* memory) const;
 };

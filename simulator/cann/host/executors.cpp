@@ -41,7 +41,7 @@ aclnnStatus Executor::refused(aclnnStatus status, const std::string& text) const
     return status;
 }
 
-// The order is the generated code's (asc-devkit op_aclnn_generator.cpp, AclnnOpGenCodeRunUnContWithWorkspaceImpl),
+// The generated code's checks are first (asc-devkit op_aclnn_generator.cpp, AclnnOpGenCodeRunUnContWithWorkspaceImpl),
 // then the runtime's (opbase individual_op_api.cpp, NnopbaseRunWithWorkspace).
 aclnnStatus Executor::run(void* workspace, uint64_t workspace_bytes, aclrtStream stream) {
     const auto bytes_text = std::to_string(workspace_bytes);
@@ -99,9 +99,9 @@ int32_t Executor::release() {
     return OK;
 }
 
-// The index counts every tensor of the definition, including NULL tensors, inputs before outputs (opbase
-// indv_executor.cpp, NnopbaseIsInput; individual_op_api.cpp, NnopbaseSetInputTensorAddr). An input that is written and
-// its output have one address here; in CANN, setting the output's address leaves the input's unchanged.
+// The index counts the definition's inputs or outputs, with Side::kAny the inputs and then the outputs. It includes
+// NULL tensors (opbase indv_executor.cpp, NnopbaseIsInput; individual_op_api.cpp, NnopbaseSetInputTensorAddr). An input
+// that is written and its output share an address here; in CANN, a new address of the output is not the input's.
 int32_t Executor::set_address(Side side, size_t index, void* first) {
     if (state_ != State::kPrepared)
         return refused(kNullPointer, "executor must come from a first phase that succeeded but got another.");

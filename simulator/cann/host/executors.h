@@ -16,11 +16,11 @@ namespace npu_cann {
 
 class Executor : public PooledExecutor {
 public:
-    // An executor of this operator that no call uses.
+    // Returns an executor of this operator that no call uses; creates one if necessary.
     static Executor* take(const std::string& op_type);
 
     aclOpExecutor* handle() { return &handle_; }
-    // Sets the launch of the second phase. A launch without an entry belongs to a call whose outputs are all empty.
+    // Sets the second phase's launch, which has no entry if all outputs are empty.
     void prepare(std::unique_ptr<CallTensors> tensors, const OpLaunch& launch);
     // Stores the reason why the first phase failed, for the message of the second phase, which torch_npu's
     // EXEC_NPU_CMD_EXT also calls after a failure (Ascend/op-plugin op_plugin/utils/op_api_common_base.h).

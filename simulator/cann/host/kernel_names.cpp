@@ -19,7 +19,7 @@ std::string simplified_key(const OpRecord& def, size_t column) {
     return key;
 }
 
-std::vector<const ParamRecord*> kernel_arguments(const OpRecord& def) {
+std::vector<const ParamRecord*> distinct_parameters(const OpRecord& def) {
     std::vector<const ParamRecord*> all;
     for (const ParamRecord& p : def.inputs) all.push_back(&p);
     for (size_t o = 0; o < def.outputs.size(); ++o)
@@ -29,7 +29,7 @@ std::vector<const ParamRecord*> kernel_arguments(const OpRecord& def) {
 
 std::string column_name(const OpRecord& def, size_t column) {
     std::string name;
-    for (const ParamRecord* p : kernel_arguments(def)) {
+    for (const ParamRecord* p : distinct_parameters(def)) {
         const TypeRow* row = find_type(p->types.at(column));
         name += (name.empty() ? "" : "_") + std::string(row ? row->kernel : "unknown");
     }

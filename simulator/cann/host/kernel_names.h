@@ -14,20 +14,20 @@ namespace npu_cann {
 // NnopbaseExecutorGenDynamicKey).
 std::string simplified_key(const OpRecord& def, size_t column);
 
-// A kernel's arguments: inputs, then outputs. A tensor that is both occurs once.
-std::vector<const ParamRecord*> kernel_arguments(const OpRecord& def);
+// The inputs, then the outputs that are not inputs.
+std::vector<const ParamRecord*> distinct_parameters(const OpRecord& def);
 
-// The types of a kernel's arguments, as in its file name.
+// The types of these parameters in a column, as in the kernel's file name.
 std::string column_name(const OpRecord& def, size_t column);
 
 // The SoC whose kernels an SoC runs: ascend910_93 runs those of ascend910b. The folder sim_kernels has one library for
 // each such SoC.
 std::string kernel_soc(const std::string& soc);
 
-// The name of a kernel in its library.
+// The name of a kernel's function in its library.
 std::string kernel_entry(const OpRecord& def, size_t column);
 
-// Whether the simulator supports the definition's SoC.
+// Whether the simulator supports an SoC.
 bool is_simulated(const std::string& soc);
 
 // The format of a parameter in a column.

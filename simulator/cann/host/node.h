@@ -27,7 +27,7 @@ struct Node {
         gert::CompileTimeTensorDesc desc;
     };
     std::string type;
-    std::vector<Tensor> inputs, outputs;  // one for each of the definition's
+    std::vector<Tensor> inputs, outputs;  // in the definition's order
     std::vector<std::vector<uint8_t>> attrs;
     fe::PlatFormInfos platform{nullptr};
 
@@ -45,7 +45,7 @@ struct Node {
     // A tensor's description for a host function. A view is described like a contiguous tensor.
     static Tensor tensor(ge::DataType type, const std::vector<int64_t>& shape);
 
-    // An attribute, in the definition's order.
+    // Adds the next attribute in the definition's order.
     template <typename T>
     void add_attr(T value) {
         std::vector<uint8_t> bytes(sizeof value);
@@ -65,7 +65,7 @@ struct Node {
         attrs.push_back(std::move(bytes));
     }
 
-    // The input with position `index` among the present ones; null if there are fewer.
+    // The input at position `index` among the present inputs; null if there are fewer.
     Tensor* present_input(size_t index);
     Tensor* optional_input(size_t ir_index);
     Tensor* output(size_t index);

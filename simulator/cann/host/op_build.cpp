@@ -1,7 +1,7 @@
 // Writes an operator package's sources to FOLDER from its definitions, as CANN's op_build does:
 // - for each operator, the two functions of aclnn and their header;
 // - for each SoC, the operators' descriptions as JSON;
-// - beyond CANN's op_build, for each operator and simulated SoC the source of its kernels, kernel_library() + ".cpp".
+// - beyond CANN's op_build, for each simulated SoC with kernels of its own, their source kernels_<soc>.cpp.
 // If PACKAGE is given, also writes the files of these kernels and their lists there.
 //
 // usage: op_build FOLDER [PACKAGE]
@@ -38,7 +38,7 @@ struct Parameter {
     const AttrRecord* attr = nullptr;
 };
 
-// The texts of an attribute's type, in an argument and in a description.
+// The texts of an attribute's type: in a parameter of the interface, and in a description.
 struct AttrTexts {
     const char *argument, *described;
 };
@@ -99,7 +99,7 @@ std::string header(const OpRecord& def) {
                        "\n\n#include \"aclnn/acl_meta.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n/* aclnn" +
                        def.type + "GetWorkspaceSize\n";
     for (const Parameter& p : parameters(def)) text += " * " + p.name + " : " + p.kind + "\n";
-    for (const ParamRecord& o : def.outputs)  // inputs that are written, listed again as outputs
+    for (const ParamRecord& o : def.outputs)  // lists the inputs that are written again, as outputs
         if (def.input_of_output(&o - def.outputs.data()) >= 0)
             text += " * " + camel_case(o.name) + "Ref : " + (o.param_type == ops::OPTIONAL ? "optional" : "required") +
                     "\n";
@@ -119,13 +119,13 @@ std::string default_list(const AttrRecord& a, const std::string& name) {
     const bool bools = a.type == ops::AttrDataType::ATTR_DT_LIST_BOOL;
     const bool floats = a.type == ops::AttrDataType::ATTR_DT_LIST_FLOAT;
     const std::string inner = a.default_text.size() > 2 ? a.default_text.substr(1, a.default_text.size() - 2) : "";
-    const std::string behind = bools ? "Bools" : floats ? "Floats" : "Ints";
+    const std::string suffix = bools ? "Bools" : floats ? "Floats" : "Ints";
     const auto commas = std::count(inner.begin(), inner.end(), ',');
     return std::string("        static const ") +
            (bools    ? "bool "
             : floats ? "float "
                      : "int64_t ") +
-           name + "Def[] = {" + (inner.empty() ? "npu_cann::kBehindEmpty" + behind : inner) + "};\n        call.attr(" +
+           name + "Def[] = {" + (inner.empty() ? "npu_cann::kBehindEmpty" + suffix : inner) + "};\n        call.attr(" +
            name + "Def, " + std::to_string(commas + 1) + ");\n";
 }
 

@@ -45,7 +45,7 @@ const ascend_sim::Profile* with_cores(const ascend_sim::Profile& chip, int32_t c
     return &profile;
 }
 
-// A chip that the table lacks has its family's profile. The runtime gives the number of cores.
+// A chip that src/chips.h lacks has the profile of its family's first chip. The runtime gives the number of cores.
 SimulatedSoc find_soc(const std::string& name) {
     const ascend_sim::Family* family = ascend_sim::find_family(name.c_str());
     if (!family || family->arch == ascend_sim::kArch950) return {name, nullptr};
@@ -115,8 +115,8 @@ void OpCall::attr(const int64_t* values, size_t count) { parts_->node.add_attr_l
 void OpCall::attr(const float* values, size_t count) { parts_->node.add_attr_list(values, count); }
 void OpCall::attr(const bool* values, size_t count) { parts_->node.add_attr_list(values, count); }
 
-// The list's elements. A NULL list and a list without elements fail in CANN when the attribute is added, before other
-// checks of the call: a NULL list in the generated code, an empty list in the runtime, because an array of size 0
+// Adds a list attribute. In CANN, a NULL list and a list without elements fail when the attribute is added, before
+// other checks of the call: a NULL list in the generated code, an empty list in the runtime, because an array of size 0
 // keeps no memory (opbase src/nnopbase/common/utils/common_types.cpp, aclArray) and an attribute's address must not
 // be null (src/nnopbase/individual_op/executor/indv_executor_tensor.cpp, NnopbaseExecutorAddAttr).
 template <typename List>
@@ -172,8 +172,8 @@ OpRecord OpCall::Parts::definition_for_chip() {
     return def;
 }
 
-// CANN registers only the operators in a package's list of kernels for this chip. An absent, truncated or malformed
-// list is skipped with a warning. If no package has a readable list and CANN's own operators are absent, CANN cannot
+// CANN registers only the operators in a package's list of kernels for this chip. It skips an absent, truncated or
+// malformed list with a warning. If no package has a readable list and CANN's own operators are absent, CANN cannot
 // start (opbase indv_collector.cpp, NnopbaseCollectorGetDynamicKernelPathAndReadConfig and NnopbaseCollectorWork).
 void OpCall::Parts::require_kernel_list() const {
     const KernelList& list = KernelList::own(chip.soc);
@@ -187,9 +187,8 @@ void OpCall::Parts::require_kernel_list() const {
                (list.is_readable() ? ", which lists none of them." : ", which is absent or no JSON."));
 }
 
-// The column of the tensors' types. CANN finds the kernel before the tiling runs, by the required tensors only; it does
-// not compare optional tensors (opbase indv_executor_ext.cpp, NnopbaseAppendDynamicTensorsKey; indv_executor.cpp,
-// CheckSocVersionAndParam).
+// Returns the column of the tensors' types. CANN finds the kernel before the tiling runs, by the required tensors only
+// (opbase indv_executor_ext.cpp, NnopbaseAppendDynamicTensorsKey; indv_executor.cpp, CheckSocVersionAndParam).
 size_t OpCall::Parts::find_column() const {
     const std::vector<CallTensors::Item>& items = tensors->items();
     for (size_t column = 0; column < def().columns(); ++column) {
@@ -223,7 +222,7 @@ void* OpCall::Parts::find_entry(size_t column) const {
     refuse(kNoKernel, "kernel " + entry + " must be compiled but got none (" + (why ? why : "no reason") + ").");
 }
 
-// The key has a tensor's original format: NCHW and ND compare as equal but are tiled separately (opbase
+// The key has a tensor's storage format: NCHW and ND select the same kernel but are tiled separately (opbase
 // indv_cache_key_builder.cpp, AppendShapeInfo).
 std::string OpCall::Parts::cache_key() const {
     TilingKey key(type, chip.profile->name + (":" + std::to_string(chip.profile->cores)));
@@ -277,7 +276,7 @@ std::shared_ptr<const TilingResult> OpCall::Parts::tile() {
         throw Failure{kTilingFailed, logged};
     }
     if (node.block_dim == 0 || node.tiling.GetDataSize() == 0)
-        refuse(kTilingFailed, "tiling must set a block count and data but got neither or one of them.");
+        refuse(kTilingFailed, "tiling must set a block count and data but got at most one of them.");
     auto tiled = std::make_shared<TilingResult>();
     tiled->tiling_key = node.tiling_key;
     tiled->block_dim = node.block_dim;
@@ -313,7 +312,7 @@ void OpCall::Parts::infer() {
 }
 
 // Checks that an attribute `strides` has the tensors' strides: those of every input that may be a view, then of every
-// output that is not an input; or one 0 if all of them are contiguous. CANN does not compare them; this rule is
+// output that is not an input; or a single 0 if all of them are contiguous. CANN does not compare them; this rule is
 // stricter.
 void OpCall::Parts::check_stride_attributes() const {
     for (size_t a = 0; a < def().attrs.size(); ++a) {
@@ -326,15 +325,15 @@ void OpCall::Parts::check_stride_attributes() const {
         for (const CallTensors::Item& item : tensors->items()) {
             if (!item.given || (item.is_input && !item.reads_view)) continue;
             const std::vector<int64_t>& shape = item.view.shape;
-            std::vector<int64_t> expected(shape.size());
+            std::vector<int64_t> given(shape.size());
             int64_t step = 1;
-            for (size_t d = shape.size(); d-- > 0; step *= shape[d]) expected[d] = step;
-            for (size_t d = 0; d < shape.size() && !listed.empty(); ++d) expected[d] = listed.at(next++);
+            for (size_t d = shape.size(); d-- > 0; step *= shape[d]) given[d] = step;
+            for (size_t d = 0; d < shape.size() && !listed.empty(); ++d) given[d] = listed.at(next++);
             if (item.view.empty()) continue;  // the strides are not used
             for (size_t d = 0; d < shape.size(); ++d)
-                if (shape[d] != 1 && expected[d] != item.view.strides[d])
+                if (shape[d] != 1 && given[d] != item.view.strides[d])
                     refuse(kBadArgument, "strides must be those of " + item.param->name + ", " +
-                                             list_text(item.view.strides) + ", but got " + list_text(expected) + ".");
+                                             list_text(item.view.strides) + ", but got " + list_text(given) + ".");
         }
     }
 }
@@ -364,8 +363,8 @@ OpLaunch OpCall::Parts::make_launch(size_t column) {
     uint64_t needed = 0;
     for (size_t bytes : tiled->workspaces) needed += bytes;
     fe::PlatFormInfos platform(chip.profile);
-    const uint64_t of_library = platform_ascendc::PlatformAscendC(&platform).GetLibApiWorkSpaceSize();
-    launch.kernel_workspace_bytes = needed - std::min(needed, of_library);
+    const uint64_t library_bytes = platform_ascendc::PlatformAscendC(&platform).GetLibApiWorkSpaceSize();
+    launch.kernel_workspace_bytes = needed - std::min(needed, library_bytes);
     tensors->arrange(&launch);
     launch.packed_bytes = launch.bytes_to_pack();
     launch.workspace_bytes = needed + launch.packed_bytes;

@@ -1,8 +1,8 @@
 // A call of an operator through aclnn. Every generated interface passes its arguments to OpCall.
 //
 // The first phase checks the arguments, finds the kernel and runs the operator's registered tiling; the second
-// launches the kernel on the simulator. Order and statuses are aclnn's (opbase include/nnopbase/opdev/op_errno.h);
-// aclGetRecentErrMsg returns the message.
+// launches the kernel on the simulator. The order of the checks and the statuses are aclnn's (opbase
+// include/nnopbase/opdev/op_errno.h); aclGetRecentErrMsg returns the message.
 #pragma once
 
 #include <memory>
@@ -16,10 +16,10 @@ namespace npu_cann {
 constexpr aclnnStatus kNullPointer = 161001;    // a required argument is missing
 constexpr aclnnStatus kBadArgument = 161002;    // an argument breaks the definition or a rule of memory
 constexpr aclnnStatus kKernelFailed = 361001;   // the kernel broke a rule of the device
-constexpr aclnnStatus kRuntimeFailed = 361001;  // CANN itself could not start
-constexpr aclnnStatus kInner = 561000;
+constexpr aclnnStatus kRuntimeFailed = 361001;  // CANN could not start, or could not load the kernel's file
+constexpr aclnnStatus kInner = 561000;          // an input is a view, and the definition does not allow views
 constexpr aclnnStatus kInferShapeFailed = 561001;
-constexpr aclnnStatus kTilingFailed = 561002;  // the tiling refuses the call, usually with a message of its own
+constexpr aclnnStatus kTilingFailed = 561002;  // the tiling is missing, or refuses the call
 constexpr aclnnStatus kNoKernel = 561003;
 constexpr aclnnStatus kInnerNullPointer = 561103;  // a null pointer inside the runtime
 constexpr aclnnStatus kBadJson = 561108;           // a description in the package that cannot be read

@@ -1,4 +1,4 @@
-// The classes of a definition, which store their arguments.
+// Implementation of the classes with which a definition describes an operator: they store what it sets.
 #include "register/op_def.h"
 
 #include <cstdio>
@@ -14,8 +14,8 @@ Def& find_or_add(std::deque<Def>* all, const std::string& name, std::string Def:
     return all->back();
 }
 
-// Six digits, as a C++ stream writes a float (metadef base/asc/opdef/op_def_impl.cc, GetAttrDefaultVal): a default
-// that needs more digits differs from the definition's number.
+// Returns six digits, as a C++ stream writes a float (metadef base/asc/opdef/op_def_impl.cc, GetAttrDefaultVal). A
+// default that needs more digits is rounded.
 std::string number_text(double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%g", value);
@@ -97,7 +97,7 @@ OpAICoreConfig& OpAICoreConfig::PrecisionReduceFlag(bool flag) { return set_flag
 OpAICoreDef& OpAICoreDef::SetTiling(gert::OpImplRegisterV2::TilingKernelFunc function) {
     return assign(*this, tiling_, function);
 }
-// The flags of an SoC without a configuration of its own, which include kernels for static shapes.
+// Adds an SoC with CANN's default flags.
 OpAICoreDef& OpAICoreDef::AddConfig(const char* soc) {
     OpAICoreConfig config;
     config.DynamicCompileStaticFlag(true)

@@ -1,4 +1,4 @@
-// The second phase of a call: a kernel and its arguments, launched on the simulator.
+// A kernel and its arguments, which the second phase of a call launches on the simulator.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct OpLaunch {
     void* entry = nullptr;
     std::vector<Memory> memories;  // of the given tensors
     std::vector<int> arguments;    // of the kernel: an index in memories, or -1 for NULL
-    uint64_t workspace_bytes = 0;  // that the caller must provide
-    uint64_t packed_bytes = 0;     // part at the workspace's end for contiguous copies
+    uint64_t workspace_bytes = 0;  // bytes that the caller must provide
+    uint64_t packed_bytes = 0;     // its last part, for the contiguous copies
     uint64_t kernel_workspace_bytes = 0;
     uint32_t block_dim = 0;
     uint64_t tiling_key = 0;
@@ -33,7 +33,7 @@ struct OpLaunch {
     std::vector<MemoryAccess> accesses() const;
     // Workspace bytes for the contiguous copies of views.
     uint64_t bytes_to_pack() const;
-    // Runs on the device. Returns aclnn's status; set_error receives the message.
+    // Runs the kernel. Returns aclnn's status; passes the message of a failure to set_error().
     int32_t run(void* workspace, uint64_t given_bytes) const;
 
 private:

@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kTbe = "/op_impl/ai_core/tbe/";
 using Kind = JsonValue::Kind;
 
-// Empty if the file cannot be read.
+// Returns nullopt if the file cannot be read.
 std::optional<std::string> read_file(const std::string& path) {
     std::error_code none;
     if (!std::filesystem::is_regular_file(path, none)) return std::nullopt;
@@ -52,7 +52,7 @@ std::string configured_package() {
     return found == packages.folders.end() ? own : packages.named.at(found - packages.folders.begin());
 }
 
-// An entry that lacks a key, a core type or a path is skipped with a warning. A repeated key does not replace the
+// Skips an entry that lacks a key, a core type or a path; CANN also logs a warning. A repeated key does not replace the
 // first kernel. CANN does not check that the document is an object; this rule is stricter.
 KernelList::KernelList(const std::string& package, const std::string& soc)
     : path_(package + kTbe + "kernel/config/" + soc + "/binary_info_config.json") {
@@ -120,7 +120,7 @@ std::string kernel_entry_name(const std::string& op_type, const std::string& obj
     return entry;
 }
 
-// The folder is named after the machine (asc-tools' func.cmake); CANN reads both folders' names from scene.info.
+// The last folder is named after the machine (asc-tools' func.cmake). CANN reads `linux` and its name from scene.info.
 std::string tiling_library_path() {
     utsname machine;
     if (uname(&machine) != 0) return "";

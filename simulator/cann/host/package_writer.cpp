@@ -90,7 +90,7 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 std::string write_kernels(const std::string& package, const OpRecord& def) {
-    const std::string below = def.soc + "/" + snake_case(def.type) + "/", folder = package + kKernels + below;
+    const std::string subfolder = def.soc + "/" + snake_case(def.type) + "/", folder = package + kKernels + subfolder;
     std::filesystem::create_directories(folder);
     std::vector<std::string> entries;
     for (size_t column = 0; column < def.columns(); ++column) {
@@ -104,7 +104,7 @@ std::string write_kernels(const std::string& package, const OpRecord& def) {
         write_file(folder + name + ".json", description.done() + "\n");
         Json listed;
         listed.raw("coreType", std::to_string(kVectorCore)).raw("simplifiedKey", keys);
-        listed.field("binPath", below + name + ".o").field("jsonPath", below + name + ".json");
+        listed.field("binPath", subfolder + name + ".o").field("jsonPath", subfolder + name + ".json");
         entries.push_back(listed.done());
     }
     return Json().raw("binaryList", ascend_sim::json_list(entries)).done();
@@ -122,7 +122,7 @@ void add_kernels_to_source(const OpRecord& def, std::string* source) {
             undefs += "#undef " + name + "\n";
         };
         define(kernel, kernel_entry(def, column));
-        for (const ParamRecord* p : kernel_arguments(def)) {
+        for (const ParamRecord* p : distinct_parameters(def)) {
             std::string name;
             for (char c : p->name) name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
             const TypeRow* row = find_type(p->types.at(column));  // not null: op_build refuses other types

@@ -13,9 +13,9 @@ namespace npu_cann {
 // of the list, as JSON.
 std::string write_kernels(const std::string& package, const OpRecord& def);
 
-// Adds a definition's kernels to the source of an SoC's library. For each column that the source lacks, it includes
-// <operator>.cpp once, with DTYPE_<NAME> and ORIG_DTYPE_<NAME> of each argument (hicann/asc-devkit
-// cmake/asc/fwk_modules/util/ascendc_impl_build.py, get_dtype_fmt_options) and with the kernel's name in sim_kernels.
+// Adds a definition's kernels to the source of an SoC's library. The source includes <operator>.cpp once for each
+// column, with macros for the types, DTYPE_<NAME> and ORIG_DTYPE_<NAME> of each parameter (hicann/asc-devkit
+// cmake/asc/fwk_modules/util/ascendc_impl_build.py, get_dtype_fmt_options), and for the kernel's name in sim_kernels.
 // CANN starts a compiler for each column. Here one compile includes the headers once for all columns of all operators,
 // which takes a tenth of the time. So no header may depend on a column's macros, and no two operators may define the
 // same name.

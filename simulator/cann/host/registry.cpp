@@ -8,7 +8,7 @@
 namespace npu_cann {
 namespace {
 
-// Created on first use, because registrations run before main in unspecified order.
+// Created on first use, because registrations are static initializers, whose order is unspecified.
 std::map<std::string, ops::OpDefCreator>& creators() {
     static std::map<std::string, ops::OpDefCreator> all;
     return all;
@@ -46,7 +46,7 @@ std::vector<std::string> DefReader::socs(const std::string& op_type) {
     return names;
 }
 
-// Merges the parameters for all SoCs with those of one SoC. The latter replace the former, except for empty lists.
+// Merges the parameters for all SoCs with those of one SoC. The SoC's values replace the others, except empty lists.
 std::vector<ParamRecord> DefReader::merged(const std::deque<ops::OpParamDef>& all,
                                            const std::deque<ops::OpParamDef>& of_soc) {
     std::vector<ParamRecord> records;

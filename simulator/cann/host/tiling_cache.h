@@ -23,9 +23,9 @@ struct TilingResult {
 std::shared_ptr<const TilingResult> find_tiled(const std::string& key);
 void store_tiling(const std::string& key, std::shared_ptr<const TilingResult> tiled);
 
-// Builds a key in CANN's order. Attributes are appended as bytes without their lengths. As in CANN, the
-// key contains the number of cores; it also contains the chip. The rank of a communicator and the level of
-// determinism, which CANN appends (NnopbaseMatchArgs), are not simulated.
+// Builds a key with the contents of CANN's key. Attributes are appended as bytes without their lengths. `chip` is a
+// name and a number of cores; CANN appends only the number. The rank of a communicator and the level of determinism,
+// which CANN also appends (NnopbaseMatchArgs), are not simulated.
 class TilingKey {
 public:
     explicit TilingKey(const std::string& op_type, const std::string& chip) : text_(op_type + '/' + chip + '/') {}

@@ -1,8 +1,8 @@
 """Host fallback: run on the host each operator of torch that has no stand-in.
 
 Simulated device memory is host memory, so torch's own CPU kernel can use an operator's tensors in place.
-:func:`install` replaces torch_npu's kernels in the dispatcher, except those of :data:`KEPT`, by a
-kernel that
+:func:`install` replaces torch_npu's kernels in the dispatcher, except those of :data:`KEPT`, by torch's
+decomposition into other operators if there is one, else by a kernel that
 
 1. runs the earlier work of the current stream, and of other streams only what that work waits for,
 2. makes CPU tensors over the same memory, with the same storage, offset and strides, so that views and
@@ -142,7 +142,7 @@ class HostKernel:
                 counts[self.name] += 1
             results = self.op(*args, **kwargs)
             _write_all(_tensors_of(results), result_views)
-            _write_all([fresh for _, fresh in call.outs], out_views)
+            _write_all([cpu_out for _, cpu_out in call.outs], out_views)
 
         work.capture(replay)
         call.forget_device_tensors()
@@ -151,16 +151,16 @@ class HostKernel:
     def _run_random(self, args: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         with _random_lock:
             if self.generator is None:
-                kept = torch.get_rng_state()
+                host_state = torch.get_rng_state()
                 try:
                     torch.default_generator.manual_seed(_next_seed(None, device))
                     return self.op(*args, **kwargs)
                 finally:
-                    torch.set_rng_state(kept)
-            place = next(i for i, a in enumerate(self.arguments) if a.name == self.generator)
-            if place < len(args):
+                    torch.set_rng_state(host_state)
+            position = next(i for i, a in enumerate(self.arguments) if a.name == self.generator)
+            if position < len(args):
                 args = [*args]
-                args[place] = _host_generator(args[place], device)
+                args[position] = _host_generator(args[position], device)
             else:
                 kwargs[self.generator] = _host_generator(kwargs.get(self.generator), device)
             return self.op(*args, **kwargs)
@@ -173,7 +173,7 @@ class _Call:
         self.kernel = kernel
         self.device: torch.device | None = None
         self.inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # device tensor, CPU view of its memory
-        self.written: list[torch.Tensor] = []  # device tensors of the inputs
+        self.written: list[torch.Tensor] = []  # device tensors of the inputs that are written
         self.outs: list[tuple[torch.Tensor, torch.Tensor]] = []  # out= on the device, CPU tensor to fill
         self.cpu_tensor: torch.Tensor | None = None
         self.is_captured = False
@@ -197,9 +197,9 @@ class _Call:
         self.device = tensor.device
         if argument.is_out:
             # Separate memory, because out= may be resized, and memory under a view cannot.
-            fresh = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
-            self.outs.append((tensor, fresh))
-            return fresh
+            cpu_out = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
+            self.outs.append((tensor, cpu_out))
+            return cpu_out
         view: torch.Tensor = host_view(tensor)
         self.inputs.append((tensor, view))
         if argument.alias_info is not None and argument.alias_info.is_write:
@@ -214,13 +214,13 @@ class _Call:
             )
 
     def write_outs(self) -> None:
-        for tensor, fresh in self.outs:
-            if tensor.size() != fresh.size():
-                tensor.resize_(fresh.size())
-            host_view(tensor).copy_(fresh)
+        for tensor, cpu_out in self.outs:
+            if tensor.size() != cpu_out.size():
+                tensor.resize_(cpu_out.size())
+            host_view(tensor).copy_(cpu_out)
 
     def on_copies(self, args: list[Any], kwargs: dict[str, Any]) -> _Trial:
-        """This call with copies of the memory."""
+        """Return this call on copies of its arguments."""
         copies: dict[int, torch.Tensor] = {}
 
         def copied(value: Any) -> Any:
@@ -233,19 +233,19 @@ class _Call:
         for device_tensor, view in self.inputs:
             copies[id(view)] = _copy_of(view)
             trial.inputs.append((device_tensor, copies[id(view)]))
-        for device_tensor, fresh in self.outs:
-            copies[id(fresh)] = torch.empty_strided(fresh.size(), fresh.stride(), dtype=fresh.dtype)
-            trial.outs.append((device_tensor, copies[id(fresh)]))
+        for device_tensor, cpu_out in self.outs:
+            copies[id(cpu_out)] = torch.empty_strided(cpu_out.size(), cpu_out.stride(), dtype=cpu_out.dtype)
+            trial.outs.append((device_tensor, copies[id(cpu_out)]))
         return _Trial(trial, copied(args), {name: copied(value) for name, value in kwargs.items()})
 
     def forget_device_tensors(self) -> None:
         """Drop the device tensors: as on the device, a graph does not keep its arguments' memory alive."""
         self.inputs = [(view, view) for _, view in self.inputs]
-        self.outs = [(fresh, fresh) for _, fresh in self.outs]
+        self.outs = [(cpu_out, cpu_out) for _, cpu_out in self.outs]
         self.written = []
 
     def note_accesses(self, work: StreamWork, results: Any) -> None:
-        """Report the inputs as read, and the written inputs and the results as written."""
+        """Report each input as read or written, and out= arguments and new results as written."""
         for tensor, _ in self.inputs:
             work.note(tensor, writes=any(tensor is written for written in self.written))
         for tensor, _ in self.outs:

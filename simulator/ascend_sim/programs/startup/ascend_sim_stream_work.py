@@ -59,8 +59,8 @@ class StreamWork:
 
     def __init__(self, name: str, device: torch.device) -> None:
         self.name = name.encode()
-        self.words: list[int] = []
-        self.count = 0
+        self.words: list[int] = []  # the accesses, in the format of npu_cann_host_kernel_end
+        self.count = 0  # of accesses
         if StreamWork._cann is None:
             StreamWork._cann = ctypes.CDLL("libascend_sim_cann.so")
             StreamWork._cann.aclGetRecentErrMsg.restype = ctypes.c_char_p
