@@ -7,7 +7,7 @@
 
 namespace npu_cann {
 
-// Returns nullptr if no memory is left. In CANN the caller may use `padding` more bytes; here the guard zone has them.
+// Returns nullptr if no memory is left. CANN lets the caller use `padding` more bytes; here they are in the guard zone.
 void* allocate_device(size_t bytes, size_t padding);
 
 struct Freed {
