@@ -134,7 +134,7 @@ aclError refuse_captured_graph(const Capture& g, const char* call) {
     return failed(kModelCaptured, call, "modelRI must not be in a capture.");
 }
 
-// The stream argument of this file's calls, which must not be null, as in CANN.
+// The stream argument of the capture calls, which must not be null, as in CANN.
 aclError take_stream(void* handle, const char* call, StreamPtr* out) {
     if (!handle) return failed(kInvalidParam, call, "stream must not be null.");
     *out = stream_of(handle);
@@ -248,7 +248,7 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
     if (aclError refused = no_context(__func__)) return refused;
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (mode < kGlobal || mode > kRelaxed) return failed(kRtInvalid, __func__, "mode must be 0, 1 or 2", mode);
     if (stream == default_stream()) return failed(kRtNotSupported, __func__, "stream must not be the default stream.");
     if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
@@ -264,10 +264,10 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
 
 // aclmdlRICaptureStatus: 0 none, 1 active, 2 invalidated.
 NPU_CANN_API aclError aclmdlRICaptureGetInfo(void* handle, int32_t* status, void** model) {
-    if (!status && !model) return failed(kInvalidParam, __func__, "status must not be null.");
+    if (!status && !model) return failed(kInvalidParam, __func__, "status and modelRI must not both be null.");
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     const Graph& graph = stream->capture;
     if (status) *status = !is_unfinished(graph) ? 0 : graph->state == Capture::State::kActive ? 1 : 2;
     if (model) *model = is_unfinished(graph) ? graph.get() : nullptr;
@@ -278,7 +278,7 @@ NPU_CANN_API aclError aclmdlRIGetId(void* model, uint32_t* id) {
     auto lock = lock_streams();
     Graph graph;
     if (!id) return failed(kInvalidParam, __func__, "modelRIId must not be null.");
-    if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
+    if (aclError refused = take_graph(model, __func__, &graph)) return refused;
     *id = graph->id;
     return kSuccess;
 }
@@ -287,7 +287,7 @@ NPU_CANN_API aclError aclmdlRIGetId(void* model, uint32_t* id) {
 NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (!model) return failed(kRtInvalid, __func__, "modelRI must not be null.");
     *model = nullptr;
     Graph graph = stream->capture;
@@ -328,7 +328,7 @@ NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
     {
         auto lock = lock_streams();
         Graph graph;
-        if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
+        if (aclError refused = take_graph(model, __func__, &graph)) return refused;
         stream = stream_of(handle);
         if (!stream) return no_stream(__func__);
         if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
@@ -347,7 +347,7 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
     {
         auto lock = lock_streams();
         Graph graph;
-        if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
+        if (aclError refused = take_graph(model, __func__, &graph)) return refused;
         if (aclError refused = no_context(__func__)) return refused;
         if (aclError refused = refuse_captured_graph(*graph, __func__)) return refused;
         for (const auto& [stream, position] : graph->replayed)
@@ -355,7 +355,7 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
     }
     const bool is_done = running.empty() || run_until(running);
     auto lock = lock_streams();
-    // A context that stopped on an error runs nothing more.
+    // After an error that stopped the context, no work runs.
     if (!is_done && !context_error())
         return failed(kModelRunning, __func__,
                       "modelRI must not be running, but its replay waits for work that is not queued.");
@@ -366,7 +366,7 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
 NPU_CANN_API aclError aclmdlRICaptureTaskGrpBegin(void* handle) {
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (!is_capturing(*stream)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
     Capture& graph = *stream->capture;
     if (graph.open_groups.count(stream->branch))
@@ -379,7 +379,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskGrpBegin(void* handle) {
 NPU_CANN_API aclError aclmdlRICaptureTaskGrpEnd(void* handle, void** group) {
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (!group) return failed(kInvalidParam, __func__, "handle must not be null.");
     *group = nullptr;
     if (!is_capturing(*stream)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
@@ -398,7 +398,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskGrpEnd(void* handle, void** group) {
 NPU_CANN_API aclError aclmdlRICaptureTaskUpdateBegin(void* handle, void* group) {
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     if (stream->update) return failed(kTaskGroupStatus, __func__, stream->place() + " must not update another group.");
     for (const auto& [key, graph] : graphs().by_handle)
@@ -416,7 +416,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateBegin(void* handle, void* group) 
 NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     if (!stream->update) return failed(kTaskGroupStatus, __func__, stream->place() + " must update a group.");
     const std::shared_ptr<TaskUpdate> update = std::move(stream->update);
@@ -432,7 +432,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
 NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint32_t /*flags*/) {
     auto lock = lock_streams();
     Graph graph;
-    if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
+    if (aclError refused = take_graph(model, __func__, &graph)) return refused;
     std::FILE* file = path ? std::fopen(path, "w") : nullptr;
     if (!file) return failed(kRtInvalid, __func__, "path must be a file that can be written.");
     std::fputs(as_trace(*graph).c_str(), file);
@@ -442,7 +442,7 @@ NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint
 NPU_CANN_API aclError aclmdlRIDebugPrint(void* model) {
     auto lock = lock_streams();
     Graph graph;
-    if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
+    if (aclError refused = take_graph(model, __func__, &graph)) return refused;
     std::fprintf(stderr, "simulated CANN: %s\n", as_trace(*graph).c_str());
     return kSuccess;
 }
