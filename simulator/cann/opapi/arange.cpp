@@ -1,5 +1,5 @@
-// aclnnArange: out[i] = start + i * step, a vector. Arguments and types: CANN's documentation of aclnnArange. An
-// integer out is computed in int64, another one in float64 and rounded once.
+// aclnnArange: out[i] = start + i * step, a vector. Arguments and types: CANN's documentation of aclnnArange.
+// Integers are computed in int64. Other types are computed in float64 and rounded once.
 #include <cmath>
 
 #include "cann/opapi/argument_types.h"

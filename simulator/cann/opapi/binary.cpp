@@ -11,7 +11,7 @@ struct Plan {
     aclScalar scalar, alpha;
 };
 
-// As torch on the CPU, sums and comparisons convert the scalar to the computation's dtype first; Mul and Div do not.
+// As in torch on the CPU, sums and comparisons first convert the scalar to the computation's dtype; Mul and Div do not.
 template <class C>
 C converted(C value, int32_t dtype) {
     alignas(16) char bytes[16];

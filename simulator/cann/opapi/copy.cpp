@@ -7,7 +7,7 @@
 namespace npu_cann {
 namespace {
 
-// The first byte of a view and the byte after its last.
+// Sets the first byte of a view and the byte after its last one.
 void extent(const Operand& a, const char** begin, const char** end) {
     const int64_t bytes = dtype_bytes(a.dtype);
     *begin = a.first;
@@ -18,7 +18,7 @@ void extent(const Operand& a, const char** begin, const char** end) {
     }
 }
 
-// C: the type through which elements are converted.
+// Converts elements through the type C.
 template <class C>
 void convert(const Operand& out, const Operand& from) {
     C run[kRun];

@@ -11,7 +11,7 @@ void fill_with(const Operand& out, C value) {
     for_each_run({&out}, [&](int64_t count, char* const* at) { store(out.dtype, at[0], out.step(), count, run); });
 }
 
-// Integers are filled as int64_t, other types as std::complex<double>.
+// Converts an integer or bool value through int64_t, any other value through std::complex<double>.
 void fill_from(const Operand& out, const Operand& value) {
     if (!is_floating(value.dtype) && !is_complex(value.dtype)) {
         int64_t integer = 0;
