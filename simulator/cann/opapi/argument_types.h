@@ -12,8 +12,7 @@ const char* dtype_name(int32_t dtype);  // torch's name
 
 enum class Role { kInput, kOutput };
 
-// "" or the reason why `function`, such as "aclnnInplaceAdd", refuses the argument `what` for its type or rank on this
-// chip.
+// "" or the reason why `function`, such as "aclnnInplaceAdd", refuses this argument's type or rank on this chip.
 std::string argument_rule(const char* function, Role role, const char* what, const Operand& argument);
 std::string argument_rule(const char* function, const char* what, const aclScalar& argument);
 

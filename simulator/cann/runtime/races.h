@@ -23,8 +23,7 @@ struct Accessor {
     std::shared_ptr<const ReplayedAs> node;  // null outside graphs
 };
 
-// Compares the access with earlier accesses of other streams to the allocation and reports races. Stores the access if
-// a stream makes it.
+// Reports races of this access with earlier ones of other streams to the allocation. Stores the access of a stream.
 void note_access(uint64_t allocation, const Region& region, bool writes, const std::shared_ptr<const Accessor>& who,
                  const Clock& clock, const Clock& host);
 

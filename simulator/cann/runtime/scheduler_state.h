@@ -69,8 +69,7 @@ void join_device_wait();
 void check_sources(const Clock& clock);
 // Advances the stream's clock by one step, for this work. Checks the work's accesses for races and records them.
 void note_work(const StreamPtr& s, const Work& work);
-// Fills the host memory that a copy writes, so that an early read gives NaN instead of old values. Does nothing if
-// queued work uses the memory.
+// Fills host memory that a copy will write, if no queued work uses it: an early read gives NaN, not old values.
 void fill_target(const Work& work);
 
 }  // namespace npu_cann
