@@ -78,8 +78,8 @@ constexpr ArgumentTypes kArgumentTypes[] = {
     {"FillScalar", "conversion/fill/op_api/aclnn_fill_scalar.cpp", by_chip(kNumber | kWide | kBf16, kNumber)},
     {"FillTensor", "conversion/fill/op_api/aclnn_fill_tensor.cpp", and_bf16(kNumber)},
     {"One", "math/ones_like/op_api/aclnn_ones.cpp", and_bf16(kReal)},
-    // The source has one list for all simulated chips. By math/zero_op/tests/ut/op_api/test_aclnn_zero.cpp, bfloat16 has
-    // an AI CPU kernel on chips without an AI core kernel. The documentation does not list it on Ascend310P.
+    // The source has one list for all simulated chips. By math/zero_op/tests/ut/op_api/test_aclnn_zero.cpp, bfloat16
+    // has an AI CPU kernel on chips without an AI core kernel. The documentation does not list it on Ascend310P.
     {"Zero", "math/zero_op/op_api/aclnn_zero.cpp", on_all(kNumber | kUnsigned16 | kBf16)},
 };
 

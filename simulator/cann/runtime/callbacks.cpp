@@ -92,7 +92,7 @@ void end_reports(const Stream& stream) {
 using namespace npu_cann;
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::LaunchHostFunc: not on a stream that a thread
-// subscribed. api_impl.cc, ApiImpl::LaunchHostFunc: the runtime subscribes the stream, unless it is captured.
+// subscribed. api_impl.cc, ApiImpl::StarsLaunchSubscribeProc: the runtime subscribes a stream that is not captured.
 NPU_CANN_API aclError aclrtLaunchHostFunc(void* handle, void (*function)(void*), void* argument) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(__func__);
@@ -168,7 +168,7 @@ NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t thread, void* handle) {
     return kSuccess;
 }
 
-// The device continues while this call waits.
+// Queued work of all streams runs while this call waits.
 NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
     // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtProcessReportImpl.
     if (timeout_ms < -1 || timeout_ms == 0)

@@ -21,7 +21,7 @@ constexpr int kInHost = 0, kDeviceToHost = 2, kInDevice = 3, kByAddress = 4, kLa
 constexpr size_t kMostBytes = size_t(1) << 50;
 
 // Without its cache, torch_npu allocates 32 bytes more than a tensor needs, for kernels that write whole 32-byte
-// blocks. Kernels must not write them, so the padding belongs to the guard zone.
+// blocks. The simulated kernels must not write this padding, so it belongs to the guard zone.
 size_t torch_padding(size_t bytes) {
     static const bool uncached = [] {
         const char* value = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
@@ -96,7 +96,7 @@ MemoryAccess access_of(const char* argument, const void* first, size_t bytes, bo
 
 // The runtime corrects the kind of an asynchronous copy by the addresses (hicann/runtime
 // src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemcpyKindAutoUpdate). It passes the kind of a synchronous copy
-// to the driver. How the driver treats a wrong kind is unknown, so this refuses such a kind.
+// to the driver. How the driver treats a wrong kind is unknown, so such a kind is refused.
 aclError refuse_other_kind(const char* call, const Copy& c, int kind) {
     if (kind == kByAddress) return kSuccess;
     const bool from_device = kind == kDeviceToHost || kind == kInDevice;
