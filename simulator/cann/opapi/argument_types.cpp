@@ -156,8 +156,8 @@ const char* dtype_name(int32_t dtype) {
 }
 
 std::string argument_rule(const char* function, Role role, const char* what, const Operand& argument) {
-    std::string wrong = type_rule(function, role, what, argument.dtype);
-    if (!wrong.empty() || argument.shape.size() <= kMaxRank) return wrong;
+    std::string error = type_rule(function, role, what, argument.dtype);
+    if (!error.empty() || argument.shape.size() <= kMaxRank) return error;
     return std::string(what) + " must have at most " + std::to_string(kMaxRank) + " dimensions but got " +
            std::to_string(argument.shape.size()) + ".";
 }

@@ -294,15 +294,15 @@ NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
     if (!is_unfinished(graph)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
     if (stream->branch != 0)
         return failed(kCaptureUnmatched, __func__, stream->place() + " must be the one that began the capture.");
-    const std::string wrong = join_error(*graph);
+    const std::string error = join_error(*graph);
     leave_capture(graph);
     aclError status = kSuccess;
     if (graph->mode != kRelaxed && graph->thread != this_thread())
         status = failed(kCaptureWrongThread, __func__, "thread must be the one that began the capture.");
     else if (graph->state == Capture::State::kInvalid)
         status = failed(kCaptureInvalidated, __func__, "the capture is invalid: an earlier call in it failed.");
-    else if (!wrong.empty())
-        status = failed(graph->open_groups.empty() ? kStreamUnjoined : kTaskGroupStatus, __func__, wrong + ".");
+    else if (!error.empty())
+        status = failed(graph->open_groups.empty() ? kStreamUnjoined : kTaskGroupStatus, __func__, error + ".");
     if (status != kSuccess) {
         graph->state = Capture::State::kInvalid;
         graphs().by_handle.erase(graph.get());

@@ -70,9 +70,9 @@ aclError refuse_copy(const char* call, const Copy& c, int kind) {
     if (c.bytes > c.to_bytes)
         return failed(kRtInvalid, call, "count must be at most destMax " + std::to_string(c.to_bytes), c.bytes);
     if (aclError refused = no_context(call)) return refused;
-    std::string wrong = allocation_error(call, "dst", c.to, c.bytes);
-    if (wrong.empty()) wrong = allocation_error(call, "src", c.from, c.bytes);
-    return wrong.empty() ? kSuccess : failed(kInvalidParam, wrong);
+    std::string error = allocation_error(call, "dst", c.to, c.bytes);
+    if (error.empty()) error = allocation_error(call, "src", c.from, c.bytes);
+    return error.empty() ? kSuccess : failed(kInvalidParam, error);
 }
 
 aclError refuse_fill(const char* call, void* to, size_t to_bytes, size_t bytes) {
@@ -80,8 +80,8 @@ aclError refuse_fill(const char* call, void* to, size_t to_bytes, size_t bytes) 
     if (bytes > to_bytes)
         return failed(kRtInvalid, call, "count must be at most maxCount " + std::to_string(to_bytes), bytes);
     if (aclError refused = no_context(call)) return refused;
-    const std::string wrong = allocation_error(call, "devPtr", to, bytes);
-    return wrong.empty() ? kSuccess : failed(kInvalidParam, wrong);
+    const std::string error = allocation_error(call, "devPtr", to, bytes);
+    return error.empty() ? kSuccess : failed(kInvalidParam, error);
 }
 
 bool is_device(const void* address) {
