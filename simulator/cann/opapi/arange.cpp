@@ -1,5 +1,5 @@
-// aclnnArange: out[i] = start + i * step, a vector. Arguments and types: CANN's documentation of aclnnArange. An
-// integer out is computed in int64, another one in float64 and rounded once.
+// aclnnArange: out[i] = start + i * step, a vector. Arguments and types: CANN's documentation of aclnnArange.
+// Integers are computed in int64. Other types are computed in float64 and rounded once.
 #include <cmath>
 
 #include "cann/opapi/argument_types.h"
@@ -35,22 +35,22 @@ NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const 
                                                   aclTensor* tensor, uint64_t* bytes, aclOpExecutor** executor) {
     using namespace npu_cann;
     Operand out;
-    std::string wrong = read_argument(tensor, "out", &out);
+    std::string error = read_argument(tensor, "out", &out);
     const struct {
         const aclScalar* scalar;
         const char* name;
     } bounds[] = {{start, "start"}, {end, "end"}, {step, "step"}};
     for (const auto& bound : bounds)
-        if (wrong.empty())
-            wrong = bound.scalar ? read_argument(bound.scalar, bound.name) : bound.name + std::string(kIsNull);
+        if (error.empty())
+            error = bound.scalar ? read_argument(bound.scalar, bound.name) : bound.name + std::string(kIsNull);
     for (const auto& bound : bounds)
-        if (wrong.empty()) wrong = argument_rule("aclnnArange", bound.name, *bound.scalar);
-    if (wrong.empty()) wrong = argument_rule("aclnnArange", Role::kOutput, "out", out);
-    if (wrong.empty() && out.shape.size() != 1) wrong = "out must have one dimension.";
-    if (!wrong.empty()) return refused("aclnnArange", wrong);
+        if (error.empty()) error = argument_rule("aclnnArange", bound.name, *bound.scalar);
+    if (error.empty()) error = argument_rule("aclnnArange", Role::kOutput, "out", out);
+    if (error.empty() && out.shape.size() != 1) error = "out must have one dimension.";
+    if (!error.empty()) return refused("aclnnArange", error);
     const auto real_start = scalar_as<double>(*start), real_step = scalar_as<double>(*step);
-    wrong = range_rule(real_start, scalar_as<double>(*end), real_step, out.count());
-    if (!wrong.empty()) return refused("aclnnArange", wrong);
+    error = range_rule(real_start, scalar_as<double>(*end), real_step, out.count());
+    if (!error.empty()) return refused("aclnnArange", error);
     const auto int_start = scalar_as<int64_t>(*start), int_step = scalar_as<int64_t>(*step);
     auto body = [out, real_start, real_step, int_start, int_step] {
         if (is_floating(out.dtype))

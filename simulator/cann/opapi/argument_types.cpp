@@ -78,14 +78,14 @@ constexpr ArgumentTypes kArgumentTypes[] = {
     {"FillScalar", "conversion/fill/op_api/aclnn_fill_scalar.cpp", by_chip(kNumber | kWide | kBf16, kNumber)},
     {"FillTensor", "conversion/fill/op_api/aclnn_fill_tensor.cpp", and_bf16(kNumber)},
     {"One", "math/ones_like/op_api/aclnn_ones.cpp", and_bf16(kReal)},
-    // The source has one list for every chip. According to math/zero_op/tests/ut/op_api/test_aclnn_zero.cpp, bfloat16
+    // The source has one list for all simulated chips. By math/zero_op/tests/ut/op_api/test_aclnn_zero.cpp, bfloat16
     // has an AI CPU kernel on chips without an AI core kernel. The documentation does not list it on Ascend310P.
     {"Zero", "math/zero_op/op_api/aclnn_zero.cpp", on_all(kNumber | kUnsigned16 | kBf16)},
 };
 
-// hicann/ops-math, CheckShape of each source. For Muls and its in-place form only the documentation has the limit. Zero
-// has it in the kernel of types without an AI core kernel (math/zero_op/op_api/zero_op.cpp). The in-place form of Mul
-// leaves more dimensions undefined; the simulation refuses them.
+// hicann/ops-math, the check of shapes in each source. For Muls and its in-place form only the documentation has the
+// limit. Zero checks it for types without an AI core kernel only (math/zero_op/op_api/zero_op.cpp). The in-place form
+// of Mul does not check it. The simulation always does.
 constexpr size_t kMaxRank = 8;
 
 std::string list_of(uint32_t allowed) {
@@ -156,8 +156,8 @@ const char* dtype_name(int32_t dtype) {
 }
 
 std::string argument_rule(const char* function, Role role, const char* what, const Operand& argument) {
-    std::string wrong = type_rule(function, role, what, argument.dtype);
-    if (!wrong.empty() || argument.shape.size() <= kMaxRank) return wrong;
+    std::string error = type_rule(function, role, what, argument.dtype);
+    if (!error.empty() || argument.shape.size() <= kMaxRank) return error;
     return std::string(what) + " must have at most " + std::to_string(kMaxRank) + " dimensions but got " +
            std::to_string(argument.shape.size()) + ".";
 }
@@ -177,8 +177,8 @@ std::string promotion_rule(int32_t self, int32_t other) {
 // hicann/ops-math, CheckPromoteType of math/add/op_api/aclnn_add.cpp, math/sub/op_api/aclnn_sub.cpp,
 // math/div/op_api/aclnn_div.cpp and math/neg/op_api/aclnn_neg.cpp, CheckMulPromoteType of
 // math/mul/op_api/aclnn_mul.cpp. The result of a comparison is bool, which converts to every type. Divs checks only
-// the type of self (CheckPromoteTypeScalar). Muls checks no type on Ascend910B, Ascend910_93 and Ascend310P
-// (CheckMulsPromoteDtype).
+// that the type of self converts to out's (CheckPromoteTypeScalar). Muls checks no conversion on Ascend910B,
+// Ascend910_93 and Ascend310P (CheckMulsPromoteDtype).
 std::string cast_rule(const char* function, const CallTypes& types) {
     const char* base = base_of(function);
     const auto is_one_of = [base](std::initializer_list<const char*> names) {

@@ -1,5 +1,5 @@
-// The data types and ranks that the real aclnn functions of the stand-ins accept. Other types and ranks give 161002 in
-// the first phase.
+// The data types and ranks that CANN's own aclnn functions accept. In the stand-ins, other types and ranks give 161002
+// in the first phase.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ const char* dtype_name(int32_t dtype);  // torch's name
 
 enum class Role { kInput, kOutput };
 
-// "" or the reason why `function`, such as "aclnnInplaceAdd", refuses an argument of this type or rank on this chip.
+// "" or the reason why `function`, such as "aclnnInplaceAdd", refuses this argument's type or rank on this chip.
 std::string argument_rule(const char* function, Role role, const char* what, const Operand& argument);
 std::string argument_rule(const char* function, const char* what, const aclScalar& argument);
 
@@ -25,7 +25,7 @@ struct CallTypes {
     bool other_is_scalar = false;
 };
 
-// "" or the reason why `function` cannot convert alpha to the type of its computation, or the result to out's type.
+// "" or the reason why `function` cannot convert alpha to the type of its result, or the result to out's type.
 std::string cast_rule(const char* function, const CallTypes& types);
 
 }  // namespace npu_cann

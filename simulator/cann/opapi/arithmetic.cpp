@@ -17,7 +17,7 @@ constexpr auto kAdd = [](auto a, auto b, auto alpha) { return wrapping(a) + wrap
 constexpr auto kSubtract = [](auto a, auto b, auto alpha) { return wrapping(a) - wrapping(alpha) * wrapping(b); };
 constexpr auto kMultiply = [](auto a, auto b, auto /*alpha*/) { return wrapping(a) * wrapping(b); };
 constexpr auto kNegate = [](auto a, auto /*b*/, auto /*alpha*/) { return -wrapping(a); };
-// True division. torch's calls never divide integers, because their out is floating-point.
+// torch's calls never divide integers, because their out is floating-point. Other calls truncate, as in C++.
 constexpr auto kDivide = [](auto a, auto b, auto /*alpha*/) {
     if constexpr (std::is_integral_v<decltype(a)>)
         return b && !(b == -1) ? a / b : decltype(a)(-wrapping(a));

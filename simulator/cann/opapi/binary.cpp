@@ -11,7 +11,7 @@ struct Plan {
     aclScalar scalar, alpha;
 };
 
-// As torch on the CPU, sums and comparisons convert the scalar to the computation's dtype first; Mul and Div do not.
+// As in torch on the CPU, sums and comparisons first convert the scalar to the computation's dtype; Mul and Div do not.
 template <class C>
 C converted(C value, int32_t dtype) {
     alignas(16) char bytes[16];
@@ -40,21 +40,21 @@ void run(const Plan& p, RunFunction<C> f, int32_t scalar_dtype) {
 
 // "" or the reason why the real function refuses arguments of these types or ranks.
 std::string types_rule(const char* name, const Plan& p, const SecondArgument& second) {
-    std::string wrong = argument_rule(name, Role::kInput, "self", p.a);
-    if (wrong.empty())
-        wrong = p.b_is_scalar ? argument_rule(name, "other", *second.scalar)
+    std::string error = argument_rule(name, Role::kInput, "self", p.a);
+    if (error.empty())
+        error = p.b_is_scalar ? argument_rule(name, "other", *second.scalar)
                               : argument_rule(name, Role::kInput, "other", p.b);
-    if (wrong.empty() && second.alpha) wrong = argument_rule(name, "alpha", *second.alpha);
-    if (wrong.empty()) wrong = argument_rule(name, Role::kOutput, "out", p.out);
-    if (!wrong.empty()) return wrong;
+    if (error.empty() && second.alpha) error = argument_rule(name, "alpha", *second.alpha);
+    if (error.empty()) error = argument_rule(name, Role::kOutput, "out", p.out);
+    if (!error.empty()) return error;
     CallTypes types;
     types.self = p.a.dtype;
     types.other = p.b_is_scalar ? second.scalar->dtype : p.b.dtype;
     types.other_is_scalar = p.b_is_scalar;
     if (second.alpha) types.alpha = second.alpha->dtype;
     types.out = p.out.dtype;
-    wrong = promotion_rule(types.self, types.other);
-    return wrong.empty() ? cast_rule(name, types) : wrong;
+    error = promotion_rule(types.self, types.other);
+    return error.empty() ? cast_rule(name, types) : error;
 }
 
 }  // namespace
@@ -64,14 +64,14 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
                         aclOpExecutor** executor) {
     Plan p;
     p.b_is_scalar = second.scalar != nullptr;
-    std::string wrong = read_argument(self, "self", &p.a);
-    if (wrong.empty()) wrong = read_argument(out, "out", &p.out);
-    if (wrong.empty())
-        wrong = p.b_is_scalar ? read_argument(second.scalar, "other") : read_argument(second.tensor, "other", &p.b);
-    if (wrong.empty() && second.alpha) wrong = read_argument(second.alpha, "alpha");
-    if (wrong.empty()) wrong = types_rule(name, p, second);
-    if (wrong.empty()) wrong = result_shape_rule(p.a, "self", p.b_is_scalar ? p.a : p.b, "other", p.out);
-    if (!wrong.empty()) return refused(name, wrong);
+    std::string error = read_argument(self, "self", &p.a);
+    if (error.empty()) error = read_argument(out, "out", &p.out);
+    if (error.empty())
+        error = p.b_is_scalar ? read_argument(second.scalar, "other") : read_argument(second.tensor, "other", &p.b);
+    if (error.empty() && second.alpha) error = read_argument(second.alpha, "alpha");
+    if (error.empty()) error = types_rule(name, p, second);
+    if (error.empty()) error = result_shape_rule(p.a, "self", p.b_is_scalar ? p.a : p.b, "other", p.out);
+    if (!error.empty()) return refused(name, error);
 
     int32_t dtype = p.out.dtype;
     if (computed == Computed::kAsOut) {

@@ -7,15 +7,15 @@
 
 namespace npu_cann {
 
-// The second argument, a tensor or a scalar, and alpha, which is 1 if absent.
+// The second argument, a tensor or a scalar, and alpha, which is 1 if it is null.
 struct SecondArgument {
     const aclTensor* tensor = nullptr;
     const aclScalar* scalar = nullptr;
     const aclScalar* alpha = nullptr;
 };
 
-// Functions that process a run, one for each compute type. Null if the function is undefined, such as the order of
-// complex numbers.
+// Functions that process a run, one for each compute type. Null for a type without the function: complex numbers have
+// no order.
 template <class C>
 using RunFunction = void (*)(int64_t count, const C* a, const C* b, C alpha, C* out);
 using BinaryFunction = std::tuple<RunFunction<int64_t>, RunFunction<float>, RunFunction<double>,
@@ -34,7 +34,7 @@ constexpr BinaryFunction kOfReals{each_element<op, int64_t>, each_element<op, fl
                                   nullptr};
 
 enum class Computed {
-    kAsOut,     // in out's dtype: arithmetic
+    kAsOut,     // in out's dtype, or for a scalar and an integer out in the inputs' promoted dtype: arithmetic
     kAsInputs,  // in the promoted dtype of a and b: comparison
 };
 
@@ -47,7 +47,7 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
 
 }  // namespace npu_cann
 
-// One form of an operator f. The last arguments here are its parameters after self; `result` is out or self.
+// One form of an operator f. The variadic arguments are the form's parameters after self; `result` is out or self.
 #define NPU_CANN_BINARY(name, f, computed, second, result, ...)                                                      \
     NPU_CANN_API aclError name##GetWorkspaceSize(aclTensor* self, __VA_ARGS__, uint64_t* bytes, aclOpExecutor** e) { \
         return npu_cann::prepare_binary(#name, f, computed, self, npu_cann::second_of second, result, bytes, e);     \

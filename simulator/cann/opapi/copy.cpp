@@ -7,7 +7,7 @@
 namespace npu_cann {
 namespace {
 
-// The first byte of a view and the byte after its last.
+// Sets the first byte of a view and the byte after its last one.
 void extent(const Operand& a, const char** begin, const char** end) {
     const int64_t bytes = dtype_bytes(a.dtype);
     *begin = a.first;
@@ -18,7 +18,7 @@ void extent(const Operand& a, const char** begin, const char** end) {
     }
 }
 
-// C: the type through which elements are converted.
+// Converts elements through the type C.
 template <class C>
 void convert(const Operand& out, const Operand& from) {
     C run[kRun];
@@ -68,15 +68,15 @@ void copy(const Operand& out, const Operand& source) {
 aclError prepare_copy(const char* name, const char* from_name, const aclTensor* to, const aclTensor* from,
                       uint64_t* workspace_bytes, aclOpExecutor** executor) {
     Operand out, source;
-    std::string wrong = read_argument(to, "out", &out);
-    if (wrong.empty()) wrong = read_argument(from, from_name, &source);
-    if (wrong.empty()) wrong = argument_rule(name, Role::kInput, from_name, source);
-    if (wrong.empty()) wrong = argument_rule(name, Role::kOutput, "out", out);
+    std::string error = read_argument(to, "out", &out);
+    if (error.empty()) error = read_argument(from, from_name, &source);
+    if (error.empty()) error = argument_rule(name, Role::kInput, from_name, source);
+    if (error.empty()) error = argument_rule(name, Role::kOutput, "out", out);
     // hicann/ops-math math/cast/op_api/aclnn_cast.cpp and conversion/view_copy/op_api/aclnn_copy.cpp, CheckShape.
-    if (wrong.empty())
-        wrong = std::strcmp(name, "aclnnCast") == 0 ? result_shape_rule(source, from_name, source, from_name, out)
+    if (error.empty())
+        error = std::strcmp(name, "aclnnCast") == 0 ? result_shape_rule(source, from_name, source, from_name, out)
                                                     : broadcast_rule(source, out, from_name);
-    if (!wrong.empty()) return refused(name, wrong);
+    if (!error.empty()) return refused(name, error);
     return prepared(
         name, {reads(from_name, source), writes("out", out)}, [out, source] { copy(out, source); }, workspace_bytes,
         executor);
@@ -104,19 +104,19 @@ NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const 
                                                    uint64_t* workspace_bytes, aclOpExecutor** executor) {
     using namespace npu_cann;
     Operand result, re, im;
-    std::string wrong = read_argument(out, "out", &result);
-    if (wrong.empty()) wrong = read_argument(real, "real", &re);
-    if (wrong.empty()) wrong = read_argument(imag, "imag", &im);
-    if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kInput, "real", re);
-    if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kInput, "imag", im);
-    if (wrong.empty()) wrong = argument_rule("aclnnComplex", Role::kOutput, "out", result);
+    std::string error = read_argument(out, "out", &result);
+    if (error.empty()) error = read_argument(real, "real", &re);
+    if (error.empty()) error = read_argument(imag, "imag", &im);
+    if (error.empty()) error = argument_rule("aclnnComplex", Role::kInput, "real", re);
+    if (error.empty()) error = argument_rule("aclnnComplex", Role::kInput, "imag", im);
+    if (error.empty()) error = argument_rule("aclnnComplex", Role::kOutput, "out", result);
     const int32_t part = result.dtype == kComplex64 ? kFloat : kDouble;
     // hicann/ops-math math/complex/op_api/aclnn_complex.cpp, CheckDtypeValid.
-    if (wrong.empty() && (re.dtype != part || im.dtype != part))
-        wrong = std::string("real and imag must be ") + dtype_name(part) + ", as the parts of out, but got " +
+    if (error.empty() && (re.dtype != part || im.dtype != part))
+        error = std::string("real and imag must be ") + dtype_name(part) + ", as the parts of out, but got " +
                 dtype_name(re.dtype) + " and " + dtype_name(im.dtype) + ".";
-    if (wrong.empty()) wrong = result_shape_rule(re, "real", im, "imag", result);
-    if (!wrong.empty()) return refused("aclnnComplex", wrong);
+    if (error.empty()) error = result_shape_rule(re, "real", im, "imag", result);
+    if (!error.empty()) return refused("aclnnComplex", error);
     Operand real_part = result;
     real_part.dtype = part;
     for (int64_t& stride : real_part.strides) stride *= 2;

@@ -130,7 +130,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
     return text + "]";
 }
 
-// Whether the format is undefined, NCHW, NHWC, ND, HWCN, NDHWC, NCDHW, NC or NCL, and so a name for plain strides.
+// Whether the strides describe the layout: formats undefined, NCHW, NHWC, ND, HWCN, NDHWC, NCDHW, NC and NCL.
 bool is_plain(int32_t format) {
     return format == -1 || format == 0 || format == 1 || format == 2 || format == 16 || format == 27 || format == 30 ||
            format == 35 || format == 47;

@@ -34,8 +34,8 @@ int64_t dtype_bytes(int32_t dtype);  // 0: unknown
 bool is_complex(int32_t dtype);
 bool is_floating(int32_t dtype);
 
-// Calls work(C{}) with the type of the computation: float16 and bfloat16 use float and round once when written, as in
-// torch on the CPU.
+// Calls work(C{}) with the compute type of a dtype. float16 and bfloat16 are computed as float and rounded once when
+// they are written, as in torch on the CPU. Integers and bool are computed as int64_t.
 template <class Work>
 void with_compute_type(int32_t dtype, Work work) {
     if (dtype == kComplex64) return work(std::complex<float>{});
@@ -44,22 +44,22 @@ void with_compute_type(int32_t dtype, Work work) {
     return is_floating(dtype) ? work(float{}) : work(int64_t{});
 }
 
-// torch's promoted dtype of two arguments: by category and width; an argument without dimensions counts only by
-// category.
+// torch's promoted dtype of two arguments, by category and width. If only one argument has dimensions, the other one
+// counts only by category.
 int32_t promoted(int32_t a, bool a_has_dims, int32_t b, bool b_has_dims);
 
 // An argument of a stand-in: a copy of the tensor, so that the handle may be destroyed, with its memory checked.
 struct Operand {
     std::vector<int64_t> shape, strides;
     int32_t dtype = 0;
-    char* first = nullptr;  // of the view
+    char* first = nullptr;  // first element of the view
 
     int64_t count() const;
-    int64_t step() const { return shape.empty() ? 1 : strides.back(); }  // along a run
+    int64_t step() const { return shape.empty() ? 1 : strides.back(); }  // stride along a run
     Operand broadcast_to(const std::vector<int64_t>& wanted) const;
 };
 
-// End of the message about a NULL argument, by which refused() selects its status.
+// End of the message about a NULL argument. refused() selects its status by this text.
 constexpr const char* kIsNull = " must not be null.";
 
 // "" or the reason why the stand-in refuses the argument `what`; fills `out`.
@@ -80,8 +80,8 @@ constexpr int64_t kRun = 256;  // elements processed at a time
 void for_each_run(const std::vector<const Operand*>& operands,
                   const std::function<void(int64_t count, char* const* at)>& work);
 
-// Load and store `count` elements with stride `stride`, converted as in C++ (to bool: not zero; from complex to real:
-// the real part).
+// Load and store `count` elements with stride `stride`, and convert them as C++ does. Numbers other than zero become
+// true, and complex numbers become their real part.
 template <class C>
 void load(int32_t dtype, const char* from, int64_t stride, int64_t count, C* to);
 template <class C>

@@ -11,7 +11,7 @@ void fill_with(const Operand& out, C value) {
     for_each_run({&out}, [&](int64_t count, char* const* at) { store(out.dtype, at[0], out.step(), count, run); });
 }
 
-// Integers are filled as int64_t, other types as std::complex<double>.
+// Converts an integer or bool value through int64_t, any other value through std::complex<double>.
 void fill_from(const Operand& out, const Operand& value) {
     if (!is_floating(value.dtype) && !is_complex(value.dtype)) {
         int64_t integer = 0;
@@ -27,11 +27,11 @@ void fill_from(const Operand& out, const Operand& value) {
 aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value, uint64_t* workspace_bytes,
                       aclOpExecutor** executor) {
     Operand out;
-    std::string wrong = read_argument(self, "self", &out);
-    if (wrong.empty()) wrong = read_argument(&value, "value");
-    if (wrong.empty()) wrong = argument_rule(name, Role::kOutput, "self", out);
-    if (wrong.empty()) wrong = argument_rule(name, "value", value);
-    if (!wrong.empty()) return refused(name, wrong);
+    std::string error = read_argument(self, "self", &out);
+    if (error.empty()) error = read_argument(&value, "value");
+    if (error.empty()) error = argument_rule(name, Role::kOutput, "self", out);
+    if (error.empty()) error = argument_rule(name, "value", value);
+    if (!error.empty()) return refused(name, error);
     auto body = [out, value] {
         aclScalar scalar_copy = value;
         Operand one;
@@ -73,15 +73,15 @@ NPU_CANN_API aclError aclnnInplaceFillTensorGetWorkspaceSize(aclTensor* self, co
                                                              aclOpExecutor** executor) {
     using namespace npu_cann;
     Operand out, one;
-    std::string wrong = read_argument(self, "self", &out);
-    if (wrong.empty()) wrong = read_argument(value, "value", &one);
-    if (wrong.empty()) wrong = argument_rule("aclnnInplaceFillTensor", Role::kOutput, "self", out);
-    if (wrong.empty()) wrong = argument_rule("aclnnInplaceFillTensor", Role::kInput, "value", one);
+    std::string error = read_argument(self, "self", &out);
+    if (error.empty()) error = read_argument(value, "value", &one);
+    if (error.empty()) error = argument_rule("aclnnInplaceFillTensor", Role::kOutput, "self", out);
+    if (error.empty()) error = argument_rule("aclnnInplaceFillTensor", Role::kInput, "value", one);
     // hicann/ops-math conversion/fill/op_api/aclnn_fill_tensor.cpp, CheckShape.
-    if (wrong.empty() && (one.count() != 1 || one.shape.size() > 1))
-        wrong = "value must have one element and at most one dimension but got " + std::to_string(one.count()) +
+    if (error.empty() && (one.count() != 1 || one.shape.size() > 1))
+        error = "value must have one element and at most one dimension but got " + std::to_string(one.count()) +
                 " in " + std::to_string(one.shape.size()) + ".";
-    if (!wrong.empty()) return refused("aclnnInplaceFillTensor", wrong);
+    if (!error.empty()) return refused("aclnnInplaceFillTensor", error);
     return prepared(
         "aclnnInplaceFillTensor", {reads("value", one), writes("self", out)}, [out, one] { fill_from(out, one); },
         bytes, executor);

@@ -73,11 +73,11 @@ aclError failed(aclError status, const std::string& call, const std::string& rul
 std::string recent_error_text();
 
 // kContextNull if no device is set on this thread (hicann/runtime src/runtime/core/src/runtime.cc,
-// Runtime::CurrentContext). Most calls check this; DevFree, HostFree, PointerGetAttributes,
-// GetStreamId and calls that only query an event do not (src/runtime/api/impl/api_impl.cc).
+// Runtime::CurrentContext). Most calls check this. Exceptions are DevFree, HostFree, PointerGetAttributes, GetStreamId
+// of a stream that is not null, and waits and queries of events by the host (src/runtime/api/impl/api_impl.cc).
 aclError no_context(const char* call);
 
-// kInvalidHandle, for a handle that is not null and belongs to no object of its kind: the object is destroyed, or is of
+// kInvalidHandle, for a handle that is not null and belongs to no object of its kind: the object was destroyed, or has
 // another kind. The runtime checks every handle before the context (hicann/runtime
 // src/runtime/api/api_handle_guard.cc, ValidateEventHandleForApi and its neighbours).
 aclError no_object(const char* call, const char* argument);
@@ -87,7 +87,7 @@ bool is_ascend310p();
 // The status of a kernel's failure on this chip: that of a vector core, or of an AI core that contains the vector unit.
 aclError kernel_exception();
 
-// The status of a second phase of aclnn without an executor.
+// The status, with its text, of a second phase of aclnn without an executor.
 aclError no_executor();
 
 // Queues a stand-in of libopapi on the stream, as launch() of objects.h does, but without a check of the guard zones:

@@ -28,7 +28,7 @@ struct Report {
 
 struct Reports {
     std::condition_variable changed;
-    // The keys are numbers of streams, which are not reused.
+    // The keys are ids of streams, which are not reused.
     std::map<int32_t, uint64_t> thread_of_stream;  // of aclrtSubscribeReport
     std::set<int32_t> runtime_streams;             // streams whose host functions the runtime's own thread runs
     std::map<uint64_t, std::deque<std::shared_ptr<Report>>> reports_of_thread;
@@ -37,12 +37,12 @@ struct Reports {
 thread_local bool is_processing = false;  // this thread is in aclrtProcessReport, and runs no callback yet
 thread_local bool has_processed = false;  // aclrtProcessReport ran a callback of this thread
 
-// A callback that blocks the stream runs only in aclrtProcessReport of the thread that subscribed. If that is this
-// thread, no other call of it may wait for the callback.
+// A callback that blocks the stream runs only in aclrtProcessReport of the thread that subscribed. So the other calls
+// of that thread must not run the work.
 bool may_run(uint64_t thread) { return thread != this_thread() || is_processing; }
 
-// Passes the function to the thread. If it blocks, waits until the thread has called it. Immediate streams run this in
-// the launch; if the launching thread is the subscribed one, it calls the function later.
+// Passes the function to the subscribed thread. If the callback blocks, waits until that thread has called it.
+// Immediate streams do this in the launch; if the subscribed thread launches, it calls the function later.
 int32_t pass_to_thread(uint64_t thread, void (*function)(void*), void* argument, bool blocks) {
     if (thread == this_thread() && is_processing) {
         is_processing = false;
@@ -73,7 +73,7 @@ aclError refuse_host_functions(const char* call, void* handle, const Stream& str
     return failed(kStreamSubscribe, call, stream.place() + " must not have had a function of aclrtLaunchHostFunc.");
 }
 
-// api_impl.cc, ApiImpl::SubscribeReport: a null stream is the context's default stream.
+// api_impl.cc, ApiImpl::SubscribeReport: only a null stream, the context's default stream, needs a context.
 aclError refuse_subscription(const char* call, void* handle, const Stream& stream, const Reports& r) {
     if (aclError refused = refuse_host_functions(call, handle, stream, r)) return refused;
     return handle ? kSuccess : no_context(call);
@@ -92,7 +92,7 @@ void end_reports(const Stream& stream) {
 using namespace npu_cann;
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::LaunchHostFunc: not on a stream that a thread
-// subscribed. api_impl.cc, ApiImpl::LaunchHostFunc: the runtime subscribes the stream, unless it is captured.
+// subscribed. api_impl.cc, ApiImpl::StarsLaunchSubscribeProc: the runtime subscribes a stream that is not captured.
 NPU_CANN_API aclError aclrtLaunchHostFunc(void* handle, void (*function)(void*), void* argument) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(__func__);
@@ -168,7 +168,7 @@ NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t thread, void* handle) {
     return kSuccess;
 }
 
-// The device continues while this call waits.
+// Queued work of all streams runs while this call waits.
 NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
     // hicann/runtime src/acl/aclrt_impl/callback.cpp, aclrtProcessReportImpl.
     if (timeout_ms < -1 || timeout_ms == 0)

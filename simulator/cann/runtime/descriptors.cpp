@@ -28,7 +28,7 @@ NPU_CANN_API aclError aclSetTensorFormat(aclTensorDesc* desc, int32_t format) {
 }
 NPU_CANN_API aclError aclSetTensorShape(aclTensorDesc* desc, int dims, const int64_t* shape) {
     if (!desc || dims < 0 || (dims > 0 && !shape))
-        return failed(kInvalidParam, __func__, "desc and dims must not be null.");
+        return failed(kInvalidParam, __func__, "desc and dims must not be null, numDims not negative.");
     desc->shape.assign(shape, shape + dims);
     return kSuccess;
 }

@@ -50,8 +50,8 @@ struct SimulatedChip {
 constexpr const char* kDefaultChip = "Ascend910B2";
 constexpr int64_t kMiB = 1 << 20;
 
-// Whether the simulated CANN supports the chip's family, which needs kernels for it.
-bool has_kernels(const char* name) {
+// Whether the simulated CANN supports the chip: a known family other than Ascend950.
+bool is_supported(const char* name) {
     const ascend_sim::Family* family = ascend_sim::find_family(name);
     return family && family->arch != ascend_sim::kArch950;
 }
@@ -62,12 +62,12 @@ SimulatedChip listed_chip(const ascend_sim::Chip& c) {
             ascend_sim::kernel_cores(arch, c.ai_cores, c.vector_cores)};
 }
 
-// Parses NAME:CORES with a name that the table lacks; false for other texts.
+// Parses NAME:CORES, where the table lacks NAME but has its family. Returns false for other texts.
 bool unlisted_chip(const std::string& text, SimulatedChip* chip) {
     const size_t colon = text.find(':');
     if (colon == std::string::npos) return false;
     const std::string name = text.substr(0, colon), digits = text.substr(colon + 1);
-    if (!has_kernels(name.c_str()) || ascend_sim::find_chip(name.c_str())) return false;
+    if (!is_supported(name.c_str()) || ascend_sim::find_chip(name.c_str())) return false;
     if (digits.empty() || digits.size() > 2 || digits.find_first_not_of("0123456789") != std::string::npos)
         return false;
     const int32_t cores = std::stoi(digits), arch = ascend_sim::find_family(name.c_str())->arch;
@@ -78,18 +78,18 @@ bool unlisted_chip(const std::string& text, SimulatedChip* chip) {
     return true;
 }
 
-// The chip of ASCEND_SIM_SOC: a chip of the table, or NAME:CORES, a chip that the table lacks but whose family
-// it has, with a number of AI cores. Any other value ends the process.
+// The chip of ASCEND_SIM_SOC: a chip of the table, or NAME:CORES of unlisted_chip() with the number of AI cores. Any
+// other value ends the process.
 SimulatedChip chip_of_environment() {
     const char* name = std::getenv("ASCEND_SIM_SOC");
     if (!name || !*name) name = kDefaultChip;
     const ascend_sim::Chip* found = ascend_sim::find_chip(name);
-    if (found && has_kernels(name)) return listed_chip(*found);
+    if (found && is_supported(name)) return listed_chip(*found);
     SimulatedChip unlisted;
     if (unlisted_chip(name, &unlisted)) return unlisted;
     std::string known;
     for (const ascend_sim::Chip& one : ascend_sim::kChips)
-        if (has_kernels(one.name)) known += std::string(known.empty() ? "" : ", ") + one.name;
+        if (is_supported(one.name)) known += std::string(known.empty() ? "" : ", ") + one.name;
     std::fprintf(stderr,
                  "simulated CANN: ASCEND_SIM_SOC must be one of %s, or NAME:CORES with a new name of these families "
                  "and a number of AI cores, but got %s.\n",
@@ -189,7 +189,7 @@ NPU_CANN_API aclError aclrtGetPrimaryCtxState(int32_t device, uint32_t* flags, i
 }
 NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic) {
     if (!logic) return failed(kInvalidParam, __func__, "logicDevId must not be null.");
-    // hicann/runtime src/runtime/api/api_c_device.cc, rtsGetLogicDevIdByUserDevId, has its own status for less than 0.
+    // hicann/runtime src/runtime/api/api_c_device.cc, rtsGetLogicDevIdByUserDevId: a negative id has its own status.
     if (user < 0) return failed(kRtInvalid, __func__, "userDevid must be at least 0", user);
     if (aclError refused = refuse_device(__func__, user)) return refused;
     *logic = user;
@@ -305,7 +305,7 @@ NPU_CANN_API aclError aclrtSetSysParamOpt(int option, int64_t value) {
     system_options[option] = value;
     return kSuccess;
 }
-// The option early start is not one of a context.
+// A context does not have the option early start.
 NPU_CANN_API aclError aclrtCtxSetSysParamOpt(int option, int64_t value) {
     if (aclError refused = refuse_option(__func__, option, kSystemOptions - 1)) return refused;
     if (aclError refused = refuse_option_value(__func__, option, value)) return refused;

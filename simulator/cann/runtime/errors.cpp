@@ -20,8 +20,8 @@ struct RecentError {
     std::string text;
 };
 
-// Least level that is printed, ASCEND_GLOBAL_LOG_LEVEL: 0 debug .. 3 error. The log is printed only with
-// ASCEND_SLOG_PRINT_TO_STDOUT=1; 4 prints nothing.
+// The lowest level that is printed: ASCEND_GLOBAL_LOG_LEVEL, from 0 (debug) to 3 (error). Without
+// ASCEND_SLOG_PRINT_TO_STDOUT=1 it is 4, which prints nothing.
 int log_level() {
     static const int level = [] {
         const char* wanted = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");
@@ -39,7 +39,7 @@ void set_error(const std::string& text) {
     Locked<RecentError>()->text = text;
 }
 
-// A caller without an executor has ignored a failed first phase. Keep the message of that phase.
+// A caller without an executor has probably ignored a failed first phase. Repeats the message of that phase.
 aclError no_executor() {
     Locked<RecentError> recent;
     const std::string before = recent->text.empty() ? "" : " The error before: " + recent->text;
@@ -83,9 +83,9 @@ NPU_CANN_API aclError aclrtPeekAtLastError(int /*level*/) { return npu_cann::kSu
 // A generated stub calls this before it fails (simulator/ascend_sim/programs/stubs.py).
 NPU_CANN_API aclError npu_cann_not_simulated(const char* symbol) {
     int status = 0;
-    char* plain = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
-    const std::string call = status == 0 && plain ? plain : symbol;
-    std::free(plain);
+    char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
+    const std::string call = status == 0 && demangled ? demangled : symbol;
+    std::free(demangled);
     std::string text = call +
                        " is not simulated. To add it, define this function in the file of simulator/cann/runtime/ "
                        "for its subject.";

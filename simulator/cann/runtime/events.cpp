@@ -56,7 +56,7 @@ aclError make_event(void** out, uint32_t flags, bool is_extended, const char* ca
 
 aclError no_event(const char* call) { return failed(kInvalidParam, call, "event must not be null."); }
 
-// The event of a handle that is not null. Call it with the lock held.
+// Finds the event of a handle that is not null. Callers hold the lock.
 aclError take_event(void* handle, const char* call, Event** out) {
     auto found = live_events().find(handle);
     if (found == live_events().end()) return no_object(call, "event");
@@ -70,8 +70,8 @@ aclError refuse_event_of_device(const Event& event, const char* call) {
     return failed(kRtInvalid, call, "event must not have the flag 16, ACL_EVENT_DEVICE_USE_ONLY.");
 }
 
-// hicann/runtime src/runtime/api/impl/api_error.cc: the functions above, ::EventSynchronize, ::EventQueryStatus,
-// ::EventQueryWaitStatus, ::EventElapsedTime and ::EventGetTimeStamp.
+// hicann/runtime src/runtime/api/impl/api_error.cc: the functions of refuse_event_of_device, ::EventSynchronize,
+// ::EventQueryStatus, ::EventQueryWaitStatus, ::EventElapsedTime and ::EventGetTimeStamp.
 aclError refuse_flag(const Event& event, uint32_t flag, const char* call) {
     if (event.flags != flag) return kSuccess;
     return failed(kRtNotSupported, call,
@@ -84,7 +84,7 @@ aclError refuse_unwaitable(const Event& event, const char* call) {
     return failed(kRtNotSupported, call, "event must have the flag 1, ACL_EVENT_SYNC,", event.flags);
 }
 
-// Call it with the lock held.
+// Callers hold the lock.
 aclError record(const StreamPtr& stream, Event* event) {
     auto new_record = event->expected ? std::move(event->expected) : std::make_shared<Record>();
     event->expected = nullptr;
@@ -99,8 +99,8 @@ aclError record(const StreamPtr& stream, Event* event) {
     return kSuccess;
 }
 
-// hicann/runtime src/runtime/core/src/event/event.cc, WaitSendCheck. A wait for an event that is not extended
-// waits for the next record.
+// hicann/runtime src/runtime/core/src/event/event.cc, WaitSendCheck. If the event was not recorded, a wait passes for
+// an extended event, and else waits for the next record. Immediate streams never wait.
 aclError wait(const StreamPtr& stream, Event* event) {
     if (event->latest) return enqueue_wait(stream, event->latest);
     if (event->is_extended || stream_order() == Order::kImmediate) return kSuccess;
@@ -148,7 +148,7 @@ aclError act_on(void* handle, void* stream_handle, const char* call, Refusal ref
     {
         auto lock = lock_streams();
         Event* event = nullptr;
-        if (aclError dead = take_event(handle, call, &event)) return dead;
+        if (aclError refused = take_event(handle, call, &event)) return refused;
         stream = stream_of(stream_handle);
         if (!stream) return no_stream(call);
         if (aclError refused = refuse(stream, *event, call)) return refused;
@@ -170,7 +170,7 @@ aclError take_latest(void* handle, const char* call, LatestRecord* out) {
     if (!handle) return no_event(call);
     auto lock = lock_streams();
     Event* event = nullptr;
-    if (aclError dead = take_event(handle, call, &event)) return dead;
+    if (aclError refused = take_event(handle, call, &event)) return refused;
     if (aclError refused = refuse_flag(*event, kEventExternal, call)) return refused;
     if (is_capturing(*event)) return refuse_captured_event(*event, call);
     if (int32_t error = context_error()) return error;
@@ -243,7 +243,7 @@ NPU_CANN_API aclError aclrtSynchronizeEvent(void* handle) {
 }
 
 NPU_CANN_API aclError aclrtQueryEventStatus(void* handle, int32_t* status) {
-    if (!status) return no_event(__func__);
+    if (!status) return failed(kInvalidParam, __func__, "status must not be null.");
     LatestRecord latest;
     if (aclError refused = take_latest(handle, __func__, &latest)) return refused;
     if (!latest.record) {
@@ -259,10 +259,10 @@ NPU_CANN_API aclError aclrtQueryEventStatus(void* handle, int32_t* status) {
 
 // api_error.cc, EventQueryWaitStatus: not for events of aclrtCreateEventExWithFlag.
 NPU_CANN_API aclError aclrtQueryEventWaitStatus(void* handle, int32_t* status) {
-    if (!handle || !status) return no_event(__func__);
+    if (!handle || !status) return failed(kInvalidParam, __func__, "event and status must not be null.");
     auto lock = lock_streams();
     Event* event = nullptr;
-    if (aclError dead = take_event(handle, __func__, &event)) return dead;
+    if (aclError refused = take_event(handle, __func__, &event)) return refused;
     if (event->is_extended)
         return failed(kRtNotSupported, __func__, "event must not be of aclrtCreateEventExWithFlag.");
     if (aclError refused = refuse_flag(*event, kEventExternal, __func__)) return refused;
@@ -273,11 +273,11 @@ NPU_CANN_API aclError aclrtQueryEventWaitStatus(void* handle, int32_t* status) {
 // Host time between the two records, which is the duration of the simulation and unrelated to hardware. event.cc,
 // ElapsedTime: both must have happened.
 NPU_CANN_API aclError aclrtEventElapsedTime(float* milliseconds, void* start, void* end) {
-    if (!milliseconds || !start || !end) return no_event(__func__);
+    if (!milliseconds || !start || !end) return failed(kInvalidParam, __func__, "arguments must not be null.");
     auto lock = lock_streams();
     Event* events[2] = {};
-    if (aclError dead = take_event(start, __func__, &events[0])) return dead;
-    if (aclError dead = take_event(end, __func__, &events[1])) return dead;
+    if (aclError refused = take_event(start, __func__, &events[0])) return refused;
+    if (aclError refused = take_event(end, __func__, &events[1])) return refused;
     for (const Event* event : events)
         if (is_capturing(*event)) return refuse_captured_event(*event, __func__);
     if (aclError refused = refuse_without_time({events[0], events[1]}, __func__)) return refused;
@@ -289,10 +289,10 @@ NPU_CANN_API aclError aclrtEventElapsedTime(float* milliseconds, void* start, vo
 }
 
 NPU_CANN_API aclError aclrtEventGetTimestamp(void* handle, uint64_t* microseconds) {
-    if (!handle || !microseconds) return no_event(__func__);
+    if (!handle || !microseconds) return failed(kInvalidParam, __func__, "event and timestamp must not be null.");
     auto lock = lock_streams();
     Event* event = nullptr;
-    if (aclError dead = take_event(handle, __func__, &event)) return dead;
+    if (aclError refused = take_event(handle, __func__, &event)) return refused;
     if (aclError refused = refuse_without_time({event}, __func__)) return refused;
     if (is_capturing(*event)) return refuse_captured_event(*event, __func__);
     int64_t nanoseconds = 0;

@@ -25,8 +25,8 @@ thread_local CaptureMode exchanged_mode = kGlobal;
 
 CaptureMode strictest_mode(bool of_this_thread) {
     CaptureMode mode = kNoCapture;
-    for (const Graph& g : graphs().active)
-        if (!of_this_thread || g->thread == this_thread()) mode = std::min(mode, g->mode);
+    for (const Graph& graph : graphs().active)
+        if (!of_this_thread || graph->thread == this_thread()) mode = std::min(mode, graph->mode);
     return mode;
 }
 
@@ -38,30 +38,30 @@ bool mode_allows_unsafe_calls() {
     return thread != kGlobal && thread != kThreadLocal;
 }
 
-void invalidate(const Graph& g) {
-    if (g && g->state == Capture::State::kActive) g->state = Capture::State::kInvalid;
+void invalidate(const Graph& graph) {
+    if (graph && graph->state == Capture::State::kActive) graph->state = Capture::State::kInvalid;
 }
 
-bool is_unfinished(const Graph& g) { return g && g->state != Capture::State::kReady; }
+bool is_unfinished(const Graph& graph) { return graph && graph->state != Capture::State::kReady; }
 
-size_t add_branch(const Graph& g, const StreamPtr& s) {
-    g->branches.push_back({s, nullptr, s->id});
-    s->capture = g;
-    s->branch = g->branches.size() - 1;
+size_t add_branch(const Graph& graph, const StreamPtr& s) {
+    graph->branches.push_back({s, nullptr, s->id});
+    s->capture = graph;
+    s->branch = graph->branches.size() - 1;
     return s->branch;
 }
 
-size_t add_node(const Graph& g, size_t branch, Work work, size_t waits_for = 0) {
-    g->nodes.push_back({std::move(work), branch, waits_for});
-    if (auto open = g->open_groups.find(branch); open != g->open_groups.end())
-        open->second->nodes.push_back(g->nodes.size() - 1);
-    return g->nodes.size() - 1;
+size_t add_node(const Graph& graph, size_t branch, Work work, size_t waits_for = 0) {
+    graph->nodes.push_back({std::move(work), branch, waits_for});
+    if (auto open = graph->open_groups.find(branch); open != graph->open_groups.end())
+        open->second->nodes.push_back(graph->nodes.size() - 1);
+    return graph->nodes.size() - 1;
 }
 
-void leave_capture(const Graph& g) {
+void leave_capture(const Graph& graph) {
     auto& active = graphs().active;
-    active.erase(std::remove(active.begin(), active.end(), g), active.end());
-    for (Capture::Branch& branch : g->branches) {
+    active.erase(std::remove(active.begin(), active.end(), graph), active.end());
+    for (Capture::Branch& branch : graph->branches) {
         if (branch.source) branch.source->capture = nullptr;
         branch.source = nullptr;
     }
@@ -69,18 +69,18 @@ void leave_capture(const Graph& g) {
 
 // "" or the broken rule of context_aclgraph.cc, CheckCaptureModelValidity: the last node of every branch except the
 // origin's is a record that another branch waits for, and the origin waits for one of them.
-std::string join_error(const Capture& g) {
-    if (!g.open_groups.empty()) return "a task group is open";
-    bool origin_waits = g.branches.size() == 1;
-    for (size_t branch = 1; branch < g.branches.size(); ++branch) {
-        size_t last = g.nodes.size();
-        for (size_t i = 0; i < g.nodes.size(); ++i)
-            if (g.nodes[i].branch == branch) last = i;
-        const std::string name = g.branches[branch].source->place();
-        if (last == g.nodes.size() || g.nodes[last].work.kind != Work::Kind::kRecord)
+std::string join_error(const Capture& graph) {
+    if (!graph.open_groups.empty()) return "a task group is open";
+    bool origin_waits = graph.branches.size() == 1;
+    for (size_t branch = 1; branch < graph.branches.size(); ++branch) {
+        size_t last = graph.nodes.size();
+        for (size_t i = 0; i < graph.nodes.size(); ++i)
+            if (graph.nodes[i].branch == branch) last = i;
+        const std::string name = graph.branches[branch].source->place();
+        if (last == graph.nodes.size() || graph.nodes[last].work.kind != Work::Kind::kRecord)
             return name + " joined the capture, and its last work is not the record of an event";
         bool is_waited_for = false;
-        for (const Capture::Node& node : g.nodes) {
+        for (const Capture::Node& node : graph.nodes) {
             if (node.work.kind != Work::Kind::kWait || node.waits_for != last || node.branch == branch) continue;
             is_waited_for = true;
             origin_waits = origin_waits || node.branch == 0;
@@ -91,18 +91,18 @@ std::string join_error(const Capture& g) {
 }
 
 // Queues a replay. The nodes of branches other than the origin's run on streams that the first replay creates.
-aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
-    for (size_t branch = 1; branch < g->branches.size(); ++branch)
-        if (!g->branches[branch].replay) g->branches[branch].replay = new_stream();
+aclError queue_nodes(const Graph& graph, const StreamPtr& stream) {
+    for (size_t branch = 1; branch < graph->branches.size(); ++branch)
+        if (!graph->branches[branch].replay) graph->branches[branch].replay = new_stream();
     std::unordered_map<size_t, std::shared_ptr<Record>> records;
     const uint64_t replay = ++graphs().replays;
     std::vector<std::shared_ptr<const ReplayedAs>> replayed_as;  // by branch
-    for (const Capture::Branch& branch : g->branches)
+    for (const Capture::Branch& branch : graph->branches)
         replayed_as.push_back(std::make_shared<const ReplayedAs>(
-            ReplayedAs{replay, g->id, "stream " + std::to_string(branch.source_id), stream->place()}));
-    for (size_t i = 0; i < g->nodes.size(); ++i) {
-        const Capture::Node& node = g->nodes[i];
-        const StreamPtr& on = node.branch == 0 ? stream : g->branches[node.branch].replay;
+            ReplayedAs{replay, graph->id, "stream " + std::to_string(branch.source_id), stream->place()}));
+    for (size_t i = 0; i < graph->nodes.size(); ++i) {
+        const Capture::Node& node = graph->nodes[i];
+        const StreamPtr& on = node.branch == 0 ? stream : graph->branches[node.branch].replay;
         aclError status = kSuccess;
         if (node.work.kind == Work::Kind::kRecord)
             status = enqueue_record(on, records[i] = std::make_shared<Record>());
@@ -114,7 +114,7 @@ aclError queue_nodes(const Graph& g, const StreamPtr& stream) {
             status = enqueue(on, std::move(work));
         }
         if (status != kSuccess) return status;
-        g->replayed[on] = on->queued;
+        graph->replayed[on] = on->queued;
     }
     return kSuccess;
 }
@@ -129,12 +129,12 @@ aclError take_graph(void* handle, const char* call, Graph* out) {
 }
 
 // capture_model.cc, CaptureModel::CheckExecuteReady, and context.cc, Context::ModelDestroy.
-aclError refuse_captured_graph(const Capture& g, const char* call) {
-    if (g.state == Capture::State::kReady) return kSuccess;
+aclError refuse_captured_graph(const Capture& graph, const char* call) {
+    if (graph.state == Capture::State::kReady) return kSuccess;
     return failed(kModelCaptured, call, "modelRI must not be in a capture.");
 }
 
-// The stream argument of this file's calls, which must not be null, as in CANN.
+// The stream argument of the capture calls, which must not be null, as in CANN.
 aclError take_stream(void* handle, const char* call, StreamPtr* out) {
     if (!handle) return failed(kInvalidParam, call, "stream must not be null.");
     *out = stream_of(handle);
@@ -147,8 +147,8 @@ bool is_capturing(const Stream& stream) { return is_unfinished(stream.capture); 
 bool is_capturing(const Event& event) { return event.capture && event.capture->state == Capture::State::kActive; }
 
 StreamPtr any_captured_stream() {
-    for (const Graph& g : graphs().active)
-        for (const Capture::Branch& branch : g->branches)
+    for (const Graph& graph : graphs().active)
+        for (const Capture::Branch& branch : graph->branches)
             if (branch.source) return branch.source;
     return nullptr;
 }
@@ -159,7 +159,7 @@ aclError refuse_stream_change(const Stream& stream, const std::string& call) {
 }
 
 // hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md: such a call is illegal in every mode; according
-// to docs/zh/FAQ the capture fails.
+// to docs/zh/FAQ/ACLGraph*.md the capture fails.
 aclError refuse_captured_stream(const Stream& stream, const std::string& call) {
     invalidate(stream.capture);
     return refuse_stream_change(stream, call);
@@ -173,7 +173,7 @@ aclError refuse_captured_event(const Event& event, const std::string& call) {
 
 aclError refuse_while_capturing(const std::string& call, aclError status) {
     if (mode_allows_unsafe_calls()) return kSuccess;
-    for (const Graph& g : graphs().active) invalidate(g);
+    for (const Graph& graph : graphs().active) invalidate(graph);
     return failed(status, call,
                   "operation must not be made while a stream is captured and the mode of the capture is not relaxed.");
 }
@@ -248,7 +248,7 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
     if (aclError refused = no_context(__func__)) return refused;
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (mode < kGlobal || mode > kRelaxed) return failed(kRtInvalid, __func__, "mode must be 0, 1 or 2", mode);
     if (stream == default_stream()) return failed(kRtNotSupported, __func__, "stream must not be the default stream.");
     if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
@@ -264,10 +264,10 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
 
 // aclmdlRICaptureStatus: 0 none, 1 active, 2 invalidated.
 NPU_CANN_API aclError aclmdlRICaptureGetInfo(void* handle, int32_t* status, void** model) {
-    if (!status && !model) return failed(kInvalidParam, __func__, "status must not be null.");
+    if (!status && !model) return failed(kInvalidParam, __func__, "status and modelRI must not both be null.");
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     const Graph& graph = stream->capture;
     if (status) *status = !is_unfinished(graph) ? 0 : graph->state == Capture::State::kActive ? 1 : 2;
     if (model) *model = is_unfinished(graph) ? graph.get() : nullptr;
@@ -278,7 +278,7 @@ NPU_CANN_API aclError aclmdlRIGetId(void* model, uint32_t* id) {
     auto lock = lock_streams();
     Graph graph;
     if (!id) return failed(kInvalidParam, __func__, "modelRIId must not be null.");
-    if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
+    if (aclError refused = take_graph(model, __func__, &graph)) return refused;
     *id = graph->id;
     return kSuccess;
 }
@@ -287,22 +287,22 @@ NPU_CANN_API aclError aclmdlRIGetId(void* model, uint32_t* id) {
 NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (!model) return failed(kRtInvalid, __func__, "modelRI must not be null.");
     *model = nullptr;
     Graph graph = stream->capture;
     if (!is_unfinished(graph)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
     if (stream->branch != 0)
         return failed(kCaptureUnmatched, __func__, stream->place() + " must be the one that began the capture.");
-    const std::string wrong = join_error(*graph);
+    const std::string error = join_error(*graph);
     leave_capture(graph);
     aclError status = kSuccess;
     if (graph->mode != kRelaxed && graph->thread != this_thread())
         status = failed(kCaptureWrongThread, __func__, "thread must be the one that began the capture.");
     else if (graph->state == Capture::State::kInvalid)
         status = failed(kCaptureInvalidated, __func__, "the capture is invalid: an earlier call in it failed.");
-    else if (!wrong.empty())
-        status = failed(graph->open_groups.empty() ? kStreamUnjoined : kTaskGroupStatus, __func__, wrong + ".");
+    else if (!error.empty())
+        status = failed(graph->open_groups.empty() ? kStreamUnjoined : kTaskGroupStatus, __func__, error + ".");
     if (status != kSuccess) {
         graph->state = Capture::State::kInvalid;
         graphs().by_handle.erase(graph.get());
@@ -328,7 +328,7 @@ NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
     {
         auto lock = lock_streams();
         Graph graph;
-        if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
+        if (aclError refused = take_graph(model, __func__, &graph)) return refused;
         stream = stream_of(handle);
         if (!stream) return no_stream(__func__);
         if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
@@ -347,7 +347,7 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
     {
         auto lock = lock_streams();
         Graph graph;
-        if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
+        if (aclError refused = take_graph(model, __func__, &graph)) return refused;
         if (aclError refused = no_context(__func__)) return refused;
         if (aclError refused = refuse_captured_graph(*graph, __func__)) return refused;
         for (const auto& [stream, position] : graph->replayed)
@@ -355,7 +355,7 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
     }
     const bool is_done = running.empty() || run_until(running);
     auto lock = lock_streams();
-    // A context that stopped on an error runs nothing more.
+    // After an error that stopped the context, no work runs.
     if (!is_done && !context_error())
         return failed(kModelRunning, __func__,
                       "modelRI must not be running, but its replay waits for work that is not queued.");
@@ -366,7 +366,7 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
 NPU_CANN_API aclError aclmdlRICaptureTaskGrpBegin(void* handle) {
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (!is_capturing(*stream)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
     Capture& graph = *stream->capture;
     if (graph.open_groups.count(stream->branch))
@@ -379,7 +379,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskGrpBegin(void* handle) {
 NPU_CANN_API aclError aclmdlRICaptureTaskGrpEnd(void* handle, void** group) {
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (!group) return failed(kInvalidParam, __func__, "handle must not be null.");
     *group = nullptr;
     if (!is_capturing(*stream)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
@@ -398,7 +398,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskGrpEnd(void* handle, void** group) {
 NPU_CANN_API aclError aclmdlRICaptureTaskUpdateBegin(void* handle, void* group) {
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     if (stream->update) return failed(kTaskGroupStatus, __func__, stream->place() + " must not update another group.");
     for (const auto& [key, graph] : graphs().by_handle)
@@ -416,7 +416,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateBegin(void* handle, void* group) 
 NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
     auto lock = lock_streams();
     StreamPtr stream;
-    if (aclError wrong = take_stream(handle, __func__, &stream)) return wrong;
+    if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     if (!stream->update) return failed(kTaskGroupStatus, __func__, stream->place() + " must update a group.");
     const std::shared_ptr<TaskUpdate> update = std::move(stream->update);
@@ -432,7 +432,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
 NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint32_t /*flags*/) {
     auto lock = lock_streams();
     Graph graph;
-    if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
+    if (aclError refused = take_graph(model, __func__, &graph)) return refused;
     std::FILE* file = path ? std::fopen(path, "w") : nullptr;
     if (!file) return failed(kRtInvalid, __func__, "path must be a file that can be written.");
     std::fputs(as_trace(*graph).c_str(), file);
@@ -442,7 +442,7 @@ NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint
 NPU_CANN_API aclError aclmdlRIDebugPrint(void* model) {
     auto lock = lock_streams();
     Graph graph;
-    if (aclError wrong = take_graph(model, __func__, &graph)) return wrong;
+    if (aclError refused = take_graph(model, __func__, &graph)) return refused;
     std::fprintf(stderr, "simulated CANN: %s\n", as_trace(*graph).c_str());
     return kSuccess;
 }

@@ -1,6 +1,6 @@
 // Capture of streams into graphs. A graph holds the work that the streams received between begin and end: nodes
-// in the order of the calls, each in the branch of its stream. A replay queues the nodes again: those of the
-// origin's branch on the replaying stream, the others on the graph's own streams.
+// in the order of the calls, each in the branch of its stream. The stream that began the capture is the origin. A
+// replay queues the nodes of the origin's branch on the replaying stream, the others on the graph's own streams.
 //
 // The rules are those of hicann/runtime src/runtime/feature/aclgraph/. Callers hold the scheduler's lock.
 #pragma once
@@ -24,13 +24,13 @@ struct Capture : std::enable_shared_from_this<Capture> {
         size_t waits_for = 0;  // for a wait: the node that records
     };
     struct Branch {
-        StreamPtr source;  // while it is captured
-        StreamPtr replay;  // null for the origin's branch
+        StreamPtr source;  // null after the capture
+        StreamPtr replay;  // created by the first replay; null for the origin's branch
         int32_t source_id = 0;
     };
     struct Group {
         std::vector<size_t> nodes;
-        bool is_in_update = false;  // by a stream
+        bool is_in_update = false;  // a stream updates it
     };
     uint32_t id = 0;
     State state = State::kActive;
@@ -50,14 +50,14 @@ bool is_capturing(const Stream& stream);
 bool is_capturing(const Event& event);
 StreamPtr any_captured_stream();
 
-// Status and text for a call that waits for work that is only being captured: 107027, and 107028 for events.
-// Invalidates the capture.
+// Return 107027, for events 107028, and set the text, for a call that waits for captured work or queries it.
+// Invalidate the capture.
 aclError refuse_captured_stream(const Stream& stream, const std::string& call);
 aclError refuse_captured_event(const Event& event, const std::string& call);
-// 107027 and its text, for a call that would change the stream itself. The capture stays valid.
+// Returns 107027 and sets the text, for any other call that a captured stream refuses. The capture stays valid.
 aclError refuse_stream_change(const Stream& stream, const std::string& call);
-// The status, with its text, if the modes of the current captures forbid the call in this thread; then invalidates the
-// captures. Else kSuccess.
+// If the modes of the current captures forbid the call in this thread, invalidates the captures, sets the text and
+// returns `status`. Otherwise returns kSuccess.
 aclError refuse_while_capturing(const std::string& call, aclError status = kCaptureModeRefuses);
 aclError no_stream(const char* call);
 

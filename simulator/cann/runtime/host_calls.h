@@ -1,4 +1,4 @@
-// The state of one thread's calls on the host's own memory: include/ascend_sim_cann.h.
+// State of a thread's host calls: calls on the host's own memory (include/ascend_sim_cann.h).
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace npu_cann {
 
-// Null on a thread whose calls go to the device.
+// Null if this thread's calls go to the device.
 const ascend_sim_host_calls* host_calls();
 
 const OperatorPackages& host_packages();

@@ -1,4 +1,4 @@
-// The host's clock. It orders work that the host has waited for before all later work.
+// The host's clock. The work for which the host has waited is ordered before all later work.
 #include <algorithm>
 
 #include "cann/runtime/allocations.h"
@@ -17,7 +17,7 @@ bool shares_bytes(const HostRange& a, const HostRange& b) {
     return a_first < b_first + b.bytes && b_first < a_first + a.bytes;
 }
 
-// The work may change host memory, so sources there are no longer compared.
+// Drops the sources that the work may change: they can no longer be checked.
 void forget_sources(const Work& work) {
     auto& sources = state().sources;
     if (work.kind == Work::Kind::kHostCode) return sources.clear();
@@ -34,7 +34,7 @@ bool is_used_by_queued_work(const HostRange& memory) {
     return false;
 }
 
-// Whether queued work will write there. If so, the current contents do not show whether the host changes the memory.
+// Whether queued work will write the memory. If so, a later change of the contents does not prove a write by the host.
 bool will_be_written(const HostRange& memory) {
     for (const auto& [handle, s] : state().streams)
         for (const Work& work : s->queue)
@@ -55,8 +55,8 @@ void note_pinned(const HostRange& memory, bool writes, const std::shared_ptr<con
 bool detects_races() { return stream_order() == Order::kDrawn; }
 
 // With its cache off, torch_npu synchronizes the device before each aclrtFree. A program must not rely on this,
-// because with the cache there is no synchronization. So the clock of a device synchronization is dropped if the
-// next call is such a free (note_freed), and joined to the host's clock at any other call.
+// because with the cache there is no synchronization. So if the next call is such a free, note_freed drops the clock of
+// the device synchronization. Any other call that uses the host's clock joins it here.
 void join_device_wait() {
     State& st = state();
     if (!st.has_device_wait) return;

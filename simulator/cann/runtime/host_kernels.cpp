@@ -1,6 +1,6 @@
-// Operators that run on the host instead of the device (ascend_sim/programs/startup/ascend_sim_fallback.py).
-// Each counts as work of its stream: it begins when the stream's earlier work is done, and its memory accesses
-// are compared with those of other streams. It is no synchronization: later accesses of the host still need one.
+// Host fallbacks: operators that run on the host (ascend_sim/programs/startup/ascend_sim_fallback.py). A fallback
+// counts as work of its stream: it begins when the stream's earlier work is done, and its memory accesses are
+// compared with those of other streams. A fallback is no synchronization: later accesses of the host still need one.
 #include "cann/runtime/api.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/scheduler.h"
@@ -60,7 +60,7 @@ NPU_CANN_API aclError npu_cann_host_kernel_end(void* handle, const char* name, c
     return submit(stream, std::move(work));
 }
 
-// 1 if the stream is being captured, even if the capture is invalid; else 0.
+// Returns 1 if the stream is in a capture, even an invalid one; else 0.
 NPU_CANN_API int32_t npu_cann_is_capturing(void* handle) {
     auto lock = lock_streams();
     StreamPtr stream = stream_of(handle);
@@ -75,7 +75,7 @@ NPU_CANN_API aclError npu_cann_host_kernel_capture(void* handle, const char* nam
     StreamPtr stream = stream_of(handle);
     if (!stream) return no_stream(name);
     if (!is_capturing(*stream)) return failed(kStreamNotCaptured, name, "stream must be in a capture.");
-    Work work(Work::Kind::kDevice, name);  // on a device it is a kernel, which writes no memory of the host
+    Work work(Work::Kind::kDevice, name);  // not host code: on a device it writes no host memory
     work.accesses = accesses_of(words, count);
     work.run = [run, argument] { return run(argument) == 0 ? int32_t(kSuccess) : int32_t(kernel_exception()); };
     return capture_work(stream, std::move(work));

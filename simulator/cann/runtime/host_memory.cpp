@@ -39,8 +39,8 @@ struct Table {
     }
 };
 
-// Copies by a call of the operating system, which refuses unmapped addresses. If the system forbids the call itself,
-// copies directly.
+// Copies by `call`, process_vm_readv or process_vm_writev, which fails on unmapped addresses; its arguments are `local`
+// and `remote`. If the operating system forbids the call, copies directly.
 template <class Call>
 bool transfer(Call call, void* to, const void* from, void* local, const void* remote, size_t bytes) {
     size_t done = 0;

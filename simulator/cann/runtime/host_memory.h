@@ -1,5 +1,5 @@
-// Host memory that copies access, allocated by aclrtMallocHost or elsewhere. Accesses to unmapped memory fail
-// instead of ending the process.
+// Host memory that copies access: pinned memory, or any other memory of the process. read_host, write_host and
+// hash_host fail on unmapped memory instead of ending the process.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,18 @@
 namespace npu_cann {
 
 void* allocate_host(size_t bytes);
-// False if allocate_host did not allocate it.
+// Returns false if `first` is not an allocation of allocate_host.
 bool free_host(void* first);
-// Whether the memory was allocated by aclrtMallocHost; CANN calls it pinned.
+// Whether the memory is inside an allocation of aclrtMallocHost, which CANN calls pinned memory.
 bool is_pinned(const void* address, size_t bytes);
 // Size of the pinned allocation that starts at `first`, or 0.
 size_t pinned_bytes(const void* first);
-// The number of the allocation that holds the address, distinct from the device's numbers; false if not pinned.
+// Sets the number of the pinned allocation that holds the address; no device allocation has it. False if none does.
 bool number_of_pinned(const void* address, uint64_t* number);
 // "byte 16 of 4096 bytes of pinned memory"; "" if the address is not pinned.
 std::string describe_pinned(const void* address);
 
-// False if the host memory is unmapped.
+// Return false if the host memory is unmapped.
 bool read_host(void* to, const void* from, size_t bytes);
 bool write_host(void* to, const void* from, size_t bytes);
 bool hash_host(const void* first, size_t bytes, uint64_t* hash);

@@ -1,4 +1,4 @@
-// Queue executors on streams.
+// Queues executors on streams.
 #include <memory>
 
 #include "cann/runtime/allocations.h"
@@ -10,8 +10,8 @@
 namespace npu_cann {
 namespace {
 
-// Converts an executor's failure to the status of a kernel exception, which a later wait for the stream returns. If
-// work runs immediately, the launch itself returns the executor's status.
+// Converts an executor's failure to the status of a kernel exception, which a later wait for the stream returns.
+// Immediate streams keep the executor's status, for which the launch returns kLaunchRefused.
 int32_t status_of_kernel(int32_t status) {
     return status == kSuccess || stream_order() == Order::kImmediate ? status : kernel_exception();
 }
@@ -41,7 +41,7 @@ MemoryAccess workspace_access(void* workspace, uint64_t bytes) {
     return {kWorkspace, static_cast<char*>(workspace), {int64_t(bytes)}, {1}, 1, true, true};
 }
 
-// aclnn has one status for every launch that the runtime refuses; the runtime's own code is only in the text
+// aclnn has one status for every launch that the runtime refuses. In CANN the runtime's own code is only in the text
 // (hicann/opbase src/nnopbase/individual_op/executor/indv_executor.cpp, NnopbaseExecutorRunWithWorkspace;
 // src/nnopbase/composite_op/aclnn_engine/rts_arg.cpp, RtsArg::LaunchKernel).
 constexpr int32_t kLaunchRefused = 361001;
@@ -58,7 +58,7 @@ int32_t submit_to(void* handle, Work work) {
 int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream) {
     if (!executor) return no_executor();
     std::shared_ptr<const aclOpExecutor> owned(executor);
-    // This thread's calls run on the host's memory, without streams.
+    // Host calls run immediately, without streams.
     if (host_calls()) return run_executor(*owned, workspace, workspace_bytes);
     Work work(Work::Kind::kDevice, owned->name);
     work.accesses = owned->accesses;

@@ -21,11 +21,11 @@ constexpr int kInHost = 0, kDeviceToHost = 2, kInDevice = 3, kByAddress = 4, kLa
 constexpr size_t kMostBytes = size_t(1) << 50;
 
 // Without its cache, torch_npu allocates 32 bytes more than a tensor needs, for kernels that write whole 32-byte
-// blocks. Kernels must not write them, so the padding belongs to the guard zone.
+// blocks. The simulated kernels must not write this padding, so it belongs to the guard zone.
 size_t torch_padding(size_t bytes) {
     static const bool uncached = [] {
-        const char* set = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
-        return set && *set && std::strcmp(set, "0") != 0;
+        const char* value = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
+        return value && *value && std::strcmp(value, "0") != 0;
     }();
     return uncached && bytes > 32 ? 32 : 0;
 }
@@ -44,7 +44,7 @@ aclError allocate(void** out, size_t bytes, size_t padding, const char* call) {
                       " are in use.");
 }
 
-// "" or the reason why these bytes are not inside one allocation; host memory is not checked.
+// "" or the error that device memory at the address has fewer bytes; host memory is not checked.
 std::string allocation_error(const char* call, const char* what, const void* address, size_t bytes) {
     void* first = nullptr;
     uint64_t allocation_bytes = 0;
@@ -70,9 +70,9 @@ aclError refuse_copy(const char* call, const Copy& c, int kind) {
     if (c.bytes > c.to_bytes)
         return failed(kRtInvalid, call, "count must be at most destMax " + std::to_string(c.to_bytes), c.bytes);
     if (aclError refused = no_context(call)) return refused;
-    std::string wrong = allocation_error(call, "dst", c.to, c.bytes);
-    if (wrong.empty()) wrong = allocation_error(call, "src", c.from, c.bytes);
-    return wrong.empty() ? kSuccess : failed(kInvalidParam, wrong);
+    std::string error = allocation_error(call, "dst", c.to, c.bytes);
+    if (error.empty()) error = allocation_error(call, "src", c.from, c.bytes);
+    return error.empty() ? kSuccess : failed(kInvalidParam, error);
 }
 
 aclError refuse_fill(const char* call, void* to, size_t to_bytes, size_t bytes) {
@@ -80,8 +80,8 @@ aclError refuse_fill(const char* call, void* to, size_t to_bytes, size_t bytes) 
     if (bytes > to_bytes)
         return failed(kRtInvalid, call, "count must be at most maxCount " + std::to_string(to_bytes), bytes);
     if (aclError refused = no_context(call)) return refused;
-    const std::string wrong = allocation_error(call, "devPtr", to, bytes);
-    return wrong.empty() ? kSuccess : failed(kInvalidParam, wrong);
+    const std::string error = allocation_error(call, "devPtr", to, bytes);
+    return error.empty() ? kSuccess : failed(kInvalidParam, error);
 }
 
 bool is_device(const void* address) {
@@ -96,13 +96,13 @@ MemoryAccess access_of(const char* argument, const void* first, size_t bytes, bo
 
 // The runtime corrects the kind of an asynchronous copy by the addresses (hicann/runtime
 // src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemcpyKindAutoUpdate). It passes the kind of a synchronous copy
-// to the driver. The driver's reaction to a wrong kind is not known, so it is refused here.
+// to the driver. How the driver treats a wrong kind is unknown, so such a kind is refused.
 aclError refuse_other_kind(const char* call, const Copy& c, int kind) {
     if (kind == kByAddress) return kSuccess;
     const bool from_device = kind == kDeviceToHost || kind == kInDevice;
     const bool to_device = kind != kDeviceToHost && kind != kInHost;
     if (is_device(c.from) == from_device && is_device(c.to) == to_device) return kSuccess;
-    return failed(kInvalidParam, call, "kind must say where dst and src are", kind);
+    return failed(kInvalidParam, call, "kind must match the memory of dst and src", kind);
 }
 
 aclError copy_now(const char* call, const Copy& c) {
@@ -141,7 +141,7 @@ Work copy_work(const char* call, const Copy& c) {
     return work;
 }
 
-// Drops the recorded accesses to memory that is freed. No work uses it any more: user_of_host returned "".
+// Drops the recorded accesses to memory that is freed. No work uses the memory any more: user_of_host returned "".
 void forget_pinned(const void* first) {
     uint64_t number = 0;
     auto lock = lock_streams();
@@ -180,13 +180,13 @@ NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int /*policy*/
 NPU_CANN_API aclError aclrtFree(void* first) {
     Freed freed;
     if (!find_start(first, &freed))
-        return failed(kInvalidParam, __func__, "devPtr must be what aclrtMalloc gave and not be freed twice.");
+        return failed(kInvalidParam, __func__, "devPtr must be an allocation of aclrtMalloc and not be freed twice.");
     {
         auto lock = lock_streams();
         note_freed(freed.number, freed.is_padded);
     }
     if (!free_device(first, &freed))
-        return failed(kInvalidParam, __func__, "devPtr must be what aclrtMalloc gave and not be freed twice.");
+        return failed(kInvalidParam, __func__, "devPtr must be an allocation of aclrtMalloc and not be freed twice.");
     if (!freed.damage.empty()) report_damage(freed.damage, "when it was freed");
     return kSuccess;
 }
@@ -200,7 +200,7 @@ NPU_CANN_API aclError aclrtMallocHost(void** out, size_t bytes) {
 NPU_CANN_API aclError aclrtFreeHost(void* first) {
     if (!first) return failed(kInvalidParam, __func__, "hostPtr must not be null.");
     const size_t bytes = pinned_bytes(first);
-    if (bytes == 0) return failed(kInvalidParam, __func__, "hostPtr must be what aclrtMallocHost gave.");
+    if (bytes == 0) return failed(kInvalidParam, __func__, "hostPtr must be an allocation of aclrtMallocHost.");
     std::string user;
     {
         auto lock = lock_streams();
@@ -231,7 +231,7 @@ NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* fr
     const Copy c{to, to_bytes, from, bytes};
     if (aclError refused = refuse_copy(__func__, c, kind)) return refused;
     if (!is_device(to) && !is_device(from))
-        return failed(kRtNotSupported, __func__, "dst or src must be the device's, but both are the host's.");
+        return failed(kRtNotSupported, __func__, "dst or src must be device memory but got host memory for both.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(__func__);
     if (aclError refused = refuse_pageable(__func__, stream, c)) return refused;

@@ -9,14 +9,14 @@
 
 #include "include/ascend_sim.h"
 
-// Values of aclDataType and aclFormat.
+// `dtype` and `format` are values of aclDataType and aclFormat.
 struct aclTensor {
     std::vector<int64_t> shape, strides;  // of the view, in elements
     int64_t offset = 0;                   // of the view's first element in the storage
     std::vector<int64_t> storage_shape;
     int32_t dtype = 0;
     int32_t format = 2;    // ND
-    void* data = nullptr;  // the storage's first byte, in simulated device memory
+    void* data = nullptr;  // the storage's first byte, in simulated device memory or in that of host calls
 };
 
 struct aclScalar {
@@ -42,7 +42,7 @@ struct aclTensorList {
 
 namespace npu_cann {
 
-// The executor of a generated operator, owned by its pool; cann/host/executors.h. The functions return aclnn's status.
+// The executor of a generated operator. Its pool owns it (cann/host/executors.h). The functions return aclnn's status.
 class PooledExecutor {
 public:
     enum class Side { kInput, kOutput, kAny };
@@ -66,7 +66,7 @@ struct MemoryAccess {
 // A call that GetWorkspaceSize prepared. The second phase of a stand-in queues it on the stream, which then owns it.
 // The stream calls `run` when it reaches this work, and at each replay if a graph captured it. `run` receives the
 // workspace and returns aclnn's status, 0 for success. `accesses` lists the memory that `run` accesses. A generated
-// operator's executor has only `pooled`, and its second phase queues another object.
+// operator's executor has only `name` and `pooled`, and its second phase queues another executor.
 struct aclOpExecutor {
     std::string name;
     std::function<int32_t(void* workspace, uint64_t workspace_bytes)> run;
@@ -77,11 +77,11 @@ struct aclOpExecutor {
 #pragma GCC visibility push(default)
 namespace npu_cann {
 
-// Queues the executor's work on the stream, which then owns the executor. Returns the status of queueing; a later call
-// that waits for the work returns the work's error.
+// Queues the executor's work on the stream, and takes ownership of the executor. Returns the status of queueing; a
+// later wait returns the work's error. In host calls, runs the work and returns its status.
 int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream);
 
-// aclGetRecentErrMsg's text.
+// Sets the text of aclGetRecentErrMsg, in host calls that of ascend_sim_end_host_calls.
 void set_error(const std::string& text);
 
 // First byte and size of the device allocation that holds this address; false if none does. In host calls
@@ -106,7 +106,7 @@ int32_t soc_kernel_cores();
 // The options of this thread's kernels; null for the default ones.
 const ascend_sim_launch* launch_options();
 
-// Adds one launch of an operator to the report. `simulator_report` is ascend_sim's JSON, or "".
+// Adds one launch of an operator to the report, except in host calls. `simulator_report` is ascend_sim's JSON, or "".
 void record_launch(const std::string& operator_name, const std::string& simulator_report);
 
 }  // namespace npu_cann

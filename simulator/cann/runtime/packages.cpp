@@ -39,20 +39,20 @@ std::vector<std::string> prioritized(std::istream& config) {
 }
 
 OperatorPackages read_packages() {
-    std::vector<std::string> named = split(environment("ASCEND_CUSTOM_OPP_PATH"), ':');
+    std::vector<std::string> candidates = split(environment("ASCEND_CUSTOM_OPP_PATH"), ':');
     const std::string opp = environment("ASCEND_OPP_PATH"), vendors = opp + "/vendors";
     std::ifstream config(vendors + "/config.ini");
-    for (const std::string& name : prioritized(config)) named.push_back(vendors + "/" + name);
-    OperatorPackages known;
-    known.has_built_in = !opp.empty();
-    for (const std::string& folder : named) {
+    for (const std::string& name : prioritized(config)) candidates.push_back(vendors + "/" + name);
+    OperatorPackages packages;
+    packages.has_built_in = !opp.empty();
+    for (const std::string& folder : candidates) {
         std::error_code error;
         const auto resolved = std::filesystem::canonical(folder, error);
         if (error || !std::filesystem::is_directory(resolved)) continue;
-        known.folders.push_back(resolved.string());
-        known.named.push_back(folder);
+        packages.folders.push_back(resolved.string());
+        packages.named.push_back(folder);
     }
-    return known;
+    return packages;
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Races between streams, or between a stream and the host: two unordered accesses to the same byte, at least one of
-// them a write. They are found when work is queued, independently of the order in which it runs. Callers hold the
-// scheduler's lock.
+// them a write. They are found when work is queued or the host accesses memory, independently of the order in which
+// work runs. Callers hold the scheduler's lock.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ namespace npu_cann {
 
 struct ReplayedAs;
 
-// The actor of an access, at one of the steps of its clock.
+// The actor of an access, and the step of the actor's clock.
 struct Accessor {
     size_t actor;
     uint64_t step;
     std::string place;                       // "stream 2" or "the host"; of a graph's node, the stream that replays it
     std::string operation;                   // "aclnnAdd"
-    std::shared_ptr<const ReplayedAs> node;  // null unless it is a graph's
+    std::shared_ptr<const ReplayedAs> node;  // null outside graphs
 };
 
-// Compares the access with streams' earlier ones to the allocation, reports races, and keeps the access of a stream.
+// Reports races of this access with earlier ones of other streams to the allocation. Stores the access of a stream.
 void note_access(uint64_t allocation, const Region& region, bool writes, const std::shared_ptr<const Accessor>& who,
                  const Clock& clock, const Clock& host);
 

@@ -40,17 +40,17 @@ struct Report {
     std::string folder = report_folder();
     std::map<std::string, uint64_t> launches, not_simulated, host_waits;
     std::vector<KernelRun> runs;
-    std::vector<std::string> broken;  // ascend_sim's JSON
+    std::vector<std::string> broken;  // operator and ascend_sim's JSON
     uint64_t broken_count = 0;
     std::vector<std::string> damage, races, freed;
     uint64_t race_count = 0;
-    uint64_t work_left = 0;  // in queues as the process ended
+    uint64_t work_left = 0;  // pieces in queues when the process ended
 
     bool used_the_npu() const {
         return !launches.empty() || !not_simulated.empty() || !host_waits.empty() || !damage.empty() ||
                !races.empty() || !freed.empty();
     }
-    // Whether a fork filled this report, which then counts only the fork's work.
+    // Whether this process is a fork; its report counts only its own work.
     bool is_fork = false;
     uint64_t bytes_of_parent = 0;  // in use at the fork; the fork's copy need not be freed
 };

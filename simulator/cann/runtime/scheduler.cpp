@@ -66,9 +66,9 @@ void mark_done(Record* record) {
 }
 
 // hicann/runtime src/runtime/core/src/stream/stream.cc, Stream::EnterFailureAbort: a context that stops on failure
-// keeps the first error, and the stream runs no further work. So its later records do not happen, and other streams
-// wait for them (src/runtime/core/src/device/raw_device.cc: SetDisableThread, on chips with STARS, and on the 310P with
-// drivers that have VirtualCqAllocate). The host does not wait forever: its calls return the context's error.
+// stores the first error, and the stream runs no further work. The stream's later records do not happen, and other
+// streams wait for them, if Runtime::SetDisableThread was called: on chips with STARS (raw_device.cc), elsewhere by
+// NpuDriver::VirtualCqAllocate. The host does not wait forever: its calls return the context's error.
 void fail(Stream* s, int32_t status, const std::string& text) {
     State& st = state();
     s->error = status;
@@ -83,7 +83,7 @@ void fail(Stream* s, int32_t status, const std::string& text) {
     s->finished = s->queued - 1;  // the caller counts the failed work
 }
 
-// "" or the message about memory of the work that is not allocated when the work runs.
+// "", or the error that memory which the work accesses is not allocated. Called when the work runs.
 std::string freed_memory_error(const Work& work) {
     for (const MemoryAccess& access : work.accesses) {
         const Region region = region_of(access);
@@ -148,19 +148,19 @@ std::vector<StreamPtr> all_streams() {
 // The position that each stream must reach for the targets.
 std::map<size_t, Target> needed_by(const std::vector<Target>& targets) {
     std::map<size_t, Target> needed;
-    std::vector<Target> open(targets);
-    while (!open.empty()) {
-        Target one = std::move(open.back());
-        open.pop_back();
-        Target& kept = needed[one.stream->actor];
-        if (kept.stream && kept.position >= one.position) continue;
-        kept = one;
-        uint64_t position = one.stream->finished + (one.stream->is_running ? 1 : 0);
-        for (const Work& work : one.stream->queue) {
-            if (++position > one.position) break;
+    std::vector<Target> pending(targets);
+    while (!pending.empty()) {
+        Target target = std::move(pending.back());
+        pending.pop_back();
+        Target& farthest = needed[target.stream->actor];
+        if (farthest.stream && farthest.position >= target.position) continue;
+        farthest = target;
+        uint64_t position = target.stream->finished + (target.stream->is_running ? 1 : 0);
+        for (const Work& work : target.stream->queue) {
+            if (++position > target.position) break;
             if (work.kind != Work::Kind::kWait || is_done(*work.record)) continue;
             if (StreamPtr other = work.record->stream.lock(); other && work.record->position)
-                open.push_back({other, work.record->position});
+                pending.push_back({other, work.record->position});
         }
     }
     return needed;
@@ -268,7 +268,7 @@ int32_t enqueue(const StreamPtr& s, Work work) {
     State& st = state();
     if (is_capturing(*s)) return capture_work(s, std::move(work));
     if (s->update) return update_task(s, std::move(work));
-    // hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md: the default stream must not be used.
+    // hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md: a capture forbids the default stream.
     if (s == st.default_stream && any_captured_stream())
         return failed(kCaptureImplicit, work.name, "stream must not be the default stream during a capture.");
     if (st.stops_on_failure && st.failure) {
@@ -320,7 +320,7 @@ void run_early(const StreamPtr& s) {
         if (ready.empty()) return;
         step(ready[st.draw.below(ready.size())], &lock);
     }
-    // If the queue is full, the caller waits for the device.
+    // If the queue is full, the caller waits for half of it.
     if (s->queue.size() < kQueueDepth) return;
     const Target half{s, s->queued - kQueueDepth / 2};
     lock.unlock();
@@ -394,7 +394,7 @@ void set_failure_mode(const StreamPtr& s, bool stops) {
 
 namespace {
 
-// The stream's error, which is returned once unless the stream is aborted; else the context's error.
+// Returns the stream's error, and clears it unless the stream is aborted; without one, returns the context's error.
 int32_t take_error(const StreamPtr& s) {
     if (!s->error) return context_error();
     const int32_t error = s->error;

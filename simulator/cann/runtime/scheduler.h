@@ -1,7 +1,7 @@
 // Queues of streams, and the time at which their work runs. Queued work is forced to run when the host waits for a
-// stream, an event or the device, or when a queue is full. Then heads of queues run in a random order that is drawn
-// from a seed. The random order keeps only the order within a stream, and an event's record before its waits. Work
-// that is not forced stays queued or runs early, depending on the draw.
+// stream, an event or the device, or when a queue is full. A query by the host forces at most three pieces of work.
+// Forced heads of queues run in a random order, which a seed determines. It keeps only the order within a stream, and
+// an event's record before its waits. Work that is not forced stays queued or runs early, as the seed determines.
 #pragma once
 
 #include <pthread.h>
@@ -26,7 +26,7 @@ struct Capture;
 // One aclrtRecordEvent: its position in its stream, and whether it has happened.
 struct Record {
     std::weak_ptr<Stream> stream;
-    uint64_t position = 0;  // in its stream; 0: not recorded yet
+    uint64_t position = 0;  // in its stream; 0 if not recorded yet
     bool done = false;
     int64_t nanoseconds = 0;  // when it happened
     Clock clock;
@@ -38,17 +38,17 @@ struct HostRange {
     uint64_t bytes = 0;
 };
 
-// A node of a graph in a replay. Messages name the stream that was captured and the one that replays, because the
-// program did not create the graph's own streams.
+// One branch of a graph in one replay. Messages name the stream that was captured and the stream that replays, because
+// the program did not create the graph's own streams.
 struct ReplayedAs {
-    uint64_t replay;  // its number
+    uint64_t replay;  // number of the replay
     uint32_t graph;
     std::string source, on;  // the places of the two streams
 };
 
 struct Work {
     enum class Kind {
-        kDevice,    // a kernel, a stand-in, a copy
+        kDevice,    // a kernel, a stand-in, a host fallback, a copy, a fill
         kHostCode,  // a host function
         kRecord,
         kWait,
@@ -56,32 +56,32 @@ struct Work {
     Kind kind = Kind::kDevice;
     std::string name;
     std::vector<MemoryAccess> accesses;
-    std::function<int32_t()> run;    // returns 0, or an error code of the runtime after set_error
+    std::function<int32_t()> run;    // returns 0, or calls set_error and returns an error code
     std::shared_ptr<Record> record;  // of kRecord and kWait
     HostRange source;                // of a copy to the device
     HostRange target;                // of a copy to the host
-    // Whether this thread may run the work now, for a callback that another call of this thread must run. Empty: yes.
+    // Whether this thread may run the work now; empty if every thread may. For callbacks that block (callbacks.cpp).
     std::function<bool()> may_run;
     std::shared_ptr<const ReplayedAs> replayed_as;
 
     Work(Kind kind, std::string name) : kind(kind), name(std::move(name)) {}
 };
 
-// Launches on the stream replace a captured group's tasks (aclmdlRICaptureTaskUpdateBegin).
+// Update of a captured group: launches on the stream replace the group's tasks (aclmdlRICaptureTaskUpdateBegin).
 struct TaskUpdate {
     std::shared_ptr<Capture> graph;
     void* group;
-    size_t done;
+    size_t done;  // number of replaced tasks
 };
 
 struct Stream {
     int32_t id = 0;
     size_t actor = 0;
     std::deque<Work> queue;
-    uint64_t queued = 0, finished = 0;  // positions: the first piece of work is 1
+    uint64_t queued = 0, finished = 0;  // positions of the last queued and finished work, from 1
     bool is_running = false;
     Clock clock;
-    uint64_t waits_for_unrecorded = 0;  // while not 0, the work ordered before this stream's is unknown
+    uint64_t waits_for_unrecorded = 0;  // number of waits without a record; `clock` lacks their records
     int32_t error = 0;
     std::string error_text;
     bool stops_on_failure = false, is_aborted = false;
@@ -91,7 +91,7 @@ struct Stream {
     std::string place() const;
 };
 
-// hicann/runtime include/external/acl/acl_rt.h, ACL_EVENT_SYNC and its neighbours.
+// hicann/runtime pkg_inc/runtime/runtime/event.h, RT_EVENT_DDSYNC_NS and its neighbours.
 enum EventFlag : uint32_t {
     kEventSync = 0x1,
     kEventProgress = 0x2,
@@ -107,7 +107,7 @@ struct Event {
     bool is_extended = false;  // of aclrtCreateEventExWithFlag
     uint32_t flags = 0;        // an OR of EventFlag
     std::shared_ptr<Record> latest;
-    // The future record of earlier waits, and the streams of these waits; unused for extended events.
+    // The next record, if waits for it are already queued, and the streams of these waits; unused for extended events.
     std::shared_ptr<Record> expected;
     std::vector<std::shared_ptr<Stream>> waiting;
     // The capture and its node that records the event; null if no capture does.
@@ -115,7 +115,7 @@ struct Event {
     size_t node = 0;
 };
 
-// hicann/runtime src/runtime/core/inc/event/event.hpp, Event::IsEventWithoutWaitTask.
+// The opposite of hicann/runtime src/runtime/core/inc/event/event.hpp, Event::IsEventWithoutWaitTask.
 inline bool can_be_waited_for(const Event& event) {
     return event.flags & (kEventSync | kEventSyncOfDevices | kEventExternal | kEventOfProcesses);
 }
@@ -127,7 +127,7 @@ uint64_t stream_seed();  // ASCEND_SIM_SEED
 // The lock of all streams, events and clocks.
 std::unique_lock<std::mutex> lock_streams();
 
-// The argument of an access to a launch's workspace.
+// MemoryAccess::argument of a launch's workspace.
 constexpr const char* kWorkspace = "workspace";
 
 using StreamPtr = std::shared_ptr<Stream>;
@@ -142,16 +142,16 @@ StreamPtr default_stream();
 StreamPtr stream_of(void* handle);
 void forget_stream(void* handle);
 
-// Queues work after the stream's earlier work. If the context has an error, returns it and queues nothing.
+// Queues work after the stream's earlier work; a captured stream records it. If the context has an error, returns it.
 int32_t enqueue(const StreamPtr& stream, Work work);
-// The second half of aclrtRecordEvent and aclrtStreamWaitEvent.
+// Queue a record of an event, or a wait for it.
 int32_t enqueue_record(const StreamPtr& stream, const std::shared_ptr<Record>& record);
 int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& record);
 
 // aclrtSetStreamFailureMode.
 void set_failure_mode(const StreamPtr& stream, bool stops);
 
-// Records that the host reads or writes device memory immediately, without a stream.
+// Reports races of queued work with an access of the host to device memory, which happens now, without a stream.
 void note_host_access(const char* call, const void* first, uint64_t bytes, bool writes);
 // Records that the host has waited for the work before this clock of a stream or a record.
 void note_host_wait(const Clock& clock);
@@ -162,35 +162,35 @@ void note_freed(uint64_t allocation, bool is_torchs_own);
 
 // ---- without the lock --------------------------------------------------------------------------------
 
-// stream_of, with the lock held meanwhile.
+// Takes the lock and calls stream_of.
 StreamPtr find_stream(void* handle);
 
-// Calls enqueue, then runs work early as drawn; waits if the queue is full.
+// Calls enqueue, then run_early. run_early runs at most a few heads of queues, or half of this stream's full queue.
 int32_t submit(const StreamPtr& stream, Work work);
 void run_early(const StreamPtr& stream);
 
-// Runs the work up to these positions of streams and its dependencies, and perhaps more. False if some of it waits for
-// work that is not queued or that this thread may not run.
 struct Target {
     StreamPtr stream;
     uint64_t position;
 };
+// Runs the work up to these positions of streams, its dependencies, and perhaps more. Returns false if that requires
+// work that is not queued or that this thread may not run.
 bool run_until(const std::vector<Target>& targets);
 
-// Runs up to three heads of queues: those that a query's targets need, or for aclrtProcessReport those of all streams.
+// Run up to three heads of queues: those that a query's targets need, and for aclrtProcessReport those of all streams.
 void run_some(const std::vector<Target>& targets);
 void run_some_of_all();
 
-// Status and text of aclrtSynchronizeStream and similar calls.
+// Wait for a stream, or for all streams. Return the status of `call`, and set its text if it fails.
 int32_t synchronize(const StreamPtr& stream, const char* call);
 int32_t synchronize_all(const char* call);
 
-// The context's error, or 0. Later calls that queue work, query it or wait for it return the error. Sets the text.
+// The context's error, whose text it sets, or 0. After an error, all calls that queue, query or wait return it.
 int32_t context_error();
 // Ends the device's context and discards the queued work.
 void reset_context();
 
-// Ends the subscription of a stream that is destroyed, callbacks.cpp.
+// Ends the subscription of a destroyed stream (callbacks.cpp).
 void end_reports(const Stream& stream);
 
 // Number of pieces of work that are still queued.

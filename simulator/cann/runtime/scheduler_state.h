@@ -28,7 +28,7 @@ private:
     uint64_t state_;
 };
 
-// The source of a copy to the device. The host must not change it before it has waited for the copy.
+// Host memory that a copy to the device reads. The host must wait for the copy before it changes this memory.
 struct Source {
     HostRange memory;
     uint64_t hash;
@@ -37,9 +37,9 @@ struct Source {
     std::string operation, place;
 };
 
-// Never destroyed, because the process may use it while it ends.
+// Never destroyed, because calls may use it while the process ends.
 struct State {
-    std::mutex mutex;              // protects all members below, and the fields of streams and events
+    std::mutex mutex;              // protects all members but `running`, and the fields of streams and events
     std::recursive_mutex running;  // held by the thread that runs work; taken before `mutex`
     std::unordered_map<void*, StreamPtr> streams;
     StreamPtr default_stream;
@@ -53,8 +53,8 @@ struct State {
     int32_t failure = 0;
     std::string failure_text;
     Draw draw{stream_seed()};
-    // The chances that queueing runs work early, and that a forced step runs work that no target needs. Ten consecutive
-    // seeds cover late, early and mixed orders.
+    // Probabilities that queueing runs work early, and that a forced step selects among all ready queues instead of the
+    // needed ones. Ten consecutive seeds cover late, early and mixed orders.
     double early_chance = std::vector<double>{0.0, 0.3, 0.05, 0.7, 0.0, 1.0}[stream_seed() % 6];
     double stray_chance = std::vector<double>{0.0, 0.5, 0.2, 0.5, 0.5}[stream_seed() % 5];
 };
@@ -63,13 +63,13 @@ State& state();
 // ---- host_clock.cpp, with the lock held --------------------------------------------------------------
 
 bool detects_races();
-// Joins the clock of a synchronization of the device to the host's.
+// Joins the clock of the last device synchronization to the host's clock.
 void join_device_wait();
-// Drops the sources of the copies that happened before this clock, and reports those that the host has changed.
+// Drops the sources of copies that happened before this clock, and reports sources that the host has changed.
 void check_sources(const Clock& clock);
-// Advances the stream's clock by the work, and records its accesses.
+// Advances the stream's clock by one step, for this work. Checks the work's accesses for races and records them.
 void note_work(const StreamPtr& s, const Work& work);
-// Fills the target of a copy, so that reading it before the copy is done gives NaN instead of old values.
+// Fills host memory that a copy will write, if no queued work uses it: an early read gives NaN, not old values.
 void fill_target(const Work& work);
 
 }  // namespace npu_cann

@@ -1,4 +1,4 @@
-// aclrt's stream calls. scheduler.h describes when queued work runs.
+// aclrt's calls for streams and device synchronization. scheduler.h describes when queued work runs.
 #include <cstring>
 
 #include "cann/runtime/allocations.h"
@@ -59,7 +59,7 @@ aclError wait_for(void* handle, int32_t timeout_ms, const char* call) {
 }
 
 // hicann/runtime src/runtime/core/src/context/context.cc, Synchronize: no stream of the context may be captured.
-// With its cache off, torch_npu calls this before it frees a tensor, so the check of guard zones is short.
+// With its cache off, torch_npu calls this before it frees a tensor, so the check of guard zones is partial.
 aclError wait_for_device(const char* call) {
     count_host_wait("aclrtSynchronizeDevice");
     if (aclError refused = no_context(call)) return refused;

@@ -1,5 +1,5 @@
 // aclnn's handles, which CANN's libnnopbase creates, returns and destroys. objects.h has their structs.
-// Null cases and statuses: opbase src/nnopbase/common/api/acl_op_api.cpp.
+// Null cases and statuses: hicann/opbase src/nnopbase/common/api/acl_op_api.cpp.
 #include <cstring>
 #include <map>
 
@@ -44,7 +44,7 @@ aclError destroy_list(const List* list) {
     return destroy(list);
 }
 
-// NULL gives an empty list for every count (opbase common_types.cpp, aclArray and aclTensorList).
+// NULL gives an empty list for every count (hicann/opbase common_types.cpp, aclArray and aclTensorList).
 template <class List, class T>
 List* create_list(const T* values, uint64_t count) {
     return values ? new List{{values, values + count}} : new List;
@@ -57,8 +57,8 @@ aclError count_of(const List* list, uint64_t* count) {
     return kSuccess;
 }
 
-// The executor's tensor gets the address of the view's first element; the aclTensor gets the storage's address even
-// if the executor refuses the call.
+// Sets the executor's tensor to the address of the view's first element. Sets the aclTensor to the storage's address,
+// also if the executor refuses the call.
 aclError set_address(aclOpExecutor* executor, PooledExecutor::Side side, size_t index, aclTensor* tensor,
                      void* address) {
     if (!tensor) return failed(kAclnnInnerNullptr, "aclSetTensorAddr", "tensor must not be null.");
@@ -138,8 +138,8 @@ NPU_CANN_API aclError aclDestroyBoolArray(const aclBoolArray* array) { return de
 NPU_CANN_API aclError aclDestroyTensorList(const aclTensorList* list) { return destroy_list(list); }
 NPU_CANN_API aclError aclDestroyScalarList(const aclScalarList* list) { return destroy_list(list); }
 
-// Executors: opbase src/nnopbase/common/api/acl_op_api.cpp. A stand-in's executor is deleted, if no second phase took
-// it; a generated operator's executor returns to its pool.
+// Executors: hicann/opbase src/nnopbase/common/api/acl_op_api.cpp. Deletes a stand-in's executor, which no second phase
+// may have run; returns a generated operator's executor to its pool.
 NPU_CANN_API aclError aclDestroyAclOpExecutor(aclOpExecutor* executor) {
     if (!executor) return failed(kAclnnInnerNullptr, __func__, "executor must not be null.");
     return executor->pooled ? executor->pooled->release() : destroy(executor);

@@ -1,4 +1,4 @@
-// CANN's acl initialisation and error messages, for programs that call operators.
+// CANN's acl initialization and error messages, for programs that call operators.
 #pragma once
 
 #include "acl/acl_base.h"

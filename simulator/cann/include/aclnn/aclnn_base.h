@@ -1,4 +1,4 @@
-// aclnn's handles, its initialization and its end.
+// Initialization and finalization of aclnn, with aclnn's handles.
 #pragma once
 
 #include "aclnn/acl_meta.h"

@@ -764,7 +764,7 @@ def check_arguments_that_are_refused():
         assert create(C.byref(made), known) == OK
     for kind in (TO_DEVICE, TO_HOST, 0):
         assert CANN.aclrtMemcpy(at, size(16), there, size(16), kind) == INVALID
-        assert f"kind must say where dst and src are but got {kind}." in error_text()
+        assert f"kind must match the memory of dst and src but got {kind}." in error_text()
     assert CANN.aclrtMemcpy(at, size(16), host, size(16), IN_DEVICE) == INVALID
     for kind in (IN_DEVICE, 4):
         assert CANN.aclrtMemcpy(at, size(16), there, size(16), kind) == OK

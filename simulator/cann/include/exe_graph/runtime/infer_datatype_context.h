@@ -1,5 +1,5 @@
 // Context in which an operator infers its outputs' types from those of the inputs. Getters return
-// DT_UNDEFINED if the node has no such tensor.
+// DT_UNDEFINED if the call has no such tensor.
 #pragma once
 
 #include "exe_graph/runtime/extended_kernel_context.h"

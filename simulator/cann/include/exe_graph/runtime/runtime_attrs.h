@@ -13,8 +13,8 @@ struct Node;
 
 namespace gert {
 
-// Pointers are null if the attribute does not exist. A request for another type returns the attribute's bytes, as in
-// CANN.
+// Getters return null if the attribute does not exist. The type of an attribute is not checked: a getter for another
+// type returns a pointer to the attribute's bytes, as in CANN.
 class RuntimeAttrs {
 public:
     template <typename T>

@@ -1,6 +1,6 @@
-// Data that a tiling reads and sets: shapes and types, but neither addresses nor values. Inputs whose values a tiling
-// reads (ValueDepend) are not simulated. Strides, which newer releases offer as reserved (hicann/metadef
-// tiling_context.h), are absent on purpose.
+// Data that a tiling reads and sets. A tiling reads shapes, types and attributes, but neither addresses nor values.
+// Inputs whose values a tiling reads (ValueDepend) are not simulated. Strides are absent on purpose: newer releases
+// have them (hicann/metadef tiling_context.h), but CANN's documentation reserves them.
 #pragma once
 
 #include "exe_graph/runtime/extended_kernel_context.h"
