@@ -1,6 +1,6 @@
-// Vectors of NPU_ROPE_LANES floats on the compiler's vector extension, and the loads and stores of 16-bit types. Only
-// files that are compiled for one instruction set include this file. Everything has internal linkage, so that the
-// linker cannot mix two instruction sets.
+// Vectors of W = NPU_ROPE_LANES floats, by the compiler's vector extension, and conversions of 16-bit types. Only files
+// that are compiled once per instruction set include this file. All functions have internal linkage, so that the linker
+// cannot merge functions of two instruction sets.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ constexpr int W = NPU_ROPE_LANES;
 typedef float VF __attribute__((vector_size(4 * W)));
 typedef uint32_t VU __attribute__((vector_size(4 * W)));
 typedef uint16_t VH __attribute__((vector_size(2 * W)));
-typedef double VD __attribute__((vector_size(4 * W)));  // W / 2 doubles
-typedef int64_t VL __attribute__((vector_size(4 * W)));
+typedef double VD __attribute__((vector_size(4 * W)));     // W / 2 doubles
+typedef int64_t VL __attribute__((vector_size(4 * W)));    // W / 2 integers, such as the bits of a VD
 typedef float VFhalf __attribute__((vector_size(2 * W)));  // W / 2 floats
 
 template <typename V>
@@ -35,9 +35,9 @@ inline void store(void* p, V v) {
     std::memcpy(p, &v, sizeof v);
 }
 
-// Stores past the caches, for output that is too large for them. p must be aligned to 32 bytes or, if it is smaller, to
-// the vector's size. The caller needs a fence before another thread reads. A vector of a whole cache line is stored in
-// two halves if p is not aligned to the line.
+// Stores past the caches, for output that is too large for them. Where no instruction does that, it is store().
+// p must be aligned to the vector's size or to 32 bytes, whichever is smaller. A 64-byte vector is stored in two halves
+// if p is not aligned to 64 bytes. The caller needs a fence before another thread reads.
 template <typename V>
 inline void stream(void* p, V v) {
 #if defined(__AVX512F__)
@@ -65,7 +65,8 @@ inline void put(void* p, V v) {
         store(p, v);
 }
 
-// a * b + c, rounded once if the instruction set can. No other expression is contracted (NpuRopeOp.cmake).
+// Returns a * b + c, rounded once if the instruction set has a fused multiply-add, else twice. NpuRopeOp.cmake disables
+// contraction, so plain expressions round each product.
 inline VF mul_add(VF a, VF b, VF c) {
 #if NPU_ROPE_LANES == 16
     return (VF)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -92,7 +93,7 @@ inline VD mul_add(VD a, VD b, VD c) {
 inline VF as_float(VU v) { return (VF)v; }
 inline VU as_bits(VF v) { return (VU)v; }
 
-// (a b c d ...) -> (a a c c ...) and (b b d d ...)
+// (v0 v1 v2 v3 ...) -> even (v0 v0 v2 v2 ...), odd (v1 v1 v3 v3 ...)
 inline void duplicate_pairs(VF v, VF* even, VF* odd) {
 #if NPU_ROPE_LANES == 4
     *even = __builtin_shufflevector(v, v, 0, 0, 2, 2);
@@ -106,7 +107,7 @@ inline void duplicate_pairs(VF v, VF* even, VF* odd) {
 #endif
 }
 
-// Nearest whole number, ties to even.
+// Rounds to the nearest integer, ties to even.
 inline VD round_to_even(VD t) {
 #if NPU_ROPE_LANES == 16
     return (VD)_mm512_roundscale_pd((__m512d)t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -115,7 +116,7 @@ inline VD round_to_even(VD t) {
 #elif defined(__aarch64__)
     return (VD)vrndnq_f64((float64x2_t)t);
 #else
-    // Adding 2^52 with t's sign leaves no fraction bits; a larger t already is a whole number.
+    // Adding 2^52 with t's sign rounds the fraction away. If |t| >= 2^52, t already is an integer.
     VL magic_bits = ((VL)t & INT64_MIN) | (VL)(VD{} + 0x1p52);
     VD magic = (VD)magic_bits;
     VD rounded = (t + magic) - magic;
@@ -124,7 +125,7 @@ inline VD round_to_even(VD t) {
 #endif
 }
 
-// (a b ...), (A B ...) -> (a A b B ...), split over two vectors.
+// (a0 a1 ...), (b0 b1 ...) -> (a0 b0 a1 b1 ...), as two vectors: low, then high.
 inline void interleave(VF a, VF b, VF* low, VF* high) {
 #if NPU_ROPE_LANES == 4
     *low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
@@ -138,7 +139,7 @@ inline void interleave(VF a, VF b, VF* low, VF* high) {
 #endif
 }
 
-// Two vectors' even and odd elements.
+// The inverse of interleave: a is the low vector, b the high one.
 inline void deinterleave(VF a, VF b, VF* even, VF* odd) {
 #if NPU_ROPE_LANES == 4
     *even = __builtin_shufflevector(a, b, 0, 2, 4, 6);
@@ -191,8 +192,8 @@ inline uint16_t float_to_f16(float f) {
     std::memcpy(&bits, &f, sizeof bits);
     uint32_t sign = (bits >> 16) & 0x8000, mag = bits & 0x7fffffff;
     if (mag > 0x7f800000u) return uint16_t(sign | 0x7e00 | ((mag >> 13) & 0x1ff));
-    if (mag >= 0x477ff000u) return uint16_t(sign | 0x7c00);  // rounds past 65504
-    if (mag < 0x38800000u) {  // subnormal: rounds when 0.5 is added, whose last bit is 2^-24
+    if (mag >= 0x477ff000u) return uint16_t(sign | 0x7c00);  // from 65520 on: rounds to infinity
+    if (mag < 0x38800000u) {  // subnormal: adding 0.5, whose last bit is 2^-24, rounds to a multiple of 2^-24
         float shifted;
         std::memcpy(&shifted, &mag, sizeof shifted);
         shifted += 0.5f;
@@ -239,29 +240,29 @@ inline float bf16_to_float(uint16_t h) {
     return f;
 }
 
-// Rounds to nearest even, into the upper half. The lower half of a NaN must be zero, so that no carry reaches the
-// sign: NaNs come only from bfloat16 numbers, infinities and tidy_nan().
+// Rounds to nearest even. The upper half of each lane is the result, the lower half is undefined. The lower half of a
+// NaN must be zero, else a carry could reach its sign. It is zero in bfloat16 NaNs, default NaNs and tidy_nan()'s.
 inline VU round_bf16(VF v) {
     VU b = as_bits(v);
     return b + ((b >> 16) & 1) + 0x7fff;
 }
 
 // Rounds two vectors and packs them into 32-bit lanes: the even one in the lower half, the odd one in the upper.
-inline VU pack_bf16_any(VF even, VF odd) { return (round_bf16(even) >> 16) | (round_bf16(odd) & 0xffff0000u); }
+inline VU pack_bf16_portable(VF even, VF odd) { return (round_bf16(even) >> 16) | (round_bf16(odd) & 0xffff0000u); }
 
 #if NPU_ROPE_LANES == 16 && defined(__AVX512BF16__)
-// The instruction also rounds to nearest even, at a third of the cost, but treats subnormals as zero. If the result has
-// zeros, which may have been subnormals, pack_bf16_any() replaces it.
+// VCVTNE2PS2BF16 also rounds to nearest even, at a third of the cost, but treats subnormals as zero. If a result is
+// zero, its input may have been subnormal: pack_bf16_portable() then computes all results.
 inline VU pack_bf16(VF even, VF odd) {
-    const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
-                                                6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    const __m512i halves = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
-    const __mmask32 zeros = _mm512_testn_epi16_mask(halves, _mm512_set1_epi16(0x7fff));
-    if (__builtin_expect(zeros != 0, 0)) return pack_bf16_any(even, odd);
-    return (VU)_mm512_permutexvar_epi16(interleave, halves);
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512i even_then_odd = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
+    const __mmask32 zeros = _mm512_testn_epi16_mask(even_then_odd, _mm512_set1_epi16(0x7fff));
+    if (__builtin_expect(zeros != 0, 0)) return pack_bf16_portable(even, odd);
+    return (VU)_mm512_permutexvar_epi16(order, even_then_odd);
 }
 #else
-inline VU pack_bf16(VF even, VF odd) { return pack_bf16_any(even, odd); }
+inline VU pack_bf16(VF even, VF odd) { return pack_bf16_portable(even, odd); }
 #endif
 
 inline VF load_bf16(const uint16_t* p) { return as_float(__builtin_convertvector(load<VH>(p), VU) << 16); }
@@ -270,7 +271,7 @@ inline void store_bf16(uint16_t* p, VF v) {
     put<kStream>(p, __builtin_convertvector(round_bf16(v) >> 16, VH));
 }
 
-// Makes NaNs quiet and clears the bits that rounding could carry into their sign.
+// Makes NaNs quiet and clears their lower half, as round_bf16() requires. Other values do not change.
 inline VF tidy_nan(VF v) {
     VU bits = as_bits(v), is_nan = (VU)(v != v);
     return as_float((bits & ~is_nan) | (((bits & 0xffff0000u) | 0x00400000u) & is_nan));
@@ -281,6 +282,7 @@ inline float tidy_nan(float f) {
     return tidy_nan(v)[0];
 }
 
+// Rounds as round_bf16() does, with the same condition for NaNs.
 inline uint16_t float_to_bf16(float f) {
     uint32_t b;
     std::memcpy(&b, &f, sizeof b);

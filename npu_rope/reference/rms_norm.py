@@ -1,12 +1,11 @@
-"""rms_norm in float64, formula first. Source: ``specs/onnx_rms_normalization_23.txt``, and the body of other
-operators with which ONNX defines it.
+"""rms_norm in float64. Sources: ``specs/onnx_rms_normalization_23.txt`` and the operator's function in ONNX.
 
-    XU          = X cast to the stash type
-    RMS         = sqrt(mean(XU^2) + epsilon), over the dimensions from axis on
-    Normalized  = XU / RMS, of the stash type
-    Y           = Normalized cast to X's type, times scale, of scale's type
+    XU          = X rounded to the stash type
+    RMS         = sqrt(mean(XU^2) + epsilon), where the mean is over the dimensions from axis on
+    Normalized  = XU / RMS, rounded to the stash type
+    Y           = (Normalized rounded to X's type) times scale, rounded to scale's type
 
-A value is rounded once to each of these types; all other steps are float64.
+Epsilon is rounded to float32 and then to the stash type. All other steps are float64. Callers round Y.
 """
 
 from __future__ import annotations
@@ -26,20 +25,22 @@ Wide = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NormDtypes:
-    """The names of x's and of scale's type. They may differ from the arrays' dtypes: bfloat16 values may be
-    held in float32 arrays."""
+    """The dtypes of x and scale in the call. The arrays may have others: a float32 array may hold bfloat16
+    values."""
 
     x: str
     scale: str
 
 
-PEAK = 16  # exponent of a row's largest element after scaling
+PEAK = 16  # frexp's exponent of a scaled row's largest element
 
 
 def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide]:
-    """Return a power of two for each row, and 1 / (RMS * power). The power is 1 unless squares would leave
-    float64's range. Otherwise it brings the largest element near 2^PEAK, so that no
-    intermediate value is subnormal if the result is normal."""
+    """Return a power of two for each row of XU (``stashed``), and 1 / (RMS * power).
+
+    The power is 1 unless the row is very large, or very small with epsilon 0: its squares could then leave
+    float64's range. The power, at most 2^1000, brings such a row's largest element near 2^PEAK. XU * power is
+    then normal if the result is normal."""
     axes = tuple(range(axis, stashed.ndim))
     peak = np.max(np.abs(stashed), axis=axes, keepdims=True, initial=0.0)
     is_extreme = np.isfinite(peak) & ((peak > 2.0**500) | ((peak < 2.0**-450) & (peak > 0) & (epsilon == 0)))
@@ -51,11 +52,11 @@ def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide
 
 
 def normalized(x: Wide, axis: int, a: RmsNormAttributes) -> tuple[Wide, Wide, Wide]:
-    """Return XU / RMS before any rounding, and the two factors of 1 / RMS."""
+    """Return XU / RMS before it is rounded, and the two factors of 1 / RMS from reciprocal_rms."""
     stashed = rounded_to(x, a.stash_dtype)
     epsilon = a.stashed_epsilon
     power, inverse = reciprocal_rms(stashed, axis, epsilon)
-    with np.errstate(all="ignore"):  # 0 / 0, and infinities
+    with np.errstate(all="ignore"):  # zero rows without epsilon, and infinities
         return stashed * power * inverse, power, inverse
 
 
@@ -64,26 +65,26 @@ def rms_norm(x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAt
 
     Args:
         x: any shape.
-        scale: broadcastable to it.
-        dtypes: the names of x's and scale's types.
+        scale: broadcastable to x's shape.
+        dtypes: the dtypes of x and scale in the call.
         axis: the first normalized dimension, counted from the front.
-        a: the attributes.
+        a: the attributes; ``axis`` replaces ``a.axis``.
     """
     if x.size == 0:
         return np.zeros(x.shape)
-    exact, _, _ = normalized(x.astype(np.float64), axis, a)
+    unrounded, _, _ = normalized(x.astype(np.float64), axis, a)
     with np.errstate(all="ignore"):
-        return rounded_to(rounded_to(exact, a.stash_dtype), dtypes.x) * scale.astype(np.float64)
+        return rounded_to(rounded_to(unrounded, a.stash_dtype), dtypes.x) * scale.astype(np.float64)
 
 
 def rms_norm_backward(
     grad: Array, x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAttributes
 ) -> tuple[Wide, Wide]:
-    """Return the gradients of x and scale before they are rounded. Y's roundings count as the identity. With
-    N = XU / RMS and g = grad * scale::
+    """Return the gradients of x and scale before they are rounded. Gradients pass unchanged through the
+    roundings of the forward pass. With N = XU / RMS and g = grad * scale::
 
         dx     = (g - N mean(g N)) / RMS
-        dscale = grad * (Normalized cast to x's type), summed over the elements that share an element of scale
+        dscale = grad * (Normalized rounded to x's type), summed over the elements that share one of scale
 
     Args:
         grad: Y's gradient.
@@ -91,21 +92,22 @@ def rms_norm_backward(
     """
     if x.size == 0:
         return np.zeros(x.shape), np.zeros(scale.shape)
-    exact, power, inverse = normalized(x.astype(np.float64), axis, a)
-    # Keep the first factor near 1: the product of a small gradient and a small factor could be subnormal.
+    unrounded, power, inverse = normalized(x.astype(np.float64), axis, a)
+    # A scaled row's inverse is about 2^-PEAK. Shift it to about 1: its product with a small gradient could
+    # otherwise be subnormal.
     shift = np.where(power == 1, 1, 2.0**PEAK)
     inverse, power = inverse * shift, power / shift
     with np.errstate(all="ignore"):
         wide_grad = grad.astype(np.float64)
         g = wide_grad * scale.astype(np.float64)
         axes = tuple(range(axis, x.ndim))
-        dx = (g - exact * np.mean(g * exact, axis=axes, keepdims=True)) * inverse * power
-        products = wide_grad * rounded_to(rounded_to(exact, a.stash_dtype), dtypes.x)
+        dx = (g - unrounded * np.mean(g * unrounded, axis=axes, keepdims=True)) * inverse * power
+        products = wide_grad * rounded_to(rounded_to(unrounded, a.stash_dtype), dtypes.x)
     return dx, summed_to(products, scale.shape)
 
 
 def summed_to(products: Wide, shape: tuple[int, ...]) -> Wide:
-    """Sum over the dimensions that were broadcast from this shape."""
+    """Sum the products over the dimensions along which an array of this shape was broadcast."""
     missing = products.ndim - len(shape)
     axes = tuple(k for k in range(products.ndim) if k < missing or shape[k - missing] == 1)
     with np.errstate(all="ignore"):

@@ -1,5 +1,6 @@
-"""add_rms_norm: the sum is correctly rounded, and y is within its bound of the specification, for every type,
-rank, broadcast and layout, and in place. On the CPU both equal an addition and rms_norm bit for bit.
+"""add_rms_norm: the sum is correctly rounded, and y differs from the specification by at most its bound, for
+every type, rank, broadcast and layout, and in place. On the CPU, sum and y equal the results of an addition
+and rms_norm bit for bit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from npu_rope.testing import norm_spec
 from npu_rope.testing.bounds import normalized_error_on
 
 DTYPES = tuple(NUMPY_DTYPES)
-# Destinations of y and sum.
+# Destinations of y and sum. "new": add_rms_norm allocates both. "sum-x": the sum is written to x.
 OUTS = (
     "new",
     "given",
@@ -70,7 +71,7 @@ FACTORS = {
 }
 
 
-def is_call(call):
+def is_valid(call):
     rank = len(call.shape)
     if not -rank <= call.axis < rank or (call.framework == "torch" and call.layout == "reversed"):
         return False
@@ -84,37 +85,37 @@ def is_call(call):
 
 
 def for_each_valid(setups):
-    return together("call", [c for c in setups if is_call(c)])
+    return together("call", [c for c in setups if is_valid(c)])
 
 
 def outs_of(call, x, residual, guarded):
-    """Return None, or the arrays for y and sum."""
+    """Return the arrays for y and sum, or None if add_rms_norm allocates them."""
     if call.out == "new":
         return None
     layout = "gaps" if call.out == "gaps" else "contiguous"
     dtypes = {"y": NUMPY_DTYPES[call.scale_type], "sum": x.dtype}
     inputs = {"x": x, "residual": residual}
     words = call.out.split("-")
-    named = dict(zip(words[::2], words[1::2], strict=False))
+    in_place = dict(zip(words[::2], words[1::2], strict=False))  # such as {"y": "x"}
     return tuple(
-        inputs[named[name]] if name in named else filled(guarded, call.shape, dtype, layout, 3)
+        inputs[in_place[name]] if name in in_place else filled(guarded, call.shape, dtype, layout, 3)
         for name, dtype in dtypes.items()
     )
 
 
 def run_and_judge(call, backend, guarded, seed=0, x=None, residual=None):
-    """Judge the results and check that nothing else was written. Return the results, or None if refused."""
+    """Require results within bounds and no other writes. Return them; None if the back end lacks a type."""
     inputs = make_inputs(replace(call, out="new"), guarded, seed, x)
     if residual is None:
         residual = np.random.default_rng(seed + 1).standard_normal(call.shape)
     residual = filled(guarded, call.shape, inputs.x.dtype, call.layout, residual)
     total = norm_spec.add(inputs.x, residual, call.dtype)
     spec = replace(spec_call(call, inputs), x=total)
-    normalized = norm_spec.rms_norm(spec, normalized_error_on(backend, spec.n))
-    expected = normalized, (total, np.zeros(call.shape))
+    y_and_bound = norm_spec.rms_norm(spec, normalized_error_on(backend, spec.n))
+    expected = y_and_bound, (total, np.zeros(call.shape))
     outs = outs_of(call, inputs.x, residual, guarded)
-    read = [a for a in (inputs.x, residual) if not any(a is out for out in outs or ())]
-    before = [bytes_of(a) for a in read]
+    unchanged = [a for a in (inputs.x, residual) if not any(a is out for out in outs or ())]
+    before = [bytes_of(a) for a in unchanged]
     by_id = {id(a): converted(call, a) for a in (inputs.x, residual, *(outs or ()))}
     given_outs = None if outs is None else tuple(by_id[id(out)] for out in outs)
     given = by_id[id(inputs.x)], by_id[id(residual)], converted(call, inputs.scale)
@@ -125,11 +126,11 @@ def run_and_judge(call, backend, guarded, seed=0, x=None, residual=None):
     )
     if results is None:
         guarded.check()
-        assert before == [bytes_of(a) for a in read]
+        assert before == [bytes_of(a) for a in unchanged]
         return None
     assert outs is None or all(y is out for y, out in zip(results, given_outs, strict=True))
     guarded.check()
-    assert before == [bytes_of(a) for a in read]
+    assert before == [bytes_of(a) for a in unchanged]
     for y, value_and_bound, dtype in zip(results, expected, (call.scale_type, call.dtype), strict=True):
         assert_within(y, value_and_bound, dtype)
     return results
@@ -151,7 +152,7 @@ def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
-@for_each_valid(pairwise(FACTORS, NormSetup, is_call))
+@for_each_valid(pairwise(FACTORS, NormSetup, is_valid))
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
@@ -164,14 +165,14 @@ def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
 )
 def test_any_call_meets_the_bound(call, n, seed, backend):
     call = replace(call, shape=(*call.shape[:-1], n))
-    if not is_call(call):
+    if not is_valid(call):
         call = replace(call, axis=-1, out="new", layout="gaps")
     run_and_judge(call, backend, GuardedMemory(), seed)
 
 
-# ---- the two operators in sequence -----------------------------------------------------------------------
+# ---- the two operators: an addition, then rms_norm -------------------------------------------------------
 
-SIZES = (1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 65, 257, 513, 4097, 16384)
+ROW_SIZES = (1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 65, 257, 513, 4097, 16384)
 
 
 def x_and_residual(dtype, shape, seed=0):
@@ -181,7 +182,7 @@ def x_and_residual(dtype, shape, seed=0):
 
 
 def assert_equals_the_two_operators(x, residual, scale, **attributes):
-    """Compare all bits. torch also adds 16-bit types in float32."""
+    """Compare all bits with x + residual and its rms_norm. torch also adds 16-bit types in float32."""
     y, total = add_rms_norm(x, residual, scale, **attributes)
     assert bytes_of(total) == bytes_of(x + residual)
     assert bytes_of(y) == bytes_of(rms_norm(total, scale, **attributes))
@@ -195,7 +196,7 @@ def test_results_equal_the_two_operators_bit_for_bit(isa, dtype, scale_dtype, li
         library.force_isa(isa)
     except ValueError:
         pytest.skip(f"this machine has no {isa}")
-    for n in SIZES:
+    for n in ROW_SIZES:
         x, residual = x_and_residual(dtype, (3, n), n)
         scale = torch.linspace(-2, 2, n).to(x.dtype if scale_dtype == "own" else torch.float32)
         assert_equals_the_two_operators(x, residual, scale)
@@ -216,16 +217,17 @@ def test_every_combination_of_types_equals_the_two_operators(dtype, scale_dtype,
     ("dtype", "rows"), [("float32", 700), ("float16", 1400), ("bfloat16", 1400), ("bfloat16", 800)]
 )
 def test_large_results_in_place_equal_those_in_new_memory(dtype, rows):
-    """y is stored past the caches if it exceeds them; if it is a little smaller, its lines are prefetched."""
+    """In new memory y is stored past the caches, and so is a 16-bit sum. With 800 rows and several threads, y
+    is stored into prefetched cache lines. In place both are stored into the caches."""
     x, residual = x_and_residual(dtype, (rows, 4096))
     scale = torch.linspace(-2, 2, 4096).to(x.dtype)
     assert_equals_the_two_operators(x, residual, scale)
     y, total = add_rms_norm(x, residual, scale)
     for y_in_place in (False, True):
         x, residual = x_and_residual(dtype, (rows, 4096))
-        out = x if y_in_place else torch.empty_like(x)
-        add_rms_norm(x, residual, scale, out=(out, residual))
-        assert torch.equal(out, y)
+        y_out = x if y_in_place else torch.empty_like(x)
+        add_rms_norm(x, residual, scale, out=(y_out, residual))
+        assert torch.equal(y_out, y)
         assert torch.equal(residual, total)
 
 
@@ -245,7 +247,7 @@ def test_the_number_of_threads_changes_no_bit():
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_sums_of_16_bit_numbers_are_rounded_once(dtype, backend):
-    """Each number of the type is added to three others; ties and subnormals are among them."""
+    """Each value of the type is added to three random ones. The sums include ties and subnormals."""
     numpy_dtype = NUMPY_DTYPES[dtype]
     x = np.repeat(np.arange(2**16, dtype=np.uint16).view(numpy_dtype)[None], 3, 0)
     residual = np.random.default_rng(0).permuted(x, axis=1)
@@ -263,12 +265,12 @@ def test_sums_of_16_bit_numbers_are_rounded_once(dtype, backend):
     assert np.array_equal(np.signbit(total[numbers]), np.signbit(expected[numbers]))
 
 
-# ---- numbers -------------------------------------------------------------------------------------------
+# ---- special values, aliased inputs and layouts --------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_special_sums_stay_in_their_rows(dtype, backend, guarded):
-    """The rows have zeros, cancellation, a large sum, an overflow, infinities and a NaN."""
+    """The rows have zeros, cancellation, a large sum, an overflow, opposite infinities and a NaN."""
     largest = norm_spec.FORMATS[dtype][2]
     x, residual = np.random.default_rng(0).standard_normal((2, 6, 37))
     x[0] = residual[0] = 0
@@ -295,7 +297,7 @@ def test_float32_rows_whose_squares_overflow_are_normalized(backend):
     assert np.array_equal(y, np.ones((1, 8)))
 
 
-def test_a_tensor_may_be_its_own_residual(backend, guarded):
+def test_x_may_be_its_own_residual(backend, guarded):
     x = guarded.empty((3, 40), np.float32)
     x[...] = np.random.default_rng(0).standard_normal(x.shape)
     scale = np.linspace(-2, 2, 40, dtype=np.float32)
