@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import sys
 from collections.abc import Callable
+from typing import TypeVar
 
 __all__ = ["main"]
 
+USAGE_ERROR = 2
 INTERRUPTED = 128 + 2  # as a shell reports SIGINT
 CLOSED_PIPE = 128 + 13  # as a shell reports SIGPIPE
 
+ErrorKind = TypeVar("ErrorKind", bound=BaseException)
+
 
 def main(program: str, run: Callable[[], None]) -> None:
-    """Run a program's commands. An interrupt or a closed pipe ends it with the shell's status.
+    """Run a program's commands. An interrupt or a closed pipe ends it with the shell's status, and
+    a full disk with an error.
 
     Args:
         program: its name, for messages.
@@ -28,12 +34,17 @@ def main(program: str, run: Callable[[], None]) -> None:
         finally:
             sys.stdout.flush()
     except BaseException as error:
-        if _was_caused_by(error, BrokenPipeError):
+        if _cause_of_kind(error, BrokenPipeError):
             _discard_output()
             raise SystemExit(CLOSED_PIPE) from None
-        if _was_caused_by(error, KeyboardInterrupt):
+        if _cause_of_kind(error, KeyboardInterrupt):
             print(f"[{program}] interrupted.", file=sys.stderr)
             raise SystemExit(INTERRUPTED) from None
+        file_error = _cause_of_kind(error, OSError)
+        if file_error is not None and file_error.errno == errno.ENOSPC:
+            print(f"[{program}] output must fit on the disk but got: {file_error.strerror}.", file=sys.stderr)
+            _discard_output()
+            raise SystemExit(USAGE_ERROR) from None
         raise
 
 
@@ -56,14 +67,14 @@ def _run(program: str, run: Callable[[], None]) -> None:
             "Install them with: pip install typer rich",
             file=sys.stderr,
         )
-        raise SystemExit(2) from None
+        raise SystemExit(USAGE_ERROR) from None
 
 
-def _was_caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
-    """Whether an error of ``kind`` caused this one: typer and rich convert exceptions to SystemExit."""
+def _cause_of_kind(error: BaseException | None, kind: type[ErrorKind]) -> ErrorKind | None:
+    """Return the error of ``kind`` that caused this one: typer and rich convert exceptions to SystemExit."""
     while error is not None and not isinstance(error, kind):
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return error is not None
+    return error
 
 
 def _discard_output() -> None:

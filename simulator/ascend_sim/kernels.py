@@ -50,7 +50,13 @@ class Report:
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Report:
-        """Make a report from the result of :meth:`ascend_sim.library.Library.report`."""
+        """Make a report from the result of :meth:`ascend_sim.library.Library.report`.
+
+        Raises:
+            ValueError: the launch was not possible.
+        """
+        if "message" in found:
+            raise bad_value(f"launch must be possible but got {found['message']}.")
         return cls(found["errors"], found["warnings"], found.get("summary", {}))
 
 
@@ -174,7 +180,7 @@ class Kernel:
         launch = options.as_launch()
         launch.soc, launch.block_dim, launch.workspace_bytes = soc.encode(), block_dim, workspace_bytes
         launch.tiling_key, launch.tiling, launch.tiling_bytes = tiling_key, tiling, len(tiling)
-        status = self._sim.lib.ascend_sim_run(
+        self._sim.lib.ascend_sim_run(
             self._address,
             (Memory * len(memories))(*memories),
             len(memories),
@@ -182,10 +188,7 @@ class Kernel:
             len(args),
             C.byref(launch),
         )
-        found = self._sim.report()
-        if status == 2:
-            raise bad_value(f"launch must be possible but got {found.get('message')}.")
-        report = Report.of(found)
+        report = Report.of(self._sim.report())
         if check and report.errors:
             raise KernelBroken(report)
         return report

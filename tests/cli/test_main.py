@@ -1,4 +1,4 @@
-"""The output and the exit status of npu-rope for --version, a closed pipe, Ctrl-C and a missing typer."""
+"""Output and exit status of npu-rope: --version, a closed pipe, a full disk, Ctrl-C, a missing typer."""
 
 import os
 import signal
@@ -32,6 +32,18 @@ def test_a_closed_pipe_is_quiet_and_exits_141(npu_rope_command, arguments):
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [(["trace", "rope", "--output", "/dev/full"], os.devnull), (["validate", "--list"], "/dev/full")],
+    ids=["a file", "standard output"],
+)
+def test_a_full_disk_is_reported_in_one_line(npu_rope_command, arguments, output):
+    with open(output, "w") as stdout:
+        done = npu_rope_command(*arguments, stdout=stdout.fileno(), NPU_ROPE_GGML_LIB="/nonexistent")
+    assert done.stderr == "[npu-rope] output must fit on the disk but got: No space left on device.\n"
+    assert done.returncode == 2
 
 
 def restore_interrupts():

@@ -163,6 +163,13 @@ def test_a_kernel_that_breaks_a_rule_is_an_error(package, tmp_path, monkeypatch)
     assert not arguments["z"].any()
 
 
+def test_a_timeline_that_does_not_fit_on_the_disk_is_an_error(package):
+    arguments = given()
+    with pytest.raises(ValueError, match="launch must be possible but got cannot write /dev/full"):
+        package.call(OP, arguments, Options(trace_path="/dev/full"))
+    assert not arguments["z"].any()
+
+
 def test_a_folder_without_a_package_is_reported(tmp_path):
     with pytest.raises(Unavailable, match=r"operator package must be available but .* was not found"):
         Package(tmp_path)
