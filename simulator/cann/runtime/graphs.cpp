@@ -243,13 +243,13 @@ aclError capture_wait(const StreamPtr& stream, Event* event) {
 
 using namespace npu_cann;
 
-// context_aclgraph.cc, StreamBeginCapture.
+// api_impl_aclgraph.cc and context_aclgraph.cc, StreamBeginCapture.
 NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
-    if (aclError refused = no_context(__func__)) return refused;
     auto lock = lock_streams();
     StreamPtr stream;
     if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (mode < kGlobal || mode > kRelaxed) return failed(kRtInvalid, __func__, "mode must be 0, 1 or 2", mode);
+    if (aclError refused = no_context(__func__)) return refused;
     if (stream == default_stream()) return failed(kRtNotSupported, __func__, "stream must not be the default stream.");
     if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     auto graph = std::make_shared<Capture>();
@@ -289,6 +289,7 @@ NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
     StreamPtr stream;
     if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
     if (!model) return failed(kRtInvalid, __func__, "modelRI must not be null.");
+    if (aclError refused = no_context(__func__)) return refused;
     *model = nullptr;
     Graph graph = stream->capture;
     if (!is_unfinished(graph)) return failed(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
@@ -399,6 +400,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateBegin(void* handle, void* group) 
     auto lock = lock_streams();
     StreamPtr stream;
     if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
+    if (aclError refused = no_context(__func__)) return refused;
     if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     if (stream->update) return failed(kTaskGroupStatus, __func__, stream->place() + " must not update another group.");
     for (const auto& [key, graph] : graphs().by_handle)
@@ -417,6 +419,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
     auto lock = lock_streams();
     StreamPtr stream;
     if (aclError refused = take_stream(handle, __func__, &stream)) return refused;
+    if (aclError refused = no_context(__func__)) return refused;
     if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     if (!stream->update) return failed(kTaskGroupStatus, __func__, stream->place() + " must update a group.");
     const std::shared_ptr<TaskUpdate> update = std::move(stream->update);

@@ -116,6 +116,9 @@ NPU_CANN_API aclError aclrtStreamGetId(void* handle, int32_t* id) {
     if (!id) return failed(kInvalidParam, __func__, "streamId must not be null.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(__func__);
+    // hicann/runtime src/runtime/api/impl/api_impl.cc, GetStreamId: the default stream is the context's.
+    if (!handle)
+        if (aclError refused = no_context(__func__)) return refused;
     *id = stream->id;
     return kSuccess;
 }

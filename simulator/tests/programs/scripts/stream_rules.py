@@ -716,6 +716,9 @@ def check_every_thread_sets_its_device():
         "aclrtStreamWaitEvent": (one, now),
         "aclrtLaunchHostFunc": (one, function, None),
         "aclmdlRICaptureBegin": (one, 0),
+        "aclmdlRICaptureEnd": (one, C.byref(made)),
+        "aclmdlRICaptureTaskUpdateBegin": (one, None),
+        "aclmdlRICaptureTaskUpdateEnd": (one,),
         "aclmdlRIExecuteAsync": (graph, one),
         "aclmdlRIDestroy": (graph,),
         "aclrtDestroyStream": (one,),
@@ -731,6 +734,7 @@ def check_every_thread_sets_its_device():
 
     def without_a_device():
         found["aclnn"] = ones(other, one)
+        found["default stream"] = CANN.aclrtStreamGetId(None, C.byref(number))
         for name, arguments in (calls_with_context | calls_without_context).items():
             found[name] = getattr(CANN, name)(*arguments)
             found.setdefault("text", error_text())
@@ -740,6 +744,7 @@ def check_every_thread_sets_its_device():
     thread.join()
     assert found.pop("text").endswith("a device must be set on this thread first (aclrtSetDevice).")
     assert found.pop("aclnn") == LAUNCH_REFUSED
+    assert found.pop("default stream") == CONTEXT_NULL
     refused = dict.fromkeys(calls_with_context, CONTEXT_NULL)
     assert found == refused | dict.fromkeys(calls_without_context, OK)
 
