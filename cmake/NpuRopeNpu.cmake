@@ -1,5 +1,5 @@
-# Build the operator package for real NPUs with CANN's own functions from the operators' definitions and kernels, if
-# NPU_ROPE_NPU is ON (preset npu). scripts/build_npu.sh calls this; docs/npu.md describes the installation.
+# If NPU_ROPE_NPU is ON (preset npu), build the operator package for real NPUs. CANN's own CMake functions build it from
+# the operators' definitions and kernels. scripts/build_npu.sh calls this; docs/npu.md describes the installation.
 #
 # CANN contains a project template whose CMake functions expect its layout. The build folder therefore gets
 # such a project: the template, with our op_kernel/ and an op_host/ that lists our sources.
@@ -35,25 +35,27 @@ if(NPU_ROPE_OP_BUILD AND NOT EXISTS "${ASCEND_HOME_PATH}/toolkit/tools/opbuild/o
     functions "${functions}")
   file(WRITE "${project}/cmake/func.cmake" "${functions}")
 endif()
-file(COPY "${PROJECT_SOURCE_DIR}/op_kernel" DESTINATION "${project}")
-file(WRITE "${project}/op_kernel/CMakeLists.txt" "add_kernels_compile()\n")
+file(WRITE "${project}/op_kernel.cmake" "add_kernels_compile()\n")
 file(GLOB NPU_ROPE_OP_HOST_SOURCES CONFIGURE_DEPENDS
   "${PROJECT_SOURCE_DIR}/op_host/*.cpp" "${PROJECT_SOURCE_DIR}/csrc/core/*.cpp")
 configure_file("${CMAKE_CURRENT_LIST_DIR}/npu_op_host.cmake.in" "${project}/op_host/CMakeLists.txt" @ONLY)
-# The settings are a file, because a list cannot be passed on a command line.
+# The settings of the project, as a file for cmake -C.
 configure_file("${CMAKE_CURRENT_LIST_DIR}/npu_cache.cmake.in" "${project}/cache.cmake" @ONLY)
 
-# Kernels are compiled by make, which the template calls by name. The build starts with an empty folder, because CANN's
-# ascendc_compile_kernel.py does not reuse the folders of an earlier failed build. The package is moved to its place
-# after its check, so that a failed build leaves no package.
+# Use Unix Makefiles: the template runs `make` and passes $(MAKE) to the compilation of kernels. That make must not
+# inherit this build's MAKEFLAGS. The build starts with an empty folder, because CANN's ascendc_compile_kernel.py fails if
+# a folder of an earlier failed build exists. The package is moved to its place after its check, so that a failed build
+# leaves no package.
 set(out "${project}/build_out")
 set(opp "${CMAKE_BINARY_DIR}/opp")
-set(make ${CMAKE_COMMAND} -E env --unset=MAKEFLAGS --unset=MAKELEVEL ${CMAKE_COMMAND})
+set(cmake_without_makeflags ${CMAKE_COMMAND} -E env --unset=MAKEFLAGS --unset=MAKELEVEL ${CMAKE_COMMAND})
 add_custom_target(npu_rope_opp
-  COMMAND ${CMAKE_COMMAND} -E rm -rf "${out}" "${opp}" "${opp}.new"
+  COMMAND ${CMAKE_COMMAND} -E rm -rf "${out}" "${opp}" "${opp}.new" "${project}/op_kernel"
+  COMMAND ${CMAKE_COMMAND} -E copy_directory "${PROJECT_SOURCE_DIR}/op_kernel" "${project}/op_kernel"
+  COMMAND ${CMAKE_COMMAND} -E copy "${project}/op_kernel.cmake" "${project}/op_kernel/CMakeLists.txt"
   COMMAND ${CMAKE_COMMAND} -C "${project}/cache.cmake" -S "${project}" -B "${out}" -G "Unix Makefiles"
-  COMMAND ${make} --build "${out}" --target binary -j ${NPU_ROPE_JOBS}
-  COMMAND ${make} --build "${out}" --target package -j ${NPU_ROPE_JOBS}
+  COMMAND ${cmake_without_makeflags} --build "${out}" --target binary -j ${NPU_ROPE_JOBS}
+  COMMAND ${cmake_without_makeflags} --build "${out}" --target package -j ${NPU_ROPE_JOBS}
   COMMAND ${CMAKE_COMMAND} --install "${out}" --prefix "${opp}.new"
   COMMAND python3 -I "${PROJECT_SOURCE_DIR}/npu_rope/operator_package.py" "${opp}.new/packages/vendors/npu_rope"
     ${NPU_ROPE_COMPUTE_UNITS}

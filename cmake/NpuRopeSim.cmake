@@ -33,7 +33,7 @@ else()
 endif()
 
 set(NPU_ROPE_SIM_SOCS ascend910b ascend310p CACHE STRING
-  "SoCs whose simulated kernels are always compiled; other kernels only where a target needs them")
+  "SoCs whose simulated kernels are compiled by default and installed. Kernels of other SoCs are compiled only if a target depends on them.")
 
 # The functions that convert CANN's contexts to calls of the checks and tilings of npu_rope_op_host.
 file(GLOB from_cann CONFIGURE_DEPENDS op_host/*cann.cpp)
@@ -41,8 +41,8 @@ add_library(npu_rope_cann_op_host OBJECT ${from_cann})
 target_compile_options(npu_rope_cann_op_host PRIVATE -O1)
 target_link_libraries(npu_rope_cann_op_host PUBLIC npu_rope_op_host npu_rope_options ascend_sim_host)
 
-# The package of all operators with a definition. The headers of op_kernel do not depend on a column's macros
-# (tests/ops/test_kernel_headers.py).
+# The package of all operators with a definition. All columns of an SoC are compiled as one file. This works because the
+# headers of op_kernel do not use a column's macros (tests/ops/test_kernel_headers.py).
 set(simulated_package "${CMAKE_BINARY_DIR}/simcann_opp")
 file(GLOB definitions CONFIGURE_DEPENDS op_host/*_def.cpp)
 list(TRANSFORM definitions REPLACE ".*/(.+)_def[.]cpp" "npu_\\1" OUTPUT_VARIABLE operators)

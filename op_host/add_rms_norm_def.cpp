@@ -24,7 +24,7 @@ namespace ops {
 class NpuAddRmsNorm : public OpDef {
 public:
     explicit NpuAddRmsNorm(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kAddRmsNormParameters, npu_rope::add_rms_norm_attributes,
+        npu_rope::define(this, optiling::kAddRmsNormParameters, npu_rope::declare_rms_norm_attributes,
                          optiling::NpuAddRmsNormTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<0, 1>).SetInferDataType(npu_rope::types_of_inputs<2, 0>);
     }

@@ -151,8 +151,12 @@ ops::OpAICoreConfig& tile_at_run_time(ops::OpAICoreConfig* config) {
         .PrecisionReduceFlag(true);
 }
 
-Check no_elements(const char* op, const char* name, const npu_rope_tensor& t) {
+Check empty_tensor_error(const char* op, const char* name, const npu_rope_tensor& t) {
     return bad_value(op, name, "have elements on an NPU", "shape " + shape_text(t.shape, t.ndim));
+}
+
+static Check not_set_in_cann(const char* op, const char* what) {
+    return internal_error(op, what, "be accepted by CANN's tiling context", "an error");
 }
 
 Check hand_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
@@ -168,8 +172,8 @@ Check hand_to_cann(const char* op, gert::TilingContext* context, const void* dat
     if (workspaces == nullptr) return missing_from_cann(op, "a workspace");
     platform_ascendc::PlatformAscendC chip(context->GetPlatformInfo());
     workspaces[0] = static_cast<size_t>(launch.workspace_bytes) + chip.GetLibApiWorkSpaceSize();
-    if (context->SetBlockDim(launch.block_dim) != ge::GRAPH_SUCCESS) return missing_from_cann(op, "a block count");
-    if (context->SetTilingKey(launch.tiling_key) != ge::GRAPH_SUCCESS) return missing_from_cann(op, "a tiling key");
+    if (context->SetBlockDim(launch.block_dim) != ge::GRAPH_SUCCESS) return not_set_in_cann(op, "block count");
+    if (context->SetTilingKey(launch.tiling_key) != ge::GRAPH_SUCCESS) return not_set_in_cann(op, "tiling key");
     return {};
 }
 

@@ -1,4 +1,4 @@
-// For all operators: conversion of CANN's contexts to the arguments of checks and tilings, and of results to CANN.
+// For all operators: make CANN's definitions, read CANN's contexts, and return results to CANN.
 #pragma once
 
 #include <cstring>
@@ -42,8 +42,9 @@ using Parameters = std::vector<Parameter>;
 // The tensors of a call, in the order of the parameters.
 using Tensors = std::vector<const npu_rope_tensor*>;
 
-// A function for each operator lists its attributes: it calls required() or optional() for each one, in the
-// definition's order. With this class the function adds them to a definition: *value is the default.
+// Each family of operators has a template function that lists its attributes. It calls required(), optional() or
+// strides() once for each, in the definition's order. Given an AttributeAdder, it adds them to a definition; *value is
+// the default of an optional one.
 class AttributeAdder {
 public:
     explicit AttributeAdder(ops::OpDef* def) : def_(def) {}
@@ -67,7 +68,7 @@ private:
     ops::OpDef* def_;
 };
 
-// A call as CANN passes it to a tiling function. With this class the function that lists the attributes reads them.
+// A call as CANN passes it to a tiling function. Given a CannCall, the function that lists the attributes reads them.
 // Then call tensors(), which also returns the first error of an attribute.
 class CannCall {
 public:
@@ -82,8 +83,8 @@ public:
     void strides();
 
     // Fills *tensors in the definition's order, with NULL for an optional one that the call does not have. The strides
-    // are those of the attribute `strides` (docs/npu.md): one 0 if every tensor is contiguous, else the strides of
-    // every given tensor that may be a view, inputs first.
+    // are those of the attribute `strides` (docs/npu.md): one 0, or no elements, if every tensor is contiguous, else
+    // the strides of every given tensor that may be a view, inputs first.
     Check tensors(const Parameters& parameters, Tensors* tensors);
 
 private:
@@ -120,8 +121,8 @@ void define(ops::OpDef* def, const Parameters& parameters, void (*attributes)(At
 // tiling data as constants of the kernel.
 ops::OpAICoreConfig& tile_at_run_time(ops::OpAICoreConfig* config);
 
-// Rejects a tensor without elements, which aclnn does not take.
-Check no_elements(const char* op, const char* name, const npu_rope_tensor& t);
+// The error for a tensor without elements. aclnn does not tile a call whose outputs are empty; a graph may.
+Check empty_tensor_error(const char* op, const char* name, const npu_rope_tensor& t);
 
 // Passes the result of a tiling to CANN. room: the memory for `data`.
 Check hand_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
@@ -134,7 +135,7 @@ Check hand_to_cann(const char* op, gert::TilingContext* context, const TilingRes
     return hand_to_cann(op, context, &tiled.data, sizeof tiled.data, room, tiled.launch);
 }
 
-// Returns CANN's status of a tiling function's result, and writes an error to CANN's log.
+// Returns the status that a tiling function must return for `check`. Writes a failed check to CANN's log.
 ge::graphStatus report_to_cann(const Check& check);
 
 // Sets the shape, or the type, of output k to that of the definition's input inputs[k].

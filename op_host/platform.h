@@ -12,10 +12,10 @@
 namespace npu_rope {
 
 struct Platform {
-    const char* soc;  // the chip's name, or its family's in a tiling that CANN calls
+    const char* soc;  // the chip's name; in a tiling that CANN calls its family's, where Ascend910_93 is Ascend910B
     int32_t arch;
     int32_t cores;     // vector cores, or AI cores that execute vector instructions
-    int64_t ub_bytes;  // of the chip; the platform reports up to 256 bytes less
+    int64_t ub_bytes;  // find_platform: of the chip; platform_from_cann: as CANN reports, up to 256 bytes less
 };
 
 // The platform of the chip of that name; nothing if the table does not have it.

@@ -14,7 +14,7 @@ static const Parameters kRmsNormBackwardParameters = {
 
 static ge::graphStatus NpuRmsNormBackwardTiling(gert::TilingContext* context) {
     return report_to_cann(tile_rms_norm(context, "rms_norm_backward", kRmsNormBackwardParameters, [](const Tensors& t) {
-        return rms_norm_backward_tensors(t[0], t[1], t[2], t[4], t[3], /*sums_dscale=*/true);
+        return rms_norm_backward_tensors(t[0], t[1], t[2], t[4], t[3], /*adds_to_float32_dscale=*/true);
     }));
 }
 
@@ -25,7 +25,7 @@ namespace ops {
 class NpuRmsNormBackward : public OpDef {
 public:
     explicit NpuRmsNormBackward(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kRmsNormBackwardParameters, npu_rope::add_rms_norm_attributes,
+        npu_rope::define(this, optiling::kRmsNormBackwardParameters, npu_rope::declare_rms_norm_attributes,
                          optiling::NpuRmsNormBackwardTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<1, 3>).SetInferDataType(npu_rope::types_of_inputs<1, 3>);
     }

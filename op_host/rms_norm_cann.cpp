@@ -18,7 +18,7 @@ RmsNormAttributes rms_norm_attributes(A* visitor) {
 
 }  // namespace
 
-void add_rms_norm_attributes(AttributeAdder* adder) { rms_norm_attributes(adder); }
+void declare_rms_norm_attributes(AttributeAdder* adder) { rms_norm_attributes(adder); }
 
 Check tile_rms_norm(gert::TilingContext* context, const char* op, const Parameters& parameters,
                     RmsNormTensors (*make)(const Tensors&)) {
@@ -32,7 +32,7 @@ Check tile_rms_norm(gert::TilingContext* context, const char* op, const Paramete
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
     TilingResult<RmsNormTilingData> tiled;
     if (Check c = check_and_tile_rms_norm(t, a, platform, &tiled); !c.ok()) return c;
-    if (!tiled.has_elements()) return no_elements(op, "x", *t.x);
+    if (!tiled.has_elements()) return empty_tensor_error(op, "x", *t.x);
     return hand_to_cann(op, context, tiled);
 }
 

@@ -17,7 +17,7 @@ inline Types scale_types() {
 }
 
 // Adds axis, epsilon, stash_type and strides, in this order.
-void add_rms_norm_attributes(AttributeAdder* adder);
+void declare_rms_norm_attributes(AttributeAdder* adder);
 
 // Tiles a call. make: converts the definition's tensors to the call's.
 Check tile_rms_norm(gert::TilingContext* context, const char* op, const Parameters& parameters,

@@ -23,7 +23,7 @@ namespace ops {
 class NpuRmsNorm : public OpDef {
 public:
     explicit NpuRmsNorm(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kRmsNormParameters, npu_rope::add_rms_norm_attributes,
+        npu_rope::define(this, optiling::kRmsNormParameters, npu_rope::declare_rms_norm_attributes,
                          optiling::NpuRmsNormTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<0>).SetInferDataType(npu_rope::types_of_inputs<1>);
     }

@@ -29,7 +29,7 @@ static void attributes(A* a, npu_rope_params* params, bool* forward, HeadNorm* n
     a->optional("intermediate_rounding", &norm->intermediate_rounding);
 }
 
-static void add_attributes(AttributeAdder* adder) {
+static void declare_attributes(AttributeAdder* adder) {
     npu_rope_params params;
     bool forward = true;
     HeadNorm norm;
@@ -58,7 +58,7 @@ static Check tile(gert::TilingContext* context) {
     TilingResult<RmsNormRopeTilingData> tiled;
     const Check tile = check_and_tile_rms_norm_rope(t, params, NPU_ROPE_ANGLE_EXACT, norm, platform, &tiled);
     if (!tile.ok()) return tile;
-    if (!tiled.has_elements()) return no_elements(op, t.rope.x_name[0], *t.rope.x[0]);
+    if (!tiled.has_elements()) return empty_tensor_error(op, t.rope.x_name[0], *t.rope.x[0]);
     return hand_to_cann(op, context, tiled);
 }
 
@@ -86,7 +86,7 @@ namespace ops {
 class NpuRmsNormRope : public OpDef {
 public:
     explicit NpuRmsNormRope(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kRmsNormRopeParameters, optiling::add_attributes,
+        npu_rope::define(this, optiling::kRmsNormRopeParameters, optiling::declare_attributes,
                          optiling::NpuRmsNormRopeTiling);
         this->SetInferShape(ge::NpuRmsNormRopeInferShape).SetInferDataType(npu_rope::types_of_inputs<0, 1>);
     }

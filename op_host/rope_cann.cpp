@@ -4,7 +4,7 @@
 
 namespace npu_rope {
 
-void add_rope_attributes(AttributeAdder* adder) {
+void declare_rope_attributes(AttributeAdder* adder) {
     npu_rope_params params;
     bool forward = true;
     rope_attributes(adder, &params, &forward);
@@ -24,7 +24,7 @@ Check tile_rope(gert::TilingContext* context, const char* op, const Parameters& 
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
     TilingResult<RopeTilingData> tiled;
     if (Check c = check_and_tile_rope(t, params, NPU_ROPE_ANGLE_EXACT, forward, platform, &tiled); !c.ok()) return c;
-    if (!tiled.has_elements()) return no_elements(op, t.x_name[0], *t.x[0]);
+    if (!tiled.has_elements()) return empty_tensor_error(op, t.x_name[0], *t.x[0]);
     return hand_to_cann(op, context, tiled);
 }
 

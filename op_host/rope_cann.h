@@ -38,7 +38,7 @@ void rope_attributes(A* a, npu_rope_params* params, bool* forward) {
     a->strides();
 }
 
-void add_rope_attributes(AttributeAdder* adder);
+void declare_rope_attributes(AttributeAdder* adder);
 
 // Tiles a call. make: converts the definition's tensors to the call's.
 Check tile_rope(gert::TilingContext* context, const char* op, const Parameters& parameters,

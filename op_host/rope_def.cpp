@@ -25,7 +25,7 @@ namespace ops {
 class NpuRope : public OpDef {
 public:
     explicit NpuRope(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kRopeParameters, npu_rope::add_rope_attributes, optiling::NpuRopeTiling);
+        npu_rope::define(this, optiling::kRopeParameters, npu_rope::declare_rope_attributes, optiling::NpuRopeTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<0>).SetInferDataType(npu_rope::types_of_inputs<0>);
     }
 };

@@ -27,7 +27,8 @@ namespace ops {
 class NpuRopeQk : public OpDef {
 public:
     explicit NpuRopeQk(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kRopeQkParameters, npu_rope::add_rope_attributes, optiling::NpuRopeQkTiling);
+        npu_rope::define(this, optiling::kRopeQkParameters, npu_rope::declare_rope_attributes,
+                         optiling::NpuRopeQkTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<0, 1>).SetInferDataType(npu_rope::types_of_inputs<0, 1>);
     }
 };

@@ -35,7 +35,7 @@ namespace ops {
 class NpuRopeSetRows : public OpDef {
 public:
     explicit NpuRopeSetRows(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kRopeSetRowsParameters, npu_rope::add_rope_attributes,
+        npu_rope::define(this, optiling::kRopeSetRowsParameters, npu_rope::declare_rope_attributes,
                          optiling::NpuRopeSetRowsTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<4>).SetInferDataType(npu_rope::types_of_inputs<4>);
     }

@@ -17,7 +17,7 @@ void rotary_attributes(A* a, RotaryAttributes* attributes, bool* forward) {
 
 }  // namespace
 
-void add_rotary_attributes(AttributeAdder* adder) {
+void declare_rotary_attributes(AttributeAdder* adder) {
     RotaryAttributes a = {};
     bool forward = true;
     rotary_attributes(adder, &a, &forward);
@@ -38,7 +38,7 @@ Check tile_rotary(gert::TilingContext* context, const char* op, const Parameters
     RotaryShape shape;
     TilingResult<RotaryTilingData> tiled;
     if (Check c = check_and_tile_rotary(t, a, forward, platform, &shape, &tiled); !c.ok()) return c;
-    if (!tiled.has_elements()) return no_elements(op, t.x_name[0], *t.x[0]);
+    if (!tiled.has_elements()) return empty_tensor_error(op, t.x_name[0], *t.x[0]);
     return hand_to_cann(op, context, tiled);
 }
 

@@ -11,7 +11,7 @@ inline Types rotated_types() { return {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT
 inline Types table_types() { return {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT}; }
 
 // Adds the attributes of rotary_mul in its order, then the strides.
-void add_rotary_attributes(AttributeAdder* adder);
+void declare_rotary_attributes(AttributeAdder* adder);
 
 // Tiles a call. make: converts the definition's tensors to the call's.
 Check tile_rotary(gert::TilingContext* context, const char* op, const Parameters& parameters,

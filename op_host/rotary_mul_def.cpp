@@ -25,7 +25,7 @@ namespace ops {
 class NpuRotaryMul : public OpDef {
 public:
     explicit NpuRotaryMul(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kRotaryMulParameters, npu_rope::add_rotary_attributes,
+        npu_rope::define(this, optiling::kRotaryMulParameters, npu_rope::declare_rotary_attributes,
                          optiling::NpuRotaryMulTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<0>).SetInferDataType(npu_rope::types_of_inputs<0>);
     }

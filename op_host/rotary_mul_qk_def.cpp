@@ -23,7 +23,7 @@ namespace ops {
 class NpuRotaryMulQk : public OpDef {
 public:
     explicit NpuRotaryMulQk(const char* name) : OpDef(name) {
-        npu_rope::define(this, optiling::kRotaryMulQkParameters, npu_rope::add_rotary_attributes,
+        npu_rope::define(this, optiling::kRotaryMulQkParameters, npu_rope::declare_rotary_attributes,
                          optiling::NpuRotaryMulQkTiling);
         this->SetInferShape(npu_rope::shapes_of_inputs<0, 1>).SetInferDataType(npu_rope::types_of_inputs<0, 1>);
     }

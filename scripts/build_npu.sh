@@ -256,7 +256,7 @@ say "op_build: $op_build; opc: $(command -v opc); bisheng: $(command -v bisheng)
 
 cd "$ROOT"
 out=build/npu/opp_project/build_out
-# CANN's ascendc_compile_kernel.py does not reuse its folders, CMake's cache keeps an earlier CC and CXX, and a package
+# CANN's ascendc_compile_kernel.py fails if a folder of an earlier failed build exists, CMake's cache keeps an earlier CC and CXX, and a package
 # of an earlier build must not be installed if this build fails.
 rm -rf build/npu
 

@@ -18,13 +18,13 @@ public:
             if (Check c = check_tensor("residual", *t_.residual, "x", x_dtype, s_.residual_stride); !c.ok()) return c;
         if (t_.backward)
             if (Check c = check_tensor("grad", *t_.grad, "scale", scale_dtype, s_.grad_stride); !c.ok()) return c;
-        if (!t_.out || (t_.adds && !t_.sum) || (t_.backward && !t_.dscale)) return {};
         const char* like = t_.backward ? "x" : "scale";
         const int32_t out_dtype = t_.backward ? x_dtype : scale_dtype;
-        if (Check c = check_output(t_.out_name(), *t_.out, like, out_dtype, s_.out_stride); !c.ok()) return c;
-        if (t_.adds)
+        if (t_.out)
+            if (Check c = check_output(t_.out_name(), *t_.out, like, out_dtype, s_.out_stride); !c.ok()) return c;
+        if (t_.sum)
             if (Check c = check_output("sum", *t_.sum, "x", x_dtype, s_.sum_stride); !c.ok()) return c;
-        if (t_.backward)
+        if (t_.dscale)
             if (Check c = check_dscale(*t_.dscale); !c.ok()) return c;
         return known_ == Known::kLayout ? Check{} : check_overlap();
     }
@@ -102,9 +102,9 @@ private:
     }
 
     Check check_dscale(npu_rope_tensor dscale) {
-        if (t_.sums_dscale && dscale.dtype != NPU_ROPE_FLOAT32)
+        if (t_.adds_to_float32_dscale && dscale.dtype != NPU_ROPE_FLOAT32)
             return bad_type(op_, "dscale", "be float32", dtype_name(dscale.dtype));
-        if (t_.sums_dscale) dscale.dtype = t_.scale->dtype;
+        if (t_.adds_to_float32_dscale) dscale.dtype = t_.scale->dtype;  // compare only the shape below
         if (Check c = check_like("dscale", dscale, "scale", *t_.scale); !c.ok()) return c;
         if (Check c = check_memory("dscale", *t_.dscale); !c.ok()) return c;
         if (is_dense_from(0, dscale)) return {};
@@ -122,11 +122,11 @@ private:
                     if (Check c = check_apart(out, alternative, in); !c.ok()) return c;
             if (Check c = check_apart(out, "", {"scale", t_.scale}); !c.ok()) return c;
         }
-        if (t_.adds) return check_apart({"out", t_.out}, "", {"sum", t_.sum});
-        return t_.backward ? check_apart({"dscale", t_.dscale}, "", {"dx", t_.out}) : Check{};
+        if (t_.out && t_.sum) return check_apart({"out", t_.out}, "", {"sum", t_.sum});
+        return t_.out && t_.dscale ? check_apart({"dscale", t_.dscale}, "", {"dx", t_.out}) : Check{};
     }
 
-    // alternative: the beginning of the rule, with the inputs that the output may be; empty if it may be none.
+    // alternative: the start of the rule, such as "be x itself or ". Empty if the output may not be an input.
     Check check_apart(const NamedTensor& out, const char* alternative, const NamedTensor& other) {
         if (!may_share_memory(view_of(*out.tensor), view_of(*other.tensor))) return {};
         return bad_value(op_, out.name, formatted("%sshare no memory with %s", alternative, other.name),
@@ -191,8 +191,8 @@ RmsNormTensors rms_norm_tensors(const npu_rope_tensor* x, const npu_rope_tensor*
 
 RmsNormTensors rms_norm_backward_tensors(const npu_rope_tensor* grad, const npu_rope_tensor* x,
                                          const npu_rope_tensor* scale, const npu_rope_tensor* dx,
-                                         const npu_rope_tensor* dscale, bool sums_dscale) {
-    return {"rms_norm_backward", x, scale, dx, nullptr, nullptr, grad, dscale, false, true, sums_dscale};
+                                         const npu_rope_tensor* dscale, bool adds_to_float32_dscale) {
+    return {"rms_norm_backward", x, scale, dx, nullptr, nullptr, grad, dscale, false, true, adds_to_float32_dscale};
 }
 
 RmsNormTensors add_rms_norm_tensors(const npu_rope_tensor* x, const npu_rope_tensor* residual,

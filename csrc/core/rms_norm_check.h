@@ -18,7 +18,7 @@ struct RmsNormTensors {
     const npu_rope_tensor *residual, *sum;  // of add_rms_norm: sum = x + residual, out = rms_norm of sum
     const npu_rope_tensor *grad, *dscale;   // of the backward
     bool adds = false, backward = false;    // the operator is add_rms_norm, or rms_norm_backward
-    bool sums_dscale = false;               // dscale is float32, and a kernel adds its sums to it
+    bool adds_to_float32_dscale = false;    // dscale is float32 memory to which a kernel adds its sums
     Known known = Known::kValues;
     bool out_may_be_null = false;  // not allocated yet
     const char* out_name() const { return backward ? "dx" : "out"; }
@@ -27,7 +27,7 @@ struct RmsNormTensors {
 RmsNormTensors rms_norm_tensors(const npu_rope_tensor* x, const npu_rope_tensor* scale, const npu_rope_tensor* out);
 RmsNormTensors rms_norm_backward_tensors(const npu_rope_tensor* grad, const npu_rope_tensor* x,
                                          const npu_rope_tensor* scale, const npu_rope_tensor* dx,
-                                         const npu_rope_tensor* dscale, bool sums_dscale = false);
+                                         const npu_rope_tensor* dscale, bool adds_to_float32_dscale = false);
 RmsNormTensors add_rms_norm_tensors(const npu_rope_tensor* x, const npu_rope_tensor* residual,
                                     const npu_rope_tensor* scale, const npu_rope_tensor* out,
                                     const npu_rope_tensor* sum);

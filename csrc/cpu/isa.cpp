@@ -52,8 +52,9 @@ std::atomic<int> g_active{kUnknown};
 Isa active_isa() {
     int isa = g_active.load(std::memory_order_relaxed);
     if (isa == kUnknown) {
-        isa = static_cast<int>(widest());
-        g_active.store(isa, std::memory_order_relaxed);
+        const int found = static_cast<int>(widest());
+        // Keeps the instruction set that another thread has forced in the meantime.
+        if (g_active.compare_exchange_strong(isa, found, std::memory_order_relaxed)) isa = found;
     }
     return static_cast<Isa>(isa);
 }

@@ -7,17 +7,17 @@
 //
 // The error of Normalized. Let u = 2^-24, w = 2^-53.
 //
-// In double (x or scale in float64, U other than float32, rows whose mean square fits_floats() rejects): sums of blocks
-// (kSumBlockError) are added pairwise, in at most log2(n) - 9 + 2 more additions. No term is negative, so the relative
-// error of the sum of squares is within (64 + log2 n) w. The mean and its sum with epsilon round once each. The root
-// halves the error and rounds; the inverse rounds and is within (35 + log2(n) / 2) w. Its product with x rounds once
-// more: before it is rounded to U, Normalized is within (36 + log2(n) / 2) w of XU / RMS.
+// In double (x or scale in float64, U other than float32, rows whose mean square fits_floats() rejects): the sum of a
+// block is within 71 w (kSumBlockError). Adding the blocks pairwise takes at most log2(n) - 9 + 2 additions. No term is
+// negative, so the relative error of the sum of squares is within (64 + log2 n) w. The mean and its sum with epsilon
+// round once each. The root halves the error and rounds; the inverse rounds and is within (35 + log2(n) / 2) w. Its
+// product with x rounds once more: before it is rounded to U, Normalized is within (36 + log2(n) / 2) w of XU / RMS.
 //
-// In float32 (all other rows): groups of squares are added in float32, within 5 u (kSquaresBlock); the part that
-// float32 cannot hold is less than u. The additions in double, the mean and its sum with epsilon add less than
-// (256 + log2 n) w, of which the groups of a block are 2^-45 = 256 w. The root halves the error and rounds. The inverse
-// rounds in double and in float32, and its product with x rounds in float32: (3 + 2) u + (130 + log2(n) / 2) w, less
-// than 5.1 u + log2(n) w.
+// In float32 (all other rows): groups of squares are added in float32, within 5 u (kSquaresBlock). Squares that
+// underflow in float32 lose less than u in total. The additions in double add less than 256 w = 2^-45 for the groups of
+// a block, and less than log2(n) w for the blocks, the mean and epsilon. The root halves the error and rounds. The
+// inverse rounds in double and in float32, and its product with x rounds in float32: (3 + 2) u + (130 + log2(n) / 2) w,
+// less than 5.1 u + log2(n) w.
 //
 // npu_rope/testing/bounds.py uses these bounds.
 //
@@ -129,13 +129,13 @@ public:
     explicit RowToNormalize(const Job& job)
         : job_(job), cached_sum_(job.stream_sum ? static_cast<size_t>(job.shape.n * job.format.x_bytes) : 0) {}
 
-    // Computes row() and mean_square(), which is RowNormalizer's.
+    // Computes row() and mean_square_plus_epsilon().
     void make(const RowOffsets& offsets, const RowNormalizer& normalizer) {
         row_ = at(offsets);
-        mean_square_ = normalizer.mean_square(row_);
+        mean_square_plus_epsilon_ = normalizer.mean_square_plus_epsilon(row_);
     }
     const char* row() const { return row_; }
-    double mean_square() const { return mean_square_; }
+    double mean_square_plus_epsilon() const { return mean_square_plus_epsilon_; }
 
 private:
     const char* at(const RowOffsets& offsets) {
@@ -152,11 +152,11 @@ private:
     const Job& job_;
     std::vector<char> cached_sum_;  // copy of a sum that is stored past the caches
     const char* row_ = nullptr;
-    double mean_square_ = 0;
+    double mean_square_plus_epsilon_ = 0;
 };
 
 // Prefetch distance, from the start of the next row that has not been read yet; rows are assumed to be contiguous.
-// Measurements show that without prefetches reading and computing wait for each other.
+// Measurements show that reads and arithmetic do not overlap without prefetches.
 constexpr int64_t kPrefetchBytes = int64_t{6} << 10;
 // Longest row, in bytes, whose mean square is computed before the previous row is written. The processor then overlaps
 // the root of one row with the sum of the next. For longer rows the L1 cache would not hold two rows, the prefetched
@@ -184,7 +184,7 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
         if (has_next && job.residual)
             residual_ahead = job.residual + next_offsets.residual * job.format.x_bytes + distance;
         char* y = job.out + offsets.out * job.format.scale_bytes;
-        normalizer.write(current->row(), current->mean_square(), scales.at(offsets.scale), y, job.storing,
+        normalizer.write(current->row(), current->mean_square_plus_epsilon(), scales.at(offsets.scale), y, job.storing,
                          {x_ahead, residual_ahead});
         if (has_next && !early) next->make(next_offsets, normalizer);
         std::swap(current, next);
@@ -194,9 +194,10 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
     if (job.storing == Storing::kStreamed || job.stream_sum) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-// Total size of the tensors of a call, in bytes, above which a single thread stores past the caches and several threads
-// fetch the lines that they will write. Measured with a last cache of 32 MiB, including a reader of the result: storing
-// past the cache is faster from half its size on with one thread, and from its whole size on with several.
+// Total size of a call's tensors, in bytes, above which stores are not plain. One thread then stores past the caches.
+// Several threads do so from kStreamAbove on; below it they prefetch the lines that they will write. An unaligned
+// output is always prefetched. Measured with a last-level cache of 32 MiB, including a reader of the result: storing
+// past the cache is faster from half the cache's size on with one thread, and from its full size on with several.
 constexpr int64_t kLargeAbove = kStreamAbove / 2;
 
 // Outputs in place use plain stores, because their lines were just read into the caches.
@@ -251,7 +252,7 @@ struct BackwardJob {
     Job job;
     char* dscale;
     int64_t scales, rows_per_scale;  // different scales, and rows that share each
-    int64_t scale_elements;    // of one scale: a row's, without the inner dimensions along which the scale is broadcast
+    int64_t scale_elements;    // of one scale: the product of the inner sizes along which the scale is not broadcast
     int64_t groups;            // of the rows that share a scale
     std::vector<double> sums;  // [scales, groups, n]; empty where there is one group
 };
@@ -282,8 +283,8 @@ public:
         grad_ = job_.grad + offsets.grad * job_.format.scale_bytes;
         scale_ = scales_.at(offsets.scale);
         factors_ = wide_.factors_of(x_);
-        // dx is multiplied by inverse and then by power. This factor keeps a small gradient normal after the first
-        // product; the second removes it.
+        // dx is multiplied by inverse, then by power. `headroom` keeps a small gradient normal after the first product.
+        // The second product divides by it.
         const double headroom = factors_.power == 1 ? 1 : std::ldexp(1.0, kPeakExponent);
         const double mean = mean_product();
         char* dx = job_.out + offsets.dx * job_.format.x_bytes;
@@ -327,8 +328,8 @@ private:
     double *grad_block_ = blocks_[0], *g_ = blocks_[1], *dx_ = blocks_[2], *normalized_ = blocks_[3];
 };
 
-// Computes one scale's gradient from the sums for each element of a row: adds the sums whose elements share an element
-// of the scale, and rounds.
+// Computes the gradient of one scale. `sums` has one sum for each element of a row. Sums of elements that share an
+// element of the scale are added, and the results are rounded.
 void write_dscale(const BackwardJob& b, int64_t scale_index, const double* sums) {
     const RmsNormShape& s = b.job.shape;
     int64_t stride[NPU_ROPE_MAX_NDIM], step = 1;

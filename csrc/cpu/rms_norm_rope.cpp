@@ -3,8 +3,8 @@
 //
 // float16 and bfloat16: the product x * inverse * scale and the rotation are float32; the result is rounded once.
 // float32, float64 and calls with intermediate_rounding: rms_norm's kernel writes a block of heads into the L1 cache,
-// and rope's kernel rotates them there. The result has the same bits as rms_norm followed by rope_qk. Their stash type
-// is float64 for float64 without intermediate_rounding, otherwise float32.
+// and rope's kernel rotates them from there into the output. The result has the same bits as rms_norm followed by
+// rope_qk. Their stash type is float64 for float64 without intermediate_rounding, otherwise float32.
 #include "csrc/cpu/rms_norm_rope.h"
 
 #include <algorithm>
@@ -61,27 +61,28 @@ void prefetch_head(const char* x, int64_t bytes) {
 // Stores the normalized heads of a block, then rotates them.
 void normalize_then_rotate_blocks(const Job& job, const rope_table::TokenTable& table, int side, const Heads& heads,
                                   bool stream) {
-    const NormAndAngles& n = job.tables;
+    const NormAndAngles& n = job.source;
     const int64_t D = n.format.n, step = heads.x_stride * job.item_bytes;
     char* block = block_of_heads(kHeadsPerBlock * D * job.item_bytes);
     for (int64_t first = 0; first < heads.count; first += kHeadsPerBlock) {
         const int64_t count = std::min(kHeadsPerBlock, heads.count - first);
         const char* x = heads.x + first * step;
-        double mean[kHeadsPerBlock];
-        for (int64_t h = 0; h < count; ++h) mean[h] = n.normalizer.mean_square(x + h * step);
+        double mean_square_plus_epsilon[kHeadsPerBlock];
+        for (int64_t h = 0; h < count; ++h)
+            mean_square_plus_epsilon[h] = n.normalizer.mean_square_plus_epsilon(x + h * step);
         for (int64_t h = 0; h < count; ++h) {
             prefetch_head(x + (h + kHeadsPerBlock) * step, D * job.item_bytes);
-            n.normalizer.write(x + h * step, mean[h], n.scale[side], block + h * D * job.item_bytes, Storing::kPlain,
-                               /*prefetched already*/ {x, x});
+            n.normalizer.write(x + h * step, mean_square_plus_epsilon[h], n.scale[side], block + h * D * job.item_bytes,
+                               Storing::kPlain, /*prefetch: nothing new, x is in the caches*/ {x, x});
         }
         const Heads normalized{block, heads.y + first * heads.y_stride * job.item_bytes, count, D, heads.y_stride};
         rotation::rotate_heads(job, table, normalized, /*in_place=*/false, stream);
     }
 }
 
-// Handles a row whose mean square fails fits_floats(): bfloat16 numbers whose squares leave float32's range, all zeros,
-// infinity or NaN. Writes x times a power of two to `product` and returns the inverse root mean square of the product.
-// The product is exact except for elements whose normalized values are subnormal.
+// Handles a row that fails fits_floats(): bfloat16 numbers with very small or very large squares, all zeros with an
+// epsilon below 2^-100, infinity or NaN. Writes x times a power of two to `product` and returns the inverse root mean
+// square of the product. The product is exact except for elements whose normalized values are subnormal.
 float rescale(const RowFormat& format, const DoubleRow& wide, const char* x, char* product) {
     double values[kSumBlock], peak = 0;
     for_each_block(format.n, [&](int64_t at, int64_t count) {
@@ -99,7 +100,7 @@ float rescale(const RowFormat& format, const DoubleRow& wide, const char* x, cha
 // Normalizes and rotates each head in one kernel, which rounds once.
 void normalize_and_rotate_heads(const Job& job, const rope_table::TokenTable& table, int side, const Heads& heads,
                                 bool stream) {
-    const NormAndAngles& n = job.tables;
+    const NormAndAngles& n = job.source;
     const Rotation& c = job.call;
     const int64_t item = job.item_bytes, offset = c.offset * item;
     char* rescaled = block_of_heads(n.format.n * item);
@@ -114,14 +115,16 @@ void normalize_and_rotate_heads(const Job& job, const rope_table::TokenTable& ta
     const auto rotate = n.kernels.rotate[c.pairing][c.dtype];
     for (int64_t first = 0; first < heads.count; first += kHeadsPerBlock) {
         const int64_t end = std::min(first + kHeadsPerBlock, heads.count);
-        double mean[kHeadsPerBlock];
+        double mean_square_plus_epsilon[kHeadsPerBlock];
         auto x_of = [&](int64_t h) { return heads.x + h * heads.x_stride * item; };
-        for (int64_t h = first; h < end; ++h) mean[h - first] = mean_square_in_floats(n.format, x_of(h));
+        for (int64_t h = first; h < end; ++h)
+            mean_square_plus_epsilon[h - first] = mean_square_plus_epsilon_in_floats(n.format, x_of(h));
         for (int64_t h = first; h < end; ++h) {
             prefetch_head(x_of(h + kHeadsPerBlock), n.format.n * item);
-            const bool fits = fits_floats(mean[h - first]);
-            head.inverse = fits ? static_cast<float>(1 / std::sqrt(mean[h - first]))
-                                : rescale(n.format, n.wide, x_of(h), rescaled);
+            const double square = mean_square_plus_epsilon[h - first];
+            const bool fits = fits_floats(square);
+            head.inverse =
+                fits ? static_cast<float>(1 / std::sqrt(square)) : rescale(n.format, n.wide, x_of(h), rescaled);
             head.x = (fits ? x_of(h) : rescaled) + offset;
             head.y = heads.y + h * heads.y_stride * item + offset;
             rotate(head);
@@ -137,7 +140,7 @@ template <>
 struct RotateHeads<NormAndAngles> {
     static void run(const Job<NormAndAngles>& job, const rope_table::TokenTable& table, int side, const Heads& heads,
                     bool /*in_place*/, bool stream) {
-        job.tables.one_rounding ? normalize_and_rotate_heads(job, table, side, heads, stream)
+        job.source.one_rounding ? normalize_and_rotate_heads(job, table, side, heads, stream)
                                 : normalize_then_rotate_blocks(job, table, side, heads, stream);
     }
 };

@@ -152,7 +152,7 @@ inline bool computes_in_floats(const RowFormat& format) {
 }
 
 // mean(x^2) + epsilon of a row of floats. fits_floats() is false for the result if float32 cannot compute it.
-inline double mean_square_in_floats(const RowFormat& format, const char* x) {
+inline double mean_square_plus_epsilon_in_floats(const RowFormat& format, const char* x) {
     const auto sum_squares = format.kernels.sum_squares[format.x_dtype];
     const auto n = static_cast<double>(format.n);
     if (format.n <= kSquaresBlock) return sum_squares(x, format.n) / n + format.epsilon;
@@ -162,8 +162,10 @@ inline double mean_square_in_floats(const RowFormat& format, const char* x) {
     return sum.total() / n + format.epsilon;
 }
 
-// Whether a row with this mean square can be normalized in float32.
-inline bool fits_floats(double mean) { return mean >= kMinMeanSquare && mean <= kMaxMeanSquare; }
+// Whether a row with this mean(x^2) + epsilon can be normalized in float32.
+inline bool fits_floats(double mean_square_plus_epsilon) {
+    return mean_square_plus_epsilon >= kMinMeanSquare && mean_square_plus_epsilon <= kMaxMeanSquare;
+}
 
 // Normalizes rows. A caller with several rows computes their mean squares first, so that none waits for another's root.
 class RowNormalizer {
@@ -172,18 +174,19 @@ public:
         : format_(format), wide_(format), floats_(computes_in_floats(format)) {}
 
     // mean(x^2) + epsilon, or 0 if all rows of the call are computed in double.
-    double mean_square(const char* x) const { return floats_ ? mean_square_in_floats(format_, x) : 0; }
+    double mean_square_plus_epsilon(const char* x) const {
+        return floats_ ? mean_square_plus_epsilon_in_floats(format_, x) : 0;
+    }
 
     // NormalizeJob::prefetch: addresses in x and in the residual.
     struct Prefetch {
         const void *x, *residual;
     };
 
-    // mean: mean_square(x).
-    void write(const char* x, double mean, const char* scale, char* y, Storing storing,
+    void write(const char* x, double mean_square_plus_epsilon, const char* scale, char* y, Storing storing,
                const Prefetch& prefetch) const {
-        if (!fits_floats(mean)) return wide_.write(x, wide_.factors_of(x), scale, y);
-        const auto inverse = static_cast<float>(1 / std::sqrt(mean));
+        if (!fits_floats(mean_square_plus_epsilon)) return wide_.write(x, wide_.factors_of(x), scale, y);
+        const auto inverse = static_cast<float>(1 / std::sqrt(mean_square_plus_epsilon));
         format_.kernels.normalize[format_.x_dtype][format_.scale_dtype](
             {x, scale, y, format_.n, inverse, storing, {prefetch.x, prefetch.residual}});
     }

@@ -32,22 +32,22 @@ struct Rotation {
 
 namespace rotation {
 
-// Tokens of one batch that a thread processes as one chunk. Tables are stepped from position to position inside a chunk
+// Tokens of one batch that a thread processes as one chunk. Source are stepped from position to position inside a chunk
 // only, so that a result does not depend on the number of threads.
 constexpr int64_t kTokensPerChunk = 64;
 
 // With fewer chunks per thread than this, a token's heads are also split among threads, for even shares.
 constexpr int64_t kMinChunksPerThread = 4;
 
-// Tables: the source of tokens' tables. Its class OfToken, one object per thread, is constructed from the tables, the
+// Source: the source of tokens' tables. Its class OfToken, one object per thread, is constructed from the source, the
 // call and the kernels:
 //   begin_chunk()               called before a chunk's first token
 //   fill(b, s)                  computes the table of a token
 //   cos_table(), sin_table()    the table, in the order that its kernel reads
 //   entry_per_lane()            whether the table has one entry per lane
-template <class Tables>
+template <class Source>
 struct Job {
-    const Tables& tables;
+    const Source& source;
     const Rotation& call;
     const RopeKernels& kernels;
     int64_t chunks_per_batch;
@@ -81,8 +81,8 @@ struct Heads {
     int64_t count, x_stride, y_stride;
 };
 
-template <class Tables>
-void rotate_heads(const Job<Tables>& job, const typename Tables::OfToken& table, const Heads& heads, bool in_place,
+template <class Source>
+void rotate_heads(const Job<Source>& job, const typename Source::OfToken& table, const Heads& heads, bool in_place,
                   bool stream) {
     const Rotation& c = job.call;
     int64_t offset = c.offset * job.item_bytes;
@@ -103,26 +103,26 @@ void rotate_heads(const Job<Tables>& job, const typename Tables::OfToken& table,
 }
 
 // Rotates heads of a side by a token's table. An operator with further steps specializes it.
-template <class Tables>
+template <class Source>
 struct RotateHeads {
-    static void run(const Job<Tables>& job, const typename Tables::OfToken& table, int, const Heads& heads,
+    static void run(const Job<Source>& job, const typename Source::OfToken& table, int, const Heads& heads,
                     bool in_place, bool stream) {
         rotate_heads(job, table, heads, in_place, stream);
     }
 };
 
 // Rotates heads into the operator's cache. If the type changes, rotates each head into a float32 buffer and rounds it.
-template <class Tables>
-void scatter_heads(const Job<Tables>& job, const typename Tables::OfToken& table, int side, Heads heads, int64_t row) {
+template <class Source>
+void scatter_heads(const Job<Source>& job, const typename Source::OfToken& table, int side, Heads heads, int64_t row) {
     const Rotation& c = job.call;
     heads.y += row * c.shape.side[side].out_stride[1] * job.out_bytes;
-    if (c.out_dtype == c.dtype) return RotateHeads<Tables>::run(job, table, side, heads, false, false);
+    if (c.out_dtype == c.dtype) return RotateHeads<Source>::run(job, table, side, heads, false, false);
     std::vector<float>& buffer = head_buffer();
     int64_t D = c.shape.D;
     if (static_cast<int64_t>(buffer.size()) < D) buffer.resize(static_cast<size_t>(D));
     for (int64_t h = 0; h < heads.count; ++h) {
         Heads head{heads.x + h * heads.x_stride * job.item_bytes, reinterpret_cast<char*>(buffer.data()), 1, D, D};
-        RotateHeads<Tables>::run(job, table, side, head, false, false);
+        RotateHeads<Source>::run(job, table, side, head, false, false);
         job.kernels.narrow[c.out_dtype](buffer.data(), heads.y + h * heads.y_stride * job.out_bytes, D);
     }
 }
@@ -133,8 +133,8 @@ struct Token {
 };
 
 // Rotates heads [first, last) of one side; skips a cache's side for a token without a row.
-template <class Tables>
-void rotate_side(const Job<Tables>& job, const typename Tables::OfToken& table, int side, const Token& token,
+template <class Source>
+void rotate_side(const Job<Source>& job, const typename Source::OfToken& table, int side, const Token& token,
                  int64_t first, int64_t last) {
     const Rotation& c = job.call;
     if (first >= last || (c.to_cache(side) && token.row < 0)) return;
@@ -148,7 +148,7 @@ void rotate_side(const Job<Tables>& job, const typename Tables::OfToken& table, 
     heads.y_stride = sd.out_stride[2];
     if (c.to_cache(side)) return scatter_heads(job, table, side, heads, token.row);
     heads.y += (token.b * sd.out_stride[0] + token.s * sd.out_stride[1]) * job.out_bytes;
-    RotateHeads<Tables>::run(job, table, side, heads, sd.in_place, job.stream[side]);
+    RotateHeads<Source>::run(job, table, side, heads, sd.in_place, job.stream[side]);
 }
 
 inline Token token_at(const Rotation& c, int64_t b, int64_t s) {
@@ -157,8 +157,8 @@ inline Token token_at(const Rotation& c, int64_t b, int64_t s) {
 }
 
 // Rotates one group of a token's heads. Heads are numbered through both sides.
-template <class Tables>
-void rotate_token(const Job<Tables>& job, typename Tables::OfToken& table, int64_t b, int64_t s, int64_t group) {
+template <class Source>
+void rotate_token(const Job<Source>& job, typename Source::OfToken& table, int64_t b, int64_t s, int64_t group) {
     const Rotation& c = job.call;
     int64_t head_count = c.shape.heads(), first_side_heads = c.shape.side[0].N;
     int64_t first = head_count * group / job.head_groups, last = head_count * (group + 1) / job.head_groups;
@@ -170,10 +170,10 @@ void rotate_token(const Job<Tables>& job, typename Tables::OfToken& table, int64
     rotate_side(job, table, 1, token, std::max(first, first_side_heads) - first_side_heads, last - first_side_heads);
 }
 
-template <class Tables>
+template <class Source>
 void run_range(int64_t begin, int64_t end, void* ctx) {
-    const auto& job = *static_cast<const Job<Tables>*>(ctx);
-    typename Tables::OfToken table(job.tables, job.call, job.kernels);
+    const auto& job = *static_cast<const Job<Source>*>(ctx);
+    typename Source::OfToken table(job.source, job.call, job.kernels);
     for (int64_t u = begin; u < end; ++u) {
         int64_t chunk = u / job.head_groups, group = u % job.head_groups;
         int64_t b = chunk / job.chunks_per_batch, first = chunk % job.chunks_per_batch * kTokensPerChunk;
@@ -188,8 +188,8 @@ void run_range(int64_t begin, int64_t end, void* ctx) {
 }  // namespace rotation
 
 // Rotates every token of a checked call.
-template <class Tables>
-void rotate_all(const Tables& tables, const Rotation& call) {
+template <class Source>
+void rotate_all(const Source& source, const Rotation& call) {
     using namespace rotation;
 
     const RopeShape& s = call.shape;
@@ -198,7 +198,7 @@ void rotate_all(const Tables& tables, const Rotation& call) {
     int64_t chunks_per_batch = (s.S + kTokensPerChunk - 1) / kTokensPerChunk, chunks = s.B * chunks_per_batch;
     int64_t groups = chunks >= kMinChunksPerThread * threads ? 1 : std::min<int64_t>(s.heads(), threads);
     int64_t item_bytes = dtype_bytes(call.dtype);
-    Job<Tables> job{tables,
+    Job<Source> job{source,
                     call,
                     active_rope_kernels(),
                     chunks_per_batch,
@@ -206,7 +206,7 @@ void rotate_all(const Tables& tables, const Rotation& call) {
                     item_bytes,
                     dtype_bytes(call.out_dtype),
                     {should_stream(call, 0, item_bytes), s.sides == 2 && should_stream(call, 1, item_bytes)}};
-    parallel_ranges(chunks * groups, threads, run_range<Tables>, &job);
+    parallel_ranges(chunks * groups, threads, run_range<Source>, &job);
 }
 
 }  // namespace npu_rope

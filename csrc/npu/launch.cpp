@@ -105,8 +105,8 @@ Check find_this_platform(const char* op, Platform* found) {
     const bool on_ai_cores = family->arch == kArch310p;  // its AI cores execute vector instructions
     const int32_t cores = cores_of_device(on_ai_cores ? ACL_DEVICE_INFO_AI_CORE_NUM : ACL_DEVICE_INFO_VECTOR_CORE_NUM);
     if (cores < 1)
-        return bad_value(op, "soc", "be a chip whose cores CANN knows",
-                         formatted("%s, for which it has none", name.c_str()));
+        return bad_value(op, "soc", "be a chip whose number of cores CANN reports",
+                         formatted("%s, for which CANN reports none", name.c_str()));
     *found = {name.c_str(), family->arch, cores, family->ub_bytes};
     return {};
 }

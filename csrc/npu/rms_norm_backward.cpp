@@ -32,7 +32,7 @@ void launch(const NormCall& norm, const at::Tensor& grad, const at::Tensor& x, c
     LaunchTensors tensors(kOp, {{"grad", &grad}, {"x", &x}, {"scale", &scale}, {"dscale", &sums}, {"dx", &dx}});
     const RmsNormAttributes& of = norm.attributes();
     if (!accepts_rms_norm(rms_norm_backward_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(4),
-                                                    tensors.view(3), /*sums_dscale=*/true),
+                                                    tensors.view(3), /*adds_to_float32_dscale=*/true),
                           of))
         return;
     const at::IntArrayRef strides = tensors.strides();

@@ -1,6 +1,7 @@
 """npu_rope's operators through the real torch_npu on the simulated CANN: scripts as users write them,
-kernels with deliberate defects, bad calls, and calls that a graph can capture. scripts/test.sh --npu runs
-the operators' own tests.
+kernels with deliberate defects, bad calls, calls that a graph can capture, the import order of torch_npu,
+the command line, and chips. `scripts/test.sh --npu` runs the tests of the operators (tests/ops,
+tests/rope, …) on back end npu.
 """
 
 import itertools
@@ -15,7 +16,7 @@ import pytest
 from simulated_npu import TIMEOUT_SECONDS, checks_of
 
 SCRIPTS = Path(__file__).parent / "scripts"
-OPERATORS = {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}
+ROPE_OPERATORS = {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}
 
 
 def slow(value):
@@ -28,8 +29,9 @@ def test_a_port_agrees_with_float64(simulated, queue):
     done = simulated.run(SCRIPTS / "port.py", TASK_QUEUE_ENABLE=queue)
     found = done.json()
     assert len(found) == 15
-    assert max(found.values()) < 4, found  # in units of half the spacing at the largest element
-    assert set(done.report.launches) >= OPERATORS
+    # In units of port.py's bounds: eps / 2 times the largest expected value.
+    assert max(found.values()) < 4, found
+    assert set(done.report.launches) >= ROPE_OPERATORS
     assert done.report.is_clean
     assert not done.report.not_simulated
 
@@ -52,10 +54,10 @@ def test_the_command_reports_launches_and_a_timeline(simulated, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "npu-rope sim: simulated microseconds of kernels: " in done.stderr
     found = json.loads(report.read_text())
-    assert set(found["launches"]) >= OPERATORS
+    assert set(found["launches"]) >= ROPE_OPERATORS
     runs = found["timeline"]
-    assert {run["operator"] for run in runs} == OPERATORS
-    assert len(runs) == sum(found["launches"][name] for name in OPERATORS)
+    assert {run["operator"] for run in runs} == ROPE_OPERATORS
+    assert len(runs) == sum(found["launches"][name] for name in ROPE_OPERATORS)
     for run, after in itertools.pairwise(runs):
         assert run["cycles"] > 500
         assert run["cores"] >= 1
@@ -243,7 +245,7 @@ def test_tensors_of_two_devices_are_refused_and_nothing_is_written(simulated, qu
             message,
         )
     assert "fall back" not in done.stderr
-    assert not OPERATORS & set(done.report.launches)
+    assert not ROPE_OPERATORS & set(done.report.launches)
 
 
 VIEWS = """
@@ -414,7 +416,9 @@ def test_validate_runs_its_cases_on_npu(simulated):
 
 def test_doctor_finds_a_simulated_npu(simulated):
     command = ["--", simulated.python, "-m", "npu_rope.cli", "doctor"]
-    done = simulated.sim(*command, NPU_ROPE_GGML_LIB="/nonexistent")  # its process imports torch_npu too
+    done = simulated.sim(
+        *command, NPU_ROPE_GGML_LIB="/nonexistent"
+    )  # no ggml, whose process would also import torch_npu
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^ yes  npu +torch_npu, simulated CANN and Ascend910B2 *$", done.stdout, re.M)
     assert re.search(r"^ yes  device +Ascend910B2, simulated: no hardware *$", done.stdout, re.M)
@@ -443,7 +447,8 @@ def test_doctor_lists_the_missing_pieces_with_torch_npu_but_without_cann(npu_pyt
 CALL = """
 import ctypes, os, sys
 if sys.argv[1:]:
-    ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)  # library_in_front: before CANN in the order of look-up
+    # library_in_front: loaded first, so its functions replace CANN's.
+    ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)
 import torch, torch_npu, npu_rope
 torch.npu.synchronize()
 os.environ.update(argument.split("=") for argument in sys.argv[2:])
@@ -495,7 +500,8 @@ REFUSED_CHIPS = {
         "[rope] soc must be an Ascend910B, Ascend910_93 or Ascend310P but got Ascend950PR_9599."
     ),
     ("CHIP=Ascend910B9", "CORES=none"): (
-        "[rope] soc must be a chip whose cores CANN knows but got Ascend910B9, for which it has none."
+        "[rope] soc must be a chip whose number of cores CANN reports but got Ascend910B9, for which CANN "
+        "reports none."
     ),
 }
 
@@ -508,7 +514,7 @@ def test_a_chip_without_kernels_or_known_cores_is_refused_by_name(simulated, lib
     assert not done.report.launches
 
 
-def test_the_cores_of_a_new_chip_come_from_cann(simulated, library_in_front):
+def test_a_new_chip_runs_if_cann_reports_its_cores(simulated, library_in_front):
     done = simulated.code(CALL, library_in_front, "CHIP=Ascend910B9", fresh=True)
     assert done.status == 0, done.stderr
     assert done.report.launches["NpuRope"] == 1

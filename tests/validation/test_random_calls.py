@@ -1,4 +1,4 @@
-"""Random calls of rope: fixed ones, the errors that their judge finds, and runs that can be resumed."""
+"""Random calls of rope: calls of a fixed seed, wrong results that the judge must find, and resumed runs."""
 
 from __future__ import annotations
 
@@ -66,8 +66,7 @@ def facts(call):
     yield from (("operator", call.op, mode), ("dtype", call.dtype), ("positions", call.positions))
     yield from (
         ("values", call.position_values),
-        ("index", call.position_dtype),
-        ("step", call.position_step),
+        ("position step", call.position_step),
     )
     yield from (
         ("out", call.op, call.out),
@@ -76,15 +75,15 @@ def facts(call):
         ("head", call.head),
     )
     yield from (("forward", call.forward), ("factors", call.factors is None), ("fused", call.fused))
-    yield from (("cache", call.dtype, call.cache[1]), ("rows", call.cache[2]), ("no batch", call.batch == 0))
+    yield from (("cache", call.dtype, call.cache[1]), ("no batch", call.batch == 0))
     yield from (
         ("odd head", call.head % 2),
         ("offset", mode, params.n_offs > 0),
         ("yarn", params.ext_factor != 0),
     )
     for layout in (*call.layouts, *call.out_layouts):
-        yield from (("order", layout.order), ("unaligned", layout.lead[3] % 2), ("lead", any(layout.lead)))
-        yield from (("step", step) for step in layout.step)
+        yield from (("order", layout.order), ("unaligned", layout.lead[3] % 2))
+        yield from (("layout step", step) for step in layout.step)
     if mode.has_sections:
         total, first = sum(params.sections), params.sections[:3]
         yield from (("extra", params.sections[3] > 0), ("empty", mode, tuple(width == 0 for width in first)))
@@ -104,7 +103,8 @@ def test_every_property_of_the_operators_calls_is_drawn():
     wanted |= {("angle", a) for a in ("exact", "f32", "ggml")} | {("arrays", a) for a in ARRAYS}
     wanted |= {("head", d) for d in (2, 6, 36, 80, 96, 112, 192, 576, 1024)}
     wanted |= {("cache", "float32", d) for d in ("float32", "float16", "bfloat16")}
-    wanted |= {("order", o) for o in ("BSN", "BNS", "SBN", "NSB")} | {("step", s) for s in (-1, 0, 1, 2)}
+    wanted |= {("order", o) for o in ("BSN", "BNS", "SBN", "NSB")}
+    wanted |= {(name, s) for name in ("position step", "layout step") for s in (-1, 0, 1, 2)}
     wanted |= {("cover", m, c) for m in sectioned for c in (-1, 0, 1)}
     wanted |= {("empty", m, e) for m in sectioned for e in ((True, False, False), (False, True, False))}
     wanted |= {("offset", m, True) for m in RopeMode if m is not RopeMode.VISION}
@@ -114,7 +114,7 @@ def test_every_property_of_the_operators_calls_is_drawn():
 
 
 @pytest.mark.parametrize("backend", ["cpu", "sim"])
-def test_no_pairs_frequency_exceeds_the_range_of_the_bound(backend):
+def test_no_frequency_exceeds_the_range_of_the_bound(backend):
     limits = limits_of(backend)
     for call in drawn(backend, 500):
         assert np.abs(call.params.frequencies()).max() <= FASTEST_DRAWN
@@ -135,7 +135,7 @@ def test_a_device_gets_only_calls_that_it_supports():
 
 
 def call_of(op="rope", mode="mrope", **changed):
-    """Return a call on whose result every rule of rope has an effect."""
+    """Return a call whose result depends on positions, sections, window, factors and direction."""
     sections = (4, 3, 2, 1) if RopeMode[mode.upper()].has_sections else (0, 0, 0, 0)
     n_offs, n_dims = (0, 16) if mode == "vision" else (4, 24)
     heads = (3, 2) if op == "rope_qk" else (3,)
@@ -155,7 +155,7 @@ def call_of(op="rope", mode="mrope", **changed):
 
 
 def with_call(**changed):
-    """Run another call on the same tensors."""
+    """Return an executor that runs a changed call on the same tensors."""
     return lambda call, data, backend: execute(replace(call, **changed), data, backend)
 
 
@@ -227,12 +227,12 @@ WRONG = {
     "sections that do not repeat": (with_params(sections=(4, 3, 2, 20)), ("mrope", "vision")),
     "mrope for imrope": (with_params(mode="mrope"), ("imrope",)),
     "imrope for mrope": (with_params(mode="imrope"), ("mrope",)),
-    "neighbours for halves": (with_params(mode="neox"), ("normal",)),
-    "halves for neighbours": (with_params(mode="normal"), ("neox",)),
+    "halves for neighbours": (with_params(mode="neox"), ("normal",)),
+    "neighbours for halves": (with_params(mode="normal"), ("neox",)),
     "a window two lanes on": (with_params(n_offs=6), ("normal", "neox", "mrope", "imrope")),
     "a pair too few": (with_params(n_dims=22), ("normal", "neox")),
     "no freq_factors": (with_data(factors=lambda f: None), ALL),
-    "factors of the next pair": (with_data(factors=lambda f: np.roll(f, 1)), ALL),
+    "factors of the previous pair": (with_data(factors=lambda f: np.roll(f, 1)), ALL),
     "another base": (with_params(freq_base=10001.0), ALL),
     "a lane changed by 2^-18": (after_the_call(change_one_lane_slightly), ALL),
     "x written": (after_the_call(write_x), ALL),
@@ -286,7 +286,7 @@ def test_a_result_that_is_not_the_given_array_is_found():
 
 
 WRONG_ROWS = {
-    "two rows exchanged": lambda rows: np.roll(rows, 1, axis=-1),
+    "rows moved by one token": lambda rows: np.roll(rows, 1, axis=-1),
     "a skipped token written": lambda rows: np.where(rows < 0, np.setdiff1d(np.arange(14), rows)[0], rows),
     "a token left out": lambda rows: np.where(rows == rows.max(), -1, rows),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import shutil
 import sys
@@ -23,7 +24,7 @@ from ascend_sim.cli.arguments import KernelArgument, arguments_of, tiling_of
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import replacing, unreadable, unwritable
-from ascend_sim.kernels import KernelBroken, Out, Report, compile
+from ascend_sim.kernels import In, InOut, KernelBroken, Out, Report, Sum, compile
 from ascend_sim.library import DEFAULT_SOC, Options
 
 FAILED = 1
@@ -73,11 +74,12 @@ def kernel(
 
     An argument is ROLE:FILE.npy, ROLE:DTYPE[SIZES], ROLE:DTYPE[SIZES]=FILE.npy or
     null. The role is in, out, inout, or sum (sums of atomic copies, whose last
-    bits depend on the order of the cores). New inputs hold random numbers, new
-    outputs zeros; =FILE.npy writes the result.
+    bits depend on the order of the cores). New arrays hold random numbers, those
+    with role out zeros; =FILE.npy writes the result.
 
-    Several cores run twice, in ascending and in descending order. Outputs are
-    written only if the kernel broke no rule.
+    A launch on several cores runs twice: with the cores in ascending, then in
+    descending order. Outputs and the timeline are written only if the kernel broke
+    no rule.
 
     Exit status: 0; 1 the kernel does not compile, broke a rule, or differs from
     the reference; 2 bad usage, or a missing piece.
@@ -129,7 +131,8 @@ def kernel(
         print(error, file=sys.stderr)
         raise typer.Exit(FAILED) from None
     if json_:
-        print(json.dumps({**report.summary, "warnings": report.warnings, "difference": difference}, indent=1))
+        finite = difference if difference is None or math.isfinite(difference) else "infinite"
+        print(json.dumps({**report.summary, "warnings": report.warnings, "difference": finite}, indent=1))
     else:
         _show(f"{source.name}: {entry}", report, parsed, trace)
     if difference is not None:
@@ -168,16 +171,20 @@ def _difference(expected: Any, arguments: list[KernelArgument]) -> float:
         raise bad_value(f"reference must return {len(outputs)} outputs but got {len(results)}.")
     largest = 0.0
     for result, output in zip(results, outputs, strict=True):
-        a, b = np.broadcast_arrays(np.asarray(result, np.float64), output.astype(np.float64))
-        differences = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-        largest = max(largest, float(np.nan_to_num(differences, nan=np.inf).max(initial=0.0)))
+        a, b = np.asarray(result, np.float64), output.astype(np.float64)
+        if a.shape != b.shape:
+            raise bad_value(f"reference must return shape {list(b.shape)} but got {list(a.shape)}.")
+        with np.errstate(invalid="ignore"):  # inf - inf
+            differences = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+        largest = max(largest, float(np.where(np.isnan(differences), np.inf, differences).max(initial=0.0)))
     return largest
 
 
 def _show(call: str, report: Report, arguments: list[KernelArgument], trace: Path | None) -> None:
     for warning in report.warnings:
         print(f"warning: {warning['text']}")
-    minimum_bytes = sum(g.argument.array.nbytes for g in arguments if g.argument)
+    moved = {In: 1, Out: 1, InOut: 2, Sum: 2}  # reads and writes
+    minimum_bytes = sum(g.argument.array.nbytes * moved[type(g.argument)] for g in arguments if g.argument)
     timeline.show({**report.summary, "call": call}, minimum_bytes, Console(highlight=False))
     for argument in arguments:
         if argument.file is not None:

@@ -91,8 +91,8 @@ def run(
     try:
         if not session.is_simulated(soc):
             raise usage_error(
-                f"[sim] soc must be one of {', '.join(session.chips())}, or NAME:CORES with a new name of "
-                f"their families and a number of AI cores, but got {soc}."
+                f"[sim] soc must be one of {', '.join(session.chips())}, or NAME:CORES for a chip that "
+                f"is not listed: a name of one of these families and its number of AI cores, but got {soc}."
             )
         with tempfile.TemporaryDirectory(prefix="ascend-sim-") as folder:
             environment = session.environment(command, soc, Path(folder), streams=streams, seed=seed)

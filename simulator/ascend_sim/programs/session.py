@@ -217,7 +217,7 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
             microseconds_of[run["operator"]] += run["microseconds"]
         each = ", ".join(f"{name} {us:.1f}" for name, us in microseconds_of.most_common())
         print_line(f"simulated microseconds of kernels: {sum(microseconds_of.values()):.1f} ({each})")
-    order = f" in the order of --seed {report.seed}" if report.streams == STREAMS[0] else ""
+    order = f", in a random order (--seed {report.seed})" if report.streams == STREAMS[0] else ""
     for title, texts in (
         (f"launches with rule violations: {report.broken_launches or 'none'}", report.violations),
         (f"streams: {report.streams}{order}; races: {report.race_count or 'none'}", report.races),

@@ -91,8 +91,8 @@ SimulatedChip chip_of_environment() {
     for (const ascend_sim::Chip& one : ascend_sim::kChips)
         if (is_supported(one.name)) known += std::string(known.empty() ? "" : ", ") + one.name;
     std::fprintf(stderr,
-                 "simulated CANN: ASCEND_SIM_SOC must be one of %s, or NAME:CORES with a new name of these families "
-                 "and a number of AI cores, but got %s.\n",
+                 "simulated CANN: ASCEND_SIM_SOC must be one of %s, or NAME:CORES for a chip that is not "
+                 "listed: a name of one of these families and its number of AI cores, but got %s.\n",
                  known.c_str(), name);
     std::exit(2);
 }
