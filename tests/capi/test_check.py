@@ -81,6 +81,20 @@ def test_only_known_values_and_addresses_are_read():
     native.load().check("rope", without_memory, [], "layout", **PARAMS)
 
 
+@pytest.mark.parametrize("op", ["rms_norm_backward", "add_rms_norm"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_output_is_checked_if_the_other_one_is_not_allocated_yet(op, place):
+    inputs, outs, others = CALLS[op]
+    tensors, wrong = [describe(a) for a in inputs], describe(outs[place][..., :4].copy())
+    call = CCall(op=op.encode(), **others)
+    for k, tensor in enumerate(tensors):
+        call.inputs[k] = C.pointer(tensor)
+    assert native.load().lib.npu_rope_check(C.byref(call)) == 0
+    call.outputs[place] = C.pointer(wrong)
+    assert native.load().lib.npu_rope_check(C.byref(call)) == 1
+    assert b"shape" in native.load().last_error().message
+
+
 def test_frequencies_above_the_limit_are_refused_also_if_only_the_layout_is_known():
     fast = {"params": RopeParams(8, freq_scale=2e9)}
     for known in ("values", "layout"):

@@ -416,9 +416,8 @@ def test_validate_runs_its_cases_on_npu(simulated):
 
 def test_doctor_finds_a_simulated_npu(simulated):
     command = ["--", simulated.python, "-m", "npu_rope.cli", "doctor"]
-    done = simulated.sim(
-        *command, NPU_ROPE_GGML_LIB="/nonexistent"
-    )  # no ggml, whose process would also import torch_npu
+    # No ggml, because its process would also import torch_npu.
+    done = simulated.sim(*command, NPU_ROPE_GGML_LIB="/nonexistent")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^ yes  npu +torch_npu, simulated CANN and Ascend910B2 *$", done.stdout, re.M)
     assert re.search(r"^ yes  device +Ascend910B2, simulated: no hardware *$", done.stdout, re.M)
