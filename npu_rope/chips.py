@@ -1,6 +1,7 @@
 """The names that CANN has for the chips of the supported SoCs, as data.
 
-``op_host/chips.h`` holds the same table for C++, with the source of its figures; a test compares both.
+``op_host/chips.h`` holds the same table for C++, also with Ascend950, and the source of its figures; a test
+compares both.
 
 ``scripts/build_npu.sh`` runs this file by itself, before npu_rope is installed: it imports the standard
 library only. ``python3 -I npu_rope/chips.py`` prints the SoC of this machine's NPU.

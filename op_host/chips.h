@@ -1,5 +1,6 @@
-// The chips by CANN's names, for the tilings and the binding. The definitions and the binding reject Ascend950.
-// npu_rope/chips.py repeats the names; a test compares both with the simulator's chips.
+// The chips by CANN's names, for the tilings and the binding. Ascend950 is here for the tilings and their tests: the
+// definitions omit it, and the binding rejects it. npu_rope/chips.py repeats the names, except Ascend950's; a test
+// compares both with the simulator's chips.
 //
 // Source: CANN's platform_config/<name>.ini (CANN 8.1's toolkit; hicann/runtime
 // src/platform/platform_config/cann, which adds Ascend910_9363).

@@ -49,16 +49,19 @@ struct SharedDim {
 int merge(const Dim* a, int na, const Dim* b, int nb, SharedDim* both) {
     int n = 0;
     for (int i = 0, j = 0; i < na || j < nb;) {
-        int64_t sa = i < na ? a[i].stride : 0, sb = j < nb ? b[j].stride : 0;
-        both[n++] = {std::max(sa, sb), sa >= sb ? a[i].size : 1, sb >= sa ? b[j].size : 1};
-        i += sa >= sb;
-        j += sb >= sa;
+        const bool from_a = i < na && (j >= nb || a[i].stride >= b[j].stride);
+        const bool from_b = j < nb && (i >= na || b[j].stride >= a[i].stride);
+        both[n++] = {from_a ? a[i].stride : b[j].stride, from_a ? a[i].size : 1, from_b ? b[j].size : 1};
+        i += from_a;
+        j += from_b;
     }
     return n;
 }
 
-// Whether a d exists with -size_b < d[k] < size_a and |delta - sum d[k]*stride[k]| < item_bytes. With nested strides,
-// only the two multiples next to delta are possible at each level.
+// Whether an element of a and an element of b have a byte in common. delta is the first byte of b minus that of a.
+// d[k], the index in a minus the index in b, satisfies -size_b < d[k] < size_a. Such elements exist if
+// |delta - sum d[k]*stride[k]| < item_bytes for some d. With nested strides, only the two multiples next to delta are
+// possible at each level.
 bool reachable(const SharedDim* dims, int n, int64_t delta, int64_t item_bytes) {
     if (n == 0) return delta > -item_bytes && delta < item_bytes;
     int64_t q = delta / dims[0].stride;

@@ -121,7 +121,8 @@ def simulated_first_unordered(compiled, steps):
     if not report.errors:
         return None
     assert report.errors[0]["rule"].startswith("SIM-HAZARD"), report.errors
-    # The number of finished instructions identifies the failed step. Duplicate precedes all steps.
+    # The number of finished instructions identifies the failed step. One of them, Ub's Duplicate (mini.h),
+    # precedes all steps.
     counts = [t for t in report.summary["apis"] if t["pipe"] != "S" or t["api"] in ("GetValue", "SetValue")]
     done = int(sum(total["count"] for total in counts)) - 1
     return [n for n, step in enumerate(steps) if step[0] in PIPE][done]

@@ -102,6 +102,14 @@ def test_frequencies_above_the_limit_are_refused_also_if_only_the_layout_is_know
             check("rope", (X, POSITIONS), (), fast, known)
 
 
+def test_an_expanded_view_of_the_output_shares_its_memory():
+    """The view's stride of 0 follows all strides of the output."""
+    out = np.zeros((2, 3, 4, 8), np.float32)
+    x = np.broadcast_to(out[:, :, :1], out.shape)
+    with pytest.raises(InvalidValue, match="share no memory"):
+        check("rope", (x, POSITIONS), (out,), PARAMS)
+
+
 def test_an_unknown_operator_is_named():
     with pytest.raises(InvalidValue) as caught:
         check("rope_twice", (X,), (), {})

@@ -313,7 +313,7 @@ def test_a_missing_matplotlib_is_reported_before_the_launch(tmp_path):
 def test_a_kernel_that_breaks_a_rule_exits_1_with_the_rule_and_keeps_the_earlier_file(
     changed_kernel, monkeypatch, tmp_path
 ):
-    monkeypatch.setenv(changed.VARIABLE, str(changed_kernel("no order of vector instructions")))
+    monkeypatch.setenv(changed.KERNELS_VARIABLE, str(changed_kernel("no order of vector instructions")))
     path = tmp_path / "t.json"
     path.write_text("earlier")
     done = run(*FLOAT, "-o", str(path))
@@ -327,7 +327,8 @@ def test_a_kernel_that_breaks_a_rule_exits_1_with_the_rule_and_keeps_the_earlier
 def test_a_rebuilt_unchanged_kernel_gives_the_same_summary(changed_kernel, monkeypatch):
     before = summary(*FLOAT)
     library = Path(changed_kernel("nothing"))
-    monkeypatch.setenv(changed.VARIABLE, f"/nonexistent.so:{library}")
+    # A list of libraries; a missing one is skipped.
+    monkeypatch.setenv(changed.KERNELS_VARIABLE, f"/nonexistent.so:{library}")
     assert summary(*FLOAT) == before
 
 

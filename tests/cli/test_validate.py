@@ -330,7 +330,7 @@ def test_junit_skips_what_a_device_does_not_support():
 @pytest.fixture
 def simulate_change(changed_kernel, monkeypatch):
     """Return a function that makes the simulator run rope's float32 kernel with the named change."""
-    return lambda name: monkeypatch.setenv(changed.VARIABLE, str(changed_kernel(name)))
+    return lambda name: monkeypatch.setenv(changed.KERNELS_VARIABLE, str(changed_kernel(name)))
 
 
 DECODE_ON_910B = [*SIMULATED[:2], *SIMULATED[4:], "--filter", "llama-3.1-8b/decode(type=f32"]

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 def operator_tests(library: Path) -> subprocess.CompletedProcess:
     """Run the tests of one changed factor and of cos and sin on Ascend910B, with the library's kernel."""
-    environment = {**os.environ, "NPU_ROPE_TEST_BACKEND": "sim", changed.VARIABLE: str(library)}
+    environment = {**os.environ, "NPU_ROPE_TEST_BACKEND": "sim", changed.KERNELS_VARIABLE: str(library)}
     tests = [str(ROOT / "tests/rope" / name) for name in ("test_rope.py", "test_rope_angles.py")]
     options = ["-k", "one_factor or cos_and_sin", "-x", "-q", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", *tests, *options]

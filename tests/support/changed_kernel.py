@@ -15,7 +15,7 @@ from ascend_sim import compiler
 from source_edits import Edit
 
 KERNELS = Path(__file__).parents[2] / "op_kernel"
-VARIABLE = "ASCEND_SIM_KERNELS"
+KERNELS_VARIABLE = "ASCEND_SIM_KERNELS"
 SOC = "ascend910b"
 SINE = "AscendC::Mul(sin_, sin_, cos_, count);"
 COSINE = "AscendC::Adds(cos_, square, m, count);"

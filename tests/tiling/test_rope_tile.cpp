@@ -99,7 +99,7 @@ void check(bool holds, const char* condition, int line, const Case& c, const Rop
     if (holds) return;
     std::fprintf(stderr,
                  "%s:%d: %s: %s\n  tile %" PRId64 " x %" PRId64 " table %" PRId64 "; item %" PRId64
-                 " key %d io %d inner %d head size %d heads %d of %d in %d parts, rows %" PRId64 " of %" PRId64 "\n",
+                 " key %d io %d inner %d head size %d heads %d of %d in %d parts, rows %" PRId64 ", seq %" PRId64 "\n",
                  __FILE__, line, g_test, condition, t.tokens, t.heads, t.table_tokens, c.call.item_bytes, c.call.key,
                  c.head.io, c.head.tokens_inner, c.head.head_size, c.head.first_heads, c.head.heads, c.head.head_parts,
                  c.head.rows, c.head.seq);
@@ -250,16 +250,21 @@ void candidates_are_within_the_unit_and_the_instructions() {
             CHECK(c, tile, tile.heads >= 1 && tile.heads <= c.max_heads() && tile.table_tokens >= 1);
             CHECK(c, tile, tile.rows() <= kMaxTileRows[c.call.normalizes]);
             // Runs of a packed tile have at least 32 bytes.
-            const int64_t last = (c.head.first_heads - 1) % tile.heads + 1;
-            CHECK(c, tile, c.head.io != kRopeIoPacked || last * c.head.head_size * c.call.item_bytes >= 32);
-            // Small tiles have the smallest table, unless the unit has no larger tiles.
+            for (const int64_t heads : {int64_t(c.head.first_heads), int64_t(c.head.heads - c.head.first_heads)}) {
+                if (heads == 0) continue;
+                const int64_t last = (heads - 1) % tile.heads + 1;
+                CHECK(c, tile, c.head.io != kRopeIoPacked || last * c.head.head_size * c.call.item_bytes >= 32);
+            }
+            // Small tiles have the smallest table, unless the unit has no larger tiles. With tokens_inner the number of
+            // heads is rounded down, so a tile may have little more than half of its candidate's rows.
             const int64_t small = c.head.tokens_inner ? 2048 : 4096;
             CHECK(c, tile, tile.table_tokens == 1 || tile.rows() * c.row_bytes() >= small || tile.rows() == max_rows);
         }
     }
 }
 
-// With the smallest table, each even part of a token's heads is a candidate, from 16 KiB down to a single head.
+// With the smallest table, each division of a token's heads into equal parts (rounded up) gives a candidate, from 16
+// KiB down to a single head.
 void candidates_have_every_even_part_of_a_tokens_heads() {
     Random random;
     for (int k = 0; k < kCalls; ++k) {

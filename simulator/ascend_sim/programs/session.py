@@ -18,7 +18,7 @@ from typing import Any
 from ascend_sim import folders
 from ascend_sim.errors import Unavailable
 from ascend_sim.library import load
-from ascend_sim.programs import pieces, stubs
+from ascend_sim.programs import find_torch_npu, stubs
 
 DEFAULT_CHIP = "Ascend910B2"
 # The AI cores of each family's largest chip. A chip's name begins with its family's name and a digit.
@@ -59,7 +59,7 @@ def environment(
     command: list[str], soc: str, reports: Path, *, streams: str = STREAMS[0], seed: int = 0
 ) -> dict[str, str]:
     """The environment variables of the command. Builds the libraries with CANN's names if needed."""
-    npu = pieces.torch_npu_of(pieces.python_of(command))
+    npu = find_torch_npu.torch_npu_of(find_torch_npu.python_of(command))
     library = folders.library("ascend_sim_cann")
     folder = stubs.prepare(npu, library)
     variables = dict(os.environ)

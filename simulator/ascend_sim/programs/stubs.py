@@ -23,7 +23,7 @@ from typing import Any
 
 from ascend_sim.compiler import compiler
 from ascend_sim.errors import Unavailable
-from ascend_sim.programs.pieces import TorchNpu
+from ascend_sim.programs.find_torch_npu import TorchNpu
 
 # torch_npu loads these with dlopen, so its libraries do not list them.
 LOADED_LATE = ("libopapi.so", "libnnopbase.so")
@@ -54,9 +54,9 @@ class Needs:
 def needs_of(npu: TorchNpu) -> Needs:
     """The libraries and symbols of CANN that the libraries of ``npu`` list and do not define."""
     own = [Elf.read(path) for path in npu.libraries()]
-    beside = [Elf.read(path) for path in npu.beside()]
-    defined = {name for elf in (*own, *beside) for name in elf.defined}
-    available = {elf.path.name for elf in (*own, *beside)}
+    others = [Elf.read(path) for path in npu.other_libraries()]
+    defined = {name for elf in (*own, *others) for name in elf.defined}
+    available = {elf.path.name for elf in (*own, *others)}
     sonames = {name for elf in own for name in elf.needed if not _SYSTEM.match(name)} - available
     symbols = {name for elf in own for name in elf.undefined if not _PYTHON_SYMBOL.match(name)} - defined
     system = _system_libraries(name for elf in own for name in elf.needed if _SYSTEM.match(name))

@@ -10,7 +10,7 @@ import time
 import pytest
 from ascend_sim import folders
 from ascend_sim.cli.app import app
-from ascend_sim.programs import pieces, session
+from ascend_sim.programs import find_torch_npu, session
 from typer.testing import CliRunner
 
 
@@ -118,8 +118,8 @@ def test_the_python_is_the_command_s_own_or_that_on_the_path(tmp_path, monkeypat
     on_path = tmp_path / "python"
     on_path.symlink_to(sys.executable)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert pieces.python_of([str(python), "x.py"]) == str(python)
-    assert pieces.python_of(["python-made-up"]) == str(python)
+    assert find_torch_npu.python_of([str(python), "x.py"]) == str(python)
+    assert find_torch_npu.python_of(["python-made-up"]) == str(python)
     script = tmp_path / "tool"
     for first, expected in (
         (f"#!{python}", str(python)),
@@ -129,7 +129,7 @@ def test_the_python_is_the_command_s_own_or_that_on_the_path(tmp_path, monkeypat
     ):
         script.write_text(first + "\n")
         script.chmod(0o755)
-        assert pieces.python_of([str(script)]) == expected
+        assert find_torch_npu.python_of([str(script)]) == expected
 
 
 # ---- the command's end -------------------------------------------------------------------------------

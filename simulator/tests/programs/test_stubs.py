@@ -9,7 +9,7 @@ import sys
 import pytest
 from ascend_sim import compiler, folders
 from ascend_sim.errors import Unavailable
-from ascend_sim.programs import pieces, stubs
+from ascend_sim.programs import find_torch_npu, stubs
 
 # Links libascendcl and libatb. Its undefined symbols are functions of CANN in C and C++, of the C library, of
 # Python, of torch and of the wheel's libraries, and a weak symbol that no library has.
@@ -45,7 +45,7 @@ def torch_npu(tmp_path_factory):
     torch = build_library(site / "torch" / "lib", "torch", 'extern "C" int of_torch() { return 0; }')
     wheel = build_library(site / "torch_npu.libs", "gomp-1234", 'extern "C" int of_wheel() { return 0; }')
     build_library(site / "torch_npu" / "lib", "torch_npu", TORCH_NPU, *cann, torch, wheel)
-    return pieces.TorchNpu("9.9.9", site / "torch_npu", site / "torch")
+    return find_torch_npu.TorchNpu("9.9.9", site / "torch_npu", site / "torch")
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_needs_are_only_cann_s(torch_npu):
 def test_a_torch_of_another_version_is_refused(tmp_path):
     source = "namespace at { int gone(); }\nint use() { return at::gone(); }"
     build_library(tmp_path / "torch_npu", "torch_npu", source)
-    npu = pieces.TorchNpu("9.9.9", tmp_path / "torch_npu", tmp_path / "torch")
+    npu = find_torch_npu.TorchNpu("9.9.9", tmp_path / "torch_npu", tmp_path / "torch")
     with pytest.raises(Unavailable) as e:
         stubs.needs_of(npu)
     assert str(e.value) == (

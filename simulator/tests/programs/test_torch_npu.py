@@ -7,7 +7,7 @@ import time
 
 import pytest
 from ascend_sim import folders
-from ascend_sim.programs import pieces, session, stubs
+from ascend_sim.programs import find_torch_npu, session, stubs
 from simulated_npu import SCRIPTS, TIMEOUT_SECONDS, checks_of
 
 QUEUES = ("0", "1", "2")
@@ -163,7 +163,7 @@ def test_the_generated_libraries_fit_the_installed_torch_npu(simulated):
     stems = "ascendcl hccl acl_op_compiler ge_runner graph acl_tdt_channel atb fmk_parser ascend_protobuf"
     names = {path.name for path in folder.iterdir()}
     assert {f"lib{name}.so" for name in [*stems.split(), "opapi", "nnopbase"]} <= names
-    npu = pieces.torch_npu_of(simulated.python)
+    npu = find_torch_npu.torch_npu_of(simulated.python)
     needed = set(stubs.needs_of(npu).symbols)
     stubbed = stubs.Elf.read(folder / stubs.STUBS).defined
     in_library = stubs.Elf.read(folders.library("ascend_sim_cann")).defined

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -17,11 +16,13 @@ PROBE_SECONDS = 60
 # Runs in the Python of the command, where ascend_sim may be missing. It imports neither torch nor torch_npu,
 # because torch would load torch_npu, and torch_npu would load CANN.
 _PROBE = """
-import importlib.metadata, importlib.util, json
+import importlib.metadata, importlib.util, json, sys
+del sys.path[0]  # the current folder, which is not on the path of the command
 found = {}
 for name in ("torch", "torch_npu"):
     spec = importlib.util.find_spec(name)
-    found[name] = list(spec.submodule_search_locations)[0] if spec else None
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    found[name] = folders[0] if folders else None
 try:
     found["version"] = importlib.metadata.version("torch_npu")
 except importlib.metadata.PackageNotFoundError:
@@ -42,14 +43,18 @@ class TorchNpu:
         """torch_npu's own shared libraries."""
         return sorted(self.folder.rglob("*.so"))
 
-    def beside(self) -> list[Path]:
-        """Libraries that torch_npu finds without CANN: torch's, and those in its wheel."""
+    def other_libraries(self) -> list[Path]:
+        """Libraries that torch_npu finds without CANN: torch's, and those that its wheel bundles."""
         folders = [self.torch_folder / "lib", self.folder.parent / "torch_npu.libs"]
         return sorted(path for folder in folders if folder.is_dir() for path in folder.glob("*.so*"))
 
 
 def python_of(command: list[str]) -> str:
-    """The Python of ``command``: the command itself, the one its ``#!`` line names, or that of the path."""
+    """Return the Python that runs ``command``.
+
+    It is the command itself, or the one that its ``#!`` line names, else the first ``python`` or ``python3``
+    on ``PATH``, else this process's own.
+    """
     program = shutil.which(command[0])
     if program is None:
         raise Unavailable("command", f"there is no program {command[0]}", "Give its path, or install it.")
@@ -67,16 +72,16 @@ def python_of(command: list[str]) -> str:
 
 def torch_npu_of(python: str) -> TorchNpu:
     """The torch_npu that this Python imports."""
-    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    remedy = "Name another: ascend-sim run -- PATH …"
     try:
-        done = subprocess.run(
-            [python, "-c", _PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment
-        )
-        found = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        raise Unavailable(
-            "python", f"{python} does not run", "Name another: ascend-sim run -- PATH …"
-        ) from None
+        done = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        raise Unavailable("python", f"{python} does not run", remedy) from None
+    try:
+        found = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        cause = "".join(f": {line}" for line in done.stderr.splitlines()[-1:])
+        raise Unavailable("python", f"{python} does not run a program{cause}", remedy) from None
     for name in ("torch", "torch_npu"):
         if found[name] is None:
             remedy = f"Install it there: {python} -m pip install torch torch_npu (the same version of both)."
