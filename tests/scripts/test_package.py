@@ -321,27 +321,28 @@ def test_a_users_kernel_compiles_and_runs_with_only_numpy(soc, numpy_only, tmp_p
     order = "    arriving.EnQue(a);\n    a = arriving.DeQue<float>();\n"
     assert order in KERNEL
     (tmp_path / "broken.cpp").write_text(KERNEL.replace(order, ""))
+    (tmp_path / "nonsense.cpp").write_text("nonsense")
     output = run_in(
         numpy_only,
         f"""
         import numpy as np
-        from npu_rope import simulator
+        import ascend_sim
         x, y = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
-        kernel = simulator.compile("twice.cpp", "twice", soc="{soc}")
-        report = kernel.run(simulator.In(x), simulator.Out(y), block_dim=4)
+        kernel = ascend_sim.compile("twice.cpp", "twice", soc="{soc}")
+        report = kernel.run(ascend_sim.In(x), ascend_sim.Out(y), block_dim=4)
         assert np.array_equal(y, 2 * x)
         print(report.summary["bytes_read"], end=" ")
         y[:] = 7
         try:
-            simulator.compile("broken.cpp", "twice", soc="{soc}").run(
-                simulator.In(x), simulator.Out(y), block_dim=4
+            ascend_sim.compile("broken.cpp", "twice", soc="{soc}").run(
+                ascend_sim.In(x), ascend_sim.Out(y), block_dim=4
             )
-        except simulator.KernelBroken as error:
+        except ascend_sim.KernelBroken as error:
             print(error.rule, end=" ")
         assert np.all(y == 7)
         try:
-            simulator.compile("nonsense.cpp", "twice", soc="{soc}")
-        except simulator.CompileFailed as error:
+            ascend_sim.compile("nonsense.cpp", "twice", soc="{soc}")
+        except ascend_sim.CompileFailed as error:
             print("nonsense.cpp" in str(error))
         """,
         tmp_path,
