@@ -221,7 +221,8 @@ struct CoreState {
     int32_t atomic_type = 0;
     Site atomic_site{nullptr, 0};
     MaskRegister mask;
-    uint64_t sum_bits = 0;  // register of ReduceSum's count form
+    bool is_initialised = false;  // by InitSocState
+    uint64_t sum_bits = 0;        // register of ReduceSum's count form
     bool has_sum = false;
     uint8_t* system_workspace = nullptr;
     std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines written by scalars and not cleaned yet

@@ -4,6 +4,7 @@
 
 #include "include/ascend_sim.h"
 #include "include/ascendc/availability.h"
+#include "src/chips.h"
 #include "src/core.h"
 #include "src/json.h"
 
@@ -40,6 +41,15 @@ void set_atomic(Atomic mode, int32_t dtype, Site site) {
 Atomic atomic_mode() { return machine().atomic; }
 int32_t atomic_dtype() { return machine().atomic_type; }
 MaskRegister& mask_register() { return machine().mask; }
+void state_initialised() { machine().is_initialised = true; }
+
+int64_t system_counter(const char* api, Site site) {
+    Machine& m = machine();
+    start(Pipe::S, api, site);
+    finish_scalar(m.profile->scalar_cycles);
+    const double counter_ghz = m.profile->arch == kArch950 ? 1.0 : 0.05;
+    return int64_t(m.pipe_free[int(Pipe::S)].time * counter_ghz / m.profile->clock_ghz);
+}
 
 bool tiling_key_is(uint64_t key, Site site) {
     Machine& m = machine();

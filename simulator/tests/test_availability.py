@@ -62,11 +62,16 @@ CALLS = {
     "<{T}, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(g<{T}>())",
     "GlobalTensor::operator()": "(void)g<{T}>()(0)",
     "SetL2CacheHint": "auto x = g<{T}>(); x.SetL2CacheHint(CacheMode::CACHE_MODE_DISABLE)",
+    "NumericLimits": "(void)NumericLimits<{T}>::Max()",
 }
 # With float, these calls are a plain Axpy and a plain MulAddDst.
 PLAIN_FORMS = {("Axpy into float, of", "float"), ("MulAddDst into float, of", "float")}
 # Instructions without an element type, and errors that are found at run time (SIM-MODE-01).
 UNTYPED = {"DataSyncBarrier": "DataSyncBarrier<MemDsbT::DDR>()"}
+UNTYPED |= {
+    name: f"(void){name}()"
+    for name in ("GetSubBlockNum", "GetSystemCycle", "GetUBSizeInBytes", "GetRuntimeUBSize")
+}
 AT_RUN_TIME = {"comparisons other than EQ"}
 
 HEAD = """#include "kernel_operator.h"
@@ -83,6 +88,7 @@ CALL_PATTERNS = {
     "DataCacheCleanAndInvalid with DcciDst": r"DcciDst::",
     "GlobalTensor::operator()": r"gm<\w+>\(\)\(0\)",
     "SetL2CacheHint": r"\.SetL2CacheHint\(",
+    "NumericLimits": r"NumericLimits<",
 }
 
 

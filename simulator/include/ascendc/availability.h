@@ -118,7 +118,12 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(DataSyncBarrier, "DataSyncBarrier", kAny, kNone, kAny, "DataSyncBarrier (ISASI), support")                    \
     ROW(CleanWithDestination, "DataCacheCleanAndInvalid with DcciDst", kAny, kNone, kAny, "DataCacheCleanAndInvalid") \
     ROW(GmReference, "GlobalTensor::operator()", kAny, kNone, kAny, "notes G")                                        \
-    ROW(SetL2CacheHint, "SetL2CacheHint", kAny, kNone, kAny, "SetL2CacheHint, support")
+    ROW(SetL2CacheHint, "SetL2CacheHint", kAny, kNone, kAny, "SetL2CacheHint, support")                               \
+    ROW(GetSubBlockNum, "GetSubBlockNum", kAny, kNone, kAny, "GetSubBlockNum (ISASI), support")                       \
+    ROW(GetSystemCycle, "GetSystemCycle", kAny, kNone, kAny, "GetSystemCycle (ISASI), support")                       \
+    ROW(GetUBSizeInBytes, "GetUBSizeInBytes", kNone, kNone, kAny, "GetUBSizeInBytes, support")                        \
+    ROW(GetRuntimeUBSize, "GetRuntimeUBSize", kNone, kNone, kAny, "GetRuntimeUBSize, support")                        \
+    ROW(NumericLimits, "NumericLimits", kNone, kNone, kAllWords | kInt8s, "NumericLimits")
 
 enum class Api : uint8_t {
 #define ASCEND_SIM_INSTRUCTION(name, text, a910b, a310p, a950, source) name,

@@ -85,7 +85,8 @@ namespace ascend_sim {
     RULE(Tiling01, "SIM-TILING-01", "the tiling struct has as many bytes as the host passed", "GET_TILING_DATA")       \
     RULE(Tiling02, "SIM-TILING-02", "the launch's tiling key has a TILING_KEY_IS branch", "TILING_KEY_IS")             \
     RULE(State01, "SIM-STATE-01", "atomic mode is off at exit", "SetAtomicNone")                                       \
-    RULE(State02, "SIM-STATE-02", "an atomic copy's elements have the type of SetAtomicAdd", "SetAtomicAdd")
+    RULE(State02, "SIM-STATE-02", "an atomic copy's elements have the type of SetAtomicAdd", "SetAtomicAdd")           \
+    RULE(Assert01, "SIM-ASSERT-01", "the kernel's assertions hold, and it does not reach Trap", "assert, Trap")
 
 enum class Rule {
 #define ASCEND_SIM_RULE(name, id, text, basis) name,

@@ -173,6 +173,9 @@ struct MaskRegister {
 };
 ASCEND_SIM_API MaskRegister& mask_register();
 
+ASCEND_SIM_API void state_initialised();                            // by InitSocState
+ASCEND_SIM_API int64_t system_counter(const char* api, Site site);  // reads the counter of the system's clock
+
 ASCEND_SIM_API void clean_cache(uintptr_t address, bool whole, Site site);
 ASCEND_SIM_API void write_to_cache(uintptr_t address, uint64_t bytes);  // inside a scalar GM write
 
