@@ -10,6 +10,7 @@
 #include "ascendc/copy_pad.h"
 #include "ascendc/debug.h"
 #include "ascendc/duplicate.h"
+#include "ascendc/extremes.h"
 #include "ascendc/fused.h"
 #include "ascendc/gather.h"
 #include "ascendc/gather_mask.h"

@@ -223,7 +223,8 @@ struct CoreState {
     MaskRegister mask;
     bool is_initialised = false;  // by InitSocState
     uint64_t sum_bits = 0;        // register of ReduceSum's count form
-    bool has_sum = false;
+    bool has_sum = false, has_extremum = false;
+    ExtremumRegister extremum = {};
     uint8_t* system_workspace = nullptr;
     std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines written by scalars and not cleaned yet
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it

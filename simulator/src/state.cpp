@@ -23,6 +23,19 @@ uint64_t sum_register(const char* api, Site site) {
     finish_scalar(m.profile->scalar_cycles);
     return m.sum_bits;
 }
+void set_extremum_register(const ExtremumRegister* value) {
+    machine().has_extremum = value != nullptr;
+    if (value) machine().extremum = *value;
+}
+ExtremumRegister extremum_register(const char* api, Site site) {
+    Machine& m = machine();
+    start(Pipe::S, api, site);
+    if (!m.has_extremum)
+        broken(Rule::Init01,
+               "the register is read before a contiguous reduction to a maximum or minimum left one there.");
+    finish_scalar(m.profile->scalar_cycles);
+    return m.extremum;
+}
 void set_system_workspace(uint8_t* address) { machine().system_workspace = address; }
 uint8_t* system_workspace() { return machine().system_workspace; }
 bool saturates() { return machine().options.saturate; }

@@ -43,7 +43,12 @@ CALLS = {
     **dict.fromkeys(("WholeReduceSum", "BlockReduceSum", "PairReduceSum"), REDUCE),
     "RepeatReduceSum": "RepeatReduceSum<{T}>(t<{T}>(), t<{T}>(), 1, 64, 1, 1, 1, 8)",
     **dict.fromkeys(("ReduceRepeat", "ReduceDataBlock", "ReducePairElem"), REDUCE_ALIAS),
-    "ReduceSum": "ReduceSum(t<{T}>(), t<{T}>(), t<{T}>(), 64)",
+    **dict.fromkeys(("WholeReduceMax", "WholeReduceMin", "BlockReduceMax", "BlockReduceMin"), REDUCE),
+    "ReduceRepeat to a maximum or minimum": "ReduceRepeat<ReduceType::MAX, {T}, {T}>"
+    "(t<{T}>(), t<{T}>(), 64, 1, 1, 1, 8)",
+    **dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin"), "{name}(t<{T}>(), t<{T}>(), t<{T}>(), 64)"),
+    "GetReduceRepeatMaxMinSpr of a value": "{T} a; GetReduceRepeatMaxMinSpr(a)",
+    "GetReduceRepeatMaxMinSpr of a value and its index": "{T} a, b; GetReduceRepeatMaxMinSpr(a, b)",
     "CreateVecIndex": "CreateVecIndex(t<{T}>(), v<{T}>(), 64)",
     **dict.fromkeys(("ArithProgression", "Arange"), PROGRESSION),
     "Duplicate": "Duplicate(t<{T}>(), v<{T}>(), 64)",
@@ -89,6 +94,8 @@ CALL_PATTERNS = {
     "GlobalTensor::operator()": r"gm<\w+>\(\)\(0\)",
     "SetL2CacheHint": r"\.SetL2CacheHint\(",
     "NumericLimits": r"NumericLimits<",
+    "GetReduceRepeatMaxMinSpr of a value": r"GetReduceRepeatMaxMinSpr\(value\)",
+    "GetReduceRepeatMaxMinSpr of a value and its index": r"GetReduceRepeatMaxMinSpr\(value, index\)",
 }
 
 

@@ -97,6 +97,17 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(PairReduceSum, "PairReduceSum", kFloating, kFloating, kFloating, "ReducePairElem")                            \
     ROW(ReducePairElem, "ReducePairElem", kFloating, kFloating, kFloating, "ReducePairElem")                          \
     ROW(ReduceSum, "ReduceSum", kFloating, kFloating, kFloating, "ReduceSum")                                         \
+    ROW(WholeReduceMax, "WholeReduceMax", kFloating, kFloating, kWords, "ReduceRepeat")                               \
+    ROW(WholeReduceMin, "WholeReduceMin", kFloating, kFloating, kWords, "ReduceRepeat")                               \
+    ROW(ReduceRepeatExtremum, "ReduceRepeat to a maximum or minimum", kFloating, kFloating, kWords, "ReduceRepeat")   \
+    ROW(BlockReduceMax, "BlockReduceMax", kFloating, kFloating, kFloating, "ReduceDataBlock")                         \
+    ROW(BlockReduceMin, "BlockReduceMin", kFloating, kFloating, kFloating, "ReduceDataBlock")                         \
+    ROW(ReduceMax, "ReduceMax", kFloating, kFloating, kWords | kInt64s, "ReduceMax; 64 bits: count forms only")       \
+    ROW(ReduceMin, "ReduceMin", kFloating, kFloating, kWords | kInt64s, "ReduceMin; 64 bits: count forms only")       \
+    ROW(GetExtremum, "GetReduceRepeatMaxMinSpr of a value", kNone, kFloating, kNone,                                  \
+        "GetReduceRepeatMaxMinSpr (ISASI)")                                                                           \
+    ROW(GetExtremumAndIndex, "GetReduceRepeatMaxMinSpr of a value and its index", kFloating, kNone, kNone,            \
+        "GetReduceRepeatMaxMinSpr (ISASI)")                                                                           \
     ROW(CreateVecIndex, "CreateVecIndex", kSigned, kSigned, kSigned | kInt8 | kInt64,                                 \
         "CreateVecIndex; on Ascend310P as on Ascend910B")                                                             \
     ROW(ArithProgression, "ArithProgression", kSigned, kSigned, kSigned | kInt64, "Arange")                           \

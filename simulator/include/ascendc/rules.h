@@ -37,6 +37,8 @@ namespace ascend_sim {
          "address overlap constraints")                                                                                \
     RULE(Overlap02, "SIM-OVERLAP-02", "a repeat does not read what an earlier repeat wrote",                           \
          "address overlap constraints")                                                                                \
+    ADVICE(Overlap03, "SIM-OVERLAP-03", "a count form's result does not overlap its source",                           \
+           "address overlap constraints, which name the repeat forms only")                                            \
     RULE(Round01, "SIM-ROUND-01", "the SoC has this round mode for this conversion", "Cast tables")                    \
     RULE(Mode01, "SIM-MODE-01", "a mode, pattern or scalar is one that the SoC's instruction supports", "per API")     \
     RULE(Queue01, "SIM-QUEUE-01", "a tensor is enqueued, dequeued and freed in a valid order", "kernel_tquebind")      \

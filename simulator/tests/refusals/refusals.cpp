@@ -139,6 +139,15 @@ void cast_bfloat16_to_half() { Cast(ub<half>(), ub<bfloat16_t>(), RoundMode::CAS
 void cast_double_to_float() { Cast(ub<float>(), ub<double>(), RoundMode::CAST_RINT, 64); }  // not on any: Cast: this SoC
 void sum_float() { WholeReduceSum<float>(ub<float>(), ub<float>(), 64, 1, 1, 1, 8); }
 void sum_int32() { WholeReduceSum<int32_t>(ub<int32_t>(), ub<int32_t>(), 64, 1, 1, 1, 8); }  // not on any: WholeReduceSum: this SoC
+void largest_of_a_repeat() { WholeReduceMax(ub<float>(), ub<float>(), 64, 1, 1, 1, 8); }
+void largest_integer_of_a_repeat() { WholeReduceMax(ub<int32_t>(), ub<int32_t>(), 64, 1, 1, 1, 8); }  // not on ascend910b, ascend310p: WholeReduceMax: this SoC
+void largest_integer_of_blocks() { BlockReduceMax(ub<int32_t>(), ub<int32_t>(), 1, 64, 1, 1, 8); }  // not on any: BlockReduceMax: this SoC
+void smallest_of_all() { ReduceMin(ub<half>(), ub<half>(), ub<half>(), 100, true); }
+void smallest_int64() { ReduceMin(ub<int64_t>(), ub<int64_t>(), ub<int64_t>(), 100); }  // not on ascend910b, ascend310p
+void smallest_int64_of_repeats() { ReduceMin(ub<int64_t>(), ub<int64_t>(), ub<int64_t>(), 32, 2, 8); }  // not on any: ReduceMin: this SoC
+void largest_of_pairs() { ReducePairElem<ReduceType::MAX, half>(ub<half>(), ub<half>(), 128, 1, 1, 1, 8); }  // not on any: ReducePairElem
+void register_of_a_value(float& value) { GetReduceRepeatMaxMinSpr(value); }  // not on ascend910b, ascend950
+void register_of_an_index(float& value, float& index) { GetReduceRepeatMaxMinSpr(value, index); }  // not on ascend310p, ascend950
 void compare_half() { Compare(ub<uint8_t>(), ub<half>(), ub<half>(), CMPMODE::LT, 128); }
 void compare_int32() { Compare(ub<uint8_t>(), ub<int32_t>(), ub<int32_t>(), CMPMODE::EQ, 64); }  // not on ascend310p
 void select_float() { Select(ub<float>(), ub<uint8_t>(), ub<float>(), 1.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, 64); }
