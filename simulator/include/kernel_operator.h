@@ -1,6 +1,7 @@
 // The simulator's version of CANN's kernel header, with the calls of vector kernels that it supports.
 #pragma once
 
+#include "ascendc/allocator.h"
 #include "ascendc/atomic.h"
 #include "ascendc/binary.h"
 #include "ascendc/broadcast.h"
@@ -16,6 +17,7 @@
 #include "ascendc/gather.h"
 #include "ascendc/gather_mask.h"
 #include "ascendc/index.h"
+#include "ascendc/init_memory.h"
 #include "ascendc/interleave.h"
 #include "ascendc/local_copy.h"
 #include "ascendc/mask.h"

@@ -111,10 +111,24 @@ struct Buffer {
     BufferState state = BufferState::Free;
     bool released = false;  // its TPipe was reset or destroyed
     uint32_t generation = 0;
+    int32_t pool = -1;
+    int32_t user_tag = 0;
+    bool was_reset = false;     // by its pool, so that InitBuffer may follow
     uint32_t valid_from = 0;    // bytes written by earlier instructions count as uninitialised
     int32_t filled_event = -1;  // set by EnQue, waited for by DeQue
-    int32_t freed_event = -1;   // set by FreeTensor, waited for by AllocTensor
+    Pipe filled_by = Pipe::MTE2, filled_for = Pipe::V;
+    int32_t freed_event = -1;  // set by FreeTensor, waited for by AllocTensor
     Site allocated_at{"", 0};
+};
+
+// A part of UB that a TBufPool manages.
+struct Pool {
+    uint32_t addr = 0, bytes = 0, used = 0;
+    uint32_t most_buffers = 0, buffers = 0;
+    int32_t parent = -1;
+    bool has_work = false;  // buffers since its last Reset
+    bool released = false;  // its TPipe was reset or destroyed
+    Site used_at{"", 0};
 };
 
 struct Queue {
@@ -213,6 +227,11 @@ struct CoreState {
     bool pipe_alive = false;
     std::vector<Buffer> buffers;
     std::vector<Queue> queues;
+    std::vector<Pool> pools;
+    int32_t static_buffer = -1;  // all of UB, if the kernel has tensors at addresses
+    int32_t rest_buffer = -1;    // the rest of UB after the TPipe's buffers
+    bool has_allocator = false, pipe_was_created = false;
+    bool ends_with_barrier = false;  // PipeBarrier<PIPE_ALL> after all instructions
     uint32_t ub_used = 0, ub_peak = 0;
     size_t live_buffers = 0;
     const char* reserved_user = nullptr;
@@ -279,6 +298,7 @@ struct Machine : LaunchState, CoreState {
     void check_registered_tiling() const;
     void check_event_at_end(Pipe from, Pipe to, int id) const;
     void end_time();
+    void check_static_end() const;
     const Record& record(uint32_t instruction) const { return records[instruction - core_first]; }
     // Whether the instruction's work is known to be complete when the running one starts.
     bool is_ordered(uint32_t instruction) const;

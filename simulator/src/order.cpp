@@ -101,6 +101,7 @@ void start(Pipe pipe, const char* api, Site site) {
     m.number = m.next_number++;
     m.records.push_back(m.current);
     m.running = true;
+    m.ends_with_barrier = false;
     m.clock[p].join(m.clock[int(Pipe::S)]);  // the scalar unit issues it, so it inherits the scalar unit's waits
     spend_scalar("issue", site, m.profile->scalar_cycles, StepKind::Issue);
     m.issue = m.pipe_free[int(Pipe::S)];
@@ -222,6 +223,7 @@ void barrier(int32_t pipe, Site site) {
         m.pipe_free[pipe] = end_of_barrier(Pipe(pipe), later(m.pipe_free[pipe], m.pipe_done[pipe]));
         return;
     }
+    m.ends_with_barrier = true;
     Clock all;
     Moment latest;
     for (int p = 0; p < kPipes; ++p) {
@@ -234,6 +236,13 @@ void barrier(int32_t pipe, Site site) {
         m.clock[p] = all;
         m.pipe_free[p] = end;
     }
+}
+
+void order_pipes(Pipe from, Pipe to) {
+    Machine& m = machine();
+    m.settle_reference();
+    uint32_t& complete = m.clock[int(to)].complete[int(from)];
+    complete = std::max(complete, m.issued[int(from)]);
 }
 
 int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site) {
@@ -269,6 +278,7 @@ int32_t fetch_event(Pipe from, Pipe to, Site site) {
 
 // Records the core's end time, and its chain of steps if it is the slowest core so far.
 void Machine::end_time() {
+    check_static_end();
     Moment last;
     for (int p = 0; p < kPipes; ++p) last = later(last, later(pipe_free[p], pipe_done[p]));
     last = later(last, gm_time.last());

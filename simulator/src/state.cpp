@@ -49,7 +49,8 @@ void set_atomic(Atomic mode, int32_t dtype, Site site) {
     m.atomic_site = site;
     m.atomic = mode;
     m.atomic_type = dtype;
-    spend_scalar(mode == Atomic::None ? "SetAtomicNone" : "SetAtomicAdd", site, m.profile->scalar_cycles);
+    constexpr const char* kNames[] = {"SetAtomicNone", "SetAtomicAdd", "SetAtomicMax", "SetAtomicMin"};
+    spend_scalar(kNames[int(mode)], site, m.profile->scalar_cycles);
 }
 Atomic atomic_mode() { return machine().atomic; }
 int32_t atomic_dtype() { return machine().atomic_type; }

@@ -77,7 +77,9 @@ CALLS = {
     "DataCopyPad": "DataCopyPad(g<{T}>(), t<{T}>(), DataCopyExtParams(1, 8, 0, 0, 0))",
     "DataCopyPad with PaddingMode::Compact": "DataCopyPad<{T}, PaddingMode::Compact>"
     "(g<{T}>(), t<{T}>(), DataCopyExtParams(1, 8, 0, 0, 0))",
-    "SetAtomicAdd": "SetAtomicAdd<{T}>()",
+    **dict.fromkeys(("SetAtomicAdd", "SetAtomicMax", "SetAtomicMin", "SetAtomicType"), "{name}<{T}>()"),
+    "Fill, InitGlobalMemory": "auto x = g<{T}>(); Fill(x, 8, v<{T}>())",
+    "InitOutput": "InitOutput<{T}>(g<{T}>(), 8, v<{T}>())",
     "DataCacheCleanAndInvalid with DcciDst": "DataCacheCleanAndInvalid"
     "<{T}, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(g<{T}>())",
     "GlobalTensor::operator()": "(void)g<{T}>()(0)",

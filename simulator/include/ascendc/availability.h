@@ -139,6 +139,15 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(DataCopy, "DataCopy", kAny, kAny, kAny, "DataCopy; any type: its bytes are moved")                            \
     ROW(DataCopyPad, "DataCopyPad", kAny, kNone, kAny, "DataCopyPad, support")                                        \
     ROW(DataCopyPadCompact, "DataCopyPad with PaddingMode::Compact", kNone, kNone, kAny, "DataCopyPad")               \
+    ROW(SetAtomicMax, "SetAtomicMax", kSigned | kBfloat16 | kInt8, kNone, kSigned | kBfloat16 | kInt8,                \
+        "SetAtomicMax(ISASI)")                                                                                        \
+    ROW(SetAtomicMin, "SetAtomicMin", kSigned | kBfloat16 | kInt8, kNone, kSigned | kBfloat16 | kInt8,                \
+        "SetAtomicMin(ISASI)")                                                                                        \
+    ROW(SetAtomicType, "SetAtomicType", kSigned | kBfloat16 | kInt8, kFloating | kInt16, kSigned | kBfloat16 | kInt8, \
+        "SetAtomicType")                                                                                              \
+    ROW(Fill, "Fill, InitGlobalMemory", kWords, kWords, kNumbers, "Fill (高阶API)")                                   \
+    ROW(InitOutput, "InitOutput", kAllWords, kNone, kAllWords,                                                        \
+        "no page; asc-devkit impl/basic_api/kernel_operator_common_intf_impl.h")                                      \
     ROW(SetAtomicAdd, "SetAtomicAdd", kSigned | kBfloat16 | kInt8, kFloating | kInt16, kSigned | kBfloat16 | kInt8,   \
         "SetAtomicAdd")                                                                                               \
     ROW(DataSyncBarrier, "DataSyncBarrier", kAny, kNone, kAny, "DataSyncBarrier (ISASI), support")                    \

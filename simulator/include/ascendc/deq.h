@@ -105,7 +105,7 @@ void SetDeqScale(const LocalTensor<T>& vdeq, const VdeqInfo& vdeqInfo, ASCEND_SI
         vdeq.data()[i] = ascend_sim::deq_bits(vdeqInfo.vdeqScale[i], vdeqInfo.vdeqOffset[i], vdeqInfo.vdeqSignMode[i]);
     ascend_sim::deq_register() = {ascend_sim::DeqForm::Vector, vdeq.view().addr, vdeq.view()};
     ascend_sim::finish_scalar(VdeqInfo::kParameters * ascend_sim::cycles_of(ascend_sim::Cost::ScalarUb));
-    ascend_sim::hand_over(ascend_sim::Pipe::S, ascend_sim::Pipe::V, "SetDeqScale", site);
+    ascend_sim::order_pipes(ascend_sim::Pipe::S, ascend_sim::Pipe::V);
 }
 
 }  // namespace AscendC

@@ -118,6 +118,7 @@ ASCEND_SIM_API void broken_at(Rule rule, const char* api, Site site, const char*
 ASCEND_SIM_API void set_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site);
 ASCEND_SIM_API void wait_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site);
 ASCEND_SIM_API void barrier(int32_t pipe, Site site);  // a Pipe, or kAllPipes
+ASCEND_SIM_API void order_pipes(Pipe from, Pipe to);   // earlier work before later work, without an event
 constexpr int32_t kAllPipes = -1;
 ASCEND_SIM_API int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site);
 ASCEND_SIM_API void release_event(Pipe from, Pipe to, int32_t id, const char* api, Site site);
@@ -136,18 +137,32 @@ struct QueueKind {
     Pipe producer, consumer;
     int32_t depth;
 };
-ASCEND_SIM_API int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site site);
-ASCEND_SIM_API int32_t init_buffer(uint64_t bytes, Site site);  // a TBuf
-ASCEND_SIM_API bool has_buffers(int32_t queue);                 // InitBuffer was called, without a later TPipe::Reset
-ASCEND_SIM_API bool has_memory(int32_t buffer);
+// InitBuffer of a queue and of a TBuf, of a TBufPool or, pool -1, of the TPipe. `former` is the object's number before.
+ASCEND_SIM_API int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, int32_t pool, int32_t former,
+                                  Site site);
+ASCEND_SIM_API int32_t init_buffer(uint64_t bytes, int32_t pool, int32_t former, Site site);
+// Takes a pool of at most `buffers` buffers from the pool `parent`, or beginning where the pool `shared` does.
+ASCEND_SIM_API int32_t init_pool(uint64_t bytes, uint32_t buffers, int32_t parent, int32_t shared, Site site);
+ASCEND_SIM_API void pool_reset(int32_t pool, Site site);
+// The rest of UB; no bytes if nothing is left.
+ASCEND_SIM_API UbView rest_of_ub(const char* api, Site site);
+ASCEND_SIM_API bool has_tensors();  // the TPipe divided UB by InitBuffer
+// Memory at an address, for kernels without a TPipe. Their LocalMemAllocator is created once.
+ASCEND_SIM_API UbView static_memory(const char* api, uint32_t address, uint64_t bytes, Site site);
+ASCEND_SIM_API void static_allocator_created(Site site);
 ASCEND_SIM_API UbView alloc_tensor(int32_t queue, Site site);
 ASCEND_SIM_API void enqueue(int32_t queue, const UbView& view, Site site);
 ASCEND_SIM_API UbView dequeue(int32_t queue, Site site);
+// As above, with an event between these pipes instead of the queue's.
+ASCEND_SIM_API void enqueue(int32_t queue, const UbView& view, Pipe from, Pipe to, Site site);
+ASCEND_SIM_API UbView dequeue(int32_t queue, Pipe from, Pipe to, Site site);
 ASCEND_SIM_API void free_tensor(int32_t queue, const UbView& view, Site site);
 ASCEND_SIM_API void free_all_events(int32_t queue, Site site);
 ASCEND_SIM_API int32_t queued(int32_t queue);        // tensors between EnQue and DeQue
 ASCEND_SIM_API int32_t idle_buffers(int32_t queue);  // number of free buffers
 ASCEND_SIM_API UbView buffer_view(int32_t buffer, Site site);
+ASCEND_SIM_API void set_user_tag(const UbView& view, int32_t tag);
+ASCEND_SIM_API int32_t user_tag(const UbView& view);
 
 // ---- the core's state -------------------------------------------------------------------------
 
@@ -166,7 +181,7 @@ ASCEND_SIM_API uint8_t* system_workspace();
 ASCEND_SIM_API bool saturates();                        // half overflow: clamp instead of infinity
 ASCEND_SIM_API void uses_reserved_ub(const char* api);  // for APIs that use the top 8 KiB as scratch
 
-enum class Atomic : uint8_t { None, Add };
+enum class Atomic : uint8_t { None, Add, Max, Min };
 ASCEND_SIM_API void set_atomic(Atomic mode, int32_t dtype, Site site);
 ASCEND_SIM_API Atomic atomic_mode();
 ASCEND_SIM_API int32_t atomic_dtype();

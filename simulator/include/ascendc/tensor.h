@@ -1,9 +1,25 @@
 // LocalTensor: a typed view of UB. GlobalTensor: a typed view of GM. Scalar accesses run on pipe S.
 #pragma once
 
-#include "ascendc/types.h"
+#include <memory>
+
+#include "ascendc/shape.h"
 
 namespace ascend_sim {
+
+// A tensor's shape; its copies share it.
+class TensorShape {
+public:
+    void set(const AscendC::ShapeInfo& shape) { shape_ = std::make_shared<const AscendC::ShapeInfo>(shape); }
+    AscendC::ShapeInfo get(Site site) const {
+        if (shape_) return *shape_;
+        broken_at(Rule::Init03, "GetShapeInfo", site, "SetShapeInfo was not called for the tensor.");
+        return {};
+    }
+
+private:
+    std::shared_ptr<const AscendC::ShapeInfo> shape_;
+};
 
 // Elements of half a byte begin and end with a byte.
 template <class T>
@@ -45,6 +61,13 @@ public:
     LocalTensor() = default;
     explicit LocalTensor(const ascend_sim::UbView& view, TPosition position = TPosition::VECCALC)
         : view_(view), position_(position) {}
+    // Memory at an address of UB, for kernels without a TPipe. Source: the page LocalTensor构造函数.
+    LocalTensor(TPosition position, uint32_t address, uint32_t elements, ASCEND_SIM_SITE) : position_(position) {
+        if (position != TPosition::VECIN && position != TPosition::VECOUT && position != TPosition::VECCALC)
+            ascend_sim::stuck_at(ascend_sim::Rule::Bounds02, "LocalTensor", site,
+                                 "the position is no memory of a vector core, and the simulator has no other cores.");
+        view_ = ascend_sim::static_memory("LocalTensor", address, ascend_sim::bytes_of<T>(elements), site);
+    }
 
     LocalTensor operator[](uint32_t offset) const {
         // The view keeps its end; a negative offset arrives as a large number. A view that begins past the end
@@ -64,6 +87,17 @@ public:
     uint32_t GetSize() const { return uint32_t(ascend_sim::elements_of<T>(view_.bytes)); }
     uint32_t GetLength() const { return view_.bytes; }
     void SetSize(uint32_t elements) { view_.bytes = ascend_sim::saturated(ascend_sim::bytes_of<T>(elements)); }
+    void SetBufferLen(uint32_t bytes) { view_.bytes = bytes; }
+    template <class U>
+    void SetAddrWithOffset(const LocalTensor<U>& base, uint32_t offset) {  // in elements of base
+        view_ = base[offset].view();
+        position_ = TPosition(base.GetPosition());
+    }
+    // The tag belongs to the buffer, so that it passes through a queue.
+    void SetUserTag(TTagType tag) const { ascend_sim::set_user_tag(view_, tag); }
+    TTagType GetUserTag() const { return ascend_sim::user_tag(view_); }
+    void SetShapeInfo(const ShapeInfo& shape) { shape_.set(shape); }
+    ShapeInfo GetShapeInfo(ASCEND_SIM_SITE) const { return shape_.get(site); }
     int32_t GetPosition() const { return int32_t(position_); }
     uint64_t GetPhyAddr() const { return view_.addr; }
     uint64_t GetPhyAddr(uint32_t offset) const { return view_.addr + ascend_sim::bytes_of<T>(offset); }
@@ -104,6 +138,7 @@ private:
     }
     ascend_sim::UbView view_;
     TPosition position_ = TPosition::VECCALC;
+    ascend_sim::TensorShape shape_;
 };
 
 template <class T>
@@ -126,6 +161,8 @@ public:
         t.elements_ = elements_ > offset ? elements_ - offset : 0;
         return t;
     }
+    void SetShapeInfo(const ShapeInfo& shape) { shape_.set(shape); }
+    ShapeInfo GetShapeInfo(ASCEND_SIM_SITE) const { return shape_.get(site); }
     template <CacheRwMode mode = CacheRwMode::RW>
     void SetL2CacheHint(CacheMode) {
         static_assert(ascend_sim::kTakes<T, ascend_sim::Api::SetL2CacheHint>,
@@ -168,6 +205,7 @@ private:
     T* address_ = nullptr;
     uint64_t elements_ = 0;
     ascend_sim::GmView view_;
+    ascend_sim::TensorShape shape_;
 };
 
 template <class T, CacheLine line, DcciDst destination>

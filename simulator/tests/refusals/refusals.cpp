@@ -127,6 +127,13 @@ void deinterleave_half() { DeInterleave(ub<half>(), ub<half>(), ub<half>(), ub<h
 void atomic_float() { SetAtomicAdd<float>(); }
 void atomic_int32() { SetAtomicAdd<int32_t>(); }  // not on ascend310p
 void atomic_uint32() { SetAtomicAdd<uint32_t>(); }  // not on any: SetAtomicAdd: this SoC
+void atomic_maximum() { SetAtomicMax<float>(); }  // not on ascend310p: SetAtomicMax: this SoC
+void atomic_minimum() { SetAtomicMin<half>(); }  // not on ascend310p: SetAtomicMin: this SoC
+void atomic_type() { SetAtomicType<uint32_t>(); }  // not on any: SetAtomicType: this SoC
+void init_output() { InitOutput<float>(gm<float>(), 8, 0.0f); }  // not on ascend310p: InitOutput: this SoC
+void fill_of_gm(GlobalTensor<bfloat16_t> t) { Fill(t, 8, bfloat16_t()); }  // not on ascend910b, ascend310p: Fill: this SoC
+void allocator_of_l1() { LocalMemAllocator<Hardware::L1> allocator; }  // not on any: the simulator has vector cores only
+void path_to_l1(TQueBind<TPosition::VECIN, TPosition::VECOUT, 1>& q) { q.EnQue<TPosition::GM, TPosition::A1, float>(ub<float>()); }  // not on any: a data path of a vector core
 void atomic_bfloat16() { SetAtomicAdd<bfloat16_t>(); }  // not on ascend310p
 
 // ---- conversions and reductions ---------------------------------------------------------------------
