@@ -241,10 +241,13 @@ struct CoreState {
     Site atomic_site{nullptr, 0};
     MaskRegister mask;
     DeqRegister deq;
+    CompareRegister compare;
+    int8_t saturates = -1;        // 0 or 1: the kernel's mode instead of the launch's
     bool is_initialised = false;  // by InitSocState
     uint64_t sum_bits = 0;        // register of ReduceSum's count form
-    bool has_sum = false, has_extremum = false;
+    bool has_sum = false, has_extremum = false, has_merge = false;
     ExtremumRegister extremum = {};
+    MergeRegister merge = {};
     uint8_t* system_workspace = nullptr;
     std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines written by scalars and not cleaned yet
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it

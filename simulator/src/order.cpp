@@ -111,10 +111,10 @@ void start(Pipe pipe, const char* api, Site site) {
 double cycles_of(Cost cost) {
     using P = Profile;
     static constexpr double P::* kCycles[] = {
-        &P::repeat_cycles,      &P::three_reads_cycles,    &P::division_cycles,     &P::function_cycles,
-        &P::gather_mask_cycles, &P::whole_reduce_cycles,   &P::block_reduce_cycles, &P::gathered_element_cycles,
-        &P::index_store_cycles, &P::index_addition_cycles, &P::mask_cycles,         &P::scalar_ub_cycles,
-        &P::scalar_gm_cycles};
+        &P::repeat_cycles,         &P::three_reads_cycles,  &P::division_cycles,       &P::function_cycles,
+        &P::gather_mask_cycles,    &P::whole_reduce_cycles, &P::block_reduce_cycles,   &P::gathered_element_cycles,
+        &P::sorted_element_cycles, &P::index_store_cycles,  &P::index_addition_cycles, &P::mask_cycles,
+        &P::scalar_ub_cycles,      &P::scalar_gm_cycles};
     return machine().profile->*kCycles[size_t(cost)];
 }
 

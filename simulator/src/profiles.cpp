@@ -43,6 +43,7 @@ Profile with_instructions() {
     p.whole_reduce_cycles = 3;            // guess: 2 to 5 times an Add
     p.block_reduce_cycles = 2;            // guess: cheaper than a reduction to one element
     p.gathered_element_cycles = 1.0 / 8;  // guess: 8 to 16 cycles a repeat of 64
+    p.sorted_element_cycles = 0.5;        // docs: Sort32 and MrgSort take 2 elements a cycle
     p.index_store_cycles = 4;             // guess
     p.index_addition_cycles = p.vector_issue_cycles + p.repeat_cycles;
     return p;

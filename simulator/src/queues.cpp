@@ -400,6 +400,14 @@ UbView buffer_view(int32_t buffer, Site site) {
     return view_of(buffer);
 }
 
+UbView view_at(uint64_t address) {
+    const Machine& m = machine();
+    for (auto b = m.buffers.rbegin(); b != m.buffers.rend(); ++b)
+        if (!b->released && address >= b->addr && address < uint64_t(b->addr) + b->bytes)
+            return {uint32_t(address), uint32_t(b->addr + b->bytes - address), int32_t(&*b - m.buffers.data()),
+                    b->generation};
+    return {ub_address(int64_t(address)), 0, -1, 0};
+}
 void set_user_tag(const UbView& view, int32_t tag) {
     if (view.buffer >= 0) machine().buffers[view.buffer].user_tag = tag;
 }

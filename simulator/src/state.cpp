@@ -36,9 +36,29 @@ ExtremumRegister extremum_register(const char* api, Site site) {
     finish_scalar(m.profile->scalar_cycles);
     return m.extremum;
 }
+void set_merge_register(const MergeRegister* value) {
+    machine().has_merge = value != nullptr;
+    if (value) machine().merge = *value;
+}
+MergeRegister merge_register(const char* api, Site site) {
+    Machine& m = machine();
+    start(Pipe::S, api, site);
+    if (!m.has_merge)
+        broken(Rule::Init01, "the register is read before a merge with ifExhaustedSuspension left its counts there.");
+    finish_scalar(m.profile->scalar_cycles);
+    return m.merge;
+}
 void set_system_workspace(uint8_t* address) { machine().system_workspace = address; }
 uint8_t* system_workspace() { return machine().system_workspace; }
-bool saturates() { return machine().options.saturate; }
+bool saturates() {
+    const Machine& m = machine();
+    return m.saturates < 0 ? m.options.saturate : m.saturates != 0;
+}
+void set_saturation(bool saturates, const char* api, Site site) {
+    Machine& m = machine();
+    m.saturates = saturates;
+    spend_scalar(api, site, m.profile->scalar_cycles);
+}
 void uses_reserved_ub(const char* api) {
     machine().reserved_user = api;
     machine().reserved_site = machine().current.site;
@@ -56,6 +76,7 @@ Atomic atomic_mode() { return machine().atomic; }
 int32_t atomic_dtype() { return machine().atomic_type; }
 MaskRegister& mask_register() { return machine().mask; }
 DeqRegister& deq_register() { return machine().deq; }
+CompareRegister& compare_register() { return machine().compare; }
 void state_initialised() {
     Machine& m = machine();
     m.is_initialised = true;
@@ -208,6 +229,7 @@ const char* ascend_sim_profiles(void) {
                      .field("whole_reduce_cycles", p->whole_reduce_cycles)
                      .field("block_reduce_cycles", p->block_reduce_cycles)
                      .field("gathered_element_cycles", p->gathered_element_cycles)
+                     .field("sorted_element_cycles", p->sorted_element_cycles)
                      .field("index_store_cycles", p->index_store_cycles)
                      .field("index_addition_cycles", p->index_addition_cycles)
                      .done();

@@ -79,6 +79,15 @@ CALLS = {
     "(g<{T}>(), t<{T}>(), DataCopyExtParams(1, 8, 0, 0, 0))",
     **dict.fromkeys(("SetAtomicAdd", "SetAtomicMax", "SetAtomicMin", "SetAtomicType"), "{name}<{T}>()"),
     "Fill, InitGlobalMemory": "auto x = g<{T}>(); Fill(x, 8, v<{T}>())",
+    "Transpose": "Transpose(t<{T}>(), t<{T}>())",
+    "Transpose with TransposeParamsExt": "Transpose(t<{T}>(), t<{T}>(), t<uint8_t>(), TransposeParamsExt())",
+    "TransDataTo5HD": "uint64_t a[16]; TransDataTo5HD<{T}>(a, a, TransDataTo5HDParams())",
+    "Sort32": "Sort32<{T}>(t<{T}>(), t<{T}>(), t<uint32_t>(), 1)",
+    **dict.fromkeys(("MrgSort", "MrgSort4"), "{name}<{T}>(t<{T}>(), MrgSortSrcList<{T}>(), MrgSort4Info())"),
+    "RpSort16": "RpSort16<{T}>(t<{T}>(), t<{T}>(), 1)",
+    **dict.fromkeys(("ProposalConcat", "ProposalExtract"), "{name}<{T}>(t<{T}>(), t<{T}>(), 1, 4)"),
+    "Compare into the register": "Compare(t<{T}>(), t<{T}>(), CMPMODE::LT, uint64_t(1), BinaryRepeatParams())",
+    "VectorPadding": "VectorPadding(t<{T}>(), t<{T}>(), 0, false, 64)",
     "InitOutput": "InitOutput<{T}>(g<{T}>(), 8, v<{T}>())",
     "DataCacheCleanAndInvalid with DcciDst": "DataCacheCleanAndInvalid"
     "<{T}, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(g<{T}>())",
@@ -93,6 +102,12 @@ UNTYPED = {"DataSyncBarrier": "DataSyncBarrier<MemDsbT::DDR>()"}
 UNTYPED |= {
     name: f"(void){name}()"
     for name in ("GetSubBlockNum", "GetSystemCycle", "GetUBSizeInBytes", "GetRuntimeUBSize")
+}
+UNTYPED |= {
+    "SetSaturationFlag": "SetSaturationFlag<SaturationMode::FLOAT>(true)",
+    "GetSaturationFlag": "GetSaturationFlag<SaturationMode::FLOAT>()",
+    "SetCtrlSpr": "SetCtrlSpr<48, 48>(0)",
+    "GetCtrlSpr": "GetCtrlSpr<48, 48>()",
 }
 AT_RUN_TIME = {"comparisons other than EQ"}
 

@@ -139,6 +139,22 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(DataCopy, "DataCopy", kAny, kAny, kAny, "DataCopy; any type: its bytes are moved")                            \
     ROW(DataCopyPad, "DataCopyPad", kAny, kNone, kAny, "DataCopyPad, support")                                        \
     ROW(DataCopyPadCompact, "DataCopyPad with PaddingMode::Compact", kNone, kNone, kAny, "DataCopyPad")               \
+    ROW(CompareRegister, "Compare into the register", kFloating, kFloating, kFloating, "Compare（结果存入寄存器）")   \
+    ROW(VectorPadding, "VectorPadding", kNone, kWords, kNone, "VectorPadding(ISASI)")                                 \
+    ROW(SetSaturationFlag, "SetSaturationFlag", kAny, kNone, kNone, "SetSaturationFlag(ISASI), support")              \
+    ROW(GetSaturationFlag, "GetSaturationFlag", kAny, kNone, kNone, "GetSaturationFlag(ISASI), support")              \
+    ROW(SetCtrlSpr, "SetCtrlSpr", kAny, kNone, kAny, "SetCtrlSpr(ISASI), support")                                    \
+    ROW(GetCtrlSpr, "GetCtrlSpr", kAny, kNone, kAny, "GetCtrlSpr(ISASI), support")                                    \
+    ROW(Transpose, "Transpose", kHalf | kInt16s, kHalf | kInt16s, kHalf | kInt16s, "Transpose")                       \
+    ROW(TransposeExt, "Transpose with TransposeParamsExt", kWords | kInt8s, kWords | kInt8s, kAllWords | kInt8s,      \
+        "Transpose")                                                                                                  \
+    ROW(TransDataTo5HD, "TransDataTo5HD", kWords | kInt8s, kWords | kInt8s, kAllWords | kInt8s, "TransDataTo5HD")     \
+    ROW(Sort32, "Sort32", kFloating, kNone, kFloating, "Sort32")                                                      \
+    ROW(MrgSort, "MrgSort", kFloating, kNone, kFloating, "MrgSort")                                                   \
+    ROW(MrgSort4, "MrgSort4", kNone, kFloating, kNone, "MrgSort4")                                                    \
+    ROW(RpSort16, "RpSort16", kNone, kFloating, kNone, "RpSort16")                                                    \
+    ROW(ProposalConcat, "ProposalConcat", kNone, kFloating, kNone, "ProposalConcat")                                  \
+    ROW(ProposalExtract, "ProposalExtract", kNone, kFloating, kNone, "ProposalExtract")                               \
     ROW(SetAtomicMax, "SetAtomicMax", kSigned | kBfloat16 | kInt8, kNone, kSigned | kBfloat16 | kInt8,                \
         "SetAtomicMax(ISASI)")                                                                                        \
     ROW(SetAtomicMin, "SetAtomicMin", kSigned | kBfloat16 | kInt8, kNone, kSigned | kBfloat16 | kInt8,                \

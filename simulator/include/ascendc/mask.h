@@ -8,8 +8,8 @@
 // Cost: one scalar cycle.
 #pragma once
 
-#include "ascendc/arithmetic.h"
 #include "ascendc/constants.h"
+#include "ascendc/saturation.h"
 
 namespace ascend_sim {
 
@@ -87,6 +87,10 @@ public:
     template <bool isSetMask = true>
     static void ResetMask(ASCEND_SIM_SITE) {
         if (isSetMask) AscendC::ResetMask(site);
+    }
+    // 0: half and bfloat16 saturate.
+    static void SetOverflow(uint64_t ctrlValue, ASCEND_SIM_SITE) {
+        ascend_sim::set_saturation(ctrlValue != 1, "SetOverflow", site);
     }
     static constexpr int32_t GetBitSize(int32_t byteSize) { return byteSize * ONE_BYTE_BIT_SIZE; }
     static constexpr int32_t GetC0Size() { return DEFAULT_C0_SIZE; }

@@ -87,6 +87,7 @@ enum class Cost : uint8_t {
     WholeReduce,
     BlockReduce,
     GatheredElement,
+    SortedElement,
     IndexStore,
     IndexAddition,
     Mask,
@@ -161,6 +162,8 @@ ASCEND_SIM_API void free_all_events(int32_t queue, Site site);
 ASCEND_SIM_API int32_t queued(int32_t queue);        // tensors between EnQue and DeQue
 ASCEND_SIM_API int32_t idle_buffers(int32_t queue);  // number of free buffers
 ASCEND_SIM_API UbView buffer_view(int32_t buffer, Site site);
+// The newest buffer that contains the address, from there to its end; no buffer's view if there is none.
+ASCEND_SIM_API UbView view_at(uint64_t address);
 ASCEND_SIM_API void set_user_tag(const UbView& view, int32_t tag);
 ASCEND_SIM_API int32_t user_tag(const UbView& view);
 
@@ -174,11 +177,18 @@ struct ExtremumRegister {
 };
 ASCEND_SIM_API void set_extremum_register(const ExtremumRegister* value);  // null: no valid result
 ASCEND_SIM_API ExtremumRegister extremum_register(const char* api, Site site);
+// The register of the elements that the last merge took from each of its four lists.
+struct MergeRegister {
+    uint16_t taken[4];
+};
+ASCEND_SIM_API void set_merge_register(const MergeRegister* value);  // null: the merge did not stop at a list's end
+ASCEND_SIM_API MergeRegister merge_register(const char* api, Site site);
 ASCEND_SIM_API void set_sum_register(uint64_t bits);  // call it inside the vector instruction that computes the sum
 ASCEND_SIM_API uint64_t sum_register(const char* api, Site site);
 ASCEND_SIM_API void set_system_workspace(uint8_t* address);
 ASCEND_SIM_API uint8_t* system_workspace();
-ASCEND_SIM_API bool saturates();                        // half overflow: clamp instead of infinity
+ASCEND_SIM_API bool saturates();  // half overflow: clamp instead of infinity
+ASCEND_SIM_API void set_saturation(bool saturates, const char* api, Site site);
 ASCEND_SIM_API void uses_reserved_ub(const char* api);  // for APIs that use the top 8 KiB as scratch
 
 enum class Atomic : uint8_t { None, Add, Max, Min };
@@ -202,6 +212,13 @@ struct DeqRegister {
     UbView tensor;
 };
 ASCEND_SIM_API DeqRegister& deq_register();
+
+// The register of comparisons, which Select reads: 128 bits.
+struct CompareRegister {
+    bool is_set = false;
+    uint8_t bytes[16] = {};
+};
+ASCEND_SIM_API CompareRegister& compare_register();
 
 ASCEND_SIM_API void state_initialised();                            // by InitSocState
 ASCEND_SIM_API int64_t system_counter(const char* api, Site site);  // reads the counter of the system's clock

@@ -127,6 +127,23 @@ void deinterleave_half() { DeInterleave(ub<half>(), ub<half>(), ub<half>(), ub<h
 void atomic_float() { SetAtomicAdd<float>(); }
 void atomic_int32() { SetAtomicAdd<int32_t>(); }  // not on ascend310p
 void atomic_uint32() { SetAtomicAdd<uint32_t>(); }  // not on any: SetAtomicAdd: this SoC
+void transpose_of_float() { Transpose(ub<float>(), ub<float>()); }  // not on any: Transpose: this SoC
+void transpose_of_bfloat16() { Transpose(ub<bfloat16_t>(), ub<bfloat16_t>(), ub<uint8_t>(), TransposeParamsExt()); }  // not on ascend910b, ascend310p: TransposeExt: this SoC
+void blocks_of_int64(uint64_t (&list)[16]) { TransDataTo5HD<int64_t>(list, list, TransDataTo5HDParams()); }  // not on any: TransDataTo5HD: this SoC
+void sort() { Sort32<float>(ub<float>(), ub<float>(), ub<uint32_t>(), 1); }  // not on ascend310p: Sort32: this SoC
+void merge(const MrgSortSrcList<half>& src) { MrgSort<half>(ub<half>(), src, MrgSort4Info()); }  // not on ascend310p: MrgSort: this SoC
+void merge_of_proposals(const MrgSortSrcList<half>& src) { MrgSort4<half>(ub<half>(), src, MrgSort4Info()); }  // not on ascend910b, ascend950: MrgSort4: this SoC
+void sort_of_proposals() { RpSort16<half>(ub<half>(), ub<half>(), 1); }  // not on ascend910b, ascend950: RpSort16: this SoC
+void concat_of_proposals() { ProposalConcat<half>(ub<half>(), ub<half>(), 1, 4); }  // not on ascend910b, ascend950: ProposalConcat: this SoC
+void extract_of_proposals() { ProposalExtract<half>(ub<half>(), ub<half>(), 1, 4); }  // not on ascend910b, ascend950: ProposalExtract: this SoC
+void compare_of_integers() { Compare(ub<int32_t>(), ub<int32_t>(), CMPMODE::EQ, uint64_t(64), BinaryRepeatParams()); }  // not on any: CompareRegister: this SoC
+void select_of_mode_1() { Select<half, SELMODE::VSEL_TENSOR_SCALAR_MODE>(ub<half>(), ub<half>(), ub<half>(), 1, BinaryRepeatParams()); }  // not on any: mode 1 takes a mask tensor and one source
+void padding_of_blocks() { VectorPadding(ub<half>(), ub<half>(), 0, false, 64); }  // not on ascend910b, ascend950: VectorPadding: this SoC
+void saturation() { SetSaturationFlag<SaturationMode::FLOAT>(true); }  // not on ascend310p, ascend950: SetSaturationFlag: this SoC
+bool saturation_flag() { return GetSaturationFlag<SaturationMode::CAST>(); }  // not on ascend310p, ascend950: GetSaturationFlag: this SoC
+void control_bit() { SetCtrlSpr<48, 48>(1); }  // not on ascend310p: SetCtrlSpr: this SoC
+int64_t value_of_control_bit() { return GetCtrlSpr<48, 48>(); }  // not on ascend310p: GetCtrlSpr: this SoC
+void other_control_bit() { SetCtrlSpr<60, 60>(1); }  // not on any: the simulator has bit 48 only
 void atomic_maximum() { SetAtomicMax<float>(); }  // not on ascend310p: SetAtomicMax: this SoC
 void atomic_minimum() { SetAtomicMin<half>(); }  // not on ascend310p: SetAtomicMin: this SoC
 void atomic_type() { SetAtomicType<uint32_t>(); }  // not on any: SetAtomicType: this SoC
