@@ -1,6 +1,7 @@
 // The simulator's version of CANN's kernel header, with the calls of vector kernels that it supports.
 #pragma once
 
+#include "ascendc/absent.h"
 #include "ascendc/addresses.h"
 #include "ascendc/allocator.h"
 #include "ascendc/atomic.h"

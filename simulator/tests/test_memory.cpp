@@ -194,8 +194,9 @@ void check_addresses() {
         Add(c, a, a, kN);
         PipeBarrier<PIPE_V>();
         Adds(b, c, 0.0f, kN);
-        SetFlag<HardEvent::V_MTE3>(EVENT_ID0);
-        WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
+        TQueSync<PIPE_V, PIPE_MTE3> event;
+        event.SetFlag(EVENT_ID0);
+        event.WaitFlag(EVENT_ID0);
         DataCopy(global<float>(y), b, kN);
         PipeBarrier<PIPE_ALL>();
     });

@@ -56,7 +56,8 @@ class TQueBind {
     static constexpr bool kOut = src == TPosition::VECOUT && dst == TPosition::GM;
     static constexpr bool kThrough = src == TPosition::VECIN && dst == TPosition::VECOUT;
     static_assert(kIn || kOut || kThrough,
-                  "the simulator has the queues GM-VECIN, VECOUT-GM and VECIN-VECOUT; VECCALC memory is a TBuf");
+                  "the simulator has vector cores only, with the queues GM-VECIN, VECOUT-GM and VECIN-VECOUT; VECCALC "
+                  "memory is a TBuf");
 
 public:
     template <class T>
@@ -140,7 +141,7 @@ class TQue : public TQueBind<sim_detail::source_of(pos), sim_detail::target_of(p
 template <TPosition pos = TPosition::VECCALC>
 class TBuf {
     static_assert(pos == TPosition::VECIN || pos == TPosition::VECOUT || pos == TPosition::VECCALC,
-                  "a TBuf of a vector core is VECIN, VECOUT or VECCALC");
+                  "the simulator has vector cores only, whose TBuf is VECIN, VECOUT or VECCALC");
 
 public:
     template <class T>

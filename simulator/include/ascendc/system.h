@@ -96,6 +96,23 @@ inline void set_flag(pipe_t from, pipe_t to, int32_t id, ASCEND_SIM_SITE) {
 inline void wait_flag(pipe_t from, pipe_t to, int32_t id, ASCEND_SIM_SITE) {
     ascend_sim::wait_flag(ascend_sim::pipe_of(from), ascend_sim::pipe_of(to), id, "wait_flag", site);
 }
+namespace AscendC {
+// An event of the kernel between two pipes.   Source: the page TQueSync模板参数.
+template <pipe_t src, pipe_t dst>
+class TQueSync {
+    static_assert(src <= PIPE_MTE3 && dst <= PIPE_MTE3 && src != dst,
+                  "TQueSync: two different pipes of a vector core, S, V, MTE2 or MTE3");
+
+public:
+    void SetFlag(TEventID id, ASCEND_SIM_SITE) {
+        ascend_sim::set_flag(ascend_sim::Pipe(src), ascend_sim::Pipe(dst), id, "TQueSync::SetFlag", site);
+    }
+    void WaitFlag(TEventID id, ASCEND_SIM_SITE) {
+        ascend_sim::wait_flag(ascend_sim::Pipe(src), ascend_sim::Pipe(dst), id, "TQueSync::WaitFlag", site);
+    }
+};
+}  // namespace AscendC
+
 inline void pipe_barrier(pipe_t pipe, ASCEND_SIM_SITE) {
     ascend_sim::barrier(pipe == PIPE_ALL ? ascend_sim::kAllPipes : int32_t(ascend_sim::pipe_of(pipe)), site);
 }

@@ -204,8 +204,8 @@ void read_gm() { (void)gm<float>().GetValue(0); }
 void read_gm_by_parentheses() { (void)gm<float>()(0); }  // not on ascend310p
 void hint_the_cache(GlobalTensor<int32_t> t) { t.SetL2CacheHint(CacheMode::CACHE_MODE_DISABLE); }  // not on ascend310p
 void queue_in() { TQue<TPosition::VECIN, 1> q; }
-void queue_of_the_cube() { TQue<TPosition::A1, 1> q; }  // not on any: the simulator has the queues
-void buffer_of_the_cube() { TBuf<TPosition::CO1> b; }  // not on any: a TBuf of a vector core
+void queue_of_the_cube() { TQue<TPosition::A1, 1> q; }  // not on any: the simulator has vector cores only, with the queues
+void buffer_of_the_cube() { TBuf<TPosition::CO1> b; }  // not on any: the simulator has vector cores only, whose TBuf
 void in_place_alloc(TQue<TPosition::VECIN, 0> q, LocalTensor<float> t) { q.AllocTensor<float>(t); }
 void in_place_alloc_of_depth_one(TQue<TPosition::VECIN, 1> q, LocalTensor<float> t) { q.AllocTensor<float>(t); }  // not on any: needs a queue of depth 0
 
@@ -245,3 +245,29 @@ bool key_that_is_a_name() { return TILING_KEY_IS(kKey); }  // not on any: TILING
 void vector_cores_only() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY); }  // not on ascend310p
 void ai_cores() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AICORE); }  // not on ascend910b, ascend950
 void cube_and_vector_cores() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2); }  // not on any: kernel type
+
+// ---- APIs of cube cores and of registers ------------------------------------------------------------------
+
+extern "C" __global__ __cube__ void kernel_of_cube_cores() {}  // not on any: __cube__: a kernel of cube cores, but the simulator has vector cores only
+extern "C" __global__ __mix__(1, 2) void kernel_of_both() {}  // not on any: __mix__: a kernel of cube cores
+extern "C" __global__ __mix__(0, 1) void kernel_of_vector_cores() {}
+extern "C" __global__ __vector__ void another_kernel_of_vector_cores() {}
+void product() { Mmad(ub<half>(), ub<half>(), ub<half>(), 1); }  // not on any: Mmad: an API of cube cores, but the simulator has vector cores only
+void product_of_types() { Mmad<float, half, half>(ub<float>(), ub<half>(), ub<half>(), 1); }  // not on any: Mmad: an API of cube cores
+void load() { LoadData<half>(ub<half>(), gm<half>(), 1); }  // not on any: LoadData: an API of cube cores
+void fix() { Fixpipe(gm<half>(), ub<half>(), 1); }  // not on any: Fixpipe: an API of cube cores
+MmadParams parameters_of_a_product;  // not on any: MmadParams: an API of cube cores
+LoadData3DParamsV2<half> parameters_of_a_load;  // not on any: LoadData3DParamsV2: an API of cube cores
+Nd2NzParams parameters_of_a_copy;  // not on any: Nd2NzParams: a copy that changes the layout
+struct TilingOfAProduct { TCubeTiling tiling; };  // not on any: TCubeTiling: an API of cube cores
+using Operand = MatmulType<TPosition::GM, CubeFormat::ND, half>;
+matmul::Matmul<Operand, Operand, Operand> object;  // not on any: Matmul: an API of cube cores
+const MatmulConfig* config = nullptr;
+void config_of_a_product() { GetMDLConfig(true, false); }  // not on any: GetMDLConfig: an API of cube cores
+void registration() { REGIST_MATMUL_OBJ(1, 2, 3); }  // not on any: REGIST_MATMUL_OBJ: an API of cube cores
+void event_of_cube_pipes() { TQueSync<PIPE_M, PIPE_V> event; }  // not on any: TQueSync: two different pipes of a vector core
+void event_of_vector_pipes() { TQueSync<PIPE_MTE2, PIPE_V> event; }
+MicroAPI::RegTensor<float> vector_register;  // not on any: RegTensor: the register API of Ascend950, but the simulator has vector cores with UB only
+AscendC::Reg::MaskReg mask_register;  // not on any: MaskReg: the register API of Ascend950
+void scope() { __VEC_SCOPE__ {} }  // not on any: a function of registers of Ascend950, but the simulator has vector cores with UB only
+__simd_vf__ inline void function_of_registers() {}  // not on any: a function of registers of Ascend950
