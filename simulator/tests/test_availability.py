@@ -86,7 +86,8 @@ CALLS = {
     **dict.fromkeys(("MrgSort", "MrgSort4"), "{name}<{T}>(t<{T}>(), MrgSortSrcList<{T}>(), MrgSort4Info())"),
     "RpSort16": "RpSort16<{T}>(t<{T}>(), t<{T}>(), 1)",
     **dict.fromkeys(("ProposalConcat", "ProposalExtract"), "{name}<{T}>(t<{T}>(), t<{T}>(), 1, 4)"),
-    "Compare into the register": "Compare(t<{T}>(), t<{T}>(), CMPMODE::LT, uint64_t(1), BinaryRepeatParams())",
+    "Compare into the register": "Compare(t<{T}>(), t<{T}>(), CMPMODE::LT, uint64_t(1), "
+    "BinaryRepeatParams())",
     "VectorPadding": "VectorPadding(t<{T}>(), t<{T}>(), 0, false, 64)",
     "InitOutput": "InitOutput<{T}>(g<{T}>(), 8, v<{T}>())",
     "DataCacheCleanAndInvalid with DcciDst": "DataCacheCleanAndInvalid"

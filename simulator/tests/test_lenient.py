@@ -9,13 +9,19 @@ from ascend_sim import In, Out
 from mini_kernels import claims
 from test_rules import launch
 
-# Errors after which the core cannot continue, such as memory that does not exist or a wait without end.
+# Errors after which the core cannot continue, such as memory that does not exist, a wait without end, or a
+# failed assertion.
 CANNOT_CONTINUE = {
+    "assertion_that_fails",
+    "assertion_with_a_format_that_fails",
+    "assertion_with_an_action_that_fails",
+    "blocks_of_no_buffer",
     "buffer_without_memory",
     "copy_out_to_nowhere",
     "count_that_wraps",
     "deque_of_an_empty_queue",
     "element_4_gib_ahead",
+    "fill_without_memory",
     "gap_in_ub_that_wraps",
     "gm_element_that_wraps",
     "gm_offset_that_wraps",
@@ -24,12 +30,16 @@ CANNOT_CONTINUE = {
     "more_tensors_than_buffers",
     "no_core",
     "no_pipe",
+    "pool_without_memory",
     "queue_without_memory",
     "reference_before_the_first_byte",
     "round_without_free",
     "scalar_before_the_first_byte",
     "scalar_read_before_the_first_byte",
+    "tensor_of_another_core",
     "tensor_without_a_buffer",
+    "trap_that_is_reached",
+    "upper_case_assertion_that_fails",
 }
 # If all rules are lenient, the core then uses memory that does not exist.
 LEAVES_ITS_MEMORY = {
