@@ -8,6 +8,7 @@
 #include "ascendc/compare.h"
 #include "ascendc/copy.h"
 #include "ascendc/copy_pad.h"
+#include "ascendc/cores.h"
 #include "ascendc/duplicate.h"
 #include "ascendc/fused.h"
 #include "ascendc/gather.h"

@@ -72,7 +72,7 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
     if (view.buffer < 0 || view.buffer >= int32_t(m.buffers.size()))
         stuck_at(Rule::Bounds02, m.current.api, m.current.site, "`%s` is no tensor of this core's buffers.", operand);
     const Buffer& b = m.buffers[view.buffer];
-    if (b.released && !m.pipe_alive) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
+    if (b.released && !m.pipe) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
     if (view.generation != b.generation) broken(Rule::Queue06, "`%s` was freed before this use.", operand);
     const int64_t end = int64_t(view.addr) + view.bytes;
     if (view.addr < b.addr || end > int64_t(b.addr) + b.bytes) {

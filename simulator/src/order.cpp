@@ -40,20 +40,6 @@ ApiTotal& total_of(Pipe pipe, const char* api) {
     return apis.back();
 }
 
-void keep_span(Pipe pipe, const char* api, Site site, double begin, double end, uint64_t bytes, uint32_t repeats) {
-    Machine& m = machine();
-    m.totals.instructions[int(pipe)]++;
-    m.totals.vector_repeats += repeats;
-    m.totals.busy[int(pipe)] += end - begin;
-    ApiTotal& total = total_of(pipe, api);
-    total.count++;
-    total.repeats += repeats;
-    total.bytes += bytes;
-    total.cycles += end - begin;
-    if (m.core < m.options.traced_cores)
-        m.spans.push_back({int32_t(m.core), uint8_t(pipe), api, site, begin, end, bytes, repeats});
-}
-
 void end_instruction(double begin, double end, uint64_t bytes, uint32_t repeats) {
     Machine& m = machine();
     keep_span(m.current.pipe, m.current.api, m.current.site, begin, end, bytes, repeats);
@@ -76,6 +62,20 @@ void keep_latency(Pipe pipe, double end, double done) {
 }
 
 }  // namespace
+
+void keep_span(Pipe pipe, const char* api, Site site, double begin, double end, uint64_t bytes, uint32_t repeats) {
+    Machine& m = machine();
+    m.totals.instructions[int(pipe)]++;
+    m.totals.vector_repeats += repeats;
+    m.totals.busy[int(pipe)] += end - begin;
+    ApiTotal& total = total_of(pipe, api);
+    total.count++;
+    total.repeats += repeats;
+    total.bytes += bytes;
+    total.cycles += end - begin;
+    if (m.core < m.options.traced_cores)
+        m.spans.push_back({int32_t(m.core), uint8_t(pipe), api, site, begin, end, bytes, repeats});
+}
 
 Moment step(Pipe pipe, StepKind kind, const char* api, Site site, const Moment& from, double end) {
     Machine& m = machine();
@@ -130,6 +130,7 @@ void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask) {
 
 void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
     Machine& m = machine();
+    if (!m.doubtful_writes.empty()) m.settle_doubtful_writes();
     advise_on_empty_instruction(bytes == 0);
     const Profile& profile = *m.profile;
     const Pipe pipe = m.current.pipe;
@@ -160,6 +161,7 @@ void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
 
 void finish_scalar(double cycles) {
     Machine& m = machine();
+    if (!m.doubtful_writes.empty()) m.settle_doubtful_writes();
     spend_scalar(m.current.api, m.current.site, cycles);
     m.pipe_done[int(Pipe::S)] = m.pipe_free[int(Pipe::S)];
     m.running = false;

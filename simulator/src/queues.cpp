@@ -17,7 +17,7 @@ const char* state_name(BufferState s) {
 int32_t add_buffer(int32_t queue, uint64_t bytes, Site site) {
     Machine& m = machine();
     m.settle_reference();
-    if (!m.pipe_alive) broken_at(Rule::Buffer04, "InitBuffer", site, "there is no TPipe.");
+    if (!m.pipe) broken_at(Rule::Buffer04, "InitBuffer", site, "there is no TPipe.");
     if (m.live_buffers >= kMaxBuffers)
         broken_at(Rule::Buffer03, "InitBuffer", site, "a pipe must have at most %zu buffers but got one more.",
                   kMaxBuffers);
@@ -90,19 +90,19 @@ void release_all(Machine& m, const char* api, const Site* site) {
 
 }  // namespace
 
-void pipe_created(Site site) {
+void pipe_created(void* pipe, Site site) {
     Machine& m = machine();
-    if (m.pipe_alive) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe exists.");
-    m.pipe_alive = true;
+    if (m.pipe) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe exists.");
+    m.pipe = pipe;
 }
 
 void pipe_destroyed() {
     Machine& m = machine();
-    m.pipe_alive = false;
+    m.pipe = nullptr;
     if (!std::uncaught_exceptions()) release_all(m, "~TPipe", nullptr);
 }
 
-bool pipe_alive() { return machine().pipe_alive; }
+void* current_pipe() { return machine().pipe; }
 
 void pipe_reset(Site site) {
     Machine& m = machine();

@@ -13,6 +13,7 @@ from test_rules import launch
 CANNOT_CONTINUE = {
     "buffer_without_memory",
     "copy_out_to_nowhere",
+    "cores_that_wait_for_each_other",
     "count_that_wraps",
     "deque_of_an_empty_queue",
     "element_4_gib_ahead",
@@ -22,14 +23,18 @@ CANNOT_CONTINUE = {
     "index_count_that_wraps",
     "more_cores_than_there_may_be",
     "more_tensors_than_buffers",
+    "more_waiting_blocks_than_cores",
     "no_core",
     "no_pipe",
+    "one_core_does_not_come",
     "queue_without_memory",
     "reference_before_the_first_byte",
     "round_without_free",
     "scalar_before_the_first_byte",
     "scalar_read_before_the_first_byte",
     "tensor_without_a_buffer",
+    "turn_without_its_workspace",
+    "wait_without_a_signal",
 }
 # If all rules are lenient, the core then uses memory that does not exist.
 LEAVES_ITS_MEMORY = {
