@@ -63,9 +63,17 @@ KERNEL(dequeued_memory) {
 KERNEL(filler_of_a_padded_copy) {
     Ub ub(512);
     LocalTensor<float> t = ub.at<float>(0, 64);
-    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 0, 0});
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
     order<HardEvent::MTE2_V>();
     Add(t[32], t, t, 8);  // breaks SIM-INIT-01: UB bytes [12, 32) (from byte 12 of the tensor on): filler that a copy left undefined
+}
+
+KERNEL(filler_of_a_copy_without_padding) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 0, 0});
+    order<HardEvent::MTE2_V>();
+    Add(t[32], t, t, 8);  // keeps SIM-INIT-01
 }
 
 KERNEL(padding_of_a_padded_copy) {
@@ -80,7 +88,7 @@ KERNEL(padding_of_a_padded_copy) {
 KERNEL(filler_outside_the_mask) {
     Ub ub(512);
     LocalTensor<float> t = ub.at<float>(0, 64);
-    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 0, 0});
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
     order<HardEvent::MTE2_V>();
     Add(t[32], t, t, 3, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-INIT-01
 }
