@@ -345,6 +345,7 @@ struct Machine : LaunchState, CoreContext {
     void settle_reference();
     void settle_gm_reference();
     void settle_doubtful_writes();
+    void insert_synchronisation(Pipe before);
     void end_core();
     void check_registered_tiling() const;
     void check_event_at_end(Pipe from, Pipe to, int id) const;

@@ -36,11 +36,8 @@ void report_unordered(const char* verb, const GmBytes& bytes, const char* operan
     Machine& m = machine();
     const Record old = m.record(before);
     const Pipe now = m.current.pipe;
-    if (m.options.auto_sync && now != old.pipe && (now == Pipe::S || old.pipe == Pipe::S)) {
-        uint32_t& complete = m.clock[int(now)].complete[int(old.pipe)];
-        complete = std::max(complete, old.seq);
-        return;
-    }
+    if (m.options.auto_sync && now != old.pipe && (now == Pipe::S || old.pipe == Pipe::S))
+        return m.insert_synchronisation(old.pipe);
     const Rule rule = now == old.pipe && now == Pipe::MTE3 ? Rule::Hazard04 : Rule::Hazard05;
     const std::string missing = now == old.pipe ? std::string("PipeBarrier<PIPE_") + pipe_name(now) + ">"
                                                 : std::string(pipe_name(old.pipe)) + "_" + pipe_name(now) + " event";

@@ -238,6 +238,30 @@ void barrier(int32_t pipe, Site site) {
     }
 }
 
+// Orders the running instruction after the earlier work of `before`, as the compiler's own barrier or event would, at
+// the same cost as one of the kernel.
+void Machine::insert_synchronisation(Pipe before) {
+    constexpr const char* kApi = "auto_sync";
+    const int now = int(current.pipe), from = int(before);
+    const Moment done = later(pipe_done[from], pipe_free[from]);
+    if (now == from) {
+        clock[now].complete[now] = current.seq - 1;
+        pipe_free[now] =
+            step(current.pipe, StepKind::Barrier, kApi, current.site, done, done.time + profile->barrier_cycles);
+    } else {
+        Clock known = clock[from];
+        known.join(clock[int(Pipe::S)]);
+        known.complete[from] = issued[from];
+        clock[now].join(known);
+        const Moment both = later(later(pipe_free[now], done), pipe_free[int(Pipe::S)]);
+        pipe_free[now] =
+            step(current.pipe, StepKind::Event, kApi, current.site, both, both.time + profile->flag_cycles);
+    }
+    // The instruction's own issue, which start() has charged already, was that of the barrier or event.
+    spend_scalar(kApi, current.site, profile->scalar_cycles, StepKind::Issue);
+    issue = pipe_free[int(Pipe::S)];
+}
+
 int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site) {
     Machine& m = machine();
     for (int32_t id = 0; id < kEvents; ++id) {

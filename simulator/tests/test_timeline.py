@@ -44,6 +44,16 @@ def cycles_of(summary, api):
     return total["cycles"]
 
 
+# ---- inserted synchronisation ----------------------------------------------------------------------------
+
+
+def test_inserted_synchronisation_costs_what_the_kernel_s_own_costs(compiled):
+    own = run(compiled, "sums_and_scalar", count=4096)
+    inserted = run(compiled, "sums_and_scalar", count=4096, skipped=1, auto_sync=True)
+    assert inserted["cycles"] == own["cycles"]
+    assert [t for t in inserted["apis"] if t["api"] == "auto_sync"]
+
+
 # ---- vector instructions ---------------------------------------------------------------------------------
 
 
