@@ -30,7 +30,8 @@ typedef enum ascend_sim_role {
     ASCEND_SIM_IN = 0,
     ASCEND_SIM_OUT = 1,
     ASCEND_SIM_INOUT = 2,
-    ASCEND_SIM_SUM = 3 /* as INOUT, but sums of atomic copies may depend on the order of the cores */
+    ASCEND_SIM_SUM = 3, /* as INOUT, but sums of atomic copies may depend on the order of the cores */
+    ASCEND_SIM_PART = 4 /* as OUT, but the kernel may leave bytes of it unwritten, such as gaps between rows */
 } ascend_sim_role;
 
 typedef struct ascend_sim_memory {

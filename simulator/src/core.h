@@ -138,6 +138,7 @@ struct GmTensor {
     uintptr_t base = 0;
     uint64_t bytes = 0;
     Role role = Role::In;
+    bool is_whole = false;  // every byte must be written
     using Pages = std::vector<std::unique_ptr<uint32_t[]>>;  // an instruction's number for each byte of each page
     Pages writer, copy_reader, scalar_reader;
 };

@@ -126,3 +126,14 @@ KERNEL(atomic_add_to_written_output) {
     DataCopy(global<float>(y), ub.at<float>(0, 8), 8);  // keeps SIM-INIT-02
     SetAtomicNone();
 }
+
+KERNEL(output_with_every_byte_written) {
+    Ub ub(kBytes);
+    DataCopy(global<float>(y), ub.at<float>(0, kBytes / 4), kBytes / 4);  // keeps SIM-INIT-03
+}
+
+KERNEL(output_with_a_gap) {
+    Ub ub(kBytes);
+    DataCopy(global<float>(y), ub.at<float>(0, 64), 64);  // warns SIM-INIT-03: 64 of the 16384 bytes of GM `y`, an output, were not written, first [256, 320); this was the last write before them.
+    DataCopy(global<float>(y)[80], ub.at<float>(0, kBytes / 4), kBytes / 4 - 80);
+}
