@@ -138,7 +138,7 @@ struct GmTensor {
     uintptr_t base = 0;
     uint64_t bytes = 0;
     Role role = Role::In;
-    bool is_whole = false;  // every byte must be written
+    bool is_whole = false;                                   // every byte must be written
     using Pages = std::vector<std::unique_ptr<uint32_t[]>>;  // an instruction's number for each byte of each page
     Pages writer, copy_reader, scalar_reader;
 };
@@ -277,6 +277,7 @@ struct CoreState {
     std::unordered_map<uint64_t, uint32_t> loaded_lines;   // line in the cache -> the access that loaded it
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;
+    bool missed_cache = false;  // the running scalar access loaded a line
     Moment pipe_free[kPipes], pipe_done[kPipes];
     Span latency[kPipes] = {};  // of the last copy; the trace shows it up to the next copy's end
     Totals totals;

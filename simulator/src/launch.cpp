@@ -144,10 +144,31 @@ int32_t run(const Job& job) {
     return store_report(ascending.errors, ascending.warnings, summary);
 }
 
+// Replaces the figures in a list such as "read_latency_cycles=570,flag_cycles=1". Returns the first item that is none.
+std::string replace_figures(const char* list, Profile* profile) {
+    for (const std::string& item : split_rules(list)) {
+        const size_t equals = item.find('=');
+        const std::string name = item.substr(0, equals);
+        const auto figure =
+            std::find_if(figures().begin(), figures().end(), [&](const Figure& f) { return f.name == name; });
+        char* end = nullptr;
+        const double value = equals == std::string::npos ? -1 : std::strtod(item.c_str() + equals + 1, &end);
+        const bool is_rate = name.find("_bytes_per_cycle") != std::string::npos || name == "gm_line_bytes";
+        if (figure == figures().end() || !end || *end || !std::isfinite(value) || value < 0 || (is_rate && value < 1))
+            return item;
+        profile->*(figure->value) = value;
+    }
+    return "";
+}
+
 int32_t launch_job(Job job) {
     const ascend_sim_launch& launch = *job.launch;
     job.profile = find_profile(launch.soc);
     if (!job.profile) return bad_call(std::string("no SoC ") + launch.soc);
+    Profile replaced = *job.profile;
+    if (const std::string bad = replace_figures(launch.figures, &replaced); !bad.empty())
+        return bad_call("no figure " + bad);
+    job.profile = &replaced;
     if (job.arg_count < 0 || job.arg_count > kMaxArgs - 2) return bad_call("too many arguments");
     for (const std::string& id : split_rules(launch.lenient))
         if (id != "all" && !is_rule(id)) return bad_call("no rule " + id);

@@ -25,7 +25,7 @@ from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import replacing, unreadable, unwritable
 from ascend_sim.kernels import In, InOut, KernelBroken, Out, Part, Report, Sum, compile
-from ascend_sim.library import DEFAULT_SOC, Options
+from ascend_sim.library import DEFAULT_SOC, Options, figures_of
 
 FAILED = 1
 
@@ -67,6 +67,12 @@ def kernel(
         typer.Option(help="Write the timeline, for ascend-sim trace, Perfetto or chrome://tracing."),
     ] = None,
     cores: Annotated[int, typer.Option(min=0, help="Number of cores in the timeline; 0: all.")] = 4,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=NUMBER: replaces a figure of the chip's profile, such as read_latency_cycles=241."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the random numbers in new inputs.")] = 0,
     json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -102,7 +108,9 @@ def kernel(
         parsed = arguments_of(arguments or (), seed)
         tiling_bytes, macros = tiling_of(tiling), _macros_of(define or ())
         compiled = compile(source, entry, soc=compile_soc(soc), defines=macros, include=include or ())
-        inputs = [g.argument.array.copy() for g in parsed if g.argument and not isinstance(g.argument, Out)]
+        inputs = [
+            g.argument.array.copy() for g in parsed if g.argument and not isinstance(g.argument, Out | Part)
+        ]
         with tempfile.TemporaryDirectory() as folder:
             draft = Path(folder) / "trace.json"
             options = Options(
@@ -111,6 +119,7 @@ def kernel(
                 auto_sync=auto_sync,
                 trace_path=None if trace is None else str(draft),
                 trace_cores=cores,
+                figures=figures_of(figure or ()),
             )
             report = compiled.run(
                 *[g.argument for g in parsed],
