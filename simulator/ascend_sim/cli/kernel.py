@@ -20,7 +20,7 @@ from rich.markup import escape
 
 from ascend_sim import timeline
 from ascend_sim.cli.application import usage_error
-from ascend_sim.cli.arguments import KernelArgument, arguments_of, tiling_of
+from ascend_sim.cli.arguments import KernelArgument, arguments_of, macros_of, tiling_of
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import replacing, unreadable, unwritable
@@ -106,7 +106,7 @@ def kernel(
     try:
         compare = _reference_of(reference)
         parsed = arguments_of(arguments or (), seed)
-        tiling_bytes, macros = tiling_of(tiling), _macros_of(define or ())
+        tiling_bytes, macros = tiling_of(tiling), macros_of(define or ())
         compiled = compile(source, entry, soc=compile_soc(soc), defines=macros, include=include or ())
         inputs = [
             g.argument.array.copy() for g in parsed if g.argument and not isinstance(g.argument, Out | Part)
@@ -155,10 +155,6 @@ def kernel(
                 file=sys.stderr,
             )
             raise typer.Exit(FAILED)
-
-
-def _macros_of(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
 def _reference_of(text: str) -> Callable[..., Any] | None:
