@@ -14,8 +14,6 @@ from ascend_sim.errors import Unavailable
 from ascend_sim.library import DEFAULT_SOC
 from ascend_sim.programs.launches import build_program
 
-__all__ = ["program"]
-
 FAILED = 1
 
 
