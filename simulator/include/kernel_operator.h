@@ -12,6 +12,7 @@
 #include "ascendc/compare_register.h"
 #include "ascendc/copy.h"
 #include "ascendc/copy_pad.h"
+#include "ascendc/cores.h"
 #include "ascendc/debug.h"
 #include "ascendc/dequant.h"
 #include "ascendc/duplicate.h"

@@ -43,11 +43,8 @@ void report(const char* verb, const char* operand, const UbView& view, const Con
     const Record old = m.record(c.before);
     const Pipe now = m.current.pipe;
     const Rule rule = hazard_rule(now, old.pipe);
-    if (m.options.auto_sync && (rule == Rule::Hazard02 || rule == Rule::Hazard03)) {
-        uint32_t& complete = m.clock[int(now)].complete[int(old.pipe)];
-        complete = std::max(complete, old.seq);
-        return;
-    }
+    if (m.options.auto_sync && (rule == Rule::Hazard02 || rule == Rule::Hazard03))
+        return m.insert_synchronisation(old.pipe);
     broken(rule, "%s %s of `%s` (UB bytes [%lld, %lld)) at %s is not ordered after the %s %s by %s at %s: %s missing.",
            pipe_name(now), verb, operand, static_cast<long long>(c.bytes.begin), static_cast<long long>(c.bytes.end),
            where(m.current.site).c_str(), pipe_name(old.pipe), c.verb_before, old.api, where(old.site).c_str(),
@@ -72,7 +69,7 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
     if (view.buffer < 0 || view.buffer >= int32_t(m.buffers.size()))
         stuck_at(Rule::Bounds02, m.current.api, m.current.site, "`%s` is no tensor of this core's buffers.", operand);
     const Buffer& b = m.buffers[view.buffer];
-    if (b.released && !m.pipe_alive) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
+    if (b.released && !m.pipe) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
     if (view.generation != b.generation) broken(Rule::Queue06, "`%s` was freed before this use.", operand);
     const int64_t end = int64_t(view.addr) + view.bytes;
     if (view.addr < b.addr || end > int64_t(b.addr) + b.bytes) {
@@ -128,6 +125,8 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
                 report("read", operand, view, {{first, end}, word >> 1, "write"});
         });
     }
+    if (m.has_leftovers)
+        for (size_t i = 0; i < n; ++i) m.note_reads_of_leftovers(ranges[i]);
     m.reads.insert(m.reads.end(), ranges, ranges + n);
 }
 
@@ -147,6 +146,7 @@ void writes(const char* operand, const UbView& view, const Range* ranges, size_t
         m.writer.fill(r.begin, r.end, m.number << 1);
     }
     if (!conflicts.empty()) report_all("write", operand, view, conflicts);
+    if (m.current.pipe == Pipe::MTE2 && n) m.note_copy({ranges[0].begin, ranges[n - 1].end});
 }
 
 void fill_unwritten(void* element, uint64_t bytes) {
@@ -175,6 +175,10 @@ void scalar_reference(const UbView& view, Range range, Site site) {
 
 // Call this before the core's next action, while the current instruction is still the one that took the reference.
 void Machine::settle_reference() {
+    if (barrier_is_due) {
+        barrier_is_due = false;
+        barrier(kAllPipes, pipe_created_at);
+    }
     if (!reference.open) return;
     reference.open = false;
     if (reference.is_gm) return settle_gm_reference();

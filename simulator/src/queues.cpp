@@ -78,7 +78,7 @@ Buffer& push_buffer(int32_t queue, uint32_t address, uint64_t bytes, Site site) 
 int32_t add_buffer(int32_t queue, uint64_t bytes, int32_t pool, Site site) {
     Machine& m = machine();
     m.settle_reference();
-    if (!m.pipe_alive) broken_at(Rule::Buffer04, "InitBuffer", site, "there is no TPipe.");
+    if (!m.pipe) broken_at(Rule::Buffer04, "InitBuffer", site, "there is no TPipe.");
     require_pool(pool, "InitBuffer", site);
     if (pool >= 0) {
         use_pool(pool, "InitBuffer", site);
@@ -154,24 +154,27 @@ void release_all(Machine& m, const char* api, const Site* site) {
 
 }  // namespace
 
-void pipe_created(Site site) {
+void pipe_created(void* pipe, Site site) {
     Machine& m = machine();
-    if (m.pipe_alive) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe exists.");
+    if (m.pipe) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe exists.");
     if (m.static_buffer >= 0)
         broken_at(Rule::Buffer08, "TPipe", site,
                   "the kernel has tensors at addresses, which need a kernel without it.");
-    if (m.pipe_was_created) barrier(kAllPipes, site);  // the end of the former one waits for all instructions
-    m.pipe_alive = m.pipe_was_created = true;
+    m.pipe = pipe;
+    m.pipe_was_created = true;
+    m.pipe_created_at = site;
     state_initialised();
 }
 
-void pipe_destroyed() {
+void pipe_destroyed(bool waits) {
     Machine& m = machine();
-    m.pipe_alive = false;
-    if (!std::uncaught_exceptions()) release_all(m, "~TPipe", nullptr);
+    m.pipe = nullptr;
+    if (std::uncaught_exceptions()) return;
+    release_all(m, "~TPipe", nullptr);
+    m.barrier_is_due = waits;
 }
 
-bool pipe_alive() { return machine().pipe_alive; }
+void* current_pipe() { return machine().pipe; }
 
 void pipe_reset(Site site) {
     Machine& m = machine();
@@ -208,7 +211,7 @@ int32_t init_buffer(uint64_t bytes, int32_t pool, int32_t former, Site site) {
 int32_t init_pool(uint64_t bytes, uint32_t buffers, int32_t parent, int32_t shared, Site site) {
     Machine& m = machine();
     constexpr const char* kApi = "InitBufPool";
-    if (!m.pipe_alive) broken_at(Rule::Buffer04, kApi, site, "there is no TPipe.");
+    if (!m.pipe) broken_at(Rule::Buffer04, kApi, site, "there is no TPipe.");
     Pool p;
     p.bytes = uint32_t(whole_blocks(bytes));
     p.most_buffers = buffers;
@@ -255,7 +258,7 @@ void pool_reset(int32_t pool, Site site) {
 UbView rest_of_ub(const char* api, Site site) {
     Machine& m = machine();
     m.settle_reference();
-    if (!m.pipe_alive) broken_at(Rule::Buffer04, api, site, "there is no TPipe.");
+    if (!m.pipe) broken_at(Rule::Buffer04, api, site, "there is no TPipe.");
     // The last 64 bytes of Ascend910B's UB hold messages.
     const uint32_t end = m.profile->ub_bytes - (m.profile->arch == kArch910b ? 64 : 0);
     if (m.ub_used >= end) return {};

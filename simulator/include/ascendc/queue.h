@@ -189,7 +189,6 @@ class TBufPool;
 
 namespace sim_detail {
 
-inline thread_local TPipe* current_pipe = nullptr;
 constexpr int32_t kOfPipe = -1, kUnset = -2;  // instead of a pool's number
 
 // InitBuffer and InitBufPool of TPipe (`from` is kOfPipe) and of TBufPool.
@@ -253,15 +252,12 @@ private:
 class TPipe {
 public:
     explicit TPipe(ASCEND_SIM_SITE) { Init(site); }
-    ~TPipe() noexcept(false) { end(ascend_sim::Site{nullptr, 0}); }
+    ~TPipe() noexcept(false) { end(true); }
     // A copy is a second TPipe. An assignment changes nothing, because all objects have the same state.
     TPipe(const TPipe&, ASCEND_SIM_SITE) { Init(site); }
     TPipe& operator=(const TPipe&) { return *this; }
 
-    void Init(ASCEND_SIM_SITE) {
-        ascend_sim::pipe_created(site);
-        sim_detail::current_pipe = this;
-    }
+    void Init(ASCEND_SIM_SITE) { ascend_sim::pipe_created(this, site); }
     template <TPosition src, TPosition dst, int32_t depth, auto mask>
     bool InitBuffer(TQueBind<src, dst, depth, mask>& queue, uint8_t num, uint32_t len, ASCEND_SIM_SITE) {
         return sim_detail::Allocation::init(queue, num, len, sim_detail::kOfPipe, site);
@@ -280,7 +276,8 @@ public:
     }
     void Reset(ASCEND_SIM_SITE) { ascend_sim::pipe_reset(site); }
     // Ends the TPipe before its scope does, after all instructions.
-    void Destroy(ASCEND_SIM_SITE) { end(site); }
+    void Destroy() { end(true); }
+    void DestroyWithoutPipeAll() { end(false); }
 
     template <HardEvent event>
     TEventID AllocEventID(ASCEND_SIM_SITE) {
@@ -299,11 +296,8 @@ public:
     }
 
 private:
-    void end(ascend_sim::Site site) {
-        if (sim_detail::current_pipe != this) return;
-        sim_detail::current_pipe = nullptr;
-        ascend_sim::pipe_destroyed();
-        if (site.file) ascend_sim::barrier(ascend_sim::kAllPipes, site);
+    void end(bool waits) {
+        if (ascend_sim::current_pipe() == this) ascend_sim::pipe_destroyed(waits);
     }
 };
 
@@ -311,9 +305,9 @@ private:
 
 // In the global namespace, as CANN has it.
 inline AscendC::TPipe* GetTPipePtr(ASCEND_SIM_SITE) {
-    if (!ascend_sim::pipe_alive())
+    if (!ascend_sim::current_pipe())
         ascend_sim::stuck_at(ascend_sim::Rule::Buffer04, "GetTPipePtr", site, "there is no TPipe.");
-    return AscendC::sim_detail::current_pipe;
+    return static_cast<AscendC::TPipe*>(ascend_sim::current_pipe());
 }
 
 namespace AscendC {

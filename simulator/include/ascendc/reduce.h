@@ -79,6 +79,8 @@ void reduce_groups(const AscendC::LocalTensor<D>& dst, const AscendC::LocalTenso
                    int64_t dst_stride, int64_t src_block, int64_t src_repeat, uint32_t unit, F result) {
     constexpr bool kWhole = group == Group::Repeat, kBlocks = group == Group::Block;
     constexpr uint32_t kLanes = kRepeatBytes / sizeof(T), kGroup = kGroupLanes<T, group>, kGroups = kLanes / kGroup;
+    // A block's sum of half takes as long as that of a whole repeat.
+    constexpr Cost kCost = kBlocks && sizeof(T) == 4 ? Cost::BlockReduce : Cost::WholeReduce;
     check_int_stride("dstRepStride", dst_stride);
     check_int_stride("srcBlkStride", src_block);
     check_int_stride("srcRepStride", src_repeat);
@@ -128,7 +130,7 @@ void reduce_groups(const AscendC::LocalTensor<D>& dst, const AscendC::LocalTenso
                     values + g * kGroup, [&](uint32_t i) { return lanes.is_active(r, g * kGroup + i); },
                     ub() + place(r, g));
     }
-    finish_vector(lanes.repeats(), cycles_of(kWhole ? Cost::WholeReduce : Cost::BlockReduce), lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(kCost), lanes.is_count_form(), kCost);
 }
 
 template <Group group, class T>
@@ -238,7 +240,7 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
         set_sum_register(register_bits);  // ready, because the count form waits for it
     }
     if (order == RepeatOrder::Sequential) {  // the sum is in a register, so the scalar unit stores it
-        finish_vector(lanes.repeats(), cycles, true);
+        finish_vector(lanes.repeats(), cycles, true, Cost::WholeReduce);
         hand_over(Pipe::V, Pipe::S, "ReduceSum", site);
         start(Pipe::S, "ReduceSum", site);
         writes("dst", dst.view(), &result, 1);
@@ -250,7 +252,7 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
     }
     writes("dst", dst.view(), &result, 1);
     std::memcpy(ub() + result.begin, &sum, sizeof sum);
-    finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles, lanes.is_count_form());
+    finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles, lanes.is_count_form(), Cost::WholeReduce);
 }
 
 }  // namespace ascend_sim

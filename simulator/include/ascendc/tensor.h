@@ -13,7 +13,7 @@ public:
     void set(const AscendC::ShapeInfo& shape) { shape_ = std::make_shared<const AscendC::ShapeInfo>(shape); }
     AscendC::ShapeInfo get(Site site) const {
         if (shape_) return *shape_;
-        broken_at(Rule::Init03, "GetShapeInfo", site, "SetShapeInfo was not called for the tensor.");
+        broken_at(Rule::Init05, "GetShapeInfo", site, "SetShapeInfo was not called for the tensor.");
         return {};
     }
 
@@ -172,7 +172,7 @@ public:
         ascend_sim::start(ascend_sim::Pipe::S, "GlobalTensor::GetValue", site);
         ascend_sim::reads_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
         const T value = ascend_sim::element_in<T>(reinterpret_cast<const uint8_t*>(at(offset)), offset);
-        ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarGm));
+        ascend_sim::finish_scalar(ascend_sim::scalar_gm_cycles());
         return value;
     }
     // A reference, as in LocalTensor.
@@ -187,7 +187,7 @@ public:
         ascend_sim::writes_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
         ascend_sim::write_to_cache(uintptr_t(at(offset)), sizeof(T));
         ascend_sim::store_element(reinterpret_cast<uint8_t*>(at(offset)), offset, value);
-        ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarGm));
+        ascend_sim::finish_scalar(ascend_sim::scalar_gm_cycles());
     }
 
     // Used by the simulator only.

@@ -183,11 +183,11 @@ KERNEL(shape_that_was_set) {
     GlobalTensor<float> t = global<float>(x);
     const uint32_t shape[] = {4, 4};
     t.SetShapeInfo(ShapeInfo(2, shape));
-    t.GetShapeInfo();  // keeps SIM-INIT-03
+    t.GetShapeInfo();  // keeps SIM-INIT-05
 }
 
 KERNEL(shape_that_was_not_set) {
-    global<float>(x).GetShapeInfo();  // breaks SIM-INIT-03: SetShapeInfo was not called for the tensor
+    global<float>(x).GetShapeInfo();  // breaks SIM-INIT-05: SetShapeInfo was not called for the tensor
 }
 
 // ---- the initialisation of GM ------------------------------------------------------------------------------------
