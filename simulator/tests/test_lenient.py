@@ -41,10 +41,10 @@ CANNOT_CONTINUE = {
     "scalar_read_before_the_first_byte",
     "tensor_of_another_core",
     "tensor_without_a_buffer",
-    "turn_without_its_workspace",
-    "wait_without_a_signal",
     "trap_that_is_reached",
+    "turn_without_its_workspace",
     "upper_case_assertion_that_fails",
+    "wait_without_a_signal",
 }
 # If all rules are lenient, the core then uses memory that does not exist.
 LEAVES_ITS_MEMORY = {

@@ -26,6 +26,9 @@ void check_constants() {
     EXPECT(TOTAL_UB_SIZE == ub[core] && TMP_UB_OFFSET == scratch[core]);
     EXPECT(ONE_BLK_FLOAT_NUM == 8 && ONE_REPEAT_HALF_SIZE == 128 && MAX_REPEAT_FLOAT_SIZE == 16320);
     static_assert(DT_FLOAT16 == 1 && DT_INT4 == 29 && DT_FLOAT8_E4M3FN == 36);
+    EXPECT(Ceil(65, 32) == 3 && ConstCeil(64, 32) == 2);
+    static_assert(SupportBytes<half, 1, 2>() && !SupportBytes<half, 4>());
+    EXPECT(AscendCUtils::GetBitSize(2) == 16 && AscendCUtils::GetC0Size() == 32 && AscendCUtils::GetC0Count(2) == 16);
     EXPECT(DivCeil(65, 32) == 3 && AlignUp(65, 32) == 96 && AlignUp(64, 32) == 64 && CeilDivision(7, 0) == 0);
     EXPECT(likely(1) && !unlikely(0));
     static_assert(IsSameType<half, half>::value && !IsSameType<half, float>::value);
@@ -128,11 +131,13 @@ void check_state() {
         set_flag(PIPE_V, PIPE_S, EVENT_ID0);
         wait_flag(PIPE_V, PIPE_S, EVENT_ID0);
         AscendC::printf("%d\n", int(b(d).GetValue(0)));
+        PRINTF("%f\n", b(d).GetValue(0));
         DumpTensor(b(d), 1, 64);
+        DumpAccChkPoint(b(d), 1, 0, 64);
         Async<EngineType::AIC, Trap>(ascend_sim::Site::here());
     }),
                 "");
-    EXPECT(index == 0 && count == 3);
+    EXPECT(index == 0 && count == 3 && GetDataBlockSizeInBytes() == 32);
     // 1000 barriers take some 3000 cycles of 1 / 1.8 or 1.65 GHz; the counter has 50 MHz, on Ascend950 1 GHz.
     const int64_t ticks = end - begin;
     EXPECT(ascend_sim::kIs310p || (ascend_sim::kIs950 ? ticks > 1000 && ticks < 4000 : ticks > 50 && ticks < 150));

@@ -2,9 +2,9 @@
 //
 // Rules: the SoC determines the pairs of types (availability.h; an unsupported pair does not compile) and the
 // round modes of each pair. Mask, lanes and repeats follow the wider type; each operand has its own strides.
-// In place only if both types have the same width. int4b_t has an even count and mask; the bits of a bit mask are equal
-// in pairs.
-// Meaning: NONE rounds inexact results to nearest even; integers clamp, NaN gives 0; half and bfloat16 beyond
+// In place: a wider result is refused; a narrower one only warns, because Cast's page names the wider one and the page
+// of overlaps allows none but the same memory. int4b_t has an even count and mask; the bits of a bit mask are equal in
+// pairs. Meaning: NONE rounds inexact results to nearest even; integers clamp, NaN gives 0; half and bfloat16 beyond
 // the largest value clamp if the core saturates, else become infinite or the largest value, by the mode.
 // int32 to half is a product with SetDeqScale's scale (deq.h) in every mode.
 // Cost: a plain repeat, of the wider type.
@@ -91,7 +91,7 @@ void cast_op(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, R
     if (uint32_t(mode) > 7 || !(kModes & mode_bit(mode)))
         broken(Rule::Round01, "%s is no round mode of this SoC for these types.", mode_name(mode));
     check_source(src, lanes);
-    check_overlap(dst, src, lanes);
+    check_overlap(dst, src, lanes, false, true);
     check_destination(dst, lanes);
     if constexpr (std::is_same_v<T, half> && std::is_same_v<U, int32_t>)
         convert_lanes(dst, src, lanes, Dequantizer());
@@ -156,7 +156,7 @@ void cast_int4(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<U>
     const Operand<To> to{"dst", to_tensor, p.dstBlkStride, p.dstRepStride};
     const Operand<From> from{"src", from_tensor, p.srcBlkStride, p.srcRepStride};
     check_source(from, lanes);
-    check_overlap(to, from, lanes);
+    check_overlap(to, from, lanes, false, true);
     check_destination(to, lanes);
     if constexpr (kNarrows)
         with_mode(mode, [&](auto m) {

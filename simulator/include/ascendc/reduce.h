@@ -1,7 +1,8 @@
 // WholeReduceSum, BlockReduceSum, PairReduceSum, RepeatReduceSum, ReduceSum: sums of lanes.
 //
 // Rules: half and float. src is aligned to 32 bytes; dst to an element for whole repeats, to eight elements for
-// blocks, to 32 bytes for pairs. dst is disjoint from the data that the same or a later repeat reads. ReduceSum's
+// blocks, to 32 bytes for pairs. dst is disjoint from the data that a later repeat reads. dst in its own repeat's data
+// only warns: no reduction's result can be the same memory, which the page of overlaps asks for. ReduceSum's
 // work tensor holds one element per repeat, rounded up to 32 bytes; a sum without a second tree does not use it.
 // Meaning: within a block or a repeat, a binary tree over neighbours, ((e0 + e1) + (e2 + e3)) + ...; half
 // rounds each sum. Masked lanes are skipped; a result without active lanes leaves dst unchanged (on Ascend950 a
@@ -51,17 +52,22 @@ inline void check_int_stride(const char* name, int64_t value) {
         broken(Rule::Stride01, "%s must be 0 .. 65535 but got %lld.", name, static_cast<long long>(value));
 }
 
-// Checks that no repeat writes bytes that it or a later repeat reads.
+// Checks that no repeat writes bytes that it or a later repeat reads. own_only_warns: of its own bytes.
 inline void check_reduce_overlap(const std::vector<std::vector<Range>>& read,
-                                 const std::vector<std::vector<Range>>& written) {
+                                 const std::vector<std::vector<Range>>& written, bool own_only_warns = false) {
+    bool warns = false;
     for (size_t w = 0; w < written.size(); ++w)
         for (const Range& to : written[w])
             for (size_t r = w; r < read.size(); ++r)
-                for (const Range& from : read[r])
-                    if (to.begin < from.end && from.begin < to.end)
+                for (const Range& from : read[r]) {
+                    if (to.begin >= from.end || from.begin >= to.end) continue;
+                    if (r > w || !own_only_warns)
                         return broken(r == w ? Rule::Overlap01 : Rule::Overlap02,
                                       "repeat %zu writes UB bytes [%u, %u) of `dst`, which repeat %zu reads as `src`.",
                                       w, unsigned(to.begin), unsigned(to.end), r);
+                    warns = true;
+                }
+    if (warns) broken(Rule::Overlap03, "`dst` overlaps a part of the `src` of its own repeat.");
 }
 
 enum class Group { Repeat, Block, Pair };
@@ -119,7 +125,7 @@ void reduce_groups(const AscendC::LocalTensor<D>& dst, const AscendC::LocalTenso
             else
                 all.push_back(w);
     }
-    check_reduce_overlap(read, written);
+    check_reduce_overlap(read, written, true);
     writes("dst", dst.view(), all.data(), all.size());
     for (uint32_t r = 0; r < lanes.repeats(); ++r) {
         T values[kLanes] = {};

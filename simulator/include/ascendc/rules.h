@@ -37,8 +37,8 @@ namespace ascend_sim {
          "address overlap constraints")                                                                                \
     RULE(Overlap02, "SIM-OVERLAP-02", "a repeat does not read what an earlier repeat wrote",                           \
          "address overlap constraints")                                                                                \
-    ADVICE(Overlap03, "SIM-OVERLAP-03", "a count form's result does not overlap its source",                           \
-           "address overlap constraints, which name the repeat forms only")                                            \
+    ADVICE(Overlap03, "SIM-OVERLAP-03", "a reduction's or a narrower result is not a part of its source",              \
+           "address overlap constraints, which are silent on it")                                                      \
     RULE(Round01, "SIM-ROUND-01", "the SoC has this round mode for this conversion", "Cast tables")                    \
     RULE(Mode01, "SIM-MODE-01", "a mode, pattern or scalar is one that the SoC's instruction supports", "per API")     \
     RULE(Queue01, "SIM-QUEUE-01", "a tensor is enqueued, dequeued and freed in a valid order", "kernel_tquebind")      \

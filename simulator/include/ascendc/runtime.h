@@ -26,6 +26,8 @@ struct Site {
     }
 };
 
+constexpr Site kUnknownSite{"kernel", 0};
+
 // The last parameter of AscendC's functions in these headers. Its default is the caller's file and line.
 #define ASCEND_SIM_SITE ::ascend_sim::Site site = ::ascend_sim::Site::here()
 

@@ -30,6 +30,40 @@ KERNEL(paths_that_do_not_fit) {
     t = q.DeQue<float>();  // breaks SIM-QUEUE-01: it waits for a MTE2_MTE3 event but EnQue set a MTE2_V event
 }
 
+// ---- the end of a TPipe ------------------------------------------------------------------------------------
+
+KERNEL(pipe_that_ends_with_a_barrier) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 256);
+    Duplicate(buffer.Get<float>(), 1.0f, 64);
+    pipe.Destroy();
+    pipe.Init();
+    pipe.InitBuffer(buffer, 256);
+    DataCopy(buffer.Get<float>(), global<float>(x), 64);  // keeps SIM-HAZARD-01
+}
+
+KERNEL(pipe_that_ends_without_a_barrier) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 256);
+    Duplicate(buffer.Get<float>(), 1.0f, 64);
+    pipe.DestroyWithoutPipeAll();
+    pipe.Init();
+    pipe.InitBuffer(buffer, 256);
+    DataCopy(buffer.Get<float>(), global<float>(x), 64);  // breaks SIM-HAZARD-01: Duplicate
+}
+
+// The end of its scope is Destroy.
+KERNEL(write_to_gm_after_a_pipe) {
+    {
+        Ub ub(256);
+        DataCopy(global<float>(y), ub.at<float>(0, 64), 64);
+    }
+    Ub ub(256);
+    DataCopy(ub.at<float>(0, 64), global<float>(y), 64);  // keeps SIM-HAZARD-05
+}
+
 // ---- pools -------------------------------------------------------------------------------------------------
 
 struct Pools {
@@ -52,7 +86,7 @@ KERNEL(pools_in_turn) {
 
 KERNEL(pools_without_reset) {
     Pools p;
-    p.b.InitBuffer(p.in_b, 256);  // breaks SIM-BUFFER-06: a pool with the same memory has buffers since memory.cpp:39: its Reset is missing
+    p.b.InitBuffer(p.in_b, 256);  // breaks SIM-BUFFER-06: a pool with the same memory has buffers since memory.cpp:73: its Reset is missing
 }
 
 KERNEL(pool_used_again_without_reset) {
