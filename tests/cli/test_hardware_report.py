@@ -683,7 +683,7 @@ def test_the_folder_of_the_libraries_is_named_where_the_python_files_lie_elsewhe
     else:
         monkeypatch.delenv("NPU_ROPE_LIB_DIR", raising=False)
     scrub = Scrubber(private=[])
-    assert scrub.text(f"found {libraries}/simcann_opp") == "found <npu_rope>/lib/simcann_opp"
+    assert scrub.text(f"found {libraries}/simulated_package") == "found <npu_rope>/lib/simulated_package"
     assert scrub.text(f"{libraries}/x.so, {source}/a.py") == "<npu_rope>/lib/x.so, <npu_rope>/a.py"
 
 

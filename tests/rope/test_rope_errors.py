@@ -204,8 +204,8 @@ def test_unknown_backend_names_the_known_ones(framework):
 @pytest.mark.parametrize(
     ("name", "piece"),
     [
-        ("sim", "its operator package simcann_opp was not found in "),
-        ("sim:ascend310p", "its operator package simcann_opp was not found in "),
+        ("sim", "its operator package simulated_package was not found in "),
+        ("sim:ascend310p", "its operator package simulated_package was not found in "),
         ("npu", "npu_rope's operator package"),
     ],
 )

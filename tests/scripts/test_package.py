@@ -94,7 +94,7 @@ def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
     }
     assert {"kernel_operator.h", "tiling_prelude.h", "ascend_sim.h", "ascendc/tensor.h"} <= headers
     assert {f"ascend_sim/include/{name}" for name in headers} <= names
-    assert kernels_in(unpacked / "npu_rope/lib/simcann_opp/sim_kernels") == every_kernel(WHEEL_SOC)
+    assert kernels_in(unpacked / "npu_rope/lib/simulated_package/sim_kernels") == every_kernel(WHEEL_SOC)
 
 
 def test_an_install_has_every_kernel():
@@ -105,7 +105,8 @@ def test_an_install_has_every_kernel():
 
 @compiles
 def test_wheel_holds_the_simulated_operator_package(unpacked):
-    names = {n.removeprefix("npu_rope/lib/simcann_opp/") for n in files(unpacked) if "simcann_opp" in n}
+    folder = "npu_rope/lib/simulated_package/"
+    names = {n.removeprefix(folder) for n in files(unpacked) if n.startswith(folder)}
     rotations = ("rope", "rope_qk", "rope_set_rows", "rotary_mul", "rotary_mul_qk")
     ops = (*rotations, "rms_norm", "rms_norm_backward", "add_rms_norm", "rms_norm_rope")
     headers = {f"op_api/include/aclnn_npu_{op}.h" for op in ops}
@@ -114,7 +115,7 @@ def test_wheel_holds_the_simulated_operator_package(unpacked):
     tilings = f"op_impl/ai_core/tbe/op_tiling/lib/linux/{os.uname().machine}/libcust_opmaster_rt2.0.so"
     kernels = {n for n in names if n.startswith(("op_impl/ai_core/tbe/kernel/", "sim_kernels/"))}
     assert names - kernels == {"op_api/lib/libcust_opapi.so", tilings} | headers | described
-    package = unpacked / "npu_rope/lib/simcann_opp"
+    package = unpacked / folder
     for soc in ("ascend310p", "ascend910_93", "ascend910b"):
         assert operator_package.fault_of(package, soc) is None
 
@@ -140,7 +141,7 @@ def test_the_wheel_contains_the_operator_package_and_the_import_sets_its_path_fo
             print(os.environ["ASCEND_CUSTOM_OPP_PATH"])
         print(first)
         print([name for name in sys.modules if name.split(".")[0] in ("torch_npu", "acl")])
-        print([line for line in open("/proc/self/maps") if "ascend" in line.lower() or "simcann" in line])
+        print([line for line in open("/proc/self/maps") if "ascend" in line.lower() or "simulated_package" in line])
         """,
     )
     assert done.returncode == 0, done.stderr
