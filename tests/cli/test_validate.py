@@ -376,9 +376,7 @@ def test_a_missing_simulator_exits_2_only_if_it_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(simulated_package, "find", lambda: None)
     done = invoke(*DECODE_ON_910B)
     assert done.exit_code == 2
-    assert (
-        "[sim] backend must be available but its operator package simulated_package was not found in" in done.stderr
-    )
+    assert "[sim] backend must be available but its operator package simulated_package was" in done.stderr
     done = invoke("--no-ggml", "--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32")
     assert done.exit_code == 0
     assert "simulated" not in done.stdout
