@@ -24,7 +24,7 @@ from npu_rope.optional_torch import torch
 from npu_rope.rope_attributes import AXIS_NAMES
 
 DTYPES = ("float32", "float16", "bfloat16")
-# The largest head that ggml's CANN backend rotates (ggml d99724f); another backend computes larger ones.
+# The largest head that ggml's CANN backend rotates (ggml d99724f); another back end computes larger ones.
 CANN_LARGEST_HEAD = 896
 
 
