@@ -66,7 +66,7 @@ def bench(
         str | None, typer.Option(help="Folder with libggml-base and libggml-cpu, which must exist.")
     ] = None,
 ) -> None:
-    """Measure operators against a copy of the same bytes and against other libraries.
+    """Measure operators against a copy of the same bytes and other libraries.
 
     The implementations in a row run alternately in small batches, so that a
     disturbance affects all of them. Each result is first compared with the

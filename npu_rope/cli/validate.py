@@ -118,7 +118,7 @@ def validate(
 
       npu-rope validate --ggml-lib ~/llama.cpp/build/bin
 
-      npu-rope validate --suite ggml --ggml-lib ~/llama.cpp/build/bin --ggml-device CANN0
+      npu-rope validate --suite ggml --ggml-lib ~/llama/bin --ggml-device CANN0
     """
     cases = _choose_cases(suite, filter_, op)
     if list_:

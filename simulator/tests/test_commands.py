@@ -11,6 +11,7 @@ from pathlib import Path
 import ascend_sim
 import numpy as np
 import pytest
+import typer
 from ascend_sim import folders
 from ascend_sim.cli.app import app
 from ascend_sim.cli.arguments import tiling_of
@@ -66,6 +67,23 @@ def test_help_names_options_and_exit_status(command):
     assert (done.exit_code, done.stderr) == (0, "")
     assert f"Usage: ascend-sim {' '.join(command)}".strip() in done.stdout
     assert [words for words in HELP[command] if words not in done.stdout] == []
+
+
+@pytest.mark.parametrize("command", HELP, ids=" ".join)
+def test_a_terminal_of_80_columns_shows_the_lines_of_help_as_written(command):
+    described = typer.main.get_command(app)
+    for name in command:
+        described = described.commands[name]
+    done = ascend_sim_command(*command, "--help", COLUMNS="80")
+    shown = {line.strip() for line in done.stdout.splitlines()}
+    assert [line for line in described.help.splitlines() if line.strip() not in shown] == []
+
+
+def test_missing_typer_is_named_with_a_remedy():
+    code = "import sys; sys.modules['typer'] = None; from ascend_sim.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'ascend-sim[cli]'" in done.stderr
 
 
 @pytest.mark.parametrize("module", ["ascend_sim", "ascend_sim.cli"])

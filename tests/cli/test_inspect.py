@@ -141,13 +141,13 @@ def test_the_ggml_call_has_the_order_of_ggmls_arguments(config, values, call):
     assert call in inspect(path, "--no-pairs")
 
 
-def test_the_executors_and_their_types_are_listed(config):
-    found = as_json(config())["ropes"][0]["executors"]
+def test_the_back_ends_and_their_types_are_listed(config):
+    found = as_json(config())["ropes"][0]["back_ends"]
     assert found["cpu"] == found["sim"] == found["reference"] == "float32, float16, bfloat16"
     assert found["sim:ascend310p"] == "float32, float16"
     assert found["npu"].startswith("no: it lacks ")
     assert found["ggml's CANN backend"].startswith("yes")
-    wide = as_json(config(head_dim=1028, rope_scaling=None))["ropes"][0]["executors"]
+    wide = as_json(config(head_dim=1028, rope_scaling=None))["ropes"][0]["back_ends"]
     assert wide["cpu"] == "float32, float16, bfloat16"
     for device in ("sim", "sim:ascend310p"):
         assert wide[device].startswith("no: [rope] x must have a head size of at most 1024"), device

@@ -30,7 +30,7 @@ def trace(
 
     Examples:
 
-      ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' --trace gelu.json
+      ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[99]' --trace gelu.json
 
       ascend-sim trace gelu.json --plot gelu.png
     """
