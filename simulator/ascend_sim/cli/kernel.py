@@ -20,12 +20,12 @@ from rich.markup import escape
 
 from ascend_sim import timeline
 from ascend_sim.cli.application import usage_error
-from ascend_sim.cli.arguments import KernelArgument, arguments_of, tiling_of
+from ascend_sim.cli.arguments import KernelArgument, arguments_of, macros_of, tiling_of
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import replacing, unreadable, unwritable
 from ascend_sim.kernels import In, InOut, KernelBroken, Out, Part, Report, Sum, compile
-from ascend_sim.library import DEFAULT_SOC, Options
+from ascend_sim.library import DEFAULT_SOC, Options, figures_of
 
 FAILED = 1
 
@@ -67,6 +67,12 @@ def kernel(
         typer.Option(help="Write the timeline, for ascend-sim trace, Perfetto or chrome://tracing."),
     ] = None,
     cores: Annotated[int, typer.Option(min=0, help="Number of cores in the timeline; 0: all.")] = 4,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=NUMBER: replaces a figure of the chip's profile, such as read_latency_cycles=241."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the random numbers in new inputs.")] = 0,
     json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -100,9 +106,11 @@ def kernel(
     try:
         compare = _reference_of(reference)
         parsed = arguments_of(arguments or (), seed)
-        tiling_bytes, macros = tiling_of(tiling), _macros_of(define or ())
+        tiling_bytes, macros = tiling_of(tiling), macros_of(define or ())
         compiled = compile(source, entry, soc=compile_soc(soc), defines=macros, include=include or ())
-        inputs = [g.argument.array.copy() for g in parsed if g.argument and not isinstance(g.argument, Out)]
+        inputs = [
+            g.argument.array.copy() for g in parsed if g.argument and not isinstance(g.argument, Out | Part)
+        ]
         with tempfile.TemporaryDirectory() as folder:
             draft = Path(folder) / "trace.json"
             options = Options(
@@ -111,6 +119,7 @@ def kernel(
                 auto_sync=auto_sync,
                 trace_path=None if trace is None else str(draft),
                 trace_cores=cores,
+                figures=figures_of(figure or ()),
             )
             report = compiled.run(
                 *[g.argument for g in parsed],
@@ -146,10 +155,6 @@ def kernel(
                 file=sys.stderr,
             )
             raise typer.Exit(FAILED)
-
-
-def _macros_of(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
 def _reference_of(text: str) -> Callable[..., Any] | None:

@@ -68,6 +68,18 @@ KERNEL(root_repeats) {
     LocalTensor<float> t = ub.at<float>(0, 16384);
     Sqrt(t, t, 64, uint8_t(amounts.count), {1, 1, 8, 8});
 }
+KERNEL(half_root_repeats) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<half> t = ub.at<half>(0, 32768);
+    Sqrt(t, t, 128, uint8_t(amounts.count), {1, 1, 8, 8});
+}
+KERNEL(estimate_repeats) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<float> t = ub.at<float>(0, 16384);
+    Rsqrt(t, t, 64, uint8_t(amounts.count), {1, 1, 8, 8});
+}
 KERNEL(sum_repeats) {
     READ_AMOUNTS;
     Ub ub(65536);
