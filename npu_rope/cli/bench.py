@@ -127,7 +127,7 @@ def _read(path: Path) -> Results:
     except (OSError, ValueError) as error:
         cause = cause_of(error).rstrip(".")
         raise usage_error(
-            f"[bench] --from must be a file of --format json but got {path}: {cause}."
+            f"[bench] from must be a file of --format json but got {path}: {cause}."
         ) from None
 
 
@@ -159,7 +159,7 @@ def _pattern(name: str, text: str | None) -> str | None:
 def _threads(text: str) -> tuple[int, ...]:
     counts = numbers(text)
     if not counts or min(counts) < 1:
-        raise usage_error(f"[bench] --threads must be numbers >= 1 like 1,2 but got {text}.")
+        raise usage_error(f"[bench] threads must be numbers >= 1 like 1,2 but got {text}.")
     return counts
 
 
@@ -193,7 +193,7 @@ def _options(
     if seconds is not None:
         options = replace(options, seconds=seconds)
     if not any(options.chosen_rows(count) for count in options.threads):
-        raise usage_error(f"[bench] --rows must match a row's name but got {rows}.")
+        raise usage_error(f"[bench] rows must match a row's name but got {rows}.")
     return options
 
 

@@ -63,7 +63,7 @@ def inspect(
     """
     try:
         if plot is not None and (reason := timeline_plot.refusal(plot) or unwritable(plot)):
-            raise ValueError(f"[inspect] --plot {reason}")
+            raise ValueError(f"[inspect] plot {reason}")
         model = read(file, layer_type, layer, n_ctx)
     except (ValueError, TypeError, ImportError, OSError) as error:
         raise usage_error("\n".join(map(printable, str(error).split("\n")))) from None

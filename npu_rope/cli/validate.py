@@ -126,10 +126,10 @@ def validate(
             print(case.name)
         return
     if quiet and verbose:
-        raise usage_error("[validate] --verbose must come without --quiet but got both.")
+        raise usage_error("[validate] verbose must come without --quiet but got both.")
     names = _choose_backends(backend, ["cpu"] if ggml_device else None)
     require_writable("validate", output=output)
-    for option, given in (("--ggml-lib", ggml_lib is not None), ("--ggml-device", bool(ggml_device))):
+    for option, given in (("ggml-lib", ggml_lib is not None), ("ggml-device", bool(ggml_device))):
         if given and not ggml:
             raise usage_error(f"[validate] {option} must come without --no-ggml but got both.")
     errors = Console(stderr=True, highlight=False)

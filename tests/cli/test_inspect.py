@@ -292,12 +292,12 @@ def test_bad_usage_exits_2_with_its_message(config, tmp_path):
     gguf = write(tmp_path / "model.gguf", "llama", LLAMA)
     for arguments, message in (
         ((tmp_path / "none",), "[rope] config must be a readable file but got"),
-        ((gguf, "--layer-type", "x"), "[inspect] --layer-type must be of a config.json but got"),
-        ((path, "--layer", "3"), "[inspect] --layer must be of a GGUF file but got"),
-        ((path, "--plot", tmp_path / "x.jpg"), "[inspect] --plot must end in .png, .svg, .pdf but got"),
+        ((gguf, "--layer-type", "x"), "[inspect] layer-type must be of a config.json but got"),
+        ((path, "--layer", "3"), "[inspect] layer must be of a GGUF file but got"),
+        ((path, "--plot", tmp_path / "x.jpg"), "[inspect] plot must end in .png, .svg, .pdf but got"),
         (
             (path, "--plot", tmp_path / "no" / "x.png"),
-            "[inspect] --plot must be a file in an existing folder",
+            "[inspect] plot must be a file in an existing folder",
         ),
         ((config(rope_scaling={"type": "x"}),), "[rope] rope_type must be one of default, linear,"),
     ):

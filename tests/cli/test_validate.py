@@ -93,7 +93,7 @@ def test_quiet_leaves_the_last_line(validate):
     assert done.stdout == "OK: 9 of 9 cases within their bounds\n"
     done = validate(*NINE_CASES, "--quiet", "--verbose")
     assert done.returncode == 2
-    assert done.stderr == "[validate] --verbose must come without --quiet but got both.\n"
+    assert done.stderr == "[validate] verbose must come without --quiet but got both.\n"
 
 
 def test_progress_is_printed_without_a_terminal(monkeypatch):
@@ -129,11 +129,11 @@ def test_without_ggml_the_summary_says_so(validate):
         (["--ggml-lib", "/nonexistent"], "library must be a folder with libggml-base"),
         (
             ["--no-ggml", "--ggml-lib", "/x"],
-            "[validate] --ggml-lib must come without --no-ggml but got both.",
+            "[validate] ggml-lib must come without --no-ggml but got both.",
         ),
         (
             ["--no-ggml", "--ggml-device", "CPU"],
-            "[validate] --ggml-device must come without --no-ggml but got both.",
+            "[validate] ggml-device must come without --no-ggml but got both.",
         ),
         (
             ["--ggml-lib", "/nonexistent", "--ggml-device", "CPU"],
