@@ -126,6 +126,16 @@ def test_a_kernel_is_compared_with_its_reference():
     assert files() == []
 
 
+@pytest.mark.parametrize(
+    ("block_dim", "line"),
+    [(1, "1; below"), (8, "8; the slowest is core "), (50, "48, which run 50 blocks; the slowest is block ")],
+)
+def test_cores_and_blocks_are_counted(block_dim, line):
+    done = add(*VECTORS, *TILING, "--block-dim", block_dim)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert f"cores     {line}" in done.stdout
+
+
 def test_results_are_written_and_the_report_is_json():
     x, y = np.arange(1003, dtype=np.float32), np.ones(1003, np.float32)
     np.save("x.npy", x)
@@ -286,8 +296,9 @@ def test_a_plot_is_drawn(timeline):
         ("nope.json", "No such file or directory."),
         ("folder", "Is a directory."),
         ("empty.json", "Expecting value: "),
-        ("list.json", "list indices "),
-        ("other.json", "'otherData'."),
+        ("list.json", "it has no otherData."),
+        ("other.json", "it has no otherData."),
+        ("foreign.json", "it has no summary."),
     ],
 )
 def test_a_file_that_is_no_timeline_is_refused(file, cause):
@@ -295,6 +306,7 @@ def test_a_file_that_is_no_timeline_is_refused(file, cause):
     Path("empty.json").write_text("")
     Path("list.json").write_text("[]")
     Path("other.json").write_text("{}")
+    Path("foreign.json").write_text('{"otherData": {"version": "1"}}')
     before = files()
     done = ascend_sim_command("trace", file, "--plot", "plot.png")
     assert (done.exit_code, done.stdout) == (2, "")
