@@ -126,9 +126,7 @@ def _read(path: Path) -> Results:
         return report.read_json(path)
     except (OSError, ValueError) as error:
         cause = cause_of(error).rstrip(".")
-        raise usage_error(
-            f"[bench] from must be a file of --format json but got {path}: {cause}."
-        ) from None
+        raise usage_error(f"[bench] from must be a file of --format json but got {path}: {cause}.") from None
 
 
 def _page(path: Path) -> str:

@@ -1,9 +1,11 @@
 """Output and exit status of npu-rope: --version, a closed pipe, a full disk, Ctrl-C, a missing typer."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -89,3 +91,10 @@ def test_missing_typer_is_named_with_a_remedy():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pip install 'npu-rope[cli]'" in done.stderr
+
+
+def test_errors_name_options_without_dashes():
+    root = Path(__file__).resolve().parents[2]
+    sources = [*(root / "npu_rope").rglob("*.py"), *(root / "simulator" / "ascend_sim").rglob("*.py")]
+    wrong = [path for path in sources if re.search(r"\[[a-z_-]+\] --[a-z]", path.read_text())]
+    assert wrong == []

@@ -145,7 +145,7 @@ def test_a_missing_argument_and_a_missing_operator_are_named(package):
         ({"soc": "ascend1"}, "soc must be one of Ascend910B1, .* but got ascend1"),
         ({"soc": "ascend310p"}, "but got ascend310p, for which the package has no operators"),
         ({"lenient": "SIM-NONE-01"}, "options.lenient must name rules or be all but got SIM-NONE-01"),
-        ({"most_cores": -1}, r"^\[sim\] options.most_cores must be 0 \(all\) or a number of cores but got -1"),
+        ({"most_cores": -1}, r"options.most_cores must be 0 \(all\) or a number of cores but got -1"),
         ({"trace_path": "/nonexistent/x.json"}, "options.trace_path must be a file one may write"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
