@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "include/ascendc/runtime.h"
@@ -224,6 +225,9 @@ struct CoreState {
     uint64_t sum_bits = 0;  // register of ReduceSum's count form
     bool has_sum = false;
     uint8_t* system_workspace = nullptr;
+    const char* library_function = nullptr;
+    std::map<std::pair<const char*, const char*>, const char*> library_names;  // of instructions inside a function
+    int32_t free_memory = -1;  // index of the buffer above the TPipe's own ones
     std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines written by scalars and not cleaned yet
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;

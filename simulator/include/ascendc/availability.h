@@ -14,6 +14,8 @@
 
 #include <cstdint>
 
+#include "ascendc/library/availability.h"
+
 namespace ascend_sim {
 
 enum class Element : uint8_t {
@@ -118,7 +120,8 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(DataSyncBarrier, "DataSyncBarrier", kAny, kNone, kAny, "DataSyncBarrier (ISASI), support")                    \
     ROW(CleanWithDestination, "DataCacheCleanAndInvalid with DcciDst", kAny, kNone, kAny, "DataCacheCleanAndInvalid") \
     ROW(GmReference, "GlobalTensor::operator()", kAny, kNone, kAny, "notes G")                                        \
-    ROW(SetL2CacheHint, "SetL2CacheHint", kAny, kNone, kAny, "SetL2CacheHint, support")
+    ROW(SetL2CacheHint, "SetL2CacheHint", kAny, kNone, kAny, "SetL2CacheHint, support")                               \
+    ASCEND_SIM_LIBRARY_FUNCTIONS(ROW)
 
 enum class Api : uint8_t {
 #define ASCEND_SIM_INSTRUCTION(name, text, a910b, a310p, a950, source) name,

@@ -1,0 +1,43 @@
+// The rows of availability.h for library functions; the same rules hold. A page's list of types is the source.
+#pragma once
+
+// ROW(identifier, name, Ascend910B and 910_93, Ascend310P, Ascend950, source)
+#define ASCEND_SIM_LIBRARY_FUNCTIONS(ROW)                                                                              \
+    ROW(Ceil, "Ceil", kFloating, kFloating, kFloating, "Ceil")                                                         \
+    ROW(Floor, "Floor", kFloating, kFloating, kFloating, "Floor")                                                      \
+    ROW(Round, "Round", kFloating, kFloating, kFloating, "Round")                                                      \
+    ROW(Trunc, "Trunc", kFloating, kFloating, kFloating, "Trunc")                                                      \
+    ROW(Frac, "Frac", kFloating, kFloating, kFloating, "Frac")                                                         \
+    ROW(Fmod, "Fmod", kFloating, kFloating, kFloating, "Fmod")                                                         \
+    ROW(Sign, "Sign", kFloating, kFloating, kFloating, "Sign")                                                         \
+    ROW(ClampMax, "ClampMax", kFloating, kFloating, kFloating, "ClampMax")                                             \
+    ROW(ClampMin, "ClampMin", kFloating, kFloating, kFloating, "ClampMin")                                             \
+    ROW(Xor, "Xor", kInt16s, kInt16s, kInt16s, "Xor")                                                                  \
+    ROW(TaylorExp, "Exp with taylorExpandLevel", kFloating, kNone, kFloating, "Exp")                                   \
+    ROW(Log, "Log", kFloating, kFloating, kFloating, "Log")                                                            \
+    ROW(Log2, "Log2", kFloating, kFloating, kFloating, "Log")                                                          \
+    ROW(Log10, "Log10", kFloating, kFloating, kFloating, "Log")                                                        \
+    ROW(Power, "Power", kFloating, kFloating, kFloating, "Power; also int32 there")                                    \
+    ROW(Sin, "Sin", kFloating, kFloating, kFloating, "Sin")                                                            \
+    ROW(Cos, "Cos", kFloating, kFloating, kFloating, "Cos")                                                            \
+    ROW(Tan, "Tan", kFloating, kFloating, kFloating, "Tan")                                                            \
+    ROW(Asin, "Asin", kFloating, kFloating, kFloating, "Asin")                                                         \
+    ROW(Acos, "Acos", kFloating, kFloating, kFloating, "Acos")                                                         \
+    ROW(Atan, "Atan", kFloating, kFloating, kFloating, "Atan")                                                         \
+    ROW(Tanh, "Tanh", kFloating, kFloating, kFloating, "Tanh")                                                         \
+    ROW(Sinh, "Sinh", kFloating, kFloating, kFloating, "Sinh")                                                         \
+    ROW(Cosh, "Cosh", kFloating, kFloating, kFloating, "Cosh")                                                         \
+    ROW(Asinh, "Asinh", kFloating, kFloating, kFloating, "Asinh")                                                      \
+    ROW(Acosh, "Acosh", kFloating, kFloating, kFloating, "Acosh")                                                      \
+    ROW(Atanh, "Atanh", kFloating, kFloating, kFloating, "Atanh")                                                      \
+    ROW(Erf, "Erf", kFloating, kFloating, kFloating, "Erf")                                                            \
+    ROW(Erfc, "Erfc", kFloating, kFloating, kFloating, "Erfc")                                                         \
+    ROW(Sigmoid, "Sigmoid", kFloating, kFloating, kFloating, "Sigmoid")                                                \
+    ROW(Silu, "Silu", kFloating, kFloating, kFloating, "Silu")                                                         \
+    ROW(Swish, "Swish", kFloating, kFloating, kFloating, "Swish")                                                      \
+    ROW(Gelu, "Gelu", kFloating, kFloating, kFloating, "Gelu")                                                         \
+    ROW(FasterGelu, "FasterGelu", kFloating, kFloating, kFloating, "FasterGelu")                                       \
+    ROW(FasterGeluV2, "FasterGeluV2", kFloating, kFloating, kFloating, "FasterGeluV2")                                 \
+    ROW(SwiGLU, "SwiGLU", kFloating, kFloating, kFloating, "SwiGLU")                                                   \
+    ROW(GeGLU, "GeGLU", kFloating, kFloating, kFloating, "GeGLU")                                                      \
+    ROW(ReGlu, "ReGlu", kFloating | kBfloat16, kFloating, kFloating | kBfloat16, "ReGlu")
