@@ -222,8 +222,10 @@ struct CoreState {
     int32_t atomic_type = 0;
     Site atomic_site{nullptr, 0};
     MaskRegister mask;
-    uint64_t sum_bits = 0;  // register of ReduceSum's count form
-    bool has_sum = false;
+    bool is_initialised = false;  // by InitSocState
+    uint64_t sum_bits = 0;        // register of ReduceSum's count form
+    bool has_sum = false, has_extremum = false;
+    ExtremumRegister extremum = {};
     uint8_t* system_workspace = nullptr;
     const char* library_function = nullptr;
     std::map<std::pair<const char*, const char*>, const char*> library_names;  // of instructions inside a function

@@ -121,8 +121,9 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
             if ((word >> 1) < valid_from || (word & kPoisoned))
                 broken(Rule::Init01, "`%s` is read at UB bytes [%u, %u) (from byte %lld of the tensor on): %s.",
                        operand, first, end, static_cast<long long>(first) - view.addr,
-                       (word >> 1) < valid_from ? "not written since the buffer was allocated"
-                                                : "filler that a copy left undefined");
+                       (word >> 1) < valid_from              ? "not written since the buffer was allocated"
+                       : m.record(word >> 1).pipe == Pipe::V ? "work space that a vector instruction left undefined"
+                                                             : "filler that a copy left undefined");
             else if (!m.is_ordered(word >> 1))
                 report("read", operand, view, {{first, end}, word >> 1, "write"});
         });

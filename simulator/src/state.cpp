@@ -4,6 +4,7 @@
 
 #include "include/ascend_sim.h"
 #include "include/ascendc/availability.h"
+#include "src/chips.h"
 #include "src/core.h"
 #include "src/json.h"
 
@@ -21,6 +22,19 @@ uint64_t sum_register(const char* api, Site site) {
     if (!m.has_sum) broken(Rule::Init01, "the register is read before a ReduceSum left a sum there.");
     finish_scalar(m.profile->scalar_cycles);
     return m.sum_bits;
+}
+void set_extremum_register(const ExtremumRegister* value) {
+    machine().has_extremum = value != nullptr;
+    if (value) machine().extremum = *value;
+}
+ExtremumRegister extremum_register(const char* api, Site site) {
+    Machine& m = machine();
+    start(Pipe::S, api, site);
+    if (!m.has_extremum)
+        broken(Rule::Init01,
+               "the register is read before a contiguous reduction to a maximum or minimum left one there.");
+    finish_scalar(m.profile->scalar_cycles);
+    return m.extremum;
 }
 void set_system_workspace(uint8_t* address) { machine().system_workspace = address; }
 uint8_t* system_workspace() { return machine().system_workspace; }
@@ -40,6 +54,15 @@ void set_atomic(Atomic mode, int32_t dtype, Site site) {
 Atomic atomic_mode() { return machine().atomic; }
 int32_t atomic_dtype() { return machine().atomic_type; }
 MaskRegister& mask_register() { return machine().mask; }
+void state_initialised() { machine().is_initialised = true; }
+
+int64_t system_counter(const char* api, Site site) {
+    Machine& m = machine();
+    start(Pipe::S, api, site);
+    finish_scalar(m.profile->scalar_cycles);
+    const double counter_ghz = m.profile->arch == kArch950 ? 1.0 : 0.05;
+    return int64_t(m.pipe_free[int(Pipe::S)].time * counter_ghz / m.profile->clock_ghz);
+}
 
 bool tiling_key_is(uint64_t key, Site site) {
     Machine& m = machine();

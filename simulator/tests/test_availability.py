@@ -59,7 +59,12 @@ CALLS = {
     **dict.fromkeys(("WholeReduceSum", "BlockReduceSum", "PairReduceSum"), REDUCE),
     "RepeatReduceSum": "RepeatReduceSum<{T}>(t<{T}>(), t<{T}>(), 1, 64, 1, 1, 1, 8)",
     **dict.fromkeys(("ReduceRepeat", "ReduceDataBlock", "ReducePairElem"), REDUCE_ALIAS),
-    "ReduceSum": "ReduceSum(t<{T}>(), t<{T}>(), t<{T}>(), 64)",
+    **dict.fromkeys(("WholeReduceMax", "WholeReduceMin", "BlockReduceMax", "BlockReduceMin"), REDUCE),
+    "ReduceRepeat to a maximum or minimum": "ReduceRepeat<ReduceType::MAX, {T}, {T}>"
+    "(t<{T}>(), t<{T}>(), 64, 1, 1, 1, 8)",
+    **dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin"), "{name}(t<{T}>(), t<{T}>(), t<{T}>(), 64)"),
+    "GetReduceRepeatMaxMinSpr of a value": "{T} a; GetReduceRepeatMaxMinSpr(a)",
+    "GetReduceRepeatMaxMinSpr of a value and its index": "{T} a, b; GetReduceRepeatMaxMinSpr(a, b)",
     "CreateVecIndex": "CreateVecIndex(t<{T}>(), v<{T}>(), 64)",
     **dict.fromkeys(("ArithProgression", "Arange"), PROGRESSION),
     "Duplicate": "Duplicate(t<{T}>(), v<{T}>(), 64)",
@@ -78,11 +83,16 @@ CALLS = {
     "<{T}, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(g<{T}>())",
     "GlobalTensor::operator()": "(void)g<{T}>()(0)",
     "SetL2CacheHint": "auto x = g<{T}>(); x.SetL2CacheHint(CacheMode::CACHE_MODE_DISABLE)",
+    "NumericLimits": "(void)NumericLimits<{T}>::Max()",
 }
 # With float, these calls are a plain Axpy and a plain MulAddDst.
 PLAIN_FORMS = {("Axpy into float, of", "float"), ("MulAddDst into float, of", "float")}
 # Instructions without an element type, and errors that are found at run time (SIM-MODE-01).
 UNTYPED = {"DataSyncBarrier": "DataSyncBarrier<MemDsbT::DDR>()"}
+UNTYPED |= {
+    name: f"(void){name}()"
+    for name in ("GetSubBlockNum", "GetSystemCycle", "GetUBSizeInBytes", "GetRuntimeUBSize")
+}
 AT_RUN_TIME = {"comparisons other than EQ"}
 
 HEAD = """#include "kernel_operator.h"
@@ -99,6 +109,9 @@ CALL_PATTERNS = {
     "DataCacheCleanAndInvalid with DcciDst": r"DcciDst::",
     "GlobalTensor::operator()": r"gm<\w+>\(\)\(0\)",
     "SetL2CacheHint": r"\.SetL2CacheHint\(",
+    "NumericLimits": r"NumericLimits<",
+    "GetReduceRepeatMaxMinSpr of a value": r"GetReduceRepeatMaxMinSpr\(value\)",
+    "GetReduceRepeatMaxMinSpr of a value and its index": r"GetReduceRepeatMaxMinSpr\(value, index\)",
 }
 
 

@@ -99,6 +99,17 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(PairReduceSum, "PairReduceSum", kFloating, kFloating, kFloating, "ReducePairElem")                            \
     ROW(ReducePairElem, "ReducePairElem", kFloating, kFloating, kFloating, "ReducePairElem")                          \
     ROW(ReduceSum, "ReduceSum", kFloating, kFloating, kFloating, "ReduceSum")                                         \
+    ROW(WholeReduceMax, "WholeReduceMax", kFloating, kFloating, kWords, "ReduceRepeat")                               \
+    ROW(WholeReduceMin, "WholeReduceMin", kFloating, kFloating, kWords, "ReduceRepeat")                               \
+    ROW(ReduceRepeatExtremum, "ReduceRepeat to a maximum or minimum", kFloating, kFloating, kWords, "ReduceRepeat")   \
+    ROW(BlockReduceMax, "BlockReduceMax", kFloating, kFloating, kFloating, "ReduceDataBlock")                         \
+    ROW(BlockReduceMin, "BlockReduceMin", kFloating, kFloating, kFloating, "ReduceDataBlock")                         \
+    ROW(ReduceMax, "ReduceMax", kFloating, kFloating, kWords | kInt64s, "ReduceMax; 64 bits: count forms only")       \
+    ROW(ReduceMin, "ReduceMin", kFloating, kFloating, kWords | kInt64s, "ReduceMin; 64 bits: count forms only")       \
+    ROW(GetExtremum, "GetReduceRepeatMaxMinSpr of a value", kNone, kFloating, kNone,                                  \
+        "GetReduceRepeatMaxMinSpr (ISASI)")                                                                           \
+    ROW(GetExtremumAndIndex, "GetReduceRepeatMaxMinSpr of a value and its index", kFloating, kNone, kNone,            \
+        "GetReduceRepeatMaxMinSpr (ISASI)")                                                                           \
     ROW(CreateVecIndex, "CreateVecIndex", kSigned, kSigned, kSigned | kInt8 | kInt64,                                 \
         "CreateVecIndex; on Ascend310P as on Ascend910B")                                                             \
     ROW(ArithProgression, "ArithProgression", kSigned, kSigned, kSigned | kInt64, "Arange")                           \
@@ -121,11 +132,15 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(CleanWithDestination, "DataCacheCleanAndInvalid with DcciDst", kAny, kNone, kAny, "DataCacheCleanAndInvalid") \
     ROW(GmReference, "GlobalTensor::operator()", kAny, kNone, kAny, "notes G")                                        \
     ROW(SetL2CacheHint, "SetL2CacheHint", kAny, kNone, kAny, "SetL2CacheHint, support")                               \
-    ASCEND_SIM_LIBRARY_FUNCTIONS(ROW)
+    ROW(GetSubBlockNum, "GetSubBlockNum", kAny, kNone, kAny, "GetSubBlockNum (ISASI), support")                       \
+    ROW(GetSystemCycle, "GetSystemCycle", kAny, kNone, kAny, "GetSystemCycle (ISASI), support")                       \
+    ROW(GetUBSizeInBytes, "GetUBSizeInBytes", kNone, kNone, kAny, "GetUBSizeInBytes, support")                        \
+    ROW(GetRuntimeUBSize, "GetRuntimeUBSize", kNone, kNone, kAny, "GetRuntimeUBSize, support")                        \
+    ROW(NumericLimits, "NumericLimits", kNone, kNone, kAllWords | kInt8s, "NumericLimits")
 
 enum class Api : uint8_t {
 #define ASCEND_SIM_INSTRUCTION(name, text, a910b, a310p, a950, source) name,
-    ASCEND_SIM_INSTRUCTIONS(ASCEND_SIM_INSTRUCTION)
+    ASCEND_SIM_INSTRUCTIONS(ASCEND_SIM_INSTRUCTION) ASCEND_SIM_LIBRARY_FUNCTIONS(ASCEND_SIM_INSTRUCTION)
 #undef ASCEND_SIM_INSTRUCTION
 };
 
@@ -141,7 +156,7 @@ struct Instruction {
 namespace cell {
 constexpr Instruction kRows[] = {
 #define ASCEND_SIM_INSTRUCTION(name, text, a910b, a310p, a950, source) {text, {a910b, a310p, a950}, source},
-    ASCEND_SIM_INSTRUCTIONS(ASCEND_SIM_INSTRUCTION)
+    ASCEND_SIM_INSTRUCTIONS(ASCEND_SIM_INSTRUCTION) ASCEND_SIM_LIBRARY_FUNCTIONS(ASCEND_SIM_INSTRUCTION)
 #undef ASCEND_SIM_INSTRUCTION
 };
 }  // namespace cell

@@ -66,19 +66,24 @@ inline void check_reduce_overlap(const std::vector<std::vector<Range>>& read,
 
 enum class Group { Repeat, Block, Pair };
 
-// Each group of lanes of a repeat gives one element; a repeat's results are contiguous.
-template <Group group, class T>
-void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
-                   int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
+template <class T, Group group>
+constexpr uint32_t kGroupLanes = group == Group::Repeat  ? kRepeatBytes / sizeof(T)
+                                 : group == Group::Block ? kBlockBytes / sizeof(T)
+                                                         : 2;
+
+// Each group of lanes of a repeat gives a result of `unit` bytes; a repeat's results are contiguous.
+// result(values, is_active, to) stores the result of the lanes for which is_active(lane); on Ascend950 also of a block
+// or pair without such lanes.
+template <Group group, class T, class D, class F>
+void reduce_groups(const AscendC::LocalTensor<D>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
+                   int64_t dst_stride, int64_t src_block, int64_t src_repeat, uint32_t unit, F result) {
     constexpr bool kWhole = group == Group::Repeat, kBlocks = group == Group::Block;
-    constexpr uint32_t kLanes = kRepeatBytes / sizeof(T), kInBlock = kBlockBytes / sizeof(T);
-    constexpr uint32_t kGroup = kWhole ? kLanes : kBlocks ? kInBlock : 2, kGroups = kLanes / kGroup;
-    constexpr uint32_t kAlignment = kWhole ? sizeof(T) : kBlocks ? 8 * sizeof(T) : kBlockBytes;
+    constexpr uint32_t kLanes = kRepeatBytes / sizeof(T), kGroup = kGroupLanes<T, group>, kGroups = kLanes / kGroup;
     check_int_stride("dstRepStride", dst_stride);
     check_int_stride("srcBlkStride", src_block);
     check_int_stride("srcRepStride", src_repeat);
     const uint32_t to = dst.view().addr;
-    check_aligned("dst", to, kAlignment, Rule::Align02);
+    check_aligned("dst", to, kWhole ? unit : kBlocks ? 8 * uint32_t(sizeof(T)) : kBlockBytes, Rule::Align02);
     const Operand<T> from{"src", src, uint32_t(src_block), uint32_t(src_repeat)};
     const Layout layout = layout_of(from, lanes);
     check_source(from, lanes);
@@ -90,7 +95,7 @@ void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
             if (lanes.is_active(r, g * kGroup + i)) return true;
         return false;
     };
-    auto place = [&](uint32_t r, uint32_t g) { return to + uint32_t((r * dst_stride * kGroups + g) * sizeof(T)); };
+    auto place = [&](uint32_t r, uint32_t g) { return to + uint32_t((r * dst_stride * kGroups + g) * unit); };
     std::vector<std::vector<Range>> read(lanes.repeats()), written(lanes.repeats());
     std::vector<Range> all;
     for (uint32_t r = 0; r < lanes.repeats(); ++r) {
@@ -100,7 +105,7 @@ void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
         });
         for (uint32_t g = 0; g < kGroups; ++g)
             if (has_lanes(r, g)) {
-                const uint32_t begin = place(r, g), end = begin + uint32_t(sizeof(T));
+                const uint32_t begin = place(r, g), end = begin + unit;
                 if (!written[r].empty() && written[r].back().end == begin)
                     written[r].back().end = end;
                 else
@@ -114,20 +119,28 @@ void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
     }
     check_reduce_overlap(read, written);
     writes("dst", dst.view(), all.data(), all.size());
-    const Arithmetic<T> type;
     for (uint32_t r = 0; r < lanes.repeats(); ++r) {
         T values[kLanes] = {};
         load_repeat(src, layout, lanes, r, values);
-        for (uint32_t g = 0; g < kGroups; ++g) {
-            T sum;
-            const bool any = tree_sum(
-                values + g * kGroup, kGroup, type, [&](uint32_t i) { return lanes.is_active(r, g * kGroup + i); },
-                &sum);
-            if (!any && kFillsEmpty) sum = T(0.0f);
-            if (any || kFillsEmpty) std::memcpy(ub() + place(r, g), &sum, sizeof sum);
-        }
+        for (uint32_t g = 0; g < kGroups; ++g)
+            if (has_lanes(r, g))
+                result(
+                    values + g * kGroup, [&](uint32_t i) { return lanes.is_active(r, g * kGroup + i); },
+                    ub() + place(r, g));
     }
     finish_vector(lanes.repeats(), cycles_of(kWhole ? Cost::WholeReduce : Cost::BlockReduce), lanes.is_count_form());
+}
+
+template <Group group, class T>
+void sum_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
+                int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
+    const Arithmetic<T> type;
+    reduce_groups<group>(dst, src, lanes, dst_stride, src_block, src_repeat, sizeof(T),
+                         [&](const T* values, auto is_active, uint8_t* to) {
+                             T sum;
+                             if (!tree_sum(values, kGroupLanes<T, group>, type, is_active, &sum)) sum = T(0.0f);
+                             std::memcpy(to, &sum, sizeof sum);
+                         });
 }
 
 // ---- ReduceSum: the sum of all elements ----------------------------------------------------------------
@@ -251,7 +264,7 @@ namespace AscendC {
               const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {                           \
         ASCEND_SIM_NEEDS(Name, T);                                                                                 \
         ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                       \
-        ascend_sim::reduce_groups<ascend_sim::Group::group>(                                                       \
+        ascend_sim::sum_groups<ascend_sim::Group::group>(                                                          \
             dst, src, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, uint64_t(repeat)), dstRepStride, \
             srcBlkStride, srcRepStride);                                                                           \
     }
@@ -266,31 +279,12 @@ void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
                      const int32_t dstRepStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(RepeatReduceSum, T);
     ascend_sim::start(ascend_sim::Pipe::V, "RepeatReduceSum", site);
-    ascend_sim::reduce_groups<ascend_sim::Group::Repeat>(
+    ascend_sim::sum_groups<ascend_sim::Group::Repeat>(
         dst, src,
         ascend_sim::repeat_lanes<isSetMask>("RepeatReduceSum", sizeof(T),
                                             ascend_sim::ConstMask(uint64_t(elemsInOneRepeat)), uint64_t(repeat)),
         dstRepStride, srcBlkStride, srcRepStride);
 }
-
-// The newer names; only sums are simulated.
-enum class ReduceType : uint8_t { SUM, MAX, MIN };
-
-#define ASCEND_SIM_REDUCE_ALIAS(Name, group)                                                                           \
-    template <ReduceType reduceType, class T, class U, bool isSetMask = true>                                          \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, ascend_sim::Mask mask, const int32_t repeatTime,   \
-              const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {   \
-        static_assert(reduceType == ReduceType::SUM && std::is_same_v<T, U>, #Name ": the simulator has sums");        \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
-        ascend_sim::reduce_groups<ascend_sim::Group::group>(                                                           \
-            dst, src, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, uint64_t(repeatTime)), dstRepStride, \
-            srcBlkStride, srcRepStride);                                                                               \
-    }
-
-ASCEND_SIM_REDUCE_ALIAS(ReduceRepeat, Repeat)
-ASCEND_SIM_REDUCE_ALIAS(ReduceDataBlock, Block)
-ASCEND_SIM_REDUCE_ALIAS(ReducePairElem, Pair)
 
 template <class T, bool isSetMask = true>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,

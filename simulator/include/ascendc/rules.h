@@ -37,6 +37,8 @@ namespace ascend_sim {
          "address overlap constraints")                                                                                \
     RULE(Overlap02, "SIM-OVERLAP-02", "a repeat does not read what an earlier repeat wrote",                           \
          "address overlap constraints")                                                                                \
+    ADVICE(Overlap03, "SIM-OVERLAP-03", "a count form's result does not overlap its source",                           \
+           "address overlap constraints, which name the repeat forms only")                                            \
     RULE(Round01, "SIM-ROUND-01", "the SoC has this round mode for this conversion", "Cast tables")                    \
     RULE(Mode01, "SIM-MODE-01", "a mode, pattern or scalar is one that the SoC's instruction supports", "per API")     \
     RULE(Queue01, "SIM-QUEUE-01", "a tensor is enqueued, dequeued and freed in a valid order", "kernel_tquebind")      \
@@ -85,7 +87,8 @@ namespace ascend_sim {
     RULE(Tiling01, "SIM-TILING-01", "the tiling struct has as many bytes as the host passed", "GET_TILING_DATA")       \
     RULE(Tiling02, "SIM-TILING-02", "the launch's tiling key has a TILING_KEY_IS branch", "TILING_KEY_IS")             \
     RULE(State01, "SIM-STATE-01", "atomic mode is off at exit", "SetAtomicNone")                                       \
-    RULE(State02, "SIM-STATE-02", "an atomic copy's elements have the type of SetAtomicAdd", "SetAtomicAdd")
+    RULE(State02, "SIM-STATE-02", "an atomic copy's elements have the type of SetAtomicAdd", "SetAtomicAdd")           \
+    RULE(Assert01, "SIM-ASSERT-01", "the kernel's assertions hold, and it does not reach Trap", "assert, Trap")
 
 enum class Rule {
 #define ASCEND_SIM_RULE(name, id, text, basis) name,

@@ -77,7 +77,7 @@ ASCEND_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t b
 ASCEND_SIM_API void scalar_reference(const UbView& view, Range range, Site site);
 // As above, for an element of GM; a write goes to the scalar unit's cache.
 ASCEND_SIM_API void gm_reference(uintptr_t address, uint64_t bytes, const GmView& view, Site site);
-// Marks these bytes, just written, as undefined (a copy's filler).
+// Marks these bytes, just written, as undefined (a copy's filler, an instruction's work space).
 ASCEND_SIM_API void poison(const Range& range);
 
 // Parts of an instruction whose cost the SoC's profile defines.
@@ -158,6 +158,12 @@ ASCEND_SIM_API UbView free_memory(const char* api, Site site);
 
 ASCEND_SIM_API int64_t block_index();
 ASCEND_SIM_API int64_t block_count();
+// The registers of the last reduction to a maximum or minimum: its bits, and those of its index.
+struct ExtremumRegister {
+    uint64_t value, index;
+};
+ASCEND_SIM_API void set_extremum_register(const ExtremumRegister* value);  // null: no valid result
+ASCEND_SIM_API ExtremumRegister extremum_register(const char* api, Site site);
 ASCEND_SIM_API void set_sum_register(uint64_t bits);  // call it inside the vector instruction that computes the sum
 ASCEND_SIM_API uint64_t sum_register(const char* api, Site site);
 ASCEND_SIM_API void set_system_workspace(uint8_t* address);
@@ -177,6 +183,9 @@ struct MaskRegister {
     const char* left_by = nullptr;  // the instruction that replaced the kernel's mask by its own
 };
 ASCEND_SIM_API MaskRegister& mask_register();
+
+ASCEND_SIM_API void state_initialised();                            // by InitSocState
+ASCEND_SIM_API int64_t system_counter(const char* api, Site site);  // reads the counter of the system's clock
 
 ASCEND_SIM_API void clean_cache(uintptr_t address, bool whole, Site site);
 ASCEND_SIM_API void write_to_cache(uintptr_t address, uint64_t bytes);  // inside a scalar GM write

@@ -14,9 +14,11 @@
 
 #define __aicore__
 #define __global__ __attribute__((visibility("default")))
+#define __vector__
 #define __gm__
 #define __ubuf__
 #define GM_ADDR uint8_t*
+#define UB_ADDR uint8_t*
 
 namespace ascend_sim {
 
@@ -87,7 +89,7 @@ struct bfloat16_t {
     uint16_t raw;
     bfloat16_t() = default;
     template <class A, class = std::enable_if_t<std::is_arithmetic_v<A>>>
-    explicit constexpr bfloat16_t(A value) : raw(ascend_sim::float_to_bfloat16(float(value))) {}
+    constexpr bfloat16_t(A value) : raw(ascend_sim::float_to_bfloat16(float(value))) {}
     constexpr operator float() const { return ascend_sim::bfloat16_to_float(raw); }
 };
 static_assert(sizeof(bfloat16_t) == 2);
@@ -171,8 +173,5 @@ enum class DcciDst : uint64_t { CACHELINE_ALL, CACHELINE_UB, CACHELINE_OUT, CACH
 enum class CacheMode : uint8_t { CACHE_MODE_DISABLE = 0, CACHE_MODE_NORMAL = 1, CACHE_MODE_PERSISTENT = 4 };
 enum class CacheRwMode : uint8_t { READ = 1, WRITE, RW };
 enum class MemDsbT : uint8_t { ALL, DDR, UB, SEQ };
-
-constexpr uint64_t MASK_PLACEHOLDER = 0;
-constexpr uint32_t DEFAULT_BLK_NUM = 8, DEFAULT_BLK_STRIDE = 1, DEFAULT_REPEAT_STRIDE = 8, ONE_BLK_SIZE = 32;
 
 }  // namespace AscendC

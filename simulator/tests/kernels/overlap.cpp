@@ -74,3 +74,14 @@ KERNEL(quotient_in_place) {
     LocalTensor<float> t = ub.at<float>(0, 1024);
     Div(t, t[512], t, 64, 4, {1, 1, 1, 0, 8, 0});  // breaks SIM-OVERLAP-02: `src1`
 }
+
+// The result of a count form in its source.
+KERNEL(largest_beside_its_source) {
+    Ub ub(1024);
+    ReduceMax(ub.at<float>(512, 8), ub.at<float>(0, 100), ub.at<float>(768, 8), 100);  // keeps SIM-OVERLAP-03
+}
+
+KERNEL(largest_in_its_source) {
+    Ub ub(1024);
+    ReduceMax(ub.at<float>(0, 8), ub.at<float>(0, 100), ub.at<float>(768, 8), 100);  // warns SIM-OVERLAP-03: `dst` (UB
+}

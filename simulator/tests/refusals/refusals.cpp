@@ -2,8 +2,18 @@
 // words after a colon are in the compiler's message. All other lines must compile on every SoC. No code runs.
 #include "kernel_operator.h"
 // Headers that CANN's kernels include; each must exist:
+#include "basic_api/kernel_operator_intf.h"
+#include "impl/dav_c220/kernel_operator_reg_others_impl.h"
+#include "kernel_basic_intf.h"
+#include "kernel_cube_intf.h"
+#include "kernel_event.h"
 #include "kernel_log.h"
+#include "kernel_macros.h"
+#include "kernel_operator_intf.h"
+#include "kernel_operator_list_tensor_intf.h"
+#include "kernel_tensor.h"
 #include "kernel_tiling/kernel_tiling.h"
+#include "kernel_type.h"
 #include "kernel_utils.h"
 #include "lib/activation/softmax.h"
 #include "lib/index/arithprogression.h"
@@ -12,7 +22,11 @@
 #include "lib/normalization/rmsnorm.h"
 #include "lib/pad/broadcast.h"
 #include "lib/reduce/sum.h"
+#include "kernel_vec_intf.h"
+#include "platform/platform_infos_def.h"
 #include "register/tilingdata_base.h"
+#include "utils/debug/asc_printf.h"
+#include "utils/std/algorithm.h"
 
 using namespace AscendC;
 
@@ -125,6 +139,15 @@ void cast_bfloat16_to_half() { Cast(ub<half>(), ub<bfloat16_t>(), RoundMode::CAS
 void cast_double_to_float() { Cast(ub<float>(), ub<double>(), RoundMode::CAST_RINT, 64); }  // not on any: Cast: this SoC
 void sum_float() { WholeReduceSum<float>(ub<float>(), ub<float>(), 64, 1, 1, 1, 8); }
 void sum_int32() { WholeReduceSum<int32_t>(ub<int32_t>(), ub<int32_t>(), 64, 1, 1, 1, 8); }  // not on any: WholeReduceSum: this SoC
+void largest_of_a_repeat() { WholeReduceMax(ub<float>(), ub<float>(), 64, 1, 1, 1, 8); }
+void largest_integer_of_a_repeat() { WholeReduceMax(ub<int32_t>(), ub<int32_t>(), 64, 1, 1, 1, 8); }  // not on ascend910b, ascend310p: WholeReduceMax: this SoC
+void largest_integer_of_blocks() { BlockReduceMax(ub<int32_t>(), ub<int32_t>(), 1, 64, 1, 1, 8); }  // not on any: BlockReduceMax: this SoC
+void smallest_of_all() { ReduceMin(ub<half>(), ub<half>(), ub<half>(), 100, true); }
+void smallest_int64() { ReduceMin(ub<int64_t>(), ub<int64_t>(), ub<int64_t>(), 100); }  // not on ascend910b, ascend310p
+void smallest_int64_of_repeats() { ReduceMin(ub<int64_t>(), ub<int64_t>(), ub<int64_t>(), 32, 2, 8); }  // not on any: ReduceMin: this SoC
+void largest_of_pairs() { ReducePairElem<ReduceType::MAX, half>(ub<half>(), ub<half>(), 128, 1, 1, 1, 8); }  // not on any: ReducePairElem
+void register_of_a_value(float& value) { GetReduceRepeatMaxMinSpr(value); }  // not on ascend910b, ascend950
+void register_of_an_index(float& value, float& index) { GetReduceRepeatMaxMinSpr(value, index); }  // not on ascend310p, ascend950
 void compare_half() { Compare(ub<uint8_t>(), ub<half>(), ub<half>(), CMPMODE::LT, 128); }
 void compare_int32() { Compare(ub<uint8_t>(), ub<int32_t>(), ub<int32_t>(), CMPMODE::EQ, 64); }  // not on ascend310p
 void select_float() { Select(ub<float>(), ub<uint8_t>(), ub<float>(), 1.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, 64); }
@@ -151,6 +174,19 @@ void sine() { Sin(ub<float>(), ub<float>()); }  // not on any: was not declared 
 void element_written(LocalTensor<float> t) { t(0) = 1.0f; }
 void element_of_gm_written() { gm<int32_t>()(0) = 1; }  // not on ascend310p: GlobalTensor(): this SoC does not have it
 void sub_block_index() { (void)GetSubBlockIdx(); }
+void sub_block_count() { (void)GetSubBlockNum(); }  // not on ascend310p
+void system_counter() { (void)GetSystemCycle(); }  // not on ascend310p
+void size_of_ub() { (void)GetUBSizeInBytes(); }  // not on ascend910b, ascend310p
+void size_of_ub_at_run_time() { (void)GetRuntimeUBSize(); }  // not on ascend910b, ascend310p
+void largest_float() { (void)NumericLimits<float>::Max(); }  // not on ascend910b, ascend310p: NumericLimits: this SoC
+void infinite_integer() { (void)NumericLimits<int32_t>::Infinity(); }  // not on any
+void larger_of_two_types() { (void)Std::max(1, 2.0f); }  // not on any: Std::max: both values have one type
+void square_root() { (void)Std::sqrt(2.0f); }  // not on ascend910b, ascend310p: Std::sqrt: Ascend950
+void scalar_to_half() { (void)Cast<float, half, RoundMode::CAST_ODD>(2.0f); }
+void scalar_to_half_to_nearest() { (void)Cast<float, half, RoundMode::CAST_RINT>(2.0f); }  // not on any: Cast of a scalar
+void scalar_to_bfloat16() { (void)AscendC::Cast(2.0f); }  // not on ascend310p
+void integer_to_bfloat16() { (void)AscendC::Cast(2); }  // not on any: no matching function
+void print_a_struct(Plain plain) { AscendC::printf("%d", plain); }  // not on any: printf prints numbers
 
 // ---- tiling ------------------------------------------------------------------------------------------
 
