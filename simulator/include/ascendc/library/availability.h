@@ -40,4 +40,13 @@
     ROW(FasterGeluV2, "FasterGeluV2", kFloating, kFloating, kFloating, "FasterGeluV2")                                 \
     ROW(SwiGLU, "SwiGLU", kFloating, kFloating, kFloating, "SwiGLU")                                                   \
     ROW(GeGLU, "GeGLU", kFloating, kFloating, kFloating, "GeGLU")                                                      \
-    ROW(ReGlu, "ReGlu", kFloating | kBfloat16, kFloating, kFloating | kBfloat16, "ReGlu")
+    ROW(ReGlu, "ReGlu", kFloating | kBfloat16, kFloating, kFloating | kBfloat16, "ReGlu")                               \
+    ROW(Broadcast, "Broadcast", kInt8s | kFloating, kInt8s | kFloating, kInt8s | kFloating, "Broadcast") \
+    ROW(SoftMax, "SoftMax", kFloating, kFloating, kFloating, "SoftMax") \
+    ROW(LogSoftMax, "LogSoftMax", kFloating, kFloating, kFloating, "LogSoftMax") \
+    ROW(SimpleSoftMax, "SimpleSoftMax", kFloating, kFloating, kFloating, "SimpleSoftMax") \
+    ROW(AdjustSoftMaxRes, "AdjustSoftMaxRes", kFloating, kFloating, kFloating, "AdjustSoftMaxRes") \
+    ROW(SoftmaxFlash, "SoftmaxFlash", kFloating, kFloating, kFloating, "SoftmaxFlash") \
+    ROW(SoftmaxFlashV2, "SoftmaxFlashV2", kFloating, kFloating, kFloating, "SoftmaxFlashV2") \
+    ROW(SoftmaxGrad, "SoftmaxGrad", kFloating, kFloating, kFloating, "SoftmaxGrad") \
+    ROW(SoftmaxGradFront, "SoftmaxGradFront", kFloating, kFloating, kFloating, "SoftmaxGradFront")
