@@ -222,6 +222,7 @@ struct CoreState {
     int32_t atomic_type = 0;
     Site atomic_site{nullptr, 0};
     MaskRegister mask;
+    DeqRegister deq;
     bool is_initialised = false;  // by InitSocState
     uint64_t sum_bits = 0;        // register of ReduceSum's count form
     bool has_sum = false, has_extremum = false;

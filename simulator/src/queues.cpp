@@ -95,6 +95,7 @@ void pipe_created(Site site) {
     Machine& m = machine();
     if (m.pipe_alive) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe exists.");
     m.pipe_alive = true;
+    state_initialised();
 }
 
 void pipe_destroyed() {

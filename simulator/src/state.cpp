@@ -54,7 +54,12 @@ void set_atomic(Atomic mode, int32_t dtype, Site site) {
 Atomic atomic_mode() { return machine().atomic; }
 int32_t atomic_dtype() { return machine().atomic_type; }
 MaskRegister& mask_register() { return machine().mask; }
-void state_initialised() { machine().is_initialised = true; }
+DeqRegister& deq_register() { return machine().deq; }
+void state_initialised() {
+    Machine& m = machine();
+    m.is_initialised = true;
+    if (m.profile->arch == kArch950) m.deq = {DeqForm::Half, 0x3c00, {}};
+}
 
 int64_t system_counter(const char* api, Site site) {
     Machine& m = machine();

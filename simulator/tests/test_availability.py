@@ -16,7 +16,7 @@ TYPES = {
     name: f"{name}_t" for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 }
 TYPES |= {"bool": "bool", "half": "half", "bfloat16": "bfloat16_t", "float": "float", "double": "double"}
-TYPES |= {"other": "Other"}
+TYPES |= {"int4": "int4b_t", "other": "Other"}
 
 BINARY = "{name}(t<{T}>(), t<{T}>(), t<{T}>(), 64)"
 SCALAR = "{name}(t<{T}>(), t<{T}>(), v<{T}>(), 64)"
@@ -49,7 +49,22 @@ CALLS = {
     **dict.fromkeys(
         ("Add", "Sub", "Mul", "Max", "Min", "Div", "And", "Or", "MulAddDst", "FusedMulAdd"), BINARY
     ),
-    **dict.fromkeys(("Adds", "Muls", "Maxs", "Mins", "Axpy", "ShiftLeft", "ShiftRight"), SCALAR),
+    **dict.fromkeys(("AddRelu", "SubRelu", "MulAddRelu", "FusedMulAddRelu"), BINARY),
+    **{
+        f"{name} to {text}, of": f"{name}(t<{target}>(), t<{{T}}>(), t<{{T}}>(), 64)"
+        for name, text, target in (
+            ("AddReluCast", "int8", "int8_t"),
+            ("AddReluCast", "half", "half"),
+            ("SubReluCast", "int8", "int8_t"),
+            ("SubReluCast", "half", "half"),
+            ("MulCast", "int8 or uint8", "uint8_t"),
+            ("AddDeqRelu", "half", "half"),
+        )
+    },
+    "CastDequant to int8 or uint8, of": "CastDequant<int8_t, {T}>(t<int8_t>(), t<{T}>(), 64)",
+    "CastDequant to half, of": "CastDequant<half, {T}>(t<half>(), t<{T}>(), 64)",
+    "Truncate": "Truncate<{T}, RoundMode::CAST_RINT>(t<{T}>(), t<{T}>(), 64)",
+    **dict.fromkeys(("Adds", "Muls", "Maxs", "Mins", "Axpy", "LeakyRelu", "ShiftLeft", "ShiftRight"), SCALAR),
     **dict.fromkeys(("Abs", "Exp", "Ln", "Sqrt", "Rsqrt", "Reciprocal", "Relu", "Not", "Neg"), UNARY),
     "Axpy into float, of": "Axpy(t<float>(), t<{T}>(), v<{T}>(), 64)",
     "MulAddDst into float, of": "MulAddDst(t<float>(), t<{T}>(), t<{T}>(), 64)",
@@ -110,6 +125,7 @@ CALL_PATTERNS = {
     "GlobalTensor::operator()": r"gm<\w+>\(\)\(0\)",
     "SetL2CacheHint": r"\.SetL2CacheHint\(",
     "NumericLimits": r"NumericLimits<",
+    "CastDequant to half, of": r"CastDequant<half, int32_t>\(",
     "GetReduceRepeatMaxMinSpr of a value": r"GetReduceRepeatMaxMinSpr\(value\)",
     "GetReduceRepeatMaxMinSpr of a value and its index": r"GetReduceRepeatMaxMinSpr\(value, index\)",
 }

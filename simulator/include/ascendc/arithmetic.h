@@ -56,10 +56,10 @@ inline uint64_t checked_count(int64_t count) {
 // Accumulate: dst may be src1 with repeat stride 0 (check_overlap).
 enum class Aliasing { Exact, Accumulate };
 
-// dst = f(src0, src1) in lanes; with kReadsDst, dst = f(src0, src1, dst).
+// dst = f(src0, src1) in lanes; with kReadsDst, dst = f(src0, src1, dst). steps: instructions that it consists of.
 template <bool kReadsDst, class D, class S, class F>
 void binary_op(const Operand<D>& dst, const Operand<S>& src0, const Operand<S>& src1, const Lanes& lanes,
-               Aliasing aliasing, Cost cost, F f) {
+               Aliasing aliasing, Cost cost, F f, uint32_t steps = 1) {
     check_source(src0, lanes);
     check_source(src1, lanes);
     if constexpr (kReadsDst) check_source(dst, lanes);
@@ -80,7 +80,7 @@ void binary_op(const Operand<D>& dst, const Operand<S>& src0, const Operand<S>& 
                 to[i] = type.narrow(f(Arithmetic<S>::widen(x[i]), Arithmetic<S>::widen(y[i])));
         });
     });
-    finish_vector(lanes.repeats(), cycles_of(cost), lanes.is_count_form());
+    finish_vector(lanes.repeats() * steps, cycles_of(cost), lanes.is_count_form());
 }
 
 // dst = f(src) in lanes; with kReadsDst, dst = f(src, dst).

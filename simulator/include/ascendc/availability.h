@@ -32,10 +32,11 @@ enum class Element : uint8_t {
     Int64,
     Uint64,
     Double,
+    Int4,
     Other  // structures and all other types
 };
-constexpr const char* kElementNames[] = {"bool",  "int8",   "uint8", "int16", "uint16", "half",   "bfloat16",
-                                         "int32", "uint32", "float", "int64", "uint64", "double", "other"};
+constexpr const char* kElementNames[] = {"bool",   "int8",  "uint8", "int16",  "uint16", "half", "bfloat16", "int32",
+                                         "uint32", "float", "int64", "uint64", "double", "int4", "other"};
 constexpr int kElements = sizeof kElementNames / sizeof *kElementNames;
 
 using Elements = uint32_t;  // a set of Element
@@ -82,6 +83,20 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(Sqrt, "Sqrt", kFloating, kFloating, kFloating, "Sqrt")                                                        \
     ROW(Rsqrt, "Rsqrt", kFloating, kFloating, kFloating, "Rsqrt")                                                     \
     ROW(Reciprocal, "Reciprocal", kFloating, kFloating, kFloating, "Reciprocal")                                      \
+    ROW(LeakyRelu, "LeakyRelu", kFloating, kFloating, kFloating, "LeakyRelu")                                         \
+    ROW(AddRelu, "AddRelu", kFloating | kInt16, kFloating | kInt16, kFloating | kInt16, "AddRelu")                    \
+    ROW(SubRelu, "SubRelu", kFloating | kInt16, kFloating | kInt16, kFloating | kInt16, "SubRelu")                    \
+    ROW(MulAddRelu, "MulAddRelu", kFloating, kFloating, kFloating, "MulAddRelu")                                      \
+    ROW(FusedMulAddRelu, "FusedMulAddRelu", kFloating, kFloating, kFloating, "MulAddRelu")                            \
+    ROW(AddReluCastToInt8, "AddReluCast to int8, of", kHalf | kInt16, kHalf | kInt16, kHalf | kInt16, "AddReluCast")  \
+    ROW(AddReluCastToHalf, "AddReluCast to half, of", kFloat, kFloat, kFloat, "AddReluCast")                          \
+    ROW(SubReluCastToInt8, "SubReluCast to int8, of", kHalf | kInt16, kHalf | kInt16, kHalf | kInt16, "SubReluCast")  \
+    ROW(SubReluCastToHalf, "SubReluCast to half, of", kFloat, kFloat, kFloat, "SubReluCast")                          \
+    ROW(MulCast, "MulCast to int8 or uint8, of", kHalf, kHalf, kHalf, "MulCast")                                      \
+    ROW(AddDeqRelu, "AddDeqRelu to half, of", kInt32, kInt32, kInt32, "AddDeqRelu")                                   \
+    ROW(CastDequantTo8Bits, "CastDequant to int8 or uint8, of", kInt16, kInt16, kInt16, "CastDequant")                \
+    ROW(CastDequantToHalf, "CastDequant to half, of", kInt32, kNone, kInt32, "CastDequant")                           \
+    ROW(Truncate, "Truncate", kNone, kNone, kFloating | kBfloat16, "Truncate (ISASI)")                                \
     ROW(Relu, "Relu", kFloating | kInt32, kFloating | kInt32, kFloating | kInt32, "Relu")                             \
     ROW(Neg, "Neg", kNone, kNone, kSigned, "Neg (ISASI)")                                                             \
     ROW(ShiftLeft, "ShiftLeft", kInt16s | kInt32s, kNone, kInt16s | kInt32s, "ShiftLeft")                             \
@@ -173,11 +188,11 @@ constexpr const char* kRoundModeNames[] = {"CAST_NONE",  "CAST_RINT",  "CAST_FLO
                                            "CAST_ROUND", "CAST_TRUNC", "CAST_ODD",   "CAST_HYBRID"};
 constexpr int kRoundModes = sizeof kRoundModeNames / sizeof *kRoundModeNames;
 constexpr uint32_t kCastNone = 1 << 0, kRint = 1 << 1, kFloorToTrunc = 0x3c, kFive = kRint | kFloorToTrunc,
-                   kOdd = 1 << 6;
+                   kOdd = 1 << 6, kAllModes = kCastNone | kFive | kOdd;
 
-// Source type, target type, and the modes; no mode means that the SoC lacks the conversion. int32 to half needs
-// SetDeqScale and is omitted. Source: the tables of Cast's page; asc-devkit impl/basic_api/dav_m200 for conversions of
-// Ascend310P that the page lacks.
+// Source type, target type, and the modes; no mode means that the SoC lacks the conversion. The mode of int32 to half,
+// which SetDeqScale's scale multiplies, has no effect. Source: the tables of Cast's page; asc-devkit
+// impl/basic_api/dav_m200 for conversions of Ascend310P that the page lacks.
 struct Conversion {
     Element from, to;
     uint32_t modes[kCores];
@@ -207,6 +222,9 @@ constexpr Conversion kConversions[] = {
     {Element::Int32, Element::Int16, {kCastNone, kCastNone, kCastNone}},
     {Element::Int32, Element::Int64, {kCastNone, 0, kCastNone}},
     {Element::Int64, Element::Int32, {kCastNone, 0, kCastNone}},
+    {Element::Int32, Element::Half, {kAllModes, kAllModes, kAllModes}},
+    {Element::Half, Element::Int4, {kFive | kCastNone, kCastNone, kFive}},
+    {Element::Int4, Element::Half, {kCastNone, 0, kCastNone}},
 };
 
 constexpr uint32_t modes_of(Core core, Element from, Element to) {

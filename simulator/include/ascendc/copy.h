@@ -14,7 +14,7 @@ namespace ascend_sim {
 constexpr uint32_t kMaxBursts = 4095;
 
 // The values of ge::DataType, in Element's order.
-constexpr int32_t kDtypeNumbers[kElements] = {12, 2, 4, 6, 7, 1, 27, 3, 8, 0, 9, 10, 11, 28};
+constexpr int32_t kDtypeNumbers[kElements] = {12, 2, 4, 6, 7, 1, 27, 3, 8, 0, 9, 10, 11, 29, 28};
 template <class T>
 constexpr int32_t dtype_number() {
     return kDtypeNumbers[int(element_of<T>())];
@@ -125,14 +125,16 @@ void write_bursts(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTenso
 template <class T>
 uint64_t whole_blocks(uint64_t count) {
     if (kIs310p && count == 0) broken(Rule::Count02, "count must be at least one block but got 0.");
-    return count * sizeof(T) / kBlockBytes * kBlockBytes;
+    return bytes_of<T>(count) / kBlockBytes * kBlockBytes;
 }
 template <class T>
 void check_whole_blocks(uint64_t count) {
-    if (const uint64_t rest = count * sizeof(T) % kBlockBytes)
+    if (const uint64_t rest = bytes_of<T>(count) % kBlockBytes)
         broken(Rule::Count01,
                "%llu elements of %zu bytes are no whole 32-byte blocks: the last %llu bytes are not copied.",
                static_cast<unsigned long long>(count), sizeof(T), static_cast<unsigned long long>(rest));
+    if (kIsInt4<T> && count % 2)
+        broken(Rule::Count04, "a count of int4b_t must be even but got %llu.", static_cast<unsigned long long>(count));
 }
 
 inline Bursts single_burst(uint64_t bytes) { return {1, bytes, int64_t(bytes), int64_t(bytes)}; }

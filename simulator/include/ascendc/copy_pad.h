@@ -57,6 +57,7 @@ void fill(uint64_t begin, uint64_t end, bool defined, T value) {
         poison({int64_t(begin), int64_t(end)});
         return;
     }
+    if constexpr (kIsInt4<T>) value.storage = uint8_t(value.storage | value.storage << 4);
     for (uint64_t at = begin; at + sizeof(T) <= end; at += sizeof(T)) std::memcpy(ub() + at, &value, sizeof(T));
 }
 
@@ -110,7 +111,8 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
     ascend_sim::start(ascend_sim::Pipe::MTE2, "DataCopyPad", site);
     const auto& p = dataCopyParams;
     ascend_sim::pad_in(dst, src, p.blockCount, p.blockLen, int64_t(p.srcStride), int64_t(p.dstStride),
-                       {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)},
+                       {padParams.isPad, ascend_sim::bytes_of<T>(padParams.leftPadding),
+                        ascend_sim::bytes_of<T>(padParams.rightPadding)},
                        padParams.paddingValue, mode == PaddingMode::Compact);
 }
 template <class T>
@@ -123,7 +125,9 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
     const auto& p = dataCopyParams;
     T zero{};
     ascend_sim::pad_in(dst, src, p.blockCount, p.blockLen, p.srcStride, p.dstStride,
-                       {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)}, zero);
+                       {padParams.isPad, ascend_sim::bytes_of<T>(padParams.leftPadding),
+                        ascend_sim::bytes_of<T>(padParams.rightPadding)},
+                       zero);
 }
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& dataCopyParams,

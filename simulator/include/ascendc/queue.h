@@ -92,7 +92,7 @@ public:
     LocalTensor<T> GetWithOffset(uint32_t elements, uint32_t offset_bytes, ASCEND_SIM_SITE) {
         ascend_sim::UbView v = ascend_sim::buffer_view(buffer_, site);
         v.addr = ascend_sim::ub_address(int64_t(v.addr) + offset_bytes);
-        v.bytes = ascend_sim::saturated(uint64_t(elements) * sizeof(T));
+        v.bytes = ascend_sim::saturated(ascend_sim::bytes_of<T>(elements));
         return LocalTensor<T>(v, pos);
     }
 

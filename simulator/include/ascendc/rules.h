@@ -88,6 +88,8 @@ namespace ascend_sim {
     RULE(Tiling02, "SIM-TILING-02", "the launch's tiling key has a TILING_KEY_IS branch", "TILING_KEY_IS")             \
     RULE(State01, "SIM-STATE-01", "atomic mode is off at exit", "SetAtomicNone")                                       \
     RULE(State02, "SIM-STATE-02", "an atomic copy's elements have the type of SetAtomicAdd", "SetAtomicAdd")           \
+    RULE(State04, "SIM-STATE-04", "SetDeqScale set the scale of a conversion, in the conversion's form",               \
+         "SetDeqScale")                                                                                                \
     RULE(Assert01, "SIM-ASSERT-01", "the kernel's assertions hold, and it does not reach Trap", "assert, Trap")
 
 enum class Rule {

@@ -184,6 +184,15 @@ struct MaskRegister {
 };
 ASCEND_SIM_API MaskRegister& mask_register();
 
+// The register of SetDeqScale: the form of the last call, the scale's bits, and the vector form's tensor.
+enum class DeqForm : uint8_t { Unset, Half, Tensor, Vector };
+struct DeqRegister {
+    DeqForm form = DeqForm::Unset;
+    uint64_t bits = 0;
+    UbView tensor;
+};
+ASCEND_SIM_API DeqRegister& deq_register();
+
 ASCEND_SIM_API void state_initialised();                            // by InitSocState
 ASCEND_SIM_API int64_t system_counter(const char* api, Site site);  // reads the counter of the system's clock
 

@@ -3,6 +3,39 @@
 
 #include "ascendc/types.h"
 
+namespace ascend_sim {
+
+// Elements of half a byte begin and end with a byte.
+template <class T>
+void check_whole_bytes(uint64_t offset) {
+    if (kIsInt4<T> && offset % 2)
+        broken_at(Rule::Count04, "operator[]", {"kernel", 0}, "an offset of int4b_t must be even but got %llu.",
+                  static_cast<unsigned long long>(offset));
+}
+
+// A signed number of elements in bytes.
+template <class T>
+constexpr int64_t signed_bytes(int64_t elements) {
+    return kIsInt4<T> ? elements / 2 : elements * int64_t(sizeof(T));
+}
+
+// The element of a byte, which holds two of int4b_t.
+template <class T>
+T element_in(const uint8_t* byte, uint64_t index) {
+    T value;
+    std::memcpy(&value, byte, sizeof value);
+    if constexpr (kIsInt4<T>) value = T(value.storage >> (index % 2 * 4));
+    return value;
+}
+template <class T>
+void store_element(uint8_t* byte, uint64_t index, T value) {
+    if constexpr (kIsInt4<T>)
+        value.storage = uint8_t(index % 2 ? (*byte & 15) | value.storage << 4 : (*byte & 0xf0) | value.storage);
+    std::memcpy(byte, &value, sizeof value);
+}
+
+}  // namespace ascend_sim
+
 namespace AscendC {
 
 template <class T>
@@ -18,7 +51,8 @@ public:
         // or before UB's first byte has no bytes, so any use of it is reported.
         LocalTensor t = *this;
         const int64_t end = int64_t(view_.addr) + view_.bytes;
-        const int64_t begin = view_.addr + int64_t(int32_t(offset)) * int64_t(sizeof(T));
+        ascend_sim::check_whole_bytes<T>(offset);
+        const int64_t begin = view_.addr + ascend_sim::signed_bytes<T>(int32_t(offset));
         t.view_.addr = ascend_sim::ub_address(begin);
         t.view_.bytes = begin < 0 || begin > end ? 0 : uint32_t(end - begin);
         return t;
@@ -27,19 +61,18 @@ public:
     LocalTensor<U> ReinterpretCast() const {
         return LocalTensor<U>(view_, position_);
     }
-    uint32_t GetSize() const { return view_.bytes / sizeof(T); }
+    uint32_t GetSize() const { return uint32_t(ascend_sim::elements_of<T>(view_.bytes)); }
     uint32_t GetLength() const { return view_.bytes; }
-    void SetSize(uint32_t elements) { view_.bytes = ascend_sim::saturated(uint64_t(elements) * sizeof(T)); }
+    void SetSize(uint32_t elements) { view_.bytes = ascend_sim::saturated(ascend_sim::bytes_of<T>(elements)); }
     int32_t GetPosition() const { return int32_t(position_); }
     uint64_t GetPhyAddr() const { return view_.addr; }
-    uint64_t GetPhyAddr(uint32_t offset) const { return view_.addr + uint64_t(offset) * sizeof(T); }
+    uint64_t GetPhyAddr(uint32_t offset) const { return view_.addr + ascend_sim::bytes_of<T>(offset); }
 
     T GetValue(uint32_t index, ASCEND_SIM_SITE) const {
         ascend_sim::start(ascend_sim::Pipe::S, "GetValue", site);
         const ascend_sim::Range r = range_of(index);
         ascend_sim::reads("tensor", view_, &r, 1);
-        T value;
-        std::memcpy(&value, ascend_sim::ub() + r.begin, sizeof value);
+        const T value = ascend_sim::element_in<T>(ascend_sim::ub() + r.begin, index);
         ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarUb));
         return value;
     }
@@ -48,12 +81,12 @@ public:
         ascend_sim::start(ascend_sim::Pipe::S, "SetValue", site);
         const ascend_sim::Range r = range_of(index);
         ascend_sim::writes("tensor", view_, &r, 1);
-        const T converted = T(value);
-        std::memcpy(ascend_sim::ub() + r.begin, &converted, sizeof converted);
+        ascend_sim::store_element(ascend_sim::ub() + r.begin, index, T(value));
         ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarUb));
     }
     // A reference. Before the next instruction, the core compares bits to detect a write.
     T& operator()(uint32_t index, ASCEND_SIM_SITE) const {
+        static_assert(!ascend_sim::kIsInt4<T>, "LocalTensor(): an element of half a byte has no reference");
         const ascend_sim::Range r = range_of(index);
         ascend_sim::scalar_reference(view_, r, site);
         return *reinterpret_cast<T*>(ascend_sim::ub() + r.begin);
@@ -66,7 +99,7 @@ public:
 private:
     ascend_sim::Range range_of(uint32_t index) const {
         // A negative index arrives as a large number.
-        const int64_t begin = view_.addr + int64_t(int32_t(index)) * int64_t(sizeof(T));
+        const int64_t begin = view_.addr + ascend_sim::signed_bytes<T>(int32_t(index));
         return {begin, begin + int64_t(sizeof(T))};
     }
     ascend_sim::UbView view_;
@@ -80,14 +113,15 @@ public:
     void SetGlobalBuffer(T* address, uint64_t elements) {
         address_ = address;
         elements_ = elements;
-        view_ = {uintptr_t(address), elements ? uintptr_t(address + elements) : 0};
+        view_ = {uintptr_t(address), elements ? uintptr_t(address) + ascend_sim::bytes_of<T>(elements) : 0};
     }
     void SetGlobalBuffer(T* address) { SetGlobalBuffer(address, 0); }
     const T* GetPhyAddr() const { return address_; }
-    T* GetPhyAddr(uint64_t offset) const { return address_ + offset; }
+    T* GetPhyAddr(uint64_t offset) const { return at(offset); }
     uint64_t GetSize() const { return elements_; }
     GlobalTensor operator[](uint64_t offset) const {
         GlobalTensor t = *this;
+        ascend_sim::check_whole_bytes<T>(offset);
         t.address_ = at(offset);
         t.elements_ = elements_ > offset ? elements_ - offset : 0;
         return t;
@@ -100,8 +134,7 @@ public:
     T GetValue(uint64_t offset, ASCEND_SIM_SITE) const {
         ascend_sim::start(ascend_sim::Pipe::S, "GlobalTensor::GetValue", site);
         ascend_sim::reads_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
-        T value;
-        std::memcpy(&value, at(offset), sizeof value);
+        const T value = ascend_sim::element_in<T>(reinterpret_cast<const uint8_t*>(at(offset)), offset);
         ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarGm));
         return value;
     }
@@ -116,7 +149,7 @@ public:
         ascend_sim::start(ascend_sim::Pipe::S, "GlobalTensor::SetValue", site);
         ascend_sim::writes_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
         ascend_sim::write_to_cache(uintptr_t(at(offset)), sizeof(T));
-        std::memcpy(at(offset), &value, sizeof value);
+        ascend_sim::store_element(reinterpret_cast<uint8_t*>(at(offset)), offset, value);
         ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarGm));
     }
 
@@ -129,6 +162,7 @@ private:
     T* at(uint64_t offset) const {
         int64_t bytes = 0;
         if (__builtin_mul_overflow(int64_t(offset), int64_t(sizeof(T)), &bytes)) return nullptr;
+        if (ascend_sim::kIsInt4<T>) bytes = int64_t(offset) / 2;
         return reinterpret_cast<T*>(uintptr_t(address_) + uintptr_t(bytes));
     }
     T* address_ = nullptr;

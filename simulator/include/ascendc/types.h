@@ -95,7 +95,29 @@ struct bfloat16_t {
 static_assert(sizeof(bfloat16_t) == 2);
 #endif
 
+// Half a byte. A tensor of it has two elements in a byte, the first one in the low bits.
+struct int4b_t {
+    uint8_t storage;
+    int4b_t() = default;
+    template <class A, class = std::enable_if_t<std::is_integral_v<A>>>
+    constexpr int4b_t(A value) : storage(uint8_t(value) & 15) {}
+    constexpr operator int8_t() const { return int8_t((storage ^ 8) - 8); }
+};
+
 namespace ascend_sim {
+template <class T>
+constexpr bool kIsInt4 = std::is_same_v<T, int4b_t>;
+
+// The bytes of a number of elements, and the elements of a number of bytes.
+template <class T>
+constexpr uint64_t bytes_of(uint64_t elements) {
+    return kIsInt4<T> ? elements / 2 : elements * sizeof(T);
+}
+template <class T>
+constexpr uint64_t elements_of(uint64_t bytes) {
+    return kIsInt4<T> ? bytes * 2 : bytes / sizeof(T);
+}
+
 template <class>
 constexpr bool kIsBfloat16 = false;
 #if __CCE_AICORE__ != 200
@@ -113,6 +135,7 @@ constexpr Element element_of() {
     if (kIsBfloat16<T>) return Element::Bfloat16;
     if (std::is_same_v<T, float>) return Element::Float;
     if (std::is_same_v<T, double>) return Element::Double;
+    if (kIsInt4<T>) return Element::Int4;
     if (!std::is_integral_v<T>) return Element::Other;
     constexpr Element kSigned[] = {Element::Int8, Element::Int16, Element::Int32, Element::Int64},
                       kUnsigned[] = {Element::Uint8, Element::Uint16, Element::Uint32, Element::Uint64};
@@ -134,6 +157,8 @@ enum pipe_t { PIPE_S = 0, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_M, PIPE_MTE1, PIPE_
 enum event_t : int32_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5, EVENT_ID6, EVENT_ID7 };
 
 namespace AscendC {
+
+using ::int4b_t;
 
 enum class TPosition : uint8_t { GM, A1, A2, B1, B2, C1, C2, CO1, CO2, VECIN, VECOUT, VECCALC, MAX };
 using QuePosition = TPosition;

@@ -137,6 +137,21 @@ void cast_int16_to_float() { Cast(ub<float>(), ub<int16_t>(), RoundMode::CAST_NO
 void cast_int64_to_float() { Cast(ub<float>(), ub<int64_t>(), RoundMode::CAST_RINT, 64); }  // not on ascend310p
 void cast_bfloat16_to_half() { Cast(ub<half>(), ub<bfloat16_t>(), RoundMode::CAST_RINT, 64); }  // not on ascend910b, ascend310p
 void cast_double_to_float() { Cast(ub<float>(), ub<double>(), RoundMode::CAST_RINT, 64); }  // not on any: Cast: this SoC
+void cast_int32_to_half() { Cast(ub<half>(), ub<int32_t>(), RoundMode::CAST_NONE, 64); }
+void cast_half_to_int4() { Cast(ub<int4b_t>(), ub<half>(), RoundMode::CAST_NONE, 64); }
+void cast_int4_to_half() { Cast(ub<half>(), ub<int4b_t>(), RoundMode::CAST_NONE, 64); }  // not on ascend310p
+void cast_int4_to_float() { Cast(ub<float>(), ub<int4b_t>(), RoundMode::CAST_NONE, 64); }  // not on any: Cast: this SoC
+void add_int4() { Add(ub<int4b_t>(), ub<int4b_t>(), ub<int4b_t>(), 64); }  // not on any: Add: this SoC
+void copy_int4() { DataCopy(ub<int4b_t>(), gm<int4b_t>(), 64); }
+void reference_to_int4() { (void)ub<int4b_t>()(0); }  // not on any: an element of half a byte has no reference
+void dequantize_to_int8() { CastDequant<int8_t, int16_t>(ub<int8_t>(), ub<int16_t>(), 64); }
+void dequantize_to_half() { CastDequant<half, int32_t>(ub<half>(), ub<int32_t>(), 64); }  // not on ascend310p
+void dequantize_float() { CastDequant<half, float>(ub<half>(), ub<float>(), 64); }  // not on any: CastDequant: this SoC
+void scale_in_floats() { SetDeqScale(ub<float>(), VdeqInfo()); }  // not on any: SetDeqScale: the parameters
+void add_relu_int32() { AddRelu(ub<int32_t>(), ub<int32_t>(), ub<int32_t>(), 64); }  // not on any: AddRelu: this SoC
+void add_relu_half_to_half() { AddReluCast(ub<half>(), ub<half>(), ub<half>(), 64); }  // not on any: AddReluCast: this SoC
+void truncate_half() { Truncate<half, RoundMode::CAST_RINT>(ub<half>(), ub<half>(), 64); }  // not on ascend910b, ascend310p
+void truncate_to_odd() { Truncate<half, RoundMode::CAST_ODD>(ub<half>(), ub<half>(), 64); }  // not on any: Truncate:
 void sum_float() { WholeReduceSum<float>(ub<float>(), ub<float>(), 64, 1, 1, 1, 8); }
 void sum_int32() { WholeReduceSum<int32_t>(ub<int32_t>(), ub<int32_t>(), 64, 1, 1, 1, 8); }  // not on any: WholeReduceSum: this SoC
 void largest_of_a_repeat() { WholeReduceMax(ub<float>(), ub<float>(), 64, 1, 1, 1, 8); }
