@@ -49,4 +49,14 @@
     ROW(SoftmaxFlash, "SoftmaxFlash", kFloating, kFloating, kFloating, "SoftmaxFlash") \
     ROW(SoftmaxFlashV2, "SoftmaxFlashV2", kFloating, kFloating, kFloating, "SoftmaxFlashV2") \
     ROW(SoftmaxGrad, "SoftmaxGrad", kFloating, kFloating, kFloating, "SoftmaxGrad") \
-    ROW(SoftmaxGradFront, "SoftmaxGradFront", kFloating, kFloating, kFloating, "SoftmaxGradFront")
+    ROW(SoftmaxGradFront, "SoftmaxGradFront", kFloating, kFloating, kFloating, "SoftmaxGradFront") \
+    ROW(LayerNorm, "LayerNorm", kFloating, kFloating, kFloating, "LayerNorm") \
+    ROW(LayerNormRstd, "LayerNorm with outputRstd", kFloating, kFloating, kFloating | kBfloat16, "LayerNorm") \
+    ROW(Normalize, "Normalize", kFloating, kFloating, kFloating | kBfloat16, "Normalize") \
+    ROW(RmsNorm, "RmsNorm", kFloating, kFloating, kFloating, "RmsNorm") \
+    ROW(DeepNorm, "DeepNorm", kFloating, kFloating, kFloating, "DeepNorm") \
+    ROW(BatchNorm, "BatchNorm", kFloating, kFloating, kFloating, "BatchNorm") \
+    ROW(GroupNorm, "GroupNorm", kFloating, kNone, kFloating, "GroupNorm") \
+    ROW(WelfordUpdate, "WelfordUpdate", kFloating, kFloating, kFloating | kBfloat16, "WelfordUpdate") \
+    ROW(LayerNormGrad, "LayerNormGrad", kFloating, kFloating, kFloating, "LayerNormGrad") \
+    ROW(LayerNormGradBeta, "LayerNormGradBeta", kFloating, kFloating, kFloating, "LayerNormGradBeta")

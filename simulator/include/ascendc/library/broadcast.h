@@ -25,7 +25,8 @@ struct BroadcastShape {
 
 constexpr uint64_t align_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Memory: of the conversion of 8-bit elements, and of the steps.
+// What the host's function returns: memory of the conversion of 8-bit elements, and of the steps. With few rows `most`
+// can be less than `least`.
 constexpr TmpSizes broadcast_sizes(uint64_t src_rows, uint64_t src_columns, uint64_t rows, uint64_t columns,
                                    uint32_t type_bytes, bool is310p, bool is950) {
     const uint64_t source = src_rows * src_columns, all = rows * columns;
@@ -150,23 +151,22 @@ void broadcast_call(const Call& call, const AscendC::LocalTensor<T>& dst, const 
     const Range source = call.operand("srcLocal", src, shape.source_elements());
     call.apart("dstLocal", target, "srcLocal", source);
     const TmpSizes sizes =
-        broadcast_sizes(src_rows, src_columns, rows, columns, sizeof(T), kIs310p, kIs950);
+        kIs950 ? TmpSizes{0, 0} : broadcast_sizes(src_rows, src_columns, rows, columns, sizeof(T), kIs310p, false);
     AscendC::LocalTensor<uint8_t> tmp;
     if (sizes.most) {
         tmp = call.temporary(shared, sizes);
         call.apart("sharedTmpBuffer", range_of(tmp), "dstLocal", target);
         call.apart("sharedTmpBuffer", range_of(tmp), "srcLocal", source);
     }
-    if constexpr (sizeof(T) == 1) {
+    if constexpr (sizeof(T) == 1 && !kIs950) {
         const auto halves = tmp.template ReinterpretCast<half>();
         const auto wide_target = halves[uint32_t(align_up(shape.source_elements(), 16))];
         const Site site = call.site();
         AscendC::Cast(halves, src, RoundMode::CAST_NONE, uint32_t(shape.source_elements()), site);
-        if (!kIs950) barrier(int32_t(Pipe::V), site);
+        barrier(int32_t(Pipe::V), site);
         broadcast(call, wide_target, halves, shape, wide_target[uint32_t(align_up(shape.elements(), 16))]);
-        AscendC::Cast(dst, wide_target, kIs950 ? RoundMode::CAST_RINT : RoundMode::CAST_NONE,
-                      uint32_t(shape.elements()), site);
-        if (!kIs950) barrier(int32_t(Pipe::V), site);
+        AscendC::Cast(dst, wide_target, RoundMode::CAST_NONE, uint32_t(shape.elements()), site);
+        barrier(int32_t(Pipe::V), site);
     } else {
         broadcast(call, dst, src, shape, tmp.template ReinterpretCast<T>());
     }

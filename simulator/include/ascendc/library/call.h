@@ -52,7 +52,8 @@ public:
             report(Rule::Work01, "%s must have at least %u bytes but has %u.",
                    tmp ? "`sharedTmpBuffer`" : "the memory above the TPipe's buffers", sizes.least, used.view().bytes);
         if (sizes.most) operand("sharedTmpBuffer", used, 0);
-        if (used.view().bytes > sizes.most) used.SetSize(sizes.most);
+        const uint32_t most = sizes.most > sizes.least ? sizes.most : sizes.least;
+        if (used.view().bytes > most) used.SetSize(most);
         return used;
     }
 

@@ -128,11 +128,14 @@ public:
         done();
     }
 
-private:
+protected:
     static constexpr uint64_t kRegister = AscendC::MASK_PLACEHOLDER;
-    void done() { AscendC::PipeBarrier<PIPE_V>(site_); }
+    void done() {
+        if (!kIs950 && !is_together_) AscendC::PipeBarrier<PIPE_V>(site_);
+    }
     Site site_;
     uint32_t count_ = 0;
+    bool is_together_ = false;  // steps that do not depend on each other share a barrier
 };
 
 // The steps of a loop over vector registers; a Reg holds the lanes of all its iterations.
