@@ -30,11 +30,8 @@ inline std::vector<float> negated(std::vector<float> values) {
     for (float& v : values) v = -v;
     return values;
 }
-// d = 1 / sqrt(variance + epsilon) for n rows; ones is overwritten.
-inline void reciprocal_deviation(NormSteps& m, const Floats& d, const Floats& variance, const Floats& ones, uint32_t n,
-                                 float epsilon) {
-    m.count(n);
-    m.adds(d, variance, epsilon);
+// d = 1 / sqrt(d); ones is overwritten.
+inline void reciprocal_root(NormSteps& m, const Floats& d, const Floats& ones) {
     m.fill(ones, 1.0f);
     m.sqrt(d, d);
     m.div(d, ones, d);
@@ -73,11 +70,11 @@ void deep_norm(const Call& call, const DeepNormCall<T>& p, const AscendC::LocalT
     if (!kReuse || to.begin != from.begin) all.add("dstLocal", to);
 
     NormSteps m(call.site());
-    auto sums = [&](const Floats& d, const Floats& s, uint32_t n) {
+    auto sums = [&](const Floats& d, const Floats& also, const Floats& s, uint32_t n) {
         if (kBasicBlock)
-            m.basic_block_sums(d, s, n, h);
+            m.basic_block_sums(d, s, n, h, &also);
         else
-            m.repeat_sums(d, s, n, h, tiling.originalHLength);
+            m.repeat_sums(d, s, n, h, tiling.originalHLength, &also);
     };
     for (uint32_t first = 0; first < rows; first += round) {
         const uint32_t n = NormSteps::least(rows - first, round), at = first * h;
@@ -100,13 +97,15 @@ void deep_norm(const Call& call, const DeepNormCall<T>& p, const AscendC::LocalT
             m.add(a, p.gx[at], b);
         }
         m.muls(c, a, tiling.lastDimValueBack);
-        sums(mean, c, n);
+        sums(mean, b, c, n);
         shift_rows(m, b, a, negated(m.scalars(mean, n)), n, h, h);
         m.count(n * h);
         m.mul(c, b, b);
         m.muls(a, c, tiling.lastDimValueBack);
-        sums(variance, a, n);
-        reciprocal_deviation(m, a, variance, c, n, p.epsilon);
+        sums(variance, c, a, n);
+        m.count(n);
+        m.adds(a, c, p.epsilon);
+        reciprocal_root(m, a, c);
         scale_rows(m, c, b, a, n, h, kBasicBlock);
         if constexpr (kIsHalf) {
             m.count(h);
@@ -263,7 +262,12 @@ void group_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTens
             y = p.out[at];
             if (kInSource) a = t1, c = t2;
         }
-        // One instruction for each group, and its scaled result.
+        // The lanes of n results, which need not start a block: an instruction with a mask.
+        auto masked = [&](const char* api, const Floats& to, const Floats& s, auto f) {
+            move_elements(api, site, first_of("dst", to, n), first_of("src", s, n), n, Cost::Repeat, [&] {
+                for (uint32_t i = 0; i < n; ++i) to.data()[i] = f(s.data()[i]);
+            });
+        };
         auto sums = [&](const Floats& to, const Floats& s, const Floats& work) {
             AscendC::SetMaskNorm(site);
             AscendC::ResetMask(site);
@@ -272,8 +276,7 @@ void group_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTens
                 if (!kIs950) barrier(int32_t(Pipe::V), site);
             }
             AscendC::SetMaskCount(site);
-            m.count(n);
-            m.muls(to, to, tiling.factor);
+            masked("Muls", to, to, [&](float v) { return v * tiling.factor; });
         };
         sums(mean, x, c);
         m.count(size);
@@ -285,7 +288,9 @@ void group_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTens
         m.count(size);
         m.mul(c, y, y);
         sums(variance, c, a);
-        reciprocal_deviation(m, a, variance, c, n, p.epsilon);
+        masked("Adds", a, variance, [&](float v) { return v + p.epsilon; });
+        m.count(n);
+        reciprocal_root(m, a, c);
         scale_rows(m, y, y, a, n, group, false);
         std::vector<float> gammas, betas;
         if constexpr (kIsHalf) {

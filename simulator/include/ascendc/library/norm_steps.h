@@ -93,17 +93,21 @@ public:
         }
         AscendC::SetMaskCount(site_);
     }
-    // sums[r] = sum of the first n elements of row r. Overwrites s. Each row is reduced by repeats until one is left.
-    void repeat_sums(const Floats& sums, const Floats& s, uint32_t rows, uint32_t h, uint32_t n) {
+    // sums[r] = sum of the first n elements of row r, also in also[r], which unlike sums starts a block. Overwrites s. Each
+    // row is reduced by repeats until one is left.
+    void repeat_sums(const Floats& sums, const Floats& s, uint32_t rows, uint32_t h, uint32_t n,
+                     const Floats* also = nullptr) {
         for (uint32_t r = 0; r < rows; ++r) {
             const Floats row = s[r * h];
             uint32_t total = n;
             for (; total > kLanes; total = (total + kLanes - 1) / kLanes) reduce_repeats(row, row, total);
+            if (also) reduce_repeats((*also)[r], row, total);
             reduce_repeats(sums[r], row, total);
         }
     }
     // The same for h a multiple of 64 and n = h: the repeats of all rows are added, then reduced.
-    void basic_block_sums(const Floats& sums, const Floats& s, uint32_t rows, uint32_t h) {
+    void basic_block_sums(const Floats& sums, const Floats& s, uint32_t rows, uint32_t h,
+                          const Floats* also = nullptr) {
         const int32_t stride = int32_t(h / 8);
         count(rows * kLanes);
         for (uint32_t i = kLanes; i < h; i += kLanes) {
@@ -111,8 +115,11 @@ public:
                                        AscendC::BinaryRepeatParams(1, 1, 1, stride, stride, stride), site_);
             done();
         }
-        AscendC::RepeatReduceSum<float, false>(sums, s, 1, int32_t(kLanes), 1, 1, 1, stride, site_);
-        done();
+        for (const Floats* to : {also, &sums}) {
+            if (!to) continue;
+            AscendC::RepeatReduceSum<float, false>(*to, s, 1, int32_t(kLanes), 1, 1, 1, stride, site_);
+            done();
+        }
     }
 
     static constexpr uint32_t kLanes = 64, kMostRepeats = 255;
