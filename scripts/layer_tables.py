@@ -30,6 +30,9 @@ NO_SIMULATOR = (r"#\s*if.*(?:SIMULATOR|ASCENDC_CPU_DEBUG)",)
 # Linux headers of the simulated CANN.
 LINUX = ("cxxabi.h", "dlfcn.h", "elf.h", "pthread.h", "sys/uio.h", "sys/utsname.h", "unistd.h")
 
+# POSIX headers of the simulated machine: libraries, and the stacks of cores that wait for each other.
+POSIX = ("dlfcn.h", "sys/mman.h", "ucontext.h", "unistd.h", "sanitizer/common_interface_defs.h")
+
 # What every part of the simulated CANN may include.
 CANN_FILES = (*LINUX, "cann/locked.h", "src/*", "include/ascend_sim*.h", "acl/*", "aclnn/*")
 # AscendC's headers.
@@ -63,7 +66,11 @@ CPP_LAYERS = (
     ),
     Layer(("csrc/core/*",), (C_STD, "csrc/core/*", "include/npu_rope.h")),
     # The package ascend_sim: paths below simulator/ are relative to it.
-    Layer(("simulator/cann/include/*",), (C_STD, "acl/*", "aclnn/*", *CANN_HOST), names_no_operator=True),
+    Layer(
+        ("simulator/cann/include/*",),
+        (C_STD, "acl/*", "aclnn/*", "securec.h", *CANN_HOST),
+        names_no_operator=True,
+    ),
     Layer(
         ("simulator/cann/host/*",),
         (C_STD, *CANN_FILES, "cann/host/*", "cann/runtime/objects.h", *CANN_HOST),
@@ -78,7 +85,7 @@ CPP_LAYERS = (
         ("simulator/src/*", "simulator/include/*"),
         (
             C_STD,
-            "dlfcn.h",
+            *POSIX,
             "src/*",
             "include/ascend_sim*.h",
             "include/ascendc/*",

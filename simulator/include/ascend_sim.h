@@ -30,7 +30,8 @@ typedef enum ascend_sim_role {
     ASCEND_SIM_IN = 0,
     ASCEND_SIM_OUT = 1,
     ASCEND_SIM_INOUT = 2,
-    ASCEND_SIM_SUM = 3 /* as INOUT, but sums of atomic copies may depend on the order of the cores */
+    ASCEND_SIM_SUM = 3, /* as INOUT, but sums of atomic copies may depend on the order of the cores */
+    ASCEND_SIM_PART = 4 /* as OUT, but the kernel may leave bytes of it unwritten, such as gaps between rows */
 } ascend_sim_role;
 
 typedef struct ascend_sim_memory {
@@ -66,6 +67,15 @@ typedef struct ascend_sim_launch {
 ASCEND_SIM_EXPORT int32_t ascend_sim_run(void* entry, const ascend_sim_memory* memories, int32_t memory_count,
                                          const ascend_sim_arg* args, int32_t arg_count,
                                          const ascend_sim_launch* launch);
+
+/* Calls a kernel whose parameters are not all GM addresses. `addresses` has those of the arguments, of the workspace
+ * and of the tiling; `context` is that of ascend_sim_run_call. It is called once for each block and order of cores, on
+ * two threads at once, and must not throw. */
+typedef void (*ascend_sim_call)(uint8_t* const* addresses, const void* context);
+ASCEND_SIM_EXPORT int32_t ascend_sim_run_call(ascend_sim_call call, const void* context,
+                                              const ascend_sim_memory* memories, int32_t memory_count,
+                                              const ascend_sim_arg* args, int32_t arg_count,
+                                              const ascend_sim_launch* launch);
 
 /* A compiled kernel by its entry's name, <kernel>__<soc>__<types>: from the libraries in ASCEND_SIM_KERNELS, else from
  * <folder>/<soc>.so. NULL if not found; dlerror() has the reason. */

@@ -8,6 +8,7 @@
 #include "ascendc/compare.h"
 #include "ascendc/copy.h"
 #include "ascendc/copy_pad.h"
+#include "ascendc/cores.h"
 #include "ascendc/debug.h"
 #include "ascendc/dequant.h"
 #include "ascendc/duplicate.h"

@@ -1,5 +1,6 @@
 // Definitions that CANN's kernel compiler puts before a kernel: tiling macros, data type numbers, kernel types. Include
-// it by force (-include tiling_prelude.h). GET_TILING_DATA does not compile without REGISTER_TILING_DEFAULT.
+// it by force (-include tiling_prelude.h). GET_TILING_DATA takes the struct of REGISTER_TILING_DEFAULT, else the one
+// that the operator's host code registered (AscendSimDefaultTiling, which the header generated from that code defines).
 #pragma once
 
 #include <cstddef>
@@ -83,7 +84,7 @@ const S* tiling_pointer(const void* gm, Site site) {
 // A struct inside the tiling data.
 template <class S>
 S read_tiling_part(const void* gm, Site site) {
-    static_assert(check_tiling_part<S>());
+    static_assert(check_tiling_struct<S>());
     S s;
     copy_tiling(&s, gm, sizeof s, site);
     return s;
@@ -133,7 +134,7 @@ constexpr bool starts_with_digit(const char* text) {
 
 // ---- kernel types --------------------------------------------------------------------------------------
 
-enum KernelMetaType {
+enum KernelMetaType : int {
     KERNEL_TYPE_AIV_ONLY,
     KERNEL_TYPE_AIC_ONLY,
     KERNEL_TYPE_MIX_AIV_1_0,
@@ -147,10 +148,28 @@ enum KernelMetaType {
     KERNEL_TYPE_MAX
 };
 
+namespace ascend_sim {
+
 // The simulator runs AI cores on Ascend310P, vector cores on the other SoCs.
-#define KERNEL_TASK_TYPE_DEFAULT(type)                                                                \
-    static_assert(                                                                                    \
-        __CCE_AICORE__ == 200 ? (type) == KERNEL_TYPE_AICORE || (type) == KERNEL_TYPE_MIX_VECTOR_CORE \
-                              : (type) == KERNEL_TYPE_AIV_ONLY,                                       \
-        "kernel type: KERNEL_TYPE_AIV_ONLY, on Ascend310P KERNEL_TYPE_AICORE or KERNEL_TYPE_MIX_VECTOR_CORE")
-#define KERNEL_TASK_TYPE(key, type) KERNEL_TASK_TYPE_DEFAULT(type)
+constexpr bool needs_cube_cores(KernelMetaType type) {
+    return type == KERNEL_TYPE_AIC_ONLY || type == KERNEL_TYPE_MIX_AIC_1_0 || type == KERNEL_TYPE_MIX_AIC_1_1 ||
+           type == KERNEL_TYPE_MIX_AIC_1_2;
+}
+// The types that the page 设置Kernel类型 lists for the SoC.
+constexpr bool is_documented(KernelMetaType type) {
+    return __CCE_AICORE__ == 200 ? type == KERNEL_TYPE_AICORE || type == KERNEL_TYPE_MIX_VECTOR_CORE
+                                 : type == KERNEL_TYPE_AIV_ONLY || type == KERNEL_TYPE_MIX_AIV_1_0;
+}
+// The page of CrossCoreSetFlag names the types that do not start the scheduler between cores.
+constexpr bool starts_scheduler(KernelMetaType type) { return type != KERNEL_TYPE_AIV_ONLY; }
+
+}  // namespace ascend_sim
+
+#define KERNEL_TASK_TYPE_DEFAULT(type)                                                                            \
+    static_assert(!::ascend_sim::needs_cube_cores(type), #type ": the simulator has vector cores only, no cube"); \
+    ::ascend_sim::set_kernel_type(#type, ::ascend_sim::is_documented(type), ::ascend_sim::starts_scheduler(type), \
+                                  ::ascend_sim::Site::here())
+#define KERNEL_TASK_TYPE(key, type)                                                                               \
+    ::ascend_sim::set_kernel_type_of_key(key, #type, ::ascend_sim::needs_cube_cores(type),                        \
+                                         ::ascend_sim::is_documented(type), ::ascend_sim::starts_scheduler(type), \
+                                         ::ascend_sim::Site::here())

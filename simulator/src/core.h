@@ -1,15 +1,17 @@
-// The state of one pass over a launch's cores, and of the running core. A pass runs the cores sequentially on
-// one thread; passes on different threads share no state.
+// The state of one pass over a launch's cores, and of the running core. A pass runs one core at a time on one thread,
+// up to the core's end or to a wait for other cores; passes on different threads share no state.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <new>
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -50,7 +52,7 @@ struct Clock {
 
 // ---- time ------------------------------------------------------------------------------------------
 
-enum class StepKind : uint8_t { Issue, Work, Transfer, Memory, Latency, Event, Barrier };
+enum class StepKind : uint8_t { Issue, Work, Transfer, Memory, Latency, Event, Barrier, Cores };
 
 // An interval of one pipe's time, and the step that had to end before it.
 struct Step {
@@ -137,6 +139,7 @@ struct GmTensor {
     uintptr_t base = 0;
     uint64_t bytes = 0;
     Role role = Role::In;
+    bool is_whole = false;  // every byte must be written
     using Pages = std::vector<std::unique_ptr<uint32_t[]>>;  // an instruction's number for each byte of each page
     Pages writer, copy_reader, scalar_reader;
 };
@@ -145,13 +148,54 @@ struct GmTensor {
 struct GmAccess {
     uint32_t number;
     int64_t core;
-    const char* api;
-    Site site;
-    bool adds = false;  // an atomic copy
+    Record record;
+};
+
+// A write over bytes that another core wrote. If the instruction does not change them, the cores wrote the same values.
+struct WriteOfTwoCores {
+    const char* operand;
+    const GmTensor* tensor;
+    uint64_t begin, end;
+    std::string words;
+    std::vector<uint8_t> before;
 };
 
 // The access of the instruction `number`, which must have been noted; nullptr for 0. Numbers ascend in `all`.
 const GmAccess* find_access(const std::vector<GmAccess>& all, uint32_t number);
+
+// ---- signals between cores -----------------------------------------------------------------------
+
+// A core's state when it raised a signal: what a core that waits for it knows afterwards.
+struct CoreSignal {
+    Clock complete;             // this core's instructions
+    std::vector<Clock> others;  // those of other cores that it knows, by core
+    double raised = 0;
+    Site site{nullptr, 0};
+};
+
+// Signals by a key (a flag, or an address in GM) and by the core that raises them, in order; and each core's waits.
+class CoreSignals {
+public:
+    std::vector<CoreSignal>& raised(uint64_t key, int64_t core) { return raised_[{key, core}]; }
+    size_t& waits(uint64_t key, int64_t core) { return waits_[{key, core}]; }
+
+private:
+    std::map<std::pair<uint64_t, int64_t>, std::vector<CoreSignal>> raised_;
+    std::map<std::pair<uint64_t, int64_t>, size_t> waits_;
+};
+
+// A call of the kernel.
+struct Call {
+    const char* api = nullptr;
+    Site site{nullptr, 0};
+};
+
+// A core that waits for others: a core whose signal is missing, or -1 when the wait is over.
+struct CoreWait {
+    std::function<int64_t()> missing;
+    const char* api;
+    Site site;
+};
 
 // ---- totals --------------------------------------------------------------------------------------
 
@@ -194,7 +238,12 @@ struct LaunchState {
     std::vector<GmTensor> gm;
     size_t last_gm = 0;
     std::vector<GmAccess> gm_accesses;                    // ascending
-    std::unordered_map<uint64_t, uint32_t> scalar_lines;  // 64-byte line -> its first scalar write
+    std::unordered_map<uint64_t, uint32_t> scalar_lines;  // 64-byte line -> its last scalar write
+    std::unordered_set<uint64_t> unclean_lines;           // 64-byte lines with scalar writes that are still in a cache
+    CoreSignals signals;
+    std::set<uint64_t> signal_memory, ordered_cores;  // addresses of memory that cores poll
+    std::function<void(const CoreWait&)> pause;       // of the running core; throws Stop if the wait cannot end
+    std::vector<WriteOfTwoCores> doubtful_writes;     // of the running instruction
     std::vector<Report> errors, warnings;
     std::vector<Span> spans;
     std::vector<Totals> per_core;
@@ -211,7 +260,7 @@ struct CoreState {
     uint32_t issued[kPipes] = {};
     Flag flags[kPipes][kPipes][kEvents];
     EventKind event_kinds[kPipes][kPipes];
-    bool pipe_alive = false;
+    void* pipe = nullptr;  // its TPipe
     std::vector<Buffer> buffers;
     std::vector<Queue> queues;
     uint32_t ub_used = 0, ub_peak = 0;
@@ -232,6 +281,7 @@ struct CoreState {
     std::map<std::pair<const char*, const char*>, const char*> library_names;  // of instructions inside a function
     int32_t free_memory = -1;  // index of the buffer above the TPipe's own ones
     std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines written by scalars and not cleaned yet
+    std::unordered_map<uint64_t, uint32_t> loaded_lines;   // line in the cache -> the access that loaded it
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;
     Moment pipe_free[kPipes], pipe_done[kPipes];
@@ -252,38 +302,72 @@ struct CoreState {
     // The running instruction.
     Record current{Pipe::S, 0, "kernel", {"kernel", 0}};
     bool running = false;
+    // Calls that need a kernel type with the scheduler between cores, or that use its flags.
+    Call scheduler_user, reserved_flag_user;
+    bool uses_sync_all = false;
+    const char* kernel_type = nullptr;
+    bool starts_scheduler = true, has_type_of_key = false;
+    uint32_t number = 0;
+    Moment issue;
+
+    // The numbers of the core's instructions: those since it last began to run, and those before its earlier waits.
+    struct Numbers {
+        uint32_t first, end;
+        size_t record;  // of the first one
+    };
+    uint32_t resumed_first = 1;
+    size_t resumed_record = 0;
+    std::vector<Numbers> earlier_numbers;
+    // The other cores' instructions that are known to be complete, by core; empty before the first wait for them.
+    std::vector<Clock> others;
 };
 
-// The pass on this thread and its running core.
-struct Machine : LaunchState, CoreState {
-    // UB and its shadow are kept from core to core: numbers below core_first belong to earlier cores.
+// Memory of a core, which a core that begins takes over from one that has ended.
+struct CoreMemory {
     struct AlignedDelete {
         void operator()(uint8_t* p) const { ::operator delete[](p, std::align_val_t(64)); }
     };
     std::unique_ptr<uint8_t[], AlignedDelete> ub;
-    Shadow writer;                      // number << 1 | poisoned
+    Shadow writer;                      // number << 1 | poisoned; numbers below core_first belong to earlier cores
     std::array<Shadow, kPipes> reader;  // number
-    uint32_t next_number = 1, core_first = 1;
 
-    // Lists of the running core; the next core uses their memory again.
     std::vector<Record> records;
     Bookings gm_time;
     std::vector<Step> steps;  // only if options.keeps_steps
     // The running instruction's reads are marked in the shadow when it ends, so that until then the shadow holds the
     // reads of other instructions only.
     std::vector<Range> reads;
-    uint32_t number = 0;
-    Moment issue;
+};
+
+struct CoreContext : CoreState, CoreMemory {
+    uint32_t core_first = 1;
+};
+
+// The pass on this thread and its running core.
+struct Machine : LaunchState, CoreContext {
+    uint32_t next_number = 1;
 
     void begin_core(int64_t index);
+    void check_scheduler() const;
     void mark_reads();
     void settle_reference();
     void settle_gm_reference();
+    void settle_doubtful_writes();
+    void insert_synchronisation(Pipe before);
     void end_core();
     void check_registered_tiling() const;
     void check_event_at_end(Pipe from, Pipe to, int id) const;
     void end_time();
-    const Record& record(uint32_t instruction) const { return records[instruction - core_first]; }
+    // Whether the instruction is one of this core; and its record.
+    bool owns(uint32_t instruction) const { return instruction >= resumed_first || find_earlier(instruction); }
+    const Record& record(uint32_t instruction) const {
+        if (instruction >= resumed_first) return records[resumed_record + (instruction - resumed_first)];
+        const Numbers* numbers = find_earlier(instruction);
+        return records[numbers->record + (instruction - numbers->first)];
+    }
+    const Numbers* find_earlier(uint32_t instruction) const;
+    // Whether another core's access is known to be complete.
+    bool has_seen(const GmAccess& access) const;
     // Whether the instruction's work is known to be complete when the running one starts.
     bool is_ordered(uint32_t instruction) const;
     GmTensor* find_gm(uintptr_t address, uint64_t bytes);
@@ -297,9 +381,16 @@ void fill_unwritten(void* element, uint64_t bytes);
 
 // Records a step of a pipe that begins at `from`; returns its end.
 Moment step(Pipe pipe, StepKind kind, const char* api, Site site, const Moment& from, double end);
+// Adds an interval to a pipe's totals and to the trace.
+void keep_span(Pipe pipe, const char* api, Site site, double begin, double end, uint64_t bytes, uint32_t repeats);
 // Occupies the scalar unit for `cycles`.
 void spend_scalar(const char* api, Site site, double cycles, StepKind kind = StepKind::Work);
 std::string critical_path_json(const std::vector<Step>& path, int64_t core);
+
+// Checks an access to GM: returns its tensor, or null after a report; and its place in the kernel's view of it.
+GmTensor* require_gm(const char* operand, uintptr_t address, uint64_t bytes);
+void check_view(const char* operand, const GmView& view, const GmTensor& t, uintptr_t address, uint64_t bytes);
+void check_flags_between_cores();
 
 std::string where(Site site);  // "npu_add.cpp:12"
 const char* pipe_name(Pipe pipe);

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kLongest = 10;
 
 const char* kind_name(StepKind kind) {
-    constexpr const char* kNames[] = {"issue", "work", "port", "memory", "latency", "event", "barrier"};
+    constexpr const char* kNames[] = {"issue", "work", "port", "memory", "latency", "event", "barrier", "other cores"};
     return kNames[int(kind)];
 }
 

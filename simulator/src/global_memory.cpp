@@ -1,6 +1,7 @@
 // Global memory: its tensors, the writers and readers of each byte, and the scalar unit's cache.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "src/core.h"
 #include "src/stretches.h"
@@ -35,11 +36,8 @@ void report_unordered(const char* verb, const GmBytes& bytes, const char* operan
     Machine& m = machine();
     const Record old = m.record(before);
     const Pipe now = m.current.pipe;
-    if (m.options.auto_sync && now != old.pipe && (now == Pipe::S || old.pipe == Pipe::S)) {
-        uint32_t& complete = m.clock[int(now)].complete[int(old.pipe)];
-        complete = std::max(complete, old.seq);
-        return;
-    }
+    if (m.options.auto_sync && now != old.pipe && (now == Pipe::S || old.pipe == Pipe::S))
+        return m.insert_synchronisation(old.pipe);
     const Rule rule = now == old.pipe && now == Pipe::MTE3 ? Rule::Hazard04 : Rule::Hazard05;
     const std::string missing = now == old.pipe ? std::string("PipeBarrier<PIPE_") + pipe_name(now) + ">"
                                                 : std::string(pipe_name(old.pipe)) + "_" + pipe_name(now) + " event";
@@ -56,16 +54,29 @@ void report_access(Rule rule, const char* operand, const char* verb, const GmByt
            bytes.tensor.name.c_str(), words.c_str());
 }
 
+void note_loaded_lines(uintptr_t address, uint64_t bytes) {
+    Machine& m = machine();
+    for (uint64_t line = address / kLineBytes; line <= (address + bytes - 1) / kLineBytes; ++line)
+        m.loaded_lines.try_emplace(line, m.number);
+}
+
 void note_access() {
     Machine& m = machine();
     if (m.gm_accesses.empty() || m.gm_accesses.back().number != m.number)
-        m.gm_accesses.push_back({m.number, m.core, m.current.api, m.current.site, false});
+        m.gm_accesses.push_back({m.number, m.core, m.current});
 }
 // An earlier access to GM by any core, from its number in the shadow: "core 0 wrote by DataCopy at npu_add.cpp:12".
 std::string describe_access(uint32_t number, const char* verb) {
     const GmAccess& a = *find_access(machine().gm_accesses, number);
-    return "core " + std::to_string(a.core) + " " + verb + " by " + a.api + " at " + where(a.site);
+    return "core " + std::to_string(a.core) + " " + verb + " by " + a.record.api + " at " + where(a.record.site);
 }
+
+uint64_t distance_of(const GmTensor& t, uintptr_t address, uint64_t bytes) {
+    if (address + bytes <= t.base) return t.base - (address + bytes);
+    return address >= t.base + t.bytes ? address - (t.base + t.bytes) : 0;
+}
+
+}  // namespace
 
 // Checks an access against the size that the kernel gave its tensor, which may be smaller than the launch's tensor.
 void check_view(const char* operand, const GmView& view, const GmTensor& t, uintptr_t address, uint64_t bytes) {
@@ -74,11 +85,6 @@ void check_view(const char* operand, const GmView& view, const GmTensor& t, uint
     broken(Rule::Bounds05, "`%s` touches bytes [%lld, %lld) of GM `%s` but SetGlobalBuffer was given [%lld, %lld).",
            operand, from_base(address), from_base(address + bytes), t.name.c_str(), from_base(view.begin),
            from_base(view.end));
-}
-
-uint64_t distance_of(const GmTensor& t, uintptr_t address, uint64_t bytes) {
-    if (address + bytes <= t.base) return t.base - (address + bytes);
-    return address >= t.base + t.bytes ? address - (t.base + t.bytes) : 0;
 }
 
 GmTensor* require_gm(const char* operand, uintptr_t address, uint64_t bytes) {
@@ -104,6 +110,8 @@ GmTensor* require_gm(const char* operand, uintptr_t address, uint64_t bytes) {
     return nullptr;
 }
 
+namespace {
+
 // The scalar unit reads through its cache, which may hold older data than a copy wrote to GM.
 void check_fresh(const GmTensor& t, uint64_t offset, uint32_t writer) {
     Machine& m = machine();
@@ -124,12 +132,51 @@ void check_clean(const char* operand, uintptr_t address, uint64_t bytes) {
                operand, where(line->second).c_str());
 }
 
+// Whether another core's write is complete and has left that core's cache.
+bool is_in_memory(uint32_t writer, uint64_t line) {
+    const Machine& m = machine();
+    const GmAccess& a = *find_access(m.gm_accesses, writer);
+    return m.has_seen(a) && (a.record.pipe != Pipe::S || !m.unclean_lines.count(line));
+}
+
+// Reports a read of what another core wrote, unless that core signalled it and it has left that core's cache. A scalar
+// load also needs a line that was loaded after it.
+void check_read_of_other(const char* operand, const GmBytes& touched, uint32_t writer) {
+    Machine& m = machine();
+    const uint64_t line = (touched.tensor.base + touched.begin) / kLineBytes;
+    if (!m.has_seen(*find_access(m.gm_accesses, writer)))
+        return report_access(Rule::Core02, operand, "reads", touched, ", which " + describe_access(writer, "wrote"));
+    if (!is_in_memory(writer, line))
+        return report_access(
+            Rule::Gm02, operand, "reads", touched,
+            ", which " + describe_access(writer, "wrote") + " into its cache: DataCacheCleanAndInvalid missing there");
+    if (m.current.pipe != Pipe::S) return;
+    const auto loaded = m.loaded_lines.find(line);
+    if (loaded != m.loaded_lines.end() && loaded->second < writer)
+        report_access(Rule::Gm03, operand, "reads", touched,
+                      ", which " + describe_access(writer, "wrote") +
+                          " after this core loaded the line: DataCacheCleanAndInvalid missing before this read");
+}
+
+// Reports a write to bytes that another core read or wrote, unless that core signalled it.
+void check_write_after_other(const char* operand, const GmBytes& touched, uint32_t before, const char* verb_before) {
+    Machine& m = machine();
+    if (m.has_seen(*find_access(m.gm_accesses, before))) return;
+    const std::string words = ", which " + describe_access(before, verb_before);
+    if (verb_before[0] == 'r') return report_access(Rule::Core02, operand, "writes", touched, words);
+    // A store through a reference is noticed by its new value.
+    if (m.reference.open) return report_access(Rule::Core01, operand, "writes", touched, words);
+    const auto* bytes = reinterpret_cast<const uint8_t*>(touched.tensor.base);
+    m.doubtful_writes.push_back(
+        {operand, &touched.tensor, touched.begin, touched.end, words, {bytes + touched.begin, bytes + touched.end}});
+}
+
 void check_line_owner(uintptr_t address, uint64_t bytes) {
     Machine& m = machine();
     if (m.scalar_lines.empty()) return;
     for (uint64_t line = address / kLineBytes; line <= (address + bytes - 1) / kLineBytes; ++line) {
         auto owner = m.scalar_lines.find(line);
-        if (owner != m.scalar_lines.end() && owner->second < m.core_first)
+        if (owner != m.scalar_lines.end() && !m.owns(owner->second) && !is_in_memory(owner->second, line))
             broken(Rule::Core03, "this 64-byte line of GM has bytes that %s.",
                    describe_access(owner->second, "wrote").c_str());
     }
@@ -169,8 +216,8 @@ void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmVi
             if (!w) {
                 if (starts_empty)
                     report_access(Rule::Init02, operand, "reads", touched, " before anything was written there");
-            } else if (w < m.core_first) {
-                report_access(Rule::Core02, operand, "reads", touched, ", which " + describe_access(w, "wrote"));
+            } else if (!m.owns(w)) {
+                check_read_of_other(operand, touched, w);
             } else if (!m.is_ordered(w)) {
                 report_unordered("read", touched, operand, w, "write");
             } else if (m.current.pipe == Pipe::S) {
@@ -180,6 +227,7 @@ void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmVi
         uint32_t* reader = page_of(m.current.pipe == Pipe::S ? t->scalar_reader : t->copy_reader, page);
         std::fill(reader + begin, reader + end, m.number);
     });
+    if (m.current.pipe == Pipe::S) note_loaded_lines(address, bytes);
 }
 
 void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view) {
@@ -197,7 +245,7 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmV
     check_line_owner(address, bytes);
     const bool adds = m.atomic != Atomic::None && m.current.pipe == Pipe::MTE3;
     const bool starts_empty = t->role != Role::InOut;
-    m.records.back().adds = m.gm_accesses.back().adds = adds;
+    m.records.back().adds = m.gm_accesses.back().record.adds = adds;
     for_each_page(address - t->base, bytes, [&](uint64_t page, uint64_t begin, uint64_t end) {
         const uint64_t at = page * kPageBytes;
         uint32_t* writer = page_of(t->writer, page);
@@ -208,9 +256,9 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmV
                     report_access(Rule::Init02, operand, "adds to", touched, " before anything was written there");
                 return;
             }
-            if (adds && (w < m.core_first || m.record(w).adds)) return;  // atomic sums need no order
-            if (w < m.core_first)
-                report_access(Rule::Core01, operand, "writes", touched, ", which " + describe_access(w, "wrote"));
+            if (adds && (!m.owns(w) || m.record(w).adds)) return;  // atomic sums need no order
+            if (!m.owns(w))
+                check_write_after_other(operand, touched, w, "wrote");
             else if (!m.is_ordered(w))
                 report_unordered("write", touched, operand, w, "write");
         });
@@ -219,8 +267,8 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmV
             for_each_stretch((*readers)[page].get(), begin, end, [&](uint64_t first, uint64_t last, uint32_t r) {
                 const GmBytes touched{*t, at + first, at + last};
                 if (!r) return;
-                if (r < m.core_first)
-                    report_access(Rule::Core02, operand, "writes", touched, ", which " + describe_access(r, "read"));
+                if (!m.owns(r))
+                    check_write_after_other(operand, touched, r, "read");
                 else if (!m.is_ordered(r))
                     report_unordered("write", touched, operand, r, "read");
             });
@@ -251,6 +299,15 @@ void gm_reference(uintptr_t address, uint64_t bytes, const GmView& view, Site si
     finish_scalar(cycles_of(Cost::ScalarGm));
 }
 
+void Machine::settle_doubtful_writes() {
+    for (const WriteOfTwoCores& write : std::exchange(doubtful_writes, {})) {
+        const auto* bytes = reinterpret_cast<const uint8_t*>(write.tensor->base) + write.begin;
+        const bool same = std::equal(write.before.begin(), write.before.end(), bytes);
+        report_access(same ? Rule::Core07 : Rule::Core01, write.operand, "writes",
+                      {*write.tensor, write.begin, write.end}, write.words);
+    }
+}
+
 void Machine::settle_gm_reference() {
     const uint64_t bytes = reference.bytes;
     auto* element = reinterpret_cast<void*>(reference.address);
@@ -269,7 +326,9 @@ void write_to_cache(uintptr_t address, uint64_t bytes) {
     Machine& m = machine();
     for (uint64_t line = address / kLineBytes; line <= (address + bytes - 1) / kLineBytes; ++line) {
         m.dirty_lines.emplace(line, m.current.site);
-        m.scalar_lines.emplace(line, m.number);
+        m.unclean_lines.insert(line);
+        m.scalar_lines[line] = m.number;
+        m.loaded_lines.try_emplace(line, m.number);
         // Cleaning the cache writes the whole line back and overwrites data of other cores.
         for (GmTensor& t : m.gm) {
             const uint64_t begin = std::max<uint64_t>(line * kLineBytes, t.base);
@@ -277,7 +336,7 @@ void write_to_cache(uintptr_t address, uint64_t bytes) {
             for (uint64_t a = begin; a < end; ++a) {
                 const auto& page = t.writer[(a - t.base) / kPageBytes];
                 const uint32_t w = page ? page[(a - t.base) % kPageBytes] : 0;
-                if (w && w < m.core_first) {
+                if (w && !m.owns(w) && !is_in_memory(w, line)) {
                     broken(Rule::Core03, "this 64-byte line of GM `%s` has bytes that %s.", t.name.c_str(),
                            describe_access(w, "wrote").c_str());
                     return;
@@ -292,10 +351,13 @@ void clean_cache(uintptr_t address, bool whole, Site site) {
     start(Pipe::S, "DataCacheCleanAndInvalid", site);
     const uint64_t line = address / kLineBytes;
     if (whole) {
+        for (const auto& [dirty, site_of_write] : m.dirty_lines) m.unclean_lines.erase(dirty);
         m.dirty_lines.clear();
+        m.loaded_lines.clear();
         m.cleaned_all = m.number;
     } else {
-        m.dirty_lines.erase(line);
+        if (m.dirty_lines.erase(line)) m.unclean_lines.erase(line);
+        m.loaded_lines.erase(line);
         m.cleaned_lines[line] = m.number;
     }
     finish_scalar(m.profile->scalar_ub_cycles);

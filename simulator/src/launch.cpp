@@ -1,185 +1,18 @@
-// One launch: arenas with guard zones, every core in two orders, the results.
+// One launch: every core in two orders, the results.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <thread>
 
-#include "include/ascend_sim.h"
-#include "src/arena.h"
-#include "src/core.h"
 #include "src/json.h"
-#include "src/timeline.h"
+#include "src/pass.h"
 
 namespace ascend_sim {
 namespace {
 
-constexpr int kMaxArgs = 24;                   // with workspace and tiling
-constexpr uint32_t kLargestNumber = 1u << 30;  // beyond it, the next pass numbers instructions from 1 again
-
-thread_local Machine* g_machine = nullptr;
 thread_local std::string g_report, g_message;
 thread_local uint64_t g_launches = 0;
-
-struct Job {
-    void* entry;
-    const ascend_sim_memory* memories;
-    int32_t memory_count;
-    const ascend_sim_arg* args;
-    int32_t arg_count;
-    const ascend_sim_launch* launch;
-    const Profile* profile;
-};
-
-// ---- lists of rules ------------------------------------------------------------------------------
-
-std::set<std::string> split(const char* list) {
-    std::set<std::string> out;
-    for (const char* p = list ? list : ""; *p;) {
-        const size_t n = std::strcspn(p, ", ");
-        if (n) out.emplace(p, n);
-        p += n + (p[n] != 0);
-    }
-    return out;
-}
-
-// ---- calling a kernel by its number of arguments -------------------------------------------------
-
-template <size_t... I>
-void call_with(void* entry, uint8_t* const* a, std::index_sequence<I...>) {
-    using Address = uint8_t*;
-    reinterpret_cast<void (*)(decltype((void)I, Address())...)>(entry)(a[I]...);
-}
-
-template <int N>
-void call_kernel(void* entry, uint8_t* const* a, int n) {
-    if constexpr (N <= kMaxArgs) {
-        if (n == N) return call_with(entry, a, std::make_index_sequence<N>());
-        call_kernel<N + 1>(entry, a, n);
-    }
-}
-
-// ---- one pass over the cores ---------------------------------------------------------------------
-
-class Pass {
-public:
-    Pass(const Job& job, bool descending) : job_(job), descending_(descending) {}
-
-    void run() {
-        Machine& m = prepare();
-        for (int64_t i = 0; i < m.blocks && m.errors.empty(); ++i) run_core(m, descending_ ? m.blocks - 1 - i : i);
-        if (m.errors.empty()) check_launch(m);
-        errors = std::move(m.errors);
-        warnings = std::move(m.warnings);
-        timeline = {std::move(m.spans), std::move(m.per_core), std::move(m.critical_path), m.critical_core};
-        gm_ = std::move(m.gm);
-        accesses_ = std::move(m.gm_accesses);
-    }
-
-    // The last write to the byte of memory i.
-    const GmAccess* writer_of(int32_t i, uint64_t byte) const {
-        const auto& page = gm_[size_t(i)].writer[byte / kPageBytes];
-        return page ? find_access(accesses_, page[byte % kPageBytes]) : nullptr;
-    }
-
-    const uint8_t* memory(int32_t i) const { return arenas_[i].base(); }
-
-    std::vector<Report> errors, warnings;
-    Timeline timeline;
-
-private:
-    Machine& prepare() {
-        static thread_local Machine own;
-        g_machine = &own;
-        Machine& m = own;
-        const ascend_sim_launch& l = *job_.launch;
-        if (!m.ub || m.next_number > kLargestNumber) reset_shadow(m);
-        static_cast<LaunchState&>(m) = {};
-        m.profile = job_.profile;
-        const int64_t traced = !l.trace_path || descending_ ? 0
-                               : l.trace_cores > 0          ? l.trace_cores
-                                                            : int64_t(l.block_dim);
-        m.options = {l.auto_sync != 0, l.saturate != 0, !descending_, traced, split(l.lenient)};
-        m.blocks = l.block_dim;
-        m.tiling_key = l.tiling_key;
-        m.per_core.resize(size_t(m.blocks));
-        place_memory(m);
-        return m;
-    }
-
-    static void reset_shadow(Machine& m) {
-        constexpr size_t kLargestUb = 262144;
-        m.ub.reset(static_cast<uint8_t*>(::operator new[](kLargestUb, std::align_val_t(64))));
-        m.writer.reset(kLargestUb);
-        for (Shadow& r : m.reader) r.reset(kLargestUb);
-        m.next_number = m.core_first = 1;
-    }
-
-    void place_memory(Machine& m) {
-        arenas_.reserve(size_t(job_.memory_count) + 2);
-        for (int32_t i = 0; i < job_.memory_count; ++i) {
-            const ascend_sim_memory& mem = job_.memories[i];
-            add(m, mem.name, mem.data, mem.bytes, mem.role == ASCEND_SIM_SUM ? Role::InOut : Role(mem.role));
-        }
-        const ascend_sim_launch& l = *job_.launch;
-        // On a device, a fresh workspace holds bytes of the memory's earlier use. Here each order of the cores fills it
-        // with another byte, so that an output that depends on these bytes differs.
-        add(m, "workspace", nullptr, l.workspace_bytes, Role::Workspace, descending_ ? 0x7F : 0xFF);
-        add(m, "tiling", l.tiling, l.tiling_bytes, Role::Tiling);
-        for (int32_t i = 0; i < job_.arg_count; ++i) {
-            const ascend_sim_arg& a = job_.args[i];
-            addresses_[i] = a.memory < 0 ? nullptr : arenas_[a.memory].base() + a.offset;
-        }
-        addresses_[job_.arg_count] = arenas_[job_.memory_count].base();
-        addresses_[job_.arg_count + 1] = arenas_[job_.memory_count + 1].base();
-    }
-
-    void add(Machine& m, const char* name, const void* data, uint64_t bytes, Role role, int fill = 0) {
-        arenas_.emplace_back(data, bytes, fill);
-        GmTensor t;
-        t.name = name ? name : "?";
-        t.base = reinterpret_cast<uintptr_t>(arenas_.back().base());
-        t.bytes = bytes;
-        t.role = role;
-        const size_t pages = bytes / kPageBytes + 1;
-        t.writer.resize(pages);
-        t.copy_reader.resize(pages);
-        t.scalar_reader.resize(pages);
-        m.gm.push_back(std::move(t));
-    }
-
-    void run_core(Machine& m, int64_t core) {
-        m.begin_core(core);
-        try {
-            call_kernel<2>(job_.entry, addresses_, job_.arg_count + 2);
-            m.end_core();
-        } catch (const Stop&) {
-        }
-        m.per_core[size_t(core)] = m.totals;
-    }
-
-    void check_launch(Machine& m) {
-        try {
-            m.current.site = {"kernel", 0};
-            m.running = false;
-            if (m.last_key_check.file && !m.key_matched)
-                broken_at(Rule::Tiling02, "TILING_KEY_IS", m.last_key_check, "no TILING_KEY_IS(%llu) branch was taken.",
-                          static_cast<unsigned long long>(m.tiling_key));
-            for (size_t i = 0; i < arenas_.size(); ++i)
-                if (const int64_t at = arenas_[i].broken_guard(); at != INT64_MIN)
-                    broken(Rule::Bounds04, "byte %lld of GM `%s`, outside of it, changed: a raw pointer wrote it.",
-                           static_cast<long long>(at), m.gm[i].name.c_str());
-        } catch (const Stop&) {
-        }
-    }
-
-    const Job& job_;
-    bool descending_;
-    std::vector<Arena> arenas_;
-    std::vector<GmTensor> gm_;
-    std::vector<GmAccess> accesses_;
-    uint8_t* addresses_[kMaxArgs] = {};
-};
 
 // ---- both orders -----------------------------------------------------------------------------------
 
@@ -187,7 +20,7 @@ private:
 bool may_differ(const ascend_sim_memory& mem, const Pass& pass, int32_t i, uint64_t byte) {
     if (mem.role != ASCEND_SIM_SUM) return false;
     const GmAccess* last = pass.writer_of(i, byte);
-    return last && last->adds;
+    return last && last->record.adds;
 }
 
 void compare_orders(const Job& job, Pass& ascending, const Pass& descending) {
@@ -210,9 +43,9 @@ void compare_orders(const Job& job, Pass& ascending, const Pass& descending) {
                       descending.memory(i)[at], static_cast<unsigned long long>(differing), differing == 1 ? "" : "s",
                       differing == 1 ? "s" : "");
         const GmAccess* last = ascending.writer_of(i, at);
-        const Report report = last ? report_of(Rule::Core04, last->api, last->site, last->core, text)
+        const Report report = last ? report_of(Rule::Core04, last->record.api, last->record.site, last->core, text)
                                    : Report{Rule::Core04, std::string(rule_id(Rule::Core04)) + " " + text, "", 0, -1};
-        const bool warns = is_lenient(split(job.launch->lenient), Rule::Core04);
+        const bool warns = is_lenient(split_rules(job.launch->lenient), Rule::Core04);
         (warns ? ascending.warnings : ascending.errors).push_back(report);
         return;
     }
@@ -311,14 +144,30 @@ int32_t run(const Job& job) {
     return store_report(ascending.errors, ascending.warnings, summary);
 }
 
-}  // namespace
+int32_t launch_job(Job job) {
+    const ascend_sim_launch& launch = *job.launch;
+    job.profile = find_profile(launch.soc);
+    if (!job.profile) return bad_call(std::string("no SoC ") + launch.soc);
+    if (job.arg_count < 0 || job.arg_count > kMaxArgs - 2) return bad_call("too many arguments");
+    for (const std::string& id : split_rules(launch.lenient))
+        if (id != "all" && !is_rule(id)) return bad_call("no rule " + id);
+    if (launch.block_dim < 1 || launch.block_dim > 65535) {
+        const std::string text = std::string(rule_id(Rule::Core05)) + " the block count must be 1 .. 65535 but got " +
+                                 std::to_string(launch.block_dim) + ".";
+        return store_report({{Rule::Core05, text, "", 0, -1}}, {}, "");
+    }
+    if (launch.trace_path && !ascend_sim_may_write(launch.trace_path))
+        return bad_call(std::string("cannot write ") + launch.trace_path);
+    ++g_launches;
+    return run(job);
+}
 
-Machine& machine() { return *g_machine; }
+}  // namespace
 
 void Machine::begin_core(int64_t index) {
     static_cast<CoreState&>(*this) = {};
     core = index;
-    core_first = next_number;
+    core_first = resumed_first = next_number;
     records.clear();
     gm_time.clear();
     steps.clear();
@@ -371,6 +220,7 @@ void Machine::end_core() {
     if (atomic != Atomic::None)
         broken_at(Rule::State01, "kernel end", atomic_site,
                   "atomic mode, set here, is still on: SetAtomicNone missing.");
+    check_scheduler();
     if (reserved_user && ub_peak > profile->reserved_from)
         broken_at(Rule::Buffer05, reserved_user, reserved_site,
                   "uses UB from byte %u on as scratch but buffers take %u bytes.", profile->reserved_from, ub_peak);
@@ -387,21 +237,16 @@ int32_t ascend_sim_abi_version(void) { return ascend_sim_abi_1; }
 int32_t ascend_sim_run(void* entry, const ascend_sim_memory* memories, int32_t memory_count, const ascend_sim_arg* args,
                        int32_t arg_count, const ascend_sim_launch* launch) {
     using namespace ascend_sim;
-    Job job{entry, memories, memory_count, args, arg_count, launch, find_profile(launch->soc)};
-    if (!job.profile) return bad_call(std::string("no SoC ") + launch->soc);
     if (!entry) return bad_call("no kernel");
-    if (arg_count < 0 || arg_count > kMaxArgs - 2) return bad_call("too many arguments");
-    for (const std::string& id : split(launch->lenient))
-        if (id != "all" && !is_rule(id)) return bad_call("no rule " + id);
-    if (launch->block_dim < 1 || launch->block_dim > 65535) {
-        const std::string text = std::string(rule_id(Rule::Core05)) + " the block count must be 1 .. 65535 but got " +
-                                 std::to_string(launch->block_dim) + ".";
-        return store_report({{Rule::Core05, text, "", 0, -1}}, {}, "");
-    }
-    if (launch->trace_path && !ascend_sim_may_write(launch->trace_path))
-        return bad_call(std::string("cannot write ") + launch->trace_path);
-    ++g_launches;
-    return run(job);
+    return launch_job({entry, nullptr, nullptr, memories, memory_count, args, arg_count, launch, nullptr});
+}
+
+int32_t ascend_sim_run_call(ascend_sim_call call, const void* context, const ascend_sim_memory* memories,
+                            int32_t memory_count, const ascend_sim_arg* args, int32_t arg_count,
+                            const ascend_sim_launch* launch) {
+    using namespace ascend_sim;
+    if (!call) return bad_call("no kernel");
+    return launch_job({nullptr, call, context, memories, memory_count, args, arg_count, launch, nullptr});
 }
 
 uint64_t ascend_sim_launches(void) { return ascend_sim::g_launches; }

@@ -43,11 +43,8 @@ void report(const char* verb, const char* operand, const UbView& view, const Con
     const Record old = m.record(c.before);
     const Pipe now = m.current.pipe;
     const Rule rule = hazard_rule(now, old.pipe);
-    if (m.options.auto_sync && (rule == Rule::Hazard02 || rule == Rule::Hazard03)) {
-        uint32_t& complete = m.clock[int(now)].complete[int(old.pipe)];
-        complete = std::max(complete, old.seq);
-        return;
-    }
+    if (m.options.auto_sync && (rule == Rule::Hazard02 || rule == Rule::Hazard03))
+        return m.insert_synchronisation(old.pipe);
     broken(rule, "%s %s of `%s` (UB bytes [%lld, %lld)) at %s is not ordered after the %s %s by %s at %s: %s missing.",
            pipe_name(now), verb, operand, static_cast<long long>(c.bytes.begin), static_cast<long long>(c.bytes.end),
            where(m.current.site).c_str(), pipe_name(old.pipe), c.verb_before, old.api, where(old.site).c_str(),
@@ -72,7 +69,7 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
     if (view.buffer < 0 || view.buffer >= int32_t(m.buffers.size()))
         stuck_at(Rule::Bounds02, m.current.api, m.current.site, "`%s` is no tensor of this core's buffers.", operand);
     const Buffer& b = m.buffers[view.buffer];
-    if (b.released && !m.pipe_alive) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
+    if (b.released && !m.pipe) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
     if (view.generation != b.generation) broken(Rule::Queue06, "`%s` was freed before this use.", operand);
     const int64_t end = int64_t(view.addr) + view.bytes;
     if (view.addr < b.addr || end > int64_t(b.addr) + b.bytes) {

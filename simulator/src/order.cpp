@@ -41,20 +41,6 @@ ApiTotal& total_of(Pipe pipe, const char* api) {
     return apis.back();
 }
 
-void keep_span(Pipe pipe, const char* api, Site site, double begin, double end, uint64_t bytes, uint32_t repeats) {
-    Machine& m = machine();
-    m.totals.instructions[int(pipe)]++;
-    m.totals.vector_repeats += repeats;
-    m.totals.busy[int(pipe)] += end - begin;
-    ApiTotal& total = total_of(pipe, api);
-    total.count++;
-    total.repeats += repeats;
-    total.bytes += bytes;
-    total.cycles += end - begin;
-    if (m.core < m.options.traced_cores)
-        m.spans.push_back({int32_t(m.core), uint8_t(pipe), api, site, begin, end, bytes, repeats});
-}
-
 void end_instruction(double begin, double end, uint64_t bytes, uint32_t repeats) {
     Machine& m = machine();
     keep_span(m.current.pipe, m.current.api, m.current.site, begin, end, bytes, repeats);
@@ -89,6 +75,20 @@ const char* name_inside(const char* function, const char* api) {
 }
 
 }  // namespace
+
+void keep_span(Pipe pipe, const char* api, Site site, double begin, double end, uint64_t bytes, uint32_t repeats) {
+    Machine& m = machine();
+    m.totals.instructions[int(pipe)]++;
+    m.totals.vector_repeats += repeats;
+    m.totals.busy[int(pipe)] += end - begin;
+    ApiTotal& total = total_of(pipe, api);
+    total.count++;
+    total.repeats += repeats;
+    total.bytes += bytes;
+    total.cycles += end - begin;
+    if (m.core < m.options.traced_cores)
+        m.spans.push_back({int32_t(m.core), uint8_t(pipe), api, site, begin, end, bytes, repeats});
+}
 
 Moment step(Pipe pipe, StepKind kind, const char* api, Site site, const Moment& from, double end) {
     Machine& m = machine();
@@ -151,6 +151,7 @@ void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask) {
 
 void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
     Machine& m = machine();
+    if (!m.doubtful_writes.empty()) m.settle_doubtful_writes();
     advise_on_empty_instruction(bytes == 0);
     const Profile& profile = *m.profile;
     const Pipe pipe = m.current.pipe;
@@ -181,6 +182,7 @@ void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
 
 void finish_scalar(double cycles) {
     Machine& m = machine();
+    if (!m.doubtful_writes.empty()) m.settle_doubtful_writes();
     spend_scalar(m.current.api, m.current.site, cycles);
     m.pipe_done[int(Pipe::S)] = m.pipe_free[int(Pipe::S)];
     m.running = false;
@@ -255,6 +257,30 @@ void barrier(int32_t pipe, Site site) {
         m.clock[p] = all;
         m.pipe_free[p] = end;
     }
+}
+
+// Orders the running instruction after the earlier work of `before`, as the compiler's own barrier or event would, at
+// the same cost as one of the kernel.
+void Machine::insert_synchronisation(Pipe before) {
+    constexpr const char* kApi = "auto_sync";
+    const int now = int(current.pipe), from = int(before);
+    const Moment done = later(pipe_done[from], pipe_free[from]);
+    if (now == from) {
+        clock[now].complete[now] = current.seq - 1;
+        pipe_free[now] =
+            step(current.pipe, StepKind::Barrier, kApi, current.site, done, done.time + profile->barrier_cycles);
+    } else {
+        Clock known = clock[from];
+        known.join(clock[int(Pipe::S)]);
+        known.complete[from] = issued[from];
+        clock[now].join(known);
+        const Moment both = later(later(pipe_free[now], done), pipe_free[int(Pipe::S)]);
+        pipe_free[now] =
+            step(current.pipe, StepKind::Event, kApi, current.site, both, both.time + profile->flag_cycles);
+    }
+    // The instruction's own issue, which start() has charged already, was that of the barrier or event.
+    spend_scalar(kApi, current.site, profile->scalar_cycles, StepKind::Issue);
+    issue = pipe_free[int(Pipe::S)];
 }
 
 int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site) {

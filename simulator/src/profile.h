@@ -33,6 +33,7 @@ struct Profile {
     double mask_cycles;                         // setting the mask register
     double count_form_cycles;                   // the mask instructions around a count form
     double scalar_ub_cycles, scalar_gm_cycles;  // GetValue or SetValue
+    double core_signal_cycles;                  // from the last core's signal to a waiting core
 
     // A repeat of a vector instruction, in cycles.
     double repeat_cycles;       // moves, casts, comparisons, sums, products

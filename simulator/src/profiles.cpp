@@ -35,6 +35,7 @@ Profile with_instructions() {
     p.count_form_cycles = 4;              // docs: four mask instructions
     p.scalar_ub_cycles = 30;              // guess: 30 to 60 for a round trip
     p.scalar_gm_cycles = 60;              // guess: a miss of the scalar cache costs more, a hit less
+    p.core_signal_cycles = 400;           // guess: a round trip to memory and back
     p.repeat_cycles = 1;                  // sample: 256 bytes a cycle
     p.three_reads_cycles = 2;             // guess: half of an Add's rate
     p.division_cycles = 4;                // guess

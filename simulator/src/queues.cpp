@@ -18,7 +18,7 @@ const char* state_name(BufferState s) {
 int32_t add_buffer(int32_t queue, uint64_t bytes, Site site) {
     Machine& m = machine();
     m.settle_reference();
-    if (!m.pipe_alive) broken_at(Rule::Buffer04, "InitBuffer", site, "there is no TPipe.");
+    if (!m.pipe) broken_at(Rule::Buffer04, "InitBuffer", site, "there is no TPipe.");
     if (m.live_buffers >= kMaxBuffers)
         broken_at(Rule::Buffer03, "InitBuffer", site, "a pipe must have at most %zu buffers but got one more.",
                   kMaxBuffers);
@@ -91,20 +91,20 @@ void release_all(Machine& m, const char* api, const Site* site) {
 
 }  // namespace
 
-void pipe_created(Site site) {
+void pipe_created(void* pipe, Site site) {
     Machine& m = machine();
-    if (m.pipe_alive) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe exists.");
-    m.pipe_alive = true;
+    if (m.pipe) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe exists.");
+    m.pipe = pipe;
     state_initialised();
 }
 
 void pipe_destroyed() {
     Machine& m = machine();
-    m.pipe_alive = false;
+    m.pipe = nullptr;
     if (!std::uncaught_exceptions()) release_all(m, "~TPipe", nullptr);
 }
 
-bool pipe_alive() { return machine().pipe_alive; }
+void* current_pipe() { return machine().pipe; }
 
 void pipe_reset(Site site) {
     Machine& m = machine();
@@ -224,7 +224,7 @@ int32_t idle_buffers(int32_t queue) {
 UbView free_memory(const char* api, Site site) {
     Machine& m = machine();
     m.settle_reference();
-    if (!m.pipe_alive) stuck_at(Rule::Buffer04, api, site, "there is no TPipe.");
+    if (!m.pipe) stuck_at(Rule::Buffer04, api, site, "there is no TPipe.");
     // On Ascend910B the last 256 bytes are for messages (GetCoreMemSize).
     const uint32_t end = m.profile->ub_bytes - (m.profile->arch == kArch910b ? 256 : 0);
     if (m.ub_used >= end)

@@ -103,7 +103,12 @@ CALLS = {
 # With float, these calls are a plain Axpy and a plain MulAddDst.
 PLAIN_FORMS = {("Axpy into float, of", "float"), ("MulAddDst into float, of", "float")}
 # Instructions without an element type, and errors that are found at run time (SIM-MODE-01).
-UNTYPED = {"DataSyncBarrier": "DataSyncBarrier<MemDsbT::DDR>()"}
+UNTYPED = {
+    "DataSyncBarrier": "DataSyncBarrier<MemDsbT::DDR>()",
+    "SyncAll()": "SyncAll()",
+    "CrossCoreSetFlag": "CrossCoreSetFlag<0, PIPE_MTE3>(3)",
+    "CrossCoreWaitFlag": "CrossCoreWaitFlag(3)",
+}
 UNTYPED |= {
     name: f"(void){name}()"
     for name in ("GetSubBlockNum", "GetSystemCycle", "GetUBSizeInBytes", "GetRuntimeUBSize")
@@ -123,6 +128,7 @@ CALL_PATTERNS = {
     "DataCopyPad with PaddingMode::Compact": r"PaddingMode::Compact",
     "DataCacheCleanAndInvalid with DcciDst": r"DcciDst::",
     "GlobalTensor::operator()": r"gm<\w+>\(\)\(0\)",
+    "SyncAll()": r"\bSyncAll\(\)",
     "SetL2CacheHint": r"\.SetL2CacheHint\(",
     "NumericLimits": r"NumericLimits<",
     "CastDequant to half, of": r"CastDequant<half, int32_t>\(",

@@ -8,7 +8,7 @@ import re
 import mini_kernels
 import numpy as np
 import pytest
-from ascend_sim import In, InOut, Out, library
+from ascend_sim import In, InOut, Out, Part, library
 from mini_kernels import claims
 
 BYTES = 16384
@@ -44,6 +44,7 @@ LAUNCHES = {
     "no_core": {"block_dim": 0},
     "as_many_blocks_as_cores": {"block_dim": 48},
     "more_blocks_than_cores": {"block_dim": 1000},
+    "struct_of_the_hosts_macros": {"tiling": bytes(24)},
     "struct_shorter_than_the_data": {"tiling": bytes(64)},
     "struct_read_by_a_pointer_of_its_own": {"tiling": bytes(64)},
     "part_of_the_data_by_a_copy": {"tiling": bytes(32)},
@@ -52,6 +53,39 @@ LAUNCHES = {
     "written_during_the_read": {"y": InOut},
     "written_during_the_copy_and_after_the_scalar_read": {"y": InOut},
     "most_blocks": {"bytes": 131072},
+    "output_with_every_byte_written": {"y": Out},
+    "output_with_a_gap": {"y": Out},
+    **{
+        entry: {"block_dim": 2, "y": InOut}
+        for entry in (
+            "read_after_sync_all",
+            "read_after_software_sync_all",
+            "read_after_a_flag",
+            "read_after_a_flag_of_another_pipe",
+            "read_after_a_pair_signal",
+            "cores_in_turn",
+            "all_cores_meet",
+            "one_core_does_not_come",
+            "wait_without_a_signal",
+            "cores_that_wait_for_each_other",
+            "type_with_the_scheduler",
+            "type_without_the_scheduler",
+            "fifteen_signals",
+            "sixteen_signals",
+            "flag_past_the_last",
+            "flag_without_a_wait",
+            "flag_that_one_core_sets",
+            "signal_memory_that_is_not_0",
+            "turn_without_its_workspace",
+            "flags_beside_sync_all",
+            "flags_of_sync_all",
+            "cores_write_the_same_values",
+            "cores_write_their_own",
+        )
+    },
+    "type_of_the_key_without_the_scheduler": {"block_dim": 2, "tiling_key": 2},
+    "as_many_waiting_blocks_as_cores": {"block_dim": 48},
+    "more_waiting_blocks_than_cores": {"block_dim": 49},
     "key_with_a_branch": {"tiling_key": 2},
     "key_without_a_branch": {"tiling_key": 2},
 }
@@ -61,7 +95,7 @@ def launch(compiled, claim, **options):
     """The report of the entry, launched as in LAUNCHES."""
     settings = dict(LAUNCHES.get(claim.entry, {}))
     count = settings.pop("bytes", BYTES) // 4
-    y = settings.pop("y", Out)
+    y = settings.pop("y", Part)
     return compiled(claim.stem, claim.entry, claim.soc).run(
         In(np.arange(count, dtype=np.float32), "x"),
         y(np.zeros(BYTES // 4, np.float32), "y"),

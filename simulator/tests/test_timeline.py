@@ -10,7 +10,7 @@ from collections import defaultdict
 import ascend_sim
 import numpy as np
 import pytest
-from ascend_sim import In, Out, library
+from ascend_sim import In, Part, library
 
 FLOATS = 1 << 18
 # Cycles of the model (simulator/docs/kernels.md, "The timeline"). VECTOR and COPY: the fixed cost of a vector
@@ -25,7 +25,7 @@ def run(compiled, entry, *, count, tiles=1, buffers=1, skipped=0, block_dim=1, s
     kernel = compiled("timeline", entry, soc)
     report = kernel.run(
         In(np.ones(FLOATS, np.float32), "x"),
-        Out(np.zeros(FLOATS, np.float32), "y"),
+        Part(np.zeros(FLOATS, np.float32), "y"),
         tiling=struct.pack("<4I", count, tiles, buffers, skipped),
         block_dim=block_dim,
         options=ascend_sim.Options(soc=soc, **options),
@@ -42,6 +42,16 @@ def profile(soc="ascend910b"):
 def cycles_of(summary, api):
     (total,) = [t for t in summary["apis"] if t["api"] == api]
     return total["cycles"]
+
+
+# ---- inserted synchronisation ----------------------------------------------------------------------------
+
+
+def test_inserted_synchronisation_costs_what_the_kernel_s_own_costs(compiled):
+    own = run(compiled, "sums_and_scalar", count=4096)
+    inserted = run(compiled, "sums_and_scalar", count=4096, skipped=1, auto_sync=True)
+    assert inserted["cycles"] == own["cycles"]
+    assert [t for t in inserted["apis"] if t["api"] == "auto_sync"]
 
 
 # ---- vector instructions ---------------------------------------------------------------------------------
@@ -290,7 +300,7 @@ def test_a_trace_that_cannot_be_written_is_refused_before_anything_runs(compiled
     y, before = np.zeros(8, np.float32), library.load().lib.ascend_sim_launches()
     options = ascend_sim.Options(trace_path=str(tmp_path / "nowhere" / "trace.json"))
     with pytest.raises(ValueError, match="trace_path must be a file one may write but got "):
-        compiled("reports", "number_of_each_core").run(In(y), Out(y.copy()), options=options)
+        compiled("reports", "number_of_each_core").run(In(y), Part(y.copy()), options=options)
     assert library.load().lib.ascend_sim_launches() == before
     assert list(tmp_path.iterdir()) == []
 
@@ -299,7 +309,7 @@ def test_a_full_disk_leaves_the_outputs_as_they_were(compiled):
     y = np.zeros(8, np.float32)
     with pytest.raises(ValueError, match="cannot write /dev/full"):
         compiled("reports", "number_of_each_core").run(
-            In(np.zeros(8, np.float32)), Out(y), options=ascend_sim.Options(trace_path="/dev/full")
+            In(np.zeros(8, np.float32)), Part(y), options=ascend_sim.Options(trace_path="/dev/full")
         )
     assert not y.any()
 

@@ -24,7 +24,7 @@ from ascend_sim.cli.arguments import KernelArgument, arguments_of, tiling_of
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import replacing, unreadable, unwritable
-from ascend_sim.kernels import In, InOut, KernelBroken, Out, Report, Sum, compile
+from ascend_sim.kernels import In, InOut, KernelBroken, Out, Part, Report, Sum, compile
 from ascend_sim.library import DEFAULT_SOC, Options
 
 FAILED = 1
@@ -73,9 +73,10 @@ def kernel(
     """Compile a kernel file, run one kernel on the simulated cores, check every rule.
 
     An argument is ROLE:FILE.npy, ROLE:DTYPE[SIZES], ROLE:DTYPE[SIZES]=FILE.npy or
-    null. The role is in, out, inout, or sum (sums of atomic copies, whose last
-    bits depend on the order of the cores). New arrays hold random numbers, those
-    with role out zeros; =FILE.npy writes the result.
+    null. The role is in, out, part (an output of which the kernel leaves bytes
+    unwritten), inout, or sum (sums of atomic copies, whose last bits depend on the
+    order of the cores). New arrays hold random numbers, those with role out or part
+    zeros; =FILE.npy writes the result.
 
     A launch on several cores runs twice: with the cores in ascending, then in
     descending order. Outputs and the timeline are written only if the kernel broke
@@ -183,7 +184,7 @@ def _difference(expected: Any, arguments: list[KernelArgument]) -> float:
 def _show(call: str, report: Report, arguments: list[KernelArgument], trace: Path | None) -> None:
     for warning in report.warnings:
         print(f"warning: {warning['text']}")
-    moved = {In: 1, Out: 1, InOut: 2, Sum: 2}  # reads and writes
+    moved = {In: 1, Out: 1, Part: 1, InOut: 2, Sum: 2}  # reads and writes
     minimum_bytes = sum(g.argument.array.nbytes * moved[type(g.argument)] for g in arguments if g.argument)
     timeline.show({**report.summary, "call": call}, minimum_bytes, Console(highlight=False))
     for argument in arguments:

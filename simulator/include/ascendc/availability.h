@@ -146,6 +146,9 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(DataSyncBarrier, "DataSyncBarrier", kAny, kNone, kAny, "DataSyncBarrier (ISASI), support")                    \
     ROW(CleanWithDestination, "DataCacheCleanAndInvalid with DcciDst", kAny, kNone, kAny, "DataCacheCleanAndInvalid") \
     ROW(GmReference, "GlobalTensor::operator()", kAny, kNone, kAny, "notes G")                                        \
+    ROW(SyncAll, "SyncAll()", kAny, kNone, kAny, "SyncAll, support")                                                  \
+    ROW(CrossCoreSetFlag, "CrossCoreSetFlag", kAny, kNone, kAny, "CrossCoreSetFlag, support")                         \
+    ROW(CrossCoreWaitFlag, "CrossCoreWaitFlag", kAny, kNone, kAny, "CrossCoreWaitFlag, support")                      \
     ROW(SetL2CacheHint, "SetL2CacheHint", kAny, kNone, kAny, "SetL2CacheHint, support")                               \
     ROW(GetSubBlockNum, "GetSubBlockNum", kAny, kNone, kAny, "GetSubBlockNum (ISASI), support")                       \
     ROW(GetSystemCycle, "GetSystemCycle", kAny, kNone, kAny, "GetSystemCycle (ISASI), support")                       \

@@ -101,17 +101,9 @@ private:
     int32_t buffer_ = -1;
 };
 
-class TPipe;
-namespace sim_detail {
-inline thread_local TPipe* current_pipe = nullptr;
-}
-
 class TPipe {
 public:
-    explicit TPipe(ASCEND_SIM_SITE) {
-        ascend_sim::pipe_created(site);
-        sim_detail::current_pipe = this;
-    }
+    explicit TPipe(ASCEND_SIM_SITE) { ascend_sim::pipe_created(this, site); }
     ~TPipe() noexcept(false) { Destroy(); }
     TPipe(const TPipe&) = delete;
     TPipe& operator=(const TPipe&) = delete;
@@ -132,9 +124,7 @@ public:
     }
     void Reset(ASCEND_SIM_SITE) { ascend_sim::pipe_reset(site); }
     void Destroy() {
-        if (sim_detail::current_pipe != this) return;
-        sim_detail::current_pipe = nullptr;
-        ascend_sim::pipe_destroyed();
+        if (ascend_sim::current_pipe() == this) ascend_sim::pipe_destroyed();
     }
 
     template <HardEvent event>
@@ -158,7 +148,7 @@ public:
 
 // In the global namespace, as CANN has it.
 inline AscendC::TPipe* GetTPipePtr(ASCEND_SIM_SITE) {
-    if (!ascend_sim::pipe_alive())
+    if (!ascend_sim::current_pipe())
         ascend_sim::stuck_at(ascend_sim::Rule::Buffer04, "GetTPipePtr", site, "there is no TPipe.");
-    return AscendC::sim_detail::current_pipe;
+    return static_cast<AscendC::TPipe*>(ascend_sim::current_pipe());
 }

@@ -63,6 +63,7 @@ namespace ascend_sim {
     RULE(Buffer05, "SIM-BUFFER-05", "buffers leave the top 8 KiB free if an API uses it as scratch", "TMP_UB_OFFSET")  \
     RULE(Init01, "SIM-INIT-01", "UB bytes are written before they are read", "ErrorRead2")                             \
     RULE(Init02, "SIM-INIT-02", "an output is not read before it was written", "project rule")                         \
+    ADVICE(Init03, "SIM-INIT-03", "every byte of an output is written", "project rule")                                \
     RULE(Hazard01, "SIM-HAZARD-01", "two pipes that touch the same UB bytes are ordered", "ErrorSync1, ErrorSync2")    \
     RULE(Hazard02, "SIM-HAZARD-02", "two vector instructions on the same UB bytes have a barrier between them",        \
          "PipeBarrier")                                                                                                \
@@ -74,6 +75,18 @@ namespace ascend_sim {
     RULE(Core03, "SIM-CORE-03", "a 64-byte line that scalars write belongs to one core", "GlobalTensor::SetValue")     \
     RULE(Core04, "SIM-CORE-04", "the result does not depend on the order of the cores", "project rule")                \
     RULE(Core05, "SIM-CORE-05", "the block count is 1 .. 65535", "block dim")                                          \
+    ADVICE(Core07, "SIM-CORE-07", "two cores do not write the same values to the same GM bytes", "project rule")       \
+    RULE(Sync01, "SIM-SYNC-01", "every core that a core waits for raises its signal", "CrossCoreWaitFlag, SyncAll")    \
+    RULE(Sync02, "SIM-SYNC-02", "cores that wait for each other are no more blocks than cores", "SyncAll")             \
+    RULE(Sync03, "SIM-SYNC-03", "flags between cores need a kernel type that starts their scheduler",                  \
+         "CrossCoreSetFlag")                                                                                           \
+    RULE(Sync04, "SIM-SYNC-04", "flags between cores have ids 0 .. 15, and count at most 15", "CrossCoreSetFlag")      \
+    RULE(Sync05, "SIM-SYNC-05", "every core sets a flag between cores equally often, and waits for it as often",       \
+         "CrossCoreSetFlag")                                                                                           \
+    RULE(Sync06, "SIM-SYNC-06", "memory that cores poll is initialised before its first use",                          \
+         "SyncAll, IBSet, WaitPreBlock")                                                                               \
+    ADVICE(Sync07, "SIM-SYNC-07", "a kernel with SyncAll() uses no flags 11 .. 14 of its own", "SyncAll")              \
+    ADVICE(Type01, "SIM-TYPE-01", "the kernel type is one that the page lists for the SoC", "KERNEL_TASK_TYPE")        \
     ADVICE(Core06, "SIM-CORE-06", "there are no more blocks than cores: the rest wait for a second wave", "block dim") \
     RULE(Gm01, "SIM-GM-01", "an input is not written", "project rule")                                                 \
     RULE(Gm02, "SIM-GM-02", "scalar writes to GM leave the cache before a copy reads them and before the end",         \

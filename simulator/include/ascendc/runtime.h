@@ -128,9 +128,9 @@ ASCEND_SIM_API int32_t fetch_event(Pipe from, Pipe to, Site site);
 
 // ---- buffers and queues -----------------------------------------------------------------------
 
-ASCEND_SIM_API void pipe_created(Site site);
+ASCEND_SIM_API void pipe_created(void* pipe, Site site);  // of class TPipe
 ASCEND_SIM_API void pipe_destroyed();
-ASCEND_SIM_API bool pipe_alive();
+ASCEND_SIM_API void* current_pipe();  // null: there is none
 ASCEND_SIM_API void pipe_reset(Site site);
 
 // A queue's kind. Its events join the pipes of producer and consumer; the consumer waits for the filled buffer.
@@ -195,6 +195,34 @@ ASCEND_SIM_API DeqRegister& deq_register();
 
 ASCEND_SIM_API void state_initialised();                            // by InitSocState
 ASCEND_SIM_API int64_t system_counter(const char* api, Site site);  // reads the counter of the system's clock
+
+// ---- other cores ------------------------------------------------------------------------------
+
+// Keys of signals. Flags have their ids, forms without a scheduler the address of their memory in GM.
+constexpr uint64_t kSyncAllKey = 16;
+
+// Raises a signal of this core after the earlier work of a pipe (a Pipe), or of all pipes (kAllPipes).
+ASCEND_SIM_API void raise_signal(uint64_t key, int32_t pipe, const char* api, Site site);
+// The n-th wait of this core for `key` waits for the n-th signal of each of the cores [first, end).
+ASCEND_SIM_API void wait_for_signals(uint64_t key, int64_t first, int64_t end, const char* api, Site site);
+// Signals between two cores: the n-th wait at any core waits for the n-th signal of any core.
+ASCEND_SIM_API void raise_pair_signal(uint64_t key, Site site);
+ASCEND_SIM_API void wait_for_pair_signal(uint64_t key, Site site);
+// Turns of the cores in ascending order: raise_signal(key) ends a turn.
+ASCEND_SIM_API void begin_core_order(uint64_t key);
+ASCEND_SIM_API void wait_for_turn(uint64_t key, Site site);
+ASCEND_SIM_API void check_core_flag(const char* api, uint32_t id, Site site);
+// The kernel needs a type that starts the scheduler between cores.
+ASCEND_SIM_API void needs_scheduler(const char* api, Site site);
+ASCEND_SIM_API void set_kernel_type(const char* name, bool is_documented, bool starts_scheduler, Site site);
+// The type of one tiling key, which replaces the default.
+ASCEND_SIM_API void set_kernel_type_of_key(uint64_t key, const char* name, bool needs_cube_cores, bool is_documented,
+                                           bool starts_scheduler, Site site);
+// Memory in GM that cores poll: inside one tensor of the launch that is no input, and 0 before its first use.
+ASCEND_SIM_API void check_signal_memory(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view,
+                                        bool starts_at_zero);
+
+// ---- caches -----------------------------------------------------------------------------------
 
 ASCEND_SIM_API void clean_cache(uintptr_t address, bool whole, Site site);
 ASCEND_SIM_API void write_to_cache(uintptr_t address, uint64_t bytes);  // inside a scalar GM write

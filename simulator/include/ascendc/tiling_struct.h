@@ -82,7 +82,7 @@ constexpr FieldLayout field_layout() {
 
 // Checks a tiling struct or a struct inside it.
 template <class S>
-constexpr bool check_tiling_part() {
+constexpr bool check_tiling_struct() {
     static_assert(std::is_trivially_copyable_v<S> && std::is_standard_layout_v<S>,
                   "a tiling struct is plain data that the host and the kernel share");
     if constexpr (std::is_trivially_copyable_v<S> && std::is_standard_layout_v<S>) {
@@ -91,12 +91,6 @@ constexpr bool check_tiling_part() {
         static_assert(kLayout.bytes() <= sizeof(S), "a tiling struct's fields lie at multiples of their sizes");
     }
     return true;
-}
-
-template <class S>
-constexpr bool check_tiling_struct() {
-    static_assert(sizeof(S) % 8 == 0, "a tiling struct's size is a multiple of 8 bytes");
-    return check_tiling_part<S>();
 }
 
 }  // namespace ascend_sim

@@ -28,6 +28,8 @@ KERNEL(each_core_writes_its_own) {
 
 KERNEL(cores_write_over_each_other) {
     Ub ub(256);
+    Duplicate(ub.at<float>(0, 64), float(GetBlockIdx()), 64);
+    order<HardEvent::V_MTE3>();
     DataCopy(global<float>(y)[uint32_t(GetBlockIdx()) * 56], ub.at<float>(0, 64), 64);  // breaks SIM-CORE-01: `dst` writes bytes [224, 256) of GM `y`, which core 0 wrote by DataCopy at @.
 }
 

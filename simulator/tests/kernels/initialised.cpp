@@ -63,9 +63,17 @@ KERNEL(dequeued_memory) {
 KERNEL(filler_of_a_padded_copy) {
     Ub ub(512);
     LocalTensor<float> t = ub.at<float>(0, 64);
-    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 0, 0});
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
     order<HardEvent::MTE2_V>();
     Add(t[32], t, t, 8);  // breaks SIM-INIT-01: UB bytes [12, 32) (from byte 12 of the tensor on): filler that a copy left undefined
+}
+
+KERNEL(filler_of_a_copy_without_padding) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 0, 0});
+    order<HardEvent::MTE2_V>();
+    Add(t[32], t, t, 8);  // keeps SIM-INIT-01
 }
 
 KERNEL(padding_of_a_padded_copy) {
@@ -80,7 +88,7 @@ KERNEL(padding_of_a_padded_copy) {
 KERNEL(filler_outside_the_mask) {
     Ub ub(512);
     LocalTensor<float> t = ub.at<float>(0, 64);
-    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 0, 0});
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
     order<HardEvent::MTE2_V>();
     Add(t[32], t, t, 3, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-INIT-01
 }
@@ -124,4 +132,15 @@ KERNEL(work_space_of_a_reduction) {
     LocalTensor<float> work = ub.at<float>(768, 8);
     ReduceMax(ub.at<float>(512, 8), ub.at<float>(0, 100), work, 100);
     Add(ub.at<float>(640, 8), work, work, 8);  // breaks SIM-INIT-01: work space that a vector instruction left undefined
+}
+
+KERNEL(output_with_every_byte_written) {
+    Ub ub(kBytes);
+    DataCopy(global<float>(y), ub.at<float>(0, kBytes / 4), kBytes / 4);  // keeps SIM-INIT-03
+}
+
+KERNEL(output_with_a_gap) {
+    Ub ub(kBytes);
+    DataCopy(global<float>(y), ub.at<float>(0, 64), 64);  // warns SIM-INIT-03: 64 of the 16384 bytes of GM `y`, an output, were not written, first [256, 320); this was the last write before them.
+    DataCopy(global<float>(y)[80], ub.at<float>(0, kBytes / 4), kBytes / 4 - 80);
 }

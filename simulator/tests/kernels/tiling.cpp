@@ -41,6 +41,7 @@ KERNEL(member_of_the_struct_that_fits) {
     (void)factor;
 }
 
+// With 24 bytes: the host's classes align the struct's end.
 KERNEL(struct_of_the_hosts_macros) {
     REGISTER_TILING_DEFAULT(ByMacros);
     GET_TILING_DATA(data, tiling);  // keeps SIM-TILING-01

@@ -161,3 +161,15 @@ KERNEL(add_tiles) {
         out.FreeTensor(d);
     }
 }
+
+// Two dependent sums and a scalar read of the result. `skipped` is 1 if the kernel leaves the order to the compiler.
+KERNEL(sums_and_scalar) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<float> t = ub.at<float>(0, 16384);
+    Adds(t, t, 1.0f, int32_t(amounts.count));
+    if (!amounts.skipped) PipeBarrier<PIPE_V>();
+    Adds(t, t, 1.0f, int32_t(amounts.count));
+    if (!amounts.skipped) order<HardEvent::V_S>();
+    (void)t.GetValue(0);
+}

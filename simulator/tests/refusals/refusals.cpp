@@ -207,7 +207,7 @@ void print_a_struct(Plain plain) { AscendC::printf("%d", plain); }  // not on an
 
 void tiling_registered(GM_ADDR tiling) { REGISTER_TILING_DEFAULT(Plain); GET_TILING_DATA(data, tiling); (void)data; }
 void tiling_not_registered(GM_ADDR tiling) { GET_TILING_DATA(data, tiling); (void)data; }  // not on any: AscendSimDefaultTiling
-void tiling_of_four_bytes() { REGISTER_TILING_DEFAULT(FourBytes); }  // not on any: multiple of 8 bytes
+void tiling_of_four_bytes() { REGISTER_TILING_DEFAULT(FourBytes); }
 void tiling_that_is_no_plain_data() { REGISTER_TILING_DEFAULT(Virtual); }  // not on any: plain data that the host and the kernel share
 void tiling_with_a_field_off_its_size() { REGISTER_TILING_DEFAULT(Packed); }  // not on any: fields lie at multiples of their sizes
 void tiling_with_a_packed_struct_inside(GM_ADDR tiling) { GET_TILING_DATA_WITH_STRUCT(PackedInside, data, tiling); (void)data; }  // not on any: fields lie at multiples
@@ -218,6 +218,12 @@ REGISTER_TILING_DATA_CLASS(Refusals, WithPointers);  // not on any: a tiling str
 void tiling_with_nested_fields() { REGISTER_TILING_DEFAULT(Nested); }
 bool key_that_is_a_number() { return TILING_KEY_IS(1); }
 bool key_that_is_a_name() { return TILING_KEY_IS(kKey); }  // not on any: TILING_KEY_IS takes a literal
-void vector_cores_only() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY); }  // not on ascend310p
-void ai_cores() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AICORE); }  // not on ascend910b, ascend950
-void cube_and_vector_cores() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2); }  // not on any: kernel type
+void vector_cores_only() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY); }
+void cube_and_vector_cores() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2); }  // not on any: KERNEL_TYPE_MIX_AIC_1_2: the simulator has vector cores only, no cube
+void all_cores() { SyncAll(); }  // not on ascend310p: SyncAll(): this SoC has only the form with workspaces
+void cube_cores_too() { SyncAll<false>(); }  // not on any: SyncAll<false>
+void all_cores_by_memory() { SyncAll(gm<int32_t>(), ub<int32_t>()); }
+void flag_between_cores() { CrossCoreSetFlag<0, PIPE_MTE3>(3); }  // not on ascend310p: CrossCoreSetFlag: this SoC does not have it
+void flag_of_the_cube() { CrossCoreSetFlag<2, PIPE_MTE3>(3); }  // not on any: CrossCoreSetFlag: modes 1, 2 and 4
+void flag_of_the_scalar_unit() { CrossCoreSetFlag<0, PIPE_S>(3); }  // not on any: CrossCoreSetFlag: a vector core's pipe is
+void wait_for_cores() { CrossCoreWaitFlag(3); }  // not on ascend310p: CrossCoreWaitFlag: this SoC does not have it

@@ -1,0 +1,271 @@
+#include "src/pass.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/fiber.h"
+#include "src/stretches.h"
+
+namespace ascend_sim {
+namespace {
+
+constexpr uint32_t kLargestNumber = 1u << 30;  // beyond it, the next pass numbers instructions from 1 again
+
+thread_local Machine* g_machine = nullptr;
+
+template <size_t... I>
+void call_with(void* entry, uint8_t* const* a, std::index_sequence<I...>) {
+    using Address = uint8_t*;
+    reinterpret_cast<void (*)(decltype((void)I, Address())...)>(entry)(a[I]...);
+}
+
+template <int N>
+void call_entry(void* entry, uint8_t* const* a, int n) {
+    if constexpr (N <= kMaxArgs) {
+        if (n == N) return call_with(entry, a, std::make_index_sequence<N>());
+        call_entry<N + 1>(entry, a, n);
+    }
+}
+
+void renew_memory(CoreMemory* memory) {
+    constexpr size_t kLargestUb = 262144;
+    memory->ub.reset(static_cast<uint8_t*>(::operator new[](kLargestUb, std::align_val_t(64))));
+    memory->writer.reset(kLargestUb);
+    for (Shadow& r : memory->reader) r.reset(kLargestUb);
+}
+
+}  // namespace
+
+Machine& machine() { return *g_machine; }
+
+std::set<std::string> split_rules(const char* list) {
+    std::set<std::string> out;
+    for (const char* p = list ? list : ""; *p;) {
+        const size_t n = std::strcspn(p, ", ");
+        if (n) out.emplace(p, n);
+        p += n + (p[n] != 0);
+    }
+    return out;
+}
+
+// A core that has begun. While it waits for other cores, `context` holds its state.
+struct Pass::RunningCore {
+    int64_t index;
+    std::unique_ptr<Fiber> fiber;
+    CoreWait wait{};
+    CoreContext context{};
+};
+
+void Pass::run() {
+    Machine& m = prepare();
+    run_cores(m);
+    if (m.errors.empty()) check_launch(m);
+    errors = std::move(m.errors);
+    warnings = std::move(m.warnings);
+    // Cores that waited for each other have their spans in turns.
+    std::stable_sort(m.spans.begin(), m.spans.end(), [](const Span& a, const Span& b) { return a.core < b.core; });
+    timeline = {std::move(m.spans), std::move(m.per_core), std::move(m.critical_path), m.critical_core};
+    gm_ = std::move(m.gm);
+    accesses_ = std::move(m.gm_accesses);
+    m.pause = nullptr;
+}
+
+Machine& Pass::prepare() {
+    static thread_local Machine own;
+    g_machine = &own;
+    Machine& m = own;
+    const ascend_sim_launch& l = *job_.launch;
+    if (m.next_number > kLargestNumber) {
+        m.ub.reset();
+        m.next_number = 1;
+    }
+    static_cast<LaunchState&>(m) = {};
+    m.profile = job_.profile;
+    const int64_t traced = !l.trace_path || descending_ ? 0 : l.trace_cores > 0 ? l.trace_cores : int64_t(l.block_dim);
+    m.options = {l.auto_sync != 0, l.saturate != 0, !descending_, traced, split_rules(l.lenient)};
+    m.blocks = l.block_dim;
+    m.tiling_key = l.tiling_key;
+    m.per_core.resize(size_t(m.blocks));
+    place_memory(m);
+    return m;
+}
+
+void Pass::place_memory(Machine& m) {
+    arenas_.reserve(size_t(job_.memory_count) + 2);
+    for (int32_t i = 0; i < job_.memory_count; ++i) {
+        const ascend_sim_memory& mem = job_.memories[i];
+        const Role role = mem.role == ASCEND_SIM_SUM    ? Role::InOut
+                          : mem.role == ASCEND_SIM_PART ? Role::Out
+                                                        : Role(mem.role);
+        add_memory(m, mem.name, mem.data, mem.bytes, role);
+        m.gm.back().is_whole = mem.role == ASCEND_SIM_OUT;
+    }
+    const ascend_sim_launch& l = *job_.launch;
+    // On a device, a fresh workspace holds bytes of the memory's earlier use. Here each order of the cores fills it
+    // with another byte, so that an output that depends on these bytes differs.
+    add_memory(m, "workspace", nullptr, l.workspace_bytes, Role::Workspace, descending_ ? 0x7F : 0xFF);
+    add_memory(m, "tiling", l.tiling, l.tiling_bytes, Role::Tiling);
+    for (int32_t i = 0; i < job_.arg_count; ++i) {
+        const ascend_sim_arg& a = job_.args[i];
+        addresses_[i] = a.memory < 0 ? nullptr : arenas_[size_t(a.memory)].base() + a.offset;
+    }
+    addresses_[job_.arg_count] = arenas_[size_t(job_.memory_count)].base();
+    addresses_[job_.arg_count + 1] = arenas_[size_t(job_.memory_count) + 1].base();
+}
+
+void Pass::add_memory(Machine& m, const char* name, const void* data, uint64_t bytes, Role role, int fill) {
+    arenas_.emplace_back(data, bytes, fill);
+    GmTensor t;
+    t.name = name ? name : "?";
+    t.base = reinterpret_cast<uintptr_t>(arenas_.back().base());
+    t.bytes = bytes;
+    t.role = role;
+    const size_t pages = bytes / kPageBytes + 1;
+    t.writer.resize(pages);
+    t.copy_reader.resize(pages);
+    t.scalar_reader.resize(pages);
+    m.gm.push_back(std::move(t));
+}
+
+void Pass::call_kernel() {
+    if (job_.call)
+        job_.call(addresses_, job_.context);
+    else
+        call_entry<2>(job_.entry, addresses_, job_.arg_count + 2);
+}
+
+// Runs every core up to its end or its first wait for other cores, then the waiting ones in turns.
+void Pass::run_cores(Machine& m) {
+    Waiting waiting;
+    for (int64_t i = 0; i < m.blocks && m.errors.empty(); ++i) {
+        auto core = std::make_unique<RunningCore>();
+        core->index = descending_ ? m.blocks - 1 - i : i;
+        run_core(m, *core);
+        if (!core->fiber->has_ended()) waiting.push_back(std::move(core));
+    }
+    run_waiting(m, &waiting);
+}
+
+void Pass::run_core(Machine& m, RunningCore& core) {
+    if (!m.ub && !spare_memories_.empty()) {
+        static_cast<CoreMemory&>(m) = std::move(spare_memories_.back());
+        spare_memories_.pop_back();
+    }
+    if (!m.ub) renew_memory(&m);
+    m.begin_core(core.index);
+    core.fiber = std::make_unique<Fiber>([this, &m] {
+        try {
+            call_kernel();
+            m.end_core();
+        } catch (const Stop&) {
+        }
+        m.per_core[size_t(m.core)] = m.totals;
+    });
+    resume(m, core);
+}
+
+// Runs the core up to its end or its next wait. If it waits, its state moves to `core`.
+void Pass::resume(Machine& m, RunningCore& core) {
+    m.pause = [this, &core](const CoreWait& wait) {
+        if (ends_waits_) throw Stop{};
+        core.wait = wait;
+        core.fiber->pause();
+        if (ends_waits_) throw Stop{};
+    };
+    core.fiber->resume();
+    if (core.fiber->has_ended()) return;
+    m.earlier_numbers.push_back({m.resumed_first, m.next_number, m.resumed_record});
+    core.context = std::move(static_cast<CoreContext&>(m));
+}
+
+void Pass::run_waiting(Machine& m, Waiting* waiting) {
+    while (!waiting->empty()) {
+        if (!m.errors.empty()) ends_waits_ = true;
+        const auto next = std::find_if(waiting->begin(), waiting->end(),
+                                       [this](const auto& core) { return ends_waits_ || core->wait.missing() < 0; });
+        if (next == waiting->end()) {
+            report_missing_signal(m, *waiting->front(), *waiting);
+            continue;
+        }
+        // The chosen core goes to the end, so that all cores that may run do so in turns.
+        std::rotate(next, next + 1, waiting->end());
+        RunningCore& core = *waiting->back();
+        if (m.ub) spare_memories_.push_back(std::move(static_cast<CoreMemory&>(m)));
+        static_cast<CoreContext&>(m) = std::move(core.context);
+        m.resumed_first = m.next_number;
+        m.resumed_record = m.records.size();
+        resume(m, core);
+        if (core.fiber->has_ended()) waiting->pop_back();
+    }
+}
+
+// Ends the waits, because no core can continue.
+void Pass::report_missing_signal(Machine& m, RunningCore& core, const Waiting& waiting) {
+    const int64_t missing = core.wait.missing();
+    const auto other = std::find_if(waiting.begin(), waiting.end(), [&](const auto& w) { return w->index == missing; });
+    const std::string state = missing == core.index    ? "it did not raise itself"
+                              : other == waiting.end() ? "which has ended"
+                                                       : "which waits in " + std::string((*other)->wait.api) + " at " +
+                                                             where((*other)->wait.site);
+    ends_waits_ = true;
+    try {
+        m.core = core.index;
+        m.running = false;
+        stuck_at(Rule::Sync01, core.wait.api, core.wait.site,
+                 "the signal of core %lld is missing, %s: the launch would hang.", static_cast<long long>(missing),
+                 state.c_str());
+    } catch (const Stop&) {
+    }
+}
+
+// The report names the first stretch of bytes that no core wrote, and the last write before it.
+void Pass::check_unwritten(const Machine& m) const {
+    for (const GmTensor& t : m.gm) {
+        if (!t.is_whole) continue;
+        uint64_t unwritten = 0, first = 0, end = 0;
+        uint32_t before = 0;
+        for (uint64_t at = 0; at < t.bytes; at += kPageBytes) {
+            const uint64_t bytes = std::min(kPageBytes, t.bytes - at);
+            const auto note = [&](uint64_t from, uint64_t to, uint32_t writer) {
+                if (writer) {
+                    if (!unwritten) before = writer;
+                    return;
+                }
+                if (!unwritten) first = end = at + from;
+                if (end == at + from) end = at + to;
+                unwritten += to - from;
+            };
+            if (const auto& page = t.writer[at / kPageBytes])
+                for_each_stretch(page.get(), 0, bytes, note);
+            else
+                note(0, bytes, 0);
+        }
+        if (!unwritten) continue;
+        const GmAccess* last = find_access(m.gm_accesses, before);
+        const Site site = last ? last->record.site : Site{"kernel", 0};
+        broken_at(Rule::Init03, last ? last->record.api : "kernel end", site,
+                  "%llu of the %llu bytes of GM `%s`, an output, were not written, first [%llu, %llu)%s.",
+                  static_cast<unsigned long long>(unwritten), static_cast<unsigned long long>(t.bytes), t.name.c_str(),
+                  static_cast<unsigned long long>(first), static_cast<unsigned long long>(end),
+                  last ? "; this was the last write before them" : "");
+    }
+}
+
+void Pass::check_launch(Machine& m) {
+    try {
+        m.current.site = {"kernel", 0};
+        m.running = false;
+        if (m.last_key_check.file && !m.key_matched)
+            broken_at(Rule::Tiling02, "TILING_KEY_IS", m.last_key_check, "no TILING_KEY_IS(%llu) branch was taken.",
+                      static_cast<unsigned long long>(m.tiling_key));
+        for (size_t i = 0; i < arenas_.size(); ++i)
+            if (const int64_t at = arenas_[i].broken_guard(); at != INT64_MIN)
+                broken(Rule::Bounds04, "byte %lld of GM `%s`, outside of it, changed: a raw pointer wrote it.",
+                       static_cast<long long>(at), m.gm[i].name.c_str());
+        check_flags_between_cores();
+        if (!descending_) check_unwritten(m);
+    } catch (const Stop&) {
+    }
+}
+
+}  // namespace ascend_sim
