@@ -59,4 +59,13 @@
     ROW(GroupNorm, "GroupNorm", kFloating, kNone, kFloating, "GroupNorm") \
     ROW(WelfordUpdate, "WelfordUpdate", kFloating, kFloating, kFloating | kBfloat16, "WelfordUpdate") \
     ROW(LayerNormGrad, "LayerNormGrad", kFloating, kFloating, kFloating, "LayerNormGrad") \
-    ROW(LayerNormGradBeta, "LayerNormGradBeta", kFloating, kFloating, kFloating, "LayerNormGradBeta")
+    ROW(LayerNormGradBeta, "LayerNormGradBeta", kFloating, kFloating, kFloating, "LayerNormGradBeta") \
+    ROW(SumPattern, "ReduceSum of rows or columns", kFloat, kNone, kInt32s | kInt64s | kFloat, "ReduceSum") \
+    ROW(MeanPattern, "ReduceMean of rows or columns", kFloat, kNone, kFloat, "ReduceMean") \
+    ROW(MaxPattern, "ReduceMax of rows or columns", kFloating, kNone, kInt8s | kWords | kBfloat16 | kInt64s, "ReduceMax") \
+    ROW(MinPattern, "ReduceMin of rows or columns", kFloating, kNone, kInt8s | kWords | kBfloat16 | kInt64s, "ReduceMin") \
+    ROW(ProdPattern, "ReduceProd of rows or columns", kFloat, kNone, kFloat, "ReduceProd") \
+    ROW(AnyPattern, "ReduceAny of rows or columns", kUint8 | kFloat, kNone, kUint8 | kFloat, "ReduceAny") \
+    ROW(AllPattern, "ReduceAll of rows or columns", kUint8 | kFloat, kNone, kUint8 | kFloat, "ReduceAll") \
+    ROW(Sum, "Sum", kFloating, kFloating, kFloating, "Sum") \
+    ROW(Mean, "Mean", kFloating, kFloating, kFloating, "Mean")

@@ -93,6 +93,22 @@ public:
         }
         AscendC::SetMaskCount(site_);
     }
+    // RepeatReduceSum, also in place: a repeat writes only what it or an earlier one has read.
+    template <class T>
+    void reduce_repeats(const AscendC::LocalTensor<T>& d, const AscendC::LocalTensor<T>& s, uint32_t n) {
+        constexpr uint32_t kInRepeat = kRepeatBytes / sizeof(T);
+        const uint32_t repeats = (n + kInRepeat - 1) / kInRepeat;
+        move_elements("RepeatReduceSum", site_, first_of("dst", d, repeats), first_of("src", s, n), repeats,
+                      Cost::WholeReduce, [&] {
+                          for (uint32_t r = 0; r < repeats; ++r) {
+                              T lanes[kInRepeat] = {}, sum = T(0.0f);
+                              const uint32_t left = least(n - r * kInRepeat, kInRepeat);
+                              std::memcpy(lanes, s.data() + r * kInRepeat, left * sizeof(T));
+                              tree_sum(lanes, kInRepeat, Arithmetic<T>(), [=](uint32_t i) { return i < left; }, &sum);
+                              d.data()[r] = sum;
+                          }
+                      });
+    }
     // sums[r] = sum of the first n elements of row r, also in also[r], which unlike sums starts a block. Overwrites s. Each
     // row is reduced by repeats until one is left.
     void repeat_sums(const Floats& sums, const Floats& s, uint32_t rows, uint32_t h, uint32_t n,
@@ -126,20 +142,6 @@ public:
     static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 private:
-    // RepeatReduceSum, also in place: a repeat writes only what it or an earlier one has read.
-    void reduce_repeats(const Floats& d, const Floats& s, uint32_t n) {
-        const uint32_t repeats = (n + kLanes - 1) / kLanes;
-        move_elements("RepeatReduceSum", site_, first_of("dst", d, repeats), first_of("src", s, n), repeats,
-                      Cost::WholeReduce, [&] {
-                          for (uint32_t r = 0; r < repeats; ++r) {
-                              float lanes[kLanes] = {}, sum = 0;
-                              const uint32_t left = least(n - r * kLanes, kLanes);
-                              std::memcpy(lanes, s.data() + r * kLanes, left * sizeof(float));
-                              tree_sum(lanes, kLanes, Arithmetic<float>(), [=](uint32_t i) { return i < left; }, &sum);
-                              d.data()[r] = sum;
-                          }
-                      });
-    }
     void add_repeats(const Floats& d, const Floats& s, uint32_t lanes, uint32_t repeats) {
         AscendC::Add<float>(d, s, d, uint64_t(lanes), uint8_t(repeats), AscendC::BinaryRepeatParams(1, 1, 1, 0, 8, 0),
                             site_);
