@@ -68,4 +68,7 @@
     ROW(AnyPattern, "ReduceAny of rows or columns", kUint8 | kFloat, kNone, kUint8 | kFloat, "ReduceAny") \
     ROW(AllPattern, "ReduceAll of rows or columns", kUint8 | kFloat, kNone, kUint8 | kFloat, "ReduceAll") \
     ROW(Sum, "Sum", kFloating, kFloating, kFloating, "Sum") \
-    ROW(Mean, "Mean", kFloating, kFloating, kFloating, "Mean")
+    ROW(Mean, "Mean", kFloating, kFloating, kFloating, "Mean") \
+    ROW(AscendQuant, "AscendQuant", kFloating, kFloating, kFloating, "AscendQuant") \
+    ROW(AscendDequant, "AscendDequant to", kFloating | kBfloat16, kFloating, kFloating | kBfloat16, "AscendDequant") \
+    ROW(AscendAntiQuant, "AscendAntiQuant to", kHalf | kBfloat16, kHalf, kHalf | kBfloat16, "AscendAntiQuant")
