@@ -28,7 +28,7 @@
 #include "ascendc/library/layer_norm_grad.h"
 #include "ascendc/library/patterns.h"
 #include "ascendc/library/quant.h"
-#include "ascendc/library/rms_norm.h"
+#include "ascendc/library/root_mean_square.h"
 #include "ascendc/library/welford.h"
 #include "ascendc/library/rounding.h"
 #include "ascendc/library/softmax.h"

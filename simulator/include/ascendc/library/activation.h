@@ -170,22 +170,22 @@ void Swish(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal, uint3
                                srcLocal, nullptr, dataSize);
 }
 
-#define ASCEND_SIM_GELU(Name)                                                                                         \
-    template <class T, bool highPrecision = false, bool highPerformance = false>                                      \
-    void Name(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal,                                         \
-              const LocalTensor<uint8_t>& sharedTmpBuffer, const uint32_t dataSize, ASCEND_SIM_SITE) {                \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                    \
-        ascend_sim::unary_function(ascend_sim::Call(#Name, site),                                                     \
-                                   ascend_sim::Name##Program<highPrecision, highPerformance>(),                       \
-                                   ascend_sim::tmp_sizes::kGelu, dstLocal, srcLocal, &sharedTmpBuffer, dataSize);     \
-    }                                                                                                                 \
-    template <class T, bool highPrecision = false, bool highPerformance = false>                                      \
-    void Name(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal, const uint32_t dataSize,                \
-              ASCEND_SIM_SITE) {                                                                                      \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                    \
-        ascend_sim::unary_function(ascend_sim::Call(#Name, site),                                                     \
-                                   ascend_sim::Name##Program<highPrecision, highPerformance>(),                       \
-                                   ascend_sim::tmp_sizes::kGelu, dstLocal, srcLocal, nullptr, dataSize);              \
+#define ASCEND_SIM_GELU(Name)                                                                                     \
+    template <class T, bool highPrecision = false, bool highPerformance = false>                                  \
+    void Name(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal,                                     \
+              const LocalTensor<uint8_t>& sharedTmpBuffer, const uint32_t dataSize, ASCEND_SIM_SITE) {            \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                \
+        ascend_sim::unary_function(ascend_sim::Call(#Name, site),                                                 \
+                                   ascend_sim::Name##Program<highPrecision, highPerformance>(),                   \
+                                   ascend_sim::tmp_sizes::kGelu, dstLocal, srcLocal, &sharedTmpBuffer, dataSize); \
+    }                                                                                                             \
+    template <class T, bool highPrecision = false, bool highPerformance = false>                                  \
+    void Name(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal, const uint32_t dataSize,            \
+              ASCEND_SIM_SITE) {                                                                                  \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                \
+        ascend_sim::unary_function(ascend_sim::Call(#Name, site),                                                 \
+                                   ascend_sim::Name##Program<highPrecision, highPerformance>(),                   \
+                                   ascend_sim::tmp_sizes::kGelu, dstLocal, srcLocal, nullptr, dataSize);          \
     }
 ASCEND_SIM_GELU(Gelu)
 ASCEND_SIM_GELU(FasterGelu)

@@ -139,41 +139,41 @@ uint32_t scale_count(const Tensor<T>& scale, const AscendC::AntiQuantShapeInfo& 
 
 namespace AscendC {
 
-#define ASCEND_SIM_ANTI_QUANT(offsets, scales, offset, scale, has_offset, n, memory)                                  \
-    ASCEND_SIM_NEEDS(AscendAntiQuant, OutputDataType);                                                                \
-    static_assert(std::is_same_v<InputDataType, int8_t> ||                                                            \
-                      (ascend_sim::kIsInt4<InputDataType> && ascend_sim::kIs910b),                                    \
-                  "AscendAntiQuant: src is of int8, or of int4 on Ascend910B");                                       \
-    ascend_sim::anti_quantize<isTranspose, OutputDataType, InputDataType>(                                            \
-        ascend_sim::Call("AscendAntiQuant", site),                                                                    \
+#define ASCEND_SIM_ANTI_QUANT(offsets, scales, offset, scale, has_offset, n, memory)                          \
+    ASCEND_SIM_NEEDS(AscendAntiQuant, OutputDataType);                                                        \
+    static_assert(                                                                                            \
+        std::is_same_v<InputDataType, int8_t> || (ascend_sim::kIsInt4<InputDataType> && ascend_sim::kIs910b), \
+        "AscendAntiQuant: src is of int8, or of int4 on Ascend910B");                                         \
+    ascend_sim::anti_quantize<isTranspose, OutputDataType, InputDataType>(                                    \
+        ascend_sim::Call("AscendAntiQuant", site),                                                            \
         {dst, src, offsets, scales, float(offset), float(scale), has_offset, k, n}, memory)
-#define ASCEND_SIM_ANTI_QUANT_FORMS(memory_parameter, memory)                                                         \
-    template <class InputDataType, class OutputDataType, bool isTranspose>                                            \
-    void AscendAntiQuant(const LocalTensor<OutputDataType>& dst, const LocalTensor<InputDataType>& src,               \
-                         const LocalTensor<OutputDataType>& offset,                                                   \
-                         const LocalTensor<OutputDataType>& scale memory_parameter, const uint32_t k,                 \
-                         const AntiQuantShapeInfo& shapeInfo = {}, ASCEND_SIM_SITE) {                                 \
-        ASCEND_SIM_ANTI_QUANT(&offset, &scale, 0, 0, true, ascend_sim::scale_count(scale, shapeInfo, isTranspose),    \
-                              memory);                                                                                \
-    }                                                                                                                 \
-    template <class InputDataType, class OutputDataType, bool isTranspose>                                            \
-    void AscendAntiQuant(const LocalTensor<OutputDataType>& dst, const LocalTensor<InputDataType>& src,               \
-                         const LocalTensor<OutputDataType>& scale memory_parameter, const uint32_t k,                 \
-                         const AntiQuantShapeInfo& shapeInfo = {}, ASCEND_SIM_SITE) {                                 \
-        ASCEND_SIM_ANTI_QUANT(nullptr, &scale, 0, 0, false, ascend_sim::scale_count(scale, shapeInfo, isTranspose),   \
-                              memory);                                                                                \
-    }                                                                                                                 \
-    template <class InputDataType, class OutputDataType, bool isTranspose>                                            \
-    void AscendAntiQuant(const LocalTensor<OutputDataType>& dst, const LocalTensor<InputDataType>& src,               \
-                         const OutputDataType offset, const OutputDataType scale memory_parameter, const uint32_t k,  \
-                         const AntiQuantShapeInfo& = {}, ASCEND_SIM_SITE) {                                           \
-        ASCEND_SIM_ANTI_QUANT(nullptr, nullptr, offset, scale, true, src.GetSize() / k, memory);                      \
-    }                                                                                                                 \
-    template <class InputDataType, class OutputDataType, bool isTranspose>                                            \
-    void AscendAntiQuant(const LocalTensor<OutputDataType>& dst, const LocalTensor<InputDataType>& src,               \
-                         const OutputDataType scale memory_parameter, const uint32_t k,                               \
-                         const AntiQuantShapeInfo& = {}, ASCEND_SIM_SITE) {                                           \
-        ASCEND_SIM_ANTI_QUANT(nullptr, nullptr, 0, scale, false, src.GetSize() / k, memory);                          \
+#define ASCEND_SIM_ANTI_QUANT_FORMS(memory_parameter, memory)                                                        \
+    template <class InputDataType, class OutputDataType, bool isTranspose>                                           \
+    void AscendAntiQuant(const LocalTensor<OutputDataType>& dst, const LocalTensor<InputDataType>& src,              \
+                         const LocalTensor<OutputDataType>& offset,                                                  \
+                         const LocalTensor<OutputDataType>& scale memory_parameter, const uint32_t k,                \
+                         const AntiQuantShapeInfo& shapeInfo = {}, ASCEND_SIM_SITE) {                                \
+        ASCEND_SIM_ANTI_QUANT(&offset, &scale, 0, 0, true, ascend_sim::scale_count(scale, shapeInfo, isTranspose),   \
+                              memory);                                                                               \
+    }                                                                                                                \
+    template <class InputDataType, class OutputDataType, bool isTranspose>                                           \
+    void AscendAntiQuant(const LocalTensor<OutputDataType>& dst, const LocalTensor<InputDataType>& src,              \
+                         const LocalTensor<OutputDataType>& scale memory_parameter, const uint32_t k,                \
+                         const AntiQuantShapeInfo& shapeInfo = {}, ASCEND_SIM_SITE) {                                \
+        ASCEND_SIM_ANTI_QUANT(nullptr, &scale, 0, 0, false, ascend_sim::scale_count(scale, shapeInfo, isTranspose),  \
+                              memory);                                                                               \
+    }                                                                                                                \
+    template <class InputDataType, class OutputDataType, bool isTranspose>                                           \
+    void AscendAntiQuant(const LocalTensor<OutputDataType>& dst, const LocalTensor<InputDataType>& src,              \
+                         const OutputDataType offset, const OutputDataType scale memory_parameter, const uint32_t k, \
+                         const AntiQuantShapeInfo& = {}, ASCEND_SIM_SITE) {                                          \
+        ASCEND_SIM_ANTI_QUANT(nullptr, nullptr, offset, scale, true, src.GetSize() / k, memory);                     \
+    }                                                                                                                \
+    template <class InputDataType, class OutputDataType, bool isTranspose>                                           \
+    void AscendAntiQuant(const LocalTensor<OutputDataType>& dst, const LocalTensor<InputDataType>& src,              \
+                         const OutputDataType scale memory_parameter, const uint32_t k,                              \
+                         const AntiQuantShapeInfo& = {}, ASCEND_SIM_SITE) {                                          \
+        ASCEND_SIM_ANTI_QUANT(nullptr, nullptr, 0, scale, false, src.GetSize() / k, memory);                         \
     }
 ASCEND_SIM_ANTI_QUANT_FORMS(ASCEND_SIM_MEMORY, &sharedTmpBuffer)
 ASCEND_SIM_ANTI_QUANT_FORMS(, nullptr)

@@ -4,14 +4,15 @@
 // repeated (axis 0) have whole 32-byte blocks; on Ascend310P a column that is repeated (axis 1) has, too. The
 // destination is apart from the source.
 // Meaning: dst[i][j] = src[i or 0][j or 0].
-// Cost: on Ascend910B, a column becomes blocks (Brcb), these are copied along the row, and rows of a part of a block are
-// gathered; rows are repeated by Or, eight at a time. 8-bit elements become half and go back. On Ascend310P a column is
-// repeated as a row and transposed; on Ascend950 it is one instruction.
-// Pages: Broadcast, GetBroadCastMaxMinTmpSize; the steps are those of asc-devkit's impl/adv_api/detail/pad.
+// Cost: on Ascend910B, a column becomes blocks (Brcb), these are copied along the row, and rows of a part of a block
+// are gathered; rows are repeated by Or, eight at a time. 8-bit elements become half and go back. On Ascend310P a
+// column is repeated as a row and transposed; on Ascend950 it is one instruction. Pages: Broadcast,
+// GetBroadCastMaxMinTmpSize; the steps are those of asc-devkit's impl/adv_api/detail/pad.
 #pragma once
 
 #include "ascendc/cast.h"
 #include "ascendc/duplicate.h"
+#include "ascendc/library/broadcast_sizes.h"
 #include "ascendc/library/moves.h"
 
 namespace ascend_sim {
@@ -22,28 +23,6 @@ struct BroadcastShape {
     uint64_t elements() const { return uint64_t(rows) * columns; }
     uint64_t source_elements() const { return uint64_t(repeats_row ? 1 : rows) * (repeats_column ? 1 : columns); }
 };
-
-constexpr uint64_t align_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
-
-// What the host's function returns: memory of the conversion of 8-bit elements, and of the steps. With few rows `most`
-// can be less than `least`.
-constexpr TmpSizes broadcast_sizes(uint64_t src_rows, uint64_t src_columns, uint64_t rows, uint64_t columns,
-                                   uint32_t type_bytes, bool is310p, bool is950) {
-    const uint64_t source = src_rows * src_columns, all = rows * columns;
-    const uint32_t cast = type_bytes == 1 ? uint32_t(align_up(source, 16) + align_up(all, 16)) * 2 : 0;
-    if (source == all || source == 1) return type_bytes == 1 ? TmpSizes{cast + 32, cast + 32} : TmpSizes{0, 0};
-    if (is950) return {0, 0};
-    if (src_columns != 1) return {cast + 32, cast + 32};
-    const uint32_t bytes = type_bytes == 1 ? 2 : type_bytes, in_block = 32 / bytes;
-    if (is310p) {
-        const uint32_t least = uint32_t(in_block * ((columns + 7) / 8) * bytes);
-        return {uint32_t(32 + cast + all * bytes), 32 + cast + least};
-    }
-    const uint32_t blocks = in_block * in_block * bytes, most_blocks = uint32_t(align_up(rows, 8) * in_block * bytes);
-    if (columns % in_block == 0) return {most_blocks + cast, blocks + cast};
-    const uint64_t row = align_up(columns, in_block) * bytes;
-    return {uint32_t(most_blocks + rows * row + cast), uint32_t(blocks + in_block * row + cast)};
-}
 
 // Element (i, j) of the destination from the source; i counts from `first`.
 template <class T>
@@ -79,8 +58,8 @@ void broadcast_column(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTe
                           }
                       });
         move_elements("Copy", site, first_of(aligned ? "dstLocal" : "sharedTmpBuffer", copied, written),
-                      first_of("sharedTmpBuffer", tmp, uint64_t(rows) * kInBlock),
-                      rows * repeats_of(row * sizeof(T)), Cost::Repeat, [&] {
+                      first_of("sharedTmpBuffer", tmp, uint64_t(rows) * kInBlock), rows * repeats_of(row * sizeof(T)),
+                      Cost::Repeat, [&] {
                           for (uint64_t i = 0; i < written; ++i) copied.data()[i] = tmp.data()[i / row * kInBlock];
                       });
         if (aligned) continue;
@@ -176,24 +155,24 @@ void broadcast_call(const Call& call, const AscendC::LocalTensor<T>& dst, const 
 
 namespace AscendC {
 
-#define ASCEND_SIM_BROADCAST(Name)                                                                                    \
-    template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>                                         \
-    void Name(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal, const uint32_t dstShape[dim],           \
-              const uint32_t srcShape[dim], const LocalTensor<uint8_t>& sharedTmpBuffer, ASCEND_SIM_SITE) {           \
-        ASCEND_SIM_NEEDS(Broadcast, T);                                                                               \
-        static_assert(dim == 1 || dim == 2, "Broadcast: dim is 1 or 2");                                              \
-        static_assert(axis == 0 || axis == 1, "Broadcast: axis is 0 or 1");                                           \
-        ascend_sim::broadcast_call(ascend_sim::Call(#Name, site), dstLocal, srcLocal, dstShape, srcShape, dim,        \
-                                   &sharedTmpBuffer);                                                                 \
-    }                                                                                                                 \
-    template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>                                         \
-    void Name(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal, const uint32_t dstShape[dim],           \
-              const uint32_t srcShape[dim], ASCEND_SIM_SITE) {                                                        \
-        ASCEND_SIM_NEEDS(Broadcast, T);                                                                               \
-        static_assert(dim == 1 || dim == 2, "Broadcast: dim is 1 or 2");                                              \
-        static_assert(axis == 0 || axis == 1, "Broadcast: axis is 0 or 1");                                           \
-        ascend_sim::broadcast_call(ascend_sim::Call(#Name, site), dstLocal, srcLocal, dstShape, srcShape, dim,        \
-                                   nullptr);                                                                          \
+#define ASCEND_SIM_BROADCAST(Name)                                                                             \
+    template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>                                  \
+    void Name(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal, const uint32_t dstShape[dim],    \
+              const uint32_t srcShape[dim], const LocalTensor<uint8_t>& sharedTmpBuffer, ASCEND_SIM_SITE) {    \
+        ASCEND_SIM_NEEDS(Broadcast, T);                                                                        \
+        static_assert(dim == 1 || dim == 2, "Broadcast: dim is 1 or 2");                                       \
+        static_assert(axis == 0 || axis == 1, "Broadcast: axis is 0 or 1");                                    \
+        ascend_sim::broadcast_call(ascend_sim::Call(#Name, site), dstLocal, srcLocal, dstShape, srcShape, dim, \
+                                   &sharedTmpBuffer);                                                          \
+    }                                                                                                          \
+    template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>                                  \
+    void Name(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal, const uint32_t dstShape[dim],    \
+              const uint32_t srcShape[dim], ASCEND_SIM_SITE) {                                                 \
+        ASCEND_SIM_NEEDS(Broadcast, T);                                                                        \
+        static_assert(dim == 1 || dim == 2, "Broadcast: dim is 1 or 2");                                       \
+        static_assert(axis == 0 || axis == 1, "Broadcast: axis is 0 or 1");                                    \
+        ascend_sim::broadcast_call(ascend_sim::Call(#Name, site), dstLocal, srcLocal, dstShape, srcShape, dim, \
+                                   nullptr);                                                                   \
     }
 ASCEND_SIM_BROADCAST(Broadcast)
 ASCEND_SIM_BROADCAST(BroadCast)

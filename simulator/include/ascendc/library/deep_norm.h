@@ -14,7 +14,7 @@
 #pragma once
 
 #include "ascendc/library/group_norm_tiling.h"
-#include "ascendc/library/rms_norm.h"
+#include "ascendc/library/root_mean_square.h"
 
 namespace ascend_sim {
 
@@ -55,8 +55,9 @@ void deep_norm(const Call& call, const DeepNormCall<T>& p, const AscendC::LocalT
     check_pitch(call, h, tiling.originalHLength, sizeof(T));
     if (h > kLongest) call.report(Rule::Count04, "H must be at most %u but is %u.", kLongest, h);
     if (kBasicBlock && (h % 64 || tiling.originalHLength != h || rows % 8))
-        call.report(Rule::Count04, "isBasicBlock needs H a multiple of 64 and B * S a multiple of 8, but they are %u and "
-                                   "%u.",
+        call.report(Rule::Count04,
+                    "isBasicBlock needs H a multiple of 64 and B * S a multiple of 8, but they are %u and "
+                    "%u.",
                     h, rows);
     Operands all(call);
     const Range from = all.add("srcLocal", p.src, uint64_t(rows) * h);
@@ -159,8 +160,9 @@ void batch_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTens
     const Floats tmp = tiled_memory(call, shared, tiling, 3);
     check_pitch(call, sh, sh, sizeof(T));
     if (kBasicBlock && !is_batch_norm_basic_block(b, sh))
-        call.report(Rule::Count04, "isBasicBlock needs S * H a multiple of 64 and B a multiple of 8, but they are %u and "
-                                   "%u.",
+        call.report(Rule::Count04,
+                    "isBasicBlock needs S * H a multiple of 64 and B a multiple of 8, but they are %u and "
+                    "%u.",
                     sh, b);
     check_norm(call, p, uint64_t(b) * sh, sh, b, tmp, true);
     const Floats t1 = tmp[tiling.firstTmpStartPos], t2 = tmp[tiling.secondTmpStartPos],
@@ -325,11 +327,11 @@ void group_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTens
 namespace AscendC {
 
 // The forms with and without sharedTmpBuffer.
-#define ASCEND_SIM_DEEP_NORM(memory)                                                                                \
-    ASCEND_SIM_NEEDS(DeepNorm, T);                                                                                  \
-    ascend_sim::deep_norm<isReuseSrc, isBasicBlock, T>(                                                             \
-        ascend_sim::Call("DeepNorm", site),                                                                         \
-        {dstLocal, meanLocal, rstdLocal, srcLocal, gxLocal, betaLocal, gammaLocal, float(alpha), float(epsilon)},   \
+#define ASCEND_SIM_DEEP_NORM(memory)                                                                              \
+    ASCEND_SIM_NEEDS(DeepNorm, T);                                                                                \
+    ascend_sim::deep_norm<isReuseSrc, isBasicBlock, T>(                                                           \
+        ascend_sim::Call("DeepNorm", site),                                                                       \
+        {dstLocal, meanLocal, rstdLocal, srcLocal, gxLocal, betaLocal, gammaLocal, float(alpha), float(epsilon)}, \
         memory, tiling)
 template <class T, bool isReuseSrc = false, bool isBasicBlock = false>
 void DeepNorm(const LocalTensor<T>& dstLocal, const LocalTensor<T>& meanLocal, const LocalTensor<T>& rstdLocal,
@@ -347,26 +349,26 @@ void DeepNorm(const LocalTensor<T>& dstLocal, const LocalTensor<T>& meanLocal, c
 }
 #undef ASCEND_SIM_DEEP_NORM
 
-#define ASCEND_SIM_NORM(Name, function, ...)                                                                        \
-    template <class T, bool isReuseSource = false __VA_ARGS__>                                                      \
-    void Name(const LocalTensor<T>& output, const LocalTensor<T>& outputMean, const LocalTensor<T>& outputVariance, \
-              const LocalTensor<T>& inputX, const LocalTensor<T>& gamma, const LocalTensor<T>& beta,                \
-              const LocalTensor<uint8_t>& sharedTmpBuffer, const T epsilon, Name##Tiling& tiling, ASCEND_SIM_SITE) {\
-        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
-        ascend_sim::function(ascend_sim::Call(#Name, site),                                                         \
-                             ascend_sim::NormCall<T>{output, outputMean, outputVariance, inputX, gamma, beta,       \
-                                                     float(epsilon)},                                               \
-                             &sharedTmpBuffer, tiling);                                                             \
-    }                                                                                                               \
-    template <class T, bool isReuseSource = false __VA_ARGS__>                                                      \
-    void Name(const LocalTensor<T>& output, const LocalTensor<T>& outputMean, const LocalTensor<T>& outputVariance, \
-              const LocalTensor<T>& inputX, const LocalTensor<T>& gamma, const LocalTensor<T>& beta, const T epsilon,\
-              Name##Tiling& tiling, ASCEND_SIM_SITE) {                                                              \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
-        ascend_sim::function(ascend_sim::Call(#Name, site),                                                         \
-                             ascend_sim::NormCall<T>{output, outputMean, outputVariance, inputX, gamma, beta,       \
-                                                     float(epsilon)},                                               \
-                             nullptr, tiling);                                                                      \
+#define ASCEND_SIM_NORM(Name, function, ...)                                                                           \
+    template <class T, bool isReuseSource = false __VA_ARGS__>                                                         \
+    void Name(const LocalTensor<T>& output, const LocalTensor<T>& outputMean, const LocalTensor<T>& outputVariance,    \
+              const LocalTensor<T>& inputX, const LocalTensor<T>& gamma, const LocalTensor<T>& beta,                   \
+              const LocalTensor<uint8_t>& sharedTmpBuffer, const T epsilon, Name##Tiling& tiling, ASCEND_SIM_SITE) {   \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
+        ascend_sim::function(                                                                                          \
+            ascend_sim::Call(#Name, site),                                                                             \
+            ascend_sim::NormCall<T>{output, outputMean, outputVariance, inputX, gamma, beta, float(epsilon)},          \
+            &sharedTmpBuffer, tiling);                                                                                 \
+    }                                                                                                                  \
+    template <class T, bool isReuseSource = false __VA_ARGS__>                                                         \
+    void Name(const LocalTensor<T>& output, const LocalTensor<T>& outputMean, const LocalTensor<T>& outputVariance,    \
+              const LocalTensor<T>& inputX, const LocalTensor<T>& gamma, const LocalTensor<T>& beta, const T epsilon,  \
+              Name##Tiling& tiling, ASCEND_SIM_SITE) {                                                                 \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
+        ascend_sim::function(                                                                                          \
+            ascend_sim::Call(#Name, site),                                                                             \
+            ascend_sim::NormCall<T>{output, outputMean, outputVariance, inputX, gamma, beta, float(epsilon)}, nullptr, \
+            tiling);                                                                                                   \
     }
 ASCEND_SIM_NORM(BatchNorm, batch_norm<isBasicBlock>, , bool isBasicBlock = false)
 ASCEND_SIM_NORM(GroupNorm, group_norm<isReuseSource>)

@@ -111,17 +111,6 @@ struct PowerScalarProgram : ProgramTraits {
     }
 };
 
-// Power's own formula: arrays of float, and 256 bytes for constants.
-constexpr uint32_t kPowerConstants = 256;
-constexpr uint32_t power_arrays(bool tensors, uint32_t type_bytes, bool is310p) {
-    return (type_bytes == 2 ? 7 : tensors ? 4 : 5) + (is310p ? 1 : 0);
-}
-constexpr TmpSizes power_sizes(uint64_t elements, bool tensors, uint32_t type_bytes, bool is310p, bool is950) {
-    if (is950) return {uint32_t(elements * 12), uint32_t(elements * 12)};
-    const uint64_t n = power_arrays(tensors, type_bytes, is310p), bytes = elements * 4;
-    return {uint32_t(n * (bytes > 256 ? bytes : 256) + kPowerConstants), uint32_t(n * 256 + kPowerConstants)};
-}
-
 template <class P, class T, size_t N>
 void power_function(const Call& call, const P& program, const AscendC::LocalTensor<T>& dst,
                     const std::array<AscendC::LocalTensor<T>, N>& src, const AscendC::LocalTensor<uint8_t>* tmp,
@@ -169,26 +158,26 @@ void Exp(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal, const u
     ascend_sim::unary_function(call, program, ascend_sim::tmp_sizes::kExp, dstLocal, srcLocal, nullptr, calCount);
 }
 
-#define ASCEND_SIM_LOG(Name, widens, factor_)                                                                    \
-    template <class T, bool isReuseSource = false>                                                               \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const uint32_t calCount,         \
-              ASCEND_SIM_SITE) {                                                                                 \
-        ASCEND_SIM_NEEDS(Name, T);                                                                               \
-        ascend_sim::LogProgram<T, widens> program;                                                               \
-        program.factor = factor_;                                                                                \
-        ascend_sim::unary_function(ascend_sim::Call(#Name, site), program, ascend_sim::tmp_sizes::k##Name,       \
-                                   dstTensor, srcTensor, nullptr, calCount);                                     \
-    }                                                                                                            \
-    template <class T, bool isReuseSource = false>                                                               \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, ASCEND_SIM_SITE) {               \
-        Name<T, isReuseSource>(dstTensor, srcTensor, srcTensor.GetSize(), site);                                 \
+#define ASCEND_SIM_LOG(Name, widens, factor_)                                                                         \
+    template <class T, bool isReuseSource = false>                                                                    \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const uint32_t calCount,              \
+              ASCEND_SIM_SITE) {                                                                                      \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                    \
+        ascend_sim::LogProgram<T, widens> program;                                                                    \
+        program.factor = factor_;                                                                                     \
+        ascend_sim::unary_function(ascend_sim::Call(#Name, site), program, ascend_sim::tmp_sizes::k##Name, dstTensor, \
+                                   srcTensor, nullptr, calCount);                                                     \
+    }                                                                                                                 \
+    template <class T, bool isReuseSource = false>                                                                    \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, ASCEND_SIM_SITE) {                    \
+        Name<T, isReuseSource>(dstTensor, srcTensor, srcTensor.GetSize(), site);                                      \
     }
 ASCEND_SIM_LOG(Log, false, 1.0f)
 ASCEND_SIM_LOG(Log10, false, 0.43429448190325176f)
 ASCEND_SIM_LOG(Log2, true, 1.4426950408889634f)
 template <class T, bool isReuseSource = false>
-void Log2(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,
-          const LocalTensor<uint8_t>& sharedTmpBuffer, const uint32_t calCount, ASCEND_SIM_SITE) {
+void Log2(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const LocalTensor<uint8_t>& sharedTmpBuffer,
+          const uint32_t calCount, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(Log2, T);
     ascend_sim::LogProgram<T, true> program;
     program.factor = 1.4426950408889634f;
@@ -196,8 +185,8 @@ void Log2(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,
                                srcTensor, &sharedTmpBuffer, calCount);
 }
 template <class T, bool isReuseSource = false>
-void Log2(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,
-          const LocalTensor<uint8_t>& sharedTmpBuffer, ASCEND_SIM_SITE) {
+void Log2(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const LocalTensor<uint8_t>& sharedTmpBuffer,
+          ASCEND_SIM_SITE) {
     Log2<T, isReuseSource>(dstTensor, srcTensor, sharedTmpBuffer, srcTensor.GetSize(), site);
 }
 
@@ -227,28 +216,28 @@ void PowerCall(const LocalTensor<T>& dst, const T& x, const LocalTensor<T>& e, c
 }  // namespace sim_detail
 
 // A and B: the types of base and exponent; whole: the tensor whose size is the number of elements.
-#define ASCEND_SIM_POWER(A, B, whole)                                                                                 \
-    template <class T, bool isReuseSource = false, const auto&... config>                                             \
-    void Power(const LocalTensor<T>& dstTensor, const A& src0, const B& src1,                                         \
-               const LocalTensor<uint8_t>& sharedTmpBuffer, uint32_t calCount, ASCEND_SIM_SITE) {                     \
-        ASCEND_SIM_NEEDS(Power, T);                                                                                   \
-        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, "Power: config is for Ascend950 only");           \
-        sim_detail::PowerCall<T>(dstTensor, src0, src1, &sharedTmpBuffer, calCount, site);                            \
-    }                                                                                                                 \
-    template <class T, bool isReuseSource = false, const auto&... config>                                             \
-    void Power(const LocalTensor<T>& dstTensor, const A& src0, const B& src1,                                         \
-               const LocalTensor<uint8_t>& sharedTmpBuffer, ASCEND_SIM_SITE) {                                        \
-        Power<T, isReuseSource, config...>(dstTensor, src0, src1, sharedTmpBuffer, whole.GetSize(), site);            \
-    }                                                                                                                 \
-    template <class T, bool isReuseSource = false, const auto&... config>                                             \
-    void Power(const LocalTensor<T>& dstTensor, const A& src0, const B& src1, uint32_t calCount, ASCEND_SIM_SITE) {   \
-        ASCEND_SIM_NEEDS(Power, T);                                                                                   \
-        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, "Power: config is for Ascend950 only");           \
-        sim_detail::PowerCall<T>(dstTensor, src0, src1, nullptr, calCount, site);                                     \
-    }                                                                                                                 \
-    template <class T, bool isReuseSource = false, const auto&... config>                                             \
-    void Power(const LocalTensor<T>& dstTensor, const A& src0, const B& src1, ASCEND_SIM_SITE) {                      \
-        Power<T, isReuseSource, config...>(dstTensor, src0, src1, whole.GetSize(), site);                             \
+#define ASCEND_SIM_POWER(A, B, whole)                                                                               \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
+    void Power(const LocalTensor<T>& dstTensor, const A& src0, const B& src1,                                       \
+               const LocalTensor<uint8_t>& sharedTmpBuffer, uint32_t calCount, ASCEND_SIM_SITE) {                   \
+        ASCEND_SIM_NEEDS(Power, T);                                                                                 \
+        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, "Power: config is for Ascend950 only");         \
+        sim_detail::PowerCall<T>(dstTensor, src0, src1, &sharedTmpBuffer, calCount, site);                          \
+    }                                                                                                               \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
+    void Power(const LocalTensor<T>& dstTensor, const A& src0, const B& src1,                                       \
+               const LocalTensor<uint8_t>& sharedTmpBuffer, ASCEND_SIM_SITE) {                                      \
+        Power<T, isReuseSource, config...>(dstTensor, src0, src1, sharedTmpBuffer, whole.GetSize(), site);          \
+    }                                                                                                               \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
+    void Power(const LocalTensor<T>& dstTensor, const A& src0, const B& src1, uint32_t calCount, ASCEND_SIM_SITE) { \
+        ASCEND_SIM_NEEDS(Power, T);                                                                                 \
+        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, "Power: config is for Ascend950 only");         \
+        sim_detail::PowerCall<T>(dstTensor, src0, src1, nullptr, calCount, site);                                   \
+    }                                                                                                               \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
+    void Power(const LocalTensor<T>& dstTensor, const A& src0, const B& src1, ASCEND_SIM_SITE) {                    \
+        Power<T, isReuseSource, config...>(dstTensor, src0, src1, whole.GetSize(), site);                           \
     }
 ASCEND_SIM_POWER(LocalTensor<T>, LocalTensor<T>, src0)
 ASCEND_SIM_POWER(LocalTensor<T>, T, src0)

@@ -1,4 +1,5 @@
-// The tiling of GroupNorm, BatchNorm, LayerNormGrad and LayerNormGradBeta, and their temporary memory; as norm_tiling.h.
+// The tiling of GroupNorm, BatchNorm, LayerNormGrad and LayerNormGradBeta, and their temporary memory; as
+// norm_tiling.h.
 //
 // Source: the pages GroupNorm Tiling, BatchNorm Tiling, LayerNormGrad Tiling, LayerNormGradBeta Tiling; the figures are
 // those of asc-devkit's impl/adv_api/tiling/normalization.
@@ -6,11 +7,12 @@
 
 #include <cstring>
 
-#include "ascendc/library/norm_tiling.h"
+#include "norm_tiling.h"
 
 namespace ascend_sim {
 
-// ---- GroupNorm: [N, C, H, W], whose channels are filled to whole blocks -------------------------------------------------
+// ---- GroupNorm: [N, C, H, W], whose channels are filled to whole blocks
+// -------------------------------------------------
 
 struct GroupShape {
     uint32_t n, c, hw, groups, type_bytes;
@@ -118,7 +120,9 @@ constexpr BatchNormTiling batch_norm_tiling(uint32_t b, uint32_t sh, uint32_t by
 
 // ---- LayerNormGrad, LayerNormGradBeta -------------------------------------------------------------------------------
 
-constexpr uint32_t layer_norm_grad_arrays(uint32_t type_bytes, bool reuse) { return type_bytes == 2 ? 9 : reuse ? 4 : 6; }
+constexpr uint32_t layer_norm_grad_arrays(uint32_t type_bytes, bool reuse) {
+    return type_bytes == 2 ? 9 : reuse ? 4 : 6;
+}
 
 constexpr TmpSizes layer_norm_grad_sizes(uint32_t rows, uint32_t h, uint32_t type_bytes, bool reuse, bool is950) {
     if (is950) {

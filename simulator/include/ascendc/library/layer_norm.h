@@ -16,6 +16,7 @@
 
 #include "ascendc/library/norm_steps.h"
 #include "ascendc/library/norm_tiling.h"
+#include "ascendc/library/tiling_names.h"
 
 namespace AscendC {
 
@@ -25,7 +26,22 @@ struct LayerNormPara {
 using NormalizePara = LayerNormPara;
 
 enum class ReducePattern : uint32_t {
-    AR, RA, R, ARA, ARAR, ARARA, ARARAR, ARARARA, ARARARAR, ARARARARA, RAR, RARA, RARAR, RARARA, RARARAR, RARARARA
+    AR,
+    RA,
+    R,
+    ARA,
+    ARAR,
+    ARARA,
+    ARARAR,
+    ARARARA,
+    ARARARAR,
+    ARARARARA,
+    RAR,
+    RARA,
+    RARAR,
+    RARARA,
+    RARARAR,
+    RARARARA
 };
 
 struct LayerNormConfig {
@@ -71,8 +87,8 @@ private:
 
 inline void check_pitch(const Call& call, uint32_t pitch, uint32_t k, uint32_t type_bytes) {
     if (pitch * type_bytes % kBlockBytes || k > pitch || k == 0)
-        call.report(Rule::Count04, "a row has %u elements, of which %u count; it must have whole 32-byte blocks.", pitch,
-                    k);
+        call.report(Rule::Count04, "a row has %u elements, of which %u count; it must have whole 32-byte blocks.",
+                    pitch, k);
 }
 // The temporary memory of a tiling: `arrays` arrays of oneTmpSize floats from firstTmpStartPos.
 template <class S>
@@ -89,8 +105,8 @@ Floats tiled_memory(const Call& call, const AscendC::LocalTensor<uint8_t>* share
 struct NormArrays {
     Floats a, b, c;
 };
-inline void normalize_rows(NormSteps& m, const Floats& x, const NormArrays& t, const Floats& mean, const Floats& variance,
-                           uint32_t rows, uint32_t h, float factor, float epsilon) {
+inline void normalize_rows(NormSteps& m, const Floats& x, const NormArrays& t, const Floats& mean,
+                           const Floats& variance, uint32_t rows, uint32_t h, float factor, float epsilon) {
     const uint32_t n = rows * h;
     m.count(n);
     m.muls(t.c, x, factor);
@@ -148,7 +164,8 @@ void layer_norm(const Call& call, const AscendC::LocalTensor<T>& out, const Asce
             m.count(n * h);
             m.cast(out[at], t.a, RoundMode::CAST_NONE);
         } else {
-            const NormArrays t = kInSource ? NormArrays{x[at], first_tmp, second} : NormArrays{first_tmp, second, third};
+            const NormArrays t =
+                kInSource ? NormArrays{x[at], first_tmp, second} : NormArrays{first_tmp, second, third};
             normalize_rows(m, x[at], t, mean[first], variance[first], n, h, tiling.lastDimValueBack, e);
             m.mul_rows(t.a, t.c, gamma, n, h);
             m.add_rows(out[at], t.a, beta, n, h);
@@ -293,7 +310,8 @@ void normalize(const Call& call, const RowNorm<U, T>& p, const AscendC::LocalTen
     if constexpr (kIs950) {
         row_norm_in_registers(p, call.site());
     } else {
-        const auto tmp = call.temporary(shared, normalize_sizes(p.shape.aLength, p.shape.rLength, sizeof(U), sizeof(T)));
+        const auto tmp =
+            call.temporary(shared, normalize_sizes(p.shape.aLength, p.shape.rLength, sizeof(U), sizeof(T)));
         all.add("sharedTmpBuffer", range_of(tmp));
         NormSteps m(call.site());
         normalize_in_ub(m, p, tmp.template ReinterpretCast<float>());
@@ -382,18 +400,28 @@ void LayerNorm(const LocalTensor<T>& output, const LocalTensor<T>& outputMean, c
                                           inputX, gamma, beta, nullptr, epsilon, tiling);
 }
 
-#define ASCEND_SIM_ROW_NORM_CHECKS(Name)                                                                              \
-    ASCEND_SIM_NEEDS(Name, T);                                                                                        \
-    static_assert(std::is_same_v<U, T> || std::is_same_v<U, float>, #Name ": gamma and beta are of T or float");      \
+#define ASCEND_SIM_ROW_NORM_CHECKS(Name)                                                                         \
+    ASCEND_SIM_NEEDS(Name, T);                                                                                   \
+    static_assert(std::is_same_v<U, T> || std::is_same_v<U, float>, #Name ": gamma and beta are of T or float"); \
     static_assert(!config.isOnlyOutput, #Name ": isOnlyOutput must be false")
-#define ASCEND_SIM_LAYER_NORM_RSTD(memory)                                                                            \
-    ASCEND_SIM_ROW_NORM_CHECKS(LayerNormRstd);                                                                        \
-    static_assert(config.isOutputRstd || ascend_sim::kIs950, "LayerNorm: a variance is for Ascend950 only");          \
-    ascend_sim::layer_norm_separate<U, T>(                                                                            \
-        ascend_sim::Call("LayerNorm", site),                                                                          \
-        {output, inputX, outputMean, outputRstd, {}, gamma, beta, epsilon, para, !config.isNoGamma, !config.isNoBeta, \
-         true, !config.isOutputRstd},                                                                                 \
-        memory, tiling)
+#define ASCEND_SIM_LAYER_NORM_RSTD(memory)                                                                   \
+    ASCEND_SIM_ROW_NORM_CHECKS(LayerNormRstd);                                                               \
+    static_assert(config.isOutputRstd || ascend_sim::kIs950, "LayerNorm: a variance is for Ascend950 only"); \
+    ascend_sim::layer_norm_separate<U, T>(ascend_sim::Call("LayerNorm", site),                               \
+                                          {output,                                                           \
+                                           inputX,                                                           \
+                                           outputMean,                                                       \
+                                           outputRstd,                                                       \
+                                           {},                                                               \
+                                           gamma,                                                            \
+                                           beta,                                                             \
+                                           epsilon,                                                          \
+                                           para,                                                             \
+                                           !config.isNoGamma,                                                \
+                                           !config.isNoBeta,                                                 \
+                                           true,                                                             \
+                                           !config.isOutputRstd},                                            \
+                                          memory, tiling)
 
 template <class U, class T, bool isReuseSource = false, const LayerNormConfig& config = LNCFG_NORM>
 void LayerNorm(const LocalTensor<T>& output, const LocalTensor<float>& outputMean, const LocalTensor<float>& outputRstd,
@@ -405,19 +433,18 @@ void LayerNorm(const LocalTensor<T>& output, const LocalTensor<float>& outputMea
 template <class U, class T, bool isReuseSource = false, const LayerNormConfig& config = LNCFG_NORM>
 void LayerNorm(const LocalTensor<T>& output, const LocalTensor<float>& outputMean, const LocalTensor<float>& outputRstd,
                const LocalTensor<T>& inputX, const LocalTensor<U>& gamma, const LocalTensor<U>& beta,
-               const float epsilon, const LayerNormPara& para, const LayerNormSeparateTiling& tiling,
-               ASCEND_SIM_SITE) {
+               const float epsilon, const LayerNormPara& para, const LayerNormSeparateTiling& tiling, ASCEND_SIM_SITE) {
     ASCEND_SIM_LAYER_NORM_RSTD(nullptr);
 }
 #undef ASCEND_SIM_LAYER_NORM_RSTD
 
-#define ASCEND_SIM_NORMALIZE(memory)                                                                                  \
-    ASCEND_SIM_ROW_NORM_CHECKS(Normalize);                                                                            \
-    static_assert(config.reducePattern == ReducePattern::AR, "Normalize: the pattern must be AR");                    \
-    static_assert(config.aLength != 1, "Normalize: aLength of the configuration must not be 1");                      \
-    ascend_sim::normalize<U, T>(ascend_sim::Call("Normalize", site),                                                  \
-                                {output, inputX, inputMean, outputRstd, inputVariance, gamma, beta, epsilon, para,    \
-                                 !config.isNoGamma, !config.isNoBeta, false, false},                                  \
+#define ASCEND_SIM_NORMALIZE(memory)                                                                               \
+    ASCEND_SIM_ROW_NORM_CHECKS(Normalize);                                                                         \
+    static_assert(config.reducePattern == ReducePattern::AR, "Normalize: the pattern must be AR");                 \
+    static_assert(config.aLength != 1, "Normalize: aLength of the configuration must not be 1");                   \
+    ascend_sim::normalize<U, T>(ascend_sim::Call("Normalize", site),                                               \
+                                {output, inputX, inputMean, outputRstd, inputVariance, gamma, beta, epsilon, para, \
+                                 !config.isNoGamma, !config.isNoBeta, false, false},                               \
                                 memory)
 template <class U, class T, bool isReuseSource = false, const NormalizeConfig& config = NLCFG_NORM>
 void Normalize(const LocalTensor<T>& output, const LocalTensor<float>& outputRstd, const LocalTensor<float>& inputMean,

@@ -33,8 +33,8 @@ struct GradCall {
 // d (rows of h) = s[r] in row r: instructions of 8 columns each.
 inline void spread_columns(NormSteps& m, const Floats& d, const Floats& s, uint32_t rows, uint32_t h) {
     move_elements(kIs310p ? "Duplicate" : "Brcb", m.site(), first_of("dst", d, uint64_t(rows) * h),
-                  first_of("src", s, rows),
-                  kIs310p ? rows * repeats_of(h * sizeof(float)) : h / 8 * ((rows + 7) / 8), Cost::Repeat, [&] {
+                  first_of("src", s, rows), kIs310p ? rows * repeats_of(h * sizeof(float)) : h / 8 * ((rows + 7) / 8),
+                  Cost::Repeat, [&] {
                       for (uint32_t i = 0; i < rows * h; ++i) d.data()[i] = s.data()[i / h];
                   });
 }
@@ -208,8 +208,7 @@ void layer_norm_grad_beta(const Call& call, const AscendC::LocalTensor<T>& pd_ga
     constexpr bool kIsHalf = sizeof(T) == 2, kInSource = kReuse && !kIsHalf;
     const uint32_t h = tiling.hLength, columns = tiling.originalHLength, rows = tiling.bsLength;
     const uint32_t round = tiling.bsCurLength;
-    if (round == 0)
-        call.report(Rule::Count04, "the tiling has no round. Fill it by GetLayerNormGradBetaNDTilingInfo.");
+    if (round == 0) call.report(Rule::Count04, "the tiling has no round. Fill it by GetLayerNormGradBetaNDTilingInfo.");
     check_pitch(call, h, columns, sizeof(T));
     const uint32_t bytes = kInSource ? 0 : (tiling.resForGammaTmpTensorPos + tiling.oneCalSize) * 4;
     const auto memory = call.temporary(shared, {bytes, bytes});
@@ -259,11 +258,11 @@ void layer_norm_grad_beta(const Call& call, const AscendC::LocalTensor<T>& pd_ga
 namespace AscendC {
 
 // The forms with and without sharedTmpBuffer.
-#define ASCEND_SIM_LAYER_NORM_GRAD(memory)                                                                          \
-    ASCEND_SIM_NEEDS(LayerNormGrad, T);                                                                             \
-    ascend_sim::layer_norm_grad<isReuseSource, T>(                                                                  \
-        ascend_sim::Call("LayerNormGrad", site),                                                                    \
-        {outputPdX, resForGamma, inputDy, inputX, inputVariance, inputMean, inputGamma, float(epsilon)}, memory,    \
+#define ASCEND_SIM_LAYER_NORM_GRAD(memory)                                                                       \
+    ASCEND_SIM_NEEDS(LayerNormGrad, T);                                                                          \
+    ascend_sim::layer_norm_grad<isReuseSource, T>(                                                               \
+        ascend_sim::Call("LayerNormGrad", site),                                                                 \
+        {outputPdX, resForGamma, inputDy, inputX, inputVariance, inputMean, inputGamma, float(epsilon)}, memory, \
         tiling)
 template <class T, bool isReuseSource = false>
 void LayerNormGrad(const LocalTensor<T>& outputPdX, const LocalTensor<T>& resForGamma, const LocalTensor<T>& inputDy,

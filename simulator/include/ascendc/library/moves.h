@@ -25,7 +25,8 @@ constexpr uint32_t repeats_of(uint64_t bytes) { return uint32_t((bytes + kRepeat
 
 // One vector instruction, and the barrier that the function puts after it.
 template <class F>
-void move_elements(const char* api, Site site, const Moved& to, const Moved& from, uint32_t repeats, Cost cost, F move) {
+void move_elements(const char* api, Site site, const Moved& to, const Moved& from, uint32_t repeats, Cost cost,
+                   F move) {
     start(Pipe::V, api, site);
     reads(from.operand, from.view, &from.range, from.range.end > from.range.begin ? 1 : 0);
     writes(to.operand, to.view, &to.range, to.range.end > to.range.begin ? 1 : 0);

@@ -109,8 +109,8 @@ public:
                           }
                       });
     }
-    // sums[r] = sum of the first n elements of row r, also in also[r], which unlike sums starts a block. Overwrites s. Each
-    // row is reduced by repeats until one is left.
+    // sums[r] = sum of the first n elements of row r, also in also[r], which unlike sums starts a block. Overwrites s.
+    // Each row is reduced by repeats until one is left.
     void repeat_sums(const Floats& sums, const Floats& s, uint32_t rows, uint32_t h, uint32_t n,
                      const Floats* also = nullptr) {
         for (uint32_t r = 0; r < rows; ++r) {

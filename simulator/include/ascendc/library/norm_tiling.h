@@ -6,8 +6,8 @@
 // those of asc-devkit's impl/adv_api/tiling/normalization.
 #pragma once
 
-#include "ascendc/library/tiling_structs.h"
-#include "ascendc/library/tmp_sizes.h"
+#include "tiling_structs.h"
+#include "tmp_sizes.h"
 
 namespace ascend_sim {
 
@@ -120,9 +120,7 @@ constexpr TmpSizes welford_update_sizes(uint32_t rn, uint32_t ab, uint32_t type_
     const uint32_t least = (type_bytes == 2 ? 3 : reuse ? 1 : 2) * 256;
     return {(rn * ab + 63) / 64 * least, least};
 }
-constexpr TmpSizes welford_finalize_sizes(uint32_t ab) {
-    return {ab <= 64 ? 1024 : (128 + 2 * ab) * 4, 1024};
-}
+constexpr TmpSizes welford_finalize_sizes(uint32_t ab) { return {ab <= 64 ? 1024 : (128 + 2 * ab) * 4, 1024}; }
 constexpr TmpSizes welford_finalize_sizes_950(uint32_t ab) {
     uint32_t power = 1;
     while (2 * power <= ab) power *= 2;
@@ -132,9 +130,7 @@ constexpr TmpSizes welford_finalize_sizes_950(uint32_t ab) {
 
 // ---- RmsNorm --------------------------------------------------------------------------------------------------------
 
-constexpr bool is_rms_norm_basic_block(uint32_t rows, uint32_t h) {
-    return h % 64 == 0 && rows % 8 == 0 && h < 2048;
-}
+constexpr bool is_rms_norm_basic_block(uint32_t rows, uint32_t h) { return h % 64 == 0 && rows % 8 == 0 && h < 2048; }
 constexpr TmpSizes rms_norm_sizes(uint32_t rows, uint32_t h, uint32_t type_bytes) {
     const uint32_t arrays = type_bytes == 2 ? 2 : 1;
     return {(arrays * rows * h + round_up(rows, 32 / type_bytes)) * 4, (arrays * h + 8) * 4};

@@ -5,8 +5,8 @@
 // ReduceSum, ReduceMax and ReduceMin follow each other. Destination and source are apart. With isReuseSource the source
 // is overwritten and no temporary memory is needed.
 // Meaning: RA: the rows past the largest power of two are added to the first ones, then halves are added to halves. AR:
-// sums of at most a repeat are a tree of neighbours; of longer rows the elements past the largest power of two are added
-// to the first ones before that. Products multiply halves by halves. ReduceMean multiplies the sum by 1 / n.
+// sums of at most a repeat are a tree of neighbours; of longer rows the elements past the largest power of two are
+// added to the first ones before that. Products multiply halves by halves. ReduceMean multiplies the sum by 1 / n.
 // Cost: that of the instructions; on Ascend950 one instruction.
 // Pages: ReduceSum and the like; the steps are those of asc-devkit's impl/adv_api/detail/reduce.
 #pragma once
@@ -126,7 +126,7 @@ uint32_t charge_rows(const Matrix& s, bool reuse, Site site) {
     } else {
         if (n <= kInBlock) return groups;
         const char* const op = kFold == Fold::Max || kFold == Fold::Any ? "Max" : "Min";
-        const bool by_block = n < kInRepeat, is_long = n > kMost * kInBlock;
+        const bool by_block = n<kInRepeat, is_long = n> kMost * kInBlock;
         const uint32_t unit = by_block ? kInBlock : kInRepeat, parts = n / unit;
         const uint32_t calls = is_long ? rows : 1, in_call = repeats(uint64_t(rows) * unit) / calls;
         for (uint32_t i = 0; i < calls; ++i) {
@@ -145,13 +145,13 @@ template <Fold kFold, class T>
 void reduce_rows(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Matrix& s, bool reuse,
                  Site site) {
     const uint64_t read = uint64_t(s.rows - 1) * s.pitch + s.columns;
-    const uint32_t last = kIs950 ? s.rows * repeats_of(uint64_t(s.columns) * sizeof(T)) * 3
-                                 : charge_rows<kFold, T>(s, reuse, site);
+    const uint32_t last =
+        kIs950 ? s.rows * repeats_of(uint64_t(s.columns) * sizeof(T)) * 3 : charge_rows<kFold, T>(s, reuse, site);
     const bool is_whole = sizeof(T) == 2 && s.columns >= kRepeatBytes / sizeof(T);
-    const char* const api = kIs950               ? "registers"
+    const char* const api = kIs950                ? "registers"
                             : kFold == Fold::Prod ? "GatherMask"
-                            : is_whole           ? "WholeReduceMax"
-                                                 : "BlockReduce";
+                            : is_whole            ? "WholeReduceMax"
+                                                  : "BlockReduce";
     std::vector<T> row(s.columns);
     move_elements(api, site, first_of("dstTensor", dst, s.rows), first_of("srcTensor", src, read), last,
                   kFold == Fold::Prod ? Cost::GatherMask
@@ -289,21 +289,21 @@ constexpr bool is_by_row() {
 namespace AscendC {
 
 // The forms with and without sharedTmpBuffer.
-#define ASCEND_SIM_PATTERN(Name, kind)                                                                               \
-    template <class T, class pattern, bool isReuseSource = false>                                                    \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,                                      \
-              const LocalTensor<uint8_t>& sharedTmpBuffer, const uint32_t srcShape[], bool srcInnerPad,              \
-              ASCEND_SIM_SITE) {                                                                                     \
-        ASCEND_SIM_NEEDS(kind##Pattern, T);                                                                          \
-        ascend_sim::reduce_pattern<ascend_sim::Fold::kind, ascend_sim::is_by_row<pattern>(), isReuseSource>(         \
-            ascend_sim::Call(#Name, site), dstTensor, srcTensor, &sharedTmpBuffer, srcShape, srcInnerPad);           \
-    }                                                                                                                \
-    template <class T, class pattern, bool isReuseSource = false>                                                    \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const uint32_t srcShape[],           \
-              bool srcInnerPad, ASCEND_SIM_SITE) {                                                                   \
-        ASCEND_SIM_NEEDS(kind##Pattern, T);                                                                          \
-        ascend_sim::reduce_pattern<ascend_sim::Fold::kind, ascend_sim::is_by_row<pattern>(), isReuseSource>(         \
-            ascend_sim::Call(#Name, site), dstTensor, srcTensor, nullptr, srcShape, srcInnerPad);                    \
+#define ASCEND_SIM_PATTERN(Name, kind)                                                                       \
+    template <class T, class pattern, bool isReuseSource = false>                                            \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,                              \
+              const LocalTensor<uint8_t>& sharedTmpBuffer, const uint32_t srcShape[], bool srcInnerPad,      \
+              ASCEND_SIM_SITE) {                                                                             \
+        ASCEND_SIM_NEEDS(kind##Pattern, T);                                                                  \
+        ascend_sim::reduce_pattern<ascend_sim::Fold::kind, ascend_sim::is_by_row<pattern>(), isReuseSource>( \
+            ascend_sim::Call(#Name, site), dstTensor, srcTensor, &sharedTmpBuffer, srcShape, srcInnerPad);   \
+    }                                                                                                        \
+    template <class T, class pattern, bool isReuseSource = false>                                            \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const uint32_t srcShape[],   \
+              bool srcInnerPad, ASCEND_SIM_SITE) {                                                           \
+        ASCEND_SIM_NEEDS(kind##Pattern, T);                                                                  \
+        ascend_sim::reduce_pattern<ascend_sim::Fold::kind, ascend_sim::is_by_row<pattern>(), isReuseSource>( \
+            ascend_sim::Call(#Name, site), dstTensor, srcTensor, nullptr, srcShape, srcInnerPad);            \
     }
 ASCEND_SIM_PATTERN(ReduceSum, Sum)
 ASCEND_SIM_PATTERN(ReduceMean, Mean)

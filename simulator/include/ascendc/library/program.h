@@ -146,9 +146,9 @@ public:
 
     double cycles() const { return cycles_; }
 
-#define ASCEND_SIM_STEPS(step, cost, expr)                                                    \
-    template <class T>                                                                        \
-    void step(Reg<T>& d, const Reg<T>& x, const Reg<T>& y) {                                  \
+#define ASCEND_SIM_STEPS(step, cost, expr)                                                         \
+    template <class T>                                                                             \
+    void step(Reg<T>& d, const Reg<T>& x, const Reg<T>& y) {                                       \
         run<T>(d, Cost::cost, [&](size_t i) { return value<T>(expr, widen(x[i]), widen(y[i])); }); \
     }
     ASCEND_SIM_STEPS(add, Repeat, [](auto a, auto b) { return a + b; })
@@ -160,21 +160,21 @@ public:
     ASCEND_SIM_STEPS(and_bits, Repeat, [](auto a, auto b) { return a & b; })
     ASCEND_SIM_STEPS(or_bits, Repeat, [](auto a, auto b) { return a | b; })
 #undef ASCEND_SIM_STEPS
-#define ASCEND_SIM_STEPS(step, expr)                                                              \
-    template <class T, class S>                                                                   \
-    void step(Reg<T>& d, const Reg<T>& x, S scalar) {                                             \
-        const auto s = widen(T(scalar));                                                          \
-        run<T>(d, Cost::Repeat, [&](size_t i) { return value<T>(expr, widen(x[i]), s); });        \
+#define ASCEND_SIM_STEPS(step, expr)                                                       \
+    template <class T, class S>                                                            \
+    void step(Reg<T>& d, const Reg<T>& x, S scalar) {                                      \
+        const auto s = widen(T(scalar));                                                   \
+        run<T>(d, Cost::Repeat, [&](size_t i) { return value<T>(expr, widen(x[i]), s); }); \
     }
     ASCEND_SIM_STEPS(adds, [](auto a, auto b) { return a + b; })
     ASCEND_SIM_STEPS(muls, [](auto a, auto b) { return a * b; })
     ASCEND_SIM_STEPS(maxs, [](auto a, auto b) { return a > b ? a : b; })
     ASCEND_SIM_STEPS(mins, [](auto a, auto b) { return a < b ? a : b; })
 #undef ASCEND_SIM_STEPS
-#define ASCEND_SIM_STEPS(step, cost, expr)                                                   \
-    template <class T>                                                                       \
-    void step(Reg<T>& d, const Reg<T>& x) {                                                  \
-        run<T>(d, Cost::cost, [&](size_t i) { return value<T>(expr, widen(x[i])); });        \
+#define ASCEND_SIM_STEPS(step, cost, expr)                                            \
+    template <class T>                                                                \
+    void step(Reg<T>& d, const Reg<T>& x) {                                           \
+        run<T>(d, Cost::cost, [&](size_t i) { return value<T>(expr, widen(x[i])); }); \
     }
     ASCEND_SIM_STEPS(abs, Repeat, [](auto a) { return std::fabs(a); })
     ASCEND_SIM_STEPS(exp, Function, [](auto a) { return std::exp(double(a)); })
@@ -357,60 +357,60 @@ void binary_function(const Call& call, const P& program, const TmpArrays& arrays
 
 // The forms of a function of one tensor: with and without sharedTmpBuffer, of a number of elements or of all. `config`
 // chooses an algorithm of Ascend950; the simulator has one.
-#define ASCEND_SIM_COUNTED_FUNCTION(Name, Program, sizes)                                                            \
-    template <class T, bool isReuseSource = false, const auto&... config>                                            \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,                                      \
-              const LocalTensor<uint8_t>& sharedTmpBuffer, const uint32_t calCount, ASCEND_SIM_SITE) {               \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                   \
-        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, #Name ": config is for Ascend950 only");         \
-        ascend_sim::unary_function(ascend_sim::Call(#Name, site), ascend_sim::Program<T, isReuseSource>(),           \
-                                   ascend_sim::tmp_sizes::sizes, dstTensor, srcTensor, &sharedTmpBuffer, calCount);  \
-    }                                                                                                                \
-    template <class T, bool isReuseSource = false, const auto&... config>                                            \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const uint32_t calCount,             \
-              ASCEND_SIM_SITE) {                                                                                     \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                   \
-        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, #Name ": config is for Ascend950 only");         \
-        ascend_sim::unary_function(ascend_sim::Call(#Name, site), ascend_sim::Program<T, isReuseSource>(),           \
-                                   ascend_sim::tmp_sizes::sizes, dstTensor, srcTensor, nullptr, calCount);           \
+#define ASCEND_SIM_COUNTED_FUNCTION(Name, Program, sizes)                                                           \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,                                     \
+              const LocalTensor<uint8_t>& sharedTmpBuffer, const uint32_t calCount, ASCEND_SIM_SITE) {              \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
+        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, #Name ": config is for Ascend950 only");        \
+        ascend_sim::unary_function(ascend_sim::Call(#Name, site), ascend_sim::Program<T, isReuseSource>(),          \
+                                   ascend_sim::tmp_sizes::sizes, dstTensor, srcTensor, &sharedTmpBuffer, calCount); \
+    }                                                                                                               \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const uint32_t calCount,            \
+              ASCEND_SIM_SITE) {                                                                                    \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
+        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, #Name ": config is for Ascend950 only");        \
+        ascend_sim::unary_function(ascend_sim::Call(#Name, site), ascend_sim::Program<T, isReuseSource>(),          \
+                                   ascend_sim::tmp_sizes::sizes, dstTensor, srcTensor, nullptr, calCount);          \
     }
-#define ASCEND_SIM_FUNCTION(Name, Program, sizes)                                                          \
-    ASCEND_SIM_COUNTED_FUNCTION(Name, Program, sizes)                                                      \
-    template <class T, bool isReuseSource = false, const auto&... config>                                  \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,                            \
-              const LocalTensor<uint8_t>& sharedTmpBuffer, ASCEND_SIM_SITE) {                              \
+#define ASCEND_SIM_FUNCTION(Name, Program, sizes)                                                            \
+    ASCEND_SIM_COUNTED_FUNCTION(Name, Program, sizes)                                                        \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                  \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,                              \
+              const LocalTensor<uint8_t>& sharedTmpBuffer, ASCEND_SIM_SITE) {                                \
         Name<T, isReuseSource, config...>(dstTensor, srcTensor, sharedTmpBuffer, srcTensor.GetSize(), site); \
-    }                                                                                                      \
-    template <class T, bool isReuseSource = false, const auto&... config>                                  \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, ASCEND_SIM_SITE) {         \
-        Name<T, isReuseSource, config...>(dstTensor, srcTensor, srcTensor.GetSize(), site);                \
+    }                                                                                                        \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                  \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, ASCEND_SIM_SITE) {           \
+        Name<T, isReuseSource, config...>(dstTensor, srcTensor, srcTensor.GetSize(), site);                  \
     }
 // The same forms of a function of two tensors.
-#define ASCEND_SIM_BINARY_FUNCTION(Name, Program, sizes)                                                             \
-    template <class T, bool isReuseSource = false, const auto&... config>                                            \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& src0Tensor, const LocalTensor<T>& src1Tensor,   \
-              const LocalTensor<uint8_t>& sharedTmpBuffer, const uint32_t calCount, ASCEND_SIM_SITE) {               \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                   \
-        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, #Name ": config is for Ascend950 only");         \
-        ascend_sim::binary_function(ascend_sim::Call(#Name, site), ascend_sim::Program(), ascend_sim::sizes,         \
-                                    dstTensor, src0Tensor, src1Tensor, &sharedTmpBuffer, calCount);                  \
-    }                                                                                                                \
-    template <class T, bool isReuseSource = false, const auto&... config>                                            \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& src0Tensor, const LocalTensor<T>& src1Tensor,   \
-              const uint32_t calCount, ASCEND_SIM_SITE) {                                                            \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                   \
-        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, #Name ": config is for Ascend950 only");         \
-        ascend_sim::binary_function(ascend_sim::Call(#Name, site), ascend_sim::Program(), ascend_sim::sizes,         \
-                                    dstTensor, src0Tensor, src1Tensor, nullptr, calCount);                           \
-    }                                                                                                                \
-    template <class T, bool isReuseSource = false, const auto&... config>                                            \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& src0Tensor, const LocalTensor<T>& src1Tensor,   \
-              const LocalTensor<uint8_t>& sharedTmpBuffer, ASCEND_SIM_SITE) {                                        \
-        Name<T, isReuseSource, config...>(dstTensor, src0Tensor, src1Tensor, sharedTmpBuffer, src0Tensor.GetSize(),  \
-                                          site);                                                                     \
-    }                                                                                                                \
-    template <class T, bool isReuseSource = false, const auto&... config>                                            \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& src0Tensor, const LocalTensor<T>& src1Tensor,   \
-              ASCEND_SIM_SITE) {                                                                                     \
-        Name<T, isReuseSource, config...>(dstTensor, src0Tensor, src1Tensor, src0Tensor.GetSize(), site);            \
+#define ASCEND_SIM_BINARY_FUNCTION(Name, Program, sizes)                                                            \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& src0Tensor, const LocalTensor<T>& src1Tensor,  \
+              const LocalTensor<uint8_t>& sharedTmpBuffer, const uint32_t calCount, ASCEND_SIM_SITE) {              \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
+        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, #Name ": config is for Ascend950 only");        \
+        ascend_sim::binary_function(ascend_sim::Call(#Name, site), ascend_sim::Program(), ascend_sim::sizes,        \
+                                    dstTensor, src0Tensor, src1Tensor, &sharedTmpBuffer, calCount);                 \
+    }                                                                                                               \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& src0Tensor, const LocalTensor<T>& src1Tensor,  \
+              const uint32_t calCount, ASCEND_SIM_SITE) {                                                           \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
+        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, #Name ": config is for Ascend950 only");        \
+        ascend_sim::binary_function(ascend_sim::Call(#Name, site), ascend_sim::Program(), ascend_sim::sizes,        \
+                                    dstTensor, src0Tensor, src1Tensor, nullptr, calCount);                          \
+    }                                                                                                               \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& src0Tensor, const LocalTensor<T>& src1Tensor,  \
+              const LocalTensor<uint8_t>& sharedTmpBuffer, ASCEND_SIM_SITE) {                                       \
+        Name<T, isReuseSource, config...>(dstTensor, src0Tensor, src1Tensor, sharedTmpBuffer, src0Tensor.GetSize(), \
+                                          site);                                                                    \
+    }                                                                                                               \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& src0Tensor, const LocalTensor<T>& src1Tensor,  \
+              ASCEND_SIM_SITE) {                                                                                    \
+        Name<T, isReuseSource, config...>(dstTensor, src0Tensor, src1Tensor, src0Tensor.GetSize(), site);           \
     }

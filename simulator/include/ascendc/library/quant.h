@@ -1,13 +1,12 @@
 // AscendQuant, AscendDequant, AscendAntiQuant: int8 from and to floating point, with scales and offsets.
 //
-// Rules: AscendQuant: half and float to int8; a scale and an offset for all elements, or for each of scaleCount columns.
-// AscendDequant: int32 to half, bfloat16 or float, by one scale or by one for each column (uint64 for half: the low 32
-// bits are a float); rows of n int32 have whole 32-byte blocks, rows of the result are filled to whole blocks.
-// AscendAntiQuant: int8 (int4 on Ascend910B) to half, or to bfloat16 (not on Ascend310P). AscendQuant's destination may
-// be its source; the others' must not.
-// Meaning: AscendQuant in half: int8(half(x) * scale + offset), rounded to nearest even; float scales and offsets become
-// half in their own memory. AscendDequant in float: x * scale for the first calCount elements of a row. AscendAntiQuant:
-// (x + offset) * scale, in half, or in float for bfloat16.
+// Rules: AscendQuant: half and float to int8; a scale and an offset for all elements, or for each of scaleCount
+// columns. AscendDequant: int32 to half, bfloat16 or float, by one scale or by one for each column (uint64 for half:
+// the low 32 bits are a float); rows of n int32 have whole 32-byte blocks, rows of the result are filled to whole
+// blocks. AscendAntiQuant: int8 (int4 on Ascend910B) to half, or to bfloat16 (not on Ascend310P). AscendQuant's
+// destination may be its source; the others' must not. Meaning: AscendQuant in half: int8(half(x) * scale + offset),
+// rounded to nearest even; float scales and offsets become half in their own memory. AscendDequant in float: x * scale
+// for the first calCount elements of a row. AscendAntiQuant: (x + offset) * scale, in half, or in float for bfloat16.
 // Not simulated: scales by token or group (Ascend950), fp8 and fp4.
 // Cost: that of the instructions; AscendDequant is one instruction on Ascend950.
 // Pages: AscendQuant, AscendDequant, AscendAntiQuant; the steps are those of asc-devkit's
@@ -91,7 +90,8 @@ void quantize(const Call& call, const Tensor<int8_t>& dst, const Tensor<T>& src,
               uint32_t offset_count, uint32_t n) {
     if (n % kBlockBytes) call.report(Rule::Count04, "calCount must be a multiple of 32 but is %u.", n);
     if (scales && (columns == 0 || n % columns || columns * sizeof(T) % kBlockBytes))
-        call.report(Rule::Count04, "scaleCount (%u) must be whole 32-byte blocks and divide calCount (%u).", columns, n);
+        call.report(Rule::Count04, "scaleCount (%u) must be whole 32-byte blocks and divide calCount (%u).", columns,
+                    n);
     if (offsets && offset_count != columns)
         call.report(Rule::Count04, "offsetCount (%u) must be scaleCount (%u).", offset_count, columns);
     const Range to = call.operand("dstTensor", dst, n), from = call.operand("srcTensor", src, n);
@@ -142,8 +142,8 @@ inline void multiply_columns(NormSteps& m, const Floats& d, const Floats& v, uin
     m.count(rows * kLanes);
     m.together([&] {
         for (uint32_t i = 0; i < chunks; ++i)
-            AscendC::Mul<float, false>(d[i * kLanes], d[i * kLanes], v[i * kLanes], AscendC::MASK_PLACEHOLDER, 1, params,
-                                       m.site());
+            AscendC::Mul<float, false>(d[i * kLanes], d[i * kLanes], v[i * kLanes], AscendC::MASK_PLACEHOLDER, 1,
+                                       params, m.site());
     });
     if (tail == 0) return;
     AscendC::SetMaskNorm(m.site());
@@ -227,8 +227,8 @@ void dequantize_in_registers(const Tensor<D>& dst, const Tensor<int32_t>& src, c
 
 // scales: null for the value `scale`.
 template <bool kSingleRow, class D, class S>
-void dequantize(const Call& call, const Tensor<D>& dst, const Tensor<int32_t>& src, const Tensor<S>* scales, float scale,
-                const Tensor<uint8_t>* shared, AscendC::DequantParams p, uint32_t elements) {
+void dequantize(const Call& call, const Tensor<D>& dst, const Tensor<int32_t>& src, const Tensor<S>* scales,
+                float scale, const Tensor<uint8_t>* shared, AscendC::DequantParams p, uint32_t elements) {
     const uint32_t in_block = kBlockBytes / sizeof(D), given_m = p.m, given_n = p.n;
     if (p.m == 0 || p.n == 0 || p.n % 8 || p.calCount == 0 || p.calCount > p.n)
         call.report(Rule::Count04,
@@ -292,67 +292,66 @@ constexpr bool is_dequant_pair() {
 
 namespace AscendC {
 
-// ---- forms: with and without sharedTmpBuffer, of some and of all elements ---------------------------------------------
+// ---- forms: with and without sharedTmpBuffer, of some and of all elements
+// ---------------------------------------------
 
-#define ASCEND_SIM_QUANT(scales, scale, offsets, offset, columns, offset_count, memory, count)                        \
-    ASCEND_SIM_NEEDS(AscendQuant, T);                                                                                 \
-    ascend_sim::quantize<T>(ascend_sim::Call("AscendQuant", site), dstTensor, srcTensor, memory, scales, scale,       \
+#define ASCEND_SIM_QUANT(scales, scale, offsets, offset, columns, offset_count, memory, count)                  \
+    ASCEND_SIM_NEEDS(AscendQuant, T);                                                                           \
+    ascend_sim::quantize<T>(ascend_sim::Call("AscendQuant", site), dstTensor, srcTensor, memory, scales, scale, \
                             offsets, offset, columns, offset_count, count)
 #define ASCEND_SIM_QUANT_TEMPLATE \
     template <class T, bool isReuseSource = false, const AscendQuantConfig& config = ASCEND_QUANT_DEFAULT_CFG>
-#define ASCEND_SIM_QUANT_FORMS(memory_parameter, memory)                                                              \
-    ASCEND_SIM_QUANT_TEMPLATE                                                                                         \
-    void AscendQuant(const LocalTensor<int8_t>& dstTensor, const LocalTensor<T>& srcTensor memory_parameter,          \
-                     const float scale, const float offset, const uint32_t calCount, ASCEND_SIM_SITE) {               \
-        ASCEND_SIM_QUANT(nullptr, scale, nullptr, offset, 0, 0, memory, calCount);                                    \
-    }                                                                                                                 \
-    ASCEND_SIM_QUANT_TEMPLATE                                                                                         \
-    void AscendQuant(const LocalTensor<int8_t>& dstTensor, const LocalTensor<T>& srcTensor memory_parameter,          \
-                     const float scale, const float offset, ASCEND_SIM_SITE) {                                        \
-        ASCEND_SIM_QUANT(nullptr, scale, nullptr, offset, 0, 0, memory, srcTensor.GetSize());                         \
-    }                                                                                                                 \
-    ASCEND_SIM_QUANT_TEMPLATE                                                                                         \
-    void AscendQuant(const LocalTensor<int8_t>& dstTensor, const LocalTensor<T>& srcTensor memory_parameter,          \
-                     const LocalTensor<T>& scaleTensor, const T offset, const uint32_t scaleCount,                    \
-                     const uint32_t calCount, ASCEND_SIM_SITE) {                                                      \
-        ASCEND_SIM_QUANT(&scaleTensor, 0, nullptr, float(offset), scaleCount, 0, memory, calCount);                   \
-    }                                                                                                                 \
-    ASCEND_SIM_QUANT_TEMPLATE                                                                                         \
-    void AscendQuant(const LocalTensor<int8_t>& dstTensor, const LocalTensor<T>& srcTensor memory_parameter,          \
-                     const LocalTensor<T>& scaleTensor, const T offset, ASCEND_SIM_SITE) {                            \
-        ASCEND_SIM_QUANT(&scaleTensor, 0, nullptr, float(offset), scaleTensor.GetSize(), 0, memory,                   \
-                         srcTensor.GetSize());                                                                        \
-    }                                                                                                                 \
-    ASCEND_SIM_QUANT_TEMPLATE                                                                                         \
-    void AscendQuant(const LocalTensor<int8_t>& dstTensor, const LocalTensor<T>& srcTensor memory_parameter,          \
-                     const LocalTensor<T>& scaleTensor, const LocalTensor<T>& offsetTensor,                           \
-                     const uint32_t scaleCount, const uint32_t offsetCount, const uint32_t calCount,                  \
-                     ASCEND_SIM_SITE) {                                                                               \
-        ASCEND_SIM_QUANT(&scaleTensor, 0, &offsetTensor, 0, scaleCount, offsetCount, memory, calCount);               \
-    }                                                                                                                 \
-    ASCEND_SIM_QUANT_TEMPLATE                                                                                         \
-    void AscendQuant(const LocalTensor<int8_t>& dstTensor, const LocalTensor<T>& srcTensor memory_parameter,          \
-                     const LocalTensor<T>& scaleTensor, const LocalTensor<T>& offsetTensor, ASCEND_SIM_SITE) {        \
-        ASCEND_SIM_QUANT(&scaleTensor, 0, &offsetTensor, 0, scaleTensor.GetSize(), offsetTensor.GetSize(), memory,    \
-                         srcTensor.GetSize());                                                                        \
+#define ASCEND_SIM_QUANT_FORMS(memory_parameter, memory)                                                               \
+    ASCEND_SIM_QUANT_TEMPLATE                                                                                          \
+    void AscendQuant(const LocalTensor<int8_t>& dstTensor, const LocalTensor<T>& srcTensor memory_parameter,           \
+                     const float scale, const float offset, const uint32_t calCount, ASCEND_SIM_SITE) {                \
+        ASCEND_SIM_QUANT(nullptr, scale, nullptr, offset, 0, 0, memory, calCount);                                     \
+    }                                                                                                                  \
+    ASCEND_SIM_QUANT_TEMPLATE                                                                                          \
+    void AscendQuant(const LocalTensor<int8_t>& dstTensor, const LocalTensor<T>& srcTensor memory_parameter,           \
+                     const float scale, const float offset, ASCEND_SIM_SITE) {                                         \
+        ASCEND_SIM_QUANT(nullptr, scale, nullptr, offset, 0, 0, memory, srcTensor.GetSize());                          \
+    }                                                                                                                  \
+    ASCEND_SIM_QUANT_TEMPLATE                                                                                          \
+    void AscendQuant(const LocalTensor<int8_t>& dstTensor, const LocalTensor<T>& srcTensor memory_parameter,           \
+                     const LocalTensor<T>& scaleTensor, const T offset, const uint32_t scaleCount,                     \
+                     const uint32_t calCount, ASCEND_SIM_SITE) {                                                       \
+        ASCEND_SIM_QUANT(&scaleTensor, 0, nullptr, float(offset), scaleCount, 0, memory, calCount);                    \
+    }                                                                                                                  \
+    ASCEND_SIM_QUANT_TEMPLATE                                                                                          \
+    void AscendQuant(const LocalTensor<int8_t>& dstTensor, const LocalTensor<T>& srcTensor memory_parameter,           \
+                     const LocalTensor<T>& scaleTensor, const T offset, ASCEND_SIM_SITE) {                             \
+        ASCEND_SIM_QUANT(&scaleTensor, 0, nullptr, float(offset), scaleTensor.GetSize(), 0, memory,                    \
+                         srcTensor.GetSize());                                                                         \
+    }                                                                                                                  \
+    ASCEND_SIM_QUANT_TEMPLATE                                                                                          \
+    void AscendQuant(const LocalTensor<int8_t>& dstTensor, const LocalTensor<T>& srcTensor memory_parameter,           \
+                     const LocalTensor<T>& scaleTensor, const LocalTensor<T>& offsetTensor, const uint32_t scaleCount, \
+                     const uint32_t offsetCount, const uint32_t calCount, ASCEND_SIM_SITE) {                           \
+        ASCEND_SIM_QUANT(&scaleTensor, 0, &offsetTensor, 0, scaleCount, offsetCount, memory, calCount);                \
+    }                                                                                                                  \
+    ASCEND_SIM_QUANT_TEMPLATE                                                                                          \
+    void AscendQuant(const LocalTensor<int8_t>& dstTensor, const LocalTensor<T>& srcTensor memory_parameter,           \
+                     const LocalTensor<T>& scaleTensor, const LocalTensor<T>& offsetTensor, ASCEND_SIM_SITE) {         \
+        ASCEND_SIM_QUANT(&scaleTensor, 0, &offsetTensor, 0, scaleTensor.GetSize(), offsetTensor.GetSize(), memory,     \
+                         srcTensor.GetSize());                                                                         \
     }
 #define ASCEND_SIM_MEMORY , const LocalTensor<uint8_t>& sharedTmpBuffer
 ASCEND_SIM_QUANT_FORMS(ASCEND_SIM_MEMORY, &sharedTmpBuffer)
 ASCEND_SIM_QUANT_FORMS(, nullptr)
 
-#define ASCEND_SIM_DEQUANT(is_tensor, scales, scale, memory, params, elements)                                        \
-    ASCEND_SIM_NEEDS(AscendDequant, dstT);                                                                            \
-    static_assert(ascend_sim::is_dequant_pair<dstT, scaleT, is_tensor>(),                                             \
-                  "AscendDequant: these types of dstTensor and deqScale do not go together on this SoC");             \
-    ascend_sim::dequantize<mode == DeQuantMode::DEQUANT_WITH_SINGLE_ROW, dstT, scaleT>(                               \
+#define ASCEND_SIM_DEQUANT(is_tensor, scales, scale, memory, params, elements)                            \
+    ASCEND_SIM_NEEDS(AscendDequant, dstT);                                                                \
+    static_assert(ascend_sim::is_dequant_pair<dstT, scaleT, is_tensor>(),                                 \
+                  "AscendDequant: these types of dstTensor and deqScale do not go together on this SoC"); \
+    ascend_sim::dequantize<mode == DeQuantMode::DEQUANT_WITH_SINGLE_ROW, dstT, scaleT>(                   \
         ascend_sim::Call("AscendDequant", site), dstTensor, srcTensor, scales, scale, memory, params, elements)
 #define ASCEND_SIM_DEQUANT_TEMPLATE \
     template <class dstT, class scaleT, DeQuantMode mode = DeQuantMode::DEQUANT_WITH_SINGLE_ROW>
 #define ASCEND_SIM_DEQUANT_FORMS(memory_parameter, memory)                                                            \
     ASCEND_SIM_DEQUANT_TEMPLATE                                                                                       \
     void AscendDequant(const LocalTensor<dstT>& dstTensor, const LocalTensor<int32_t>& srcTensor,                     \
-                       const LocalTensor<scaleT>& deqScale memory_parameter, DequantParams params,                    \
-                       ASCEND_SIM_SITE) {                                                                             \
+                       const LocalTensor<scaleT>& deqScale memory_parameter, DequantParams params, ASCEND_SIM_SITE) { \
         ASCEND_SIM_DEQUANT(true, &deqScale, 0, memory, params, 0);                                                    \
     }                                                                                                                 \
     template <class dstT, class scaleT, DeQuantMode mode = DeQuantMode::DEQUANT_WITH_SINGLE_ROW,                      \

@@ -25,7 +25,8 @@ constexpr TmpSizes pattern_sizes(Fold fold, bool by_row, uint32_t first, uint32_
     constexpr uint32_t kRepeat = 256, kBlock = 32;
     const bool is_sum = fold == Fold::Sum || fold == Fold::Mean, is_prod = fold == Fold::Prod;
     const uint32_t in_block = kBlock / type_bytes;
-    if (type_bytes == 1 && by_row) return same_sizes(in_units(last, kBlock) * 2 + first * kBlock);
+    if ((fold == Fold::Any || fold == Fold::All) && type_bytes == 1 && by_row)
+        return same_sizes(in_units(last, kBlock) * 2 + first * kBlock);
     if (reuse) return same_sizes(is_prod && by_row ? kRepeat : 0);
     if (!by_row) {
         uint32_t rows = power_of_two_in(first);

@@ -94,7 +94,7 @@ struct XorProgram : ProgramTraits {
 
 // Round needs no memory for float on Ascend910B; Clamp one byte an element.
 namespace tmp_sizes {
-constexpr TmpArrays kRound = kIs310p ? TmpArrays{2, 1, 1, false} : kIs910b ? TmpArrays{1, 0, 0, false} : kNone;
+constexpr TmpArrays kRound = kIs950 ? kNone : round_arrays(kIs310p);
 }
 
 inline TmpSizes clamp_sizes(uint64_t elements, uint32_t type_bytes) {
@@ -125,19 +125,19 @@ ASCEND_SIM_FUNCTION(Sign, SignProgram, kSign)
 ASCEND_SIM_BINARY_FUNCTION(Fmod, FmodProgram, tmp_sizes::kFmod)
 ASCEND_SIM_BINARY_FUNCTION(Xor, XorProgram, tmp_sizes::kXor)
 
-#define ASCEND_SIM_CLAMP(Name, kMost)                                                                               \
-    template <class T, bool isReuseSource = false>                                                                  \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,                                     \
+#define ASCEND_SIM_CLAMP(Name, kMost)                                                                                  \
+    template <class T, bool isReuseSource = false>                                                                     \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,                                        \
               const LocalTensor<uint8_t>& sharedTmpBuffer, const T scalar, const uint32_t calCount, ASCEND_SIM_SITE) { \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
-        ascend_sim::clamp<kMost>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, &sharedTmpBuffer, scalar,     \
-                                 calCount);                                                                         \
-    }                                                                                                               \
-    template <class T, bool isReuseSource = false>                                                                  \
-    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const T scalar,                     \
-              const uint32_t calCount, ASCEND_SIM_SITE) {                                                           \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
-        ascend_sim::clamp<kMost>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, nullptr, scalar, calCount);   \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
+        ascend_sim::clamp<kMost>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, &sharedTmpBuffer, scalar,        \
+                                 calCount);                                                                            \
+    }                                                                                                                  \
+    template <class T, bool isReuseSource = false>                                                                     \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const T scalar,                        \
+              const uint32_t calCount, ASCEND_SIM_SITE) {                                                              \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
+        ascend_sim::clamp<kMost>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, nullptr, scalar, calCount);      \
     }
 ASCEND_SIM_CLAMP(ClampMax, true)
 ASCEND_SIM_CLAMP(ClampMin, false)

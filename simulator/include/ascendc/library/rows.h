@@ -24,7 +24,9 @@ using Floats = AscendC::LocalTensor<float>;
 constexpr uint32_t kRepeatFloats = 64, kBlockFloats = 8, kMostRepeats = 255;
 
 // Temporary floats of a row's reduction.
-constexpr uint32_t fold_floats(uint32_t pitch) { return kIs950 ? 0 : pitch < kRepeatFloats ? kBlockFloats : kRepeatFloats; }
+constexpr uint32_t fold_floats(uint32_t pitch) {
+    return kIs950 ? 0 : pitch < kRepeatFloats ? kBlockFloats : kRepeatFloats;
+}
 
 class RowSteps {
 public:
@@ -46,13 +48,13 @@ public:
     void adds(const Floats& d, const Floats& s, float f, uint32_t n) const {
         AscendC::Adds(d, s, f, int32_t(n), site_), done();
     }
-#define ASCEND_SIM_STEP(step, Name)                                                       \
-    void step(const Floats& d, const Floats& a, const Floats& b, uint32_t n) const {      \
-        AscendC::Name(d, a, b, int32_t(n), site_), done();                                \
-    }                                                                                     \
+#define ASCEND_SIM_STEP(step, Name)                                                               \
+    void step(const Floats& d, const Floats& a, const Floats& b, uint32_t n) const {              \
+        AscendC::Name(d, a, b, int32_t(n), site_), done();                                        \
+    }                                                                                             \
     void step(const Floats& d, const Floats& a, const Floats& b, uint64_t mask, uint32_t repeats, \
-              const AscendC::BinaryRepeatParams& p) const {                               \
-        AscendC::Name<float>(d, a, b, mask, repeats, p, site_), done();                   \
+              const AscendC::BinaryRepeatParams& p) const {                                       \
+        AscendC::Name<float>(d, a, b, mask, repeats, p, site_), done();                           \
     }
     ASCEND_SIM_STEP(add, Add)
     ASCEND_SIM_STEP(sub, Sub)
@@ -151,13 +153,13 @@ public:
             });
         }
     }
-#define ASCEND_SIM_STEP(step, Name)                                                                               \
+#define ASCEND_SIM_STEP(step, Name)                                                                                  \
     void step(const Floats& d, const Floats& s, const Floats& b, uint32_t m, uint32_t pitch, uint32_t block) const { \
-        with_blocks(                                                                                              \
-            [this](const Floats& x, const Floats& y, const Floats& z, const AscendC::BinaryRepeatParams& p) {     \
-                AscendC::Name<float, false>(x, y, z, AscendC::MASK_PLACEHOLDER, 1, p, site_);                     \
-            },                                                                                                    \
-            d, s, b, m, pitch, block);                                                                            \
+        with_blocks(                                                                                                 \
+            [this](const Floats& x, const Floats& y, const Floats& z, const AscendC::BinaryRepeatParams& p) {        \
+                AscendC::Name<float, false>(x, y, z, AscendC::MASK_PLACEHOLDER, 1, p, site_);                        \
+            },                                                                                                       \
+            d, s, b, m, pitch, block);                                                                               \
     }
     ASCEND_SIM_STEP(sub_blocks, Sub)
     ASCEND_SIM_STEP(mul_blocks, Mul)
@@ -258,7 +260,8 @@ private:
     void move_rows(const Floats& d, const Floats& s, uint32_t rows, uint32_t pitch) const {
         start(Pipe::V, "Copy", site_);
         for (uint32_t r = 0; r < rows; ++r) {
-            const Range from = bytes_of(s[r * pitch], kRepeatFloats), to = bytes_of(d[r * kRepeatFloats], kRepeatFloats);
+            const Range from = bytes_of(s[r * pitch], kRepeatFloats),
+                        to = bytes_of(d[r * kRepeatFloats], kRepeatFloats);
             reads("src", s.view(), &from, 1);
             writes("dst", d.view(), &to, 1);
             std::memcpy(ub() + to.begin, ub() + from.begin, kRepeatBytes);

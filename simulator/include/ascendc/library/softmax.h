@@ -17,7 +17,7 @@
 #include "ascendc/duplicate.h"
 #include "ascendc/library/rows.h"
 #include "ascendc/library/softmax_tiling.h"
-#include "ascendc/library/tiling_structs.h"
+#include "ascendc/library/tiling_names.h"
 #include "ascendc/shape.h"
 
 namespace AscendC {
@@ -25,7 +25,8 @@ namespace AscendC {
 enum class SoftmaxMode { SOFTMAX_NORMAL = 0, SOFTMAX_OUTPUT_WITHOUT_BRC = 1 };
 
 struct SoftmaxConfig {
-    constexpr SoftmaxConfig(bool check, uint32_t m = 0, uint32_t k = 0, SoftmaxMode output = SoftmaxMode::SOFTMAX_NORMAL)
+    constexpr SoftmaxConfig(bool check, uint32_t m = 0, uint32_t k = 0,
+                            SoftmaxMode output = SoftmaxMode::SOFTMAX_NORMAL)
         : isCheckTiling(check), oriSrcM(m), oriSrcK(k), mode(output) {}
     bool isCheckTiling = true;
     uint32_t oriSrcM = 0, oriSrcK = 0;
@@ -73,8 +74,9 @@ RowTiles row_tiles(const Call& call, const AscendC::LocalTensor<T>& src, const S
     }
     if (rows.k == 0) rows.k = rows.pitch;
     if (rows.pitch * sizeof(T) % kBlockBytes || rows.k > rows.pitch)
-        call.report(Rule::Count04, "a row must have whole 32-byte blocks, and at least its original elements, but "
-                                   "srcK is %u and oriSrcK %u.",
+        call.report(Rule::Count04,
+                    "a row must have whole 32-byte blocks, and at least its original elements, but "
+                    "srcK is %u and oriSrcK %u.",
                     rows.pitch, rows.k);
     if (config.isCheckTiling && (rows.pitch != tiling.srcK || rows.m != tiling.srcM)) rows.tiling = tile_again(rows);
     if (rows.tiling.splitM == 0)
@@ -100,8 +102,7 @@ struct SoftmaxTile {
     SoftmaxTile(const Call& call, const RowTiles& rows, const AscendC::LocalTensor<uint8_t>* shared, uint32_t wide_rows,
                 uint32_t own_blocks) {
         const uint32_t split = rows.tiling.splitM, fold = fold_floats(rows.pitch);
-        const uint32_t bytes =
-            split * (wide_rows * rows.pitch + own_blocks * kBlock + fold) * uint32_t(sizeof(float));
+        const uint32_t bytes = split * (wide_rows * rows.pitch + own_blocks * kBlock + fold) * uint32_t(sizeof(float));
         memory = call.temporary(shared, {bytes, bytes});
         const Floats all = memory.template ReinterpretCast<float>();
         for (uint32_t i = 0; i < 3; ++i) wide[i] = all[split * rows.pitch * (i < wide_rows ? i : 0)];
@@ -142,8 +143,9 @@ void softmax(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC
     if (sum) {
         const Range sums = call.operand("sumTensor", *sum, uint64_t(rows.m) * kBlock);
         const Range maxima = call.operand("maxTensor", *maximum, uint64_t(rows.m) * kBlock);
-        Tile::check_apart_from(call, "sumTensor", sums,
-                               {{"maxTensor", maxima}, {"dstTensor", to}, {"srcTensor", from}, {"sharedTmpBuffer", used}});
+        Tile::check_apart_from(
+            call, "sumTensor", sums,
+            {{"maxTensor", maxima}, {"dstTensor", to}, {"srcTensor", from}, {"sharedTmpBuffer", used}});
         Tile::check_apart_from(call, "maxTensor", maxima,
                                {{"dstTensor", to}, {"srcTensor", from}, {"sharedTmpBuffer", used}});
     }
@@ -225,9 +227,9 @@ void simple_softmax(const Call& call, const AscendC::LocalTensor<T>& dst, const 
 
 namespace AscendC {
 
-#define ASCEND_SIM_SOFTMAX_CHECKS(Name)                                                                 \
-    ASCEND_SIM_NEEDS(Name, T);                                                                          \
-    static_assert(!isDataFormatNZ, #Name ": the NZ format is not simulated");                           \
+#define ASCEND_SIM_SOFTMAX_CHECKS(Name)                                       \
+    ASCEND_SIM_NEEDS(Name, T);                                                \
+    static_assert(!isDataFormatNZ, #Name ": the NZ format is not simulated"); \
     static_assert(std::is_same_v<T, S> || std::is_same_v<S, float>, #Name ": sums have src's type, or float")
 
 // The forms: with sums and maxima of type S, or without; with sharedTmpBuffer, or without.

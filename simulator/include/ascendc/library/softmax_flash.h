@@ -40,8 +40,13 @@ void check_flash(const Call& call, const FlashOperands<T, S>& o, const RowTiles&
     call.same_or_apart("sumTensor", sums, "inSumTensor", in_sums);
     call.same_or_apart("maxTensor", maxima, "inMaxTensor", in_maxima);
     Tile::check_apart_from(call, "expMaxTensor", factors,
-                           {{"dstTensor", to}, {"srcTensor", from}, {"sumTensor", sums}, {"maxTensor", maxima},
-                            {"inSumTensor", in_sums}, {"inMaxTensor", in_maxima}, {"sharedTmpBuffer", used}});
+                           {{"dstTensor", to},
+                            {"srcTensor", from},
+                            {"sumTensor", sums},
+                            {"maxTensor", maxima},
+                            {"inSumTensor", in_sums},
+                            {"inMaxTensor", in_maxima},
+                            {"sharedTmpBuffer", used}});
 }
 
 // One tile; v2: SoftmaxFlashV2.
@@ -75,8 +80,10 @@ void flash_tile(const RowSteps& v, const FlashOperands<T, S>& o, const RowTiles&
     };
     const Floats& result = tile.blocks[0];
     const Floats factor = [&] {  // of floats: the caller's memory, because it is not needed before
-        if constexpr (Tile::kHalf) return tile.blocks[1];
-        else return o.exp_max[b];
+        if constexpr (Tile::kHalf)
+            return tile.blocks[1];
+        else
+            return o.exp_max[b];
     }();
     v.template reduce<true>(result, x, m, rows.k, rows.pitch, kBlock, tile.folded);
     if constexpr (update) {
@@ -159,10 +166,9 @@ void softmax_grad_in_registers(const Call& call, bool front, const AscendC::Loca
 
 // dst: rows, or, with `front`, blocks.
 template <class T>
-void softmax_grad(const Call& call, bool front, const AscendC::LocalTensor<T>& dst,
-                  const AscendC::LocalTensor<T>& grad, const AscendC::LocalTensor<T>& src,
-                  const AscendC::LocalTensor<uint8_t>* shared, const SoftMaxTiling& tiling,
-                  const AscendC::SoftMaxShapeInfo& info) {
+void softmax_grad(const Call& call, bool front, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& grad,
+                  const AscendC::LocalTensor<T>& src, const AscendC::LocalTensor<uint8_t>* shared,
+                  const SoftMaxTiling& tiling, const AscendC::SoftMaxShapeInfo& info) {
     using Tile = SoftmaxTile<T, T>;
     constexpr uint32_t kBlock = Tile::kBlock;
     const RowTiles rows = row_tiles<T, AscendC::SOFTMAX_DEFAULT_CFG>(call, src, tiling, info, [&](const RowTiles& r) {
@@ -222,7 +228,8 @@ void SoftmaxFlashV2(const LocalTensor<T>& dstTensor, const LocalTensor<S>& expSu
                     const LocalTensor<S>& inMaxTensor, const LocalTensor<uint8_t>& sharedTmpBuffer,
                     const SoftMaxTiling& tiling, const SoftMaxShapeInfo& softmaxShapeInfo = {}, ASCEND_SIM_SITE) {
     ASCEND_SIM_SOFTMAX_CHECKS(SoftmaxFlashV2);
-    static_assert(config.mode == SoftmaxMode::SOFTMAX_NORMAL, "SoftmaxFlashV2: results without blocks are not simulated");
+    static_assert(config.mode == SoftmaxMode::SOFTMAX_NORMAL,
+                  "SoftmaxFlashV2: results without blocks are not simulated");
     ascend_sim::softmax_flash<true, isUpdate, config>(
         ascend_sim::Call("SoftmaxFlashV2", site),
         ascend_sim::FlashOperands<T, S>{dstTensor, expSumTensor, maxTensor, srcTensor, expMaxTensor, inExpSumTensor,
@@ -237,7 +244,8 @@ void SoftmaxFlashV2(const LocalTensor<T>& dstTensor, const LocalTensor<S>& expSu
                     const LocalTensor<S>& inMaxTensor, const SoftMaxTiling& tiling,
                     const SoftMaxShapeInfo& softmaxShapeInfo = {}, ASCEND_SIM_SITE) {
     ASCEND_SIM_SOFTMAX_CHECKS(SoftmaxFlashV2);
-    static_assert(config.mode == SoftmaxMode::SOFTMAX_NORMAL, "SoftmaxFlashV2: results without blocks are not simulated");
+    static_assert(config.mode == SoftmaxMode::SOFTMAX_NORMAL,
+                  "SoftmaxFlashV2: results without blocks are not simulated");
     ascend_sim::softmax_flash<true, isUpdate, config>(
         ascend_sim::Call("SoftmaxFlashV2", site),
         ascend_sim::FlashOperands<T, S>{dstTensor, expSumTensor, maxTensor, srcTensor, expMaxTensor, inExpSumTensor,
@@ -248,8 +256,7 @@ void SoftmaxFlashV2(const LocalTensor<T>& dstTensor, const LocalTensor<S>& expSu
 namespace sim_detail {
 template <class T, class S>
 void SoftmaxFlashCall(const ascend_sim::FlashOperands<T, S>& o, const LocalTensor<uint8_t>* tmp,
-                      const SoftMaxTiling& tiling, bool isUpdate, const SoftMaxShapeInfo& info,
-                      ascend_sim::Site site) {
+                      const SoftMaxTiling& tiling, bool isUpdate, const SoftMaxShapeInfo& info, ascend_sim::Site site) {
     const ascend_sim::Call call("SoftmaxFlash", site);
     if (isUpdate)
         ascend_sim::softmax_flash<false, true, SOFTMAX_DEFAULT_CFG>(call, o, tmp, tiling, info, false);
@@ -266,9 +273,9 @@ void SoftmaxFlash(const LocalTensor<T>& dstTensor, const LocalTensor<S>& sumTens
                   const SoftMaxShapeInfo& softmaxShapeInfo = {}, ASCEND_SIM_SITE) {
     constexpr bool isDataFormatNZ = false;
     ASCEND_SIM_SOFTMAX_CHECKS(SoftmaxFlash);
-    sim_detail::SoftmaxFlashCall<T, S>({dstTensor, sumTensor, maxTensor, srcTensor, expMaxTensor, inSumTensor,
-                                        inMaxTensor},
-                                       &sharedTmpBuffer, tiling, isUpdate, softmaxShapeInfo, site);
+    sim_detail::SoftmaxFlashCall<T, S>(
+        {dstTensor, sumTensor, maxTensor, srcTensor, expMaxTensor, inSumTensor, inMaxTensor}, &sharedTmpBuffer, tiling,
+        isUpdate, softmaxShapeInfo, site);
 }
 template <class T, bool isReuseSource = false, bool isBasicBlock = false, class S>
 void SoftmaxFlash(const LocalTensor<T>& dstTensor, const LocalTensor<S>& sumTensor, const LocalTensor<S>& maxTensor,
@@ -277,9 +284,9 @@ void SoftmaxFlash(const LocalTensor<T>& dstTensor, const LocalTensor<S>& sumTens
                   bool isUpdate = false, const SoftMaxShapeInfo& softmaxShapeInfo = {}, ASCEND_SIM_SITE) {
     constexpr bool isDataFormatNZ = false;
     ASCEND_SIM_SOFTMAX_CHECKS(SoftmaxFlash);
-    sim_detail::SoftmaxFlashCall<T, S>({dstTensor, sumTensor, maxTensor, srcTensor, expMaxTensor, inSumTensor,
-                                        inMaxTensor},
-                                       nullptr, tiling, isUpdate, softmaxShapeInfo, site);
+    sim_detail::SoftmaxFlashCall<T, S>(
+        {dstTensor, sumTensor, maxTensor, srcTensor, expMaxTensor, inSumTensor, inMaxTensor}, nullptr, tiling, isUpdate,
+        softmaxShapeInfo, site);
 }
 
 template <class T, bool isReuseSource = false, bool isDataFormatNZ = false>

@@ -5,9 +5,8 @@
 // LogSoftMax Tiling; the figures are those of asc-devkit's impl/adv_api/tiling/activation/softmax_tiling.cpp.
 #pragma once
 
-#include <cstdint>
-
-#include "ascendc/library/tiling_structs.h"
+#include "tiling_structs.h"
+#include "tmp_sizes.h"
 
 namespace ascend_sim {
 
@@ -33,6 +32,46 @@ constexpr uint32_t softmax_floats(SoftmaxKind kind, uint32_t k, uint32_t type_by
         default:
             return block + k + kFold;
     }
+}
+
+// What the host's functions return: for all rows, and for one; on Ascend950 both are for all rows.
+constexpr TmpSizes softmax_sizes(SoftmaxKind kind, uint32_t m, uint32_t k, uint32_t type_bytes, bool is950) {
+    const uint32_t row = softmax_floats(kind, k, type_bytes, type_bytes), block = 32 / type_bytes;
+    if (!is950) return {m * row * 4, row * 4};
+    if (kind == SoftmaxKind::Grad || kind == SoftmaxKind::GradFront) {
+        const uint32_t least = kind == SoftmaxKind::GradFront ? (m + 63) / 64 * 64 : (2 * m + 127) / 128 * 128;
+        return {m * row * 4, least * 4};
+    }
+    const uint32_t most = m * (block + k + 64), least = m * (block + k);
+    if (kind == SoftmaxKind::FlashUpdate) return {most * 4, least * 4};
+    const uint32_t fold = m * (8 + k) + 256 + (m + 7) / 8 * 8;
+    return {(most > fold ? most : fold) * 4, (least > fold ? least : fold) * 4};
+}
+constexpr TmpSizes softmax_flash_v2_sizes(uint32_t m, uint32_t k, uint32_t type_bytes, uint32_t result_bytes,
+                                          bool update, bool basic_block, bool without_broadcast, bool is950) {
+    const uint32_t block = 32 / result_bytes, tile = 32 / type_bytes;
+    const bool is_half = type_bytes == 2, is_basic = basic_block && k % 64 == 0;
+    const uint32_t row = softmax_floats(SoftmaxKind::FlashV2, k, type_bytes, result_bytes, basic_block);
+    if (!is950) {
+        uint32_t rows = m;
+        if (is_basic && m % 8 == 0)
+            while (rows * k >= 64 * 256) rows /= 2;
+        const uint32_t all =
+            is_basic && m % 8 ? softmax_floats(SoftmaxKind::FlashV2, k, type_bytes, result_bytes) : row;
+        const uint32_t tiles = without_broadcast ? (tile < m ? tile : m) : is_basic ? 8 : 1;
+        return {rows * all * 4, tiles * row * 4};
+    }
+    if (!update) {
+        const uint32_t rest = m * k + 256 + (m + 7) / 8 * 8;
+        const uint32_t most = m * (block + k + 64), least = m * (block + k);
+        const uint32_t fold = m * 8 + rest, small_fold = m * (basic_block ? 4 : 8) + rest;
+        return {(most > fold ? most : fold) * 4, (least > small_fold ? least : small_fold) * 4};
+    }
+    const uint32_t maxima = is_half ? (2 * m + 127) / 128 * 128 : (m + 63) / 64 * 64;
+    const uint32_t least = maxima + m * (2 * block + (is_half ? k + (result_bytes == 2 ? 0 : block) : 0));
+    if (m <= 2) return {least * 4, least * 4};
+    const uint32_t wide = is_basic && m % 8 == 0 ? block : is_half ? 2 * block : block;
+    return {m * (wide + (is_half ? k : 0) + 64) * 4, least * 4};
 }
 
 // Fills a tiling struct; get and set of the host's classes are the fields of the kernel's structs.
@@ -77,8 +116,7 @@ constexpr SoftMaxTiling softmax_tiling(uint32_t m, uint32_t k, uint32_t type_byt
 constexpr SoftMaxTiling softmax_flash_v2_tiling(uint32_t m, uint32_t k, uint32_t type_bytes, uint32_t result_bytes,
                                                 uint32_t bytes, bool basic_block, bool without_broadcast = false) {
     const bool is_basic = basic_block && k % 64 == 0 && m % 8 == 0;
-    const uint32_t fit =
-        bytes / 4 / softmax_floats(SoftmaxKind::FlashV2, k, type_bytes, result_bytes, is_basic);
+    const uint32_t fit = bytes / 4 / softmax_floats(SoftmaxKind::FlashV2, k, type_bytes, result_bytes, is_basic);
     uint32_t rows = fit < m ? fit : m;
     if (is_basic) rows = softmax_rows(m, k, fit, true);
     const uint32_t tile = without_broadcast && type_bytes == 2 ? 16 : 8;

@@ -1,11 +1,10 @@
 // Sum, Mean: sums and means of rows.
 //
-// Rules: half and float; Mean of half may add in float (accType). A row has `inner` elements of which n count: n rounded
-// up to 32 bytes. Destination and source are apart.
-// Meaning: each repeat is a tree of neighbours, then the repeats' sums are reduced the same way; Mean multiplies by
-// 1 / n in T, or in float if it adds in float.
-// Pages: Sum, Mean, GetSumMaxMinTmpSize, GetMeanMaxMinTmpSize; the steps are those of asc-devkit's
-// impl/adv_api/detail/reduce/sum and mean.
+// Rules: half and float; Mean of half may add in float (accType). A row has `inner` elements of which n count: n
+// rounded up to 32 bytes. Destination and source are apart. Meaning: each repeat is a tree of neighbours, then the
+// repeats' sums are reduced the same way; Mean multiplies by 1 / n in T, or in float if it adds in float. Pages: Sum,
+// Mean, GetSumMaxMinTmpSize, GetMeanMaxMinTmpSize; the steps are those of asc-devkit's impl/adv_api/detail/reduce/sum
+// and mean.
 #pragma once
 
 #include "ascendc/library/norm_steps.h"
@@ -31,8 +30,8 @@ namespace ascend_sim {
 // Checks a call; returns the temporary memory.
 template <class P, class T>
 AscendC::LocalTensor<uint8_t> check_sum(const Call& call, const AscendC::LocalTensor<T>& dst,
-                                        const AscendC::LocalTensor<T>& src,
-                                        const AscendC::LocalTensor<uint8_t>* shared, TmpSizes sizes, const P& p) {
+                                        const AscendC::LocalTensor<T>& src, const AscendC::LocalTensor<uint8_t>* shared,
+                                        TmpSizes sizes, const P& p) {
     if (p.n == 0 || p.outter == 0 || p.inner != in_units(p.n * sizeof(T), kBlockBytes) / sizeof(T))
         call.report(Rule::Count04,
                     "inner must be n rounded up to 32 bytes, and none may be 0, but outter, inner and n are %u, %u and "
@@ -73,8 +72,7 @@ template <class A, class T>
 void mean(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
           const AscendC::LocalTensor<uint8_t>* shared, const AscendC::MeanParams& p) {
     // The host's size has a byte for each repeat, not an element; a larger buffer is used.
-    const auto memory =
-        check_sum(call, dst, src, shared, {~0u, mean_sizes(p.n, sizeof(T), sizeof(A)).least}, p);
+    const auto memory = check_sum(call, dst, src, shared, {~0u, mean_sizes(p.n, sizeof(T), sizeof(A)).least}, p);
     const float factor = 1.0f / float(p.n);
     NormSteps m(call.site());
     if constexpr (sizeof(A) == sizeof(T)) {
@@ -103,8 +101,8 @@ void mean(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::L
 namespace AscendC {
 
 template <class T, int32_t reduceDim = -1, bool isReuseSource = false, bool isBasicBlock = false>
-void Sum(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,
-         const LocalTensor<uint8_t>& sharedTmpBuffer, const SumParams& sumParams, ASCEND_SIM_SITE) {
+void Sum(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const LocalTensor<uint8_t>& sharedTmpBuffer,
+         const SumParams& sumParams, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(Sum, T);
     ascend_sim::sum(ascend_sim::Call("Sum", site), dstTensor, srcTensor, &sharedTmpBuffer, sumParams);
 }
@@ -116,8 +114,8 @@ void Sum(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const
 }
 
 template <class T, class accType = T, bool isReuseSource = false, bool isBasicBlock = false, int32_t reduceDim = -1>
-void Mean(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,
-          const LocalTensor<uint8_t>& sharedTmpBuffer, const MeanParams& meanParams, ASCEND_SIM_SITE) {
+void Mean(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const LocalTensor<uint8_t>& sharedTmpBuffer,
+          const MeanParams& meanParams, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(Mean, T);
     static_assert(std::is_same_v<accType, T> || std::is_same_v<accType, float>, "Mean: accType is T or float");
     ascend_sim::mean<accType>(ascend_sim::Call("Mean", site), dstTensor, srcTensor, &sharedTmpBuffer, meanParams);

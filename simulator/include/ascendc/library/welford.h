@@ -236,7 +236,8 @@ inline void welford_finalize(const Call& call, const WelfordParts& w, bool is_co
     if (p.abLength == 0 || p.abLength % 8)
         call.report(Rule::Count04, "para.abLength must be a multiple of 8 but is %u.", p.abLength);
     if (!w.counts && p.headCountLength + p.tailCountLength != p.abLength)
-        call.report(Rule::Count04, "para.headCountLength (%u) and para.tailCountLength (%u) must add up to abLength (%u).",
+        call.report(Rule::Count04,
+                    "para.headCountLength (%u) and para.tailCountLength (%u) must add up to abLength (%u).",
                     p.headCountLength, p.tailCountLength, p.abLength);
     if (!kIs950 && !w.counts && p.tailCount == 0 && p.tailCountLength != 0)
         call.report(Rule::Count04, "para.tailCountLength must be 0 because para.tailCount is 0, but it is %u.",
@@ -247,8 +248,8 @@ inline void welford_finalize(const Call& call, const WelfordParts& w, bool is_co
     if (w.counts) all.add("counts", *w.counts, p.abLength);
     all.add("outputMean", w.out_mean, 8);
     all.add("outputVariance", w.out_variance, 8);
-    const auto tmp = call.temporary(
-        shared, kIs950 ? welford_finalize_sizes_950(p.abLength) : welford_finalize_sizes(p.abLength));
+    const auto tmp =
+        call.temporary(shared, kIs950 ? welford_finalize_sizes_950(p.abLength) : welford_finalize_sizes(p.abLength));
     all.add("sharedTmpBuffer", range_of(tmp));
     if constexpr (kIs950) {
         welford_finalize_in_registers(w, is_corrected ? p.rRecWithCorrection : p.rRec, call.site());
@@ -263,11 +264,11 @@ inline void welford_finalize(const Call& call, const WelfordParts& w, bool is_co
 
 namespace AscendC {
 
-#define ASCEND_SIM_WELFORD_UPDATE(memory)                                                                            \
-    ASCEND_SIM_NEEDS(WelfordUpdate, T);                                                                              \
-    static_assert(std::is_same_v<U, float>, "WelfordUpdate: means and variances are of float");                      \
-    ascend_sim::welford_update<isReuseSource, config.isInplace, T>(                                                  \
-        ascend_sim::Call("WelfordUpdate", site), {outputMean, outputVariance, inputMean, inputVariance, inputX},     \
+#define ASCEND_SIM_WELFORD_UPDATE(memory)                                                                        \
+    ASCEND_SIM_NEEDS(WelfordUpdate, T);                                                                          \
+    static_assert(std::is_same_v<U, float>, "WelfordUpdate: means and variances are of float");                  \
+    ascend_sim::welford_update<isReuseSource, config.isInplace, T>(                                              \
+        ascend_sim::Call("WelfordUpdate", site), {outputMean, outputVariance, inputMean, inputVariance, inputX}, \
         memory, para)
 template <class T, class U, bool isReuseSource = false, const WelfordUpdateConfig& config = WFUPDATE_DEFAULT_CFG>
 void WelfordUpdate(const LocalTensor<U>& outputMean, const LocalTensor<U>& outputVariance,
@@ -283,10 +284,10 @@ void WelfordUpdate(const LocalTensor<U>& outputMean, const LocalTensor<U>& outpu
 }
 #undef ASCEND_SIM_WELFORD_UPDATE
 
-#define ASCEND_SIM_WELFORD_FINALIZE(count, memory)                                                                   \
-    static_assert(!config.isCorrection || ascend_sim::kIs950, "WelfordFinalize: isCorrection is for Ascend950 only");\
-    ascend_sim::welford_finalize(ascend_sim::Call("WelfordFinalize", site),                                          \
-                                 {outputMean, outputVariance, inputMean, inputVariance, count, para},                \
+#define ASCEND_SIM_WELFORD_FINALIZE(count, memory)                                                                    \
+    static_assert(!config.isCorrection || ascend_sim::kIs950, "WelfordFinalize: isCorrection is for Ascend950 only"); \
+    ascend_sim::welford_finalize(ascend_sim::Call("WelfordFinalize", site),                                           \
+                                 {outputMean, outputVariance, inputMean, inputVariance, count, para},                 \
                                  config.isCorrection, memory)
 template <bool isReuseSource = false, const WelfordFinalizeConfig& config = WFFINALIZE_DEFAULT_CFG>
 void WelfordFinalize(const LocalTensor<float>& outputMean, const LocalTensor<float>& outputVariance,

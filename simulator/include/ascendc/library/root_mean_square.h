@@ -1,10 +1,10 @@
 // RmsNorm: rows divided by their root mean square, scaled by gamma.
 //
-// Rules: half and float. Rows have whole 32-byte blocks; dstLocal may be srcLocal, but not gammaLocal. isBasicBlock: H a
-// multiple of 64 less than 2048, and B * S a multiple of 8. The struct of the host's tiling function says how many rows
-// sharedTmpBuffer holds.
-// Meaning: in float: y = x * exp(-0.5 * ln(sum(x * x) / H + epsilon)) * gamma; the sum takes the original H elements.
-// Pages: RmsNorm, RmsNorm Tiling; the steps are those of asc-devkit's impl/adv_api/detail/normalization/rmsnorm.
+// Rules: half and float. Rows have whole 32-byte blocks; dstLocal may be srcLocal, but not gammaLocal. isBasicBlock: H
+// a multiple of 64 less than 2048, and B * S a multiple of 8. The struct of the host's tiling function says how many
+// rows sharedTmpBuffer holds. Meaning: in float: y = x * exp(-0.5 * ln(sum(x * x) / H + epsilon)) * gamma; the sum
+// takes the original H elements. Pages: RmsNorm, RmsNorm Tiling; the steps are those of asc-devkit's
+// impl/adv_api/detail/normalization/rmsnorm.
 #pragma once
 
 #include "ascendc/broadcast.h"
@@ -49,8 +49,8 @@ inline void mul_by_row(NormSteps& m, const Floats& d, const Floats& s, const Flo
     m.count(rows * kLanes);
     m.together([&] {
         for (uint32_t i = 0; i < chunks; ++i)
-            AscendC::Mul<float, false>(d[i * kLanes], s[i * kLanes], v[i * kLanes], AscendC::MASK_PLACEHOLDER, 1, params,
-                                       m.site());
+            AscendC::Mul<float, false>(d[i * kLanes], s[i * kLanes], v[i * kLanes], AscendC::MASK_PLACEHOLDER, 1,
+                                       params, m.site());
         if (tail == 0) return;
         AscendC::SetMaskNorm(m.site());
         for (uint32_t r = 0; r < rows; r += NormSteps::kMostRepeats) {
@@ -63,17 +63,18 @@ inline void mul_by_row(NormSteps& m, const Floats& d, const Floats& s, const Flo
 }
 
 template <bool kBasicBlock, class T>
-void rms_norm(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
-              const AscendC::LocalTensor<T>& gamma, const AscendC::LocalTensor<uint8_t>* shared, T epsilon,
-              const RmsNormTiling& tiling) {
+void normalize_rms(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+                   const AscendC::LocalTensor<T>& gamma, const AscendC::LocalTensor<uint8_t>* shared, T epsilon,
+                   const RmsNormTiling& tiling) {
     constexpr bool kIsHalf = sizeof(T) == 2;
     const uint32_t h = tiling.hLength, rows = tiling.bLength * tiling.sLength, round = tiling.mainBsLength;
     if (round == 0)
         call.report(Rule::Count04, "the tiling has no round: mainBsLength is 0. Fill it by GetRmsNormTilingInfo.");
     check_pitch(call, h, tiling.originalHLength, sizeof(T));
     if (kBasicBlock && !is_rms_norm_basic_block(rows, h))
-        call.report(Rule::Count04, "isBasicBlock needs H a multiple of 64 less than 2048 and B * S a multiple of 8, but "
-                                   "they are %u and %u.",
+        call.report(Rule::Count04,
+                    "isBasicBlock needs H a multiple of 64 less than 2048 and B * S a multiple of 8, but "
+                    "they are %u and %u.",
                     h, rows);
     const uint32_t bytes = (tiling.mainBsLengthAlign + (kIsHalf ? 2 : 1) * tiling.mainBshLength) * 4;
     const auto memory = call.temporary(shared, {bytes, bytes});
@@ -130,15 +131,15 @@ void RmsNorm(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal, con
              const LocalTensor<uint8_t>& sharedTmpBuffer, const T epsilon, const RmsNormTiling& tiling,
              ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(RmsNorm, T);
-    ascend_sim::rms_norm<isBasicBlock>(ascend_sim::Call("RmsNorm", site), dstLocal, srcLocal, gammaLocal,
-                                       &sharedTmpBuffer, epsilon, tiling);
+    ascend_sim::normalize_rms<isBasicBlock>(ascend_sim::Call("RmsNorm", site), dstLocal, srcLocal, gammaLocal,
+                                            &sharedTmpBuffer, epsilon, tiling);
 }
 template <class T, bool isBasicBlock = false>
 void RmsNorm(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal, const LocalTensor<T>& gammaLocal,
              const T epsilon, const RmsNormTiling& tiling, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(RmsNorm, T);
-    ascend_sim::rms_norm<isBasicBlock>(ascend_sim::Call("RmsNorm", site), dstLocal, srcLocal, gammaLocal, nullptr,
-                                       epsilon, tiling);
+    ascend_sim::normalize_rms<isBasicBlock>(ascend_sim::Call("RmsNorm", site), dstLocal, srcLocal, gammaLocal, nullptr,
+                                            epsilon, tiling);
 }
 
 }  // namespace AscendC
