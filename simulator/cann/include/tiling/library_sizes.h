@@ -23,12 +23,12 @@ namespace AscendC {
 
 // ---- functions of elements ------------------------------------------------------------------------------------------
 
-#define ASCEND_SIM_SIZES(Name)                                                                                      \
-    inline void Get##Name##MaxMinTmpSize(const TensorShape& srcShape, const uint32_t typeSize,                      \
-                                         const bool isReuseSource, uint32_t& maxValue, uint32_t& minValue) {        \
-        ascend_sim::host::give(                                                                                     \
-            ascend_sim::tmp_sizes::k##Name.sizes(ascend_sim::host::elements_of(srcShape), typeSize, isReuseSource), \
-            maxValue, minValue);                                                                                    \
+#define ASCEND_SIM_SIZES(Name)                                                                                        \
+    inline void Get##Name##MaxMinTmpSize(const TensorShape& srcShape, const uint32_t typeSize,                        \
+                                         const bool isReuseSource, uint32_t& maxValue, uint32_t& minValue) {          \
+        const uint32_t n = ascend_sim::host::elements_of(srcShape);                                                   \
+        if (n == 0) return;                                                                                           \
+        ascend_sim::host::give(ascend_sim::tmp_sizes::k##Name.sizes(n, typeSize, isReuseSource), maxValue, minValue); \
     }
 #define ASCEND_SIM_FACTOR(Name)                                                                                 \
     inline void Get##Name##TmpBufferFactorSize(const uint32_t typeSize, uint32_t& maxLiveNodeCount,             \
@@ -172,9 +172,9 @@ inline void GetPowerTmpBufferFactorSize(const bool baseIsTensor, const bool expI
                                         const uint32_t typeSize, uint32_t& maxLiveNodeCount, uint32_t& extraBuffer) {
     const bool both = baseIsTensor && expIsTensor, is310p = ascend_sim::host::is_310p(),
                is950 = ascend_sim::host::is_950();
-    const uint32_t of_floats = is950 ? 3 : ascend_sim::power_count(both, typeSize, is310p);
+    const uint32_t of_floats = is950 ? 3 : ascend_sim::power_count(both, typeSize == 4 ? 4 : 2, is310p);
     const uint32_t of_ints = is950 ? 0 : ascend_sim::int_power_count(both, is310p);
-    maxLiveNodeCount = typeIsInt ? of_ints : of_floats * 4 / typeSize;
+    maxLiveNodeCount = typeIsInt ? of_ints : typeSize == 4 ? of_floats : 2 * of_floats;
     extraBuffer = typeIsInt || is950 ? 0 : ascend_sim::kPowerConstants;
 }
 
@@ -207,10 +207,12 @@ inline void GetBroadCastMaxMinTmpSize(const platform_ascendc::PlatformAscendC& a
 
 inline void GetSumMaxMinTmpSize(const uint32_t n, const uint32_t typeSize, const bool, uint32_t& maxSize,
                                 uint32_t& minSize) {
+    if (n == 0 || (typeSize != 2 && typeSize != 4)) return;
     ascend_sim::host::give(ascend_sim::sum_sizes(n, typeSize), maxSize, minSize);
 }
 inline void GetMeanMaxMinTmpSize(const uint32_t n, const uint32_t srcTypeSize, const uint32_t accTypeSize, const bool,
                                  uint32_t& maxSize, uint32_t& minSize) {
+    if (n == 0 || (srcTypeSize != 2 && srcTypeSize != 4) || (accTypeSize != 4 && accTypeSize != srcTypeSize)) return;
     ascend_sim::host::give(ascend_sim::mean_sizes(n, srcTypeSize, accTypeSize), maxSize, minSize);
 }
 inline void GetMeanTmpBufferFactorSize(const uint32_t, uint32_t& maxLiveNodeCount, uint32_t& extraBuffer) {
@@ -243,13 +245,25 @@ namespace ascend_sim::host {
 inline uint32_t bytes_of(ge::DataType type) {
     return type == ge::DT_FLOAT || type == ge::DT_INT32 ? 4 : type == ge::DT_FLOAT16 ? 2 : 1;
 }
+inline bool has_pattern_type(Fold fold, ge::DataType type) {
+    if (type == ge::DT_FLOAT) return true;
+    if (fold == Fold::Any || fold == Fold::All) return type == ge::DT_UINT8;
+    const bool is_wide = type == ge::DT_INT32 || type == ge::DT_UINT32 || type == ge::DT_INT64 || type == ge::DT_UINT64;
+    if (fold == Fold::Sum) return is_950() && is_wide;
+    if (fold != Fold::Max && fold != Fold::Min) return false;
+    const bool is_short = type == ge::DT_INT8 || type == ge::DT_UINT8 || type == ge::DT_INT16 ||
+                          type == ge::DT_UINT16 || type == ge::DT_BF16;
+    return type == ge::DT_FLOAT16 || (is_950() && (is_wide || is_short));
+}
 inline void give_pattern(Fold fold, const ge::Shape& shape, ge::DataType type, AscendC::ReducePattern pattern,
                          bool reuse, uint32_t& most, uint32_t& least) {
-    // ReduceSum and ReduceMean count in float, whatever the type is; so do ReduceAny and ReduceAll of uint8 in bytes.
-    const bool is_sum = fold == Fold::Sum || fold == Fold::Mean;
-    give(pattern_sizes(fold, pattern == AscendC::ReducePattern::AR, size_of(shape, 0), size_of(shape, 1),
-                       is_sum ? 4 : bytes_of(type), reuse),
-         most, least);
+    const bool by_row = pattern == AscendC::ReducePattern::AR;
+    const uint32_t first = size_of(shape, 0), last = size_of(shape, 1);
+    if (!has_pattern_type(fold, type) || shape.GetDimNum() != 2 || first == 0 || last == 0 ||
+        (!by_row && pattern != AscendC::ReducePattern::RA))
+        return;
+    // ReduceSum counts all types as float.
+    give(pattern_sizes(fold, by_row, first, last, fold == Fold::Sum ? 4 : bytes_of(type), reuse), most, least);
 }
 
 }  // namespace ascend_sim::host

@@ -12,12 +12,20 @@
 #include "include/ascendc/library/softmax_tiling.h"
 #include "tiling/library_shapes.h"
 
+namespace ascend_sim::host {
+
+// SoftMax and its kin take half and float; a function returns 0 for other types.
+inline bool is_softmax_type(uint32_t type_bytes) { return type_bytes == 2 || type_bytes == 4; }
+
+}  // namespace ascend_sim::host
+
 namespace AscendC {
 
 // ---- softmax --------------------------------------------------------------------------------------------------------
 
 #define ASCEND_SIM_SOFTMAX_SIZE(Name, Shape, size)                                               \
     inline uint32_t Name(Shape srcShape, const uint32_t dataTypeSize, const bool) {              \
+        if (!ascend_sim::host::is_softmax_type(dataTypeSize)) return 0;                          \
         const auto r = ascend_sim::host::rows_of(srcShape);                                      \
         return ascend_sim::softmax_sizes(ascend_sim::SoftmaxKind::Plain, r.m, r.k, dataTypeSize, \
                                          ascend_sim::host::is_950())                             \
@@ -30,6 +38,7 @@ ASCEND_SIM_SOFTMAX_SIZE(GetLogSoftMaxMinTmpSize, const TensorShape, least)
 #undef ASCEND_SIM_SOFTMAX_SIZE
 #define ASCEND_SIM_SOFTMAX_SIZE(Name, on, off, size)                                                                  \
     inline uint32_t Name(const TensorShape& srcShape, const uint32_t dataTypeSize, const bool flag, const bool) {     \
+        if (!ascend_sim::host::is_softmax_type(dataTypeSize)) return 0;                                               \
         const auto r = ascend_sim::host::rows_of(srcShape);                                                           \
         return ascend_sim::softmax_sizes(flag ? ascend_sim::SoftmaxKind::on : ascend_sim::SoftmaxKind::off, r.m, r.k, \
                                          dataTypeSize, ascend_sim::host::is_950())                                    \
@@ -43,6 +52,8 @@ ASCEND_SIM_SOFTMAX_SIZE(GetSoftMaxGradMinTmpSize, GradFront, Grad, least)
 inline uint32_t GetSoftMaxFlashV2MaxTmpSize(const TensorShape& srcShape, const uint32_t dataTypeSize1,
                                             const uint32_t dataTypeSize2, const bool isUpdate,
                                             const bool isBasicBlock = false, const bool isFlashOutputBrc = false) {
+    if (!ascend_sim::host::is_softmax_type(dataTypeSize1) || !ascend_sim::host::is_softmax_type(dataTypeSize2))
+        return 0;
     const auto r = ascend_sim::host::rows_of(srcShape);
     return ascend_sim::softmax_flash_v2_sizes(r.m, r.k, dataTypeSize1, dataTypeSize2, isUpdate, isBasicBlock,
                                               isFlashOutputBrc, ascend_sim::host::is_950())
@@ -51,6 +62,8 @@ inline uint32_t GetSoftMaxFlashV2MaxTmpSize(const TensorShape& srcShape, const u
 inline uint32_t GetSoftMaxFlashV2MinTmpSize(const TensorShape& srcShape, const uint32_t dataTypeSize1,
                                             const uint32_t dataTypeSize2, const bool isUpdate,
                                             const bool isBasicBlock = false, const bool isFlashOutputBrc = false) {
+    if (!ascend_sim::host::is_softmax_type(dataTypeSize1) || !ascend_sim::host::is_softmax_type(dataTypeSize2))
+        return 0;
     const auto r = ascend_sim::host::rows_of(srcShape);
     return ascend_sim::softmax_flash_v2_sizes(r.m, r.k, dataTypeSize1, dataTypeSize2, isUpdate, isBasicBlock,
                                               isFlashOutputBrc, ascend_sim::host::is_950())
@@ -62,7 +75,7 @@ inline uint32_t GetSoftMaxFlashV2MinTmpSize(const TensorShape& srcShape, const u
 namespace ascend_sim::host {
 
 inline bool is_basic_softmax(uint32_t k, uint32_t tail_rows, uint32_t type_bytes) {
-    return type_bytes && tail_rows == 0 && k >= 256 / type_bytes && k < 2048 && k % 64 == 0;
+    return is_softmax_type(type_bytes) && tail_rows == 0 && k >= 256 / type_bytes && k < 2048 && k % 64 == 0;
 }
 inline bool is_basic_softmax(optiling::SoftMaxTiling& t, uint32_t type_bytes) {
     return is_basic_softmax(t.get_srcK(), t.get_tailM(), type_bytes);
@@ -74,12 +87,12 @@ inline bool is_basic_softmax(const AscendC::tiling::SoftMaxTiling& t, uint32_t t
 template <class S>
 void softmax_tiling_of(const ge::Shape& shape, uint32_t type_bytes, uint32_t bytes, SoftmaxKind kind, S& to) {
     const Rows r = rows_of(shape);
-    if (r.m) assign(to, softmax_tiling(r.m, r.k, type_bytes, bytes, kind));
+    if (r.m && is_softmax_type(type_bytes)) assign(to, softmax_tiling(r.m, r.k, type_bytes, bytes, kind));
 }
 template <class S>
 void log_softmax_tiling_of(const ge::Shape& shape, uint32_t type_bytes, uint32_t bytes, S& to) {
     const Rows r = rows_of(shape);
-    if (r.m == 0) return;
+    if (r.m == 0 || !is_softmax_type(type_bytes)) return;
     const AscendC::tiling::SoftMaxTiling plain = softmax_tiling(r.m, r.k, type_bytes, bytes);
     AscendC::tiling::LogSoftMaxTiling same;
     static_assert(sizeof same == sizeof plain);
@@ -90,7 +103,7 @@ template <class S>
 void softmax_flash_v2_tiling_of(const ge::Shape& shape, uint32_t type_bytes, uint32_t result_bytes, uint32_t bytes,
                                 bool basic_block, bool without_broadcast, S& to) {
     const Rows r = rows_of(shape);
-    if (r.m)
+    if (r.m && is_softmax_type(type_bytes) && is_softmax_type(result_bytes))
         assign(to, softmax_flash_v2_tiling(r.m, r.k, type_bytes, result_bytes, bytes, basic_block, without_broadcast));
 }
 
@@ -193,7 +206,7 @@ inline bool GetRmsNormMaxMinTmpSize(const TensorShape& srcShape, const uint32_t 
                                     uint32_t& minValue, const bool isBasicBlock = false) {
     using ascend_sim::host::size_of;
     const uint32_t rows = size_of(srcShape, 0) * size_of(srcShape, 1), h = size_of(srcShape, 2);
-    if (isBasicBlock && !ascend_sim::is_rms_norm_basic_block(rows, h)) return false;
+    if (typeSize == 0 || (isBasicBlock && !ascend_sim::is_rms_norm_basic_block(rows, h))) return false;
     ascend_sim::host::give(ascend_sim::rms_norm_sizes(rows, h, typeSize), maxValue, minValue);
     return true;
 }
@@ -361,12 +374,14 @@ namespace AscendC {
     inline void PadTilingFunc(const TensorShape srcShape, const TensorShape oriSrcShape,                               \
                               const uint32_t stackBufferSize, const uint32_t typeSize, space::PadTiling& tiling) {     \
         using ascend_sim::host::size_of;                                                                               \
+        if (typeSize == 0) return;                                                                                     \
         ascend_sim::host::assign(tiling, ascend_sim::pad_tiling(size_of(srcShape, 0), size_of(srcShape, 1),            \
                                                                 size_of(oriSrcShape, 1), stackBufferSize, typeSize));  \
     }                                                                                                                  \
     inline void UnPadTilingFunc(const TensorShape srcShape, const uint32_t stackBufferSize, const uint32_t typeSize,   \
                                 space::UnPadTiling& tiling) {                                                          \
         using ascend_sim::host::size_of;                                                                               \
+        if (typeSize == 0) return;                                                                                     \
         ascend_sim::host::assign(                                                                                      \
             tiling, ascend_sim::un_pad_tiling(size_of(srcShape, 0), size_of(srcShape, 1), stackBufferSize, typeSize)); \
     }
