@@ -40,6 +40,14 @@ ASCENDC = ("kernel_operator.h", "kernel_utils.h", "kernel_log.h", "kernel_tiling
 # The other headers of CANN's kernels.
 ASCENDC_PARTS = ("kernel_*.h", "basic_api/*", "impl/*", "platform/*", "utils/*")
 
+# Tilings and temporary memory of AscendC's library functions: plain C++ for kernels and for CANN's host
+# headers, which find each other by their folder.
+LIBRARY_TILINGS = (
+    "simulator/include/ascendc/library/*_sizes.h",
+    "simulator/include/ascendc/library/*_tiling.h",
+    "simulator/include/ascendc/library/tiling_*.h",
+)
+
 # The pure part of op_host, which knows no header of CANN.
 TILING = (
     "op_host/chips.h",
@@ -70,7 +78,7 @@ CPP_LAYERS = (
     # The package ascend_sim: paths below simulator/ are relative to it.
     Layer(
         ("simulator/cann/include/*",),
-        (C_STD, "acl/*", "aclnn/*", "securec.h", *CANN_HOST),
+        (C_STD, "acl/*", "aclnn/*", "securec.h", "include/ascendc/library/*", *CANN_HOST),
         names_no_operator=True,
     ),
     Layer(
@@ -83,6 +91,7 @@ CPP_LAYERS = (
         (C_STD, *CANN_FILES, "cann/runtime/*", "cann/opapi/*"),
         names_no_operator=True,
     ),
+    Layer(LIBRARY_TILINGS, (C_STD, "*_sizes.h", "*_tiling.h", "tiling_*.h"), names_no_operator=True),
     Layer(
         ("simulator/src/*", "simulator/include/*"),
         (

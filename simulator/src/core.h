@@ -12,6 +12,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "include/ascendc/runtime.h"
@@ -318,6 +319,9 @@ struct CoreState {
     ExtremumRegister extremum = {};
     MergeRegister merge = {};
     uint8_t* system_workspace = nullptr;
+    const char* library_function = nullptr;
+    std::map<std::pair<const char*, const char*>, const char*> library_names;  // of instructions inside a function
+    int32_t free_memory = -1;  // index of the buffer above the TPipe's own ones
     std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines written by scalars and not cleaned yet
     std::unordered_map<uint64_t, uint32_t> loaded_lines;   // line in the cache -> the access that loaded it
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it

@@ -62,6 +62,18 @@ void keep_latency(Pipe pipe, double end, double done) {
         int32_t(m.core), uint8_t(row), reads ? "read latency" : "write latency", m.current.site, end, done, 0, 0};
 }
 
+// "Sigmoid (Exp)". The names are kept, because records hold pointers.
+const char* name_inside(const char* function, const char* api) {
+    const char*& name = machine().library_names[{function, api}];
+    if (!name) {
+        static std::mutex mutex;
+        static auto* const kept = new std::set<std::string>;  // never destroyed: a process may run kernels while it exits
+        const std::lock_guard<std::mutex> lock(mutex);
+        name = kept->insert(std::string(function) + " (" + api + ")").first->c_str();
+    }
+    return name;
+}
+
 }  // namespace
 
 void keep_span(Pipe pipe, const char* api, Site site, double begin, double end, uint64_t bytes, uint32_t repeats) {
@@ -93,8 +105,16 @@ void spend_scalar(const char* api, Site site, double cycles, StepKind kind) {
     keep_span(Pipe::S, api, site, begin, now.time, 0, 0);
 }
 
+const char* set_library_function(const char* name) {
+    const char*& current = machine().library_function;
+    const char* const before = current;
+    if (!current || !name) current = name;
+    return before;
+}
+
 void start(Pipe pipe, const char* api, Site site) {
     Machine& m = machine();
+    if (m.library_function) api = name_inside(m.library_function, api);
     const int p = int(pipe);
     m.settle_reference();
     m.mark_reads();

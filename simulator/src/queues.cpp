@@ -398,6 +398,27 @@ int32_t idle_buffers(int32_t queue) {
     return n;
 }
 
+UbView free_memory(const char* api, Site site) {
+    Machine& m = machine();
+    m.settle_reference();
+    if (!m.pipe) stuck_at(Rule::Buffer04, api, site, "there is no TPipe.");
+    // On Ascend910B the last 256 bytes are for messages (GetCoreMemSize).
+    const uint32_t end = m.profile->ub_bytes - (m.profile->arch == kArch910b ? 256 : 0);
+    if (m.ub_used >= end)
+        stuck_at(Rule::Work01, api, site, "its temporary memory is above the TPipe's buffers, but they fill UB.");
+    if (m.free_memory < 0 || m.buffers[m.free_memory].addr != m.ub_used) {
+        m.free_memory = int32_t(m.buffers.size());
+        m.buffers.push_back({});
+    }
+    Buffer& b = m.buffers[m.free_memory];
+    b.addr = m.ub_used;
+    b.bytes = end - m.ub_used;
+    b.state = BufferState::Occupied;
+    b.released = false;
+    b.valid_from = m.next_number;
+    return view_of(m.free_memory);
+}
+
 UbView buffer_view(int32_t buffer, Site site) {
     if (!has_memory(buffer)) stuck_at(Rule::Buffer01, "Get", site, "the TBuf has no memory: InitBuffer missing.");
     return view_of(buffer);

@@ -27,9 +27,25 @@ REDUCE_ALIAS = "{name}<ReduceType::SUM, {T}, {T}>(t<{T}>(), t<{T}>(), 64, 1, 1, 
 INDEXED = "{name}(t<{T}>(), t<{T}>(), t<uint32_t>(), 0, 64)"
 PROGRESSION = "{name}(t<{T}>(), v<{T}>(), v<{T}>(), 64)"
 TWO_TO_TWO = "{name}(t<{T}>(), t<{T}>(), t<{T}>(), t<{T}>(), 64)"
+WITH_MEMORY = "{name}(t<{T}>(), t<{T}>(), t<uint8_t>(), 64u)"
+WITHOUT_MEMORY = "{name}(t<{T}>(), t<{T}>(), 64u)"
+TWO_WITH_MEMORY = "{name}(t<{T}>(), t<{T}>(), t<{T}>(), t<uint8_t>(), 64u)"
+
+# A call of each library function.
+LIBRARY_CALLS = {
+    **dict.fromkeys("Ceil Floor Round Trunc Frac Sign Sigmoid Gelu FasterGelu FasterGeluV2".split(), WITH_MEMORY),
+    **dict.fromkeys("Sin Cos Tan Asin Acos Atan Tanh Sinh Cosh Asinh Acosh Atanh Erf Erfc".split(), WITH_MEMORY),
+    **dict.fromkeys(("Log", "Log2", "Log10", "Silu"), WITHOUT_MEMORY),
+    **dict.fromkeys(("Fmod", "Xor", "Power", "GeGLU", "ReGlu"), TWO_WITH_MEMORY),
+    **dict.fromkeys(("ClampMax", "ClampMin"), "{name}(t<{T}>(), t<{T}>(), t<uint8_t>(), v<{T}>(), 64u)"),
+    "Swish": "Swish(t<{T}>(), t<{T}>(), 64u, v<{T}>())",
+    "SwiGLU": "SwiGLU(t<{T}>(), t<{T}>(), t<{T}>(), 1.0f, t<uint8_t>(), 64u)",
+    "Exp with taylorExpandLevel": "Exp<{T}, 5>(t<{T}>(), t<{T}>(), t<uint8_t>(), 64u)",
+}
 
 # A call of each instruction, with element type T.
 CALLS = {
+    **LIBRARY_CALLS,
     **dict.fromkeys(
         ("Add", "Sub", "Mul", "Max", "Min", "Div", "And", "Or", "MulAddDst", "FusedMulAdd"), BINARY
     ),

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cann/host/node.h"
+#include "cann/host/tiled_chip.h"
 #include "tiling/platform/platform_ascendc.h"
 
 namespace npu_cann {
@@ -48,6 +49,7 @@ Node::Tensor* Node::optional_input(size_t ir_index) {
 Node::Tensor* Node::output(size_t index) { return index < outputs.size() ? &outputs[index] : nullptr; }
 
 uint32_t Node::tile(uint32_t (*function)(gert::TilingContext*)) {
+    const TiledChip chip(platform.profile);
     Context<gert::TilingContext> context(this);
     return function(&context);
 }

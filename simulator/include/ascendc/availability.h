@@ -14,6 +14,8 @@
 
 #include <cstdint>
 
+#include "ascendc/library/availability.h"
+
 namespace ascend_sim {
 
 enum class Element : uint8_t {
@@ -42,11 +44,12 @@ constexpr Elements set_of(Element e) { return 1u << uint32_t(e); }
 
 namespace cell {
 constexpr Elements kNone = 0, kAny = (1u << kElements) - 1;  // kAny: any type, or no type
-constexpr Elements kBool = set_of(Element::Bool), kInt8 = set_of(Element::Int8), kInt16 = set_of(Element::Int16),
+constexpr Elements kBool = set_of(Element::Bool), kInt8 = set_of(Element::Int8),
+                   kUint8 = set_of(Element::Uint8), kInt16 = set_of(Element::Int16),
                    kUint16 = set_of(Element::Uint16), kHalf = set_of(Element::Half),
                    kBfloat16 = set_of(Element::Bfloat16), kInt32 = set_of(Element::Int32),
                    kUint32 = set_of(Element::Uint32), kFloat = set_of(Element::Float), kInt64 = set_of(Element::Int64);
-constexpr Elements kInt8s = kInt8 | set_of(Element::Uint8), kInt16s = kInt16 | kUint16, kInt32s = kInt32 | kUint32,
+constexpr Elements kInt8s = kInt8 | kUint8, kInt16s = kInt16 | kUint16, kInt32s = kInt32 | kUint32,
                    kInt64s = kInt64 | set_of(Element::Uint64);
 constexpr Elements kFloating = kHalf | kFloat;
 constexpr Elements kSigned = kFloating | kInt16 | kInt32;   // types of most arithmetic
@@ -181,7 +184,7 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
 
 enum class Api : uint8_t {
 #define ASCEND_SIM_INSTRUCTION(name, text, a910b, a310p, a950, source) name,
-    ASCEND_SIM_INSTRUCTIONS(ASCEND_SIM_INSTRUCTION)
+    ASCEND_SIM_INSTRUCTIONS(ASCEND_SIM_INSTRUCTION) ASCEND_SIM_LIBRARY_FUNCTIONS(ASCEND_SIM_INSTRUCTION)
 #undef ASCEND_SIM_INSTRUCTION
 };
 
@@ -197,7 +200,7 @@ struct Instruction {
 namespace cell {
 constexpr Instruction kRows[] = {
 #define ASCEND_SIM_INSTRUCTION(name, text, a910b, a310p, a950, source) {text, {a910b, a310p, a950}, source},
-    ASCEND_SIM_INSTRUCTIONS(ASCEND_SIM_INSTRUCTION)
+    ASCEND_SIM_INSTRUCTIONS(ASCEND_SIM_INSTRUCTION) ASCEND_SIM_LIBRARY_FUNCTIONS(ASCEND_SIM_INSTRUCTION)
 #undef ASCEND_SIM_INSTRUCTION
 };
 }  // namespace cell

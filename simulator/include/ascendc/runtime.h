@@ -65,6 +65,9 @@ struct GmView {
 
 // Starts an instruction; all calls up to finish_*() belong to it.
 ASCEND_SIM_API void start(Pipe pipe, const char* api, Site site);
+// Reports and the timeline name the next instructions after this library function; null ends it. Returns the name
+// that was set before. A function that another one calls does not change the name.
+ASCEND_SIM_API const char* set_library_function(const char* name);
 // The instruction accesses these bytes of the operand; checks bounds, poison and order.
 ASCEND_SIM_API void reads(const char* operand, const UbView& view, const Range* ranges, size_t n);
 ASCEND_SIM_API void writes(const char* operand, const UbView& view, const Range* ranges, size_t n);
@@ -171,6 +174,8 @@ ASCEND_SIM_API UbView buffer_view(int32_t buffer, Site site);
 ASCEND_SIM_API UbView view_at(uint64_t address);
 ASCEND_SIM_API void set_user_tag(const UbView& view, int32_t tag);
 ASCEND_SIM_API int32_t user_tag(const UbView& view);
+// UB above the TPipe's buffers, for library functions without sharedTmpBuffer. Its contents are undefined.
+ASCEND_SIM_API UbView free_memory(const char* api, Site site);
 
 // ---- the core's state -------------------------------------------------------------------------
 

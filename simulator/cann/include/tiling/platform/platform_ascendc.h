@@ -27,3 +27,13 @@ private:
 };
 
 }  // namespace platform_ascendc
+
+namespace platform_ascendc {
+
+// The chip of the call whose tiling runs; else the chip of the process, or null if there is none.
+class PlatformAscendCManager {
+public:
+    static PlatformAscendC* GetInstance();
+};
+
+}  // namespace platform_ascendc

@@ -1,0 +1,232 @@
+// Sigmoid, Silu, Swish, Gelu, FasterGelu, FasterGeluV2, SwiGLU, GeGLU, ReGlu.
+//
+// Rules: half and float; ReGlu also bfloat16. Gelu and its kin also in place.
+// Meaning: Sigmoid, Silu and Swish compute in the tensor's type, and so do Gelu and its kin without highPrecision; the
+// others compute in float. Sigmoid is 1 / (1 + exp(-x)), Swish x / (1 + exp(-beta x)). Gelu is
+// x * min(1, exp(a)) / (1 + exp(-|a|)) with a = 1.5957691 (x + 0.044715 x^3), FasterGelu x / (1 + exp(-1.702 x)),
+// FasterGeluV2 x (sgn(x) (-0.1444 (min(|0.7071 x|, 1.769) - 1.769)^2 + 0.5) + 0.5). SwiGLU, GeGLU and ReGlu multiply
+// src0 by the Swish, the Gelu or the positive part of src1. highPerformance replaces the division by a reciprocal.
+// Pages: those of the functions; the order of steps is that of asc-devkit's impl/adv_api/detail/activation.
+#pragma once
+
+#include "ascendc/library/program.h"
+
+namespace ascend_sim {
+
+template <class T, bool>
+struct SigmoidProgram : ProgramTraits {
+    static constexpr uint32_t kTemps = 1;
+    static constexpr bool kWidens = false;
+    template <class M, class R>
+    void operator()(M& m, R& y, R (&x)[1], R* t) const {
+        m.muls(y, x[0], -1.0f);
+        m.exp(y, y);
+        m.adds(y, y, 1.0f);
+        m.fill(t[0], T(1.0f));
+        m.div(y, t[0], y);
+    }
+};
+
+// y = x / (1 + exp(-beta * x))
+template <class M, class R>
+void swish(M& m, R& y, R& x, float minus_beta) {
+    m.muls(y, x, minus_beta);
+    m.exp(y, y);
+    m.adds(y, y, 1.0f);
+    m.div(y, x, y);
+}
+struct SwishProgram : ProgramTraits {
+    static constexpr bool kWidens = false;
+    float minus_beta;
+    template <class M, class R>
+    void operator()(M& m, R& y, R (&x)[1], R*) const {
+        swish(m, y, x[0], minus_beta);
+    }
+};
+struct SwiGluProgram : ProgramTraits {
+    static constexpr bool kOwnResult = true;
+    float minus_beta;
+    template <class M, class R>
+    void operator()(M& m, R& y, R (&x)[2], R*) const {
+        swish(m, y, x[1], minus_beta);
+        m.mul(y, x[0], y);
+    }
+};
+struct GeGluProgram : ProgramTraits {
+    static constexpr bool kOwnResult = true;
+    template <class M, class R>
+    void operator()(M& m, R& y, R (&x)[2], R*) const {
+        m.mul(y, x[1], x[1]);
+        m.adds(y, y, 2.2363860002236e1f);
+        m.mul(y, y, x[1]);
+        m.muls(y, y, -0.0713548162726f);
+        m.exp(y, y);
+        m.adds(y, y, 1.0f);
+        m.div(y, x[1], y);
+        m.mul(y, x[0], y);
+    }
+};
+struct ReGluProgram : ProgramTraits {
+    static constexpr bool kOwnResult = true;
+    template <class M, class R>
+    void operator()(M& m, R& y, R (&x)[2], R*) const {
+        m.maxs(y, x[1], 0.0f);
+        m.mul(y, x[0], y);
+    }
+};
+
+template <bool precise>
+struct GeluTraits : ProgramTraits {
+    static constexpr bool kWidens = precise;
+    static constexpr bool kInPlace = true;
+};
+// d = x / d
+template <bool fast, class M, class R>
+void divide(M& m, R& d, const R& x) {
+    if constexpr (fast) {
+        m.reciprocal(d, d);
+        m.mul(d, x, d);
+    } else {
+        m.div(d, x, d);
+    }
+}
+template <bool precise, bool fast>
+struct GeluProgram : GeluTraits<precise> {
+    static constexpr uint32_t kTemps = 2;
+    template <class M, class R>
+    void operator()(M& m, R& y, R (&x)[1], R* t) const {
+        m.mul(t[0], x[0], x[0]);
+        m.mul(t[1], x[0], t[0]);
+        m.muls(t[0], t[1], 0.044715f);
+        m.add(t[1], x[0], t[0]);
+        m.muls(t[0], t[1], 1.5957691216057308f);
+        m.mins(t[1], t[0], 0.0f);  // exponents are never positive, so that nothing overflows
+        m.exp(t[1], t[1]);
+        m.abs(t[0], t[0]);
+        m.muls(t[0], t[0], -1.0f);
+        m.exp(t[0], t[0]);
+        m.adds(t[0], t[0], 1.0f);
+        divide<fast>(m, t[0], x[0]);
+        m.mul(y, t[0], t[1]);
+    }
+};
+template <bool precise, bool fast>
+struct FasterGeluProgram : GeluTraits<precise> {
+    static constexpr uint32_t kTemps = 1;
+    template <class M, class R>
+    void operator()(M& m, R& y, R (&x)[1], R* t) const {
+        m.muls(t[0], x[0], -1.702f);
+        m.exp(t[0], t[0]);
+        m.adds(t[0], t[0], 1.0f);
+        divide<fast>(m, t[0], x[0]);
+        m.adds(y, t[0], 0.0f);
+    }
+};
+template <bool precise, bool fast>
+struct FasterGeluV2Program : GeluTraits<precise> {
+    static constexpr uint32_t kTemps = 3;
+    template <class M, class R>
+    void operator()(M& m, R& y, R (&x)[1], R* t) const {
+        m.muls(t[0], x[0], 0.7071f);
+        m.abs(t[0], t[0]);
+        m.mins(t[0], t[0], 1.769f);
+        m.adds(t[0], t[0], -1.769f);
+        m.mul(t[0], t[0], t[0]);
+        m.muls(t[0], t[0], -0.1444f);
+        m.adds(t[0], t[0], 0.5f);
+        m.adds(t[1], x[0], 0.000000000001f);  // the sign of x
+        m.abs(t[2], t[1]);
+        divide<fast>(m, t[2], t[1]);
+        m.mul(t[0], t[0], t[2]);
+        m.adds(t[0], t[0], 0.5f);
+        m.mul(y, x[0], t[0]);
+    }
+};
+
+// The host's function gives 256 bytes for ReGlu of float, which needs none.
+constexpr TmpArrays reglu_arrays(uint32_t type_bytes) { return {type_bytes == 4 ? 0u : 6u, 0, 0, false}; }
+
+}  // namespace ascend_sim
+
+namespace AscendC {
+
+ASCEND_SIM_FUNCTION(Sigmoid, SigmoidProgram, kSigmoid)
+
+template <class T, bool isReuseSource = false>
+void Silu(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal, uint32_t dataSize, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(Silu, T);
+    ascend_sim::SwishProgram program;
+    program.minus_beta = -1.0f;
+    ascend_sim::unary_function(ascend_sim::Call("Silu", site), program, ascend_sim::tmp_sizes::kNone, dstLocal,
+                               srcLocal, nullptr, dataSize);
+}
+template <class T, bool isReuseSource = false>
+void Swish(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal, uint32_t dataSize, const T scalarValue,
+           ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(Swish, T);
+    ascend_sim::SwishProgram program;
+    program.minus_beta = -float(scalarValue);
+    ascend_sim::unary_function(ascend_sim::Call("Swish", site), program, ascend_sim::tmp_sizes::kNone, dstLocal,
+                               srcLocal, nullptr, dataSize);
+}
+
+#define ASCEND_SIM_GELU(Name)                                                                                     \
+    template <class T, bool highPrecision = false, bool highPerformance = false>                                  \
+    void Name(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal,                                     \
+              const LocalTensor<uint8_t>& sharedTmpBuffer, const uint32_t dataSize, ASCEND_SIM_SITE) {            \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                \
+        ascend_sim::unary_function(ascend_sim::Call(#Name, site),                                                 \
+                                   ascend_sim::Name##Program<highPrecision, highPerformance>(),                   \
+                                   ascend_sim::tmp_sizes::kGelu, dstLocal, srcLocal, &sharedTmpBuffer, dataSize); \
+    }                                                                                                             \
+    template <class T, bool highPrecision = false, bool highPerformance = false>                                  \
+    void Name(const LocalTensor<T>& dstLocal, const LocalTensor<T>& srcLocal, const uint32_t dataSize,            \
+              ASCEND_SIM_SITE) {                                                                                  \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                \
+        ascend_sim::unary_function(ascend_sim::Call(#Name, site),                                                 \
+                                   ascend_sim::Name##Program<highPrecision, highPerformance>(),                   \
+                                   ascend_sim::tmp_sizes::kGelu, dstLocal, srcLocal, nullptr, dataSize);          \
+    }
+ASCEND_SIM_GELU(Gelu)
+ASCEND_SIM_GELU(FasterGelu)
+ASCEND_SIM_GELU(FasterGeluV2)
+
+ASCEND_SIM_BINARY_FUNCTION(GeGLU, GeGluProgram, tmp_sizes::kGeGLU)
+ASCEND_SIM_BINARY_FUNCTION(ReGlu, ReGluProgram, reglu_arrays(sizeof(T)))
+
+namespace sim_detail {
+template <class T>
+void SwiGluCall(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, float beta,
+                const LocalTensor<uint8_t>* tmp, uint32_t count, ascend_sim::Site site) {
+    ASCEND_SIM_NEEDS(SwiGLU, T);
+    ascend_sim::SwiGluProgram program;
+    program.minus_beta = -beta;
+    ascend_sim::binary_function(ascend_sim::Call("SwiGLU", site), program, ascend_sim::tmp_sizes::kSwiGLU, dst, src0,
+                                src1, tmp, count);
+}
+}  // namespace sim_detail
+
+template <class T, bool isReuseSource = false>
+void SwiGLU(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor0, const LocalTensor<T>& srcTensor1,
+            const float& scalarValue, const LocalTensor<uint8_t>& sharedTmpBuffer, const uint32_t calCount,
+            ASCEND_SIM_SITE) {
+    sim_detail::SwiGluCall(dstTensor, srcTensor0, srcTensor1, scalarValue, &sharedTmpBuffer, calCount, site);
+}
+template <class T, bool isReuseSource = false>
+void SwiGLU(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor0, const LocalTensor<T>& srcTensor1,
+            const float& scalarValue, const LocalTensor<uint8_t>& sharedTmpBuffer, ASCEND_SIM_SITE) {
+    sim_detail::SwiGluCall(dstTensor, srcTensor0, srcTensor1, scalarValue, &sharedTmpBuffer, srcTensor0.GetSize(),
+                           site);
+}
+template <class T, bool isReuseSource = false>
+void SwiGLU(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor0, const LocalTensor<T>& srcTensor1,
+            const float& scalarValue, const uint32_t calCount, ASCEND_SIM_SITE) {
+    sim_detail::SwiGluCall(dstTensor, srcTensor0, srcTensor1, scalarValue, nullptr, calCount, site);
+}
+template <class T, bool isReuseSource = false>
+void SwiGLU(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor0, const LocalTensor<T>& srcTensor1,
+            const float& scalarValue, ASCEND_SIM_SITE) {
+    sim_detail::SwiGluCall(dstTensor, srcTensor0, srcTensor1, scalarValue, nullptr, srcTensor0.GetSize(), site);
+}
+
+}  // namespace AscendC

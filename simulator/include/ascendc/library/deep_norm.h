@@ -1,0 +1,377 @@
+// DeepNorm, BatchNorm, GroupNorm: norms of alpha * x + gx by rows, of columns, and of groups of channels.
+//
+// Rules: half and float; GroupNorm not on Ascend310P. Rows have whole 32-byte blocks (DeepNorm at most 2040 elements,
+// BatchNorm S * H); GroupNorm's channels are filled to whole blocks. isBasicBlock: DeepNorm: H a multiple of 64 and
+// B * S of 8; BatchNorm: S * H a multiple of 64 and B of 8. DeepNorm's dst may be src with isReuseSrc; BatchNorm's
+// output may be inputX. The other operands are apart. The struct of the host's tiling function says how much
+// sharedTmpBuffer holds.
+// Meaning: in float, with the steps of LayerNorm; BatchNorm: mean and variance over B, gamma and beta by B, and
+// exp(-0.5 * ln(variance + epsilon)). The result that DeepNorm's page calls rstdLocal is the variance, as in CANN's own
+// sample. GroupNorm's mean takes the filling, its variance does not.
+// Cost: that of the instructions of shapes without basic blocks.
+// Pages: DeepNorm, BatchNorm, GroupNorm and their Tiling; the steps are those of asc-devkit's
+// impl/adv_api/detail/normalization.
+#pragma once
+
+#include "ascendc/library/group_norm_tiling.h"
+#include "ascendc/library/root_mean_square.h"
+
+namespace ascend_sim {
+
+// d = s + values[r] in row r of h elements, of which n change.
+inline void shift_rows(NormSteps& m, const Floats& d, const Floats& s, const std::vector<float>& values, uint32_t rows,
+                       uint32_t h, uint32_t n) {
+    m.count(n);
+    m.together([&] {
+        for (uint32_t r = 0; r < rows; ++r) m.adds(d[r * h], s[r * h], values[r]);
+    });
+}
+inline std::vector<float> negated(std::vector<float> values) {
+    for (float& v : values) v = -v;
+    return values;
+}
+// d = 1 / sqrt(d); ones is overwritten.
+inline void reciprocal_root(NormSteps& m, const Floats& d, const Floats& ones) {
+    m.fill(ones, 1.0f);
+    m.sqrt(d, d);
+    m.div(d, ones, d);
+}
+
+// ---- DeepNorm -----------------------------------------------------------------------------------------------------
+
+template <class T>
+struct DeepNormCall {
+    AscendC::LocalTensor<T> dst, mean, variance, src, gx, beta, gamma;
+    float alpha, epsilon;
+};
+
+template <bool kReuse, bool kBasicBlock, class T>
+void deep_norm(const Call& call, const DeepNormCall<T>& p, const AscendC::LocalTensor<uint8_t>* shared,
+               const DeepNormTiling& tiling) {
+    constexpr bool kIsHalf = sizeof(T) == 2, kInSource = kReuse && !kIsHalf;
+    constexpr uint32_t kLongest = 2040;
+    const uint32_t h = tiling.hLength, rows = tiling.meanVarSize, round = tiling.meanVarRoundSize;
+    const Floats tmp = tiled_memory(call, shared, tiling, kInSource ? 2 : 3);
+    check_pitch(call, h, tiling.originalHLength, sizeof(T));
+    if (h > kLongest) call.report(Rule::Count04, "H must be at most %u but is %u.", kLongest, h);
+    if (kBasicBlock && (h % 64 || tiling.originalHLength != h || rows % 8))
+        call.report(Rule::Count04,
+                    "isBasicBlock needs H a multiple of 64 and B * S a multiple of 8, but they are %u and "
+                    "%u.",
+                    h, rows);
+    Operands all(call);
+    const Range from = all.add("srcLocal", p.src, uint64_t(rows) * h);
+    all.add("gxLocal", p.gx, uint64_t(rows) * h);
+    all.add("betaLocal", p.beta, h);
+    all.add("gammaLocal", p.gamma, h);
+    all.add("sharedTmpBuffer", {tmp.view().addr, int64_t(tmp.view().addr) + tmp.view().bytes});
+    all.add("meanLocal", p.mean, rows);
+    all.add("rstdLocal", p.variance, rows);
+    const Range to = call.operand("dstLocal", p.dst, uint64_t(rows) * h);
+    if (!kReuse || to.begin != from.begin) all.add("dstLocal", to);
+
+    NormSteps m(call.site());
+    auto sums = [&](const Floats& d, const Floats& also, const Floats& s, uint32_t n) {
+        if (kBasicBlock)
+            m.basic_block_sums(d, s, n, h, &also);
+        else
+            m.repeat_sums(d, s, n, h, tiling.originalHLength, &also);
+    };
+    for (uint32_t first = 0; first < rows; first += round) {
+        const uint32_t n = NormSteps::least(rows - first, round), at = first * h;
+        const Floats t1 = tmp[tiling.firstTmpStartPos], t2 = tmp[tiling.secondTmpStartPos];
+        const Floats t3 = kInSource ? t2 : tmp[tiling.thirdTmpStartPos];
+        Floats a = t1, b = t2, c = t3, mean, variance;
+        m.count(n * h);
+        if constexpr (kIsHalf) {
+            mean = tmp[tiling.meanTmpTensorPos + first];
+            variance = tmp[tiling.varianceTmpTensorPos + first];
+            m.cast(a, p.src[at], RoundMode::CAST_NONE);
+            m.cast(c, p.gx[at], RoundMode::CAST_NONE);
+            m.muls(a, a, p.alpha);
+            m.add(a, c, a);
+        } else {
+            mean = p.mean[first];
+            variance = p.variance[first];
+            if (kInSource) a = p.src[at], b = t1, c = t2;
+            m.muls(b, p.src[at], p.alpha);
+            m.add(a, p.gx[at], b);
+        }
+        m.muls(c, a, tiling.lastDimValueBack);
+        sums(mean, b, c, n);
+        shift_rows(m, b, a, negated(m.scalars(mean, n)), n, h, h);
+        m.count(n * h);
+        m.mul(c, b, b);
+        m.muls(a, c, tiling.lastDimValueBack);
+        sums(variance, c, a, n);
+        m.count(n);
+        m.adds(a, c, p.epsilon);
+        reciprocal_root(m, a, c);
+        scale_rows(m, c, b, a, n, h, kBasicBlock);
+        if constexpr (kIsHalf) {
+            m.count(h);
+            m.cast(a, p.gamma, RoundMode::CAST_NONE);
+            m.mul_rows(b, c, a, n, h);
+            m.cast(c, p.beta, RoundMode::CAST_NONE);
+            m.add_rows(a, b, c, n, h);
+            m.count(n * h);
+            m.cast(p.dst[at], a, RoundMode::CAST_NONE);
+        } else {
+            m.mul_rows(a, c, p.gamma, n, h);
+            m.add_rows(p.dst[at], a, p.beta, n, h);
+        }
+    }
+    if constexpr (kIsHalf) {
+        m.count(rows);
+        m.cast(p.mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
+        m.cast(p.variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
+    }
+    m.finish();
+}
+
+// ---- BatchNorm and GroupNorm --------------------------------------------------------------------------------------
+
+template <class T>
+struct NormCall {
+    AscendC::LocalTensor<T> out, mean, variance, x, gamma, beta;
+    float epsilon;
+};
+
+// Checks the operands: `size` elements of x and output, `results` means and variances, `factors` of gamma and beta.
+template <class T>
+void check_norm(const Call& call, const NormCall<T>& p, uint64_t size, uint32_t results, uint32_t factors,
+                const Floats& tmp, bool in_place) {
+    Operands all(call);
+    const Range from = all.add("inputX", p.x, size);
+    all.add("gamma", p.gamma, factors);
+    all.add("beta", p.beta, factors);
+    all.add("sharedTmpBuffer", {tmp.view().addr, int64_t(tmp.view().addr) + tmp.view().bytes});
+    all.add("outputMean", p.mean, results);
+    all.add("outputVariance", p.variance, results);
+    const Range to = call.operand("output", p.out, size);
+    if (!in_place || to.begin != from.begin) all.add("output", to);
+}
+
+template <bool kBasicBlock, class T>
+void batch_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTensor<uint8_t>* shared,
+                const BatchNormTiling& tiling) {
+    constexpr bool kIsHalf = sizeof(T) == 2;
+    const uint32_t b = tiling.originalBLength, sh = tiling.meanVarSize, round = tiling.shCurLength;
+    const Floats tmp = tiled_memory(call, shared, tiling, 3);
+    check_pitch(call, sh, sh, sizeof(T));
+    if (kBasicBlock && !is_batch_norm_basic_block(b, sh))
+        call.report(Rule::Count04,
+                    "isBasicBlock needs S * H a multiple of 64 and B a multiple of 8, but they are %u and "
+                    "%u.",
+                    sh, b);
+    check_norm(call, p, uint64_t(b) * sh, sh, b, tmp, true);
+    const Floats t1 = tmp[tiling.firstTmpStartPos], t2 = tmp[tiling.secondTmpStartPos],
+                 t3 = tmp[tiling.thirdTmpStartPos];
+    NormSteps m(call.site());
+    for (uint32_t first = 0; first < sh; first += round) {
+        const uint32_t n = NormSteps::least(sh - first, round);
+        auto by_rows = [&](auto one) {
+            m.count(n);
+            m.together([&] {
+                for (uint32_t i = 0; i < b; ++i) one(i, i * n, i * sh + first);
+            });
+        };
+        auto sum_rows = [&](const Floats& d, const Floats& s) {
+            m.copy(d, s, n);
+            m.count(n);
+            for (uint32_t i = 1; i < b; ++i) m.add(d, d, s[i * n]);
+        };
+        Floats mean, variance;
+        if constexpr (kIsHalf) {
+            mean = tmp[tiling.meanTmpTensorPos + first];
+            variance = tmp[tiling.varianceTmpTensorPos + first];
+            by_rows([&](uint32_t, uint32_t at, uint32_t in) { m.cast(t1[at], p.x[in], RoundMode::CAST_NONE); });
+            by_rows([&](uint32_t, uint32_t at, uint32_t) { m.muls(t3[at], t1[at], tiling.firstDimValueBack); });
+            sum_rows(mean, t3);
+            by_rows([&](uint32_t, uint32_t at, uint32_t) { m.sub(t3[at], t1[at], mean); });
+        } else {
+            mean = p.mean[first];
+            variance = p.variance[first];
+            by_rows([&](uint32_t, uint32_t at, uint32_t in) { m.muls(t3[at], p.x[in], tiling.firstDimValueBack); });
+            sum_rows(mean, t3);
+            by_rows([&](uint32_t, uint32_t at, uint32_t in) { m.sub(t3[at], p.x[in], mean); });
+        }
+        m.count(b * n);
+        m.mul(t2, t3, t3);
+        m.muls(t1, t2, tiling.firstDimValueBack);
+        sum_rows(variance, t1);
+        m.count(n);
+        m.adds(t1, variance, p.epsilon);
+        m.ln(t2, t1);
+        m.muls(t1, t2, -0.5f);
+        m.exp(t2, t1);
+        by_rows([&](uint32_t, uint32_t at, uint32_t) { m.mul(t3[at], t3[at], t2); });
+        // Factors of rows become rows.
+        auto factors = [&](const AscendC::LocalTensor<T>& s) {
+            Floats values;
+            if constexpr (kIsHalf) {
+                values = t1;
+                m.count(b);
+                m.cast(t1, s, RoundMode::CAST_NONE);
+            } else {
+                values = s;
+            }
+            const std::vector<float> scalars = m.scalars(values, b);
+            by_rows([&](uint32_t i, uint32_t at, uint32_t) { m.fill(t2[at], scalars[i]); });
+        };
+        factors(p.gamma);
+        m.count(b * n);
+        m.mul(t3, t2, t3);
+        factors(p.beta);
+        if constexpr (kIsHalf) {
+            by_rows([&](uint32_t, uint32_t at, uint32_t) { m.add(t2[at], t2[at], t3[at]); });
+            by_rows([&](uint32_t, uint32_t at, uint32_t out) { m.cast(p.out[out], t2[at], RoundMode::CAST_NONE); });
+            m.count(n);
+            m.cast(p.mean[first], mean, RoundMode::CAST_NONE);
+            m.cast(p.variance[first], variance, RoundMode::CAST_NONE);
+        } else {
+            by_rows([&](uint32_t, uint32_t at, uint32_t out) { m.add(p.out[out], t2[at], t3[at]); });
+        }
+    }
+    m.finish();
+}
+
+template <bool kReuse, class T>
+void group_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTensor<uint8_t>* shared,
+                const GroupNormTiling& tiling) {
+    constexpr bool kIsHalf = sizeof(T) == 2, kInSource = kReuse && !kIsHalf;
+    const uint32_t group = tiling.dhwAlignSize, channel = tiling.hwAlignSize, d = tiling.d, hw = tiling.hw;
+    const uint32_t rows = tiling.meanVarSize, round = tiling.meanVarRoundSize;
+    const Floats tmp = tiled_memory(call, shared, tiling, kInSource ? 2 : 3);
+    check_norm(call, p, uint64_t(rows) * group, rows, tiling.c, tmp, false);
+    const Site site = call.site();
+    const Floats t1 = tmp[tiling.firstTmpStartPos], t2 = tmp[tiling.secondTmpStartPos],
+                 t3 = kInSource ? t2 : tmp[tiling.thirdTmpStartPos];
+    NormSteps m(site);
+    for (uint32_t first = 0; first < rows; first += round) {
+        const uint32_t n = NormSteps::least(rows - first, round), size = n * group, at = first * group;
+        Floats x, y, a = t1, c = t3, mean, variance;  // y: the values on their way to the result
+        if constexpr (kIsHalf) {
+            mean = tmp[tiling.meanTmpTensorPos + first];
+            variance = tmp[tiling.varianceTmpTensorPos + first];
+            x = y = t2;
+            m.count(size);
+            m.cast(x, p.x[at], RoundMode::CAST_NONE);
+        } else {
+            mean = p.mean[first];
+            variance = p.variance[first];
+            x = p.x[at];
+            y = p.out[at];
+            if (kInSource) a = t1, c = t2;
+        }
+        // The lanes of n results, which need not start a block: an instruction with a mask.
+        auto masked = [&](const char* api, const Floats& to, const Floats& s, auto f) {
+            move_elements(api, site, first_of("dst", to, n), first_of("src", s, n), n, Cost::Repeat, [&] {
+                for (uint32_t i = 0; i < n; ++i) to.data()[i] = f(s.data()[i]);
+            });
+        };
+        auto sums = [&](const Floats& to, const Floats& s, const Floats& work) {
+            AscendC::SetMaskNorm(site);
+            AscendC::ResetMask(site);
+            for (uint32_t i = 0; i < n; ++i) {
+                AscendC::ReduceSum<float>(to[i], s[i * group], work[i * group], int32_t(group), site);
+                if (!kIs950) barrier(int32_t(Pipe::V), site);
+            }
+            AscendC::SetMaskCount(site);
+            masked("Muls", to, to, [&](float v) { return v * tiling.factor; });
+        };
+        sums(mean, x, c);
+        m.count(size);
+        if (!kIsHalf) m.fill(y, 0.0f);
+        const std::vector<float> means = m.scalars(mean, n);
+        std::vector<float> by_channel(n * d);
+        for (uint32_t i = 0; i < n * d; ++i) by_channel[i] = -means[i / d];
+        shift_rows(m, y, x, by_channel, n * d, channel, hw);
+        m.count(size);
+        m.mul(c, y, y);
+        sums(variance, c, a);
+        masked("Adds", a, variance, [&](float v) { return v + p.epsilon; });
+        m.count(n);
+        reciprocal_root(m, a, c);
+        scale_rows(m, y, y, a, n, group, false);
+        std::vector<float> gammas, betas;
+        if constexpr (kIsHalf) {
+            m.count(tiling.c);
+            m.cast(a, p.gamma, RoundMode::CAST_NONE);
+            m.cast(c, p.beta, RoundMode::CAST_NONE);
+            gammas = m.scalars(a, tiling.c);
+            betas = m.scalars(c, tiling.c);
+        } else {
+            gammas = m.scalars(p.gamma, tiling.c);
+            betas = m.scalars(p.beta, tiling.c);
+        }
+        m.count(hw);
+        auto of_channel = [&](uint32_t i) { return (first * d + i) % tiling.c; };
+        for (uint32_t i = 0; i < n * d; ++i) m.muls(y[i * channel], y[i * channel], gammas[of_channel(i)]);
+        for (uint32_t i = 0; i < n * d; ++i) m.adds(y[i * channel], y[i * channel], betas[of_channel(i)]);
+        if constexpr (kIsHalf) {
+            m.count(size);
+            m.cast(p.out[at], y, RoundMode::CAST_NONE);
+        }
+    }
+    if constexpr (kIsHalf) {
+        m.count(rows);
+        m.cast(p.mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
+        m.cast(p.variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
+    }
+    m.finish();
+}
+
+}  // namespace ascend_sim
+
+namespace AscendC {
+
+// The forms with and without sharedTmpBuffer.
+#define ASCEND_SIM_DEEP_NORM(memory)                                                                              \
+    ASCEND_SIM_NEEDS(DeepNorm, T);                                                                                \
+    ascend_sim::deep_norm<isReuseSrc, isBasicBlock, T>(                                                           \
+        ascend_sim::Call("DeepNorm", site),                                                                       \
+        {dstLocal, meanLocal, rstdLocal, srcLocal, gxLocal, betaLocal, gammaLocal, float(alpha), float(epsilon)}, \
+        memory, tiling)
+template <class T, bool isReuseSrc = false, bool isBasicBlock = false>
+void DeepNorm(const LocalTensor<T>& dstLocal, const LocalTensor<T>& meanLocal, const LocalTensor<T>& rstdLocal,
+              const LocalTensor<T>& srcLocal, const LocalTensor<T>& gxLocal, const LocalTensor<T>& betaLocal,
+              const LocalTensor<T>& gammaLocal, const LocalTensor<uint8_t>& sharedTmpBuffer, const T alpha,
+              const T epsilon, DeepNormTiling& tiling, ASCEND_SIM_SITE) {
+    ASCEND_SIM_DEEP_NORM(&sharedTmpBuffer);
+}
+template <class T, bool isReuseSrc = false, bool isBasicBlock = false>
+void DeepNorm(const LocalTensor<T>& dstLocal, const LocalTensor<T>& meanLocal, const LocalTensor<T>& rstdLocal,
+              const LocalTensor<T>& srcLocal, const LocalTensor<T>& gxLocal, const LocalTensor<T>& betaLocal,
+              const LocalTensor<T>& gammaLocal, const T alpha, const T epsilon, DeepNormTiling& tiling,
+              ASCEND_SIM_SITE) {
+    ASCEND_SIM_DEEP_NORM(nullptr);
+}
+#undef ASCEND_SIM_DEEP_NORM
+
+#define ASCEND_SIM_NORM(Name, function, ...)                                                                           \
+    template <class T, bool isReuseSource = false __VA_ARGS__>                                                         \
+    void Name(const LocalTensor<T>& output, const LocalTensor<T>& outputMean, const LocalTensor<T>& outputVariance,    \
+              const LocalTensor<T>& inputX, const LocalTensor<T>& gamma, const LocalTensor<T>& beta,                   \
+              const LocalTensor<uint8_t>& sharedTmpBuffer, const T epsilon, Name##Tiling& tiling, ASCEND_SIM_SITE) {   \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
+        ascend_sim::function(                                                                                          \
+            ascend_sim::Call(#Name, site),                                                                             \
+            ascend_sim::NormCall<T>{output, outputMean, outputVariance, inputX, gamma, beta, float(epsilon)},          \
+            &sharedTmpBuffer, tiling);                                                                                 \
+    }                                                                                                                  \
+    template <class T, bool isReuseSource = false __VA_ARGS__>                                                         \
+    void Name(const LocalTensor<T>& output, const LocalTensor<T>& outputMean, const LocalTensor<T>& outputVariance,    \
+              const LocalTensor<T>& inputX, const LocalTensor<T>& gamma, const LocalTensor<T>& beta, const T epsilon,  \
+              Name##Tiling& tiling, ASCEND_SIM_SITE) {                                                                 \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
+        ascend_sim::function(                                                                                          \
+            ascend_sim::Call(#Name, site),                                                                             \
+            ascend_sim::NormCall<T>{output, outputMean, outputVariance, inputX, gamma, beta, float(epsilon)}, nullptr, \
+            tiling);                                                                                                   \
+    }
+ASCEND_SIM_NORM(BatchNorm, batch_norm<isBasicBlock>, , bool isBasicBlock = false)
+ASCEND_SIM_NORM(GroupNorm, group_norm<isReuseSource>)
+#undef ASCEND_SIM_NORM
+
+}  // namespace AscendC

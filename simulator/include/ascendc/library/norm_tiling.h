@@ -1,0 +1,164 @@
+// The tiling of norms, and their temporary memory: for the host's functions and for the checks of the kernel's. Plain
+// C++.
+//
+// Source: the pages LayerNorm Tiling, RmsNorm Tiling, Normalize Tiling, WelfordUpdate Tiling, WelfordFinalize Tiling,
+// DeepNorm Tiling, GroupNorm Tiling, BatchNorm Tiling, LayerNormGrad Tiling, LayerNormGradBeta Tiling; the figures are
+// those of asc-devkit's impl/adv_api/tiling/normalization.
+#pragma once
+
+#include "tiling_structs.h"
+#include "tmp_sizes.h"
+
+namespace ascend_sim {
+
+constexpr uint32_t round_up(uint32_t n, uint32_t unit) { return (n + unit - 1) / unit * unit; }
+
+// ---- [B, S, H]: LayerNorm, DeepNorm ---------------------------------------------------------------------------------
+
+constexpr bool overwrites_source(uint32_t type_bytes, bool reuse) { return reuse && type_bytes == 4; }
+
+// Arrays of the input's size in float, and two of means and variances.
+constexpr TmpSizes layer_norm_sizes(uint32_t rows, uint32_t h, uint32_t type_bytes, bool reuse) {
+    const uint32_t arrays = overwrites_source(type_bytes, reuse) ? 2 : 3, means = 2 * round_up(rows * 4, 32);
+    return {arrays * round_up(rows * h * 4, 32) + means, arrays * round_up(h * 4, 32) + means};
+}
+
+// Returns a struct with oneTmpSize 0 if not one row fits. DeepNorm takes whole groups of 8 rows in basic blocks.
+template <class S = LayerNormTiling>
+constexpr S layer_norm_tiling(uint32_t b, uint32_t s, uint32_t h, uint32_t original_h, uint32_t bytes,
+                              uint32_t type_bytes, bool reuse, bool basic_block = false) {
+    const uint32_t rows = b * s, size = rows * h, array = round_up(rows, 8), means = type_bytes == 4 ? 0 : 2 * array;
+    const uint32_t arrays = overwrites_source(type_bytes, reuse) ? 2 : 3;
+    uint32_t one = h ? (bytes / 4 - means) / arrays / h * h : 0;
+    if (one > size) one = size;
+    if (basic_block && one >= 8 * h) one = one / (8 * h) * (8 * h);
+    S t{};
+    if (one == 0 || bytes / 4 < means) return t;
+    t.bLength = b;
+    t.sLength = s;
+    t.hLength = h;
+    t.originalHLength = original_h;
+    t.inputXSize = size;
+    t.meanVarSize = rows;
+    t.numberOfTmpBuf = arrays;
+    t.meanTmpTensorSize = t.varianceTmpTensorPos = t.varianceTmpTensorSize = array;
+    t.tmpBufSize = bytes / 4;
+    t.oneTmpSize = t.inputRoundSize = t.bshCurLength = one;
+    t.firstTmpStartPos = means;
+    t.secondTmpStartPos = means + one;
+    t.thirdTmpStartPos = means + 2 * one;
+    t.loopRound = size / one;
+    t.inputTailSize = size % one;
+    t.inputTailPos = size - t.inputTailSize;
+    t.meanVarRoundSize = t.bsCurLength = one / h;
+    t.meanVarTailSize = t.inputTailSize / h;
+    t.meanVarTailPos = rows - t.meanVarTailSize;
+    t.lastDimValueBack = 1.0f / float(original_h);
+    return t;
+}
+
+// ---- [A, R]: Normalize, LayerNorm with rstd, Welford ----------------------------------------------------------------
+
+constexpr TmpSizes normalize_sizes(uint32_t a, uint32_t r, uint32_t gamma_bytes, uint32_t type_bytes) {
+    const uint32_t pitch = round_up(r, 32 / type_bytes), row = round_up(pitch * 4, 32);
+    const uint32_t least = (gamma_bytes == 4 ? 2 : 4) * row, rstd = round_up(a * 4, 32);
+    return {2 * row + 2 * round_up(round_up(a, 8) * pitch * 4, 32), rstd > least ? rstd : least};
+}
+
+constexpr TmpSizes layer_norm_separate_sizes(uint32_t a, uint32_t r, uint32_t type_bytes) {
+    const uint32_t pitch = round_up(r, 32 / type_bytes), variances = round_up(a * 4, 32);
+    const TmpSizes norm = normalize_sizes(a, r, type_bytes, type_bytes);
+    const uint32_t most = 2 * round_up(a * pitch * 4, 32), least = 2 * round_up(pitch * 4, 32);
+    return {(most > norm.most ? most : norm.most) + variances, (least > norm.least ? least : norm.least) + variances};
+}
+// On Ascend950: sums by halves, and variances.
+constexpr TmpSizes layer_norm_separate_sizes_950(uint32_t a, uint32_t r, bool rstd) {
+    const uint32_t bytes = (round_up((r + 63) / 64, 128) + (rstd ? 1 : 2) * a) * 4;
+    return {bytes, bytes};
+}
+
+constexpr LayerNormSeparateTiling layer_norm_separate_tiling(uint32_t a, uint32_t r, uint32_t bytes,
+                                                             uint32_t type_bytes) {
+    const uint32_t pitch = round_up(r, 32 / type_bytes), size = a * pitch, variances = round_up(a, 8);
+    uint32_t one = pitch ? (bytes / 4 - variances) / 2 / pitch * pitch : 0;
+    if (one > size) one = size;
+    LayerNormSeparateTiling t{};
+    if (one == 0 || bytes / 4 < variances) return t;
+    t.aLength = a;
+    t.rLength = r;
+    t.inputXSize = size;
+    t.meanVarSize = a;
+    t.numberOfTmpBuf = 2;
+    t.varianceTmpTensorSize = t.firstTmpStartPos = variances;
+    t.tmpBufSize = bytes / 4;
+    t.oneTmpSize = t.inputRoundSize = t.arCurLength = one;
+    t.secondTmpStartPos = variances + one;
+    t.loopRound = size / one;
+    t.inputTailSize = size % one;
+    t.inputTailPos = size - t.inputTailSize;
+    t.meanVarRoundSize = t.aCurLength = one / pitch;
+    t.meanVarTailSize = t.inputTailSize / pitch;
+    t.meanVarTailPos = a - t.meanVarTailSize;
+    t.rValueBack = 1.0f / float(r);
+    return t;
+}
+// On Ascend950: the largest power of two, at least 64, at most r; sums are first scaled by a power of two not below r.
+constexpr LayerNormSeparateTiling layer_norm_separate_tiling_950(uint32_t r) {
+    LayerNormSeparateTiling t{};
+    uint32_t head = 64, power = 6;
+    while (head * 2 <= r) head *= 2, ++power;
+    const uint32_t scale = head < r ? 2 * head : head;
+    t.rLength = r;
+    t.oneTmpSize = power;
+    t.rHeadLength = head;
+    t.k2Rec = 1.0f / float(scale);
+    t.k2RRec = float(scale) / float(r);
+    return t;
+}
+
+constexpr TmpSizes welford_update_sizes(uint32_t rn, uint32_t ab, uint32_t type_bytes, bool reuse) {
+    const uint32_t least = (type_bytes == 2 ? 3 : reuse ? 1 : 2) * 256;
+    return {(rn * ab + 63) / 64 * least, least};
+}
+constexpr TmpSizes welford_finalize_sizes(uint32_t ab) { return {ab <= 64 ? 1024 : (128 + 2 * ab) * 4, 1024}; }
+constexpr TmpSizes welford_finalize_sizes_950(uint32_t ab) {
+    uint32_t power = 1;
+    while (2 * power <= ab) power *= 2;
+    const uint32_t bytes = (ab + round_up(power / 64, 128)) * 4;
+    return {bytes, bytes};
+}
+
+// ---- RmsNorm --------------------------------------------------------------------------------------------------------
+
+constexpr bool is_rms_norm_basic_block(uint32_t rows, uint32_t h) { return h % 64 == 0 && rows % 8 == 0 && h < 2048; }
+constexpr TmpSizes rms_norm_sizes(uint32_t rows, uint32_t h, uint32_t type_bytes) {
+    const uint32_t arrays = type_bytes == 2 ? 2 : 1;
+    return {(arrays * rows * h + round_up(rows, 32 / type_bytes)) * 4, (arrays * h + 8) * 4};
+}
+constexpr RmsNormTiling rms_norm_tiling(uint32_t b, uint32_t s, uint32_t h, uint32_t original_h, uint32_t bytes,
+                                        uint32_t type_bytes, bool basic_block) {
+    const uint32_t arrays = type_bytes == 2 ? 2 : 1, floats = bytes / 4, size = b * s * h;
+    uint32_t rows = 1;
+    while (floats >= (rows + 1) * h * arrays + round_up(rows + 1, 8)) ++rows;
+    if (rows > b * s) rows = b * s;
+    if (basic_block)
+        rows = rows < 8 ? rows : rows / 8 * 8;
+    else if (rows > 255)
+        rows = 255;
+    RmsNormTiling t{};
+    t.bLength = b;
+    t.sLength = s;
+    t.hLength = h;
+    t.originalHLength = original_h;
+    t.reciprocalOfHLength = float(1.0 / float(original_h));
+    t.mainBshLength = rows * h;
+    t.mainBsLength = rows;
+    t.mainBsLengthAlign = round_up(rows, 8);
+    t.loopRound = size / t.mainBshLength;
+    t.tailBshLength = size % t.mainBshLength;
+    t.inputTailPos = size - t.tailBshLength;
+    t.tailBsLength = t.tailBshLength / h;
+    return t;
+}
+
+}  // namespace ascend_sim

@@ -1,0 +1,145 @@
+// Ceil, Floor, Round, Trunc, Frac, Fmod, Sign, ClampMax, ClampMin, Xor.
+//
+// Rules: half and float (Xor: int16, uint16); Trunc and Round also in place. Ascend310P rounds through int32, so there
+// inputs are limited to 31 bits.
+// Meaning: Round rounds ties to even; Frac is x - Trunc(x); Fmod is x - Trunc(x / y) * y; half is computed in float.
+// Pages: Ceil, Floor, Round, Trunc, Frac, Fmod, Sign, ClampMax, ClampMin, Xor.
+#pragma once
+
+#include "ascendc/library/program.h"
+
+namespace ascend_sim {
+
+template <RoundMode mode, bool kOverlaps = false>
+struct RoundProgram {
+    template <class T, bool>
+    struct Of : ProgramTraits {
+        static constexpr bool kInPlace = kOverlaps;
+        template <class M, class R>
+        void operator()(M& m, R& y, R (&x)[1], R*) const {
+            m.round(y, x[0], mode);
+        }
+    };
+};
+template <class T, bool reuse>
+using CeilProgram = RoundProgram<RoundMode::CAST_CEIL>::Of<T, reuse>;
+template <class T, bool reuse>
+using FloorProgram = RoundProgram<RoundMode::CAST_FLOOR>::Of<T, reuse>;
+template <class T, bool reuse>
+using NearestProgram = RoundProgram<RoundMode::CAST_RINT, true>::Of<T, reuse>;
+template <class T, bool reuse>
+using TruncProgram = RoundProgram<RoundMode::CAST_TRUNC, true>::Of<T, reuse>;
+
+template <class T, bool>
+struct FracProgram : ProgramTraits {
+    static constexpr bool kOwnResult = true;
+    template <class M, class R>
+    void operator()(M& m, R& y, R (&x)[1], R*) const {
+        m.round(y, x[0], RoundMode::CAST_TRUNC);
+        m.sub(y, x[0], y);
+    }
+};
+
+struct FmodProgram : ProgramTraits {
+    static constexpr bool kOwnResult = true;
+    template <class M, class R>
+    void operator()(M& m, R& y, R (&x)[2], R*) const {
+        m.div(y, x[0], x[1]);
+        m.round(y, y, RoundMode::CAST_TRUNC);
+        m.mul(y, y, x[1]);
+        m.sub(y, x[0], y);
+    }
+};
+
+template <class T, bool>
+struct SignProgram : ProgramTraits {
+    static constexpr uint32_t kTemps = 3;
+    static constexpr bool kWidens = false;
+    template <class M, class R>
+    void operator()(M& m, R& y, R (&x)[1], R* t) const {
+        m.compare(t[0], x[0], T(0.0f), CMPMODE::LT);
+        m.compare(t[1], x[0], T(0.0f), CMPMODE::GT);
+        m.fill(y, T(0.0f));
+        m.fill(t[2], T(1.0f));
+        m.select(y, t[1], t[2], y);
+        m.fill(t[2], T(-1.0f));
+        m.select(y, t[0], t[2], y);
+    }
+};
+
+template <bool kMost>
+struct ClampProgram : ProgramTraits {
+    static constexpr bool kWidens = false;
+    float bound;
+    template <class M, class R>
+    void operator()(M& m, R& y, R (&x)[1], R*) const {
+        if constexpr (kMost)
+            m.mins(y, x[0], bound);
+        else
+            m.maxs(y, x[0], bound);
+    }
+};
+
+struct XorProgram : ProgramTraits {
+    static constexpr uint32_t kTemps = 1;
+    static constexpr bool kWidens = false;
+    template <class M, class R>
+    void operator()(M& m, R& y, R (&x)[2], R* t) const {
+        m.and_bits(y, x[0], x[1]);
+        m.or_bits(t[0], x[0], x[1]);
+        m.not_bits(y, y);
+        m.and_bits(y, t[0], y);
+    }
+};
+
+// Round needs no memory for float on Ascend910B; Clamp one byte an element.
+namespace tmp_sizes {
+constexpr TmpArrays kRound = kIs950 ? kNone : round_arrays(kIs310p);
+}
+
+inline TmpSizes clamp_sizes(uint64_t elements, uint32_t type_bytes) {
+    const uint32_t least = type_bytes == 4 ? 64 : 128;
+    return {uint32_t(elements > least ? elements : least), least};
+}
+
+template <bool kMost, class T>
+void clamp(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+           const AscendC::LocalTensor<uint8_t>* tmp, T scalar, uint32_t count) {
+    call.temporary(tmp, clamp_sizes(count, sizeof(T)));
+    ClampProgram<kMost> program;
+    program.bound = Arithmetic<T>::widen(scalar);
+    unary_function(call, program, tmp_sizes::kNone, dst, src, nullptr, count);
+}
+
+}  // namespace ascend_sim
+
+namespace AscendC {
+
+ASCEND_SIM_COUNTED_FUNCTION(Ceil, CeilProgram, kCeil)
+ASCEND_SIM_COUNTED_FUNCTION(Floor, FloorProgram, kFloor)
+ASCEND_SIM_COUNTED_FUNCTION(Round, NearestProgram, kRound)
+ASCEND_SIM_FUNCTION(Trunc, TruncProgram, kTrunc)
+ASCEND_SIM_FUNCTION(Frac, FracProgram, kFrac)
+ASCEND_SIM_FUNCTION(Sign, SignProgram, kSign)
+
+ASCEND_SIM_BINARY_FUNCTION(Fmod, FmodProgram, tmp_sizes::kFmod)
+ASCEND_SIM_BINARY_FUNCTION(Xor, XorProgram, tmp_sizes::kXor)
+
+#define ASCEND_SIM_CLAMP(Name, kMost)                                                                                  \
+    template <class T, bool isReuseSource = false>                                                                     \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,                                        \
+              const LocalTensor<uint8_t>& sharedTmpBuffer, const T scalar, const uint32_t calCount, ASCEND_SIM_SITE) { \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
+        ascend_sim::clamp<kMost>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, &sharedTmpBuffer, scalar,        \
+                                 calCount);                                                                            \
+    }                                                                                                                  \
+    template <class T, bool isReuseSource = false>                                                                     \
+    void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const T scalar,                        \
+              const uint32_t calCount, ASCEND_SIM_SITE) {                                                              \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
+        ascend_sim::clamp<kMost>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, nullptr, scalar, calCount);      \
+    }
+ASCEND_SIM_CLAMP(ClampMax, true)
+ASCEND_SIM_CLAMP(ClampMin, false)
+
+}  // namespace AscendC

@@ -1,0 +1,22 @@
+// The tiling structs of library functions, as a kernel sees them: SoftMaxTiling, LayerNormTiling and the like. Plain
+// C++; the host's functions use them, too. Headers that both use include each other by their folder.
+#pragma once
+
+#include <cstdint>
+
+#include "tiling_fields.h"
+
+#define ASCEND_SIM_FIELD(type, name) type name = 0;
+#define ASCEND_SIM_STRUCT(Name, fields) \
+    struct Name {                       \
+        fields(ASCEND_SIM_FIELD)        \
+    };
+namespace AscendC::tiling {
+ASCEND_SIM_TILING_STRUCTS(ASCEND_SIM_STRUCT)
+}  // namespace AscendC::tiling
+#undef ASCEND_SIM_STRUCT
+#undef ASCEND_SIM_FIELD
+
+namespace ascend_sim {
+using namespace AscendC::tiling;
+}  // namespace ascend_sim

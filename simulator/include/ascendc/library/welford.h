@@ -1,0 +1,319 @@
+// WelfordUpdate, WelfordFinalize: mean and variance of data that comes in parts.
+//
+// Rules: WelfordUpdate: x half or float (also bfloat16 on Ascend950), means and variances float; rnLength 1, abLength
+// whole 32-byte blocks of x, abComputeLength at least 1. WelfordFinalize: float; abLength a multiple of 8 and the sum
+// of headCountLength and tailCountLength; tailCountLength is 0 if tailCount is (not on Ascend950). Operands are apart.
+// Meaning: update: mean' = mean + (x - mean) * nRec; m2' = m2 + (x - mean) * (x - mean'). Elements past abComputeLength
+// are copied with isInplace, else unchanged. Finalize: mean = sum(mean_i * count_i) * rRec; variance =
+// sum(m2_i + count_i * (mean_i - mean)^2) * rRec, in the order of the instructions; without a tail the mean takes abRec
+// instead of counts, and the variance rnLength. Both results are the first elements of 8, the others are 0.
+// Cost: that of the instructions; one instruction on Ascend950.
+// Pages: WelfordUpdate, WelfordFinalize and their Tiling; the steps are those of asc-devkit's
+// impl/adv_api/detail/normalization.
+#pragma once
+
+#include "ascendc/library/layer_norm.h"
+
+namespace AscendC {
+
+struct WelfordUpdateParam {
+    uint32_t rnLength, abLength, abComputeLength;
+    float nRec;
+};
+struct WelfordUpdateConfig {
+    constexpr WelfordUpdateConfig(const bool inplace) : isInplace(inplace) {}
+    bool isInplace = false;
+};
+constexpr WelfordUpdateConfig WFUPDATE_DEFAULT_CFG = {false};
+
+struct WelfordFinalizePara {
+    uint32_t rnLength, abLength, headCount, headCountLength, tailCount, tailCountLength;
+    float abRec, rRec, rRecWithCorrection;
+};
+struct WelfordFinalizeConfig {
+    bool isCorrection = false;
+};
+constexpr WelfordFinalizeConfig WFFINALIZE_DEFAULT_CFG = {false};
+
+}  // namespace AscendC
+
+namespace ascend_sim {
+
+template <class T>
+struct Welford {
+    Floats out_mean, out_m2, mean, m2;
+    AscendC::LocalTensor<T> x;
+};
+
+template <bool kReuse, class T>
+void welford_update_in_ub(NormSteps& m, const Welford<T>& w, const Floats& tmp, uint32_t n, float rec) {
+    constexpr bool kIsHalf = sizeof(T) == 2;
+    constexpr uint32_t kArrays = kIsHalf ? 3 : kReuse ? 1 : 2;
+    const uint32_t chunk = tmp.GetSize() / (64 * kArrays) * 64;
+    for (uint32_t first = 0; first < n; first += chunk) {
+        const uint32_t part = NormSteps::least(n - first, chunk);
+        const Floats delta = tmp[kIsHalf ? chunk : 0], other = kReuse && !kIsHalf ? delta : tmp[(kArrays - 1) * chunk];
+        Floats x;
+        m.count(part);
+        if constexpr (kIsHalf) {
+            x = tmp;
+            m.cast(x, w.x[first], RoundMode::CAST_NONE);
+        } else {
+            x = w.x[first];
+        }
+        m.sub(delta, x, w.mean[first]);
+        m.muls(other, delta, rec);
+        m.add(w.out_mean[first], other, w.mean[first]);
+        m.sub(other, x, w.out_mean[first]);
+        if (kReuse && !kIsHalf) {
+            m.sub(x, x, w.mean[first]);
+            m.mul(delta, delta, x);
+        } else {
+            m.mul(delta, delta, other);
+        }
+        m.add(w.out_m2[first], delta, w.m2[first]);
+    }
+}
+
+template <class T>
+void welford_update_in_registers(const Welford<T>& w, uint32_t n, float rec, Site site) {
+    start(Pipe::V, "registers", site);
+    const Lanes lanes = Lanes::counted(sizeof(float), n);
+    check_source(Operand<T>{"inputX", w.x}, lanes);
+    check_source(Operand<float>{"inputMean", w.mean}, lanes);
+    check_source(Operand<float>{"inputVariance", w.m2}, lanes);
+    check_destination(Operand<float>{"outputMean", w.out_mean}, lanes);
+    check_destination(Operand<float>{"outputVariance", w.out_m2}, lanes);
+    for (uint32_t i = 0; i < n; ++i) {
+        const float x = float(w.x.data()[i]), mean = w.mean.data()[i], delta = x - mean, step = delta * rec;
+        w.out_mean.data()[i] = step + mean;
+        w.out_m2.data()[i] = delta * (x - w.out_mean.data()[i]) + w.m2.data()[i];
+    }
+    finish_vector(lanes.repeats(), 11 * cycles_of(Cost::Repeat));
+}
+
+template <bool kReuse, bool kInPlace, class T>
+void welford_update(const Call& call, const Welford<T>& w, const AscendC::LocalTensor<uint8_t>* shared,
+                    const AscendC::WelfordUpdateParam& p) {
+    if (p.rnLength != 1) call.report(Rule::Count04, "para.rnLength must be 1 but is %u.", p.rnLength);
+    if (p.abLength * sizeof(T) % kBlockBytes || p.abComputeLength == 0 || p.abComputeLength > p.abLength)
+        call.report(Rule::Count04,
+                    "para.abLength (%u) must be whole 32-byte blocks, and para.abComputeLength (%u) 1 .. abLength.",
+                    p.abLength, p.abComputeLength);
+    Operands all(call);
+    all.add("inputX", w.x, p.abLength);
+    all.add("inputMean", w.mean, p.abLength);
+    all.add("inputVariance", w.m2, p.abLength);
+    all.add("outputMean", w.out_mean, p.abLength);
+    all.add("outputVariance", w.out_m2, p.abLength);
+    NormSteps m(call.site());
+    if (kInPlace && p.abComputeLength < p.abLength) {
+        const uint32_t n = round_up(p.abLength - p.abComputeLength, 8), at = p.abLength - n;
+        m.copy(w.out_mean[at], w.mean[at], n);
+        m.copy(w.out_m2[at], w.m2[at], n);
+    }
+    if constexpr (kIs950) {
+        welford_update_in_registers(w, p.abComputeLength, p.nRec, call.site());
+    } else {
+        const auto tmp = call.temporary(shared, welford_update_sizes(1, p.abLength, sizeof(T), kReuse));
+        all.add("sharedTmpBuffer", range_of(tmp));
+        welford_update_in_ub<kReuse>(m, w, tmp.template ReinterpretCast<float>(), p.abComputeLength, p.nRec);
+    }
+    m.finish();
+}
+
+// ---- WelfordFinalize ----------------------------------------------------------------------------------------------
+
+struct WelfordParts {
+    Floats out_mean, out_variance, mean, m2;
+    const AscendC::LocalTensor<int32_t>* counts;  // or null
+    AscendC::WelfordFinalizePara para;
+    bool has_tail() const { return para.tailCountLength && para.tailCount; }
+};
+
+// d[0, n) scaled by the counts of head and tail; `first` is the position of d[0] in the input.
+inline void scale_by_counts(NormSteps& m, const Floats& d, const Floats& s, const AscendC::WelfordFinalizePara& p,
+                            uint32_t first, uint32_t n, const Floats* scaled) {
+    m.muls(d, s, float(p.tailCount));
+    const Floats& last = scaled ? *scaled : d;
+    if (scaled) m.muls(last, d, p.rRec);
+    const uint32_t head = p.headCountLength > first ? NormSteps::least(p.headCountLength - first, n) : 0;
+    if (head == 0) return;
+    m.count(head);
+    m.muls(last, last, float(p.headCount) / float(p.tailCount));
+    m.count(n);
+}
+
+inline void welford_finalize_in_ub(NormSteps& m, const WelfordParts& w, const Floats& tmp) {
+    constexpr uint32_t kPartials = 64;
+    const AscendC::WelfordFinalizePara& p = w.para;
+    const Floats means = tmp, variances = tmp[kPartials];
+    const uint32_t chunk = (tmp.GetSize() - 2 * kPartials) / (2 * kPartials) * kPartials;
+    const Floats x = tmp[2 * kPartials], y = tmp[2 * kPartials + chunk];
+    // Sums of chunks, collected 64 at a time.
+    auto by_chunks = [&](const Floats& partial, auto one) {
+        uint32_t k = 0;
+        for (uint32_t first = 0; first < p.abLength; first += chunk) {
+            const uint32_t n = NormSteps::least(p.abLength - first, chunk);
+            m.count(n);
+            one(first, n, partial[k]);
+            if (++k == kPartials && first + n < p.abLength) {
+                m.repeat_sums(partial, partial, 1, kPartials, k);
+                k = 1;
+            }
+        }
+        m.repeat_sums(partial, partial, 1, kPartials, k);
+    };
+    by_chunks(means, [&](uint32_t first, uint32_t n, const Floats& partial) {
+        if (w.counts) {
+            m.cast(x, (*w.counts)[first], RoundMode::CAST_NONE);
+            m.mul(x, w.mean[first], x);
+            m.muls(x, x, p.rRec);
+        } else if (w.has_tail()) {
+            scale_by_counts(m, y, w.mean[first], p, first, n, &x);
+        } else {
+            m.muls(x, w.mean[first], p.abRec);
+        }
+        m.fold_sums(partial, y, x, 1, n);
+    });
+    by_chunks(variances, [&](uint32_t first, uint32_t n, const Floats& partial) {
+        m.spread(x, means, 1, 1, n);
+        m.count(n);
+        m.sub(y, w.mean[first], x);
+        m.mul(x, y, y);
+        if (w.counts) {
+            m.cast(y, (*w.counts)[first], RoundMode::CAST_NONE);
+            m.mul(y, x, y);
+        } else if (w.has_tail()) {
+            scale_by_counts(m, y, x, p, first, n, nullptr);
+        } else {
+            m.muls(y, x, float(p.rnLength));
+        }
+        m.add(x, w.m2[first], y);
+        m.muls(y, x, p.rRec);
+        m.fold_sums(partial, x, y, 1, n);
+    });
+    for (auto [out, partial] : {std::pair{w.out_mean, means}, std::pair{w.out_variance, variances}}) {
+        m.count(8);
+        m.fill(out, 0.0f);
+        m.count(1);
+        m.adds(out, partial, 0.0f);
+    }
+}
+
+inline void welford_finalize_in_registers(const WelfordParts& w, float factor, Site site) {
+    const AscendC::WelfordFinalizePara& p = w.para;
+    const uint32_t n = p.abLength;
+    start(Pipe::V, "registers", site);
+    const Lanes lanes = Lanes::counted(sizeof(float), n), results = Lanes::counted(sizeof(float), 8);
+    check_source(Operand<float>{"inputMean", w.mean}, lanes);
+    check_source(Operand<float>{"inputVariance", w.m2}, lanes);
+    if (w.counts) check_source(Operand<int32_t>{"counts", *w.counts}, lanes);
+    check_destination(Operand<float>{"outputMean", w.out_mean}, results);
+    check_destination(Operand<float>{"outputVariance", w.out_variance}, results);
+    std::vector<float> count(n), values(n);
+    for (uint32_t i = 0; i < n; ++i) {
+        const uint32_t part = i < p.headCountLength ? p.headCount : p.tailCount;
+        count[i] = w.counts ? float(w.counts->data()[i]) : w.has_tail() ? float(part) : float(p.rnLength);
+        values[i] = w.counts || w.has_tail() ? w.mean.data()[i] * count[i] * p.rRec : w.mean.data()[i] * p.abRec;
+    }
+    const float mean = register_sum(values.data(), n);
+    for (uint32_t i = 0; i < n; ++i) {
+        const float delta = w.mean.data()[i] - mean;
+        values[i] = (delta * delta * count[i] + w.m2.data()[i]) * factor;
+    }
+    const float variance = register_sum(values.data(), n);
+    for (uint32_t i = 0; i < 8; ++i) {
+        w.out_mean.data()[i] = i ? 0 : mean;
+        w.out_variance.data()[i] = i ? 0 : variance;
+    }
+    finish_vector(lanes.repeats(), 14 * cycles_of(Cost::Repeat));
+}
+
+inline void welford_finalize(const Call& call, const WelfordParts& w, bool is_corrected,
+                             const AscendC::LocalTensor<uint8_t>* shared) {
+    const AscendC::WelfordFinalizePara& p = w.para;
+    if (p.abLength == 0 || p.abLength % 8)
+        call.report(Rule::Count04, "para.abLength must be a multiple of 8 but is %u.", p.abLength);
+    if (!w.counts && p.headCountLength + p.tailCountLength != p.abLength)
+        call.report(Rule::Count04,
+                    "para.headCountLength (%u) and para.tailCountLength (%u) must add up to abLength (%u).",
+                    p.headCountLength, p.tailCountLength, p.abLength);
+    if (!kIs950 && !w.counts && p.tailCount == 0 && p.tailCountLength != 0)
+        call.report(Rule::Count04, "para.tailCountLength must be 0 because para.tailCount is 0, but it is %u.",
+                    p.tailCountLength);
+    Operands all(call);
+    all.add("inputMean", w.mean, p.abLength);
+    all.add("inputVariance", w.m2, p.abLength);
+    if (w.counts) all.add("counts", *w.counts, p.abLength);
+    all.add("outputMean", w.out_mean, 8);
+    all.add("outputVariance", w.out_variance, 8);
+    const auto tmp =
+        call.temporary(shared, kIs950 ? welford_finalize_sizes_950(p.abLength) : welford_finalize_sizes(p.abLength));
+    all.add("sharedTmpBuffer", range_of(tmp));
+    if constexpr (kIs950) {
+        welford_finalize_in_registers(w, is_corrected ? p.rRecWithCorrection : p.rRec, call.site());
+    } else {
+        NormSteps m(call.site());
+        welford_finalize_in_ub(m, w, tmp.ReinterpretCast<float>());
+        m.finish();
+    }
+}
+
+}  // namespace ascend_sim
+
+namespace AscendC {
+
+#define ASCEND_SIM_WELFORD_UPDATE(memory)                                                                        \
+    ASCEND_SIM_NEEDS(WelfordUpdate, T);                                                                          \
+    static_assert(std::is_same_v<U, float>, "WelfordUpdate: means and variances are of float");                  \
+    ascend_sim::welford_update<isReuseSource, config.isInplace, T>(                                              \
+        ascend_sim::Call("WelfordUpdate", site), {outputMean, outputVariance, inputMean, inputVariance, inputX}, \
+        memory, para)
+template <class T, class U, bool isReuseSource = false, const WelfordUpdateConfig& config = WFUPDATE_DEFAULT_CFG>
+void WelfordUpdate(const LocalTensor<U>& outputMean, const LocalTensor<U>& outputVariance,
+                   const LocalTensor<U>& inputMean, const LocalTensor<U>& inputVariance, const LocalTensor<T>& inputX,
+                   const LocalTensor<uint8_t>& sharedTmpBuffer, const WelfordUpdateParam& para, ASCEND_SIM_SITE) {
+    ASCEND_SIM_WELFORD_UPDATE(&sharedTmpBuffer);
+}
+template <class T, class U, bool isReuseSource = false, const WelfordUpdateConfig& config = WFUPDATE_DEFAULT_CFG>
+void WelfordUpdate(const LocalTensor<U>& outputMean, const LocalTensor<U>& outputVariance,
+                   const LocalTensor<U>& inputMean, const LocalTensor<U>& inputVariance, const LocalTensor<T>& inputX,
+                   const WelfordUpdateParam& para, ASCEND_SIM_SITE) {
+    ASCEND_SIM_WELFORD_UPDATE(nullptr);
+}
+#undef ASCEND_SIM_WELFORD_UPDATE
+
+#define ASCEND_SIM_WELFORD_FINALIZE(count, memory)                                                                    \
+    static_assert(!config.isCorrection || ascend_sim::kIs950, "WelfordFinalize: isCorrection is for Ascend950 only"); \
+    ascend_sim::welford_finalize(ascend_sim::Call("WelfordFinalize", site),                                           \
+                                 {outputMean, outputVariance, inputMean, inputVariance, count, para},                 \
+                                 config.isCorrection, memory)
+template <bool isReuseSource = false, const WelfordFinalizeConfig& config = WFFINALIZE_DEFAULT_CFG>
+void WelfordFinalize(const LocalTensor<float>& outputMean, const LocalTensor<float>& outputVariance,
+                     const LocalTensor<float>& inputMean, const LocalTensor<float>& inputVariance,
+                     const LocalTensor<uint8_t>& sharedTmpBuffer, WelfordFinalizePara& para, ASCEND_SIM_SITE) {
+    ASCEND_SIM_WELFORD_FINALIZE(nullptr, &sharedTmpBuffer);
+}
+template <bool isReuseSource = false, const WelfordFinalizeConfig& config = WFFINALIZE_DEFAULT_CFG>
+void WelfordFinalize(const LocalTensor<float>& outputMean, const LocalTensor<float>& outputVariance,
+                     const LocalTensor<float>& inputMean, const LocalTensor<float>& inputVariance,
+                     const LocalTensor<int32_t>& counts, const LocalTensor<uint8_t>& sharedTmpBuffer,
+                     WelfordFinalizePara& para, ASCEND_SIM_SITE) {
+    ASCEND_SIM_WELFORD_FINALIZE(&counts, &sharedTmpBuffer);
+}
+template <bool isReuseSource = false, const WelfordFinalizeConfig& config = WFFINALIZE_DEFAULT_CFG>
+void WelfordFinalize(const LocalTensor<float>& outputMean, const LocalTensor<float>& outputVariance,
+                     const LocalTensor<float>& inputMean, const LocalTensor<float>& inputVariance,
+                     WelfordFinalizePara& para, ASCEND_SIM_SITE) {
+    ASCEND_SIM_WELFORD_FINALIZE(nullptr, nullptr);
+}
+template <bool isReuseSource = false, const WelfordFinalizeConfig& config = WFFINALIZE_DEFAULT_CFG>
+void WelfordFinalize(const LocalTensor<float>& outputMean, const LocalTensor<float>& outputVariance,
+                     const LocalTensor<float>& inputMean, const LocalTensor<float>& inputVariance,
+                     const LocalTensor<int32_t>& counts, WelfordFinalizePara& para, ASCEND_SIM_SITE) {
+    ASCEND_SIM_WELFORD_FINALIZE(&counts, nullptr);
+}
+#undef ASCEND_SIM_WELFORD_FINALIZE
+
+}  // namespace AscendC

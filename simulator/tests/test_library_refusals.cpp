@@ -1,0 +1,220 @@
+// Each rule of library functions of elements, rows and norms, broken once.
+#include "library_bench.h"
+
+using namespace AscendC;
+using namespace bench;
+
+namespace {
+
+constexpr bool kIs950 = ascend_sim::kIs950;
+constexpr float kSmall = 0.0009765625f;
+
+// ---- functions of elements --------------------------------------------------------------------------------
+
+void check_elements() {
+    Bench b;
+    constexpr uint32_t n = 1024;
+    const auto x = b.put(numbers<float>(n, 0.1f, 0.9f)), d = b.space<float>(n);
+    const auto tmp = b.space<uint8_t>(7 * 4 * n);
+    expect_rule("Erf", b.run([&] { Erf(b(d), b(x), b(tmp), n); }), "");
+    expect_rule("Erf: count", b.run([&] { Erf(b(d), b(x), b(tmp), n + 8); }), "SIM-BOUNDS-01");
+    expect_rule("Erf: alignment", b.run([&] { Erf(b(d), b(x)[1], b(tmp), 64); }), "SIM-ALIGN-01");
+    expect_rule("Tanh: overlap", b.run([&] { Tanh(b(x)[64], b(x), b(tmp), 128); }), "SIM-OVERLAP-01");
+    if (kIs950) return;  // its functions need no memory, or less
+    auto little = [&](uint32_t bytes) {
+        auto t = b(tmp);
+        t.SetSize(bytes);
+        return t;
+    };
+    expect_rule("Erf: least memory", b.run([&] { Erf(b(d), b(x), little(768), n); }), "");
+    expect_rule("Erf: memory", b.run([&] { Erf(b(d), b(x), little(736), n); }), "SIM-WORK-01");
+    expect_rule("Sigmoid: memory", b.run([&] { Sigmoid(b(d), b(x), little(224), n); }), "SIM-WORK-01");
+    expect_rule("Gelu: memory in the result", b.run([&] { Gelu(b(d), b(x), b(d).ReinterpretCast<uint8_t>(), 64); }),
+                "SIM-OVERLAP-01");
+    expect_rule("Power: memory", b.run([&] { Power(b(d), b(x), b(x), little(1024), 64); }), "SIM-WORK-01");
+}
+
+// ---- SoftMax and its kin ----------------------------------------------------------------------------------
+
+void check_softmax() {
+    Bench b;
+    constexpr uint32_t m = 4, k = 64;
+    const auto x = b.put(numbers<float>(m * k, -1, 1)), d = b.space<float>(m * k);
+    const auto sums = b.space<float>(m * 8), maxima = b.space<float>(m * 8);
+    const auto tmp = b.space<uint8_t>(8192);
+    const SoftMaxTiling tiling = ascend_sim::softmax_tiling(m, k, 4, 8192);
+    auto call = [&](const SoftMaxTiling& t, const SoftMaxShapeInfo& info) {
+        return b.run([&] { SoftMax<float>(b(d), b(sums), b(maxima), b(x), b(tmp), t, info); });
+    };
+    expect_rule("SoftMax", call(tiling, {m, k, m, k}), "");
+    expect_rule("SoftMax: no shape", call(tiling, {}), "SIM-COUNT-04");
+    expect_rule("SoftMax: part of a block", call(tiling, {m, 60, m, 60}), "SIM-COUNT-04");
+    expect_rule("SoftMax: more elements than the row has", call(tiling, {m, 56, m, 64}), "SIM-COUNT-04");
+    expect_rule("SoftMax: rows", call(ascend_sim::softmax_tiling(8, k, 4, 8192), {8, k, 8, k}), "SIM-BOUNDS-01");
+    auto no_rows = tiling;
+    no_rows.splitM = 0;
+    expect_rule("SoftMax: no rows in a round", call(no_rows, {m, k, m, k}), "SIM-WORK-01");
+    expect_rule("SoftMax: sums in the maxima", b.run([&] {
+        SoftMax<float>(b(d), b(sums), b(sums), b(x), b(tmp), tiling, SoftMaxShapeInfo{m, k, m, k});
+    }),
+                "SIM-OVERLAP-01");
+    if (!kIs950)
+        expect_rule("SoftMax: memory", b.run([&] {
+            SoftMax<float>(b(d), b(sums), b(maxima), b(x), b(tmp)[7680], SoftMaxTiling(), SoftMaxShapeInfo{m, k, m, k});
+        }),
+                    "SIM-WORK-01");
+}
+
+// ---- norms ------------------------------------------------------------------------------------------------
+
+struct Parts {
+    Slot<float> d, mean, variance, x, gamma, beta;
+    Slot<uint8_t> tmp;
+};
+Parts parts_of(Bench& b, uint32_t rows, uint32_t h) {
+    return {b.space<float>(rows * h),
+            b.space<float>((rows + 7) / 8 * 8),
+            b.space<float>((rows + 7) / 8 * 8),
+            b.put(numbers<float>(rows * h, -1, 1)),
+            b.put(numbers<float>(h, -1, 1)),
+            b.put(numbers<float>(h, -1, 1)),
+            b.space<uint8_t>(16384)};
+}
+
+void check_layer_norm() {
+    Bench b;
+    const Parts p = parts_of(b, 6, 64);
+    auto call = [&](const LayerNormTiling& t, Slot<float> d, uint32_t from = 0) {
+        return b.run([&] {
+            auto tiling = t;
+            LayerNorm<float, false>(b(d), b(p.mean), b(p.variance), b(p.x), b(p.gamma), b(p.beta), b(p.tmp)[from],
+                                    kSmall, tiling);
+        });
+    };
+    const auto good = ascend_sim::layer_norm_tiling(2, 3, 64, 60, 16384, 4, false);
+    expect_rule("LayerNorm", call(good, p.d), "");
+    expect_rule("LayerNorm: no round", call(LayerNormTiling(), p.d), "SIM-COUNT-04");
+    auto bad = good;
+    bad.originalHLength = 65;
+    expect_rule("LayerNorm: elements that count", call(bad, p.d), "SIM-COUNT-04");
+    expect_rule("LayerNorm: part of a block", call(ascend_sim::layer_norm_tiling(2, 3, 60, 60, 16384, 4, false), p.d),
+                "SIM-COUNT-04");
+    expect_rule("LayerNorm: bounds", call(ascend_sim::layer_norm_tiling(2, 4, 64, 64, 16384, 4, false), p.d),
+                "SIM-BOUNDS-01");
+    expect_rule("LayerNorm: memory", call(good, p.d, 16000), "SIM-WORK-01");
+    expect_rule("LayerNorm: result in gamma", b.run([&] {
+        auto tiling = good;
+        LayerNorm<float, false>(b(p.d), b(p.gamma), b(p.variance), b(p.x), b(p.gamma), b(p.beta), b(p.tmp), kSmall,
+                                tiling);
+    }),
+                "SIM-OVERLAP-01");
+}
+
+void check_rms_norm() {
+    Bench b;
+    const Parts p = parts_of(b, 8, 64);
+    auto call = [&](auto basic, const RmsNormTiling& t, uint32_t from = 0) {
+        return b.run(
+            [&] { RmsNorm<float, decltype(basic)::value>(b(p.d), b(p.x), b(p.gamma), b(p.tmp)[from], kSmall, t); });
+    };
+    const std::false_type plain;
+    const std::true_type basic;
+    const auto good = ascend_sim::rms_norm_tiling(2, 4, 64, 64, 16384, 4, false);
+    expect_rule("RmsNorm", call(plain, good), "");
+    expect_rule("RmsNorm in basic blocks", call(basic, good), "");
+    expect_rule("RmsNorm: no round", call(plain, RmsNormTiling()), "SIM-COUNT-04");
+    expect_rule("RmsNorm: rows of basic blocks", call(basic, ascend_sim::rms_norm_tiling(1, 7, 64, 64, 16384, 4, true)),
+                "SIM-COUNT-04");
+    expect_rule("RmsNorm: part of a block", call(plain, ascend_sim::rms_norm_tiling(2, 4, 60, 60, 16384, 4, false)),
+                "SIM-COUNT-04");
+    expect_rule("RmsNorm: memory", call(plain, good, 16128), "SIM-WORK-01");
+}
+
+void check_other_norms() {
+    Bench b;
+    const Parts p = parts_of(b, 8, 64);
+    auto deep = [&](auto basic, DeepNormTiling t) {
+        return b.run([&] {
+            DeepNorm<float, false, decltype(basic)::value>(b(p.d), b(p.mean), b(p.variance), b(p.x), b(p.x), b(p.beta),
+                                                           b(p.gamma), b(p.tmp), 0.5f, kSmall, t);
+        });
+    };
+    auto tiling = [](uint32_t rows, uint32_t h, uint32_t original) {
+        return ascend_sim::layer_norm_tiling<DeepNormTiling>(1, rows, h, original, 16384, 4, false);
+    };
+    const std::false_type plain;
+    const std::true_type basic;
+    expect_rule("DeepNorm: no round", deep(plain, DeepNormTiling()), "SIM-COUNT-04");
+    auto too_long = tiling(8, 64, 64);
+    too_long.hLength = too_long.originalHLength = 2048;
+    expect_rule("DeepNorm: H", deep(plain, too_long), "SIM-COUNT-04");
+    expect_rule("DeepNorm: basic block with filling", deep(basic, tiling(8, 64, 60)), "SIM-COUNT-04");
+    expect_rule("DeepNorm: rows of basic blocks", deep(basic, tiling(7, 64, 64)), "SIM-COUNT-04");
+    auto batch = [&](auto basic, BatchNormTiling t) {
+        return b.run([&] {
+            BatchNorm<float, false, decltype(basic)::value>(b(p.d), b(p.mean), b(p.variance), b(p.x), b(p.gamma),
+                                                            b(p.beta), b(p.tmp), kSmall, t);
+        });
+    };
+    expect_rule("BatchNorm: no round", batch(plain, BatchNormTiling()), "SIM-COUNT-04");
+    expect_rule("BatchNorm: basic block", batch(basic, ascend_sim::batch_norm_tiling(7, 64, 16384, 4, true)),
+                "SIM-COUNT-04");
+    expect_rule("BatchNorm: part of a block", batch(plain, ascend_sim::batch_norm_tiling(8, 60, 16384, 4, false)),
+                "SIM-COUNT-04");
+#if __CCE_AICORE__ != 200
+    GroupNormTiling no_groups;
+    expect_rule("GroupNorm: no round", b.run([&] {
+        GroupNorm<float, false>(b(p.d), b(p.mean), b(p.variance), b(p.x), b(p.gamma), b(p.beta), b(p.tmp), kSmall,
+                                no_groups);
+    }),
+                "SIM-COUNT-04");
+#endif
+    expect_rule("LayerNormGrad: no round", b.run([&] {
+        auto t = b(p.tmp);
+        LayerNormGradTiling none;
+        LayerNormGrad<float, false>(b(p.d), b(p.d), b(p.x), b(p.x), b(p.variance), b(p.mean), b(p.gamma), t, kSmall,
+                                    none);
+    }),
+                "SIM-COUNT-04");
+    expect_rule("LayerNormGradBeta: no round", b.run([&] {
+        LayerNormGradBeta<float, false>(b(p.gamma), b(p.beta), b(p.x), b(p.d), b(p.tmp), LayerNormGradBetaTiling());
+    }),
+                "SIM-COUNT-04");
+}
+
+void check_welford() {
+    Bench b;
+    constexpr uint32_t n = 64;
+    const auto x = b.put(numbers<float>(n, -1, 1)), mean = b.put(numbers<float>(n, -1, 1));
+    const auto m2 = b.put(numbers<float>(n, 0, 1)), dm = b.space<float>(n), dv = b.space<float>(n);
+    const auto tmp = b.space<uint8_t>(2048);
+    auto update = [&](const WelfordUpdateParam& p, uint32_t from = 0) {
+        return b.run([&] { WelfordUpdate<float, float, false>(b(dm), b(dv), b(mean), b(m2), b(x), b(tmp)[from], p); });
+    };
+    expect_rule("WelfordUpdate", update({1, n, n, 0.5f}), "");
+    expect_rule("WelfordUpdate: rows", update({2, n, n, 0.5f}), "SIM-COUNT-04");
+    expect_rule("WelfordUpdate: part of a block", update({1, 60, 60, 0.5f}), "SIM-COUNT-04");
+    expect_rule("WelfordUpdate: computed", update({1, n, n + 1, 0.5f}), "SIM-COUNT-04");
+    if (!kIs950) expect_rule("WelfordUpdate: memory", update({1, n, n, 0.5f}, 1792), "SIM-WORK-01");
+    auto finalize = [&](WelfordFinalizePara p, uint32_t from = 0) {
+        return b.run([&] { WelfordFinalize(b(dm), b(dv), b(mean), b(m2), b(tmp)[from], p); });
+    };
+    const float rec = 1.0f / n;
+    expect_rule("WelfordFinalize", finalize({2, n, 2, n, 0, 0, rec, rec / 2, 0}), "");
+    expect_rule("WelfordFinalize: elements", finalize({2, 60, 2, 60, 0, 0, rec, rec / 2, 0}), "SIM-COUNT-04");
+    expect_rule("WelfordFinalize: parts", finalize({2, n, 2, 60, 1, 8, rec, rec / 2, 0}), "SIM-COUNT-04");
+    if (!kIs950) expect_rule("WelfordFinalize: tail", finalize({2, n, 2, 56, 0, 8, rec, rec / 2, 0}), "SIM-COUNT-04");
+    expect_rule("WelfordFinalize: memory", finalize({2, n, 2, n, 0, 0, rec, rec / 2, 0}, 1952), "SIM-WORK-01");
+}
+
+}  // namespace
+
+int main() {
+    check_elements();
+    check_softmax();
+    check_layer_norm();
+    check_rms_norm();
+    check_other_norms();
+    check_welford();
+    return finish("test_library_refusals");
+}
