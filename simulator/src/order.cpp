@@ -1,6 +1,9 @@
 // The order of pipes (events, barriers) and the duration of instructions.
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "src/core.h"
