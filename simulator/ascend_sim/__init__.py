@@ -25,6 +25,7 @@ from ascend_sim.kernels import (
     instructions,
 )
 from ascend_sim.library import Options
+from ascend_sim.operator_sources import OperatorReport, OperatorSources, Tiling
 
 __version__ = "0.1.0"
 
@@ -34,10 +35,13 @@ __all__ = [
     "InOut",
     "Kernel",
     "KernelBroken",
+    "OperatorReport",
+    "OperatorSources",
     "Options",
     "Out",
     "Report",
     "Sum",
+    "Tiling",
     "Unavailable",
     "build",
     "compile",
