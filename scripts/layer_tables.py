@@ -66,7 +66,11 @@ CPP_LAYERS = (
     ),
     Layer(("csrc/core/*",), (C_STD, "csrc/core/*", "include/npu_rope.h")),
     # The package ascend_sim: paths below simulator/ are relative to it.
-    Layer(("simulator/cann/include/*",), (C_STD, "acl/*", "aclnn/*", "securec.h", *CANN_HOST), names_no_operator=True),
+    Layer(
+        ("simulator/cann/include/*",),
+        (C_STD, "acl/*", "aclnn/*", "securec.h", *CANN_HOST),
+        names_no_operator=True,
+    ),
     Layer(
         ("simulator/cann/host/*",),
         (C_STD, *CANN_FILES, "cann/host/*", "cann/runtime/objects.h", *CANN_HOST),

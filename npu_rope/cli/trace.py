@@ -17,6 +17,7 @@ import numpy as np
 import typer
 from ascend_sim import Options, timeline, timeline_plot
 from ascend_sim.files import replacing
+from ascend_sim.library import figures_of
 from rich.console import Console
 from rich.markup import escape
 
@@ -96,6 +97,12 @@ def run_command(
     most_cores: Annotated[
         int, typer.Option(min=0, help="Cores that the kernel may use; 0: all of the chip's.")
     ] = 0,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=NUMBER: replaces a figure of the chip's profile, such as read_latency_cycles=241."
+        ),
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the timeline: .png, .svg or .pdf.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
@@ -110,9 +117,15 @@ def run_command(
         with tempfile.TemporaryDirectory() as folder:
             spans = Path(folder) / "trace.json"
             path = None if output is None and plot is None else str(spans)
-            run = launch(
-                Options(soc=soc, trace_path=path, trace_cores=cores, one_order=True, most_cores=most_cores)
+            options = Options(
+                soc=soc,
+                trace_path=path,
+                trace_cores=cores,
+                one_order=True,
+                figures=figures_of(figure or ()),
+                most_cores=most_cores,
             )
+            run = launch(options)
             if output is not None:
                 with spans.open("rb") as source, replacing(output, "wb") as stream:
                     shutil.copyfileobj(source, stream)

@@ -82,6 +82,12 @@ class Out(_ArrayArgument):
     role = 1
 
 
+class Part(_ArrayArgument):
+    """An :class:`Out` of which the kernel may leave bytes unwritten, such as gaps between rows."""
+
+    role = 4
+
+
 class InOut(_ArrayArgument):
     """An argument the kernel reads and writes."""
 
@@ -94,7 +100,7 @@ class Sum(_ArrayArgument):
     role = 3
 
 
-ArrayArgument = In | Out | InOut | Sum
+ArrayArgument = In | Out | Part | InOut | Sum
 Argument = ArrayArgument | None
 
 
@@ -227,7 +233,7 @@ def _memories_of(arguments: Sequence[Argument]) -> tuple[list[Memory], list[_Arg
             continue
         if not isinstance(argument, ArrayArgument):
             got = type(argument).__name__
-            raise bad_type(f"argument {index} must be In, Out, InOut, Sum or None but got {got}.")
+            raise bad_type(f"argument {index} must be In, Out, Part, InOut, Sum or None but got {got}.")
         array = argument.array
         if not isinstance(array, np.ndarray):
             raise bad_type(f"argument {index} must hold an array but got {type(array).__name__}.")

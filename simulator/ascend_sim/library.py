@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes as C
 import json
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,11 @@ from typing import Any
 from ascend_sim import folders
 from ascend_sim.errors import Unavailable, bad_value
 
-__all__ = ["DEFAULT_SOC", "Library", "Options", "load"]
+__all__ = ["DEFAULT_SOC", "Library", "Options", "figures_of", "load"]
 
 ABI_VERSION = 1
+# The ends of the names of a profile's figures.
+_FIGURES = ("_cycles", "_per_cycle", "_share", "overhead_bytes", "line_bytes")
 DEFAULT_SOC = "ascend910b"
 
 
@@ -32,6 +36,8 @@ class Options:
         saturate: half overflow clamps instead of becoming infinite.
         one_order: run the cores in ascending order only.
         trace_cores: number of cores in the written timeline, from the first; 0: all.
+        figures: replaces figures of the chip's profile for the timeline, such as
+            ``{"read_latency_cycles": 241}``.
         most_cores: maximum number of cores that an operator's tiling may use; 0: all cores of the chip.
     """
 
@@ -42,6 +48,7 @@ class Options:
     saturate: bool = False
     one_order: bool = False
     trace_cores: int = 0
+    figures: Mapping[str, float] = field(default_factory=dict)
     most_cores: int = 0
 
     def __post_init__(self) -> None:
@@ -57,7 +64,24 @@ class Options:
             one_order=self.one_order,
             trace_path=None if self.trace_path is None else str(self.trace_path).encode(),
             trace_cores=self.trace_cores,
+            figures=",".join(f"{name}={value:.17g}" for name, value in self.figures.items()).encode() or None,
         )
+
+
+def figures_of(texts: Sequence[str]) -> dict[str, float]:
+    """The figures of texts such as ``read_latency_cycles=241``.
+
+    Raises:
+        ValueError: a text has no number.
+    """
+    figures = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            figures[name] = float(value)
+        except ValueError:
+            raise bad_value(f"figure must be NAME=NUMBER but got {text}.") from None
+    return figures
 
 
 class Memory(C.Structure):
@@ -82,6 +106,7 @@ class Launch(C.Structure):
         ("one_order", C.c_int32),
         ("trace_path", C.c_char_p),
         ("trace_cores", C.c_int32),
+        ("figures", C.c_char_p),
     ]
 
 
@@ -112,14 +137,21 @@ class Library:
         return int(self.lib.ascend_sim_launches())
 
     def check_options(self, options: Options) -> None:
-        """Check ``lenient``, ``most_cores`` and ``trace_path``.
+        """Check ``lenient``, ``figures``, ``most_cores`` and ``trace_path``.
 
         Raises:
-            ValueError: an unknown rule, a negative number of cores, a trace that cannot be written.
+            ValueError: an unknown rule or figure, a negative number of cores, a trace that cannot be written.
         """
         known = {"all", *(rule["rule"] for rule in self.rules())} if options.lenient else ()
         if unknown := [rule for rule in options.lenient if rule not in known]:
             raise bad_value(f"options.lenient must name rules or be all but got {unknown[0]}.")
+        for name, value in options.figures.items():
+            figures = [n for n in self.profiles()[0] if n.endswith(_FIGURES)]
+            if name not in figures:
+                raise bad_value(f"options.figures must name {', '.join(figures)} but got {name}.")
+            least = 1 if name.endswith(("_per_cycle", "line_bytes")) else 0
+            if not (math.isfinite(value) and value >= least):
+                raise bad_value(f"options.figures must have {name} of at least {least} but got {value}.")
         if options.most_cores < 0:
             text = f"most_cores must be 0 (all) or a number of cores but got {options.most_cores}."
             raise bad_value(text)

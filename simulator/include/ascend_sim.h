@@ -23,14 +23,15 @@ ASCEND_SIM_EXPORT int32_t ascend_sim_abi_version(void);
 typedef enum ascend_sim_status {
     ASCEND_SIM_OK = 0,
     ASCEND_SIM_BROKEN_RULE = 1, /* ascend_sim_report() names the rule and the place in the kernel */
-    ASCEND_SIM_BAD_CALL = 2     /* unknown SoC or rule, too many arguments, no access to trace_path */
+    ASCEND_SIM_BAD_CALL = 2     /* unknown SoC, rule or figure, too many arguments, no access to trace_path */
 } ascend_sim_status;
 
 typedef enum ascend_sim_role {
     ASCEND_SIM_IN = 0,
     ASCEND_SIM_OUT = 1,
     ASCEND_SIM_INOUT = 2,
-    ASCEND_SIM_SUM = 3 /* as INOUT, but sums of atomic copies may depend on the order of the cores */
+    ASCEND_SIM_SUM = 3, /* as INOUT, but sums of atomic copies may depend on the order of the cores */
+    ASCEND_SIM_PART = 4 /* as OUT, but the kernel may leave bytes of it unwritten, such as gaps between rows */
 } ascend_sim_role;
 
 typedef struct ascend_sim_memory {
@@ -59,6 +60,7 @@ typedef struct ascend_sim_launch {
     int32_t one_order;      /* non-zero: ascending only */
     const char* trace_path; /* write the timeline as Chrome trace JSON; NULL: none */
     int32_t trace_cores;    /* number of cores in the timeline, from the first; 0: all */
+    const char* figures; /* replaces figures of the chip's profile: "read_latency_cycles=570,flag_cycles=1", or NULL */
 } ascend_sim_launch;
 
 /* Runs the kernel `entry`, which takes the arguments, then workspace and tiling, as GM addresses. Returns an

@@ -36,11 +36,8 @@ void report_unordered(const char* verb, const GmBytes& bytes, const char* operan
     Machine& m = machine();
     const Record old = m.record(before);
     const Pipe now = m.current.pipe;
-    if (m.options.auto_sync && now != old.pipe && (now == Pipe::S || old.pipe == Pipe::S)) {
-        uint32_t& complete = m.clock[int(now)].complete[int(old.pipe)];
-        complete = std::max(complete, old.seq);
-        return;
-    }
+    if (m.options.auto_sync && now != old.pipe && (now == Pipe::S || old.pipe == Pipe::S))
+        return m.insert_synchronisation(old.pipe);
     const Rule rule = now == old.pipe && now == Pipe::MTE3 ? Rule::Hazard04 : Rule::Hazard05;
     const std::string missing = now == old.pipe ? std::string("PipeBarrier<PIPE_") + pipe_name(now) + ">"
                                                 : std::string(pipe_name(old.pipe)) + "_" + pipe_name(now) + " event";
@@ -60,7 +57,7 @@ void report_access(Rule rule, const char* operand, const char* verb, const GmByt
 void note_loaded_lines(uintptr_t address, uint64_t bytes) {
     Machine& m = machine();
     for (uint64_t line = address / kLineBytes; line <= (address + bytes - 1) / kLineBytes; ++line)
-        m.loaded_lines.try_emplace(line, m.number);
+        m.missed_cache |= m.loaded_lines.try_emplace(line, m.number).second;
 }
 
 void note_access() {
@@ -208,7 +205,10 @@ void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmVi
     if (!t) return;
     check_view(operand, view, *t, address, bytes);
     if (m.current.pipe != Pipe::S) m.totals.bytes_read += bytes;
-    if (t->role == Role::In || t->role == Role::Tiling) return;
+    if (t->role == Role::In || t->role == Role::Tiling) {
+        if (m.current.pipe == Pipe::S) note_loaded_lines(address, bytes);
+        return;
+    }
     note_access();
     if (m.current.pipe != Pipe::S) check_clean(operand, address, bytes);
     const bool starts_empty = t->role != Role::InOut;
@@ -299,7 +299,8 @@ void gm_reference(uintptr_t address, uint64_t bytes, const GmView& view, Site si
         }
         std::memcpy(m.reference.before, element, bytes);
     }
-    finish_scalar(cycles_of(Cost::ScalarGm));
+    note_loaded_lines(address, bytes);
+    finish_scalar(scalar_gm_cycles());
 }
 
 void Machine::settle_doubtful_writes() {
@@ -331,7 +332,7 @@ void write_to_cache(uintptr_t address, uint64_t bytes) {
         m.dirty_lines.emplace(line, m.current.site);
         m.unclean_lines.insert(line);
         m.scalar_lines[line] = m.number;
-        m.loaded_lines.try_emplace(line, m.number);
+        m.missed_cache |= m.loaded_lines.try_emplace(line, m.number).second;
         // Cleaning the cache writes the whole line back and overwrites data of other cores.
         for (GmTensor& t : m.gm) {
             const uint64_t begin = std::max<uint64_t>(line * kLineBytes, t.base);

@@ -51,6 +51,20 @@ void compare_orders(const Job& job, Pass& ascending, const Pass& descending) {
     }
 }
 
+// Warns if a result depends on data that a copy left behind a shorter one.
+void check_leftovers(const Job& job, Pass& ascending) {
+    Pass spoiled(job, PassKind::Spoiled);
+    spoiled.run();
+    bool differs = !spoiled.errors.empty();
+    for (int32_t i = 0; i < job.memory_count && !differs; ++i)
+        differs = std::memcmp(ascending.memory(i), spoiled.memory(i), job.memories[i].bytes) != 0;
+    if (!differs) return;
+    const LeftoverRead& read = ascending.leftover_read;
+    const std::string text = "reads what the copy at " + where(read.copy) +
+                             " left behind at an earlier, longer execution, and a result depends on it.";
+    ascending.warnings.push_back(report_of(Rule::Init04, read.api, read.site, read.core, text.c_str()));
+}
+
 void check_waves(const Job& job, Pass& pass) {
     const uint32_t blocks = job.launch->block_dim, cores = uint32_t(job.profile->cores);
     if (blocks <= cores) return;
@@ -124,7 +138,7 @@ int32_t store_report(const std::vector<Report>& errors, const std::vector<Report
 }
 
 int32_t run(const Job& job) {
-    Pass ascending(job, false), descending(job, true);
+    Pass ascending(job, PassKind::Ascending), descending(job, PassKind::Descending);
     const bool both = job.launch->block_dim > 1 && !job.launch->one_order;
     if (both) {
         std::thread other([&] { descending.run(); });
@@ -135,6 +149,7 @@ int32_t run(const Job& job) {
     } else {
         ascending.run();
     }
+    if (ascending.errors.empty() && ascending.leftover_read.api) check_leftovers(job, ascending);
     check_waves(job, ascending);
     const std::string summary = summary_of(ascending.timeline, *job.profile);
     const char* path = job.launch->trace_path;
@@ -144,10 +159,31 @@ int32_t run(const Job& job) {
     return store_report(ascending.errors, ascending.warnings, summary);
 }
 
+// Replaces the figures in a list such as "read_latency_cycles=570,flag_cycles=1". Returns the first item that is none.
+std::string replace_figures(const char* list, Profile* profile) {
+    for (const std::string& item : split_rules(list)) {
+        const size_t equals = item.find('=');
+        const std::string name = item.substr(0, equals);
+        const auto figure =
+            std::find_if(figures().begin(), figures().end(), [&](const Figure& f) { return f.name == name; });
+        char* end = nullptr;
+        const double value = equals == std::string::npos ? -1 : std::strtod(item.c_str() + equals + 1, &end);
+        const bool is_rate = name.find("_bytes_per_cycle") != std::string::npos || name == "gm_line_bytes";
+        if (figure == figures().end() || !end || *end || !std::isfinite(value) || value < 0 || (is_rate && value < 1))
+            return item;
+        profile->*(figure->value) = value;
+    }
+    return "";
+}
+
 int32_t launch_job(Job job) {
     const ascend_sim_launch& launch = *job.launch;
     job.profile = find_profile(launch.soc);
     if (!job.profile) return bad_call(std::string("no SoC ") + launch.soc);
+    Profile replaced = *job.profile;
+    if (const std::string bad = replace_figures(launch.figures, &replaced); !bad.empty())
+        return bad_call("no figure " + bad);
+    job.profile = &replaced;
     if (job.arg_count < 0 || job.arg_count > kMaxArgs - 2) return bad_call("too many arguments");
     for (const std::string& id : split_rules(launch.lenient))
         if (id != "all" && !is_rule(id)) return bad_call("no rule " + id);

@@ -43,11 +43,8 @@ void report(const char* verb, const char* operand, const UbView& view, const Con
     const Record old = m.record(c.before);
     const Pipe now = m.current.pipe;
     const Rule rule = hazard_rule(now, old.pipe);
-    if (m.options.auto_sync && (rule == Rule::Hazard02 || rule == Rule::Hazard03)) {
-        uint32_t& complete = m.clock[int(now)].complete[int(old.pipe)];
-        complete = std::max(complete, old.seq);
-        return;
-    }
+    if (m.options.auto_sync && (rule == Rule::Hazard02 || rule == Rule::Hazard03))
+        return m.insert_synchronisation(old.pipe);
     broken(rule, "%s %s of `%s` (UB bytes [%lld, %lld)) at %s is not ordered after the %s %s by %s at %s: %s missing.",
            pipe_name(now), verb, operand, static_cast<long long>(c.bytes.begin), static_cast<long long>(c.bytes.end),
            where(m.current.site).c_str(), pipe_name(old.pipe), c.verb_before, old.api, where(old.site).c_str(),
@@ -127,6 +124,8 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
                 report("read", operand, view, {{first, end}, word >> 1, "write"});
         });
     }
+    if (m.has_leftovers)
+        for (size_t i = 0; i < n; ++i) m.note_reads_of_leftovers(ranges[i]);
     m.reads.insert(m.reads.end(), ranges, ranges + n);
 }
 
@@ -146,6 +145,7 @@ void writes(const char* operand, const UbView& view, const Range* ranges, size_t
         m.writer.fill(r.begin, r.end, m.number << 1);
     }
     if (!conflicts.empty()) report_all("write", operand, view, conflicts);
+    if (m.current.pipe == Pipe::MTE2 && n) m.note_copy({ranges[0].begin, ranges[n - 1].end});
 }
 
 void fill_unwritten(void* element, uint64_t bytes) {

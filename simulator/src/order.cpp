@@ -1,6 +1,7 @@
 // The order of pipes (events, barriers) and the duration of instructions.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "src/core.h"
 
@@ -107,23 +108,33 @@ void start(Pipe pipe, const char* api, Site site) {
 }
 
 // The order is that of Cost.
-double cycles_of(Cost cost) {
+double cycles_of(Cost cost, uint32_t element_bytes) {
     using P = Profile;
     static constexpr double P::* kCycles[] = {
-        &P::repeat_cycles,      &P::three_reads_cycles,    &P::division_cycles,     &P::function_cycles,
-        &P::gather_mask_cycles, &P::whole_reduce_cycles,   &P::block_reduce_cycles, &P::gathered_element_cycles,
-        &P::index_store_cycles, &P::index_addition_cycles, &P::mask_cycles,         &P::scalar_ub_cycles,
-        &P::scalar_gm_cycles};
-    return machine().profile->*kCycles[size_t(cost)];
+        &P::repeat_cycles,           &P::three_reads_cycles, &P::division_cycles,       &P::function_cycles,
+        &P::estimate_cycles,         &P::gather_mask_cycles, &P::whole_reduce_cycles,   &P::block_reduce_cycles,
+        &P::gathered_element_cycles, &P::index_store_cycles, &P::index_addition_cycles, &P::mask_cycles,
+        &P::scalar_ub_cycles};
+    const bool by_element = cost == Cost::Division || cost == Cost::Function;
+    return machine().profile->*kCycles[size_t(cost)] * (by_element ? 4.0 / element_bytes : 1.0);
 }
 
-void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask) {
+double scalar_gm_cycles() {
+    Machine& m = machine();
+    return std::exchange(m.missed_cache, false) ? m.profile->scalar_miss_cycles : m.profile->scalar_ub_cycles;
+}
+
+void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask, Cost issue) {
     Machine& m = machine();
     advise_on_empty_instruction(repeats == 0);
     const int v = int(Pipe::V);
+    const Profile& p = *m.profile;
+    const double issue_cycles = issue == Cost::Division || issue == Cost::Function ? p.function_issue_cycles
+                                : issue == Cost::WholeReduce                       ? p.reduce_issue_cycles
+                                                                                   : p.vector_issue_cycles;
     const Moment begin = later(m.pipe_free[v], m.issue);
-    const double end = begin.time + m.profile->vector_issue_cycles + repeats * cycles_per_repeat +
-                       (sets_mask ? m.profile->count_form_cycles : 0.0);
+    const double end =
+        begin.time + issue_cycles + repeats * cycles_per_repeat + (sets_mask ? p.count_form_cycles : 0.0);
     m.pipe_free[v] = m.pipe_done[v] = step(Pipe::V, StepKind::Work, m.current.api, m.current.site, begin, end);
     end_instruction(begin.time, end, 0, repeats);
 }
@@ -152,9 +163,11 @@ void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
     const Moment moved = add_step(StepKind::Memory, slot.begin, slot.end);
     m.gm_time.book(slot, slot.idle > slot.end ? add_step(StepKind::Memory, moved, slot.idle) : moved);
     const Moment end = later(add_step(StepKind::Transfer, slot.begin, slot.begin.time + charged_bytes / port), moved);
-    const double latency = reads ? profile.read_latency_cycles : profile.write_latency_cycles;
     m.pipe_free[p] = end;
-    m.pipe_done[p] = add_step(StepKind::Latency, end, end.time + latency);
+    // The measured rate of a core's reads contains the wait for their data, so the latency is a least duration.
+    m.pipe_done[p] =
+        reads ? later(end, add_step(StepKind::Latency, slot.begin, slot.begin.time + profile.read_latency_cycles))
+              : add_step(StepKind::Latency, end, end.time + profile.write_latency_cycles);
     keep_latency(pipe, end.time, m.pipe_done[p].time);
     end_instruction(begin.time, end.time, bytes, 0);
 }
@@ -236,6 +249,30 @@ void barrier(int32_t pipe, Site site) {
         m.clock[p] = all;
         m.pipe_free[p] = end;
     }
+}
+
+// Orders the running instruction after the earlier work of `before`, as the compiler's own barrier or event would, at
+// the same cost as one of the kernel.
+void Machine::insert_synchronisation(Pipe before) {
+    constexpr const char* kApi = "auto_sync";
+    const int now = int(current.pipe), from = int(before);
+    const Moment done = later(pipe_done[from], pipe_free[from]);
+    if (now == from) {
+        clock[now].complete[now] = current.seq - 1;
+        pipe_free[now] =
+            step(current.pipe, StepKind::Barrier, kApi, current.site, done, done.time + profile->barrier_cycles);
+    } else {
+        Clock known = clock[from];
+        known.join(clock[int(Pipe::S)]);
+        known.complete[from] = issued[from];
+        clock[now].join(known);
+        const Moment both = later(later(pipe_free[now], done), pipe_free[int(Pipe::S)]);
+        pipe_free[now] =
+            step(current.pipe, StepKind::Event, kApi, current.site, both, both.time + profile->flag_cycles);
+    }
+    // The instruction's own issue, which start() has charged already, was that of the barrier or event.
+    spend_scalar(kApi, current.site, profile->scalar_cycles, StepKind::Issue);
+    issue = pipe_free[int(Pipe::S)];
 }
 
 int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/fiber.h"
+#include "src/stretches.h"
 
 namespace ascend_sim {
 namespace {
@@ -61,6 +62,7 @@ void Pass::run() {
     if (m.errors.empty()) check_launch(m);
     errors = std::move(m.errors);
     warnings = std::move(m.warnings);
+    leftover_read = m.leftover_read;
     // Cores that waited for each other have their spans in turns.
     std::stable_sort(m.spans.begin(), m.spans.end(), [](const Span& a, const Span& b) { return a.core < b.core; });
     timeline = {std::move(m.spans), std::move(m.per_core), std::move(m.critical_path), m.critical_core};
@@ -80,8 +82,15 @@ Machine& Pass::prepare() {
     }
     static_cast<LaunchState&>(m) = {};
     m.profile = job_.profile;
-    const int64_t traced = !l.trace_path || descending_ ? 0 : l.trace_cores > 0 ? l.trace_cores : int64_t(l.block_dim);
-    m.options = {l.auto_sync != 0, l.saturate != 0, !descending_, traced, split_rules(l.lenient)};
+    const int64_t traced = !l.trace_path || kind_ != PassKind::Ascending ? 0
+                           : l.trace_cores > 0                           ? l.trace_cores
+                                                                         : int64_t(l.block_dim);
+    m.options.auto_sync = l.auto_sync != 0;
+    m.options.saturate = l.saturate != 0;
+    m.options.keeps_steps = kind_ == PassKind::Ascending;
+    m.options.spoils = kind_ == PassKind::Spoiled;
+    m.options.traced_cores = traced;
+    m.options.lenient = split_rules(l.lenient);
     m.blocks = l.block_dim;
     m.tiling_key = l.tiling_key;
     m.per_core.resize(size_t(m.blocks));
@@ -93,12 +102,17 @@ void Pass::place_memory(Machine& m) {
     arenas_.reserve(size_t(job_.memory_count) + 2);
     for (int32_t i = 0; i < job_.memory_count; ++i) {
         const ascend_sim_memory& mem = job_.memories[i];
-        add_memory(m, mem.name, mem.data, mem.bytes, mem.role == ASCEND_SIM_SUM ? Role::InOut : Role(mem.role));
+        const Role role = mem.role == ASCEND_SIM_SUM    ? Role::InOut
+                          : mem.role == ASCEND_SIM_PART ? Role::Out
+                                                        : Role(mem.role);
+        add_memory(m, mem.name, mem.data, mem.bytes, role);
+        m.gm.back().is_whole = mem.role == ASCEND_SIM_OUT;
     }
     const ascend_sim_launch& l = *job_.launch;
     // On a device, a fresh workspace holds bytes of the memory's earlier use. Here each order of the cores fills it
     // with another byte, so that an output that depends on these bytes differs.
-    add_memory(m, "workspace", nullptr, l.workspace_bytes, Role::Workspace, descending_ ? 0x7F : 0xFF);
+    add_memory(m, "workspace", nullptr, l.workspace_bytes, Role::Workspace,
+               kind_ == PassKind::Descending ? 0x7F : 0xFF);
     add_memory(m, "tiling", l.tiling, l.tiling_bytes, Role::Tiling);
     for (int32_t i = 0; i < job_.arg_count; ++i) {
         const ascend_sim_arg& a = job_.args[i];
@@ -134,7 +148,7 @@ void Pass::run_cores(Machine& m) {
     Waiting waiting;
     for (int64_t i = 0; i < m.blocks && m.errors.empty(); ++i) {
         auto core = std::make_unique<RunningCore>();
-        core->index = descending_ ? m.blocks - 1 - i : i;
+        core->index = kind_ == PassKind::Descending ? m.blocks - 1 - i : i;
         run_core(m, *core);
         if (!core->fiber->has_ended()) waiting.push_back(std::move(core));
     }
@@ -213,6 +227,39 @@ void Pass::report_missing_signal(Machine& m, RunningCore& core, const Waiting& w
     }
 }
 
+// The report names the first stretch of bytes that no core wrote, and the last write before it.
+void Pass::check_unwritten(const Machine& m) const {
+    for (const GmTensor& t : m.gm) {
+        if (!t.is_whole) continue;
+        uint64_t unwritten = 0, first = 0, end = 0;
+        uint32_t before = 0;
+        for (uint64_t at = 0; at < t.bytes; at += kPageBytes) {
+            const uint64_t bytes = std::min(kPageBytes, t.bytes - at);
+            const auto note = [&](uint64_t from, uint64_t to, uint32_t writer) {
+                if (writer) {
+                    if (!unwritten) before = writer;
+                    return;
+                }
+                if (!unwritten) first = end = at + from;
+                if (end == at + from) end = at + to;
+                unwritten += to - from;
+            };
+            if (const auto& page = t.writer[at / kPageBytes])
+                for_each_stretch(page.get(), 0, bytes, note);
+            else
+                note(0, bytes, 0);
+        }
+        if (!unwritten) continue;
+        const GmAccess* last = find_access(m.gm_accesses, before);
+        const Site site = last ? last->record.site : Site{"kernel", 0};
+        broken_at(Rule::Init03, last ? last->record.api : "kernel end", site,
+                  "%llu of the %llu bytes of GM `%s`, an output, were not written, first [%llu, %llu)%s.",
+                  static_cast<unsigned long long>(unwritten), static_cast<unsigned long long>(t.bytes), t.name.c_str(),
+                  static_cast<unsigned long long>(first), static_cast<unsigned long long>(end),
+                  last ? "; this was the last write before them" : "");
+    }
+}
+
 void Pass::check_launch(Machine& m) {
     try {
         m.current.site = {"kernel", 0};
@@ -225,6 +272,7 @@ void Pass::check_launch(Machine& m) {
                 broken(Rule::Bounds04, "byte %lld of GM `%s`, outside of it, changed: a raw pointer wrote it.",
                        static_cast<long long>(at), m.gm[i].name.c_str());
         check_flags_between_cores();
+        if (kind_ == PassKind::Ascending) check_unwritten(m);
     } catch (const Stop&) {
     }
 }

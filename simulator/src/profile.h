@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace ascend_sim {
 
@@ -18,37 +19,48 @@ struct Profile {
     double gm_bytes_per_cycle;       // all cores together, both directions
     double core_gm_bytes_per_cycle;  // one core's reads
     double mte3_bytes_per_cycle;     // one core's writes
-    double read_latency_cycles;      // until a read's data is available
+    double read_latency_cycles;      // from a read's first byte until its data is available, at least
     double write_latency_cycles;
     double burst_overhead_bytes;   // extra cost of a burst
     double gm_line_bytes;          // a transfer whose address is not a multiple of this costs more
     double unaligned_extra_share;  // its extra cost: a share of its bytes, at most one line per burst
 
     // Instructions, in cycles.
-    double mte_issue_cycles;     // a copy, before its first byte
-    double vector_issue_cycles;  // a vector instruction, before its first repeat
+    double mte_issue_cycles;       // a copy, before its first byte
+    double vector_issue_cycles;    // a vector instruction, before its first repeat
+    double function_issue_cycles;  // Exp, Ln, Sqrt and Div, before their first repeat
+    double reduce_issue_cycles;    // reductions of a repeat, before their first repeat
     double barrier_cycles;
-    double flag_cycles;                         // a WaitFlag, in the pipe that waits
-    double scalar_cycles;                       // issuing an instruction, setting a flag
-    double mask_cycles;                         // setting the mask register
-    double count_form_cycles;                   // the mask instructions around a count form
-    double scalar_ub_cycles, scalar_gm_cycles;  // GetValue or SetValue
-    double core_signal_cycles;                  // from the last core's signal to a waiting core
+    double flag_cycles;         // a WaitFlag, in the pipe that waits
+    double scalar_cycles;       // issuing an instruction, setting a flag
+    double mask_cycles;         // setting the mask register
+    double count_form_cycles;   // the mask instructions around a count form
+    double scalar_ub_cycles;    // GetValue or SetValue, in UB or of a line of GM in the cache
+    double scalar_miss_cycles;  // the first access to a 64-byte line of GM
+    double core_signal_cycles;  // from the last core's signal to a waiting core
 
     // A repeat of a vector instruction, in cycles.
     double repeat_cycles;       // moves, casts, comparisons, sums, products
     double three_reads_cycles;  // instructions that also read their destination
-    double division_cycles;     // Div
-    double function_cycles;     // Exp, Ln, Sqrt, Rsqrt, Reciprocal
+    double division_cycles;     // Div of 64 elements
+    double function_cycles;     // Exp, Ln, Sqrt of 64 elements
+    double estimate_cycles;     // Rsqrt, Reciprocal
     double gather_mask_cycles;
-    double whole_reduce_cycles;  // reduction of a repeat to one element
-    double block_reduce_cycles;  // reduction to one element per block or pair
+    double whole_reduce_cycles;  // reduction of a repeat to one element, or to one per pair
+    double block_reduce_cycles;  // reduction of float to one element per block
 
     // Single elements, in cycles.
     double gathered_element_cycles;
     double index_store_cycles;     // CreateVecIndex: an element that the scalar unit stores
     double index_addition_cycles;  // CreateVecIndex: an instruction that adds to earlier elements
 };
+
+// The costs and rates by their names.
+struct Figure {
+    const char* name;
+    double Profile::* value;
+};
+const std::vector<Figure>& figures();
 
 const Profile* find_profile(const char* name);  // by name or soc; nullptr if unknown
 const Profile* profile_at(int32_t index);       // nullptr past the end

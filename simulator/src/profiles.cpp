@@ -1,10 +1,10 @@
-// Data of the SoCs. Each line names its source, in mirror-cann/asc-devkit or CANN 8.1:
-//   sample     asc-devkit examples/01_simd_cpp_api/05_best_practices: measurements on an A2 and a 950, in the READMEs
-//   docs       asc-devkit docs/zh
-//   constants  asc-devkit impl/basic_api/utils/kernel_utils_constants.h
-//   platform   CANN's data/platform_config/*.ini
-//   model      CANN's simulator/Ascend910B1/lib/config.json
-//   guess      no published figure
+// Data of the SoCs. docs/figures.md has the sources of each figure and their spread; the letters are those of its list.
+//   A  asc-devkit examples: measurements on an Ascend910B1 and a 950, in the READMEs
+//   B  hicann/ge, fits of instructions for its automatic tiler
+//   C  hicann/pto-isa, a cost model calibrated on an Ascend910B3
+//   D  asc-devkit docs/zh
+//   E  CANN's data/platform_config/*.ini, and its simulator/Ascend910B1/lib/config.json
+//   guess: no published figure
 // The project has run nothing on hardware. L2 is not modelled: every byte comes from and goes to DDR or HBM.
 #include <algorithm>
 #include <cctype>
@@ -21,73 +21,91 @@ namespace {
 // their profiles replace them.
 Profile with_instructions() {
     Profile p{};
-    p.mte_issue_cycles = 20;              // sample: 128-byte copies take about 20 cycles each
-    p.read_latency_cycles = 240;          // model: 241 for L2
-    p.write_latency_cycles = 96;          // model: 96 for L2
-    p.burst_overhead_bytes = 15;          // sample, a 950: 1.47 TB/s in rows of 128 bytes, 1.63 TB/s in rows of 2 KiB
-    p.gm_line_bytes = 512;                // docs: 512-byte aligned addresses are the fastest
-    p.unaligned_extra_share = 0.43;       // docs: other addresses reach 70 % of the bandwidth at worst: 1 / 0.7 - 1
-    p.vector_issue_cycles = 22;           // sample: 1000 Adds of 64 repeats take 86 cycles each
-    p.barrier_cycles = 1;                 // guess: the 22 cycles include the pipeline's depth
-    p.flag_cycles = 8;                    // guess: 5 to 10
-    p.scalar_cycles = 2;                  // guess
-    p.mask_cycles = 1;                    // docs: mask instructions take 1 cycle each
-    p.count_form_cycles = 4;              // docs: four mask instructions
-    p.scalar_ub_cycles = 30;              // guess: 30 to 60 for a round trip
-    p.scalar_gm_cycles = 60;              // guess: a miss of the scalar cache costs more, a hit less
-    p.core_signal_cycles = 400;           // guess: a round trip to memory and back
-    p.repeat_cycles = 1;                  // sample: 256 bytes a cycle
-    p.three_reads_cycles = 2;             // guess: half of an Add's rate
-    p.division_cycles = 4;                // guess
-    p.function_cycles = 4;                // guess
-    p.gather_mask_cycles = 2;             // guess
-    p.whole_reduce_cycles = 3;            // guess: 2 to 5 times an Add
-    p.block_reduce_cycles = 2;            // guess: cheaper than a reduction to one element
-    p.gathered_element_cycles = 1.0 / 8;  // guess: 8 to 16 cycles a repeat of 64
-    p.index_store_cycles = 4;             // guess
+    p.mte_issue_cycles = 20.6;           // A: copies of 128 bytes
+    p.read_latency_cycles = 570;         // A: two copies of 8 KiB take 668 to 701 cycles
+    p.write_latency_cycles = 96;         // E, C
+    p.burst_overhead_bytes = 12;         // A: rows of 128 bytes beside rows of 2 KiB
+    p.gm_line_bytes = 512;               // A, D
+    p.unaligned_extra_share = 0.28;      // A: rows of 2 KiB at odd addresses
+    p.vector_issue_cycles = 22;          // A: 1000 Adds of 64 repeats take 86 cycles each
+    p.function_issue_cycles = 29;        // B: 28 to 29; C: 31 to 33
+    p.reduce_issue_cycles = 32;          // B: 32 to 35
+    p.barrier_cycles = 1;                // measurements: barriers of V cost nothing beside the instructions' 22 cycles
+    p.flag_cycles = 8;                   // guess
+    p.scalar_cycles = 2.2;               // A: the scalar time of a loop of twelve instructions
+    p.mask_cycles = 1;                   // D
+    p.count_form_cycles = 4;             // D: four mask instructions
+    p.scalar_ub_cycles = 11;             // A: a scalar loop
+    p.scalar_miss_cycles = 580;          // measurements on an A2: 320 ns
+    p.core_signal_cycles = 1850;         // estimates of authors: 1 us
+    p.repeat_cycles = 1;                 // A, B, C: operands in different banks
+    p.three_reads_cycles = 2;            // guess: half of an Add's rate
+    p.division_cycles = 4;               // C
+    p.function_cycles = 2;               // B, C
+    p.estimate_cycles = 1;               // B, C
+    p.gather_mask_cycles = 2;            // B
+    p.whole_reduce_cycles = 7;           // B, C
+    p.block_reduce_cycles = 1.3;         // B
+    p.gathered_element_cycles = 0.1875;  // B
+    p.index_store_cycles = 4;            // guess
     p.index_addition_cycles = p.vector_issue_cycles + p.repeat_cycles;
     return p;
 }
 
-// Ascend910B and 910_93 have the same core. An AI core has two vector cores; the platform files give the DDR bandwidth
-// of an AI core.
+// Bytes a second of a chip's memory. A: 302 MB in 203 us on an Ascend910B1. The chips of 1.5 GHz: 84 MB in 125 us on an
+// Ascend910B4.
+double memory_rate(const Chip& chip) { return chip.clock_ghz > 1.5 ? 1.49e12 : 0.674e12; }
+
+// Ascend910B and 910_93 have the same core. An AI core has two vector cores.
 Profile a2(const Chip& chip) {
     Profile p = with_instructions();
     p.name = chip.name;
-    p.cores = chip.vector_cores;                // platform
-    p.clock_ghz = chip.clock_ghz;               // platform
-    p.ub_bytes = 192 << 10;                     // constants: TOTAL_UB_SIZE
-    p.reserved_from = 184 << 10;                // constants: TMP_UB_OFFSET
-    p.gm_bytes_per_cycle = 32.0 * p.cores / 2;  // platform: ddr, an AI core
-    p.core_gm_bytes_per_cycle = 24;             // sample: one core alone reads 43 GB/s at 1.8 GHz
-    p.mte3_bytes_per_cycle = 64;                // platform: ub_to_l2_rate, ub_to_ddr_rate
+    p.cores = chip.vector_cores;   // E
+    p.clock_ghz = chip.clock_ghz;  // E
+    p.ub_bytes = 192 << 10;        // asc-devkit: TOTAL_UB_SIZE
+    p.reserved_from = 184 << 10;   // asc-devkit: TMP_UB_OFFSET
+    p.gm_bytes_per_cycle = memory_rate(chip) / (chip.clock_ghz * 1e9);
+    p.core_gm_bytes_per_cycle = 24;  // A, B: one core alone, waits included
+    p.mte3_bytes_per_cycle = 28;     // A: one core alone
     return p;
 }
 
 Profile ascend310p(const Chip& chip) {
     Profile p = with_instructions();
     p.name = chip.name;
-    p.cores = chip.ai_cores;                // platform
-    p.clock_ghz = chip.clock_ghz;           // platform
-    p.ub_bytes = 256 << 10;                 // constants: TOTAL_UB_SIZE
-    p.reserved_from = 248 << 10;            // constants: TMP_UB_OFFSET
-    p.gm_bytes_per_cycle = 17.0 * p.cores;  // platform: ddr, an AI core
-    p.core_gm_bytes_per_cycle = 17;         // platform: ddr, one AI core
-    p.mte3_bytes_per_cycle = 17;            // platform: ub_to_ddr_rate
+    p.cores = chip.ai_cores;                // E
+    p.clock_ghz = chip.clock_ghz;           // E
+    p.ub_bytes = 256 << 10;                 // asc-devkit: TOTAL_UB_SIZE
+    p.reserved_from = 248 << 10;            // asc-devkit: TMP_UB_OFFSET
+    p.gm_bytes_per_cycle = 17.0 * p.cores;  // E: ddr, an AI core
+    p.core_gm_bytes_per_cycle = 17;         // E: ddr, one AI core
+    p.mte3_bytes_per_cycle = 17;            // E: ub_to_ddr_rate
+    p.vector_issue_cycles = 20;             // measurements of a kernel's author, barrier included
+    p.index_addition_cycles = p.vector_issue_cycles + p.repeat_cycles;
     return p;
 }
 
 Profile ascend950(const Chip& chip) {
     Profile p = with_instructions();
     p.name = "Ascend950";
-    p.cores = chip.vector_cores;                // platform
-    p.clock_ghz = chip.clock_ghz;               // platform
-    p.ub_bytes = 248 << 10;                     // constants: TOTAL_UB_SIZE, without the scratch
-    p.reserved_from = 248 << 10;                // constants: the scratch begins there, so no buffer reaches it
-    p.gm_bytes_per_cycle = 31.0 * p.cores / 2;  // platform: ddr, an AI core
-    p.core_gm_bytes_per_cycle = 24;             // guess: as on an A2
-    p.mte3_bytes_per_cycle = 64;                // guess: as on an A2
-    p.mte_issue_cycles = 39;                    // sample: 128-byte copies take about 39 cycles each
+    p.cores = chip.vector_cores;       // E
+    p.clock_ghz = chip.clock_ghz;      // E
+    p.ub_bytes = 248 << 10;            // asc-devkit: TOTAL_UB_SIZE, without the scratch
+    p.reserved_from = 248 << 10;       // asc-devkit: the scratch begins there, so no buffer reaches it
+    p.gm_bytes_per_cycle = 986;        // A
+    p.core_gm_bytes_per_cycle = 21.5;  // A
+    p.mte3_bytes_per_cycle = 22.6;     // hicann/cann-samples
+    p.mte_issue_cycles = 39;           // A
+    p.burst_overhead_bytes = 15;       // A
+    p.gm_line_bytes = 128;             // A
+    p.unaligned_extra_share = 0.02;    // A
+    p.vector_issue_cycles = 34;        // A
+    p.function_issue_cycles = 34;      // A, as the others
+    p.reduce_issue_cycles = 34;        // A, as the others
+    p.function_cycles = 4;             // B
+    p.estimate_cycles = 8;             // C, of half
+    p.whole_reduce_cycles = 7;         // as on an A2; B has 1
+    p.index_addition_cycles = p.vector_issue_cycles + p.repeat_cycles;
     return p;
 }
 
@@ -121,6 +139,44 @@ const Profile* find_profile(const char* name) {
     for (const Profile& p : profiles())
         if (is(p.name) || is(p.soc)) return &p;
     return nullptr;
+}
+
+const std::vector<Figure>& figures() {
+    using P = Profile;
+    static const auto* const all = new std::vector<Figure>{
+        {"gm_bytes_per_cycle", &P::gm_bytes_per_cycle},
+        {"core_gm_bytes_per_cycle", &P::core_gm_bytes_per_cycle},
+        {"mte3_bytes_per_cycle", &P::mte3_bytes_per_cycle},
+        {"read_latency_cycles", &P::read_latency_cycles},
+        {"write_latency_cycles", &P::write_latency_cycles},
+        {"burst_overhead_bytes", &P::burst_overhead_bytes},
+        {"gm_line_bytes", &P::gm_line_bytes},
+        {"unaligned_extra_share", &P::unaligned_extra_share},
+        {"mte_issue_cycles", &P::mte_issue_cycles},
+        {"vector_issue_cycles", &P::vector_issue_cycles},
+        {"function_issue_cycles", &P::function_issue_cycles},
+        {"reduce_issue_cycles", &P::reduce_issue_cycles},
+        {"barrier_cycles", &P::barrier_cycles},
+        {"flag_cycles", &P::flag_cycles},
+        {"scalar_cycles", &P::scalar_cycles},
+        {"mask_cycles", &P::mask_cycles},
+        {"count_form_cycles", &P::count_form_cycles},
+        {"scalar_ub_cycles", &P::scalar_ub_cycles},
+        {"scalar_miss_cycles", &P::scalar_miss_cycles},
+        {"core_signal_cycles", &P::core_signal_cycles},
+        {"repeat_cycles", &P::repeat_cycles},
+        {"three_reads_cycles", &P::three_reads_cycles},
+        {"division_cycles", &P::division_cycles},
+        {"function_cycles", &P::function_cycles},
+        {"estimate_cycles", &P::estimate_cycles},
+        {"gather_mask_cycles", &P::gather_mask_cycles},
+        {"whole_reduce_cycles", &P::whole_reduce_cycles},
+        {"block_reduce_cycles", &P::block_reduce_cycles},
+        {"gathered_element_cycles", &P::gathered_element_cycles},
+        {"index_store_cycles", &P::index_store_cycles},
+        {"index_addition_cycles", &P::index_addition_cycles},
+    };
+    return *all;
 }
 
 const Profile* profile_at(int32_t index) {

@@ -146,42 +146,12 @@ const char* ascend_sim_profiles(void) {
         std::string s = "[";
         for (int32_t i = 0; const ascend_sim::Profile* p = ascend_sim::profile_at(i); ++i) {
             if (i) s += ",";
-            s += Json()
-                     .field("name", p->name)
-                     .field("soc", p->soc)
-                     .field("arch", p->arch)
-                     .field("cores", p->cores)
-                     .field("ub_bytes", p->ub_bytes)
-                     .field("reserved_from", p->reserved_from)
-                     .field("clock_ghz", p->clock_ghz)
-                     .field("gm_bytes_per_cycle", p->gm_bytes_per_cycle)
-                     .field("core_gm_bytes_per_cycle", p->core_gm_bytes_per_cycle)
-                     .field("mte3_bytes_per_cycle", p->mte3_bytes_per_cycle)
-                     .field("read_latency_cycles", p->read_latency_cycles)
-                     .field("write_latency_cycles", p->write_latency_cycles)
-                     .field("burst_overhead_bytes", p->burst_overhead_bytes)
-                     .field("gm_line_bytes", p->gm_line_bytes)
-                     .field("unaligned_extra_share", p->unaligned_extra_share)
-                     .field("mte_issue_cycles", p->mte_issue_cycles)
-                     .field("vector_issue_cycles", p->vector_issue_cycles)
-                     .field("barrier_cycles", p->barrier_cycles)
-                     .field("flag_cycles", p->flag_cycles)
-                     .field("scalar_cycles", p->scalar_cycles)
-                     .field("mask_cycles", p->mask_cycles)
-                     .field("count_form_cycles", p->count_form_cycles)
-                     .field("scalar_ub_cycles", p->scalar_ub_cycles)
-                     .field("scalar_gm_cycles", p->scalar_gm_cycles)
-                     .field("repeat_cycles", p->repeat_cycles)
-                     .field("three_reads_cycles", p->three_reads_cycles)
-                     .field("division_cycles", p->division_cycles)
-                     .field("function_cycles", p->function_cycles)
-                     .field("gather_mask_cycles", p->gather_mask_cycles)
-                     .field("whole_reduce_cycles", p->whole_reduce_cycles)
-                     .field("block_reduce_cycles", p->block_reduce_cycles)
-                     .field("gathered_element_cycles", p->gathered_element_cycles)
-                     .field("index_store_cycles", p->index_store_cycles)
-                     .field("index_addition_cycles", p->index_addition_cycles)
-                     .done();
+            Json row;
+            row.field("name", p->name).field("soc", p->soc).field("arch", p->arch).field("cores", p->cores);
+            row.field("ub_bytes", p->ub_bytes).field("reserved_from", p->reserved_from);
+            row.field("clock_ghz", p->clock_ghz);
+            for (const ascend_sim::Figure& figure : ascend_sim::figures()) row.field(figure.name, p->*figure.value);
+            s += row.done();
         }
         return s + "]";
     }();

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ascend_sim
 import numpy as np
 import pytest
-from ascend_sim import In, Out
+from ascend_sim import In, Part
 from mini_kernels import claims
 from test_rules import launch
 
@@ -81,7 +81,7 @@ def test_another_rule_stays_an_error(compiled):
 def test_a_line_warns_once_however_often_it_runs(compiled):
     x, y = np.ones(4096, np.float32), np.zeros(4096, np.float32)
     report = compiled("reports", "unordered_in_a_loop").run(
-        In(x), Out(y), options=ascend_sim.Options(lenient=("SIM-HAZARD-02",)), block_dim=2
+        In(x), Part(y), options=ascend_sim.Options(lenient=("SIM-HAZARD-02",)), block_dim=2
     )
     assert [w["rule"] for w in report.warnings] == ["SIM-HAZARD-02"]
 
@@ -89,7 +89,7 @@ def test_a_line_warns_once_however_often_it_runs(compiled):
 def test_results_of_a_lenient_launch_are_written(compiled):
     x, y = np.arange(4096, dtype=np.float32), np.zeros(4096, np.float32)
     kernel = compiled("reports", "copy_with_a_tail")
-    kernel.run(In(x), Out(y), options=ascend_sim.Options(lenient=("SIM-COUNT-01",)))
+    kernel.run(In(x), Part(y), options=ascend_sim.Options(lenient=("SIM-COUNT-01",)))
     # The hardware copies whole blocks: of twelve floats, eight.
     assert np.array_equal(y[:8], x[:8])
     assert not y[8:].any()
@@ -100,4 +100,4 @@ def test_a_rule_that_does_not_exist_is_refused(compiled):
     x, y = np.ones(4096, np.float32), np.zeros(4096, np.float32)
     words = r"^\[sim\] options\.lenient must name rules or be all but got SIM-COUNT-99\.$"
     with pytest.raises(ValueError, match=words):
-        kernel.run(In(x), Out(y), options=ascend_sim.Options(lenient=("SIM-COUNT-99",)))
+        kernel.run(In(x), Part(y), options=ascend_sim.Options(lenient=("SIM-COUNT-99",)))

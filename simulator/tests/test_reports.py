@@ -9,7 +9,7 @@ import ascend_sim
 import mini_kernels
 import numpy as np
 import pytest
-from ascend_sim import In, Out, library
+from ascend_sim import In, Part, library
 from mini_kernels import claims
 from test_rules import launch
 
@@ -21,7 +21,7 @@ SUMMARY = """
 
 def run(compiled, entry, **options):
     x, y = np.arange(4096, dtype=np.float32), np.zeros(4096, np.float32)
-    return compiled("reports", entry).run(In(x, "x"), Out(y, "y"), check=False, **options)
+    return compiled("reports", entry).run(In(x, "x"), Part(y, "y"), check=False, **options)
 
 
 def line_of(entry, text):

@@ -8,7 +8,7 @@ import re
 import mini_kernels
 import numpy as np
 import pytest
-from ascend_sim import In, InOut, Out, library
+from ascend_sim import In, InOut, Out, Part, library
 from mini_kernels import claims
 
 BYTES = 16384
@@ -53,8 +53,11 @@ LAUNCHES = {
     "written_during_the_read": {"y": InOut},
     "written_during_the_copy_and_after_the_scalar_read": {"y": InOut},
     "most_blocks": {"bytes": 131072},
-    **dict.fromkeys(
-        (
+    "output_with_every_byte_written": {"y": Out},
+    "output_with_a_gap": {"y": Out},
+    **{
+        entry: {"block_dim": 2, "y": InOut}
+        for entry in (
             "read_after_sync_all",
             "read_after_software_sync_all",
             "read_after_a_flag",
@@ -78,9 +81,8 @@ LAUNCHES = {
             "flags_of_sync_all",
             "cores_write_the_same_values",
             "cores_write_their_own",
-        ),
-        {"block_dim": 2, "y": InOut},
-    ),
+        )
+    },
     "type_of_the_key_without_the_scheduler": {"block_dim": 2, "tiling_key": 2},
     "as_many_waiting_blocks_as_cores": {"block_dim": 48},
     "more_waiting_blocks_than_cores": {"block_dim": 49},
@@ -93,7 +95,7 @@ def launch(compiled, claim, **options):
     """The report of the entry, launched as in LAUNCHES."""
     settings = dict(LAUNCHES.get(claim.entry, {}))
     count = settings.pop("bytes", BYTES) // 4
-    y = settings.pop("y", Out)
+    y = settings.pop("y", Part)
     return compiled(claim.stem, claim.entry, claim.soc).run(
         In(np.arange(count, dtype=np.float32), "x"),
         y(np.zeros(BYTES // 4, np.float32), "y"),

@@ -14,9 +14,9 @@ import numpy as np
 
 from ascend_sim.errors import bad_value
 from ascend_sim.files import cause_of, replacing, unwritable
-from ascend_sim.kernels import Argument, In, InOut, Out, Sum
+from ascend_sim.kernels import Argument, In, InOut, Out, Part, Sum
 
-ROLES: dict[str, Any] = {"in": In, "out": Out, "inout": InOut, "sum": Sum}
+ROLES: dict[str, Any] = {"in": In, "out": Out, "part": Part, "inout": InOut, "sum": Sum}
 # The formats of `--tiling`, by their names in C.
 _FORMATS = {
     "int8_t": "b", "uint8_t": "B", "int16_t": "h", "uint16_t": "H", "int32_t": "i", "uint32_t": "I",
@@ -62,7 +62,8 @@ def _argument(text: str, random: np.random.Generator) -> KernelArgument:
         )
     source, equals, file = rest.partition("=")
     new = _NEW_ARRAY.fullmatch(source)
-    array = _new_array(new[1], new[2], random if role != "out" else None, text) if new else _read(source)
+    values = None if role in ("out", "part") else random
+    array = _new_array(new[1], new[2], values, text) if new else _read(source)
     target = Path(file) if equals else None
     if role == "in" and target is not None:
         raise bad_value(f"argument must be written to get a file but got {text}.")

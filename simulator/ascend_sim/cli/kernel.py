@@ -24,8 +24,8 @@ from ascend_sim.cli.arguments import KernelArgument, arguments_of, tiling_of
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import replacing, unreadable, unwritable
-from ascend_sim.kernels import In, InOut, KernelBroken, Out, Report, Sum, compile
-from ascend_sim.library import DEFAULT_SOC, Options
+from ascend_sim.kernels import In, InOut, KernelBroken, Out, Part, Report, Sum, compile
+from ascend_sim.library import DEFAULT_SOC, Options, figures_of
 
 FAILED = 1
 
@@ -67,15 +67,22 @@ def kernel(
         typer.Option(help="Write the timeline, for ascend-sim trace, Perfetto or chrome://tracing."),
     ] = None,
     cores: Annotated[int, typer.Option(min=0, help="Number of cores in the timeline; 0: all.")] = 4,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=NUMBER: replaces a figure of the chip's profile, such as read_latency_cycles=241."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the random numbers in new inputs.")] = 0,
     json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Compile a kernel file, run one kernel on the simulated cores, check every rule.
 
     An argument is ROLE:FILE.npy, ROLE:DTYPE[SIZES], ROLE:DTYPE[SIZES]=FILE.npy or
-    null. The role is in, out, inout, or sum (sums of atomic copies, whose last
-    bits depend on the order of the cores). New arrays hold random numbers, those
-    with role out zeros; =FILE.npy writes the result.
+    null. The role is in, out, part (an output of which the kernel leaves bytes
+    unwritten), inout, or sum (sums of atomic copies, whose last bits depend on the
+    order of the cores). New arrays hold random numbers, those with role out or part
+    zeros; =FILE.npy writes the result.
 
     A launch on several cores runs twice: with the cores in ascending, then in
     descending order. Outputs and the timeline are written only if the kernel broke
@@ -101,7 +108,9 @@ def kernel(
         parsed = arguments_of(arguments or (), seed)
         tiling_bytes, macros = tiling_of(tiling), _macros_of(define or ())
         compiled = compile(source, entry, soc=compile_soc(soc), defines=macros, include=include or ())
-        inputs = [g.argument.array.copy() for g in parsed if g.argument and not isinstance(g.argument, Out)]
+        inputs = [
+            g.argument.array.copy() for g in parsed if g.argument and not isinstance(g.argument, Out | Part)
+        ]
         with tempfile.TemporaryDirectory() as folder:
             draft = Path(folder) / "trace.json"
             options = Options(
@@ -110,6 +119,7 @@ def kernel(
                 auto_sync=auto_sync,
                 trace_path=None if trace is None else str(draft),
                 trace_cores=cores,
+                figures=figures_of(figure or ()),
             )
             report = compiled.run(
                 *[g.argument for g in parsed],
@@ -183,7 +193,7 @@ def _difference(expected: Any, arguments: list[KernelArgument]) -> float:
 def _show(call: str, report: Report, arguments: list[KernelArgument], trace: Path | None) -> None:
     for warning in report.warnings:
         print(f"warning: {warning['text']}")
-    moved = {In: 1, Out: 1, InOut: 2, Sum: 2}  # reads and writes
+    moved = {In: 1, Out: 1, Part: 1, InOut: 2, Sum: 2}  # reads and writes
     minimum_bytes = sum(g.argument.array.nbytes * moved[type(g.argument)] for g in arguments if g.argument)
     timeline.show({**report.summary, "call": call}, minimum_bytes, Console(highlight=False))
     for argument in arguments:

@@ -71,7 +71,9 @@ int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
     std::vector<ascend_sim_memory> spans;
     for (size_t i = 0; i < memories.size(); ++i) {
         const DeviceView& v = views[i];
-        spans.push_back({v.name.c_str(), v.low, static_cast<uint64_t>(v.high - v.low), memories[i].role});
+        const bool has_gaps = memories[i].role == ASCEND_SIM_OUT && !v.contiguous();
+        spans.push_back({v.name.c_str(), v.low, static_cast<uint64_t>(v.high - v.low),
+                         has_gaps ? ASCEND_SIM_PART : memories[i].role});
     }
     std::vector<ascend_sim_arg> args;
     for (int i : arguments) {

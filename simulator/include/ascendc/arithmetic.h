@@ -80,7 +80,7 @@ void binary_op(const Operand<D>& dst, const Operand<S>& src0, const Operand<S>& 
                 to[i] = type.narrow(f(Arithmetic<S>::widen(x[i]), Arithmetic<S>::widen(y[i])));
         });
     });
-    finish_vector(lanes.repeats(), cycles_of(cost), lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(cost, sizeof(D)), lanes.is_count_form(), cost);
 }
 
 // dst = f(src) in lanes; with kReadsDst, dst = f(src, dst).
@@ -104,7 +104,7 @@ void unary_op(const Operand<D>& dst, const Operand<S>& src, const Lanes& lanes, 
                 to[i] = type.narrow(f(Arithmetic<S>::widen(x[i])));
         });
     });
-    finish_vector(lanes.repeats(), cycles_of(cost), lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(cost, sizeof(D)), lanes.is_count_form(), cost);
 }
 
 // Notes that the instruction leaves its own mask in the register. (A count form leaves all ones.)

@@ -2,10 +2,12 @@
 //
 // Rules: not on Ascend310P. blockCount 0 .. 4095, blockLen 0 .. 2097151 bytes in whole elements; padding
 // at most 32 bytes a side, its value 0 for 64-bit elements and DataCopyPadParams. UB blocks start on 32 bytes.
-// Meaning: GM to UB writes left padding, the bytes and right padding, and fills up to 32 bytes: with the padding
-// value if there is padding and isPad is set, else with undefined values. UB to GM writes the bytes only.
-// Gaps: bytes in GM, 32-byte blocks in UB. Compact (Ascend950): bursts are adjacent in UB; only the last is filled up.
-// Cost: the transfer's bytes and bursts.
+// Meaning: GM to UB writes left padding, the bytes and right padding, and fills up to 32 bytes. If there is padding,
+// the padding and the filler have the padding value if isPad is set, else undefined values. If there is none, the
+// filler has the value of the block's first element. UB to GM writes the bytes only. Gaps: bytes in GM, 32-byte blocks
+// in UB. Compact (Ascend950): bursts are adjacent in UB; only the last is filled up (without padding and with several
+// blocks, with undefined values: the page does not say which block's element it is). Cost: the transfer's bytes and
+// bursts.
 #pragma once
 
 #include "ascendc/copy.h"
@@ -48,16 +50,17 @@ void check_padding(const Padding& pad, bool value_is_zero) {
     if (sizeof(T) == 8 && pad.is_pad && !value_is_zero) broken(Rule::Pad01, "the value must be 0 for 64-bit elements.");
 }
 
-// Fills bytes [begin, end) of UB, which the running copy writes, with the value or with undefined data.
+// Fills bytes [begin, end) of UB, which the running copy writes, with the element `value` or, for null, with undefined
+// data.
 template <class T>
-void fill(uint64_t begin, uint64_t end, bool defined, T value) {
+void fill(uint64_t begin, uint64_t end, const void* value) {
     if (begin >= end) return;
-    if (!defined) {
+    if (!value) {
         std::memset(ub() + begin, 0xff, end - begin);
         poison({int64_t(begin), int64_t(end)});
         return;
     }
-    for (uint64_t at = begin; at + sizeof(T) <= end; at += sizeof(T)) std::memcpy(ub() + at, &value, sizeof(T));
+    for (uint64_t at = begin; at + sizeof(T) <= end; at += sizeof(T)) std::memcpy(ub() + at, value, sizeof(T));
 }
 
 template <class T>
@@ -76,14 +79,17 @@ void pad_in(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& 
         const auto& ranges =
             compact ? ub_ranges(base, 1, up_to_block(count * length), 0) : ub_ranges(base, count, block, b.ub_step);
         writes("dst", dst.view(), ranges.data(), ranges.size());
-        const bool defined = pad.is_pad && pad.left + pad.right > 0;
+        const bool is_padded = pad.left + pad.right > 0;
+        const void* const padding = is_padded && pad.is_pad ? &value : nullptr;
         for (uint64_t i = 0; i < count; ++i) {
             const uint64_t at = uint64_t(base + int64_t(i) * b.ub_step), begin = at + left, end = begin + length;
             std::memcpy(ub() + begin, reinterpret_cast<const uint8_t*>(src.data()) + int64_t(i) * b.gm_step, length);
-            fill(at, begin, defined, value);
-            if (!compact) fill(end, at + block, defined, value);
+            fill<T>(at, begin, padding);
+            if (!compact) fill<T>(end, at + block, is_padded ? padding : ub() + begin);
         }
-        if (compact) fill(base + count * length, base + up_to_block(count * length), defined, value);
+        if (compact)
+            fill<T>(base + count * length, base + up_to_block(count * length),
+                    is_padded || count > 1 ? padding : ub() + base);
     }
     finish_copy(count * length, uint32_t(count), uintptr_t(src.data()));
 }

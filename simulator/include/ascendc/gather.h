@@ -5,7 +5,7 @@
 // the tensor they index; they are consumed in order. dst, src and offsets are disjoint. A gather's dst is
 // aligned to 32 bytes, on Ascend310P to an element. Types by SoC; Gatherb is not on Ascend310P, Scatter not on
 // Ascend910B. Scatter's offsets differ from each other.
-// Meaning: dst[i] = *(src + base + offset[i]), all in bytes.
+// Meaning: dst[i] = *(src + base + offset[i]), all in bytes. A whole repeat is read before it is written.
 // Cost: one access per element; Gatherb a plain repeat.
 #pragma once
 
@@ -106,17 +106,29 @@ void indexed(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
     }
     uint8_t* const lane_bytes = ub() + stepped.tensor.view().addr;
     uint8_t* const origin = ub() + from + base;
-    for_each_run(lanes, layouts, [&](const uint32_t (&o)[2], uint32_t n) {
-        T* const at = reinterpret_cast<T*>(lane_bytes + o[0]);
-        const uint32_t* const offset = reinterpret_cast<const uint32_t*>(ub() + list + o[1]);
-        for (uint32_t i = 0; i < n; ++i) {
-            if (!is_element(base + offset[i])) continue;
-            if (kGather)
-                std::memcpy(at + i, origin + offset[i], sizeof(T));
-            else
-                std::memcpy(origin + offset[i], at + i, sizeof(T));
+    const auto offset_of = [&](uint32_t repeat, uint32_t lane) {
+        return reinterpret_cast<const uint32_t*>(ub() + list + layouts[1].offset(repeat, lane));
+    };
+    for (uint32_t r = 0; r < lanes.repeats(); ++r) {
+        T values[kRepeatBytes / sizeof(T)];
+        // The elements of a repeat that an offset points at, and their lanes.
+        const auto for_each_element = [&](auto f) {
+            lanes.for_each_stretch(r, lanes.per_repeat(), [&](uint32_t lane, uint32_t n) {
+                const uint32_t* const offset = offset_of(r, lane);
+                for (uint32_t i = 0; i < n; ++i)
+                    if (is_element(base + offset[i])) f(lane + i, origin + offset[i]);
+            });
+        };
+        uint8_t* const lane_0 = lane_bytes + layouts[0].offset(r, 0);
+        if (kGather) {
+            for_each_element([&](uint32_t lane, uint8_t* at) { std::memcpy(&values[lane], at, sizeof(T)); });
+            for_each_element(
+                [&](uint32_t lane, uint8_t*) { std::memcpy(lane_0 + lane * sizeof(T), &values[lane], sizeof(T)); });
+        } else {
+            for_each_element(
+                [&](uint32_t lane, uint8_t* at) { std::memcpy(at, lane_0 + lane * sizeof(T), sizeof(T)); });
         }
-    });
+    }
     finish();
 }
 

@@ -73,6 +73,8 @@ void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
     constexpr bool kWhole = group == Group::Repeat, kBlocks = group == Group::Block;
     constexpr uint32_t kLanes = kRepeatBytes / sizeof(T), kInBlock = kBlockBytes / sizeof(T);
     constexpr uint32_t kGroup = kWhole ? kLanes : kBlocks ? kInBlock : 2, kGroups = kLanes / kGroup;
+    // A block's sum of half takes as long as that of a whole repeat.
+    constexpr Cost kCost = kBlocks && sizeof(T) == 4 ? Cost::BlockReduce : Cost::WholeReduce;
     constexpr uint32_t kAlignment = kWhole ? sizeof(T) : kBlocks ? 8 * sizeof(T) : kBlockBytes;
     check_int_stride("dstRepStride", dst_stride);
     check_int_stride("srcBlkStride", src_block);
@@ -127,7 +129,7 @@ void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
             if (any || kFillsEmpty) std::memcpy(ub() + place(r, g), &sum, sizeof sum);
         }
     }
-    finish_vector(lanes.repeats(), cycles_of(kWhole ? Cost::WholeReduce : Cost::BlockReduce), lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(kCost), lanes.is_count_form(), kCost);
 }
 
 // ---- ReduceSum: the sum of all elements ----------------------------------------------------------------
@@ -225,7 +227,7 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
         set_sum_register(register_bits);  // ready, because the count form waits for it
     }
     if (order == RepeatOrder::Sequential) {  // the sum is in a register, so the scalar unit stores it
-        finish_vector(lanes.repeats(), cycles, true);
+        finish_vector(lanes.repeats(), cycles, true, Cost::WholeReduce);
         hand_over(Pipe::V, Pipe::S, "ReduceSum", site);
         start(Pipe::S, "ReduceSum", site);
         writes("dst", dst.view(), &result, 1);
@@ -237,7 +239,7 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
     }
     writes("dst", dst.view(), &result, 1);
     std::memcpy(ub() + result.begin, &sum, sizeof sum);
-    finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles, lanes.is_count_form());
+    finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles, lanes.is_count_form(), Cost::WholeReduce);
 }
 
 }  // namespace ascend_sim

@@ -83,6 +83,7 @@ enum class Cost : uint8_t {
     ThreeReads,
     Division,
     Function,
+    Estimate,
     GatherMask,
     WholeReduce,
     BlockReduce,
@@ -90,13 +91,15 @@ enum class Cost : uint8_t {
     IndexStore,
     IndexAddition,
     Mask,
-    ScalarUb,
-    ScalarGm
+    ScalarUb
 };
-ASCEND_SIM_API double cycles_of(Cost cost);
+// element_bytes: of a Division or a Function, whose repeats cost by the element.
+ASCEND_SIM_API double cycles_of(Cost cost, uint32_t element_bytes = 4);
+ASCEND_SIM_API double scalar_gm_cycles();  // of the running scalar access to GM
 
 // Ends the instruction with its cost: vector cycles, or a transfer's size.
-ASCEND_SIM_API void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask = false);
+ASCEND_SIM_API void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask = false,
+                                  Cost issue = Cost::Repeat);
 ASCEND_SIM_API void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address);
 ASCEND_SIM_API void finish_scalar(double cycles);
 

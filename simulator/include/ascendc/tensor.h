@@ -102,7 +102,7 @@ public:
         ascend_sim::reads_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
         T value;
         std::memcpy(&value, at(offset), sizeof value);
-        ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarGm));
+        ascend_sim::finish_scalar(ascend_sim::scalar_gm_cycles());
         return value;
     }
     // A reference, as in LocalTensor.
@@ -117,7 +117,7 @@ public:
         ascend_sim::writes_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
         ascend_sim::write_to_cache(uintptr_t(at(offset)), sizeof(T));
         std::memcpy(at(offset), &value, sizeof value);
-        ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarGm));
+        ascend_sim::finish_scalar(ascend_sim::scalar_gm_cycles());
     }
 
     // Used by the simulator only.

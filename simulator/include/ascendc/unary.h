@@ -4,7 +4,8 @@
 // on Ascend950 only, also int16 and int32.
 // Meaning: in float (Exp and Ln in double), rounded once. Rsqrt and Reciprocal are approximations: the
 // documents guarantee only about 1e-4 in float, 1e-3 in half, so results have 13 and 10 bits here.
-// Cost: a plain repeat; for Exp, Ln, Sqrt, Rsqrt and Reciprocal the cost of a function.
+// Cost: a plain repeat; for Exp, Ln and Sqrt the cost of a function, for Rsqrt and Reciprocal that of
+// an estimate.
 #pragma once
 
 #include <cmath>
@@ -59,8 +60,8 @@ ASCEND_SIM_UNARY(Abs, Repeat, std::fabs(a))
 ASCEND_SIM_UNARY(Exp, Function, std::exp(double(a)))
 ASCEND_SIM_UNARY(Ln, Function, std::log(double(a)))
 ASCEND_SIM_UNARY(Sqrt, Function, std::sqrt(a))
-ASCEND_SIM_UNARY(Rsqrt, Function, ascend_sim::approximately<T>(1.0f / std::sqrt(a)))
-ASCEND_SIM_UNARY(Reciprocal, Function, ascend_sim::approximately<T>(1.0f / a))
+ASCEND_SIM_UNARY(Rsqrt, Estimate, ascend_sim::approximately<T>(1.0f / std::sqrt(a)))
+ASCEND_SIM_UNARY(Reciprocal, Estimate, ascend_sim::approximately<T>(1.0f / a))
 ASCEND_SIM_UNARY(Relu, Repeat, a > 0 ? a : 0)
 ASCEND_SIM_UNARY(Not, Repeat, ~a)
 ASCEND_SIM_UNARY(Neg, Repeat, -a)

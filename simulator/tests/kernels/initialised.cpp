@@ -1,4 +1,5 @@
-// SIM-INIT-01: reads of unwritten UB. SIM-INIT-02: reads of unwritten outputs or workspace.
+// SIM-INIT-01: reads of unwritten UB. SIM-INIT-02: reads of unwritten outputs or workspace. SIM-INIT-03: outputs that
+// stay unwritten. SIM-INIT-04: results that depend on what a copy left behind.
 #include "mini.h"
 
 KERNEL(add_of_written_memory) {
@@ -63,9 +64,17 @@ KERNEL(dequeued_memory) {
 KERNEL(filler_of_a_padded_copy) {
     Ub ub(512);
     LocalTensor<float> t = ub.at<float>(0, 64);
-    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 0, 0});
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
     order<HardEvent::MTE2_V>();
     Add(t[32], t, t, 8);  // breaks SIM-INIT-01: UB bytes [12, 32) (from byte 12 of the tensor on): filler that a copy left undefined
+}
+
+KERNEL(filler_of_a_copy_without_padding) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 0, 0});
+    order<HardEvent::MTE2_V>();
+    Add(t[32], t, t, 8);  // keeps SIM-INIT-01
 }
 
 KERNEL(padding_of_a_padded_copy) {
@@ -80,7 +89,7 @@ KERNEL(padding_of_a_padded_copy) {
 KERNEL(filler_outside_the_mask) {
     Ub ub(512);
     LocalTensor<float> t = ub.at<float>(0, 64);
-    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 0, 0});
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
     order<HardEvent::MTE2_V>();
     Add(t[32], t, t, 3, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-INIT-01
 }
@@ -117,4 +126,43 @@ KERNEL(atomic_add_to_written_output) {
     SetAtomicAdd<float>();
     DataCopy(global<float>(y), ub.at<float>(0, 8), 8);  // keeps SIM-INIT-02
     SetAtomicNone();
+}
+
+KERNEL(output_with_every_byte_written) {
+    Ub ub(kBytes);
+    DataCopy(global<float>(y), ub.at<float>(0, kBytes / 4), kBytes / 4);  // keeps SIM-INIT-03
+}
+
+KERNEL(output_with_a_gap) {
+    Ub ub(kBytes);
+    DataCopy(global<float>(y), ub.at<float>(0, 64), 64);  // warns SIM-INIT-03: 64 of the 16384 bytes of GM `y`, an output, were not written, first [256, 320); this was the last write before them.
+    DataCopy(global<float>(y)[80], ub.at<float>(0, kBytes / 4), kBytes / 4 - 80);
+}
+
+// A tile of 64 floats and one of 40; both sums cover 64. Of the second one, 40 results are used.
+KERNEL(leftovers_that_are_dropped) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 64), sum = ub.at<float>(512, 64);
+    for (uint32_t tile = 0; tile < 2; ++tile) {
+        DataCopy(t, global<float>(x)[tile * 64], tile ? 40 : 64);
+        order<HardEvent::MTE2_V>();
+        Adds(sum, t, 1.0f, 64);  // keeps SIM-INIT-04
+        order<HardEvent::V_MTE3>();
+        DataCopy(global<float>(y)[tile * 64], sum, tile ? 40 : 64);
+        PipeBarrier<PIPE_ALL>();
+    }
+}
+
+// As above, but 48 results are used.
+KERNEL(leftovers_that_are_used) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 64), sum = ub.at<float>(512, 64);
+    for (uint32_t tile = 0; tile < 2; ++tile) {
+        DataCopy(t, global<float>(x)[tile * 64], tile ? 40 : 64);
+        order<HardEvent::MTE2_V>();
+        Adds(sum, t, 1.0f, 64);  // warns SIM-INIT-04: reads what the copy at @-2 left behind at an earlier, longer execution, and a result depends on it.
+        order<HardEvent::V_MTE3>();
+        DataCopy(global<float>(y)[tile * 64], sum, tile ? 48 : 64);
+        PipeBarrier<PIPE_ALL>();
+    }
 }

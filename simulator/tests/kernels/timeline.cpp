@@ -68,6 +68,18 @@ KERNEL(root_repeats) {
     LocalTensor<float> t = ub.at<float>(0, 16384);
     Sqrt(t, t, 64, uint8_t(amounts.count), {1, 1, 8, 8});
 }
+KERNEL(half_root_repeats) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<half> t = ub.at<half>(0, 32768);
+    Sqrt(t, t, 128, uint8_t(amounts.count), {1, 1, 8, 8});
+}
+KERNEL(estimate_repeats) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<float> t = ub.at<float>(0, 16384);
+    Rsqrt(t, t, 64, uint8_t(amounts.count), {1, 1, 8, 8});
+}
 KERNEL(sum_repeats) {
     READ_AMOUNTS;
     Ub ub(65536);
@@ -160,4 +172,16 @@ KERNEL(add_tiles) {
         DataCopy(global<float>(y, 1 << 20)[at], d, amounts.count);
         out.FreeTensor(d);
     }
+}
+
+// Two dependent sums and a scalar read of the result. `skipped` is 1 if the kernel leaves the order to the compiler.
+KERNEL(sums_and_scalar) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<float> t = ub.at<float>(0, 16384);
+    Adds(t, t, 1.0f, int32_t(amounts.count));
+    if (!amounts.skipped) PipeBarrier<PIPE_V>();
+    Adds(t, t, 1.0f, int32_t(amounts.count));
+    if (!amounts.skipped) order<HardEvent::V_S>();
+    (void)t.GetValue(0);
 }
