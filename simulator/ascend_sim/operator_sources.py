@@ -19,7 +19,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,8 @@ class OperatorSources:
         soc: an SoC such as ``ascend910b``, or a chip such as ``Ascend910B4``.
         operator: its name in the definition, such as ``"RmsNorm"``, if the files define several.
         entry: the kernel's function; by default the operator's name in snake case, as in CANN.
+        auto_sync: insert synchronisation, as CANN's build does unless the operator's build file says
+            ``AUTO_SYNC false``. The same option of :meth:`run` inserts it for one call.
         kernel_include: folders of headers for the kernel.
         flags, host_flags: for the compiler of the kernel, and of definition and tiling.
         folder: where compiled files go; by default this user's folder in the system's temporary folder.
@@ -179,6 +181,7 @@ class OperatorSources:
         soc: str = DEFAULT_SOC,
         operator: str | None = None,
         entry: str | None = None,
+        auto_sync: bool = True,
         kernel_include: Sequence[_Path] = (),
         flags: Sequence[str] = ("-Og",),
         host_flags: Sequence[str] = (),
@@ -188,7 +191,7 @@ class OperatorSources:
             for file in files:
                 if must := unreadable(Path(file)):
                     raise bad_value(f"{argument} {must}")
-        self._chip, self.soc = soc, compile_soc(soc)
+        self._chip, self.soc, self._auto_sync = soc, compile_soc(soc), auto_sync
         self._folder = own_temporary_folder() if folder is None else Path(os.path.abspath(folder))
         self._folder.mkdir(parents=True, exist_ok=True)
         self._include = [Path(os.path.abspath(root)) for root in include]
@@ -291,7 +294,8 @@ class OperatorSources:
             tiling = self._tile(given, taken, column, named, options, deterministic)
         kernel = self._kernel(column, tiling.key)
         launch = _Launch(given, taken, sums)
-        chip = options.soc or self._chip
+        auto_sync = self._auto_sync or options.auto_sync
+        used = replace(options, soc=options.soc or self._chip, auto_sync=auto_sync)
         report = kernel.call(
             launch.arguments,
             launch.described(),
@@ -299,7 +303,7 @@ class OperatorSources:
             tiling=tiling.data,
             tiling_key=tiling.key,
             workspace_bytes=tiling.workspace_bytes,
-            options=Options(**{**options.__dict__, "soc": chip}),
+            options=used,
         )
         launch.finish()
         types = {p.name: name_of(p.types[column]) for p in self._parameters()}
