@@ -55,7 +55,7 @@ from ascend_sim.source_layout import Layout, lay_out
 
 __all__ = ["OperatorReport", "OperatorSources", "Tiling"]
 
-_OPTIONAL, _REQUIRED, _DYNAMIC = 1, 2, 3  # ops::Option
+_REQUIRED, _DYNAMIC = 2, 3  # ops::Option
 _TILING_FAILED = 561002  # aclnn's status
 _ENTRY = "ascend_sim_entry"
 _Path = str | os.PathLike[str]
@@ -106,6 +106,11 @@ class Parameter:
     types: tuple[int, ...]
     formats: tuple[int, ...]
     reads_values: bool
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the parameter is a list of tensors."""
+        return self.kind == _DYNAMIC
 
     def format_in(self, column: int) -> int:
         """The format in a column."""
@@ -557,8 +562,8 @@ def _arrays_of(parameter: Parameter, value: Any, *, written: bool) -> _Tensors:
     if value is None:
         if parameter.kind == _REQUIRED:
             raise bad_value(f"{name} must be given but got nothing.")
-        return _Tensors(parameter, (), parameter.kind == _DYNAMIC)
-    is_list = parameter.kind == _DYNAMIC
+        return _Tensors(parameter, (), parameter.is_list)
+    is_list = parameter.is_list
     if is_list != isinstance(value, list | tuple):
         expected = "a list of arrays" if is_list else "an array"
         raise bad_type(f"{name} must be {expected} but got {type(value).__name__}.")

@@ -63,7 +63,7 @@ def _argument(text: str, random: np.random.Generator) -> KernelArgument:
     source, equals, file = rest.partition("=")
     new = _NEW_ARRAY.fullmatch(source)
     values = None if role in ("out", "part") else random
-    array = _new_array(new[1], new[2], values, text) if new else _read(source)
+    array = new_array(new[1], new[2], values, text) if new else read_array(source)
     target = Path(file) if equals else None
     if role == "in" and target is not None:
         raise bad_value(f"argument must be written to get a file but got {text}.")
@@ -86,7 +86,8 @@ def _dtype(name: str) -> Any:
     return np.dtype(name)
 
 
-def _new_array(dtype: str, sizes: str, random: np.random.Generator | None, text: str) -> Any:
+def new_array(dtype: str, sizes: str, random: np.random.Generator | None, text: str) -> Any:
+    """Return an array with random numbers, or zeros without a generator."""
     kind = _dtype(dtype)
     shape = tuple(int(size) for size in sizes.split(",") if size)
     if math.prod(shape) * kind.itemsize > 2**32:
@@ -97,7 +98,8 @@ def _new_array(dtype: str, sizes: str, random: np.random.Generator | None, text:
     return values.astype(kind) if kind.kind in "fV" else (values * 100).astype(np.int64).astype(kind)
 
 
-def _read(file: str) -> Any:
+def read_array(file: str) -> Any:
+    """Return the array of a ``.npy`` file."""
     try:
         return np.ascontiguousarray(np.load(file, allow_pickle=False))
     except (OSError, ValueError) as error:
