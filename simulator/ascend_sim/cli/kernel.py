@@ -21,7 +21,7 @@ from rich.markup import escape
 
 from ascend_sim import timeline
 from ascend_sim.cli.application import usage_error
-from ascend_sim.cli.arguments import KernelArgument, arguments_of, tiling_of
+from ascend_sim.cli.arguments import KernelArgument, arguments_of, macros_of, tiling_of
 from ascend_sim.cli.operator_arguments import call_of
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
@@ -181,7 +181,7 @@ def kernel(
                     source,
                     entry,
                     soc=compile_soc(soc),
-                    defines=_macros_of(define or ()),
+                    defines=macros_of(define or ()),
                     include=include or (),
                 )
                 inputs = [
@@ -304,10 +304,6 @@ def _struct_of(texts: Sequence[str]) -> bytes:
     if len(texts) > 1:
         raise bad_value(f"tiling must be given once but got {texts[0]} and {texts[1]}.")
     return tiling_of(texts[0]) if texts else b""
-
-
-def _macros_of(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
 def _reference_of(text: str) -> Callable[..., Any] | None:
