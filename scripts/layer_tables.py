@@ -33,6 +33,9 @@ LINUX = ("cxxabi.h", "dlfcn.h", "elf.h", "pthread.h", "sys/uio.h", "sys/utsname.
 # POSIX headers of the simulated machine: libraries, and the stacks of cores that wait for each other.
 POSIX = ("dlfcn.h", "sys/mman.h", "ucontext.h", "unistd.h", "sanitizer/common_interface_defs.h")
 
+# CANN's headers for the host code of operators, as far as the simulated CANN has them.
+CANN_OPERATORS = (*CANN_HOST, "base/*", "platform/*", "securec.h", "ascendc/host_api/*")
+
 # What every part of the simulated CANN may include.
 CANN_FILES = (*LINUX, "cann/locked.h", "src/*", "include/ascend_sim*.h", "acl/*", "aclnn/*")
 # AscendC's headers.
@@ -68,12 +71,12 @@ CPP_LAYERS = (
     # The package ascend_sim: paths below simulator/ are relative to it.
     Layer(
         ("simulator/cann/include/*",),
-        (C_STD, "acl/*", "aclnn/*", "securec.h", *CANN_HOST),
+        (C_STD, "acl/*", "aclnn/*", *CANN_OPERATORS),
         names_no_operator=True,
     ),
     Layer(
         ("simulator/cann/host/*",),
-        (C_STD, *CANN_FILES, "cann/host/*", "cann/runtime/objects.h", *CANN_HOST),
+        (C_STD, *CANN_FILES, "cann/host/*", "cann/runtime/objects.h", *CANN_OPERATORS),
         names_no_operator=True,
     ),
     Layer(
@@ -96,7 +99,15 @@ CPP_LAYERS = (
     ),
     Layer(
         ("simulator/tests/*", "simulator/examples/*"),
-        (C_STD, "simulator/tests/*", "src/*", "include/ascend_sim*.h", *ASCENDC, *CANN_HOST),
+        (
+            C_STD,
+            "simulator/tests/*",
+            "simulator/examples/*",
+            "src/*",
+            "include/ascend_sim*.h",
+            *ASCENDC,
+            *CANN_OPERATORS,
+        ),
         names_no_operator=True,
     ),
     Layer(

@@ -101,7 +101,8 @@ class OperatorHost:
                 errors="replace",
             )
         process = self._process
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
@@ -133,7 +134,7 @@ class OperatorHost:
             if stream is not None:
                 stream.close()
         self._log.seek(0)
-        printed = self._log.read().strip()
+        printed = str(self._log.read()).strip()
         self._log.close()
         self._process = None
         how = f"exit status {status}"

@@ -13,8 +13,6 @@ docs/operators.md explains how this differs from CANN's build.
 
 from __future__ import annotations
 
-import ctypes as C
-import json
 import os
 import re
 import subprocess
@@ -26,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ascend_sim import folders, template_arguments
+from ascend_sim import template_arguments
 from ascend_sim.compiler import (
     CompileFailed,
     compile_once,
@@ -35,27 +33,19 @@ from ascend_sim.compiler import (
     kernel_command,
     own_temporary_folder,
 )
-from ascend_sim.errors import bad_type, bad_value
+from ascend_sim.errors import bad_value
 from ascend_sim.files import unreadable
-from ascend_sim.kernels import In, InOut, Kernel, KernelBroken, Out, Report, Sum
+from ascend_sim.kernels import Kernel, KernelBroken, Report
 from ascend_sim.library import DEFAULT_SOC, Options, load
+from ascend_sim.operator_definition import read_definition
 from ascend_sim.operator_host import OperatorHost, build_host
-from ascend_sim.operator_types import (
-    BY_NUMBER,
-    FORMATS,
-    ND,
-    Array,
-    copy_back,
-    device_array,
-    name_of,
-    type_of,
-)
+from ascend_sim.operator_tensors import Launch, Tensors, column_of, described, tensors_of
+from ascend_sim.operator_types import BY_NUMBER, FORMATS, name_of
 from ascend_sim.package import Refused
 from ascend_sim.source_layout import Layout, lay_out
 
 __all__ = ["OperatorReport", "OperatorSources", "Tiling"]
 
-_REQUIRED, _DYNAMIC = 2, 3  # ops::Option
 _TILING_FAILED = 561002  # aclnn's status
 _ENTRY = "ascend_sim_entry"
 _Path = str | os.PathLike[str]
@@ -95,61 +85,6 @@ class OperatorReport(Report):
 
     tiling: Tiling = field(default_factory=Tiling)
     column: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """An input or output of the definition for an SoC: one type and one format for each column."""
-
-    name: str
-    kind: int
-    types: tuple[int, ...]
-    formats: tuple[int, ...]
-    reads_values: bool
-
-    @property
-    def is_list(self) -> bool:
-        """Whether the parameter is a list of tensors."""
-        return self.kind == _DYNAMIC
-
-    def format_in(self, column: int) -> int:
-        """The format in a column."""
-        return self.formats[column] if column < len(self.formats) else ND
-
-
-@dataclass(frozen=True)
-class Attribute:
-    """An attribute of the definition; ``default`` is the text of the definition, or None."""
-
-    name: str
-    type: str
-    required: bool
-    default: str | None
-
-
-@dataclass(frozen=True)
-class Definition:
-    """An operator's definition for an SoC."""
-
-    name: str
-    kernel: str
-    inputs: tuple[Parameter, ...]
-    outputs: tuple[Parameter, ...]
-    attributes: tuple[Attribute, ...]
-
-    @property
-    def columns(self) -> int:
-        """The number of columns of types: kernels."""
-        return len(self.inputs[0].types) if self.inputs else 0
-
-
-@dataclass(frozen=True)
-class _Tensors:
-    """A parameter's arrays in one call: none if it is absent, several for a list."""
-
-    parameter: Parameter
-    arrays: tuple[Array, ...]
-    is_list: bool = False
 
 
 class OperatorSources:
@@ -204,35 +139,10 @@ class OperatorSources:
         sources = list(dict.fromkeys(Path(os.path.abspath(file)) for file in (definition, *tiling)))
         program = build_host(sources, self._include, tuple(host_flags), self._folder)
         self._host = OperatorHost(program)
-        self.definition = self._read_definition(operator)
+        self.definition = read_definition(self._host, self.soc, operator)
         self.entry = entry or self.definition.kernel
         self._source = Path(os.path.abspath(kernel))
         self._kernels: dict[tuple[str, ...], Kernel] = {}
-
-    def _read_definition(self, operator: str | None) -> Definition:
-        described = self._host.ask(do="describe", soc=self.soc)
-        if operator is None and len(described) == 1:
-            operator = next(iter(described))
-        if operator not in described:
-            raise bad_value(
-                f"operator must be one of {', '.join(described) or 'those of the definition, which has none,'} "
-                f"but got {operator}."
-            )
-        found = described[operator]
-        if "inputs" not in found:
-            socs = ", ".join(found["socs"])
-            raise bad_value(f"soc must be one that {operator} is defined for, {socs}, but got {self.soc}.")
-
-        def parameter(p: Mapping[str, Any]) -> Parameter:
-            return Parameter(p["name"], p["kind"], tuple(p["types"]), tuple(p["formats"]), p["reads_values"])
-
-        return Definition(
-            operator,
-            found["kernel"],
-            tuple(map(parameter, found["inputs"])),
-            tuple(map(parameter, found["outputs"])),
-            tuple(Attribute(a["name"], a["type"], a["required"], a["default"]) for a in found["attrs"]),
-        )
 
     def tile(
         self,
@@ -252,8 +162,8 @@ class OperatorSources:
             Refused: the tiling refuses the call; the text is what it logged.
             HostCodeFailed: the tiling ended its process, or there is none.
         """
-        given, taken = self._tensors(inputs, outputs)
-        column = self._column(given, taken, formats or {})
+        given, taken = tensors_of(self.definition, inputs, outputs)
+        column = column_of(self.definition, [*given, *taken], formats or {})
         return self._tile(given, taken, column, {**(attributes or {}), **more}, options, deterministic)
 
     def run(
@@ -292,13 +202,13 @@ class OperatorSources:
             ValueError, TypeError: an argument is missing or unknown, or its type has no kernel.
         """
         options = options or Options()
-        given, taken = self._tensors(inputs, outputs)
-        column = self._column(given, taken, formats or {})
+        given, taken = tensors_of(self.definition, inputs, outputs)
+        column = column_of(self.definition, [*given, *taken], formats or {})
         if tiling is None:
             named = {**(attributes or {}), **more}
             tiling = self._tile(given, taken, column, named, options, deterministic)
         kernel = self._kernel(column, tiling.key)
-        launch = _Launch(given, taken, sums)
+        launch = Launch(given, taken, sums)
         auto_sync = self._auto_sync or options.auto_sync
         used = replace(options, soc=options.soc or self._chip, auto_sync=auto_sync)
         report = kernel.call(
@@ -311,91 +221,24 @@ class OperatorSources:
             options=used,
         )
         launch.finish()
-        types = {p.name: name_of(p.types[column]) for p in self._parameters()}
+        types = {p.name: name_of(p.types[column]) for p in self.definition.parameters}
         full = OperatorReport(report.errors, report.warnings, report.summary, tiling, types)
         if check and full.errors:
             raise KernelBroken(full)
         return full
 
-    # ---- arguments -------------------------------------------------------------------------------------
-
-    def _parameters(self) -> list[Parameter]:
-        return [*self.definition.inputs, *self.definition.outputs]
-
-    def _tensors(
-        self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
-    ) -> tuple[list[_Tensors], list[_Tensors]]:
-        """The arrays of each input and of each output, in the definition's order."""
-        known = {p.name for p in self.definition.inputs}
-        in_place = {p.name for p in self.definition.outputs} & known
-        own_outputs = [p.name for p in self.definition.outputs if p.name not in in_place]
-        for kind, names, mapping in (("inputs", known, inputs), ("outputs", set(own_outputs), outputs)):
-            if unknown := sorted(set(mapping) - names):
-                listed = ", ".join(p.name for p in self._parameters() if p.name in names) or "none"
-                raise bad_value(f"{kind} must be {listed} but got {unknown[0]}.")
-        given = [
-            _arrays_of(p, inputs.get(p.name), written=p.name in in_place) for p in self.definition.inputs
-        ]
-        taken = []
-        for p in self.definition.outputs:
-            if p.name in in_place:
-                taken.append(next(t for t in given if t.parameter.name == p.name))
-            else:
-                taken.append(_arrays_of(p, outputs.get(p.name), written=True))
-        return given, taken
-
-    def _column(
-        self, given: Sequence[_Tensors], taken: Sequence[_Tensors], formats: Mapping[str, str]
-    ) -> int:
-        """The first column that has the types of all tensors that are given."""
-        numbers = {name: number for number, name in FORMATS.items()}
-        for name, text in formats.items():
-            if text not in numbers or name not in {p.name for p in self._parameters()}:
-                raise bad_value(
-                    f"formats must name a tensor and one of {', '.join(numbers)} but got {name}={text}."
-                )
-        for column in range(self.definition.columns):
-            if all(
-                type_of(t.parameter.name, array).number == t.parameter.types[column]
-                for t in (*given, *taken)
-                for array in t.arrays
-            ) and all(
-                p.name not in formats or p.format_in(column) == numbers[formats[p.name]]
-                for p in self._parameters()
-            ):
-                return column
-        got = ", ".join(f"{t.parameter.name} {t.arrays[0].dtype}" for t in (*given, *taken) if t.arrays)
-        columns = [
-            "(" + ", ".join(f"{p.name} {name_of(p.types[c])}" for p in self._parameters()) + ")"
-            for c in range(self.definition.columns)
-        ]
-        listed = ", ".join(dict.fromkeys(columns))
-        raise bad_value(f"tensors must have the types of one of the kernels {listed} but got {got}.")
-
-    def _attributes(self, named: Mapping[str, Any]) -> list[dict[str, Any]]:
-        known = {a.name: a for a in self.definition.attributes}
-        if unknown := sorted(set(named) - set(known)):
-            raise bad_value(f"attributes must be {', '.join(known) or 'none'} but got {unknown[0]}.")
-        values = []
-        for name, attribute in known.items():
-            value = named.get(name)
-            if value is None:
-                if attribute.default is None:
-                    raise bad_value(f"{name} must be given but got nothing.")
-                value = _default_of(attribute)
-            values.append({"type": attribute.type, "value": _attribute_value(attribute, value)})
-        return values
+    # ---- the tiling ---------------------------------------------------------------------------------------
 
     def _tile(
         self,
-        given: Sequence[_Tensors],
-        taken: Sequence[_Tensors],
+        given: Sequence[Tensors],
+        taken: Sequence[Tensors],
         column: int,
         named: Mapping[str, Any],
         options: Options | None,
         deterministic: bool,
     ) -> Tiling:
-        attributes = self._attributes(named)
+        attributes = self.definition.attribute_values(named)
         profile = self._profile((options and options.soc) or self._chip)
         most = options.most_cores if options else 0
         reply = self._host.ask(
@@ -404,8 +247,8 @@ class OperatorSources:
             chip=profile["name"],
             cores=min(profile["cores"], most or profile["cores"]),
             deterministic=int(deterministic),
-            inputs=[_described(t, column) for t in given],
-            outputs=[_described(t, column) for t in taken],
+            inputs=[described(t, column) for t in given],
+            outputs=[described(t, column) for t in taken],
             attrs=attributes,
         )
         if "refused" in reply:
@@ -455,7 +298,7 @@ class OperatorSources:
         """The macros of a column (asc-devkit ascendc_impl_build.py, get_dtype_fmt_options)."""
         defines = {"DETERMINISTIC_MODE": "0"}
         inputs = {p.name for p in self.definition.inputs}
-        for index, p in enumerate(self._parameters()):
+        for index, p in enumerate(self.definition.parameters):
             is_reference = index >= len(self.definition.inputs) and p.name in inputs
             name = p.name.upper() + ("_REF" if is_reference else "")
             kind = BY_NUMBER.get(p.types[column])
@@ -495,12 +338,13 @@ class OperatorSources:
             for number, name in FORMATS.items()
         )
         entry = self.entry + (f"<{', '.join(arguments)}>" if arguments else "")
-        count = len(self._parameters()) + 2
+        count = len(self.definition.parameters) + 2
         text = (
             f'{formats}#include "ascend_sim_entry.h"\n{header}#include "{self._layout.source}"\n'
             f'extern "C" __attribute__((visibility("default"))) void {_ENTRY}('
             "uint8_t* const* addresses, const void* described) {\n"
-            f"    ascend_sim::call_entry<{count}>(&{entry}, addresses, static_cast<const int64_t*>(described));\n}}\n"
+            f"    ascend_sim::call_entry<{count}>(&{entry}, addresses, "
+            "static_cast<const int64_t*>(described));\n}\n"
         ).replace("#pragma once\n", "")
         wrapper = self._folder / f"{self._source.stem}-{digest(text.encode())}.cpp"
         if not wrapper.is_file():
@@ -512,108 +356,3 @@ class OperatorSources:
         return compile_once(
             command, f"{self._source.stem}-{self.soc}", ".so", self._layout.source, self._folder
         )
-
-
-class _Launch:
-    """The arguments of a kernel for a call."""
-
-    def __init__(self, given: Sequence[_Tensors], taken: Sequence[_Tensors], sums: Sequence[str]) -> None:
-        self._copies: list[tuple[Array, Array]] = []  # int4 arrays and their bytes
-        self._tensors = [*given, *taken]
-        written = {t.parameter.name for t in taken}
-        if unknown := sorted(set(sums) - written):
-            raise bad_value(f"sums must be outputs but got {unknown[0]}.")
-        made: dict[str, list[Any]] = {}
-        self.arguments: list[Any] = []
-        for t in self._tensors:
-            name = t.parameter.name
-            if name not in made:
-                in_place = name in written and any(other is t for other in given)
-                role = Sum if name in sums else InOut if in_place else Out if name in written else In
-                made[name] = [role(self._device(array, name in written), name) for array in t.arrays]
-            self.arguments += made[name] if t.arrays or t.is_list else [None]
-
-    def _device(self, array: Array, written: bool) -> Array:
-        device = device_array(array)
-        if device is not array and written:
-            self._copies.append((array, device))
-        return device
-
-    def described(self) -> Any:
-        """For each of the kernel's parameters -1, or a list's tensors (include/ascend_sim_entry.h)."""
-        numbers: list[int] = []
-        for t in self._tensors:
-            if not t.is_list:
-                numbers.append(-1)
-                continue
-            numbers.append(len(t.arrays))
-            for array in t.arrays:
-                numbers += [array.ndim, *array.shape]
-        return (C.c_int64 * len(numbers))(*numbers)
-
-    def finish(self) -> None:
-        """Copy results of packed types to the caller's arrays."""
-        for array, device in self._copies:
-            copy_back(array, device)
-
-
-def _arrays_of(parameter: Parameter, value: Any, *, written: bool) -> _Tensors:
-    name = parameter.name
-    if value is None:
-        if parameter.kind == _REQUIRED:
-            raise bad_value(f"{name} must be given but got nothing.")
-        return _Tensors(parameter, (), parameter.is_list)
-    is_list = parameter.is_list
-    if is_list != isinstance(value, list | tuple):
-        expected = "a list of arrays" if is_list else "an array"
-        raise bad_type(f"{name} must be {expected} but got {type(value).__name__}.")
-    arrays = []
-    for array in value if is_list else [value]:
-        if not isinstance(array, np.ndarray):
-            raise bad_type(f"{name} must be an array but got {type(array).__name__}.")
-        type_of(name, array)
-        if written and not (array.flags.c_contiguous and array.flags.writeable):
-            raise bad_value(f"{name} must be contiguous and writeable but got strides {array.strides}.")
-        arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
-    return _Tensors(parameter, tuple(arrays), is_list)
-
-
-def _described(tensors: _Tensors, column: int) -> list[dict[str, Any]]:
-    """The tensors of a parameter for the tiling."""
-    described = []
-    for array in tensors.arrays:
-        one: dict[str, Any] = {
-            "type": type_of(tensors.parameter.name, array).number,
-            "format": tensors.parameter.format_in(column),
-            "shape": list(array.shape),
-        }
-        if tensors.parameter.reads_values:
-            one["values"] = device_array(array).tobytes().hex()
-        described.append(one)
-    return described
-
-
-def _default_of(attribute: Attribute) -> Any:
-    text = attribute.default or ""
-    return text if attribute.type == "str" else json.loads(text)
-
-
-def _attribute_value(attribute: Attribute, value: Any) -> Any:
-    """The value as the host program reads it; a bool is a number."""
-    kind, got = attribute.type, type(value).__name__
-    if kind == "str":
-        if not isinstance(value, str):
-            raise bad_type(f"{attribute.name} must be a str but got {got}.")
-        return value
-    convert = {"Int": int, "Float": lambda v: repr(float(v)), "Bool": lambda v: int(bool(v))}[
-        kind.removeprefix("list").capitalize()
-    ]
-    if kind.startswith("list"):
-        if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str):
-            raise bad_type(f"{attribute.name} must be a list but got {got}.")
-        return [convert(item) for item in value]
-    if not isinstance(value, int | float | np.number | np.bool_):
-        raise bad_type(f"{attribute.name} must be a number but got {got}.")
-    if kind == "int" and not -(2**63) <= value < 2**63:
-        raise bad_value(f"{attribute.name} must be in the int64 range but got {value}.")
-    return convert(value)

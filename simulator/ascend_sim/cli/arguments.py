@@ -22,7 +22,7 @@ _FORMATS = {
     "int8_t": "b", "uint8_t": "B", "int16_t": "h", "uint16_t": "H", "int32_t": "i", "uint32_t": "I",
     "int64_t": "q", "uint64_t": "Q", "float": "f", "double": "d",
 }  # fmt: skip
-DTYPES = ("float16", "float32", "bfloat16", *(name[:-2] for name in _FORMATS if name.endswith("_t")))
+DTYPES = ("float16", "float32", "bfloat16", "bool", *(name[:-2] for name in _FORMATS if name.endswith("_t")))
 _NEW_ARRAY = re.compile(r"(\w+)\[([0-9,]*)\]")
 
 
@@ -100,6 +100,8 @@ def new_array(dtype: str, sizes: str, random: np.random.Generator | None, text: 
     if random is None:
         return np.zeros(shape, kind)
     values = random.standard_normal(shape, dtype=np.float32)
+    if kind.kind == "b":
+        return values > 0
     return values.astype(kind) if kind.kind in "fV" else (values * 100).astype(np.int64).astype(kind)
 
 
@@ -110,6 +112,13 @@ def read_array(file: str) -> Any:
     except (OSError, ValueError) as error:
         cause = cause_of(error).rstrip(".")
         raise bad_value(f"argument must be a .npy file or DTYPE[SIZES] but got {file}: {cause}.") from None
+
+
+def struct_of(texts: Sequence[str]) -> bytes:
+    """Return the bytes of the tiling struct, of which a command line has at most one."""
+    if len(texts) > 1:
+        raise bad_value(f"tiling must be one struct but got {texts[0]} and {texts[1]}.")
+    return tiling_of(texts[0]) if texts else b""
 
 
 def tiling_of(text: str) -> bytes:

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from ascend_sim import timeline
 from ascend_sim.cli.application import usage_error
-from ascend_sim.cli.arguments import KernelArgument, arguments_of, macros_of, tiling_of
-from ascend_sim.cli.operator_arguments import call_of
+from ascend_sim.cli.arguments import KernelArgument, arguments_of, macros_of, struct_of
+from ascend_sim.cli.operator_call import CallTexts, OperatorFiles, run_operator
+from ascend_sim.cli.outcome import Outcome
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import replacing, unreadable, unwritable
-from ascend_sim.kernels import In, InOut, KernelBroken, Out, Part, Report, Sum, compile
+from ascend_sim.kernels import Kernel, KernelBroken, Out, Part, compile
 from ascend_sim.library import DEFAULT_SOC, Options, figures_of
 from ascend_sim.operator_host import HostCodeFailed
-from ascend_sim.operator_sources import OperatorSources, Tiling
+from ascend_sim.operator_sources import Tiling
 from ascend_sim.package import Refused
 
 FAILED = 1
+_OPERATOR = "An operator by its definition"
 
 
 def kernel(
@@ -53,19 +52,38 @@ def kernel(
         str, typer.Option(help="An SoC such as ascend910b, or a chip such as Ascend910B4.")
     ] = DEFAULT_SOC,
     definition: Annotated[
-        Path | None, typer.Option(help="The file with the operator's definition (OP_ADD).")
+        Path | None,
+        typer.Option(help="The file with the operator's definition (OP_ADD).", rich_help_panel=_OPERATOR),
     ] = None,
-    operator: Annotated[str, typer.Option(help="The operator, if the definition has several.")] = "",
+    operator: Annotated[
+        str, typer.Option(help="The operator, if the definition has several.", rich_help_panel=_OPERATOR)
+    ] = "",
     input_: Annotated[
         list[str] | None,
-        typer.Option("--input", help="NAME=FILE.npy or NAME=DTYPE:SIZES, an input of the definition."),
+        typer.Option(
+            "--input",
+            help="NAME=FILE.npy or NAME=DTYPE:SIZES, an input of the definition.",
+            rich_help_panel=_OPERATOR,
+        ),
     ] = None,
     output: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=DTYPE:SIZES, NAME=DTYPE:SIZES=FILE.npy or NAME=FILE.npy, an output."),
+        typer.Option(
+            help="NAME=DTYPE:SIZES, NAME=DTYPE:SIZES=FILE.npy or NAME=FILE.npy, an output.",
+            rich_help_panel=_OPERATOR,
+        ),
     ] = None,
     attr: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE, an attribute of the definition.")
+        list[str] | None,
+        typer.Option(help="NAME=VALUE, an attribute of the definition.", rich_help_panel=_OPERATOR),
+    ] = None,
+    sum_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sum",
+            help="An output of sums by atomic copies, whose last bits depend on the cores.",
+            rich_help_panel=_OPERATOR,
+        ),
     ] = None,
     block_dim: Annotated[int, typer.Option(min=1, help="Number of blocks, each on one core.")] = 1,
     tiling: Annotated[
@@ -93,7 +111,10 @@ def kernel(
     ] = None,
     figure: Annotated[
         list[str] | None,
-        typer.Option("--figure", help="A figure of the timeline that replaces the chip's, NAME=VALUE."),
+        typer.Option(
+            "--figure",
+            help="NAME=NUMBER: replaces a figure of the chip's profile, such as read_latency_cycles=241.",
+        ),
     ] = None,
     reference: Annotated[
         str, typer.Option(help="MODULE:FUNCTION that computes the expected outputs from the inputs.")
@@ -110,17 +131,18 @@ def kernel(
     """Compile a kernel file, run one kernel on the simulated cores, check every rule.
 
     An argument is ROLE:FILE.npy, ROLE:DTYPE[SIZES], ROLE:DTYPE[SIZES]=FILE.npy or
-    null. The role is in, out, inout, part (an output of which the kernel writes a
-    part), or sum (sums of atomic copies, whose last bits depend on the order of the
-    cores). New arrays hold random numbers, those with role out or part zeros;
-    =FILE.npy writes the result. The reference gets the inputs in their order.
+    null. The role is in, out, part (an output of which the kernel leaves bytes
+    unwritten), inout, or sum (sums of atomic copies, whose last bits depend on the
+    order of the cores). New arrays hold random numbers, those with role out or part
+    zeros; =FILE.npy writes the result. The reference gets the inputs in their order.
 
-    With --definition the kernel is that of an operator, called by its definition:
-    --input, --output and --attr have its names, and its own tiling, from the sources
-    that --tiling and the definition name, gives blocks, key, tiling data and
-    workspace. Fields in --tiling replace it. The reference gets inputs and attributes
-    by name, and returns a dict: an array for each output, or an array and the largest
-    permitted differences.
+    With --definition the kernel is that of an operator, and its own host code gives
+    the launch: the definition the types, the files of --tiling the blocks, the key,
+    the tiling data and the workspace. --input, --output and --attr use the names of
+    the definition; NAME=FILE.npy or NAME=DTYPE:SIZES, and =FILE.npy behind an output
+    writes it. Leave out optional inputs; repeat --input for a list of tensors. The
+    reference gets inputs and attributes by name and returns a dict with an array for
+    each output, or a pair: the array and the largest permitted differences.
 
     A launch on several cores runs twice: with the cores in ascending, then in
     descending order. Outputs and the timeline are written only if the kernel broke
@@ -137,11 +159,10 @@ def kernel(
 
       ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' -D DTYPE_X=half
 
-      ascend-sim kernel examples/scaled_add/op_kernel/scaled_add.cpp
-      --definition examples/scaled_add/op_host/scaled_add_def.cpp
-      --tiling examples/scaled_add/op_host/scaled_add_tiling.cpp
+      ascend-sim kernel op_kernel/scaled_add.cpp --reference reference:scaled_add
+      --definition op_host/scaled_add_def.cpp --tiling op_host/scaled_add_tiling.cpp
       --input x=float16:8,100 --input y=float16:8,100 --attr scale=0.5
-      --output z=float16:8,100
+      --output z=float16:8,100=z.npy
     """
     if must := unreadable(source):
         raise usage_error(f"[kernel] source {must}")
@@ -149,34 +170,34 @@ def kernel(
         raise usage_error(f"[kernel] trace {must}")
     try:
         compare = _reference_of(reference)
+        given = Tiling(b"", tiling_key, block_dim, workspace)
         with tempfile.TemporaryDirectory() as folder:
             draft = Path(folder) / "trace.json"
             options = Options(
                 soc=soc,
                 lenient=tuple(rule for rule in lenient.split(",") if rule),
-                auto_sync=bool(auto_sync),
+                # CANN inserts it in the kernels of operators; a kernel that is compiled alone decides itself.
+                auto_sync=definition is not None if auto_sync is None else auto_sync,
                 trace_path=None if trace is None else str(draft),
                 trace_cores=cores,
                 figures=figures_of(figure or ()),
             )
             if definition is not None:
                 if arguments or define:
-                    raise bad_value("arguments and macros must be those of --definition but got others.")
-                outcome = _run_operator(
-                    OperatorFiles(
-                        source, entry, definition, operator, tuple(tiling or ()), tuple(include or ())
-                    ),
-                    (input_ or (), output or (), attr or (), seed),
-                    Tiling(b"", tiling_key, block_dim, workspace),
-                    replace(options, auto_sync=auto_sync is not False),
-                    compare,
-                )
-            else:
-                if not entry or input_ or output or attr or operator:
                     raise bad_value(
-                        "definition must be given with names of tensors, or entry, but got neither."
+                        "definition must replace arguments and macros but got "
+                        f"{(arguments or define or [''])[0]}: name tensors with --input and --output."
                     )
-                parsed = arguments_of(arguments or (), seed)
+                files = OperatorFiles(source, entry, definition, operator, tiling or (), include or ())
+                call = CallTexts(input_ or (), output or (), attr or (), sum_ or (), seed)
+                outcome = run_operator(files, call, given, options, compare)
+            else:
+                if name := next(
+                    (n for n in (*(input_ or ()), *(output or ()), *(attr or ()), operator) if n), ""
+                ):
+                    raise bad_value(f"definition must be given for names of tensors but got only {name}.")
+                if not entry:
+                    raise bad_value("entry must name the __global__ function but got nothing.")
                 compiled = compile(
                     source,
                     entry,
@@ -184,126 +205,67 @@ def kernel(
                     defines=macros_of(define or ()),
                     include=include or (),
                 )
-                inputs = [
-                    g.argument.array.copy()
-                    for g in parsed
-                    if g.argument and not isinstance(g.argument, Out | Part)
-                ]
-                report = compiled.run(
-                    *[g.argument for g in parsed],
-                    block_dim=block_dim,
-                    tiling=_struct_of(tiling or ()),
-                    tiling_key=tiling_key,
-                    workspace_bytes=workspace,
-                    options=options,
-                )
-                expected = None if compare is None else _in_order(compare(*inputs), parsed)
-                outcome = _Outcome(f"{source.name}: {entry}", report, parsed, expected)
+                given = replace(given, data=struct_of(tiling or ()))
+                outcome = _run_entry(compiled, arguments_of(arguments or (), seed), given, options, compare)
+                outcome.call = f"{source.name}: {entry}"
             if trace is not None:
                 with draft.open("rb") as written, replacing(trace, "wb") as stream:
                     shutil.copyfileobj(written, stream)
         for argument in outcome.arguments:
             argument.write()
-        difference, is_within = _difference(outcome, within)
+        difference = outcome.difference(within)
     except (Refused, HostCodeFailed, KernelBroken, CompileFailed) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(FAILED) from None
     except (ValueError, TypeError, Unavailable) as error:
         raise usage_error(str(error)) from None
     if json_:
-        finite = difference if difference is None or math.isfinite(difference) else "infinite"
-        more = {"warnings": outcome.report.warnings, "difference": finite, **outcome.more}
-        print(json.dumps({**outcome.report.summary, **more}, indent=1))
+        print(json.dumps(outcome.as_json(difference), indent=1))
     else:
-        _show(outcome, trace)
-    if difference is not None:
-        verdict = "equal to" if difference == 0 else f"at most {difference:g} from"
-        if not json_:
-            print(f"{verdict} {reference}")
-        if not is_within:
-            most = f"at most {within:g}" if within or not outcome.has_tolerances else "within its tolerances"
-            print(
-                f"[kernel] difference from {reference} must be {most} but got {difference:g}.",
-                file=sys.stderr,
-            )
-            raise typer.Exit(FAILED)
+        outcome.show()
+        if trace is not None:
+            Console(highlight=False).print(f"timeline written to {escape(str(trace))}", soft_wrap=True)
+    if difference is None:
+        return
+    if not json_:
+        equal = "equal to" if difference.largest == 0 else f"at most {difference.largest:g} from"
+        print(f"{equal} {reference}")
+    if not difference.is_within:
+        most = "within its tolerances" if outcome.has_tolerances else f"at most {within:g}"
+        print(
+            f"[kernel] difference from {reference} must be {most} but got {difference.largest:g}.",
+            file=sys.stderr,
+        )
+        raise typer.Exit(FAILED)
 
 
-@dataclass
-class _Outcome:
-    """A run that kept every rule.
-
-    ``expected`` has the reference's array and tolerance for each written array; None without a reference.
-    """
-
-    call: str
-    report: Report
-    arguments: list[KernelArgument]
-    expected: list[tuple[Any, Any]] | None
-    more: dict[str, Any] = field(default_factory=dict)
-    has_tolerances: bool = False
-
-
-@dataclass(frozen=True)
-class OperatorFiles:
-    """The files of ``--definition``."""
-
-    source: Path
-    entry: str
-    definition: Path
-    operator: str
-    tiling: tuple[str, ...]
-    include: tuple[Path, ...]
-
-    def tiling_files(self) -> list[str]:
-        """The values of ``--tiling`` that are source files; the others are fields."""
-        return [text for text in self.tiling if Path(text).suffix in (".cpp", ".cc", ".cxx")]
-
-
-def _run_operator(
-    files: OperatorFiles,
-    texts: tuple[Sequence[str], Sequence[str], Sequence[str], int],
-    given: Tiling,
+def _run_entry(
+    kernel: Kernel,
+    arguments: list[KernelArgument],
+    tiling: Tiling,
     options: Options,
     compare: Callable[..., Any] | None,
-) -> _Outcome:
-    sources = OperatorSources(
-        files.source,
-        definition=files.definition,
-        tiling=files.tiling_files(),
-        include=files.include,
-        soc=options.soc or DEFAULT_SOC,
-        operator=files.operator or None,
-        entry=files.entry or None,
-        auto_sync=False,
+) -> Outcome:
+    """Run an entry with arguments in its order."""
+    inputs = [
+        g.argument.array.copy() for g in arguments if g.argument and not isinstance(g.argument, Out | Part)
+    ]
+    report = kernel.run(
+        *[g.argument for g in arguments],
+        block_dim=tiling.block_dim,
+        tiling=tiling.data,
+        tiling_key=tiling.key,
+        workspace_bytes=tiling.workspace_bytes,
+        options=options,
     )
-    call = call_of(sources.definition, *texts)
-    fields = [text for text in files.tiling if text not in files.tiling_files()]
-    tiling = replace(given, data=_struct_of(fields)) if fields else None
-    inputs = {name: np.copy(array) for name, array in call.inputs.items()}
-    report = sources.run(
-        call.inputs, call.outputs, attributes=call.attributes, options=options, tiling=tiling
-    )
-    used = report.tiling
-    more = {"tiling_key": used.key, "block_dim": used.block_dim, "workspace_bytes": used.workspace_bytes}
-    outcome = _Outcome(sources.definition.name, report, call.arguments, None, more)
+    outcome = Outcome("", report, arguments)
     if compare is not None:
-        found = compare(**inputs, **call.attributes)
-        results = call.results()
-        if not isinstance(found, dict) or set(found) != set(results):
-            got = ", ".join(found) if isinstance(found, dict) else type(found).__name__
-            raise bad_value(f"reference must return a dict of {', '.join(results)} but got {got}.")
-        outcome.has_tolerances = any(isinstance(value, tuple) for value in found.values())
-        outcome.expected = [
-            found[name] if isinstance(found[name], tuple) else (found[name], None) for name in results
-        ]
+        expected = compare(*inputs)
+        results = expected if isinstance(expected, tuple) else (expected,)
+        if len(results) != len(outcome.written):
+            raise bad_value(f"reference must return {len(outcome.written)} outputs but got {len(results)}.")
+        outcome.expected = [(result, None) for result in results]
     return outcome
-
-
-def _struct_of(texts: Sequence[str]) -> bytes:
-    if len(texts) > 1:
-        raise bad_value(f"tiling must be given once but got {texts[0]} and {texts[1]}.")
-    return tiling_of(texts[0]) if texts else b""
 
 
 def _reference_of(text: str) -> Callable[..., Any] | None:
@@ -316,48 +278,3 @@ def _reference_of(text: str) -> Callable[..., Any] | None:
     except (ImportError, AttributeError, ValueError) as error:
         raise bad_value(f"reference must be MODULE:FUNCTION but got {text}: {error}.") from None
     return found
-
-
-def _in_order(expected: Any, arguments: list[KernelArgument]) -> list[tuple[Any, Any]]:
-    """The results of a reference, one for each written argument."""
-    count = sum(1 for g in arguments if g.argument and g.argument.role)
-    results = expected if isinstance(expected, tuple) else (expected,)
-    if len(results) != count:
-        raise bad_value(f"reference must return {count} outputs but got {len(results)}.")
-    return [(result, None) for result in results]
-
-
-def _difference(outcome: _Outcome, within: float) -> tuple[float | None, bool]:
-    """The largest absolute difference of an output from the reference, infinite if only one is NaN; and
-    whether each difference is within its tolerance, or within ``within``."""
-    if outcome.expected is None:
-        return None, True
-    outputs = [g.argument.array for g in outcome.arguments if g.argument and g.argument.role]
-    largest, is_within = 0.0, True
-    for (result, tolerance), output in zip(outcome.expected, outputs, strict=True):
-        a, b = np.asarray(result, np.float64), output.astype(np.float64)
-        if a.shape != b.shape:
-            raise bad_value(f"reference must return shape {list(b.shape)} but got {list(a.shape)}.")
-        with np.errstate(invalid="ignore"):  # inf - inf
-            differences = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-        differences = np.where(np.isnan(differences), np.inf, differences)
-        largest = max(largest, float(differences.max(initial=0.0)))
-        limit = within if tolerance is None else np.maximum(np.asarray(tolerance, np.float64), within)
-        is_within = is_within and bool((differences <= limit).all())
-    return largest, is_within
-
-
-def _show(outcome: _Outcome, trace: Path | None) -> None:
-    for warning in outcome.report.warnings:
-        print(f"warning: {warning['text']}")
-    moved = {In: 1, Out: 1, Part: 1, InOut: 2, Sum: 2}  # reads and writes
-    given = [g.argument for g in outcome.arguments if g.argument]
-    minimum_bytes = sum(argument.array.nbytes * moved[type(argument)] for argument in given)
-    timeline.show({**outcome.report.summary, "call": outcome.call}, minimum_bytes, Console(highlight=False))
-    for name, value in outcome.more.items():
-        print(f"{name.replace('_', ' ')} {value}")
-    for written in outcome.arguments:
-        if written.file is not None:
-            print(f"{written.text.partition('=')[0]} written to {written.file}")
-    if trace is not None:
-        Console(highlight=False).print(f"timeline written to {escape(str(trace))}", soft_wrap=True)
