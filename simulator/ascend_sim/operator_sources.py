@@ -319,7 +319,7 @@ class OperatorSources:
         command = [*self._command(column), "-DASCENDC_TPL_PRE", "-E", "-P", str(self._layout.source)]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace")
         if done.returncode != 0:
-            raise CompileFailed(done.stderr)
+            raise CompileFailed(self._layout.original(done.stderr))
         found = template_arguments.declarations(done.stdout)
         if found is None:
             raise bad_value(f"kernel must declare the arguments of {self.entry} (ASCENDC_TPL_ARGS_DECL).")
@@ -353,6 +353,8 @@ class OperatorSources:
             draft.replace(wrapper)
         sim = load()
         command = [*self._command(column), str(wrapper), str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
-        return compile_once(
-            command, f"{self._source.stem}-{self.soc}", ".so", self._layout.source, self._folder
-        )
+        stem = f"{self._source.stem}-{self.soc}"
+        try:
+            return compile_once(command, stem, ".so", self._layout.source, self._folder)
+        except CompileFailed as error:
+            raise CompileFailed(self._layout.original(str(error))) from None

@@ -25,12 +25,23 @@ class Layout:
     Attributes:
         source: the kernel's file, or a link to it.
         include: folders of headers.
-        flags: for the compiler, so that messages name the library's own files.
+        origins: folders with links, and the folders with the linked files.
     """
 
     source: Path
     include: tuple[Path, ...] = ()
-    flags: tuple[str, ...] = ()
+    origins: tuple[tuple[Path, Path], ...] = ()
+
+    @property
+    def flags(self) -> list[str]:
+        """Options of the compiler, so that reports name the library's own files."""
+        return [f"-ffile-prefix-map={folder}={origin}" for folder, origin in self.origins]
+
+    def original(self, text: str) -> str:
+        """Return the text of a message with the names of the library's own files."""
+        for folder, origin in self.origins:
+            text = text.replace(f"{folder}{os.sep}", f"{origin}{os.sep}")
+        return text
 
 
 def lay_out(source: Path, include: Sequence[Path], folder: Path) -> Layout:
@@ -45,7 +56,7 @@ def lay_out(source: Path, include: Sequence[Path], folder: Path) -> Layout:
     if kernel_folder is None:
         return Layout(source)
     operator = kernel_folder.parent
-    flags = []
+    origins = []
     waiting, linked = [(operator.name, kernel_folder)], set()
     while waiting:
         name, origin = waiting.pop()
@@ -53,7 +64,7 @@ def lay_out(source: Path, include: Sequence[Path], folder: Path) -> Layout:
             continue
         linked.add(name)
         files = _link_files(origin, folder / name)
-        flags.append(f"-ffile-prefix-map={folder / name}={origin}")
+        origins.append((folder / name, origin))
         for path in files:
             for other in _INCLUDE.findall(path.read_text(errors="replace")):
                 found = _folder_of(other, operator)
@@ -63,9 +74,9 @@ def lay_out(source: Path, include: Sequence[Path], folder: Path) -> Layout:
         for part in ("op_kernel", "atvoss"):
             if (root / "op_common" / part).is_dir():
                 _link_files(root / "op_common" / part, folder / "common" / part)
-                flags.append(f"-ffile-prefix-map={folder / 'common' / part}={root / 'op_common' / part}")
+                origins.append((folder / "common" / part, root / "op_common" / part))
     target = folder / operator.name / source.relative_to(kernel_folder)
-    return Layout(target, (folder / "common",), tuple(flags))
+    return Layout(target, (folder / "common",), tuple(origins))
 
 
 def _folder_of(name: str, operator: Path) -> Path | None:
