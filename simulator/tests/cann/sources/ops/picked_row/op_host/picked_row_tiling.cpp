@@ -30,6 +30,7 @@ static ge::graphStatus TilingForPickedRow(gert::TilingContext* context) {
     data->columns = static_cast<uint32_t>(x.GetDim(1));
     data->plus = static_cast<int32_t>(plus);
     data->parsed = context->GetCompileInfo<PickedRowCompileInfo>()->parsed;
+    data->deterministic = context->GetDeterministic();
     context->SetTilingKey(GET_TPL_TILING_KEY(plus == 0 ? PLUS_NOTHING : PLUS_NUMBER, *attrs->GetBool(0)));
     context->SetBlockDim(1);
     platform_ascendc::PlatformAscendC chip(context->GetPlatformInfo());

@@ -7,4 +7,6 @@ struct PickedRowTilingData {
     uint32_t columns;
     int32_t plus;
     uint32_t parsed;
+    int32_t deterministic;
+    uint64_t unset;
 };
