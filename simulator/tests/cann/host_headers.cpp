@@ -208,7 +208,7 @@ END_TILING_DATA_DEF;
 BEGIN_TILING_DATA_DEF(Outer)
 TILING_DATA_FIELD_DEF(uint8_t, one);
 TILING_DATA_FIELD_DEF(float, four);
-TILING_DATA_FIELD_DEF_ARR(int16_t, 3, list);
+TILING_DATA_FIELD_DEF_ARR(int16_t, 5, list);
 TILING_DATA_FIELD_DEF_STRUCT(Inner, inner);
 TILING_DATA_FIELD_DEF(int64_t, eight);
 END_TILING_DATA_DEF;
@@ -218,8 +218,8 @@ REGISTER_TILING_DATA_CLASS(InnerOp, Inner)
 void tiling_data() {
     Outer data;
     EXPECT(Inner().GetDataSize() == 8);  // filled up to 8 bytes
-    EXPECT(data.GetDataSize() == 32 && std::string(data.GetTilingClassName()) == "Outer");
-    int16_t list[] = {1, -2, 3};
+    EXPECT(data.GetDataSize() == 40 && std::string(data.GetTilingClassName()) == "Outer");
+    int16_t list[] = {1, -2, 3, 0, 0};
     data.set_one(5);
     data.set_four(0.5f);
     data.set_list(list);
@@ -230,19 +230,22 @@ void tiling_data() {
     struct Layout {
         uint8_t one;
         float four;
-        int16_t list[3];
+        int16_t list[5];
         alignas(8) uint16_t half;
         alignas(8) int64_t eight;
     } saved;
     data.SaveToBuffer(&saved, sizeof saved);
-    EXPECT(sizeof saved == 32 && saved.one == 5 && saved.four == 0.5f && saved.list[2] == 3 && saved.half == 6 &&
+    EXPECT(sizeof saved == 40 && saved.one == 5 && saved.four == 0.5f && saved.list[2] == 3 && saved.half == 6 &&
            saved.eight == -7);
     // With the caller's memory, a class changes it in place and saves nothing.
     Outer same(&saved);
     same.set_eight(8);
     EXPECT(saved.eight == 8 && same.inner.get_half() == 6);
+    Layout untouched{};
+    same.SaveToBuffer(&untouched, sizeof untouched);
+    EXPECT(untouched.eight == 0);
     auto& factory = optiling::CTilingDataClassFactory::GetInstance();
-    EXPECT(factory.CreateTilingDataInstance("Tested")->GetDataSize() == 32);
+    EXPECT(factory.CreateTilingDataInstance("Tested")->GetDataSize() == 40);
     EXPECT(factory.CreateTilingDataInstance("None") == nullptr);
 }
 

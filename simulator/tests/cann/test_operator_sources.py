@@ -19,7 +19,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from ascend_sim import CompileFailed, KernelBroken, OperatorSources, Options, Tiling
+from ascend_sim.operator_definition import Definition, Parameter
 from ascend_sim.operator_host import HostCodeFailed
+from ascend_sim.operator_tensors import Launch, tensors_of
 from ascend_sim.operator_types import copy_back, device_array
 from ascend_sim.package import Refused
 
@@ -108,12 +110,13 @@ def test_the_tiling_gets_the_chip_and_the_number_of_cores(scaled_add):
 
 def test_the_tiling_gets_values_of_inputs_and_the_compile_information_is_parsed_once(picked_row):
     call = {"x": rows(), "row": np.array([2])}, {"y": np.empty(7, np.float32)}
-    fields = np.dtype(
-        [("row", "<i8"), ("columns", "<u4"), ("plus", "<i4"), ("parsed", "<u4"), ("end", "<u4")]
-    )
-    for _ in range(2):
-        tiling = picked_row.tile(*call, plus=5)
-        assert np.frombuffer(tiling.data, fields).tolist()[0][:4] == (2, 7, 5, 1)
+    names = ("row", "columns", "plus", "parsed", "deterministic", "unset")
+    fields = np.dtype(list(zip(names, ("<i8", "<u4", "<i4", "<u4", "<i4", "<u8"), strict=True)))
+    for deterministic in (False, True):
+        tiling = picked_row.tile(*call, plus=5, deterministic=deterministic)
+        found = np.frombuffer(tiling.data, fields).tolist()
+        # What a tiling leaves unset has undefined contents.
+        assert found == [(2, 7, 5, 1, int(deterministic), 0xD7D7D7D7D7D7D7D7)]
     assert tiling.workspace_bytes == 4096  # without CANN's own 16 MiB
 
 
@@ -335,6 +338,15 @@ def test_int4_is_packed_with_the_first_element_in_the_low_bits():
     back = np.zeros_like(x)
     copy_back(back, device)
     assert np.array_equal(back, x)
+
+
+def test_int4_outputs_are_copied_back():
+    definition = Definition("Some", "some", (), (Parameter("y", 2, (29,), (2,), False),), ())
+    y = np.zeros((1, 3)).astype(ml_dtypes.int4)
+    launch = Launch(*tensors_of(definition, {}, {"y": y}), ())
+    launch.arguments[0].array[...] = [0xE1, 0x07]
+    launch.finish()
+    assert y.astype(int).tolist() == [[1, -2, 7]]
 
 
 def test_the_public_names_are_in_the_package():
