@@ -8,8 +8,8 @@
 
 namespace ascend_sim {
 
-// A list of tensors as a kernel gets it: the offset of the addresses in bytes; for each tensor its number of dimensions,
-// with its index in the high half, and its sizes; the addresses. Source: asc-devkit
+// A list of tensors as a kernel gets it: the offset of the addresses in bytes; for each tensor its number of
+// dimensions, with its index in the high half, and its sizes; the addresses. Source: asc-devkit
 // impl/basic_api/dav_c220/kernel_operator_list_tensor_impl.h, ListTensorDecode.
 inline std::vector<uint64_t> tensor_list(const int64_t*& described, uint8_t* const*& addresses) {
     std::vector<uint64_t> list{0}, pointers;
@@ -30,8 +30,8 @@ void call_entry(void (*entry)(P...), uint8_t* const* parameters, std::index_sequ
     entry(reinterpret_cast<P>(parameters[I])...);
 }
 
-// `described` has for each of the kernel's parameters -1 for a tensor, or the number of tensors in its list, followed by
-// the number of dimensions and the sizes of each. `addresses` has those of the tensors, of workspace and tiling.
+// `described` has for each of the kernel's parameters -1 for a tensor, or the number of tensors in its list, followed
+// by the number of dimensions and the sizes of each. `addresses` has those of the tensors, of workspace and tiling.
 template <int expected, class... P>
 void call_entry(void (*entry)(P...), uint8_t* const* addresses, const int64_t* described) {
     static_assert(sizeof...(P) == expected,

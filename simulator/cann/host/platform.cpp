@@ -3,12 +3,11 @@
 // Sources: the files Ascend910B1.ini, Ascend910_9391.ini and Ascend310P3.ini of CANN 8.1.RC1 and of hicann/runtime
 // src/platform/platform_config/cann; runtime src/platform/platform_infos_def.cpp; asc-devkit
 // impl/utils/tiling/platform/platform_ascendc.cpp.
-#include "platform/platform_infos_def.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
+#include "platform/platform_infos_def.h"
 #include "src/chips.h"
 #include "src/profile.h"
 #include "tiling/platform/platform_ascendc.h"
@@ -90,9 +89,9 @@ constexpr Row kRows[] = {
 
 // The labels that kRows lacks, or has only in part.
 bool is_incomplete(const std::string& label) {
-    for (const char* other : {"AICoreintrinsicDtypeMap", "CUBECoreintrinsicDtypeMap", "VectorCoreintrinsicDtypeMap",
-                              "DtypeMKN", "CPUCache", "DSARandom", "VectorCoreSpec", "VectorCoreMemoryRates",
-                              "SoftwareSpec"})
+    for (const char* other :
+         {"AICoreintrinsicDtypeMap", "CUBECoreintrinsicDtypeMap", "VectorCoreintrinsicDtypeMap", "DtypeMKN", "CPUCache",
+          "DSARandom", "VectorCoreSpec", "VectorCoreMemoryRates", "SoftwareSpec"})
         if (label == other) return true;
     return false;
 }

@@ -119,9 +119,7 @@ static_assert(sizeof kFormats / sizeof kFormats[0] == FORMAT_END + 1);
 
 }  // namespace
 
-int GetSizeByDataType(DataType data_type) {
-    return data_type < 0 || data_type >= DT_MAX ? -1 : kTypes[data_type].size;
-}
+int GetSizeByDataType(DataType data_type) { return data_type < 0 || data_type >= DT_MAX ? -1 : kTypes[data_type].size; }
 
 int64_t GetSizeInBytes(int64_t element_count, DataType data_type) {
     const int size = GetSizeByDataType(data_type);

@@ -1,5 +1,5 @@
-// CANN's error messages for the user (hicann/runtime include/dfx/base/err_msg.h). Here they are lines of the log. Headers of
-// operator libraries rely on it for the number of their module.
+// CANN's error messages for the user (hicann/runtime include/dfx/base/err_msg.h). Here they are lines of the log.
+// Headers of operator libraries rely on it for the number of their module.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@
     REG_FORMAT_ERROR_MSG_UNIQ_HELPER((error_msg), (error_msg_len), __COUNTER__)
 #define REG_FORMAT_ERROR_MSG_UNIQ_HELPER(error_msg, error_msg_len, counter) \
     REG_FORMAT_ERROR_MSG_UNIQ((error_msg), (error_msg_len), counter)
-#define REG_FORMAT_ERROR_MSG_UNIQ(error_msg, error_msg_len, counter)                         \
-    [[maybe_unused]] static const int32_t register_error_msg_##counter = []() -> int32_t {   \
-        return error_message::RegisterFormatErrorMessage((error_msg), (error_msg_len));      \
+#define REG_FORMAT_ERROR_MSG_UNIQ(error_msg, error_msg_len, counter)                       \
+    [[maybe_unused]] static const int32_t register_error_msg_##counter = []() -> int32_t { \
+        return error_message::RegisterFormatErrorMessage((error_msg), (error_msg_len));    \
     }()
 
 namespace error_message {

@@ -1,4 +1,5 @@
-// The string class of CANN's interfaces. A string that was made from NULL differs from an empty one, and sorts before it.
+// The string class of CANN's interfaces. A string that was made from NULL differs from an empty one, and sorts before
+// it.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,7 @@
 // CANN's element types and formats in C (hicann/metadef inc/external/graph/c_types.h).
 #pragma once
 
+// clang-format off
 typedef enum {
     C_DT_FLOAT = 0, C_DT_FLOAT16 = 1, C_DT_INT8 = 2, C_DT_INT32 = 3, C_DT_UINT8 = 4, C_DT_INT16 = 6, C_DT_UINT16 = 7,
     C_DT_UINT32 = 8, C_DT_INT64 = 9, C_DT_UINT64 = 10, C_DT_DOUBLE = 11, C_DT_BOOL = 12, C_DT_STRING = 13,
@@ -11,7 +12,9 @@ typedef enum {
     C_DT_FLOAT8_E4M3FN = 36, C_DT_FLOAT8_E8M0 = 37, C_DT_FLOAT6_E3M2 = 38, C_DT_FLOAT6_E2M3 = 39,
     C_DT_FLOAT4_E2M1 = 40, C_DT_FLOAT4_E1M2 = 41, C_DT_HIFLOAT4 = 42, C_DT_MAX = 43,
 } CDataType;
+// clang-format on
 
+// clang-format off
 typedef enum {
     C_FORMAT_NCHW = 0, C_FORMAT_NHWC = 1, C_FORMAT_ND = 2, C_FORMAT_NC1HWC0 = 3, C_FORMAT_FRACTAL_Z = 4,
     C_FORMAT_NC1C0HWPAD = 5, C_FORMAT_NHWC1C0 = 6, C_FORMAT_FSR_NCHW = 7, C_FORMAT_FRACTAL_DECONV = 8,
@@ -30,3 +33,4 @@ typedef enum {
     C_FORMAT_FRACTAL_NZ_C0_32 = 51, C_FORMAT_FRACTAL_NZ_C0_2 = 52, C_FORMAT_FRACTAL_NZ_C0_4 = 53,
     C_FORMAT_FRACTAL_NZ_C0_8 = 54, C_FORMAT_END = 55, C_FORMAT_MAX = 0xff,
 } CFormat;
+// clang-format on

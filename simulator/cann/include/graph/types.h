@@ -13,6 +13,7 @@ using char_t = char;
 using float32_t = float;
 using float64_t = double;
 
+// clang-format off
 enum DataType {
     DT_FLOAT = C_DT_FLOAT, DT_FLOAT16 = C_DT_FLOAT16, DT_INT8 = C_DT_INT8, DT_INT32 = C_DT_INT32,
     DT_UINT8 = C_DT_UINT8, DT_INT16 = C_DT_INT16, DT_UINT16 = C_DT_UINT16, DT_UINT32 = C_DT_UINT32,
@@ -27,6 +28,7 @@ enum DataType {
     DT_FLOAT6_E3M2 = C_DT_FLOAT6_E3M2, DT_FLOAT6_E2M3 = C_DT_FLOAT6_E2M3, DT_FLOAT4_E2M1 = C_DT_FLOAT4_E2M1,
     DT_FLOAT4_E1M2 = C_DT_FLOAT4_E1M2, DT_HIFLOAT4 = C_DT_HIFLOAT4, DT_MAX = C_DT_MAX,
 };
+// clang-format on
 
 // Added to the bits of an element that is no whole number of bytes.
 constexpr int32_t kDataTypeSizeBitOffset = 1000;
@@ -36,6 +38,7 @@ int GetSizeByDataType(DataType data_type);
 // The bytes of that many elements, rounded up; -1 if there is no such number.
 int64_t GetSizeInBytes(int64_t element_count, DataType data_type);
 
+// clang-format off
 enum Format {
     FORMAT_NCHW = C_FORMAT_NCHW, FORMAT_NHWC = C_FORMAT_NHWC, FORMAT_ND = C_FORMAT_ND,
     FORMAT_NC1HWC0 = C_FORMAT_NC1HWC0, FORMAT_FRACTAL_Z = C_FORMAT_FRACTAL_Z, FORMAT_NC1C0HWPAD = C_FORMAT_NC1C0HWPAD,
@@ -65,6 +68,7 @@ enum Format {
     FORMAT_FRACTAL_NZ_C0_2 = C_FORMAT_FRACTAL_NZ_C0_2, FORMAT_FRACTAL_NZ_C0_4 = C_FORMAT_FRACTAL_NZ_C0_4,
     FORMAT_FRACTAL_NZ_C0_8 = C_FORMAT_FRACTAL_NZ_C0_8, FORMAT_END = C_FORMAT_END, FORMAT_MAX = C_FORMAT_MAX,
 };
+// clang-format on
 
 // A format has the primary format in its first byte, a sub-format in the next two, and C0 in four bits after them.
 constexpr int32_t GetPrimaryFormat(int32_t format) { return format & 0xff; }

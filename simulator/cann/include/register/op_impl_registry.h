@@ -49,8 +49,8 @@ public:
         return TilingParse(
             function, []() -> void* { return new T(); }, [](void* info) { delete static_cast<T*>(info); });
     }
-    // The function by which CANN chooses among kernels without recompiling. It is not used: a call chooses the kernel of
-    // the column that has its types.
+    // The function by which CANN chooses among kernels without recompiling. It is not used: a call chooses the kernel
+    // of the column that has its types.
     OpImplRegisterV2& GenSimplifiedKey(GenSimplifiedKeyKernelFunc) { return *this; }
     // The inputs, by their positions in the definition, whose values the functions read.
     OpImplRegisterV2& InputsDataDependency(std::initializer_list<int32_t> inputs);

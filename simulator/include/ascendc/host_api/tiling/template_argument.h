@@ -31,7 +31,7 @@
 // With ASCENDC_TPL_PRE the file is only preprocessed: ascend_sim/template_arguments.py reads the declarations from the
 // result, as CANN's compiler does.
 #ifdef ASCENDC_TPL_PRE
-#define ASCEND_SIM_TPL(kind, name, bits, ...) @ kind name bits(__VA_ARGS__)
+#define ASCEND_SIM_TPL(kind, name, bits, ...) @kind name bits(__VA_ARGS__)
 #define ASCENDC_TPL_DTYPE_DECL(x, ...) ASCEND_SIM_TPL(DTYPE, #x, 8, __VA_ARGS__)
 #define ASCENDC_TPL_DATATYPE_DECL(x, ...) ASCEND_SIM_TPL(DATATYPE, #x, 8, __VA_ARGS__)
 #define ASCENDC_TPL_FORMAT_DECL(x, ...) ASCEND_SIM_TPL(FORMAT, #x, 8, __VA_ARGS__)

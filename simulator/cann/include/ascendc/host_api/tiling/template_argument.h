@@ -70,12 +70,13 @@ uint64_t FastEncodeTilingKeyDirect(const TilingDeclareParams& declared, std::ini
 #define ASCENDC_TPL_BOOL_DECL(x, ...) ParamStruct{#x, ASCENDC_TPL_BOOL, ASCENDC_TPL_1_BW, {__VA_ARGS__}, "DECL"}
 #define ASCENDC_TPL_KERNEL_TYPE_DECL(x, ...) \
     ParamStruct{#x, ASCENDC_TPL_SHARED_KERNEL_TYPE, ASCENDC_TPL_8_BW, {__VA_ARGS__}, "DECL"}
-#define ASCENDC_TPL_ARGS_DECL(x, ...) static TilingDeclareParams g_tilingDeclareParams{__VA_ARGS__}
+#define ASCENDC_TPL_ARGS_DECL(x, ...) \
+    static TilingDeclareParams g_tilingDeclareParams { __VA_ARGS__ }
 #define ASCENDC_TPL_SEL(...)
 
 #define GET_TPL_TILING_KEY(...) AscendC::FastEncodeTilingKeyDirect(g_tilingDeclareParams, {__VA_ARGS__})
-#define ASCENDC_TPL_SEL_PARAM(context, ...)                            \
-    do {                                                               \
+#define ASCENDC_TPL_SEL_PARAM(context, ...)                              \
+    do {                                                                 \
         const uint64_t tpl_tiling_key = GET_TPL_TILING_KEY(__VA_ARGS__); \
-        context->SetTilingKey(tpl_tiling_key);                         \
+        context->SetTilingKey(tpl_tiling_key);                           \
     } while (0)
