@@ -24,7 +24,7 @@ _C_FORMATS = {"NCHW": 0, "NHWC": 1, "ND": 2, "NDHWC": 27, "FRACTAL_NZ": 29, "NCD
 _NAMES = {f"C_DT_{name}": number for name, number in _C_TYPES.items()}
 _NAMES |= {f"C_FORMAT_{name}": number for name, number in _C_FORMATS.items()}
 _VALUE_KINDS = ("DTYPE", "DATATYPE", "FORMAT", "UINT", "BOOL", "SHARED_KERNEL_TYPE")
-_PARAMETER = re.compile(r'@ (\w+) "(\w*)" (\w+)\(')
+_PARAMETER = re.compile(r'@ ?(\w+) "(\w*)" (\w+)\(')
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,9 @@ def _parameters(text: str) -> list[Parameter]:
             end += 1
         body = text[match.end() : end - 1]
         kind, name = match[1], match[2]
-        values = _values(body) if kind in _VALUE_KINDS else []
+        # CANN takes each number in the text of these kinds, and ignores names (extract_num).
+        numbers = [int(digits) for digits in re.findall(r"\d+", body)] if kind in ("UINT", "BOOL") else None
+        values = numbers if numbers is not None else _values(body) if kind in _VALUE_KINDS else []
         bits = _number(match[3])
         found.append(Parameter(kind, name, bits, tuple(_listed(kind, values)), body))
     return found

@@ -24,6 +24,7 @@ from ascend_sim.operator_host import HostCodeFailed
 from ascend_sim.operator_tensors import Launch, tensors_of
 from ascend_sim.operator_types import copy_back, device_array
 from ascend_sim.package import Refused
+from ascend_sim.template_arguments import declarations
 
 OPS = Path(__file__).resolve().parent / "sources" / "ops"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "scaled_add"
@@ -126,6 +127,40 @@ def test_template_arguments_are_encoded_by_their_index(picked_row):
     assert [picked_row.tile(*call, plus=p, doubled=d).key for p in (0, 5) for d in (False, True)] == [
         0, 16, 1, 17,
     ]  # fmt: skip
+
+
+DECLARED = """
+@declared @UINT "mode" 4(1, 3, 5u, 9) @ DTYPE "type" 8(C_DT_FLOAT, ge::C_DT_BF16)
+          @ UINT "size" 8(0, 1, 2, 4) @end
+@selected @combination @ UINT "mode" 0(1, 5, 9, NO_NUMBER) @ DTYPE "type" 0(C_DT_FLOAT, C_DT_BF16)
+          @ UINT "size" 0(2, 1, 3, 4, 2) @ TILING_STRUCT "" 0(Other)
+          @combination @ UINT "mode" 0(1, 3) @ DTYPE "type" 0(C_DT_FLOAT) @ UINT "size" 0(0, 1, 2, 4) @end
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "arguments", "struct"),
+    [
+        (1 | 0 << 4 | 0 << 12, ("5", "0", "2"), "Other"),
+        (2 | 27 << 4 | 1 << 12, ("9", "27", "3"), "Other"),
+        (0 | 0 << 4 | 2 << 12, ("3", "0", "4"), ""),
+        (0 | 27 << 4 | 2 << 12, None, ""),  # mode 3 only with float
+        (3 | 0 << 4 | 2 << 12, None, ""),  # there is no fourth mode
+        (1 | 0 << 4 | 0 << 12 | 1 << 20, None, ""),  # bits above the last argument
+    ],
+)
+def test_a_key_is_decoded_by_the_declaration(key, arguments, struct):
+    declared = declarations(DECLARED)
+    if arguments is None:
+        with pytest.raises(ValueError, match=f"tiling key must be one of ASCENDC_TPL_SEL but got {key}:"):
+            declared.decode(key)
+    else:
+        found = declared.decode(key)
+        assert (found.arguments, found.tiling_struct) == (arguments, struct)
+
+
+def test_a_kernel_without_declarations_has_none():
+    assert declarations("int x;") is None
 
 
 # ---- kernels -------------------------------------------------------------------------------------------
