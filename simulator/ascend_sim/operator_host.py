@@ -41,7 +41,8 @@ def build_host(
     common = [*compiler().split(), *_FLAGS, *flags]
 
     def compiled(source: Path) -> Path:
-        roots = [root / "cann" / "include", *include, *_own_folders(source)]
+        # CANN's headers; the folders that the user names; and those of the simulator's that CANN's refer to.
+        roots = [root / "cann" / "include", *include, *_own_folders(source), root]
         command = [*common, *(f"-I{r}" for r in roots), "-c", str(source)]
         return compile_once(command, f"{source.stem}-host", ".o", source, folder)
 
