@@ -78,7 +78,11 @@ def run_python(path: Path, python: list[CodeBlock], folder: str) -> list[str]:
     """Run each block with its line numbers in the file, so that tracebacks point there."""
     if not python:
         return []
-    steps = [f"exec(compile({chr(10) * (b.line - 1) + b.text!r}, {str(path)!r}, 'exec'))" for b in python]
+    # The blocks have a namespace of their own, because they may define a name such as `compile`.
+    steps = ["names = {'__name__': '__main__'}"]
+    for block in python:
+        source = "\n" * (block.line - 1) + block.text
+        steps.append(f"exec(compile({source!r}, {str(path)!r}, 'exec'), names)")
     status, output = run([sys.executable, "-"], folder, "\n".join(steps))
     return [f"{path}: the python blocks failed\n{output}"] if status else []
 

@@ -33,6 +33,9 @@ LINUX = ("cxxabi.h", "dlfcn.h", "elf.h", "pthread.h", "sys/uio.h", "sys/utsname.
 # POSIX headers of the simulated machine: libraries, and the stacks of cores that wait for each other.
 POSIX = ("dlfcn.h", "sys/mman.h", "ucontext.h", "unistd.h", "sanitizer/common_interface_defs.h")
 
+# CANN's headers for the host code of operators, as far as the simulated CANN has them.
+CANN_OPERATORS = (*CANN_HOST, "base/*", "platform/*", "securec.h", "ascendc/host_api/*")
+
 # What every part of the simulated CANN may include.
 CANN_FILES = (*LINUX, "cann/locked.h", "src/*", "include/ascend_sim*.h", "acl/*", "aclnn/*")
 # AscendC's headers.
@@ -78,12 +81,12 @@ CPP_LAYERS = (
     # The package ascend_sim: paths below simulator/ are relative to it.
     Layer(
         ("simulator/cann/include/*",),
-        (C_STD, "acl/*", "aclnn/*", "securec.h", "include/ascendc/library/*", *CANN_HOST),
+        (C_STD, "acl/*", "aclnn/*", "include/ascendc/library/*", *CANN_OPERATORS),
         names_no_operator=True,
     ),
     Layer(
         ("simulator/cann/host/*",),
-        (C_STD, *CANN_FILES, "cann/host/*", "cann/runtime/objects.h", *CANN_HOST),
+        (C_STD, *CANN_FILES, "cann/host/*", "cann/runtime/objects.h", *CANN_OPERATORS),
         names_no_operator=True,
     ),
     Layer(
@@ -108,7 +111,18 @@ CPP_LAYERS = (
     ),
     Layer(
         ("simulator/tests/*", "simulator/examples/*"),
-        (C_STD, "simulator/tests/*", "src/*", "include/ascend_sim*.h", *ASCENDC, *ASCENDC_PARTS, *CANN_HOST),
+        (
+            C_STD,
+            "simulator/tests/*",
+            "simulator/examples/*",
+            "../row_copy/*",  # the place in CANN's build, which the simulator lays out
+            "cann/host/*",
+            "src/*",
+            "include/ascend_sim*.h",
+            *ASCENDC,
+            *ASCENDC_PARTS,
+            *CANN_OPERATORS,
+        ),
         names_no_operator=True,
     ),
     Layer(

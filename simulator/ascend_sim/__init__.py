@@ -26,6 +26,7 @@ from ascend_sim.kernels import (
     instructions,
 )
 from ascend_sim.library import Options
+from ascend_sim.operator_sources import OperatorReport, OperatorSources, Tiling
 
 __version__ = "0.1.0"
 
@@ -35,11 +36,14 @@ __all__ = [
     "InOut",
     "Kernel",
     "KernelBroken",
+    "OperatorReport",
+    "OperatorSources",
     "Options",
     "Out",
     "Part",
     "Report",
     "Sum",
+    "Tiling",
     "Unavailable",
     "build",
     "compile",

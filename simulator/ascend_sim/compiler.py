@@ -122,29 +122,61 @@ def build(
         raise bad_value(f"soc must be one of {', '.join(AICORE)} but got {soc}.")
     if must := unreadable(Path(source)):
         raise bad_value(f"source {must}")
-    soc = soc.lower()
-    sim = load()
-    source = Path(source).resolve()
-    command = [*compiler().split(), *FLAGS, *flags, f"-D__CCE_AICORE__={AICORE[soc]}"]
+    command, sim = kernel_command(soc, defines=defines, include=include, flags=flags), load()
+    # Without resolving links: a layout of links decides which files an include finds.
+    source = Path(os.path.abspath(source))
+    command += [str(source), str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
+    return compile_once(command, f"{source.stem}-{soc.lower()}", ".so", source, folder)
+
+
+def kernel_command(
+    soc: str,
+    *,
+    defines: Mapping[str, str] | None = None,
+    include: Sequence[str | os.PathLike[str]] = (),
+    flags: Sequence[str] = (),
+) -> list[str]:
+    """Return the command that compiles a kernel for an SoC, without its files."""
+    command = [*compiler().split(), *FLAGS, *flags, f"-D__CCE_AICORE__={AICORE[soc.lower()]}"]
     command += [f"-D{name}={value}" for name, value in (defines or {}).items()]
     command += [f"-I{root}" for root in (folders.include(), *include)]
-    command += ["-include", "tiling_prelude.h", str(source), str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
-    target = _own_temporary_folder() if folder is None else Path(folder)
+    return [*command, "-include", "tiling_prelude.h"]
+
+
+def compile_once(
+    command: Sequence[str],
+    stem: str,
+    suffix: str,
+    source: Path,
+    folder: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Run a compiler unless the folder has its result for this command and these contents of all files.
+
+    Args:
+        command: the compiler and its arguments, except those of the output.
+        stem, suffix: begin and end of the result's name.
+        source: the file that messages name.
+        folder: of the results; by default this user's folder in the system's temporary folder.
+
+    Raises:
+        CompileFailed: the compiler failed.
+    """
+    target = own_temporary_folder() if folder is None else Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    stem = f"{source.stem}-{soc}-{_digest(repr(command).encode())}"
+    stem = f"{stem}-{digest(repr(list(command)).encode())}"
     dependencies = target / f"{stem}.d"
-    with (target / f"{stem}.lock").open("w") as lock:  # only one process at a time compiles a kernel
+    with (target / f"{stem}.lock").open("w") as lock:  # only one process at a time compiles a file
         fcntl.flock(lock, fcntl.LOCK_EX)
-        library = target / f"{stem}-{_digest_of_files(dependencies)}.so"
-        if not library.is_file():
+        result = target / f"{stem}-{_digest_of_files(dependencies)}{suffix}"
+        if not result.is_file():
             unfinished = target / f"{stem}.tmp"
             outputs = ["-MD", "-MF", str(dependencies), "-MT", "library", "-o", str(unfinished)]
-            done = subprocess.run([*command, *outputs], capture_output=True, text=True)
+            done = subprocess.run([*command, *outputs], capture_output=True, text=True, errors="replace")
             if done.returncode != 0:
                 raise CompileFailed("\n".join([*_failed_assertions(done.stderr, source), done.stderr]))
-            library = target / f"{stem}-{_digest_of_files(dependencies)}.so"
-            unfinished.replace(library)
-    return library
+            result = target / f"{stem}-{_digest_of_files(dependencies)}{suffix}"
+            unfinished.replace(result)
+    return result
 
 
 def entry_arguments(source: str | os.PathLike[str], entry: str) -> tuple[str, ...] | None:
@@ -176,7 +208,7 @@ def _failed_assertions(errors: str, source: Path) -> list[str]:
     return list(dict.fromkeys(messages))
 
 
-def _own_temporary_folder() -> Path:
+def own_temporary_folder() -> Path:
     """A folder that only this user may write, because code is loaded from it."""
     folder = Path(tempfile.gettempdir()) / f"ascend_sim-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -186,7 +218,7 @@ def _own_temporary_folder() -> Path:
     return folder
 
 
-def _digest(data: bytes) -> str:
+def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
@@ -197,4 +229,4 @@ def _digest_of_files(dependencies: Path) -> str:
     text = dependencies.read_text().split(":", 1)[1].replace("\\\n", " ")
     names = [name.replace("\\ ", " ") for name in re.split(r"(?<!\\)\s+", text) if name]
     present = [Path(name) for name in names if Path(name).is_file()]
-    return _digest(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in present))
+    return digest(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in present))

@@ -161,6 +161,35 @@ class Kernel:
             KernelBroken: the kernel broke a rule.
             ValueError, TypeError: an argument or option breaks its rule.
         """
+        report = self.call(
+            arguments,
+            block_dim=block_dim,
+            tiling=tiling,
+            tiling_key=tiling_key,
+            workspace_bytes=workspace_bytes,
+            options=options,
+        )
+        if check and report.errors:
+            raise KernelBroken(report)
+        return report
+
+    def call(
+        self,
+        arguments: Sequence[Argument],
+        context: Any = None,
+        *,
+        block_dim: int,
+        tiling: bytes,
+        tiling_key: int,
+        workspace_bytes: int,
+        options: Options | None,
+    ) -> Report:
+        """Run every core and return the report. :meth:`run` explains the arguments.
+
+        Args:
+            context: if it is not None, the entry is an ``ascend_sim_call`` (include/ascend_sim.h) that gets
+                its address.
+        """
         if not 0 <= block_dim < 2**32:  # a launch cannot hold it; SIM-CORE-05 reports the other bad numbers
             raise bad_value(f"block_dim must be 1 .. 65535 but got {block_dim}.")
         for name, number, maximum in (
@@ -188,18 +217,12 @@ class Kernel:
         launch = options.as_launch()
         launch.soc, launch.block_dim, launch.workspace_bytes = soc.encode(), block_dim, workspace_bytes
         launch.tiling_key, launch.tiling, launch.tiling_bytes = tiling_key, tiling, len(tiling)
-        self._sim.lib.ascend_sim_run(
-            self._address,
-            (Memory * len(memories))(*memories),
-            len(memories),
-            (_Arg * len(args))(*args),
-            len(args),
-            C.byref(launch),
-        )
-        report = Report.of(self._sim.report())
-        if check and report.errors:
-            raise KernelBroken(report)
-        return report
+        tensors = (Memory * len(memories))(*memories), len(memories), (_Arg * len(args))(*args), len(args)
+        if context is None:
+            self._sim.lib.ascend_sim_run(self._address, *tensors, C.byref(launch))
+        else:
+            self._sim.lib.ascend_sim_run_call(self._address, context, *tensors, C.byref(launch))
+        return Report.of(self._sim.report())
 
 
 def _memories_of(arguments: Sequence[Argument]) -> tuple[list[Memory], list[_Arg]]:

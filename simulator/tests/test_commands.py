@@ -55,7 +55,14 @@ def timeline(tmp_path_factory):
 HELP = {
     (): ("run", "kernel", "trace", "doctor", "--version"),
     ("run",): ("--soc", "--streams", "--seed", "--report", "Exit status", "ascend-sim run -- python"),
-    ("kernel",): ("ROLE:DTYPE[SIZES]", "--block-dim", "--tiling", "--reference", "Exit status"),
+    ("kernel",): (
+        "ROLE:DTYPE[SIZES]",
+        "--block-dim",
+        "--tiling",
+        "--reference",
+        "--definition",
+        "Exit status",
+    ),
     ("trace",): ("critical path", "--plot", "--json", "Exit status"),
     ("doctor",): ("how to get the missing ones", "Exit status"),
 }
@@ -98,7 +105,7 @@ def test_the_app_and_the_module_print_the_version(module):
     [
         (["nosuch"], "No such command 'nosuch'"),
         (["kernel"], "Missing argument 'source'"),
-        (["kernel", ADD], "Missing argument 'entry'"),
+        (["kernel", ADD], "[sim] entry must name the __global__ function but got nothing."),
         (["kernel", ADD, "add_custom", "--block-dim", 0], "'--block-dim'"),
         (["kernel", ADD, "add_custom", "--nosuch"], "No such option: --nosuch"),
         (["trace"], "Missing argument 'file'"),

@@ -20,6 +20,7 @@ def check(tmp_path: Path, text: str) -> tuple[int, str, str]:
 
 PASSING = {
     "blocks share their names": "```python\na = 1\n```\nand\n```python\nassert a == 1\n```\n",
+    "blocks define any name": "```python\ncompile = None\n```\nand\n```python\nassert compile is None\n```\n",
     "command": "```sh\npython -c 'print(1)'\n```\n",
     "continued command": "```sh\npython -c \\\n  'print(1)'\n```\n",
     "command with its expected exit status": "```sh exit=3\npython -c 'exit(3)'\n```\n",

@@ -22,7 +22,7 @@ _FORMATS = {
     "int8_t": "b", "uint8_t": "B", "int16_t": "h", "uint16_t": "H", "int32_t": "i", "uint32_t": "I",
     "int64_t": "q", "uint64_t": "Q", "float": "f", "double": "d",
 }  # fmt: skip
-DTYPES = ("float16", "float32", "bfloat16", *(name[:-2] for name in _FORMATS if name.endswith("_t")))
+DTYPES = ("float16", "float32", "bfloat16", "bool", *(name[:-2] for name in _FORMATS if name.endswith("_t")))
 _NEW_ARRAY = re.compile(r"(\w+)\[([0-9,]*)\]")
 
 
@@ -63,7 +63,7 @@ def _argument(text: str, random: np.random.Generator) -> KernelArgument:
     source, equals, file = rest.partition("=")
     new = _NEW_ARRAY.fullmatch(source)
     values = None if role in ("out", "part") else random
-    array = _new_array(new[1], new[2], values, text) if new else _read(source)
+    array = new_array(new[1], new[2], values, text) if new else read_array(source)
     target = Path(file) if equals else None
     if role == "in" and target is not None:
         raise bad_value(f"argument must be written to get a file but got {text}.")
@@ -91,7 +91,8 @@ def _dtype(name: str) -> Any:
     return np.dtype(name)
 
 
-def _new_array(dtype: str, sizes: str, random: np.random.Generator | None, text: str) -> Any:
+def new_array(dtype: str, sizes: str, random: np.random.Generator | None, text: str) -> Any:
+    """Return an array with random numbers, or zeros without a generator."""
     kind = _dtype(dtype)
     shape = tuple(int(size) for size in sizes.split(",") if size)
     if math.prod(shape) * kind.itemsize > 2**32:
@@ -99,15 +100,25 @@ def _new_array(dtype: str, sizes: str, random: np.random.Generator | None, text:
     if random is None:
         return np.zeros(shape, kind)
     values = random.standard_normal(shape, dtype=np.float32)
+    if kind.kind == "b":
+        return values > 0
     return values.astype(kind) if kind.kind in "fV" else (values * 100).astype(np.int64).astype(kind)
 
 
-def _read(file: str) -> Any:
+def read_array(file: str) -> Any:
+    """Return the array of a ``.npy`` file."""
     try:
         return np.ascontiguousarray(np.load(file, allow_pickle=False))
     except (OSError, ValueError) as error:
         cause = cause_of(error).rstrip(".")
         raise bad_value(f"argument must be a .npy file or DTYPE[SIZES] but got {file}: {cause}.") from None
+
+
+def struct_of(texts: Sequence[str]) -> bytes:
+    """Return the bytes of the tiling struct, of which a command line has at most one."""
+    if len(texts) > 1:
+        raise bad_value(f"tiling must be one struct but got {texts[0]} and {texts[1]}.")
+    return tiling_of(texts[0]) if texts else b""
 
 
 def tiling_of(text: str) -> bytes:

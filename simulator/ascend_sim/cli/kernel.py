@@ -4,35 +4,42 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from ascend_sim import timeline
 from ascend_sim.cli.application import usage_error
-from ascend_sim.cli.arguments import KernelArgument, arguments_of, macros_of, tiling_of
+from ascend_sim.cli.arguments import KernelArgument, arguments_of, macros_of, struct_of
+from ascend_sim.cli.operator_call import CallTexts, OperatorFiles, run_operator
+from ascend_sim.cli.outcome import Outcome
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import replacing, unreadable, unwritable
-from ascend_sim.kernels import In, InOut, KernelBroken, Out, Part, Report, Sum, compile
+from ascend_sim.kernels import Kernel, KernelBroken, Out, Part, compile
 from ascend_sim.library import DEFAULT_SOC, Options, figures_of
+from ascend_sim.operator_host import HostCodeFailed
+from ascend_sim.operator_sources import Tiling
+from ascend_sim.package import Refused
 
 FAILED = 1
+_OPERATOR = "An operator by its definition"
 
 
 def kernel(
     source: Annotated[Path, typer.Argument(help="The kernel's .cpp file.", show_default=False)],
-    entry: Annotated[str, typer.Argument(help="Its __global__ function.", show_default=False)],
+    entry: Annotated[
+        str,
+        typer.Argument(help="Its __global__ function; by default that of --definition.", show_default=False),
+    ] = "",
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
@@ -44,20 +51,71 @@ def kernel(
     soc: Annotated[
         str, typer.Option(help="An SoC such as ascend910b, or a chip such as Ascend910B4.")
     ] = DEFAULT_SOC,
+    definition: Annotated[
+        Path | None,
+        typer.Option(help="The file with the operator's definition (OP_ADD).", rich_help_panel=_OPERATOR),
+    ] = None,
+    operator: Annotated[
+        str, typer.Option(help="The operator, if the definition has several.", rich_help_panel=_OPERATOR)
+    ] = "",
+    input_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            help="NAME=FILE.npy or NAME=DTYPE:SIZES, an input of the definition.",
+            rich_help_panel=_OPERATOR,
+        ),
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=DTYPE:SIZES, NAME=DTYPE:SIZES=FILE.npy or NAME=FILE.npy, an output.",
+            rich_help_panel=_OPERATOR,
+        ),
+    ] = None,
+    attr: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE, an attribute of the definition.", rich_help_panel=_OPERATOR),
+    ] = None,
+    sum_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sum",
+            help="An output of sums by atomic copies, whose last bits depend on the cores.",
+            rich_help_panel=_OPERATOR,
+        ),
+    ] = None,
     block_dim: Annotated[int, typer.Option(min=1, help="Number of blocks, each on one core.")] = 1,
     tiling: Annotated[
-        str, typer.Option(help="Fields such as uint32_t=8,float=1.5; or hexadecimal digits; or @FILE.")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            help="Fields such as uint32_t=8,float=1.5; or hexadecimal digits; or @FILE. With --definition "
+            "also a source file of the operator's tiling."
+        ),
+    ] = None,
     tiling_key: Annotated[int, typer.Option(min=0, help="The value that TILING_KEY_IS compares with.")] = 0,
     workspace: Annotated[int, typer.Option(min=0, help="Bytes of the workspace.")] = 0,
     define: Annotated[list[str] | None, typer.Option("--define", "-D", help="A macro, NAME=VALUE.")] = None,
     include: Annotated[
-        list[Path] | None, typer.Option("--include", "-I", help="A folder of headers.")
+        list[Path] | None,
+        typer.Option("--include", "-I", help="A folder of headers; with --definition for its host code."),
     ] = None,
     lenient: Annotated[str, typer.Option(help="Rules that only warn, such as SIM-COUNT-01; or all.")] = "",
     auto_sync: Annotated[
-        bool, typer.Option("--auto-sync", help="Insert the synchronisation that CANN's compiler inserts.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--auto-sync/--no-auto-sync",
+            help="Insert the synchronisation that CANN's compiler inserts; the default with --definition.",
+            show_default=False,
+        ),
+    ] = None,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--figure",
+            help="NAME=NUMBER: replaces a figure of the chip's profile, such as read_latency_cycles=241.",
+        ),
+    ] = None,
     reference: Annotated[
         str, typer.Option(help="MODULE:FUNCTION that computes the expected outputs from the inputs.")
     ] = "",
@@ -67,12 +125,6 @@ def kernel(
         typer.Option(help="Write the timeline, for ascend-sim trace, Perfetto or chrome://tracing."),
     ] = None,
     cores: Annotated[int, typer.Option(min=0, help="Number of cores in the timeline; 0: all.")] = 4,
-    figure: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="NAME=NUMBER: replaces a figure of the chip's profile, such as read_latency_cycles=241."
-        ),
-    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the random numbers in new inputs.")] = 0,
     json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -82,14 +134,24 @@ def kernel(
     null. The role is in, out, part (an output of which the kernel leaves bytes
     unwritten), inout, or sum (sums of atomic copies, whose last bits depend on
     the order of the cores). New arrays hold random numbers, those with role out
-    or part zeros; =FILE.npy writes the result.
+    or part zeros; =FILE.npy writes the result. The reference gets the inputs in
+    their order.
+
+    With --definition the kernel is that of an operator, and its own host code
+    gives the launch: the definition the types, the files of --tiling the blocks,
+    the key, the tiling data and the workspace. --input, --output and --attr use
+    the names of the definition; NAME=FILE.npy or NAME=DTYPE:SIZES, and =FILE.npy
+    behind an output writes it. Leave out optional inputs; repeat --input for a
+    list of tensors. The reference gets inputs and attributes by name and returns
+    a dict with an array for each output, or a pair: the array and the largest
+    permitted differences.
 
     A launch on several cores runs twice: with the cores in ascending, then in
     descending order. Outputs and the timeline are written only if the kernel
     broke no rule.
 
     Exit status: 0; 1 the kernel does not compile, broke a rule, or differs from
-    the reference; 2 bad usage, or a missing piece.
+    the reference, or the tiling refuses the call; 2 bad usage, or a missing piece.
 
     Examples:
 
@@ -98,6 +160,11 @@ def kernel(
       --tiling uint32_t=1003,uint32_t=128 --reference numpy:add
 
       ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' -D T=half
+
+      ascend-sim kernel op_kernel/scaled_add.cpp --reference reference:scaled_add \\
+      --definition op_host/scaled_add_def.cpp --tiling op_host/scaled_add_tiling.cpp \\
+      --input x=float16:8,100 --input y=float16:8,100 --attr scale=0.5 \\
+      --output z=float16:8,100=z.npy
     """
     if must := unreadable(source):
         raise usage_error(f"[kernel] source {must}")
@@ -105,56 +172,102 @@ def kernel(
         raise usage_error(f"[kernel] trace {must}")
     try:
         compare = _reference_of(reference)
-        parsed = arguments_of(arguments or (), seed)
-        tiling_bytes, macros = tiling_of(tiling), macros_of(define or ())
-        compiled = compile(source, entry, soc=compile_soc(soc), defines=macros, include=include or ())
-        inputs = [
-            g.argument.array.copy() for g in parsed if g.argument and not isinstance(g.argument, Out | Part)
-        ]
+        given = Tiling(b"", tiling_key, block_dim, workspace)
         with tempfile.TemporaryDirectory() as folder:
             draft = Path(folder) / "trace.json"
             options = Options(
                 soc=soc,
                 lenient=tuple(rule for rule in lenient.split(",") if rule),
-                auto_sync=auto_sync,
+                # CANN inserts it in the kernels of operators; a kernel that is compiled alone decides itself.
+                auto_sync=definition is not None if auto_sync is None else auto_sync,
                 trace_path=None if trace is None else str(draft),
                 trace_cores=cores,
                 figures=figures_of(figure or ()),
             )
-            report = compiled.run(
-                *[g.argument for g in parsed],
-                block_dim=block_dim,
-                tiling=tiling_bytes,
-                tiling_key=tiling_key,
-                workspace_bytes=workspace,
-                options=options,
-            )
+            if definition is not None:
+                if arguments or define:
+                    raise bad_value(
+                        "definition must replace arguments and macros but got "
+                        f"{(arguments or define or [''])[0]}: name tensors with --input and --output."
+                    )
+                files = OperatorFiles(source, entry, definition, operator, tiling or (), include or ())
+                call = CallTexts(input_ or (), output or (), attr or (), sum_ or (), seed)
+                outcome = run_operator(files, call, given, options, compare)
+            else:
+                if name := next(
+                    (n for n in (*(input_ or ()), *(output or ()), *(attr or ()), operator) if n), ""
+                ):
+                    raise bad_value(f"definition must be given for names of tensors but got only {name}.")
+                if not entry:
+                    raise bad_value("entry must name the __global__ function but got nothing.")
+                compiled = compile(
+                    source,
+                    entry,
+                    soc=compile_soc(soc),
+                    defines=macros_of(define or ()),
+                    include=include or (),
+                )
+                given = replace(given, data=struct_of(tiling or ()))
+                outcome = _run_entry(compiled, arguments_of(arguments or (), seed), given, options, compare)
+                outcome.call = f"{source.name}: {entry}"
             if trace is not None:
                 with draft.open("rb") as written, replacing(trace, "wb") as stream:
                     shutil.copyfileobj(written, stream)
-        for argument in parsed:
+        for argument in outcome.arguments:
             argument.write()
-        difference = None if compare is None else _difference(compare(*inputs), parsed)
-    except (ValueError, TypeError, Unavailable) as error:
-        raise usage_error(str(error)) from None
-    except (KernelBroken, CompileFailed) as error:
+        difference = outcome.difference(within)
+    except (Refused, HostCodeFailed, KernelBroken, CompileFailed) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(FAILED) from None
+    except (ValueError, TypeError, Unavailable) as error:
+        raise usage_error(str(error)) from None
     if json_:
-        finite = difference if difference is None or math.isfinite(difference) else "infinite"
-        print(json.dumps({**report.summary, "warnings": report.warnings, "difference": finite}, indent=1))
+        print(json.dumps(outcome.as_json(difference), indent=1))
     else:
-        _show(f"{source.name}: {entry}", report, parsed, trace)
-    if difference is not None:
-        verdict = "equal to" if difference == 0 else f"at most {difference:g} from"
-        if not json_:
-            print(f"{verdict} {reference}")
-        if not difference <= within:
-            print(
-                f"[kernel] difference from {reference} must be at most {within:g} but got {difference:g}.",
-                file=sys.stderr,
-            )
-            raise typer.Exit(FAILED)
+        outcome.show()
+        if trace is not None:
+            Console(highlight=False).print(f"timeline written to {escape(str(trace))}", soft_wrap=True)
+    if difference is None:
+        return
+    if not json_:
+        equal = "equal to" if difference.largest == 0 else f"at most {difference.largest:g} from"
+        print(f"{equal} {reference}")
+    if not difference.is_within:
+        most = "within its tolerances" if outcome.has_tolerances else f"at most {within:g}"
+        print(
+            f"[kernel] difference from {reference} must be {most} but got {difference.largest:g}.",
+            file=sys.stderr,
+        )
+        raise typer.Exit(FAILED)
+
+
+def _run_entry(
+    kernel: Kernel,
+    arguments: list[KernelArgument],
+    tiling: Tiling,
+    options: Options,
+    compare: Callable[..., Any] | None,
+) -> Outcome:
+    """Run an entry with arguments in its order."""
+    inputs = [
+        g.argument.array.copy() for g in arguments if g.argument and not isinstance(g.argument, Out | Part)
+    ]
+    report = kernel.run(
+        *[g.argument for g in arguments],
+        block_dim=tiling.block_dim,
+        tiling=tiling.data,
+        tiling_key=tiling.key,
+        workspace_bytes=tiling.workspace_bytes,
+        options=options,
+    )
+    outcome = Outcome("", report, arguments)
+    if compare is not None:
+        expected = compare(*inputs)
+        results = expected if isinstance(expected, tuple) else (expected,)
+        if len(results) != len(outcome.written):
+            raise bad_value(f"reference must return {len(outcome.written)} outputs but got {len(results)}.")
+        outcome.expected = [(result, None) for result in results]
+    return outcome
 
 
 def _reference_of(text: str) -> Callable[..., Any] | None:
@@ -167,33 +280,3 @@ def _reference_of(text: str) -> Callable[..., Any] | None:
     except (ImportError, AttributeError, ValueError) as error:
         raise bad_value(f"reference must be MODULE:FUNCTION but got {text}: {error}.") from None
     return found
-
-
-def _difference(expected: Any, arguments: list[KernelArgument]) -> float:
-    """The largest absolute difference of an output from the reference; infinite if only one is NaN."""
-    outputs = [g.argument.array for g in arguments if g.argument and g.argument.role]
-    results = expected if isinstance(expected, tuple) else (expected,)
-    if len(results) != len(outputs):
-        raise bad_value(f"reference must return {len(outputs)} outputs but got {len(results)}.")
-    largest = 0.0
-    for result, output in zip(results, outputs, strict=True):
-        a, b = np.asarray(result, np.float64), output.astype(np.float64)
-        if a.shape != b.shape:
-            raise bad_value(f"reference must return shape {list(b.shape)} but got {list(a.shape)}.")
-        with np.errstate(invalid="ignore"):  # inf - inf
-            differences = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-        largest = max(largest, float(np.where(np.isnan(differences), np.inf, differences).max(initial=0.0)))
-    return largest
-
-
-def _show(call: str, report: Report, arguments: list[KernelArgument], trace: Path | None) -> None:
-    for warning in report.warnings:
-        print(f"warning: {warning['text']}")
-    moved = {In: 1, Out: 1, Part: 1, InOut: 2, Sum: 2}  # reads and writes
-    minimum_bytes = sum(g.argument.array.nbytes * moved[type(g.argument)] for g in arguments if g.argument)
-    timeline.show({**report.summary, "call": call}, minimum_bytes, Console(highlight=False))
-    for argument in arguments:
-        if argument.file is not None:
-            print(f"{argument.text.partition('=')[0]} written to {argument.file}")
-    if trace is not None:
-        Console(highlight=False).print(f"timeline written to {escape(str(trace))}", soft_wrap=True)

@@ -1,16 +1,11 @@
 // Implementation of gert's contexts on a call's plain data.
-#include <cstdarg>
-#include <cstdio>
 #include <utility>
 
 #include "cann/host/node.h"
 #include "cann/host/tiled_chip.h"
-#include "tiling/platform/platform_ascendc.h"
 
 namespace npu_cann {
 namespace {
-
-thread_local std::string g_logged_error;
 
 // A context holds only a pointer to the call.
 template <typename Base>
@@ -18,66 +13,91 @@ struct Context : Base {
     explicit Context(Node* node) { this->node_ = node; }
 };
 
-}  // namespace
-
-Node::Node() : tiling_bytes(kTilingCapacity) {
-    runtime_attrs_.node_ = this;
-    tiling.Init(tiling_bytes.size(), tiling_bytes.data());
-}
-
-Node::Tensor Node::tensor(ge::DataType type, const std::vector<int64_t>& shape) {
-    Tensor t;
-    t.present = true;
-    t.desc.data_type_ = type;
-    for (int64_t size : shape) {
-        t.shape.MutableOriginShape().AppendDim(size);
-        t.shape.MutableStorageShape().AppendDim(size);
+const Node::Tensor* tensor_at(const std::vector<Node::Parameter>& parameters, size_t index) {
+    for (const Node::Parameter& p : parameters) {
+        if (index < p.size()) return &p[index];
+        index -= p.size();
     }
-    return t;
-}
-
-Node::Tensor* Node::present_input(size_t index) {
-    for (Tensor& t : inputs)
-        if (t.present && index-- == 0) return &t;
     return nullptr;
 }
 
-Node::Tensor* Node::optional_input(size_t ir_index) {
-    return ir_index < inputs.size() && inputs[ir_index].present ? &inputs[ir_index] : nullptr;
+std::vector<gert::AnchorInstanceInfo> instances_of(const std::vector<Node::Parameter>& parameters) {
+    std::vector<gert::AnchorInstanceInfo> all;
+    uint32_t start = 0;
+    for (const Node::Parameter& p : parameters) {
+        all.emplace_back(start, static_cast<uint32_t>(p.size()));
+        start += static_cast<uint32_t>(p.size());
+    }
+    return all;
 }
 
-Node::Tensor* Node::output(size_t index) { return index < outputs.size() ? &outputs[index] : nullptr; }
+}  // namespace
+
+Node::Node(size_t tiling_capacity) : tiling_bytes(tiling_capacity) {
+    runtime_attrs_.node_ = this;
+    compute_node_info_.node_ = this;
+    tiling.Init(tiling_bytes.size(), tiling_bytes.data());
+}
+
+Node::Tensor Node::tensor(ge::DataType type, const std::vector<int64_t>& shape, ge::Format format) {
+    Tensor t;
+    t.present = true;
+    for (int64_t size : shape) {
+        t.value.MutableOriginShape().AppendDim(size);
+        t.value.MutableStorageShape().AppendDim(size);
+    }
+    t.value.format_ = {format, format, {}};
+    t.desc.SetStorageFormat(format);
+    t.desc.SetOriginFormat(format);
+    set_data_type(&t, type);
+    return t;
+}
+
+void Node::set_values(Tensor* tensor, const void* values, size_t bytes) {
+    tensor->value.data_ = values;
+    tensor->value.size_ = bytes;
+}
+
+void Node::set_data_type(Tensor* tensor, ge::DataType type) {
+    tensor->desc.SetDataType(type);
+    tensor->value.SetDataType(type);
+}
+
+const Node::Tensor* Node::input(size_t index) const { return tensor_at(inputs, index); }
+const Node::Tensor* Node::output(size_t index) const { return tensor_at(outputs, index); }
+const Node::Tensor* Node::input_of(size_t ir_index, size_t relative_index) const {
+    const bool has = ir_index < inputs.size() && relative_index < inputs[ir_index].size();
+    return has ? &inputs[ir_index][relative_index] : nullptr;
+}
+size_t Node::number_of(const std::vector<Parameter>& parameters) const {
+    size_t count = 0;
+    for (const Parameter& p : parameters) count += p.size();
+    return count;
+}
+const gert::AnchorInstanceInfo* Node::input_instances(size_t ir_index) const {
+    return ir_index < input_instances_.size() ? &input_instances_[ir_index] : nullptr;
+}
+const gert::AnchorInstanceInfo* Node::output_instances(size_t ir_index) const {
+    return ir_index < output_instances_.size() ? &output_instances_[ir_index] : nullptr;
+}
+
+template <typename Base>
+uint32_t Node::run(uint32_t (*function)(Base*)) {
+    input_instances_ = instances_of(inputs);
+    output_instances_ = instances_of(outputs);
+    Context<Base> context(this);
+    return function(&context);
+}
 
 uint32_t Node::tile(uint32_t (*function)(gert::TilingContext*)) {
     const TiledChip chip(platform.profile);
-    Context<gert::TilingContext> context(this);
-    return function(&context);
+    return run(function);
 }
-uint32_t Node::infer_shape(uint32_t (*function)(gert::InferShapeContext*)) {
-    Context<gert::InferShapeContext> context(this);
-    return function(&context);
-}
-uint32_t Node::infer_data_type(uint32_t (*function)(gert::InferDataTypeContext*)) {
-    Context<gert::InferDataTypeContext> context(this);
-    return function(&context);
-}
-
-std::string take_logged_error() { return std::exchange(g_logged_error, {}); }
+uint32_t Node::parse(uint32_t (*function)(gert::TilingParseContext*)) { return run(function); }
+uint32_t Node::infer_shape(uint32_t (*function)(gert::InferShapeContext*)) { return run(function); }
+uint32_t Node::infer_data_type(uint32_t (*function)(gert::InferDataTypeContext*)) { return run(function); }
 
 }  // namespace npu_cann
-
-// CANN's log. An operator's host functions log the reason why they refuse a call.
-extern "C" int32_t AlogRecord(uint32_t, uint32_t, int32_t level, const char* format, ...) {
-    constexpr int32_t kError = 3;
-    if (level != kError) return 0;
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    std::vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    npu_cann::g_logged_error = text;
-    return 0;
-}
 
 namespace gert {
 
@@ -87,9 +107,11 @@ using Desc = CompileTimeTensorDesc;
 
 namespace {
 const Desc* desc_of(const Node::Tensor* t) { return t ? &t->desc : nullptr; }
-const StorageShape* shape_of(const Node::Tensor* t) { return t ? &t->shape : nullptr; }
-const Shape* origin_of(const Node::Tensor* t) { return t ? &t->shape.GetOriginShape() : nullptr; }
+const StorageShape* shape_of(const Node::Tensor* t) { return t ? &t->value.GetShape() : nullptr; }
+const Tensor* value_of(const Node::Tensor* t) { return t ? &t->value : nullptr; }
+const Shape* origin_of(const Node::Tensor* t) { return t ? &t->value.GetOriginShape() : nullptr; }
 ge::DataType type_of(const Node::Tensor* t) { return t ? t->desc.GetDataType() : ge::DT_UNDEFINED; }
+Node::Tensor* mutable_output(Node* node, size_t index) { return const_cast<Node::Tensor*>(node->output(index)); }
 }  // namespace
 
 size_t RuntimeAttrs::GetAttrNum() const { return node_->attrs.size(); }
@@ -97,85 +119,114 @@ const void* RuntimeAttrs::GetPointerByIndex(size_t index) const {
     return index < node_->attrs.size() ? node_->attrs[index].data() : nullptr;
 }
 
-const Desc* ExtendedKernelContext::GetInputDesc(size_t index) const { return desc_of(node_->present_input(index)); }
-const Desc* ExtendedKernelContext::GetOptionalInputDesc(size_t index) const {
-    return desc_of(node_->optional_input(index));
+const ge::char_t* ComputeNodeInfo::GetNodeType() const { return node_->type.c_str(); }
+const ge::char_t* ComputeNodeInfo::GetNodeName() const { return node_->type.c_str(); }
+size_t ComputeNodeInfo::GetIrInputsNum() const { return node_->inputs.size(); }
+size_t ComputeNodeInfo::GetIrOutputsNum() const { return node_->outputs.size(); }
+size_t ComputeNodeInfo::GetInputsNum() const { return node_->number_of(node_->inputs); }
+size_t ComputeNodeInfo::GetOutputsNum() const { return node_->number_of(node_->outputs); }
+const AnchorInstanceInfo* ComputeNodeInfo::GetInputInstanceInfo(size_t index) const {
+    return node_->input_instances(index);
+}
+const AnchorInstanceInfo* ComputeNodeInfo::GetOutputInstanceInfo(size_t index) const {
+    return node_->output_instances(index);
+}
+const Desc* ComputeNodeInfo::GetInputTdInfo(size_t index) const { return desc_of(node_->input(index)); }
+const Desc* ComputeNodeInfo::GetOutputTdInfo(size_t index) const { return desc_of(node_->output(index)); }
+const RuntimeAttrs* ComputeNodeInfo::GetAttrs() const { return node_->runtime_attrs(); }
+
+const ComputeNodeInfo* ExtendedKernelContext::GetComputeNodeInfo() const { return node_->compute_node_info(); }
+const Desc* ExtendedKernelContext::GetInputDesc(size_t index) const { return desc_of(node_->input(index)); }
+const Desc* ExtendedKernelContext::GetDynamicInputDesc(size_t ir_index, size_t relative_index) const {
+    return desc_of(node_->input_of(ir_index, relative_index));
 }
 const Desc* ExtendedKernelContext::GetOutputDesc(size_t index) const { return desc_of(node_->output(index)); }
-size_t ExtendedKernelContext::GetComputeNodeInputNum() const {
-    size_t count = 0;
-    for (const Node::Tensor& t : node_->inputs) count += t.present;
-    return count;
+const AnchorInstanceInfo* ExtendedKernelContext::GetIrInputInstanceInfo(size_t ir_index) const {
+    return node_->input_instances(ir_index);
 }
-size_t ExtendedKernelContext::GetComputeNodeOutputNum() const { return node_->outputs.size(); }
+const AnchorInstanceInfo* ExtendedKernelContext::GetIrOutputInstanceInfo(size_t ir_index) const {
+    return node_->output_instances(ir_index);
+}
+size_t ExtendedKernelContext::GetComputeNodeInputNum() const { return node_->number_of(node_->inputs); }
+size_t ExtendedKernelContext::GetComputeNodeOutputNum() const { return node_->number_of(node_->outputs); }
 const RuntimeAttrs* ExtendedKernelContext::GetAttrs() const { return node_->runtime_attrs(); }
 const ge::char_t* ExtendedKernelContext::GetNodeType() const { return node_->type.c_str(); }
 const ge::char_t* ExtendedKernelContext::GetNodeName() const { return node_->type.c_str(); }
 
-const StorageShape* TilingContext::GetInputShape(size_t index) const { return shape_of(node_->present_input(index)); }
-const StorageShape* TilingContext::GetOptionalInputShape(size_t index) const {
-    return shape_of(node_->optional_input(index));
+fe::PlatFormInfos* TilingParseContext::GetPlatformInfo() const { return &node_->platform; }
+void* TilingParseContext::compile_info() const { return node_->compile_info; }
+
+const void* TilingContext::GetCompileInfo() const { return node_->compile_info; }
+const StorageShape* TilingContext::GetInputShape(size_t index) const { return shape_of(node_->input(index)); }
+const StorageShape* TilingContext::GetDynamicInputShape(size_t ir_index, size_t relative_index) const {
+    return shape_of(node_->input_of(ir_index, relative_index));
 }
 const StorageShape* TilingContext::GetOutputShape(size_t index) const { return shape_of(node_->output(index)); }
+const Tensor* TilingContext::GetInputTensor(size_t index) const { return value_of(node_->input(index)); }
+const Tensor* TilingContext::GetDynamicInputTensor(size_t ir_index, size_t relative_index) const {
+    return value_of(node_->input_of(ir_index, relative_index));
+}
 ge::graphStatus TilingContext::SetTilingKey(const uint64_t tiling_key) {
     node_->tiling_key = tiling_key;
     return ge::GRAPH_SUCCESS;
 }
 uint64_t TilingContext::GetTilingKey() const { return node_->tiling_key; }
+ge::graphStatus TilingContext::SetScheduleMode(const uint32_t schedule_mode) {
+    node_->schedule_mode = schedule_mode;
+    return ge::GRAPH_SUCCESS;
+}
+uint32_t TilingContext::GetScheduleMode() const { return node_->schedule_mode; }
 ge::graphStatus TilingContext::SetBlockDim(const uint32_t block_dim) {
     node_->block_dim = block_dim;
     return ge::GRAPH_SUCCESS;
 }
 uint32_t TilingContext::GetBlockDim() const { return node_->block_dim; }
+ge::graphStatus TilingContext::SetTilingCond(int32_t tiling_cond) {
+    node_->tiling_cond = tiling_cond;
+    return ge::GRAPH_SUCCESS;
+}
+int32_t TilingContext::GetTilingCond() const { return node_->tiling_cond; }
+ge::graphStatus TilingContext::SetNeedAtomic(const bool atomic) {
+    node_->need_atomic = atomic;
+    return ge::GRAPH_SUCCESS;
+}
+bool TilingContext::NeedAtomic() const { return node_->need_atomic; }
+ge::graphStatus TilingContext::SetLocalMemorySize(const uint32_t local_memory_size) {
+    node_->local_memory_bytes = local_memory_size;
+    return ge::GRAPH_SUCCESS;
+}
+uint32_t TilingContext::GetLocalMemorySize() const { return node_->local_memory_bytes; }
 TilingData* TilingContext::GetRawTilingData() { return &node_->tiling; }
 size_t* TilingContext::GetWorkspaceSizes(const size_t workspace_count) {
+    if (workspace_count > npu_cann::kMaxWorkspaces) return nullptr;
+    node_->workspaces.reserve(npu_cann::kMaxWorkspaces);  // the array keeps its address
     node_->workspaces.resize(workspace_count);
     return node_->workspaces.data();
 }
 size_t TilingContext::GetWorkspaceNum() const { return node_->workspaces.size(); }
 fe::PlatFormInfos* TilingContext::GetPlatformInfo() const { return &node_->platform; }
+int32_t TilingContext::GetDeterministic() const { return node_->deterministic; }
+int32_t TilingContext::GetDeterministicLevel() const { return node_->deterministic; }
 
-const Shape* InferShapeContext::GetInputShape(size_t index) const { return origin_of(node_->present_input(index)); }
+const Shape* InferShapeContext::GetInputShape(size_t index) const { return origin_of(node_->input(index)); }
 const Shape* InferShapeContext::GetOptionalInputShape(size_t index) const {
-    return origin_of(node_->optional_input(index));
+    return origin_of(node_->input_of(index, 0));
 }
 Shape* InferShapeContext::GetOutputShape(size_t index) {
-    Node::Tensor* t = node_->output(index);
-    return t ? &t->shape.MutableOriginShape() : nullptr;
+    Node::Tensor* t = mutable_output(node_, index);
+    return t ? &t->value.MutableOriginShape() : nullptr;
 }
 
-ge::DataType InferDataTypeContext::GetInputDataType(size_t index) const { return type_of(node_->present_input(index)); }
+ge::DataType InferDataTypeContext::GetInputDataType(size_t index) const { return type_of(node_->input(index)); }
 ge::DataType InferDataTypeContext::GetOptionalInputDataType(size_t index) const {
-    return type_of(node_->optional_input(index));
+    return type_of(node_->input_of(index, 0));
 }
 ge::DataType InferDataTypeContext::GetOutputDataType(size_t index) const { return type_of(node_->output(index)); }
 ge::graphStatus InferDataTypeContext::SetOutputDataType(size_t index, const ge::DataType data_type) {
-    Node::Tensor* t = node_->output(index);
+    Node::Tensor* t = mutable_output(node_, index);
     if (!t) return ge::GRAPH_FAILED;
     Node::set_data_type(t, data_type);
     return ge::GRAPH_SUCCESS;
 }
 
 }  // namespace gert
-
-namespace platform_ascendc {
-
-uint32_t PlatformAscendC::GetCoreNumAiv(void) const { return static_cast<uint32_t>(platform_info_->profile->cores); }
-
-uint32_t PlatformAscendC::GetLibApiWorkSpaceSize(void) const {
-    return (platform_info_->profile->arch == 200 ? 2 : 16) * 1024 * 1024;
-}
-
-void PlatformAscendC::GetCoreMemSize(const CoreMemType& memory, uint64_t& size) const {
-    constexpr uint64_t kMessages910b = 256;  // reserved for messages between cores
-    const ascend_sim::Profile& p = *platform_info_->profile;
-    size = memory == CoreMemType::UB ? p.ub_bytes - (p.arch == 220 ? kMessages910b : 0) : 0;
-}
-
-// Ascend910_93 counts as Ascend910B (asc-devkit impl/utils/tiling/platform/platform_ascendc.cpp).
-SocVersion PlatformAscendC::GetSocVersion(void) const {
-    const int32_t arch = platform_info_->profile->arch;
-    return arch == 220 ? SocVersion::ASCEND910B : arch == 200 ? SocVersion::ASCEND310P : SocVersion::RESERVED_VERSION;
-}
-
-}  // namespace platform_ascendc

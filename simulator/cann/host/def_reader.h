@@ -15,6 +15,8 @@ struct ParamRecord {
     std::vector<ge::Format> formats;
     bool ignore_contiguous;
     bool auto_contiguous;
+    bool value_depend = false;  // the host functions read the input's values
+    bool lists_types = false, lists_formats = false;
 };
 
 struct AttrRecord {
@@ -45,6 +47,9 @@ struct DefReader {
     // Returns false if the operator is unknown or has no configuration for this SoC; soc "" needs none.
     static bool read(const std::string& op_type, const std::string& soc, OpRecord* record);
 
+    // The tiling that the definition itself names; null if none.
+    static gert::OpImplRegisterV2::TilingKernelFunc tiling(const std::string& op_type);
+
 private:
     static std::vector<ParamRecord> merged(const std::deque<ops::OpParamDef>& all,
                                            const std::deque<ops::OpParamDef>& of_soc);
@@ -55,6 +60,10 @@ struct OpFunctions {
     gert::OpImplRegisterV2::InferShapeKernelFunc infer_shape = nullptr;
     gert::OpImplRegisterV2::InferDataTypeKernelFunc infer_data_type = nullptr;
     gert::OpImplRegisterV2::TilingKernelFunc tiling = nullptr;
+    gert::OpImplRegisterV2::TilingParseFunc tiling_parse = nullptr;
+    gert::OpImplRegisterV2::CompileInfoCreatorFunc create_compile_info = nullptr;
+    gert::OpImplRegisterV2::CompileInfoDeleterFunc delete_compile_info = nullptr;
+    std::vector<int32_t> value_inputs;  // those whose values a function reads
 };
 const OpFunctions& find_functions(const std::string& op_type);
 

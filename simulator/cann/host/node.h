@@ -6,49 +6,60 @@
 #include <string>
 #include <vector>
 
+#include "cann/host/log.h"
 #include "exe_graph/runtime/infer_datatype_context.h"
 #include "exe_graph/runtime/infer_shape_context.h"
 #include "exe_graph/runtime/tiling_context.h"
+#include "exe_graph/runtime/tiling_parse_context.h"
+#include "platform/platform_infos_def.h"
 #include "src/profile.h"
 
-// The object behind the pointer from which PlatformAscendC is constructed.
-class fe::PlatFormInfos {
-public:
-    explicit PlatFormInfos(const ascend_sim::Profile* chip) : profile(chip) {}
-    const ascend_sim::Profile* profile;
-};
-
 namespace npu_cann {
+
+// Capacity for tiling data: CANN's value for a kernel whose description has no opParaSize (hicann/opbase
+// src/nnopbase/individual_op/executor/indv_executor.h).
+constexpr size_t kTilingCapacity = 8 * 1024;
+// The number of workspaces that a tiling may ask for (opbase src/nnopbase/composite_op/aclnn_engine/op_ctx_def.h).
+constexpr size_t kMaxWorkspaces = 64;
 
 struct Node {
     struct Tensor {
         bool present = false;
-        gert::StorageShape shape;
+        gert::Tensor value;
         gert::CompileTimeTensorDesc desc;
     };
+    // The tensors of a parameter of the definition: none if it is absent, several for a list.
+    using Parameter = std::vector<Tensor>;
     std::string type;
-    std::vector<Tensor> inputs, outputs;  // in the definition's order
+    std::vector<Parameter> inputs, outputs;  // in the definition's order
     std::vector<std::vector<uint8_t>> attrs;
     fe::PlatFormInfos platform{nullptr};
+    void* compile_info = nullptr;
+    int32_t deterministic = 0;
 
     // Set by a tiling.
     uint64_t tiling_key = 0;
-    uint32_t block_dim = 0;
+    uint32_t block_dim = 0, schedule_mode = 0, local_memory_bytes = 0;
+    int32_t tiling_cond = 0;
+    bool need_atomic = false;
     std::vector<uint8_t> tiling_bytes;
     gert::TilingData tiling;
     std::vector<size_t> workspaces;
 
-    Node();
+    explicit Node(size_t tiling_capacity = kTilingCapacity);
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;
 
     // A tensor's description for a host function. A view is described like a contiguous tensor.
-    static Tensor tensor(ge::DataType type, const std::vector<int64_t>& shape);
+    static Tensor tensor(ge::DataType type, const std::vector<int64_t>& shape, ge::Format format = ge::FORMAT_ND);
+    // Makes the values readable for host functions.
+    static void set_values(Tensor* tensor, const void* values, size_t bytes);
 
-    // Adds the next attribute in the definition's order.
+    // Adds the next attribute in the definition's order. Its bytes are followed by zeros up to 8 bytes (opbase
+    // src/nnopbase/composite_op/aclnn_engine/kernel_context_holder.h, UpdateAttrArg).
     template <typename T>
     void add_attr(T value) {
-        std::vector<uint8_t> bytes(sizeof value);
+        std::vector<uint8_t> bytes(sizeof value < 8 ? 8 : sizeof value);
         std::memcpy(bytes.data(), &value, sizeof value);
         attrs.push_back(std::move(bytes));
     }
@@ -65,28 +76,32 @@ struct Node {
         attrs.push_back(std::move(bytes));
     }
 
-    // The input at position `index` among the present inputs; null if there are fewer.
-    Tensor* present_input(size_t index);
-    Tensor* optional_input(size_t ir_index);
-    Tensor* output(size_t index);
+    // The tensor at position `index` among the call's inputs or outputs; null if there are fewer.
+    const Tensor* input(size_t index) const;
+    const Tensor* output(size_t index) const;
+    // The tensor of a parameter at position `relative_index`; null if there are fewer.
+    const Tensor* input_of(size_t ir_index, size_t relative_index) const;
+    size_t number_of(const std::vector<Parameter>& parameters) const;
     const gert::RuntimeAttrs* runtime_attrs() const { return &runtime_attrs_; }
+    const gert::ComputeNodeInfo* compute_node_info() const { return &compute_node_info_; }
+    const gert::AnchorInstanceInfo* input_instances(size_t ir_index) const;
+    const gert::AnchorInstanceInfo* output_instances(size_t ir_index) const;
 
     // Run a host function on this call.
     uint32_t tile(uint32_t (*function)(gert::TilingContext*));
+    uint32_t parse(uint32_t (*function)(gert::TilingParseContext*));
     uint32_t infer_shape(uint32_t (*function)(gert::InferShapeContext*));
     uint32_t infer_data_type(uint32_t (*function)(gert::InferDataTypeContext*));
 
-    static void set_data_type(Tensor* tensor, ge::DataType type) { tensor->desc.data_type_ = type; }
+    static void set_data_type(Tensor* tensor, ge::DataType type);
 
 private:
+    template <typename Context>
+    uint32_t run(uint32_t (*function)(Context*));
+
     gert::RuntimeAttrs runtime_attrs_;
+    gert::ComputeNodeInfo compute_node_info_;
+    std::vector<gert::AnchorInstanceInfo> input_instances_, output_instances_;  // set when a function runs
 };
-
-// Capacity for tiling data: CANN's value for a kernel whose description has no opParaSize (hicann/opbase
-// src/nnopbase/individual_op/executor/indv_executor.h).
-constexpr size_t kTilingCapacity = 8 * 1024;
-
-// Returns and clears the last error message that a host function logged on this thread.
-std::string take_logged_error();
 
 }  // namespace npu_cann

@@ -235,8 +235,12 @@ std::string OpCall::Parts::cache_key() const {
     for (size_t i = 0; i < tensors->inputs(); ++i) add(tensors->items()[i]);
     key.separator();
     for (size_t i = 0; i < def().attrs.size(); ++i) {
-        const size_t header = def().attrs[i].is_list() ? sizeof(gert::ContinuousVector) : 0;
-        key.attribute(node.attrs[i].data() + header, node.attrs[i].size() - header);
+        const AttrRecord& attr = def().attrs[i];
+        const size_t header = attr.is_list() ? sizeof(gert::ContinuousVector) : 0, stored = node.attrs[i].size();
+        const size_t bytes = attr.type == ops::AttrDataType::ATTR_DT_BOOL    ? sizeof(bool)
+                             : attr.type == ops::AttrDataType::ATTR_DT_FLOAT ? sizeof(float)
+                                                                             : stored - header;
+        key.attribute(node.attrs[i].data() + header, bytes);
     }
     key.separator();
     for (size_t o = 0; o < def().outputs.size(); ++o) add(tensors->items()[tensors->item_of_output(o)]);
@@ -251,9 +255,13 @@ void OpCall::Parts::make_node() {
     auto description = [](const CallTensors::Item& item) {
         return item.given ? Node::tensor(static_cast<ge::DataType>(item.dtype), item.view.shape) : Node::Tensor();
     };
-    for (size_t i = 0; i < tensors->inputs(); ++i) node.inputs.push_back(description(tensors->items()[i]));
+    // An absent input is left out; an absent output is an empty description.
+    for (size_t i = 0; i < tensors->inputs(); ++i) {
+        const CallTensors::Item& item = tensors->items()[i];
+        node.inputs.push_back(item.given ? Node::Parameter{description(item)} : Node::Parameter());
+    }
     for (size_t o = 0; o < def().outputs.size(); ++o)
-        node.outputs.push_back(description(tensors->items()[tensors->item_of_output(o)]));
+        node.outputs.push_back({description(tensors->items()[tensors->item_of_output(o)])});
 }
 
 std::shared_ptr<const TilingResult> OpCall::Parts::tile() {
@@ -292,21 +300,22 @@ void OpCall::Parts::infer() {
     const OpFunctions& functions = find_functions(type);
     if (!functions.infer_shape || !functions.infer_data_type)
         refuse(kInferShapeFailed, "shape and type of the outputs must be registered but got none.");
-    std::vector<Node::Tensor> given = node.outputs;
-    for (Node::Tensor& t : node.outputs) t = Node::tensor(ge::DT_UNDEFINED, {});
+    std::vector<Node::Parameter> given = node.outputs;
+    for (Node::Parameter& p : node.outputs) p = {Node::tensor(ge::DT_UNDEFINED, {})};
     bool ok = node.infer_shape(functions.infer_shape) == ge::GRAPH_SUCCESS &&
               node.infer_data_type(functions.infer_data_type) == ge::GRAPH_SUCCESS;
     if (!ok) refuse(kInferShapeFailed, "shape and type of the outputs must follow from the inputs but got a failure.");
     for (size_t i = 0; i < given.size(); ++i) {
-        if (!given[i].present) continue;
-        const gert::Shape &inferred = node.outputs[i].shape.GetOriginShape(), &actual = given[i].shape.GetOriginShape();
+        const Node::Tensor &tensor = given[i][0], &found = node.outputs[i][0];
+        if (!tensor.present) continue;
+        const gert::Shape &inferred = found.value.GetOriginShape(), &actual = tensor.value.GetOriginShape();
         const std::string& name = def().outputs[i].name;
         if (inferred != actual)
             refuse(kBadArgument, name + " must have shape " + list_text(sizes_of(inferred)) + " but got " +
                                      list_text(sizes_of(actual)) + ".");
-        if (node.outputs[i].desc.GetDataType() != given[i].desc.GetDataType())
-            refuse(kBadArgument, name + " must be " + type_name(node.outputs[i].desc.GetDataType()) + " but got " +
-                                     type_name(given[i].desc.GetDataType()) + ".");
+        if (found.desc.GetDataType() != tensor.desc.GetDataType())
+            refuse(kBadArgument, name + " must be " + type_name(found.desc.GetDataType()) + " but got " +
+                                     type_name(tensor.desc.GetDataType()) + ".");
     }
     node.outputs = std::move(given);
 }

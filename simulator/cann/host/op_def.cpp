@@ -42,10 +42,27 @@ Def& assign(Def& def, Member& member, Member value) {
 
 OpParamDef::OpParamDef(const char* name) : name_(name) {}
 OpParamDef& OpParamDef::ParamType(Option param_type) { return assign(*this, param_type_, param_type); }
-OpParamDef& OpParamDef::DataType(std::vector<ge::DataType> types) { return assign(*this, types_, std::move(types)); }
-OpParamDef& OpParamDef::Format(std::vector<ge::Format> formats) { return assign(*this, formats_, std::move(formats)); }
-OpParamDef& OpParamDef::FormatList(std::vector<ge::Format> formats) { return Format(std::move(formats)); }
+OpParamDef& OpParamDef::DataType(std::vector<ge::DataType> types) {
+    lists_types_ = false;
+    return assign(*this, types_, std::move(types));
+}
+OpParamDef& OpParamDef::DataTypeList(std::vector<ge::DataType> types) {
+    lists_types_ = true;
+    return assign(*this, types_, std::move(types));
+}
+OpParamDef& OpParamDef::Format(std::vector<ge::Format> formats) {
+    lists_formats_ = false;
+    return assign(*this, formats_, std::move(formats));
+}
+OpParamDef& OpParamDef::FormatList(std::vector<ge::Format> formats) {
+    lists_formats_ = true;
+    return assign(*this, formats_, std::move(formats));
+}
 OpParamDef& OpParamDef::UnknownShapeFormat(std::vector<ge::Format>) { return *this; }
+OpParamDef& OpParamDef::ValueDepend(Option value_depend) { return ValueDepend(value_depend, DependScope::ALL); }
+OpParamDef& OpParamDef::ValueDepend(Option, DependScope) { return assign(*this, value_depend_, true); }
+OpParamDef& OpParamDef::Version(uint32_t) { return *this; }
+OpParamDef& OpParamDef::Comment(const char*) { return *this; }
 OpParamDef& OpParamDef::IgnoreContiguous(void) { return assign(*this, ignore_contiguous_, true); }
 OpParamDef& OpParamDef::AutoContiguous() { return assign(*this, auto_contiguous_, true); }
 
@@ -77,6 +94,9 @@ OpAttrDef& OpAttrDef::ListInt(void) { return set(AttrDataType::ATTR_DT_LIST_INT)
 OpAttrDef& OpAttrDef::ListInt(std::vector<int64_t> value) {
     return set(AttrDataType::ATTR_DT_LIST_INT, list_text(value, [](int64_t v) { return std::to_string(v); }));
 }
+
+OpAttrDef& OpAttrDef::Version(uint32_t) { return *this; }
+OpAttrDef& OpAttrDef::Comment(const char*) { return *this; }
 
 OpParamDef& OpAICoreConfig::Input(const char* name) { return find_or_add(&inputs_, name, &OpParamDef::name_); }
 OpParamDef& OpAICoreConfig::Output(const char* name) { return find_or_add(&outputs_, name, &OpParamDef::name_); }

@@ -51,7 +51,8 @@ std::vector<ParamRecord> DefReader::merged(const std::deque<ops::OpParamDef>& al
                                            const std::deque<ops::OpParamDef>& of_soc) {
     std::vector<ParamRecord> records;
     for (const ops::OpParamDef& p : all)
-        records.push_back({p.name_, p.param_type_, p.types_, p.formats_, p.ignore_contiguous_, p.auto_contiguous_});
+        records.push_back({p.name_, p.param_type_, p.types_, p.formats_, p.ignore_contiguous_, p.auto_contiguous_,
+                           p.value_depend_, p.lists_types_, p.lists_formats_});
     for (const ops::OpParamDef& p : of_soc) {
         ParamRecord* known = nullptr;
         for (ParamRecord& r : records)
@@ -61,12 +62,59 @@ std::vector<ParamRecord> DefReader::merged(const std::deque<ops::OpParamDef>& al
             known = &records.back();
         }
         known->param_type = p.param_type_;
-        if (!p.types_.empty()) known->types = p.types_;
-        if (!p.formats_.empty()) known->formats = p.formats_;
+        if (!p.types_.empty()) {
+            known->types = p.types_;
+            known->lists_types = p.lists_types_;
+        }
+        if (!p.formats_.empty()) {
+            known->formats = p.formats_;
+            known->lists_formats = p.lists_formats_;
+        }
+        known->value_depend = known->value_depend || p.value_depend_;
         known->ignore_contiguous = p.ignore_contiguous_;
         known->auto_contiguous = p.auto_contiguous_;
     }
     return records;
+}
+
+// Combines the entries of lists with every column, in CANN's order (metadef base/asc/opdef/op_def_impl.cc,
+// DfsFullPermutation): the columns outermost, then each parameter's types and formats.
+void expand_lists(OpRecord* record) {
+    std::vector<ParamRecord*> all;
+    for (ParamRecord& p : record->inputs) all.push_back(&p);
+    for (ParamRecord& p : record->outputs) all.push_back(&p);
+    const bool any = std::any_of(all.begin(), all.end(), [](const ParamRecord* p) {
+        return p->lists_types || (p->lists_formats && p->formats.size() > 1);
+    });
+    if (!any) return;
+    size_t columns = 1;
+    for (const ParamRecord* p : all)
+        if (!p->lists_types) columns = p->types.size();
+    std::vector<size_t> choices;  // of each parameter: types, formats
+    for (const ParamRecord* p : all) {
+        choices.push_back(p->lists_types ? p->types.size() : 1);
+        choices.push_back(p->lists_formats && !p->formats.empty() ? p->formats.size() : 1);
+    }
+    std::vector<ParamRecord> made(all.size());
+    for (size_t column = 0; column < columns; ++column) {
+        std::vector<size_t> chosen(choices.size(), 0);
+        for (bool more = true; more;) {
+            for (size_t i = 0; i < all.size(); ++i) {
+                const ParamRecord& p = *all[i];
+                made[i].types.push_back(p.types.at(p.lists_types ? chosen[2 * i] : column));
+                if (!p.formats.empty())
+                    made[i].formats.push_back(p.formats.at(p.lists_formats ? chosen[2 * i + 1] : column));
+            }
+            size_t last = chosen.size();
+            while (last > 0 && ++chosen[last - 1] == choices[last - 1]) chosen[--last] = 0;
+            more = last > 0;
+        }
+    }
+    for (size_t i = 0; i < all.size(); ++i) {
+        all[i]->types = made[i].types;
+        all[i]->formats = made[i].formats;
+        all[i]->lists_types = all[i]->lists_formats = false;
+    }
 }
 
 bool DefReader::read(const std::string& op_type, const std::string& soc, OpRecord* record) {
@@ -82,7 +130,13 @@ bool DefReader::read(const std::string& op_type, const std::string& soc, OpRecor
     for (const ops::OpAttrDef& a : def.attrs_)
         record->attrs.push_back({a.name_, a.required_, a.type_, a.has_default_, a.default_text_});
     record->items.assign(of_soc.items_.begin(), of_soc.items_.end());
+    expand_lists(record);
     return true;
+}
+
+gert::OpImplRegisterV2::TilingKernelFunc DefReader::tiling(const std::string& op_type) {
+    auto found = creators().find(op_type);
+    return found == creators().end() ? nullptr : found->second(op_type.c_str()).AICore().GetTiling();
 }
 
 const OpFunctions& find_functions(const std::string& op_type) {
@@ -128,6 +182,22 @@ OpImplRegisterV2& OpImplRegisterV2::InferDataType(InferDataTypeKernelFunc functi
 }
 OpImplRegisterV2& OpImplRegisterV2::Tiling(TilingKernelFunc function, size_t) {
     npu_cann::functions()[op_type_].tiling = function;
+    return *this;
+}
+OpImplRegisterV2& OpImplRegisterV2::TilingParse(TilingParseFunc function, CompileInfoCreatorFunc creator,
+                                                CompileInfoDeleterFunc deleter) {
+    npu_cann::OpFunctions& all = npu_cann::functions()[op_type_];
+    all.tiling_parse = function;
+    all.create_compile_info = creator;
+    all.delete_compile_info = deleter;
+    return *this;
+}
+OpImplRegisterV2& OpImplRegisterV2::InputsDataDependency(std::initializer_list<int32_t> inputs) {
+    return TilingInputsDataDependency(inputs);
+}
+OpImplRegisterV2& OpImplRegisterV2::TilingInputsDataDependency(std::initializer_list<int32_t> inputs) {
+    std::vector<int32_t>& all = npu_cann::functions()[op_type_].value_inputs;
+    all.insert(all.end(), inputs.begin(), inputs.end());
     return *this;
 }
 

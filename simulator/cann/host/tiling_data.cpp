@@ -70,4 +70,10 @@ std::shared_ptr<TilingDef> CTilingDataClassFactory::CreateTilingDataInstance(con
     return found == constructors().end() ? nullptr : found->second();
 }
 
+std::vector<std::string> CTilingDataClassFactory::names() const {
+    std::vector<std::string> all;
+    for (const auto& [name, constructor] : constructors()) all.push_back(name);
+    return all;
+}
+
 }  // namespace optiling

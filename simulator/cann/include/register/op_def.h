@@ -17,6 +17,9 @@ namespace ops {
 
 enum Option { IGNORE = 0, OPTIONAL = 1, REQUIRED = 2, DYNAMIC = 3, VIRTUAL = 4 };
 
+// The functions that read the values of an input.
+enum class DependScope : uint32_t { ALL = 0, TILING = 1, INVALID_SCOPE };
+
 enum class AttrDataType {
     ATTR_DT_BOOL = 0,
     ATTR_DT_FLOAT = 1,
@@ -27,15 +30,23 @@ enum class AttrDataType {
     ATTR_DT_LIST_INT = 6,
 };
 
-// An input or an output. Its lists have one entry for each column.
+// An input or an output. DataType() and Format() have one entry for each column. DataTypeList() and FormatList() have
+// entries that combine with every column.
 class OpParamDef {
 public:
     explicit OpParamDef(const char* name);
     OpParamDef& ParamType(Option param_type);
     OpParamDef& DataType(std::vector<ge::DataType> types);
+    OpParamDef& DataTypeList(std::vector<ge::DataType> types);
     OpParamDef& Format(std::vector<ge::Format> formats);
     OpParamDef& FormatList(std::vector<ge::Format> formats);
     OpParamDef& UnknownShapeFormat(std::vector<ge::Format> formats);
+    // The operator's host functions read the values of this input.
+    OpParamDef& ValueDepend(Option value_depend);
+    OpParamDef& ValueDepend(Option value_depend, DependScope scope);
+    // The version of the interface to which the parameter was added.
+    OpParamDef& Version(uint32_t version);
+    OpParamDef& Comment(const char* comment);
     OpParamDef& IgnoreContiguous(void);
     OpParamDef& AutoContiguous();
 
@@ -47,6 +58,8 @@ private:
     Option param_type_ = Option::REQUIRED;
     std::vector<ge::DataType> types_;
     std::vector<ge::Format> formats_;
+    bool lists_types_ = false, lists_formats_ = false;  // DataTypeList(), FormatList()
+    bool value_depend_ = false;
     bool ignore_contiguous_ = false;
     bool auto_contiguous_ = false;
 };
@@ -69,6 +82,8 @@ public:
     OpAttrDef& ListFloat(std::vector<float> value);
     OpAttrDef& ListInt(void);
     OpAttrDef& ListInt(std::vector<int64_t> value);
+    OpAttrDef& Version(uint32_t version);
+    OpAttrDef& Comment(const char* comment);
 
 private:
     friend struct npu_cann::DefReader;

@@ -61,6 +61,8 @@ public:
     static CTilingDataClassFactory& GetInstance();
     void RegisterTilingData(const char* op_type, TilingDataConstructor constructor);
     std::shared_ptr<TilingDef> CreateTilingDataInstance(const char* op_type);
+    // The names under which classes are registered.
+    std::vector<std::string> names() const;
 };
 
 }  // namespace optiling

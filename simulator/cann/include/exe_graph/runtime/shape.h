@@ -3,8 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
+#include <iostream>
 #include <limits>
+#include <type_traits>
+#include <vector>
 
 namespace gert {
 
@@ -40,9 +44,11 @@ public:
     int64_t GetDim(const size_t index) const { return index < kMaxDimNum ? dims_[index] : kInvalidDimValue; }
     const int64_t& operator[](const size_t index) const { return dims_[index]; }
     int64_t& operator[](const size_t index) { return dims_[index]; }
-    // Does not extend the shape.
+    // Extends a shorter shape to `index` dimensions, which leaves the new size outside, as in CANN.
     void SetDim(size_t index, const int64_t size) {
-        if (index < kMaxDimNum) dims_[index] = size;
+        if (index >= kMaxDimNum) return;
+        dims_[index] = size;
+        if (dim_num_ < index) dim_num_ = index;
     }
     Shape& AppendDim(const int64_t size) {
         if (dim_num_ < kMaxDimNum) dims_[dim_num_++] = size;

@@ -11,9 +11,13 @@ public:
     StorageShape(const std::initializer_list<int64_t>& origin, const std::initializer_list<int64_t>& storage)
         : origin_(origin), storage_(storage) {}
     const Shape& GetOriginShape() const { return origin_; }
+    const Shape& GetShape() const { return origin_; }
     const Shape& GetStorageShape() const { return storage_; }
     Shape& MutableOriginShape() { return origin_; }
+    Shape& MutableShape() { return origin_; }
     Shape& MutableStorageShape() { return storage_; }
+    bool operator==(const StorageShape& other) const { return origin_ == other.origin_ && storage_ == other.storage_; }
+    bool operator!=(const StorageShape& other) const { return !(*this == other); }
 
 private:
     Shape origin_;

@@ -10,6 +10,9 @@
 #define ASCENDC_TPL_4_BW 4
 #define ASCENDC_TPL_8_BW 8
 
+#define ASCENDC_TPL_INPUT(x) (100000000 + (x))
+#define ASCENDC_TPL_OUTPUT(x) (900000000 + (x))
+
 #define ASCENDC_TPL_UI_RANGE 0
 #define ASCENDC_TPL_UI_LIST 1
 #define ASCENDC_TPL_UI_MIX 2
@@ -25,6 +28,31 @@
 #define ASCENDC_TPL_MIX_AICORE 10
 #define ASCENDC_TPL_MIX_VECTOR_CORE 11
 
+// With ASCENDC_TPL_PRE the file is only preprocessed: ascend_sim/template_arguments.py reads the declarations from the
+// result, as CANN's compiler does.
+#ifdef ASCENDC_TPL_PRE
+#define ASCEND_SIM_TPL(kind, name, bits, ...) @kind name bits(__VA_ARGS__)
+#define ASCENDC_TPL_DTYPE_DECL(x, ...) ASCEND_SIM_TPL(DTYPE, #x, 8, __VA_ARGS__)
+#define ASCENDC_TPL_DATATYPE_DECL(x, ...) ASCEND_SIM_TPL(DATATYPE, #x, 8, __VA_ARGS__)
+#define ASCENDC_TPL_FORMAT_DECL(x, ...) ASCEND_SIM_TPL(FORMAT, #x, 8, __VA_ARGS__)
+#define ASCENDC_TPL_UINT_DECL(x, bits, ...) ASCEND_SIM_TPL(UINT, #x, bits, __VA_ARGS__)
+#define ASCENDC_TPL_BOOL_DECL(x, ...) ASCEND_SIM_TPL(BOOL, #x, 1, __VA_ARGS__)
+#define ASCENDC_TPL_KERNEL_TYPE_DECL(x, ...) ASCEND_SIM_TPL(SHARED_KERNEL_TYPE, #x, 8, __VA_ARGS__)
+
+#define ASCENDC_TPL_DTYPE_SEL(x, ...) ASCEND_SIM_TPL(DTYPE, #x, 0, __VA_ARGS__)
+#define ASCENDC_TPL_DATATYPE_SEL(x, ...) ASCEND_SIM_TPL(DATATYPE, #x, 0, __VA_ARGS__)
+#define ASCENDC_TPL_FORMAT_SEL(x, ...) ASCEND_SIM_TPL(FORMAT, #x, 0, __VA_ARGS__)
+#define ASCENDC_TPL_UINT_SEL(x, ...) ASCEND_SIM_TPL(UINT, #x, 0, __VA_ARGS__)
+#define ASCENDC_TPL_BOOL_SEL(x, ...) ASCEND_SIM_TPL(BOOL, #x, 0, __VA_ARGS__)
+#define ASCENDC_TPL_TILING_STRUCT_SEL(...) ASCEND_SIM_TPL(TILING_STRUCT, "", 0, __VA_ARGS__)
+#define ASCENDC_TPL_KERNEL_TYPE_SEL(...) ASCEND_SIM_TPL(KERNEL_TYPE, "", 0, __VA_ARGS__)
+#define ASCENDC_TPL_DETERMINISTIC_SEL(...) ASCEND_SIM_TPL(DETERMINISTIC, "", 0, __VA_ARGS__)
+#define ASCENDC_TPL_SHARED_KERNEL_TYPE_SEL(x, ...) ASCEND_SIM_TPL(SHARED_KERNEL_TYPE, #x, 0, __VA_ARGS__)
+
+#define ASCENDC_TPL_ARGS_DECL(x, ...) @declared __VA_ARGS__ @end
+#define ASCENDC_TPL_ARGS_SEL(...) @combination __VA_ARGS__
+#define ASCENDC_TPL_SEL(...) @selected __VA_ARGS__ @end
+#else
 #define ASCENDC_TPL_DTYPE_DECL(...)
 #define ASCENDC_TPL_DATATYPE_DECL(...)
 #define ASCENDC_TPL_FORMAT_DECL(...)
@@ -45,6 +73,7 @@
 #define ASCENDC_TPL_ARGS_DECL(...)
 #define ASCENDC_TPL_ARGS_SEL(...)
 #define ASCENDC_TPL_SEL(...)
+#endif
 
 // The C++ type of a data type that is a template argument.
 template <int dataTypeId>

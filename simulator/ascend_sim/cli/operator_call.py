@@ -1,0 +1,201 @@
+"""An operator on a command line: ``--input x=x.npy --attr epsilon=1e-6 --output y=float16:4,256``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ascend_sim.cli.arguments import KernelArgument, new_array, read_array, struct_of
+from ascend_sim.cli.outcome import Outcome
+from ascend_sim.errors import bad_value
+from ascend_sim.files import unreadable, unwritable
+from ascend_sim.kernels import In, InOut, Out, Sum
+from ascend_sim.library import DEFAULT_SOC, Options
+from ascend_sim.operator_definition import Definition
+from ascend_sim.operator_sources import OperatorSources, Tiling
+
+_SOURCES = (".cpp", ".cc", ".cxx")
+
+
+@dataclass(frozen=True)
+class OperatorFiles:
+    """The files of an operator, and the functions in them."""
+
+    source: Path
+    entry: str
+    definition: Path
+    operator: str
+    tiling: Sequence[str]  # files, or a struct
+    include: Sequence[Path]
+
+
+@dataclass(frozen=True)
+class CallTexts:
+    """The options that describe a call."""
+
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    attributes: Sequence[str]
+    sums: Sequence[str]
+    seed: int
+
+
+def run_operator(
+    files: OperatorFiles,
+    texts: CallTexts,
+    given: Tiling,
+    options: Options,
+    compare: Callable[..., Any] | None,
+) -> Outcome:
+    """Compile an operator and run one call.
+
+    Args:
+        files: of the operator.
+        texts: the call.
+        given: block count, key and workspace for a tiling struct that is given as text.
+        options: of the run.
+        compare: the reference.
+
+    Raises:
+        ValueError, TypeError: an option is wrong, or the reference returns something else.
+        Refused, HostCodeFailed, CompileFailed, KernelBroken: see :class:`OperatorSources`.
+    """
+    for root in files.include:
+        if not root.is_dir():
+            raise bad_value(f"include must be a folder but got {root}.")
+    tilings = [text for text in files.tiling if Path(text).suffix in _SOURCES]
+    structs = [text for text in files.tiling if text not in tilings]
+    for name, file in (("definition", files.definition), *(("tiling", Path(text)) for text in tilings)):
+        if must := unreadable(file):
+            raise bad_value(f"{name} {must}")
+    sources = OperatorSources(
+        files.source,
+        definition=files.definition,
+        tiling=tilings,
+        include=files.include,
+        soc=options.soc or DEFAULT_SOC,
+        operator=files.operator or None,
+        entry=files.entry or None,
+        auto_sync=False,  # options have it
+    )
+    call = _call_of(sources.definition, texts)
+    inputs = {name: _copied(value) for name, value in call.inputs.items()}
+    report = sources.run(
+        call.inputs,
+        call.outputs,
+        attributes=call.attributes,
+        options=options,
+        tiling=replace(given, data=struct_of(structs)) if structs else None,
+        sums=texts.sums,
+    )
+    used = report.tiling
+    more = {"blocks": used.block_dim, "tiling_key": used.key, "workspace_bytes": used.workspace_bytes}
+    outcome = Outcome(sources.definition.name, report, call.arguments, None, more)
+    if compare is not None:
+        names = [g.text for g in call.arguments if g.argument and g.argument.role]
+        outcome.expected = _expected(compare(**inputs, **call.attributes), names)
+    return outcome
+
+
+def _expected(found: Any, names: Sequence[str]) -> list[tuple[Any, Any]]:
+    """The reference's results in the order of the arguments."""
+    if not isinstance(found, dict) or set(found) != set(names):
+        got = (
+            (", ".join(map(str, found)) or "an empty one")
+            if isinstance(found, dict)
+            else type(found).__name__
+        )
+        raise bad_value(f"reference must return a dict of {', '.join(names)} but got {got}.")
+    return [found[name] if isinstance(found[name], tuple) else (found[name], None) for name in names]
+
+
+def _copied(value: Any) -> Any:
+    return [array.copy() for array in value] if isinstance(value, list) else value.copy()
+
+
+@dataclass
+class _Call:
+    """The arguments of a call, by their names in the definition."""
+
+    inputs: dict[str, Any] = field(default_factory=dict)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    arguments: list[KernelArgument] = field(default_factory=list)  # all arrays, and the files of results
+
+
+def _call_of(definition: Definition, texts: CallTexts) -> _Call:
+    """Read the texts of a call. New inputs hold random numbers."""
+    call, random = _Call(), np.random.default_rng(texts.seed)
+    in_place = {p.name for p in definition.outputs} & {p.name for p in definition.inputs}
+    lists = {p.name for p in (*definition.inputs, *definition.outputs) if p.is_list}
+    for text in texts.inputs:
+        name, source, file = _parts(text, "input")
+        if file is not None and name not in in_place:
+            raise bad_value(f"input must be written in place to get a file but got {text}.")
+        array = _array(source, random, text)
+        role: Any = Sum if name in texts.sums else InOut if name in in_place else In
+        call.arguments.append(KernelArgument(name, role(array, name), file))
+        _add(call.inputs, name, array, is_list=name in lists)
+    for text in texts.outputs:
+        name, source, file = _parts(text, "output")
+        if Path(source).suffix == ".npy" and file is None:  # its shape and type, and the file of the result
+            array, file = np.zeros_like(_array(source, None, text)), Path(source)
+        else:
+            array = _array(source, None, text)
+        role = Sum if name in texts.sums else Out
+        call.arguments.append(KernelArgument(name, role(array, name), file))
+        _add(call.outputs, name, array, is_list=name in lists)
+    for argument in call.arguments:
+        if argument.file is not None and (must := unwritable(argument.file)):
+            raise bad_value(f"argument {must}")
+    types = {a.name: a.type for a in definition.attributes}
+    for text in texts.attributes:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise bad_value(f"attr must be NAME=VALUE but got {text}.")
+        call.attributes[name] = value if types.get(name) == "str" else _json(value, text)
+    return call
+
+
+def _add(arrays: dict[str, Any], name: str, array: Any, *, is_list: bool) -> None:
+    if is_list:
+        arrays.setdefault(name, []).append(array)
+    elif name in arrays:
+        raise bad_value(f"{name} must be given once, because it is no list, but got it again.")
+    else:
+        arrays[name] = array
+
+
+def _parts(text: str, kind: str) -> tuple[str, str, Path | None]:
+    """Split NAME=SOURCE or NAME=SOURCE=FILE."""
+    name, equals, rest = text.partition("=")
+    source, has_file, file = rest.partition("=")
+    if not name or not equals or not source or (has_file and not file):
+        raise bad_value(
+            f"{kind} must be NAME=FILE.npy, NAME=DTYPE:SIZES or NAME=DTYPE:SIZES=FILE.npy but got {text}."
+        )
+    return name, source, Path(file) if has_file else None
+
+
+def _array(source: str, random: np.random.Generator | None, text: str) -> Any:
+    dtype, colon, sizes = source.partition(":")
+    if colon and Path(source).suffix != ".npy":
+        if not all(part.isdigit() for part in sizes.split(",") if part):
+            raise bad_value(f"sizes must be numbers such as 4,256 but got {text}.")
+        return new_array(dtype, sizes, random, text)
+    array = read_array(source)
+    if array.dtype == "V2":  # how NumPy writes the bfloat16 of ml_dtypes
+        return array.view(new_array("bfloat16", "0", None, text).dtype)
+    return array
+
+
+def _json(value: str, text: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise bad_value(f"attr must be a number, true, false or a list but got {text}.") from None

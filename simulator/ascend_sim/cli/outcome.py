@@ -1,0 +1,106 @@
+"""The result of a run by ``ascend-sim kernel``, and its comparison with a reference."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from ascend_sim import timeline
+from ascend_sim.cli.arguments import KernelArgument
+from ascend_sim.errors import bad_value
+from ascend_sim.kernels import In, InOut, Out, Part, Report, Sum
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The largest absolute difference from the reference, infinite if only one is NaN.
+
+    ``is_within`` tells whether each difference is permitted.
+    """
+
+    largest: float
+    is_within: bool
+
+
+@dataclass
+class Outcome:
+    """A run that broke no rule.
+
+    Attributes:
+        call: the name of the kernel.
+        report: of the run.
+        arguments: all arrays.
+        expected: for each written array the reference's result and its tolerances, or None; None without a
+            reference.
+        more: further entries of the report.
+    """
+
+    call: str
+    report: Report
+    arguments: list[KernelArgument]
+    expected: list[tuple[Any, Any]] | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def written(self) -> list[Any]:
+        """The arrays that the kernel has written."""
+        return [g.argument.array for g in self.arguments if g.argument and g.argument.role]
+
+    @property
+    def has_tolerances(self) -> bool:
+        """Whether the reference gives the largest permitted differences."""
+        return any(most is not None for _, most in self.expected or ())
+
+    def difference(self, within: float) -> Difference | None:
+        """Compare with the reference.
+
+        Args:
+            within: the largest permitted difference, where the reference gives none.
+
+        Raises:
+            ValueError: a result has another shape.
+        """
+        if self.expected is None:
+            return None
+        largest, is_within = 0.0, True
+        for (result, most), output in zip(self.expected, self.written, strict=True):
+            a, b = np.asarray(result).astype(np.float64), output.astype(np.float64)
+            if a.shape != b.shape:
+                raise bad_value(f"reference must return shape {list(b.shape)} but got {list(a.shape)}.")
+            with np.errstate(invalid="ignore"):  # inf - inf
+                differences = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+            differences = np.where(np.isnan(differences), np.inf, differences)
+            largest = max(largest, float(differences.max(initial=0.0)))
+            limit = within if most is None else np.asarray(most, np.float64)
+            is_within = is_within and bool((differences <= limit).all())
+        return Difference(largest, is_within)
+
+    def as_json(self, difference: Difference | None) -> dict[str, Any]:
+        """The report for ``--json``; JSON has no infinity."""
+        largest: Any = None if difference is None else difference.largest
+        if largest is not None and not math.isfinite(largest):
+            largest = "infinite"
+        return {
+            **self.report.summary,
+            "warnings": self.report.warnings,
+            "difference": largest,
+            **self.more,
+        }
+
+    def show(self) -> None:
+        """Print the report."""
+        for warning in self.report.warnings:
+            print(f"warning: {warning['text']}")
+        moved = {In: 1, Out: 1, Part: 1, InOut: 2, Sum: 2}  # reads and writes
+        given = [g.argument for g in self.arguments if g.argument]
+        minimum_bytes = sum(argument.array.nbytes * moved[type(argument)] for argument in given)
+        timeline.show({**self.report.summary, "call": self.call}, minimum_bytes, Console(highlight=False))
+        if self.more:
+            print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.more.items()))
+        for written in self.arguments:
+            if written.file is not None:
+                print(f"{written.text.partition('=')[0]} written to {written.file}")

@@ -1,0 +1,152 @@
+"""An operator's definition and tiling, executed in a process of their own.
+
+The process is a program that links the operator's host code with ``cann/host/op_sources.cpp``. It stays alive
+for further calls. A process, and not a library in this one, because the code belongs to others: if it crashes
+or exits, the caller gets an error, and two operators whose code has the same names do not meet.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ascend_sim import folders
+from ascend_sim.compiler import CompileFailed, compile_once, compiler, digest
+from ascend_sim.errors import Unavailable
+
+_FLAGS = ("-std=c++17", "-O0", "-fPIC", "-fno-strict-aliasing", "-w")
+_JOBS = 2
+
+
+class HostCodeFailed(RuntimeError):
+    """The operator's host code ended its process, threw, or cannot serve the call."""
+
+
+def build_host(
+    sources: Sequence[Path], include: Sequence[Path], flags: Sequence[str], folder: Path | None
+) -> Path:
+    """Compile and link an operator's host code; return the program.
+
+    Raises:
+        CompileFailed: a file does not compile, or a function is defined in none of them.
+        Unavailable: the simulator is not installed.
+    """
+    root = folders.root()
+    common = [*compiler().split(), *_FLAGS, *flags]
+
+    def compiled(source: Path) -> Path:
+        # CANN's headers; the folders that the user names; and those of the simulator's that CANN's refer to.
+        roots = [root / "cann" / "include", *include, *_own_folders(source), root]
+        command = [*common, *(f"-I{r}" for r in roots), "-c", str(source)]
+        return compile_once(command, f"{source.stem}-host", ".o", source, folder)
+
+    with ThreadPoolExecutor(_JOBS) as pool:
+        objects = list(pool.map(compiled, sources))
+    libraries = [_archive(name) for name in ("ascend_sim_op_sources", "ascend_sim_host")]
+    contents = digest(b"".join(library.read_bytes() for library in libraries))
+    command = [*common, *map(str, objects), *map(str, libraries), f"-DLIBRARIES={contents}"]
+    try:
+        return compile_once(command, f"{sources[0].stem}-host", "", sources[0], folder)
+    except CompileFailed as error:
+        raise CompileFailed(_undefined(str(error))) from None
+
+
+def _own_folders(source: Path) -> list[Path]:
+    """The folders that CANN's build adds for a file of ``<operator>/op_host`` (ops-nn cmake/func.cmake)."""
+    host = next((parent for parent in source.parents if parent.name == "op_host"), source.parent)
+    return [host, host.parent.parent]
+
+
+def _archive(name: str) -> Path:
+    for folder in folders.library_folders():
+        if (folder / f"lib{name}.a").is_file():
+            return folder / f"lib{name}.a"
+    raise Unavailable(f"lib{name}.a", "it was not found", "Install ascend-sim again.")
+
+
+def _undefined(text: str) -> str:
+    names = dict.fromkeys(part.split("'")[0] for part in text.split("undefined reference to `")[1:])
+    if not names:
+        return text
+    return f"[sim] tiling must define {', '.join(names)} but no source does. Add the files that do.\n{text}"
+
+
+class OperatorHost:
+    """A running program of :func:`build_host`."""
+
+    def __init__(self, program: Path) -> None:
+        self._program = program
+        self._process: subprocess.Popen[str] | None = None
+        self._log: Any = None
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Send a request; return the reply. The process starts at the first one, and again after a crash.
+
+        Raises:
+            HostCodeFailed: the process ended, or the operator's code threw or lacks what the request needs.
+        """
+        if self._process is None:
+            self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+            self._process = subprocess.Popen(
+                [str(self._program)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                text=True,
+                errors="replace",
+            )
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        except BaseException:  # an interrupt: the next reply would be that of this request
+            process.kill()
+            self._end()
+            raise
+        if not line:
+            raise HostCodeFailed(self._end())
+        reply: dict[str, Any] = json.loads(line)
+        if "error" in reply:
+            raise HostCodeFailed(f"[sim] {reply['error']}.")
+        return reply
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._end()
+
+    def _end(self) -> str:
+        """Forget the process; return the message about its end."""
+        assert self._process is not None
+        status = self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+        self._log.seek(0)
+        printed = str(self._log.read()).strip()
+        self._log.close()
+        self._process = None
+        how = f"exit status {status}"
+        if status < 0:
+            try:
+                how = f"signal {signal.Signals(-status).name}"
+            except ValueError:
+                how = f"signal {-status}"
+        return f"[sim] tiling must return but ended its process with {how}." + (printed and "\n" + printed)
+
+    def __del__(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._end()

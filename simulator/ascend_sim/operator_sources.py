@@ -1,0 +1,360 @@
+"""Run an operator of somebody else from its sources: definition, tiling and kernel.
+
+The operator's own definition gives the types of its kernels, its own tiling the tiling data, and its own
+kernel runs on the simulated cores:
+
+>>> op = OperatorSources("rms_norm/op_kernel/rms_norm.cpp",
+...     definition="rms_norm/op_host/rms_norm_def.cpp",
+...     tiling=["rms_norm/op_host/rms_norm_tiling.cpp"], include=["ops-nn/common/inc"])  # doctest: +SKIP
+>>> report = op.run({"x": x, "gamma": gamma}, {"y": y, "rstd": rstd}, epsilon=1e-6)  # doctest: +SKIP
+
+docs/operators.md explains how this differs from CANN's build.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ascend_sim import template_arguments
+from ascend_sim.compiler import (
+    CompileFailed,
+    compile_once,
+    compile_soc,
+    digest,
+    kernel_command,
+    own_temporary_folder,
+)
+from ascend_sim.errors import bad_value
+from ascend_sim.files import unreadable
+from ascend_sim.kernels import Kernel, KernelBroken, Report
+from ascend_sim.library import DEFAULT_SOC, Options, load
+from ascend_sim.operator_definition import read_definition
+from ascend_sim.operator_host import OperatorHost, build_host
+from ascend_sim.operator_tensors import Launch, Tensors, column_of, described, tensors_of
+from ascend_sim.operator_types import BY_NUMBER, FORMATS, name_of
+from ascend_sim.package import Refused
+from ascend_sim.source_layout import Layout, lay_out
+
+__all__ = ["OperatorReport", "OperatorSources", "Tiling"]
+
+_TILING_FAILED = 561002  # aclnn's status
+_ENTRY = "ascend_sim_entry"
+_Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """What a tiling gives to its kernel.
+
+    Attributes:
+        data: the tiling struct's bytes, or a NumPy scalar of a structured dtype with its layout.
+        key: the tiling key.
+        block_dim: the number of blocks.
+        workspace_bytes: bytes of the user's workspace, without the part that CANN reserves for itself.
+        schedule_mode: 1 if all blocks must start at the same time.
+    """
+
+    data: bytes = b""
+    key: int = 0
+    block_dim: int = 1
+    workspace_bytes: int = 0
+    schedule_mode: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.data, np.void | np.ndarray):
+            object.__setattr__(self, "data", self.data.tobytes())
+
+
+@dataclass(frozen=True)
+class OperatorReport(Report):
+    """Results of a call.
+
+    Attributes:
+        tiling: the tiling of the call.
+        column: the type of each tensor, as the definition lists it for the kernel that ran.
+    """
+
+    tiling: Tiling = field(default_factory=Tiling)
+    column: Mapping[str, str] = field(default_factory=dict)
+
+
+class OperatorSources:
+    """An operator, compiled from its sources.
+
+    Args:
+        kernel: the file with the kernel's entry.
+        definition: the file with the operator's definition (``OP_ADD``).
+        tiling: the files that define and register its tiling, and those that these need to link. Without any,
+            the definition's own files must have it, or :meth:`run` gets the tiling.
+        include: folders of headers for definition and tiling: those of the operator's library, and those of
+            hicann/opbase (``include``, ``include/op_common``, …). CANN's own headers are the simulator's.
+        soc: an SoC such as ``ascend910b``, or a chip such as ``Ascend910B4``.
+        operator: its name in the definition, such as ``"RmsNorm"``, if the files define several.
+        entry: the kernel's function; by default the operator's name in snake case, as in CANN.
+        auto_sync: insert synchronisation, as CANN's build does unless the operator's build file says
+            ``AUTO_SYNC false``. The same option of :meth:`run` inserts it for one call.
+        kernel_include: folders of headers for the kernel.
+        flags, host_flags: for the compiler of the kernel, and of definition and tiling.
+        folder: where compiled files go; by default this user's folder in the system's temporary folder.
+
+    Raises:
+        CompileFailed: definition or tiling does not compile or link.
+        ValueError: a file cannot be read, or the definition has no such operator or SoC.
+    """
+
+    def __init__(
+        self,
+        kernel: _Path,
+        *,
+        definition: _Path,
+        tiling: Sequence[_Path] = (),
+        include: Sequence[_Path] = (),
+        soc: str = DEFAULT_SOC,
+        operator: str | None = None,
+        entry: str | None = None,
+        auto_sync: bool = True,
+        kernel_include: Sequence[_Path] = (),
+        flags: Sequence[str] = ("-Og",),
+        host_flags: Sequence[str] = (),
+        folder: _Path | None = None,
+    ) -> None:
+        for argument, files in (("kernel", [kernel]), ("definition", [definition]), ("tiling", tiling)):
+            for file in files:
+                if must := unreadable(Path(file)):
+                    raise bad_value(f"{argument} {must}")
+        self._chip, self.soc, self._auto_sync = soc, compile_soc(soc), auto_sync
+        self._folder = own_temporary_folder() if folder is None else Path(os.path.abspath(folder))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._include = [Path(os.path.abspath(root)) for root in include]
+        self._kernel_include, self._flags = tuple(kernel_include), tuple(flags)
+        sources = list(dict.fromkeys(Path(os.path.abspath(file)) for file in (definition, *tiling)))
+        program = build_host(sources, self._include, tuple(host_flags), self._folder)
+        self._host = OperatorHost(program)
+        self.definition = read_definition(self._host, self.soc, operator)
+        self.entry = entry or self.definition.kernel
+        self._source = Path(os.path.abspath(kernel))
+        self._kernels: dict[tuple[str, ...], Kernel] = {}
+
+    def tile(
+        self,
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+        *,
+        formats: Mapping[str, str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        options: Options | None = None,
+        deterministic: bool = False,
+        **more: Any,
+    ) -> Tiling:
+        """Return the tiling of a call, from the operator's own tiling function. :meth:`run` explains the
+        arguments.
+
+        Raises:
+            Refused: the tiling refuses the call; the text is what it logged.
+            HostCodeFailed: the tiling ended its process, or there is none.
+        """
+        given, taken = tensors_of(self.definition, inputs, outputs)
+        column = column_of(self.definition, [*given, *taken], formats or {})
+        return self._tile(given, taken, column, {**(attributes or {}), **more}, options, deterministic)
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+        *,
+        tiling: Tiling | None = None,
+        formats: Mapping[str, str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        options: Options | None = None,
+        deterministic: bool = False,
+        sums: Sequence[str] = (),
+        check: bool = True,
+        **more: Any,
+    ) -> OperatorReport:
+        """Run the tiling, then the kernel on every core.
+
+        Args:
+            inputs: the arrays by the definition's names; a list of arrays for an input that is one; None, or
+                nothing, for an optional input. An input that is also an output is written in place.
+            outputs: likewise. Each array has the output's shape and type; it is written if no rule is broken.
+            tiling: replaces the operator's tiling.
+            formats: formats of tensors by name, if columns differ by them, such as ``{"x": "NHWC"}``.
+            attributes, more: the attributes by name; those of the definition have defaults.
+            options: chip, lenient rules, trace, number of cores.
+            deterministic: the process asks for results that do not depend on the order of sums.
+            sums: outputs whose sums of atomic copies may depend on the order of the cores.
+            check: raise if a rule was broken; otherwise the report lists the violations.
+
+        Raises:
+            Refused: the tiling refuses the call; the text is what it logged.
+            HostCodeFailed: the tiling ended its process, or there is none.
+            CompileFailed: the kernel does not compile.
+            KernelBroken: the kernel broke a rule of the simulator.
+            ValueError, TypeError: an argument is missing or unknown, or its type has no kernel.
+        """
+        options = options or Options()
+        given, taken = tensors_of(self.definition, inputs, outputs)
+        column = column_of(self.definition, [*given, *taken], formats or {})
+        if tiling is None:
+            named = {**(attributes or {}), **more}
+            tiling = self._tile(given, taken, column, named, options, deterministic)
+        kernel = self._kernel(column, tiling.key)
+        launch = Launch(given, taken, sums)
+        auto_sync = self._auto_sync or options.auto_sync
+        used = replace(options, soc=options.soc or self._chip, auto_sync=auto_sync)
+        report = kernel.call(
+            launch.arguments,
+            launch.described(),
+            block_dim=tiling.block_dim,
+            tiling=tiling.data,
+            tiling_key=tiling.key,
+            workspace_bytes=tiling.workspace_bytes,
+            options=used,
+        )
+        launch.finish()
+        types = {p.name: name_of(p.types[column]) for p in self.definition.parameters}
+        full = OperatorReport(report.errors, report.warnings, report.summary, tiling, types)
+        if check and full.errors:
+            raise KernelBroken(full)
+        return full
+
+    # ---- the tiling ---------------------------------------------------------------------------------------
+
+    def _tile(
+        self,
+        given: Sequence[Tensors],
+        taken: Sequence[Tensors],
+        column: int,
+        named: Mapping[str, Any],
+        options: Options | None,
+        deterministic: bool,
+    ) -> Tiling:
+        attributes = self.definition.attribute_values(named)
+        profile = self._profile((options and options.soc) or self._chip)
+        most = options.most_cores if options else 0
+        reply = self._host.ask(
+            do="tile",
+            op=self.definition.name,
+            chip=profile["name"],
+            cores=min(profile["cores"], most or profile["cores"]),
+            deterministic=int(deterministic),
+            inputs=[described(t, column) for t in given],
+            outputs=[described(t, column) for t in taken],
+            attrs=attributes,
+        )
+        if "refused" in reply:
+            raise Refused(_TILING_FAILED, f"[{self.definition.name}] {reply['refused']}")
+        needed = sum(map(int, reply["workspaces"]))
+        library = int(reply["library_workspace"])
+        return Tiling(
+            bytes.fromhex(reply["tiling"]),
+            int(reply["tiling_key"]),
+            int(reply["block_dim"]),
+            max(needed - library, 0),
+            reply["schedule_mode"],
+        )
+
+    def _profile(self, chip: str) -> dict[str, Any]:
+        for profile in load().profiles():
+            if chip.lower() in (str(profile["name"]).lower(), profile["soc"]):
+                if compile_soc(chip) == self.soc:
+                    return profile
+                break
+        raise bad_value(f"options.soc must be a chip of {self.soc} but got {chip}.")
+
+    # ---- the kernel ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _layout(self) -> Layout:
+        origin = digest(str(self._source).encode())
+        return lay_out(self._source, self._include, self._folder / f"layout-{origin}")
+
+    def _kernel(self, column: int, tiling_key: int) -> Kernel:
+        """The kernel of a column, compiled for the tiling struct and the template arguments of the key."""
+        header = self._host.ask(do="header", op=self.definition.name, tiling_key=str(tiling_key))["header"]
+        arguments = self._template_arguments(column, tiling_key)
+        key = (str(column), header, *arguments)
+        if key not in self._kernels:
+            library = self._build(column, header, arguments)
+            self._kernels[key] = Kernel(library, _ENTRY, self.soc)
+        return self._kernels[key]
+
+    def _command(self, column: int) -> list[str]:
+        layout = self._layout
+        include = [*layout.include, *self._kernel_include]
+        flags = [*self._flags, *layout.flags]
+        return kernel_command(self.soc, defines=self._defines(column), include=include, flags=flags)
+
+    def _defines(self, column: int) -> dict[str, str]:
+        """The macros of a column (asc-devkit ascendc_impl_build.py, get_dtype_fmt_options)."""
+        defines = {"DETERMINISTIC_MODE": "0"}
+        inputs = {p.name for p in self.definition.inputs}
+        for index, p in enumerate(self.definition.parameters):
+            is_reference = index >= len(self.definition.inputs) and p.name in inputs
+            name = p.name.upper() + ("_REF" if is_reference else "")
+            kind = BY_NUMBER.get(p.types[column])
+            if kind is None:
+                raise bad_value(f"{p.name} must have a simulated type but got {name_of(p.types[column])}.")
+            text = FORMATS.get(p.format_in(column), "ND")
+            defines |= {f"DTYPE_{name}": kind.kernel, f"ORIG_DTYPE_{name}": kind.macro}
+            defines[f"FORMAT_{name}"] = f"FORMAT_{text}"
+        return defines
+
+    def _template_arguments(self, column: int, tiling_key: int) -> tuple[str, ...]:
+        declared = self._declarations(column)
+        return () if declared is None else declared.decode(tiling_key).arguments
+
+    def _declarations(self, column: int) -> template_arguments.Declarations | None:
+        if not self._is_template:
+            return None
+        command = [*self._command(column), "-DASCENDC_TPL_PRE", "-E", "-P", str(self._layout.source)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        if done.returncode != 0:
+            raise CompileFailed(self._layout.original(done.stderr))
+        found = template_arguments.declarations(done.stdout)
+        if found is None:
+            raise bad_value(f"kernel must declare the arguments of {self.entry} (ASCENDC_TPL_ARGS_DECL).")
+        return found
+
+    @cached_property
+    def _is_template(self) -> bool:
+        text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", self._source.read_text(errors="replace"), flags=re.DOTALL)
+        entry = rf"\btemplate\s*<[^;{{}}]*>[^;{{}}]*\b__global__\b[^;{{}}()]*\b{re.escape(self.entry)}\s*\("
+        return re.search(entry, text) is not None
+
+    def _build(self, column: int, header: str, arguments: Sequence[str]) -> Path:
+        """Compile the kernel, with a function that calls its entry."""
+        formats = "".join(
+            f"#ifndef FORMAT_{name}\n#define FORMAT_{name} {number}\n#endif\n"
+            for number, name in FORMATS.items()
+        )
+        entry = self.entry + (f"<{', '.join(arguments)}>" if arguments else "")
+        count = len(self.definition.parameters) + 2
+        text = (
+            f'{formats}#include "ascend_sim_entry.h"\n{header}#include "{self._layout.source}"\n'
+            f'extern "C" __attribute__((visibility("default"))) void {_ENTRY}('
+            "uint8_t* const* addresses, const void* described) {\n"
+            f"    ascend_sim::call_entry<{count}>(&{entry}, addresses, "
+            "static_cast<const int64_t*>(described));\n}\n"
+        ).replace("#pragma once\n", "")
+        wrapper = self._folder / f"{self._source.stem}-{digest(text.encode())}.cpp"
+        if not wrapper.is_file():
+            draft = wrapper.with_suffix(f".{os.getpid()}")
+            draft.write_text(text)
+            draft.replace(wrapper)
+        sim = load()
+        command = [*self._command(column), str(wrapper), str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
+        stem = f"{self._source.stem}-{self.soc}"
+        try:
+            return compile_once(command, stem, ".so", self._layout.source, self._folder)
+        except CompileFailed as error:
+            raise CompileFailed(self._layout.original(str(error))) from None

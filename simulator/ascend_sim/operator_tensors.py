@@ -1,0 +1,160 @@
+"""The arrays of a call of an operator, and how its tiling and its kernel get them."""
+
+from __future__ import annotations
+
+import ctypes as C
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ascend_sim.errors import bad_type, bad_value
+from ascend_sim.kernels import In, InOut, Out, Sum
+from ascend_sim.operator_definition import REQUIRED, Definition, Parameter
+from ascend_sim.operator_types import FORMATS, Array, copy_back, device_array, name_of, type_of
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """A parameter's arrays in one call: none if it is absent, several for a list."""
+
+    parameter: Parameter
+    arrays: tuple[Array, ...]
+    is_list: bool = False
+
+
+def tensors_of(
+    definition: Definition, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
+) -> tuple[list[Tensors], list[Tensors]]:
+    """Return the arrays of each input and of each output, in the definition's order.
+
+    Raises:
+        ValueError, TypeError: an argument is unknown, missing, or no array of a type that CANN has.
+    """
+    known = {p.name for p in definition.inputs}
+    in_place = definition.in_place
+    own_outputs = [p.name for p in definition.outputs if p.name not in in_place]
+    for kind, names, mapping in (("inputs", known, inputs), ("outputs", set(own_outputs), outputs)):
+        if unknown := sorted(set(mapping) - names):
+            listed = ", ".join(p.name for p in definition.parameters if p.name in names) or "none"
+            raise bad_value(f"{kind} must be {listed} but got {unknown[0]}.")
+    given = [_arrays_of(p, inputs.get(p.name), written=p.name in in_place) for p in definition.inputs]
+    taken = []
+    for p in definition.outputs:
+        if p.name in in_place:
+            taken.append(next(t for t in given if t.parameter.name == p.name))
+        else:
+            taken.append(_arrays_of(p, outputs.get(p.name), written=True))
+    return given, taken
+
+
+def column_of(definition: Definition, tensors: Sequence[Tensors], formats: Mapping[str, str]) -> int:
+    """Return the first column that has the types of all tensors that are given.
+
+    Raises:
+        ValueError: no column has them.
+        TypeError: CANN lacks a type.
+    """
+    numbers = {name: number for number, name in FORMATS.items()}
+    for name, text in formats.items():
+        if text not in numbers or name not in {p.name for p in definition.parameters}:
+            raise bad_value(
+                f"formats must name a tensor and one of {', '.join(numbers)} but got {name}={text}."
+            )
+    for column in range(definition.columns):
+        if all(
+            type_of(t.parameter.name, array).number == t.parameter.types[column]
+            for t in tensors
+            for array in t.arrays
+        ) and all(
+            p.name not in formats or p.format_in(column) == numbers[formats[p.name]]
+            for p in definition.parameters
+        ):
+            return column
+    got = ", ".join(f"{t.parameter.name} {t.arrays[0].dtype}" for t in tensors if t.arrays)
+    columns = [
+        "(" + ", ".join(f"{p.name} {name_of(p.types[c])}" for p in definition.parameters) + ")"
+        for c in range(definition.columns)
+    ]
+    listed = ", ".join(dict.fromkeys(columns))
+    raise bad_value(f"tensors must have the types of one of the kernels {listed} but got {got}.")
+
+
+class Launch:
+    """The arguments of a kernel for a call."""
+
+    def __init__(self, given: Sequence[Tensors], taken: Sequence[Tensors], sums: Sequence[str]) -> None:
+        self._copies: list[tuple[Array, Array]] = []  # int4 arrays and their bytes
+        self._tensors = [*given, *taken]
+        written = {t.parameter.name for t in taken}
+        if unknown := sorted(set(sums) - written):
+            raise bad_value(f"sums must be outputs but got {unknown[0]}.")
+        made: dict[str, list[Any]] = {}
+        self.arguments: list[Any] = []
+        for t in self._tensors:
+            name = t.parameter.name
+            if name not in made:
+                in_place = name in written and any(other is t for other in given)
+                role = Sum if name in sums else InOut if in_place else Out if name in written else In
+                made[name] = [role(self._device(array, name in written), name) for array in t.arrays]
+            self.arguments += made[name] if t.arrays or t.is_list else [None]
+
+    def _device(self, array: Array, written: bool) -> Array:
+        device = device_array(array)
+        if device is not array and written:
+            self._copies.append((array, device))
+        return device
+
+    def described(self) -> Any:
+        """For each of the kernel's parameters -1, or a list's tensors (include/ascend_sim_entry.h)."""
+        numbers: list[int] = []
+        for t in self._tensors:
+            if not t.is_list:
+                numbers.append(-1)
+                continue
+            numbers.append(len(t.arrays))
+            for array in t.arrays:
+                numbers += [array.ndim, *array.shape]
+        return (C.c_int64 * len(numbers))(*numbers)
+
+    def finish(self) -> None:
+        """Copy results of packed types to the caller's arrays."""
+        for array, device in self._copies:
+            copy_back(array, device)
+
+
+def _arrays_of(parameter: Parameter, value: Any, *, written: bool) -> Tensors:
+    name = parameter.name
+    if value is None:
+        if parameter.kind == REQUIRED:
+            raise bad_value(f"{name} must be given but got nothing.")
+        return Tensors(parameter, (), parameter.is_list)
+    is_list = parameter.is_list
+    if is_list != isinstance(value, list | tuple):
+        expected = "a list of arrays" if is_list else "an array"
+        raise bad_type(f"{name} must be {expected} but got {type(value).__name__}.")
+    arrays = []
+    for array in value if is_list else [value]:
+        if not isinstance(array, np.ndarray):
+            raise bad_type(f"{name} must be an array but got {type(array).__name__}.")
+        type_of(name, array)
+        if written and not (array.flags.c_contiguous and array.flags.writeable):
+            raise bad_value(f"{name} must be contiguous and writeable but got strides {array.strides}.")
+        arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
+    return Tensors(parameter, tuple(arrays), is_list)
+
+
+def described(tensors: Tensors, column: int) -> list[dict[str, Any]]:
+    """The tensors of a parameter for the tiling."""
+    described = []
+    for array in tensors.arrays:
+        one: dict[str, Any] = {
+            "type": type_of(tensors.parameter.name, array).number,
+            "format": tensors.parameter.format_in(column),
+            "shape": list(array.shape),
+        }
+        if tensors.parameter.reads_values:
+            one["values"] = device_array(array).tobytes().hex()
+        described.append(one)
+    return described

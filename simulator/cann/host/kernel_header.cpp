@@ -1,0 +1,76 @@
+#include "cann/host/kernel_header.h"
+
+#include <algorithm>
+#include <cctype>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <vector>
+
+#include "register/tilingdata_base.h"
+
+namespace npu_cann {
+namespace {
+
+using optiling::TilingDef;
+using optiling::TilingField;
+
+class Writer {
+public:
+    // Adds the class and the structs inside it, unless they are there.
+    void add(const TilingDef& def) {
+        const std::string name = def.GetTilingClassName();
+        if (!written_.insert(name).second) return;
+        std::string body;
+        for (const TilingField& field : def.fields()) body += "    " + declaration(field) + ";\n";
+        text_ += "struct " + name + " {\n" + body + "};\nstatic_assert(sizeof(" + name +
+                 ") == " + std::to_string(def.GetDataSize()) + ", \"the kernel's and the host's " + name +
+                 " differ\");\n";
+    }
+    const std::string& text() const { return text_; }
+
+private:
+    std::string declaration(const TilingField& field) {
+        if (field.struct_type.empty())
+            return field.type + " " + field.name + (field.elements ? "[" + std::to_string(field.elements) + "]" : "");
+        auto& factory = optiling::CTilingDataClassFactory::GetInstance();
+        if (factory.CreateTilingDataInstance((field.struct_type + "OpApi").c_str()))
+            return "AscendC::tiling::" + field.struct_type + " " + field.name;
+        const auto part = factory.CreateTilingDataInstance((field.struct_type + "Op").c_str());
+        if (!part)
+            throw std::runtime_error("tiling struct " + field.struct_type + " must be registered as " +
+                                     field.struct_type + "Op but is not");
+        add(*part);
+        return field.struct_type + " " + field.name;
+    }
+    std::set<std::string> written_;
+    std::string text_;
+};
+
+bool is_number(const std::string& text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+}  // namespace
+
+std::string kernel_header(const std::string& op_type, const std::string& tiling_key) {
+    auto& factory = optiling::CTilingDataClassFactory::GetInstance();
+    const std::shared_ptr<TilingDef> own = factory.CreateTilingDataInstance(op_type.c_str());
+    if (!own) return "";
+    Writer writer;
+    writer.add(*own);
+    std::string chosen = own->GetTilingClassName();
+    for (const std::string& name : factory.names()) {
+        if (name.compare(0, op_type.size() + 1, op_type + "_") != 0) continue;
+        const std::string key = name.substr(op_type.size() + 1);
+        if (!is_number(key)) continue;
+        const auto def = factory.CreateTilingDataInstance(name.c_str());
+        writer.add(*def);
+        if (key == tiling_key) chosen = def->GetTilingClassName();
+    }
+    return "// Generated from the classes of tiling data of " + op_type +
+           "'s host code.\n#pragma once\n#include \"kernel_tiling/kernel_tiling.h\"\n" + writer.text() +
+           "using AscendSimDefaultTiling = " + chosen + ";\n";
+}
+
+}  // namespace npu_cann

@@ -1,0 +1,17 @@
+// The tiling structs of an operator's kernel, from the classes that its host code registers.
+#pragma once
+
+#include <string>
+
+namespace npu_cann {
+
+// Returns a header that the kernel includes by force: the structs of the classes that are registered for the operator
+// and for its keys (<operator>_<key>), with the structs inside them, and AscendSimDefaultTiling, the struct of a bare
+// GET_TILING_DATA: that of the key if the key has one, else the operator's. Empty if the operator has no class.
+// Throws std::runtime_error if a struct inside another one is not registered as <struct>Op, which CANN requires.
+//
+// Source: asc-devkit tools/build/asc_op_compile_base/asc_op_compiler/get_op_tiling.py, get_struct_tiling_info and
+// generate_dynamic_tiling_struct_file. Structs of library functions are those of kernel_tiling/kernel_tiling.h.
+std::string kernel_header(const std::string& op_type, const std::string& tiling_key);
+
+}  // namespace npu_cann

@@ -1,0 +1,16 @@
+"""ScaledAdd in NumPy, for ``ascend-sim kernel --reference``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def scaled_add(x: Any, y: Any, bias: Any = None, scale: float = 1.0) -> dict[str, Any]:
+    """Return z and the largest permitted difference of each element: three roundings."""
+    exact = x.astype(np.float64) + np.float64(scale) * y
+    sizes = np.abs(x.astype(np.float64)) + 2 * np.abs(scale * y.astype(np.float64))
+    if bias is not None:
+        exact, sizes = exact + bias, sizes + np.abs(bias)
+    return {"z": (exact, 2 * sizes * np.finfo(x.dtype).eps)}
