@@ -105,7 +105,7 @@ CPP_LAYERS = (
     ),
     Layer(
         ("simulator/tests/*", "simulator/examples/*"),
-        (C_STD, "simulator/tests/*", "src/*", "include/ascend_sim*.h", *ASCENDC, *CANN_HOST),
+        (C_STD, "simulator/tests/*", "src/*", "include/ascend_sim*.h", "cann/host/*", *ASCENDC, *CANN_HOST),
         names_no_operator=True,
     ),
     Layer(
