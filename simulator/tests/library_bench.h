@@ -30,8 +30,7 @@ void near(const std::string& what, const std::vector<T>& got, const std::vector<
             return check(false, what + ": element " + std::to_string(i) + " is " + std::to_string(g) + ", not " +
                                     std::to_string(want[i]));
     }
-    if (std::getenv("ASCEND_SIM_SHOW_ERRORS"))
-        std::printf("%-40s %9.2e of %9.2e\n", what.c_str(), worst, scale);
+    if (std::getenv("ASCEND_SIM_SHOW_ERRORS")) std::printf("%-40s %9.2e of %9.2e\n", what.c_str(), worst, scale);
 }
 
 }  // namespace bench

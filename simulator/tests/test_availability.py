@@ -33,14 +33,58 @@ TWO_WITH_MEMORY = "{name}(t<{T}>(), t<{T}>(), t<{T}>(), t<uint8_t>(), 64u)"
 
 # A call of each library function.
 LIBRARY_CALLS = {
-    **dict.fromkeys("Ceil Floor Round Trunc Frac Sign Sigmoid Gelu FasterGelu FasterGeluV2".split(), WITH_MEMORY),
-    **dict.fromkeys("Sin Cos Tan Asin Acos Atan Tanh Sinh Cosh Asinh Acosh Atanh Erf Erfc".split(), WITH_MEMORY),
+    **dict.fromkeys(("Ceil", "Floor", "Round", "Trunc", "Frac", "Sign"), WITH_MEMORY),
+    **dict.fromkeys(("Sigmoid", "Gelu", "FasterGelu", "FasterGeluV2", "Erf", "Erfc"), WITH_MEMORY),
+    **dict.fromkeys(("Sin", "Cos", "Tan", "Asin", "Acos", "Atan"), WITH_MEMORY),
+    **dict.fromkeys(("Tanh", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"), WITH_MEMORY),
     **dict.fromkeys(("Log", "Log2", "Log10", "Silu"), WITHOUT_MEMORY),
     **dict.fromkeys(("Fmod", "Xor", "Power", "GeGLU", "ReGlu"), TWO_WITH_MEMORY),
     **dict.fromkeys(("ClampMax", "ClampMin"), "{name}(t<{T}>(), t<{T}>(), t<uint8_t>(), v<{T}>(), 64u)"),
     "Swish": "Swish(t<{T}>(), t<{T}>(), 64u, v<{T}>())",
     "SwiGLU": "SwiGLU(t<{T}>(), t<{T}>(), t<{T}>(), 1.0f, t<uint8_t>(), 64u)",
     "Exp with taylorExpandLevel": "Exp<{T}, 5>(t<{T}>(), t<{T}>(), t<uint8_t>(), 64u)",
+    "Broadcast": "Broadcast<{T}, 1, 0>(t<{T}>(), t<{T}>(), shape, shape, t<uint8_t>())",
+    "SoftMax": "SoftMax<{T}>(t<{T}>(), t<{T}>(), t<uint8_t>(), v<SoftMaxTiling>())",
+    "LogSoftMax": "LogSoftMax(t<{T}>(), t<{T}>(), t<{T}>(), t<{T}>(), t<uint8_t>(), v<LogSoftMaxTiling>())",
+    "SimpleSoftMax": "SimpleSoftMax<{T}>(" + "t<{T}>(), " * 4 + "t<uint8_t>(), v<SoftMaxTiling>())",
+    "AdjustSoftMaxRes": "AdjustSoftMaxRes(t<{T}>(), t<{T}>(), 0u, v<{T}>(), v<SoftMaxShapeInfo>())",
+    **dict.fromkeys(
+        ("SoftmaxFlash", "SoftmaxFlashV2"),
+        "{name}<{T}>(" + "t<{T}>(), " * 7 + "t<uint8_t>(), v<SoftMaxTiling>())",
+    ),
+    **dict.fromkeys(
+        ("SoftmaxGrad", "SoftmaxGradFront"),
+        "{name}(" + "t<{T}>(), " * 3 + "t<uint8_t>(), v<SoftMaxTiling>())",
+    ),
+    "LayerNorm": "LayerNorm(" + "t<{T}>(), " * 6 + "t<uint8_t>(), v<{T}>(), l<LayerNormTiling>())",
+    "LayerNorm with outputRstd": "LayerNorm<{T}, {T}>(t<{T}>(), t<float>(), t<float>(), "
+    "t<{T}>(), t<{T}>(), t<{T}>(), 1.0f, t<uint8_t>(), v<LayerNormPara>(), v<LayerNormSeparateTiling>())",
+    "Normalize": "Normalize<{T}, {T}>(t<{T}>(), t<float>(), t<float>(), t<float>(), "
+    "t<{T}>(), t<{T}>(), t<{T}>(), t<uint8_t>(), 1.0f, v<NormalizePara>())",
+    "RmsNorm": "RmsNorm(t<{T}>(), t<{T}>(), t<{T}>(), t<uint8_t>(), v<{T}>(), v<RmsNormTiling>())",
+    "DeepNorm": "DeepNorm(" + "t<{T}>(), " * 7 + "t<uint8_t>(), v<{T}>(), v<{T}>(), l<DeepNormTiling>())",
+    "BatchNorm": "BatchNorm(" + "t<{T}>(), " * 6 + "t<uint8_t>(), v<{T}>(), l<BatchNormTiling>())",
+    "GroupNorm": "GroupNorm(" + "t<{T}>(), " * 6 + "t<uint8_t>(), v<{T}>(), l<GroupNormTiling>())",
+    "WelfordUpdate": "WelfordUpdate<{T}, float>("
+    + "t<float>(), " * 4
+    + "t<{T}>(), t<uint8_t>(), v<WelfordUpdateParam>())",
+    "LayerNormGrad": "LayerNormGrad("
+    + "t<{T}>(), " * 7
+    + "t<uint8_t>(), v<{T}>(), l<LayerNormGradTiling>())",
+    "LayerNormGradBeta": "LayerNormGradBeta("
+    + "t<{T}>(), " * 4
+    + "t<uint8_t>(), v<LayerNormGradBetaTiling>())",
+    **{
+        f"Reduce{kind} of rows or columns": f"Reduce{kind}<{{T}}, Pattern::Reduce::AR>"
+        "(t<{T}>(), t<{T}>(), t<uint8_t>(), shape, true)"
+        for kind in ("Sum", "Mean", "Max", "Min", "Prod", "Any", "All")
+    },
+    **dict.fromkeys(("Sum", "Mean"), "{name}(t<{T}>(), t<{T}>(), t<uint8_t>(), v<{name}Params>())"),
+    "AscendQuant": "AscendQuant(t<int8_t>(), t<{T}>(), t<uint8_t>(), 1.0f, 0.0f, 64u)",
+    "AscendDequant to": "AscendDequant(t<{T}>(), t<int32_t>(), scales<{T}>(), t<uint8_t>(), "
+    "v<DequantParams>())",
+    "AscendAntiQuant to": "AscendAntiQuant<int8_t, {T}, false>(t<{T}>(), t<int8_t>(), v<{T}>(), v<{T}>(), "
+    "t<uint8_t>(), 64u)",
 }
 
 # A call of each instruction, with element type T.
@@ -139,6 +183,9 @@ struct Other { uint32_t a, b; };
 template <class T> LocalTensor<T>& t();
 template <class T> const GlobalTensor<T>& g();
 template <class T> const T& v();
+template <class T> T& l();
+template <class T> auto& scales() { return t<std::conditional_t<std::is_same_v<T, half>, uint64_t, T>>(); }
+extern const uint32_t shape[2];
 """
 
 # The text in refusals.cpp of an instruction that is not called by its plain name.
@@ -149,6 +196,11 @@ CALL_PATTERNS = {
     "SyncAll()": r"\bSyncAll\(\)",
     "SetL2CacheHint": r"\.SetL2CacheHint\(",
     "NumericLimits": r"NumericLimits<",
+    "Exp with taylorExpandLevel": r"\bExp<\w+, \d+>\(",
+    **{
+        f"Reduce{kind} of rows or columns": rf"\bReduce{kind}<\w+, Pattern::"
+        for kind in ("Sum", "Mean", "Max", "Min", "Prod", "Any", "All")
+    },
     "CastDequant to half, of": r"CastDequant<half, int32_t>\(",
     "GetReduceRepeatMaxMinSpr of a value": r"GetReduceRepeatMaxMinSpr\(value\)",
     "GetReduceRepeatMaxMinSpr of a value and its index": r"GetReduceRepeatMaxMinSpr\(value, index\)",

@@ -93,10 +93,10 @@ void check_unary(const std::string& name, Interval a, const ascend_sim::TmpArray
         bounds);
 }
 
-#define BOTH_TYPES(check)   \
-    do {                    \
-        check<float>();     \
-        check<half>();      \
+#define BOTH_TYPES(check) \
+    do {                  \
+        check<float>();   \
+        check<half>();    \
     } while (false)
 
 // Memory for every function; Power takes 12 bytes an element on Ascend950.
@@ -104,26 +104,26 @@ constexpr ascend_sim::TmpArrays kMuch =
     ascend_sim::kIs950 ? ascend_sim::TmpArrays{48, 48, 48, false} : ascend_sim::TmpArrays{16, 8, 8, false};
 
 // A function with sharedTmpBuffer and count.
-#define UNARY(Name, low, high, formula, ...)                                                                       \
-    do {                                                                                                           \
-        const auto want = [](double x) { return double(formula); };                                                \
-        check_unary<float>(                                                                                        \
-            #Name, {low, high}, ascend_sim::tmp_sizes::k##Name,                                                    \
-            [](auto d, auto x, auto t, uint32_t n) { Name(d, x, t, n); }, want, Bounds __VA_ARGS__);               \
-        check_unary<half>(                                                                                         \
-            #Name, {low, high}, ascend_sim::tmp_sizes::k##Name,                                                    \
-            [](auto d, auto x, auto t, uint32_t n) { Name(d, x, t, n); }, want, Bounds __VA_ARGS__);               \
+#define UNARY(Name, low, high, formula, ...)                                                         \
+    do {                                                                                             \
+        const auto want = [](double x) { return double(formula); };                                  \
+        check_unary<float>(                                                                          \
+            #Name, {low, high}, ascend_sim::tmp_sizes::k##Name,                                      \
+            [](auto d, auto x, auto t, uint32_t n) { Name(d, x, t, n); }, want, Bounds __VA_ARGS__); \
+        check_unary<half>(                                                                           \
+            #Name, {low, high}, ascend_sim::tmp_sizes::k##Name,                                      \
+            [](auto d, auto x, auto t, uint32_t n) { Name(d, x, t, n); }, want, Bounds __VA_ARGS__); \
     } while (false)
 // The same without temporary memory, by the given call.
-#define UNARY_CALL(name, low, high, call, formula, ...)                                                            \
-    do {                                                                                                           \
-        const auto want = [](double x) { return double(formula); };                                                \
-        const auto run = [](auto d, auto x, auto t, uint32_t n) {                                                  \
-            (void)t;                                                                                               \
-            call;                                                                                                  \
-        };                                                                                                         \
-        check_unary<float>(name, {low, high}, kMuch, run, want, Bounds __VA_ARGS__);                              \
-        check_unary<half>(name, {low, high}, kMuch, run, want, Bounds __VA_ARGS__);                               \
+#define UNARY_CALL(name, low, high, call, formula, ...)                              \
+    do {                                                                             \
+        const auto want = [](double x) { return double(formula); };                  \
+        const auto run = [](auto d, auto x, auto t, uint32_t n) {                    \
+            (void)t;                                                                 \
+            call;                                                                    \
+        };                                                                           \
+        check_unary<float>(name, {low, high}, kMuch, run, want, Bounds __VA_ARGS__); \
+        check_unary<half>(name, {low, high}, kMuch, run, want, Bounds __VA_ARGS__);  \
     } while (false)
 
 double gelu(double x) { return x / (1 + std::exp(-1.5957691216057308 * (x + 0.044715 * x * x * x))); }
@@ -143,8 +143,7 @@ void check_activations() {
     UNARY_CALL("Gelu precise", -4, 4, (Gelu<std::decay_t<decltype(x.GetValue(0))>, true>(d, x, t, n)), gelu(x),
                {0, 60, 0, 3});
     UNARY_CALL("FasterGelu", -6, 6, FasterGelu(d, x, t, n), x / (1 + std::exp(-1.702 * x)), {0, 20, 0, 30});
-    UNARY_CALL("FasterGelu fast", -6, 6,
-               (FasterGelu<std::decay_t<decltype(x.GetValue(0))>, false, true>(d, x, t, n)),
+    UNARY_CALL("FasterGelu fast", -6, 6, (FasterGelu<std::decay_t<decltype(x.GetValue(0))>, false, true>(d, x, t, n)),
                x / (1 + std::exp(-1.702 * x)), {0, 3000, 0, 34});
     UNARY_CALL("FasterGeluV2", -6, 6, FasterGeluV2(d, x, t, n), faster_gelu_v2(x), {8, 8, 12, 8});
 }
@@ -162,7 +161,8 @@ void check_rounding() {
 
 void check_exponentials() {
     if constexpr (!ascend_sim::kIs310p)
-        UNARY_CALL("Exp", -8, 8, (Exp<std::decay_t<decltype(x.GetValue(0))>, 12>(d, x, t, n)), std::exp(x), {0, 8, 0, 2});
+        UNARY_CALL("Exp", -8, 8, (Exp<std::decay_t<decltype(x.GetValue(0))>, 12>(d, x, t, n)), std::exp(x),
+                   {0, 8, 0, 2});
     UNARY_CALL("Log", 0.01f, 900, Log(d, x, n), std::log(x), {0, 1, 0, 1});
     UNARY_CALL("Log10", 0.01f, 900, Log10(d, x, n), std::log10(x), {0, 3, 0, 3});
     UNARY_CALL("Log2", 0.01f, 900, Log2(d, x, t, n), std::log2(x), {0, 3, 0, 2});

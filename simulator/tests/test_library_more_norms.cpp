@@ -64,12 +64,12 @@ void check_deep_norm(uint32_t rows, uint32_t h, uint32_t k) {
         const auto sx = b.put(x), sgx = b.put(gx), sg = b.put(gamma), sb = b.put(beta), sd = b.space<T>(rows * h);
         const auto sm = b.space<T>(rows), sv = b.space<T>(rows);
         const auto tmp = b.space<uint8_t>(bytes);
-        const auto t = ascend_sim::layer_norm_tiling<DeepNormTiling>(1, rows, h, k, bytes, sizeof(T), kReuse,
-                                                                     kBasicBlock);
+        const auto t =
+            ascend_sim::layer_norm_tiling<DeepNormTiling>(1, rows, h, k, bytes, sizeof(T), kReuse, kBasicBlock);
         DeepNormTiling tiling = t;
         expect_rule(what, b.run([&] {
-            DeepNorm<T, kReuse, kBasicBlock>(b(sd), b(sm), b(sv), b(sx), b(sgx), b(sb), b(sg), b(tmp),
-                                             T(float(kAlpha)), T(kSmall), tiling);
+            DeepNorm<T, kReuse, kBasicBlock>(b(sd), b(sm), b(sv), b(sx), b(sgx), b(sb), b(sg), b(tmp), T(float(kAlpha)),
+                                             T(kSmall), tiling);
         }),
                     "");
         const double bound = std::is_same_v<T, float> ? 80 + h / 8.0 : 2;
@@ -138,7 +138,9 @@ void check_group_norm(uint32_t n, uint32_t c, uint32_t hw, uint32_t groups) {
         }
     }
     auto sizes = ascend_sim::group_norm_sizes(shape, kReuse);
-    if (sizeof(T) == 2) sizes.least = std::max(sizes.least, (3 * ((c + shape.group()) / shape.group() * shape.group()) + 2 * ((rows + 7) / 8 * 8)) * 4);
+    if (sizeof(T) == 2)
+        sizes.least = std::max(
+            sizes.least, (3 * ((c + shape.group()) / shape.group() * shape.group()) + 2 * ((rows + 7) / 8 * 8)) * 4);
     for (uint32_t bytes : amounts(sizes)) {
         Bench b;
         const auto sx = b.put(x), sg = b.put(gamma), sb = b.put(beta), sd = b.space<T>(n * c * channel);
@@ -193,8 +195,8 @@ void check_welford_update(uint32_t length, uint32_t computed) {
 }
 
 void check_welford_finalize(uint32_t length, uint32_t head, uint32_t head_count, uint32_t tail_count, bool counts) {
-    const std::string what = numbered(counts ? "WelfordFinalize with counts" : "WelfordFinalize",
-                                      {length, head, head_count, tail_count});
+    const std::string what =
+        numbered(counts ? "WelfordFinalize with counts" : "WelfordFinalize", {length, head, head_count, tail_count});
     const auto mean = numbers<float>(length, -1, 1), m2 = numbers<float>(length, 0, 5);
     std::vector<int32_t> number(length);
     double total = 0, want_mean = 0, want_variance = 0;
@@ -205,10 +207,12 @@ void check_welford_finalize(uint32_t length, uint32_t head, uint32_t head_count,
     for (uint32_t i = 0; i < length; ++i) want_mean += at(mean, i) * number[i] / total;
     for (uint32_t i = 0; i < length; ++i)
         want_variance += (at(m2, i) + number[i] * (at(mean, i) - want_mean) * (at(mean, i) - want_mean)) / total;
-    WelfordFinalizePara para{head_count, length,         head_count, head, tail_count, tail_count ? length - head : 0,
-                             1.0f / float(length), float(1 / total), 0};
+    WelfordFinalizePara para{
+        head_count,           length,           head_count, head, tail_count, tail_count ? length - head : 0,
+        1.0f / float(length), float(1 / total), 0};
     if (!tail_count) para.headCountLength = length;
-    const auto sizes = kIs950 ? ascend_sim::welford_finalize_sizes_950(length) : ascend_sim::welford_finalize_sizes(length);
+    const auto sizes =
+        kIs950 ? ascend_sim::welford_finalize_sizes_950(length) : ascend_sim::welford_finalize_sizes(length);
     for (uint32_t bytes : amounts(sizes)) {
         Bench b;
         const auto sm = b.put(mean), sv = b.put(m2), dm = b.space<float>(8), dv = b.space<float>(8);
@@ -295,9 +299,7 @@ void check_grad_beta(uint32_t rows, uint32_t h, uint32_t k) {
         const auto sr = b.put(res), sdy = b.put(dy), dg = b.space<T>(k), db = b.space<T>(k);
         const auto tmp = b.space<uint8_t>(bytes);
         const auto tiling = ascend_sim::layer_norm_grad_beta_tiling(1, rows, h, k, bytes, sizeof(T));
-        expect_rule(what, b.run([&] {
-            LayerNormGradBeta<T, kReuse>(b(dg), b(db), b(sr), b(sdy), b(tmp), tiling);
-        }),
+        expect_rule(what, b.run([&] { LayerNormGradBeta<T, kReuse>(b(dg), b(db), b(sr), b(sdy), b(tmp), tiling); }),
                     "");
         near(what + ": gamma", b.get(dg), gamma, 2, 4.0 * rows);
         near(what + ": beta", b.get(db), beta, 2, 2.0 * rows);
@@ -330,7 +332,8 @@ int main() {
             check_grad_beta<float, true>(rows, h, k);
             check_grad_beta<half, false>(rows, h, k);
         }
-    for (auto [n, c, hw, groups] : {std::array<uint32_t, 4>{1, 4, 16, 2}, {2, 16, 60, 8}, {3, 6, 100, 2}, {2, 24, 9, 3}}) {
+    for (auto [n, c, hw, groups] :
+         {std::array<uint32_t, 4>{1, 4, 16, 2}, {2, 16, 60, 8}, {3, 6, 100, 2}, {2, 24, 9, 3}}) {
         check_group_norm<float, false>(n, c, hw, groups);
         check_group_norm<float, true>(n, c, hw, groups);
         check_group_norm<half, false>(n, c, hw, groups);

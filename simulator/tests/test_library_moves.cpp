@@ -40,10 +40,9 @@ void check_broadcast(Matrix to, Matrix from) {
         Bench b;
         const auto s = b.put(x), d = b.put(std::vector<T>(want.size(), T(99.0f)));
         const auto tmp = b.space<uint8_t>(bytes);
-        expect_rule(what, b.run([&] {
-            Broadcast<T, dim, axis>(b(d), b(s), to_shape + 2 - dim, from_shape + 2 - dim, b(tmp));
-        }),
-                    "");
+        expect_rule(
+            what, b.run([&] { Broadcast<T, dim, axis>(b(d), b(s), to_shape + 2 - dim, from_shape + 2 - dim, b(tmp)); }),
+            "");
         expect(what, b.get(d), want);
     }
 }
@@ -69,9 +68,8 @@ void check_broadcast_rules() {
     const auto tmp = b.space<uint8_t>(1024);
     const uint32_t to[] = {16, 8}, column[] = {16, 1}, row[] = {1, 8}, narrow[] = {16, 4};
     auto call = [&](auto axis, uint32_t first, const uint32_t* to_shape, const uint32_t* from_shape) {
-        return b.run([&] {
-            BroadCast<float, 2, decltype(axis)::value>(b(d), b(x)[first], to_shape, from_shape, b(tmp));
-        });
+        return b.run(
+            [&] { BroadCast<float, 2, decltype(axis)::value>(b(d), b(x)[first], to_shape, from_shape, b(tmp)); });
     };
     const std::integral_constant<int, 0> by_row;
     const std::integral_constant<int, 1> by_column;
@@ -79,14 +77,13 @@ void check_broadcast_rules() {
     expect_rule("BroadCast of a row", call(by_row, 0, to, row), "");
     expect_rule("BroadCast: other dimension", call(by_column, 0, to, narrow), "SIM-COUNT-04");
     expect_rule("BroadCast: alignment", call(by_column, 1, to, column), "SIM-ALIGN-01");
-    expect_rule("BroadCast: in place",
-                b.run([&] { BroadCast<float, 2, 1>(b(d), b(d), to, column, b(tmp)); }), "SIM-OVERLAP-01");
+    expect_rule("BroadCast: in place", b.run([&] { BroadCast<float, 2, 1>(b(d), b(d), to, column, b(tmp)); }),
+                "SIM-OVERLAP-01");
     const uint32_t uneven[] = {16, 5}, uneven_row[] = {1, 5};
     if (!ascend_sim::kIs950) {
         expect_rule("BroadCast: rows of whole blocks", call(by_row, 0, uneven, uneven_row), "SIM-COUNT-04");
         expect_rule("BroadCast: temporary memory",
-                    b.run([&] { BroadCast<float, 2, 1>(b(d), b(x), to, column, b(tmp)[992]); }),
-                    "SIM-WORK-01");
+                    b.run([&] { BroadCast<float, 2, 1>(b(d), b(x), to, column, b(tmp)[992]); }), "SIM-WORK-01");
     }
 }
 

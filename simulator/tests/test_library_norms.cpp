@@ -24,7 +24,7 @@ struct Shape {
     uint32_t b, s, h, original;  // original: the elements of a row that count
     uint32_t rows() const { return b * s; }
 };
-const Shape kShapes[] = {{1, 1, 16, 16}, {1, 3, 32, 30},   {3, 3, 64, 64},   {1, 5, 80, 70},    {2, 8, 128, 128},
+const Shape kShapes[] = {{1, 1, 16, 16},   {1, 3, 32, 30},   {3, 3, 64, 64},     {1, 5, 80, 70}, {2, 8, 128, 128},
                          {4, 1, 208, 200}, {7, 1, 512, 511}, {2, 1, 2112, 2112}, {8, 5, 16, 16}, {3, 100, 32, 32}};
 
 // Rows of numbers; the filling is 0.
@@ -116,10 +116,7 @@ void check_row_norm(const std::string& name, const Shape& s, const ascend_sim::T
         const auto sg = b.put(gamma), sb = b.put(beta);
         const auto sm = b.put(mean), sv = b.put(variance), rstd = b.space<float>(s.rows());
         const auto tmp = b.space<uint8_t>(bytes);
-        expect_rule(what, b.run([&] {
-            call(b(sd), b(sm), b(rstd), b(sv), b(sx), b(sg), b(sb), b(tmp), bytes);
-        }),
-                    "");
+        expect_rule(what, b.run([&] { call(b(sd), b(sm), b(rstd), b(sv), b(sx), b(sg), b(sb), b(tmp), bytes); }), "");
         const double bound = std::is_same_v<T, float> ? roundings(s.h) : 2;
         near(what, b.get(sd), want.y, 2, bound);
         near(what + ": mean", b.get(sm), want.mean, 1, roundings(s.h));
@@ -135,9 +132,9 @@ void check_rstd_norms(const Shape& s) {
                               : ascend_sim::layer_norm_separate_sizes(s.rows(), s.original, sizeof(T));
     check_row_norm<U, T>("LayerNorm", s, sizes, true, true,
                          [&](auto d, auto mean, auto rstd, auto, auto x, auto g, auto be, auto tmp, uint32_t bytes) {
-                             const auto tiling =
-                                 kIs950 ? ascend_sim::layer_norm_separate_tiling_950(s.original)
-                                        : ascend_sim::layer_norm_separate_tiling(s.rows(), s.original, bytes, sizeof(T));
+                             const auto tiling = kIs950 ? ascend_sim::layer_norm_separate_tiling_950(s.original)
+                                                        : ascend_sim::layer_norm_separate_tiling(s.rows(), s.original,
+                                                                                                 bytes, sizeof(T));
                              LayerNorm<U, T>(d, mean, rstd, x, g, be, kSmall, tmp, para, tiling);
                          });
     const auto norm_sizes =
@@ -173,8 +170,7 @@ void check_rms_norm(const Shape& s) {
         Bench b;
         const auto sx = b.put(x), sg = b.put(gamma), sd = b.space<T>(s.rows() * s.h);
         const auto tmp = b.space<uint8_t>(bytes);
-        const auto tiling =
-            ascend_sim::rms_norm_tiling(s.b, s.s, s.h, s.original, bytes, sizeof(T), kBasicBlock);
+        const auto tiling = ascend_sim::rms_norm_tiling(s.b, s.s, s.h, s.original, bytes, sizeof(T), kBasicBlock);
         expect_rule(what, b.run([&] {
             RmsNorm<T, kBasicBlock>(b(sd), b(sx), b(sg), b(tmp), T(kSmall), tiling);
             RmsNorm<T, kBasicBlock>(b(sx), b(sx), b(sg), b(tmp), T(kSmall), tiling);

@@ -24,7 +24,8 @@ template <class T>
 void check_quant(uint32_t rows, uint32_t columns) {
     const std::string what = numbered("AscendQuant " + type_name<T>(), {rows, columns});
     const uint32_t n = rows * columns;
-    const auto x = numbers<T>(n, -40, 40), scales = numbers<T>(columns, 0.5f, 3.5f), offsets = numbers<T>(columns, -9, 9);
+    const auto x = numbers<T>(n, -40, 40), scales = numbers<T>(columns, 0.5f, 3.5f),
+               offsets = numbers<T>(columns, -9, 9);
     std::vector<int8_t> all(n), by_column(n), with_offset(n);
     for (uint32_t i = 0; i < n; ++i) {
         const half h = half(float(x[i])), s = half(float(scales[i % columns])), o = half(float(offsets[i % columns]));
@@ -58,8 +59,8 @@ D result_of(float v) {
 
 template <class D, class S>
 void check_dequant(uint32_t m, uint32_t n, uint32_t count) {
-    const std::string what = numbered("AscendDequant " + std::to_string(sizeof(D)) + "," + std::to_string(sizeof(S)),
-                                      {m, n, count});
+    const std::string what =
+        numbered("AscendDequant " + std::to_string(sizeof(D)) + "," + std::to_string(sizeof(S)), {m, n, count});
     const uint32_t in_block = 32 / sizeof(D), pitch = (n + in_block - 1) / in_block * in_block;
     const auto x = numbers<int32_t>(m * n, -900, 900);
     const auto values = numbers<float>(n, 0.01f, 0.9f);
@@ -78,8 +79,7 @@ void check_dequant(uint32_t m, uint32_t n, uint32_t count) {
     }
     std::vector<D> want(m * pitch, D(77.0f));
     for (uint32_t i = 0; i < m; ++i)
-        for (uint32_t j = 0; j < n; ++j)
-            want[i * pitch + j] = D(float(x[i * n + j]) * (j < count ? used[j] : 1.0f));
+        for (uint32_t j = 0; j < n; ++j) want[i * pitch + j] = D(float(x[i * n + j]) * (j < count ? used[j] : 1.0f));
     const auto sizes = ascend_sim::dequant_sizes(m, n);
     for (uint32_t bytes : {sizes.least, sizes.most}) {
         Bench b;
@@ -139,8 +139,10 @@ void check_anti_quant(uint32_t k, uint32_t n) {
     const auto s = numbers<float>(n, 0.5f, 2), o = numbers<float>(n, -20, 20);
     for (uint32_t i = 0; i < n; ++i) scales[i] = D(s[i]), offsets[i] = D(o[i]);
     auto value = [&](int8_t v, D offset, D scale) {
-        if constexpr (kIsHalf) return times(plus(half(float(v)), offset), scale);
-        else return D((float(v) + float(offset)) * float(scale));
+        if constexpr (kIsHalf)
+            return times(plus(half(float(v)), offset), scale);
+        else
+            return D((float(v) + float(offset)) * float(scale));
     };
     std::vector<D> by_column(size), all(size), no_offset(size);
     for (uint32_t i = 0; i < size; ++i) {
@@ -153,7 +155,8 @@ void check_anti_quant(uint32_t k, uint32_t n) {
     const auto sizes = ascend_sim::anti_quant_sizes(rows, columns, n, kTransposed, !kIsHalf);
     Bench b;
     const auto sx = b.put(x);
-    const auto ss = b.put(scales), so = b.put(offsets), d1 = b.space<D>(size), d2 = b.space<D>(size), d3 = b.space<D>(size);
+    const auto ss = b.put(scales), so = b.put(offsets), d1 = b.space<D>(size), d2 = b.space<D>(size),
+               d3 = b.space<D>(size);
     const auto tmp = b.space<uint8_t>(std::max(1024u, sizes.least));
     expect_rule(what, b.run([&] {
         AscendAntiQuant<int8_t, D, kTransposed>(b(d1), b(sx), b(so), b(ss), b(tmp), k);
@@ -173,30 +176,23 @@ void check_rules() {
     const auto d = b.space<int8_t>(256);
     const auto f = b.space<float>(256);
     const auto tmp = b.space<uint8_t>(2048);
-    expect_rule("AscendQuant in place", b.run([&] {
-        AscendQuant<half>(b(x).ReinterpretCast<int8_t>(), b(x), b(tmp), 1.0f, 0.0f, 256);
-    }),
-                "");
+    expect_rule("AscendQuant in place",
+                b.run([&] { AscendQuant<half>(b(x).ReinterpretCast<int8_t>(), b(x), b(tmp), 1.0f, 0.0f, 256); }), "");
     expect_rule("AscendQuant: count", b.run([&] { AscendQuant(b(d), b(x), b(tmp), 1.0f, 0.0f, 40); }), "SIM-COUNT-04");
-    expect_rule("AscendQuant: scales", b.run([&] {
-        AscendQuant<half>(b(d), b(x), b(tmp), b(scale), half(0.0f), 48, 64);
-    }),
-                "SIM-COUNT-04");
+    expect_rule("AscendQuant: scales",
+                b.run([&] { AscendQuant<half>(b(d), b(x), b(tmp), b(scale), half(0.0f), 48, 64); }), "SIM-COUNT-04");
     expect_rule("AscendQuant: memory", b.run([&] { AscendQuant(b(d), b(x), b(tmp)[1792], 1.0f, 0.0f, 256); }),
                 "SIM-WORK-01");
     expect_rule("AscendDequant: row", b.run([&] { AscendDequant(b(f), b(n), 1.0f, b(tmp), {4, 12, 12}); }),
                 "SIM-COUNT-04");
-    expect_rule("AscendDequant: in place", b.run([&] {
-        AscendDequant(b(n).ReinterpretCast<float>(), b(n), 1.0f, b(tmp), {4, 16, 16});
-    }),
+    expect_rule("AscendDequant: in place",
+                b.run([&] { AscendDequant(b(n).ReinterpretCast<float>(), b(n), 1.0f, b(tmp), {4, 16, 16}); }),
                 "SIM-OVERLAP-01");
-    if (!kIs950) expect_rule("AscendDequant: memory", b.run([&] {
-        AscendDequant(b(f), b(n), 1.0f, b(tmp)[1792], {4, 16, 16});
-    }),
-                             "SIM-WORK-01");
-    expect_rule("AscendAntiQuant: row", b.run([&] {
-        AscendAntiQuant<int8_t, half, true>(b(x), b(d), half(1.0f), half(1.0f), b(tmp), 16);
-    }),
+    if (!kIs950)
+        expect_rule("AscendDequant: memory", b.run([&] { AscendDequant(b(f), b(n), 1.0f, b(tmp)[1792], {4, 16, 16}); }),
+                    "SIM-WORK-01");
+    expect_rule("AscendAntiQuant: row",
+                b.run([&] { AscendAntiQuant<int8_t, half, true>(b(x), b(d), half(1.0f), half(1.0f), b(tmp), 16); }),
                 "SIM-COUNT-04");
 }
 

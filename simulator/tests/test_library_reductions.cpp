@@ -73,7 +73,10 @@ void check_pattern(const char* name, Fold kind, uint32_t rows, uint32_t columns,
         check(float(got[results + i]) == 99.0f || (sizeof(T) == 1 && i == 0), what + ": past the end");
     got.resize(results);
     const bool is_exact = kind != Fold::Sum && kind != Fold::Mean && kind != Fold::Prod;
-    near(what, got, want, is_exact ? 0 : kind == Fold::Prod ? count + 2.0 : 2,
+    near(what, got, want,
+         is_exact             ? 0
+         : kind == Fold::Prod ? count + 2.0
+                              : 2,
          is_exact ? 0 : 0.25 * *std::max_element(magnitude.begin(), magnitude.end()) * (std::log2(count) + 1));
 }
 
@@ -81,10 +84,10 @@ template <class T, class pattern, bool kReuse>
 void check_patterns_of(uint32_t rows, uint32_t columns) {
 #if __CCE_AICORE__ != 200
     constexpr bool kByRow = std::is_same_v<pattern, Pattern::Reduce::AR>;
-#define CHECK(Name)                                                                                             \
-    check_pattern<T, kByRow>("Reduce" #Name, Fold::Name, rows, columns, kReuse,                                 \
-                             [](auto d, auto s, auto tmp, const uint32_t* shape) {                              \
-                                 Reduce##Name<T, pattern, kReuse>(d, s, tmp, shape, true);                      \
+#define CHECK(Name)                                                                        \
+    check_pattern<T, kByRow>("Reduce" #Name, Fold::Name, rows, columns, kReuse,            \
+                             [](auto d, auto s, auto tmp, const uint32_t* shape) {         \
+                                 Reduce##Name<T, pattern, kReuse>(d, s, tmp, shape, true); \
                              })
     if constexpr (std::is_same_v<T, half>) {
         CHECK(Max);
@@ -135,7 +138,8 @@ void check_sum_of(uint32_t rows, uint32_t n) {
                 "");
     const double steps = std::log2(n) + 1;
     near(what, b.get(sd), sums, 1, 0.3 * magnitude * steps);
-    near("Mean of " + what, b.get(sm), means, 1.01, sizeof(A) == 4 && sizeof(T) == 2 ? 0 : magnitude / n * (0.3 * steps + 1));
+    near("Mean of " + what, b.get(sm), means, 1.01,
+         sizeof(A) == 4 && sizeof(T) == 2 ? 0 : magnitude / n * (0.3 * steps + 1));
 }
 
 void check_rules() {
@@ -163,10 +167,10 @@ void check_rules() {
     expect_rule("ReduceMean: filling", by_row(d, x, tmp, shape, false), "SIM-COUNT-04");
     expect_rule("ReduceMean: shape", by_row(d, x, tmp, empty, true), "SIM-COUNT-04");
     expect_rule("ReduceMean: overlap", by_row(x, x, tmp, shape, true), "SIM-OVERLAP-01");
-    if (!kIs950) expect_rule("ReduceMean: memory", b.run([&] {
-        ReduceMean<float, Pattern::Reduce::AR>(b(d), b(x), b(tmp)[1024], shape, true);
-    }),
-                             "SIM-WORK-01");
+    if (!kIs950)
+        expect_rule("ReduceMean: memory",
+                    b.run([&] { ReduceMean<float, Pattern::Reduce::AR>(b(d), b(x), b(tmp)[1024], shape, true); }),
+                    "SIM-WORK-01");
 #endif
 }
 

@@ -11,8 +11,8 @@ namespace {
 struct Shape {
     uint32_t m, k, original;  // rows, columns, columns that count
 };
-const Shape kShapes[] = {{1, 16, 16}, {3, 32, 30}, {9, 64, 64}, {5, 80, 70}, {16, 128, 128}, {4, 208, 200},
-                         {7, 512, 511}, {2, 2112, 2112}, {40, 16, 16}};
+const Shape kShapes[] = {{1, 16, 16},   {3, 32, 30},   {9, 64, 64},     {5, 80, 70}, {16, 128, 128},
+                         {4, 208, 200}, {7, 512, 511}, {2, 2112, 2112}, {40, 16, 16}};
 
 // A matrix of doubles, by rows.
 struct Rows {
@@ -78,8 +78,8 @@ void check_softmax_of(const Shape& s) {
 template <class T>
 void check_other_softmax_of(const Shape& s) {
     constexpr uint32_t kBlock = 32 / sizeof(T);
-    const std::string what = type_name<T>() + " " + std::to_string(s.m) + " x " + std::to_string(s.original) + " of " +
-                             std::to_string(s.k);
+    const std::string what =
+        type_name<T>() + " " + std::to_string(s.m) + " x " + std::to_string(s.original) + " of " + std::to_string(s.k);
     const auto x = numbers<T>(s.m * s.k, -6, 6), g = numbers<T>(s.m * s.k, -1, 1);
     const Rows want = softmax_of(x, s);
     const uint32_t bytes =
@@ -103,8 +103,7 @@ void check_other_softmax_of(const Shape& s) {
     std::vector<double> log, simple, gradients, fronts;
     for (uint32_t i = 0; i < s.m; ++i) {
         double d = 0;
-        for (uint32_t j = 0; j < s.original; ++j)
-            d += double(float(g[i * s.k + j])) * double(float(x[i * s.k + j]));
+        for (uint32_t j = 0; j < s.original; ++j) d += double(float(g[i * s.k + j])) * double(float(x[i * s.k + j]));
         fronts.push_back(d);
         const double sum = double(float(b.get(sums)[i * kBlock])), most = double(float(b.get(maxima)[i * kBlock]));
         for (uint32_t j = 0; j < s.k; ++j) {

@@ -209,7 +209,19 @@ void buffer_of_the_cube() { TBuf<TPosition::CO1> b; }  // not on any: the simula
 void in_place_alloc(TQue<TPosition::VECIN, 0> q, LocalTensor<float> t) { q.AllocTensor<float>(t); }
 void in_place_alloc_of_depth_one(TQue<TPosition::VECIN, 1> q, LocalTensor<float> t) { q.AllocTensor<float>(t); }  // not on any: needs a queue of depth 0
 
-void sine() { Sin(ub<float>(), ub<float>()); }  // not on any: was not declared in this scope
+void sine() { Sin(ub<float>(), ub<float>()); }
+void hypotenuse() { Hypot(ub<float>(), ub<float>(), ub<float>()); }  // not on any: was not declared in this scope
+void power_series() { Exp<float, 5>(ub<float>(), ub<float>(), 64); }  // not on ascend310p: TaylorExp: this SoC does not have it
+void norm_of_groups(GroupNormTiling t) { GroupNorm(ub<float>(), ub<float>(), ub<float>(), ub<float>(), ub<float>(), ub<float>(), 1.0f, t); }  // not on ascend310p
+void sum_of_rows(const uint32_t s[]) { ReduceSum<float, Pattern::Reduce::AR>(ub<float>(), ub<float>(), s, true); }  // not on ascend310p: SumPattern: this SoC does not have it
+void mean_of_rows(const uint32_t s[]) { ReduceMean<float, Pattern::Reduce::AR>(ub<float>(), ub<float>(), s, true); }  // not on ascend310p: MeanPattern: this SoC does not have it
+void largest_of_rows(const uint32_t s[]) { ReduceMax<float, Pattern::Reduce::AR>(ub<float>(), ub<float>(), s, true); }  // not on ascend310p: MaxPattern: this SoC does not have it
+void smallest_of_rows(const uint32_t s[]) { ReduceMin<float, Pattern::Reduce::AR>(ub<float>(), ub<float>(), s, true); }  // not on ascend310p: MinPattern: this SoC does not have it
+void product_of_rows(const uint32_t s[]) { ReduceProd<float, Pattern::Reduce::AR>(ub<float>(), ub<float>(), s, true); }  // not on ascend310p: ProdPattern: this SoC does not have it
+void any_of_rows(const uint32_t s[]) { ReduceAny<float, Pattern::Reduce::AR>(ub<float>(), ub<float>(), s, true); }  // not on ascend310p: AnyPattern: this SoC does not have it
+void all_of_rows(const uint32_t s[]) { ReduceAll<float, Pattern::Reduce::AR>(ub<float>(), ub<float>(), s, true); }  // not on ascend310p: AllPattern: this SoC does not have it
+void other_pattern(const uint32_t s[]) { ReduceSum<float, Pattern::Reduce::R>(ub<float>(), ub<float>(), s, true); }  // not on any: the pattern must be AR or RA
+void quantized_transposed() { AscendDequant(ub<half>(), ub<int32_t>(), ub<float>(), DequantParams{1, 64, 64}); }  // not on any
 void element_written(LocalTensor<float> t) { t(0) = 1.0f; }
 void element_of_gm_written() { gm<int32_t>()(0) = 1; }  // not on ascend310p: GlobalTensor(): this SoC does not have it
 void sub_block_index() { (void)GetSubBlockIdx(); }
