@@ -30,6 +30,9 @@ OPS = Path(__file__).resolve().parent / "sources" / "ops"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "scaled_add"
 
 
+X = np.ones((2, 3), np.float32)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("operators")
@@ -244,6 +247,16 @@ def test_a_kernel_that_does_not_compile_names_its_own_file(folder, tmp_path):
     assert str(kernel) in str(caught.value)
 
 
+def test_an_error_in_the_kernel_names_its_own_file(folder, tmp_path):
+    """CANN's build compiles links to the files in other folders."""
+    kernel = tmp_path / "ops/negated/op_kernel/negated.cpp"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text((OPS / "negated/op_kernel/negated.cpp").read_text() + "nonsense;\n")
+    with pytest.raises(CompileFailed, match="nonsense") as caught:
+        negated(folder, kernel=kernel).run({"x": X}, {}, tiling=Tiling(bytes(4)))
+    assert f"{kernel}:" in str(caught.value)
+
+
 # ---- host code that fails ------------------------------------------------------------------------------
 
 
@@ -301,8 +314,6 @@ def test_host_code_must_be_complete(folder):
 
 
 # ---- arguments -----------------------------------------------------------------------------------------
-
-X = np.ones((2, 3), np.float32)
 
 
 @pytest.mark.parametrize(
