@@ -1,2 +1,2 @@
-// A placeholder: the simulator has no library functions, so a kernel that calls one does not compile.
+// CANN has library functions in this header; kernel_operator.h declares those that the simulator has.
 #include "kernel_operator.h"
