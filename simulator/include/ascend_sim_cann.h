@@ -33,7 +33,8 @@ ASCEND_SIM_EXPORT const char* ascend_sim_end_host_calls(void);
 /* A kernel that a program launches itself, with <<<blocks, l2ctrl, stream>>>. */
 typedef struct ascend_sim_kernel {
     const char* name;
-    int32_t arch; /* __CCE_AICORE__ of the code */
+    int32_t arch;      /* __CCE_AICORE__ of the code */
+    int32_t auto_sync; /* non-zero: the compiler inserts synchronisation, see ascend_sim_launch */
     int64_t blocks;
     void* stream;
     ascend_sim_call call; /* with the context */

@@ -151,7 +151,8 @@ def kernel(
     broke no rule.
 
     Exit status: 0; 1 the kernel does not compile, broke a rule, or differs from
-    the reference, or the tiling refuses the call; 2 bad usage, or a missing piece.
+    the reference, or the tiling refuses the call; 2 bad usage, or a missing
+    piece.
 
     Examples:
 
@@ -161,10 +162,11 @@ def kernel(
 
       ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' -D T=half
 
-      ascend-sim kernel op_kernel/scaled_add.cpp --reference reference:scaled_add \\
-      --definition op_host/scaled_add_def.cpp --tiling op_host/scaled_add_tiling.cpp \\
-      --input x=float16:8,100 --input y=float16:8,100 --attr scale=0.5 \\
-      --output z=float16:8,100=z.npy
+      ascend-sim kernel op_kernel/scaled_add.cpp \\
+      --reference reference:scaled_add \\
+      --definition op_host/scaled_add_def.cpp \\
+      --tiling op_host/scaled_add_tiling.cpp --input x=float16:8,100 \\
+      --input y=float16:8,100 --attr scale=0.5 --output z=float16:8,100=z.npy
     """
     if must := unreadable(source):
         raise usage_error(f"[kernel] source {must}")

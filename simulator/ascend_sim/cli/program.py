@@ -27,6 +27,9 @@ def program(
     include: Annotated[
         list[Path] | None, typer.Option("--include", "-I", help="A folder of headers.")
     ] = None,
+    auto_sync: Annotated[
+        bool, typer.Option(help="Insert synchronisation in the kernels, as CANN's compiler does by default.")
+    ] = True,
 ) -> None:
     """Compile a program that launches its own kernels with <<<>>>.
 
@@ -43,7 +46,8 @@ def program(
       ascend-sim run --soc Ascend910B1 -- ./add
     """
     try:
-        build_program(sources, output, soc, defines=macros_of(define or ()), include=include or ())
+        macros = macros_of(define or ())
+        build_program(sources, output, soc, defines=macros, include=include or (), auto_sync=auto_sync)
     except CompileFailed as error:
         print(error, end="")
         raise typer.Exit(FAILED) from None

@@ -34,6 +34,7 @@ def build_program(
     defines: Mapping[str, str] | None = None,
     include: Sequence[str | Path] = (),
     flags: Sequence[str] = (),
+    auto_sync: bool = True,
 ) -> Path:
     """Compile a program whose files hold host code and kernels, such as the ``.asc`` files of asc-devkit.
 
@@ -46,6 +47,8 @@ def build_program(
         defines: macros.
         include: more folders of headers; each source's own folder is one.
         flags: more flags for the compiler and the linker.
+        auto_sync: insert synchronisation in the kernels, as CANN's compiler does for such programs unless it is
+            told ``--cce-auto-sync=off`` (asc-devkit, page PipeBarrier).
 
     Returns:
         The program's path.
@@ -65,6 +68,7 @@ def build_program(
     libraries = [folders.library(stem) for stem in ("ascend_sim", "ascend_sim_cann")]
     root = folders.root()
     command = [*shlex.split(compiler()), *_FLAGS, f"-D__CCE_AICORE__={aicore}", "-DASCEND_SIM_PROGRAM"]
+    command += [f"-DASCEND_SIM_AUTO_SYNC={int(auto_sync)}"]
     command += [f"-D{name}={value}" for name, value in (defines or {}).items()]
     own = dict.fromkeys(source.resolve().parent for source in paths)
     command += [f"-I{f}" for f in (*own, *include, root / "cann/include", root / "include", root)]

@@ -23,6 +23,7 @@ struct OwnKernel {
     explicit OwnKernel(const ascend_sim_kernel& k)
         : name(k.name),
           arch(k.arch),
+          auto_sync(k.auto_sync),
           blocks(k.blocks),
           call(k.call),
           context(k.context, k.release),
@@ -31,7 +32,7 @@ struct OwnKernel {
     int32_t run() const;
 
     std::string name;
-    int32_t arch;
+    int32_t arch, auto_sync;
     int64_t blocks;
     ascend_sim_call call;
     std::shared_ptr<void> context;
@@ -73,6 +74,7 @@ int32_t OwnKernel::run() const {
     ascend_sim_launch launch = options ? *options : ascend_sim_launch{};
     launch.soc = soc_name();
     launch.block_dim = static_cast<uint32_t>(blocks);
+    launch.auto_sync = auto_sync;
     const int32_t status =
         ascend_sim_run_call(call, context.get(), memories.data(), static_cast<int32_t>(memories.size()),
                             arguments.data(), static_cast<int32_t>(arguments.size()), &launch);

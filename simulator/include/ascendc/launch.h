@@ -48,6 +48,7 @@ int32_t launch(const char* name, int64_t blocks, const L&, void* stream, F kerne
     ascend_sim_kernel launched{};
     launched.name = name;
     launched.arch = __CCE_AICORE__;
+    launched.auto_sync = ASCEND_SIM_AUTO_SYNC;
     launched.blocks = blocks;
     launched.stream = stream;
     launched.call = &Call::call;

@@ -139,6 +139,35 @@ KERNEL(mask_register_after_another_mask) {
     ResetMask();
 }
 
+// With two numbers the register's mode decides what they mean.
+KERNEL(counter_mode_without_its_name) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    SetMaskCount();
+    SetVectorMask<float>(0, 100);  // keeps SIM-MASK-03
+    Add<float, false>(t[256], t, t[128], MASK_PLACEHOLDER, 1, {1, 1, 1, 8, 8, 8});
+    SetMaskNorm();
+    ResetMask();
+}
+
+KERNEL(counter_mode_with_a_high_mask) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    SetMaskCount();
+    SetVectorMask<float>(1, 100);  // breaks SIM-MASK-03: the mask is for normal mode but the mode is counter.
+    SetMaskNorm();
+    ResetMask();
+}
+
+KERNEL(counter_mode_with_lanes) {
+    Ub ub(2048);
+    LocalTensor<float> t = ub.at<float>(0, 512);
+    SetMaskCount();
+    SetVectorMask<float>(64);  // breaks SIM-MASK-03: the mask is for normal mode but the mode is counter.
+    SetMaskNorm();
+    ResetMask();
+}
+
 KERNEL(counter_mode_reset) {
     Ub ub(2048);
     LocalTensor<float> t = ub.at<float>(0, 512);

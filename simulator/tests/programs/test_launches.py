@@ -61,6 +61,23 @@ def test_a_broken_rule_is_reported_with_its_line_when_the_program_waits(folder):
     assert re.search(rf"SIM-\w+-\d+ broken\.asc:{line}, core 0, Muls", done.stderr)
 
 
+TWO_STEPS = (
+    "    AscendC::Muls(b, a, T(factor), kTile);",
+    "    AscendC::Muls(b, a, T(1), kTile); AscendC::Muls(b, b, T(factor), kTile);",
+)
+
+
+@pytest.mark.parametrize("auto_sync", [True, False])
+def test_synchronisation_is_inserted_unless_the_program_forbids_it(folder, auto_sync):
+    source = folder / "two_steps.asc"
+    source.write_text(SCALE.read_text().replace(*TWO_STEPS))
+    flag = [] if auto_sync else ["--no-auto-sync"]
+    assert run("program", source, "-o", folder / "two_steps", *flag).returncode == 0
+    done = run("run", "--", folder / "two_steps")
+    assert (done.stdout == "8192 products are right.\n") == auto_sync
+    assert ("PipeBarrier<PIPE_V> missing" in done.stderr) == (not auto_sync)
+
+
 def test_the_host_s_memory_is_no_argument(folder):
     program = changed(folder, "host", ("(GM_ADDR)device_x, (GM_ADDR)", "(GM_ADDR)x.data(), (GM_ADDR)"))
     done = run("run", "--", program)
