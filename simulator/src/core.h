@@ -241,10 +241,18 @@ struct RegisteredTiling {
     Site site;
 };
 
+// What a pass overwrites to find out whether a result depends on it.
+struct Spoiling {
+    bool leftovers = false;      // what copies left behind, with kSpoiled
+    int fill = -1;               // of undefined bytes that a vector instruction reads; negative: nothing
+    Site only_site{nullptr, 0};  // if it has a file: of this instruction's reads only
+};
+constexpr int kSpoiled = 0xFF;  // NaN in half, bfloat16 and float; -1 in integers
+
 struct LaunchOptions {
     bool auto_sync = false, saturate = false;
     bool keeps_steps = false;  // for the critical path
-    bool spoils = false;       // overwrite what copies left behind
+    Spoiling spoiling;
     int64_t traced_cores = 0;  // keep the spans of cores below this index
     std::set<std::string> lenient;
 };
@@ -254,6 +262,14 @@ struct LeftoverRead {
     const char* api = nullptr;  // null: none
     Site site{nullptr, 0}, copy{nullptr, 0};
     int64_t core = 0;
+};
+
+// The first read of an instruction from UB bytes that are undefined.
+struct UndefinedRead {
+    const char* api;
+    Site site;
+    int64_t core;
+    std::string text;
 };
 
 // The state that lasts for a whole pass over the cores.
@@ -279,6 +295,7 @@ struct LaunchState {
     std::vector<Step> critical_path;  // of the slowest core so far, from its start to its end
     int64_t critical_core = -1;
     LeftoverRead leftover_read;  // the first one
+    std::vector<UndefinedRead> undefined_reads;
 };
 
 // The state of one core, which is new for each core of a launch.
@@ -321,7 +338,7 @@ struct CoreState {
     uint8_t* system_workspace = nullptr;
     const char* library_function = nullptr;
     std::map<std::pair<const char*, const char*>, const char*> library_names;  // of instructions inside a function
-    int32_t free_memory = -1;  // index of the buffer above the TPipe's own ones
+    int32_t free_memory = -1;                              // index of the buffer above the TPipe's own ones
     std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines written by scalars and not cleaned yet
     std::unordered_map<uint64_t, uint32_t> loaded_lines;   // line in the cache -> the access that loaded it
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
@@ -399,6 +416,7 @@ struct Machine : LaunchState, CoreContext {
     void insert_synchronisation(Pipe before);
     void note_copy(const Range& range);
     void note_reads_of_leftovers(const Range& range);
+    void note_undefined_read(const Range& range, const std::string& text);
     void end_core();
     void check_registered_tiling() const;
     void check_event_at_end(Pipe from, Pipe to, int id) const;

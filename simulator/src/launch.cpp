@@ -51,18 +51,57 @@ void compare_orders(const Job& job, Pass& ascending, const Pass& descending) {
     }
 }
 
-// Warns if a result depends on data that a copy left behind a shorter one.
-void check_leftovers(const Job& job, Pass& ascending) {
-    Pass spoiled(job, PassKind::Spoiled);
+// Whether a result depends on what the pass with this spoiling overwrites.
+bool matters(const Job& job, const Pass& ascending, const Spoiling& spoiling) {
+    Pass spoiled(job, PassKind::Spoiled, spoiling);
     spoiled.run();
     bool differs = !spoiled.errors.empty();
     for (int32_t i = 0; i < job.memory_count && !differs; ++i)
         differs = std::memcmp(ascending.memory(i), spoiled.memory(i), job.memories[i].bytes) != 0;
-    if (!differs) return;
+    return differs;
+}
+
+// Warns if a result depends on data that a copy left behind a shorter one.
+void check_leftovers(const Job& job, Pass& ascending) {
+    Spoiling spoiling;
+    spoiling.leftovers = true;
+    if (!matters(job, ascending, spoiling)) return;
     const LeftoverRead& read = ascending.leftover_read;
     const std::string text = "reads what the copy at " + where(read.copy) +
                              " left behind at an earlier, longer execution, and a result depends on it.";
     ascending.warnings.push_back(report_of(Rule::Init04, read.api, read.site, read.core, text.c_str()));
+}
+
+// Reports vector instructions that read undefined bytes: an error for those on which a result depends, a warning for
+// the others. Two fills, because an instruction such as Max may hide one.
+void check_undefined_reads(const Job& job, Pass& ascending) {
+    constexpr int kFills[] = {kSpoiled, 0x7F};
+    Spoiling spoiling;
+    for (int fill : kFills) {
+        spoiling.fill = fill;
+        if (matters(job, ascending, spoiling)) break;
+        spoiling.fill = -1;
+    }
+    const bool any = spoiling.fill >= 0, is_single = ascending.undefined_reads.size() == 1;
+    const auto is_at_fault = [&](const UndefinedRead& read) {
+        spoiling.only_site = read.site;
+        return any && (is_single || matters(job, ascending, spoiling));
+    };
+    std::vector<Report> faults, harmless;
+    for (const UndefinedRead& r : ascending.undefined_reads) {
+        const bool fault = is_at_fault(r);
+        const Rule rule = fault ? Rule::Init01 : Rule::Init06;
+        const std::string text = r.text + (fault ? ", and a result depends on it." : ".");
+        (fault ? faults : harmless).push_back(report_of(rule, r.api, r.site, r.core, text.c_str()));
+    }
+    if (any && faults.empty()) {  // only several of them together change a result
+        const UndefinedRead& r = ascending.undefined_reads.front();
+        faults.push_back(
+            report_of(Rule::Init01, r.api, r.site, r.core, (r.text + ", and a result depends on it.").c_str()));
+    }
+    const bool warns = is_lenient(split_rules(job.launch->lenient), Rule::Init01);
+    for (const Report& r : faults) (warns ? ascending.warnings : ascending.errors).push_back(r);
+    for (const Report& r : harmless) ascending.warnings.push_back(r);
 }
 
 void check_waves(const Job& job, Pass& pass) {
@@ -149,6 +188,7 @@ int32_t run(const Job& job) {
     } else {
         ascending.run();
     }
+    if (ascending.errors.empty() && !ascending.undefined_reads.empty()) check_undefined_reads(job, ascending);
     if (ascending.errors.empty() && ascending.leftover_read.api) check_leftovers(job, ascending);
     check_waves(job, ascending);
     const std::string summary = summary_of(ascending.timeline, *job.profile);

@@ -1,5 +1,6 @@
-// Data that an earlier, longer copy of the same line left behind a shorter one. A kernel may read it, as long as no
-// result depends on it: a further pass overwrites it, and the results must be the same.
+// Data that a kernel may read as long as no result depends on it: what an earlier, longer copy of the same line left
+// behind a shorter one, and undefined bytes among a vector instruction's lanes. Further passes overwrite the data, and
+// the results must be the same.
 #include <algorithm>
 #include <cstring>
 
@@ -7,8 +8,6 @@
 
 namespace ascend_sim {
 namespace {
-
-constexpr int kSpoiled = 0xFF;  // NaN in half, bfloat16 and float; -1 in integers
 
 // Calls f(first, end) for the bytes behind the place's last copy that an earlier copy of the same line wrote.
 template <class F>
@@ -38,7 +37,7 @@ void Machine::note_copy(const Range& range) {
     place.longest_end = std::max(place.longest_end, range.end);
     place.number = number;
     has_leftovers |= place.end < place.longest_end;
-    if (!options.spoils) return;
+    if (!options.spoiling.leftovers) return;
     for_each_leftover(*this, place, {place.end, place.longest_end},
                       [&](uint32_t first, uint32_t end) { std::memset(ub.get() + first, kSpoiled, end - first); });
 }
@@ -48,6 +47,15 @@ void Machine::note_reads_of_leftovers(const Range& range) {
         for_each_leftover(*this, place, range, [&](uint32_t, uint32_t) {
             if (!leftover_read.api) leftover_read = {current.api, current.site, place.site, core};
         });
+}
+
+void Machine::note_undefined_read(const Range& range, const std::string& text) {
+    const Spoiling& spoiling = options.spoiling;
+    const bool chosen = !spoiling.only_site.file || is_same(spoiling.only_site, current.site);
+    if (spoiling.fill >= 0 && chosen) std::memset(ub.get() + range.begin, spoiling.fill, range.end - range.begin);
+    const bool is_new = std::none_of(undefined_reads.begin(), undefined_reads.end(),
+                                     [&](const UndefinedRead& r) { return is_same(r.site, current.site); });
+    if (is_new) undefined_reads.push_back({current.api, current.site, core, text});
 }
 
 }  // namespace ascend_sim

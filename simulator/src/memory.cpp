@@ -115,13 +115,19 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
     const uint32_t valid_from = m.buffers[view.buffer].valid_from;
     for (size_t i = 0; i < n; ++i) {
         m.writer.for_each(ranges[i].begin, ranges[i].end, [&](uint32_t first, uint32_t end, uint32_t word) {
-            if ((word >> 1) < valid_from || (word & kPoisoned))
-                broken(Rule::Init01, "`%s` is read at UB bytes [%u, %u) (from byte %lld of the tensor on): %s.",
-                       operand, first, end, static_cast<long long>(first) - view.addr,
-                       (word >> 1) < valid_from              ? "not written since the buffer was allocated"
-                       : m.record(word >> 1).pipe == Pipe::V ? "work space that a vector instruction left undefined"
-                                                             : "filler that a copy left undefined");
-            else if (!m.is_ordered(word >> 1))
+            if ((word >> 1) < valid_from || (word & kPoisoned)) {
+                char text[200];
+                std::snprintf(
+                    text, sizeof text, "`%s` is read at UB bytes [%u, %u) (from byte %lld of the tensor on): %s",
+                    operand, first, end, static_cast<long long>(first) - view.addr,
+                    (word >> 1) < valid_from              ? "not written since the buffer was allocated"
+                    : m.record(word >> 1).pipe == Pipe::V ? "work space that a vector instruction left undefined"
+                                                          : "filler that a copy left undefined");
+                if (m.current.pipe == Pipe::V)
+                    m.note_undefined_read({first, end}, text);
+                else
+                    broken(Rule::Init01, "%s.", text);
+            } else if (!m.is_ordered(word >> 1))
                 report("read", operand, view, {{first, end}, word >> 1, "write"});
         });
     }

@@ -63,6 +63,7 @@ void Pass::run() {
     errors = std::move(m.errors);
     warnings = std::move(m.warnings);
     leftover_read = m.leftover_read;
+    undefined_reads = std::move(m.undefined_reads);
     // Cores that waited for each other have their spans in turns.
     std::stable_sort(m.spans.begin(), m.spans.end(), [](const Span& a, const Span& b) { return a.core < b.core; });
     timeline = {std::move(m.spans), std::move(m.per_core), std::move(m.critical_path), m.critical_core};
@@ -88,7 +89,7 @@ Machine& Pass::prepare() {
     m.options.auto_sync = l.auto_sync != 0;
     m.options.saturate = l.saturate != 0;
     m.options.keeps_steps = kind_ == PassKind::Ascending;
-    m.options.spoils = kind_ == PassKind::Spoiled;
+    m.options.spoiling = spoiling_;
     m.options.traced_cores = traced;
     m.options.lenient = split_rules(l.lenient);
     m.blocks = l.block_dim;

@@ -30,12 +30,12 @@ struct Job {
 // The rules in a list such as "SIM-COUNT-01,SIM-EVENT-05".
 std::set<std::string> split_rules(const char* list);
 
-// The order of the cores. Spoiled: ascending, with garbage for what copies left behind shorter ones.
+// The order of the cores. Spoiled: ascending, with garbage for data that no result may depend on.
 enum class PassKind { Ascending, Descending, Spoiled };
 
 class Pass {
 public:
-    Pass(const Job& job, PassKind kind) : job_(job), kind_(kind) {}
+    Pass(const Job& job, PassKind kind, const Spoiling& spoiling = {}) : job_(job), kind_(kind), spoiling_(spoiling) {}
 
     void run();
 
@@ -49,6 +49,7 @@ public:
     std::vector<Report> errors, warnings;
     Timeline timeline;
     LeftoverRead leftover_read;
+    std::vector<UndefinedRead> undefined_reads;
 
 private:
     struct RunningCore;
@@ -68,6 +69,7 @@ private:
 
     const Job& job_;
     PassKind kind_;
+    Spoiling spoiling_;
     bool ends_waits_ = false;  // every wait ends its core
     std::vector<Arena> arenas_;
     std::vector<GmTensor> gm_;

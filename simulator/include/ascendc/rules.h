@@ -65,12 +65,15 @@ namespace ascend_sim {
     RULE(Buffer07, "SIM-BUFFER-07", "Fill comes before InitBuffer", "Fill")                                            \
     RULE(Buffer08, "SIM-BUFFER-08",                                                                                    \
          "a kernel has a TPipe, or tensors at addresses from at most one LocalMemAllocator", "static tensors")         \
-    RULE(Init01, "SIM-INIT-01", "UB bytes are written before they are read", "ErrorRead2")                             \
+    RULE(Init01, "SIM-INIT-01", "UB bytes are written before a copy, the scalar unit or a result needs them",          \
+         "ErrorRead2")                                                                                                 \
     RULE(Init02, "SIM-INIT-02", "an output is not read before it was written", "project rule")                         \
     ADVICE(Init03, "SIM-INIT-03", "every byte of an output is written", "project rule")                                \
     ADVICE(Init04, "SIM-INIT-04", "no result depends on what an earlier copy left behind a shorter one",               \
            "project rule")                                                                                             \
     RULE(Init05, "SIM-INIT-05", "a shape is set before it is read", "GetShapeInfo")                                    \
+    ADVICE(Init06, "SIM-INIT-06", "a vector instruction reads no undefined bytes, even if no result depends on them",  \
+           "ErrorRead2")                                                                                               \
     RULE(Hazard01, "SIM-HAZARD-01", "two pipes that touch the same UB bytes are ordered", "ErrorSync1, ErrorSync2")    \
     RULE(Hazard02, "SIM-HAZARD-02", "two vector instructions on the same UB bytes have a barrier between them",        \
          "PipeBarrier")                                                                                                \

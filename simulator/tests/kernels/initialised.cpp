@@ -1,4 +1,4 @@
-// SIM-INIT-01: reads of unwritten UB. SIM-INIT-02: reads of unwritten outputs or workspace. SIM-INIT-03: outputs that
+// SIM-INIT-01 and -06: reads of unwritten UB. SIM-INIT-02: reads of unwritten outputs or workspace. SIM-INIT-03: outputs that
 // stay unwritten. SIM-INIT-04: results that depend on what a copy left behind.
 #include "mini.h"
 
@@ -19,7 +19,49 @@ KERNEL(add_of_unwritten_memory) {
     LocalTensor<float> t = buffer.Get<float>();
     Duplicate(t, 1.0f, 63);
     PipeBarrier<PIPE_V>();
-    Add(t, t, t, 64);  // breaks SIM-INIT-01: `src0` is read at UB bytes [252, 256) (from byte 252 of the tensor on): not written
+    Add(t, t, t, 64);  // breaks SIM-INIT-01: `src0` is read at UB bytes [252, 256) (from byte 252 of the tensor on): not written since the buffer was allocated, and a result depends on it.
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(global<float>(y), t, 64);
+}
+
+// Max hides an undefined number that is small, so the bytes are overwritten twice.
+KERNEL(maximum_of_unwritten_memory) {
+    Ub ub(1024);
+    LocalTensor<int32_t> t = ub.at<int32_t>(0, 64);
+    TPipe* pipe = GetTPipePtr();
+    TBuf<> buffer;
+    pipe->InitBuffer(buffer, 256);
+    Max(t, t, buffer.Get<int32_t>(), 64);  // breaks SIM-INIT-01: `src1`
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(global<int32_t>(y), t, 64);
+}
+
+// 64 lanes are added, 8 are results.
+KERNEL(unwritten_lanes_that_are_dropped) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 512);
+    LocalTensor<float> t = buffer.Get<float>();
+    Duplicate(t, 1.0f, 8);
+    PipeBarrier<PIPE_V>();
+    Add(t, t, t, 64);  // warns SIM-INIT-06: `src0` is read at UB bytes [32, 256) (from byte 32 of the tensor on): not written since the buffer was allocated.
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(global<float>(y), t, 8);
+}
+
+// Of two instructions with unwritten lanes, the result depends on the second one's.
+KERNEL(the_second_of_two_reads) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 512);
+    LocalTensor<float> t = buffer.Get<float>();
+    Duplicate(t, 1.0f, 8);
+    PipeBarrier<PIPE_V>();
+    Add(t, t, t, 16);
+    Add(t[64], t[64], t[64], 8);  // breaks SIM-INIT-01: `src0`
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(global<float>(y), t, 8);
+    DataCopy(global<float>(y)[8], t[64], 8);
 }
 
 KERNEL(copy_out_of_unwritten_memory) {
@@ -48,6 +90,8 @@ KERNEL(reallocated_buffer) {
     LocalTensor<float> b = q.out.AllocTensor<float>();
     PipeBarrier<PIPE_V>();
     Add(b, b, b, 64);  // breaks SIM-INIT-01: `src0`
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(global<float>(y), b, 64);
     q.out.FreeTensor(b);
 }
 
@@ -57,7 +101,7 @@ KERNEL(dequeued_memory) {
     DataCopy(a, global<float>(x), 64);
     q.in.EnQue(a);
     LocalTensor<float> b = q.in.DeQue<float>();
-    Add(b, b, b, 64);  // keeps SIM-INIT-01
+    Add(b, b, b, 64);  // keeps SIM-INIT-06
     q.in.FreeTensor(b);
 }
 
@@ -67,6 +111,8 @@ KERNEL(filler_of_a_padded_copy) {
     DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
     order<HardEvent::MTE2_V>();
     Add(t[32], t, t, 8);  // breaks SIM-INIT-01: UB bytes [12, 32) (from byte 12 of the tensor on): filler that a copy left undefined
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(global<float>(y), t[32], 8);
 }
 
 KERNEL(filler_of_a_copy_without_padding) {
@@ -133,6 +179,8 @@ KERNEL(work_space_of_a_reduction) {
     LocalTensor<float> work = ub.at<float>(768, 8);
     ReduceMax(ub.at<float>(512, 8), ub.at<float>(0, 100), work, 100);
     Add(ub.at<float>(640, 8), work, work, 8);  // breaks SIM-INIT-01: work space that a vector instruction left undefined
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(global<float>(y), ub.at<float>(640, 8), 8);
 }
 
 KERNEL(output_with_every_byte_written) {

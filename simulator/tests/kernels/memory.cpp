@@ -145,6 +145,8 @@ KERNEL(data_of_a_reset_pool) {
     pool.Reset();
     PipeBarrier<PIPE_V>();
     Add(t, t, t, 64);  // breaks SIM-INIT-01: not written since the buffer was allocated
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(global<float>(y), t, 64);
 }
 
 // ---- tensors at addresses ------------------------------------------------------------------------------------
