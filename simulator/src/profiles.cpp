@@ -34,11 +34,12 @@ Profile with_instructions() {
     p.flag_cycles = 8;                   // guess
     p.scalar_cycles = 2.2;               // A: the scalar time of a loop of twelve instructions
     p.mask_cycles = 1;                   // D
-    p.count_form_cycles = 4;             // D: four mask instructions
+    p.count_form_cycles = 17;            // C: 12 to 18; A: none if the size is a multiple of a repeat
     p.scalar_ub_cycles = 11;             // A: a scalar loop
     p.scalar_miss_cycles = 580;          // measurements on an A2: 320 ns
     p.core_signal_cycles = 1850;         // estimates of authors: 1 us
     p.repeat_cycles = 1;                 // A, B, C: operands in different banks
+    p.bank_cycles = 1;                   // A, D: an Add of 64 repeats takes 86 or 150 cycles
     p.three_reads_cycles = 2;            // guess: half of an Add's rate
     p.division_cycles = 4;               // C
     p.function_cycles = 2;               // B, C
@@ -65,7 +66,7 @@ Profile a2(const Chip& chip) {
     p.ub_bytes = 192 << 10;        // asc-devkit: TOTAL_UB_SIZE
     p.reserved_from = 184 << 10;   // asc-devkit: TMP_UB_OFFSET
     p.gm_bytes_per_cycle = memory_rate(chip) / (chip.clock_ghz * 1e9);
-    p.core_gm_bytes_per_cycle = 24;  // A, B: one core alone, waits included
+    p.core_gm_bytes_per_cycle = 25;  // A, B: one core alone, waits included
     p.mte3_bytes_per_cycle = 28;     // A: one core alone
     return p;
 }
@@ -81,6 +82,7 @@ Profile ascend310p(const Chip& chip) {
     p.core_gm_bytes_per_cycle = 17;         // E: ddr, one AI core
     p.mte3_bytes_per_cycle = 17;            // E: ub_to_ddr_rate
     p.vector_issue_cycles = 20;             // measurements of a kernel's author, barrier included
+    p.bank_cycles = 0;                      // D: there are conflicts, but nothing of the banks is published
     p.index_addition_cycles = p.vector_issue_cycles + p.repeat_cycles;
     return p;
 }
@@ -165,6 +167,7 @@ const std::vector<Figure>& figures() {
         {"scalar_miss_cycles", &P::scalar_miss_cycles},
         {"core_signal_cycles", &P::core_signal_cycles},
         {"repeat_cycles", &P::repeat_cycles},
+        {"bank_cycles", &P::bank_cycles},
         {"three_reads_cycles", &P::three_reads_cycles},
         {"division_cycles", &P::division_cycles},
         {"function_cycles", &P::function_cycles},

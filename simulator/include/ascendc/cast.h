@@ -92,7 +92,7 @@ void cast_op(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, R
     check_overlap(dst, src, lanes);
     check_destination(dst, lanes);
     cast_values(dst, src, lanes, mode);
-    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.has_tail());
 }
 
 }  // namespace ascend_sim

@@ -129,7 +129,7 @@ void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
             if (any || kFillsEmpty) std::memcpy(ub() + place(r, g), &sum, sizeof sum);
         }
     }
-    finish_vector(lanes.repeats(), cycles_of(kCost), lanes.is_count_form(), kCost);
+    finish_vector(lanes.repeats(), cycles_of(kCost), lanes.has_tail(), kCost);
 }
 
 // ---- ReduceSum: the sum of all elements ----------------------------------------------------------------
@@ -227,7 +227,7 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
         set_sum_register(register_bits);  // ready, because the count form waits for it
     }
     if (order == RepeatOrder::Sequential) {  // the sum is in a register, so the scalar unit stores it
-        finish_vector(lanes.repeats(), cycles, true, Cost::WholeReduce);
+        finish_vector(lanes.repeats(), cycles, lanes.has_tail(), Cost::WholeReduce);
         hand_over(Pipe::V, Pipe::S, "ReduceSum", site);
         start(Pipe::S, "ReduceSum", site);
         writes("dst", dst.view(), &result, 1);
@@ -239,7 +239,7 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
     }
     writes("dst", dst.view(), &result, 1);
     std::memcpy(ub() + result.begin, &sum, sizeof sum);
-    finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles, lanes.is_count_form(), Cost::WholeReduce);
+    finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles, lanes.has_tail(), Cost::WholeReduce);
 }
 
 }  // namespace ascend_sim

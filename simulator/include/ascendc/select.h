@@ -42,7 +42,7 @@ void select_op(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const
                 d[i] = selected[(lane + i) / 8] >> (lane + i) % 8 & 1 ? s[i] : other(r, lane + i);
         });
     }
-    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.has_tail());
 }
 
 template <class T, class U>
