@@ -43,7 +43,7 @@ target_link_libraries(npu_rope_cann_op_host PUBLIC npu_rope_op_host npu_rope_opt
 
 # The package of all operators with a definition. All columns of an SoC are compiled as one file. This works because the
 # headers of op_kernel do not use a column's macros (tests/ops/test_kernel_headers.py).
-set(simulated_package "${CMAKE_BINARY_DIR}/simcann_opp")
+set(simulated_package "${CMAKE_BINARY_DIR}/simulated_package")
 file(GLOB definitions CONFIGURE_DEPENDS op_host/*_def.cpp)
 list(TRANSFORM definitions REPLACE ".*/(.+)_def[.]cpp" "npu_\\1" OUTPUT_VARIABLE operators)
 ascend_sim_add_package(npu_rope FOLDER "${simulated_package}" OPERATORS ${operators}
@@ -53,7 +53,7 @@ ascend_sim_add_package(npu_rope FOLDER "${simulated_package}" OPERATORS ${operat
 set_target_properties(npu_rope_cann_op_host npu_rope_defs npu_rope_shapes npu_rope_tilings npu_rope_opapi PROPERTIES
   UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 
-set(folder ${lib_dir}/simcann_opp)
+set(folder ${lib_dir}/simulated_package)
 foreach(kernel IN LISTS npu_rope_kernels)
   target_link_libraries(${kernel} PRIVATE npu_rope_options)
   set_target_properties(${kernel} PROPERTIES INSTALL_RPATH "\$ORIGIN/../../../../ascend_sim/lib")

@@ -11,7 +11,7 @@
 // Without CANN, on the simulated runtime of an npu_rope built on Linux, from its source folder:
 //
 //   SIM=$(python -c "from ascend_sim import folders; print(folders.library('ascend_sim_cann').parent)")
-//   PACKAGE=$(python -c "from npu_rope import native; print(native.load().path.parent / 'simcann_opp')")
+//   PACKAGE=$(python -c "from npu_rope import native; print(native.load().path.parent / 'simulated_package')")
 //   INCLUDE="-Isimulator/cann/include -I$PACKAGE/op_api/include"
 //   LINK="-L$SIM -lascend_sim_cann -L$PACKAGE/op_api/lib -lcust_opapi -Wl,-rpath,$SIM:$PACKAGE/op_api/lib"
 //   g++ -std=c++17 examples/aclnn_rope.cpp $INCLUDE $LINK -o aclnn_rope

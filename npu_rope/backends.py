@@ -122,7 +122,7 @@ def _vendor_folders() -> list[str]:
 def bundled_package() -> str | None:
     """Return the folder of the operator package that is installed with npu_rope, or None. Under ``npu-rope
     sim`` it is the simulated package, otherwise the package that CANN built."""
-    inside = "simcann_opp" if simulated_soc() else os.path.join("opp", "vendors", "npu_rope")
+    inside = "simulated_package" if simulated_soc() else os.path.join("opp", "vendors", "npu_rope")
     return next((str(f / inside) for f in native.library_folders() if (f / inside).is_dir()), None)
 
 

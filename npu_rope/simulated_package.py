@@ -13,7 +13,7 @@ from ascend_sim.package import Package
 from npu_rope.errors import BackendUnavailable
 from npu_rope.native import INSTALL, available, library_folders
 
-FOLDER = "simcann_opp"
+FOLDER = "simulated_package"
 # Environment variables that had other names before ascend_sim was a package of its own.
 OLD_VARIABLES = {
     f"NPU_ROPE_SIM_{name}": f"ASCEND_SIM_{name}" for name in ("SOC", "STREAMS", "SEED", "KERNELS")

@@ -4,12 +4,11 @@ In each file, the ```python blocks run in order in one namespace. Of the ```sh b
 that starts with `npu-rope`, `ascend-sim` or `python` runs; a fence ```sh exit=2 gives the exit status
 of its commands. Other blocks are not run. The examples run in a folder that contains only a link to the
 package's examples/.
-
-usage: check_docs.py [FILE...]
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -23,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RUN_COMMANDS = ("npu-rope ", "ascend-sim ", "python ")
 SIMULATOR = ROOT / "simulator"
 TIMEOUT_S = 300
+EXIT_STATUS = "Exit status: 0 all examples work, 1 some do not, 2 bad usage."
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,14 @@ def check(path: Path) -> tuple[int, list[str]]:
 
 
 def main() -> int:
-    named = [Path(name).resolve() for name in sys.argv[1:]]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EXIT_STATUS
+    )
+    parser.add_argument("files", nargs="*", metavar="FILE", type=Path, help="a page; default: all pages")
+    named = [path.resolve() for path in parser.parse_args().files]
+    for path in named:
+        if not path.is_file():
+            parser.error(f"FILE must be a page but got {path}")
     folders = [ROOT / "docs", SIMULATOR / "docs"]
     pages = [page for folder in folders for page in sorted(folder.rglob("*.md"))]
     paths = named or [ROOT / "README.md", ROOT / "CONTRIBUTING.md", SIMULATOR / "README.md", *pages]

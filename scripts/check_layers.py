@@ -66,9 +66,13 @@ def layer_of(file: str, layers: tuple[Layer, ...]) -> Layer | None:
     return next((layer for layer in layers if any(fnmatch(file, p) for p in layer.files)), None)
 
 
-def refusal(layer: Layer, what: str) -> str:
+def name_of(layer: Layer, file: str) -> str:
+    return "layer " + next(pattern for pattern in layer.files if fnmatch(file, pattern))
+
+
+def refusal(layer: Layer, file: str, what: str) -> str:
     never = f" (never: {', '.join(layer.never)})" if layer.never else ""
-    return f"layer {layer.files[0]} may not use {what}; it may use: {', '.join(layer.may_use)}{never}"
+    return f"{name_of(layer, file)} may not use {what}; it may use: {', '.join(layer.may_use)}{never}"
 
 
 # ---- C and C++ ------------------------------------------------------------------------------------
@@ -106,14 +110,14 @@ def check_c_file(
             if not standard and not any(
                 fnmatch(name, p) for name in names_of(header, file, files) for p in layer.may_use
             ):
-                yield Violation(file, number, refusal(layer, header))
+                yield Violation(file, number, refusal(layer, file, header))
         for pattern in layer.never:
             if found_word := re.search(pattern, line):
-                yield Violation(file, number, f"layer {layer.files[0]} may not contain {found_word[0]}")
+                yield Violation(file, number, f"{name_of(layer, file)} may not contain {found_word[0]}")
         if layer.names_no_operator:
             for word in re.findall(r"\w+", line):
                 if word.lower().removeprefix("npu_") in operators:
-                    text = f"layer {layer.files[0]} may not name an operator but contains {word}"
+                    text = f"{name_of(layer, file)} may not name an operator but contains {word}"
                     yield Violation(file, number, text)
 
 
@@ -187,7 +191,7 @@ def check_python_file(file: str, text: str) -> Iterator[Violation]:
     for node, name in imported(tree, file):
         allowed_late = node in late and any(fnmatch(name, p) for p in layer.functions_may_import)
         if not may_import(layer, name) and not allowed_late:
-            yield Violation(file, getattr(node, "lineno", 1), refusal(layer, name))
+            yield Violation(file, getattr(node, "lineno", 1), refusal(layer, file, name))
 
 
 def check_outside_package(file: str, text: str) -> Iterator[Violation]:

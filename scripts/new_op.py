@@ -10,7 +10,9 @@ tests/ops/test_NAME.py then also tests the kernel, and tests/cann/test_NAME_pack
 from __future__ import annotations
 
 import argparse
+import builtins
 import keyword
+import math
 import os
 import re
 import shutil
@@ -32,8 +34,8 @@ DECLARATION = """\
  *   x        any shape, float32, contiguous
  *   epsilon  rounded to float32, in which it must be finite
  *   out      shape and dtype of x, contiguous; x itself, or shares no memory with x */
-NPU_ROPE_API npu_rope_status npu_rope_@op@(const npu_rope_tensor *x, double epsilon,
-                                           const npu_rope_tensor *out);
+NPU_ROPE_API npu_rope_status npu_rope_@op@(\
+const npu_rope_tensor *x, double epsilon, const npu_rope_tensor *out);
 
 """
 CHECK_AND_TILE = """\
@@ -46,7 +48,16 @@ Check check_call(const Call& c, @Op@Tensors t) {
 }
 
 """
-RESERVED = {"common", "check", "checks", "test", "native", "backends", "params"}
+COLUMNS = 120  # of a line of C++
+RESERVED = {"common", "checks", "test"}
+# Besides those that a template uses.
+CPP_KEYWORDS = """
+    alignas alignof and and_eq asm bitand bitor bool break case catch char compl concept const_cast
+    consteval constinit continue decltype default delete do dynamic_cast else enum export extern float
+    friend goto inline long mutable new not not_eq operator or or_eq protected register reinterpret_cast
+    requires restrict short signed sizeof static_assert switch thread_local throw try typedef typeid
+    typename union unsigned virtual volatile wchar_t xor xor_eq
+"""
 
 
 class CannotGenerate(Exception):
@@ -56,15 +67,51 @@ class CannotGenerate(Exception):
 def check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
         raise CannotGenerate(f"NAME must be snake case (a-z, 0-9, single _) but got {name!r}.")
-    if keyword.iskeyword(name) or name in RESERVED:
-        raise CannotGenerate(f"NAME must be free but {name!r} is reserved.")
+    if (taken := use_of(name)) is not None:
+        raise CannotGenerate(f"NAME must be free but {taken}.")
+
+
+def use_of(name: str) -> str | None:
+    """Return the use that prevents an operator of this name, or None."""
+    if keyword.iskeyword(name) or hasattr(builtins, name) or hasattr(math, name):
+        return f"Python or C uses {name!r}"
+    if name in CPP_KEYWORDS.split():
+        return f"C++ uses {name!r}"
+    if name in RESERVED:
+        return f"{name!r} is reserved"
+    function = f"npu_rope_{name.removesuffix('_out')}"  # <op>_out: the schema that takes its results
+    if re.search(rf"\b{function}\b", (ROOT / "include/npu_rope.h").read_text()):
+        return f"include/npu_rope.h has {function}"
+    for module in (ROOT / f"npu_rope/{name}.py", ROOT / "npu_rope" / name):
+        if module.exists():
+            return f"{module.relative_to(ROOT)} exists"
+    for template in sorted(path for folder in (TEMPLATES, KERNEL_TEMPLATES) for path in folder.rglob("*.in")):
+        code = re.sub(r'""".*?"""|(?://|#)[^\n]*|"[^"\n]*"', "", template.read_text(), flags=re.DOTALL)
+        if template.suffixes[0] != ".md" and re.search(rf"(?<!@)\b{name}\b(?!@)", code):
+            return f"{template.relative_to(ROOT)} uses {name!r}"
+    return None
 
 
 def filled(text: str, name: str, kernel: bool) -> str:
     """Return a template's text for the operator."""
     text = CHOICE.sub(lambda m: m[2] if (m[1] is None) == kernel else m[3] or "", text)
     camel = "".join(part.capitalize() for part in name.split("_"))
-    return text.replace("@op@", name).replace("@Op@", camel)
+    text = text.replace("@op@", name).replace("@Op@", camel)
+    includes = r'(?:^#include "[^"]+"\n)+'  # in the order of clang-format
+    return re.sub(includes, lambda m: "".join(sorted(m[0].splitlines(True))), text, flags=re.MULTILINE)
+
+
+def wrapped(text: str) -> str:
+    """Break each line of C++ that is too long for the style after an argument, as clang-format does."""
+
+    def broken(line: str) -> str:
+        at, depth, start = 0, 0, line.find("(") + 1
+        for i in range(start, COLUMNS if start and len(line) > COLUMNS else start):
+            depth += (line[i] in "([{") - (line[i] in ")]}")
+            at = i + 1 if depth == 0 and line[i] == "," else at
+        return f"{line[:at]}\n{' ' * start}{line[at + 1 :]}" if at else line
+
+    return "\n".join(map(broken, text.split("\n")))
 
 
 def files_of(name: str, kernel: bool) -> dict[Path, str]:
@@ -73,7 +120,8 @@ def files_of(name: str, kernel: bool) -> dict[Path, str]:
     for templates in (TEMPLATES, KERNEL_TEMPLATES) if kernel else (TEMPLATES,):
         for template in sorted(templates.rglob("*.in")):
             path = template.relative_to(templates).as_posix().removesuffix(".in")
-            made[ROOT / path.replace("@op@", name)] = filled(template.read_text(), name, kernel)
+            text = filled(template.read_text(), name, kernel)
+            made[ROOT / path.replace("@op@", name)] = wrapped(text) if path.endswith((".cpp", ".h")) else text
     return made
 
 
@@ -82,12 +130,19 @@ def insert_before(text: str, anchor: str, added: str) -> str:
     return text[:at] + added + text[at:]
 
 
+def insert_in_order(text: str, statement: str, added: str) -> str:
+    """Insert a line among those that match ``statement``, which are in the order of their first group."""
+    found = list(re.finditer(statement, text, re.MULTILINE))
+    new = re.match(statement, added)
+    assert new is not None
+    before = [m for m in found if m[1] < new[1]]
+    at = before[-1].end() if before else found[0].start()
+    return text[:at] + added + text[at:]
+
+
 def header(text: str, name: str) -> str:
     """Add the C declaration at the end of the interface."""
-    declared = DECLARATION.replace("@op@", name)
-    indent = len("NPU_ROPE_API npu_rope_status npu_rope_") + len(name) + 1
-    declared = re.sub(r"^ +(?=const npu_rope_tensor \*out)", " " * indent, declared, flags=re.MULTILINE)
-    return insert_before(text, "#ifdef __cplusplus\n}\n#endif", declared)
+    return insert_before(text, "#ifdef __cplusplus\n}\n#endif", wrapped(DECLARATION.replace("@op@", name)))
 
 
 def cmake(text: str, name: str) -> str:
@@ -99,10 +154,7 @@ def cmake(text: str, name: str) -> str:
 def package(text: str, name: str) -> str:
     """Add the import and the entry in __all__, both in alphabetical order."""
     statement = r"^from npu_rope\.([\w.]+) import (?:\([^)]*\)|[^(\n]*)\n"
-    imports = list(re.finditer(statement, text, re.MULTILINE))
-    after = [m for m in imports if m[1] < f"ops.{name}"]
-    at = after[-1].end() if after else imports[0].start()
-    text = text[:at] + f"from npu_rope.ops.{name} import {name}\n" + text[at:]
+    text = insert_in_order(text, statement, f"from npu_rope.ops.{name} import {name}\n")
     names = re.search(r"__all__ = \[([^]]*)\]", text)
     assert names is not None
     listed = sorted([*re.findall(r'"(\w+)"', names[1]), name])
@@ -113,22 +165,23 @@ def package(text: str, name: str) -> str:
     return text[: names.start()] + line + text[names.end() :]
 
 
+def add_rules(text: str, rules: str, header: str) -> str:
+    """Add the row by which npu_rope_check() checks the operator, and an include."""
+    text = insert_before(text, "};\n\nCheck check_call(const npu_rope_call* c", wrapped(rules))
+    return insert_in_order(text, r'^#include "([^"]+)"\n', f'#include "{header}"\n')
+
+
 def check(text: str, name: str) -> str:
-    """Add the include, and the row by which npu_rope_check() checks the operator."""
+    """Add an operator without a kernel to npu_rope_check()."""
     rules = f"check_{name}({{in[0], out[0], known_of(c), true}}, c.epsilon)"
-    row = f'NPU_ROPE_RULES("{name}", {rules}),\n'
-    text = insert_before(text, "};\n\nCheck check_call(const npu_rope_call* c", row)
-    include = f'#include "csrc/core/{name}_check.h"\n'
-    return text.replace('#include "csrc/core/', f'{include}#include "csrc/core/', 1)
+    return add_rules(text, f'    NPU_ROPE_RULES("{name}", {rules}),\n', f"csrc/core/{name}_check.h")
 
 
 def check_and_tile(text: str, name: str) -> str:
     """Like :func:`check`, for an operator with a kernel."""
     text = insert_before(text, "struct OperatorRules {", filled(CHECK_AND_TILE, name, True))
-    row = filled('NPU_ROPE_RULES("@op@", check_call(c, @Op@Tensors{in[0], out[0]})),\n', name, True)
-    text = insert_before(text, "};\n\nCheck check_call(const npu_rope_call* c", row)
-    include = f'#include "op_host/{name}_tiling.h"\n'
-    return text.replace('#include "op_host/', f'{include}#include "op_host/', 1)
+    row = filled('    NPU_ROPE_RULES("@op@", check_call(c, @Op@Tensors{in[0], out[0]})),\n', name, True)
+    return add_rules(text, row, f"op_host/{name}_tiling.h")
 
 
 EDITS = {
@@ -140,8 +193,8 @@ EDITS = {
 KERNEL_EDITS = {**EDITS, "csrc/capi/check.cpp": check_and_tile}
 
 
-def make(name: str, kernel: bool) -> list[Path]:
-    """Write all files, or none if the name is taken."""
+def texts_of(name: str, kernel: bool) -> dict[Path, str]:
+    """Return the text of each new file and of each changed file, by path."""
     check_name(name)
     made = files_of(name, kernel)
     for path in made:
@@ -149,6 +202,12 @@ def make(name: str, kernel: bool) -> list[Path]:
             raise CannotGenerate(f"NAME must be free but {path.relative_to(ROOT)} exists.")
     for file, edit in (KERNEL_EDITS if kernel else EDITS).items():
         made[ROOT / file] = edit((ROOT / file).read_text(), name)
+    return made
+
+
+def make(name: str, kernel: bool) -> list[Path]:
+    """Write all files, or none if the name is taken."""
+    made = texts_of(name, kernel)
     for path, text in made.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -162,15 +221,17 @@ def format_files(paths: list[Path]) -> None:
     for folder in ("op_host", "op_kernel"):
         cpp += [str(p) for p in paths if p.is_relative_to(ROOT / folder)]
     cpp.append(str(ROOT / "include" / "npu_rope.h"))
-    python_folder = str(Path(sys.executable).parent)
+    folders = [str(Path(sys.executable).parent), str(ROOT / ".venv/bin"), os.environ.get("PATH", "")]
     for command in (
         ["ruff", "check", "--quiet", "--select", "I", "--fix", *python],
         ["ruff", "format", "--quiet", *python],
         ["clang-format", "-i", *cpp],
     ):
-        tool = shutil.which(command[0], path=f"{python_folder}{os.pathsep}{os.environ.get('PATH', '')}")
+        tool = shutil.which(command[0], path=os.pathsep.join(folders))
         if tool is not None:
             subprocess.run([tool, *command[1:]], cwd=ROOT, check=True)
+        else:
+            print(f"{command[0]} was not found: run it on these files before you commit.", file=sys.stderr)
 
 
 def main() -> int:

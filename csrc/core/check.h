@@ -51,6 +51,13 @@ struct Check {
             std::make_shared<BrokenRule>(std::move(op), std::move(argument), std::move(rule), std::move(value))};
 }
 
+// The error of an operator of torch: its schema calls the parameter `mode` rope_mode.
+inline Check named_as_in_schema(const Check& c) {
+    if (!c.broken || c.broken->argument != "mode") return c;
+    const BrokenRule& b = *c.broken;
+    return {c.kind, std::make_shared<BrokenRule>(b.op, "rope_mode", b.rule, b.value)};
+}
+
 // The error as the C interface returns it. Its strings belong to the check.
 inline npu_rope_error parts_of(const Check& c) {
     if (!c.broken) return {NPU_ROPE_OK, "", "", "", "", ""};

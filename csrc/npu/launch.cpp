@@ -72,10 +72,11 @@ npu_rope_tensor view_of_copy(const at::Tensor& t, size_t number) {
 }  // namespace
 
 void raise_on(const Check& c) {
-    if (!c.ok()) g_last_error = c;
-    TORCH_CHECK_TYPE(c.kind != Check::kType, c.message());
-    TORCH_CHECK_VALUE(c.kind != Check::kValue, c.message());
-    TORCH_CHECK(c.ok(), c.message());
+    if (c.ok()) return;
+    g_last_error = named_as_in_schema(c);
+    TORCH_CHECK_TYPE(c.kind != Check::kType, g_last_error.message());
+    TORCH_CHECK_VALUE(c.kind != Check::kValue, g_last_error.message());
+    TORCH_CHECK(false, g_last_error.message());
 }
 
 namespace {

@@ -1,7 +1,7 @@
-// Raises the registration's errors. Torch passes on only the message, in a RuntimeError. The library that found an
-// error keeps its parts: libnpu_rope for a status, this one for a Check.
+// Raises the registration's errors. Torch passes on only the message, in a RuntimeError; this library keeps the parts.
 #pragma once
 
+#include <memory>
 #include <stdexcept>
 
 #include "csrc/core/check.h"
@@ -11,14 +11,16 @@ namespace npu_rope {
 
 inline thread_local Check g_last_error;
 
-inline void raise_on(npu_rope_status status) {
-    if (status != NPU_ROPE_OK) throw std::runtime_error(npu_rope_last_error());
-}
-
 inline void raise_on(const Check& c) {
     if (c.ok()) return;
-    g_last_error = c;
-    throw std::runtime_error(c.message());
+    g_last_error = named_as_in_schema(c);
+    throw std::runtime_error(g_last_error.message());
+}
+
+inline void raise_on(npu_rope_status status) {
+    if (status == NPU_ROPE_OK) return;
+    const npu_rope_error e = npu_rope_last_error_parts();
+    raise_on({static_cast<Check::Kind>(status), std::make_shared<BrokenRule>(e.op, e.argument, e.rule, e.value)});
 }
 
 }  // namespace npu_rope

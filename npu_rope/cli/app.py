@@ -16,7 +16,7 @@ from npu_rope.cli.validate import validate
 app = application(
     "npu-rope",
     __version__,
-    "Rotary position embedding for Ascend NPUs: validate it, measure it, list the installed parts.",
+    "Rotary position embedding for Ascend NPUs: validate, measure, list the parts.",
 )
 app.command()(validate)
 app.command()(doctor)

@@ -66,7 +66,7 @@ def bench(
         str | None, typer.Option(help="Folder with libggml-base and libggml-cpu, which must exist.")
     ] = None,
 ) -> None:
-    """Measure operators against a copy of the same bytes and against other libraries.
+    """Measure operators against a copy of the same bytes and other libraries.
 
     The implementations in a row run alternately in small batches, so that a
     disturbance affects all of them. Each result is first compared with the
@@ -126,9 +126,7 @@ def _read(path: Path) -> Results:
         return report.read_json(path)
     except (OSError, ValueError) as error:
         cause = cause_of(error).rstrip(".")
-        raise usage_error(
-            f"[bench] --from must be a file of --format json but got {path}: {cause}."
-        ) from None
+        raise usage_error(f"[bench] from must be a file of --format json but got {path}: {cause}.") from None
 
 
 def _page(path: Path) -> str:
@@ -159,7 +157,7 @@ def _pattern(name: str, text: str | None) -> str | None:
 def _threads(text: str) -> tuple[int, ...]:
     counts = numbers(text)
     if not counts or min(counts) < 1:
-        raise usage_error(f"[bench] --threads must be numbers >= 1 like 1,2 but got {text}.")
+        raise usage_error(f"[bench] threads must be numbers >= 1 like 1,2 but got {text}.")
     return counts
 
 
@@ -193,7 +191,7 @@ def _options(
     if seconds is not None:
         options = replace(options, seconds=seconds)
     if not any(options.chosen_rows(count) for count in options.threads):
-        raise usage_error(f"[bench] --rows must match a row's name but got {rows}.")
+        raise usage_error(f"[bench] rows must match a row's name but got {rows}.")
     return options
 
 

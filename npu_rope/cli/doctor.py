@@ -59,7 +59,7 @@ def _found(group: str, piece: str, detail: str | None, absent: str, remedy: str)
 def doctor(
     json_: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """List what npu_rope finds here: back ends, torch, CANN, NPU, compiler, CPU, peers.
+    """List the parts that npu_rope finds: back ends, torch, CANN, NPU, CPU, peers.
 
     Always exits 0: an absent part is an error only when something needs it.
     """

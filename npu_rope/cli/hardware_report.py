@@ -66,7 +66,7 @@ def hardware_report(
 
     doctor: lists the installed parts.
 
-    validate: runs every case of npu-rope validate on backend npu.
+    validate: runs every case of npu-rope validate on back end npu.
 
     calls: compares each operator at about a dozen shapes with float64.
 

@@ -24,7 +24,7 @@ from npu_rope.optional_torch import torch
 from npu_rope.rope_attributes import AXIS_NAMES
 
 DTYPES = ("float32", "float16", "bfloat16")
-# The largest head that ggml's CANN backend rotates (ggml d99724f); another backend computes larger ones.
+# The largest head that ggml's CANN backend rotates (ggml d99724f); its CPU backend rotates larger ones.
 CANN_LARGEST_HEAD = 896
 
 
@@ -44,11 +44,12 @@ def inspect(
         Path | None, typer.Option(help="Draw the wavelengths before and after scaling: .png, .svg or .pdf.")
     ] = None,
 ) -> None:
-    """Show how a model's heads rotate: parameters, frequencies, executors, the call to make.
+    """Show how a model's heads rotate: parameters, frequencies, back ends, the call.
 
-    A pair of dimensions rotates by its frequency, in radians per token. Its wavelength is the number of
-    tokens in which it rotates by one turn, 2 pi. A pair whose wavelength exceeds the context never
-    completes a turn; scaling changes these wavelengths.
+    A pair of dimensions rotates by its frequency, in radians per token. Its
+    wavelength is the number of tokens in which it rotates by one turn, 2 pi. A
+    pair whose wavelength exceeds the context never completes a turn; scaling
+    changes these wavelengths.
 
     Exit status: 0, or 2 if the file or an option cannot be used.
 
@@ -62,7 +63,7 @@ def inspect(
     """
     try:
         if plot is not None and (reason := timeline_plot.refusal(plot) or unwritable(plot)):
-            raise ValueError(f"[inspect] --plot {reason}")
+            raise ValueError(f"[inspect] plot {reason}")
         model = read(file, layer_type, layer, n_ctx)
     except (ValueError, TypeError, ImportError, OSError) as error:
         raise usage_error("\n".join(map(printable, str(error).split("\n")))) from None
@@ -85,11 +86,11 @@ def inspect(
         console.print(f"Wrote {escape(str(plot))}")
 
 
-# ---- executors --------------------------------------------------------------------------------------
+# ---- back ends --------------------------------------------------------------------------------------
 
 
 def _supported(r: Rope) -> dict[str, str]:
-    """Return by executor the dtypes that it supports for a call with one token, or the reason for none."""
+    """Return by back end its dtypes for a call with one token, or the reason for none."""
     found = {}
     for name in (n for n, b in backends.BACKENDS.items() if not b.same_as):
         dtypes, why = [], ""
@@ -199,7 +200,7 @@ def _show(console: Console, r: Rope, supported: dict[str, str], pairs: bool) -> 
         if r.call.startswith("RopeParams.from_gguf"):
             console.print("before: with the file's theta, which its converter may already have scaled")
         console.print(_pair_table(r))
-    console.print("[bold]executors[/], by a call with one token")
+    console.print("[bold]back ends[/], by a call with one token")
     table = _fact_table()
     for name, found in supported.items():
         colour = "yellow" if found.startswith("no") else "green"
@@ -274,7 +275,7 @@ def _as_json(file: Path, model: ModelFile, supported: list[dict[str, str]]) -> d
                 "session": r.session,
                 "trained_context": r.trained,
                 "pairs": [{k: _plain(v) for k, v in row.items()} for row in _pairs_of(r)],
-                "executors": found,
+                "back_ends": found,
                 "python": _python_call(r),
                 "ggml": _ggml_call(r),
             }

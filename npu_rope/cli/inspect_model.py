@@ -84,10 +84,10 @@ def read(file: Path, layer_type: str | None, layer: int | None, n_ctx: int | Non
     """
     if _is_gguf(file):
         if layer_type is not None:
-            raise ValueError(f"[inspect] --layer-type must be of a config.json but got {file}; see --layer.")
+            raise ValueError(f"[inspect] layer-type must be of a config.json but got {file}; see --layer.")
         return _of_gguf(file, layer, n_ctx)
     if layer is not None:
-        raise ValueError(f"[inspect] --layer must be of a GGUF file but got {file}; see --layer-type.")
+        raise ValueError(f"[inspect] layer must be of a GGUF file but got {file}; see --layer-type.")
     return _of_config(file, layer_type, n_ctx)
 
 

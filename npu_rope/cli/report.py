@@ -231,7 +231,7 @@ def _on_device(report: ValidationReport) -> tuple[int, int]:
 
 
 def _width(backend: str) -> int:
-    """Return the width of a backend's error column."""
+    """Return the width of a back end's error column."""
     return max(13 if backend == "reference" else 8, len(backend) + len(" err"))
 
 

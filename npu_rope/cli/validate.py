@@ -118,7 +118,7 @@ def validate(
 
       npu-rope validate --ggml-lib ~/llama.cpp/build/bin
 
-      npu-rope validate --suite ggml --ggml-lib ~/llama.cpp/build/bin --ggml-device CANN0
+      npu-rope validate --suite ggml --ggml-lib ~/llama/bin --ggml-device CANN0
     """
     cases = _choose_cases(suite, filter_, op)
     if list_:
@@ -126,10 +126,10 @@ def validate(
             print(case.name)
         return
     if quiet and verbose:
-        raise usage_error("[validate] --verbose must come without --quiet but got both.")
+        raise usage_error("[validate] verbose must come without --quiet but got both.")
     names = _choose_backends(backend, ["cpu"] if ggml_device else None)
     require_writable("validate", output=output)
-    for option, given in (("--ggml-lib", ggml_lib is not None), ("--ggml-device", bool(ggml_device))):
+    for option, given in (("ggml-lib", ggml_lib is not None), ("ggml-device", bool(ggml_device))):
         if given and not ggml:
             raise usage_error(f"[validate] {option} must come without --no-ggml but got both.")
     errors = Console(stderr=True, highlight=False)

@@ -216,7 +216,7 @@ def _validate(d: Document) -> Iterator[str]:
         for r in found["by_suite"]
     ]
     titles = ("suite", "cases", "correct", "wrong", "lost", "not supported", "largest error / bound")
-    yield _table(f"Cases of npu-rope validate on backend npu{_badge(d)}", titles, rows, range(1, 7))
+    yield _table(f"Cases of npu-rope validate on back end npu{_badge(d)}", titles, rows, range(1, 7))
     for reason, count in found["unsupported_because"].items():
         yield f'<p class="soft">{count} not supported: {escape(reason)}</p>'
     if found["failures"]:

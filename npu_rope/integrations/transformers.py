@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 import types
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -63,6 +64,11 @@ class Entry:
         """Return the entry's line in the report."""
         used = "" if self.uses is None else f"; {self.uses}"
         return f"{self.kind}{': ' * bool(self.what)}{self.what} ({self.how}{used})"
+
+    def told(self) -> str:
+        """The old name of :meth:`text`."""
+        warnings.warn("Entry.told() is Entry.text() now.", DeprecationWarning, stacklevel=2)
+        return self.text()
 
 
 @dataclass

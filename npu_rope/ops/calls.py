@@ -10,7 +10,7 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.call_tensors import CallTensors
-from npu_rope.errors import BrokenRule, GradientRefused, bad_type, bad_value
+from npu_rope.errors import BrokenRule, GradientRefused, bad_type, bad_value, broken
 from npu_rope.executors import rotations as executors
 from npu_rope.executors import rules
 from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
@@ -53,8 +53,17 @@ def attributes_of_schema(op: str, attributes: dict[str, Any]) -> RopeCallAttribu
     attributes = dict(attributes)
     forward = attributes.pop("forward", True)
     policy = angle_policy(op, attributes.pop("angle", 0))
-    mode = attributes.pop("rope_mode", 0)
-    return RopeCallAttributes(RopeParams(mode=mode, **attributes), forward, policy)
+    return RopeCallAttributes(params_of_schema(attributes), forward, policy)
+
+
+def params_of_schema(attributes: dict[str, Any]) -> RopeParams:
+    """Return the parameters of a schema's call. An error names ``rope_mode``, as the schema does."""
+    try:
+        return RopeParams(**{"mode" if name == "rope_mode" else name: a for name, a in attributes.items()})
+    except BrokenRule as error:
+        if error.argument != "mode":
+            raise
+        raise broken(type(error), error.op, "rope_mode", error.rule, error.value) from None
 
 
 def packed_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> Any:
@@ -121,8 +130,8 @@ def error_of_call(error: Exception, check: Callable[[], object]) -> Exception:
     else the broken rule in torch's RuntimeError from the C++ operator, else ``error``."""
     try:
         check()
-    except BrokenRule as broken:
-        return broken
+    except BrokenRule as found:
+        return found
     if isinstance(error.__cause__, BrokenRule):  # torch wrapped it in an error of its own, as DTensor does
         return error.__cause__
     if isinstance(error, GradientRefused):

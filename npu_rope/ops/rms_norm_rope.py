@@ -237,8 +237,8 @@ def _attributes(named: dict[str, Any]) -> RmsNormRopeAttributes:
     """Return the attributes from the result of :func:`_schema_attributes`."""
     named = dict(named)
     epsilon, rounding = named.pop("epsilon", 1e-5), named.pop("intermediate_rounding", False)
-    angle, mode = named.pop("angle", 0), named.pop("rope_mode", 0)
-    return attributes_of(RopeParams(mode=mode, **named), epsilon, rounding, angle)
+    angle = named.pop("angle", 0)
+    return attributes_of(calls.params_of_schema(named), epsilon, rounding, angle)
 
 
 # ---- gradient --------------------------------------------------------------------------------------

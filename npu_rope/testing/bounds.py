@@ -127,12 +127,12 @@ def device_normalized_error(n: int) -> float:
 
 
 def normalized_error_on(backend: str, n: int) -> float | None:
-    """Return the error for :func:`npu_rope.testing.norm_spec.rms_norm`; None for the host's backends."""
+    """Return the error for :func:`npu_rope.testing.norm_spec.rms_norm`; None for the host's back ends."""
     return device_normalized_error(n) if is_device(backend) else None
 
 
 def is_device(backend: str) -> bool:
-    """Return whether the backend runs the AscendC kernels: ``sim``, ``sim:<soc>`` or ``npu``."""
+    """Return whether the back end runs the AscendC kernels: ``sim``, ``sim:<soc>`` or ``npu``."""
     return backend.partition(":")[0] in ("sim", "npu")
 
 

@@ -15,25 +15,25 @@ from npu_rope.testing.bounds import is_device
 
 
 def soc_of(backend: str) -> str:
-    """Return the SoC, or chip, of a device backend; "an NPU" for hardware."""
+    """Return the SoC, or chip, of a device back end; "an NPU" for hardware."""
     if backend == "npu":
         return backends.simulated_soc() or "an NPU"
     return backend.partition(":")[2] or DEFAULT_SOC
 
 
 def has_bfloat16(backend: str) -> bool:
-    """Return whether the backend has bfloat16, which some chips lack."""
+    """Return whether the back end has bfloat16, which some chips lack."""
     return chips.has_bfloat16(soc_of(backend))
 
 
 def lacks_type(backend: str, dtypes: Iterable[str]) -> str:
-    """Return in words which of these dtypes the backend's device lacks; empty if none."""
+    """Return in words which of these dtypes the back end's device lacks; empty if none."""
     lacks = (chip_lacks(d, backend) for d in dtypes) if is_device(backend) else ()
     return next(filter(None, lacks), "")
 
 
 def chip_lacks(dtype: str, backend: str) -> str:
-    """Return in words that a device backend's SoC lacks the dtype; empty if it has the dtype."""
+    """Return in words that a device back end's SoC lacks the dtype; empty if it has the dtype."""
     if dtype == "float64":
         return "no Ascend vector core computes in float64"
     if dtype == "bfloat16" and not has_bfloat16(backend):
@@ -42,7 +42,7 @@ def chip_lacks(dtype: str, backend: str) -> str:
 
 
 def rounded_for(params: RopeParams, backend: str) -> RopeParams:
-    """Return the attributes as the backend receives them: a CANN operator's are rounded to float32."""
+    """Return the attributes as the back end receives them: a CANN operator's are rounded to float32."""
     if not is_device(backend):
         return params
     numbers = {f.name: getattr(params, f.name) for f in fields(params)}

@@ -113,12 +113,12 @@ def exact_expectation(case: RopeCase, data: CaseData, e_angle: float | Array = E
 
 
 def as_received(case: RopeCase, backend: str) -> RopeCase:
-    """Return the case as the backend receives it: a CANN operator's attributes are rounded to float32."""
+    """Return the case as the back end receives it: a CANN operator's attributes are rounded to float32."""
     return replace(case, params=rounded_for(case.params, backend))
 
 
 def execute(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:
-    """Run the case on one of npu_rope's backends; return float values, in the case's layout."""
+    """Run the case on one of npu_rope's back ends; return float values, in the case's layout."""
     if case.cache_rows:
         return _execute_set_rows(case, data, backend, angle)
     if case.dtype == "bfloat16":

@@ -183,7 +183,7 @@ def _heads(case: NormRopeCase, rng: np.random.Generator, shape: tuple[int, ...])
 
 
 def expectation(case: NormRopeCase, data: NormRopeData, backend: str = "cpu") -> list[Expectation]:
-    """Return the results for q and for k (or the cache), with the bounds of the backend's errors."""
+    """Return the results for q and for k (or the cache), with the bounds of the back end's errors."""
     pairs = zip(data.xs, data.scales, strict=True)
     q, k = expected_heads(pairs, data.positions, data.freq_factors, case.dtype, case.attributes, backend)
     return [q, k if data.rows is None else in_rows(k, data.rows, data.cache)]
@@ -236,7 +236,7 @@ def judge_norm_ropes(case: NormRopeCase, backends: list[str], ggml: GgmlProcess 
 
 
 def _lacks(case: NormRopeCase, data: NormRopeData, backend: str) -> str:
-    """Return in words why the backend does not support the case; empty if it does."""
+    """Return in words why the back end does not support the case; empty if it does."""
     return lacks_type(backend, (case.dtype,)) or _lacks_positions(backend, data.positions)
 
 
@@ -246,7 +246,7 @@ def _judge(case: NormRopeCase, data: NormRopeData, backend: str) -> Judgement:
 
 
 def _lacks_positions(backend: str, positions: Array) -> str:
-    """Return in words why the backend does not support these positions; empty if it does."""
+    """Return in words why the back end does not support these positions; empty if it does."""
     if not is_device(backend) or int(np.abs(positions).max(initial=0)) <= FAR_4M:
         return ""
     return "positions must be below 2^22 on the device"

@@ -188,7 +188,7 @@ def spec_call(case: NormCase, data: NormData) -> norm_spec.NormCall:
 
 
 def expectation(case: NormCase, data: NormData, backend: str = "cpu") -> list[Expectation]:
-    """Return the specification's results, each with the bound of the backend's error."""
+    """Return the specification's results, each with the bound of the back end's error."""
     call = spec_call(case, data)
     if case.backward:
         both = norm_spec.rms_norm_backward(call, data.grad, on_device=is_device(backend))
@@ -207,7 +207,7 @@ def judge_norms(case: NormCase, backends: list[str], ggml: GgmlProcess | None = 
 
 
 def _lacks(case: NormCase, data: NormData, backend: str) -> str:
-    """Return in words why the backend does not support the case; empty if it does."""
+    """Return in words why the back end does not support the case; empty if it does."""
     lacks = lacks_type(backend, (case.dtype, case.scale_type, norm_spec.STASH[case.stash_type]))
     if not lacks and case.backward and backend == "npu" and not spec_call(case, data).all_rows_share_scale:
         return "no kernel computes gradients of scales that differ between rows"

@@ -64,7 +64,7 @@ def _run(program: str, run: Callable[[], None]) -> None:
             raise
         print(
             f"[{program}] command line must have typer and rich but got {error}.\n"
-            "Install them with: pip install typer rich",
+            f"Install them with: pip install '{program}[cli]'",
             file=sys.stderr,
         )
         raise SystemExit(USAGE_ERROR) from None

@@ -180,8 +180,10 @@ class Kernel:
         options = options or Options()
         soc = self.soc if options.soc is None else options.soc
         self._sim.check_options(options)
-        # The library rejects a chip that it does not list.
-        if _architectures().get(soc.lower()) not in (None, AICORE[self.soc]):
+        if soc.lower() not in (known := _architectures()):
+            chips = [str(p["name"]) for p in self._sim.profiles() if p["arch"] == AICORE[self.soc]]
+            raise bad_value(f"options.soc must be one of {', '.join(chips)} but got {soc}.")
+        if known[soc.lower()] != AICORE[self.soc]:
             raise bad_value(f"options.soc must run code of {self.soc} but got {soc}.")
         launch = options.as_launch()
         launch.soc, launch.block_dim, launch.workspace_bytes = soc.encode(), block_dim, workspace_bytes

@@ -153,11 +153,11 @@ class Library:
             if not (math.isfinite(value) and value >= least):
                 raise bad_value(f"options.figures must have {name} of at least {least} but got {value}.")
         if options.most_cores < 0:
-            text = f"most_cores must be 0 (all) or a number of cores but got {options.most_cores}."
-            raise bad_value(text)
+            got = options.most_cores
+            raise bad_value(f"options.most_cores must be 0 (all) or a number of cores but got {got}.")
         path = options.trace_path
         if path is not None and not self.lib.ascend_sim_may_write(str(path).encode()):
-            raise bad_value(f"trace_path must be a file one may write but got {path}.")
+            raise bad_value(f"options.trace_path must be a file one may write but got {path}.")
 
     def rules(self) -> list[dict[str, Any]]:
         """Every rule: ``rule``, ``severity``, ``text``, ``basis``."""

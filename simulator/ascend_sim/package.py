@@ -247,7 +247,13 @@ class Package:
         return tuple(sorted(folder.name for folder in self._descriptions().iterdir()))
 
     def operators(self, soc: str) -> Mapping[str, Operator]:
-        """The operators that are defined for an SoC, by their names."""
+        """The operators that are defined for an SoC, by their names.
+
+        Raises:
+            ValueError: the package has none for it.
+        """
+        if soc not in self.socs:
+            raise bad_value(f"soc must be one of {', '.join(self.socs)} but got {soc}.")
         if soc not in self._operators:
             path = self._descriptions() / soc / f"aic-{soc}-ops-info.json"
             described = json.loads(path.read_text(encoding="utf-8"))

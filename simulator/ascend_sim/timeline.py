@@ -28,7 +28,10 @@ def show(run: dict[str, Any], least_bytes: int, console: Console) -> None:
     """
     moved = run["bytes_read"] + run["bytes_written"]
     excess = moved / max(least_bytes, 1)
-    slowest = f"the slowest is core {run['slowest_core']:.0f}, below" if run["cores"] > 1 else "below"
+    blocks, cores = f"{run.get('blocks', run['cores']):.0f}", f"{run['cores']:.0f}"
+    number = cores if blocks == cores else f"{cores}, which run {blocks} blocks"
+    kind = "core" if blocks == cores else "block"
+    slowest = f"the slowest is {kind} {run['slowest_core']:.0f}, below" if blocks != "1" else "below"
     for line in (
         f"[bold]{run['call']}[/] on {run['soc']}, simulated",
         f"[dim]{NOT_HARDWARE}[/]",
@@ -36,7 +39,7 @@ def show(run: dict[str, Any], least_bytes: int, console: Console) -> None:
         f"time      {run['cycles']:,.0f} cycles = {run['microseconds']:.2f} us, without the launch itself",
         f"memory    {moved:,.0f} bytes moved ({excess:.3f} x the least), {_bandwidth(run)}",
         f"roofline  {run['roofline_share']:.1%} of what the memory allows",
-        f"cores     {run['cores']:.0f}; {slowest}",
+        f"cores     {number}; {slowest}",
         "",
     ):
         console.print(line, soft_wrap=True)

@@ -52,7 +52,7 @@ function(ascend_sim_add_package name)
   # file `done` is always newer than op_build.
   add_custom_command(OUTPUT "${generated}/done"
     BYPRODUCTS ${headers} ${sources} ${descriptions} ${kernel_lists} ${kernel_sources}
-    COMMAND ${CMAKE_COMMAND} -E rm -rf "${tbe}/kernel"
+    COMMAND ${CMAKE_COMMAND} -E rm -rf "${tbe}/kernel" "${tbe}/config" "${p_FOLDER}/op_api/include"
     COMMAND ${CMAKE_COMMAND} -E make_directory "${generated}" "${p_FOLDER}/op_api/include"
     COMMAND ${name}_op_build "${generated}" "${p_FOLDER}"
     COMMAND ${CMAKE_COMMAND} -E copy ${headers} "${p_FOLDER}/op_api/include"

@@ -79,7 +79,7 @@ ASCEND_SIM_EXPORT int32_t ascend_sim_run_call(ascend_sim_call call, const void* 
                                               const ascend_sim_launch* launch);
 
 /* A compiled kernel by its entry's name, <kernel>__<soc>__<types>: from the libraries in ASCEND_SIM_KERNELS, else from
- * <folder>/<soc>.so. NULL if not found; dlerror() has the reason. */
+ * <folder>/<soc>.so. NULL if not found, or if one of the libraries does not load; dlerror() has the reason. */
 ASCEND_SIM_EXPORT void* ascend_sim_find_kernel(const char* folder, const char* entry);
 
 /* The number of kernels that this thread has launched. */

@@ -30,6 +30,23 @@ ASCEND_SIM_EXPORT void ascend_sim_begin_host_calls(const ascend_sim_host_calls* 
 /* Returns the message of the last call that failed; "" if none did. It is valid until the thread's next begin. */
 ASCEND_SIM_EXPORT const char* ascend_sim_end_host_calls(void);
 
+/* A kernel that a program launches itself, with <<<blocks, l2ctrl, stream>>>. */
+typedef struct ascend_sim_kernel {
+    const char* name;
+    int32_t arch; /* __CCE_AICORE__ of the code */
+    int64_t blocks;
+    void* stream;
+    ascend_sim_call call; /* with the context */
+    void* context;
+    void (*release)(void* context); /* called once, after the launch or its refusal */
+    void* const* pointers;          /* the addresses among the kernel's arguments; `call` gets their places instead */
+    int32_t pointer_count;
+} ascend_sim_kernel;
+
+/* Queues the kernel on its stream. Returns acl's status; a later wait for the stream returns that of the kernel. Its
+ * memory is all of the device allocations that the pointers point into. */
+ASCEND_SIM_EXPORT int32_t ascend_sim_launch_kernel(const ascend_sim_kernel* kernel);
+
 #if defined(__cplusplus)
 }
 #endif

@@ -23,6 +23,7 @@
 
 // ---- ge::DataType, as macros: #if ORIG_DTYPE_X == DT_BF16 ----------------------------------------------
 
+#ifndef ASCEND_SIM_PROGRAM  // host code in the same file has the enumeration
 #define DT_FLOAT 0
 #define DT_FLOAT16 1
 #define DT_INT8 2
@@ -36,6 +37,7 @@
 #define DT_DOUBLE 11
 #define DT_BOOL 12
 #define DT_BF16 27
+#endif
 
 // ---- tiling data ---------------------------------------------------------------------------------------
 

@@ -119,6 +119,13 @@ struct Buffer {
     Site allocated_at{"", 0};
 };
 
+// The last copy from GM of a line of the kernel to a place in UB.
+struct CopyPlace {
+    Site site;
+    int64_t begin, end, longest_end;  // of this copy, and of all its earlier ones
+    uint32_t number;
+};
+
 struct Queue {
     QueueKind kind;
     std::vector<int32_t> buffers;
@@ -222,8 +229,16 @@ struct RegisteredTiling {
 struct LaunchOptions {
     bool auto_sync = false, saturate = false;
     bool keeps_steps = false;  // for the critical path
+    bool spoils = false;       // overwrite what copies left behind
     int64_t traced_cores = 0;  // keep the spans of cores below this index
     std::set<std::string> lenient;
+};
+
+// A read of data that a copy left behind a shorter one.
+struct LeftoverRead {
+    const char* api = nullptr;  // null: none
+    Site site{nullptr, 0}, copy{nullptr, 0};
+    int64_t core = 0;
 };
 
 // The state that lasts for a whole pass over the cores.
@@ -248,6 +263,7 @@ struct LaunchState {
     std::vector<Totals> per_core;
     std::vector<Step> critical_path;  // of the slowest core so far, from its start to its end
     int64_t critical_core = -1;
+    LeftoverRead leftover_read;  // the first one
 };
 
 // The state of one core, which is new for each core of a launch.
@@ -270,6 +286,8 @@ struct CoreState {
     int32_t atomic_type = 0;
     Site atomic_site{nullptr, 0};
     MaskRegister mask;
+    std::vector<CopyPlace> copies;
+    bool has_leftovers = false;
     uint64_t sum_bits = 0;  // register of ReduceSum's count form
     bool has_sum = false;
     uint8_t* system_workspace = nullptr;
@@ -350,6 +368,8 @@ struct Machine : LaunchState, CoreContext {
     void settle_gm_reference();
     void settle_doubtful_writes();
     void insert_synchronisation(Pipe before);
+    void note_copy(const Range& range);
+    void note_reads_of_leftovers(const Range& range);
     void end_core();
     void check_registered_tiling() const;
     void check_event_at_end(Pipe from, Pipe to, int id) const;
@@ -388,6 +408,7 @@ GmTensor* require_gm(const char* operand, uintptr_t address, uint64_t bytes);
 void check_view(const char* operand, const GmView& view, const GmTensor& t, uintptr_t address, uint64_t bytes);
 void check_flags_between_cores();
 
+inline bool is_same(Site a, Site b) { return a.line == b.line && a.file == b.file; }
 std::string where(Site site);  // "npu_add.cpp:12"
 const char* pipe_name(Pipe pipe);
 

@@ -2,8 +2,10 @@
 // SoC.
 #include <dlfcn.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string>
 
 #include "include/ascend_sim.h"
@@ -22,17 +24,40 @@ bool make_global() {
     return info.dli_fname && dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
-void* find_override(const char* entry) {
+// Prints at the end of the process that the named libraries replaced no kernel.
+struct Replacements {
+    std::mutex mutex;
+    std::string libraries, missing;  // of the first kernel that they lack
+    bool any = false;
+    ~Replacements() {
+        if (!any && !missing.empty())
+            std::fprintf(stderr, "[sim] %s must have a kernel that this process ran, such as %s, but got %s.\n",
+                         kOverride, missing.c_str(), libraries.c_str());
+    }
+};
+
+// Sets *found to the entry, or to NULL if the named libraries lack it. False if one of them does not load.
+bool find_override(const char* entry, void** found) {
+    static Replacements replacements;
     const char* list = std::getenv(kOverride);
-    for (const char* p = list ? list : ""; *p;) {
+    if (!list || !*list) return true;
+    for (const char* p = list; *p && !*found;) {
         const size_t n = std::strcspn(p, ":");
         const std::string path(p, n);
         p += n + (p[n] != 0);
+        if (path.empty()) continue;
         // Not closed, because the entry is called later. A second dlopen of a path costs little.
-        void* library = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
-        if (void* found = library ? dlsym(library, entry) : nullptr) return found;
+        void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+        if (!library) return false;
+        *found = dlsym(library, entry);
     }
-    return nullptr;
+    const std::lock_guard<std::mutex> lock(replacements.mutex);
+    replacements.any = replacements.any || *found;
+    if (!*found && replacements.missing.empty()) {
+        replacements.libraries = list;
+        replacements.missing = entry;
+    }
+    return true;
 }
 
 // The path at which cmake/AscendSimFunctions.cmake puts a kernel's library, <soc>.so.
@@ -47,7 +72,8 @@ std::string kernel_path(const std::string& folder, const std::string& entry) {
 
 extern "C" void* ascend_sim_find_kernel(const char* folder, const char* entry) {
     [[maybe_unused]] static const bool is_global = make_global();
-    if (void* found = find_override(entry)) return found;
+    void* found = nullptr;
+    if (!find_override(entry, &found) || found) return found;
     void* library = dlopen(kernel_path(folder, entry).c_str(), RTLD_LAZY | RTLD_LOCAL);
     return library ? dlsym(library, entry) : nullptr;
 }

@@ -51,6 +51,20 @@ void compare_orders(const Job& job, Pass& ascending, const Pass& descending) {
     }
 }
 
+// Warns if a result depends on data that a copy left behind a shorter one.
+void check_leftovers(const Job& job, Pass& ascending) {
+    Pass spoiled(job, PassKind::Spoiled);
+    spoiled.run();
+    bool differs = !spoiled.errors.empty();
+    for (int32_t i = 0; i < job.memory_count && !differs; ++i)
+        differs = std::memcmp(ascending.memory(i), spoiled.memory(i), job.memories[i].bytes) != 0;
+    if (!differs) return;
+    const LeftoverRead& read = ascending.leftover_read;
+    const std::string text = "reads what the copy at " + where(read.copy) +
+                             " left behind at an earlier, longer execution, and a result depends on it.";
+    ascending.warnings.push_back(report_of(Rule::Init04, read.api, read.site, read.core, text.c_str()));
+}
+
 void check_waves(const Job& job, Pass& pass) {
     const uint32_t blocks = job.launch->block_dim, cores = uint32_t(job.profile->cores);
     if (blocks <= cores) return;
@@ -124,7 +138,7 @@ int32_t store_report(const std::vector<Report>& errors, const std::vector<Report
 }
 
 int32_t run(const Job& job) {
-    Pass ascending(job, false), descending(job, true);
+    Pass ascending(job, PassKind::Ascending), descending(job, PassKind::Descending);
     const bool both = job.launch->block_dim > 1 && !job.launch->one_order;
     if (both) {
         std::thread other([&] { descending.run(); });
@@ -135,6 +149,7 @@ int32_t run(const Job& job) {
     } else {
         ascending.run();
     }
+    if (ascending.errors.empty() && ascending.leftover_read.api) check_leftovers(job, ascending);
     check_waves(job, ascending);
     const std::string summary = summary_of(ascending.timeline, *job.profile);
     const char* path = job.launch->trace_path;

@@ -124,6 +124,8 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
                 report("read", operand, view, {{first, end}, word >> 1, "write"});
         });
     }
+    if (m.has_leftovers)
+        for (size_t i = 0; i < n; ++i) m.note_reads_of_leftovers(ranges[i]);
     m.reads.insert(m.reads.end(), ranges, ranges + n);
 }
 
@@ -143,6 +145,7 @@ void writes(const char* operand, const UbView& view, const Range* ranges, size_t
         m.writer.fill(r.begin, r.end, m.number << 1);
     }
     if (!conflicts.empty()) report_all("write", operand, view, conflicts);
+    if (m.current.pipe == Pipe::MTE2 && n) m.note_copy({ranges[0].begin, ranges[n - 1].end});
 }
 
 void fill_unwritten(void* element, uint64_t bytes) {

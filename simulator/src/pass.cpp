@@ -62,6 +62,7 @@ void Pass::run() {
     if (m.errors.empty()) check_launch(m);
     errors = std::move(m.errors);
     warnings = std::move(m.warnings);
+    leftover_read = m.leftover_read;
     // Cores that waited for each other have their spans in turns.
     std::stable_sort(m.spans.begin(), m.spans.end(), [](const Span& a, const Span& b) { return a.core < b.core; });
     timeline = {std::move(m.spans), std::move(m.per_core), std::move(m.critical_path), m.critical_core};
@@ -81,8 +82,15 @@ Machine& Pass::prepare() {
     }
     static_cast<LaunchState&>(m) = {};
     m.profile = job_.profile;
-    const int64_t traced = !l.trace_path || descending_ ? 0 : l.trace_cores > 0 ? l.trace_cores : int64_t(l.block_dim);
-    m.options = {l.auto_sync != 0, l.saturate != 0, !descending_, traced, split_rules(l.lenient)};
+    const int64_t traced = !l.trace_path || kind_ != PassKind::Ascending ? 0
+                           : l.trace_cores > 0                           ? l.trace_cores
+                                                                         : int64_t(l.block_dim);
+    m.options.auto_sync = l.auto_sync != 0;
+    m.options.saturate = l.saturate != 0;
+    m.options.keeps_steps = kind_ == PassKind::Ascending;
+    m.options.spoils = kind_ == PassKind::Spoiled;
+    m.options.traced_cores = traced;
+    m.options.lenient = split_rules(l.lenient);
     m.blocks = l.block_dim;
     m.tiling_key = l.tiling_key;
     m.per_core.resize(size_t(m.blocks));
@@ -103,7 +111,8 @@ void Pass::place_memory(Machine& m) {
     const ascend_sim_launch& l = *job_.launch;
     // On a device, a fresh workspace holds bytes of the memory's earlier use. Here each order of the cores fills it
     // with another byte, so that an output that depends on these bytes differs.
-    add_memory(m, "workspace", nullptr, l.workspace_bytes, Role::Workspace, descending_ ? 0x7F : 0xFF);
+    add_memory(m, "workspace", nullptr, l.workspace_bytes, Role::Workspace,
+               kind_ == PassKind::Descending ? 0x7F : 0xFF);
     add_memory(m, "tiling", l.tiling, l.tiling_bytes, Role::Tiling);
     for (int32_t i = 0; i < job_.arg_count; ++i) {
         const ascend_sim_arg& a = job_.args[i];
@@ -139,7 +148,7 @@ void Pass::run_cores(Machine& m) {
     Waiting waiting;
     for (int64_t i = 0; i < m.blocks && m.errors.empty(); ++i) {
         auto core = std::make_unique<RunningCore>();
-        core->index = descending_ ? m.blocks - 1 - i : i;
+        core->index = kind_ == PassKind::Descending ? m.blocks - 1 - i : i;
         run_core(m, *core);
         if (!core->fiber->has_ended()) waiting.push_back(std::move(core));
     }
@@ -263,7 +272,7 @@ void Pass::check_launch(Machine& m) {
                 broken(Rule::Bounds04, "byte %lld of GM `%s`, outside of it, changed: a raw pointer wrote it.",
                        static_cast<long long>(at), m.gm[i].name.c_str());
         check_flags_between_cores();
-        if (!descending_) check_unwritten(m);
+        if (kind_ == PassKind::Ascending) check_unwritten(m);
     } catch (const Stop&) {
     }
 }

@@ -30,9 +30,12 @@ struct Job {
 // The rules in a list such as "SIM-COUNT-01,SIM-EVENT-05".
 std::set<std::string> split_rules(const char* list);
 
+// The order of the cores. Spoiled: ascending, with garbage for what copies left behind shorter ones.
+enum class PassKind { Ascending, Descending, Spoiled };
+
 class Pass {
 public:
-    Pass(const Job& job, bool descending) : job_(job), descending_(descending) {}
+    Pass(const Job& job, PassKind kind) : job_(job), kind_(kind) {}
 
     void run();
 
@@ -45,6 +48,7 @@ public:
 
     std::vector<Report> errors, warnings;
     Timeline timeline;
+    LeftoverRead leftover_read;
 
 private:
     struct RunningCore;
@@ -63,7 +67,7 @@ private:
     void check_unwritten(const Machine& m) const;
 
     const Job& job_;
-    bool descending_;
+    PassKind kind_;
     bool ends_waits_ = false;  // every wait ends its core
     std::vector<Arena> arenas_;
     std::vector<GmTensor> gm_;

@@ -78,7 +78,9 @@ std::string summary_of(const Timeline& timeline, const Profile& profile) {
     const double cycles = cycles_of(timeline, profile);
     const double moved = double(all.bytes_read + all.bytes_written);
     Json j;
-    j.field("soc", profile.name).field("cores", double(timeline.cores.size())).field("cycles", cycles);
+    const size_t blocks = timeline.cores.size(), cores = std::min(blocks, size_t(profile.cores));
+    j.field("soc", profile.name).field("blocks", double(blocks)).field("cores", double(cores));
+    j.field("cycles", cycles);
     j.field("microseconds", cycles / profile.clock_ghz / 1e3);
     j.field("bytes_read", double(all.bytes_read)).field("bytes_written", double(all.bytes_written));
     j.field("vector_repeats", double(all.vector_repeats));

@@ -11,6 +11,7 @@ from pathlib import Path
 import ascend_sim
 import numpy as np
 import pytest
+import typer
 from ascend_sim import folders
 from ascend_sim.cli.app import app
 from ascend_sim.cli.arguments import tiling_of
@@ -68,6 +69,23 @@ def test_help_names_options_and_exit_status(command):
     assert [words for words in HELP[command] if words not in done.stdout] == []
 
 
+@pytest.mark.parametrize("command", HELP, ids=" ".join)
+def test_a_terminal_of_80_columns_shows_the_lines_of_help_as_written(command):
+    described = typer.main.get_command(app)
+    for name in command:
+        described = described.commands[name]
+    done = ascend_sim_command(*command, "--help", COLUMNS="80")
+    shown = {line.strip() for line in done.stdout.splitlines()}
+    assert [line for line in described.help.splitlines() if line.strip() not in shown] == []
+
+
+def test_missing_typer_is_named_with_a_remedy():
+    code = "import sys; sys.modules['typer'] = None; from ascend_sim.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'ascend-sim[cli]'" in done.stderr
+
+
 @pytest.mark.parametrize("module", ["ascend_sim", "ascend_sim.cli"])
 def test_the_app_and_the_module_print_the_version(module):
     command = [sys.executable, "-m", module, "--version"]
@@ -106,6 +124,16 @@ def test_a_kernel_is_compared_with_its_reference():
     assert "add_custom.cpp: add_custom" in done.stdout
     assert done.stdout.splitlines()[-1] == "equal to numpy:add"
     assert files() == []
+
+
+@pytest.mark.parametrize(
+    ("block_dim", "line"),
+    [(1, "1; below"), (8, "8; the slowest is core "), (50, "48, which run 50 blocks; the slowest is block ")],
+)
+def test_cores_and_blocks_are_counted(block_dim, line):
+    done = add(*VECTORS, *TILING, "--block-dim", block_dim)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert f"cores     {line}" in done.stdout
 
 
 def test_results_are_written_and_the_report_is_json():
@@ -268,8 +296,9 @@ def test_a_plot_is_drawn(timeline):
         ("nope.json", "No such file or directory."),
         ("folder", "Is a directory."),
         ("empty.json", "Expecting value: "),
-        ("list.json", "list indices "),
-        ("other.json", "'otherData'."),
+        ("list.json", "it has no otherData."),
+        ("other.json", "it has no otherData."),
+        ("foreign.json", "it has no summary."),
     ],
 )
 def test_a_file_that_is_no_timeline_is_refused(file, cause):
@@ -277,6 +306,7 @@ def test_a_file_that_is_no_timeline_is_refused(file, cause):
     Path("empty.json").write_text("")
     Path("list.json").write_text("[]")
     Path("other.json").write_text("{}")
+    Path("foreign.json").write_text('{"otherData": {"version": "1"}}')
     before = files()
     done = ascend_sim_command("trace", file, "--plot", "plot.png")
     assert (done.exit_code, done.stdout) == (2, "")

@@ -14,7 +14,7 @@ from mini_kernels import claims
 from test_rules import launch
 
 SUMMARY = """
-    soc cores cycles microseconds bytes_read bytes_written vector_repeats slowest_core clock_ghz
+    soc blocks cores cycles microseconds bytes_read bytes_written vector_repeats slowest_core clock_ghz
     memory_roofline_cycles gm_bytes_per_cycle apis instructions_S instructions_V instructions_MTE2
     instructions_MTE3 busy_S busy_V busy_MTE2 busy_MTE3"""
 

@@ -421,7 +421,7 @@ def test_from_refuses_an_invalid_report(name, tmp_path):
     path.write_text(content, errors="surrogateescape")
     outcome = CliRunner().invoke(app, ["bench", "--from", str(path)])
     assert outcome.exit_code == 2, outcome.output
-    assert "[bench] --from must be a file of --format json but got" in outcome.output
+    assert "[bench] from must be a file of --format json but got" in outcome.output
 
 
 @pytest.mark.parametrize("form", ["console", "json", "csv"])

@@ -65,7 +65,7 @@ def test_an_absent_simulator_has_a_remedy(tmp_path):
     for key in (("back ends", "sim"), ("back ends", "sim:ascend310p"), ("simulator", "library")):
         finding = by_name[key]
         assert finding["present"] is False
-        assert finding["detail"] == f"its operator package simcann_opp was not found in {tmp_path}"
+        assert finding["detail"] == f"its operator package simulated_package was not found in {tmp_path}"
         assert "pip install" in finding["remedy"]
     assert by_name["back ends", "cpu"]["present"] is True
 

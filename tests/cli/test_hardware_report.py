@@ -133,10 +133,10 @@ def test_a_chip_without_bfloat16_gets_no_call_with_it(operator):
     assert len({call.id for call in made}) == len(made)
 
 
-def test_the_kernel_names_are_those_of_the_definitions():
+def test_the_kernel_names_are_names_of_definitions():
     definitions = Path(__file__).parents[2] / "op_host"
     defined = set(re.findall(r"OP_ADD\((\w+)", "".join(p.read_text() for p in definitions.glob("*_def.cpp"))))
-    assert set(calls.KERNELS.values()) == defined
+    assert set(calls.KERNELS.values()) <= defined
     assert {op for op in calls.OPERATORS if calls.KERNELS[op] != CANN_NAMES[op]} == {"rotary_embedding"}
 
 
@@ -683,7 +683,7 @@ def test_the_folder_of_the_libraries_is_named_where_the_python_files_lie_elsewhe
     else:
         monkeypatch.delenv("NPU_ROPE_LIB_DIR", raising=False)
     scrub = Scrubber(private=[])
-    assert scrub.text(f"found {libraries}/simcann_opp") == "found <npu_rope>/lib/simcann_opp"
+    assert scrub.text(f"found {libraries}/simulated_package") == "found <npu_rope>/lib/simulated_package"
     assert scrub.text(f"{libraries}/x.so, {source}/a.py") == "<npu_rope>/lib/x.so, <npu_rope>/a.py"
 
 

@@ -141,13 +141,13 @@ def test_the_ggml_call_has_the_order_of_ggmls_arguments(config, values, call):
     assert call in inspect(path, "--no-pairs")
 
 
-def test_the_executors_and_their_types_are_listed(config):
-    found = as_json(config())["ropes"][0]["executors"]
+def test_the_back_ends_and_their_types_are_listed(config):
+    found = as_json(config())["ropes"][0]["back_ends"]
     assert found["cpu"] == found["sim"] == found["reference"] == "float32, float16, bfloat16"
     assert found["sim:ascend310p"] == "float32, float16"
     assert found["npu"].startswith("no: it lacks ")
     assert found["ggml's CANN backend"].startswith("yes")
-    wide = as_json(config(head_dim=1028, rope_scaling=None))["ropes"][0]["executors"]
+    wide = as_json(config(head_dim=1028, rope_scaling=None))["ropes"][0]["back_ends"]
     assert wide["cpu"] == "float32, float16, bfloat16"
     for device in ("sim", "sim:ascend310p"):
         assert wide[device].startswith("no: [rope] x must have a head size of at most 1024"), device
@@ -292,12 +292,12 @@ def test_bad_usage_exits_2_with_its_message(config, tmp_path):
     gguf = write(tmp_path / "model.gguf", "llama", LLAMA)
     for arguments, message in (
         ((tmp_path / "none",), "[rope] config must be a readable file but got"),
-        ((gguf, "--layer-type", "x"), "[inspect] --layer-type must be of a config.json but got"),
-        ((path, "--layer", "3"), "[inspect] --layer must be of a GGUF file but got"),
-        ((path, "--plot", tmp_path / "x.jpg"), "[inspect] --plot must end in .png, .svg, .pdf but got"),
+        ((gguf, "--layer-type", "x"), "[inspect] layer-type must be of a config.json but got"),
+        ((path, "--layer", "3"), "[inspect] layer must be of a GGUF file but got"),
+        ((path, "--plot", tmp_path / "x.jpg"), "[inspect] plot must end in .png, .svg, .pdf but got"),
         (
             (path, "--plot", tmp_path / "no" / "x.png"),
-            "[inspect] --plot must be a file in an existing folder",
+            "[inspect] plot must be a file in an existing folder",
         ),
         ((config(rope_scaling={"type": "x"}),), "[rope] rope_type must be one of default, linear,"),
     ):

@@ -1,13 +1,18 @@
 """Output and exit status of npu-rope: --version, a closed pipe, a full disk, Ctrl-C, a missing typer."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import npu_rope
+from npu_rope.cli.app import app
 
 COMMAND = [sys.executable, "-m", "npu_rope.cli"]
 
@@ -17,6 +22,23 @@ def test_version_prints_the_packages_version(module):
     command = [sys.executable, "-m", module, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"npu-rope {npu_rope.__version__}\n"
+
+
+def commands_of(group, *names):
+    """Yield the names of a command and its description, of all commands."""
+    yield names, group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands_of(command, *names, name)
+
+
+COMMANDS = dict(commands_of(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
+def test_a_terminal_of_80_columns_shows_the_lines_of_help_as_written(names):
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*names, "--help"])
+    shown = {line.strip() for line in done.stdout.splitlines()}
+    assert [line for line in COMMANDS[names].help.splitlines() if line.strip() not in shown] == []
 
 
 @pytest.mark.parametrize(
@@ -68,4 +90,11 @@ def test_missing_typer_is_named_with_a_remedy():
     code = "import sys; sys.modules['typer'] = None; from npu_rope.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "pip install typer rich" in done.stderr
+    assert "pip install 'npu-rope[cli]'" in done.stderr
+
+
+def test_errors_name_options_without_dashes():
+    root = Path(__file__).resolve().parents[2]
+    sources = [*(root / "npu_rope").rglob("*.py"), *(root / "simulator" / "ascend_sim").rglob("*.py")]
+    wrong = [path for path in sources if re.search(r"\[[a-z_-]+\] --[a-z]", path.read_text())]
+    assert wrong == []

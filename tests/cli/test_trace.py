@@ -298,7 +298,7 @@ def test_a_missing_simulator_exits_2_with_its_remedy(monkeypatch):
     monkeypatch.setattr(simulated_package, "find", lambda: None)
     done = run(*SMALL)
     assert done.exit_code == 2
-    assert "[sim] backend must be available but its operator package simcann_opp was not found" in done.stderr
+    assert "[sim] backend must be available but its operator package simulated_package was" in done.stderr
     assert "Build it with" in done.stderr
 
 
@@ -327,9 +327,11 @@ def test_a_kernel_that_breaks_a_rule_exits_1_with_the_rule_and_keeps_the_earlier
 def test_a_rebuilt_unchanged_kernel_gives_the_same_summary(changed_kernel, monkeypatch):
     before = summary(*FLOAT)
     library = Path(changed_kernel("nothing"))
-    # A list of libraries; a missing one is skipped.
-    monkeypatch.setenv(changed.KERNELS_VARIABLE, f"/nonexistent.so:{library}")
+    # A list of libraries. One that does not load is an error.
+    monkeypatch.setenv(changed.KERNELS_VARIABLE, f":{library}")
     assert summary(*FLOAT) == before
+    monkeypatch.setenv(changed.KERNELS_VARIABLE, f"/nonexistent.so:{library}")
+    assert "/nonexistent.so: cannot open shared object file" in run(*FLOAT).stderr
 
 
 # ---- the norms -----------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def test_quiet_leaves_the_last_line(validate):
     assert done.stdout == "OK: 9 of 9 cases within their bounds\n"
     done = validate(*NINE_CASES, "--quiet", "--verbose")
     assert done.returncode == 2
-    assert done.stderr == "[validate] --verbose must come without --quiet but got both.\n"
+    assert done.stderr == "[validate] verbose must come without --quiet but got both.\n"
 
 
 def test_progress_is_printed_without_a_terminal(monkeypatch):
@@ -129,11 +129,11 @@ def test_without_ggml_the_summary_says_so(validate):
         (["--ggml-lib", "/nonexistent"], "library must be a folder with libggml-base"),
         (
             ["--no-ggml", "--ggml-lib", "/x"],
-            "[validate] --ggml-lib must come without --no-ggml but got both.",
+            "[validate] ggml-lib must come without --no-ggml but got both.",
         ),
         (
             ["--no-ggml", "--ggml-device", "CPU"],
-            "[validate] --ggml-device must come without --no-ggml but got both.",
+            "[validate] ggml-device must come without --no-ggml but got both.",
         ),
         (
             ["--ggml-lib", "/nonexistent", "--ggml-device", "CPU"],
@@ -376,9 +376,7 @@ def test_a_missing_simulator_exits_2_only_if_it_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(simulated_package, "find", lambda: None)
     done = invoke(*DECODE_ON_910B)
     assert done.exit_code == 2
-    assert (
-        "[sim] backend must be available but its operator package simcann_opp was not found in" in done.stderr
-    )
+    assert "[sim] backend must be available but its operator package simulated_package was" in done.stderr
     done = invoke("--no-ggml", "--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32")
     assert done.exit_code == 0
     assert "simulated" not in done.stdout

@@ -58,7 +58,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 def supported_calls(
     calls: Any, seed: int, dtypes: tuple[str, ...], backend: str
 ) -> Iterator[tuple[int, Any]]:
-    """Yield calls and their numbers, without those that the backend's device refuses."""
+    """Yield calls and their numbers, without those that the back end's device refuses."""
     for index in count():
         call = calls.draw(seed, index, dtypes)
         if not calls.refused(call, backend):

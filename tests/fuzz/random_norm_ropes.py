@@ -148,7 +148,7 @@ def _outs(
 
 
 def refused(call: NormRopeDraw, backend: str) -> bool:
-    """Return whether the backend's device does not support the call."""
+    """Return whether the back end's device does not support the call."""
     if not is_device(backend):
         return False
     far = np.abs(call.t.other_inputs["positions"].astype(np.int64)).max(initial=0) >= DEVICE_POSITIONS

@@ -190,7 +190,7 @@ def _sum(rng: random.Random, x: Array, residual: Array, out: Array) -> tuple[Arr
 
 
 def refused(call: NormDraw, backend: str) -> bool:
-    """Return whether the backend's device does not support the call."""
+    """Return whether the back end's device does not support the call."""
     stash = norm_spec.STASH[call.attributes.stash_type]
     lacks = lacks_type(backend, (call.x_dtype, call.scale_dtype, stash))
     by_torch = backend == "npu" and call.kind == "backward" and not call.spec().all_rows_share_scale

@@ -27,7 +27,7 @@ def compiler(variable, default):
 @pytest.fixture(scope="module")
 def adapter(tmp_path_factory):
     cann = folders.library("ascend_sim_cann")
-    package = native.load().path.parent / "simcann_opp" / "op_api"
+    package = native.load().path.parent / "simulated_package" / "op_api"
     library = tmp_path_factory.mktemp("adapter") / "libnpu_rope_ggml.so"
     command = [*compiler("CXX", "c++"), "-std=c++17", "-O1", *WARNINGS, "-fPIC", "-shared"]
     command += [f"-I{ROOT / 'simulator/cann/include'}", f"-I{package / 'include'}", f"-I{ADAPTER}"]

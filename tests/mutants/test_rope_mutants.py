@@ -58,7 +58,6 @@ class EditableBuild:
         options = [
             "-DNPU_ROPE_TORCH=OFF",
             "-DNPU_ROPE_SIM=OFF",
-            "-DNPU_ROPE_CANN=OFF",
             "-DCMAKE_BUILD_TYPE=Release",
             f"-DCMAKE_CXX_FLAGS_RELEASE={OPTIMIZE}",
         ]

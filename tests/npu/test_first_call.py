@@ -97,9 +97,9 @@ print([line.split()[-1] for line in open("/proc/self/maps") if line.rstrip().end
 @pytest.fixture(scope="session")
 def package(tmp_path_factory):
     """A copy of the simulated package with a name different from that of npu_rope's bundled package."""
-    bundled = next(f for f in library_folders() if (f / "simcann_opp").is_dir())
+    bundled = next(f for f in library_folders() if (f / "simulated_package").is_dir())
     folder = tmp_path_factory.mktemp("package") / "lib" / "own"
-    shutil.copytree(bundled / "simcann_opp", folder)
+    shutil.copytree(bundled / "simulated_package", folder)
     for library in bundled.glob("*.so"):
         (folder.parent / library.name).symlink_to(library)
     return folder
@@ -313,7 +313,7 @@ def test_a_folder_that_cann_does_not_read_is_no_installed_package(simulated, pac
     done = simulated.code(ONE_CALL, "torch", fresh=True, ASCEND_OPP_PATH=str(tmp_path))
     assert done.status == 0, done.stderr
     assert str(package) not in done.stdout.splitlines()[-1]
-    assert done.stdout.splitlines()[-1].endswith("/simcann_opp/op_api/lib/libcust_opapi.so")
+    assert done.stdout.splitlines()[-1].endswith("/simulated_package/op_api/lib/libcust_opapi.so")
 
 
 COPY_THEN_CALL = """
@@ -354,7 +354,7 @@ def broken_libraries(tmp_path):
     """npu_rope's libraries, one of which is not a valid library."""
 
     def make(name):
-        complete = next(f for f in library_folders() if (f / "simcann_opp").is_dir())
+        complete = next(f for f in library_folders() if (f / "simulated_package").is_dir())
         for library in complete.iterdir():
             (tmp_path / library.name).symlink_to(library)
         (tmp_path / name).unlink()

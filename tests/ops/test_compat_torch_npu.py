@@ -21,13 +21,13 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 @pytest.fixture(autouse=True)
 def default_backend(request, monkeypatch):
-    """Make the fixture backend the default one. Tests without it use the tensors' device."""
+    """Make the fixture `backend` the default one. Tests without it use the tensors' device."""
     if "backend" in request.fixturenames:
         monkeypatch.setattr(backends, "default_backend", request.getfixturevalue("backend"))
 
 
 def or_refused(test):
-    """Make the test expect a refusal if the backend lacks its dtype."""
+    """Make the test expect a refusal if the back end lacks its dtype."""
 
     @functools.wraps(test)
     def run(**given):

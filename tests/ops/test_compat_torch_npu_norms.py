@@ -21,7 +21,7 @@ SHAPES = [((24, 1, 128), (128,)), ((2, 3, 5, 17), (5, 17)), ((7,), (7,)), ((2, 2
 
 @pytest.fixture(autouse=True)
 def default_backend(request, monkeypatch):
-    """Make the fixture backend the default one. Tests without it use the tensors' device."""
+    """Make the fixture `backend` the default one. Tests without it use the tensors' device."""
     if "backend" in request.fixturenames:
         monkeypatch.setattr(backends, "default_backend", request.getfixturevalue("backend"))
 

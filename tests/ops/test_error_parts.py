@@ -102,6 +102,7 @@ def test_c_gives_the_parts_of_the_last_error():
 
 
 INT32 = "be in the int32 range"
+MODES = "be one of normal (0), neox (2), mrope (8), vision (24), imrope (40)"
 # Calls that only torch.ops allows: RopeParams and packed_call reject such attributes.
 REGISTRATION_ERRORS = {
     "n_dims": ({"n_dims": 2**40}, ("rope", "n_dims", INT32, "1099511627776")),
@@ -111,6 +112,8 @@ REGISTRATION_ERRORS = {
         {"rope_mode": 8, "sections": [1, 2, 3]},
         ("rope", "sections", "be four numbers >= 0", "3 numbers"),
     ),
+    "mode": ({"rope_mode": 7}, ("rope", "rope_mode", MODES, "7")),
+    "wide mode": ({"rope_mode": 2**40}, ("rope", "rope_mode", INT32, "1099511627776")),
     "section": ({"rope_mode": 8, "sections": [1, 2, 3, 2**31]}, ("rope", "sections", INT32, "2147483648")),
 }
 
@@ -130,6 +133,20 @@ def test_the_registration_keeps_the_parts_of_its_own_errors(op, name):
     error = native.raised_by_torch(str(caught.value))
     assert type(error) is InvalidValue
     assert (error.op, error.argument, error.rule, error.value) == parts
+
+
+@pytest.mark.parametrize("op", ["rope", "rms_norm_rope"])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_an_error_of_a_schema_names_its_rope_mode(op, device):
+    x, positions = torch.tensor(X, device=device), torch.tensor(POSITIONS, device=device)
+    scale = torch.ones(8, device=device)
+    tensors = {"rope": (x, positions), "rms_norm_rope": (x, x, scale, scale, positions)}[op]
+    with pytest.raises(
+        (RuntimeError, ValueError), match=r"\[rope\] rope_mode must be one of normal .* got 7\."
+    ):
+        getattr(torch.ops.npu_rope, op)(*tensors, n_dims=4, rope_mode=7)
+    with pytest.raises(InvalidValue, match=r"\[rope\] mode must be one of normal .* got 7\."):
+        RopeParams(4, mode=7)
 
 
 def test_packed_attributes_must_have_their_size():

@@ -137,7 +137,7 @@ BAD_OPTIONS = {
     ),
     "trace": (
         {"trace_path": "/nonexistent/x.json"},
-        r"^\[sim\] trace_path must be a file one may write but got /nonexistent/x.json\.$",
+        r"^\[sim\] options\.trace_path must be a file one may write but got /nonexistent/x.json\.$",
     ),
 }
 

@@ -54,3 +54,16 @@ def test_a_failing_example_is_named(tmp_path: Path, name: str) -> None:
     status, _, errors = check(tmp_path, text)
     assert status == 1
     assert message in errors
+
+
+def test_help_describes_the_script_and_runs_nothing() -> None:
+    done = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    for words in ("usage: check_docs.py", "FILE", "Exit status"):
+        assert words in done.stdout
+
+
+def test_a_page_that_does_not_exist_is_bad_usage() -> None:
+    done = subprocess.run([sys.executable, SCRIPT, "none.md"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "FILE must be a page but got" in done.stderr

@@ -269,3 +269,9 @@ def test_message_names_what_the_layer_may_use(layers: Any, tree: Path) -> None:
         f"op_kernel/x_tiling_data.h:1: {layer} may not use vector; it may use: cstdint, *_tiling_data.h"
     )
     assert violations_in(layers, tree) == [expected]
+
+
+def test_message_names_the_pattern_that_matches_the_file(layers: Any, tree: Path) -> None:
+    plant(tree, "op_host/x_cann.h", "#include <acl/acl.h>")
+    (message,) = violations_in(layers, tree)
+    assert message.startswith("op_host/x_cann.h:1: layer op_host/*cann.* may not use acl/acl.h; it may use: ")

@@ -7,9 +7,11 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from simulated_npu import find_python
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "shifted_copy"
+CLANG_FORMAT = Path(sysconfig.get_path("scripts"), "clang-format")
 
 
 def tracked_files() -> list[str]:
@@ -140,10 +143,43 @@ def test_the_layers_are_kept(generated: Path) -> None:
     require(run(sys.executable, "scripts/check_layers.py", str(generated), cwd=generated))
 
 
-@pytest.mark.parametrize("tool", [["ruff", "check"], ["ruff", "format", "--check"]], ids=" ".join)
-def test_the_generated_files_are_tidy(generated: Path, tool: list[str]) -> None:
-    made = generated.rglob(f"*{NAME}*.py")
-    require(run(sys.executable, "-m", *tool, *made, generated / "npu_rope" / "__init__.py", cwd=generated))
+def require_tidy(folder: Path, name: str = NAME) -> None:
+    """Check the format of the files of an operator in a copy, and of the shared files, as CI does."""
+    made = [p for p in folder.rglob(f"*{name}*") if not p.is_relative_to(folder / "build")]
+    python = [p for p in made if p.suffix == ".py"] + [folder / "npu_rope" / "__init__.py"]
+    for tool in (["ruff", "check"], ["ruff", "format", "--check"]):
+        require(run(sys.executable, "-m", *tool, *python, cwd=folder))
+    cpp = [p for p in made if p.suffix in (".cpp", ".h")]
+    cpp += [folder / "include/npu_rope.h", folder / "csrc/capi/check.cpp"]
+    require(run(CLANG_FORMAT, "--dry-run", "-Werror", *cpp, cwd=folder))
+
+
+def test_the_generated_files_are_tidy(generated: Path) -> None:
+    require_tidy(generated)
+
+
+def test_the_script_formats_the_files_of_a_long_name(tmp_path_factory) -> None:
+    folder, name = copy_of_checkout(tmp_path_factory), "scaled_copy_of_every_second_row"
+    require(run(sys.executable, "scripts/new_op.py", name, "--kernel", cwd=folder))
+    require_tidy(folder, name)
+
+
+@pytest.mark.parametrize("kernel", [False, True], ids=["", "kernel"])
+@pytest.mark.parametrize("name", ["q", "add_more", "shifted_copy", "zeros_of_17_chars"])
+def test_the_cpp_files_of_a_short_name_need_no_formatter(
+    monkeypatch, tmp_path, name: str, kernel: bool
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    made = importlib.import_module("new_op").texts_of(name, kernel)
+    for path in (".clang-format", "include/.clang-format"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / path, tmp_path / path)
+    files = {tmp_path / p.relative_to(ROOT): text for p, text in made.items() if p.suffix in (".cpp", ".h")}
+    for file, text in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert len(files) == (14 if kernel else 8)
+    require(run(CLANG_FORMAT, "--dry-run", "-Werror", *files, cwd=tmp_path))
 
 
 @pytest.mark.slow
@@ -199,8 +235,7 @@ def test_the_files_of_a_kernel_keep_the_layers_and_change_the_same_shared_files(
         f"op_kernel/npu_{NAME}.cpp",
         f"tests/cann/test_{NAME}_package.py",
     } <= made
-    for tool in (["ruff", "check"], ["ruff", "format", "--check"]):
-        require(run(sys.executable, "-m", *tool, *folder.rglob(f"*{NAME}*.py"), cwd=folder))
+    require_tidy(folder)
 
 
 @pytest.mark.slow
@@ -230,7 +265,7 @@ def test_a_kernel_passes_the_tests_on_all_back_ends_and_a_broken_one_fails(
     assert "test_tensor_meets_the_bound[npu-" in on_npu.stdout
 
 
-@pytest.mark.parametrize("name", ["RmsNorm", "rms-norm", "2d", "a__b", "", "rope", "class", "common"])
+@pytest.mark.parametrize("name", ["rms-norm", "rope"])
 def test_bad_names_are_refused_and_nothing_is_written(copy: Path, name: str) -> None:
     before = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.is_file()}
     done = run(sys.executable, "scripts/new_op.py", name, cwd=copy)
@@ -239,7 +274,38 @@ def test_bad_names_are_refused_and_nothing_is_written(copy: Path, name: str) -> 
     assert {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.is_file()} == before
 
 
+CASE = "be snake case (a-z, 0-9, single _) but got "
+TAKEN = {
+    **{name: f"{CASE}{name!r}" for name in ("RmsNorm", "2d", "a__b", "", "scale_", "_scale")},
+    **{f: f"be free but include/npu_rope.h has npu_rope_{f}" for f in ("rms_norm_rope_set_rows", "check")},
+    "rms_norm_out": "be free but include/npu_rope.h has npu_rope_rms_norm",
+    **{word: f"be free but Python or C uses {word!r}" for word in ("class", "int", "abs", "sum", "exp")},
+    **{word: f"be free but C++ uses {word!r}" for word in ("operator", "new", "union", "register")},
+    **{word: rf"be free but .* uses {word!r}" for word in ("double", "template", "void", "x", "epsilon")},
+    "native": "be free but npu_rope/native.py exists",
+    "testing": "be free but npu_rope/testing exists",
+    "common": "be free but 'common' is reserved",
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_name_that_is_taken_or_impossible_is_refused(monkeypatch, name: str) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    new_op = importlib.import_module("new_op")
+    with pytest.raises(new_op.CannotGenerate) as refused:
+        new_op.check_name(name)
+    pattern = TAKEN[name] if ".*" in TAKEN[name] else re.escape(TAKEN[name])
+    assert re.fullmatch(rf"NAME must {pattern}\.", str(refused.value))
+
+
+def test_ordinary_names_are_free(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    new_op = importlib.import_module("new_op")
+    for name in ("scale", "gelu", "layer_norm", "rope_norm", "shifted_copy", "add"):
+        new_op.check_name(name)
+
+
 def test_a_name_that_is_taken_is_refused(generated: Path) -> None:
     done = run(sys.executable, "scripts/new_op.py", NAME, cwd=generated)
     assert done.returncode == 2
-    assert f"NAME must be free but csrc/capi/{NAME}.cpp exists." in done.stderr
+    assert f"NAME must be free but include/npu_rope.h has npu_rope_{NAME}." in done.stderr

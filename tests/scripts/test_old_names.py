@@ -9,6 +9,7 @@ import ascend_sim
 import pytest
 
 from npu_rope import simulated_package
+from npu_rope.integrations.transformers import Entry
 
 
 def test_the_simulators_old_name_warns_and_gives_the_new_objects(monkeypatch):
@@ -35,3 +36,10 @@ def test_the_old_name_of_a_variable_warns(monkeypatch, name):
     monkeypatch.setenv(f"NPU_ROPE_SIM_{name}", "0")
     with pytest.warns(FutureWarning, match=f"set ASCEND_SIM_{name}"):
         simulated_package.warn_of_old_variables()
+
+
+def test_the_old_name_of_an_entrys_text_warns():
+    entry = Entry("layers.0.norm", "LlamaRMSNorm", "", "weight", replaced=True, is_norm=True)
+    with pytest.warns(DeprecationWarning, match=r"Entry\.text\(\)"):
+        old = entry.told()
+    assert old == entry.text() == "LlamaRMSNorm (weight)"

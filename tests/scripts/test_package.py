@@ -1,6 +1,6 @@
 """The files of the wheels, and that the unpacked wheels work: with only NumPy, and with torch over ctypes."""
 
-import itertools
+import json
 import os
 import re
 import subprocess
@@ -19,6 +19,7 @@ compiles = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 INTERFACE = "op_api/include/aclnn_npu_rope.h"  # of an operator package
 WHEEL_SOC = "ascend310p"  # the kernels of one SoC are enough for these tests
+OPERATORS = {path.name.removesuffix("_def.cpp") for path in (ROOT / "op_host").glob("*_def.cpp")}
 BUNDLED = "npu_rope/lib/opp/vendors/npu_rope"
 
 
@@ -59,12 +60,11 @@ def unpacked(tmp_path_factory):
 def run(site, code):
     """Run code with the unpacked wheels first on the path."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("NPU_ROPE_", "ASCEND_SIM_"))}
-    environment["PYTHONPATH"] = str(site)
-    # -S keeps the import hook of the editable install out; code adds the site-packages itself.
-    paths = [p for p in sys.path if p.endswith("site-packages")]
-    head = f"import sys; sys.path += {paths!r}\n"
+    # -S keeps the import hook of the editable install out, and the site-packages, which follow here.
+    installed = [p for p in sys.path if p.endswith("site-packages")]
+    environment["PYTHONPATH"] = os.pathsep.join([str(site), *installed])
     return subprocess.run(
-        [sys.executable, "-S", "-c", head + textwrap.dedent(code)],
+        [sys.executable, "-S", "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
         env=environment,
@@ -94,27 +94,28 @@ def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
     }
     assert {"kernel_operator.h", "tiling_prelude.h", "ascend_sim.h", "ascendc/tensor.h"} <= headers
     assert {f"ascend_sim/include/{name}" for name in headers} <= names
-    assert kernels_in(unpacked / "npu_rope/lib/simcann_opp/sim_kernels") == every_kernel(WHEEL_SOC)
+    package = unpacked / "npu_rope/lib/simulated_package"
+    assert kernels_in(package / "sim_kernels") == every_kernel(package, WHEEL_SOC)
 
 
 def test_an_install_has_every_kernel():
     """The environment of the tests has the simulated kernels of two SoCs."""
-    found = kernels_in(simulated_package.load().folder / "sim_kernels")
-    assert found == every_kernel("ascend910b") | every_kernel("ascend310p")
+    package = simulated_package.load().folder
+    found = kernels_in(package / "sim_kernels")
+    assert found == every_kernel(package, "ascend910b") | every_kernel(package, "ascend310p")
 
 
 @compiles
 def test_wheel_holds_the_simulated_operator_package(unpacked):
-    names = {n.removeprefix("npu_rope/lib/simcann_opp/") for n in files(unpacked) if "simcann_opp" in n}
-    rotations = ("rope", "rope_qk", "rope_set_rows", "rotary_mul", "rotary_mul_qk")
-    ops = (*rotations, "rms_norm", "rms_norm_backward", "add_rms_norm", "rms_norm_rope")
-    headers = {f"op_api/include/aclnn_npu_{op}.h" for op in ops}
+    folder = "npu_rope/lib/simulated_package/"
+    names = {n.removeprefix(folder) for n in files(unpacked) if n.startswith(folder)}
+    headers = {f"op_api/include/aclnn_npu_{stem}.h" for stem in OPERATORS}
     config = "op_impl/ai_core/tbe/config"
     described = {f"{config}/{s}/aic-{s}-ops-info.json" for s in ("ascend310p", "ascend910_93", "ascend910b")}
     tilings = f"op_impl/ai_core/tbe/op_tiling/lib/linux/{os.uname().machine}/libcust_opmaster_rt2.0.so"
     kernels = {n for n in names if n.startswith(("op_impl/ai_core/tbe/kernel/", "sim_kernels/"))}
     assert names - kernels == {"op_api/lib/libcust_opapi.so", tilings} | headers | described
-    package = unpacked / "npu_rope/lib/simcann_opp"
+    package = unpacked / folder
     for soc in ("ascend310p", "ascend910_93", "ascend910b"):
         assert operator_package.fault_of(package, soc) is None
 
@@ -140,7 +141,8 @@ def test_the_wheel_contains_the_operator_package_and_the_import_sets_its_path_fo
             print(os.environ["ASCEND_CUSTOM_OPP_PATH"])
         print(first)
         print([name for name in sys.modules if name.split(".")[0] in ("torch_npu", "acl")])
-        print([line for line in open("/proc/self/maps") if "ascend" in line.lower() or "simcann" in line])
+        mapped = open("/proc/self/maps").read().lower()
+        print([name for name in ("ascend", "simulated_package") if name in mapped])
         """,
     )
     assert done.returncode == 0, done.stderr
@@ -158,25 +160,20 @@ def kernels_in(folder):
     return found
 
 
-def every_kernel(soc):
-    """Return the entries of an SoC's kernels. Their names have a type for each argument."""
-    kernels = set()
-    floats = ("half", "bfloat16_t", "float") if soc == "ascend910b" else ("half", "float")
-    for x, p in itertools.product(floats, ("int32_t", "int64_t")):
-        kernels |= {f"npu_rope__{soc}__{x}_{p}_float_{x}"}
-        kernels |= {f"npu_rope_qk__{soc}__{x}_{x}_{p}_float_{x}_{x}"}
-        for cache in floats if x == "float" else (x,):
-            kernels |= {f"npu_rope_set_rows__{soc}__{x}_{p}_int64_t_float_{cache}"}
-    for x in floats:
-        for table in {x, "float"}:
-            kernels |= {f"npu_rotary_mul__{soc}__{x}_{table}_{table}_int64_t_{x}"}
-            kernels |= {f"npu_rotary_mul_qk__{soc}__{x}_{x}_{table}_{table}_{x}_{x}"}
-    for x, scale in itertools.product(floats, floats):
-        kernels |= {f"npu_rms_norm__{soc}__{x}_{scale}_{scale}"}
-        kernels |= {f"npu_rms_norm_backward__{soc}__{scale}_{x}_{scale}_float_{x}"}
-        kernels |= {f"npu_add_rms_norm__{soc}__{x}_{x}_{scale}_{scale}_{x}"}
-    for x, p in itertools.product(floats, ("int32_t", "int64_t")):
-        kernels |= {f"npu_rms_norm_rope__{soc}__{x}_{x}_{x}_{x}_{p}_int64_t_float_{x}_{x}_{x}"}
+def every_kernel(package, soc):
+    """Return the entries of an SoC's kernels that the package lists. The build made the list from the
+    definitions: op_build writes <operator>_<types>.o for each column of types."""
+    listed = package / f"op_impl/ai_core/tbe/kernel/config/{soc}/binary_info_config.json"
+    operators = json.loads(listed.read_text())
+    assert {f"npu_{stem}" for stem in OPERATORS} == {
+        Path(rows["binaryList"][0]["binPath"]).parent.name for rows in operators.values()
+    }
+    objects = [Path(row["binPath"]) for rows in operators.values() for row in rows["binaryList"]]
+    kernels = {f"{path.parent.name}__{soc}__{path.stem.partition('_')[2]}" for path in objects}
+    assert {
+        f"npu_rope__{soc}__half_int32_t_float_half",
+        f"npu_add_rms_norm__{soc}__float_float_half_half_float",
+    } <= kernels
     return kernels
 
 
@@ -201,6 +198,7 @@ def test_numpy_works_without_torch(unpacked):
     done = run(
         unpacked,
         """
+        import sys
         sys.modules["torch"] = None  # as if it were not installed
         import numpy as np, npu_rope
         from npu_rope import native

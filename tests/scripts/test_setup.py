@@ -148,9 +148,11 @@ def test_hash_depends_on_contents_and_names(tmp_path: Path) -> None:
     assert len(hashes) == 3
 
 
-@pytest.mark.parametrize("script", ["test.sh", "validate.sh"])
-def test_help_prints_the_usage_and_installs_nothing(script: str, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+@pytest.mark.parametrize(
+    ("root", "script"), [(".", "test.sh"), (".", "validate.sh"), ("simulator", "test.sh")]
+)
+def test_help_prints_the_usage_and_installs_nothing(root: str, script: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / root / "scripts", tmp_path / "scripts")
     done = subprocess.run(
         [tmp_path / "scripts" / script, "--help"], capture_output=True, text=True, timeout=60
     )

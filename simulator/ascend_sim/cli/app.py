@@ -6,6 +6,7 @@ from ascend_sim import __version__
 from ascend_sim.cli.application import application
 from ascend_sim.cli.doctor import doctor
 from ascend_sim.cli.kernel import kernel
+from ascend_sim.cli.program import program
 from ascend_sim.cli.run import run
 from ascend_sim.cli.trace import trace
 
@@ -14,6 +15,7 @@ app = application(
 )
 # All arguments after the program's name belong to the program, including options.
 app.command(context_settings={"allow_interspersed_args": False})(run)
+app.command()(program)
 app.command()(kernel)
 app.command()(trace)
 app.command()(doctor)

@@ -72,6 +72,11 @@ def _argument(text: str, random: np.random.Generator) -> KernelArgument:
     return KernelArgument(text, ROLES[role](array, text), target)
 
 
+def macros_of(texts: Sequence[str]) -> dict[str, str]:
+    """The macros of texts such as ``NAME=VALUE``."""
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
+
+
 def _dtype(name: str) -> Any:
     if name == "bfloat16":
         try:

@@ -20,7 +20,7 @@ from rich.markup import escape
 
 from ascend_sim import timeline
 from ascend_sim.cli.application import usage_error
-from ascend_sim.cli.arguments import KernelArgument, arguments_of, tiling_of
+from ascend_sim.cli.arguments import KernelArgument, arguments_of, macros_of, tiling_of
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import replacing, unreadable, unwritable
@@ -76,28 +76,28 @@ def kernel(
     seed: Annotated[int, typer.Option(min=0, help="The seed of the random numbers in new inputs.")] = 0,
     json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Compile a kernel file, run one kernel on the simulated cores, check every rule.
+    """Compile a kernel file, run a kernel on simulated cores, check every rule.
 
     An argument is ROLE:FILE.npy, ROLE:DTYPE[SIZES], ROLE:DTYPE[SIZES]=FILE.npy or
     null. The role is in, out, part (an output of which the kernel leaves bytes
-    unwritten), inout, or sum (sums of atomic copies, whose last bits depend on the
-    order of the cores). New arrays hold random numbers, those with role out or part
-    zeros; =FILE.npy writes the result.
+    unwritten), inout, or sum (sums of atomic copies, whose last bits depend on
+    the order of the cores). New arrays hold random numbers, those with role out
+    or part zeros; =FILE.npy writes the result.
 
     A launch on several cores runs twice: with the cores in ascending, then in
-    descending order. Outputs and the timeline are written only if the kernel broke
-    no rule.
+    descending order. Outputs and the timeline are written only if the kernel
+    broke no rule.
 
     Exit status: 0; 1 the kernel does not compile, broke a rule, or differs from
     the reference; 2 bad usage, or a missing piece.
 
     Examples:
 
-      ascend-sim kernel examples/add_custom.cpp add_custom 'in:float32[1003]'
-      'in:float32[1003]' 'out:float32[1003]=z.npy' --block-dim 8
+      ascend-sim kernel examples/add_custom.cpp add_custom 'in:float32[1003]' \\
+      'in:float32[1003]' 'out:float32[1003]=z.npy' --block-dim 8 \\
       --tiling uint32_t=1003,uint32_t=128 --reference numpy:add
 
-      ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' -D DTYPE_X=half
+      ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' -D T=half
     """
     if must := unreadable(source):
         raise usage_error(f"[kernel] source {must}")
@@ -106,7 +106,7 @@ def kernel(
     try:
         compare = _reference_of(reference)
         parsed = arguments_of(arguments or (), seed)
-        tiling_bytes, macros = tiling_of(tiling), _macros_of(define or ())
+        tiling_bytes, macros = tiling_of(tiling), macros_of(define or ())
         compiled = compile(source, entry, soc=compile_soc(soc), defines=macros, include=include or ())
         inputs = [
             g.argument.array.copy() for g in parsed if g.argument and not isinstance(g.argument, Out | Part)
@@ -155,10 +155,6 @@ def kernel(
                 file=sys.stderr,
             )
             raise typer.Exit(FAILED)
-
-
-def _macros_of(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
 def _reference_of(text: str) -> Callable[..., Any] | None:

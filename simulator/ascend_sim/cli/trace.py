@@ -30,16 +30,15 @@ def trace(
 
     Examples:
 
-      ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' --trace gelu.json
+      ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[99]' --trace gelu.json
 
       ascend-sim trace gelu.json --plot gelu.png
     """
     if plot is not None and (must := unwritable(plot) or timeline_plot.refusal(plot)):
         raise usage_error(f"[trace] plot {must}")
     try:
-        contents: Any = json.loads(file.read_text())
-        summary = {"call": file.name, **contents["otherData"]["summary"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        summary = {"call": file.name, **_summary_of(json.loads(file.read_text()))}
+    except (OSError, ValueError) as error:
         cause = cause_of(error)
         raise usage_error(f"[trace] file must be a timeline of ascend_sim but got {file}: {cause}.") from None
     if plot is not None:
@@ -54,3 +53,13 @@ def trace(
     timeline.show(summary, moved, Console(highlight=False))
     if plot is not None:
         print(f"plot written to {plot}")
+
+
+def _summary_of(contents: Any) -> dict[str, Any]:
+    """Return the summary in a timeline's file."""
+    for key in ("otherData", "summary"):
+        if not isinstance(contents, dict) or not isinstance(contents.get(key), dict):
+            raise ValueError(f"it has no {key}")
+        contents = contents[key]
+    found: dict[str, Any] = contents
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -58,22 +59,34 @@ STREAMS = ("asynchronous", "immediate")  # the first is the default
 def environment(
     command: list[str], soc: str, reports: Path, *, streams: str = STREAMS[0], seed: int = 0
 ) -> dict[str, str]:
-    """The environment variables of the command. Builds the libraries with CANN's names if needed."""
-    npu = find_torch_npu.torch_npu_of(find_torch_npu.python_of(command))
+    """The environment variables of the command.
+
+    A program of ``ascend-sim program`` is linked with the simulated CANN. Any other one needs torch_npu; the
+    libraries with CANN's names are built if needed.
+    """
     library = folders.library("ascend_sim_cann")
-    folder = stubs.prepare(npu, library)
     variables = dict(os.environ)
-    variables["LD_LIBRARY_PATH"] = _path(folder, library.parent, variables.get("LD_LIBRARY_PATH"))
-    variables["PYTHONPATH"] = _path(STARTUP, variables.get("PYTHONPATH"))
-    variables["ASCEND_HOME_PATH"] = str(folder / stubs.HOME)
-    variables["ASCEND_OPP_PATH"] = str(folder / stubs.HOME / "opp")
-    variables.setdefault("PYTORCH_NO_NPU_MEMORY_CACHING", "0")  # use torch_npu's cache, as on real machines
-    variables.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # may be 0 on a machine without CANN
+    if not _is_linked_with(library, command):
+        npu = find_torch_npu.torch_npu_of(find_torch_npu.python_of(command))
+        folder = stubs.prepare(npu, library)
+        variables["LD_LIBRARY_PATH"] = _path(folder, library.parent, variables.get("LD_LIBRARY_PATH"))
+        variables["PYTHONPATH"] = _path(STARTUP, variables.get("PYTHONPATH"))
+        variables["ASCEND_HOME_PATH"] = str(folder / stubs.HOME)
+        variables["ASCEND_OPP_PATH"] = str(folder / stubs.HOME / "opp")
+        variables.setdefault(
+            "PYTORCH_NO_NPU_MEMORY_CACHING", "0"
+        )  # use torch_npu's cache, as on real machines
+        variables.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # may be 0 on a machine without CANN
     variables["ASCEND_SIM_SOC"] = soc
     variables["ASCEND_SIM_REPORT_DIR"] = str(reports)
     variables["ASCEND_SIM_STREAMS"] = streams
     variables["ASCEND_SIM_SEED"] = str(seed)
     return variables
+
+
+def _is_linked_with(library: Path, command: list[str]) -> bool:
+    program = shutil.which(command[0])
+    return program is not None and library.name.encode() + b"\0" in Path(program).read_bytes()
 
 
 def _path(*parts: Path | str | None) -> str:

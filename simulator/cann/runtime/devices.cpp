@@ -1,12 +1,12 @@
-// Devices, contexts and the chip's capabilities. There is one device, 0.
+// The device, 0, and the chip's capabilities.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <mutex>
 
 #include "cann/runtime/api.h"
+#include "cann/runtime/contexts.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/host_calls.h"
 #include "cann/runtime/scheduler.h"
@@ -15,26 +15,7 @@
 namespace npu_cann {
 namespace {
 
-constexpr uint32_t kDevices = 1;
-
-// A context handle is the address of this struct.
-struct Context {
-    int32_t device;
-} context{0};
-
 std::atomic<bool> initialized{false}, finalized{false};
-
-// hicann/runtime src/runtime/core/src/runtime.cc, Runtime::PrimaryContextRetain and ::PrimaryContextRelease: the
-// device's context counts the aclrtSetDevice calls of all threads. The last reset ends it for every thread.
-std::mutex context_mutex;
-int64_t times_set = 0;
-uint64_t context_number = 1;               // of the current context, or of the next one
-thread_local uint64_t thread_context = 0;  // the number of the context that this thread set
-
-bool has_context() {
-    std::lock_guard<std::mutex> lock(context_mutex);
-    return times_set > 0 && thread_context == context_number;
-}
 
 // aclSysParamOpt: deterministic, debug kernel, consistency, early start. One set for the process (hicann/runtime
 // src/runtime/api/api_c.cc, rtSetSysParamOpt and rtCtxSetSysParamOpt).
@@ -102,18 +83,7 @@ const SimulatedChip& this_chip() {
     return chip;
 }
 
-// hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SetDevice and ::DeviceReset.
-aclError refuse_device(const char* call, int32_t device) {
-    if (device >= 0 && uint32_t(device) < kDevices) return kSuccess;
-    return failed(kRtInvalidDevice, call, "deviceId must be 0, the one device that is simulated,", device);
-}
-
 }  // namespace
-
-aclError no_context(const char* call) {
-    if (has_context()) return kSuccess;
-    return failed(kContextNull, call, "a device must be set on this thread first (aclrtSetDevice).");
-}
 
 const char* soc_name() { return host_calls() ? host_calls()->chip : this_chip().name.c_str(); }
 int32_t soc_kernel_cores() { return host_calls() ? host_calls()->cores : this_chip().kernel_cores; }
@@ -140,51 +110,6 @@ NPU_CANN_API aclError aclFinalize() {
 NPU_CANN_API aclError aclrtGetDeviceCount(uint32_t* count) {
     if (!count) return failed(kInvalidParam, __func__, "count must not be null.");
     *count = kDevices;
-    return kSuccess;
-}
-NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
-    if (aclError refused = refuse_device(__func__, device)) return refused;
-    std::lock_guard<std::mutex> lock(context_mutex);
-    ++times_set;
-    thread_context = context_number;
-    return kSuccess;
-}
-NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
-    if (!device) return failed(kInvalidParam, __func__, "deviceId must not be null.");
-    if (!has_context()) return kContextNull;  // no message: torch_npu calls this before it sets the device
-    *device = 0;
-    return kSuccess;
-}
-NPU_CANN_API aclError aclrtResetDevice(int32_t device) {
-    if (aclError refused = refuse_device(__func__, device)) return refused;
-    {
-        std::lock_guard<std::mutex> lock(context_mutex);
-        if (times_set == 0) return failed(kContextReleased, __func__, "deviceId must be a device that is set.");
-        if (--times_set > 0) return kSuccess;
-        ++context_number;
-    }
-    reset_context();
-    return kSuccess;
-}
-NPU_CANN_API aclError aclrtGetCurrentContext(void** out) {
-    if (!out) return failed(kInvalidParam, __func__, "context must not be null.");
-    if (!has_context()) return kContextNull;
-    *out = &context;
-    return kSuccess;
-}
-NPU_CANN_API aclError aclrtSetCurrentContext(void* wanted) {
-    if (!wanted) return failed(kInvalidParam, __func__, "context must not be null.");
-    std::lock_guard<std::mutex> lock(context_mutex);
-    if (wanted != &context || times_set == 0) return failed(kRtInvalid, __func__, "context must be one that exists.");
-    thread_context = context_number;
-    return kSuccess;
-}
-// hicann/runtime src/acl/aclrt_impl/context.cpp, aclrtGetPrimaryCtxStateImpl: flags is reserved.
-NPU_CANN_API aclError aclrtGetPrimaryCtxState(int32_t device, uint32_t* flags, int32_t* active) {
-    if (!active) return failed(kInvalidParam, __func__, "active must not be null.");
-    if (flags) return failed(kInvalidParam, __func__, "flags must be null.");
-    if (aclError refused = refuse_device(__func__, device)) return refused;
-    *active = has_context();
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic) {

@@ -62,6 +62,8 @@ namespace ascend_sim {
     RULE(Init01, "SIM-INIT-01", "UB bytes are written before they are read", "ErrorRead2")                             \
     RULE(Init02, "SIM-INIT-02", "an output is not read before it was written", "project rule")                         \
     ADVICE(Init03, "SIM-INIT-03", "every byte of an output is written", "project rule")                                \
+    ADVICE(Init04, "SIM-INIT-04", "no result depends on what an earlier copy left behind a shorter one",               \
+           "project rule")                                                                                             \
     RULE(Hazard01, "SIM-HAZARD-01", "two pipes that touch the same UB bytes are ordered", "ErrorSync1, ErrorSync2")    \
     RULE(Hazard02, "SIM-HAZARD-02", "two vector instructions on the same UB bytes have a barrier between them",        \
          "PipeBarrier")                                                                                                \

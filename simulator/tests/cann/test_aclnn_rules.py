@@ -308,13 +308,12 @@ def test_the_key_has_neither_addresses_nor_elements_nor_lengths_of_lists(device,
 
 ONE_PROCESS = """
 import ctypes, os, sys
-sys.path.insert(0, sys.argv[1])
 import aclnn
 from pathlib import Path
 from foreign_operator import call
-device = aclnn.Device.open(Path(sys.argv[2]))
+device = aclnn.Device.open(Path(sys.argv[1]))
 device.set_soc("Ascend910B4")
-os.environ.update(item.split("=") for item in sys.argv[3:])
+os.environ.update(item.split("=") for item in sys.argv[2:])
 for _ in range(3):
     device.call("WeightedAdd", call())
     os.environ.update({"DISABLE_L2_CACHE": "1", "ACLNN_CACHE_LIMIT": "0"})
@@ -339,14 +338,16 @@ def test_the_environment_of_the_cache_is_read_once(
     """ACLNN_CACHE_LIMIT is read when the library is loaded, DISABLE_L2_CACHE at the first call."""
     environment = {k: v for k, v in os.environ.items() if k not in ("ACLNN_CACHE_LIMIT", "DISABLE_L2_CACHE")}
     done = subprocess.run(
-        [
-            sys.executable, "-c", ONE_PROCESS, str(Path(__file__).parent), str(foreign_package),
-            *before_the_first_call,
-        ],
-        env={**environment, **before_loading, "ASCEND_SIM_KERNELS": str(foreign_kernel)},
+        [sys.executable, "-c", ONE_PROCESS, str(foreign_package), *before_the_first_call],
+        env={
+            **environment,
+            **before_loading,
+            "ASCEND_SIM_KERNELS": str(foreign_kernel),
+            "PYTHONPATH": str(Path(__file__).parent),
+        },
         capture_output=True,
         text=True,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == count
 

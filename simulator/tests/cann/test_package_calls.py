@@ -44,6 +44,11 @@ def test_an_operator_names_its_parameters_in_order(package):
     assert package.socs == ("ascend910b",)
 
 
+def test_operators_of_an_soc_that_the_package_lacks_are_refused(package):
+    with pytest.raises(ValueError, match=r"^\[sim\] soc must be one of ascend910b but got ascend310p\.$"):
+        package.operators("ascend310p")
+
+
 def test_each_call_may_name_another_chip(package):
     for chip in ("Ascend910B1", "Ascend910B3", "ascend910b"):
         report = package.call(OP, given(), Options(chip))
@@ -140,8 +145,8 @@ def test_a_missing_argument_and_a_missing_operator_are_named(package):
         ({"soc": "ascend1"}, "soc must be one of Ascend910B1, .* but got ascend1"),
         ({"soc": "ascend310p"}, "but got ascend310p, for which the package has no operators"),
         ({"lenient": "SIM-NONE-01"}, "options.lenient must name rules or be all but got SIM-NONE-01"),
-        ({"most_cores": -1}, r"most_cores must be 0 \(all\) or a number of cores but got -1"),
-        ({"trace_path": "/nonexistent/x.json"}, "trace_path must be a file one may write"),
+        ({"most_cores": -1}, r"options.most_cores must be 0 \(all\) or a number of cores but got -1"),
+        ({"trace_path": "/nonexistent/x.json"}, "options.trace_path must be a file one may write"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
 )

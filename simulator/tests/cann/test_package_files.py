@@ -1,6 +1,9 @@
 """When CANN reads the files of an operator package, and the effects of damaged files."""
 
+import os
 import shutil
+import subprocess
+import sys
 
 import aclnn
 import pytest
@@ -85,3 +88,39 @@ def test_text_after_the_list_is_ignored(device, package):
     with open(package / KERNEL_LIST, "a") as stream:
         stream.write("}} no JSON")
     device.call(OP, call())
+
+
+# ---- kernels that replace those of the package -----------------------------------------------------
+
+
+def test_a_replacement_that_does_not_load_is_an_error(device, monkeypatch, tmp_path):
+    monkeypatch.setenv("ASCEND_SIM_KERNELS", f"{tmp_path}/none.so")
+    status, message = failure_of(device)
+    assert status == 561003
+    assert f"{tmp_path}/none.so: cannot open shared object file" in message
+
+
+ONE_LOOK_UP = """
+import sys
+from ascend_sim import library
+find = library.load().lib.ascend_sim_find_kernel
+find(b"/nonexistent", sys.argv[1].encode())
+"""
+
+
+def test_replacements_without_a_kernel_that_ran_are_reported(foreign_kernel):
+    """A kernel that the libraries lack comes from the package, which is no error."""
+
+    def stderr_of(entry, kernels):
+        command = [sys.executable, "-c", ONE_LOOK_UP, entry]
+        environment = os.environ | {"ASCEND_SIM_KERNELS": kernels}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return done.stderr
+
+    kernels = str(foreign_kernel)
+    assert stderr_of("gelu__ascend910b__float", kernels) == (
+        "[sim] ASCEND_SIM_KERNELS must have a kernel that this process ran, such as gelu__ascend910b__float, "
+        f"but got {kernels}.\n"
+    )
+    assert stderr_of("weighted_add__ascend910b__float_float_float", kernels) == ""
+    assert stderr_of("gelu__ascend910b__float", "") == ""

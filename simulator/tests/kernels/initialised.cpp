@@ -1,4 +1,5 @@
-// SIM-INIT-01: reads of unwritten UB. SIM-INIT-02: reads of unwritten outputs or workspace.
+// SIM-INIT-01: reads of unwritten UB. SIM-INIT-02: reads of unwritten outputs or workspace. SIM-INIT-03: outputs that
+// stay unwritten. SIM-INIT-04: results that depend on what a copy left behind.
 #include "mini.h"
 
 KERNEL(add_of_written_memory) {
@@ -136,4 +137,32 @@ KERNEL(output_with_a_gap) {
     Ub ub(kBytes);
     DataCopy(global<float>(y), ub.at<float>(0, 64), 64);  // warns SIM-INIT-03: 64 of the 16384 bytes of GM `y`, an output, were not written, first [256, 320); this was the last write before them.
     DataCopy(global<float>(y)[80], ub.at<float>(0, kBytes / 4), kBytes / 4 - 80);
+}
+
+// A tile of 64 floats and one of 40; both sums cover 64. Of the second one, 40 results are used.
+KERNEL(leftovers_that_are_dropped) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 64), sum = ub.at<float>(512, 64);
+    for (uint32_t tile = 0; tile < 2; ++tile) {
+        DataCopy(t, global<float>(x)[tile * 64], tile ? 40 : 64);
+        order<HardEvent::MTE2_V>();
+        Adds(sum, t, 1.0f, 64);  // keeps SIM-INIT-04
+        order<HardEvent::V_MTE3>();
+        DataCopy(global<float>(y)[tile * 64], sum, tile ? 40 : 64);
+        PipeBarrier<PIPE_ALL>();
+    }
+}
+
+// As above, but 48 results are used.
+KERNEL(leftovers_that_are_used) {
+    Ub ub(1024);
+    LocalTensor<float> t = ub.at<float>(0, 64), sum = ub.at<float>(512, 64);
+    for (uint32_t tile = 0; tile < 2; ++tile) {
+        DataCopy(t, global<float>(x)[tile * 64], tile ? 40 : 64);
+        order<HardEvent::MTE2_V>();
+        Adds(sum, t, 1.0f, 64);  // warns SIM-INIT-04: reads what the copy at @-2 left behind at an earlier, longer execution, and a result depends on it.
+        order<HardEvent::V_MTE3>();
+        DataCopy(global<float>(y)[tile * 64], sum, tile ? 48 : 64);
+        PipeBarrier<PIPE_ALL>();
+    }
 }

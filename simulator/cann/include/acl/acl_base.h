@@ -10,6 +10,8 @@ extern "C" {
 
 typedef int aclError;
 typedef void* aclrtStream;
+typedef void* aclrtContext;
+typedef void* aclrtEvent;
 typedef uint16_t aclFloat16;
 
 static const int ACL_ERROR_NONE = 0;

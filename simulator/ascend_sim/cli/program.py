@@ -1,0 +1,51 @@
+"""``ascend-sim program``: compile a program that launches its own kernels."""
+
+# typer evaluates annotations, so they are not postponed here.
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ascend_sim.cli.application import usage_error
+from ascend_sim.cli.arguments import macros_of
+from ascend_sim.compiler import CompileFailed
+from ascend_sim.errors import Unavailable
+from ascend_sim.library import DEFAULT_SOC
+from ascend_sim.programs.launches import build_program
+
+FAILED = 1
+
+
+def program(
+    sources: Annotated[list[Path], typer.Argument(help="C++ files, such as add.asc.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The program to write.", show_default=False)],
+    soc: Annotated[
+        str, typer.Option(help="An SoC such as ascend910b, or a chip such as Ascend910B4.")
+    ] = DEFAULT_SOC,
+    define: Annotated[list[str] | None, typer.Option("--define", "-D", help="A macro, NAME=VALUE.")] = None,
+    include: Annotated[
+        list[Path] | None, typer.Option("--include", "-I", help="A folder of headers.")
+    ] = None,
+) -> None:
+    """Compile a program that launches its own kernels with <<<>>>.
+
+    The files hold host code and kernels, as the .asc files of asc-devkit do. Every
+    launch kernel<<<blocks, l2ctrl, stream>>>(arguments) in them becomes a call of
+    the simulated CANN. Run the program with ascend-sim run, on a chip of this SoC.
+
+    Exit status: 1 if the compiler failed; 2 bad usage or a missing piece.
+
+    Example:
+
+      ascend-sim program add.asc -o add
+
+      ascend-sim run --soc Ascend910B1 -- ./add
+    """
+    try:
+        build_program(sources, output, soc, defines=macros_of(define or ()), include=include or ())
+    except CompileFailed as error:
+        print(error, end="")
+        raise typer.Exit(FAILED) from None
+    except (ValueError, Unavailable) as error:
+        raise usage_error(str(error)) from None

@@ -1,0 +1,136 @@
+"""Programs that launch their own kernels with <<<>>>."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ascend_sim.compiler import CompileFailed
+from ascend_sim.programs.launches import build_program, rewritten
+
+SCALE = Path(__file__).resolve().parents[2] / "examples" / "scale.asc"
+COMMAND = [sys.executable, "-m", "ascend_sim"]
+
+
+def run(*command, **options):
+    return subprocess.run(
+        [*COMMAND, *map(str, command)], capture_output=True, text=True, timeout=300, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("programs")
+
+
+@pytest.fixture(scope="module")
+def scale(folder):
+    done = run("program", SCALE, "-o", folder / "scale")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "scale"
+
+
+def changed(folder, name, *changes):
+    """The example with changes of its text, compiled."""
+    text = SCALE.read_text()
+    for old, new in changes:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    source = folder / f"{name}.asc"
+    source.write_text(text)
+    return build_program([source], folder / name)
+
+
+@pytest.mark.parametrize("streams", ["asynchronous", "immediate"])
+def test_a_program_launches_its_kernel(scale, streams):
+    done = run("run", "--soc", "Ascend910B1", "--streams", streams, "--", scale)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "8192 products are right.\n"
+    assert "scale" in done.stderr
+
+
+def test_a_broken_rule_is_reported_with_its_line_when_the_program_waits(folder):
+    program = changed(folder, "broken", ("a = queue_in.DeQue<T>();", ""))
+    done = run("run", "--", program)
+    assert done.returncode == 1
+    assert done.stdout == "aclrtSynchronizeStream: 507035\n"
+    line = SCALE.read_text().splitlines().index("    AscendC::Muls(b, a, T(factor), kTile);") + 1
+    assert re.search(rf"SIM-\w+-\d+ broken\.asc:{line}, core 0, Muls", done.stderr)
+
+
+def test_the_host_s_memory_is_no_argument(folder):
+    program = changed(folder, "host", ("(GM_ADDR)device_x, (GM_ADDR)", "(GM_ADDR)x.data(), (GM_ADDR)"))
+    done = run("run", "--", program)
+    assert done.returncode == 1
+    assert "pointer 1 of the kernel's arguments points to no device memory" in done.stderr
+
+
+def test_a_program_runs_on_chips_of_its_soc_only(scale):
+    done = run("run", "--soc", "Ascend310P3", "--", scale)
+    assert done.returncode == 1
+    assert not re.search("products are right", done.stdout)
+
+
+def test_a_launch_without_blocks_is_refused(folder):
+    done = run("run", "--", changed(folder, "no_blocks", ("<<<kCores, nullptr", "<<<0, nullptr")))
+    assert done.returncode == 1
+
+
+def test_an_error_of_the_compiler_names_the_source(folder):
+    source = folder / "wrong.asc"
+    source.write_text('#include "acl/acl.h"\nint main() { return nothing; }\n')
+    with pytest.raises(CompileFailed, match=rf"{source}:2:\d+: error:"):
+        build_program([source], folder / "wrong")
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        (
+            "k<<<8, nullptr, s>>>(x)",
+            '::ascend_sim::launch("k", (8), (nullptr), (s), [=](auto... a) { k(a...); }, x)',
+        ),
+        ("k<<<8, 0>>>()", '::ascend_sim::launch("k", (8), (0), (nullptr), [=](auto... a) { k(a...); })'),
+        (
+            "n::k<T<int>, 3> <<<f(1, 2), 0, s>>> (x, g(y, z))",
+            '::ascend_sim::launch("n::k", (f(1, 2)), (0), (s), '
+            "[=](auto... a) { n::k<T<int>, 3>(a...); }, x, g(y, z))",
+        ),
+    ],
+)
+def test_a_launch_becomes_a_call(text, call):
+    assert rewritten(f"int a;\nreturn {text};\n") == f"int a;\nreturn {call};\n"
+
+
+def test_lines_keep_their_numbers():
+    text = "k<<<8,\n nullptr,\n s>>>(\n x,\n y);\nlast();\n"
+    assert rewritten(text).splitlines().index("last();") == 5
+
+
+@pytest.mark.parametrize(
+    "text", ['"k<<<1, 2, 3>>>(x)"', "// k<<<1, 2, 3>>>(x)", "/* k<<<1, 2, 3>>>(x) */", 'R"(k<<<1>>>())"']
+)
+def test_comments_and_strings_stay(text):
+    assert rewritten(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["x = 1 <<< 2;", "k<<<1>>>(x);", "k<<<1, 2, 3>>>;", "k<<<1, 2, 3, 4>>>(x);", "k<<<1, 2"]
+)
+def test_an_incomplete_launch_is_refused(text):
+    with pytest.raises(ValueError, match=r"^\[sim\] launch must .* at file\.asc:2\.$"):
+        rewritten(f"\n{text}\n", "file.asc")
+
+
+def test_the_command_refuses_what_it_cannot_use(folder):
+    for arguments in (
+        ["missing.asc", "-o", folder / "x"],
+        [SCALE, "-o", folder],
+        [SCALE, "-o", folder / "x", "--soc", "A1"],
+    ):
+        done = run("program", *arguments)
+        assert done.returncode == 2
+        assert done.stderr.startswith("[sim] ")
