@@ -37,6 +37,8 @@ POSIX = ("dlfcn.h", "sys/mman.h", "ucontext.h", "unistd.h", "sanitizer/common_in
 CANN_FILES = (*LINUX, "cann/locked.h", "src/*", "include/ascend_sim*.h", "acl/*", "aclnn/*")
 # AscendC's headers.
 ASCENDC = ("kernel_operator.h", "kernel_utils.h", "kernel_log.h", "kernel_tiling/*", "lib/*")
+# The other headers of CANN's kernels.
+ASCENDC_PARTS = ("kernel_*.h", "basic_api/*", "impl/*", "platform/*", "utils/*")
 
 # The pure part of op_host, which knows no header of CANN.
 TILING = (
@@ -90,13 +92,14 @@ CPP_LAYERS = (
             "include/ascend_sim*.h",
             "include/ascendc/*",
             "ascendc/*",
+            "kernel_log.h",
             "kernel_operator.h",
         ),
         names_no_operator=True,
     ),
     Layer(
         ("simulator/tests/*", "simulator/examples/*"),
-        (C_STD, "simulator/tests/*", "src/*", "include/ascend_sim*.h", *ASCENDC, *CANN_HOST),
+        (C_STD, "simulator/tests/*", "src/*", "include/ascend_sim*.h", *ASCENDC, *ASCENDC_PARTS, *CANN_HOST),
         names_no_operator=True,
     ),
     Layer(

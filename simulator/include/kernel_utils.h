@@ -1,4 +1,4 @@
-// CANN's header of helpers for kernels. kernel_operator.h has all that the simulator supports.
+// A header of CANN that kernels include. kernel_operator.h has all that the simulator supports.
 #pragma once
 
 #include "kernel_operator.h"

@@ -113,10 +113,24 @@ struct Buffer {
     BufferState state = BufferState::Free;
     bool released = false;  // its TPipe was reset or destroyed
     uint32_t generation = 0;
+    int32_t pool = -1;
+    int32_t user_tag = 0;
+    bool was_reset = false;     // by its pool, so that InitBuffer may follow
     uint32_t valid_from = 0;    // bytes written by earlier instructions count as uninitialised
     int32_t filled_event = -1;  // set by EnQue, waited for by DeQue
-    int32_t freed_event = -1;   // set by FreeTensor, waited for by AllocTensor
+    Pipe filled_by = Pipe::MTE2, filled_for = Pipe::V;
+    int32_t freed_event = -1;  // set by FreeTensor, waited for by AllocTensor
     Site allocated_at{"", 0};
+};
+
+// A part of UB that a TBufPool manages.
+struct Pool {
+    uint32_t addr = 0, bytes = 0, used = 0;
+    uint32_t most_buffers = 0, buffers = 0;
+    int32_t parent = -1;
+    bool has_work = false;  // buffers since its last Reset
+    bool released = false;  // its TPipe was reset or destroyed
+    Site used_at{"", 0};
 };
 
 // The last copy from GM of a line of the kernel to a place in UB.
@@ -278,6 +292,13 @@ struct CoreState {
     void* pipe = nullptr;  // its TPipe
     std::vector<Buffer> buffers;
     std::vector<Queue> queues;
+    std::vector<Pool> pools;
+    int32_t static_buffer = -1;  // all of UB, if the kernel has tensors at addresses
+    int32_t rest_buffer = -1;    // the rest of UB after the TPipe's buffers
+    bool has_allocator = false, pipe_was_created = false;
+    Site pipe_created_at{nullptr, 0};
+    bool barrier_is_due = false;     // a TPipe has ended; at the kernel's end its barrier costs nothing
+    bool ends_with_barrier = false;  // PipeBarrier<PIPE_ALL> after all instructions
     uint32_t ub_used = 0, ub_peak = 0;
     size_t live_buffers = 0;
     const char* reserved_user = nullptr;
@@ -288,8 +309,14 @@ struct CoreState {
     MaskRegister mask;
     std::vector<CopyPlace> copies;
     bool has_leftovers = false;
-    uint64_t sum_bits = 0;  // register of ReduceSum's count form
-    bool has_sum = false;
+    DeqRegister deq;
+    CompareRegister compare;
+    int8_t saturates = -1;        // 0 or 1: the kernel's mode instead of the launch's
+    bool is_initialised = false;  // by InitSocState
+    uint64_t sum_bits = 0;        // register of ReduceSum's count form
+    bool has_sum = false, has_extremum = false, has_merge = false;
+    ExtremumRegister extremum = {};
+    MergeRegister merge = {};
     uint8_t* system_workspace = nullptr;
     std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines written by scalars and not cleaned yet
     std::unordered_map<uint64_t, uint32_t> loaded_lines;   // line in the cache -> the access that loaded it
@@ -364,7 +391,7 @@ struct Machine : LaunchState, CoreContext {
     void begin_core(int64_t index);
     void check_scheduler() const;
     void mark_reads();
-    void settle_reference();
+    void settle_reference();  // between instructions; also a barrier that is due
     void settle_gm_reference();
     void settle_doubtful_writes();
     void insert_synchronisation(Pipe before);
@@ -374,6 +401,7 @@ struct Machine : LaunchState, CoreContext {
     void check_registered_tiling() const;
     void check_event_at_end(Pipe from, Pipe to, int id) const;
     void end_time();
+    void check_static_end() const;
     // Whether the instruction is one of this core; and its record.
     bool owns(uint32_t instruction) const { return instruction >= resumed_first || find_earlier(instruction); }
     const Record& record(uint32_t instruction) const {

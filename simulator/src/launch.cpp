@@ -234,6 +234,7 @@ void Machine::check_event_at_end(Pipe from, Pipe to, int id) const {
 }
 
 void Machine::end_core() {
+    barrier_is_due = false;
     settle_reference();
     running = false;
     check_registered_tiling();

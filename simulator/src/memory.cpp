@@ -118,8 +118,9 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
             if ((word >> 1) < valid_from || (word & kPoisoned))
                 broken(Rule::Init01, "`%s` is read at UB bytes [%u, %u) (from byte %lld of the tensor on): %s.",
                        operand, first, end, static_cast<long long>(first) - view.addr,
-                       (word >> 1) < valid_from ? "not written since the buffer was allocated"
-                                                : "filler that a copy left undefined");
+                       (word >> 1) < valid_from              ? "not written since the buffer was allocated"
+                       : m.record(word >> 1).pipe == Pipe::V ? "work space that a vector instruction left undefined"
+                                                             : "filler that a copy left undefined");
             else if (!m.is_ordered(word >> 1))
                 report("read", operand, view, {{first, end}, word >> 1, "write"});
         });
@@ -174,6 +175,10 @@ void scalar_reference(const UbView& view, Range range, Site site) {
 
 // Call this before the core's next action, while the current instruction is still the one that took the reference.
 void Machine::settle_reference() {
+    if (barrier_is_due) {
+        barrier_is_due = false;
+        barrier(kAllPipes, pipe_created_at);
+    }
     if (!reference.open) return;
     reference.open = false;
     if (reference.is_gm) return settle_gm_reference();

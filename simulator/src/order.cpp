@@ -102,6 +102,7 @@ void start(Pipe pipe, const char* api, Site site) {
     m.number = m.next_number++;
     m.records.push_back(m.current);
     m.running = true;
+    m.ends_with_barrier = false;
     m.clock[p].join(m.clock[int(Pipe::S)]);  // the scalar unit issues it, so it inherits the scalar unit's waits
     spend_scalar("issue", site, m.profile->scalar_cycles, StepKind::Issue);
     m.issue = m.pipe_free[int(Pipe::S)];
@@ -111,10 +112,11 @@ void start(Pipe pipe, const char* api, Site site) {
 double cycles_of(Cost cost, uint32_t element_bytes) {
     using P = Profile;
     static constexpr double P::* kCycles[] = {
-        &P::repeat_cycles,           &P::three_reads_cycles, &P::division_cycles,       &P::function_cycles,
-        &P::estimate_cycles,         &P::gather_mask_cycles, &P::whole_reduce_cycles,   &P::block_reduce_cycles,
-        &P::gathered_element_cycles, &P::index_store_cycles, &P::index_addition_cycles, &P::mask_cycles,
-        &P::scalar_ub_cycles};
+        &P::repeat_cycles,         &P::three_reads_cycles,  &P::division_cycles,
+        &P::function_cycles,       &P::estimate_cycles,     &P::gather_mask_cycles,
+        &P::whole_reduce_cycles,   &P::block_reduce_cycles, &P::gathered_element_cycles,
+        &P::sorted_element_cycles, &P::index_store_cycles,  &P::index_addition_cycles,
+        &P::mask_cycles,           &P::scalar_ub_cycles};
     const bool by_element = cost == Cost::Division || cost == Cost::Function;
     return machine().profile->*kCycles[size_t(cost)] * (by_element ? 4.0 / element_bytes : 1.0);
 }
@@ -239,6 +241,7 @@ void barrier(int32_t pipe, Site site) {
         m.pipe_free[pipe] = end_of_barrier(Pipe(pipe), later(m.pipe_free[pipe], m.pipe_done[pipe]));
         return;
     }
+    m.ends_with_barrier = true;
     Clock all;
     Moment latest;
     for (int p = 0; p < kPipes; ++p) {
@@ -251,6 +254,13 @@ void barrier(int32_t pipe, Site site) {
         m.clock[p] = all;
         m.pipe_free[p] = end;
     }
+}
+
+void order_pipes(Pipe from, Pipe to) {
+    Machine& m = machine();
+    m.settle_reference();
+    uint32_t& complete = m.clock[int(to)].complete[int(from)];
+    complete = std::max(complete, m.issued[int(from)]);
 }
 
 // Orders the running instruction after the earlier work of `before`, as the compiler's own barrier or event would, at
@@ -310,6 +320,7 @@ int32_t fetch_event(Pipe from, Pipe to, Site site) {
 
 // Records the core's end time, and its chain of steps if it is the slowest core so far.
 void Machine::end_time() {
+    check_static_end();
     Moment last;
     for (int p = 0; p < kPipes; ++p) last = later(last, later(pipe_free[p], pipe_done[p]));
     last = later(last, gm_time.last());

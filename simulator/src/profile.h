@@ -52,6 +52,7 @@ struct Profile {
 
     // Single elements, in cycles.
     double gathered_element_cycles;
+    double sorted_element_cycles;
     double index_store_cycles;     // CreateVecIndex: an element that the scalar unit stores
     double index_addition_cycles;  // CreateVecIndex: an instruction that adds to earlier elements
 };

@@ -48,6 +48,7 @@ Profile with_instructions() {
     p.whole_reduce_cycles = 7;           // B, C
     p.block_reduce_cycles = 1.3;         // B
     p.gathered_element_cycles = 0.1875;  // B
+    p.sorted_element_cycles = 0.5;       // D: Sort32 and MrgSort take 2 elements a cycle
     p.index_store_cycles = 4;            // guess
     p.index_addition_cycles = p.vector_issue_cycles + p.repeat_cycles;
     return p;
@@ -176,6 +177,7 @@ const std::vector<Figure>& figures() {
         {"whole_reduce_cycles", &P::whole_reduce_cycles},
         {"block_reduce_cycles", &P::block_reduce_cycles},
         {"gathered_element_cycles", &P::gathered_element_cycles},
+        {"sorted_element_cycles", &P::sorted_element_cycles},
         {"index_store_cycles", &P::index_store_cycles},
         {"index_addition_cycles", &P::index_addition_cycles},
     };

@@ -4,6 +4,7 @@
 
 #include "include/ascend_sim.h"
 #include "include/ascendc/availability.h"
+#include "src/chips.h"
 #include "src/core.h"
 #include "src/json.h"
 
@@ -22,9 +23,42 @@ uint64_t sum_register(const char* api, Site site) {
     finish_scalar(m.profile->scalar_cycles);
     return m.sum_bits;
 }
+void set_extremum_register(const ExtremumRegister* value) {
+    machine().has_extremum = value != nullptr;
+    if (value) machine().extremum = *value;
+}
+ExtremumRegister extremum_register(const char* api, Site site) {
+    Machine& m = machine();
+    start(Pipe::S, api, site);
+    if (!m.has_extremum)
+        broken(Rule::Init01,
+               "the register is read before a contiguous reduction to a maximum or minimum left one there.");
+    finish_scalar(m.profile->scalar_cycles);
+    return m.extremum;
+}
+void set_merge_register(const MergeRegister* value) {
+    machine().has_merge = value != nullptr;
+    if (value) machine().merge = *value;
+}
+MergeRegister merge_register(const char* api, Site site) {
+    Machine& m = machine();
+    start(Pipe::S, api, site);
+    if (!m.has_merge)
+        broken(Rule::Init01, "the register is read before a merge with ifExhaustedSuspension left its counts there.");
+    finish_scalar(m.profile->scalar_cycles);
+    return m.merge;
+}
 void set_system_workspace(uint8_t* address) { machine().system_workspace = address; }
 uint8_t* system_workspace() { return machine().system_workspace; }
-bool saturates() { return machine().options.saturate; }
+bool saturates() {
+    const Machine& m = machine();
+    return m.saturates < 0 ? m.options.saturate : m.saturates != 0;
+}
+void set_saturation(bool saturates, const char* api, Site site) {
+    Machine& m = machine();
+    m.saturates = saturates;
+    spend_scalar(api, site, m.profile->scalar_cycles);
+}
 void uses_reserved_ub(const char* api) {
     machine().reserved_user = api;
     machine().reserved_site = machine().current.site;
@@ -35,11 +69,27 @@ void set_atomic(Atomic mode, int32_t dtype, Site site) {
     m.atomic_site = site;
     m.atomic = mode;
     m.atomic_type = dtype;
-    spend_scalar(mode == Atomic::None ? "SetAtomicNone" : "SetAtomicAdd", site, m.profile->scalar_cycles);
+    constexpr const char* kNames[] = {"SetAtomicNone", "SetAtomicAdd", "SetAtomicMax", "SetAtomicMin"};
+    spend_scalar(kNames[int(mode)], site, m.profile->scalar_cycles);
 }
 Atomic atomic_mode() { return machine().atomic; }
 int32_t atomic_dtype() { return machine().atomic_type; }
 MaskRegister& mask_register() { return machine().mask; }
+DeqRegister& deq_register() { return machine().deq; }
+CompareRegister& compare_register() { return machine().compare; }
+void state_initialised() {
+    Machine& m = machine();
+    m.is_initialised = true;
+    if (m.profile->arch == kArch950) m.deq = {DeqForm::Half, 0x3c00, {}};
+}
+
+int64_t system_counter(const char* api, Site site) {
+    Machine& m = machine();
+    start(Pipe::S, api, site);
+    finish_scalar(m.profile->scalar_cycles);
+    const double counter_ghz = m.profile->arch == kArch950 ? 1.0 : 0.05;
+    return int64_t(m.pipe_free[int(Pipe::S)].time * counter_ghz / m.profile->clock_ghz);
+}
 
 bool tiling_key_is(uint64_t key, Site site) {
     Machine& m = machine();

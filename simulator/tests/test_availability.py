@@ -16,7 +16,7 @@ TYPES = {
     name: f"{name}_t" for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 }
 TYPES |= {"bool": "bool", "half": "half", "bfloat16": "bfloat16_t", "float": "float", "double": "double"}
-TYPES |= {"other": "Other"}
+TYPES |= {"int4": "int4b_t", "other": "Other"}
 
 BINARY = "{name}(t<{T}>(), t<{T}>(), t<{T}>(), 64)"
 SCALAR = "{name}(t<{T}>(), t<{T}>(), v<{T}>(), 64)"
@@ -33,7 +33,22 @@ CALLS = {
     **dict.fromkeys(
         ("Add", "Sub", "Mul", "Max", "Min", "Div", "And", "Or", "MulAddDst", "FusedMulAdd"), BINARY
     ),
-    **dict.fromkeys(("Adds", "Muls", "Maxs", "Mins", "Axpy", "ShiftLeft", "ShiftRight"), SCALAR),
+    **dict.fromkeys(("AddRelu", "SubRelu", "MulAddRelu", "FusedMulAddRelu"), BINARY),
+    **{
+        f"{name} to {text}, of": f"{name}(t<{target}>(), t<{{T}}>(), t<{{T}}>(), 64)"
+        for name, text, target in (
+            ("AddReluCast", "int8", "int8_t"),
+            ("AddReluCast", "half", "half"),
+            ("SubReluCast", "int8", "int8_t"),
+            ("SubReluCast", "half", "half"),
+            ("MulCast", "int8 or uint8", "uint8_t"),
+            ("AddDeqRelu", "half", "half"),
+        )
+    },
+    "CastDequant to int8 or uint8, of": "CastDequant<int8_t, {T}>(t<int8_t>(), t<{T}>(), 64)",
+    "CastDequant to half, of": "CastDequant<half, {T}>(t<half>(), t<{T}>(), 64)",
+    "Truncate": "Truncate<{T}, RoundMode::CAST_RINT>(t<{T}>(), t<{T}>(), 64)",
+    **dict.fromkeys(("Adds", "Muls", "Maxs", "Mins", "Axpy", "LeakyRelu", "ShiftLeft", "ShiftRight"), SCALAR),
     **dict.fromkeys(("Abs", "Exp", "Ln", "Sqrt", "Rsqrt", "Reciprocal", "Relu", "Not", "Neg"), UNARY),
     "Axpy into float, of": "Axpy(t<float>(), t<{T}>(), v<{T}>(), 64)",
     "MulAddDst into float, of": "MulAddDst(t<float>(), t<{T}>(), t<{T}>(), 64)",
@@ -43,7 +58,12 @@ CALLS = {
     **dict.fromkeys(("WholeReduceSum", "BlockReduceSum", "PairReduceSum"), REDUCE),
     "RepeatReduceSum": "RepeatReduceSum<{T}>(t<{T}>(), t<{T}>(), 1, 64, 1, 1, 1, 8)",
     **dict.fromkeys(("ReduceRepeat", "ReduceDataBlock", "ReducePairElem"), REDUCE_ALIAS),
-    "ReduceSum": "ReduceSum(t<{T}>(), t<{T}>(), t<{T}>(), 64)",
+    **dict.fromkeys(("WholeReduceMax", "WholeReduceMin", "BlockReduceMax", "BlockReduceMin"), REDUCE),
+    "ReduceRepeat to a maximum or minimum": "ReduceRepeat<ReduceType::MAX, {T}, {T}>"
+    "(t<{T}>(), t<{T}>(), 64, 1, 1, 1, 8)",
+    **dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin"), "{name}(t<{T}>(), t<{T}>(), t<{T}>(), 64)"),
+    "GetReduceRepeatMaxMinSpr of a value": "{T} a; GetReduceRepeatMaxMinSpr(a)",
+    "GetReduceRepeatMaxMinSpr of a value and its index": "{T} a, b; GetReduceRepeatMaxMinSpr(a, b)",
     "CreateVecIndex": "CreateVecIndex(t<{T}>(), v<{T}>(), 64)",
     **dict.fromkeys(("ArithProgression", "Arange"), PROGRESSION),
     "Duplicate": "Duplicate(t<{T}>(), v<{T}>(), 64)",
@@ -57,11 +77,24 @@ CALLS = {
     "DataCopyPad": "DataCopyPad(g<{T}>(), t<{T}>(), DataCopyExtParams(1, 8, 0, 0, 0))",
     "DataCopyPad with PaddingMode::Compact": "DataCopyPad<{T}, PaddingMode::Compact>"
     "(g<{T}>(), t<{T}>(), DataCopyExtParams(1, 8, 0, 0, 0))",
-    "SetAtomicAdd": "SetAtomicAdd<{T}>()",
+    **dict.fromkeys(("SetAtomicAdd", "SetAtomicMax", "SetAtomicMin", "SetAtomicType"), "{name}<{T}>()"),
+    "Fill, InitGlobalMemory": "auto x = g<{T}>(); Fill(x, 8, v<{T}>())",
+    "Transpose": "Transpose(t<{T}>(), t<{T}>())",
+    "Transpose with TransposeParamsExt": "Transpose(t<{T}>(), t<{T}>(), t<uint8_t>(), TransposeParamsExt())",
+    "TransDataTo5HD": "uint64_t a[16]; TransDataTo5HD<{T}>(a, a, TransDataTo5HDParams())",
+    "Sort32": "Sort32<{T}>(t<{T}>(), t<{T}>(), t<uint32_t>(), 1)",
+    **dict.fromkeys(("MrgSort", "MrgSort4"), "{name}<{T}>(t<{T}>(), MrgSortSrcList<{T}>(), MrgSort4Info())"),
+    "RpSort16": "RpSort16<{T}>(t<{T}>(), t<{T}>(), 1)",
+    **dict.fromkeys(("ProposalConcat", "ProposalExtract"), "{name}<{T}>(t<{T}>(), t<{T}>(), 1, 4)"),
+    "Compare into the register": "Compare(t<{T}>(), t<{T}>(), CMPMODE::LT, uint64_t(1), "
+    "BinaryRepeatParams())",
+    "VectorPadding": "VectorPadding(t<{T}>(), t<{T}>(), 0, false, 64)",
+    "InitOutput": "InitOutput<{T}>(g<{T}>(), 8, v<{T}>())",
     "DataCacheCleanAndInvalid with DcciDst": "DataCacheCleanAndInvalid"
     "<{T}, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(g<{T}>())",
     "GlobalTensor::operator()": "(void)g<{T}>()(0)",
     "SetL2CacheHint": "auto x = g<{T}>(); x.SetL2CacheHint(CacheMode::CACHE_MODE_DISABLE)",
+    "NumericLimits": "(void)NumericLimits<{T}>::Max()",
 }
 # With float, these calls are a plain Axpy and a plain MulAddDst.
 PLAIN_FORMS = {("Axpy into float, of", "float"), ("MulAddDst into float, of", "float")}
@@ -71,6 +104,16 @@ UNTYPED = {
     "SyncAll()": "SyncAll()",
     "CrossCoreSetFlag": "CrossCoreSetFlag<0, PIPE_MTE3>(3)",
     "CrossCoreWaitFlag": "CrossCoreWaitFlag(3)",
+}
+UNTYPED |= {
+    name: f"(void){name}()"
+    for name in ("GetSubBlockNum", "GetSystemCycle", "GetUBSizeInBytes", "GetRuntimeUBSize")
+}
+UNTYPED |= {
+    "SetSaturationFlag": "SetSaturationFlag<SaturationMode::FLOAT>(true)",
+    "GetSaturationFlag": "GetSaturationFlag<SaturationMode::FLOAT>()",
+    "SetCtrlSpr": "SetCtrlSpr<48, 48>(0)",
+    "GetCtrlSpr": "GetCtrlSpr<48, 48>()",
 }
 AT_RUN_TIME = {"comparisons other than EQ"}
 
@@ -89,6 +132,10 @@ CALL_PATTERNS = {
     "GlobalTensor::operator()": r"gm<\w+>\(\)\(0\)",
     "SyncAll()": r"\bSyncAll\(\)",
     "SetL2CacheHint": r"\.SetL2CacheHint\(",
+    "NumericLimits": r"NumericLimits<",
+    "CastDequant to half, of": r"CastDequant<half, int32_t>\(",
+    "GetReduceRepeatMaxMinSpr of a value": r"GetReduceRepeatMaxMinSpr\(value\)",
+    "GetReduceRepeatMaxMinSpr of a value and its index": r"GetReduceRepeatMaxMinSpr\(value, index\)",
 }
 
 

@@ -95,6 +95,20 @@ void check_repeat_forms() {
         for (uint32_t l = 0; l < 61; ++l) want[offset(r, l, 2, 17)] = x[offset(r, l, 1, 8)] + y[offset(r, l, 0, 1)];
     expect("Add's strides", b.get(sd), want);
 
+    // By pointers of the types that CANN's functions have.
+    using Floats = LocalTensor<float>;
+    void (*const repeats)(const Floats&, const Floats&, const Floats&, uint64_t, uint8_t, const BinaryRepeatParams&) =
+        Add;
+    void (*const counted)(const Floats&, const Floats&, const Floats&, const int32_t&) = Add<float>;
+    Bench f;
+    const auto fx = f.put(x), fy = f.put(y), fd = f.put(before);
+    expect_rule("a pointer to Add", f.run([&] { repeats(f(fd), f(fx), f(fy), 61, 6, p); }), "");
+    expect("a pointer to Add", f.get(fd), want);
+    expect_rule("a pointer to a count form", f.run([&] { counted(f(fd), f(fx), f(fy), 100); }), "");
+    for (uint32_t i = 0; i < 100; ++i) want[i] = x[i] + y[i];
+    expect("a pointer to a count form", f.get(fd), want);
+    expect_rule("a pointer's mask", f.run([&] { repeats(f(fd), f(fx), f(fy), 65, 1, p); }), "SIM-MASK-01");
+
     Bench c;
     const auto cx = c.put(x), cd = c.put(before);
     uint64_t mask[2] = {0xf0000000000000f1ull, 0};

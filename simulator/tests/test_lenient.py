@@ -9,14 +9,20 @@ from ascend_sim import In, Part
 from mini_kernels import claims
 from test_rules import launch
 
-# Errors after which the core cannot continue, such as memory that does not exist or a wait without end.
+# Errors after which the core cannot continue, such as memory that does not exist, a wait without end, or a
+# failed assertion.
 CANNOT_CONTINUE = {
+    "assertion_that_fails",
+    "assertion_with_a_format_that_fails",
+    "assertion_with_an_action_that_fails",
+    "blocks_of_no_buffer",
     "buffer_without_memory",
     "copy_out_to_nowhere",
     "cores_that_wait_for_each_other",
     "count_that_wraps",
     "deque_of_an_empty_queue",
     "element_4_gib_ahead",
+    "fill_without_memory",
     "gap_in_ub_that_wraps",
     "gm_element_that_wraps",
     "gm_offset_that_wraps",
@@ -27,13 +33,17 @@ CANNOT_CONTINUE = {
     "no_core",
     "no_pipe",
     "one_core_does_not_come",
+    "pool_without_memory",
     "queue_without_memory",
     "reference_before_the_first_byte",
     "round_without_free",
     "scalar_before_the_first_byte",
     "scalar_read_before_the_first_byte",
+    "tensor_of_another_core",
     "tensor_without_a_buffer",
+    "trap_that_is_reached",
     "turn_without_its_workspace",
+    "upper_case_assertion_that_fails",
     "wait_without_a_signal",
 }
 # If all rules are lenient, the core then uses memory that does not exist.

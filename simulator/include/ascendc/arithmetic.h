@@ -56,7 +56,7 @@ inline uint64_t checked_count(int64_t count) {
 // Accumulate: dst may be src1 with repeat stride 0 (check_overlap).
 enum class Aliasing { Exact, Accumulate };
 
-// Counts the waits of an instruction for banks of UB: operands[0] is the destination, the others are the sources.
+// Counts the waits of an instruction for banks of UB. The first address and layout are those of the destination.
 template <size_t K>
 void use_banks(const Lanes& lanes, const uint32_t (&addresses)[K], const Layout (&layouts)[K], bool reads_dst,
                double cycles) {
@@ -71,10 +71,10 @@ void use_banks(const Lanes& lanes, const uint32_t (&addresses)[K], const Layout 
     access_banks(lines + 1, reads_dst ? K : K - 1, lines[0], lanes.repeats(), cycles);
 }
 
-// dst = f(src0, src1) in lanes; with kReadsDst, dst = f(src0, src1, dst).
+// dst = f(src0, src1) in lanes; with kReadsDst, dst = f(src0, src1, dst). steps: instructions that it consists of.
 template <bool kReadsDst, class D, class S, class F>
 void binary_op(const Operand<D>& dst, const Operand<S>& src0, const Operand<S>& src1, const Lanes& lanes,
-               Aliasing aliasing, Cost cost, F f) {
+               Aliasing aliasing, Cost cost, F f, uint32_t steps = 1) {
     check_source(src0, lanes);
     check_source(src1, lanes);
     if constexpr (kReadsDst) check_source(dst, lanes);
@@ -98,7 +98,7 @@ void binary_op(const Operand<D>& dst, const Operand<S>& src0, const Operand<S>& 
     const double cycles = cycles_of(cost, sizeof(D));
     use_banks(lanes, {dst.tensor.view().addr, src0.tensor.view().addr, src1.tensor.view().addr}, layouts, kReadsDst,
               cycles);
-    finish_vector(lanes.repeats(), cycles, lanes.has_tail(), cost);
+    finish_vector(lanes.repeats() * steps, cycles, lanes.has_tail(), cost);
 }
 
 // dst = f(src) in lanes; with kReadsDst, dst = f(src, dst).

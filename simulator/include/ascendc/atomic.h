@@ -1,7 +1,8 @@
-// SetAtomicAdd, SetAtomicNone, DisableDmaAtomic: UB to GM copies add to what GM holds.
+// SetAtomicAdd, SetAtomicMax, SetAtomicMin, SetAtomicType, SetAtomicNone, DisableDmaAtomic: UB to GM copies combine
+// their data with what GM holds.
 //
-// Rules: int8, int16, half, bfloat16, int32, float; int16, half, float on Ascend310P. While the mode is on,
-// copies have the same type. The mode is off before the kernel ends.   Cost: issuing an instruction.
+// Rules: int8, int16, half, bfloat16, int32, float; int16, half, float on Ascend310P, which has only sums. While the
+// mode is on, copies have the same type. The mode is off before the kernel ends.   Cost: issuing an instruction.
 #pragma once
 
 #include "ascendc/copy.h"
@@ -12,6 +13,22 @@ template <class T>
 void SetAtomicAdd(ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(SetAtomicAdd, T);
     ascend_sim::set_atomic(ascend_sim::Atomic::Add, ascend_sim::dtype_number<T>(), site);
+}
+template <class T>
+void SetAtomicMax(ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(SetAtomicMax, T);
+    ascend_sim::set_atomic(ascend_sim::Atomic::Max, ascend_sim::dtype_number<T>(), site);
+}
+template <class T>
+void SetAtomicMin(ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(SetAtomicMin, T);
+    ascend_sim::set_atomic(ascend_sim::Atomic::Min, ascend_sim::dtype_number<T>(), site);
+}
+// Changes the type of the mode that is on.
+template <class T>
+void SetAtomicType(ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(SetAtomicType, T);
+    ascend_sim::set_atomic(ascend_sim::atomic_mode(), ascend_sim::dtype_number<T>(), site);
 }
 inline void SetAtomicNone(ASCEND_SIM_SITE) { ascend_sim::set_atomic(ascend_sim::Atomic::None, 0, site); }
 inline void DisableDmaAtomic(ASCEND_SIM_SITE) { SetAtomicNone(site); }

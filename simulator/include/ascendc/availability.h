@@ -30,10 +30,11 @@ enum class Element : uint8_t {
     Int64,
     Uint64,
     Double,
+    Int4,
     Other  // structures and all other types
 };
-constexpr const char* kElementNames[] = {"bool",  "int8",   "uint8", "int16", "uint16", "half",   "bfloat16",
-                                         "int32", "uint32", "float", "int64", "uint64", "double", "other"};
+constexpr const char* kElementNames[] = {"bool",   "int8",  "uint8", "int16",  "uint16", "half", "bfloat16", "int32",
+                                         "uint32", "float", "int64", "uint64", "double", "int4", "other"};
 constexpr int kElements = sizeof kElementNames / sizeof *kElementNames;
 
 using Elements = uint32_t;  // a set of Element
@@ -80,6 +81,20 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(Sqrt, "Sqrt", kFloating, kFloating, kFloating, "Sqrt")                                                        \
     ROW(Rsqrt, "Rsqrt", kFloating, kFloating, kFloating, "Rsqrt")                                                     \
     ROW(Reciprocal, "Reciprocal", kFloating, kFloating, kFloating, "Reciprocal")                                      \
+    ROW(LeakyRelu, "LeakyRelu", kFloating, kFloating, kFloating, "LeakyRelu")                                         \
+    ROW(AddRelu, "AddRelu", kFloating | kInt16, kFloating | kInt16, kFloating | kInt16, "AddRelu")                    \
+    ROW(SubRelu, "SubRelu", kFloating | kInt16, kFloating | kInt16, kFloating | kInt16, "SubRelu")                    \
+    ROW(MulAddRelu, "MulAddRelu", kFloating, kFloating, kFloating, "MulAddRelu")                                      \
+    ROW(FusedMulAddRelu, "FusedMulAddRelu", kFloating, kFloating, kFloating, "MulAddRelu")                            \
+    ROW(AddReluCastToInt8, "AddReluCast to int8, of", kHalf | kInt16, kHalf | kInt16, kHalf | kInt16, "AddReluCast")  \
+    ROW(AddReluCastToHalf, "AddReluCast to half, of", kFloat, kFloat, kFloat, "AddReluCast")                          \
+    ROW(SubReluCastToInt8, "SubReluCast to int8, of", kHalf | kInt16, kHalf | kInt16, kHalf | kInt16, "SubReluCast")  \
+    ROW(SubReluCastToHalf, "SubReluCast to half, of", kFloat, kFloat, kFloat, "SubReluCast")                          \
+    ROW(MulCast, "MulCast to int8 or uint8, of", kHalf, kHalf, kHalf, "MulCast")                                      \
+    ROW(AddDeqRelu, "AddDeqRelu to half, of", kInt32, kInt32, kInt32, "AddDeqRelu")                                   \
+    ROW(CastDequantTo8Bits, "CastDequant to int8 or uint8, of", kInt16, kInt16, kInt16, "CastDequant")                \
+    ROW(CastDequantToHalf, "CastDequant to half, of", kInt32, kNone, kInt32, "CastDequant")                           \
+    ROW(Truncate, "Truncate", kNone, kNone, kFloating | kBfloat16, "Truncate (ISASI)")                                \
     ROW(Relu, "Relu", kFloating | kInt32, kFloating | kInt32, kFloating | kInt32, "Relu")                             \
     ROW(Neg, "Neg", kNone, kNone, kSigned, "Neg (ISASI)")                                                             \
     ROW(ShiftLeft, "ShiftLeft", kInt16s | kInt32s, kNone, kInt16s | kInt32s, "ShiftLeft")                             \
@@ -97,6 +112,17 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(PairReduceSum, "PairReduceSum", kFloating, kFloating, kFloating, "ReducePairElem")                            \
     ROW(ReducePairElem, "ReducePairElem", kFloating, kFloating, kFloating, "ReducePairElem")                          \
     ROW(ReduceSum, "ReduceSum", kFloating, kFloating, kFloating, "ReduceSum")                                         \
+    ROW(WholeReduceMax, "WholeReduceMax", kFloating, kFloating, kWords, "ReduceRepeat")                               \
+    ROW(WholeReduceMin, "WholeReduceMin", kFloating, kFloating, kWords, "ReduceRepeat")                               \
+    ROW(ReduceRepeatExtremum, "ReduceRepeat to a maximum or minimum", kFloating, kFloating, kWords, "ReduceRepeat")   \
+    ROW(BlockReduceMax, "BlockReduceMax", kFloating, kFloating, kFloating, "ReduceDataBlock")                         \
+    ROW(BlockReduceMin, "BlockReduceMin", kFloating, kFloating, kFloating, "ReduceDataBlock")                         \
+    ROW(ReduceMax, "ReduceMax", kFloating, kFloating, kWords | kInt64s, "ReduceMax; 64 bits: count forms only")       \
+    ROW(ReduceMin, "ReduceMin", kFloating, kFloating, kWords | kInt64s, "ReduceMin; 64 bits: count forms only")       \
+    ROW(GetExtremum, "GetReduceRepeatMaxMinSpr of a value", kNone, kFloating, kNone,                                  \
+        "GetReduceRepeatMaxMinSpr (ISASI)")                                                                           \
+    ROW(GetExtremumAndIndex, "GetReduceRepeatMaxMinSpr of a value and its index", kFloating, kNone, kNone,            \
+        "GetReduceRepeatMaxMinSpr (ISASI)")                                                                           \
     ROW(CreateVecIndex, "CreateVecIndex", kSigned, kSigned, kSigned | kInt8 | kInt64,                                 \
         "CreateVecIndex; on Ascend310P as on Ascend910B")                                                             \
     ROW(ArithProgression, "ArithProgression", kSigned, kSigned, kSigned | kInt64, "Arange")                           \
@@ -113,6 +139,31 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(DataCopy, "DataCopy", kAny, kAny, kAny, "DataCopy; any type: its bytes are moved")                            \
     ROW(DataCopyPad, "DataCopyPad", kAny, kNone, kAny, "DataCopyPad, support")                                        \
     ROW(DataCopyPadCompact, "DataCopyPad with PaddingMode::Compact", kNone, kNone, kAny, "DataCopyPad")               \
+    ROW(CompareRegister, "Compare into the register", kFloating, kFloating, kFloating, "Compare（结果存入寄存器）")   \
+    ROW(VectorPadding, "VectorPadding", kNone, kWords, kNone, "VectorPadding(ISASI)")                                 \
+    ROW(SetSaturationFlag, "SetSaturationFlag", kAny, kNone, kNone, "SetSaturationFlag(ISASI), support")              \
+    ROW(GetSaturationFlag, "GetSaturationFlag", kAny, kNone, kNone, "GetSaturationFlag(ISASI), support")              \
+    ROW(SetCtrlSpr, "SetCtrlSpr", kAny, kNone, kAny, "SetCtrlSpr(ISASI), support")                                    \
+    ROW(GetCtrlSpr, "GetCtrlSpr", kAny, kNone, kAny, "GetCtrlSpr(ISASI), support")                                    \
+    ROW(Transpose, "Transpose", kHalf | kInt16s, kHalf | kInt16s, kHalf | kInt16s, "Transpose")                       \
+    ROW(TransposeExt, "Transpose with TransposeParamsExt", kWords | kInt8s, kWords | kInt8s, kAllWords | kInt8s,      \
+        "Transpose")                                                                                                  \
+    ROW(TransDataTo5HD, "TransDataTo5HD", kWords | kInt8s, kWords | kInt8s, kAllWords | kInt8s, "TransDataTo5HD")     \
+    ROW(Sort32, "Sort32", kFloating, kNone, kFloating, "Sort32")                                                      \
+    ROW(MrgSort, "MrgSort", kFloating, kNone, kFloating, "MrgSort")                                                   \
+    ROW(MrgSort4, "MrgSort4", kNone, kFloating, kNone, "MrgSort4")                                                    \
+    ROW(RpSort16, "RpSort16", kNone, kFloating, kNone, "RpSort16")                                                    \
+    ROW(ProposalConcat, "ProposalConcat", kNone, kFloating, kNone, "ProposalConcat")                                  \
+    ROW(ProposalExtract, "ProposalExtract", kNone, kFloating, kNone, "ProposalExtract")                               \
+    ROW(SetAtomicMax, "SetAtomicMax", kSigned | kBfloat16 | kInt8, kNone, kSigned | kBfloat16 | kInt8,                \
+        "SetAtomicMax(ISASI)")                                                                                        \
+    ROW(SetAtomicMin, "SetAtomicMin", kSigned | kBfloat16 | kInt8, kNone, kSigned | kBfloat16 | kInt8,                \
+        "SetAtomicMin(ISASI)")                                                                                        \
+    ROW(SetAtomicType, "SetAtomicType", kSigned | kBfloat16 | kInt8, kFloating | kInt16, kSigned | kBfloat16 | kInt8, \
+        "SetAtomicType")                                                                                              \
+    ROW(Fill, "Fill, InitGlobalMemory", kWords, kWords, kNumbers, "Fill (高阶API)")                                   \
+    ROW(InitOutput, "InitOutput", kAllWords, kNone, kAllWords,                                                        \
+        "no page; asc-devkit impl/basic_api/kernel_operator_common_intf_impl.h")                                      \
     ROW(SetAtomicAdd, "SetAtomicAdd", kSigned | kBfloat16 | kInt8, kFloating | kInt16, kSigned | kBfloat16 | kInt8,   \
         "SetAtomicAdd")                                                                                               \
     ROW(DataSyncBarrier, "DataSyncBarrier", kAny, kNone, kAny, "DataSyncBarrier (ISASI), support")                    \
@@ -121,7 +172,12 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(SyncAll, "SyncAll()", kAny, kNone, kAny, "SyncAll, support")                                                  \
     ROW(CrossCoreSetFlag, "CrossCoreSetFlag", kAny, kNone, kAny, "CrossCoreSetFlag, support")                         \
     ROW(CrossCoreWaitFlag, "CrossCoreWaitFlag", kAny, kNone, kAny, "CrossCoreWaitFlag, support")                      \
-    ROW(SetL2CacheHint, "SetL2CacheHint", kAny, kNone, kAny, "SetL2CacheHint, support")
+    ROW(SetL2CacheHint, "SetL2CacheHint", kAny, kNone, kAny, "SetL2CacheHint, support")                               \
+    ROW(GetSubBlockNum, "GetSubBlockNum", kAny, kNone, kAny, "GetSubBlockNum (ISASI), support")                       \
+    ROW(GetSystemCycle, "GetSystemCycle", kAny, kNone, kAny, "GetSystemCycle (ISASI), support")                       \
+    ROW(GetUBSizeInBytes, "GetUBSizeInBytes", kNone, kNone, kAny, "GetUBSizeInBytes, support")                        \
+    ROW(GetRuntimeUBSize, "GetRuntimeUBSize", kNone, kNone, kAny, "GetRuntimeUBSize, support")                        \
+    ROW(NumericLimits, "NumericLimits", kNone, kNone, kAllWords | kInt8s, "NumericLimits")
 
 enum class Api : uint8_t {
 #define ASCEND_SIM_INSTRUCTION(name, text, a910b, a310p, a950, source) name,
@@ -158,11 +214,11 @@ constexpr const char* kRoundModeNames[] = {"CAST_NONE",  "CAST_RINT",  "CAST_FLO
                                            "CAST_ROUND", "CAST_TRUNC", "CAST_ODD",   "CAST_HYBRID"};
 constexpr int kRoundModes = sizeof kRoundModeNames / sizeof *kRoundModeNames;
 constexpr uint32_t kCastNone = 1 << 0, kRint = 1 << 1, kFloorToTrunc = 0x3c, kFive = kRint | kFloorToTrunc,
-                   kOdd = 1 << 6;
+                   kOdd = 1 << 6, kAllModes = kCastNone | kFive | kOdd;
 
-// Source type, target type, and the modes; no mode means that the SoC lacks the conversion. int32 to half needs
-// SetDeqScale and is omitted. Source: the tables of Cast's page; asc-devkit impl/basic_api/dav_m200 for conversions of
-// Ascend310P that the page lacks.
+// Source type, target type, and the modes; no mode means that the SoC lacks the conversion. The mode of int32 to half,
+// which SetDeqScale's scale multiplies, has no effect. Source: the tables of Cast's page; asc-devkit
+// impl/basic_api/dav_m200 for conversions of Ascend310P that the page lacks.
 struct Conversion {
     Element from, to;
     uint32_t modes[kCores];
@@ -192,6 +248,9 @@ constexpr Conversion kConversions[] = {
     {Element::Int32, Element::Int16, {kCastNone, kCastNone, kCastNone}},
     {Element::Int32, Element::Int64, {kCastNone, 0, kCastNone}},
     {Element::Int64, Element::Int32, {kCastNone, 0, kCastNone}},
+    {Element::Int32, Element::Half, {kAllModes, kAllModes, kAllModes}},
+    {Element::Half, Element::Int4, {kFive | kCastNone, kCastNone, kFive}},
+    {Element::Int4, Element::Half, {kCastNone, 0, kCastNone}},
 };
 
 constexpr uint32_t modes_of(Core core, Element from, Element to) {

@@ -2,6 +2,9 @@
 //
 // Rules: operands on 32-byte boundaries, strides in their fields, destination and a source identical or
 // disjoint (Add, Sub, Mul, Max and Min may accumulate over repeat stride 0), types by SoC.
+// Pointers: official kernels pass these functions as pointers of the types that CANN's declarations have. A template
+// whose result type only such a pointer's type determines is the function, and no call chooses it. Reports then have
+// no line.
 // Cost: a plain repeat, Div a division.
 #pragma once
 
@@ -9,7 +12,7 @@
 
 namespace AscendC {
 
-// The three call forms of a binary operation. expr is an expression of a and b.
+// The call forms of a binary operation, and its functions for pointers. expr is an expression of a and b.
 #define ASCEND_SIM_BINARY(Name, aliasing, cost, expr)                                                                  \
     namespace sim_detail {                                                                                             \
     template <class T>                                                                                                 \
@@ -36,6 +39,17 @@ namespace AscendC {
         ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
         sim_detail::Name##Lanes(dst, src0, src1,                                                                       \
                                 ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, repeatTime), params);      \
+    }                                                                                                                  \
+    template <class T, class Void>                                                                                     \
+    Void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                       \
+              const int32_t& count) {                                                                                  \
+        Name(dst, src0, src1, count, ascend_sim::kUnknownSite);                                                        \
+    }                                                                                                                  \
+    template <class T, bool isSetMask = true, class Void>                                                              \
+    Void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, uint64_t mask,        \
+              uint8_t repeatTime, const BinaryRepeatParams& params) {                                                  \
+        Name<T, isSetMask>(dst, src0, src1, ascend_sim::Mask(mask), ascend_sim::RepeatTime(repeatTime), params,        \
+                           ascend_sim::kUnknownSite);                                                                  \
     }
 
 ASCEND_SIM_BINARY(Add, Accumulate, Repeat, a + b)

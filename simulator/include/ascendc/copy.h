@@ -2,7 +2,7 @@
 //
 // Rules: UB addresses are aligned to 32 bytes, GM addresses to the element's size. A count that is not whole
 // blocks is rounded down and reported. blockCount is 0 .. 4095; 0 blocks or lengths are an error on Ascend310P.
-// UB to GM adds while SetAtomicAdd is on.
+// UB to GM combines while an atomic mode is on.
 // Meaning: bursts of blockLen with gaps, all in 32-byte blocks.
 // Cost: the transfer's bytes and bursts; within UB a plain repeat per 256 bytes.
 #pragma once
@@ -14,7 +14,7 @@ namespace ascend_sim {
 constexpr uint32_t kMaxBursts = 4095;
 
 // The values of ge::DataType, in Element's order.
-constexpr int32_t kDtypeNumbers[kElements] = {12, 2, 4, 6, 7, 1, 27, 3, 8, 0, 9, 10, 11, 28};
+constexpr int32_t kDtypeNumbers[kElements] = {12, 2, 4, 6, 7, 1, 27, 3, 8, 0, 9, 10, 11, 29, 28};
 template <class T>
 constexpr int32_t dtype_number() {
     return kDtypeNumbers[int(element_of<T>())];
@@ -84,16 +84,21 @@ void read_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor
                     reinterpret_cast<const uint8_t*>(src.data()) + int64_t(i) * b.gm_step, b.bytes);
 }
 
-// to += from, element by element, as an atomic copy writes.
+// Combines each element of `to` with that of `from`, as an atomic copy writes. A NaN is the result of a maximum or
+// minimum, as in the reductions.
 template <class T>
-void add_elements(uint8_t* to, const uint8_t* from, uint64_t bytes) {
+void combine_elements(Atomic mode, uint8_t* to, const uint8_t* from, uint64_t bytes) {
     if constexpr (kIsOneOf<T, int8_t, int16_t, int32_t, half, float> || kIsBfloat16<T>) {
         const Arithmetic<T> type;
         for (uint64_t i = 0; i + sizeof(T) <= bytes; i += sizeof(T)) {
             T a, b;
             std::memcpy(&a, to + i, sizeof a);
             std::memcpy(&b, from + i, sizeof b);
-            a = type.narrow(decltype(type.widen(a))(type.widen(a) + type.widen(b)));
+            const auto x = type.widen(a), y = type.widen(b);
+            if (mode == Atomic::Add)
+                a = type.narrow(decltype(type.widen(a))(x + y));
+            else if (y != y || (mode == Atomic::Max ? x < y : y < x))
+                a = b;
             std::memcpy(to + i, &a, sizeof a);
         }
     }
@@ -104,18 +109,21 @@ void write_bursts(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTenso
     const uint32_t from = src.view().addr;
     check_aligned("src", from);
     if (b.empty()) return;
-    const bool adds = atomic_mode() == Atomic::Add;
-    if (adds && atomic_dtype() != dtype_number<T>())
-        broken(Rule::State02, "SetAtomicAdd is on for %s, the copy's elements are %s.", dtype_name(atomic_dtype()),
-               dtype_name(dtype_number<T>()));
+    const Atomic mode = atomic_mode();
+    if (mode != Atomic::None && atomic_dtype() != dtype_number<T>())
+        broken(Rule::State02, "SetAtomic%s is on for %s, the copy's elements are %s.",
+               mode == Atomic::Add   ? "Add"
+               : mode == Atomic::Max ? "Max"
+                                     : "Min",
+               dtype_name(atomic_dtype()), dtype_name(dtype_number<T>()));
     const auto& ranges = ub_ranges(from, b.count, b.bytes, b.ub_step);
     reads("src", src.view(), ranges.data(), ranges.size());
     for_each_gm(uintptr_t(dst.data()), b, [&](uintptr_t a, uint64_t n) { writes_gm("dst", a, n, dst.view()); });
     for (uint64_t i = 0; i < b.count; ++i) {
         uint8_t* const to = reinterpret_cast<uint8_t*>(dst.data()) + int64_t(i) * b.gm_step;
         const uint8_t* const at = ub() + from + int64_t(i) * b.ub_step;
-        if (adds)
-            add_elements<T>(to, at, b.bytes);
+        if (mode != Atomic::None)
+            combine_elements<T>(mode, to, at, b.bytes);
         else
             std::memcpy(to, at, b.bytes);
     }
@@ -125,14 +133,16 @@ void write_bursts(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTenso
 template <class T>
 uint64_t whole_blocks(uint64_t count) {
     if (kIs310p && count == 0) broken(Rule::Count02, "count must be at least one block but got 0.");
-    return count * sizeof(T) / kBlockBytes * kBlockBytes;
+    return bytes_of<T>(count) / kBlockBytes * kBlockBytes;
 }
 template <class T>
 void check_whole_blocks(uint64_t count) {
-    if (const uint64_t rest = count * sizeof(T) % kBlockBytes)
+    if (const uint64_t rest = bytes_of<T>(count) % kBlockBytes)
         broken(Rule::Count01,
                "%llu elements of %zu bytes are no whole 32-byte blocks: the last %llu bytes are not copied.",
                static_cast<unsigned long long>(count), sizeof(T), static_cast<unsigned long long>(rest));
+    if (kIsInt4<T> && count % 2)
+        broken(Rule::Count04, "a count of int4b_t must be even but got %llu.", static_cast<unsigned long long>(count));
 }
 
 inline Bursts single_burst(uint64_t bytes) { return {1, bytes, int64_t(bytes), int64_t(bytes)}; }

@@ -60,7 +60,10 @@ void fill(uint64_t begin, uint64_t end, const void* value) {
         poison({int64_t(begin), int64_t(end)});
         return;
     }
-    for (uint64_t at = begin; at + sizeof(T) <= end; at += sizeof(T)) std::memcpy(ub() + at, value, sizeof(T));
+    T element;
+    std::memcpy(&element, value, sizeof element);
+    if constexpr (kIsInt4<T>) element.storage = uint8_t((element.storage & 15) * 17);
+    for (uint64_t at = begin; at + sizeof(T) <= end; at += sizeof(T)) std::memcpy(ub() + at, &element, sizeof(T));
 }
 
 template <class T>
@@ -116,7 +119,8 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
     ascend_sim::start(ascend_sim::Pipe::MTE2, "DataCopyPad", site);
     const auto& p = dataCopyParams;
     ascend_sim::pad_in(dst, src, p.blockCount, p.blockLen, int64_t(p.srcStride), int64_t(p.dstStride),
-                       {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)},
+                       {padParams.isPad, ascend_sim::bytes_of<T>(padParams.leftPadding),
+                        ascend_sim::bytes_of<T>(padParams.rightPadding)},
                        padParams.paddingValue, mode == PaddingMode::Compact);
 }
 template <class T>
@@ -129,7 +133,9 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
     const auto& p = dataCopyParams;
     T zero{};
     ascend_sim::pad_in(dst, src, p.blockCount, p.blockLen, p.srcStride, p.dstStride,
-                       {padParams.isPad, padParams.leftPadding * sizeof(T), padParams.rightPadding * sizeof(T)}, zero);
+                       {padParams.isPad, ascend_sim::bytes_of<T>(padParams.leftPadding),
+                        ascend_sim::bytes_of<T>(padParams.rightPadding)},
+                       zero);
 }
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& dataCopyParams,

@@ -247,8 +247,10 @@ inline uint64_t extent_of(const Lanes& lanes, const Layout& layout) {
 
 // Checks that destination and source are the same bytes at each step, or that no repeat writes bytes that it or a
 // later repeat reads. may_accumulate allows dst == src with repeat stride 0: Add and similar operations over repeats.
+// may_narrow: a narrower result at its source's address only warns.
 template <class T, class U>
-void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, bool may_accumulate = false) {
+void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, bool may_accumulate = false,
+                   bool may_narrow = false) {
     const Layout to = layout_of(dst, lanes), from = layout_of(src, lanes);
     const uint32_t at = dst.tensor.view().addr, source = src.tensor.view().addr;
     if (at == source && to.element == from.element && to.block == from.block && to.repeat == from.repeat) {
@@ -269,6 +271,8 @@ void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
     last_write.assign(whigh - wlow, 0);
     const Layout both[2] = {to, from};
     const uint32_t unit = kBlockBytes / (to.element > from.element ? to.element : from.element);
+    const bool narrows = may_narrow && at == source && to.element < from.element;
+    bool warns = false;
     for (uint32_t r = 0; r < lanes.repeats(); ++r)
         lanes.for_each_stretch(r, unit, [&](uint32_t lane, uint32_t n) {
             const int64_t begin = at + both[0].offset(r, lane) - wlow;
@@ -285,13 +289,16 @@ void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
                 if (writer < r)
                     return broken(Rule::Overlap02, "repeat %u reads UB byte %u of `%s`, which repeat %u wrote as `%s`.",
                                   r, b, src.name, writer, dst.name);
-                if (writer == r && !same)
+                if (writer == r && narrows)
+                    warns = true;
+                else if (writer == r && !same)
                     return broken(Rule::Overlap01,
                                   "`%s` and `%s` overlap in repeat %u (UB byte %u) without being the "
                                   "same memory.",
                                   dst.name, src.name, r, b);
             }
         });
+    if (warns) broken(Rule::Overlap03, "the narrower `%s` overlaps a part of `%s`.", dst.name, src.name);
 }
 
 // For APIs that allow no overlap.

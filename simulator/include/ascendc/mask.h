@@ -1,4 +1,5 @@
-// SetMaskCount, SetMaskNorm, SetVectorMask, ResetMask: the mask register of forms with isSetMask = false.
+// SetMaskCount, SetMaskNorm, SetVectorMask, ResetMask, and AscendCUtils of CANN's headers: the mask register of forms
+// with isSetMask = false.
 //
 // Rules: the kernel resets the register to normal mode and all ones before it ends. It does not rely on a mask
 // that another instruction left (SIM-MASK-03).
@@ -7,7 +8,8 @@
 // Cost: one scalar cycle.
 #pragma once
 
-#include "ascendc/arithmetic.h"
+#include "ascendc/constants.h"
+#include "ascendc/saturation.h"
 
 namespace ascend_sim {
 
@@ -56,5 +58,44 @@ void SetVectorMask(int32_t len, ASCEND_SIM_SITE) {
     auto ones = [](int32_t n) { return n <= 0 ? 0 : n >= 64 ? ~0ull : (1ull << n) - 1; };
     SetVectorMask<T, mode>(ones(len - 64), ones(len), site);
 }
+
+// A class of CANN's headers that kernels use. Source: asc-devkit impl/basic_api/kernel_utils_base.h.
+class AscendCUtils {
+public:
+    template <class T, bool isSetMask = true>
+    static void SetMask(const uint64_t& maskHigh, const uint64_t& maskLow, ASCEND_SIM_SITE) {
+        if (isSetMask) ascend_sim::set_mask("SetMask", site, {ascend_sim::mask_register().counter, maskLow, maskHigh});
+    }
+    // The first len lanes; all lanes if there are no more than len.
+    template <class T, bool isSetMask = true>
+    static void SetMask(int32_t len, ASCEND_SIM_SITE) {
+        if (len < 0) ascend_sim::broken_at(ascend_sim::Rule::Mask01, "SetMask", site, "the mask must be >= 0.");
+        const bool all = len >= FULL_MASK_LEN || len == int32_t(ascend_sim::kRepeatBytes / sizeof(T));
+        auto ones = [](int32_t n) { return n <= 0 ? 0 : n >= 64 ? ~0ull : (1ull << n) - 1; };
+        // 64 lanes are the low half also for types of 32 bits, whose register has no more lanes.
+        const bool low_half = len == HALF_MASK_LEN;
+        SetMask<T, isSetMask>(all && !low_half ? FULL_MASK : ones(len - 64), all ? FULL_MASK : ones(len), site);
+    }
+    template <class T>
+    static void SetMaskCount(ASCEND_SIM_SITE) {
+        AscendC::SetMaskCount(site);
+    }
+    template <class T>
+    static void SetMaskNorm(ASCEND_SIM_SITE) {
+        AscendC::SetMaskNorm(site);
+    }
+    template <bool isSetMask = true>
+    static void ResetMask(ASCEND_SIM_SITE) {
+        if (isSetMask) AscendC::ResetMask(site);
+    }
+    // 0: half and bfloat16 saturate.
+    static void SetOverflow(uint64_t ctrlValue, ASCEND_SIM_SITE) {
+        ascend_sim::set_saturation(ctrlValue != 1, "SetOverflow", site);
+    }
+    static constexpr int32_t GetBitSize(int32_t byteSize) { return byteSize * ONE_BYTE_BIT_SIZE; }
+    static constexpr int32_t GetC0Size() { return DEFAULT_C0_SIZE; }
+    static constexpr int32_t GetC0Count(int32_t dtypeSize) { return dtypeSize ? DEFAULT_C0_SIZE / dtypeSize : 0; }
+    static constexpr int32_t GetDefaultBlockNum() { return DEFAULT_BLK_NUM; }
+};
 
 }  // namespace AscendC

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "ascendc/types.h"
+#include "ascendc/constants.h"
 
 namespace ascend_sim {
 

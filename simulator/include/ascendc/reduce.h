@@ -1,7 +1,8 @@
 // WholeReduceSum, BlockReduceSum, PairReduceSum, RepeatReduceSum, ReduceSum: sums of lanes.
 //
 // Rules: half and float. src is aligned to 32 bytes; dst to an element for whole repeats, to eight elements for
-// blocks, to 32 bytes for pairs. dst is disjoint from the data that the same or a later repeat reads. ReduceSum's
+// blocks, to 32 bytes for pairs. dst is disjoint from the data that a later repeat reads. dst in its own repeat's data
+// only warns: no reduction's result can be the same memory, which the page of overlaps asks for. ReduceSum's
 // work tensor holds one element per repeat, rounded up to 32 bytes; a sum without a second tree does not use it.
 // Meaning: within a block or a repeat, a binary tree over neighbours, ((e0 + e1) + (e2 + e3)) + ...; half
 // rounds each sum. Masked lanes are skipped; a result without active lanes leaves dst unchanged (on Ascend950 a
@@ -51,36 +52,46 @@ inline void check_int_stride(const char* name, int64_t value) {
         broken(Rule::Stride01, "%s must be 0 .. 65535 but got %lld.", name, static_cast<long long>(value));
 }
 
-// Checks that no repeat writes bytes that it or a later repeat reads.
+// Checks that no repeat writes bytes that it or a later repeat reads. own_only_warns: of its own bytes.
 inline void check_reduce_overlap(const std::vector<std::vector<Range>>& read,
-                                 const std::vector<std::vector<Range>>& written) {
+                                 const std::vector<std::vector<Range>>& written, bool own_only_warns = false) {
+    bool warns = false;
     for (size_t w = 0; w < written.size(); ++w)
         for (const Range& to : written[w])
             for (size_t r = w; r < read.size(); ++r)
-                for (const Range& from : read[r])
-                    if (to.begin < from.end && from.begin < to.end)
+                for (const Range& from : read[r]) {
+                    if (to.begin >= from.end || from.begin >= to.end) continue;
+                    if (r > w || !own_only_warns)
                         return broken(r == w ? Rule::Overlap01 : Rule::Overlap02,
                                       "repeat %zu writes UB bytes [%u, %u) of `dst`, which repeat %zu reads as `src`.",
                                       w, unsigned(to.begin), unsigned(to.end), r);
+                    warns = true;
+                }
+    if (warns) broken(Rule::Overlap03, "`dst` overlaps a part of the `src` of its own repeat.");
 }
 
 enum class Group { Repeat, Block, Pair };
 
-// Each group of lanes of a repeat gives one element; a repeat's results are contiguous.
-template <Group group, class T>
-void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
-                   int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
+template <class T, Group group>
+constexpr uint32_t kGroupLanes = group == Group::Repeat  ? kRepeatBytes / sizeof(T)
+                                 : group == Group::Block ? kBlockBytes / sizeof(T)
+                                                         : 2;
+
+// Each group of lanes of a repeat gives a result of `unit` bytes; a repeat's results are contiguous.
+// result(values, is_active, to) stores the result of the lanes for which is_active(lane); on Ascend950 also of a block
+// or pair without such lanes.
+template <Group group, class T, class D, class F>
+void reduce_groups(const AscendC::LocalTensor<D>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
+                   int64_t dst_stride, int64_t src_block, int64_t src_repeat, uint32_t unit, F result) {
     constexpr bool kWhole = group == Group::Repeat, kBlocks = group == Group::Block;
-    constexpr uint32_t kLanes = kRepeatBytes / sizeof(T), kInBlock = kBlockBytes / sizeof(T);
-    constexpr uint32_t kGroup = kWhole ? kLanes : kBlocks ? kInBlock : 2, kGroups = kLanes / kGroup;
+    constexpr uint32_t kLanes = kRepeatBytes / sizeof(T), kGroup = kGroupLanes<T, group>, kGroups = kLanes / kGroup;
     // A block's sum of half takes as long as that of a whole repeat.
     constexpr Cost kCost = kBlocks && sizeof(T) == 4 ? Cost::BlockReduce : Cost::WholeReduce;
-    constexpr uint32_t kAlignment = kWhole ? sizeof(T) : kBlocks ? 8 * sizeof(T) : kBlockBytes;
     check_int_stride("dstRepStride", dst_stride);
     check_int_stride("srcBlkStride", src_block);
     check_int_stride("srcRepStride", src_repeat);
     const uint32_t to = dst.view().addr;
-    check_aligned("dst", to, kAlignment, Rule::Align02);
+    check_aligned("dst", to, kWhole ? unit : kBlocks ? 8 * uint32_t(sizeof(T)) : kBlockBytes, Rule::Align02);
     const Operand<T> from{"src", src, uint32_t(src_block), uint32_t(src_repeat)};
     const Layout layout = layout_of(from, lanes);
     check_source(from, lanes);
@@ -92,7 +103,7 @@ void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
             if (lanes.is_active(r, g * kGroup + i)) return true;
         return false;
     };
-    auto place = [&](uint32_t r, uint32_t g) { return to + uint32_t((r * dst_stride * kGroups + g) * sizeof(T)); };
+    auto place = [&](uint32_t r, uint32_t g) { return to + uint32_t((r * dst_stride * kGroups + g) * unit); };
     std::vector<std::vector<Range>> read(lanes.repeats()), written(lanes.repeats());
     std::vector<Range> all;
     for (uint32_t r = 0; r < lanes.repeats(); ++r) {
@@ -102,7 +113,7 @@ void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
         });
         for (uint32_t g = 0; g < kGroups; ++g)
             if (has_lanes(r, g)) {
-                const uint32_t begin = place(r, g), end = begin + uint32_t(sizeof(T));
+                const uint32_t begin = place(r, g), end = begin + unit;
                 if (!written[r].empty() && written[r].back().end == begin)
                     written[r].back().end = end;
                 else
@@ -114,22 +125,30 @@ void reduce_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTenso
             else
                 all.push_back(w);
     }
-    check_reduce_overlap(read, written);
+    check_reduce_overlap(read, written, true);
     writes("dst", dst.view(), all.data(), all.size());
-    const Arithmetic<T> type;
     for (uint32_t r = 0; r < lanes.repeats(); ++r) {
         T values[kLanes] = {};
         load_repeat(src, layout, lanes, r, values);
-        for (uint32_t g = 0; g < kGroups; ++g) {
-            T sum;
-            const bool any = tree_sum(
-                values + g * kGroup, kGroup, type, [&](uint32_t i) { return lanes.is_active(r, g * kGroup + i); },
-                &sum);
-            if (!any && kFillsEmpty) sum = T(0.0f);
-            if (any || kFillsEmpty) std::memcpy(ub() + place(r, g), &sum, sizeof sum);
-        }
+        for (uint32_t g = 0; g < kGroups; ++g)
+            if (has_lanes(r, g))
+                result(
+                    values + g * kGroup, [&](uint32_t i) { return lanes.is_active(r, g * kGroup + i); },
+                    ub() + place(r, g));
     }
     finish_vector(lanes.repeats(), cycles_of(kCost), lanes.has_tail(), kCost);
+}
+
+template <Group group, class T>
+void sum_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
+                int64_t dst_stride, int64_t src_block, int64_t src_repeat) {
+    const Arithmetic<T> type;
+    reduce_groups<group>(dst, src, lanes, dst_stride, src_block, src_repeat, sizeof(T),
+                         [&](const T* values, auto is_active, uint8_t* to) {
+                             T sum;
+                             if (!tree_sum(values, kGroupLanes<T, group>, type, is_active, &sum)) sum = T(0.0f);
+                             std::memcpy(to, &sum, sizeof sum);
+                         });
 }
 
 // ---- ReduceSum: the sum of all elements ----------------------------------------------------------------
@@ -253,7 +272,7 @@ namespace AscendC {
               const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {                           \
         ASCEND_SIM_NEEDS(Name, T);                                                                                 \
         ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                       \
-        ascend_sim::reduce_groups<ascend_sim::Group::group>(                                                       \
+        ascend_sim::sum_groups<ascend_sim::Group::group>(                                                          \
             dst, src, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, uint64_t(repeat)), dstRepStride, \
             srcBlkStride, srcRepStride);                                                                           \
     }
@@ -268,31 +287,12 @@ void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
                      const int32_t dstRepStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(RepeatReduceSum, T);
     ascend_sim::start(ascend_sim::Pipe::V, "RepeatReduceSum", site);
-    ascend_sim::reduce_groups<ascend_sim::Group::Repeat>(
+    ascend_sim::sum_groups<ascend_sim::Group::Repeat>(
         dst, src,
         ascend_sim::repeat_lanes<isSetMask>("RepeatReduceSum", sizeof(T),
                                             ascend_sim::ConstMask(uint64_t(elemsInOneRepeat)), uint64_t(repeat)),
         dstRepStride, srcBlkStride, srcRepStride);
 }
-
-// The newer names; only sums are simulated.
-enum class ReduceType : uint8_t { SUM, MAX, MIN };
-
-#define ASCEND_SIM_REDUCE_ALIAS(Name, group)                                                                           \
-    template <ReduceType reduceType, class T, class U, bool isSetMask = true>                                          \
-    void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, ascend_sim::Mask mask, const int32_t repeatTime,   \
-              const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ASCEND_SIM_SITE) {   \
-        static_assert(reduceType == ReduceType::SUM && std::is_same_v<T, U>, #Name ": the simulator has sums");        \
-        ASCEND_SIM_NEEDS(Name, T);                                                                                     \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                           \
-        ascend_sim::reduce_groups<ascend_sim::Group::group>(                                                           \
-            dst, src, ascend_sim::repeat_lanes<isSetMask>(#Name, sizeof(T), mask, uint64_t(repeatTime)), dstRepStride, \
-            srcBlkStride, srcRepStride);                                                                               \
-    }
-
-ASCEND_SIM_REDUCE_ALIAS(ReduceRepeat, Repeat)
-ASCEND_SIM_REDUCE_ALIAS(ReduceDataBlock, Block)
-ASCEND_SIM_REDUCE_ALIAS(ReducePairElem, Pair)
 
 template <class T, bool isSetMask = true>
 void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& sharedTmpBuffer,

@@ -37,6 +37,8 @@ namespace ascend_sim {
          "address overlap constraints")                                                                                \
     RULE(Overlap02, "SIM-OVERLAP-02", "a repeat does not read what an earlier repeat wrote",                           \
          "address overlap constraints")                                                                                \
+    ADVICE(Overlap03, "SIM-OVERLAP-03", "a reduction's or a narrower result is not a part of its source",              \
+           "address overlap constraints, which are silent on it")                                                      \
     RULE(Round01, "SIM-ROUND-01", "the SoC has this round mode for this conversion", "Cast tables")                    \
     RULE(Mode01, "SIM-MODE-01", "a mode, pattern or scalar is one that the SoC's instruction supports", "per API")     \
     RULE(Queue01, "SIM-QUEUE-01", "a tensor is enqueued, dequeued and freed in a valid order", "kernel_tquebind")      \
@@ -59,11 +61,16 @@ namespace ascend_sim {
     RULE(Buffer03, "SIM-BUFFER-03", "a TPipe holds at most 64 buffers", "InitBuffer")                                  \
     RULE(Buffer04, "SIM-BUFFER-04", "there is one TPipe at a time, and it is used only while it exists", "TPipe")      \
     RULE(Buffer05, "SIM-BUFFER-05", "buffers leave the top 8 KiB free if an API uses it as scratch", "TMP_UB_OFFSET")  \
+    RULE(Buffer06, "SIM-BUFFER-06", "pools that share memory are used in turn, with Reset between them", "TBufPool")   \
+    RULE(Buffer07, "SIM-BUFFER-07", "Fill comes before InitBuffer", "Fill")                                            \
+    RULE(Buffer08, "SIM-BUFFER-08",                                                                                    \
+         "a kernel has a TPipe, or tensors at addresses from at most one LocalMemAllocator", "static tensors")         \
     RULE(Init01, "SIM-INIT-01", "UB bytes are written before they are read", "ErrorRead2")                             \
     RULE(Init02, "SIM-INIT-02", "an output is not read before it was written", "project rule")                         \
     ADVICE(Init03, "SIM-INIT-03", "every byte of an output is written", "project rule")                                \
     ADVICE(Init04, "SIM-INIT-04", "no result depends on what an earlier copy left behind a shorter one",               \
            "project rule")                                                                                             \
+    RULE(Init05, "SIM-INIT-05", "a shape is set before it is read", "GetShapeInfo")                                    \
     RULE(Hazard01, "SIM-HAZARD-01", "two pipes that touch the same UB bytes are ordered", "ErrorSync1, ErrorSync2")    \
     RULE(Hazard02, "SIM-HAZARD-02", "two vector instructions on the same UB bytes have a barrier between them",        \
          "PipeBarrier")                                                                                                \
@@ -100,7 +107,13 @@ namespace ascend_sim {
     RULE(Tiling01, "SIM-TILING-01", "the tiling struct has as many bytes as the host passed", "GET_TILING_DATA")       \
     RULE(Tiling02, "SIM-TILING-02", "the launch's tiling key has a TILING_KEY_IS branch", "TILING_KEY_IS")             \
     RULE(State01, "SIM-STATE-01", "atomic mode is off at exit", "SetAtomicNone")                                       \
-    RULE(State02, "SIM-STATE-02", "an atomic copy's elements have the type of SetAtomicAdd", "SetAtomicAdd")
+    RULE(State02, "SIM-STATE-02", "an atomic copy's elements have the type of its mode", "SetAtomicAdd")               \
+    RULE(State03, "SIM-STATE-03", "a kernel of tensors at addresses calls InitSocState first", "InitSocState")         \
+    RULE(State04, "SIM-STATE-04", "SetDeqScale set the scale of a conversion, in the conversion's form",               \
+         "SetDeqScale")                                                                                                \
+    RULE(State05, "SIM-STATE-05", "a kernel of tensors at addresses ends with PipeBarrier<PIPE_ALL>",                  \
+         "static tensors")                                                                                             \
+    RULE(Assert01, "SIM-ASSERT-01", "the kernel's assertions hold, and it does not reach Trap", "assert, Trap")
 
 enum class Rule {
 #define ASCEND_SIM_RULE(name, id, text, basis) name,

@@ -26,6 +26,8 @@ struct Site {
     }
 };
 
+constexpr Site kUnknownSite{"kernel", 0};
+
 // The last parameter of AscendC's functions in these headers. Its default is the caller's file and line.
 #define ASCEND_SIM_SITE ::ascend_sim::Site site = ::ascend_sim::Site::here()
 
@@ -74,7 +76,7 @@ ASCEND_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t b
 ASCEND_SIM_API void scalar_reference(const UbView& view, Range range, Site site);
 // As above, for an element of GM; a write goes to the scalar unit's cache.
 ASCEND_SIM_API void gm_reference(uintptr_t address, uint64_t bytes, const GmView& view, Site site);
-// Marks these bytes, just written, as undefined (a copy's filler).
+// Marks these bytes, just written, as undefined (a copy's filler, an instruction's work space).
 ASCEND_SIM_API void poison(const Range& range);
 
 // Parts of an instruction whose cost the SoC's profile defines.
@@ -88,6 +90,7 @@ enum class Cost : uint8_t {
     WholeReduce,
     BlockReduce,
     GatheredElement,
+    SortedElement,
     IndexStore,
     IndexAddition,
     Mask,
@@ -132,6 +135,7 @@ ASCEND_SIM_API void broken_at(Rule rule, const char* api, Site site, const char*
 ASCEND_SIM_API void set_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site);
 ASCEND_SIM_API void wait_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site);
 ASCEND_SIM_API void barrier(int32_t pipe, Site site);  // a Pipe, or kAllPipes
+ASCEND_SIM_API void order_pipes(Pipe from, Pipe to);   // earlier work before later work, without an event
 constexpr int32_t kAllPipes = -1;
 ASCEND_SIM_API int32_t alloc_event(Pipe from, Pipe to, const char* api, Site site);
 ASCEND_SIM_API void release_event(Pipe from, Pipe to, int32_t id, const char* api, Site site);
@@ -140,8 +144,8 @@ ASCEND_SIM_API int32_t fetch_event(Pipe from, Pipe to, Site site);
 // ---- buffers and queues -----------------------------------------------------------------------
 
 ASCEND_SIM_API void pipe_created(void* pipe, Site site);  // of class TPipe
-ASCEND_SIM_API void pipe_destroyed();
-ASCEND_SIM_API void* current_pipe();  // null: there is none
+ASCEND_SIM_API void pipe_destroyed(bool waits);           // after all pipes
+ASCEND_SIM_API void* current_pipe();                      // null: there is none
 ASCEND_SIM_API void pipe_reset(Site site);
 
 // A queue's kind. Its events join the pipes of producer and consumer; the consumer waits for the filled buffer.
@@ -150,31 +154,60 @@ struct QueueKind {
     Pipe producer, consumer;
     int32_t depth;
 };
-ASCEND_SIM_API int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, Site site);
-ASCEND_SIM_API int32_t init_buffer(uint64_t bytes, Site site);  // a TBuf
-ASCEND_SIM_API bool has_buffers(int32_t queue);                 // InitBuffer was called, without a later TPipe::Reset
-ASCEND_SIM_API bool has_memory(int32_t buffer);
+// InitBuffer of a queue and of a TBuf, of a TBufPool or, pool -1, of the TPipe. `former` is the object's number before.
+ASCEND_SIM_API int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, int32_t pool, int32_t former,
+                                  Site site);
+ASCEND_SIM_API int32_t init_buffer(uint64_t bytes, int32_t pool, int32_t former, Site site);
+// Takes a pool of at most `buffers` buffers from the pool `parent`, or beginning where the pool `shared` does.
+ASCEND_SIM_API int32_t init_pool(uint64_t bytes, uint32_t buffers, int32_t parent, int32_t shared, Site site);
+ASCEND_SIM_API void pool_reset(int32_t pool, Site site);
+// The rest of UB; no bytes if nothing is left.
+ASCEND_SIM_API UbView rest_of_ub(const char* api, Site site);
+ASCEND_SIM_API bool has_tensors();  // the TPipe divided UB by InitBuffer
+// Memory at an address, for kernels without a TPipe. Their LocalMemAllocator is created once.
+ASCEND_SIM_API UbView static_memory(const char* api, uint32_t address, uint64_t bytes, Site site);
+ASCEND_SIM_API void static_allocator_created(Site site);
 ASCEND_SIM_API UbView alloc_tensor(int32_t queue, Site site);
 ASCEND_SIM_API void enqueue(int32_t queue, const UbView& view, Site site);
 ASCEND_SIM_API UbView dequeue(int32_t queue, Site site);
+// As above, with an event between these pipes instead of the queue's.
+ASCEND_SIM_API void enqueue(int32_t queue, const UbView& view, Pipe from, Pipe to, Site site);
+ASCEND_SIM_API UbView dequeue(int32_t queue, Pipe from, Pipe to, Site site);
 ASCEND_SIM_API void free_tensor(int32_t queue, const UbView& view, Site site);
 ASCEND_SIM_API void free_all_events(int32_t queue, Site site);
 ASCEND_SIM_API int32_t queued(int32_t queue);        // tensors between EnQue and DeQue
 ASCEND_SIM_API int32_t idle_buffers(int32_t queue);  // number of free buffers
 ASCEND_SIM_API UbView buffer_view(int32_t buffer, Site site);
+// The newest buffer that contains the address, from there to its end; no buffer's view if there is none.
+ASCEND_SIM_API UbView view_at(uint64_t address);
+ASCEND_SIM_API void set_user_tag(const UbView& view, int32_t tag);
+ASCEND_SIM_API int32_t user_tag(const UbView& view);
 
 // ---- the core's state -------------------------------------------------------------------------
 
 ASCEND_SIM_API int64_t block_index();
 ASCEND_SIM_API int64_t block_count();
+// The registers of the last reduction to a maximum or minimum: its bits, and those of its index.
+struct ExtremumRegister {
+    uint64_t value, index;
+};
+ASCEND_SIM_API void set_extremum_register(const ExtremumRegister* value);  // null: no valid result
+ASCEND_SIM_API ExtremumRegister extremum_register(const char* api, Site site);
+// The register of the elements that the last merge took from each of its four lists.
+struct MergeRegister {
+    uint16_t taken[4];
+};
+ASCEND_SIM_API void set_merge_register(const MergeRegister* value);  // null: the merge did not stop at a list's end
+ASCEND_SIM_API MergeRegister merge_register(const char* api, Site site);
 ASCEND_SIM_API void set_sum_register(uint64_t bits);  // call it inside the vector instruction that computes the sum
 ASCEND_SIM_API uint64_t sum_register(const char* api, Site site);
 ASCEND_SIM_API void set_system_workspace(uint8_t* address);
 ASCEND_SIM_API uint8_t* system_workspace();
-ASCEND_SIM_API bool saturates();                        // half overflow: clamp instead of infinity
+ASCEND_SIM_API bool saturates();  // half overflow: clamp instead of infinity
+ASCEND_SIM_API void set_saturation(bool saturates, const char* api, Site site);
 ASCEND_SIM_API void uses_reserved_ub(const char* api);  // for APIs that use the top 8 KiB as scratch
 
-enum class Atomic : uint8_t { None, Add };
+enum class Atomic : uint8_t { None, Add, Max, Min };
 ASCEND_SIM_API void set_atomic(Atomic mode, int32_t dtype, Site site);
 ASCEND_SIM_API Atomic atomic_mode();
 ASCEND_SIM_API int32_t atomic_dtype();
@@ -186,6 +219,25 @@ struct MaskRegister {
     const char* left_by = nullptr;  // the instruction that replaced the kernel's mask by its own
 };
 ASCEND_SIM_API MaskRegister& mask_register();
+
+// The register of SetDeqScale: the form of the last call, the scale's bits, and the vector form's tensor.
+enum class DeqForm : uint8_t { Unset, Half, Tensor, Vector };
+struct DeqRegister {
+    DeqForm form = DeqForm::Unset;
+    uint64_t bits = 0;
+    UbView tensor;
+};
+ASCEND_SIM_API DeqRegister& deq_register();
+
+// The register of comparisons, which Select reads: 128 bits.
+struct CompareRegister {
+    bool is_set = false;
+    uint8_t bytes[16] = {};
+};
+ASCEND_SIM_API CompareRegister& compare_register();
+
+ASCEND_SIM_API void state_initialised();                            // by InitSocState
+ASCEND_SIM_API int64_t system_counter(const char* api, Site site);  // reads the counter of the system's clock
 
 // ---- other cores ------------------------------------------------------------------------------
 

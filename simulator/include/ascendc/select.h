@@ -12,6 +12,25 @@ namespace ascend_sim {
 
 using AscendC::SELMODE;
 
+// dst[i] = bit i of bits(repeat) ? src0[i] : other(repeat, lane).
+template <class T, class B, class F>
+void select_lanes(const Operand<T>& dst, const Operand<T>& src0, const Lanes& lanes, B bits, F other) {
+    check_source(src0, lanes);
+    check_overlap(dst, src0, lanes);
+    check_destination(dst, lanes);
+    const Layout to = layout_of(dst, lanes), from = layout_of(src0, lanes);
+    for (uint32_t r = 0; r < lanes.repeats(); ++r) {
+        const uint8_t* const selected = bits(r);
+        lanes.for_each_stretch(r, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t n) {
+            T* const d = dst.tensor.data() + to.offset(r, lane) / sizeof(T);
+            const T* const s = src0.tensor.data() + from.offset(r, lane) / sizeof(T);
+            for (uint32_t i = 0; i < n; ++i)
+                d[i] = selected[(lane + i) / 8] >> (lane + i) % 8 & 1 ? s[i] : other(r, lane + i);
+        });
+    }
+    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.has_tail());
+}
+
 // other(repeat, lane): src1's value.
 template <class T, class U, class F>
 void select_op(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const Operand<T>& src0, const Lanes& lanes,
@@ -26,23 +45,10 @@ void select_op(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const
     if (lanes.is_count_form() && (!shared_bits || lanes.repeats() == 1)) bytes = uint32_t((lanes.count() + 7) / 8);
     const Range read{bits_at, bits_at + bytes};
     reads("selMask", mask.view(), &read, lanes.empty() ? 0 : 1);
-    check_source(src0, lanes);
-    check_overlap(dst, src0, lanes);
-    const Layout to = layout_of(dst, lanes), from = layout_of(src0, lanes);
-    if (!lanes.empty())
-        check_apart("dst", {dst.tensor.view().addr, uint32_t(dst.tensor.view().addr + extent_of(lanes, to))}, "selMask",
-                    read);
-    check_destination(dst, lanes);
-    for (uint32_t r = 0; r < lanes.repeats(); ++r) {
-        const uint8_t* const selected = ub() + bits_at + (shared_bits ? 0 : r * bytes_per_repeat);
-        lanes.for_each_stretch(r, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t n) {
-            T* const d = dst.tensor.data() + to.offset(r, lane) / sizeof(T);
-            const T* const s = src0.tensor.data() + from.offset(r, lane) / sizeof(T);
-            for (uint32_t i = 0; i < n; ++i)
-                d[i] = selected[(lane + i) / 8] >> (lane + i) % 8 & 1 ? s[i] : other(r, lane + i);
-        });
-    }
-    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.has_tail());
+    const int64_t end = int64_t(dst.tensor.view().addr) + extent_of(lanes, layout_of(dst, lanes));
+    if (!lanes.empty()) check_apart("dst", {dst.tensor.view().addr, end}, "selMask", read);
+    select_lanes(
+        dst, src0, lanes, [=](uint32_t r) { return ub() + bits_at + (shared_bits ? 0 : r * bytes_per_repeat); }, other);
 }
 
 template <class T, class U>

@@ -1,7 +1,56 @@
 // LocalTensor: a typed view of UB. GlobalTensor: a typed view of GM. Scalar accesses run on pipe S.
 #pragma once
 
-#include "ascendc/types.h"
+#include <memory>
+
+#include "ascendc/shape.h"
+
+namespace ascend_sim {
+
+// A tensor's shape; its copies share it.
+class TensorShape {
+public:
+    void set(const AscendC::ShapeInfo& shape) { shape_ = std::make_shared<const AscendC::ShapeInfo>(shape); }
+    AscendC::ShapeInfo get(Site site) const {
+        if (shape_) return *shape_;
+        broken_at(Rule::Init05, "GetShapeInfo", site, "SetShapeInfo was not called for the tensor.");
+        return {};
+    }
+
+private:
+    std::shared_ptr<const AscendC::ShapeInfo> shape_;
+};
+
+// Elements of half a byte begin and end with a byte.
+template <class T>
+void check_whole_bytes(uint64_t offset) {
+    if (kIsInt4<T> && offset % 2)
+        broken_at(Rule::Count04, "operator[]", {"kernel", 0}, "an offset of int4b_t must be even but got %llu.",
+                  static_cast<unsigned long long>(offset));
+}
+
+// A signed number of elements in bytes.
+template <class T>
+constexpr int64_t signed_bytes(int64_t elements) {
+    return kIsInt4<T> ? elements / 2 : elements * int64_t(sizeof(T));
+}
+
+// The element of a byte, which holds two of int4b_t.
+template <class T>
+T element_in(const uint8_t* byte, uint64_t index) {
+    T value;
+    std::memcpy(&value, byte, sizeof value);
+    if constexpr (kIsInt4<T>) value = T(value.storage >> (index % 2 * 4));
+    return value;
+}
+template <class T>
+void store_element(uint8_t* byte, uint64_t index, T value) {
+    if constexpr (kIsInt4<T>)
+        value.storage = uint8_t(index % 2 ? (*byte & 15) | value.storage << 4 : (*byte & 0xf0) | value.storage);
+    std::memcpy(byte, &value, sizeof value);
+}
+
+}  // namespace ascend_sim
 
 namespace AscendC {
 
@@ -12,13 +61,21 @@ public:
     LocalTensor() = default;
     explicit LocalTensor(const ascend_sim::UbView& view, TPosition position = TPosition::VECCALC)
         : view_(view), position_(position) {}
+    // Memory at an address of UB, for kernels without a TPipe. Source: the page LocalTensor构造函数.
+    LocalTensor(TPosition position, uint32_t address, uint32_t elements, ASCEND_SIM_SITE) : position_(position) {
+        if (position != TPosition::VECIN && position != TPosition::VECOUT && position != TPosition::VECCALC)
+            ascend_sim::stuck_at(ascend_sim::Rule::Bounds02, "LocalTensor", site,
+                                 "the position is no memory of a vector core, and the simulator has no other cores.");
+        view_ = ascend_sim::static_memory("LocalTensor", address, ascend_sim::bytes_of<T>(elements), site);
+    }
 
     LocalTensor operator[](uint32_t offset) const {
         // The view keeps its end; a negative offset arrives as a large number. A view that begins past the end
         // or before UB's first byte has no bytes, so any use of it is reported.
         LocalTensor t = *this;
         const int64_t end = int64_t(view_.addr) + view_.bytes;
-        const int64_t begin = view_.addr + int64_t(int32_t(offset)) * int64_t(sizeof(T));
+        ascend_sim::check_whole_bytes<T>(offset);
+        const int64_t begin = view_.addr + ascend_sim::signed_bytes<T>(int32_t(offset));
         t.view_.addr = ascend_sim::ub_address(begin);
         t.view_.bytes = begin < 0 || begin > end ? 0 : uint32_t(end - begin);
         return t;
@@ -27,19 +84,29 @@ public:
     LocalTensor<U> ReinterpretCast() const {
         return LocalTensor<U>(view_, position_);
     }
-    uint32_t GetSize() const { return view_.bytes / sizeof(T); }
+    uint32_t GetSize() const { return uint32_t(ascend_sim::elements_of<T>(view_.bytes)); }
     uint32_t GetLength() const { return view_.bytes; }
-    void SetSize(uint32_t elements) { view_.bytes = ascend_sim::saturated(uint64_t(elements) * sizeof(T)); }
+    void SetSize(uint32_t elements) { view_.bytes = ascend_sim::saturated(ascend_sim::bytes_of<T>(elements)); }
+    void SetBufferLen(uint32_t bytes) { view_.bytes = bytes; }
+    template <class U>
+    void SetAddrWithOffset(const LocalTensor<U>& base, uint32_t offset) {  // in elements of base
+        view_ = base[offset].view();
+        position_ = TPosition(base.GetPosition());
+    }
+    // The tag belongs to the buffer, so that it passes through a queue.
+    void SetUserTag(TTagType tag) const { ascend_sim::set_user_tag(view_, tag); }
+    TTagType GetUserTag() const { return ascend_sim::user_tag(view_); }
+    void SetShapeInfo(const ShapeInfo& shape) { shape_.set(shape); }
+    ShapeInfo GetShapeInfo(ASCEND_SIM_SITE) const { return shape_.get(site); }
     int32_t GetPosition() const { return int32_t(position_); }
     uint64_t GetPhyAddr() const { return view_.addr; }
-    uint64_t GetPhyAddr(uint32_t offset) const { return view_.addr + uint64_t(offset) * sizeof(T); }
+    uint64_t GetPhyAddr(uint32_t offset) const { return view_.addr + ascend_sim::bytes_of<T>(offset); }
 
     T GetValue(uint32_t index, ASCEND_SIM_SITE) const {
         ascend_sim::start(ascend_sim::Pipe::S, "GetValue", site);
         const ascend_sim::Range r = range_of(index);
         ascend_sim::reads("tensor", view_, &r, 1);
-        T value;
-        std::memcpy(&value, ascend_sim::ub() + r.begin, sizeof value);
+        const T value = ascend_sim::element_in<T>(ascend_sim::ub() + r.begin, index);
         ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarUb));
         return value;
     }
@@ -48,12 +115,12 @@ public:
         ascend_sim::start(ascend_sim::Pipe::S, "SetValue", site);
         const ascend_sim::Range r = range_of(index);
         ascend_sim::writes("tensor", view_, &r, 1);
-        const T converted = T(value);
-        std::memcpy(ascend_sim::ub() + r.begin, &converted, sizeof converted);
+        ascend_sim::store_element(ascend_sim::ub() + r.begin, index, T(value));
         ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarUb));
     }
     // A reference. Before the next instruction, the core compares bits to detect a write.
     T& operator()(uint32_t index, ASCEND_SIM_SITE) const {
+        static_assert(!ascend_sim::kIsInt4<T>, "LocalTensor(): an element of half a byte has no reference");
         const ascend_sim::Range r = range_of(index);
         ascend_sim::scalar_reference(view_, r, site);
         return *reinterpret_cast<T*>(ascend_sim::ub() + r.begin);
@@ -66,11 +133,12 @@ public:
 private:
     ascend_sim::Range range_of(uint32_t index) const {
         // A negative index arrives as a large number.
-        const int64_t begin = view_.addr + int64_t(int32_t(index)) * int64_t(sizeof(T));
+        const int64_t begin = view_.addr + ascend_sim::signed_bytes<T>(int32_t(index));
         return {begin, begin + int64_t(sizeof(T))};
     }
     ascend_sim::UbView view_;
     TPosition position_ = TPosition::VECCALC;
+    ascend_sim::TensorShape shape_;
 };
 
 template <class T>
@@ -80,18 +148,21 @@ public:
     void SetGlobalBuffer(T* address, uint64_t elements) {
         address_ = address;
         elements_ = elements;
-        view_ = {uintptr_t(address), elements ? uintptr_t(address + elements) : 0};
+        view_ = {uintptr_t(address), elements ? uintptr_t(address) + ascend_sim::bytes_of<T>(elements) : 0};
     }
     void SetGlobalBuffer(T* address) { SetGlobalBuffer(address, 0); }
     const T* GetPhyAddr() const { return address_; }
-    T* GetPhyAddr(uint64_t offset) const { return address_ + offset; }
+    T* GetPhyAddr(uint64_t offset) const { return at(offset); }
     uint64_t GetSize() const { return elements_; }
     GlobalTensor operator[](uint64_t offset) const {
         GlobalTensor t = *this;
+        ascend_sim::check_whole_bytes<T>(offset);
         t.address_ = at(offset);
         t.elements_ = elements_ > offset ? elements_ - offset : 0;
         return t;
     }
+    void SetShapeInfo(const ShapeInfo& shape) { shape_.set(shape); }
+    ShapeInfo GetShapeInfo(ASCEND_SIM_SITE) const { return shape_.get(site); }
     template <CacheRwMode mode = CacheRwMode::RW>
     void SetL2CacheHint(CacheMode) {
         static_assert(ascend_sim::kTakes<T, ascend_sim::Api::SetL2CacheHint>,
@@ -100,8 +171,7 @@ public:
     T GetValue(uint64_t offset, ASCEND_SIM_SITE) const {
         ascend_sim::start(ascend_sim::Pipe::S, "GlobalTensor::GetValue", site);
         ascend_sim::reads_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
-        T value;
-        std::memcpy(&value, at(offset), sizeof value);
+        const T value = ascend_sim::element_in<T>(reinterpret_cast<const uint8_t*>(at(offset)), offset);
         ascend_sim::finish_scalar(ascend_sim::scalar_gm_cycles());
         return value;
     }
@@ -116,7 +186,7 @@ public:
         ascend_sim::start(ascend_sim::Pipe::S, "GlobalTensor::SetValue", site);
         ascend_sim::writes_gm("tensor", uintptr_t(at(offset)), sizeof(T), view_);
         ascend_sim::write_to_cache(uintptr_t(at(offset)), sizeof(T));
-        std::memcpy(at(offset), &value, sizeof value);
+        ascend_sim::store_element(reinterpret_cast<uint8_t*>(at(offset)), offset, value);
         ascend_sim::finish_scalar(ascend_sim::scalar_gm_cycles());
     }
 
@@ -129,11 +199,13 @@ private:
     T* at(uint64_t offset) const {
         int64_t bytes = 0;
         if (__builtin_mul_overflow(int64_t(offset), int64_t(sizeof(T)), &bytes)) return nullptr;
+        if (ascend_sim::kIsInt4<T>) bytes = int64_t(offset) / 2;
         return reinterpret_cast<T*>(uintptr_t(address_) + uintptr_t(bytes));
     }
     T* address_ = nullptr;
     uint64_t elements_ = 0;
     ascend_sim::GmView view_;
+    ascend_sim::TensorShape shape_;
 };
 
 template <class T, CacheLine line, DcciDst destination>

@@ -6,9 +6,10 @@
 #include "ascendc/tiling_struct.h"
 
 #define BEGIN_TILING_DATA_DEF(S) struct alignas(8) S {
-#define TILING_DATA_FIELD_DEF(type, name) type name
-#define TILING_DATA_FIELD_DEF_ARR(type, count, name) type name[count]
-#define TILING_DATA_FIELD_DEF_STRUCT(type, name) alignas(8) type name
+// A semicolon may be missing after them, because CANN's macros end with one.
+#define TILING_DATA_FIELD_DEF(type, name) type name;
+#define TILING_DATA_FIELD_DEF_ARR(type, count, name) type name[count];
+#define TILING_DATA_FIELD_DEF_STRUCT(type, name) alignas(8) type name;
 #define END_TILING_DATA_DEF \
     }                       \
     ;

@@ -14,9 +14,11 @@
 
 #define __aicore__
 #define __global__ __attribute__((visibility("default")))
+#define __vector__
 #define __gm__
 #define __ubuf__
 #define GM_ADDR uint8_t*
+#define UB_ADDR uint8_t*
 
 namespace ascend_sim {
 
@@ -87,13 +89,35 @@ struct bfloat16_t {
     uint16_t raw;
     bfloat16_t() = default;
     template <class A, class = std::enable_if_t<std::is_arithmetic_v<A>>>
-    explicit constexpr bfloat16_t(A value) : raw(ascend_sim::float_to_bfloat16(float(value))) {}
+    constexpr bfloat16_t(A value) : raw(ascend_sim::float_to_bfloat16(float(value))) {}
     constexpr operator float() const { return ascend_sim::bfloat16_to_float(raw); }
 };
 static_assert(sizeof(bfloat16_t) == 2);
 #endif
 
+// Half a byte. A tensor of it has two elements in a byte, the first one in the low bits.
+struct int4b_t {
+    uint8_t storage;
+    int4b_t() = default;
+    template <class A, class = std::enable_if_t<std::is_integral_v<A>>>
+    constexpr int4b_t(A value) : storage(uint8_t(value) & 15) {}
+    constexpr operator int8_t() const { return int8_t((storage ^ 8) - 8); }
+};
+
 namespace ascend_sim {
+template <class T>
+constexpr bool kIsInt4 = std::is_same_v<T, int4b_t>;
+
+// The bytes of a number of elements, and the elements of a number of bytes.
+template <class T>
+constexpr uint64_t bytes_of(uint64_t elements) {
+    return kIsInt4<T> ? elements / 2 : elements * sizeof(T);
+}
+template <class T>
+constexpr uint64_t elements_of(uint64_t bytes) {
+    return kIsInt4<T> ? bytes * 2 : bytes / sizeof(T);
+}
+
 template <class>
 constexpr bool kIsBfloat16 = false;
 #if __CCE_AICORE__ != 200
@@ -111,6 +135,7 @@ constexpr Element element_of() {
     if (kIsBfloat16<T>) return Element::Bfloat16;
     if (std::is_same_v<T, float>) return Element::Float;
     if (std::is_same_v<T, double>) return Element::Double;
+    if (kIsInt4<T>) return Element::Int4;
     if (!std::is_integral_v<T>) return Element::Other;
     constexpr Element kSigned[] = {Element::Int8, Element::Int16, Element::Int32, Element::Int64},
                       kUnsigned[] = {Element::Uint8, Element::Uint16, Element::Uint32, Element::Uint64};
@@ -133,8 +158,32 @@ enum event_t : int32_t { EVENT_ID0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, 
 
 namespace AscendC {
 
-enum class TPosition : uint8_t { GM, A1, A2, B1, B2, C1, C2, CO1, CO2, VECIN, VECOUT, VECCALC, MAX };
+using ::int4b_t;
+
+enum class TPosition : uint8_t {
+    GM,
+    A1,
+    A2,
+    B1,
+    B2,
+    C1,
+    C2,
+    CO1,
+    CO2,
+    VECIN,
+    VECOUT,
+    VECCALC,
+    LCM = VECCALC,
+    SPM,
+    SHM = SPM,
+    TSCM,
+    C2PIPE2GM,
+    C2PIPE2LOCAL,
+    MAX
+};
 using QuePosition = TPosition;
+enum class Hardware : uint8_t { GM, UB, L1, L0A, L0B, L0C, BIAS, FIXBUF, MAX };
+using TTagType = int32_t;
 
 enum class HardEvent : uint8_t {
     S_V,
@@ -171,8 +220,5 @@ enum class DcciDst : uint64_t { CACHELINE_ALL, CACHELINE_UB, CACHELINE_OUT, CACH
 enum class CacheMode : uint8_t { CACHE_MODE_DISABLE = 0, CACHE_MODE_NORMAL = 1, CACHE_MODE_PERSISTENT = 4 };
 enum class CacheRwMode : uint8_t { READ = 1, WRITE, RW };
 enum class MemDsbT : uint8_t { ALL, DDR, UB, SEQ };
-
-constexpr uint64_t MASK_PLACEHOLDER = 0;
-constexpr uint32_t DEFAULT_BLK_NUM = 8, DEFAULT_BLK_STRIDE = 1, DEFAULT_REPEAT_STRIDE = 8, ONE_BLK_SIZE = 32;
 
 }  // namespace AscendC

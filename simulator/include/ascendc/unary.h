@@ -62,7 +62,7 @@ ASCEND_SIM_UNARY(Ln, Function, std::log(double(a)))
 ASCEND_SIM_UNARY(Sqrt, Function, std::sqrt(a))
 ASCEND_SIM_UNARY(Rsqrt, Estimate, ascend_sim::approximately<T>(1.0f / std::sqrt(a)))
 ASCEND_SIM_UNARY(Reciprocal, Estimate, ascend_sim::approximately<T>(1.0f / a))
-ASCEND_SIM_UNARY(Relu, Repeat, a > 0 ? a : 0)
+ASCEND_SIM_UNARY(Relu, Repeat, a > 0 || a != a ? a : 0)
 ASCEND_SIM_UNARY(Not, Repeat, ~a)
 ASCEND_SIM_UNARY(Neg, Repeat, -a)
 

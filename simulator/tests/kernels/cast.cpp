@@ -40,3 +40,20 @@ KERNEL(integer_to_odd) {
     Ub ub(4096);
     Cast(ub.at<int32_t>(2048, 64), ub.at<float>(0, 64), RoundMode::CAST_ODD, 64);  // breaks SIM-ROUND-01
 }
+
+KERNEL(integers_to_half_by_a_scale) {
+    Ub ub(1024);
+    SetDeqScale(half(0.5f));
+    Cast(ub.at<half>(512, 64), ub.at<int32_t>(0, 64), RoundMode::CAST_NONE, 64);  // keeps SIM-STATE-04
+}
+
+KERNEL(integers_to_half_without_a_scale) {
+    Ub ub(1024);
+    Cast(ub.at<half>(512, 64), ub.at<int32_t>(0, 64), RoundMode::CAST_NONE, 64);  // breaks SIM-STATE-04: SetDeqScale(half scale) before it, which is missing
+}
+
+KERNEL(integers_to_half_by_parameters_of_another_conversion) {
+    Ub ub(1024);
+    SetDeqScale(0.5f, int16_t(1), true);
+    Cast(ub.at<half>(512, 64), ub.at<int32_t>(0, 64), RoundMode::CAST_NONE, 64);  // breaks SIM-STATE-04: the last call has another form
+}

@@ -128,6 +128,13 @@ KERNEL(atomic_add_to_written_output) {
     SetAtomicNone();
 }
 
+KERNEL(work_space_of_a_reduction) {
+    Ub ub(1024);
+    LocalTensor<float> work = ub.at<float>(768, 8);
+    ReduceMax(ub.at<float>(512, 8), ub.at<float>(0, 100), work, 100);
+    Add(ub.at<float>(640, 8), work, work, 8);  // breaks SIM-INIT-01: work space that a vector instruction left undefined
+}
+
 KERNEL(output_with_every_byte_written) {
     Ub ub(kBytes);
     DataCopy(global<float>(y), ub.at<float>(0, kBytes / 4), kBytes / 4);  // keeps SIM-INIT-03

@@ -25,6 +25,34 @@ KERNEL(widen_in_place) {
     Cast(ub.at<float>(0, 512), ub.at<half>(0, 512), RoundMode::CAST_NONE, 512);  // breaks SIM-OVERLAP-01: `dst` and `src`
 }
 
+// The other way round, no result lies in data that is read later.
+KERNEL(narrow_in_place) {
+    Ub ub(4096);
+    Cast(ub.at<half>(0, 512), ub.at<float>(0, 512), RoundMode::CAST_RINT, 512);  // warns SIM-OVERLAP-03: the narrower `dst` overlaps a part of `src`
+}
+
+KERNEL(narrow_beside_the_source) {
+    Ub ub(4096);
+    Cast(ub.at<half>(64, 512), ub.at<float>(0, 512), RoundMode::CAST_RINT, 512);  // breaks SIM-OVERLAP-01: `dst` and `src`
+}
+
+KERNEL(narrow_into_a_later_source) {
+    Ub ub(4096);
+    Cast(ub.at<half>(1024, 512), ub.at<float>(0, 512), RoundMode::CAST_RINT, 512);  // breaks SIM-OVERLAP-02: which repeat
+}
+
+KERNEL(sum_at_its_source) {
+    Ub ub(4096);
+    LocalTensor<float> t = ub.at<float>(0, 128);
+    WholeReduceSum(t, t, 64, 2, 1, 1, 8);  // warns SIM-OVERLAP-03: `dst` overlaps a part of the `src` of its own repeat
+}
+
+KERNEL(sums_in_a_later_source) {
+    Ub ub(4096);
+    LocalTensor<float> t = ub.at<float>(0, 128);
+    WholeReduceSum(t[64], t, 64, 2, 1, 1, 8);  // breaks SIM-OVERLAP-02: repeat 0 writes UB bytes [256, 260) of `dst`, which repeat 1 reads
+}
+
 KERNEL(gather_in_place) {
     Ub ub(4096);
     LocalTensor<float> t = ub.at<float>(0, 64);
@@ -73,4 +101,15 @@ KERNEL(quotient_in_place) {
     Ub ub(4096);
     LocalTensor<float> t = ub.at<float>(0, 1024);
     Div(t, t[512], t, 64, 4, {1, 1, 1, 0, 8, 0});  // breaks SIM-OVERLAP-02: `src1`
+}
+
+// The result of a count form in its source.
+KERNEL(largest_beside_its_source) {
+    Ub ub(1024);
+    ReduceMax(ub.at<float>(512, 8), ub.at<float>(0, 100), ub.at<float>(768, 8), 100);  // keeps SIM-OVERLAP-03
+}
+
+KERNEL(largest_in_its_source) {
+    Ub ub(1024);
+    ReduceMax(ub.at<float>(0, 8), ub.at<float>(0, 100), ub.at<float>(768, 8), 100);  // warns SIM-OVERLAP-03: `dst` (UB
 }

@@ -19,7 +19,7 @@ struct Parts {
 
 // Defined by the host's macros.
 BEGIN_TILING_DATA_DEF(Inner)
-TILING_DATA_FIELD_DEF(uint32_t, rows);
+TILING_DATA_FIELD_DEF(uint32_t, rows)
 END_TILING_DATA_DEF;
 REGISTER_TILING_DATA_CLASS(InnerOp, Inner);
 BEGIN_TILING_DATA_DEF(ByMacros)

@@ -2,8 +2,18 @@
 // words after a colon are in the compiler's message. All other lines must compile on every SoC. No code runs.
 #include "kernel_operator.h"
 // Headers that CANN's kernels include; each must exist:
+#include "basic_api/kernel_operator_intf.h"
+#include "impl/dav_c220/kernel_operator_reg_others_impl.h"
+#include "kernel_basic_intf.h"
+#include "kernel_cube_intf.h"
+#include "kernel_event.h"
 #include "kernel_log.h"
+#include "kernel_macros.h"
+#include "kernel_operator_intf.h"
+#include "kernel_operator_list_tensor_intf.h"
+#include "kernel_tensor.h"
 #include "kernel_tiling/kernel_tiling.h"
+#include "kernel_type.h"
 #include "kernel_utils.h"
 #include "lib/activation/softmax.h"
 #include "lib/index/arithprogression.h"
@@ -12,7 +22,11 @@
 #include "lib/normalization/rmsnorm.h"
 #include "lib/pad/broadcast.h"
 #include "lib/reduce/sum.h"
+#include "kernel_vec_intf.h"
+#include "platform/platform_infos_def.h"
 #include "register/tilingdata_base.h"
+#include "utils/debug/asc_printf.h"
+#include "utils/std/algorithm.h"
 
 using namespace AscendC;
 
@@ -113,6 +127,30 @@ void deinterleave_half() { DeInterleave(ub<half>(), ub<half>(), ub<half>(), ub<h
 void atomic_float() { SetAtomicAdd<float>(); }
 void atomic_int32() { SetAtomicAdd<int32_t>(); }  // not on ascend310p
 void atomic_uint32() { SetAtomicAdd<uint32_t>(); }  // not on any: SetAtomicAdd: this SoC
+void transpose_of_float() { Transpose(ub<float>(), ub<float>()); }  // not on any: Transpose: this SoC
+void transpose_of_bfloat16() { Transpose(ub<bfloat16_t>(), ub<bfloat16_t>(), ub<uint8_t>(), TransposeParamsExt()); }  // not on ascend910b, ascend310p: TransposeExt: this SoC
+void blocks_of_int64(uint64_t (&list)[16]) { TransDataTo5HD<int64_t>(list, list, TransDataTo5HDParams()); }  // not on any: TransDataTo5HD: this SoC
+void sort() { Sort32<float>(ub<float>(), ub<float>(), ub<uint32_t>(), 1); }  // not on ascend310p: Sort32: this SoC
+void merge(const MrgSortSrcList<half>& src) { MrgSort<half>(ub<half>(), src, MrgSort4Info()); }  // not on ascend310p: MrgSort: this SoC
+void merge_of_proposals(const MrgSortSrcList<half>& src) { MrgSort4<half>(ub<half>(), src, MrgSort4Info()); }  // not on ascend910b, ascend950: MrgSort4: this SoC
+void sort_of_proposals() { RpSort16<half>(ub<half>(), ub<half>(), 1); }  // not on ascend910b, ascend950: RpSort16: this SoC
+void concat_of_proposals() { ProposalConcat<half>(ub<half>(), ub<half>(), 1, 4); }  // not on ascend910b, ascend950: ProposalConcat: this SoC
+void extract_of_proposals() { ProposalExtract<half>(ub<half>(), ub<half>(), 1, 4); }  // not on ascend910b, ascend950: ProposalExtract: this SoC
+void compare_of_integers() { Compare(ub<int32_t>(), ub<int32_t>(), CMPMODE::EQ, uint64_t(64), BinaryRepeatParams()); }  // not on any: CompareRegister: this SoC
+void select_of_mode_1() { Select<half, SELMODE::VSEL_TENSOR_SCALAR_MODE>(ub<half>(), ub<half>(), ub<half>(), 1, BinaryRepeatParams()); }  // not on any: mode 1 takes a mask tensor and one source
+void padding_of_blocks() { VectorPadding(ub<half>(), ub<half>(), 0, false, 64); }  // not on ascend910b, ascend950: VectorPadding: this SoC
+void saturation() { SetSaturationFlag<SaturationMode::FLOAT>(true); }  // not on ascend310p, ascend950: SetSaturationFlag: this SoC
+bool saturation_flag() { return GetSaturationFlag<SaturationMode::CAST>(); }  // not on ascend310p, ascend950: GetSaturationFlag: this SoC
+void control_bit() { SetCtrlSpr<48, 48>(1); }  // not on ascend310p: SetCtrlSpr: this SoC
+int64_t value_of_control_bit() { return GetCtrlSpr<48, 48>(); }  // not on ascend310p: GetCtrlSpr: this SoC
+void other_control_bit() { SetCtrlSpr<60, 60>(1); }  // not on any: the simulator has bit 48 only
+void atomic_maximum() { SetAtomicMax<float>(); }  // not on ascend310p: SetAtomicMax: this SoC
+void atomic_minimum() { SetAtomicMin<half>(); }  // not on ascend310p: SetAtomicMin: this SoC
+void atomic_type() { SetAtomicType<uint32_t>(); }  // not on any: SetAtomicType: this SoC
+void init_output() { InitOutput<float>(gm<float>(), 8, 0.0f); }  // not on ascend310p: InitOutput: this SoC
+void fill_of_gm(GlobalTensor<bfloat16_t> t) { Fill(t, 8, bfloat16_t()); }  // not on ascend910b, ascend310p: Fill: this SoC
+void allocator_of_l1() { LocalMemAllocator<Hardware::L1> allocator; }  // not on any: the simulator has vector cores only
+void path_to_l1(TQueBind<TPosition::VECIN, TPosition::VECOUT, 1>& q) { q.EnQue<TPosition::GM, TPosition::A1, float>(ub<float>()); }  // not on any: a data path of a vector core
 void atomic_bfloat16() { SetAtomicAdd<bfloat16_t>(); }  // not on ascend310p
 
 // ---- conversions and reductions ---------------------------------------------------------------------
@@ -123,8 +161,32 @@ void cast_int16_to_float() { Cast(ub<float>(), ub<int16_t>(), RoundMode::CAST_NO
 void cast_int64_to_float() { Cast(ub<float>(), ub<int64_t>(), RoundMode::CAST_RINT, 64); }  // not on ascend310p
 void cast_bfloat16_to_half() { Cast(ub<half>(), ub<bfloat16_t>(), RoundMode::CAST_RINT, 64); }  // not on ascend910b, ascend310p
 void cast_double_to_float() { Cast(ub<float>(), ub<double>(), RoundMode::CAST_RINT, 64); }  // not on any: Cast: this SoC
+void cast_int32_to_half() { Cast(ub<half>(), ub<int32_t>(), RoundMode::CAST_NONE, 64); }
+void cast_half_to_int4() { Cast(ub<int4b_t>(), ub<half>(), RoundMode::CAST_NONE, 64); }
+void cast_int4_to_half() { Cast(ub<half>(), ub<int4b_t>(), RoundMode::CAST_NONE, 64); }  // not on ascend310p
+void cast_int4_to_float() { Cast(ub<float>(), ub<int4b_t>(), RoundMode::CAST_NONE, 64); }  // not on any: Cast: this SoC
+void add_int4() { Add(ub<int4b_t>(), ub<int4b_t>(), ub<int4b_t>(), 64); }  // not on any: Add: this SoC
+void copy_int4() { DataCopy(ub<int4b_t>(), gm<int4b_t>(), 64); }
+void reference_to_int4() { (void)ub<int4b_t>()(0); }  // not on any: an element of half a byte has no reference
+void dequantize_to_int8() { CastDequant<int8_t, int16_t>(ub<int8_t>(), ub<int16_t>(), 64); }
+void dequantize_to_half() { CastDequant<half, int32_t>(ub<half>(), ub<int32_t>(), 64); }  // not on ascend310p
+void dequantize_float() { CastDequant<half, float>(ub<half>(), ub<float>(), 64); }  // not on any: CastDequant: this SoC
+void scale_in_floats() { SetDeqScale(ub<float>(), VdeqInfo()); }  // not on any: SetDeqScale: the parameters
+void add_relu_int32() { AddRelu(ub<int32_t>(), ub<int32_t>(), ub<int32_t>(), 64); }  // not on any: AddRelu: this SoC
+void add_relu_half_to_half() { AddReluCast(ub<half>(), ub<half>(), ub<half>(), 64); }  // not on any: AddReluCast: this SoC
+void truncate_half() { Truncate<half, RoundMode::CAST_RINT>(ub<half>(), ub<half>(), 64); }  // not on ascend910b, ascend310p
+void truncate_to_odd() { Truncate<half, RoundMode::CAST_ODD>(ub<half>(), ub<half>(), 64); }  // not on any: Truncate:
 void sum_float() { WholeReduceSum<float>(ub<float>(), ub<float>(), 64, 1, 1, 1, 8); }
 void sum_int32() { WholeReduceSum<int32_t>(ub<int32_t>(), ub<int32_t>(), 64, 1, 1, 1, 8); }  // not on any: WholeReduceSum: this SoC
+void largest_of_a_repeat() { WholeReduceMax(ub<float>(), ub<float>(), 64, 1, 1, 1, 8); }
+void largest_integer_of_a_repeat() { WholeReduceMax(ub<int32_t>(), ub<int32_t>(), 64, 1, 1, 1, 8); }  // not on ascend910b, ascend310p: WholeReduceMax: this SoC
+void largest_integer_of_blocks() { BlockReduceMax(ub<int32_t>(), ub<int32_t>(), 1, 64, 1, 1, 8); }  // not on any: BlockReduceMax: this SoC
+void smallest_of_all() { ReduceMin(ub<half>(), ub<half>(), ub<half>(), 100, true); }
+void smallest_int64() { ReduceMin(ub<int64_t>(), ub<int64_t>(), ub<int64_t>(), 100); }  // not on ascend910b, ascend310p
+void smallest_int64_of_repeats() { ReduceMin(ub<int64_t>(), ub<int64_t>(), ub<int64_t>(), 32, 2, 8); }  // not on any: ReduceMin: this SoC
+void largest_of_pairs() { ReducePairElem<ReduceType::MAX, half>(ub<half>(), ub<half>(), 128, 1, 1, 1, 8); }  // not on any: ReducePairElem
+void register_of_a_value(float& value) { GetReduceRepeatMaxMinSpr(value); }  // not on ascend910b, ascend950
+void register_of_an_index(float& value, float& index) { GetReduceRepeatMaxMinSpr(value, index); }  // not on ascend310p, ascend950
 void compare_half() { Compare(ub<uint8_t>(), ub<half>(), ub<half>(), CMPMODE::LT, 128); }
 void compare_int32() { Compare(ub<uint8_t>(), ub<int32_t>(), ub<int32_t>(), CMPMODE::EQ, 64); }  // not on ascend310p
 void select_float() { Select(ub<float>(), ub<uint8_t>(), ub<float>(), 1.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, 64); }
@@ -142,8 +204,8 @@ void read_gm() { (void)gm<float>().GetValue(0); }
 void read_gm_by_parentheses() { (void)gm<float>()(0); }  // not on ascend310p
 void hint_the_cache(GlobalTensor<int32_t> t) { t.SetL2CacheHint(CacheMode::CACHE_MODE_DISABLE); }  // not on ascend310p
 void queue_in() { TQue<TPosition::VECIN, 1> q; }
-void queue_of_the_cube() { TQue<TPosition::A1, 1> q; }  // not on any: the simulator has the queues
-void buffer_of_the_cube() { TBuf<TPosition::CO1> b; }  // not on any: a TBuf of a vector core
+void queue_of_the_cube() { TQue<TPosition::A1, 1> q; }  // not on any: the simulator has vector cores only, with the queues
+void buffer_of_the_cube() { TBuf<TPosition::CO1> b; }  // not on any: the simulator has vector cores only, whose TBuf
 void in_place_alloc(TQue<TPosition::VECIN, 0> q, LocalTensor<float> t) { q.AllocTensor<float>(t); }
 void in_place_alloc_of_depth_one(TQue<TPosition::VECIN, 1> q, LocalTensor<float> t) { q.AllocTensor<float>(t); }  // not on any: needs a queue of depth 0
 
@@ -151,6 +213,19 @@ void sine() { Sin(ub<float>(), ub<float>()); }  // not on any: was not declared 
 void element_written(LocalTensor<float> t) { t(0) = 1.0f; }
 void element_of_gm_written() { gm<int32_t>()(0) = 1; }  // not on ascend310p: GlobalTensor(): this SoC does not have it
 void sub_block_index() { (void)GetSubBlockIdx(); }
+void sub_block_count() { (void)GetSubBlockNum(); }  // not on ascend310p
+void system_counter() { (void)GetSystemCycle(); }  // not on ascend310p
+void size_of_ub() { (void)GetUBSizeInBytes(); }  // not on ascend910b, ascend310p
+void size_of_ub_at_run_time() { (void)GetRuntimeUBSize(); }  // not on ascend910b, ascend310p
+void largest_float() { (void)NumericLimits<float>::Max(); }  // not on ascend910b, ascend310p: NumericLimits: this SoC
+void infinite_integer() { (void)NumericLimits<int32_t>::Infinity(); }  // not on any
+void larger_of_two_types() { (void)Std::max(1, 2.0f); }  // not on any: Std::max: both values have one type
+void square_root() { (void)Std::sqrt(2.0f); }  // not on ascend910b, ascend310p: Std::sqrt: Ascend950
+void scalar_to_half() { (void)Cast<float, half, RoundMode::CAST_ODD>(2.0f); }
+void scalar_to_half_to_nearest() { (void)Cast<float, half, RoundMode::CAST_RINT>(2.0f); }  // not on any: Cast of a scalar
+void scalar_to_bfloat16() { (void)AscendC::Cast(2.0f); }  // not on ascend310p
+void integer_to_bfloat16() { (void)AscendC::Cast(2); }  // not on any: no matching function
+void print_a_struct(Plain plain) { AscendC::printf("%d", plain); }  // not on any: printf prints numbers
 
 // ---- tiling ------------------------------------------------------------------------------------------
 
@@ -176,3 +251,29 @@ void flag_between_cores() { CrossCoreSetFlag<0, PIPE_MTE3>(3); }  // not on asce
 void flag_of_the_cube() { CrossCoreSetFlag<2, PIPE_MTE3>(3); }  // not on any: CrossCoreSetFlag: modes 1, 2 and 4
 void flag_of_the_scalar_unit() { CrossCoreSetFlag<0, PIPE_S>(3); }  // not on any: CrossCoreSetFlag: a vector core's pipe is
 void wait_for_cores() { CrossCoreWaitFlag(3); }  // not on ascend310p: CrossCoreWaitFlag: this SoC does not have it
+
+// ---- APIs of cube cores and of registers ------------------------------------------------------------------
+
+extern "C" __global__ __cube__ void kernel_of_cube_cores() {}  // not on any: __cube__: a kernel of cube cores, but the simulator has vector cores only
+extern "C" __global__ __mix__(1, 2) void kernel_of_both() {}  // not on any: __mix__: a kernel of cube cores
+extern "C" __global__ __mix__(0, 1) void kernel_of_vector_cores() {}
+extern "C" __global__ __vector__ void another_kernel_of_vector_cores() {}
+void product() { Mmad(ub<half>(), ub<half>(), ub<half>(), 1); }  // not on any: Mmad: an API of cube cores, but the simulator has vector cores only
+void product_of_types() { Mmad<float, half, half>(ub<float>(), ub<half>(), ub<half>(), 1); }  // not on any: Mmad: an API of cube cores
+void load() { LoadData<half>(ub<half>(), gm<half>(), 1); }  // not on any: LoadData: an API of cube cores
+void fix() { Fixpipe(gm<half>(), ub<half>(), 1); }  // not on any: Fixpipe: an API of cube cores
+MmadParams parameters_of_a_product;  // not on any: MmadParams: an API of cube cores
+LoadData3DParamsV2<half> parameters_of_a_load;  // not on any: LoadData3DParamsV2: an API of cube cores
+Nd2NzParams parameters_of_a_copy;  // not on any: Nd2NzParams: a copy that changes the layout
+struct TilingOfAProduct { TCubeTiling tiling; };  // not on any: TCubeTiling: an API of cube cores
+using Operand = MatmulType<TPosition::GM, CubeFormat::ND, half>;
+matmul::Matmul<Operand, Operand, Operand> object;  // not on any: Matmul: an API of cube cores
+const MatmulConfig* config = nullptr;
+void config_of_a_product() { GetMDLConfig(true, false); }  // not on any: GetMDLConfig: an API of cube cores
+void registration() { REGIST_MATMUL_OBJ(1, 2, 3); }  // not on any: REGIST_MATMUL_OBJ: an API of cube cores
+void event_of_cube_pipes() { TQueSync<PIPE_M, PIPE_V> event; }  // not on any: TQueSync: two different pipes of a vector core
+void event_of_vector_pipes() { TQueSync<PIPE_MTE2, PIPE_V> event; }
+MicroAPI::RegTensor<float> vector_register;  // not on any: RegTensor: the register API of Ascend950, but the simulator has vector cores with UB only
+AscendC::Reg::MaskReg mask_register;  // not on any: MaskReg: the register API of Ascend950
+void scope() { __VEC_SCOPE__ {} }  // not on any: a function of registers of Ascend950, but the simulator has vector cores with UB only
+__simd_vf__ inline void function_of_registers() {}  // not on any: a function of registers of Ascend950

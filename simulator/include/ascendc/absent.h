@@ -1,0 +1,150 @@
+// Names of the APIs that the simulator lacks because it has vector cores only: cube cores, and the registers of
+// Ascend950. A use does not compile, and the message names the API, at the kernel's line.
+#pragma once
+
+namespace ascend_sim {
+
+template <class...>
+constexpr bool kNever = false;
+
+}  // namespace ascend_sim
+
+#define ASCEND_SIM_NO_CUBE "an API of cube cores, but the simulator has vector cores only"
+#define ASCEND_SIM_NO_REGISTERS "the register API of Ascend950, but the simulator has vector cores with UB only"
+
+// An error where a macro is used.
+#define ASCEND_SIM_ERROR(text) _Pragma(text)
+
+// Functions that a kernel calls with any arguments, and up to three types in angle brackets.
+#define ASCEND_SIM_ABSENT_FUNCTION(Name, why)                               \
+    template <class... A>                                                   \
+    void Name(const A&...) {                                                \
+        static_assert(::ascend_sim::kNever<A...>, #Name ": " why);          \
+    }                                                                       \
+    template <class T, class... A>                                          \
+    void Name(const A&...) {                                                \
+        static_assert(::ascend_sim::kNever<T, A...>, #Name ": " why);       \
+    }                                                                       \
+    template <class T, class U, class... A>                                 \
+    void Name(const A&...) {                                                \
+        static_assert(::ascend_sim::kNever<T, U, A...>, #Name ": " why);    \
+    }                                                                       \
+    template <class T, class U, class V, class... A>                        \
+    void Name(const A&...) {                                                \
+        static_assert(::ascend_sim::kNever<T, U, V, A...>, #Name ": " why); \
+    }
+
+// A type without parameters.
+#define ASCEND_SIM_ABSENT_TYPE(Name, why)                       \
+    template <class T>                                          \
+    struct AscendSimNo##Name {                                  \
+        static_assert(::ascend_sim::kNever<T>, #Name ": " why); \
+    };                                                          \
+    using Name = AscendSimNo##Name<void>;
+
+// A template of types.
+#define ASCEND_SIM_ABSENT_TEMPLATE(Name, why)                      \
+    template <class... T>                                          \
+    struct Name {                                                  \
+        static_assert(::ascend_sim::kNever<T...>, #Name ": " why); \
+    };
+
+// ---- kernels of cube cores -----------------------------------------------------------------------------
+
+#define __cube__ \
+    ASCEND_SIM_ERROR("GCC error \"__cube__: a kernel of cube cores, but the simulator has vector cores only\"")
+// __mix__(cube cores, vector cores of each)
+#define __mix__(cube, vector) ASCEND_SIM_MIX_##cube##_##vector
+#define ASCEND_SIM_MIX_0_1
+#define ASCEND_SIM_MIX_1_0 ASCEND_SIM_MIXED
+#define ASCEND_SIM_MIX_1_1 ASCEND_SIM_MIXED
+#define ASCEND_SIM_MIX_1_2 ASCEND_SIM_MIXED
+#define ASCEND_SIM_MIXED \
+    ASCEND_SIM_ERROR("GCC error \"__mix__: a kernel of cube cores, but the simulator has vector cores only\"")
+
+ASCEND_SIM_ABSENT_TYPE(TCubeTiling, ASCEND_SIM_NO_CUBE)
+
+namespace AscendC {
+
+#define ASCEND_SIM_CUBE(Name) ASCEND_SIM_ABSENT_FUNCTION(Name, ASCEND_SIM_NO_CUBE)
+ASCEND_SIM_CUBE(BroadCastVecToMM)
+ASCEND_SIM_CUBE(Conv2D)
+ASCEND_SIM_CUBE(Fixpipe)
+ASCEND_SIM_CUBE(Gemm)
+ASCEND_SIM_CUBE(InitConstValue)
+ASCEND_SIM_CUBE(LoadData)
+ASCEND_SIM_CUBE(LoadDataUnzip)
+ASCEND_SIM_CUBE(LoadDataWithSparse)
+ASCEND_SIM_CUBE(LoadDataWithTranspose)
+ASCEND_SIM_CUBE(LoadImageToLocal)
+ASCEND_SIM_CUBE(Mmad)
+ASCEND_SIM_CUBE(MmadMx)
+ASCEND_SIM_CUBE(MmadWithSparse)
+ASCEND_SIM_CUBE(SetFixPipeConfig)
+ASCEND_SIM_CUBE(SetFixpipeNz2ndFlag)
+ASCEND_SIM_CUBE(SetFixpipePreQuantFlag)
+ASCEND_SIM_CUBE(SetFmatrix)
+ASCEND_SIM_CUBE(SetHF32Mode)
+ASCEND_SIM_CUBE(SetHF32TransMode)
+ASCEND_SIM_CUBE(SetLoadDataBoundary)
+ASCEND_SIM_CUBE(SetLoadDataPaddingValue)
+ASCEND_SIM_CUBE(SetLoadDataRepeat)
+ASCEND_SIM_CUBE(SetMMLayoutTransform)
+#undef ASCEND_SIM_CUBE
+
+#define ASCEND_SIM_CUBE(Name) ASCEND_SIM_ABSENT_TYPE(Name, ASCEND_SIM_NO_CUBE)
+ASCEND_SIM_CUBE(Conv2dParams)
+ASCEND_SIM_CUBE(DataCopyCO12DstParams)
+ASCEND_SIM_CUBE(FixpipeParamsC310)
+ASCEND_SIM_CUBE(FixpipeParamsV220)
+ASCEND_SIM_CUBE(LoadData2DMxParams)
+ASCEND_SIM_CUBE(LoadData2DParams)
+ASCEND_SIM_CUBE(LoadData2DParamsV2)
+ASCEND_SIM_CUBE(LoadData2dTransposeParams)
+ASCEND_SIM_CUBE(LoadDataRepeatParam)
+ASCEND_SIM_CUBE(LoadImageToLocalParams)
+ASCEND_SIM_CUBE(MmadParams)
+#undef ASCEND_SIM_CUBE
+ASCEND_SIM_ABSENT_TYPE(Nd2NzParams, "a copy that changes the layout, which the simulator lacks")
+ASCEND_SIM_ABSENT_TEMPLATE(InitConstValueParams, ASCEND_SIM_NO_CUBE)
+ASCEND_SIM_ABSENT_TEMPLATE(LoadData3DParamsV1, ASCEND_SIM_NO_CUBE)
+ASCEND_SIM_ABSENT_TEMPLATE(LoadData3DParamsV2, ASCEND_SIM_NO_CUBE)
+
+// ---- registers of Ascend950 ------------------------------------------------------------------------------
+
+namespace Reg {
+
+#define ASCEND_SIM_REGISTER(Name) ASCEND_SIM_ABSENT_TYPE(Name, ASCEND_SIM_NO_REGISTERS)
+ASCEND_SIM_REGISTER(AddrReg)
+ASCEND_SIM_REGISTER(CastTrait)
+ASCEND_SIM_REGISTER(DivSpecificMode)
+ASCEND_SIM_REGISTER(ExpSpecificMode)
+ASCEND_SIM_REGISTER(MaskReg)
+ASCEND_SIM_REGISTER(UnalignReg)
+ASCEND_SIM_REGISTER(UnalignRegForLoad)
+ASCEND_SIM_REGISTER(UnalignRegForStore)
+#undef ASCEND_SIM_REGISTER
+ASCEND_SIM_ABSENT_TEMPLATE(RegTensor, ASCEND_SIM_NO_REGISTERS)
+ASCEND_SIM_ABSENT_FUNCTION(LocalMemBar, ASCEND_SIM_NO_REGISTERS)
+
+}  // namespace Reg
+
+namespace MicroAPI = Reg;
+
+}  // namespace AscendC
+
+#define ASCEND_SIM_NO_VF \
+    ASCEND_SIM_ERROR(    \
+        "GCC error \"a function of registers of Ascend950, but the simulator has vector cores with UB only\"")
+#define __VEC_SCOPE__ ASCEND_SIM_NO_VF
+#define __simd_vf__ ASCEND_SIM_NO_VF
+#define __simd_callee__ ASCEND_SIM_NO_VF
+#define __simt_vf__ ASCEND_SIM_NO_VF
+#define __simt_callee__ ASCEND_SIM_NO_VF
+#define asc_vf_call ASCEND_SIM_NO_VF ::ascend_sim::no_vf
+#define VF_CALL ASCEND_SIM_NO_VF ::ascend_sim::no_vf
+
+namespace ascend_sim {
+template <auto function, class... A>
+void no_vf(const A&...) {}
+}  // namespace ascend_sim

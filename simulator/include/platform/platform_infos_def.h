@@ -1,0 +1,2 @@
+// A header of the host that some kernels include. They use nothing of it.
+#pragma once
