@@ -22,7 +22,7 @@ namespace {
 Profile with_instructions() {
     Profile p{};
     p.mte_issue_cycles = 20.6;           // A: copies of 128 bytes
-    p.read_latency_cycles = 570;         // A: two copies of 8 KiB take 668 to 701 cycles
+    p.read_latency_cycles = 570;         // A: HBM, if the port has 128 bytes a cycle
     p.write_latency_cycles = 96;         // E, C
     p.burst_overhead_bytes = 12;         // A: rows of 128 bytes beside rows of 2 KiB
     p.gm_line_bytes = 512;               // A, D
@@ -105,8 +105,9 @@ Profile ascend950(const Chip& chip) {
     p.vector_issue_cycles = 34;        // A
     p.function_issue_cycles = 34;      // A, as the others
     p.reduce_issue_cycles = 34;        // A, as the others
+    p.scalar_ub_cycles = 10;           // A: a scalar loop
     p.function_cycles = 4;             // B
-    p.estimate_cycles = 8;             // C, of half
+    p.estimate_cycles = 4;             // C, of float
     p.whole_reduce_cycles = 7;         // as on an A2; B has 1
     p.index_addition_cycles = p.vector_issue_cycles + p.repeat_cycles;
     return p;

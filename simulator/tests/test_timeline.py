@@ -14,8 +14,8 @@ from ascend_sim import In, Part, library
 
 FLOATS = 1 << 18
 # Cycles of the model (simulator/docs/kernels.md, "The timeline"). VECTOR and COPY: the fixed cost of a vector
-# instruction and of a copy. TAIL: the extra cost of a count form whose last repeat is not whole. ISSUE: the cost of
-# issuing an instruction or setting a flag, in the scalar unit.
+# instruction and of a copy. TAIL: the extra cost of a count form whose last repeat is not whole. ISSUE: the
+# scalar unit's cost of issuing an instruction or setting a flag.
 VECTOR, COPY, TAIL, READ_LATENCY, WRITE_LATENCY, ISSUE = 22, 20.6, 17, 570, 96, 2.2
 FUNCTION, REDUCTION = 29, 32  # the fixed cost of Exp, Ln, Sqrt and Div, and of a reduction of a repeat
 PIPES = ("S", "V", "MTE2", "MTE3")
