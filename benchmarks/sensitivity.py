@@ -27,6 +27,9 @@ FIGURES_PAGE = Path(__file__).resolve().parents[1] / "simulator" / "docs" / "fig
 A2, P310 = "Ascend910B1", "Ascend310P3"
 CHIPS = {A2: "Ascend910B and Ascend910_93", P310: "Ascend310P"}  # to the headings of their tables
 Figures = dict[str, float]
+# Shares of a launch's cycles.
+UNCHANGED = 0.0005  # a setting without effect
+OF_A_PART = 0.002  # the most by which one core's part may differ from the launch
 # Rates of a core and latencies of a read that give the same time for the published copies.
 PAIRS = ((24, 20), (32, 170), (64, 430), (128, 560))
 
@@ -83,7 +86,7 @@ class Case:
     def check(self) -> None:
         """Compare the whole launch with the part of one core."""
         whole, part = self.whole["cycles"], self.cycles({})
-        if abs(part / whole - 1) > 0.002:
+        if abs(part / whole - 1) > OF_A_PART:
             sys.exit(f"{self.name}: one core takes {part:,.0f} cycles, but the launch {whole:,.0f}")
 
 
@@ -147,7 +150,7 @@ def settings(chip: str) -> Iterator[tuple[str, Figures]]:
     yield "the profile's figures", {}
     for name, (low, high) in ranges(chip).items():
         for value in dict.fromkeys((low, high)):
-            if abs(value - profile[name]) > 1e-3 * profile[name]:
+            if f"{value:.3g}" != f"{profile[name]:.3g}":
                 yield f"`{name}` {value:g}", {name: value}
     for rate, latency in PAIRS if chip == A2 else ():
         yield (
@@ -168,7 +171,7 @@ def table(chip: str) -> str:
         print(f"\r{chip} {text:70}", end="", file=sys.stderr)
         cycles = [case.cycles(figures) for case in cases]
         own = own if figures else cycles
-        if figures and all(abs(c / o - 1) < 0.0005 for c, o in zip(cycles, own, strict=True)):
+        if figures and all(abs(c / o - 1) < UNCHANGED for c, o in zip(cycles, own, strict=True)):
             unchanged.append(text)
             continue
         cells = (f"{k.share(c, figures):.1%} {c:,.0f}" for k, c in zip(cases, cycles, strict=True))
