@@ -38,7 +38,7 @@ SMALL_EFFECT = 0.01  # of a setting, as a share of a launch's cycles
 def alternatives(case: Case) -> Iterator[Preferences]:
     """Preferences whose tiles the search compares; those of the host are the empty ones."""
     yield {}
-    for tile, table in itertools.product((2, 4, 8, 12, 24, 32, 48), (4, 16, 64)):
+    for tile, table in itertools.product((2, 4, 8, 12, 24, 32, 48), (4, 8, 16, 64)):
         yield {"tile_bytes": tile * KIB, "least_tile_bytes": min(tile, 4) * KIB, "block_tokens": table}
     for table in (1, 2, 4, 8, 32, 64):
         yield {"block_tokens": table, "block_rows": 0}

@@ -115,12 +115,14 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
         setup_temps += kRopeSetupPairTemps * round_up(d.n_dims / 2, 8);
         table_temps = kRopeTableTemps * l.block_tokens * width + kRopeTokenTemps * l.token_slots;
     }
-    // The rows that the kernel rotates are in front of the temporaries, or are the result in an output buffer.
+    // The temporaries follow the rows that the kernel rotates, or the rows are the result in an output buffer. Then
+    // `work` has the same room for every tile.
     const bool float_rows = call.item_bytes == 2 || call.out_bytes == 2 || packed;
-    l.temp_offset = float_rows ? round_up(lanes * 4, kUbBankGroups) + products_apart(call)
-                               : (products_apart(call) + round_up(l.outputs.bytes, kUbBankGroups) - l.outputs.bytes) %
-                                     kUbBankGroups;
-    l.work.bytes = std::max({l.temp_offset + lanes * 4, 4 * table_temps, 4 * setup_temps});
+    const int64_t apart = products_apart(call);
+    l.temp_offset = float_rows ? round_up(lanes * 4, kUbBankGroups) + apart
+                               : (apart + round_up(l.outputs.bytes, kUbBankGroups) - l.outputs.bytes) % kUbBankGroups;
+    const int64_t temp_end = (float_rows ? l.temp_offset : kUbBankGroups) + lanes * 4;
+    l.work.bytes = std::max({temp_end, 4 * table_temps, 4 * setup_temps});
     l.cos_offset = conflict_free_offset(l.block_tokens * width * 4);
     l.table.bytes = l.cos_offset + l.block_tokens * width * 4;
     if (call.normalizes) {
@@ -137,9 +139,14 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
 std::vector<RopeTile> tile_candidates(const RopeTileCall& call) {
     const Unit unit(call);
     const bool token_runs = call.head->tokens_inner != 0;
-    // With few heads the table takes much of the time; more tokens per table give it longer instructions.
+    // With few heads the table takes much of the time; more tokens per table give it longer instructions. Where the
+    // vector unit takes longer than the memory, twice as many tokens shorten it further. Elsewhere they only delay the
+    // first rows, which wait for their table.
     const TilePreferences& p = tile_preferences();
-    const int64_t most_table = std::clamp(p.block_rows / unit.heads, p.block_tokens, 4 * p.block_tokens);
+    const bool vector_bound = call.normalizes || call.key == kRopeSwapByGather;
+    const int64_t block_tokens = p.block_tokens * (vector_bound ? 2 : 1);
+    const int64_t block_rows = p.block_rows * (vector_bound ? 2 : 1);
+    const int64_t most_table = std::clamp(block_rows / unit.heads, block_tokens, 4 * block_tokens);
     std::vector<RopeTile> all;
     // For normalized heads the vector unit takes as long as the memory: build fewer tables if the tile fits unchanged.
     if (call.normalizes && !token_runs) all.push_back({unit.whole_rows, unit.most_heads, 2 * most_table});

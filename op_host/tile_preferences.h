@@ -13,8 +13,8 @@ struct TilePreferences {
     int64_t least_core_bytes = 1024;      // of x: a smaller part does not justify a core
     int64_t least_heads = 4;              // of a rotation's unit, because each unit computes its tokens' tables
     int64_t table_heads = 2;              // cost of building one token's table, in head rotations
-    int64_t block_tokens = 16;            // tokens of one table, so that instructions are long
-    int64_t block_rows = 256;             // head rows of one table, if a unit has few heads
+    int64_t block_tokens = 8;             // tokens of one table, so that instructions are long
+    int64_t block_rows = 128;             // head rows of one table, if a unit has few heads
 };
 
 const TilePreferences& tile_preferences();
