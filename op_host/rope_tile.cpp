@@ -9,8 +9,6 @@ namespace npu_rope {
 namespace {
 
 constexpr int64_t kRunBytes = 8 * 1024;  // of a run of one head's tokens, if they are adjacent in GM
-constexpr int64_t kBlockTokens = 16;     // tokens of one table, so that instructions are long
-constexpr int64_t kBlockRows = 256;      // head rows of one table, if a unit has few heads
 constexpr int64_t kMostTokens = 248;     // a multiple of 8: one repeat for each token, at most 255
 constexpr int64_t kMostRows = 4095;      // most blocks of one DMA instruction
 constexpr int64_t kMostNormRows = 512;   // of a normalized tile; each row needs memory for its statistics
@@ -54,7 +52,7 @@ void add_token_rows(const Unit& unit, int64_t table, int64_t least, std::vector<
     all->push_back({unit.whole_rows, all_heads, table});
     for (int64_t tokens = unit.whole_rows - 1; tokens >= 1 && tokens * all_heads * row_bytes >= least; --tokens)
         all->push_back({tokens, all_heads, table});
-    int64_t parts = std::max<int64_t>(2, all_heads * row_bytes / (kTileBytes + row_bytes));
+    int64_t parts = std::max<int64_t>(2, all_heads * row_bytes / (tile_preferences().tile_bytes + row_bytes));
     while (parts <= all_heads) {
         const int64_t heads = ceil_div(all_heads, parts);
         if (heads * row_bytes < least) return;
@@ -71,6 +69,13 @@ void add_token_runs(const Unit& unit, int64_t table, int64_t least, std::vector<
         const int64_t tokens = std::min(rows, run);
         all->push_back({tokens, std::min(unit.most_heads, rows / tokens), table});
     }
+}
+
+// Distance of the two products of a lane that the kernel adds, modulo the period of the bank groups. With halves the
+// second product is that of the partner, half the rotated lanes away.
+int64_t products_apart(const RopeTileCall& call) {
+    const int64_t half_bytes = call.key == kRopeHalves ? call.head->n_dims / 2 * 4 : 0;
+    return half_bytes % kUbBankGroups == kUbBankGroups / 2 ? 0 : kUbBankGroups / 2;
 }
 
 }  // namespace
@@ -110,9 +115,14 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
         setup_temps += kRopeSetupPairTemps * round_up(d.n_dims / 2, 8);
         table_temps = kRopeTableTemps * l.block_tokens * width + kRopeTokenTemps * l.token_slots;
     }
+    // The temporaries follow the rows that the kernel rotates, or the rows are the result in an output buffer. Then
+    // `work` has the same room for every tile.
     const bool float_rows = call.item_bytes == 2 || call.out_bytes == 2 || packed;
-    l.temp_offset = float_rows ? conflict_free_offset(lanes * 4) : 0;
-    l.work.bytes = std::max({l.temp_offset + lanes * 4, 4 * table_temps, 4 * setup_temps});
+    const int64_t apart = products_apart(call);
+    l.temp_offset = float_rows ? round_up(lanes * 4, kUbBankGroups) + apart
+                               : (apart + round_up(l.outputs.bytes, kUbBankGroups) - l.outputs.bytes) % kUbBankGroups;
+    const int64_t temp_end = (float_rows ? l.temp_offset : kUbBankGroups) + lanes * 4;
+    l.work.bytes = std::max({temp_end, 4 * table_temps, 4 * setup_temps});
     l.cos_offset = conflict_free_offset(l.block_tokens * width * 4);
     l.table.bytes = l.cos_offset + l.block_tokens * width * 4;
     if (call.normalizes) {
@@ -129,14 +139,20 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
 std::vector<RopeTile> tile_candidates(const RopeTileCall& call) {
     const Unit unit(call);
     const bool token_runs = call.head->tokens_inner != 0;
-    // With few heads the table takes much of the time; more tokens per table give it longer instructions.
-    const int64_t most_table = std::clamp(kBlockRows / unit.heads, kBlockTokens, 4 * kBlockTokens);
+    // With few heads the table takes much of the time; more tokens per table give it longer instructions. Where the
+    // vector unit takes longer than the memory, twice as many tokens shorten it further. Elsewhere they only delay the
+    // first rows, which wait for their table.
+    const TilePreferences& p = tile_preferences();
+    const bool vector_bound = call.normalizes || call.key == kRopeSwapByGather;
+    const int64_t block_tokens = p.block_tokens * (vector_bound ? 2 : 1);
+    const int64_t block_rows = p.block_rows * (vector_bound ? 2 : 1);
+    const int64_t most_table = std::clamp(block_rows / unit.heads, block_tokens, 4 * block_tokens);
     std::vector<RopeTile> all;
     // For normalized heads the vector unit takes as long as the memory: build fewer tables if the tile fits unchanged.
     if (call.normalizes && !token_runs) all.push_back({unit.whole_rows, unit.most_heads, 2 * most_table});
     for (int64_t table = most_table; table >= 1; table /= 2) {
-        // Tiles smaller than kLeastTileBytes have the smallest table, unless the unit has no larger tiles.
-        const int64_t least = table == 1 ? 0 : kLeastTileBytes;
+        // Tiles below the least size have the smallest table, unless the unit has no larger tiles.
+        const int64_t least = table == 1 ? 0 : p.least_tile_bytes;
         (token_runs ? add_token_runs : add_token_rows)(unit, table, least, &all);
     }
     auto is_excluded = [&call](const RopeTile& tile) { return !is_supported(call, tile); };

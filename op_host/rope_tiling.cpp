@@ -14,9 +14,6 @@
 namespace npu_rope {
 namespace {
 
-constexpr int64_t kLeastHeads = 4;  // of a unit, because each unit computes its tokens' tables
-constexpr int64_t kTableHeads = 2;  // cost of building one token's table, in head rotations
-
 Check check_dtypes(const RopeTilingInput& in, const Platform& p) {
     if (Check c = check_dtype_on_chip(in.op, in.x_name, in.dtype, p); !c.ok()) return c;
     return check_dtype_on_chip(in.op, "cache", in.out_dtype, p);
@@ -212,13 +209,14 @@ private:
         return granule;
     }
 
-    // Chooses the split with the least work for the busiest core; a token's table counts as kTableHeads heads.
+    // Chooses the split with the least work for the busiest core; a token's table counts as some heads.
     void split() {
         d_.row_granule = i32(granule());
         WorkSplit split;
         if (d_.io != kRopeIoScalar)  // else one core: two must not write parts of one cache line
             split = split_work(d_.rows, d_.row_granule, heads(), head_bytes(), platform_.cores,
-                               d_.io == kRopeIoPacked ? heads() : kLeastHeads, kTableHeads);
+                               d_.io == kRopeIoPacked ? heads() : tile_preferences().least_heads,
+                               tile_preferences().table_heads);
         d_.row_parts = i32(split.row_parts);
         d_.head_parts = i32(split.head_parts);
     }

@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "op_host/tile_preferences.h"
+
 namespace npu_rope {
 
-constexpr int64_t kUbBlock = 32;               // alignment of DMAs and vector operands, in bytes
-constexpr int64_t kUbBankGroups = 512;         // period of UB's bank groups, in bytes
-constexpr int64_t kTileBytes = 16 * 1024;      // enough for a DMA to reach the memory's bandwidth
-constexpr int64_t kLeastTileBytes = 4 * 1024;  // smaller tiles only for less work, or if nothing else fits
-constexpr int64_t kLeastCoreBytes = 1024;      // of x: a smaller part does not justify a core
-constexpr int64_t kTilesPerCore = 4;           // so that copies and vector instructions overlap in short calls
+constexpr int64_t kUbBlock = 32;        // alignment of DMAs and vector operands, in bytes
+constexpr int64_t kUbBankGroups = 512;  // period of UB's bank groups, in bytes
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
@@ -21,8 +19,10 @@ inline int32_t i32(int64_t n) { return static_cast<int32_t>(n); }
 
 // Preferred bytes of a tile, for a core with this share of the work.
 inline int64_t tile_target(int64_t rows, int64_t heads, int64_t head_bytes) {
-    double share = static_cast<double>(rows) * static_cast<double>(heads * head_bytes);
-    return static_cast<int64_t>(std::clamp<double>(share / kTilesPerCore, kLeastTileBytes, kTileBytes));
+    const TilePreferences& p = tile_preferences();
+    const double share = static_cast<double>(rows) * static_cast<double>(heads * head_bytes);
+    return static_cast<int64_t>(std::clamp(share / static_cast<double>(p.tiles_per_core),
+                                           static_cast<double>(p.least_tile_bytes), static_cast<double>(p.tile_bytes)));
 }
 
 struct WorkSplit {
@@ -35,7 +35,8 @@ struct WorkSplit {
 inline WorkSplit split_work(int64_t rows, int64_t granule, int64_t heads, int64_t head_bytes, int64_t cores,
                             int64_t least_heads, int64_t token_heads) {
     const double bytes = static_cast<double>(rows) * static_cast<double>(heads) * static_cast<double>(head_bytes);
-    const auto parts = static_cast<int64_t>(std::clamp(bytes / kLeastCoreBytes, 1.0, static_cast<double>(cores)));
+    const auto least_bytes = static_cast<double>(tile_preferences().least_core_bytes);
+    const auto parts = static_cast<int64_t>(std::clamp(bytes / least_bytes, 1.0, static_cast<double>(cores)));
     const int64_t most_head_parts = std::max<int64_t>(1, std::min(parts, heads / least_heads));
     WorkSplit best;
     const int64_t groups = ceil_div(rows, granule);

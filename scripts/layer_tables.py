@@ -55,6 +55,7 @@ LIBRARY_TILINGS = (
 TILING = (
     "op_host/chips.h",
     "op_host/platform.h",
+    "op_host/tile_preferences.h",
     "op_host/tiling_result.h",
     "op_host/ub_layout.h",
     "op_host/work_split.h",

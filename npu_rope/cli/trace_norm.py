@@ -37,7 +37,7 @@ app = trace.app  # of trace.py; the import of this module adds the commands belo
 
 def _add_command(
     op: str, call: Callable[[Any, Any], tuple[CallTensors[Any], tuple[Any, ...]]], text: str
-) -> None:
+) -> Callable[..., Launch]:
     """Register the trace command of a norm. ``call(x, scale)`` returns the call's tensors and its results."""
 
     @trace.command(op, text)
@@ -56,13 +56,15 @@ def _add_command(
 
         return launch
 
+    return make_launch
+
 
 def _backward(x: Any, scale: Any) -> tuple[CallTensors[Any], tuple[Any, ...]]:
     sums = np.zeros(scale.shape, np.float32)
     return rms_norm_backward_tensors(x.copy(), x, scale), (np.empty_like(x), sums)
 
 
-_add_command(
+rms_norm = _add_command(
     "rms_norm",
     lambda x, scale: (rms_norm_tensors(x, scale), (np.empty_like(x),)),
     """Run rms_norm's kernel once and show the use of its cycles.
@@ -84,7 +86,7 @@ _add_command(
       npu-rope trace rms_norm --shape 48,1000003 --dtype f32
     """,
 )
-_add_command(
+add_rms_norm = _add_command(
     "add_rms_norm",
     lambda x, scale: (add_rms_norm_tensors(x, x.copy(), scale), (np.empty_like(x), np.empty_like(x))),
     """Run add_rms_norm's kernel once and show the use of its cycles.
@@ -103,7 +105,7 @@ _add_command(
       npu-rope trace add_rms_norm --shape 32,4096 --dtype f16
     """,
 )
-_add_command(
+rms_norm_backward = _add_command(
     "rms_norm_backward",
     _backward,
     """Run rms_norm_backward's kernel once and show the use of its cycles.

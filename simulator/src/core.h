@@ -343,9 +343,11 @@ struct CoreState {
     std::unordered_map<uint64_t, uint32_t> loaded_lines;   // line in the cache -> the access that loaded it
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;
-    bool missed_cache = false;  // the running scalar access loaded a line
-    Moment pipe_free[kPipes], pipe_done[kPipes];
-    Span latency[kPipes] = {};  // of the last copy; the trace shows it up to the next copy's end
+    bool missed_cache = false;                    // the running scalar access loaded a line
+    double bank_wait = 0;                         // cycles of the running vector instruction
+    Moment pipe_free[kPipes], pipe_done[kPipes];  // may issue its next instruction; has completed all earlier ones
+    Moment port_free[kPipes];                     // MTE2, MTE3: the bytes of the earlier copies have moved
+    Span latency[kPipes] = {};                    // of the last copy; the trace shows it up to the next copy's end
     Totals totals;
 
     // The last reference that the scalar unit took to an element of UB or GM, and the element's earlier bits.

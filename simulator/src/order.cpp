@@ -149,7 +149,7 @@ double scalar_gm_cycles() {
     return std::exchange(m.missed_cache, false) ? m.profile->scalar_miss_cycles : m.profile->scalar_ub_cycles;
 }
 
-void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask, Cost issue) {
+void finish_vector(uint32_t repeats, double cycles_per_repeat, bool has_tail, Cost issue) {
     Machine& m = machine();
     advise_on_empty_instruction(repeats == 0);
     const int v = int(Pipe::V);
@@ -158,8 +158,9 @@ void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask, C
                                 : issue == Cost::WholeReduce                       ? p.reduce_issue_cycles
                                                                                    : p.vector_issue_cycles;
     const Moment begin = later(m.pipe_free[v], m.issue);
+    const double wait = std::exchange(m.bank_wait, 0.0);
     const double end =
-        begin.time + issue_cycles + repeats * cycles_per_repeat + (sets_mask ? p.count_form_cycles : 0.0);
+        begin.time + issue_cycles + repeats * cycles_per_repeat + wait + (has_tail ? p.count_form_cycles : 0.0);
     m.pipe_free[v] = m.pipe_done[v] = step(Pipe::V, StepKind::Work, m.current.api, m.current.site, begin, end);
     end_instruction(begin.time, end, 0, repeats);
 }
@@ -181,18 +182,19 @@ void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
     const auto add_step = [&](StepKind kind, const Moment& from, double end) {
         return step(pipe, kind, m.current.api, m.current.site, from, end);
     };
-    const Moment begin = later(m.pipe_free[p], m.issue);
-    const Moment ready = add_step(StepKind::Issue, begin, begin.time + profile.mte_issue_cycles);
+    // A copy is issued while the bytes of the one before it move.
+    const Moment issued = later(m.pipe_free[p], m.issue), begin = later(issued, m.port_free[p]);
+    const Moment ready = add_step(StepKind::Issue, issued, issued.time + profile.mte_issue_cycles);
     // All cores share GM's bandwidth, in both directions.
-    const Bookings::Slot slot = m.gm_time.find(ready, charged_bytes / share);
+    const Bookings::Slot slot = m.gm_time.find(later(ready, m.port_free[p]), charged_bytes / share);
     const Moment moved = add_step(StepKind::Memory, slot.begin, slot.end);
     m.gm_time.book(slot, slot.idle > slot.end ? add_step(StepKind::Memory, moved, slot.idle) : moved);
     const Moment end = later(add_step(StepKind::Transfer, slot.begin, slot.begin.time + charged_bytes / port), moved);
-    m.pipe_free[p] = end;
+    m.pipe_free[p] = ready;
+    m.port_free[p] = end;
     // The measured rate of a core's reads contains the wait for their data, so the latency is a least duration.
-    m.pipe_done[p] =
-        reads ? later(end, add_step(StepKind::Latency, slot.begin, slot.begin.time + profile.read_latency_cycles))
-              : add_step(StepKind::Latency, end, end.time + profile.write_latency_cycles);
+    m.pipe_done[p] = reads ? later(end, add_step(StepKind::Latency, ready, ready.time + profile.read_latency_cycles))
+                           : add_step(StepKind::Latency, end, end.time + profile.write_latency_cycles);
     keep_latency(pipe, end.time, m.pipe_done[p].time);
     end_instruction(begin.time, end.time, bytes, 0);
 }

@@ -34,13 +34,14 @@ struct Profile {
     double flag_cycles;         // a WaitFlag, in the pipe that waits
     double scalar_cycles;       // issuing an instruction, setting a flag
     double mask_cycles;         // setting the mask register
-    double count_form_cycles;   // the mask instructions around a count form
+    double count_form_cycles;   // extra cost of a count form whose size is no multiple of a repeat
     double scalar_ub_cycles;    // GetValue or SetValue, in UB or of a line of GM in the cache
     double scalar_miss_cycles;  // the first access to a 64-byte line of GM
     double core_signal_cycles;  // from the last core's signal to a waiting core
 
     // A repeat of a vector instruction, in cycles.
     double repeat_cycles;       // moves, casts, comparisons, sums, products
+    double bank_cycles;         // a group of UB's banks serves one line of 32 bytes; 0: conflicts are not modelled
     double three_reads_cycles;  // instructions that also read their destination
     double division_cycles;     // Div of 64 elements
     double function_cycles;     // Exp, Ln, Sqrt of 64 elements

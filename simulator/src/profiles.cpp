@@ -22,7 +22,7 @@ namespace {
 Profile with_instructions() {
     Profile p{};
     p.mte_issue_cycles = 20.6;           // A: copies of 128 bytes
-    p.read_latency_cycles = 570;         // A: two copies of 8 KiB take 668 to 701 cycles
+    p.read_latency_cycles = 570;         // A: HBM, if the port has 128 bytes a cycle
     p.write_latency_cycles = 96;         // E, C
     p.burst_overhead_bytes = 12;         // A: rows of 128 bytes beside rows of 2 KiB
     p.gm_line_bytes = 512;               // A, D
@@ -34,11 +34,12 @@ Profile with_instructions() {
     p.flag_cycles = 8;                   // guess
     p.scalar_cycles = 2.2;               // A: the scalar time of a loop of twelve instructions
     p.mask_cycles = 1;                   // D
-    p.count_form_cycles = 4;             // D: four mask instructions
+    p.count_form_cycles = 17;            // C: 12 to 18; A: none if the size is a multiple of a repeat
     p.scalar_ub_cycles = 11;             // A: a scalar loop
     p.scalar_miss_cycles = 580;          // measurements on an A2: 320 ns
     p.core_signal_cycles = 1850;         // estimates of authors: 1 us
     p.repeat_cycles = 1;                 // A, B, C: operands in different banks
+    p.bank_cycles = 1;                   // A, D: an Add of 64 repeats takes 86 or 150 cycles
     p.three_reads_cycles = 2;            // guess: half of an Add's rate
     p.division_cycles = 4;               // C
     p.function_cycles = 2;               // B, C
@@ -66,7 +67,7 @@ Profile a2(const Chip& chip) {
     p.ub_bytes = 192 << 10;        // asc-devkit: TOTAL_UB_SIZE
     p.reserved_from = 184 << 10;   // asc-devkit: TMP_UB_OFFSET
     p.gm_bytes_per_cycle = memory_rate(chip) / (chip.clock_ghz * 1e9);
-    p.core_gm_bytes_per_cycle = 24;  // A, B: one core alone, waits included
+    p.core_gm_bytes_per_cycle = 25;  // A, B: one core alone, waits included
     p.mte3_bytes_per_cycle = 28;     // A: one core alone
     return p;
 }
@@ -82,6 +83,7 @@ Profile ascend310p(const Chip& chip) {
     p.core_gm_bytes_per_cycle = 17;         // E: ddr, one AI core
     p.mte3_bytes_per_cycle = 17;            // E: ub_to_ddr_rate
     p.vector_issue_cycles = 20;             // measurements of a kernel's author, barrier included
+    p.bank_cycles = 0;                      // D: there are conflicts, but nothing of the banks is published
     p.index_addition_cycles = p.vector_issue_cycles + p.repeat_cycles;
     return p;
 }
@@ -103,8 +105,9 @@ Profile ascend950(const Chip& chip) {
     p.vector_issue_cycles = 34;        // A
     p.function_issue_cycles = 34;      // A, as the others
     p.reduce_issue_cycles = 34;        // A, as the others
+    p.scalar_ub_cycles = 10;           // A: a scalar loop
     p.function_cycles = 4;             // B
-    p.estimate_cycles = 8;             // C, of half
+    p.estimate_cycles = 4;             // C, of float
     p.whole_reduce_cycles = 7;         // as on an A2; B has 1
     p.index_addition_cycles = p.vector_issue_cycles + p.repeat_cycles;
     return p;
@@ -166,6 +169,7 @@ const std::vector<Figure>& figures() {
         {"scalar_miss_cycles", &P::scalar_miss_cycles},
         {"core_signal_cycles", &P::core_signal_cycles},
         {"repeat_cycles", &P::repeat_cycles},
+        {"bank_cycles", &P::bank_cycles},
         {"three_reads_cycles", &P::three_reads_cycles},
         {"division_cycles", &P::division_cycles},
         {"function_cycles", &P::function_cycles},

@@ -14,6 +14,8 @@ from ascend_sim import library
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "kernels.md"
+NOT_FIGURES = {"name", "soc", "arch", "cores", "clock_ghz", "ub_bytes", "reserved_from"}  # of a profile
+FIGURES = PAGE.with_name("figures.md")
 ARCHS = {"220": "Ascend910B, 910_93", "200": "Ascend310P", "310": "Ascend950"}
 
 
@@ -59,6 +61,43 @@ def test_the_page_lists_every_row_as_the_simulator_returns_it(table):
         PAGE.write_text(re.sub(f"{begin}.*?{end}", lambda _: begin + table() + end, text, flags=re.DOTALL))
         text = PAGE.read_text()
     assert text.partition(begin)[2].partition(end)[0] == table()
+
+
+def figures_of(heading):
+    """The cells of a chip family's table in docs/figures.md: value, lowest, highest."""
+    section = FIGURES.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| `(\w+)` \| ([^|]+ \| [^|]+ \| [^|]+?) \|", section, re.MULTILINE))
+
+
+def value_and_range(row):
+    """The numbers of a row. Without published values, the range is the value."""
+    cells = row.split(" | ")
+    return [float(cells[0] if cell == "—" else cell) for cell in cells]
+
+
+@pytest.mark.parametrize("heading", ["Ascend910B and Ascend910_93", "Ascend310P", "Ascend950"])
+def test_every_figure_of_a_profile_has_a_row_with_its_value(heading):
+    rows = figures_of("Ascend910B and Ascend910_93") | figures_of(heading)
+    soc = heading.partition(" ")[0].lower()
+    profile = next(p for p in library.load().profiles() if p["soc"] == soc)
+    bandwidths = {"gm_bytes_per_cycle"}  # of each chip, in a table of their own
+    assert set(rows) == set(profile) - NOT_FIGURES
+    for name in set(rows) - bandwidths:
+        value, lowest, highest = value_and_range(rows[name])
+        assert profile[name] == pytest.approx(value, rel=1e-3), name
+        assert lowest <= value <= highest, name
+
+
+def test_every_chip_s_bandwidth_has_a_row_with_its_value():
+    rows = re.findall(
+        r"^\| (Ascend\w[\w-]*) \| (\d[^|]* \| [^|]+ \| [^|]+?) \|", FIGURES.read_text(), re.MULTILINE
+    )
+    profiles = {p["name"]: p["gm_bytes_per_cycle"] for p in library.load().profiles()}
+    assert sorted(name for name, _ in rows) == sorted(profiles)
+    for name, row in rows:
+        value, lowest, highest = value_and_range(row)
+        assert profiles[name] == pytest.approx(value, rel=1e-3), name
+        assert lowest <= value <= highest, name
 
 
 def public_interface():

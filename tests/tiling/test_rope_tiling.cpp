@@ -538,7 +538,7 @@ void prefill_uses_every_core_and_long_bursts() {
             CHECK(c, c.launch.block_dim == 48 && c.head.head_parts == 1);
             CHECK(c, burst >= (heads >= 32 ? 16 : 12) * 1024 || heads == 40);  // 40 heads: a row of 10 KiB
             CHECK(c, burst >= 10 * 1024);
-            CHECK(c, c.head.block_tokens >= 16);
+            CHECK(c, c.head.block_tokens >= 8);
         }
 }
 

@@ -56,6 +56,21 @@ inline uint64_t checked_count(int64_t count) {
 // Accumulate: dst may be src1 with repeat stride 0 (check_overlap).
 enum class Aliasing { Exact, Accumulate };
 
+// Counts the waits of an instruction for banks of UB. The first address and layout are those of the destination.
+template <size_t K>
+void use_banks(const Lanes& lanes, const uint32_t (&addresses)[K], const Layout (&layouts)[K], bool reads_dst,
+               double cycles) {
+    uint32_t active = 0;
+    if (lanes.repeats())
+        lanes.for_each_stretch(0, lanes.per_repeat(), [&](uint32_t lane, uint32_t n) { active = lane + n; });
+    UbLines lines[K + 1];
+    for (size_t k = 0; k <= K; ++k) {
+        const Layout& l = layouts[k % K];
+        lines[k] = {addresses[k % K], (active * l.element + kBlockBytes - 1) / kBlockBytes, l.block, l.repeat};
+    }
+    access_banks(lines + 1, reads_dst ? K : K - 1, lines[0], lanes.repeats(), cycles);
+}
+
 // dst = f(src0, src1) in lanes; with kReadsDst, dst = f(src0, src1, dst). steps: instructions that it consists of.
 template <bool kReadsDst, class D, class S, class F>
 void binary_op(const Operand<D>& dst, const Operand<S>& src0, const Operand<S>& src1, const Lanes& lanes,
@@ -80,7 +95,10 @@ void binary_op(const Operand<D>& dst, const Operand<S>& src0, const Operand<S>& 
                 to[i] = type.narrow(f(Arithmetic<S>::widen(x[i]), Arithmetic<S>::widen(y[i])));
         });
     });
-    finish_vector(lanes.repeats() * steps, cycles_of(cost, sizeof(D)), lanes.is_count_form(), cost);
+    const double cycles = cycles_of(cost, sizeof(D));
+    use_banks(lanes, {dst.tensor.view().addr, src0.tensor.view().addr, src1.tensor.view().addr}, layouts, kReadsDst,
+              cycles);
+    finish_vector(lanes.repeats() * steps, cycles, lanes.has_tail(), cost);
 }
 
 // dst = f(src) in lanes; with kReadsDst, dst = f(src, dst).
@@ -104,7 +122,9 @@ void unary_op(const Operand<D>& dst, const Operand<S>& src, const Lanes& lanes, 
                 to[i] = type.narrow(f(Arithmetic<S>::widen(x[i])));
         });
     });
-    finish_vector(lanes.repeats(), cycles_of(cost, sizeof(D)), lanes.is_count_form(), cost);
+    const double cycles = cycles_of(cost, sizeof(D));
+    use_banks(lanes, {dst.tensor.view().addr, src.tensor.view().addr}, layouts, kReadsDst, cycles);
+    finish_vector(lanes.repeats(), cycles, lanes.has_tail(), cost);
 }
 
 // Notes that the instruction leaves its own mask in the register. (A count form leaves all ones.)

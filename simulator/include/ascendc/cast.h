@@ -97,7 +97,7 @@ void cast_op(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, R
         convert_lanes(dst, src, lanes, Dequantizer());
     else
         cast_values(dst, src, lanes, mode);
-    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.has_tail());
 }
 
 // ---- int4b_t and half ----------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ void cast_int4(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<U>
     else
         convert_lanes(to, from, lanes,
                       [](uint8_t v) { return HalfPair{half(int8_t(int4b_t(v))), half(int8_t(int4b_t(v >> 4)))}; });
-    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.has_tail());
 }
 
 }  // namespace ascend_sim

@@ -49,7 +49,7 @@ void compare_op(const AscendC::LocalTensor<U>& dst, const Operand<T>& src0, cons
                 byte = uint8_t(set ? byte | bit : byte & ~bit);
             }
         });
-    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.has_tail());
 }
 
 template <class T, class U>

@@ -72,7 +72,7 @@ void cast_dequant(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor
                 ub()[place(r, lane + i)] = uint8_t(clamp_integer<T>(v));
             }
         });
-    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.has_tail());
 }
 
 template <class T, class U>

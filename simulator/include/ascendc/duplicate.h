@@ -22,7 +22,7 @@ void duplicate_lanes(const LocalTensor<T>& dst, T value, const ascend_sim::Lanes
         T* const lane = base + o[0] / sizeof(T);
         ascend_sim::each_lane(n, [=](size_t i) { lane[i] = value; });
     });
-    ascend_sim::finish_vector(lanes.repeats(), ascend_sim::cycles_of(ascend_sim::Cost::Repeat), lanes.is_count_form());
+    ascend_sim::finish_vector(lanes.repeats(), ascend_sim::cycles_of(ascend_sim::Cost::Repeat), lanes.has_tail());
 }
 
 }  // namespace sim_detail

@@ -194,7 +194,7 @@ void extreme_of_all(const char* api, const AscendC::LocalTensor<T>& dst, const A
                        found.value(), found.index());
     };
     if (by_vector) store();
-    finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles_of(Cost::WholeReduce), lanes.is_count_form(),
+    finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles_of(Cost::WholeReduce), lanes.has_tail(),
                   Cost::WholeReduce);
     if (by_vector) return;
     hand_over(Pipe::V, Pipe::S, api, site);

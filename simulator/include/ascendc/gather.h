@@ -49,7 +49,7 @@ void indexed(const Operand<T>& stepped, const AscendC::LocalTensor<T>& pointed,
     static_assert(kGather || kTakes<T, Api::Scatter>, "Scatter: this SoC does not have it for this type");
     const char* const name = kGather ? "src" : "dst";
     auto finish = [&] {
-        finish_vector(lanes.repeats(), lanes.per_repeat() * cycles_of(Cost::GatheredElement), lanes.is_count_form());
+        finish_vector(lanes.repeats(), lanes.per_repeat() * cycles_of(Cost::GatheredElement), lanes.has_tail());
     };
     const uint32_t from = pointed.view().addr, list = offsets.view().addr;
     check_aligned("offsets", list);

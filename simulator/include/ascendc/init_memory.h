@@ -31,7 +31,8 @@ void fill_rest(const AscendC::LocalTensor<T>& rest, T value, uint32_t elements, 
         return;
     }
     start(Pipe::V, "Duplicate", site);
-    finish_vector((uint32_t(bytes) + kRepeatBytes - 1) / kRepeatBytes, cycles_of(Cost::Repeat), true);
+    finish_vector((uint32_t(bytes) + kRepeatBytes - 1) / kRepeatBytes, cycles_of(Cost::Repeat),
+                  uint32_t(bytes) % kRepeatBytes != 0);
 }
 
 template <class T>

@@ -47,7 +47,8 @@ void check_two_to_two(const AscendC::LocalTensor<T>& dst0, const AscendC::LocalT
 }
 
 inline void finish_two(uint64_t bytes) {
-    finish_vector(uint32_t((bytes + kRepeatBytes - 1) / kRepeatBytes), cycles_of(Cost::Repeat), true);
+    finish_vector(uint32_t((bytes + kRepeatBytes - 1) / kRepeatBytes), cycles_of(Cost::Repeat),
+                  bytes % kRepeatBytes != 0);
 }
 
 template <class T>

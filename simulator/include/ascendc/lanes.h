@@ -80,6 +80,7 @@ public:
     uint32_t per_repeat() const { return per_repeat_; }
     bool is_count_form() const { return count_form_; }
     uint64_t count() const { return total_; }  // count form only
+    bool has_tail() const { return count_form_ && total_ % per_repeat_ != 0; }
     // Whether the active lanes are contiguous: all lanes of all repeats, or the first `count` lanes.
     bool is_dense() const { return limited_ || prefix_ == per_repeat_; }
     uint64_t dense_lanes() const { return limited_ ? total_ : uint64_t(repeats_) * per_repeat_; }

@@ -46,7 +46,7 @@ void pad_lanes(const Operand<T>& dst, const Operand<T>& src, uint8_t mode, bool 
         lanes.for_each_stretch(r, kInBlock, [&](uint32_t lane, uint32_t n) {
             for (uint32_t i = 0; i < n; ++i) dst.tensor.data()[to.offset(r, lane) / sizeof(T) + i] = *next++;
         });
-    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.has_tail());
 }
 
 }  // namespace ascend_sim

@@ -136,7 +136,7 @@ void reduce_groups(const AscendC::LocalTensor<D>& dst, const AscendC::LocalTenso
                     values + g * kGroup, [&](uint32_t i) { return lanes.is_active(r, g * kGroup + i); },
                     ub() + place(r, g));
     }
-    finish_vector(lanes.repeats(), cycles_of(kCost), lanes.is_count_form(), kCost);
+    finish_vector(lanes.repeats(), cycles_of(kCost), lanes.has_tail(), kCost);
 }
 
 template <Group group, class T>
@@ -246,7 +246,7 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
         set_sum_register(register_bits);  // ready, because the count form waits for it
     }
     if (order == RepeatOrder::Sequential) {  // the sum is in a register, so the scalar unit stores it
-        finish_vector(lanes.repeats(), cycles, true, Cost::WholeReduce);
+        finish_vector(lanes.repeats(), cycles, lanes.has_tail(), Cost::WholeReduce);
         hand_over(Pipe::V, Pipe::S, "ReduceSum", site);
         start(Pipe::S, "ReduceSum", site);
         writes("dst", dst.view(), &result, 1);
@@ -258,7 +258,7 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
     }
     writes("dst", dst.view(), &result, 1);
     std::memcpy(ub() + result.begin, &sum, sizeof sum);
-    finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles, lanes.is_count_form(), Cost::WholeReduce);
+    finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles, lanes.has_tail(), Cost::WholeReduce);
 }
 
 }  // namespace ascend_sim

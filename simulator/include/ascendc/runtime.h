@@ -103,8 +103,19 @@ enum class Cost : uint8_t {
 ASCEND_SIM_API double cycles_of(Cost cost, uint32_t element_bytes = 4);
 ASCEND_SIM_API double scalar_gm_cycles();  // of the running scalar access to GM
 
-// Ends the instruction with its cost: vector cycles, or a transfer's size.
-ASCEND_SIM_API void finish_vector(uint32_t repeats, double cycles_per_repeat, bool sets_mask = false,
+// Lines of 32 bytes that an operand of a vector instruction accesses in UB. Addresses and strides are in bytes.
+struct UbLines {
+    uint32_t address;
+    uint32_t blocks;  // of a repeat
+    uint32_t block_stride, repeat_stride;
+};
+// Adds the cycles in which the running instruction waits for banks of UB to its cost.
+ASCEND_SIM_API void access_banks(const UbLines* sources, size_t n, const UbLines& destination, uint32_t repeats,
+                                 double cycles_per_repeat);
+
+// Ends the instruction with its cost: vector cycles, or a transfer's size. has_tail: it is a count form whose size is
+// no multiple of a repeat.
+ASCEND_SIM_API void finish_vector(uint32_t repeats, double cycles_per_repeat, bool has_tail = false,
                                   Cost issue = Cost::Repeat);
 ASCEND_SIM_API void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address);
 ASCEND_SIM_API void finish_scalar(double cycles);

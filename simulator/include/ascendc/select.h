@@ -28,7 +28,7 @@ void select_lanes(const Operand<T>& dst, const Operand<T>& src0, const Lanes& la
                 d[i] = selected[(lane + i) / 8] >> (lane + i) % 8 & 1 ? s[i] : other(r, lane + i);
         });
     }
-    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.is_count_form());
+    finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.has_tail());
 }
 
 // other(repeat, lane): src1's value.

@@ -31,12 +31,39 @@ KERNEL(copy_in_bursts) {
              {uint16_t(amounts.tiles), uint16_t(amounts.count / 8), 8, 0});
 }
 
+// `tiles` copies of `count` floats.
+KERNEL(copy_in_tiles) {
+    READ_AMOUNTS;
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, amounts.tiles * amounts.count * 4);
+    for (uint32_t tile = 0; tile < amounts.tiles; ++tile)
+        DataCopy(buffer.Get<float>()[tile * amounts.count], global<float>(x, 1 << 20)[tile * amounts.count],
+                 amounts.count);
+}
+
 // One Adds of `count` repeats.
 KERNEL(add_repeats) {
     READ_AMOUNTS;
     Ub ub(65536);
     LocalTensor<float> t = ub.at<float>(0, 16384);
     Adds(t, t, 1.0f, 64, uint8_t(amounts.count), {1, 1, 8, 8});
+}
+
+// One Adds of four repeats whose source has block stride `count`.
+KERNEL(add_strided) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<float> t = ub.at<float>(0, 16384);
+    Adds(t, t[4096], 1.0f, 64, 4, {1, uint16_t(amounts.count), 8, 8});
+}
+
+// One Add of `count` repeats of two sources in different groups of Ascend910B's banks.
+KERNEL(add_two_repeats) {
+    READ_AMOUNTS;
+    Ub ub(65536);
+    LocalTensor<float> t = ub.at<float>(0, 16384);
+    Add(t, t[4096 + 64], t[8192], 64, uint8_t(amounts.count), {1, 1, 1, 8, 8, 8});
 }
 
 // One Adds of `count` floats.
@@ -47,12 +74,12 @@ KERNEL(add_count) {
     Adds(t, t, 1.0f, int32_t(amounts.count));
 }
 
-// One MulAddDst, which also reads its destination, of `count` repeats.
+// One MulAddDst, which also reads its destination, of `count` repeats. Two of the three share groups of UB's banks.
 KERNEL(multiply_and_add_repeats) {
     READ_AMOUNTS;
     Ub ub(65536);
     LocalTensor<float> t = ub.at<float>(0, 16384);
-    MulAddDst(t, t[8192], t[4096], 64, uint8_t(amounts.count), {1, 1, 1, 8, 8, 8});
+    MulAddDst(t, t[8192 + 64], t[4096], 64, uint8_t(amounts.count), {1, 1, 1, 8, 8, 8});
 }
 
 // Other instructions of `count` repeats.
