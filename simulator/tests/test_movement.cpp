@@ -61,6 +61,15 @@ void check_block_gather() {
     for (uint32_t i = 0; i < 16; ++i)
         std::copy_n(x.begin() + offsets[i] / 2, 16, want.begin() + (i / 8 * 16 + i % 8 * 2) * 16);
     expect("Gatherb", b.get(sd), want);
+
+    // A block stride of 0 is taken as 1.
+    Bench c;
+    const auto cx = c.put(x), cd = c.space<uint16_t>(256);
+    const auto co = c.put(offsets);
+    expect_rule("Gatherb's stride 0", c.run([&] { Gatherb(c(cd), c(cx), c(co), 2, GatherRepeatParams(0, 8)); }), "");
+    std::vector<uint16_t> adjacent;
+    for (const uint32_t o : offsets) adjacent.insert(adjacent.end(), x.begin() + o / 2, x.begin() + o / 2 + 16);
+    expect("Gatherb's stride 0", c.get(cd), adjacent);
 #endif
 }
 

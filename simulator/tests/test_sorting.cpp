@@ -217,6 +217,11 @@ void check_proposals(const std::string& type) {
     expect("MrgSort4 " + type, b.get(both), all);
     check(taken[0] == count[0] && taken[1] == count[1], "GetMrgSortResult of MrgSort4");
     expect_rule("ProposalExtract's mode", b.run([&] { ProposalExtract(b(out), b(p), 1, 6); }), "SIM-MODE-01");
+    // A tensor holds whole proposals.
+    const Slot<T> cut{p.byte, 8 * kN - 1};
+    expect_rule("ProposalConcat's size", b.run([&] { ProposalConcat(b(cut), b(s), 2, 4); }), "SIM-BOUNDS-01");
+    expect_rule("ProposalExtract's size", b.run([&] { ProposalExtract(b(out), b(cut), 2, 4); }), "SIM-BOUNDS-01");
+    expect_rule("RpSort16's size", b.run([&] { RpSort16(b(q), b(cut), 2); }), "SIM-BOUNDS-01");
 }
 
 template <class T>
@@ -248,6 +253,11 @@ void check_padding(const std::string& type) {
     expect_rule("VectorPadding with a mask",
                 b.run([&] { VectorPadding(b(d), b(s), 1, false, mask, 1, UnaryRepeatParams(1, 1, 8, 8)); }), "");
     expect_bits("VectorPadding with a mask", b.get(d), want);
+    const UnaryRepeatParams far(1, 1, 8, 255);  // the last repeat's source is outside UB
+    expect_rule("VectorPadding's stride", b.run([&] { VectorPadding(b(d), b(s), 1, false, mask, 255, far); }),
+                "SIM-BOUNDS-01");
+    const Slot<T> part{s.byte, kLanes - 1};  // whole blocks are read
+    expect_rule("VectorPadding's block", b.run([&] { VectorPadding(b(d), b(part), 1, false, 1); }), "SIM-BOUNDS-01");
     expect_rule("VectorPadding of mode 3", b.run([&] { VectorPadding(b(d), b(s), 3, false, kN); }), "SIM-MODE-01");
 }
 #endif

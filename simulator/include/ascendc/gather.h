@@ -4,7 +4,7 @@
 // Rules: offsets (with the base) are multiples of the element size (of 32 bytes for Gatherb) and stay inside
 // the tensor they index; they are consumed in order. dst, src and offsets are disjoint. A gather's dst is
 // aligned to 32 bytes, on Ascend310P to an element. Types by SoC; Gatherb is not on Ascend310P, Scatter not on
-// Ascend910B. Scatter's offsets differ from each other.
+// Ascend910B. Scatter's offsets differ from each other. Gatherb takes a destination's block stride of 0 as 1.
 // Meaning: dst[i] = *(src + base + offset[i]), all in bytes. A whole repeat is read before it is written.
 // Cost: one access per element; Gatherb a plain repeat.
 #pragma once
@@ -176,7 +176,8 @@ void Gatherb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTe
     const ascend_sim::Lanes lanes =
         ascend_sim::Lanes::first(sizeof(T), ascend_sim::kRepeatBytes / sizeof(T), repeatTime);
     ascend_sim::mask_register() = {};  // the instruction sets all lanes itself
-    const ascend_sim::Operand<T> to{"dst", dst, p.dstBlkStride, p.dstRepStride};
+    const uint32_t stride = p.dstBlkStride ? p.dstBlkStride : 1;
+    const ascend_sim::Operand<T> to{"dst", dst, stride, p.dstRepStride};
     const uint32_t blocks = lanes.repeats() * ascend_sim::kBlocksPerRepeat, list = offset.view().addr;
     ascend_sim::check_aligned("offset", list);
     ascend_sim::check_aligned("src", src.view().addr);

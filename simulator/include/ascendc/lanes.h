@@ -119,9 +119,9 @@ private:
     static constexpr uint64_t ones(uint64_t n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
     explicit Lanes(uint32_t widest_bytes) : per_repeat_(kRepeatBytes / widest_bytes) {}
     void set_repeats(uint64_t repeats, uint64_t most) {
-        if (repeats > most || (repeats == 0 && kIs310p))
-            broken(Rule::Repeat01, "repeatTime must be %d .. %llu but got %lld.", kIs310p ? 1 : 0,
-                   static_cast<unsigned long long>(most), static_cast<long long>(repeats));
+        if (repeats > most)
+            broken(Rule::Repeat01, "repeatTime must be 0 .. %llu but got %lld.", static_cast<unsigned long long>(most),
+                   static_cast<long long>(repeats));
         repeats_ = uint32_t(repeats > most ? most : repeats);
         if (!kIs310p && repeats_ && !low_ && !high_) broken(Rule::Count05, "its mask selects no lane.");
     }

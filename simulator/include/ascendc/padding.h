@@ -27,18 +27,21 @@ void pad_lanes(const Operand<T>& dst, const Operand<T>& src, uint8_t mode, bool 
     const Layout to = layout_of(dst, lanes), from = layout_of(src, lanes);
     constexpr uint32_t kInBlock = kBlockBytes / sizeof(T);
     check_aligned(src.name, src.tensor.view().addr);
-    std::vector<Range> blocks;
+    // Whole blocks are read.
+    std::vector<Range> blocks = ranges_of(lanes, from, src.tensor.view().addr);
+    for (Range& r : blocks) {
+        r.begin = r.begin / kBlockBytes * kBlockBytes;
+        r.end = (r.end + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+    }
+    reads(src.name, src.tensor.view(), blocks.data(), blocks.size());
     std::vector<T> results;
     for (uint32_t r = 0; r < lanes.repeats(); ++r)
         lanes.for_each_stretch(r, kInBlock, [&](uint32_t lane, uint32_t n) {
             const uint32_t offset = from.offset(r, lane / kInBlock * kInBlock);
-            const int64_t at = int64_t(src.tensor.view().addr) + offset;
-            if (blocks.empty() || blocks.back().begin != at) blocks.push_back({at, at + kBlockBytes});
             for (uint32_t i = 0; i < n; ++i)
                 results.push_back(
                     padded(src.tensor.data() + offset / sizeof(T), mode, right, int((lane + i) % kInBlock)));
         });
-    reads(src.name, src.tensor.view(), blocks.data(), blocks.size());
     check_overlap(dst, src, lanes);
     check_destination(dst, lanes);
     auto next = results.begin();

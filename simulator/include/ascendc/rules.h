@@ -25,7 +25,7 @@ namespace ascend_sim {
            "data copy checks, repeat forms")                                                                           \
     RULE(Pad01, "SIM-PAD-01", "padding is at most 32 bytes a side, its value 0 for 64-bit elements",                   \
          "data copy pad checks")                                                                                       \
-    RULE(Repeat01, "SIM-REPEAT-01", "repeatTime is 0 .. 255 (1 .. 255 on Ascend310P)", "repeat forms")                 \
+    RULE(Repeat01, "SIM-REPEAT-01", "repeatTime is 0 .. 255", "repeat forms")                                          \
     RULE(Stride01, "SIM-STRIDE-01", "strides fit their fields", "repeat params")                                       \
     RULE(Stride02, "SIM-STRIDE-02", "the destination's block stride is not 0", "repeat forms")                         \
     RULE(Mask01, "SIM-MASK-01",                                                                                        \

@@ -134,6 +134,13 @@ void merge(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::M
     finish_vector(uint32_t(out.size() / bytes), cycles_of(Cost::SortedElement));
 }
 
+// A tensor holds whole proposals, even if an instruction uses one field of each.
+inline void check_proposals(const char* name, const UbView& view, uint64_t bytes) {
+    if (view.bytes < bytes)
+        broken(Rule::Bounds01, "`%s` must hold %llu bytes of Region Proposals but has %u.", name,
+               static_cast<unsigned long long>(bytes), view.bytes);
+}
+
 // Between elements and one field of the proposals, which a lambda copies: copy(proposal's element, element).
 template <class T, class F>
 void proposal_fields(bool into_proposals, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
@@ -143,6 +150,7 @@ void proposal_fields(bool into_proposals, const AscendC::LocalTensor<T>& dst, co
     const auto& proposals = into_proposals ? dst : src;
     const char* const name = into_proposals ? "dst" : "src";
     check_aligned(name, proposals.view().addr);
+    check_proposals(name, proposals.view(), n * uint64_t(kProposalElements) * sizeof(T));
     std::vector<Range> fields;
     for (uint32_t i = 0; i < n; ++i) {
         const int64_t at = proposals.view().addr + int64_t((i * kProposalElements + mode) * sizeof(T));
@@ -229,6 +237,7 @@ void RpSort16(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_
     constexpr uint32_t kBytes = kProposalElements * sizeof(T), kRepeat = kProposals * kBytes;
     const uint32_t repeats = checked_repeats(repeatTime);
     check_aligned("src", src.view().addr);
+    check_proposals("src", src.view(), repeats * uint64_t(kRepeat));
     std::vector<Range> scores;
     for (uint32_t i = 0; i < repeats * kProposals; ++i) {
         const int64_t at = src.view().addr + int64_t(i * kBytes + kScore * sizeof(T));

@@ -18,12 +18,12 @@ KERNEL(copy_of_no_length) {
 
 KERNEL(one_repeat) {
     Ub ub(1024);
-    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, 1, {1, 1, 8, 8});  // keeps SIM-REPEAT-01
+    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, 1, {1, 1, 8, 8});  // keeps SIM-COUNT-05
 }
 
 KERNEL(no_repeat) {
     Ub ub(1024);
-    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, 0, {1, 1, 8, 8});  // breaks SIM-REPEAT-01: must be 1 .. 255 but got 0
+    Adds(ub.at<float>(0, 64), ub.at<float>(256, 64), 1.0f, 64, 0, {1, 1, 8, 8});  // warns SIM-COUNT-05: the instruction does nothing
 }
 
 KERNEL(one_lane) {
