@@ -31,7 +31,7 @@ def show(run: dict[str, Any], least_bytes: int, console: Console) -> None:
     blocks, cores = f"{run.get('blocks', run['cores']):.0f}", f"{run['cores']:.0f}"
     number = cores if blocks == cores else f"{cores}, which run {blocks} blocks"
     kind = "core" if blocks == cores else "block"
-    slowest = f"the slowest is {kind} {run['slowest_core']:.0f}, below" if blocks != "1" else "below"
+    slowest = "" if blocks == "1" else f"; the slowest is {kind} {run['slowest_core']:.0f}, below"
     for line in (
         f"[bold]{run['call']}[/] on {run['soc']}, simulated",
         f"[dim]{NOT_HARDWARE}[/]",
@@ -39,7 +39,7 @@ def show(run: dict[str, Any], least_bytes: int, console: Console) -> None:
         f"time      {run['cycles']:,.0f} cycles = {run['microseconds']:.2f} us, without the launch itself",
         f"memory    {moved:,.0f} bytes moved ({excess:.3f} x the least), {_bandwidth(run)}",
         f"roofline  {run['roofline_share']:.1%} of what the memory allows",
-        f"cores     {number}; {slowest}",
+        f"cores     {number}{slowest}",
         "",
     ):
         console.print(line, soft_wrap=True)

@@ -135,7 +135,7 @@ def test_a_kernel_is_compared_with_its_reference():
 
 @pytest.mark.parametrize(
     ("block_dim", "line"),
-    [(1, "1; below"), (8, "8; the slowest is core "), (50, "48, which run 50 blocks; the slowest is block ")],
+    [(1, "1\n"), (8, "8; the slowest is core "), (50, "48, which run 50 blocks; the slowest is block ")],
 )
 def test_cores_and_blocks_are_counted(block_dim, line):
     done = add(*VECTORS, *TILING, "--block-dim", block_dim)
