@@ -321,6 +321,43 @@ def test_a_file_that_is_no_timeline_is_refused(file, cause):
     assert files() == before
 
 
+LACKING = {
+    "bytes_read": (lambda s: s.pop("bytes_read"), "number bytes_read"),
+    "cycles": (lambda s: s.update(cycles="x"), "number cycles"),
+    "blocks": (lambda s: s.update(blocks="x"), "number blocks"),
+    "infinite": (lambda s: s.update(cycles=float("inf")), "number cycles"),
+    "soc": (lambda s: s.update(soc=1), "text soc"),
+    "apis": (lambda s: s.update(apis={}), "list apis"),
+    "api": (lambda s: s["apis"][0].pop("repeats"), "number apis.repeats"),
+    "path": (lambda s: s.update(critical_path=None), "object critical_path"),
+    "part": (lambda s: s["critical_path"]["parts"][0].pop("what"), "text critical_path.parts.what"),
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_summary_that_lacks_a_value_is_refused_with_the_value_s_name(timeline, name):
+    change, missing = LACKING[name]
+    contents = json.loads(timeline.read_text())
+    change(contents["otherData"]["summary"])
+    Path("lacking.json").write_text(json.dumps(contents))
+    done = ascend_sim_command("trace", "lacking.json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"[trace] file must be a timeline of ascend_sim but got lacking.json: its summary has no {missing}.\n"
+    )
+
+
+@pytest.mark.parametrize("events", [None, [], [{"ph": "X", "pid": 0}]])
+def test_a_timeline_without_spans_is_shown_but_not_plotted(timeline, events):
+    contents = json.loads(timeline.read_text()) | {"traceEvents": events}
+    Path("bare.json").write_text(json.dumps(contents))
+    assert ascend_sim_command("trace", "bare.json").exit_code == 0
+    done = ascend_sim_command("trace", "bare.json", "--plot", "plot.png")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith("bare.json: it has no traceEvents to plot.\n")
+    assert files() == ["bare.json"]
+
+
 @pytest.mark.parametrize(
     ("plot", "message"),
     [
