@@ -63,6 +63,7 @@ HELP = {
         "--definition",
         "Exit status",
     ),
+    ("program",): ("--output", "--auto-sync", "Exit status", "ascend-sim program add.asc"),
     ("trace",): ("critical path", "--plot", "--json", "Exit status"),
     ("doctor",): ("how to get the missing ones", "Exit status"),
 }
