@@ -218,6 +218,10 @@ REFUSED = {
         "[sim] argument must be a .npy file or DTYPE[SIZES] but got x.npy: No such file or directory.",
     ),
     "dtype": (["in:float31[8]"], "[sim] dtype must be one of float16, float32, "),
+    "negative size": (
+        ["in:float32[-8]"],
+        "[sim] argument must have sizes that are not negative but got in:float32[-8].",
+    ),
     "size": (
         ["in:float32[2000000000]"],
         "[sim] argument must have at most 4 GiB but got in:float32[2000000000].",
