@@ -161,7 +161,7 @@ def test_another_result_than_the_reference_s_ends_with_1():
     done = add(*VECTORS, *TILING, "--reference", "numpy:subtract")
     assert done.exit_code == 1
     assert re.fullmatch(
-        r"\[kernel\] difference from numpy:subtract must be at most 0 but got [0-9.]+\.\n", done.stderr
+        r"\[sim\] difference from numpy:subtract must be at most 0 but got [0-9.]+\.\n", done.stderr
     )
 
 
@@ -194,7 +194,7 @@ def test_a_source_without_a_kernel_is_refused(source, message):
     Path("folder").mkdir()
     Path("empty.cpp").write_text("\n")
     done = ascend_sim_command("kernel", source, "f", "out:float32[8]=y.npy")
-    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"[kernel] source {message}\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"[sim] source {message}\n")
     assert files() == ["empty.cpp", "folder"]
 
 
@@ -203,7 +203,7 @@ REFUSED = {
     "soc": (["--soc", "ascend1"], f"[sim] soc must be one of {SOCS}, or a chip's name, but got ascend1."),
     "trace": (
         ["--trace", "no/t.json"],
-        "[kernel] trace must be a file in an existing folder but got no/t.json.",
+        "[sim] trace must be a file in an existing folder but got no/t.json.",
     ),
     "result": (
         ["out:float32[8]=no/y.npy"],
@@ -237,7 +237,12 @@ REFUSED = {
     "reference": (["--reference", "nosuch:f"], "[sim] reference must be MODULE:FUNCTION but got nosuch:f: "),
     "lenient": (
         [*VECTORS, "--lenient", "SIM-NO-01"],
-        "[sim] options.lenient must name rules or be all but got SIM-NO-01.",
+        "[sim] lenient must name rules or be all but got SIM-NO-01.",
+    ),
+    "figure": ([*VECTORS, "--figure", "nosuch=1"], "[sim] figure must name "),
+    "figure's number": (
+        [*VECTORS, "--figure", "read_latency_cycles=-1"],
+        "[sim] figure must have read_latency_cycles of at least 0 but got -1.0.",
     ),
 }
 
