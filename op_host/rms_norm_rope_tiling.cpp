@@ -1,3 +1,4 @@
+// Tile rms_norm_rope: check the call, convert it to the input of rope's tiling, and add the norm's attributes.
 #include "op_host/rms_norm_rope_tiling.h"
 
 namespace npu_rope {

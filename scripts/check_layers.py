@@ -2,12 +2,11 @@
 
 A layer is a folder or a file pattern. In C and C++ the #include lines are judged, in Python all imports,
 also those inside functions. The first layer that matches a file applies. A file without a layer is an error.
-
-usage: check_layers.py [ROOT]
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import posixpath
 import re
@@ -32,6 +31,7 @@ TOLERANCE_NAMES = re.compile(
 LARGEST_TOLERANCE = 1e-2
 
 USERS_OF_ASCEND_SIM = (PACKAGE, "benchmarks", "examples", "scripts")
+C_FOLDERS = ("include", "op_kernel", "op_host", "simulator", "csrc", "integrations")
 BUILD_FOLDERS = {"build", ".venv"}
 C_SUFFIXES = (
     ".c",
@@ -282,8 +282,7 @@ def operators_of(root: Path) -> frozenset[str]:
 def check(root: Path) -> list[Violation]:
     found: list[Violation] = []
     operators = operators_of(root)
-    folders = ("include", "op_kernel", "op_host", "simulator", "csrc", "integrations")
-    paths = [p for folder in folders for p in sorted((root / folder).rglob("*")) if p.suffix in C_SUFFIXES]
+    paths = [p for folder in C_FOLDERS for p in sorted((root / folder).rglob("*")) if p.suffix in C_SUFFIXES]
     paths = [p for p in paths if not BUILD_FOLDERS & set(p.relative_to(root).parts)]
     files = frozenset(path.relative_to(root).as_posix() for path in paths)
     for path in paths:
@@ -308,8 +307,28 @@ def check(root: Path) -> list[Violation]:
     return found
 
 
+def has_files(root: Path) -> bool:
+    """Return whether there is a file to check."""
+    paths = (path for folder in (*C_FOLDERS, *PACKAGES) for path in (root / folder).rglob("*"))
+    return any(path.suffix in (".py", *C_SUFFIXES) for path in paths)
+
+
 def main() -> int:
-    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "root",
+        metavar="ROOT",
+        nargs="?",
+        type=Path,
+        default=Path(__file__).resolve().parent.parent,
+        help="the checkout to check; default: the one of this script",
+    )
+    root = parser.parse_args().root
+    if not has_files(root):
+        print(f"[check_layers] ROOT must be a checkout with sources but got {root}.", file=sys.stderr)
+        return 2
     violations = check(root)
     for violation in violations:
         print(violation, file=sys.stderr)

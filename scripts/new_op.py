@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import ctypes
 import keyword
 import math
 import os
@@ -58,6 +59,12 @@ CPP_KEYWORDS = """
     requires restrict short signed sizeof static_assert switch thread_local throw try typedef typeid
     typename union unsigned virtual volatile wchar_t xor xor_eq
 """
+# Names that C's headers and compilers use, besides the functions of C's library.
+C_NAMES = """
+    clock_t fpclassify isgreater isless isnormal isunordered jmp_buf linux main null offsetof ptrdiff_t
+    setjmp signbit size_t ssize_t time_t unix va_list wint_t
+"""
+C_INTEGER = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(max|ptr)_t"
 
 
 class CannotGenerate(Exception):
@@ -77,6 +84,9 @@ def use_of(name: str) -> str | None:
         return f"Python or C uses {name!r}"
     if name in CPP_KEYWORDS.split():
         return f"C++ uses {name!r}"
+    # The process has the functions of C's library.
+    if name in C_NAMES.split() or re.fullmatch(C_INTEGER, name) or hasattr(ctypes.CDLL(None), name):
+        return f"C uses {name!r}"
     if name in RESERVED:
         return f"{name!r} is reserved"
     function = f"npu_rope_{name.removesuffix('_out')}"  # <op>_out: the schema that takes its results
@@ -222,6 +232,7 @@ def format_files(paths: list[Path]) -> None:
         cpp += [str(p) for p in paths if p.is_relative_to(ROOT / folder)]
     cpp.append(str(ROOT / "include" / "npu_rope.h"))
     folders = [str(Path(sys.executable).parent), str(ROOT / ".venv/bin"), os.environ.get("PATH", "")]
+    missing = []
     for command in (
         ["ruff", "check", "--quiet", "--select", "I", "--fix", *python],
         ["ruff", "format", "--quiet", *python],
@@ -230,8 +241,10 @@ def format_files(paths: list[Path]) -> None:
         tool = shutil.which(command[0], path=os.pathsep.join(folders))
         if tool is not None:
             subprocess.run([tool, *command[1:]], cwd=ROOT, check=True)
-        else:
-            print(f"{command[0]} was not found: run it on these files before you commit.", file=sys.stderr)
+        elif command[0] not in missing:
+            missing.append(command[0])
+    for name in missing:
+        print(f"{name} was not found: run it on these files before you commit.", file=sys.stderr)
 
 
 def main() -> int:

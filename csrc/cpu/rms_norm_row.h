@@ -68,23 +68,24 @@ struct RowFactors {
     double power = 1, inverse = 0;
 };
 
-// Rows whose squares would leave the range are multiplied by a power of two. This is their largest element's exponent
-// afterwards. The root mean square is at most sqrt(n) times smaller, so that an element does not become subnormal if
-// its result is a normal number.
+// A row whose squares would leave float64's range is multiplied by a power of two, after which the exponent of its
+// largest element is kPeakExponent. The root mean square is at most sqrt(n) times smaller than that element. An element
+// therefore does not become subnormal if its result is a normal number.
 constexpr int kPeakExponent = 16;
 
 class DoubleRow {
 public:
     explicit DoubleRow(const RowFormat& format) : format_(format), k_(format.kernels) {}
 
-    // Reads XU times `power`, a power of two.
+    // Writes `count` elements of the row x from element `at`, rounded to the stash type and multiplied by `power`, a
+    // power of two.
     void read(const char* x, double power, int64_t at, int64_t count, double* to) const {
         k_.widen[format_.x_dtype](x + at * format_.x_bytes, to, count);
         round_to(k_, format_.stash_dtype, to, count);
         if (power != 1) k_.scale_by(to, power, count);
     }
 
-    // The mean square of what read() gives, without epsilon.
+    // The mean of the squares of all elements that read() writes for the row. Epsilon is not added.
     double mean_square(const char* x, double power) const {
         PairwiseSum sum;
         double block[kSumBlock];

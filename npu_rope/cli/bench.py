@@ -179,11 +179,11 @@ def _options(
         except GgmlUnavailable as error:
             raise usage_error(str(error)) from None
     options = BenchOptions(
-        rows=_pattern("--rows", rows),
+        rows=_pattern("rows", rows),
         threads=_threads(threads),
-        dtypes=_some_of("--dtypes", dtypes, tuple(DTYPES)),
-        modes=_some_of("--modes", modes or ("neox" if quick else ",".join(MODES)), MODES),
-        peers=_pattern("--peers", peers),
+        dtypes=_some_of("dtypes", dtypes, tuple(DTYPES)),
+        modes=_some_of("modes", modes or ("neox" if quick else ",".join(MODES)), MODES),
+        peers=_pattern("peers", peers),
         ggml_lib=ggml_lib,
     )
     if quick:

@@ -83,10 +83,10 @@ def validate(
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Print the cases' names and stop.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="On the console a line for every case.")
+        bool, typer.Option("--verbose", "-v", help="Print a line for every case on the console.")
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="On the console only failures and the last line.")
+        bool, typer.Option("--quiet", "-q", help="Print only failures and the last line on the console.")
     ] = False,
 ) -> None:
     """Compare npu_rope with a float64 reference and with a real ggml, case by case.

@@ -1,6 +1,6 @@
-// Copy pieces of a long row, which start at a chunk's border, between GM and UB. Where the DMA copies only whole
-// 32-byte blocks, a second DMA copies the last 32 bytes of a piece to or from the tail block after the buffer's chunk.
-// No memory past the piece is accessed. Such pieces have 32 bytes or more.
+// Copy pieces of a long row, which start at a chunk's border, between GM and UB. No memory past a piece is accessed.
+// Ascend310P's DMA copies only whole 32-byte blocks. There a piece must have 32 bytes or more, and a second DMA copies
+// its last 32 bytes to or from the tail block after the buffer's chunk.
 #pragma once
 
 #include "kernel_operator.h"

@@ -2,15 +2,60 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 __all__ = ["NOT_HARDWARE", "show"]
 
 PIPES = ("S", "V", "MTE2", "MTE3")
 NOT_HARDWARE = "Simulated: a model of published rates, never fitted to hardware."
+
+# What a summary must have: its numbers, and the texts and numbers in a row of its two lists.
+NUMBERS = (
+    *("cycles", "microseconds", "bytes_read", "bytes_written", "roofline_share", "cores", "slowest_core"),
+    *(f"busy_{pipe}" for pipe in PIPES),
+    *(f"instructions_{pipe}" for pipe in PIPES),
+)
+INSTRUCTION = (("api", "pipe"), ("count", "repeats", "bytes", "cycles"))
+PART = (("api", "pipe", "what"), ("count", "cycles"))
+
+
+def missing_in(summary: dict[str, Any]) -> str | None:
+    """Return the first value that a summary lacks for :func:`show`, such as ``"number cycles"``, or None."""
+    path = summary.get("critical_path")
+    numbers = (*NUMBERS, "blocks") if "blocks" in summary else NUMBERS
+    return (
+        _missing(summary, ("soc",), numbers)
+        or _missing_in_rows(summary, "apis", *INSTRUCTION)
+        or (None if isinstance(path, dict) else "object critical_path")
+        or _missing(path, (), ("cycles",), "critical_path.")
+        or _missing_in_rows(path, "parts", *PART, "critical_path.")
+    )
+
+
+def _missing_in_rows(
+    found: Any, name: str, texts: tuple[str, ...], numbers: tuple[str, ...], prefix: str = ""
+) -> str | None:
+    rows = found.get(name)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return f"list {prefix}{name}"
+    missing = (_missing(row, texts, numbers, f"{prefix}{name}.") for row in rows)
+    return next((name for name in missing if name), None)
+
+
+def _missing(found: Any, texts: tuple[str, ...], numbers: tuple[str, ...], prefix: str = "") -> str | None:
+    for name in texts:
+        if not isinstance(found.get(name), str):
+            return f"text {prefix}{name}"
+    return next((f"number {prefix}{name}" for name in numbers if not _is_number(found.get(name))), None)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 def _bandwidth(run: dict[str, Any]) -> str:
@@ -31,15 +76,15 @@ def show(run: dict[str, Any], least_bytes: int, console: Console) -> None:
     blocks, cores = f"{run.get('blocks', run['cores']):.0f}", f"{run['cores']:.0f}"
     number = cores if blocks == cores else f"{cores}, which run {blocks} blocks"
     kind = "core" if blocks == cores else "block"
-    slowest = f"the slowest is {kind} {run['slowest_core']:.0f}, below" if blocks != "1" else "below"
+    slowest = "" if blocks == "1" else f"; the slowest is {kind} {run['slowest_core']:.0f}, below"
     for line in (
-        f"[bold]{run['call']}[/] on {run['soc']}, simulated",
+        f"[bold]{escape(str(run['call']))}[/] on {escape(run['soc'])}, simulated",
         f"[dim]{NOT_HARDWARE}[/]",
         "",
         f"time      {run['cycles']:,.0f} cycles = {run['microseconds']:.2f} us, without the launch itself",
         f"memory    {moved:,.0f} bytes moved ({excess:.3f} x the least), {_bandwidth(run)}",
         f"roofline  {run['roofline_share']:.1%} of what the memory allows",
-        f"cores     {number}; {slowest}",
+        f"cores     {number}{slowest}",
         "",
     ):
         console.print(line, soft_wrap=True)

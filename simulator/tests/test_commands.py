@@ -63,6 +63,7 @@ HELP = {
         "--definition",
         "Exit status",
     ),
+    ("program",): ("--output", "--auto-sync", "Exit status", "ascend-sim program add.asc"),
     ("trace",): ("critical path", "--plot", "--json", "Exit status"),
     ("doctor",): ("how to get the missing ones", "Exit status"),
 }
@@ -135,7 +136,7 @@ def test_a_kernel_is_compared_with_its_reference():
 
 @pytest.mark.parametrize(
     ("block_dim", "line"),
-    [(1, "1; below"), (8, "8; the slowest is core "), (50, "48, which run 50 blocks; the slowest is block ")],
+    [(1, "1\n"), (8, "8; the slowest is core "), (50, "48, which run 50 blocks; the slowest is block ")],
 )
 def test_cores_and_blocks_are_counted(block_dim, line):
     done = add(*VECTORS, *TILING, "--block-dim", block_dim)
@@ -160,7 +161,7 @@ def test_another_result_than_the_reference_s_ends_with_1():
     done = add(*VECTORS, *TILING, "--reference", "numpy:subtract")
     assert done.exit_code == 1
     assert re.fullmatch(
-        r"\[kernel\] difference from numpy:subtract must be at most 0 but got [0-9.]+\.\n", done.stderr
+        r"\[sim\] difference from numpy:subtract must be at most 0 but got [0-9.]+\.\n", done.stderr
     )
 
 
@@ -193,7 +194,7 @@ def test_a_source_without_a_kernel_is_refused(source, message):
     Path("folder").mkdir()
     Path("empty.cpp").write_text("\n")
     done = ascend_sim_command("kernel", source, "f", "out:float32[8]=y.npy")
-    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"[kernel] source {message}\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"[sim] source {message}\n")
     assert files() == ["empty.cpp", "folder"]
 
 
@@ -202,7 +203,7 @@ REFUSED = {
     "soc": (["--soc", "ascend1"], f"[sim] soc must be one of {SOCS}, or a chip's name, but got ascend1."),
     "trace": (
         ["--trace", "no/t.json"],
-        "[kernel] trace must be a file in an existing folder but got no/t.json.",
+        "[sim] trace must be a file in an existing folder but got no/t.json.",
     ),
     "result": (
         ["out:float32[8]=no/y.npy"],
@@ -217,6 +218,10 @@ REFUSED = {
         "[sim] argument must be a .npy file or DTYPE[SIZES] but got x.npy: No such file or directory.",
     ),
     "dtype": (["in:float31[8]"], "[sim] dtype must be one of float16, float32, "),
+    "negative size": (
+        ["in:float32[-8]"],
+        "[sim] argument must have sizes that are not negative but got in:float32[-8].",
+    ),
     "size": (
         ["in:float32[2000000000]"],
         "[sim] argument must have at most 4 GiB but got in:float32[2000000000].",
@@ -232,7 +237,12 @@ REFUSED = {
     "reference": (["--reference", "nosuch:f"], "[sim] reference must be MODULE:FUNCTION but got nosuch:f: "),
     "lenient": (
         [*VECTORS, "--lenient", "SIM-NO-01"],
-        "[sim] options.lenient must name rules or be all but got SIM-NO-01.",
+        "[sim] lenient must name rules or be all but got SIM-NO-01.",
+    ),
+    "figure": ([*VECTORS, "--figure", "nosuch=1"], "[sim] figure must name "),
+    "figure's number": (
+        [*VECTORS, "--figure", "read_latency_cycles=-1"],
+        "[sim] figure must have read_latency_cycles of at least 0 but got -1.0.",
     ),
 }
 
@@ -319,6 +329,43 @@ def test_a_file_that_is_no_timeline_is_refused(file, cause):
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"[trace] file must be a timeline of ascend_sim but got {file}: {cause}")
     assert files() == before
+
+
+LACKING = {
+    "bytes_read": (lambda s: s.pop("bytes_read"), "number bytes_read"),
+    "cycles": (lambda s: s.update(cycles="x"), "number cycles"),
+    "blocks": (lambda s: s.update(blocks="x"), "number blocks"),
+    "infinite": (lambda s: s.update(cycles=float("inf")), "number cycles"),
+    "soc": (lambda s: s.update(soc=1), "text soc"),
+    "apis": (lambda s: s.update(apis={}), "list apis"),
+    "api": (lambda s: s["apis"][0].pop("repeats"), "number apis.repeats"),
+    "path": (lambda s: s.update(critical_path=None), "object critical_path"),
+    "part": (lambda s: s["critical_path"]["parts"][0].pop("what"), "text critical_path.parts.what"),
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_summary_that_lacks_a_value_is_refused_with_the_value_s_name(timeline, name):
+    change, missing = LACKING[name]
+    contents = json.loads(timeline.read_text())
+    change(contents["otherData"]["summary"])
+    Path("lacking.json").write_text(json.dumps(contents))
+    done = ascend_sim_command("trace", "lacking.json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"[trace] file must be a timeline of ascend_sim but got lacking.json: its summary has no {missing}.\n"
+    )
+
+
+@pytest.mark.parametrize("events", [None, [], [{"ph": "X", "pid": 0}]])
+def test_a_timeline_without_spans_is_shown_but_not_plotted(timeline, events):
+    contents = json.loads(timeline.read_text()) | {"traceEvents": events}
+    Path("bare.json").write_text(json.dumps(contents))
+    assert ascend_sim_command("trace", "bare.json").exit_code == 0
+    done = ascend_sim_command("trace", "bare.json", "--plot", "plot.png")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith("bare.json: it has no traceEvents to plot.\n")
+    assert files() == ["bare.json"]
 
 
 @pytest.mark.parametrize(

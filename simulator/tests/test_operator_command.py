@@ -93,7 +93,7 @@ def test_a_difference_beyond_the_permitted_one_is_an_error(result, more, message
     write(f"{module}.py", f"def f(x, y): return {{'z': {result}}}")
     given = ("--input", "x=x.npy", "--input", "y=x.npy", "--output", "z=float32:8")
     done = scaled_add(*given, *more, "--reference", f"{module}:f")
-    expected = f"[kernel] difference from {module}:f {message}\n" if message else ""
+    expected = f"[sim] difference from {module}:f {message}\n" if message else ""
     assert (done.exit_code, done.stderr) == (int(bool(message)), expected)
 
 

@@ -1,5 +1,6 @@
 """Output and exit status of npu-rope: --version, a closed pipe, a full disk, Ctrl-C, a missing typer."""
 
+import ast
 import os
 import re
 import signal
@@ -93,8 +94,23 @@ def test_missing_typer_is_named_with_a_remedy():
     assert "pip install 'npu-rope[cli]'" in done.stderr
 
 
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON_SOURCES = [*(ROOT / "npu_rope").rglob("*.py"), *(ROOT / "simulator" / "ascend_sim").rglob("*.py")]
+
+
 def test_errors_name_options_without_dashes():
-    root = Path(__file__).resolve().parents[2]
-    sources = [*(root / "npu_rope").rglob("*.py"), *(root / "simulator" / "ascend_sim").rglob("*.py")]
-    wrong = [path for path in sources if re.search(r"\[[a-z_-]+\] --[a-z]", path.read_text())]
+    wrong = [path for path in PYTHON_SOURCES if re.search(r"\[[a-z_-]+\] --[a-z]", path.read_text())]
+    assert wrong == []
+
+
+def test_only_declarations_of_options_are_called_with_a_name_with_dashes():
+    """A function that writes an error gets the option's name as an argument."""
+    wrong = [
+        (path, argument.value)
+        for path in PYTHON_SOURCES
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) != "typer.Option"
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords))
+        if isinstance(argument, ast.Constant) and re.match("--[a-z]", str(argument.value))
+    ]
     assert wrong == []

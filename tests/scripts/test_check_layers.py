@@ -97,6 +97,21 @@ def test_exit_status_and_count(tree: Path, planted: bool) -> None:
     assert done.stdout == f"layers: {int(planted)} violation(s)\n"
 
 
+@pytest.mark.parametrize("folder", ["nope", "."])
+def test_a_folder_without_sources_is_refused(tmp_path: Path, folder: str) -> None:
+    root = tmp_path / folder
+    done = subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"[check_layers] ROOT must be a checkout with sources but got {root}.\n"
+
+
+def test_help_shows_the_usage_and_checks_nothing() -> None:
+    done = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: check_layers.py [-h] [ROOT]\n")
+    assert "violation(s)" not in done.stdout
+
+
 VIOLATIONS = {
     "tiling data that includes another header": (
         "op_kernel/x_tiling_data.h",

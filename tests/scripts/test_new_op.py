@@ -281,6 +281,10 @@ TAKEN = {
     "rms_norm_out": "be free but include/npu_rope.h has npu_rope_rms_norm",
     **{word: f"be free but Python or C uses {word!r}" for word in ("class", "int", "abs", "sum", "exp")},
     **{word: f"be free but C++ uses {word!r}" for word in ("operator", "new", "union", "register")},
+    **{
+        word: f"be free but C uses {word!r}"
+        for word in ("memcpy", "printf", "free", "main", "null", "size_t", "uint8_t", "linux")
+    },
     **{word: rf"be free but .* uses {word!r}" for word in ("double", "template", "void", "x", "epsilon")},
     "native": "be free but npu_rope/native.py exists",
     "testing": "be free but npu_rope/testing exists",
@@ -296,6 +300,15 @@ def test_a_name_that_is_taken_or_impossible_is_refused(monkeypatch, name: str) -
         new_op.check_name(name)
     pattern = TAKEN[name] if ".*" in TAKEN[name] else re.escape(TAKEN[name])
     assert re.fullmatch(rf"NAME must {pattern}\.", str(refused.value))
+
+
+def test_each_formatter_that_is_missing_is_named_once(monkeypatch, capsys) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    new_op = importlib.import_module("new_op")
+    monkeypatch.setattr(new_op.shutil, "which", lambda name, path: None)
+    new_op.format_files([])
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(" ")[0] for line in lines] == ["ruff", "clang-format"]
 
 
 def test_ordinary_names_are_free(monkeypatch) -> None:

@@ -149,7 +149,8 @@ def test_hash_depends_on_contents_and_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("root", "script"), [(".", "test.sh"), (".", "validate.sh"), ("simulator", "test.sh")]
+    ("root", "script"),
+    [(".", "test.sh"), (".", "validate.sh"), ("simulator", "test.sh"), ("simulator", "run.sh")],
 )
 def test_help_prints_the_usage_and_installs_nothing(root: str, script: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / root / "scripts", tmp_path / "scripts")

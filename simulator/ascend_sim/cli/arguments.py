@@ -24,6 +24,7 @@ _FORMATS = {
 }  # fmt: skip
 DTYPES = ("float16", "float32", "bfloat16", "bool", *(name[:-2] for name in _FORMATS if name.endswith("_t")))
 _NEW_ARRAY = re.compile(r"(\w+)\[([0-9,]*)\]")
+_NEGATIVE_SIZES = re.compile(r"\w+\[[-0-9, ]*-[-0-9, ]*\]")
 
 
 @dataclass
@@ -62,6 +63,8 @@ def _argument(text: str, random: np.random.Generator) -> KernelArgument:
         )
     source, equals, file = rest.partition("=")
     new = _NEW_ARRAY.fullmatch(source)
+    if _NEGATIVE_SIZES.fullmatch(source):
+        raise bad_value(f"argument must have sizes that are not negative but got {text}.")
     values = None if role in ("out", "part") else random
     array = new_array(new[1], new[2], values, text) if new else read_array(source)
     target = Path(file) if equals else None

@@ -169,9 +169,9 @@ def kernel(
       --input y=float16:8,100 --attr scale=0.5 --output z=float16:8,100=z.npy
     """
     if must := unreadable(source):
-        raise usage_error(f"[kernel] source {must}")
+        raise usage_error(f"[sim] source {must}")
     if trace is not None and (must := unwritable(trace)):
-        raise usage_error(f"[kernel] trace {must}")
+        raise usage_error(f"[sim] trace {must}")
     try:
         compare = _reference_of(reference)
         given = Tiling(b"", tiling_key, block_dim, workspace)
@@ -222,7 +222,9 @@ def kernel(
         print(error, file=sys.stderr)
         raise typer.Exit(FAILED) from None
     except (ValueError, TypeError, Unavailable) as error:
-        raise usage_error(str(error)) from None
+        # Fields of Options have the names of the command's options, except figures.
+        text = str(error).replace("[sim] options.figures ", "[sim] figure ")
+        raise usage_error(text.replace("[sim] options.", "[sim] ")) from None
     if json_:
         print(json.dumps(outcome.as_json(difference), indent=1))
     else:
@@ -237,7 +239,7 @@ def kernel(
     if not difference.is_within:
         most = "within its tolerances" if outcome.has_tolerances else f"at most {within:g}"
         print(
-            f"[kernel] difference from {reference} must be {most} but got {difference.largest:g}.",
+            f"[sim] difference from {reference} must be {most} but got {difference.largest:g}.",
             file=sys.stderr,
         )
         raise typer.Exit(FAILED)

@@ -33,13 +33,14 @@ def program(
 ) -> None:
     """Compile a program that launches its own kernels with <<<>>>.
 
-    The files hold host code and kernels, as the .asc files of asc-devkit do. Every
-    launch kernel<<<blocks, l2ctrl, stream>>>(arguments) in them becomes a call of
-    the simulated CANN. Run the program with ascend-sim run, on a chip of this SoC.
+    The files hold host code and kernels, as the .asc files of asc-devkit do.
+    Every launch kernel<<<blocks, l2ctrl, stream>>>(arguments) in them becomes a
+    call of the simulated CANN. Run the program with ascend-sim run, on a chip of
+    this SoC.
 
-    Exit status: 1 if the compiler failed; 2 bad usage or a missing piece.
+    Exit status: 0; 1 the compiler failed; 2 bad usage or a missing piece.
 
-    Example:
+    Examples:
 
       ascend-sim program add.asc -o add
 

@@ -80,7 +80,7 @@ def run(
     if not command:
         raise usage_error(
             "[sim] command must be a program and its arguments but got nothing.\n"
-            f"Such as: {program} -- python script.py"
+            f"Example: {program} -- python script.py"
         )
     if streams not in session.STREAMS:
         raise usage_error(f"[sim] streams must be one of {', '.join(session.STREAMS)} but got {streams}.")

@@ -37,7 +37,10 @@ def trace(
     if plot is not None and (must := unwritable(plot) or timeline_plot.refusal(plot)):
         raise usage_error(f"[trace] plot {must}")
     try:
-        summary = {"call": file.name, **_summary_of(json.loads(file.read_text()))}
+        contents = json.loads(file.read_text())
+        summary = {"call": file.name, **_summary_of(contents)}
+        if plot is not None and not timeline_plot.has_spans(contents):
+            raise ValueError("it has no traceEvents to plot")
     except (OSError, ValueError) as error:
         cause = cause_of(error)
         raise usage_error(f"[trace] file must be a timeline of ascend_sim but got {file}: {cause}.") from None
@@ -62,4 +65,6 @@ def _summary_of(contents: Any) -> dict[str, Any]:
             raise ValueError(f"it has no {key}")
         contents = contents[key]
     found: dict[str, Any] = contents
+    if missing := timeline.missing_in(found):
+        raise ValueError(f"its summary has no {missing}")
     return found

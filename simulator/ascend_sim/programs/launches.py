@@ -47,8 +47,8 @@ def build_program(
         defines: macros.
         include: more folders of headers; each source's own folder is one.
         flags: more flags for the compiler and the linker.
-        auto_sync: insert synchronisation in the kernels, as CANN's compiler does for such programs unless it is
-            told ``--cce-auto-sync=off`` (asc-devkit, page PipeBarrier).
+        auto_sync: insert synchronisation in the kernels, as CANN's compiler does for such programs without
+            ``--cce-auto-sync=off`` (asc-devkit, page PipeBarrier).
 
     Returns:
         The program's path.
