@@ -139,13 +139,13 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
 std::vector<RopeTile> tile_candidates(const RopeTileCall& call) {
     const Unit unit(call);
     const bool token_runs = call.head->tokens_inner != 0;
-    // With few heads the table takes much of the time; more tokens per table give it longer instructions. Where the
-    // vector unit takes longer than the memory, twice as many tokens shorten it further. Elsewhere they only delay the
-    // first rows, which wait for their table.
+    // With few heads the table takes much of the time; more tokens per table give it longer instructions. Without
+    // halves a row of the table is twice as wide. Where the vector unit takes longer than the memory, twice as many
+    // tokens shorten it further; elsewhere they only delay the first rows, which wait for their table.
     const TilePreferences& p = tile_preferences();
     const bool vector_bound = call.normalizes || call.key == kRopeSwapByGather;
     const int64_t block_tokens = p.block_tokens * (vector_bound ? 2 : 1);
-    const int64_t block_rows = p.block_rows * (vector_bound ? 2 : 1);
+    const int64_t block_rows = p.block_rows * (call.normalizes || call.key != kRopeHalves ? 2 : 1);
     const int64_t most_table = std::clamp(block_rows / unit.heads, block_tokens, 4 * block_tokens);
     std::vector<RopeTile> all;
     // For normalized heads the vector unit takes as long as the memory: build fewer tables if the tile fits unchanged.
