@@ -59,7 +59,14 @@ class Search:
         objects = rule.split(" | ")[0].split()[1:]
         libraries = re.search(r"LINK_LIBRARIES = (.*)", rule)
         assert libraries
-        command = ["g++", "-std=c++17", "-shared", "-fPIC", f"-I{ROOT}", "-Wl,-u,npu_cann_tiling_library"]
+        command = [
+            "g++",
+            "-std=c++17",
+            "-shared",
+            "-fPIC",
+            f"-I{ROOT}",
+            "-Wl,-u,simulated_cann_tiling_library",
+        ]
         command += ["-fvisibility=hidden", str(ROOT / "benchmarks" / "search_tiles.cpp"), *objects]
         command += [*libraries[1].split(), "-o", str(folder / MASTER)]
         subprocess.run(command, check=True, cwd=build)

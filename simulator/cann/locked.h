@@ -3,7 +3,7 @@
 
 #include <mutex>
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // The process's one T, with its lock held. It is never destroyed, because torch_npu frees memory and calls operators
 // while the process ends.
@@ -28,4 +28,4 @@ private:
     std::unique_lock<std::mutex> lock_;
 };
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

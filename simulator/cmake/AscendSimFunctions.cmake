@@ -88,7 +88,7 @@ function(ascend_sim_add_package name)
   # The tilings, which the runtime loads at the first call. It looks up tiling_library.cpp's symbol by name.
   add_library(${name}_opmaster SHARED $<TARGET_OBJECTS:${name}_tilings>)
   target_link_libraries(${name}_opmaster PRIVATE ascend_sim_tilings ascend_sim_host ${p_LINK})
-  target_link_options(${name}_opmaster PRIVATE -Wl,-u,npu_cann_tiling_library)
+  target_link_options(${name}_opmaster PRIVATE -Wl,-u,simulated_cann_tiling_library)
   set_target_properties(${name}_opmaster PROPERTIES OUTPUT_NAME cust_opmaster_rt2.0
     LIBRARY_OUTPUT_DIRECTORY "${tbe}/op_tiling/lib/linux/${CMAKE_SYSTEM_PROCESSOR}")
   add_dependencies(${name}_opapi ${name}_op_build_files ${name}_opmaster)

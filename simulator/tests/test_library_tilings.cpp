@@ -398,7 +398,7 @@ int main() {
     expect("chip outside a tiling", {platform_ascendc::PlatformAscendCManager::GetInstance() != nullptr}, {false});
     for (const char* name : {"ascend910b", "ascend310p", "ascend950"}) {
         soc = name;
-        npu_cann::Node call;
+        simulated_cann::Node call;
         call.platform.profile = ascend_sim::find_profile(name);
         expect("chip in a tiling", {call.tile(check_all)}, {0});
     }

@@ -15,9 +15,9 @@
 
 namespace npu_rope {
 
-using npu_cann::DefReader;
-using npu_cann::Node;
-using npu_cann::OpRecord;
+using simulated_cann::DefReader;
+using simulated_cann::Node;
+using simulated_cann::OpRecord;
 
 inline const char* g_test = "";
 inline int g_failures = 0;
@@ -93,9 +93,9 @@ inline void set_random_strides(Random* r, npu_rope_tensor* t) {
 
 // The message with which a definition's tiling refuses a call, or "".
 inline std::string tiling_error(Node* node, const char* type) {
-    npu_cann::take_logged_error();
-    if (node->tile(npu_cann::find_functions(type).tiling) == ge::GRAPH_SUCCESS) return "";
-    return npu_cann::take_logged_error();
+    simulated_cann::take_logged_error();
+    if (node->tile(simulated_cann::find_functions(type).tiling) == ge::GRAPH_SUCCESS) return "";
+    return simulated_cann::take_logged_error();
 }
 
 // A chip's platform with its family's name, as a definition gets it from CANN.

@@ -171,7 +171,7 @@ void test_tilings_equal_those_of_the_op_host_functions() {
 void test_each_operator_registers_all_its_functions() {
     g_test = __func__;
     for (const char* type : {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}) {
-        const npu_cann::OpFunctions& f = npu_cann::find_functions(type);
+        const simulated_cann::OpFunctions& f = simulated_cann::find_functions(type);
         CHECK(f.tiling && f.infer_shape && f.infer_data_type);
         CHECK((DefReader::socs(type) == std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b"}));
     }
@@ -201,8 +201,8 @@ void test_outputs_have_the_shapes_and_types_of_their_inputs() {
             Node node;
             fill_node(c, &node);
             for (Node::Tensor& t : node.outputs) t = Node::tensor(ge::DT_UNDEFINED, {});
-            CHECK(node.infer_shape(npu_cann::find_functions(type).infer_shape) == ge::GRAPH_SUCCESS);
-            CHECK(node.infer_data_type(npu_cann::find_functions(type).infer_data_type) == ge::GRAPH_SUCCESS);
+            CHECK(node.infer_shape(simulated_cann::find_functions(type).infer_shape) == ge::GRAPH_SUCCESS);
+            CHECK(node.infer_data_type(simulated_cann::find_functions(type).infer_data_type) == ge::GRAPH_SUCCESS);
             CHECK(static_cast<int>(node.outputs.size()) == c.sides());
             for (int k = 0; k < c.sides(); ++k) {
                 const gert::Shape& shape = node.outputs[static_cast<size_t>(k)].shape.GetOriginShape();

@@ -259,7 +259,7 @@ void shapes_and_types_of_results_are_inferred() {
     g_test = __func__;
     for (bool adds : {false, true}) {
         const NormCase c = plain(adds);
-        const npu_cann::OpFunctions& f = npu_cann::find_functions(c.type());
+        const simulated_cann::OpFunctions& f = simulated_cann::find_functions(c.type());
         CHECK((DefReader::socs(c.type()) == std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b"}));
         Node node;
         fill_node(c, &node);
@@ -274,7 +274,7 @@ void shapes_and_types_of_results_are_inferred() {
         FusedCase c = plain_fused();
         c.has_cache = has_cache;
         if (has_cache) c.out[1] = tensor(NPU_ROPE_FLOAT16, {9, 2, 64});
-        const npu_cann::OpFunctions& f = npu_cann::find_functions("NpuRmsNormRope");
+        const simulated_cann::OpFunctions& f = simulated_cann::find_functions("NpuRmsNormRope");
         Node node;
         fill_node(c, &node);
         for (Node::Tensor& t : node.outputs) t = Node::tensor(ge::DT_UNDEFINED, {});

@@ -133,7 +133,7 @@ void each_operator_registers_functions_that_infer_its_results() {
     g_test = __func__;
     for (int sides : {1, 2}) {
         Case c = plain(sides);
-        const npu_cann::OpFunctions& f = npu_cann::find_functions(c.type());
+        const simulated_cann::OpFunctions& f = simulated_cann::find_functions(c.type());
         CHECK(f.tiling && f.infer_shape && f.infer_data_type);
         CHECK((DefReader::socs(c.type()) == std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b"}));
         Node node;

@@ -286,7 +286,7 @@ own = os.environ["ASCEND_CUSTOM_OPP_PATH"]
 os.environ["ASCEND_CUSTOM_OPP_PATH"] = "/tmp"  # another package
 import ctypes
 cann = ctypes.CDLL("libascend_sim_cann.so")
-getattr(cann, "_ZN8npu_cann17operator_packagesEv")()  # as the first operator of another package does
+getattr(cann, "_ZN14simulated_cann17operator_packagesEv")()  # as the first operator of another package does
 os.environ["ASCEND_CUSTOM_OPP_PATH"] = own
 npu_rope.rope(torch.ones(1, 4, 2, 16).npu(), torch.arange(4).npu(), npu_rope.RopeParams(16))
 """

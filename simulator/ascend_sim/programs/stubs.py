@@ -112,9 +112,9 @@ def source_of(symbols: Iterable[str]) -> str:
     lines = [
         "#include <stdexcept>",
         "#include <string>",
-        'extern "C" int npu_cann_not_simulated(const char* call);',
+        'extern "C" int simulated_cann_not_simulated(const char* call);',
         "static long refuse(const char* call) {",
-        "    npu_cann_not_simulated(call);",
+        "    simulated_cann_not_simulated(call);",
         '    throw std::runtime_error(std::string("simulated CANN: ") + call + " is not simulated");',
         "}",
         'extern "C" {',
@@ -123,7 +123,7 @@ def source_of(symbols: Iterable[str]) -> str:
         if _DATA_SYMBOL.match(name):
             lines.append(f'extern long d{number}[32] __asm__("{name}"); long d{number}[32] = {{}};')
             continue
-        action = "npu_cann_not_simulated" if _STATUS_SYMBOL.match(name) else "refuse"
+        action = "simulated_cann_not_simulated" if _STATUS_SYMBOL.match(name) else "refuse"
         lines.append(f'long f{number}() __asm__("{name}"); long f{number}() {{ return {action}("{name}"); }}')
     return "\n".join([*lines, "}", ""])
 

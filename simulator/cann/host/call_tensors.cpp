@@ -7,7 +7,7 @@
 #include "cann/runtime/objects.h"
 #include "include/ascend_sim.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 // Capacity of gert::Shape: a tensor with more dimensions cannot be passed to a tiling.
@@ -151,4 +151,4 @@ bool CallTensors::set_address(bool is_input, size_t index, void* first) {
     return true;
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

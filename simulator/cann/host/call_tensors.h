@@ -10,7 +10,7 @@
 #include "cann/host/device_view.h"
 #include "cann/host/op_launch.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Exception for a phase of aclnn that fails: its status, and the message for aclGetRecentErrMsg.
 struct Failure {
@@ -63,4 +63,4 @@ private:
     std::vector<Item> items_;  // inputs, then outputs that are not inputs
 };
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

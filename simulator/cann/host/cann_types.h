@@ -7,7 +7,7 @@
 
 #include "graph/types.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 struct TypeRow {
     ge::DataType type;
@@ -45,4 +45,4 @@ inline std::string list_text(const std::vector<int64_t>& values) {
     return text + "]";
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -4,7 +4,7 @@
 #include "cann/host/node.h"
 #include "cann/host/tiled_chip.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 // A context holds only a pointer to the call.
@@ -97,11 +97,11 @@ uint32_t Node::parse(uint32_t (*function)(gert::TilingParseContext*)) { return r
 uint32_t Node::infer_shape(uint32_t (*function)(gert::InferShapeContext*)) { return run(function); }
 uint32_t Node::infer_data_type(uint32_t (*function)(gert::InferDataTypeContext*)) { return run(function); }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
 namespace gert {
 
-using npu_cann::Node;
+using simulated_cann::Node;
 
 using Desc = CompileTimeTensorDesc;
 
@@ -198,8 +198,8 @@ ge::graphStatus TilingContext::SetLocalMemorySize(const uint32_t local_memory_si
 uint32_t TilingContext::GetLocalMemorySize() const { return node_->local_memory_bytes; }
 TilingData* TilingContext::GetRawTilingData() { return &node_->tiling; }
 size_t* TilingContext::GetWorkspaceSizes(const size_t workspace_count) {
-    if (workspace_count > npu_cann::kMaxWorkspaces) return nullptr;
-    node_->workspaces.reserve(npu_cann::kMaxWorkspaces);  // the array keeps its address
+    if (workspace_count > simulated_cann::kMaxWorkspaces) return nullptr;
+    node_->workspaces.reserve(simulated_cann::kMaxWorkspaces);  // the array keeps its address
     node_->workspaces.resize(workspace_count);
     return node_->workspaces.data();
 }

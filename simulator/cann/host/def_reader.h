@@ -6,7 +6,7 @@
 
 #include "register/op_def_factory.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 struct ParamRecord {
     std::string name;
@@ -70,4 +70,4 @@ const OpFunctions& find_functions(const std::string& op_type);
 // "AddCustom" becomes "add_custom".
 std::string snake_case(const std::string& op_type);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -5,7 +5,7 @@
 
 #include "cann/runtime/objects.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 // Calls visit(first, bytes) for contiguous runs that together cover all elements, in order.
@@ -94,7 +94,7 @@ bool is_in_one_allocation(char* low, char* high) {
     return find_allocation(low, &begin, &bytes) && low >= begin && high <= static_cast<char*>(begin) + bytes;
 }
 
-bool DeviceView::is_in_one_allocation() const { return empty() || npu_cann::is_in_one_allocation(low, high); }
+bool DeviceView::is_in_one_allocation() const { return empty() || simulated_cann::is_in_one_allocation(low, high); }
 
 uint64_t DeviceView::packed_size() const {
     int64_t elements = 1;
@@ -116,4 +116,4 @@ DeviceView DeviceView::packed_into(char* memory) const {
     return copy;
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

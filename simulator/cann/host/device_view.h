@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace npu_cann {
+namespace simulated_cann {
 
 struct DeviceView {
     std::string name;
@@ -33,4 +33,4 @@ struct DeviceView {
 // Whether these bytes, from `low` to before `high`, belong to one allocation of device memory.
 bool is_in_one_allocation(char* low, char* high);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -6,7 +6,7 @@
 #include "cann/host/op_call.h"
 #include "cann/locked.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 struct Pools {
@@ -132,4 +132,4 @@ aclnnStatus run_prepared(void* workspace, uint64_t workspace_bytes, aclOpExecuto
     return static_cast<Executor*>(executor->pooled)->run(workspace, workspace_bytes, stream);
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -12,7 +12,7 @@
 #include "cann/host/call_tensors.h"
 #include "cann/runtime/objects.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 class Executor : public PooledExecutor {
 public:
@@ -45,4 +45,4 @@ private:
     OpLaunch launch_;
 };
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -3,7 +3,7 @@
 #include <cctype>
 #include <cstring>
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr int kMaxDepth = 100;
@@ -130,4 +130,4 @@ std::optional<JsonValue> read_json(const std::string& text) {
     return v;
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace npu_cann {
+namespace simulated_cann {
 
 struct JsonValue {
     enum class Kind { kNull, kBool, kNumber, kString, kList, kObject };
@@ -23,4 +23,4 @@ struct JsonValue {
 // is ignored, as by operator>> of nlohmann::json, which CANN uses. The value of a bool is not kept.
 std::optional<JsonValue> read_json(const std::string& text);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr const char* kSection = ".simulated.kernel";
@@ -72,4 +72,4 @@ std::string entry_of_object(const std::string& bytes) {
 
 bool is_whole_elf(const std::string& bytes) { return !sections_of(bytes).empty(); }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

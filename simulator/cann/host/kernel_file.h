@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // The bytes of the object file of this entry.
 std::string kernel_object(const std::string& entry);
@@ -17,4 +17,4 @@ std::string entry_of_object(const std::string& bytes);
 // Whether a file is an ELF file with all of its sections.
 bool is_whole_elf(const std::string& bytes);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -9,7 +9,7 @@
 
 #include "register/tilingdata_base.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 using optiling::TilingDef;
@@ -73,4 +73,4 @@ std::string kernel_header(const std::string& op_type, const std::string& tiling_
            "using AscendSimDefaultTiling = " + chosen + ";\n";
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Returns a header that the kernel includes by force: the structs of the classes that are registered for the operator
 // and for its keys (<operator>_<key>), with the structs inside them, and AscendSimDefaultTiling, the struct of a bare
@@ -14,4 +14,4 @@ namespace npu_cann {
 // generate_dynamic_tiling_struct_file. Structs of library functions are those of kernel_tiling/kernel_tiling.h.
 std::string kernel_header(const std::string& op_type, const std::string& tiling_key);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

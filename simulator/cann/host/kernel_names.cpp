@@ -3,7 +3,7 @@
 #include "cann/host/cann_types.h"
 #include "src/profile.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 ge::Format format_of(const ParamRecord& p, size_t column) {
     return p.formats.empty() ? ge::FORMAT_ND : p.formats[p.formats.size() == 1 ? 0 : column];
@@ -47,4 +47,4 @@ std::string kernel_entry(const OpRecord& def, size_t column) {
     return snake_case(def.type) + "__" + kernel_soc(def.soc) + "__" + column_name(def, column);
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

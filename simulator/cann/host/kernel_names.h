@@ -7,7 +7,7 @@
 
 #include "cann/host/def_reader.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // The kernel's key in binary_info_config.json: type and format of the required tensors (asc-devkit
 // tools/build/asc_opc/python/asc_opc_tool/simplified_key_utils.py; hicann/opbase indv_executor_ext.cpp,
@@ -33,4 +33,4 @@ bool is_simulated(const std::string& soc);
 // The format of a parameter in a column.
 ge::Format format_of(const ParamRecord& p, size_t column);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -4,7 +4,7 @@
 #include "src/chips.h"
 #include "tiling/platform/platform_ascendc.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Of the simulated CANN runtime; null in a program without it.
 const char* soc_name() __attribute__((weak));
@@ -23,14 +23,15 @@ const ascend_sim::Profile* profile_of_process() {
 TiledChip::TiledChip(const ascend_sim::Profile* profile) : before_(g_tiled_profile) { g_tiled_profile = profile; }
 TiledChip::~TiledChip() { g_tiled_profile = before_; }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
 namespace platform_ascendc {
 
 PlatformAscendC* PlatformAscendCManager::GetInstance() {
     thread_local fe::PlatFormInfos infos(nullptr);
     thread_local PlatformAscendC platform(&infos);
-    infos.profile = npu_cann::g_tiled_profile ? npu_cann::g_tiled_profile : npu_cann::profile_of_process();
+    infos.profile =
+        simulated_cann::g_tiled_profile ? simulated_cann::g_tiled_profile : simulated_cann::profile_of_process();
     return infos.profile ? &platform : nullptr;
 }
 

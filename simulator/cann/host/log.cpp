@@ -7,7 +7,7 @@
 
 #include "base/err_msg.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr int32_t kError = 3;  // CANN's default level: lines of lower levels are not recorded
@@ -33,9 +33,9 @@ std::string take_logged_error() {
     return lines.empty() ? "" : lines.back();
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 extern "C" {
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Return and clear the last error that a host function logged on this thread, or all of them in order.
 std::string take_logged_error();
 std::vector<std::string> take_logged_errors();
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

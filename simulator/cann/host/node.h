@@ -14,7 +14,7 @@
 #include "platform/platform_infos_def.h"
 #include "src/profile.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Capacity for tiling data: CANN's value for a kernel whose description has no opParaSize (hicann/opbase
 // src/nnopbase/individual_op/executor/indv_executor.h).
@@ -104,4 +104,4 @@ private:
     std::vector<gert::AnchorInstanceInfo> input_instances_, output_instances_;  // set when a function runs
 };
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -14,7 +14,7 @@
 #include "cann/host/package_writer.h"
 #include "src/json.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 using ascend_sim::Json;
@@ -125,8 +125,8 @@ std::string default_list(const AttrRecord& a, const std::string& name) {
            (bools    ? "bool "
             : floats ? "float "
                      : "int64_t ") +
-           name + "Def[] = {" + (inner.empty() ? "npu_cann::kBehindEmpty" + suffix : inner) + "};\n        call.attr(" +
-           name + "Def, " + std::to_string(commas + 1) + ");\n";
+           name + "Def[] = {" + (inner.empty() ? "simulated_cann::kBehindEmpty" + suffix : inner) +
+           "};\n        call.attr(" + name + "Def, " + std::to_string(commas + 1) + ");\n";
 }
 
 // The code that passes a parameter to OpCall. If an optional attribute is NULL, the code passes its default.
@@ -142,10 +142,10 @@ std::string code_of_argument(const Parameter& p) {
 std::string source(const OpRecord& def) {
     std::string text = "// Generated from the operator's definition.\n#include \"aclnn_" + snake_case(def.type) +
                        ".h\"\n\n#include \"cann/host/op_call.h\"\n\nextern \"C\" {\n\n" + first_phase_signature(def) +
-                       "\n{\n    npu_cann::OpCall call(\"" + def.type + "\");\n";
+                       "\n{\n    simulated_cann::OpCall call(\"" + def.type + "\");\n";
     for (const Parameter& p : parameters(def)) text += code_of_argument(p);
     text += "    return call.prepare(workspaceSize, executor);\n}\n\n" + second_phase_signature(def) +
-            "\n{\n    return npu_cann::run_prepared(workspace, workspaceSize, executor, stream);\n}\n\n}\n";
+            "\n{\n    return simulated_cann::run_prepared(workspace, workspaceSize, executor, stream);\n}\n\n}\n";
     return text;
 }
 
@@ -263,7 +263,7 @@ void write_all(const std::string& folder, const std::string& package) {
 }
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
 int main(int argc, char** argv) {
     if (argc != 2 && argc != 3) {
@@ -271,7 +271,7 @@ int main(int argc, char** argv) {
         return 2;
     }
     try {
-        npu_cann::write_all(argv[1], argc == 3 ? argv[2] : "");
+        simulated_cann::write_all(argv[1], argc == 3 ? argv[2] : "");
     } catch (const std::exception& e) {
         std::fprintf(stderr, "op_build: %s\n", e.what());
         return 1;

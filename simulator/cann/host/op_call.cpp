@@ -20,7 +20,7 @@
 #include "src/chips.h"
 #include "tiling/platform/platform_ascendc.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 std::vector<int64_t> sizes_of(const gert::Shape& shape) {
@@ -417,4 +417,4 @@ aclnnStatus OpCall::prepare(uint64_t* workspace_bytes, aclOpExecutor** executor)
     }
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

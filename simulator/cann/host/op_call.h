@@ -11,7 +11,7 @@
 
 #include "aclnn/acl_meta.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 constexpr aclnnStatus kNullPointer = 161001;    // a required argument is missing
 constexpr aclnnStatus kBadArgument = 161002;    // an argument breaks the definition or a rule of memory
@@ -58,4 +58,4 @@ private:
 // The second phase.
 aclnnStatus run_prepared(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, aclrtStream stream);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

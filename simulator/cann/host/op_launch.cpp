@@ -8,7 +8,7 @@
 #include "cann/runtime/objects.h"
 #include "include/ascend_sim.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr uint64_t kPackedAlignment = 512;
@@ -98,4 +98,4 @@ int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
     return failed(std::string("kernel must keep the simulator's rules but got ") + ascend_sim_message());
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -8,7 +8,7 @@
 #include "cann/host/device_view.h"
 #include "cann/runtime/objects.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // All data of a launch, by value, because the call's objects may be destroyed before the launch. Without an entry,
 // no kernel is launched.
@@ -40,4 +40,4 @@ private:
     int32_t failed(const std::string& text) const;
 };
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

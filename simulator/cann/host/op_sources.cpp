@@ -23,7 +23,7 @@
 #include "src/json.h"
 #include "tiling/platform/platform_ascendc.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 using ascend_sim::Json;
@@ -251,13 +251,13 @@ std::string answer(const std::string& line) {
 }
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
 int main() {
     std::FILE* const replies = fdopen(dup(STDOUT_FILENO), "w");
     if (!replies || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) return 1;
     for (std::string line; std::getline(std::cin, line);) {
-        const std::string reply = npu_cann::answer(line) + "\n";
+        const std::string reply = simulated_cann::answer(line) + "\n";
         std::fputs(reply.c_str(), replies);
         std::fflush(replies);
     }

@@ -16,7 +16,7 @@
 #include "cann/host/op_call.h"
 #include "cann/runtime/objects.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr const char* kTbe = "/op_impl/ai_core/tbe/";
@@ -146,4 +146,4 @@ const TilingLibrary* tiling_library() {
     return library;
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -7,7 +7,7 @@
 
 #include "cann/host/tiling_library.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Path of the package that contains this library as <package>/op_api/lib/libcust_opapi.so, with its links resolved;
 // "" if it is not known.
@@ -53,4 +53,4 @@ std::string tiling_library_path();
 // Folder of the kernels that are compiled for the simulator, for ascend_sim_find_kernel(). A real package has none.
 const std::string& kernel_folder();
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -16,7 +16,7 @@
 #include "src/json.h"
 #include "src/profile.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 using ascend_sim::Json;
@@ -140,4 +140,4 @@ void write_kernel_list(const std::string& package, const std::string& soc, const
     write_file(folder + "/binary_info_config.json", list + "\n");
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -7,7 +7,7 @@
 
 #include "cann/host/def_reader.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Writes the kernels' files below <package>/op_impl/ai_core/tbe/kernel/<soc>/<operator>. Returns the operator's entry
 // of the list, as JSON.
@@ -28,4 +28,4 @@ void write_kernel_list(const std::string& package, const std::string& soc, const
 // file cannot be written.
 void write_file(const std::string& path, const std::string& text);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

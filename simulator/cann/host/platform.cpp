@@ -12,7 +12,7 @@
 #include "src/profile.h"
 #include "tiling/platform/platform_ascendc.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 struct Row {
@@ -154,11 +154,11 @@ uint64_t number(fe::PlatFormInfos* infos, const char* label, const char* key) {
 }
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
 namespace fe {
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 bool PlatFormInfos::GetPlatformRes(const std::string& label, const std::string& key, std::string& val) {
     if (const std::string own = value_of_chip(*profile, label, key); !own.empty()) {
@@ -287,7 +287,7 @@ SocVersion PlatformAscendC::GetSocVersion(void) const {
 }
 
 NpuArch PlatformAscendC::GetCurNpuArch(void) const {
-    return static_cast<NpuArch>(npu_cann::number(platform_info(), "version", "NpuArch"));
+    return static_cast<NpuArch>(simulated_cann::number(platform_info(), "version", "NpuArch"));
 }
 
 uint32_t PlatformAscendC::GetVecRegLen(void) const {

@@ -5,7 +5,7 @@
 
 #include "cann/host/def_reader.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 // Created on first use, because registrations are static initializers, whose order is unspecified.
@@ -158,12 +158,12 @@ std::string snake_case(const std::string& op_type) {
     return name;
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
 namespace ops {
 
 int OpDefFactory::OpDefRegister(const char* name, OpDefCreator creator) {
-    npu_cann::creators()[name] = std::move(creator);
+    simulated_cann::creators()[name] = std::move(creator);
     return 0;
 }
 
@@ -173,20 +173,20 @@ namespace gert {
 
 OpImplRegisterV2::OpImplRegisterV2(const ge::char_t* op_type) : op_type_(op_type) {}
 OpImplRegisterV2& OpImplRegisterV2::InferShape(InferShapeKernelFunc function) {
-    npu_cann::functions()[op_type_].infer_shape = function;
+    simulated_cann::functions()[op_type_].infer_shape = function;
     return *this;
 }
 OpImplRegisterV2& OpImplRegisterV2::InferDataType(InferDataTypeKernelFunc function) {
-    npu_cann::functions()[op_type_].infer_data_type = function;
+    simulated_cann::functions()[op_type_].infer_data_type = function;
     return *this;
 }
 OpImplRegisterV2& OpImplRegisterV2::Tiling(TilingKernelFunc function, size_t) {
-    npu_cann::functions()[op_type_].tiling = function;
+    simulated_cann::functions()[op_type_].tiling = function;
     return *this;
 }
 OpImplRegisterV2& OpImplRegisterV2::TilingParse(TilingParseFunc function, CompileInfoCreatorFunc creator,
                                                 CompileInfoDeleterFunc deleter) {
-    npu_cann::OpFunctions& all = npu_cann::functions()[op_type_];
+    simulated_cann::OpFunctions& all = simulated_cann::functions()[op_type_];
     all.tiling_parse = function;
     all.create_compile_info = creator;
     all.delete_compile_info = deleter;
@@ -196,7 +196,7 @@ OpImplRegisterV2& OpImplRegisterV2::InputsDataDependency(std::initializer_list<i
     return TilingInputsDataDependency(inputs);
 }
 OpImplRegisterV2& OpImplRegisterV2::TilingInputsDataDependency(std::initializer_list<int32_t> inputs) {
-    std::vector<int32_t>& all = npu_cann::functions()[op_type_].value_inputs;
+    std::vector<int32_t>& all = simulated_cann::functions()[op_type_].value_inputs;
     all.insert(all.end(), inputs.begin(), inputs.end());
     return *this;
 }

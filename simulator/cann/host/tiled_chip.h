@@ -3,7 +3,7 @@
 
 #include "src/profile.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 class TiledChip {
 public:
@@ -16,4 +16,4 @@ private:
     const ascend_sim::Profile* before_;
 };
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

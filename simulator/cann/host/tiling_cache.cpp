@@ -7,7 +7,7 @@
 
 #include "cann/locked.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 size_t limit_of_environment() {
@@ -78,4 +78,4 @@ void store_tiling(const std::string& key, std::shared_ptr<const TilingResult> ti
     all->entries[key] = {std::move(tiled), all->order.begin()};
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace npu_cann {
+namespace simulated_cann {
 
 struct TilingResult {
     uint64_t tiling_key = 0;
@@ -40,4 +40,4 @@ private:
     std::string text_;
 };
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

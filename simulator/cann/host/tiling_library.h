@@ -5,13 +5,13 @@
 
 #include "register/op_impl_registry.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 struct TilingLibrary {
     gert::OpImplRegisterV2::TilingKernelFunc (*find)(const std::string& op_type);  // null if not registered
     std::string (*take_logged_error)();                                            // of a tiling on this thread
 };
 
-constexpr const char* kTilingLibraryEntry = "npu_cann_tiling_library";
+constexpr const char* kTilingLibraryEntry = "simulated_cann_tiling_library";
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -4,7 +4,7 @@
 
 #include "cann/opapi/argument_types.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 template <class C>
@@ -29,11 +29,11 @@ std::string range_rule(double start, double end, double step, int64_t count) {
 }
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
 NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const aclScalar* end, const aclScalar* step,
                                                   aclTensor* tensor, uint64_t* bytes, aclOpExecutor** executor) {
-    using namespace npu_cann;
+    using namespace simulated_cann;
     Operand out;
     std::string error = read_argument(tensor, "out", &out);
     const struct {

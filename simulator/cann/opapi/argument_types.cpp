@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <vector>
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr uint32_t types(std::initializer_list<Dtype> list) {
@@ -203,4 +203,4 @@ std::string cast_rule(const char* function, const CallTypes& types) {
            ", the type of the result, converts to but got " + dtype_name(types.out) + ".";
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -6,7 +6,7 @@
 
 #include "cann/opapi/elements.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 const char* dtype_name(int32_t dtype);  // torch's name
 
@@ -28,4 +28,4 @@ struct CallTypes {
 // "" or the reason why `function` cannot convert alpha to the type of its result, or the result to out's type.
 std::string cast_rule(const char* function, const CallTypes& types);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -1,7 +1,7 @@
 // aclnnAdd, -Sub, -Mul, -Div with their scalar and in-place forms, and aclnnNeg.
 #include "cann/opapi/binary.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 // Integers wrap in two's complement.
@@ -37,19 +37,20 @@ aclError prepare_negate(const char* name, const aclTensor* self, const aclTensor
 }
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-NPU_CANN_WITH_ALPHA(Add, Adds, npu_cann::kOfNumbers<npu_cann::kAdd>)
-NPU_CANN_WITH_ALPHA(Sub, Subs, npu_cann::kOfNumbers<npu_cann::kSubtract>)
-NPU_CANN_WITHOUT_ALPHA(Mul, Muls, npu_cann::kOfNumbers<npu_cann::kMultiply>, npu_cann::Computed::kAsOut)
-NPU_CANN_WITHOUT_ALPHA(Div, Divs, npu_cann::kOfNumbers<npu_cann::kDivide>, npu_cann::Computed::kAsOut)
+NPU_CANN_WITH_ALPHA(Add, Adds, simulated_cann::kOfNumbers<simulated_cann::kAdd>)
+NPU_CANN_WITH_ALPHA(Sub, Subs, simulated_cann::kOfNumbers<simulated_cann::kSubtract>)
+NPU_CANN_WITHOUT_ALPHA(Mul, Muls, simulated_cann::kOfNumbers<simulated_cann::kMultiply>,
+                       simulated_cann::Computed::kAsOut)
+NPU_CANN_WITHOUT_ALPHA(Div, Divs, simulated_cann::kOfNumbers<simulated_cann::kDivide>, simulated_cann::Computed::kAsOut)
 
 NPU_CANN_API aclError aclnnNegGetWorkspaceSize(const aclTensor* self, aclTensor* out, uint64_t* bytes,
                                                aclOpExecutor** executor) {
-    return npu_cann::prepare_negate("aclnnNeg", self, out, bytes, executor);
+    return simulated_cann::prepare_negate("aclnnNeg", self, out, bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnNeg)
 NPU_CANN_API aclError aclnnInplaceNegGetWorkspaceSize(aclTensor* self, uint64_t* bytes, aclOpExecutor** executor) {
-    return npu_cann::prepare_negate("aclnnInplaceNeg", self, self, bytes, executor);
+    return simulated_cann::prepare_negate("aclnnInplaceNeg", self, self, bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnInplaceNeg)

@@ -2,7 +2,7 @@
 
 #include "cann/opapi/argument_types.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 struct Plan {
@@ -98,4 +98,4 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
     return prepared(name, std::move(accesses), body, workspace_bytes, executor);
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

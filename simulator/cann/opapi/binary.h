@@ -5,7 +5,7 @@
 
 #include "cann/opapi/elements.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // The second argument, a tensor or a scalar, and alpha, which is 1 if it is null.
 struct SecondArgument {
@@ -45,12 +45,13 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
                         const SecondArgument& second, const aclTensor* out, uint64_t* workspace_bytes,
                         aclOpExecutor** executor);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
 // One form of an operator f. The variadic arguments are the form's parameters after self; `result` is out or self.
 #define NPU_CANN_BINARY(name, f, computed, second, result, ...)                                                      \
     NPU_CANN_API aclError name##GetWorkspaceSize(aclTensor* self, __VA_ARGS__, uint64_t* bytes, aclOpExecutor** e) { \
-        return npu_cann::prepare_binary(#name, f, computed, self, npu_cann::second_of second, result, bytes, e);     \
+        return simulated_cann::prepare_binary(#name, f, computed, self, simulated_cann::second_of second, result,    \
+                                              bytes, e);                                                             \
     }                                                                                                                \
     NPU_CANN_PHASE_TWO(name)
 
@@ -61,12 +62,12 @@ aclError prepare_binary(const char* name, const BinaryFunction& f, Computed comp
     NPU_CANN_BINARY(aclnnInplace##TENSOR, f, computed, (other), self, const aclTensor* other)         \
     NPU_CANN_BINARY(aclnnInplace##SCALAR, f, computed, (other), self, const aclScalar* other)
 
-#define NPU_CANN_WITH_ALPHA(TENSOR, SCALAR, f)                                                                         \
-    NPU_CANN_BINARY(aclnn##TENSOR, f, npu_cann::Computed::kAsOut, (other, alpha), out, const aclTensor* other,         \
-                    const aclScalar* alpha, aclTensor* out)                                                            \
-    NPU_CANN_BINARY(aclnn##SCALAR, f, npu_cann::Computed::kAsOut, (other, alpha), out, const aclScalar* other,         \
-                    const aclScalar* alpha, aclTensor* out)                                                            \
-    NPU_CANN_BINARY(aclnnInplace##TENSOR, f, npu_cann::Computed::kAsOut, (other, alpha), self, const aclTensor* other, \
-                    const aclScalar* alpha)                                                                            \
-    NPU_CANN_BINARY(aclnnInplace##SCALAR, f, npu_cann::Computed::kAsOut, (other, alpha), self, const aclScalar* other, \
-                    const aclScalar* alpha)
+#define NPU_CANN_WITH_ALPHA(TENSOR, SCALAR, f)                                                                       \
+    NPU_CANN_BINARY(aclnn##TENSOR, f, simulated_cann::Computed::kAsOut, (other, alpha), out, const aclTensor* other, \
+                    const aclScalar* alpha, aclTensor* out)                                                          \
+    NPU_CANN_BINARY(aclnn##SCALAR, f, simulated_cann::Computed::kAsOut, (other, alpha), out, const aclScalar* other, \
+                    const aclScalar* alpha, aclTensor* out)                                                          \
+    NPU_CANN_BINARY(aclnnInplace##TENSOR, f, simulated_cann::Computed::kAsOut, (other, alpha), self,                 \
+                    const aclTensor* other, const aclScalar* alpha)                                                  \
+    NPU_CANN_BINARY(aclnnInplace##SCALAR, f, simulated_cann::Computed::kAsOut, (other, alpha), self,                 \
+                    const aclScalar* other, const aclScalar* alpha)

@@ -1,7 +1,7 @@
 // aclnnEq, -Ne, -Lt, -Le, -Gt, -Ge, with a tensor or a scalar. torch's out is bool, or in place the input's dtype.
 #include "cann/opapi/binary.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr auto kEqual = [](auto a, auto b, auto /*alpha*/) { return a == b; };
@@ -12,11 +12,17 @@ constexpr auto kGreater = [](auto a, auto b, auto /*alpha*/) { return a > b; };
 constexpr auto kAtLeast = [](auto a, auto b, auto /*alpha*/) { return a >= b; };
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-NPU_CANN_WITHOUT_ALPHA(EqTensor, EqScalar, npu_cann::kOfNumbers<npu_cann::kEqual>, npu_cann::Computed::kAsInputs)
-NPU_CANN_WITHOUT_ALPHA(NeTensor, NeScalar, npu_cann::kOfNumbers<npu_cann::kUnequal>, npu_cann::Computed::kAsInputs)
-NPU_CANN_WITHOUT_ALPHA(LtTensor, LtScalar, npu_cann::kOfReals<npu_cann::kLess>, npu_cann::Computed::kAsInputs)
-NPU_CANN_WITHOUT_ALPHA(LeTensor, LeScalar, npu_cann::kOfReals<npu_cann::kAtMost>, npu_cann::Computed::kAsInputs)
-NPU_CANN_WITHOUT_ALPHA(GtTensor, GtScalar, npu_cann::kOfReals<npu_cann::kGreater>, npu_cann::Computed::kAsInputs)
-NPU_CANN_WITHOUT_ALPHA(GeTensor, GeScalar, npu_cann::kOfReals<npu_cann::kAtLeast>, npu_cann::Computed::kAsInputs)
+NPU_CANN_WITHOUT_ALPHA(EqTensor, EqScalar, simulated_cann::kOfNumbers<simulated_cann::kEqual>,
+                       simulated_cann::Computed::kAsInputs)
+NPU_CANN_WITHOUT_ALPHA(NeTensor, NeScalar, simulated_cann::kOfNumbers<simulated_cann::kUnequal>,
+                       simulated_cann::Computed::kAsInputs)
+NPU_CANN_WITHOUT_ALPHA(LtTensor, LtScalar, simulated_cann::kOfReals<simulated_cann::kLess>,
+                       simulated_cann::Computed::kAsInputs)
+NPU_CANN_WITHOUT_ALPHA(LeTensor, LeScalar, simulated_cann::kOfReals<simulated_cann::kAtMost>,
+                       simulated_cann::Computed::kAsInputs)
+NPU_CANN_WITHOUT_ALPHA(GtTensor, GtScalar, simulated_cann::kOfReals<simulated_cann::kGreater>,
+                       simulated_cann::Computed::kAsInputs)
+NPU_CANN_WITHOUT_ALPHA(GeTensor, GeScalar, simulated_cann::kOfReals<simulated_cann::kAtLeast>,
+                       simulated_cann::Computed::kAsInputs)

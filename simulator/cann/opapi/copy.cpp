@@ -4,7 +4,7 @@
 
 #include "cann/opapi/argument_types.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 // Sets the first byte of a view and the byte after its last one.
@@ -83,26 +83,26 @@ aclError prepare_copy(const char* name, const char* from_name, const aclTensor* 
 }
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
 NPU_CANN_API aclError aclnnInplaceCopyGetWorkspaceSize(aclTensor* self, const aclTensor* src, uint64_t* workspace_bytes,
                                                        aclOpExecutor** executor) {
-    return npu_cann::prepare_copy("aclnnInplaceCopy", "src", self, src, workspace_bytes, executor);
+    return simulated_cann::prepare_copy("aclnnInplaceCopy", "src", self, src, workspace_bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnInplaceCopy)
 
 NPU_CANN_API aclError aclnnCastGetWorkspaceSize(const aclTensor* self, int32_t dtype, aclTensor* out,
                                                 uint64_t* workspace_bytes, aclOpExecutor** executor) {
     if (out && out->dtype != dtype)
-        return npu_cann::refused("aclnnCast", "out must have the data type of the argument dtype.");
-    return npu_cann::prepare_copy("aclnnCast", "self", out, self, workspace_bytes, executor);
+        return simulated_cann::refused("aclnnCast", "out must have the data type of the argument dtype.");
+    return simulated_cann::prepare_copy("aclnnCast", "self", out, self, workspace_bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnCast)
 
 // The real and the imaginary parts of out are views with doubled strides.
 NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const aclTensor* imag, aclTensor* out,
                                                    uint64_t* workspace_bytes, aclOpExecutor** executor) {
-    using namespace npu_cann;
+    using namespace simulated_cann;
     Operand result, re, im;
     std::string error = read_argument(out, "out", &result);
     if (error.empty()) error = read_argument(real, "real", &re);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 float from_bits(uint32_t bits) { return __builtin_bit_cast(float, bits); }
@@ -331,4 +331,4 @@ aclError refused(const char* name, const std::string& why) {
     return failed(is_null ? kAclnnNullptr : kAclnnInvalidParam, std::string(name) + ": " + why);
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -10,7 +10,7 @@
 
 #include "cann/runtime/api.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // The values of aclDataType that the stand-ins support.
 enum Dtype : int32_t {
@@ -103,10 +103,10 @@ aclError prepared(const char* name, std::vector<MemoryAccess> accesses, std::fun
                   uint64_t* workspace_bytes, aclOpExecutor** executor);
 aclError refused(const char* name, const std::string& why);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
 // The second phase is the same for every stand-in.
 #define NPU_CANN_PHASE_TWO(name)                                                                                 \
     NPU_CANN_API aclError name(void* /*workspace*/, uint64_t /*bytes*/, aclOpExecutor* executor, void* stream) { \
-        return npu_cann::launch_stand_in(executor, stream);                                                      \
+        return simulated_cann::launch_stand_in(executor, stream);                                                \
     }

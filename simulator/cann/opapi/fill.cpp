@@ -1,7 +1,7 @@
 // aclnnInplaceZero, -One, -FillScalar, -FillTensor: set every element to one value.
 #include "cann/opapi/argument_types.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 template <class C>
@@ -50,28 +50,29 @@ aclScalar uint8_scalar(uint8_t value) {
 }
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
 NPU_CANN_API aclError aclnnInplaceZeroGetWorkspaceSize(aclTensor* self, uint64_t* bytes, aclOpExecutor** executor) {
-    return npu_cann::prepare_fill("aclnnInplaceZero", self, npu_cann::uint8_scalar(0), bytes, executor);
+    return simulated_cann::prepare_fill("aclnnInplaceZero", self, simulated_cann::uint8_scalar(0), bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnInplaceZero)
 
 NPU_CANN_API aclError aclnnInplaceOneGetWorkspaceSize(aclTensor* self, uint64_t* bytes, aclOpExecutor** executor) {
-    return npu_cann::prepare_fill("aclnnInplaceOne", self, npu_cann::uint8_scalar(1), bytes, executor);
+    return simulated_cann::prepare_fill("aclnnInplaceOne", self, simulated_cann::uint8_scalar(1), bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnInplaceOne)
 
 NPU_CANN_API aclError aclnnInplaceFillScalarGetWorkspaceSize(aclTensor* self, const aclScalar* value, uint64_t* bytes,
                                                              aclOpExecutor** executor) {
-    if (!value) return npu_cann::refused("aclnnInplaceFillScalar", std::string("value") + npu_cann::kIsNull);
-    return npu_cann::prepare_fill("aclnnInplaceFillScalar", self, *value, bytes, executor);
+    if (!value)
+        return simulated_cann::refused("aclnnInplaceFillScalar", std::string("value") + simulated_cann::kIsNull);
+    return simulated_cann::prepare_fill("aclnnInplaceFillScalar", self, *value, bytes, executor);
 }
 NPU_CANN_PHASE_TWO(aclnnInplaceFillScalar)
 
 NPU_CANN_API aclError aclnnInplaceFillTensorGetWorkspaceSize(aclTensor* self, const aclTensor* value, uint64_t* bytes,
                                                              aclOpExecutor** executor) {
-    using namespace npu_cann;
+    using namespace simulated_cann;
     Operand out, one;
     std::string error = read_argument(self, "self", &out);
     if (error.empty()) error = read_argument(value, "value", &one);

@@ -11,7 +11,7 @@
 #include "cann/runtime/host_calls.h"
 #include "cann/runtime/report.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr size_t kGuardBytes = 512;  // also the alignment of aclrtMalloc
@@ -200,4 +200,4 @@ std::string describe_address(const void* address) {
     return "byte " + std::to_string(offset) + " of allocation " + std::to_string(a->number);
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

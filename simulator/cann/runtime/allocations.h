@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Returns nullptr if no memory is left. CANN lets the caller use `padding` more bytes; here they are in the guard zone.
 void* allocate_device(size_t bytes, size_t padding);
@@ -43,4 +43,4 @@ std::string guard_damage(GuardCheck check);
 size_t device_bytes_in_use();
 constexpr size_t kDeviceBytes = size_t(64) << 30;  // memory size that the simulated device reports
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

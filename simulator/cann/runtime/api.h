@@ -11,7 +11,7 @@
 
 using aclError = int;
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Values of acl_base.h and the aclnn documentation.
 constexpr aclError kSuccess = 0;
@@ -94,4 +94,4 @@ aclError no_executor();
 // stand-ins check their own bounds, and a training step calls many of them.
 int32_t launch_stand_in(aclOpExecutor* executor, void* stream);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -14,7 +14,7 @@
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/scheduler.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr int kCallbackReturns = 0, kCallbackBlocks = 1;  // aclrtCallbackBlockType
@@ -87,9 +87,9 @@ void end_reports(const Stream& stream) {
     r->runtime_streams.erase(stream.id);
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::LaunchHostFunc: not on a stream that a thread
 // subscribed. api_impl.cc, ApiImpl::StarsLaunchSubscribeProc: the runtime subscribes a stream that is not captured.

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // One entry per actor: the host is actor 0, each stream has its own number. An entry is the number of the actor's
 // last step that is known to have happened before.
@@ -27,4 +27,4 @@ private:
 
 constexpr size_t kHost = 0;
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -7,7 +7,7 @@
 
 #include "cann/runtime/scheduler.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 // A context handle is the address of this struct.
@@ -48,9 +48,9 @@ aclError refuse_device(const char* call, int32_t device) {
     return failed(kRtInvalidDevice, call, "deviceId must be 0, the one device that is simulated,", device);
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
     if (aclError refused = refuse_device(__func__, device)) return refused;

@@ -3,11 +3,11 @@
 
 #include "cann/runtime/api.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 constexpr uint32_t kDevices = 1;
 
 // kRtInvalidDevice, with a message, for any device but the one that is simulated.
 aclError refuse_device(const char* call, int32_t device);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -13,7 +13,7 @@ struct aclDataBuffer {
 };
 struct aclopAttr {};
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 NPU_CANN_API aclTensorDesc* aclCreateTensorDesc(int32_t dtype, int dims, const int64_t* shape, int32_t format) {
     if (dims < 0 || (dims > 0 && !shape)) return nullptr;

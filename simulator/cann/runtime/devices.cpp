@@ -12,7 +12,7 @@
 #include "cann/runtime/scheduler.h"
 #include "src/chips.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 std::atomic<bool> initialized{false}, finalized{false};
@@ -92,9 +92,9 @@ bool is_ascend310p() { return std::strncmp(soc_name(), "Ascend310P", 10) == 0; }
 
 aclError kernel_exception() { return is_ascend310p() ? kAiCoreException : kVectorCoreException; }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 NPU_CANN_API aclError aclInit(const char* /*config_path*/) {
     finalized = false;

@@ -11,7 +11,7 @@
 #include "cann/runtime/host_calls.h"
 #include "cann/runtime/report.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 // One message for the process, not one per thread: an operator fails on the thread of torch_npu's queue, and the
@@ -58,17 +58,17 @@ aclError failed(aclError status, const std::string& text) {
     return status;
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
 // Clears the message, as CANN does; the pointer is valid until the same thread calls this again.
 NPU_CANN_API const char* aclGetRecentErrMsg() {
     thread_local std::string text;
-    text = std::exchange(npu_cann::Locked<npu_cann::RecentError>()->text, {});
+    text = std::exchange(simulated_cann::Locked<simulated_cann::RecentError>()->text, {});
     return text.empty() ? nullptr : text.c_str();
 }
 
 NPU_CANN_API void aclAppLog(int level, const char* function, const char* file, uint32_t line, const char* format, ...) {
-    if (level < npu_cann::log_level()) return;
+    if (level < simulated_cann::log_level()) return;
     va_list args;
     va_start(args, format);
     std::fprintf(stdout, "[simulated CANN log %d] %s:%u %s: ", level, file ? file : "", line, function ? function : "");
@@ -77,11 +77,11 @@ NPU_CANN_API void aclAppLog(int level, const char* function, const char* file, u
     va_end(args);
 }
 
-NPU_CANN_API aclError aclrtGetLastError(int /*level*/) { return npu_cann::kSuccess; }
-NPU_CANN_API aclError aclrtPeekAtLastError(int /*level*/) { return npu_cann::kSuccess; }
+NPU_CANN_API aclError aclrtGetLastError(int /*level*/) { return simulated_cann::kSuccess; }
+NPU_CANN_API aclError aclrtPeekAtLastError(int /*level*/) { return simulated_cann::kSuccess; }
 
 // A generated stub calls this before it fails (simulator/ascend_sim/programs/stubs.py).
-NPU_CANN_API aclError npu_cann_not_simulated(const char* symbol) {
+NPU_CANN_API aclError simulated_cann_not_simulated(const char* symbol) {
     int status = 0;
     char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
     const std::string call = status == 0 && demangled ? demangled : symbol;
@@ -89,7 +89,7 @@ NPU_CANN_API aclError npu_cann_not_simulated(const char* symbol) {
     std::string text = call +
                        " is not simulated. To add it, define this function in the file of simulator/cann/runtime/ "
                        "for its subject.";
-    npu_cann::count_not_simulated(call);
+    simulated_cann::count_not_simulated(call);
     std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
-    return npu_cann::failed(npu_cann::kNotSupported, text);
+    return simulated_cann::failed(simulated_cann::kNotSupported, text);
 }

@@ -7,7 +7,7 @@
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr int32_t kRecordNotReady = 0, kRecordComplete = 1;  // aclrtEventRecordedStatus
@@ -186,9 +186,9 @@ aclError refuse_without_time(std::initializer_list<const Event*> events, const c
 }
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 NPU_CANN_API aclError aclrtCreateEvent(void** out) { return make_event(out, kDefaultFlags, false, __func__); }
 NPU_CANN_API aclError aclrtCreateEventWithFlag(void** out, uint32_t flag) {

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 // Python's functions, if the process contains Python.
@@ -54,4 +54,4 @@ RunningLock::~RunningLock() {
     if (is_held_) mutex_->unlock();
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

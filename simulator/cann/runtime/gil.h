@@ -4,7 +4,7 @@
 
 #include <mutex>
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Releases the GIL until the end of the scope if this thread holds it.
 class InterpreterPause {
@@ -32,4 +32,4 @@ private:
     bool is_held_;
 };
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -2,7 +2,7 @@
 #include "cann/runtime/graphs.h"
 #include "src/json.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 std::string name_of(const Capture& graph, size_t i) {
@@ -29,4 +29,4 @@ std::string as_trace(const Capture& graph) {
     return "[" + events + "]\n";
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <unordered_map>
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 using Graph = std::shared_ptr<Capture>;
@@ -239,9 +239,9 @@ aclError capture_wait(const StreamPtr& stream, Event* event) {
     return kSuccess;
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 // api_impl_aclgraph.cc and context_aclgraph.cc, StreamBeginCapture.
 NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {

@@ -11,7 +11,7 @@
 
 #include "cann/runtime/scheduler.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // aclmdlRICaptureMode; kNoCapture means no capture.
 enum CaptureMode : int32_t { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2, kNoCapture = 3 };
@@ -68,4 +68,4 @@ aclError update_task(const StreamPtr& stream, Work work);
 aclError capture_record(const StreamPtr& stream, Event* event);
 aclError capture_wait(const StreamPtr& stream, Event* event);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

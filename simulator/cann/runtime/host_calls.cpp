@@ -1,6 +1,6 @@
 #include "cann/runtime/host_calls.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 struct HostThread {
@@ -35,9 +35,9 @@ bool find_host_memory(const void* address, void** first, uint64_t* bytes) {
 
 const ascend_sim_launch* launch_options() { return host.calls ? host.calls->options : nullptr; }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 extern "C" {
 

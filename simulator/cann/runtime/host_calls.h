@@ -6,7 +6,7 @@
 #include "cann/runtime/objects.h"
 #include "include/ascend_sim_cann.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Null if this thread's calls go to the device.
 const ascend_sim_host_calls* host_calls();
@@ -15,4 +15,4 @@ const OperatorPackages& host_packages();
 void set_host_error(const std::string& text);
 bool find_host_memory(const void* address, void** first, uint64_t* bytes);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

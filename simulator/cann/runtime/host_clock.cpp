@@ -6,7 +6,7 @@
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler_state.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr size_t kMostSources = 4096;
@@ -151,4 +151,4 @@ void note_freed(uint64_t allocation, bool is_torchs_own) {
     if (detects_races()) note_free(allocation, is_torchs_own ? nullptr : &known);
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

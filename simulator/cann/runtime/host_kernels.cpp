@@ -5,7 +5,7 @@
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/scheduler.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 // `words` holds for each access: first byte, bytes of an element, 1 if written (else 0), number of dimensions, sizes,
@@ -29,12 +29,12 @@ std::vector<MemoryAccess> accesses_of(const int64_t* words, int64_t count) {
 }
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 // Runs the stream's earlier work, and the work of other streams that it waits for.
-NPU_CANN_API aclError npu_cann_host_kernel_begin(void* handle, const char* name) {
+NPU_CANN_API aclError simulated_cann_host_kernel_begin(void* handle, const char* name) {
     StreamPtr stream;
     Target target;
     {
@@ -52,7 +52,8 @@ NPU_CANN_API aclError npu_cann_host_kernel_begin(void* handle, const char* name)
 }
 
 // Reports the accesses of an operator that has run.
-NPU_CANN_API aclError npu_cann_host_kernel_end(void* handle, const char* name, const int64_t* words, int64_t count) {
+NPU_CANN_API aclError simulated_cann_host_kernel_end(void* handle, const char* name, const int64_t* words,
+                                                     int64_t count) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return no_stream(name);
     Work work(Work::Kind::kDevice, name);
@@ -61,16 +62,16 @@ NPU_CANN_API aclError npu_cann_host_kernel_end(void* handle, const char* name, c
 }
 
 // Returns 1 if the stream is in a capture, even an invalid one; else 0.
-NPU_CANN_API int32_t npu_cann_is_capturing(void* handle) {
+NPU_CANN_API int32_t simulated_cann_is_capturing(void* handle) {
     auto lock = lock_streams();
     StreamPtr stream = stream_of(handle);
     return stream && is_capturing(*stream);
 }
 
 // Captures the operator as a node: each replay calls `run` with `argument`. `run` returns 0 for success; otherwise it
-// calls npu_cann_set_error and returns another number.
-NPU_CANN_API aclError npu_cann_host_kernel_capture(void* handle, const char* name, const int64_t* words, int64_t count,
-                                                   int32_t (*run)(int64_t), int64_t argument) {
+// calls simulated_cann_set_error and returns another number.
+NPU_CANN_API aclError simulated_cann_host_kernel_capture(void* handle, const char* name, const int64_t* words,
+                                                         int64_t count, int32_t (*run)(int64_t), int64_t argument) {
     auto lock = lock_streams();
     StreamPtr stream = stream_of(handle);
     if (!stream) return no_stream(name);
@@ -81,4 +82,4 @@ NPU_CANN_API aclError npu_cann_host_kernel_capture(void* handle, const char* nam
     return capture_work(stream, std::move(work));
 }
 
-NPU_CANN_API void npu_cann_set_error(const char* text) { set_error(text); }
+NPU_CANN_API void simulated_cann_set_error(const char* text) { set_error(text); }

@@ -12,7 +12,7 @@
 
 #include "cann/locked.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr size_t kChunk = 1 << 16;
@@ -132,4 +132,4 @@ void fill_host(void* first, size_t bytes) {
         write_host(static_cast<char*>(first) + done, junk.data(), std::min(kChunk, bytes - done));
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace npu_cann {
+namespace simulated_cann {
 
 void* allocate_host(size_t bytes);
 // Returns false if `first` is not an allocation of allocate_host.
@@ -27,4 +27,4 @@ bool hash_host(const void* first, size_t bytes, uint64_t* hash);
 // Fills with bytes that are NaN in every floating-point type.
 void fill_host(void* first, size_t bytes);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -7,7 +7,7 @@
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 // Converts an executor's failure to the status of a kernel exception, which a later wait for the stream returns.
@@ -84,4 +84,4 @@ int32_t launch_stand_in(aclOpExecutor* executor, void* stream) {
     return submit_to(stream, std::move(work));
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -12,7 +12,7 @@
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 // aclrtMemcpyKind: 0 host to host, 1 host to device, 2 device to host, 3 device to device, 4 selected by the addresses,
@@ -161,9 +161,9 @@ aclError refuse_pageable(const char* call, const StreamPtr& stream, const Copy& 
 }
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 NPU_CANN_API aclError aclrtMalloc(void** out, size_t bytes, int /*policy*/) {
     return allocate(out, bytes, 0, __func__);

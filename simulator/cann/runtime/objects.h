@@ -40,7 +40,7 @@ struct aclTensorList {
     std::vector<const aclTensor*> values;
 };
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // The executor of a generated operator. Its pool owns it (cann/host/executors.h). The functions return aclnn's status.
 class PooledExecutor {
@@ -61,7 +61,7 @@ struct MemoryAccess {
     bool reads = false, writes = false;
 };
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
 // A call that GetWorkspaceSize prepared. The second phase of a stand-in queues it on the stream, which then owns it.
 // The stream calls `run` when it reaches this work, and at each replay if a graph captured it. `run` receives the
@@ -70,12 +70,12 @@ struct MemoryAccess {
 struct aclOpExecutor {
     std::string name;
     std::function<int32_t(void* workspace, uint64_t workspace_bytes)> run;
-    npu_cann::PooledExecutor* pooled = nullptr;
-    std::vector<npu_cann::MemoryAccess> accesses = {};
+    simulated_cann::PooledExecutor* pooled = nullptr;
+    std::vector<simulated_cann::MemoryAccess> accesses = {};
 };
 
 #pragma GCC visibility push(default)
-namespace npu_cann {
+namespace simulated_cann {
 
 // Queues the executor's work on the stream, and takes ownership of the executor. Returns the status of queueing; a
 // later wait returns the work's error. In host calls, runs the work and returns its status.
@@ -109,5 +109,5 @@ const ascend_sim_launch* launch_options();
 // Adds one launch of an operator to the report, except in host calls. `simulator_report` is ascend_sim's JSON, or "".
 void record_launch(const std::string& operator_name, const std::string& simulator_report);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 #pragma GCC visibility pop

@@ -5,7 +5,7 @@
 #include "cann/locked.h"
 #include "cann/runtime/api.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 struct Options {
@@ -14,9 +14,9 @@ struct Options {
 };
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 NPU_CANN_API aclError aclSetCompileopt(int option, const char* value) {
     if (!value) return failed(kInvalidParam, __func__, "value must not be null.");

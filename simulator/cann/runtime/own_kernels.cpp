@@ -7,7 +7,7 @@
 #include "src/chips.h"
 #include "src/json.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, the checks of a kernel's launch: 1 .. 65535 blocks.
@@ -85,9 +85,9 @@ int32_t OwnKernel::run() const {
 }
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 int32_t ascend_sim_launch_kernel(const ascend_sim_kernel* kernel) {
     auto own = std::make_shared<const OwnKernel>(*kernel);

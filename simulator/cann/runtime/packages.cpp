@@ -10,7 +10,7 @@
 #include "cann/runtime/api.h"
 #include "cann/runtime/host_calls.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -66,4 +66,4 @@ const OperatorPackages& operator_packages() {
     return read;
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -5,7 +5,7 @@
 
 #include "cann/runtime/api.h"
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 NPU_CANN_API uint64_t MsprofGetHashId(const char* text, size_t bytes) {
     return text ? std::hash<std::string_view>{}(std::string_view(text, bytes)) : 0;

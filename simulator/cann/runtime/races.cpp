@@ -10,7 +10,7 @@
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr size_t kPruneAt = 4096;   // accesses of one actor to one allocation
@@ -144,4 +144,4 @@ void note_free(uint64_t allocation, const Clock* host) {
     histories().erase(found);
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -10,7 +10,7 @@
 #include "cann/runtime/clocks.h"
 #include "cann/runtime/regions.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 struct ReplayedAs;
 
@@ -31,4 +31,4 @@ void note_access(uint64_t allocation, const Region& region, bool writes, const s
 // allocation and that the host has not waited for.
 void note_free(uint64_t allocation, const Clock* host);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr int kMaxSteps = 200000;
@@ -88,4 +88,4 @@ bool overlap(const Region& a, const Region& b) {
     return overlap(as_part(a), as_part(b), &steps);
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -6,7 +6,7 @@
 
 #include "cann/runtime/objects.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Runs of `run` bytes from `low`, repeated with the strides of `dims`, the largest stride first.
 struct Region {
@@ -31,4 +31,4 @@ Region dense_region(const void* first, uint64_t bytes);
 // Exact up to a bound on the computation. Beyond the bound, two interleaved regions count as disjoint.
 bool overlap(const Region& a, const Region& b);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

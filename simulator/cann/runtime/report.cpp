@@ -16,7 +16,7 @@
 #include "cann/runtime/scheduler.h"
 #include "src/json.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 using ascend_sim::Json, ascend_sim::json_list, ascend_sim::json_string;
@@ -200,4 +200,4 @@ void record_launch(const std::string& operator_name, const std::string& simulato
     write(*r, false);
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -6,7 +6,7 @@
 
 #include "cann/runtime/allocations.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Checks the guard zones and reports damage. Returns the message about the damage, or "".
 std::string check_guards(const std::string& when, GuardCheck check);
@@ -26,4 +26,4 @@ void count_not_simulated(const std::string& call);
 // Counts a call that waits for the device or copies from the device to the host.
 void count_host_wait(const std::string& call);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -19,7 +19,7 @@
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler_state.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 State& state() {
     static State* instance = new State;
@@ -465,4 +465,4 @@ uint64_t work_left() {
     return left;
 }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

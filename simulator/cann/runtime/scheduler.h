@@ -18,7 +18,7 @@
 #include "cann/runtime/clocks.h"
 #include "cann/runtime/regions.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 struct Stream;
 struct Capture;
@@ -196,4 +196,4 @@ void end_reports(const Stream& stream);
 // Number of pieces of work that are still queued.
 uint64_t work_left();
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

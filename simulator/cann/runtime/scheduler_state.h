@@ -9,7 +9,7 @@
 #include "cann/runtime/races.h"
 #include "cann/runtime/scheduler.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 // Random numbers by SplitMix64.
 class Draw {
@@ -72,4 +72,4 @@ void note_work(const StreamPtr& s, const Work& work);
 // Fills host memory that a copy will write, if no queued work uses it: an early read gives NaN, not old values.
 void fill_target(const Work& work);
 
-}  // namespace npu_cann
+}  // namespace simulated_cann

@@ -7,7 +7,7 @@
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 constexpr int32_t kNoTimeout = -1;
@@ -102,9 +102,9 @@ aclError set_without_effect(void* handle, uint32_t largest, uint32_t value, cons
 
 aclError no_stream(const char* call) { return no_object(call, "stream"); }
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 NPU_CANN_API aclError aclrtCreateStream(void** out) { return make_stream(out, __func__); }
 NPU_CANN_API aclError aclrtCreateStreamWithConfig(void** out, uint32_t /*priority*/, uint32_t /*flag*/) {

@@ -5,7 +5,7 @@
 
 #include "cann/runtime/api.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 namespace {
 
 size_t value_bytes(int32_t dtype) {
@@ -74,9 +74,9 @@ aclError refuse_dynamic(const char* call) {
 }
 
 }  // namespace
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-using namespace npu_cann;
+using namespace simulated_cann;
 
 NPU_CANN_API aclTensor* aclCreateTensor(const int64_t* shape, uint64_t dims, int32_t dtype, const int64_t* strides,
                                         int64_t offset, int32_t format, const int64_t* storage_shape,

@@ -53,7 +53,11 @@ def build_package(folder: Path) -> Path:
         config = folder / "op_impl/ai_core/tbe/config" / description.name.split("-")[1]
         config.mkdir(parents=True)
         shutil.copy(description, config)
-    tiling_library = ["-Wl,-u,npu_cann_tiling_library", LIBRARIES / "libascend_sim_tilings.a", *HOST_LIBRARY]
+    tiling_library = [
+        "-Wl,-u,simulated_cann_tiling_library",
+        LIBRARIES / "libascend_sim_tilings.a",
+        *HOST_LIBRARY,
+    ]
     compile_files(objects[2], output=tilings, more=["-shared", *tiling_library])
     compile_files(
         headers / "aclnn_weighted_add.cpp",

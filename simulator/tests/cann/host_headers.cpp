@@ -34,8 +34,8 @@ int g_failures = 0;
         }                                                                \
     } while (0)
 
-using npu_cann::Node;
-using npu_cann::take_logged_errors;
+using simulated_cann::Node;
+using simulated_cann::take_logged_errors;
 using Lines = std::vector<std::string>;
 
 // ---- gert: shapes and formats (hicann/metadef inc/external/exe_graph/runtime/shape.h, storage_format.h) ------------

@@ -353,15 +353,15 @@ extern "C" __attribute__((visibility("default"))) int run(char* at, uint64_t byt
     e->run = [=](void*, uint64_t) -> int32_t {
         if (!at) throw std::length_error("no address");
         std::memset(at, 0, bytes);
-        if (*report) npu_cann::record_launch("MadeUp", report);
+        if (*report) simulated_cann::record_launch("MadeUp", report);
         return bytes == 1 ? 77 : 0;
     };
-    return npu_cann::launch(nullptr, 0, e, nullptr);
+    return simulated_cann::launch(nullptr, 0, e, nullptr);
 }
 extern "C" __attribute__((visibility("default"))) uint64_t find(void* at, uint64_t* offset) {
     void* first = nullptr;
     uint64_t bytes = 0;
-    if (!npu_cann::find_allocation(at, &first, &bytes)) return 0;
+    if (!simulated_cann::find_allocation(at, &first, &bytes)) return 0;
     *offset = uint64_t(static_cast<char*>(at) - static_cast<char*>(first));
     return bytes;
 }
@@ -441,7 +441,7 @@ broken = b'{"status":"broken rule","errors":[{"text":"a rule"}]}'
 for report in (b'{"status":"ok"}', broken, broken):
     operator.run(address, C.c_uint64(64), report)
 cann.aclrtSynchronizeDevice()
-cann.npu_cann_not_simulated(b"aclMadeUp")
+cann.simulated_cann_not_simulated(b"aclMadeUp")
 C.memset(address.value + 64, 0, 1)
 """
     environment = {**os.environ, "ASCEND_SIM_REPORT_DIR": str(tmp_path), "ASCEND_SIM_SOC": "Ascend310P3"}

@@ -44,7 +44,7 @@ def _run_node(number: int) -> int:
         with torch.no_grad():
             _captured[number]()
     except Exception as error:
-        StreamWork._cann.npu_cann_set_error(str(error).encode())
+        StreamWork._cann.simulated_cann_set_error(str(error).encode())
         return 1
     return 0
 
@@ -59,7 +59,7 @@ class StreamWork:
 
     def __init__(self, name: str, device: torch.device) -> None:
         self.name = name.encode()
-        self.words: list[int] = []  # the accesses, in the format of npu_cann_host_kernel_end
+        self.words: list[int] = []  # the accesses, in the format of simulated_cann_host_kernel_end
         self.count = 0  # of accesses
         if StreamWork._cann is None:
             StreamWork._cann = ctypes.CDLL("libascend_sim_cann.so")
@@ -68,11 +68,11 @@ class StreamWork:
 
     def is_captured(self) -> bool:
         """Whether the current stream is being captured."""
-        return bool(self._cann.npu_cann_is_capturing(self.stream))
+        return bool(self._cann.simulated_cann_is_capturing(self.stream))
 
     def begin(self) -> None:
         """Wait until the stream's earlier work is done."""
-        self._check(self._cann.npu_cann_host_kernel_begin(self.stream, self.name))
+        self._check(self._cann.simulated_cann_host_kernel_begin(self.stream, self.name))
 
     def note(self, tensor: torch.Tensor, *, writes: bool) -> None:
         """Record that the operator reads or writes this device tensor."""
@@ -87,7 +87,7 @@ class StreamWork:
         """Report the operator and its accesses to the runtime after it has run."""
         words = (ctypes.c_int64 * max(1, len(self.words)))(*self.words)
         count = ctypes.c_int64(self.count)
-        self._check(self._cann.npu_cann_host_kernel_end(self.stream, self.name, words, count))
+        self._check(self._cann.simulated_cann_host_kernel_end(self.stream, self.name, words, count))
 
     def capture(self, run: Callable[[], None]) -> None:
         """Add ``run`` as a node to the graph being captured."""
@@ -95,7 +95,7 @@ class StreamWork:
         _captured.append(run)
         number = ctypes.c_int64(len(_captured) - 1)
         count = ctypes.c_int64(self.count)
-        capture = self._cann.npu_cann_host_kernel_capture
+        capture = self._cann.simulated_cann_host_kernel_capture
         self._check(capture(self.stream, self.name, words, count, _run_captured, number))
 
     def _check(self, status: int) -> None:

@@ -3,16 +3,16 @@
 
 #include "graph/operator.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 
 struct Prototype {
     const Prototype& part() const { return *this; }
     bool end() const { return true; }
 };
 
-}  // namespace npu_cann
+}  // namespace simulated_cann
 
-#define REG_OP(x) [[maybe_unused]] static const bool npu_cann_prototype_of_##x = npu_cann::Prototype()
+#define REG_OP(x) [[maybe_unused]] static const bool simulated_cann_prototype_of_##x = simulated_cann::Prototype()
 #define INPUT(x, ...) part()
 #define OPTIONAL_INPUT(x, ...) part()
 #define DYNAMIC_INPUT(x, ...) part()

@@ -9,7 +9,7 @@
 #include "graph/types.h"
 #include "register/op_impl_registry.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 struct DefReader;
 }
 
@@ -51,7 +51,7 @@ public:
     OpParamDef& AutoContiguous();
 
 private:
-    friend struct npu_cann::DefReader;
+    friend struct simulated_cann::DefReader;
     friend class OpDef;
     friend class OpAICoreConfig;
     std::string name_;
@@ -86,7 +86,7 @@ public:
     OpAttrDef& Comment(const char* comment);
 
 private:
-    friend struct npu_cann::DefReader;
+    friend struct simulated_cann::DefReader;
     friend class OpDef;
     OpAttrDef& set(AttrDataType type);
     OpAttrDef& set(AttrDataType type, std::string default_text);
@@ -111,7 +111,7 @@ public:
     OpAICoreConfig& ExtendCfgInfo(const char* key, const char* value);
 
 private:
-    friend struct npu_cann::DefReader;
+    friend struct simulated_cann::DefReader;
     OpAICoreConfig& set_flag(const char* name, bool flag);
     std::deque<OpParamDef> inputs_, outputs_;  // parameters that the SoC's configuration redefines
     std::map<std::string, std::string> items_;
@@ -126,7 +126,7 @@ public:
     OpAICoreDef& AddConfig(const char* soc, OpAICoreConfig& aicore_config);
 
 private:
-    friend struct npu_cann::DefReader;
+    friend struct simulated_cann::DefReader;
     gert::OpImplRegisterV2::TilingKernelFunc tiling_ = nullptr;
     std::map<std::string, OpAICoreConfig> configs_;
 };
@@ -145,7 +145,7 @@ public:
     OpAICoreDef& AICore(void) { return aicore_; }
 
 private:
-    friend struct npu_cann::DefReader;
+    friend struct simulated_cann::DefReader;
     std::string type_;
     std::deque<OpParamDef> inputs_, outputs_;
     std::deque<OpAttrDef> attrs_;

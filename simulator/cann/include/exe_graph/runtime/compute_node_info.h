@@ -10,7 +10,7 @@
 #include "exe_graph/runtime/storage_format.h"
 #include "graph/types.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 struct Node;
 }
 
@@ -62,9 +62,9 @@ public:
     ComputeNodeInfo& operator=(const ComputeNodeInfo&) = delete;
 
 private:
-    friend struct npu_cann::Node;
+    friend struct simulated_cann::Node;
     ComputeNodeInfo() = default;
-    const npu_cann::Node* node_ = nullptr;
+    const simulated_cann::Node* node_ = nullptr;
 };
 
 }  // namespace gert

@@ -31,7 +31,7 @@ public:
     const ComputeNodeInfo* GetComputeNodeInfo() const;
 
 protected:
-    npu_cann::Node* node_ = nullptr;
+    simulated_cann::Node* node_ = nullptr;
 };
 
 }  // namespace gert

@@ -7,7 +7,7 @@
 
 #include "exe_graph/runtime/continuous_vector.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 struct Node;
 }
 
@@ -37,11 +37,11 @@ public:
     RuntimeAttrs& operator=(const RuntimeAttrs&) = delete;
 
 private:
-    friend struct npu_cann::Node;
+    friend struct simulated_cann::Node;
     RuntimeAttrs() = default;
     const void* GetPointerByIndex(size_t index) const;
 
-    const npu_cann::Node* node_ = nullptr;
+    const simulated_cann::Node* node_ = nullptr;
 };
 
 }  // namespace gert

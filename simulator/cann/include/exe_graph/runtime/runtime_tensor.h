@@ -5,7 +5,7 @@
 #include "exe_graph/runtime/storage_format.h"
 #include "exe_graph/runtime/storage_shape.h"
 
-namespace npu_cann {
+namespace simulated_cann {
 struct Node;
 }
 
@@ -42,7 +42,7 @@ public:
     TensorPlacement GetPlacement() const { return data_ ? kOnHost : kOnDeviceHbm; }
 
 private:
-    friend struct npu_cann::Node;
+    friend struct simulated_cann::Node;
     StorageShape shape_;
     StorageFormat format_;
     ge::DataType data_type_ = ge::DT_UNDEFINED;
