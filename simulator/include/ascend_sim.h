@@ -16,8 +16,8 @@ extern "C" {
 
 /* The version of this interface and of the functions that compiled kernels call. Each kernel refers to the symbol of
  * its version, so it does not load with a library of another version. */
-#define ASCEND_SIM_ABI_VERSION 1
-ASCEND_SIM_EXPORT extern const int32_t ascend_sim_abi_1;
+#define ASCEND_SIM_ABI_VERSION 2
+ASCEND_SIM_EXPORT extern const int32_t ascend_sim_abi_2;
 ASCEND_SIM_EXPORT int32_t ascend_sim_abi_version(void);
 
 typedef enum ascend_sim_status {

@@ -308,8 +308,8 @@ void Machine::end_core() {
 
 extern "C" {
 
-const int32_t ascend_sim_abi_1 = ASCEND_SIM_ABI_VERSION;
-int32_t ascend_sim_abi_version(void) { return ascend_sim_abi_1; }
+const int32_t ascend_sim_abi_2 = ASCEND_SIM_ABI_VERSION;
+int32_t ascend_sim_abi_version(void) { return ascend_sim_abi_2; }
 
 int32_t ascend_sim_run(void* entry, const ascend_sim_memory* memories, int32_t memory_count, const ascend_sim_arg* args,
                        int32_t arg_count, const ascend_sim_launch* launch) {

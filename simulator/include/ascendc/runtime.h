@@ -10,11 +10,11 @@
 #define ASCEND_SIM_API __attribute__((visibility("default")))
 
 // A kernel that was compiled for another version of this interface does not load (ascend_sim.h).
-extern "C" ASCEND_SIM_API const int32_t ascend_sim_abi_1;
+extern "C" ASCEND_SIM_API const int32_t ascend_sim_abi_2;
 
 namespace ascend_sim {
 
-__attribute__((used)) static const int32_t* const kCompiledFor = &ascend_sim_abi_1;
+__attribute__((used)) static const int32_t* const kCompiledFor = &ascend_sim_abi_2;
 
 // ---- where in the kernel ----------------------------------------------------------------------
 
