@@ -16,7 +16,7 @@ from ascend_sim.errors import Unavailable, bad_value
 
 __all__ = ["DEFAULT_SOC", "Library", "Options", "figures_of", "load"]
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 # The ends of the names of a profile's figures.
 _FIGURES = ("_cycles", "_per_cycle", "_share", "overhead_bytes", "line_bytes")
 DEFAULT_SOC = "ascend910b"
