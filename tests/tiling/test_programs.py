@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PREFERENCES = "op_host/tile_preferences"
 ROPE_TILING_SOURCES = (
+    PREFERENCES,
     "op_host/rope_tile",
     "op_host/rope_tiling",
     "csrc/core/rope_check",
@@ -22,9 +24,9 @@ ROPE_TILING_SOURCES = (
 @pytest.mark.parametrize(
     ("test", "tested_sources"),
     [
-        ("test_rope_tile", ("op_host/rope_tile",)),
+        ("test_rope_tile", ("op_host/rope_tile", PREFERENCES)),
         ("test_rope_tiling", ROPE_TILING_SOURCES),
-        ("test_rms_norm_tile", ("op_host/rms_norm_tile",)),
+        ("test_rms_norm_tile", ("op_host/rms_norm_tile", PREFERENCES)),
     ],
 )
 def test_thousands_of_random_tilings_are_sound(test, tested_sources, tmp_path):
