@@ -44,9 +44,8 @@ constexpr Elements set_of(Element e) { return 1u << uint32_t(e); }
 
 namespace cell {
 constexpr Elements kNone = 0, kAny = (1u << kElements) - 1;  // kAny: any type, or no type
-constexpr Elements kBool = set_of(Element::Bool), kInt8 = set_of(Element::Int8),
-                   kUint8 = set_of(Element::Uint8), kInt16 = set_of(Element::Int16),
-                   kUint16 = set_of(Element::Uint16), kHalf = set_of(Element::Half),
+constexpr Elements kBool = set_of(Element::Bool), kInt8 = set_of(Element::Int8), kUint8 = set_of(Element::Uint8),
+                   kInt16 = set_of(Element::Int16), kUint16 = set_of(Element::Uint16), kHalf = set_of(Element::Half),
                    kBfloat16 = set_of(Element::Bfloat16), kInt32 = set_of(Element::Int32),
                    kUint32 = set_of(Element::Uint32), kFloat = set_of(Element::Float), kInt64 = set_of(Element::Int64);
 constexpr Elements kInt8s = kInt8 | kUint8, kInt16s = kInt16 | kUint16, kInt32s = kInt32 | kUint32,
