@@ -70,7 +70,8 @@ const char* name_inside(const char* function, const char* api) {
     const char*& name = machine().library_names[{function, api}];
     if (!name) {
         static std::mutex mutex;
-        static auto* const kept = new std::set<std::string>;  // never destroyed: a process may run kernels while it exits
+        static auto* const kept =
+            new std::set<std::string>;  // never destroyed: a process may run kernels while it exits
         const std::lock_guard<std::mutex> lock(mutex);
         name = kept->insert(std::string(function) + " (" + api + ")").first->c_str();
     }

@@ -30,22 +30,18 @@ RopeTensors tensors_of(const Case& c) {
 void fill_node(const Case& c, Node* node) {
     node->type = c.type;
     node->platform.profile = ascend_sim::find_profile(c.chip);
-    auto add = [](std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
-        to->push_back(Node::tensor(ge_type(t.dtype), shape_of(t)));
-    };
     std::vector<int64_t> strides;
-    auto add_with_strides = [&](std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
-        add(to, t);
+    auto add_with_strides = [&](Parameters* to, const npu_rope_tensor& t) {
+        add_tensor(to, t);
         strides.insert(strides.end(), t.stride, t.stride + t.ndim);
     };
     for (int k = 0; k < c.sides(); ++k) add_with_strides(&node->inputs, c.x[k]);
     add_with_strides(&node->inputs, c.positions);
     if (c.scatters()) add_with_strides(&node->inputs, c.rows);
-    node->inputs.push_back(c.has_factors ? Node::tensor(ge_type(c.factors.dtype), shape_of(c.factors))
-                                         : Node::Tensor());
+    c.has_factors ? add_tensor(&node->inputs, c.factors) : add_none(&node->inputs);
     if (c.scatters()) add_with_strides(&node->inputs, c.out[0]);  // the cache is an input and the output
     for (int k = 0; k < c.sides(); ++k)
-        c.scatters() ? add(&node->outputs, c.out[k]) : add_with_strides(&node->outputs, c.out[k]);
+        c.scatters() ? add_tensor(&node->outputs, c.out[k]) : add_with_strides(&node->outputs, c.out[k]);
 
     const npu_rope_params& p = c.params;
     for (int32_t i : {p.n_dims, p.mode, p.n_ctx_orig}) node->add_attr(int64_t{i});
@@ -200,16 +196,16 @@ void test_outputs_have_the_shapes_and_types_of_their_inputs() {
             if (c.scatters()) c.out[0].dtype = NPU_ROPE_BFLOAT16;
             Node node;
             fill_node(c, &node);
-            for (Node::Tensor& t : node.outputs) t = Node::tensor(ge::DT_UNDEFINED, {});
+            clear(&node.outputs);
             CHECK(node.infer_shape(simulated_cann::find_functions(type).infer_shape) == ge::GRAPH_SUCCESS);
             CHECK(node.infer_data_type(simulated_cann::find_functions(type).infer_data_type) == ge::GRAPH_SUCCESS);
             CHECK(static_cast<int>(node.outputs.size()) == c.sides());
             for (int k = 0; k < c.sides(); ++k) {
-                const gert::Shape& shape = node.outputs[static_cast<size_t>(k)].shape.GetOriginShape();
+                const gert::Shape& shape = node.output(static_cast<size_t>(k))->value.GetOriginShape();
                 CHECK(shape.GetDimNum() == static_cast<size_t>(c.out[k].ndim));
                 for (int d = 0; d < c.out[k].ndim; ++d)
                     CHECK(shape.GetDim(static_cast<size_t>(d)) == c.out[k].shape[d]);
-                CHECK(node.outputs[static_cast<size_t>(k)].desc.GetDataType() == ge_type(c.out[k].dtype));
+                CHECK(node.output(static_cast<size_t>(k))->desc.GetDataType() == ge_type(c.out[k].dtype));
             }
         }
 }
@@ -218,7 +214,8 @@ void test_views_are_tiled_by_their_origin_shape() {
     g_test = __func__;
     Case c = plain();
     std::string message = refusal(c, [](Node* node) {
-        for (Node::Tensor* t : {&node->inputs[0], &node->outputs[0]}) t->shape.MutableStorageShape() = {1536};
+        for (Node::Parameter* p : {&node->inputs[0], &node->outputs[0]})
+            p->front().value.MutableStorageShape() = {1536};
     });
     check_text(message, "");
 }

@@ -9,8 +9,8 @@ namespace {
 // Adds tensors to a node, and collects their strides in the definition's order.
 class Views {
 public:
-    void add(std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
-        to->push_back(Node::tensor(ge_type(t.dtype), shape_of(t)));
+    void add(Parameters* to, const npu_rope_tensor& t) {
+        add_tensor(to, t);
         strides_.insert(strides_.end(), t.stride, t.stride + t.ndim);
     }
     void add_strides_to(Node* node, bool passed) { add_strides(node, strides_, passed); }
@@ -156,18 +156,17 @@ void fill_node(const FusedCase& c, Node* node) {
     Views views;
     views.add(&node->inputs, c.x[0]);
     views.add(&node->inputs, c.x[1]);
-    for (const npu_rope_tensor& scale : c.scale)
-        node->inputs.push_back(Node::tensor(ge_type(scale.dtype), shape_of(scale)));
+    for (const npu_rope_tensor& scale : c.scale) add_tensor(&node->inputs, scale);
     views.add(&node->inputs, c.positions);
     if (c.has_cache)
         views.add(&node->inputs, c.rows);
     else
-        node->inputs.push_back(Node::Tensor());
-    node->inputs.push_back(c.has_factors ? Node::tensor(ge::DT_FLOAT, shape_of(c.factors)) : Node::Tensor());
+        add_none(&node->inputs);
+    c.has_factors ? add_tensor(&node->inputs, c.factors) : add_none(&node->inputs);
     if (c.has_cache)
         views.add(&node->inputs, c.out[1]);
     else
-        node->inputs.push_back(Node::Tensor());
+        add_none(&node->inputs);
     views.add(&node->outputs, c.out[0]);
     views.add(&node->outputs, c.out[1]);
     const npu_rope_params& p = c.params;
@@ -263,12 +262,12 @@ void shapes_and_types_of_results_are_inferred() {
         CHECK((DefReader::socs(c.type()) == std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b"}));
         Node node;
         fill_node(c, &node);
-        for (Node::Tensor& t : node.outputs) t = Node::tensor(ge::DT_UNDEFINED, {});
+        clear(&node.outputs);
         CHECK(node.infer_shape(f.infer_shape) == ge::GRAPH_SUCCESS);
         CHECK(node.infer_data_type(f.infer_data_type) == ge::GRAPH_SUCCESS);
-        CHECK(node.outputs[0].shape.GetOriginShape().GetDim(1) == 3);
-        CHECK(node.outputs[0].desc.GetDataType() == ge::DT_FLOAT);
-        if (adds) CHECK(node.outputs[1].desc.GetDataType() == ge::DT_FLOAT16);
+        CHECK(node.output(0)->value.GetOriginShape().GetDim(1) == 3);
+        CHECK(node.output(0)->desc.GetDataType() == ge::DT_FLOAT);
+        if (adds) CHECK(node.output(1)->desc.GetDataType() == ge::DT_FLOAT16);
     }
     for (bool has_cache : {false, true}) {
         FusedCase c = plain_fused();
@@ -277,12 +276,12 @@ void shapes_and_types_of_results_are_inferred() {
         const simulated_cann::OpFunctions& f = simulated_cann::find_functions("NpuRmsNormRope");
         Node node;
         fill_node(c, &node);
-        for (Node::Tensor& t : node.outputs) t = Node::tensor(ge::DT_UNDEFINED, {});
+        clear(&node.outputs);
         CHECK(node.infer_shape(f.infer_shape) == ge::GRAPH_SUCCESS);
         CHECK(node.infer_data_type(f.infer_data_type) == ge::GRAPH_SUCCESS);
-        CHECK(node.outputs[0].shape.GetOriginShape().GetDim(2) == 4);
-        CHECK(node.outputs[1].shape.GetOriginShape().GetDim(0) == (has_cache ? 9 : 2));
-        CHECK(node.outputs[1].desc.GetDataType() == ge::DT_FLOAT16);
+        CHECK(node.output(0)->value.GetOriginShape().GetDim(2) == 4);
+        CHECK(node.output(1)->value.GetOriginShape().GetDim(0) == (has_cache ? 9 : 2));
+        CHECK(node.output(1)->desc.GetDataType() == ge::DT_FLOAT16);
     }
 }
 
@@ -317,7 +316,7 @@ void refusals_have_the_operators_messages() {
     f.forward = false;
     check_text(refusal(f, "NpuRmsNormRope"), "[rms_norm_rope] forward must be true but got false.");
     f = plain_fused();
-    check_text(refusal(f, "NpuRmsNormRope", [](Node* node) { node->inputs[5] = Node::tensor(ge::DT_INT64, {2, 3}); }),
+    check_text(refusal(f, "NpuRmsNormRope", [](Node* node) { node->inputs[5] = {Node::tensor(ge::DT_INT64, {2, 3})}; }),
                "[rms_norm_rope] cache must be given with rows but got one of the two.");
     check_text(refusal(f, "NpuRmsNormRope", [](Node* node) { node->attrs.resize(13); }),
                "[rms_norm_rope] epsilon must be an attribute of the node but got none.");

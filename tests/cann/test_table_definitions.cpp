@@ -27,8 +27,8 @@ void fill_node(const Case& c, Node* node) {
     node->type = c.type();
     node->platform.profile = ascend_sim::find_profile(c.chip);
     std::vector<int64_t> strides;
-    auto view = [&](std::vector<Node::Tensor>* to, const npu_rope_tensor& t) {
-        to->push_back(Node::tensor(ge_type(t.dtype), shape_of(t)));
+    auto view = [&](Parameters* to, const npu_rope_tensor& t) {
+        add_tensor(to, t);
         strides.insert(strides.end(), t.stride, t.stride + t.ndim);
     };
     for (int k = 0; k < c.sides; ++k) view(&node->inputs, c.x[k]);
@@ -37,7 +37,7 @@ void fill_node(const Case& c, Node* node) {
     if (c.has_ids)
         view(&node->inputs, c.ids);
     else if (c.sides == 1)
-        node->inputs.push_back(Node::Tensor());
+        add_none(&node->inputs);
     for (int k = 0; k < c.sides; ++k) view(&node->outputs, c.out[k]);
     node->add_attr(c.attributes.interleaved);
     node->add_attr(c.attributes.rotary_dim);
@@ -138,13 +138,13 @@ void each_operator_registers_functions_that_infer_its_results() {
         CHECK((DefReader::socs(c.type()) == std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b"}));
         Node node;
         fill_node(c, &node);
-        for (Node::Tensor& t : node.outputs) t = Node::tensor(ge::DT_UNDEFINED, {});
+        clear(&node.outputs);
         CHECK(node.infer_shape(f.infer_shape) == ge::GRAPH_SUCCESS);
         CHECK(node.infer_data_type(f.infer_data_type) == ge::GRAPH_SUCCESS);
         CHECK(static_cast<int>(node.outputs.size()) == sides);
         for (int k = 0; k < sides; ++k) {
-            const Node::Tensor& output = node.outputs[static_cast<size_t>(k)];
-            CHECK(output.shape.GetOriginShape().GetDim(2) == c.out[k].shape[2]);
+            const Node::Tensor& output = *node.output(static_cast<size_t>(k));
+            CHECK(output.value.GetOriginShape().GetDim(2) == c.out[k].shape[2]);
             CHECK(output.desc.GetDataType() == ge::DT_FLOAT16);
         }
     }

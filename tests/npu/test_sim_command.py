@@ -27,7 +27,7 @@ def test_no_command_is_refused():
     assert done.exit_code == 2
     assert done.stderr == (
         "[sim] command must be a program and its arguments but got nothing.\n"
-        "Such as: npu-rope sim -- python script.py\n"
+        "Example: npu-rope sim -- python script.py\n"
     )
 
 

@@ -21,6 +21,7 @@
 #include "register/tilingdata_base.h"
 #include "securec.h"
 #include "tiling/platform/platform_ascendc.h"
+#include "tiling/tiling_api.h"
 
 namespace {
 
@@ -247,6 +248,8 @@ void tiling_data() {
     auto& factory = optiling::CTilingDataClassFactory::GetInstance();
     EXPECT(factory.CreateTilingDataInstance("Tested")->GetDataSize() == 40);
     EXPECT(factory.CreateTilingDataInstance("None") == nullptr);
+    // The structs of library functions have names that tell the builder that a kernel has them already.
+    EXPECT(factory.CreateTilingDataInstance("SoftMaxTilingOpApi") != nullptr);
 }
 
 // ---- securec.h (libboundscheck) ------------------------------------------------------------------------------------

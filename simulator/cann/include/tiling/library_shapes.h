@@ -28,6 +28,11 @@ ASCEND_SIM_TILING_STRUCTS(ASCEND_SIM_STRUCT)
 #undef ASCEND_SIM_STRUCT
 #undef ASCEND_SIM_FIELD
 
+// Under this name CANN registers the structs of its API, which a kernel has as AscendC::tiling::Name.
+#define ASCEND_SIM_STRUCT(Name, fields) REGISTER_TILING_DATA_CLASS(Name##OpApi, Name)
+ASCEND_SIM_TILING_STRUCTS(ASCEND_SIM_STRUCT)
+#undef ASCEND_SIM_STRUCT
+
 }  // namespace optiling
 
 namespace ascend_sim::host {
