@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ascend_sim.package import Package
+from page import with_table
 from sensitivity import CASES, CHIPS, Case, Figures, settings
 
 from npu_rope import simulated_package
@@ -138,11 +139,8 @@ def main() -> None:
         print(text, end="")
         return
     page = options.markdown.read_text()
-    begin, end = "<!-- tiles: begin -->\n", "<!-- tiles: end -->"
-    if begin not in page or end not in page:
-        sys.exit(f"{options.markdown} must have the marks {begin.strip()} and {end}")
-    before, _, rest = page.partition(begin)
-    options.markdown.write_text(before + begin + text + end + rest.partition(end)[2])
+    marks = "<!-- tiles: begin -->\n", "<!-- tiles: end -->"
+    options.markdown.write_text(with_table(page, *marks, text, options.markdown))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ascend_sim import Options, library
+from page import with_table
 
 from npu_rope.cli import trace, trace_norm
 from npu_rope.cli.trace import Dtype, Launch, MemoryOrder, Mode
@@ -192,11 +193,8 @@ def main() -> None:
         return
     page = options.markdown.read_text()
     for chip, text in tables.items():
-        begin, end = f"<!-- {chip}: begin -->\n", f"<!-- {chip}: end -->"
-        if begin not in page or end not in page:
-            sys.exit(f"{options.markdown} must have the marks {begin.strip()} and {end}")
-        before, _, rest = page.partition(begin)
-        page = before + begin + text + end + rest.partition(end)[2]
+        marks = f"<!-- {chip}: begin -->\n", f"<!-- {chip}: end -->"
+        page = with_table(page, *marks, text, options.markdown)
     options.markdown.write_text(page)
 
 

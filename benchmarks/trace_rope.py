@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from page import with_table
+
 MARKS = {  # the lines of the page before and after each operator's table
     "rope": ("<!-- simulated: begin -->\n", "<!-- simulated: end -->"),
     "rotary_mul": ("<!-- simulated tables: begin -->\n", "<!-- simulated tables: end -->"),
@@ -94,16 +96,6 @@ def markdown_table(op: str) -> str:
     return "\n".join(rows) + "\n"
 
 
-def replace_table(page: str, op: str, table: str, path: Path) -> str:
-    """Return the page's text with this table between the operator's marks."""
-    begin_mark, end_mark = MARKS[op]
-    before, begin, rest = page.partition(begin_mark)
-    _, end, after = rest.partition(end_mark)
-    if not begin or not end:
-        sys.exit(f"{path} must have the marks {begin_mark.strip()} and {end_mark}")
-    return before + begin + table + end + after
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -116,7 +108,7 @@ def main() -> None:
         return
     page = options.markdown.read_text()
     for op, table in tables.items():
-        page = replace_table(page, op, table, options.markdown)
+        page = with_table(page, *MARKS[op], table, options.markdown)
     options.markdown.write_text(page)
 
 

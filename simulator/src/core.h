@@ -337,7 +337,6 @@ struct CoreState {
     MergeRegister merge = {};
     uint8_t* system_workspace = nullptr;
     const char* library_function = nullptr;
-    std::map<std::pair<const char*, const char*>, const char*> library_names;  // of instructions inside a function
     int32_t free_memory = -1;                              // index of the buffer above the TPipe's own ones
     std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines written by scalars and not cleaned yet
     std::unordered_map<uint64_t, uint32_t> loaded_lines;   // line in the cache -> the access that loaded it

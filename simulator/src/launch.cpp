@@ -88,17 +88,17 @@ void check_undefined_reads(const Job& job, Pass& ascending) {
         return any && (is_single || matters(job, ascending, spoiling));
     };
     std::vector<Report> faults, harmless;
+    const auto fault_of = [](const UndefinedRead& r) {
+        return report_of(Rule::Init01, r.api, r.site, r.core, (r.text + ", and a result depends on it.").c_str());
+    };
     for (const UndefinedRead& r : ascending.undefined_reads) {
-        const bool fault = is_at_fault(r);
-        const Rule rule = fault ? Rule::Init01 : Rule::Init06;
-        const std::string text = r.text + (fault ? ", and a result depends on it." : ".");
-        (fault ? faults : harmless).push_back(report_of(rule, r.api, r.site, r.core, text.c_str()));
+        if (is_at_fault(r))
+            faults.push_back(fault_of(r));
+        else
+            harmless.push_back(report_of(Rule::Init06, r.api, r.site, r.core, (r.text + ".").c_str()));
     }
-    if (any && faults.empty()) {  // only several of them together change a result
-        const UndefinedRead& r = ascending.undefined_reads.front();
-        faults.push_back(
-            report_of(Rule::Init01, r.api, r.site, r.core, (r.text + ", and a result depends on it.").c_str()));
-    }
+    // Only several of them together change a result.
+    if (any && faults.empty()) faults.push_back(fault_of(ascending.undefined_reads.front()));
     const bool warns = is_lenient(split_rules(job.launch->lenient), Rule::Init01);
     for (const Report& r : faults) (warns ? ascending.warnings : ascending.errors).push_back(r);
     for (const Report& r : harmless) ascending.warnings.push_back(r);

@@ -1,6 +1,7 @@
 // The order of pipes (events, barriers) and the duration of instructions.
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -67,7 +68,8 @@ void keep_latency(Pipe pipe, double end, double done) {
 
 // "Sigmoid (Exp)". The names are kept, because records hold pointers.
 const char* name_inside(const char* function, const char* api) {
-    const char*& name = machine().library_names[{function, api}];
+    static thread_local std::map<std::pair<const char*, const char*>, const char*> names;
+    const char*& name = names[{function, api}];
     if (!name) {
         static std::mutex mutex;
         static auto* const kept =

@@ -23,6 +23,23 @@ inline void check(bool holds, const std::string& what) {
     std::printf("FAILED: %s\n", what.c_str());
 }
 
+// Different bits in each element.
+template <class T>
+std::vector<T> ascending(uint32_t n) {
+    std::vector<T> v(n);
+    for (uint32_t i = 0; i < n; ++i) {
+        const auto bits = uint64_t(i) * 0x9e3779b97f4a7c15ull >> 17;
+        std::memcpy(&v[i], &bits, sizeof(T));
+    }
+    return v;
+}
+
+// Compares bits, because the elements are arbitrary.
+template <class T>
+void expect_bits(const std::string& what, const std::vector<T>& got, const std::vector<T>& want) {
+    check(got.size() == want.size() && !std::memcmp(got.data(), want.data(), got.size() * sizeof(T)), what);
+}
+
 inline const char* soc() {
     return ascend_sim::kIs910b ? "ascend910b" : ascend_sim::kIs310p ? "ascend310p" : "ascend950";
 }

@@ -39,16 +39,24 @@ inline void ResetMask(ASCEND_SIM_SITE) {
     ascend_sim::set_mask("ResetMask", site, m);
 }
 
+namespace sim_detail {
+// fits: the mask is one of the register's mode.
+inline void set_vector_mask(uint64_t high, uint64_t low, bool fits, ascend_sim::Site site) {
+    const bool counter = ascend_sim::mask_register().counter;
+    ascend_sim::set_mask("SetVectorMask", site, {counter, low, high});
+    if (!fits)
+        ascend_sim::broken_at(ascend_sim::Rule::Mask03, "SetVectorMask", site,
+                              "the mask is for %s mode but the mode is %s.", counter ? "normal" : "counter",
+                              counter ? "counter" : "normal");
+}
+}  // namespace sim_detail
+
 // Two numbers set the register as it is: in counter mode maskLow is the number of elements, also without the template's
 // mode, and maskHigh must be 0. Page: SetVectorMask.
 template <class T, MaskMode mode = MaskMode::NORMAL>
 void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow, ASCEND_SIM_SITE) {
     const bool counter = ascend_sim::mask_register().counter;
-    ascend_sim::set_mask("SetVectorMask", site, {counter, maskLow, maskHigh});
-    if (counter ? maskHigh != 0 : mode == MaskMode::COUNTER)
-        ascend_sim::broken_at(ascend_sim::Rule::Mask03, "SetVectorMask", site,
-                              "the mask is for %s mode but the mode is %s.", counter ? "normal" : "counter",
-                              counter ? "counter" : "normal");
+    sim_detail::set_vector_mask(maskHigh, maskLow, counter ? maskHigh == 0 : mode == MaskMode::NORMAL, site);
 }
 template <class T, MaskMode mode = MaskMode::NORMAL>
 void SetVectorMask(int32_t len, ASCEND_SIM_SITE) {
@@ -57,11 +65,8 @@ void SetVectorMask(int32_t len, ASCEND_SIM_SITE) {
     if (len < 1 || len > kLanes)
         ascend_sim::broken_at(ascend_sim::Rule::Mask01, "SetVectorMask", site, "the mask must be 1 .. %d but got %d.",
                               kLanes, len);
-    if (ascend_sim::mask_register().counter)
-        ascend_sim::broken_at(ascend_sim::Rule::Mask03, "SetVectorMask", site,
-                              "the mask is for normal mode but the mode is counter.");
     auto ones = [](int32_t n) { return n <= 0 ? 0 : n >= 64 ? ~0ull : (1ull << n) - 1; };
-    SetVectorMask<T, mode>(ones(len - 64), ones(len), site);
+    sim_detail::set_vector_mask(ones(len - 64), ones(len), !ascend_sim::mask_register().counter, site);
 }
 
 // A class of CANN's headers that kernels use. Source: asc-devkit impl/basic_api/kernel_utils_base.h.

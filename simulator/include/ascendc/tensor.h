@@ -11,6 +11,7 @@ namespace ascend_sim {
 class TensorShape {
 public:
     void set(const AscendC::ShapeInfo& shape) { shape_ = std::make_shared<const AscendC::ShapeInfo>(shape); }
+    bool is_set() const { return shape_ != nullptr; }
     AscendC::ShapeInfo get(Site site) const {
         if (shape_) return *shape_;
         broken_at(Rule::Init05, "GetShapeInfo", site, "SetShapeInfo was not called for the tensor.");
@@ -98,6 +99,7 @@ public:
     TTagType GetUserTag() const { return ascend_sim::user_tag(view_); }
     void SetShapeInfo(const ShapeInfo& shape) { shape_.set(shape); }
     ShapeInfo GetShapeInfo(ASCEND_SIM_SITE) const { return shape_.get(site); }
+    const ascend_sim::TensorShape& shape() const { return shape_; }
     int32_t GetPosition() const { return int32_t(position_); }
     uint64_t GetPhyAddr() const { return view_.addr; }
     uint64_t GetPhyAddr(uint32_t offset) const { return view_.addr + ascend_sim::bytes_of<T>(offset); }

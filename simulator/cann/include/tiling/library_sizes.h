@@ -219,25 +219,6 @@ inline void GetMeanTmpBufferFactorSize(const uint32_t, uint32_t& maxLiveNodeCoun
     ascend_sim::host::give_factor(1, maxLiveNodeCount, extraBuffer);
 }
 
-enum class ReducePattern : uint32_t {
-    AR,
-    RA,
-    R,
-    ARA,
-    ARAR,
-    ARARA,
-    ARARAR,
-    ARARARA,
-    ARARARAR,
-    ARARARARA,
-    RAR,
-    RARA,
-    RARAR,
-    RARARA,
-    RARARAR,
-    RARARARA
-};
-
 }  // namespace AscendC
 
 namespace ascend_sim::host {

@@ -17,6 +17,14 @@ namespace ascend_sim::host {
 // SoftMax and its kin take half and float; a function returns 0 for other types.
 inline bool is_softmax_type(uint32_t type_bytes) { return type_bytes == 2 || type_bytes == 4; }
 
+// {0, 0} for types that softmax lacks.
+inline TmpSizes flash_v2_sizes(const AscendC::TensorShape& shape, uint32_t type_bytes, uint32_t result_bytes,
+                               bool update, bool basic_block, bool broadcasts) {
+    if (!is_softmax_type(type_bytes) || !is_softmax_type(result_bytes)) return {0, 0};
+    const auto r = rows_of(shape);
+    return softmax_flash_v2_sizes(r.m, r.k, type_bytes, result_bytes, update, basic_block, broadcasts, is_950());
+}
+
 }  // namespace ascend_sim::host
 
 namespace AscendC {
@@ -52,21 +60,15 @@ ASCEND_SIM_SOFTMAX_SIZE(GetSoftMaxGradMinTmpSize, GradFront, Grad, least)
 inline uint32_t GetSoftMaxFlashV2MaxTmpSize(const TensorShape& srcShape, const uint32_t dataTypeSize1,
                                             const uint32_t dataTypeSize2, const bool isUpdate,
                                             const bool isBasicBlock = false, const bool isFlashOutputBrc = false) {
-    if (!ascend_sim::host::is_softmax_type(dataTypeSize1) || !ascend_sim::host::is_softmax_type(dataTypeSize2))
-        return 0;
-    const auto r = ascend_sim::host::rows_of(srcShape);
-    return ascend_sim::softmax_flash_v2_sizes(r.m, r.k, dataTypeSize1, dataTypeSize2, isUpdate, isBasicBlock,
-                                              isFlashOutputBrc, ascend_sim::host::is_950())
+    return ascend_sim::host::flash_v2_sizes(srcShape, dataTypeSize1, dataTypeSize2, isUpdate, isBasicBlock,
+                                            isFlashOutputBrc)
         .most;
 }
 inline uint32_t GetSoftMaxFlashV2MinTmpSize(const TensorShape& srcShape, const uint32_t dataTypeSize1,
                                             const uint32_t dataTypeSize2, const bool isUpdate,
                                             const bool isBasicBlock = false, const bool isFlashOutputBrc = false) {
-    if (!ascend_sim::host::is_softmax_type(dataTypeSize1) || !ascend_sim::host::is_softmax_type(dataTypeSize2))
-        return 0;
-    const auto r = ascend_sim::host::rows_of(srcShape);
-    return ascend_sim::softmax_flash_v2_sizes(r.m, r.k, dataTypeSize1, dataTypeSize2, isUpdate, isBasicBlock,
-                                              isFlashOutputBrc, ascend_sim::host::is_950())
+    return ascend_sim::host::flash_v2_sizes(srcShape, dataTypeSize1, dataTypeSize2, isUpdate, isBasicBlock,
+                                            isFlashOutputBrc)
         .least;
 }
 

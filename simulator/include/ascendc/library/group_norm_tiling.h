@@ -11,8 +11,7 @@
 
 namespace ascend_sim {
 
-// ---- GroupNorm: [N, C, H, W], whose channels are filled to whole blocks
-// -------------------------------------------------
+// ---- GroupNorm: [N, C, H, W], whose channels are filled to whole blocks -------------------------
 
 struct GroupShape {
     uint32_t n, c, hw, groups, type_bytes;
@@ -32,8 +31,7 @@ constexpr uint32_t group_lanes(uint32_t group) {
     return lanes;
 }
 constexpr GroupNormTiling group_norm_tiling(const GroupShape& s, uint32_t bytes, bool reuse) {
-    const uint32_t group = s.group(), rows = s.rows(), size = rows * group, array = round_up(rows, 8);
-    const uint32_t means = s.type_bytes == 4 ? 0 : 2 * array;
+    const uint32_t group = s.group(), rows = s.rows(), means = s.type_bytes == 4 ? 0 : 2 * round_up(rows, 8);
     const uint32_t arrays = overwrites_source(s.type_bytes, reuse) ? 2 : 3, floats = bytes / 32 * 8;
     uint32_t k = 8;
     while (group / 8 % k) --k;
@@ -46,7 +44,6 @@ constexpr GroupNormTiling group_norm_tiling(const GroupShape& s, uint32_t bytes,
     GroupNormTiling t{};
     if (floats < means || round == 0 || (s.type_bytes == 2 && round * group < s.c)) return t;
     if (round > rows) round = rows;
-    const uint32_t one = round * group;
     t.n = s.n;
     t.c = s.c;
     t.hw = s.hw;
@@ -54,21 +51,8 @@ constexpr GroupNormTiling group_norm_tiling(const GroupShape& s, uint32_t bytes,
     t.d = s.c / s.groups;
     t.hwAlignSize = s.channel();
     t.dhwAlignSize = group;
-    t.inputXSize = size;
-    t.meanVarSize = rows;
-    t.numberOfTmpBuf = arrays;
-    t.meanTmpTensorSize = t.varianceTmpTensorPos = t.varianceTmpTensorSize = array;
     t.tmpBufSize = floats;
-    t.oneTmpSize = t.inputRoundSize = t.bshCurLength = one;
-    t.firstTmpStartPos = means;
-    t.secondTmpStartPos = means + one;
-    t.thirdTmpStartPos = means + 2 * one;
-    t.loopRound = size / one;
-    t.inputTailSize = size % one;
-    t.inputTailPos = size - t.inputTailSize;
-    t.meanVarRoundSize = t.bsCurLength = round;
-    t.meanVarTailSize = t.inputTailSize / group;
-    t.meanVarTailPos = rows - t.meanVarTailSize;
+    set_rounds(&t, rows, group, round, arrays, means);
     t.factor = 1.0f / float(t.d * s.hw);
     t.smallShape = is_small;
     return t;

@@ -16,6 +16,7 @@
 
 #include "ascendc/library/norm_steps.h"
 #include "ascendc/library/norm_tiling.h"
+#include "ascendc/library/reduce_sizes.h"
 #include "ascendc/library/tiling_names.h"
 
 namespace AscendC {
@@ -24,25 +25,6 @@ struct LayerNormPara {
     uint32_t aLength, rLength, rLengthWithPadding;
 };
 using NormalizePara = LayerNormPara;
-
-enum class ReducePattern : uint32_t {
-    AR,
-    RA,
-    R,
-    ARA,
-    ARAR,
-    ARARA,
-    ARARAR,
-    ARARARA,
-    ARARARAR,
-    ARARARARA,
-    RAR,
-    RARA,
-    RARAR,
-    RARARA,
-    RARARAR,
-    RARARARA
-};
 
 struct LayerNormConfig {
     bool isNoBeta = false, isNoGamma = false, isOnlyOutput = false, isOutputRstd = true;

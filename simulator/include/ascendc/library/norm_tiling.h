@@ -23,11 +23,32 @@ constexpr TmpSizes layer_norm_sizes(uint32_t rows, uint32_t h, uint32_t type_byt
     return {arrays * round_up(rows * h * 4, 32) + means, arrays * round_up(h * 4, 32) + means};
 }
 
+// Sets how the temporary memory holds rows of h elements, `round` of them at once, in `arrays` arrays behind `means`
+// floats.
+template <class S>
+constexpr void set_rounds(S* t, uint32_t rows, uint32_t h, uint32_t round, uint32_t arrays, uint32_t means) {
+    const uint32_t one = round * h, size = rows * h;
+    t->inputXSize = size;
+    t->meanVarSize = rows;
+    t->numberOfTmpBuf = arrays;
+    t->meanTmpTensorSize = t->varianceTmpTensorPos = t->varianceTmpTensorSize = round_up(rows, 8);
+    t->oneTmpSize = t->inputRoundSize = t->bshCurLength = one;
+    t->firstTmpStartPos = means;
+    t->secondTmpStartPos = means + one;
+    t->thirdTmpStartPos = means + 2 * one;
+    t->loopRound = size / one;
+    t->inputTailSize = size % one;
+    t->inputTailPos = size - t->inputTailSize;
+    t->meanVarRoundSize = t->bsCurLength = round;
+    t->meanVarTailSize = t->inputTailSize / h;
+    t->meanVarTailPos = rows - t->meanVarTailSize;
+}
+
 // Returns a struct with oneTmpSize 0 if not one row fits. DeepNorm takes whole groups of 8 rows in basic blocks.
 template <class S = LayerNormTiling>
 constexpr S layer_norm_tiling(uint32_t b, uint32_t s, uint32_t h, uint32_t original_h, uint32_t bytes,
                               uint32_t type_bytes, bool reuse, bool basic_block = false) {
-    const uint32_t rows = b * s, size = rows * h, array = round_up(rows, 8), means = type_bytes == 4 ? 0 : 2 * array;
+    const uint32_t rows = b * s, size = rows * h, means = type_bytes == 4 ? 0 : 2 * round_up(rows, 8);
     const uint32_t arrays = overwrites_source(type_bytes, reuse) ? 2 : 3;
     uint32_t one = h ? (bytes / 4 - means) / arrays / h * h : 0;
     if (one > size) one = size;
@@ -38,21 +59,8 @@ constexpr S layer_norm_tiling(uint32_t b, uint32_t s, uint32_t h, uint32_t origi
     t.sLength = s;
     t.hLength = h;
     t.originalHLength = original_h;
-    t.inputXSize = size;
-    t.meanVarSize = rows;
-    t.numberOfTmpBuf = arrays;
-    t.meanTmpTensorSize = t.varianceTmpTensorPos = t.varianceTmpTensorSize = array;
     t.tmpBufSize = bytes / 4;
-    t.oneTmpSize = t.inputRoundSize = t.bshCurLength = one;
-    t.firstTmpStartPos = means;
-    t.secondTmpStartPos = means + one;
-    t.thirdTmpStartPos = means + 2 * one;
-    t.loopRound = size / one;
-    t.inputTailSize = size % one;
-    t.inputTailPos = size - t.inputTailSize;
-    t.meanVarRoundSize = t.bsCurLength = one / h;
-    t.meanVarTailSize = t.inputTailSize / h;
-    t.meanVarTailPos = rows - t.meanVarTailSize;
+    set_rounds(&t, rows, h, one / h, arrays, means);
     t.lastDimValueBack = 1.0f / float(original_h);
     return t;
 }

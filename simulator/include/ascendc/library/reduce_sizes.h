@@ -6,6 +6,30 @@
 
 #include "tmp_sizes.h"
 
+namespace AscendC {
+
+// R: an axis that is reduced; A: one that stays.
+enum class ReducePattern : uint32_t {
+    AR,
+    RA,
+    R,
+    ARA,
+    ARAR,
+    ARARA,
+    ARARAR,
+    ARARARA,
+    ARARARAR,
+    ARARARARA,
+    RAR,
+    RARA,
+    RARAR,
+    RARARA,
+    RARARAR,
+    RARARARA
+};
+
+}  // namespace AscendC
+
 namespace ascend_sim {
 
 enum class Fold : uint8_t { Sum, Mean, Max, Min, Prod, Any, All };

@@ -42,16 +42,6 @@ struct SoftMaxShapeInfo {
 
 namespace ascend_sim {
 
-// A tensor's ShapeInfo, if it has one.
-template <class L>
-auto shape_info(const L& tensor, int) -> decltype(tensor.GetShapeInfo()) {
-    return tensor.GetShapeInfo();
-}
-template <class L>
-AscendC::ShapeInfo shape_info(const L&, long) {
-    return {};
-}
-
 constexpr const AscendC::LocalTensor<uint8_t>* kNoMemory = nullptr;
 
 // The rows of a call, and its tiling.
@@ -65,7 +55,7 @@ RowTiles row_tiles(const Call& call, const AscendC::LocalTensor<T>& src, const S
                    const AscendC::SoftMaxShapeInfo& info, Again tile_again) {
     RowTiles rows{info.srcM, info.srcK, config.oriSrcK ? config.oriSrcK : info.oriSrcK, tiling};
     if (info.srcM == 0 || info.srcK == 0) {
-        const AscendC::ShapeInfo shape = shape_info(src, 0);
+        const AscendC::ShapeInfo shape = src.shape().is_set() ? src.GetShapeInfo() : AscendC::ShapeInfo{};
         rows.m = rows.pitch = 1;
         for (int i = 0; i < shape.shapeDim; ++i) (i + 1 < shape.shapeDim ? rows.m : rows.pitch) *= shape.shape[i];
         rows.k = shape.originalShapeDim ? shape.originalShape[shape.originalShapeDim - 1] : 0;
@@ -115,6 +105,25 @@ struct SoftmaxTile {
                                  std::initializer_list<std::pair<const char*, Range>> others) {
         for (const auto& [other, bytes] : others) call.apart(name, range, other, bytes);
     }
+    // The rows of a tile as floats, and where their results go: both in the tile's memory if the rows are half.
+    std::pair<Floats, Floats> rows_at(const RowSteps& v, const AscendC::LocalTensor<T>& dst,
+                                      const AscendC::LocalTensor<T>& src, uint32_t at, uint32_t count) const {
+        if constexpr (kHalf) {
+            v.cast(wide[0], src[at], count);
+            return {wide[0], wide[0]};
+        } else {
+            return {src[at], dst[at]};
+        }
+    }
+    // Blocks of the caller as floats: a copy in `to` if they are half.
+    static Floats as_floats(const RowSteps& v, const AscendC::LocalTensor<S>& blocks, uint32_t n, const Floats& to) {
+        if constexpr (kHalfBlocks) {
+            v.cast(to, blocks, n);
+            return to;
+        } else {
+            return blocks;
+        }
+    }
     AscendC::LocalTensor<uint8_t> memory;
     Floats wide[3], blocks[4], folded;
 };
@@ -152,13 +161,7 @@ void softmax(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC
     const RowSteps v(call.site());
     for_each_tile(rows, [&](uint32_t first, uint32_t m) {
         const uint32_t count = m * rows.pitch, at = first * rows.pitch;
-        Floats x = tile.wide[0], y = tile.wide[0];
-        if constexpr (Tile::kHalf) {
-            v.cast(x, src[at], count);
-        } else {
-            x = src[at];
-            y = dst[at];
-        }
+        const auto [x, y] = tile.rows_at(v, dst, src, at, count);
         auto reduced = [&](auto is_max, const AscendC::LocalTensor<S>* result, const Floats& s) {
             Floats b = tile.blocks[0];
             if constexpr (!Tile::kHalfBlocks)
@@ -201,20 +204,9 @@ void simple_softmax(const Call& call, const AscendC::LocalTensor<T>& dst, const 
     const RowSteps v(call.site());
     for_each_tile(rows, [&](uint32_t first, uint32_t m) {
         const uint32_t count = m * rows.pitch, at = first * rows.pitch;
-        Floats x = tile.wide[0], y = tile.wide[0];
-        if constexpr (Tile::kHalf) {
-            v.cast(x, src[at], count);
-        } else {
-            x = src[at];
-            y = dst[at];
-        }
+        const auto [x, y] = tile.rows_at(v, dst, src, at, count);
         auto given = [&](const AscendC::LocalTensor<S>& blocks) {
-            if constexpr (Tile::kHalfBlocks) {
-                v.cast(tile.blocks[0], blocks[first * kBlock], m * kBlock);
-                return tile.blocks[0];
-            } else {
-                return blocks[first * kBlock];
-            }
+            return Tile::as_floats(v, blocks[first * kBlock], m * kBlock, tile.blocks[0]);
         };
         v.sub_blocks(y, x, given(maximum), m, rows.pitch, kBlock);
         v.exp(y, y, count);

@@ -56,21 +56,10 @@ void flash_tile(const RowSteps& v, const FlashOperands<T, S>& o, const RowTiles&
     using Tile = SoftmaxTile<T, S>;
     constexpr uint32_t kBlock = Tile::kBlock, kFactor = kBlockBytes / sizeof(T);
     const uint32_t count = m * rows.pitch, at = first * rows.pitch, n = m * kBlock, b = first * kBlock;
-    Floats x = tile.wide[0], y = tile.wide[0];
-    if constexpr (Tile::kHalf) {
-        v.cast(x, o.src[at], count);
-    } else {
-        x = o.src[at];
-        y = o.dst[at];
-    }
-    // Blocks of the caller as floats: a copy in `to` if they are half.
+    const auto rows_of_tile = tile.rows_at(v, o.dst, o.src, at, count);
+    const Floats &x = rows_of_tile.first, &y = rows_of_tile.second;
     auto given = [&](const AscendC::LocalTensor<S>& blocks, const Floats& to) {
-        if constexpr (Tile::kHalfBlocks) {
-            v.cast(to, blocks[b], n);
-            return to;
-        } else {
-            return blocks[b];
-        }
+        return Tile::as_floats(v, blocks[b], n, to);
     };
     auto give = [&](const AscendC::LocalTensor<S>& blocks, const Floats& from) {
         if constexpr (Tile::kHalfBlocks)
