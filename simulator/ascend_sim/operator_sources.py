@@ -1,4 +1,4 @@
-"""Run an operator of somebody else from its sources: definition, tiling and kernel.
+"""Run an operator of another project from its sources: definition, tiling and kernel.
 
 The operator's own definition gives the types of its kernels, its own tiling the tiling data, and its own
 kernel runs on the simulated cores:
@@ -53,7 +53,7 @@ _Path = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Tiling:
-    """What a tiling gives to its kernel.
+    """The data and the launch that a tiling returns for its kernel.
 
     Attributes:
         data: the tiling struct's bytes, or a NumPy scalar of a structured dtype with its layout.
@@ -101,7 +101,7 @@ class OperatorSources:
         operator: its name in the definition, such as ``"RmsNorm"``, if the files define several.
         entry: the kernel's function; by default the operator's name in snake case, as in CANN.
         auto_sync: insert synchronisation, as CANN's build does unless the operator's build file says
-            ``AUTO_SYNC false``. The same option of :meth:`run` inserts it for one call.
+            ``AUTO_SYNC false``. The options of :meth:`run` can insert it for one call.
         kernel_include: folders of headers for the kernel.
         flags, host_flags: for the compiler of the kernel, and of definition and tiling.
         folder: where compiled files go; by default this user's folder in the system's temporary folder.

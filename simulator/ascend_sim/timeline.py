@@ -14,7 +14,7 @@ __all__ = ["NOT_HARDWARE", "show"]
 PIPES = ("S", "V", "MTE2", "MTE3")
 NOT_HARDWARE = "Simulated: a model of published rates, never fitted to hardware."
 
-# What a summary must have: its numbers, and the texts and numbers in a row of its two lists.
+# The required contents of a summary: its numbers, and the texts and numbers in a row of its two lists.
 NUMBERS = (
     *("cycles", "microseconds", "bytes_read", "bytes_written", "roofline_share", "cores", "slowest_core"),
     *(f"busy_{pipe}" for pipe in PIPES),

@@ -241,9 +241,9 @@ struct RegisteredTiling {
     Site site;
 };
 
-// What a pass overwrites to find out whether a result depends on it.
+// The data that a pass overwrites, to find out whether a result depends on them.
 struct Spoiling {
-    bool leftovers = false;      // what copies left behind, with kSpoiled
+    bool leftovers = false;      // overwrite the data that copies left behind, with kSpoiled
     int fill = -1;               // of undefined bytes that a vector instruction reads; negative: nothing
     Site only_site{nullptr, 0};  // if it has a file: of this instruction's reads only
 };

@@ -114,7 +114,7 @@ constexpr ascend_sim::TmpArrays kMuch =
             #Name, {low, high}, ascend_sim::tmp_sizes::k##Name,                                      \
             [](auto d, auto x, auto t, uint32_t n) { Name(d, x, t, n); }, want, Bounds __VA_ARGS__); \
     } while (false)
-// The same without temporary memory, by the given call.
+// A test of a function without temporary memory, by the given call.
 #define UNARY_CALL(name, low, high, call, formula, ...)                              \
     do {                                                                             \
         const auto want = [](double x) { return double(formula); };                  \

@@ -2,8 +2,8 @@
 //
 // The expected values are those of asc-devkit's own tests of these functions (tests/api/adv_api/tiling/
 // test_tiling.cpp), or, for whole tilings and for shapes that those tests lack, those that its functions return
-// (impl/adv_api/tiling). Those functions log an error and go on with some arguments that the pages exclude; ours leave
-// the results unchanged.
+// (impl/adv_api/tiling). For some arguments that the pages exclude, its functions log an error and
+// continue; ours leave the results unchanged.
 #include <cstdio>
 #include <cstring>
 #include <string>

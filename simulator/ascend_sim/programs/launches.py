@@ -16,7 +16,7 @@ from ascend_sim.files import unreadable, unwritable
 
 __all__ = ["build_program", "rewritten"]
 
-# What may hold <<< without a launch: comments, strings and characters.
+# Comments, strings and characters: <<< inside them begins no launch.
 _SKIPPED = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<d>[^(\s]*)\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL
 )

@@ -17,7 +17,7 @@ using optiling::TilingField;
 
 class Writer {
 public:
-    // Adds the class and the structs inside it, unless they are there.
+    // Adds the class and the structs inside it, each once.
     void add(const TilingDef& def) {
         const std::string name = def.GetTilingClassName();
         if (!written_.insert(name).second) return;

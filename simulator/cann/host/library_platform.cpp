@@ -6,7 +6,7 @@
 
 namespace simulated_cann {
 
-// Of the simulated CANN runtime; null in a program without it.
+// A function of the simulated CANN runtime. Its address is null in a program without the runtime.
 const char* soc_name() __attribute__((weak));
 
 namespace {

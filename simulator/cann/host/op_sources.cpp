@@ -33,7 +33,7 @@ using Kind = JsonValue::Kind;
 
 // Capacity for tiling data of CANN's own operators (opbase src/nnopbase/composite_op/aclnn_engine/op_ctx_def.h).
 constexpr size_t kOwnTilingCapacity = 800 * 1024;
-// What a tiling leaves unset has undefined contents; here it has this value.
+// Tiling data that a tiling does not set are undefined on a device; here their bytes have this value.
 constexpr uint8_t kJunk = 0xD7;
 
 const JsonValue& member(const JsonValue& v, const std::string& name, Kind kind) {

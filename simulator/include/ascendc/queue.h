@@ -13,7 +13,7 @@ namespace AscendC {
 using TBufHandle = uint8_t*;
 using TBuffAddr = ascend_sim::UbView;
 
-// Settings of a queue, as its template argument `mask`. Those for other memory than UB have no effect.
+// Settings of a queue, as its template argument `mask`. The settings for other memory than UB have no effect.
 struct TQueConfig {
     bool nd2nz = false, nz2nd = false, scmBlockGroup = false;
     uint32_t bufferLen = 0, bufferNumber = 0, consumerSize = 0;

@@ -180,7 +180,7 @@ void platform() {
     EXPECT(bytes == 176 * 1024 - 256);
     a.GetCoreMemBw(CoreMemType::L2, bytes);
     EXPECT(bytes == 110);
-    // Two vector cores for each cube core; more blocks than cores are none.
+    // Two vector cores for each cube core; with more blocks than cores the result is 0.
     EXPECT(a.CalcTschNumBlocks(5, 24, 48) == 3 && a.CalcTschNumBlocks(49, 24, 48) == 0);
     EXPECT(a.CalcTschNumBlocks(5, 8, 8) == 5 && a.CalcTschNumBlocks(5, 0, 8) == 5);
     std::string text;
@@ -192,7 +192,7 @@ void platform() {
     EXPECT(infos.GetCoreNumByType("VectorCore") == 48 && infos.GetCoreNumByType("AiCore") == 24);
 }
 
-// What the simulator lacks ends the process with a message.
+// A request for data that the simulator lacks ends the process with a message.
 void platform_without_data() {
     fe::PlatFormInfos infos(ascend_sim::find_profile("Ascend910B1"));
     std::map<std::string, std::string> all;

@@ -119,7 +119,7 @@ def test_the_tiling_gets_values_of_inputs_and_the_compile_information_is_parsed_
     for deterministic in (False, True):
         tiling = picked_row.tile(*call, plus=5, deterministic=deterministic)
         found = np.frombuffer(tiling.data, fields).tolist()
-        # What a tiling leaves unset has undefined contents.
+        # The field that the tiling does not set has undefined contents.
         assert found == [(2, 7, 5, 1, int(deterministic), 0xD7D7D7D7D7D7D7D7)]
     assert tiling.workspace_bytes == 4096  # without CANN's own 16 MiB
 

@@ -49,7 +49,7 @@ KERNEL(unwritten_lanes_that_are_dropped) {
     DataCopy(global<float>(y), t, 8);
 }
 
-// Of two instructions with unwritten lanes, the result depends on the second one's.
+// Two instructions read unwritten lanes; the result depends on those of the second instruction.
 KERNEL(the_second_of_two_reads) {
     TPipe pipe;
     TBuf<> buffer;
@@ -194,7 +194,7 @@ KERNEL(output_with_a_gap) {
     DataCopy(global<float>(y)[80], ub.at<float>(0, kBytes / 4), kBytes / 4 - 80);
 }
 
-// A tile of 64 floats and one of 40; both sums cover 64. Of the second one, 40 results are used.
+// A tile of 64 floats and one of 40; both sums cover 64. Of the second sum, 40 elements are results.
 KERNEL(leftovers_that_are_dropped) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 64), sum = ub.at<float>(512, 64);

@@ -1,4 +1,4 @@
-// The same header by its second path in CANN.
+// CANN has the header at two paths; this is the second one.
 #pragma once
 
 #include "tiling/platform/platform_ascendc.h"

@@ -1,5 +1,5 @@
-// What the tiling functions of library functions share: shapes, the simulated SoC, and the classes of tiling data,
-// whose layout is that of the kernel's structs.
+// Shapes, the simulated SoC, and the classes of tiling data, for the tiling functions of library functions. The layout
+// of the classes is that of the kernel's structs.
 //
 // A function that CANN leaves with an error message and without a result leaves its results unchanged here.
 #pragma once

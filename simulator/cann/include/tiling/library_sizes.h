@@ -11,7 +11,7 @@
 
 namespace ascend_sim::host {
 
-// What one more byte of input takes: how many bytes of memory, and memory besides.
+// The temporary memory for each further byte of input, and the part that does not depend on the input.
 inline void give_factor(uint32_t arrays, uint32_t& arrays_out, uint32_t& extra_out) {
     arrays_out = arrays;
     extra_out = 0;

@@ -1,5 +1,5 @@
-// The host's functions for the tiling of library functions. Those of matrix products, convolutions and communication,
-// and of the functions that docs/kernels.md names, are absent.
+// The host's functions for the tiling of library functions. The functions for matrix products,
+// convolutions and communication are absent, and those for the functions that docs/kernels.md names.
 #pragma once
 
 #include "tiling/library_sizes.h"

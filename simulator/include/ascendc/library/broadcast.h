@@ -1,7 +1,7 @@
 // Broadcast, BroadCast: a tensor of one or two dimensions to a larger one.
 //
 // Rules: int8, uint8, half, float. dim and axis are 1 or 2 and 0 or 1; the other dimension is equal. Rows that are
-// repeated (axis 0) have whole 32-byte blocks; on Ascend310P a column that is repeated (axis 1) has, too. The
+// repeated (axis 0) have whole 32-byte blocks, on Ascend310P also a column that is repeated (axis 1). The
 // destination is apart from the source.
 // Meaning: dst[i][j] = src[i or 0][j or 0].
 // Cost: on Ascend910B, a column becomes blocks (Brcb), these are copied along the row, and rows of a part of a block

@@ -9,8 +9,8 @@ namespace ascend_sim {
 
 constexpr uint64_t align_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// What the host's function returns: memory of the conversion of 8-bit elements, and of the steps. With few rows `most`
-// can be less than `least`.
+// The sizes that the host's function returns: memory of the conversion of 8-bit elements, and of the steps. With few
+// rows `most` can be less than `least`.
 constexpr TmpSizes broadcast_sizes(uint64_t src_rows, uint64_t src_columns, uint64_t rows, uint64_t columns,
                                    uint32_t type_bytes, bool is310p, bool is950) {
     const uint64_t source = src_rows * src_columns, all = rows * columns;

@@ -44,8 +44,8 @@ public:
     void same_or_apart(const char* a, Range x, const char* b, Range y) const {
         if (x.begin != y.begin) apart(a, x, b, y);
     }
-    // Returns the temporary memory: sharedTmpBuffer, or, without it, what is free above the TPipe's buffers. Cuts off
-    // what the function does not use.
+    // Returns the temporary memory: sharedTmpBuffer, or the free memory above the TPipe's buffers if there is no
+    // sharedTmpBuffer. The part that the function does not use is cut off.
     AscendC::LocalTensor<uint8_t> temporary(const AscendC::LocalTensor<uint8_t>* tmp, TmpSizes sizes) const {
         AscendC::LocalTensor<uint8_t> used = tmp ? *tmp : AscendC::LocalTensor<uint8_t>(free_memory(name_, site_));
         if (used.view().bytes < sizes.least)

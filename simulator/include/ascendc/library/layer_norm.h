@@ -4,12 +4,11 @@
 // Ascend950). Rows have whole 32-byte blocks. LayerNorm of [B, S, H]: output may be inputX; the other operands are
 // apart. The struct of the host's tiling function says how many rows sharedTmpBuffer holds.
 // Meaning: in float. LayerNorm of [B, S, H]: mean = sum(x / H), variance = sum((x - mean)^2 / H), where H is the
-// original length but the sums take the filling, too; y = (x - mean) * (1 / sqrt(variance + epsilon)) * gamma + beta.
-// LayerNorm of [A, R] first clears the filling in inputX, and the variance does not take it. Normalize is given mean
-// and variance. The filling of output has no meaning.
-// Cost: that of the instructions; on Ascend950 Normalize and LayerNorm of [A, R] are one instruction.
-// Pages: LayerNorm, LayerNorm Tiling, Normalize, Normalize Tiling; the steps are those of asc-devkit's
-// impl/adv_api/detail/normalization/layernorm and normalize.
+// original length, although the sums include the filling; y = (x - mean) * (1 / sqrt(variance + epsilon)) * gamma +
+// beta. LayerNorm of [A, R] first clears the filling in inputX, and the variance does not take it. Normalize is given
+// mean and variance. The filling of output has no meaning. Cost: that of the instructions; on Ascend950 Normalize and
+// LayerNorm of [A, R] are one instruction. Pages: LayerNorm, LayerNorm Tiling, Normalize, Normalize Tiling; the steps
+// are those of asc-devkit's impl/adv_api/detail/normalization/layernorm and normalize.
 #pragma once
 
 #include <cmath>

@@ -4,7 +4,7 @@
 // operands are apart. The struct of the host's tiling function says how many rows sharedTmpBuffer holds.
 // Meaning: in float. LayerNormGrad: d = x - mean, r = 1 / sqrt(variance + epsilon), g = dy * gamma;
 // pd_variance = sum(g * d * -0.5 * r^3); pd_mean = sum(-g * r) + pd_variance * sum(-2 * d) / H;
-// pd_x = g * r + pd_variance * 2 / H * d + pd_mean / H; resForGamma = d * r. The sums take the filling, too.
+// pd_x = g * r + pd_variance * 2 / H * d + pd_mean / H; resForGamma = d * r. The sums include the filling.
 // LayerNormGradBeta: pd_gamma = sum over rows of dy * resForGamma, pd_beta = sum over rows of dy, for the original H
 // elements; in half each round rounds.
 // Cost: that of the instructions; LayerNormGrad is one instruction on Ascend950.

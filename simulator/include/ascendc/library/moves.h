@@ -1,4 +1,5 @@
-// Instructions of library functions that move elements: a check of what is read and written, the move, and a cost.
+// Instructions of library functions that move elements: each checks the bytes that it reads and writes, moves
+// them, and has a cost.
 #pragma once
 
 #include "ascendc/library/call.h"

@@ -121,7 +121,7 @@ public:
             reduce_repeats(sums[r], row, total);
         }
     }
-    // The same for h a multiple of 64 and n = h: the repeats of all rows are added, then reduced.
+    // The sums if h is a multiple of 64 and n = h: the repeats of all rows are added, then reduced.
     void basic_block_sums(const Floats& sums, const Floats& s, uint32_t rows, uint32_t h,
                           const Floats* also = nullptr) {
         const int32_t stride = int32_t(h / 8);

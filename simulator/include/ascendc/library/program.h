@@ -302,7 +302,7 @@ void run_in_ub(const P& program, const AscendC::LocalTensor<T>& dst, const std::
     m.finish();
 }
 
-// What a program may declare differently.
+// The defaults of a program, which may declare them differently.
 struct ProgramTraits {
     static constexpr uint32_t kTemps = 0;      // registers besides sources and result
     static constexpr bool kWidens = true;      // half is computed in float
@@ -385,7 +385,7 @@ void binary_function(const Call& call, const P& program, const TmpArrays& arrays
     void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, ASCEND_SIM_SITE) {           \
         Name<T, isReuseSource, config...>(dstTensor, srcTensor, srcTensor.GetSize(), site);                  \
     }
-// The same forms of a function of two tensors.
+// The forms of a function of two tensors.
 #define ASCEND_SIM_BINARY_FUNCTION(Name, Program, sizes)                                                            \
     template <class T, bool isReuseSource = false, const auto & ... config>                                         \
     void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& src0Tensor, const LocalTensor<T>& src1Tensor,  \

@@ -34,7 +34,7 @@ constexpr uint32_t softmax_floats(SoftmaxKind kind, uint32_t k, uint32_t type_by
     }
 }
 
-// What the host's functions return: for all rows, and for one; on Ascend950 both are for all rows.
+// The sizes that the host's functions return: for all rows, and for one row; on Ascend950 both are for all rows.
 constexpr TmpSizes softmax_sizes(SoftmaxKind kind, uint32_t m, uint32_t k, uint32_t type_bytes, bool is950) {
     const uint32_t row = softmax_floats(kind, k, type_bytes, type_bytes), block = 32 / type_bytes;
     if (m == 0) return {0, 0};

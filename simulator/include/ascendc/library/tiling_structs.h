@@ -1,5 +1,5 @@
-// The tiling structs of library functions, as a kernel sees them: SoftMaxTiling, LayerNormTiling and the like. Plain
-// C++; the host's functions use them, too. Headers that both use include each other by their folder.
+// The tiling structs of library functions, as a kernel sees them: SoftMaxTiling, LayerNormTiling and the like. They are
+// plain C++, because the host's functions use them. Headers that both use include each other by their folder.
 #pragma once
 
 #include <cstdint>
