@@ -49,7 +49,7 @@ IMROPE = frozenset({"qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen3tts"})
 # MROPE if the file has sections, else this mode.
 PERHAPS_MROPE = {"glm4": RopeMode.NORMAL, "glm4moe": RopeMode.NEOX, "hunyuan_vl": RopeMode.NEOX}
 # Architectures without rope. llama.cpp has a mode for bert and starcoder but does not rotate their heads.
-NONE = frozenset(
+NO_ROPE = frozenset(
     """
     bert starcoder clip gpt2 gptj mpt refact bloom mamba mamba2 jamba jina-bert-v2 t5 t5encoder jais rwkv6
     rwkv6qwen2 rwkv7 arwkv7 wavtokenizer-dec nemotron_h nemotron_h_moe kimi-linear
@@ -58,8 +58,8 @@ NONE = frozenset(
 
 # In each group of this many layers, one attends to all tokens: the last or (FIRST_IS_DENSE) the first. The
 # others attend to a window.
-PERIODS = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "gemma3n": 5, "gemma4": 6, "gpt-oss": 2}
-PERIODS |= {
+WINDOW_PERIODS = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "gemma3n": 5, "gemma4": 6, "gpt-oss": 2}
+WINDOW_PERIODS |= {
     "cohere2": 4,
     "cohere2moe": 4,
     "llama4": 4,
@@ -77,22 +77,23 @@ HAS_WINDOWS = frozenset({"cohere2", "cohere2moe", "exaone-moe"})  # with or with
 # window rotate:
 ROTATED_IN_WINDOWS = HAS_WINDOWS | {"exaone4"}
 # The layer of this number modulo four does not rotate:
-UNROTATED_OF_FOUR = {"smallthinker": 0, "llama4": 3, "smollm3": 3, "afmoe": 3}
+UNROTATED_LAYER_OF_FOUR = {"smallthinker": 0, "llama4": 3, "smollm3": 3, "afmoe": 3}
 # All layers but every n-th are recurrent and have no heads:
 RECURRENT_BETWEEN = frozenset({"qwen3next", "qwen35", "qwen35moe"})
 # No layer rotates if this key is false:
-SWITCH = "rope.scaling.finetuned"
-SWITCHED = frozenset({"granite", "granitemoe", "granitehybrid"})
+ROPE_SWITCH = "rope.scaling.finetuned"
+HAS_ROPE_SWITCH = frozenset({"granite", "granitemoe", "granitehybrid"})
 MOST_LAYERS = 1 << 12
 
 # theta of the layers with a window if the file has none for them; these layers are not scaled.
-BASE_OF_WINDOWS = dict.fromkeys(("gemma3", "gemma3n", "gemma-embedding", "gemma4", "modern-bert"), 10000.0)
-# Layers with a window: not scaled, but with the other layers' theta; or scaled, even with their own theta.
+WINDOW_THETA = dict.fromkeys(("gemma3", "gemma3n", "gemma-embedding", "gemma4", "modern-bert"), 10000.0)
+# Architectures whose layers with a window are not scaled, although they have the other layers' theta; and
+# architectures whose layers with a window are scaled, even if they have their own theta.
 PLAIN_IN_WINDOWS = frozenset({"olmo2"})
 SCALED_IN_WINDOWS = frozenset({"cohere2moe", "gpt-oss"})
 STRETCHED_BY_ALPHA = frozenset({"hunyuan-dense", "hunyuan_vl"})
 # For these architectures the converter writes a tenth of yarn_log_multiplier.
-TENTH_OF_LOG = frozenset({"deepseek2", "deepseek2-ocr", "deepseek32", "glm-dsa", "mistral4"})
+WRITES_TENTH_OF_MULTIPLIER = frozenset({"deepseek2", "deepseek2-ocr", "deepseek32", "glm-dsa", "mistral4"})
 
 # The keys that are read from a file. In the file, KEYS have the architecture's name as their prefix.
 GENERAL = ("general.architecture", "general.name")
@@ -186,7 +187,7 @@ class GgufFile:
         ):
             if name in names:
                 return mode
-        if name in NONE:
+        if name in NO_ROPE:
             raise bad_value(OP, "general.architecture", "be one with rope", name)
         raise bad_value(
             OP,
@@ -242,7 +243,7 @@ class GgufFile:
         pattern = self.value("attention.sliding_window_pattern")
         if isinstance(pattern, list):
             return bool(self._of_layer("attention.sliding_window_pattern", layer))
-        period = self.count("attention.sliding_window_pattern") or PERIODS.get(self.architecture)
+        period = self.count("attention.sliding_window_pattern") or WINDOW_PERIODS.get(self.architecture)
         if period is None:
             return False
         if self.architecture in FIRST_IS_DENSE:
@@ -252,7 +253,7 @@ class GgufFile:
     def rotates(self, layer: int) -> bool:
         """Return whether the layer has heads and llama.cpp rotates them."""
         name, layers = self.architecture, self.layers
-        if name in SWITCHED and self.value(SWITCH) is False:
+        if name in HAS_ROPE_SWITCH and self.value(ROPE_SWITCH) is False:
             return False
         if name == "baichuan" and layers not in (None, 32):  # the model of 13 billion parameters
             return False
@@ -265,7 +266,7 @@ class GgufFile:
             return layers is None or (layer + 1) % layers != 0
         if name == "smallthinker" and (layers == 4 or not self._has_windows()):
             return True
-        return layer % 4 != UNROTATED_OF_FOUR.get(name)
+        return layer % 4 != UNROTATED_LAYER_OF_FOUR.get(name)
 
     def _attends(self, layer: int) -> bool:
         """Return whether the layer has heads. Others are recurrent, convolve, or return their input."""
@@ -347,11 +348,11 @@ class GgufFile:
 
     def _own_theta(self) -> bool:
         """Return whether layers with a window have their own theta."""
-        return self.value("rope.freq_base_swa") is not None or self.architecture in BASE_OF_WINDOWS
+        return self.value("rope.freq_base_swa") is not None or self.architecture in WINDOW_THETA
 
     def _theta(self, window: bool) -> float:
         if window and self._own_theta():
-            return self.number("rope.freq_base_swa", BASE_OF_WINDOWS.get(self.architecture, 10000.0))
+            return self.number("rope.freq_base_swa", WINDOW_THETA.get(self.architecture, 10000.0))
         return self.number("rope.freq_base", 10000.0)
 
     def _stretch(self, width: int) -> float:
@@ -391,7 +392,7 @@ class GgufFile:
             return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
 
         log = self.number("rope.scaling.yarn_log_multiplier", 0.0)
-        if self.architecture in TENTH_OF_LOG:
+        if self.architecture in WRITES_TENTH_OF_MULTIPLIER:
             log = float(np.float32(log) / np.float32(0.1))
         attention = mscale(1.0)
         if log != 0:

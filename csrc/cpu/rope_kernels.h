@@ -8,7 +8,8 @@
 
 namespace npu_rope {
 
-// The layout of a head's pairs in memory.
+// The layout of a head's pairs in memory: a lane's partner is half of the lanes away (mode neox), or the next lane
+// (mode normal).
 enum Pairing : int { kHalf = 0, kInterleaved = 1, kPairings = 2 };
 
 // Order of the table that a rotation reads; each kernel chooses one.
@@ -43,8 +44,8 @@ using WidenFn = void (*)(const void* src, float* dst, int64_t count);
 using NarrowFn = void (*)(const float* src, void* dst, int64_t count);
 
 // Computes cos and sin of frac(m * (turns_hi + turns_lo)) turns, times cos_scale and sin_scale (negative for the
-// backward rotation). m is the position; m_each, if it is set, has one position per pair, or for the angle policy f32
-// one angle. count is a multiple of kAnglePad (rope_angle.h).
+// backward rotation). m is the position of all pairs. If m_each is set, it has a number for each pair instead: a
+// position, or an angle for the angle policy f32. count is a multiple of kAnglePad (rope_angle.h).
 struct TableJob {
     const double* turns_hi;
     const double* turns_lo;

@@ -65,7 +65,7 @@ def fastest(figures: Figures, *, kind: str | None = None, names: Sequence[str] =
 
 @dataclass
 class _Target:
-    """A target while it is judged: its figures so far, their description, and whether all of them meet it."""
+    """The judgement of a target: the figures so far, their descriptions, and whether all of them meet it."""
 
     text: str
     met: bool = True
@@ -73,7 +73,7 @@ class _Target:
     figures: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, met: bool, detail: str, *figures: dict[str, Any]) -> None:
-        """Judge some figures."""
+        """Add figures, with their description and whether they meet the target."""
         self.met = self.met and met
         self.details.append(detail)
         self.figures += figures
@@ -106,8 +106,8 @@ def _no_peer_ahead(figures: Figures) -> TargetVerdict:
         if row[0]["dtype"] == "f32" or ours is None or peer is None:
             continue
         is_ahead = peer["median_us"] < ours["median_us"]
-        times = f"{microseconds(peer['median_us'])} against our {microseconds(ours['median_us'])} us"
-        target.add(not is_ahead, f"{name}: {peer['contestant']} {times}" if is_ahead else "", ours)
+        both = f"{microseconds(peer['median_us'])} against our {microseconds(ours['median_us'])} us"
+        target.add(not is_ahead, f"{name}: {peer['contestant']} {both}" if is_ahead else "", ours)
     target.details = [*filter(None, target.details)] or [f"{len(target.figures)} rows with peers"]
     return target.verdict()
 
@@ -121,9 +121,9 @@ def _forms(figures: Figures) -> TargetVerdict:
         if neox is None:
             continue
         worst = max(ours, key=lambda f: float(f["ratio"]))
-        times = worst["ratio"] / neox["ratio"]
-        detail = f"{neox['dtype']} {neox['threads']}T {times:.2f} ({worst['contestant']})"
-        target.add(times <= FORM_LIMIT, detail, *ours)
+        ratio = worst["ratio"] / neox["ratio"]
+        detail = f"{neox['dtype']} {neox['threads']}T {ratio:.2f} ({worst['contestant']})"
+        target.add(ratio <= FORM_LIMIT, detail, *ours)
     return target.verdict()
 
 
@@ -137,10 +137,10 @@ def _norm(figures: Figures, mode: str) -> TargetVerdict:
         ours, peer = fastest(row, names=(norm_rows.OUT[mode],)), fastest(row, kind="peer")
         if ours is None or "ratio" not in ours:
             continue
-        times = f", best peer {peer['median_us'] / ours['median_us']:.1f} x ours" if peer else ""
+        best_peer = f", best peer {peer['median_us'] / ours['median_us']:.1f} x ours" if peer else ""
         is_ahead = peer is not None and peer["median_us"] < ours["median_us"]
         met = ours["dtype"] == "f16" or (ours["ratio"] <= NORM_LIMIT and not is_ahead)
-        target.add(met, f"{ours['dtype']} {ours['threads']}T {ours['ratio']:.2f}{times}", ours)
+        target.add(met, f"{ours['dtype']} {ours['threads']}T {ours['ratio']:.2f}{best_peer}", ours)
     return target.verdict()
 
 

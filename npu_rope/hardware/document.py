@@ -165,7 +165,7 @@ def all_calls(document: Document) -> list[dict[str, Any]]:
     return [call for operator in document["operators"] for call in operator["calls"]]
 
 
-def put_check(record: dict[str, Any], result: Mapping[str, Any]) -> None:
+def store_check(record: dict[str, Any], result: Mapping[str, Any]) -> None:
     """Store a call's correctness from worker.py; a lost call is not correct."""
     record["correct"] = bool(result.get("correct", False))
     for name in ("max_error", "error_over_bound", "worst"):
@@ -175,7 +175,7 @@ def put_check(record: dict[str, Any], result: Mapping[str, Any]) -> None:
         record["printed"] = result["printed"]
 
 
-def put_prediction(record: dict[str, Any], result: Mapping[str, Any], profile: str) -> None:
+def store_prediction(record: dict[str, Any], result: Mapping[str, Any], profile: str) -> None:
     """Store a call's simulated cycles from worker.py."""
     if "cycles" in result:
         record["predicted"] = {**result, "profile": profile}
@@ -184,7 +184,7 @@ def put_prediction(record: dict[str, Any], result: Mapping[str, Any], profile: s
         record["predicted_note"] = f"failed: {result.get('lost') or result.get('failed')}"
 
 
-def relate(record: dict[str, Any]) -> None:
+def store_ratio(record: dict[str, Any]) -> None:
     """Store the ratio of measured to predicted time if both exist; never on a simulated machine."""
     measured, predicted = record["measured"], record["predicted"]
     record["measured_over_predicted"] = None

@@ -159,7 +159,7 @@ class HardwareRun:
     def _save(self) -> None:
         d = self.document
         for call in document.all_calls(d):
-            document.relate(call)
+            document.store_ratio(call)
         d["timing_model"] = document.timing_model(d, self._profile, self._profile_note)
         d["verdict"] = document.verdict(d)
         d["seconds"] = round(time.monotonic() - self.begun, 1)
@@ -215,7 +215,7 @@ class HardwareRun:
     def _check(self) -> None:
         records = self._records()
         self.progress.begin("calls", len(records))
-        arguments = (self.plan.seconds, lambda id_, result: document.put_check(records[id_], result))
+        arguments = (self.plan.seconds, lambda id_, result: document.store_check(records[id_], result))
         self._work("check", list(records), *arguments)
 
     def _time(self) -> None:
@@ -254,7 +254,7 @@ class HardwareRun:
         options = {**self.options, "profile": profile}
 
         def put(id_: str, result: dict[str, Any]) -> None:
-            document.put_prediction(records[id_], result, profile)
+            document.store_prediction(records[id_], result, profile)
             if "cycles" not in result:
                 why = result.get("lost") or result.get("failed") or "no cycles"
                 document.not_done(self.document, f"prediction of {id_}", why, failed=True)
