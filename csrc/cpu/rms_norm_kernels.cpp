@@ -1,5 +1,6 @@
-// The kernels for vectors of NPU_ROPE_LANES floats. Sums of products use fused instructions if the instruction set has
-// them (each one rounds once less); the bound holds in both cases.
+// The CPU kernels for vectors of W = NPU_ROPE_LANES floats (VF), doubles (VD), uint32 (VU) and int64 (VL); see vec.h.
+// Sums of products use fused instructions if the instruction set has them (each one rounds once less); the error bounds
+// in rms_norm_kernels.h hold in both cases.
 #include "csrc/cpu/rms_norm_kernels.h"
 
 #include <cstring>
@@ -28,8 +29,9 @@ inline VF join(VD low, VD high) {
     return v;
 }
 
-// Rounds to 16 significant bits and sets the last one if bits were lost ("to odd"). The result converts to float32
-// exactly, subnormals of bfloat16 included. A further rounding to 11 or 8 bits equals a single rounding
+// Rounds to 16 significant bits and sets the last one if bits were lost ("to odd"). In the range of
+// bfloat16, down to half of its smallest subnormal, float32 holds the result exactly; smaller values become zero and
+// larger ones infinite, either way. A further rounding to 11 or 8 bits equals a single rounding
 // (Boldo & Melquiond 2008: two more bits are enough).
 inline VD to_odd(VD v) {
     constexpr int64_t kLast = int64_t{1} << 37, kLost = kLast - 1;
@@ -119,7 +121,7 @@ void add_row(const AddJob& j) {
     if (kStream) rest.copy_to(streamed + i, j.count - i);
 }
 
-// bfloat16: two elements per 32-bit lane.
+// bfloat16: two elements in each 32-bit word of the vector.
 inline VU add_bf16(const uint16_t* a, const uint16_t* b) {
     const VU u = load<VU>(a), v = load<VU>(b);
     return pack_bf16(as_float(u << 16) + as_float(v << 16), as_float(u & 0xffff0000u) + as_float(v & 0xffff0000u));
@@ -183,8 +185,8 @@ inline double sum_of(const VD (&sums)[4], double tail) {
     return sum_lanes<kDoublesPerVector>((sums[0] + sums[1]) + (sums[2] + sums[3])) + tail;
 }
 
-// Adds float32 sums of groups in double. The four accumulators of a group are first joined in float32. kSquaresBlock's
-// comment derives the error.
+// Adds sums of groups in double. A group is the vectors whose squares four float32 accumulators add; these are joined
+// in float32 first. kSquaresBlock's comment derives the error.
 struct GroupSums {
     VD low{}, high{};
     void add(VF group) {
@@ -263,8 +265,8 @@ double dot(const double* a, const double* b, int64_t count) {
 
 // ---- a row in float32 ----------------------------------------------------------------------------------
 //
-// The elements of the row are finite, so a NaN comes from the scale or is the machine's default NaN. In both cases
-// rounding to bfloat16 cannot carry into the sign.
+// The elements of the row are finite, so a NaN that is rounded to bfloat16 comes from a bfloat16 scale, or is the
+// machine's default NaN. Both have a zero lower half, so rounding cannot carry into the sign.
 
 template <typename E>
 inline VF rounded(VF v) {
@@ -276,7 +278,8 @@ template <>
 inline VF rounded<F32>(VF v) {
     return v;
 }
-// Rounds to nearest, ties away from zero. Ties do not matter, because the unrounded number is not exact.
+// Rounds to nearest, ties away from zero. A tie may go either way: the number was rounded before, so both
+// neighbours are within the bound.
 template <>
 inline VF rounded<Bf16>(VF v) {
     return as_float((as_bits(v) + 0x8000) & 0xffff0000u);
@@ -298,8 +301,8 @@ inline void normalize_tail(const NormalizeJob& j, int64_t from) {
     y.copy_to(static_cast<typename S::T*>(j.y) + from, count);
 }
 
-// Prefetches cache lines while elements are normalized: lines to be read, at the job's addresses, and lines to be
-// written, kAhead after y.
+// Prefetches cache lines while elements are normalized: the job's lines, which later rows read, and, with kPrefetched,
+// the lines kAhead bytes after the elements of y, which are written next.
 template <Storing storing>
 class Prefetcher {
 public:

@@ -17,11 +17,11 @@ struct NormRopeJob {
     int64_t elements_before, elements_after;  // before and after the window; normalized and scaled only
     int pairs;
     const float *cos_table, *sin_table;
-    bool stream;  // as in HeadsJob
+    bool stream;  // store past the caches, under the conditions of HeadsJob
 };
 
 struct RmsNormRopeKernels {
-    // By npu_rope_dtype: float16 and bfloat16 only. The tables have the order of rope's kernel for that type.
+    // [pairing][npu_rope_dtype]; null for float32. The tables have the order RopeKernels::order[pairing][dtype].
     void (*rotate[kPairings][3])(const NormRopeJob&);
 };
 

@@ -14,7 +14,7 @@ namespace rope_table {
 
 class TokenTable;
 
-// The source of the tables of a checked call.
+// The data from which the tables of a call are computed, after its arguments were checked; a Source of rotation.h.
 struct Angles {
     using OfToken = TokenTable;
     const void* positions;
@@ -37,8 +37,8 @@ inline Place operator-(const Place& a, const Place& b) {
     return d;
 }
 
-// Whether to rotate tables by this step, because it is likely to occur again: at least one axis advances by one, and
-// the others do not change, as in text and images.
+// Whether to compute the next table by a rotation of this one by the step. It pays only if the step occurs again, so at
+// least one axis must advance by one, and the others must not change, as in text and images.
 inline bool is_likely_step(const Place& d) {
     int64_t advances = 0;
     for (int64_t n : d.at) {
@@ -79,7 +79,8 @@ public:
         c_ = d, s_ = d + n, step_c_ = d + 2 * n, step_s_ = d + 3 * n, m_each_ = d + 4 * n;
     }
 
-    // From the previous chunk, only a table computed from scratch may be reused.
+    // The result must not depend on the division into chunks, so a table of the previous chunk is dropped if it was
+    // computed by a step.
     void begin_chunk() {
         filled_ = filled_ && !stepping_;
         may_step_ = false;
@@ -104,7 +105,8 @@ private:
 
     double sin_scale() const { return source_.forward ? a_.mscale : -a_.mscale; }
 
-    // m_each holds each pair's position in modes with sections; under policy f32, each pair's angle.
+    // m_each, if it is needed, holds each pair's angle under policy f32, else each pair's position in modes with
+    // sections.
     TableJob table_job(const Place& place) {
         TableJob t;
         t.turns_hi = a_.turns_hi.data();
@@ -131,8 +133,9 @@ private:
         kernels_.table_f64(t, c, s);
     }
 
-    // The first token's table is computed from its positions. If a likely step leads to the second token, the float64
-    // tables of the first token and of the step are computed, and each token after the same step needs only one step.
+    // A table is computed from positions, unless a likely step leads to it from the chunk's previous token. When a new
+    // step begins, the float64 tables of the previous token and of the step are computed; each token that follows by
+    // the same step then costs one rotation.
     void fill_exact(const Place& place) {
         Place step = place - place_;
         bool follows = may_step_ && is_likely_step(step);
@@ -185,7 +188,7 @@ private:
     bool filled_ = false, may_step_ = false, stepping_ = false, has_step_ = false;
 };
 
-// Fills *call and the source of its tables from a checked call.
+// Fills *call and *source from the tensors and parameters of a call whose arguments were checked.
 inline Check fill_call(const RopeTensors& t, const npu_rope_params& params, int32_t forward, int32_t angle,
                        Angles* source, Rotation* call) {
     const npu_rope_tensor* f = t.freq_factors;

@@ -81,7 +81,7 @@ LayoutOption = Annotated[
 ]
 InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Write over x.")]
 Launch = Callable[[Options], dict[str, Any]]
-MakeLaunch = Callable[..., Launch]  # of a command's own options
+MakeLaunch = Callable[..., Launch]  # a command's function: from its own options to its launch
 
 
 def run_command(
@@ -106,8 +106,8 @@ def run_command(
     plot: Annotated[Path | None, typer.Option(help="Draw the timeline: .png, .svg or .pdf.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Run a command's launch; show and write its results. Its parameters after ``launch`` are the options
-    that all commands have."""
+    """Run a command's launch; show and write its results. The parameters of this function after ``launch``
+    are the options that all commands have."""
     require_writable("trace", output=output, plot=plot)
     if output is not None and output == plot:
         raise usage_error(f"[trace] plot must differ from output but got {plot}.")
@@ -150,8 +150,11 @@ def run_command(
 
 
 def command(name: str, text: str | None = None) -> Callable[[MakeLaunch], MakeLaunch]:
-    """Return a decorator that registers a command. The function has the command's own options and returns its
-    launch; the options of :func:`run_command` follow. ``text``: the help, by default the docstring."""
+    """Return a decorator that registers a command.
+
+    The function takes the command's own options and returns its launch. The command has the options of
+    :func:`run_command` after them. ``text``: the help, by default the docstring.
+    """
     _, *shared = inspect.signature(run_command, eval_str=True).parameters.values()
 
     def register(make_launch: MakeLaunch) -> MakeLaunch:
@@ -174,7 +177,9 @@ def rope(
     shape: ShapeOption = "1,4096,32,128",
     dtype: DtypeOption = None,
     mode: Annotated[Mode, typer.Option(help="Which elements make a pair.")] = Mode.NEOX,
-    n_dims: Annotated[int | None, typer.Option(help="Rotated lanes (vision: half); default all.")] = None,
+    n_dims: Annotated[
+        int | None, typer.Option(help="Rotated lanes (vision: half of them); default all.")
+    ] = None,
     n_offs: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
     sections: Annotated[
         str | None,
@@ -183,7 +188,10 @@ def rope(
     layout: LayoutOption = MemoryOrder.BSND,
     backward: Annotated[bool, typer.Option("--backward", help="Rotate by minus the angle.")] = False,
     freq_factors: Annotated[
-        bool, typer.Option("--freq-factors", help="With freq_factors; the device divides by them.")
+        bool,
+        typer.Option(
+            "--freq-factors", help="Pass freq_factors, by which the device divides the frequencies."
+        ),
     ] = False,
     in_place: InPlaceOption = False,
 ) -> Launch:
@@ -303,7 +311,9 @@ def rotary_mul(
             views = [v.reshape(*v.shape[:2], -1) if flat else v for v in (x, out)]
             t = rotary_embedding_tensors(views[0], cos, sin, ids, None)
             a = replace(a, num_heads=n if flat else 0)
-            read = 2 * b * s * cos[0].nbytes  # without position_ids, which the scalar unit reads
+            read = (
+                2 * b * s * cos[0].nbytes
+            )  # position_ids are not counted, because the scalar unit reads them
         else:
             views = [view_of(v, layout) for v in (x, out)]
             t = rotary_mul_tensors(views[0], cos, sin, None)
@@ -397,7 +407,7 @@ def summary_of(call: str, least_bytes: int, properties: dict[str, Any]) -> dict[
 
     Args:
         least_bytes: the bytes that any kernel must move.
-        properties: those of the call that the summary lists.
+        properties: of the call, for the summary.
     """
     summary: dict[str, Any] = simulated_package.load().simulator.report()["summary"]
     roofline = least_bytes / summary["gm_bytes_per_cycle"]
@@ -413,7 +423,7 @@ def summary_of(call: str, least_bytes: int, properties: dict[str, Any]) -> dict[
 
 
 def _common_details(properties: dict[str, Any]) -> list[str]:
-    """Return the differences from the defaults in the options that rope and rotary_mul share."""
+    """Describe the layout, direction and in_place where they differ from the defaults."""
     details = [] if properties["layout"] == "bsnd" else [properties["layout"]]
     details += [] if properties["forward"] else ["backward"]
     return details + (["in_place"] if properties["in_place"] else [])

@@ -1,8 +1,9 @@
 """Template arguments of a kernel in its tiling key: ``ASCENDC_TPL_ARGS_DECL`` and ``ASCENDC_TPL_SEL``.
 
 CANN compiles a kernel once for each combination of arguments that ``ASCENDC_TPL_SEL`` lists, and a tiling key
-names one of them (page 模板参数定义; asc-devkit tools/build/asc_op_compile_base/asc_op_compiler
-template_tiling.py). :func:`declarations` reads them from the preprocessed source.
+names one of them (page 模板参数定义; asc-devkit template_tiling.py in
+tools/build/asc_op_compile_base/asc_op_compiler). :func:`declarations` reads both declarations from
+the preprocessed source.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from ascend_sim.errors import bad_value
 
 _RANGE, _LIST, _MIX = 0, 1, 2  # ASCENDC_TPL_UI_*
-_FIRST_INDEX = 100000000  # ASCENDC_TPL_INPUT(0): the type of an input, not a value
+_FIRST_INDEX = 100000000  # ASCENDC_TPL_INPUT(0); from here on a number is the type of an input, and no value
 _C_TYPES = {
     "FLOAT": 0, "FLOAT16": 1, "INT8": 2, "INT32": 3, "UINT8": 4, "INT16": 6, "UINT16": 7, "UINT32": 8,
     "INT64": 9, "UINT64": 10, "DOUBLE": 11, "BOOL": 12, "BF16": 27, "INT4": 29,
@@ -44,7 +45,8 @@ class Chosen:
 
     Attributes:
         arguments: as C++ text, in the declaration's order.
-        tiling_struct: the struct of a bare GET_TILING_DATA; empty if the combination names none.
+        tiling_struct: the struct that GET_TILING_DATA reads if it names none; empty if the combination has
+            none.
     """
 
     arguments: tuple[str, ...]
@@ -108,7 +110,7 @@ def _parameters(text: str) -> list[Parameter]:
             end += 1
         body = text[match.end() : end - 1]
         kind, name = match[1], match[2]
-        # CANN takes each number in the text of these kinds, and ignores names (extract_num).
+        # For these kinds CANN takes each run of digits as a value, and does not resolve names (extract_num).
         numbers = [int(digits) for digits in re.findall(r"\d+", body)] if kind in ("UINT", "BOOL") else None
         values = numbers if numbers is not None else _values(body) if kind in _VALUE_KINDS else []
         bits = _number(match[3])
@@ -117,7 +119,7 @@ def _parameters(text: str) -> list[Parameter]:
 
 
 def _listed(kind: str, values: list[int]) -> list[int]:
-    """The values of a parameter, without the mode and the ranges of an unsigned number."""
+    """The values that a parameter may have. For UINT, the mode is left out and ranges are expanded."""
     if kind != "UINT":
         return [value for value in values if value < _FIRST_INDEX]
     if not values or values[0] == _LIST:

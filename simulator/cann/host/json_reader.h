@@ -15,7 +15,7 @@ struct JsonValue {
     std::vector<JsonValue> items;
     std::vector<std::pair<std::string, JsonValue>> members;
 
-    // The member of that name, or null if it is absent or of another kind.
+    // The member of that name, or nullptr if it is absent or of another kind.
     const JsonValue* find(const std::string& name, Kind wanted) const;
 };
 
