@@ -15,7 +15,8 @@ from pathlib import Path
 
 from ascend_sim import folders
 from ascend_sim.errors import Unavailable, bad_value
-from ascend_sim.files import unreadable
+from ascend_sim.files import digest, unreadable
+from ascend_sim.launch_syntax import kernel_source
 from ascend_sim.library import DEFAULT_SOC, load
 
 __all__ = ["CompileFailed", "build", "column_defines", "column_entry", "compile_soc"]
@@ -125,7 +126,9 @@ def build(
     command, sim = kernel_command(soc, defines=defines, include=include, flags=flags), load()
     # Without resolving links: a layout of links decides which files an include finds.
     source = Path(os.path.abspath(source))
-    command += [str(source), str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
+    folder = own_temporary_folder() if folder is None else Path(folder)
+    command += ["-iquote", str(source.parent), str(kernel_source(source, folder))]
+    command += [str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
     return compile_once(command, f"{source.stem}-{soc.lower()}", ".so", source, folder)
 
 
@@ -216,10 +219,6 @@ def own_temporary_folder() -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise bad_value(f"{folder} must be a folder that only this user writes; pass folder=.")
     return folder
-
-
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def _digest_of_files(dependencies: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Iterator
@@ -9,12 +10,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["cause_of", "replacing", "stream_to", "unwritable"]
+__all__ = ["cause_of", "digest", "replacing", "stream_to", "unwritable"]
 
 
 def cause_of(error: Exception) -> str:
     """Return the error's text, without the number and path of an error about a file."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def digest(data: bytes) -> str:
+    """Return 16 hexadecimal digits that differ for different data."""
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def unreadable(source: Path) -> str | None:

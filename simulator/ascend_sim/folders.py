@@ -55,6 +55,19 @@ def library(stem: str) -> Path:
     raise Unavailable(f"lib{stem}.so", f"it was not found in {searched}", _REMEDY)
 
 
+def archive(stem: str) -> Path:
+    """The path of ``lib<stem>.a``.
+
+    Raises:
+        Unavailable: it was not built.
+    """
+    for folder in library_folders():
+        if (folder / f"lib{stem}.a").is_file():
+            return folder / f"lib{stem}.a"
+    searched = ", ".join(map(str, library_folders()))
+    raise Unavailable(f"lib{stem}.a", f"it was not found in {searched}", _REMEDY)
+
+
 def _installed() -> Iterator[Path]:
     """Folders in which an editable install keeps the files that CMake installs."""
     import ascend_sim

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ascend_sim import folders
-from ascend_sim.compiler import CompileFailed, compile_once, compiler, digest
-from ascend_sim.errors import Unavailable
+from ascend_sim.compiler import CompileFailed, compile_once, compiler
+from ascend_sim.files import digest
 
 _FLAGS = ("-std=c++17", "-O0", "-fPIC", "-fno-strict-aliasing", "-w")
 _JOBS = 2
@@ -48,7 +48,7 @@ def build_host(
 
     with ThreadPoolExecutor(_JOBS) as pool:
         objects = list(pool.map(compiled, sources))
-    libraries = [_archive(name) for name in ("ascend_sim_op_sources", "ascend_sim_host")]
+    libraries = [folders.archive(name) for name in ("ascend_sim_op_sources", "ascend_sim_host")]
     contents = digest(b"".join(library.read_bytes() for library in libraries))
     command = [*common, *map(str, objects), *map(str, libraries), f"-DLIBRARIES={contents}"]
     try:
@@ -61,13 +61,6 @@ def _own_folders(source: Path) -> list[Path]:
     """The folders that CANN's build adds for a file of ``<operator>/op_host`` (ops-nn cmake/func.cmake)."""
     host = next((parent for parent in source.parents if parent.name == "op_host"), source.parent)
     return [host, host.parent.parent]
-
-
-def _archive(name: str) -> Path:
-    for folder in folders.library_folders():
-        if (folder / f"lib{name}.a").is_file():
-            return folder / f"lib{name}.a"
-    raise Unavailable(f"lib{name}.a", "it was not found", "Install ascend-sim again.")
 
 
 def _undefined(text: str) -> str:

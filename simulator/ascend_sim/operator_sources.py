@@ -29,13 +29,13 @@ from ascend_sim.compiler import (
     CompileFailed,
     compile_once,
     compile_soc,
-    digest,
     kernel_command,
     own_temporary_folder,
 )
 from ascend_sim.errors import bad_value
-from ascend_sim.files import unreadable
+from ascend_sim.files import digest, unreadable
 from ascend_sim.kernels import Kernel, KernelBroken, Report
+from ascend_sim.launch_syntax import kernel_source
 from ascend_sim.library import DEFAULT_SOC, Options, load
 from ascend_sim.operator_definition import read_definition
 from ascend_sim.operator_host import OperatorHost, build_host
@@ -339,8 +339,10 @@ class OperatorSources:
         )
         entry = self.entry + (f"<{', '.join(arguments)}>" if arguments else "")
         count = len(self.definition.parameters) + 2
+        source = self._layout.source
+        included = kernel_source(source, self._folder)
         text = (
-            f'{formats}#include "ascend_sim_entry.h"\n{header}#include "{self._layout.source}"\n'
+            f'{formats}#include "ascend_sim_entry.h"\n{header}#include "{included}"\n'
             f'extern "C" __attribute__((visibility("default"))) void {_ENTRY}('
             "uint8_t* const* addresses, const void* described) {\n"
             f"    ascend_sim::call_entry<{count}>(&{entry}, addresses, "
@@ -352,9 +354,10 @@ class OperatorSources:
             draft.write_text(text)
             draft.replace(wrapper)
         sim = load()
-        command = [*self._command(column), str(wrapper), str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
+        command = [*self._command(column), "-iquote", str(source.parent), str(wrapper)]
+        command += [str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
         stem = f"{self._source.stem}-{self.soc}"
         try:
-            return compile_once(command, stem, ".so", self._layout.source, self._folder)
+            return compile_once(command, stem, ".so", source, self._folder)
         except CompileFailed as error:
             raise CompileFailed(self._layout.original(str(error))) from None

@@ -328,6 +328,7 @@ struct CoreState {
     std::vector<CopyPlace> copies;
     bool has_leftovers = false;
     DeqRegister deq;
+    PadRegister pad;
     CompareRegister compare;
     int8_t saturates = -1;        // 0 or 1: the kernel's mode instead of the launch's
     bool is_initialised = false;  // by InitSocState

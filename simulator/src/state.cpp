@@ -76,6 +76,7 @@ Atomic atomic_mode() { return machine().atomic; }
 int32_t atomic_dtype() { return machine().atomic_type; }
 MaskRegister& mask_register() { return machine().mask; }
 DeqRegister& deq_register() { return machine().deq; }
+PadRegister& pad_register() { return machine().pad; }
 CompareRegister& compare_register() { return machine().compare; }
 void state_initialised() {
     Machine& m = machine();

@@ -135,6 +135,7 @@ CALLS = {
     "Copy": "Copy(t<{T}>(), t<{T}>(), 32, 1, {{1, 1, 8, 8}})",
     "DataCopy": "DataCopy(t<{T}>(), g<{T}>(), 64)",
     "DataCopyPad": "DataCopyPad(g<{T}>(), t<{T}>(), DataCopyExtParams(1, 8, 0, 0, 0))",
+    "SetPadValue": "SetPadValue(v<{T}>())",
     "DataCopyPad with PaddingMode::Compact": "DataCopyPad<{T}, PaddingMode::Compact>"
     "(g<{T}>(), t<{T}>(), DataCopyExtParams(1, 8, 0, 0, 0))",
     **dict.fromkeys(("SetAtomicAdd", "SetAtomicMax", "SetAtomicMin", "SetAtomicType"), "{name}<{T}>()"),

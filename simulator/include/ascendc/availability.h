@@ -140,6 +140,7 @@ constexpr Elements kNumbers = kAllWords | kInt8s | kInt64s;
     ROW(Copy, "Copy", kAllWords, kNone, kNumbers, "Copy")                                                             \
     ROW(DataCopy, "DataCopy", kAny, kAny, kAny, "DataCopy; any type: its bytes are moved")                            \
     ROW(DataCopyPad, "DataCopyPad", kAny, kNone, kAny, "DataCopyPad, support")                                        \
+    ROW(SetPadValue, "SetPadValue", kNumbers, kNone, kNumbers | kBool, "SetPadValue(ISASI)")                          \
     ROW(DataCopyPadCompact, "DataCopyPad with PaddingMode::Compact", kNone, kNone, kAny, "DataCopyPad")               \
     ROW(CompareRegister, "Compare into the register", kFloating, kFloating, kFloating, "Compare（结果存入寄存器）")   \
     ROW(VectorPadding, "VectorPadding", kNone, kWords, kNone, "VectorPadding(ISASI)")                                 \

@@ -3,11 +3,14 @@
 // Rules: not on Ascend310P. blockCount 0 .. 4095, blockLen 0 .. 2097151 bytes in whole elements; padding
 // at most 32 bytes a side, its value 0 for 64-bit elements and DataCopyPadParams. UB blocks start on 32 bytes.
 // Meaning: GM to UB writes left padding, the bytes and right padding, and fills up to 32 bytes. If there is padding,
-// the padding and the filler have the padding value if isPad is set, else undefined values. If there is none, the
+// the padding and the filler have the padding value if isPad is set, else the value of SetPadValue, else undefined
+// values. A copy with isPad replaces SetPadValue's value, which is undefined after it. If there is no padding, the
 // filler has the value of the block's first element. UB to GM writes the bytes only. Gaps: bytes in GM, 32-byte blocks
 // in UB. Compact (Ascend950): bursts are adjacent in UB; only the last is filled up (without padding and with several
 // blocks, with undefined values: the page does not say which block's element it is). Cost: the transfer's bytes and
-// bursts.
+// bursts; SetPadValue as another write of a register.
+// Sources: the pages DataCopyPad and SetPadValue; asc-devkit impl/basic_api/dav_c220/kernel_operator_data_copy_impl.h:
+// isPad writes the register of SetPadValue.
 #pragma once
 
 #include "ascendc/copy.h"
@@ -66,6 +69,21 @@ void fill(uint64_t begin, uint64_t end, const void* value) {
     for (uint64_t at = begin; at + sizeof(T) <= end; at += sizeof(T)) std::memcpy(ub() + at, &element, sizeof(T));
 }
 
+// Returns the value of padding and filler of a copy with padding, or null if it is undefined.
+template <class T>
+const void* padding_value(bool is_pad, const T& value) {
+    PadRegister& from_kernel = pad_register();
+    if (is_pad) {
+        from_kernel.element_bytes = 0;
+        return &value;
+    }
+    if (from_kernel.element_bytes == 0) return nullptr;
+    if (from_kernel.element_bytes != sizeof(T))
+        broken(Rule::Pad01, "the value of SetPadValue must have the copy's type, %zu bytes, but has %u.", sizeof(T),
+               from_kernel.element_bytes);
+    return &from_kernel.bits;
+}
+
 template <class T>
 void pad_in(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src, uint64_t count, uint64_t length,
             int64_t gm_gap, int64_t ub_gap, const Padding& pad, T value, bool compact = false) {
@@ -83,7 +101,7 @@ void pad_in(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& 
             compact ? ub_ranges(base, 1, up_to_block(count * length), 0) : ub_ranges(base, count, block, b.ub_step);
         writes("dst", dst.view(), ranges.data(), ranges.size());
         const bool is_padded = pad.left + pad.right > 0;
-        const void* const padding = is_padded && pad.is_pad ? &value : nullptr;
+        const void* const padding = is_padded ? padding_value(pad.is_pad, value) : nullptr;
         for (uint64_t i = 0; i < count; ++i) {
             const uint64_t at = uint64_t(base + int64_t(i) * b.ub_step), begin = at + left, end = begin + length;
             std::memcpy(ub() + begin, reinterpret_cast<const uint8_t*>(src.data()) + int64_t(i) * b.gm_step, length);
@@ -110,6 +128,18 @@ void pad_out(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTensor<T>&
 }  // namespace ascend_sim
 
 namespace AscendC {
+
+template <class T, TPosition pos = TPosition::MAX>
+void SetPadValue(T paddingValue, ASCEND_SIM_SITE) {
+    ASCEND_SIM_NEEDS(SetPadValue, T);
+    static_assert(pos == TPosition::MAX || pos == TPosition::VECIN || pos == TPosition::VECOUT,
+                  "SetPadValue: the position must be VECIN, VECOUT or MAX");
+    ascend_sim::start(ascend_sim::Pipe::S, "SetPadValue", site);
+    ascend_sim::PadRegister value{sizeof(T)};
+    std::memcpy(&value.bits, &paddingValue, sizeof(T));
+    ascend_sim::pad_register() = value;
+    ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::Mask));
+}
 
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& dataCopyParams,

@@ -234,6 +234,13 @@ struct DeqRegister {
 };
 ASCEND_SIM_API DeqRegister& deq_register();
 
+// The register of SetPadValue: the padding value's bits, and the size of its type; 0 if the value is undefined.
+struct PadRegister {
+    uint32_t element_bytes = 0;
+    uint64_t bits = 0;
+};
+ASCEND_SIM_API PadRegister& pad_register();
+
 // The register of comparisons, which Select reads: 128 bits.
 struct CompareRegister {
     bool is_set = false;

@@ -202,6 +202,22 @@ def test_an_input_that_is_also_an_output_is_written_in_place(folder):
     assert np.array_equal(x, expected)
 
 
+def test_a_kernel_file_may_hold_a_function_that_launches_the_kernel(folder, tmp_path):
+    """Two kernels of hicann/ops-nn do. The simulator never calls it; reports name the kernel's own lines."""
+    kernel = tmp_path / "negated.cpp"
+    text = (OPS / "negated/op_kernel/negated.cpp").read_text()
+    launcher = (
+        "void run(uint8_t* x, void* stream) { negated<<<8, nullptr, stream>>>(x, x, nullptr, nullptr); }\n"
+    )
+    kernel.write_text(text + launcher)
+    x = np.arange(16, dtype=np.float32)
+    negated(folder, kernel=kernel).run({"x": x}, {}, tiling=Tiling(np.uint32(16).tobytes(), key=5))
+    assert np.array_equal(x, -np.arange(16))
+    line = text.splitlines().index("    DataCopy(tile, from, td.count);") + 1
+    with pytest.raises(KernelBroken, match=rf"\bnegated\.cpp:{line}\b"):
+        negated(folder, kernel=kernel).run({"x": x}, {}, tiling=Tiling(np.uint32(24).tobytes(), key=5))
+
+
 def test_a_chip_of_another_soc_needs_a_definition_for_it(folder):
     assert negated(folder, soc="ascend910_93").soc == "ascend910_93"
     with pytest.raises(

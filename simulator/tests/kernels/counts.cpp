@@ -139,6 +139,18 @@ KERNEL(padding_of_64_bits) {
     DataCopyPad(ub.at<int64_t>(0, 32), global<int64_t>(x), {1, 8, 0, 0, 0}, {true, 0, 3, 1});  // breaks SIM-PAD-01
 }
 
+KERNEL(padding_value_of_the_copys_type) {
+    Ub ub(1024);
+    SetPadValue(2.0f);
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 5, 0});  // keeps SIM-PAD-01
+}
+
+KERNEL(padding_value_of_another_type) {
+    Ub ub(1024);
+    SetPadValue(half(2.0f));
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 5, 0});  // breaks SIM-PAD-01: SetPadValue
+}
+
 // ---- incremented fields --------------------------------------------------------------------------------
 
 KERNEL(fields_counted_up_to_what_fits) {

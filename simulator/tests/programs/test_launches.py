@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from ascend_sim.compiler import CompileFailed
-from ascend_sim.programs.launches import build_program, rewritten
+from ascend_sim.launch_syntax import rewritten
+from ascend_sim.programs.launches import build_program
 
 SCALE = Path(__file__).resolve().parents[2] / "examples" / "scale.asc"
 COMMAND = [sys.executable, "-m", "ascend_sim"]
