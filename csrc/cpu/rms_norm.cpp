@@ -195,20 +195,20 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
 }
 
 // Total size of a call's tensors, in bytes, above which stores are not plain. One thread then stores past the caches.
-// Several threads do so from kStreamAbove on; below it they prefetch the lines that they will write. An unaligned
+// Several threads do so from kStreamAboveBytes on; below it they prefetch the lines that they will write. An unaligned
 // output is always prefetched. Measured with a last-level cache of 32 MiB, including a reader of the result: storing
 // past the cache is faster from half the cache's size on with one thread, and from its full size on with several.
-constexpr int64_t kLargeAbove = kStreamAbove / 2;
+constexpr int64_t kLargeAboveBytes = kStreamAboveBytes / 2;
 
 // Outputs in place use plain stores, because their lines were just read into the caches.
 Storing storing_of(const Job& job, int threads, const char* to, const int64_t* strides, int64_t bytes) {
     const RmsNormShape& s = job.shape;
     const int64_t x_like = job.residual ? 3 : 1,
                   total_bytes = s.rows * s.n * (x_like * job.format.x_bytes + job.format.scale_bytes);
-    if (to == job.x || to == job.residual || total_bytes <= kLargeAbove) return Storing::kPlain;
+    if (to == job.x || to == job.residual || total_bytes <= kLargeAboveBytes) return Storing::kPlain;
     int64_t address_bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
     for (int k = 0; k < kMaxOuterDims; ++k) address_bits |= strides[k] * bytes;
-    const bool stream = (threads == 1 || total_bytes >= kStreamAbove) && address_bits % kStreamAlign == 0;
+    const bool stream = (threads == 1 || total_bytes >= kStreamAboveBytes) && address_bits % kStreamAlignBytes == 0;
     return stream ? Storing::kStreamed : Storing::kPrefetched;
 }
 
@@ -290,7 +290,7 @@ public:
         char* dx = job_.out + offsets.dx * job_.format.x_bytes;
         for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
             read(at, count);
-            k_.project(g_, normalized_, mean, factors_.inverse * headroom, dx_, count);
+            k_.scale_difference(g_, normalized_, mean, factors_.inverse * headroom, dx_, count);
             if (factors_.power != 1) k_.scale_by(dx_, factors_.power / headroom, count);
             k_.narrow[job_.format.x_dtype](dx_, dx + at * job_.format.x_bytes, count);
             round_to(k_, job_.shape.stash_dtype, normalized_, count);
