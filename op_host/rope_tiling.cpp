@@ -160,15 +160,15 @@ private:
     void set_planes() {
         d_.planes = 1;
         if (!rope_has_sections(in_.params.mode)) return;
-        std::vector<RopePairRule> rules = rope_pair_rules(in_.params);
+        std::vector<RopePairAngle> rules = rope_pair_angles(in_.params);
         int plane_of[kRopeAxes];
         d_.planes = 0;
         for (int axis = 0; axis < kRopeAxes; ++axis) {
             plane_of[axis] = -1;
             bool rotates =
-                std::any_of(rules.begin(), rules.end(), [&](const RopePairRule& r) { return r.axis == axis; });
+                std::any_of(rules.begin(), rules.end(), [&](const RopePairAngle& r) { return r.axis == axis; });
             if (!rotates) continue;
-            int64_t offset = shape_.pos_axis[axis];
+            int64_t offset = shape_.axis_offset[axis];
             int64_t* plane = std::find(d_.plane_offset, d_.plane_offset + d_.planes, offset);
             plane_of[axis] = static_cast<int>(plane - d_.plane_offset);
             if (plane_of[axis] == d_.planes) d_.plane_offset[d_.planes++] = offset;

@@ -170,7 +170,7 @@ private:
         s_.pos_stride[0] = by_batch && s_.B > 1 ? t.stride[1] : 0;
         s_.pos_stride[1] = s_.S > 1 ? t.stride[t.ndim - 1] : 0;
         int64_t step = flat ? s_.S * t.stride[0] : t.stride[0];
-        for (int axis = 0; axis < kRopeAxes; ++axis) s_.pos_axis[axis] = flat || axis < t.shape[0] ? axis * step : 0;
+        for (int axis = 0; axis < kRopeAxes; ++axis) s_.axis_offset[axis] = flat || axis < t.shape[0] ? axis * step : 0;
         return {};
     }
 

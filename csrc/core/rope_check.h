@@ -24,8 +24,8 @@ struct RopeShape {
     int sides = 1;  // 2: queries and keys
     RopeSide side[2];
     int64_t pos_stride[2] = {};  // B, S
-    // Offset of each axis's first position; 0 in the modes without sections.
-    int64_t pos_axis[4] = {};
+    // Offset in positions of the plane of each axis; 0 in the modes without sections.
+    int64_t axis_offset[4] = {};
     int64_t row_stride[2] = {};  // of rows: B, S
     int64_t cache_rows = 0;
     int64_t heads() const { return side[0].N + side[1].N; }

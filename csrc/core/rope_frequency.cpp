@@ -3,7 +3,7 @@
 namespace npu_rope {
 namespace {
 
-// The axis of a pair. sector: the pair's index modulo the sum of the sections.
+// Returns the axis of a pair. sector: the pair's index modulo the sum of the sections, ggml's name.
 int32_t axis_of(const npu_rope_params& p, int32_t sector) {
     const int32_t* s = p.sections;
     if (p.mode == NPU_ROPE_MODE_IMROPE) {
@@ -16,7 +16,7 @@ int32_t axis_of(const npu_rope_params& p, int32_t sector) {
     return 3;
 }
 
-// The first axis whose section begins at this sector; -1: none.
+// Returns the first axis whose section begins at this sector, or -1.
 int32_t axis_that_begins(const npu_rope_params& p, int32_t sector) {
     int64_t begin = 0;
     for (int32_t axis = 0; axis < kRopeAxes; begin += p.sections[axis++])
@@ -26,40 +26,40 @@ int32_t axis_that_begins(const npu_rope_params& p, int32_t sector) {
 
 }  // namespace
 
-std::vector<RopePairRule> rope_pair_rules(const npu_rope_params& p) {
+std::vector<RopePairAngle> rope_pair_angles(const npu_rope_params& p) {
     int32_t count = rope_pairs(p);
-    std::vector<RopePairRule> rules(static_cast<size_t>(count));
-    int64_t width = 0;
-    for (int32_t s : p.sections) width += s;
-    int32_t counted[kRopeAxes] = {};
+    std::vector<RopePairAngle> pairs(static_cast<size_t>(count));
+    int64_t sector_count = 0;
+    for (int32_t section : p.sections) sector_count += section;
+    int32_t power[kRopeAxes] = {};
     for (int32_t i = 0; i < count; ++i) {
         if (!rope_has_sections(p.mode)) {
-            rules[i] = {0, i, -1};
+            pairs[i] = {0, i, -1};
             continue;
         }
-        auto sector = static_cast<int32_t>(i % width);
+        auto sector = static_cast<int32_t>(i % sector_count);
         int32_t axis = axis_of(p, sector);
-        int32_t restarts = p.mode == NPU_ROPE_MODE_VISION ? axis_that_begins(p, sector) : -1;
-        if (restarts >= 0) counted[restarts] = 0;
-        rules[i] = {axis, counted[axis], restarts};
-        for (int32_t& n : counted) ++n;
+        int32_t restarted_axis = p.mode == NPU_ROPE_MODE_VISION ? axis_that_begins(p, sector) : -1;
+        if (restarted_axis >= 0) power[restarted_axis] = 0;
+        pairs[i] = {axis, power[axis], restarted_axis};
+        for (int32_t& next : power) ++next;
     }
-    return rules;
+    return pairs;
 }
 
 std::vector<long double> rope_frequencies(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride) {
     double low = 0, high = 0;
-    if (p.ext_factor != 0) rope_corr_dims(p, &low, &high);
-    std::vector<RopePairRule> rules = rope_pair_rules(p);
-    std::vector<long double> freq(rules.size());
-    for (int i = 0; i < static_cast<int>(rules.size()); ++i) {
-        long double unscaled = powl(p.freq_base, -2.0L * rules[i].power / p.n_dims);
+    if (p.ext_factor != 0) find_yarn_ramp(p, &low, &high);
+    std::vector<RopePairAngle> pairs = rope_pair_angles(p);
+    std::vector<long double> frequencies(pairs.size());
+    for (int i = 0; i < static_cast<int>(pairs.size()); ++i) {
+        long double unscaled = powl(p.freq_base, -2.0L * pairs[i].power / p.n_dims);
         if (freq_factors) unscaled /= freq_factors[i * factor_stride];
         long double interpolated = unscaled * p.freq_scale;
-        double mix = p.ext_factor != 0 ? rope_ramp(low, high, i) * p.ext_factor : 0;
-        freq[i] = mix != 0 ? interpolated * (1.0L - mix) + unscaled * mix : interpolated;
+        double mix = p.ext_factor != 0 ? yarn_ramp(low, high, i) * p.ext_factor : 0;
+        frequencies[i] = mix != 0 ? interpolated * (1.0L - mix) + unscaled * mix : interpolated;
     }
-    return freq;
+    return frequencies;
 }
 
 double rope_mscale(const npu_rope_params& p) {

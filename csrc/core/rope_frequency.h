@@ -1,4 +1,4 @@
-// Rope's frequencies from its parameters, with scaling and YaRN, for all native code. Formulas:
+// Compute rope's frequencies from its parameters, with scaling and YaRN, for all native code. Formulas:
 // specs/ggml_rope_acltensor.txt sections 1, 2 and 5.
 #pragma once
 
@@ -22,14 +22,15 @@ inline bool rope_has_sections(int32_t mode) { return (mode & NPU_ROPE_MODE_MROPE
 // Number of rotated pairs of a head.
 inline int32_t rope_pairs(const npu_rope_params& p) { return p.mode == NPU_ROPE_MODE_VISION ? p.n_dims : p.n_dims / 2; }
 
-// A pair's rotation: the axis of its position, and the power of theta_scale = freq_base^(-2/n_dims) in its frequency.
-// Formula: ggml_mrope_cache_init in the specification's CPU source; imrope's rule is that of the current ggml.
-struct RopePairRule {
+// A pair's angle is its position on `axis`, times theta_scale^power with theta_scale = freq_base^(-2/n_dims), times
+// factors that are the same for all pairs. Source: ggml_mrope_cache_init in the specification's CPU code; mode imrope
+// follows the current ggml.
+struct RopePairAngle {
     int32_t axis;
     int32_t power;
-    int32_t restarts;  // mode vision: the axis whose powers restart at this pair; -1: none
+    int32_t restarted_axis;  // mode vision: the axis whose powers restart at 0 at this pair, or -1
 };
-std::vector<RopePairRule> rope_pair_rules(const npu_rope_params& p);
+std::vector<RopePairAngle> rope_pair_angles(const npu_rope_params& p);
 
 // Radians per position of every pair. freq_factors may be NULL. factor_stride: its stride in elements.
 std::vector<long double> rope_frequencies(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride);
@@ -37,20 +38,20 @@ std::vector<long double> rope_frequencies(const npu_rope_params& p, const float*
 // The factor of cos and sin: attn_factor times YaRN's correction.
 double rope_mscale(const npu_rope_params& p);
 
-// The first and the last pair of YaRN's ramp, in the precision of T.
+// Finds the first and the last pair of YaRN's ramp, in the precision of T (ggml_rope_yarn_corr_dims in ggml).
 template <typename T>
-void rope_corr_dims(const npu_rope_params& p, T* low, T* high) {
-    T n = static_cast<T>(p.n_dims), ctx = static_cast<T>(p.n_ctx_orig), base = static_cast<T>(p.freq_base);
-    auto dim = [&](T rotations) {
-        return n * std::log(ctx / (rotations * 2 * static_cast<T>(M_PI))) / (2 * std::log(base));
+void find_yarn_ramp(const npu_rope_params& p, T* low, T* high) {
+    T n_dims = static_cast<T>(p.n_dims), context = static_cast<T>(p.n_ctx_orig), base = static_cast<T>(p.freq_base);
+    auto pair_with = [&](T rotations) {  // the pair that makes this number of rotations over the context
+        return n_dims * std::log(context / (rotations * 2 * static_cast<T>(M_PI))) / (2 * std::log(base));
     };
-    *low = std::max(T(0), std::floor(dim(static_cast<T>(p.beta_fast))));
-    *high = std::min(n - 1, std::ceil(dim(static_cast<T>(p.beta_slow))));
+    *low = std::max(T(0), std::floor(pair_with(static_cast<T>(p.beta_fast))));
+    *high = std::min(n_dims - 1, std::ceil(pair_with(static_cast<T>(p.beta_slow))));
 }
 
-// YaRN's share of a pair's unscaled frequency: 1 to keep it, 0 to multiply it by freq_scale.
+// Returns the weight of a pair's unscaled frequency in YaRN: 1 keeps the frequency, 0 multiplies it by freq_scale.
 template <typename T>
-T rope_ramp(T low, T high, int pair) {
+T yarn_ramp(T low, T high, int pair) {
     T y = (static_cast<T>(pair) - low) / std::max(T(0.001), high - low);
     return 1 - std::min(T(1), std::max(T(0), y));
 }

@@ -1,5 +1,5 @@
-// The element types from which vectors of floats are loaded and to which they are stored. Compiled for one instruction
-// set, as vec.h is.
+// The element types in memory. A kernel loads them as vectors of W floats and rounds the vectors when it stores them.
+// Compiled for one instruction set, as vec.h is.
 #pragma once
 
 #include <cstdint>
@@ -12,36 +12,36 @@ namespace {
 
 struct F32 {
     using T = float;
-    static VF load_v(const T* p) { return load<VF>(p); }
+    static FloatVec load_vector(const T* p) { return load<FloatVec>(p); }
     template <bool kStream>
-    static void store_v(T* p, VF v) {
+    static void store_vector(T* p, FloatVec v) {
         put<kStream>(p, v);
     }
-    static float get(T v) { return v; }
+    static float to_float(T v) { return v; }
     static T from_float(float v) { return v; }
 };
 struct F16 {
     using T = uint16_t;
-    static VF load_v(const T* p) { return load_f16(p); }
+    static FloatVec load_vector(const T* p) { return load_f16(p); }
     template <bool kStream>
-    static void store_v(T* p, VF v) {
+    static void store_vector(T* p, FloatVec v) {
         store_f16<kStream>(p, v);
     }
-    static float get(T v) { return f16_to_float(v); }
+    static float to_float(T v) { return f16_to_float(v); }
     static T from_float(float v) { return float_to_f16(v); }
 };
 struct Bf16 {
     using T = uint16_t;
-    static VF load_v(const T* p) { return load_bf16(p); }
+    static FloatVec load_vector(const T* p) { return load_bf16(p); }
     template <bool kStream>
-    static void store_v(T* p, VF v) {
+    static void store_vector(T* p, FloatVec v) {
         store_bf16<kStream>(p, v);
     }
-    static float get(T v) { return bf16_to_float(v); }
+    static float to_float(T v) { return bf16_to_float(v); }
     static T from_float(float v) { return float_to_bf16(v); }
 };
 
-// The remaining elements of a row, fewer than W, padded with zeros to a whole vector.
+// The last elements of a row, fewer than W, padded with zeros to a whole vector.
 template <typename T>
 struct Padded {
     T elements[W] = {};

@@ -9,10 +9,10 @@ namespace {
 struct Candidate {
     Isa isa;
     const char* name;
-    bool (*runs_here)();
+    bool (*is_supported)();
 };
 
-bool always() { return true; }
+bool supported_always() { return true; }
 #if defined(__x86_64__)
 bool has_avx2() {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
@@ -32,15 +32,15 @@ const Candidate kCandidates[] = {
     {Isa::kAvx2, "avx2", has_avx2},
 #endif
 #if defined(__aarch64__)
-    {Isa::kBaseline, "neon", always},
+    {Isa::kBaseline, "neon", supported_always},
 #else
-    {Isa::kBaseline, "baseline", always},
+    {Isa::kBaseline, "baseline", supported_always},
 #endif
 };
 
 Isa widest() {
     for (const Candidate& c : kCandidates)
-        if (c.runs_here()) return c.isa;
+        if (c.is_supported()) return c.isa;
     return Isa::kBaseline;
 }
 
@@ -62,7 +62,7 @@ Isa active_isa() {
 bool force_isa(const char* name) {
     for (const Candidate& c : kCandidates) {
         if (name && std::strcmp(c.name, name) != 0) continue;
-        if (!c.runs_here()) continue;
+        if (!c.is_supported()) continue;
         g_active.store(static_cast<int>(c.isa), std::memory_order_relaxed);
         return true;
     }

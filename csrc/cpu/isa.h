@@ -1,21 +1,22 @@
-// The instruction set of this process's kernels. CMake compiles each csrc/cpu/*_kernels.cpp once per instruction set,
-// with its name as NPU_ROPE_ISA and its floats per vector as NPU_ROPE_LANES. active_isa() selects the kernels that run.
+// Select the instruction set of this process's kernels. CMake functions each csrc/cpu/*_kernels.cpp once per
+// instruction set. NPU_ROPE_ISA is the name of the instruction set, and NPU_ROPE_VECTOR_FLOATS the number of floats of
+// its vectors.
 #pragma once
 
 namespace npu_rope {
 
 enum class Isa : int { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
 
-// The widest instruction set that this machine has, unless force_isa chose another.
+// Returns the widest instruction set that this machine has, unless force_isa selected another.
 Isa active_isa();
 
-// Selects an instruction set by its name, or the widest for nullptr; returns false if this machine does not have it.
+// Selects an instruction set by its name, or the widest for nullptr. Returns false if this machine does not have it.
 bool force_isa(const char* name);
 
-// "avx512_bf16", "avx512", "avx2", "baseline" or "neon".
+// Returns "avx512_bf16", "avx512", "avx2", "baseline" or "neon".
 const char* isa_name(Isa isa);
 
-// The name of the function that returns the set of kernels `name` for one instruction set.
+// The name of a function, such as rope_kernels_avx2. It returns the set of kernels `name` for one instruction set.
 #define NPU_ROPE_OF_ISA(name, isa) NPU_ROPE_JOINED(name, isa)
 #define NPU_ROPE_JOINED(name, isa) name##_##isa
 
@@ -26,13 +27,13 @@ const char* isa_name(Isa isa);
 #define NPU_ROPE_OF_EACH_ISA(name) name##_baseline
 #endif
 
-// Declares these functions and active_<name>(), which returns the set of kernels for the active instruction set.
-#define NPU_ROPE_DECLARE_KERNELS(Set, name)                               \
-    using name##_function = const Set&();                                 \
-    name##_function NPU_ROPE_OF_EACH_ISA(name);                           \
-    inline const Set& active_##name() {                                   \
-        name##_function* const compiles[] = {NPU_ROPE_OF_EACH_ISA(name)}; \
-        return compiles[static_cast<int>(active_isa())]();                \
+// Declares these functions, and active_<name>(), which returns the set of kernels for the active instruction set.
+#define NPU_ROPE_DECLARE_KERNELS(Set, name)                                \
+    using name##_function = const Set&();                                  \
+    name##_function NPU_ROPE_OF_EACH_ISA(name);                            \
+    inline const Set& active_##name() {                                    \
+        name##_function* const functions[] = {NPU_ROPE_OF_EACH_ISA(name)}; \
+        return functions[static_cast<int>(active_isa())]();                \
     }
 
 }  // namespace npu_rope

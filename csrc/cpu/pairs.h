@@ -1,4 +1,5 @@
-// Rotate the pairs of a head that do not fill a vector, one at a time. Compiled for one instruction set, as vec.h is.
+// Rotate the last pairs of a head, which do not fill a vector, one at a time. Compiled for one instruction set, as
+// vec.h is.
 #pragma once
 
 #include "csrc/cpu/elements.h"
@@ -8,23 +9,25 @@ namespace npu_rope {
 namespace {
 
 inline float negated(float v) {
-    VF one = {};
-    one[0] = v;
-    return as_float(as_bits(one) ^ 0x80000000u)[0];
+    FloatVec vector = {};
+    vector[0] = v;
+    return as_float(as_bits(vector) ^ kFloatSign)[0];
 }
 
-// Rotates pairs [first, pairs); get(lane) returns a lane as float. kCross: the tables have the order kCrossed. The code
-// adds negated products instead of subtracting: gcc 12 combines an alternating difference and sum into one fused
-// instruction, even if contraction is disabled.
-template <typename E, Pairing kPairing, bool kCross, typename Get>
-inline void rotate_pairs(Get get, typename E::T* y, int first, int pairs, const float* c, const float* s) {
+// Rotates pairs [first, pairs). to_float(lane) returns a lane of x. kCrossedTable: the tables have the order kCrossed.
+// The code adds negated products instead of subtracting: gcc 12 combines an alternating difference and sum into one
+// fused instruction, even if contraction is disabled.
+template <typename Element, Pairing kPairing, bool kCrossedTable, typename ToFloat>
+inline void rotate_pairs(ToFloat to_float, typename Element::T* y, int first, int pairs, const float* cos_table,
+                         const float* sin_table) {
     for (int i = first; i < pairs; ++i) {
-        const int lane1 = kPairing == kHalf ? i : 2 * i, lane2 = kPairing == kHalf ? i + pairs : 2 * i + 1;
-        const float ci = kCross ? c[2 * i] : c[i], si = kCross ? c[2 * i + 1] : s[i];
-        const float minus_si = kCross ? s[2 * i] : negated(s[i]);
-        const float a = get(lane1), b = get(lane2);
-        y[lane1] = E::from_float(a * ci + b * minus_si);
-        y[lane2] = E::from_float(a * si + b * ci);
+        const int lane1 = kPairing == kHalfApart ? i : 2 * i, lane2 = kPairing == kHalfApart ? i + pairs : 2 * i + 1;
+        const float c = kCrossedTable ? cos_table[2 * i] : cos_table[i];
+        const float s = kCrossedTable ? cos_table[2 * i + 1] : sin_table[i];
+        const float minus_s = kCrossedTable ? sin_table[2 * i] : negated(sin_table[i]);
+        const float x1 = to_float(lane1), x2 = to_float(lane2);
+        y[lane1] = Element::from_float(x1 * c + x2 * minus_s);
+        y[lane2] = Element::from_float(x1 * s + x2 * c);
     }
 }
 

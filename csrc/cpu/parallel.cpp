@@ -13,7 +13,7 @@
 namespace npu_rope {
 namespace {
 
-// The host framework's thread pool; both null: OpenMP.
+// The host framework's thread pool. If both are NULL, OpenMP runs the parts.
 npu_rope_run_fn g_run = nullptr;
 npu_rope_num_threads_fn g_num_threads = nullptr;
 
@@ -34,8 +34,8 @@ void set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn pool_size) {
 int num_threads() {
     if (g_is_forked) return 1;
     if (g_num_threads) {
-        int n = g_num_threads();
-        return n > 1 ? n : 1;
+        int threads = g_num_threads();
+        return threads > 1 ? threads : 1;
     }
 #if defined(_OPENMP)
     return omp_in_parallel() ? 1 : omp_get_max_threads();

@@ -1,5 +1,5 @@
-// Run the parts of a large call on OpenMP or on a host framework's thread pool, so that one process never has two
-// thread pools that compete for its cores.
+// Run the parts of a large call on OpenMP or on a host framework's thread pool. A process with two thread pools would
+// have more threads than cores.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,9 @@ namespace npu_rope {
 void set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn num_threads);
 int num_threads();
 
-// Number of threads for a call on this number of elements. With fewer than 32 Ki elements each, another thread costs
-// more than it saves: a team's fork and join take a few microseconds, in which one core rotates about 64 Ki elements.
+// Returns the number of threads for a call on this number of elements. Each thread gets at least 32 Ki elements,
+// because a thread for fewer costs more than it saves: to start and join threads takes a few microseconds, and in this
+// time one core rotates about 64 Ki elements.
 int threads_for(int64_t elements);
 
 // Calls body(begin, end, ctx) for disjoint ranges that cover [0, n). Uses only the calling thread if threads or n

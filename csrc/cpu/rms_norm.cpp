@@ -5,24 +5,26 @@
 //   Normalized  = XU / sqrt(mean(XU^2) + epsilon), rounded to U
 //   y           = Normalized rounded to x's type, times scale, rounded to scale's type
 //
-// The error of Normalized. Let u = 2^-24, w = 2^-53.
+// The error of Normalized. Let u = 2^-24 and w = 2^-53, the largest relative errors of one rounding in float32 and
+// double.
 //
-// In double (x or scale in float64, U other than float32, rows whose mean square fits_floats() rejects): the sum of a
-// block is within 71 w (kSumBlockError). Adding the blocks pairwise takes at most log2(n) - 9 + 2 additions. No term is
-// negative, so the relative error of the sum of squares is within (64 + log2 n) w. The mean and its sum with epsilon
-// round once each. The root halves the error and rounds; the inverse rounds and is within (35 + log2(n) / 2) w. Its
-// product with x rounds once more: before it is rounded to U, Normalized is within (36 + log2(n) / 2) w of XU / RMS.
+// In double (x or scale in float64, U other than float32, rows whose mean square fits_floats() rejects): the error of a
+// block's sum is at most 71 w (kSumBlockError). Adding the blocks pairwise takes at most log2(n) - 9 + 2 additions. No
+// term is negative, so the relative error of the sum of squares is at most (64 + log2 n) w. The mean and its sum with
+// epsilon round once each. The root halves the error and rounds. The inverse rounds, and its error is at most
+// (35 + log2(n) / 2) w. Its product with x rounds once more. Before Normalized is rounded to U, its error relative to
+// XU / RMS, where RMS is the root, is at most (36 + log2(n) / 2) w.
 //
-// In float32 (all other rows): groups of squares are added in float32, within 5 u (kSquaresBlock). Squares that
-// underflow in float32 lose less than u in total. The additions in double add less than 256 w = 2^-45 for the groups of
-// a block, and less than log2(n) w for the blocks, the mean and epsilon. The root halves the error and rounds. The
-// inverse rounds in double and in float32, and its product with x rounds in float32: (3 + 2) u + (130 + log2(n) / 2) w,
-// less than 5.1 u + log2(n) w.
+// In float32 (all other rows): groups of squares are added in float32 with an error of at most 5 u (kSquaresBlock).
+// Squares that underflow in float32 lose less than u in total. The additions in double add less than 256 w = 2^-45 for
+// the groups of a block, and less than log2(n) w for the blocks, the mean and epsilon. The root halves the error and
+// rounds. The inverse rounds in double and in float32, and its product with x rounds in float32. The sum of these
+// errors is (3 + 2) u + (130 + log2(n) / 2) w, which is less than 5.1 u + log2(n) w.
 //
 // npu_rope/testing/bounds.py uses these bounds.
 //
-// Squares of float32 values never overflow double, so the double path needs no scaling for them. With stash type
-// float64, a row whose squares leave double's range is first multiplied by a power of two.
+// Squares of float32 values never overflow double, so rows in double need a scaling only with stash type float64. A row
+// whose squares leave double's range is then first multiplied by a power of two.
 #include "csrc/cpu/rms_norm.h"
 
 #include <algorithm>
@@ -45,12 +47,13 @@ struct Job {
     const char *x, *scale, *grad;
     char* out;
     Storing storing;
-    const char* residual = nullptr;  // residual and sum: add_rms_norm only
+    const char* residual = nullptr;  // residual and sum: of add_rms_norm only
     char* sum = nullptr;
     bool stream_sum = false;
 };
 
-// Calls f(j, offset) for each element j of a row, with its offset for these strides of the inner dimensions.
+// Calls f(j, offset) for each element j of a row. offset is the element's offset with these strides of the dimensions
+// inside a row.
 template <typename F>
 void for_each_inner(const RmsNormShape& s, const int64_t* stride, F f) {
     int64_t j = 0;
@@ -61,7 +64,7 @@ void for_each_inner(const RmsNormShape& s, const int64_t* stride, F f) {
                     f(j++, a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3]);
 }
 
-// The scale of a row as n contiguous elements: the scale itself, or a copy.
+// Returns the scale of a row as n contiguous elements: the scale itself, or a copy.
 class ScaleRow {
 public:
     explicit ScaleRow(const Job& job) : job_(job) {}
@@ -94,17 +97,17 @@ private:
 // Iterates over rows: the offset of the current row in each tensor, in elements.
 class RowOffsets {
 public:
-    RowOffsets(const RmsNormShape& s, int64_t row) : s_(s) {
+    RowOffsets(const RmsNormShape& shape, int64_t row) : shape_(shape) {
         for (int k = kMaxOuterDims - 1; k >= 0; --k) {
-            index_[k] = s.outer[k] == 1 ? 0 : row % s.outer[k];
-            row /= s.outer[k];
+            index_[k] = shape.outer[k] == 1 ? 0 : row % shape.outer[k];
+            row /= shape.outer[k];
             move(k, index_[k]);
         }
     }
-    void step() {
+    void advance() {
         for (int k = kMaxOuterDims - 1; k >= 0; --k) {
-            if (++index_[k] < s_.outer[k]) return move(k, 1);
-            move(k, 1 - s_.outer[k]);
+            if (++index_[k] < shape_.outer[k]) return move(k, 1);
+            move(k, 1 - shape_.outer[k]);
             index_[k] = 0;
         }
     }
@@ -112,33 +115,33 @@ public:
 
 private:
     void move(int k, int64_t by) {
-        x += by * s_.x_stride[k];
-        scale += by * s_.scale_stride[k];
-        out += by * s_.out_stride[k];
-        residual += by * s_.residual_stride[k];
-        sum += by * s_.sum_stride[k];
+        x += by * shape_.x_stride[k];
+        scale += by * shape_.scale_stride[k];
+        out += by * shape_.out_stride[k];
+        residual += by * shape_.residual_stride[k];
+        sum += by * shape_.sum_stride[k];
     }
 
-    const RmsNormShape& s_;
+    const RmsNormShape& shape_;
     int64_t index_[kMaxOuterDims];
 };
 
-// A row to be normalized: a row of x, or the sum of it and the residual's row.
+// A row to be normalized: a row of x, or its sum with the residual's row.
 class RowToNormalize {
 public:
     explicit RowToNormalize(const Job& job)
         : job_(job), cached_sum_(job.stream_sum ? static_cast<size_t>(job.shape.n * job.format.x_bytes) : 0) {}
 
-    // Computes row() and mean_square_plus_epsilon().
-    void make(const RowOffsets& offsets, const RowNormalizer& normalizer) {
-        row_ = at(offsets);
+    // Computes the row at these offsets, and its mean square.
+    void compute(const RowOffsets& offsets, const RowNormalizer& normalizer) {
+        row_ = row_at(offsets);
         mean_square_plus_epsilon_ = normalizer.mean_square_plus_epsilon(row_);
     }
     const char* row() const { return row_; }
     double mean_square_plus_epsilon() const { return mean_square_plus_epsilon_; }
 
 private:
-    const char* at(const RowOffsets& offsets) {
+    const char* row_at(const RowOffsets& offsets) {
         const int64_t bytes = job_.format.x_bytes;
         const char* x = job_.x + offsets.x * bytes;
         if (!job_.residual) return x;
@@ -155,30 +158,28 @@ private:
     double mean_square_plus_epsilon_ = 0;
 };
 
-// Prefetch distance, from the start of the next row that has not been read yet; rows are assumed to be contiguous.
-// Measurements show that reads and arithmetic do not overlap without prefetches.
+// Prefetch distance from the start of the next row that has not been read yet, if rows are contiguous. Measurements
+// show that reads and arithmetic do not overlap without prefetches.
 constexpr int64_t kPrefetchBytes = int64_t{6} << 10;
-// Longest row, in bytes, whose mean square is computed before the previous row is written. The processor then overlaps
-// the root of one row with the sum of the next. For longer rows the L1 cache would not hold two rows, the prefetched
-// bytes and the scale.
-constexpr int64_t kMaxBytesComputedEarly = int64_t{8} << 10;
+// Longest row whose mean square is computed before the previous row is written. The processor then overlaps the root of
+// one row with the sum of the next. The L1 cache does not hold two longer rows, the prefetched bytes and the scale.
+constexpr int64_t kMaxEarlyRowBytes = int64_t{8} << 10;
 
 void normalize_rows(int64_t begin, int64_t end, void* ctx) {
     const auto& job = *static_cast<const Job*>(ctx);
-    const RmsNormShape& s = job.shape;
     const RowNormalizer normalizer(job.format);
     ScaleRow scales(job);
     RowToNormalize rows[] = {RowToNormalize(job), RowToNormalize(job)};
     RowToNormalize *current = &rows[0], *next = &rows[1];
-    RowOffsets offsets(s, begin), next_offsets(s, begin);
-    current->make(offsets, normalizer);
-    const int64_t row_bytes = s.n * job.format.x_bytes;
-    const bool early = row_bytes <= kMaxBytesComputedEarly;
-    const int64_t distance = kPrefetchBytes + (early ? row_bytes : 0);
+    RowOffsets offsets(job.shape, begin), next_offsets(job.shape, begin);
+    current->compute(offsets, normalizer);
+    const int64_t row_bytes = job.shape.n * job.format.x_bytes;
+    const bool is_early = row_bytes <= kMaxEarlyRowBytes;
+    const int64_t distance = kPrefetchBytes + (is_early ? row_bytes : 0);
     for (int64_t row = begin; row < end; ++row) {
         const bool has_next = row + 1 < end;
-        if (has_next) next_offsets.step();
-        if (has_next && early) next->make(next_offsets, normalizer);
+        if (has_next) next_offsets.advance();
+        if (has_next && is_early) next->compute(next_offsets, normalizer);
         const char *x_ahead = current->row(), *residual_ahead = x_ahead;
         if (has_next) x_ahead = residual_ahead = job.x + next_offsets.x * job.format.x_bytes + distance;
         if (has_next && job.residual)
@@ -186,33 +187,34 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
         char* y = job.out + offsets.out * job.format.scale_bytes;
         normalizer.write(current->row(), current->mean_square_plus_epsilon(), scales.at(offsets.scale), y, job.storing,
                          {x_ahead, residual_ahead});
-        if (has_next && !early) next->make(next_offsets, normalizer);
+        if (has_next && !is_early) next->compute(next_offsets, normalizer);
         std::swap(current, next);
-        offsets.step();
+        offsets.advance();
     }
     // Stores past the caches are unordered.
     if (job.storing == Storing::kStreamed || job.stream_sum) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-// Total size of a call's tensors, in bytes, above which stores are not plain. One thread then stores past the caches.
-// Several threads do so from kStreamAbove on; below it they prefetch the lines that they will write. An unaligned
-// output is always prefetched. Measured with a last-level cache of 32 MiB, including a reader of the result: storing
-// past the cache is faster from half the cache's size on with one thread, and from its full size on with several.
-constexpr int64_t kLargeAbove = kStreamAbove / 2;
+// Total size of a call's tensors above which stores are not plain. One thread then stores past the caches. Several
+// threads do so from kStreamAboveBytes on; below it they prefetch the lines that they will write. An unaligned output
+// is always prefetched. Measured together with a reader of the result, with a last-level cache of 32 MiB: one thread is
+// faster with stores past the caches from half the cache's size on, several threads from its full size on.
+constexpr int64_t kLargeAboveBytes = kStreamAboveBytes / 2;
 
-// Outputs in place use plain stores, because their lines were just read into the caches.
-Storing storing_of(const Job& job, int threads, const char* to, const int64_t* strides, int64_t bytes) {
+// Selects how to store an output with these strides, whose elements have item_bytes. An output in place has plain
+// stores, because its lines were just read into the caches.
+Storing storing_of(const Job& job, int threads, const char* to, const int64_t* strides, int64_t item_bytes) {
     const RmsNormShape& s = job.shape;
-    const int64_t x_like = job.residual ? 3 : 1,
-                  total_bytes = s.rows * s.n * (x_like * job.format.x_bytes + job.format.scale_bytes);
-    if (to == job.x || to == job.residual || total_bytes <= kLargeAbove) return Storing::kPlain;
+    const int64_t x_typed_tensors = job.residual ? 3 : 1;  // x, or x, residual and sum
+    const int64_t total_bytes = s.rows * s.n * (x_typed_tensors * job.format.x_bytes + job.format.scale_bytes);
+    if (to == job.x || to == job.residual || total_bytes <= kLargeAboveBytes) return Storing::kPlain;
     int64_t address_bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
-    for (int k = 0; k < kMaxOuterDims; ++k) address_bits |= strides[k] * bytes;
-    const bool stream = (threads == 1 || total_bytes >= kStreamAbove) && address_bits % kStreamAlign == 0;
+    for (int k = 0; k < kMaxOuterDims; ++k) address_bits |= strides[k] * item_bytes;
+    const bool stream = (threads == 1 || total_bytes >= kStreamAboveBytes) && address_bits % kStreamAlignBytes == 0;
     return stream ? Storing::kStreamed : Storing::kPrefetched;
 }
 
-// Largest row of a sum that is stored past the caches: a copy of the row stays in the caches and must fit them.
+// Largest row of a sum that is stored past the caches. A copy of the row must fit the caches, because it is read again.
 constexpr int64_t kMaxCachedSumBytes = int64_t{256} << 10;
 
 void run_forward(Job& job) {
@@ -241,23 +243,24 @@ Job make_job(const RmsNormShape& shape, const RmsNormTensors& t) {
 // With r = 1/RMS, N = x r and g = grad * scale:
 //
 //   dx     = r (g - N mean(g N))
-//   dscale = sum over the rows that share it of grad * (N as the forward pass rounds it)
+//   dscale = the sum of grad * (N as the forward pass rounds it) over the rows that share the scale
 //
-// all in double. Rows that share a scale are summed in groups. The number of groups depends on the shape only, so
-// that the result has the same bits for any number and order of threads.
+// All arithmetic is in double. Rows that share a scale are summed in groups. The number of groups depends on the shape
+// only, so that the result has the same bits for any number and order of threads.
 
 constexpr int64_t kMinRowsPerGroup = 16, kMaxGroups = 64;
 
 struct BackwardJob {
     Job job;
     char* dscale;
-    int64_t scales, rows_per_scale;  // different scales, and rows that share each
+    int64_t scales;            // the number of different scales
+    int64_t rows_per_scale;    // the number of rows that share a scale
     int64_t scale_elements;    // of one scale: the product of the inner sizes along which the scale is not broadcast
-    int64_t groups;            // of the rows that share a scale
-    std::vector<double> sums;  // [scales, groups, n]; empty where there is one group
+    int64_t groups;            // into which the rows that share a scale are divided
+    std::vector<double> sums;  // [scales, groups, n]; empty if there is one group
 };
 
-// The offsets of a row, given the index of its scale and its index among the rows that share this scale.
+// The offsets of a row from the index of its scale and its index among the rows that share this scale.
 struct BackwardOffsets {
     int64_t x = 0, grad = 0, scale = 0, dx = 0;
     BackwardOffsets(const RmsNormShape& s, int64_t scale_index, int64_t row_of_scale) {
@@ -273,16 +276,18 @@ struct BackwardOffsets {
     }
 };
 
+// Computes dx of a row, and the row's share of dscale. g and N are those of the formula above.
 class BackwardRow {
 public:
-    explicit BackwardRow(const Job& job) : job_(job), k_(job.format.kernels), wide_(job.format), scales_(job) {}
+    explicit BackwardRow(const Job& job)
+        : job_(job), kernels_(job.format.kernels), double_row_(job.format), scales_(job) {}
 
     // Writes dx and adds to the n sums of dscale.
     void run(const BackwardOffsets& offsets, double* sums) {
         x_ = job_.x + offsets.x * job_.format.x_bytes;
         grad_ = job_.grad + offsets.grad * job_.format.scale_bytes;
         scale_ = scales_.at(offsets.scale);
-        factors_ = wide_.factors_of(x_);
+        factors_ = double_row_.factors_of(x_);
         // dx is multiplied by inverse, then by power. `headroom` keeps a small gradient normal after the first product.
         // The second product divides by it.
         const double headroom = factors_.power == 1 ? 1 : std::ldexp(1.0, kPeakExponent);
@@ -290,101 +295,106 @@ public:
         char* dx = job_.out + offsets.dx * job_.format.x_bytes;
         for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
             read(at, count);
-            k_.project(g_, normalized_, mean, factors_.inverse * headroom, dx_, count);
-            if (factors_.power != 1) k_.scale_by(dx_, factors_.power / headroom, count);
-            k_.narrow[job_.format.x_dtype](dx_, dx + at * job_.format.x_bytes, count);
-            round_to(k_, job_.shape.stash_dtype, normalized_, count);
-            round_to(k_, job_.format.x_dtype, normalized_, count);
-            k_.add_product(grad_block_, normalized_, sums + at, count);
+            kernels_.scale_difference(scaled_grad_, normalized_, mean, factors_.inverse * headroom, dx_block_, count);
+            if (factors_.power != 1) kernels_.scale_by(dx_block_, factors_.power / headroom, count);
+            kernels_.narrow[job_.format.x_dtype](dx_block_, dx + at * job_.format.x_bytes, count);
+            round_to(kernels_, job_.shape.stash_dtype, normalized_, count);
+            round_to(kernels_, job_.format.x_dtype, normalized_, count);
+            kernels_.add_product(grad_block_, normalized_, sums + at, count);
         });
     }
 
 private:
-    // Reads a block of grad, g and N.
+    // Computes a block of grad, g and N.
     void read(int64_t at, int64_t count) {
-        k_.widen[job_.format.scale_dtype](grad_ + at * job_.format.scale_bytes, grad_block_, count);
-        k_.widen[job_.format.scale_dtype](scale_ + at * job_.format.scale_bytes, g_, count);
-        k_.multiply(grad_block_, g_, dx_, count);
-        std::swap(g_, dx_);
-        wide_.normalize(x_, factors_, at, count, false, normalized_);
+        kernels_.widen[job_.format.scale_dtype](grad_ + at * job_.format.scale_bytes, grad_block_, count);
+        kernels_.widen[job_.format.scale_dtype](scale_ + at * job_.format.scale_bytes, scaled_grad_, count);
+        kernels_.multiply(grad_block_, scaled_grad_, dx_block_, count);
+        std::swap(scaled_grad_, dx_block_);
+        double_row_.normalize(x_, factors_, at, count, /*rounded=*/false, normalized_);
     }
 
+    // Returns mean(g N).
     double mean_product() {
         PairwiseSum sum;
         for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
             read(at, count);
-            sum.add(k_.dot(g_, normalized_, count));
+            sum.add(kernels_.dot(scaled_grad_, normalized_, count));
         });
         return sum.total() / static_cast<double>(job_.shape.n);
     }
 
     const Job& job_;
-    const RmsNormKernels& k_;
-    const DoubleRow wide_;
+    const RmsNormKernels& kernels_;
+    const DoubleRow double_row_;
     ScaleRow scales_;
     RowFactors factors_;
     const char *x_ = nullptr, *grad_ = nullptr, *scale_ = nullptr;
     double blocks_[4][kSumBlock];
-    double *grad_block_ = blocks_[0], *g_ = blocks_[1], *dx_ = blocks_[2], *normalized_ = blocks_[3];
+    double *grad_block_ = blocks_[0], *scaled_grad_ = blocks_[1], *dx_block_ = blocks_[2], *normalized_ = blocks_[3];
 };
 
-// Computes the gradient of one scale. `sums` has one sum for each element of a row. Sums of elements that share an
-// element of the scale are added, and the results are rounded.
-void write_dscale(const BackwardJob& b, int64_t scale_index, const double* sums) {
-    const RmsNormShape& s = b.job.shape;
+// Writes the gradient of one scale from `sums`, one for each element of a row. If elements of a row share an element of
+// the scale, their sums are added. The results are rounded.
+void write_dscale(const BackwardJob& backward, int64_t scale_index, const double* sums) {
+    const RmsNormShape& shape = backward.job.shape;
     int64_t stride[NPU_ROPE_MAX_NDIM], step = 1;
     for (int k = NPU_ROPE_MAX_NDIM - 1; k >= 0; --k) {
-        stride[k] = s.scale_inner_is_shared[k] ? 0 : step;
-        if (!s.scale_inner_is_shared[k]) step *= s.inner[k];
+        stride[k] = shape.scale_inner_is_shared[k] ? 0 : step;
+        if (!shape.scale_inner_is_shared[k]) step *= shape.inner[k];
     }
-    char* to = b.dscale + scale_index * b.scale_elements * b.job.format.scale_bytes;
+    char* to = backward.dscale + scale_index * backward.scale_elements * backward.job.format.scale_bytes;
     std::vector<double> element_sums;
-    if (b.scale_elements != s.n) {
-        element_sums.resize(static_cast<size_t>(b.scale_elements));
-        for_each_inner(s, stride, [&](int64_t j, int64_t at) { element_sums[static_cast<size_t>(at)] += sums[j]; });
+    if (backward.scale_elements != shape.n) {
+        element_sums.resize(static_cast<size_t>(backward.scale_elements));
+        for_each_inner(shape, stride, [&](int64_t j, int64_t at) { element_sums[static_cast<size_t>(at)] += sums[j]; });
         sums = element_sums.data();
     }
-    b.job.format.kernels.narrow[b.job.format.scale_dtype](sums, to, b.scale_elements);
+    backward.job.format.kernels.narrow[backward.job.format.scale_dtype](sums, to, backward.scale_elements);
 }
 
 void differentiate_groups(int64_t begin, int64_t end, void* ctx) {
-    auto& b = *static_cast<BackwardJob*>(ctx);
-    const size_t n = static_cast<size_t>(b.job.shape.n);
-    BackwardRow row(b.job);
-    std::vector<double> single_group_sums(b.groups == 1 ? n : 0);
+    auto& backward = *static_cast<BackwardJob*>(ctx);
+    const size_t n = static_cast<size_t>(backward.job.shape.n);
+    BackwardRow row(backward.job);
+    std::vector<double> single_group_sums(backward.groups == 1 ? n : 0);
     for (int64_t item = begin; item < end; ++item) {
-        const int64_t scale_index = item / b.groups, group = item % b.groups;
-        double* sums = b.groups == 1 ? single_group_sums.data() : b.sums.data() + static_cast<size_t>(item) * n;
+        const int64_t scale_index = item / backward.groups, group = item % backward.groups;
+        double* sums =
+            backward.groups == 1 ? single_group_sums.data() : backward.sums.data() + static_cast<size_t>(item) * n;
         std::fill_n(sums, n, 0.0);
-        const int64_t first = b.rows_per_scale * group / b.groups, last = b.rows_per_scale * (group + 1) / b.groups;
+        const int64_t first = backward.rows_per_scale * group / backward.groups,
+                      last = backward.rows_per_scale * (group + 1) / backward.groups;
         for (int64_t row_of_scale = first; row_of_scale < last; ++row_of_scale)
-            row.run(BackwardOffsets(b.job.shape, scale_index, row_of_scale), sums);
-        if (b.groups == 1) write_dscale(b, scale_index, sums);
+            row.run(BackwardOffsets(backward.job.shape, scale_index, row_of_scale), sums);
+        if (backward.groups == 1) write_dscale(backward, scale_index, sums);
     }
 }
 
-void add_groups(BackwardJob& b) {
-    const size_t n = static_cast<size_t>(b.job.shape.n);
-    for (int64_t scale_index = 0; scale_index < b.scales; ++scale_index) {
-        double* sums = b.sums.data() + static_cast<size_t>(scale_index * b.groups) * n;
-        for (int64_t group = 1; group < b.groups; ++group)
+void add_groups(BackwardJob& backward) {
+    const size_t n = static_cast<size_t>(backward.job.shape.n);
+    for (int64_t scale_index = 0; scale_index < backward.scales; ++scale_index) {
+        double* sums = backward.sums.data() + static_cast<size_t>(scale_index * backward.groups) * n;
+        for (int64_t group = 1; group < backward.groups; ++group)
             for (size_t j = 0; j < n; ++j) sums[j] += sums[static_cast<size_t>(group) * n + j];
-        write_dscale(b, scale_index, sums);
+        write_dscale(backward, scale_index, sums);
     }
 }
 
 void run_backward(const Job& job, char* dscale) {
     const RmsNormShape& shape = job.shape;
-    BackwardJob b{job, dscale, 1, 1, 1, 1, {}};
-    for (int k = 0; k < kMaxOuterDims; ++k) (shape.scale_is_shared[k] ? b.rows_per_scale : b.scales) *= shape.outer[k];
+    BackwardJob backward{job, dscale, 1, 1, 1, 1, {}};
+    for (int k = 0; k < kMaxOuterDims; ++k)
+        (shape.scale_is_shared[k] ? backward.rows_per_scale : backward.scales) *= shape.outer[k];
     for (int k = 0; k < NPU_ROPE_MAX_NDIM; ++k)
-        if (!shape.scale_inner_is_shared[k]) b.scale_elements *= shape.inner[k];
-    if (b.scales * b.scale_elements == 0) return;
-    const int64_t max_groups = std::max<int64_t>(kMaxGroups / b.scales, 1);
-    b.groups = std::clamp<int64_t>(b.rows_per_scale / kMinRowsPerGroup, 1, max_groups);
-    if (b.groups > 1) b.sums.resize(static_cast<size_t>(b.scales * b.groups * shape.n));
-    parallel_ranges(b.scales * b.groups, threads_for(shape.rows * shape.n), differentiate_groups, &b);
-    if (b.groups > 1) add_groups(b);
+        if (!shape.scale_inner_is_shared[k]) backward.scale_elements *= shape.inner[k];
+    if (backward.scales * backward.scale_elements == 0) return;
+    const int64_t max_groups = std::max<int64_t>(kMaxGroups / backward.scales, 1);
+    backward.groups = std::clamp<int64_t>(backward.rows_per_scale / kMinRowsPerGroup, 1, max_groups);
+    if (backward.groups > 1) backward.sums.resize(static_cast<size_t>(backward.scales * backward.groups * shape.n));
+    parallel_ranges(backward.scales * backward.groups, threads_for(shape.rows * shape.n), differentiate_groups,
+                    &backward);
+    if (backward.groups > 1) add_groups(backward);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-// The CPU kernels for vectors of W = NPU_ROPE_LANES floats (VF), doubles (VD), uint32 (VU) and int64 (VL); see vec.h.
-// Sums of products use fused instructions if the instruction set has them (each one rounds once less); the error bounds
-// in rms_norm_kernels.h hold in both cases.
+// The kernels of rms_norm for vectors of W = NPU_ROPE_VECTOR_FLOATS floats. Sums of products use fused multiply-adds if
+// the instruction set has them, which round once less. The error bounds in rms_norm_kernels.h hold in both cases.
 #include "csrc/cpu/rms_norm_kernels.h"
 
 #include <cstring>
@@ -15,130 +14,138 @@ constexpr int kDoublesPerVector = W / 2;
 
 // ---- floats as doubles and back ----------------------------------------------------------------------
 
-// W floats as two vectors of doubles.
-inline void split(VF v, VD* low, VD* high) {
-    VFhalf halves[2];
+// Converts W floats to two vectors of doubles, and back.
+inline void split(FloatVec v, DoubleVec* low, DoubleVec* high) {
+    HalfFloatVec halves[2];
     std::memcpy(halves, &v, sizeof v);
-    *low = __builtin_convertvector(halves[0], VD);
-    *high = __builtin_convertvector(halves[1], VD);
+    *low = __builtin_convertvector(halves[0], DoubleVec);
+    *high = __builtin_convertvector(halves[1], DoubleVec);
 }
-inline VF join(VD low, VD high) {
-    VFhalf halves[2] = {__builtin_convertvector(low, VFhalf), __builtin_convertvector(high, VFhalf)};
-    VF v;
+inline FloatVec join(DoubleVec low, DoubleVec high) {
+    HalfFloatVec halves[2] = {__builtin_convertvector(low, HalfFloatVec), __builtin_convertvector(high, HalfFloatVec)};
+    FloatVec v;
     std::memcpy(&v, halves, sizeof v);
     return v;
 }
 
-// Rounds to 16 significant bits and sets the last one if bits were lost ("to odd"). In the range of
-// bfloat16, down to half of its smallest subnormal, float32 holds the result exactly; smaller values become zero and
-// larger ones infinite, either way. A further rounding to 11 or 8 bits equals a single rounding
-// (Boldo & Melquiond 2008: two more bits are enough).
-inline VD to_odd(VD v) {
-    constexpr int64_t kLast = int64_t{1} << 37, kLost = kLast - 1;
-    VL bits = (VL)v, lost = (bits & kLost) != 0;
-    return (VD)((bits & ~kLost) | (lost & kLast));
+// Rounds to odd: keeps 16 significant bits and sets the last one if bits were lost. A further rounding to float16's 11
+// or bfloat16's 8 bits then gives the result of a single rounding, because two more bits are enough (Boldo & Melquiond
+// 2008). Float32 holds the result exactly from half of bfloat16's smallest subnormal to its largest number. A value
+// outside that range becomes zero or infinite with one rounding as well.
+inline DoubleVec round_to_odd(DoubleVec v) {
+    constexpr int64_t kLastBit = int64_t{1} << (53 - 16), kLostBits = kLastBit - 1;  // a double has 53 bits
+    Int64Vec bits = (Int64Vec)v, is_inexact = (bits & kLostBits) != 0;
+    return (DoubleVec)((bits & ~kLostBits) | (is_inexact & kLastBit));
 }
 
 // Converts W elements of a type to two vectors of doubles, and back.
-template <typename E>
+template <typename Element>
 struct AsDoubles {
-    using T = typename E::T;
-    static void load_d(const T* p, VD* low, VD* high) { split(E::load_v(p), low, high); }
-    static void store_d(T* p, VD low, VD high) {
-        E::template store_v<false>(p, tidy_nan(join(to_odd(low), to_odd(high))));
+    using T = typename Element::T;
+    static void load_doubles(const T* p, DoubleVec* low, DoubleVec* high) { split(Element::load_vector(p), low, high); }
+    static void store_doubles(T* p, DoubleVec low, DoubleVec high) {
+        Element::template store_vector<false>(p, with_bf16_nan(join(round_to_odd(low), round_to_odd(high))));
     }
 };
 template <>
 struct AsDoubles<F32> {
     using T = float;
-    static void load_d(const T* p, VD* low, VD* high) {
-        *low = __builtin_convertvector(load<VFhalf>(p), VD);
-        *high = __builtin_convertvector(load<VFhalf>(p + kDoublesPerVector), VD);
+    static void load_doubles(const T* p, DoubleVec* low, DoubleVec* high) {
+        *low = __builtin_convertvector(load<HalfFloatVec>(p), DoubleVec);
+        *high = __builtin_convertvector(load<HalfFloatVec>(p + kDoublesPerVector), DoubleVec);
     }
-    static void store_d(T* p, VD low, VD high) {
-        store(p, __builtin_convertvector(low, VFhalf));
-        store(p + kDoublesPerVector, __builtin_convertvector(high, VFhalf));
+    static void store_doubles(T* p, DoubleVec low, DoubleVec high) {
+        store(p, __builtin_convertvector(low, HalfFloatVec));
+        store(p + kDoublesPerVector, __builtin_convertvector(high, HalfFloatVec));
     }
 };
 struct F64 {};
 template <>
 struct AsDoubles<F64> {
     using T = double;
-    static void load_d(const T* p, VD* low, VD* high) { *low = load<VD>(p), *high = load<VD>(p + kDoublesPerVector); }
-    static void store_d(T* p, VD low, VD high) { store(p, low), store(p + kDoublesPerVector, high); }
+    static void load_doubles(const T* p, DoubleVec* low, DoubleVec* high) {
+        *low = load<DoubleVec>(p), *high = load<DoubleVec>(p + kDoublesPerVector);
+    }
+    static void store_doubles(T* p, DoubleVec low, DoubleVec high) {
+        store(p, low), store(p + kDoublesPerVector, high);
+    }
 };
 
-template <typename E>
+template <typename Element>
 void widen(const void* from, double* to, int64_t count) {
-    using T = typename AsDoubles<E>::T;
+    using T = typename AsDoubles<Element>::T;
     auto* p = static_cast<const T*>(from);
-    VD low, high;
+    DoubleVec low, high;
     int64_t i = 0;
     for (; i + W <= count; i += W) {
-        AsDoubles<E>::load_d(p + i, &low, &high);
+        AsDoubles<Element>::load_doubles(p + i, &low, &high);
         store(to + i, low), store(to + i + kDoublesPerVector, high);
     }
     if (i == count) return;
     const Padded<T> rest(p + i, count - i);
     Padded<double> wide;
-    AsDoubles<E>::load_d(rest.elements, &low, &high);
+    AsDoubles<Element>::load_doubles(rest.elements, &low, &high);
     store(wide.elements, low), store(wide.elements + kDoublesPerVector, high);
     wide.copy_to(to + i, count - i);
 }
 
-template <typename E>
+template <typename Element>
 void narrow(const double* from, void* to, int64_t count) {
-    using T = typename AsDoubles<E>::T;
+    using T = typename AsDoubles<Element>::T;
     auto* p = static_cast<T*>(to);
     int64_t i = 0;
     for (; i + W <= count; i += W)
-        AsDoubles<E>::store_d(p + i, load<VD>(from + i), load<VD>(from + i + kDoublesPerVector));
+        AsDoubles<Element>::store_doubles(p + i, load<DoubleVec>(from + i),
+                                          load<DoubleVec>(from + i + kDoublesPerVector));
     if (i == count) return;
     const Padded<double> rest(from + i, count - i);
     Padded<T> padded;
-    AsDoubles<E>::store_d(padded.elements, load<VD>(rest.elements), load<VD>(rest.elements + kDoublesPerVector));
+    AsDoubles<Element>::store_doubles(padded.elements, load<DoubleVec>(rest.elements),
+                                      load<DoubleVec>(rest.elements + kDoublesPerVector));
     padded.copy_to(p + i, count - i);
 }
 
 // ---- the residual --------------------------------------------------------------------------------------
 
-template <typename E, bool kStream>
-void add_row(const AddJob& j) {
-    using T = typename E::T;
-    auto *a = static_cast<const T*>(j.a), *b = static_cast<const T*>(j.b);
-    auto *sum = static_cast<T*>(j.sum), *streamed = static_cast<T*>(j.streamed);
+template <typename Element, bool kStream>
+void add_row(const AddJob& job) {
+    using T = typename Element::T;
+    auto *a = static_cast<const T*>(job.a), *b = static_cast<const T*>(job.b);
+    auto *sum = static_cast<T*>(job.sum), *streamed = static_cast<T*>(job.streamed);
     int64_t i = 0;
-    for (; i + W <= j.count; i += W) {
-        const VF v = E::load_v(a + i) + E::load_v(b + i);
-        E::template store_v<false>(sum + i, v);
-        if (kStream) E::template store_v<true>(streamed + i, v);
+    for (; i + W <= job.count; i += W) {
+        const FloatVec v = Element::load_vector(a + i) + Element::load_vector(b + i);
+        Element::template store_vector<false>(sum + i, v);
+        if (kStream) Element::template store_vector<true>(streamed + i, v);
     }
-    if (i == j.count) return;
-    Padded<T> rest(a + i, j.count - i);
-    const Padded<T> other(b + i, j.count - i);
-    E::template store_v<false>(rest.elements, E::load_v(rest.elements) + E::load_v(other.elements));
-    rest.copy_to(sum + i, j.count - i);
-    if (kStream) rest.copy_to(streamed + i, j.count - i);
+    if (i == job.count) return;
+    Padded<T> rest(a + i, job.count - i);
+    const Padded<T> other(b + i, job.count - i);
+    Element::template store_vector<false>(rest.elements,
+                                          Element::load_vector(rest.elements) + Element::load_vector(other.elements));
+    rest.copy_to(sum + i, job.count - i);
+    if (kStream) rest.copy_to(streamed + i, job.count - i);
 }
 
-// bfloat16: two elements in each 32-bit word of the vector.
-inline VU add_bf16(const uint16_t* a, const uint16_t* b) {
-    const VU u = load<VU>(a), v = load<VU>(b);
-    return pack_bf16(as_float(u << 16) + as_float(v << 16), as_float(u & 0xffff0000u) + as_float(v & 0xffff0000u));
+// bfloat16: each 32-bit word of a vector holds two elements.
+inline Uint32Vec add_bf16(const uint16_t* a, const uint16_t* b) {
+    const Uint32Vec a_words = load<Uint32Vec>(a), b_words = load<Uint32Vec>(b);
+    return pack_bf16(as_float(a_words << 16) + as_float(b_words << 16),
+                     as_float(a_words & 0xffff0000u) + as_float(b_words & 0xffff0000u));
 }
 template <bool kStream>
-void add_row_bf16(const AddJob& j) {
-    auto *a = static_cast<const uint16_t*>(j.a), *b = static_cast<const uint16_t*>(j.b);
-    auto *sum = static_cast<uint16_t*>(j.sum), *streamed = static_cast<uint16_t*>(j.streamed);
+void add_row_bf16(const AddJob& job) {
+    auto *a = static_cast<const uint16_t*>(job.a), *b = static_cast<const uint16_t*>(job.b);
+    auto *sum = static_cast<uint16_t*>(job.sum), *streamed = static_cast<uint16_t*>(job.streamed);
     int64_t i = 0;
-    for (; i + 2 * W <= j.count; i += 2 * W) {
-        const VU v = add_bf16(a + i, b + i);
+    for (; i + 2 * W <= job.count; i += 2 * W) {
+        const Uint32Vec v = add_bf16(a + i, b + i);
         store(sum + i, v);
         if (kStream) put<true>(streamed + i, v);
     }
-    if (i == j.count) return;
+    if (i == job.count) return;
     uint16_t rest[2 * W] = {}, other[2 * W] = {};
-    const size_t bytes = static_cast<size_t>(j.count - i) * sizeof *rest;
+    const size_t bytes = static_cast<size_t>(job.count - i) * sizeof *rest;
     std::memcpy(rest, a + i, bytes);
     std::memcpy(other, b + i, bytes);
     store(rest, add_bf16(rest, other));
@@ -146,87 +153,89 @@ void add_row_bf16(const AddJob& j) {
     if (kStream) std::memcpy(streamed + i, rest, bytes);
 }
 
-template <typename E>
-void add(const AddJob& j) {
-    if constexpr (std::is_same<E, Bf16>::value)
-        j.streamed ? add_row_bf16<true>(j) : add_row_bf16<false>(j);
-    else if constexpr (std::is_same<E, F16>::value)
-        j.streamed ? add_row<E, true>(j) : add_row<E, false>(j);
+template <typename Element>
+void add(const AddJob& job) {
+    if constexpr (std::is_same<Element, Bf16>::value)
+        job.streamed ? add_row_bf16<true>(job) : add_row_bf16<false>(job);
+    else if constexpr (std::is_same<Element, F16>::value)
+        job.streamed ? add_row<Element, true>(job) : add_row<Element, false>(job);
     else
-        add_row<E, false>(j);
+        add_row<Element, false>(job);
 }
 
-void add_doubles(const AddJob& j) {
-    auto *a = static_cast<const double*>(j.a), *b = static_cast<const double*>(j.b);
-    auto* sum = static_cast<double*>(j.sum);
-    for (int64_t i = 0; i < j.count; ++i) sum[i] = a[i] + b[i];
+void add_doubles(const AddJob& job) {
+    auto *a = static_cast<const double*>(job.a), *b = static_cast<const double*>(job.b);
+    auto* sum = static_cast<double*>(job.sum);
+    for (int64_t i = 0; i < job.count; ++i) sum[i] = a[i] + b[i];
 }
 
 // ---- sums --------------------------------------------------------------------------------------------
 
-template <int kLanes>
-struct Doubles {
-    typedef double V __attribute__((vector_size(8 * kLanes)));
+template <int kSize>
+struct DoublesOf {
+    typedef double Vec __attribute__((vector_size(8 * kSize)));
 };
 
-// Adds the upper half to the lower until one number remains.
-template <int kLanes>
-inline double sum_lanes(typename Doubles<kLanes>::V v) {
-    if constexpr (kLanes == 2) {
+// Adds the elements of a vector: the upper half to the lower half, until one number remains.
+template <int kSize>
+inline double sum_elements(typename DoublesOf<kSize>::Vec v) {
+    if constexpr (kSize == 2) {
         return v[0] + v[1];
     } else {
-        typename Doubles<kLanes / 2>::V halves[2];
+        typename DoublesOf<kSize / 2>::Vec halves[2];
         std::memcpy(halves, &v, sizeof v);
-        return sum_lanes<kLanes / 2>(halves[0] + halves[1]);
+        return sum_elements<kSize / 2>(halves[0] + halves[1]);
     }
 }
 
-inline double sum_of(const VD (&sums)[4], double tail) {
-    return sum_lanes<kDoublesPerVector>((sums[0] + sums[1]) + (sums[2] + sums[3])) + tail;
+inline double sum_of(const DoubleVec (&sums)[4], double tail) {
+    return sum_elements<kDoublesPerVector>((sums[0] + sums[1]) + (sums[2] + sums[3])) + tail;
 }
 
-// Adds sums of groups in double. A group is the vectors whose squares four float32 accumulators add; these are joined
-// in float32 first. kSquaresBlock's comment derives the error.
+// Adds the sums of groups in double. Four float32 accumulators add the squares of a group, and float32 additions join
+// them. The comment of kSquaresBlock derives the error.
 struct GroupSums {
-    VD low{}, high{};
-    void add(VF group) {
-        VD a, b;
-        split(group, &a, &b);
-        low += a, high += b;
+    DoubleVec low{}, high{};
+    void add(FloatVec group) {
+        DoubleVec group_low, group_high;
+        split(group, &group_low, &group_high);
+        low += group_low, high += group_high;
     }
-    void add(const VF (&s)[4]) { add((s[0] + s[1]) + (s[2] + s[3])); }
+    void add(const FloatVec (&accumulators)[4]) {
+        add((accumulators[0] + accumulators[1]) + (accumulators[2] + accumulators[3]));
+    }
 };
 
-template <typename E>
-int64_t sum_groups(const typename E::T* p, int64_t count, GroupSums* sums) {
+template <typename Element>
+int64_t sum_groups(const typename Element::T* p, int64_t count, GroupSums* sums) {
     int64_t i = 0;
     for (; i + 8 * W <= count; i += 8 * W) {
-        VF s[4];
+        FloatVec accumulators[4];
         for (int k = 0; k < 4; ++k) {
-            VF first = E::load_v(p + i + k * W), second = E::load_v(p + i + (k + 4) * W);
-            s[k] = mul_add(second, second, first * first);
+            FloatVec first = Element::load_vector(p + i + k * W), second = Element::load_vector(p + i + (k + 4) * W);
+            accumulators[k] = mul_add(second, second, first * first);
         }
-        sums->add(s);
+        sums->add(accumulators);
     }
     return i;
 }
 
-// bfloat16: two elements per 32-bit lane.
+// bfloat16: each 32-bit word of a vector holds two elements.
 template <int kVectors>
 inline void add_pairs(const uint16_t* p, GroupSums* sums) {
-    VF s[4] = {};
+    FloatVec accumulators[4] = {};
     for (int k = 0; k < kVectors; ++k) {
-        VU v = load<VU>(p + k * 2 * W);
-#if NPU_ROPE_LANES == 16 && defined(__AVX512BF16__)
-        // The instruction treats subnormals as zero. That is negligible, because callers use the sum only if the mean
-        // square is at least kMinMeanSquare.
-        s[k % 4] = (VF)_mm512_dpbf16_ps((__m512)s[k % 4], (__m512bh)v, (__m512bh)v);
+        Uint32Vec words = load<Uint32Vec>(p + k * 2 * W);
+#if NPU_ROPE_VECTOR_FLOATS == 16 && defined(__AVX512BF16__)
+        // The instruction treats subnormals as zero. Their squares are negligible, because callers use the sum only if
+        // the mean square is at least kMinMeanSquare.
+        accumulators[k % 4] = (FloatVec)_mm512_dpbf16_ps((__m512)accumulators[k % 4], (__m512bh)words, (__m512bh)words);
 #else
-        VF even = as_float(v << 16), odd = as_float(v & 0xffff0000u);
-        s[k % 4] = mul_add(odd, odd, mul_add(even, even, s[k % 4]));
+        FloatVec even = as_float(words << 16), odd = as_float(words & 0xffff0000u);
+        accumulators[k % 4] = mul_add(odd, odd, mul_add(even, even, accumulators[k % 4]));
 #endif
     }
-    sums->add(s);
+    sums->add(accumulators);
 }
 
 template <>
@@ -237,27 +246,27 @@ int64_t sum_groups<Bf16>(const uint16_t* p, int64_t count, GroupSums* sums) {
     return i;
 }
 
-template <typename E>
+template <typename Element>
 double sum_squares(const void* x, int64_t count) {
-    auto* p = static_cast<const typename E::T*>(x);
+    auto* p = static_cast<const typename Element::T*>(x);
     GroupSums sums;
-    int64_t i = sum_groups<E>(p, count, &sums);
+    int64_t i = sum_groups<Element>(p, count, &sums);
     for (; i + W <= count; i += W) {
-        VF v = E::load_v(p + i);
+        FloatVec v = Element::load_vector(p + i);
         sums.add(v * v);
     }
     double tail = 0;
-    for (; i < count; ++i) tail += double{E::get(p[i])} * double{E::get(p[i])};
-    return sum_of({sums.low, sums.high, VD{}, VD{}}, tail);
+    for (; i < count; ++i) tail += double{Element::to_float(p[i])} * double{Element::to_float(p[i])};
+    return sum_of({sums.low, sums.high, DoubleVec{}, DoubleVec{}}, tail);
 }
 
 double dot(const double* a, const double* b, int64_t count) {
-    VD sums[4] = {};
+    DoubleVec sums[4] = {};
     int64_t i = 0;
     for (; i + 2 * W <= count; i += 2 * W)
         for (int k = 0; k < 4; ++k)
-            sums[k] =
-                mul_add(load<VD>(a + i + k * kDoublesPerVector), load<VD>(b + i + k * kDoublesPerVector), sums[k]);
+            sums[k] = mul_add(load<DoubleVec>(a + i + k * kDoublesPerVector),
+                              load<DoubleVec>(b + i + k * kDoublesPerVector), sums[k]);
     double tail = 0;
     for (; i < count; ++i) tail += a[i] * b[i];
     return sum_of(sums, tail);
@@ -265,118 +274,125 @@ double dot(const double* a, const double* b, int64_t count) {
 
 // ---- a row in float32 ----------------------------------------------------------------------------------
 //
-// The elements of the row are finite, so a NaN that is rounded to bfloat16 comes from a bfloat16 scale, or is the
-// machine's default NaN. Both have a zero lower half, so rounding cannot carry into the sign.
+// round_bf16() needs NaNs with a zero lower half. Here all NaNs have one: the elements of the row are finite, so a NaN
+// comes from a bfloat16 scale or is the machine's default NaN.
 
-template <typename E>
-inline VF rounded(VF v) {
-    typename E::T narrow[W];
-    E::template store_v<false>(narrow, v);
-    return E::load_v(narrow);
+// Rounds to a type, and returns the result as floats.
+template <typename Element>
+inline FloatVec rounded(FloatVec v) {
+    typename Element::T narrow[W];
+    Element::template store_vector<false>(narrow, v);
+    return Element::load_vector(narrow);
 }
 template <>
-inline VF rounded<F32>(VF v) {
+inline FloatVec rounded<F32>(FloatVec v) {
     return v;
 }
-// Rounds to nearest, ties away from zero. A tie may go either way: the number was rounded before, so both
-// neighbours are within the bound.
+// Rounds to nearest, ties away from zero. Ties need not go to even: the number was rounded before, so both neighbours
+// are within the error bound.
 template <>
-inline VF rounded<Bf16>(VF v) {
+inline FloatVec rounded<Bf16>(FloatVec v) {
     return as_float((as_bits(v) + 0x8000) & 0xffff0000u);
 }
 
-template <typename X, typename S, bool kStream>
-inline void put_product(typename S::T* y, VF normalized, VF scale) {
-    S::template store_v<kStream>(y, rounded<X>(normalized) * scale);
+template <typename XElement, typename ScaleElement, bool kStream>
+inline void store_product(typename ScaleElement::T* y, FloatVec normalized, FloatVec scale) {
+    ScaleElement::template store_vector<kStream>(y, rounded<XElement>(normalized) * scale);
 }
 
-template <typename X, typename S>
-inline void normalize_tail(const NormalizeJob& j, int64_t from) {
-    const int64_t count = j.count - from;
+template <typename XElement, typename ScaleElement>
+inline void normalize_tail(const NormalizeJob& job, int64_t first) {
+    const int64_t count = job.count - first;
     if (count == 0) return;
-    const Padded<typename X::T> x(static_cast<const typename X::T*>(j.x) + from, count);
-    const Padded<typename S::T> scale(static_cast<const typename S::T*>(j.scale) + from, count);
-    Padded<typename S::T> y;
-    put_product<X, S, false>(y.elements, X::load_v(x.elements) * j.inverse, S::load_v(scale.elements));
-    y.copy_to(static_cast<typename S::T*>(j.y) + from, count);
+    const Padded<typename XElement::T> x(static_cast<const typename XElement::T*>(job.x) + first, count);
+    const Padded<typename ScaleElement::T> scale(static_cast<const typename ScaleElement::T*>(job.scale) + first,
+                                                 count);
+    Padded<typename ScaleElement::T> y;
+    store_product<XElement, ScaleElement, false>(y.elements, XElement::load_vector(x.elements) * job.inverse,
+                                                 ScaleElement::load_vector(scale.elements));
+    y.copy_to(static_cast<typename ScaleElement::T*>(job.y) + first, count);
 }
 
-// Prefetches cache lines while elements are normalized: the job's lines, which later rows read, and, with kPrefetched,
-// the lines kAhead bytes after the elements of y, which are written next.
+// Prefetches cache lines while elements are normalized: the ranges NormalizeJob::prefetch, and with kPrefetched also
+// the lines of y that are written next, kAheadBytes after the current elements.
 template <Storing storing>
 class Prefetcher {
 public:
-    explicit Prefetcher(const NormalizeJob& j)
-        : next_x_(static_cast<const char*>(j.prefetch[0])), next_residual_(static_cast<const char*>(j.prefetch[1])) {}
+    explicit Prefetcher(const NormalizeJob& job)
+        : next_x_(static_cast<const char*>(job.prefetch[0])),
+          next_residual_(static_cast<const char*>(job.prefetch[1])) {}
     template <typename X, typename Y>
     void at(int64_t i, const X*, const Y* y) const {
         __builtin_prefetch(next_x_ + i * sizeof(X));
         if (next_residual_ != next_x_) __builtin_prefetch(next_residual_ + i * sizeof(X));
-        if (storing == Storing::kPrefetched) __builtin_prefetch(reinterpret_cast<const char*>(y + i) + kAhead, 1);
+        if (storing == Storing::kPrefetched) __builtin_prefetch(reinterpret_cast<const char*>(y + i) + kAheadBytes, 1);
     }
 
 private:
-    static constexpr int64_t kAhead = 4096;  // bytes
+    static constexpr int64_t kAheadBytes = 4096;
     const char *next_x_, *next_residual_;
 };
 
-template <typename X, typename S, Storing storing>
-void normalize_row(const NormalizeJob& j) {
+template <typename XElement, typename ScaleElement, Storing storing>
+void normalize_row(const NormalizeJob& job) {
     constexpr bool kStream = storing == Storing::kStreamed;
-    auto* x = static_cast<const typename X::T*>(j.x);
-    auto* scale = static_cast<const typename S::T*>(j.scale);
-    auto* y = static_cast<typename S::T*>(j.y);
-    const Prefetcher<storing> prefetcher(j);
-    const int64_t count = j.count;
-    const VF inverse = VF{} + j.inverse;
+    auto* x = static_cast<const typename XElement::T*>(job.x);
+    auto* scale = static_cast<const typename ScaleElement::T*>(job.scale);
+    auto* y = static_cast<typename ScaleElement::T*>(job.y);
+    const Prefetcher<storing> prefetcher(job);
+    const int64_t count = job.count;
+    const FloatVec inverse = FloatVec{} + job.inverse;
     int64_t i = 0;
     for (; i + W <= count; i += W) {
         prefetcher.at(i, x, y);
-        put_product<X, S, kStream>(y + i, X::load_v(x + i) * inverse, S::load_v(scale + i));
+        store_product<XElement, ScaleElement, kStream>(y + i, XElement::load_vector(x + i) * inverse,
+                                                       ScaleElement::load_vector(scale + i));
     }
-    normalize_tail<X, S>(j, i);
+    normalize_tail<XElement, ScaleElement>(job, i);
 }
 
-// bfloat16 throughout: a 32-bit lane holds two elements, and no data move between lanes.
+// x and scale in bfloat16: each 32-bit word of a vector holds two elements, and no data move between words.
 template <Storing storing>
-void normalize_row_bf16(const NormalizeJob& j) {
-    auto* x = static_cast<const uint16_t*>(j.x);
-    auto* scale = static_cast<const uint16_t*>(j.scale);
-    auto* y = static_cast<uint16_t*>(j.y);
-    const Prefetcher<storing> prefetcher(j);
-    const int64_t count = j.count;
-    const VF inverse = VF{} + j.inverse;
+void normalize_row_bf16(const NormalizeJob& job) {
+    auto* x = static_cast<const uint16_t*>(job.x);
+    auto* scale = static_cast<const uint16_t*>(job.scale);
+    auto* y = static_cast<uint16_t*>(job.y);
+    const Prefetcher<storing> prefetcher(job);
+    const int64_t count = job.count;
+    const FloatVec inverse = FloatVec{} + job.inverse;
     int64_t i = 0;
     for (; i + 2 * W <= count; i += 2 * W) {
         prefetcher.at(i, x, y);
-        VU a = load<VU>(x + i), s = load<VU>(scale + i);
-        VF even = rounded<Bf16>(as_float(a << 16) * inverse);
-        VF odd = rounded<Bf16>(as_float(a & 0xffff0000u) * inverse);
-        put<storing == Storing::kStreamed>(y + i, pack_bf16(even * as_float(s << 16), odd * as_float(s & 0xffff0000u)));
+        Uint32Vec x_words = load<Uint32Vec>(x + i), scale_words = load<Uint32Vec>(scale + i);
+        FloatVec even = rounded<Bf16>(as_float(x_words << 16) * inverse);
+        FloatVec odd = rounded<Bf16>(as_float(x_words & 0xffff0000u) * inverse);
+        put<storing == Storing::kStreamed>(
+            y + i, pack_bf16(even * as_float(scale_words << 16), odd * as_float(scale_words & 0xffff0000u)));
     }
-    if (j.count - i >= W) {
-        put_product<Bf16, Bf16, false>(y + i, load_bf16(x + i) * j.inverse, load_bf16(scale + i));
+    if (job.count - i >= W) {
+        store_product<Bf16, Bf16, false>(y + i, load_bf16(x + i) * job.inverse, load_bf16(scale + i));
         i += W;
     }
-    normalize_tail<Bf16, Bf16>(j, i);
+    normalize_tail<Bf16, Bf16>(job, i);
 }
 
-template <typename X, typename S, Storing storing>
-inline void normalize_by_types(const NormalizeJob& j) {
-    if constexpr (std::is_same<X, Bf16>::value && std::is_same<S, Bf16>::value)
-        normalize_row_bf16<storing>(j);
+template <typename XElement, typename ScaleElement, Storing storing>
+inline void normalize_by_types(const NormalizeJob& job) {
+    if constexpr (std::is_same<XElement, Bf16>::value && std::is_same<ScaleElement, Bf16>::value)
+        normalize_row_bf16<storing>(job);
     else
-        normalize_row<X, S, storing>(j);
+        normalize_row<XElement, ScaleElement, storing>(job);
 }
 
-template <typename X, typename S>
-void normalize(const NormalizeJob& j) {
-    if (j.storing == Storing::kStreamed) return normalize_by_types<X, S, Storing::kStreamed>(j);
-    if (j.storing == Storing::kPrefetched) return normalize_by_types<X, S, Storing::kPrefetched>(j);
-    normalize_by_types<X, S, Storing::kPlain>(j);
+template <typename XElement, typename ScaleElement>
+void normalize(const NormalizeJob& job) {
+    if (job.storing == Storing::kStreamed) return normalize_by_types<XElement, ScaleElement, Storing::kStreamed>(job);
+    if (job.storing == Storing::kPrefetched)
+        return normalize_by_types<XElement, ScaleElement, Storing::kPrefetched>(job);
+    normalize_by_types<XElement, ScaleElement, Storing::kPlain>(job);
 }
 
-// ---- a piece of a row in float64 -----------------------------------------------------------------------
+// ---- a block of a row in float64 -----------------------------------------------------------------------
 
 void scale_by(double* a, double factor, int64_t count) {
     for (int64_t i = 0; i < count; ++i) a[i] *= factor;
@@ -387,8 +403,8 @@ void multiply(const double* __restrict a, const double* __restrict b, double* __
 void add_product(const double* __restrict a, const double* __restrict b, double* __restrict sum, int64_t count) {
     for (int64_t i = 0; i < count; ++i) sum[i] += a[i] * b[i];
 }
-void project(const double* __restrict a, const double* __restrict b, double mean, double factor, double* __restrict to,
-             int64_t count) {
+void scale_difference(const double* __restrict a, const double* __restrict b, double mean, double factor,
+                      double* __restrict to, int64_t count) {
     for (int64_t i = 0; i < count; ++i) to[i] = factor * (a[i] - b[i] * mean);
 }
 
@@ -407,7 +423,7 @@ const RmsNormKernels& NPU_ROPE_OF_ISA(rms_norm_kernels, NPU_ROPE_ISA)() {
         scale_by,
         multiply,
         add_product,
-        project,
+        scale_difference,
     };
     return set;
 }

@@ -8,25 +8,28 @@
 
 namespace npu_rope {
 
-// How a result is stored: into the caches; into cache lines that were prefetched, so that stores do not wait for them;
-// or past the caches.
-enum class Storing { kPlain, kPrefetched, kStreamed };
+// How a result is stored.
+enum class Storing {
+    kPlain,       // into the caches
+    kPrefetched,  // into cache lines that were prefetched, so that stores do not wait for them
+    kStreamed     // past the caches
+};
 
-// A row of finite elements. x and scale are float32 or narrower, the stash type is float32:
-// y = (x * inverse, rounded to x's type) * scale.
+// Computes y = (x * inverse, rounded to x's type) * scale for a row of finite elements. x and scale are float32 or
+// narrower, and the stash type is float32.
 struct NormalizeJob {
     const void* x;
     const void* scale;
     void* y;
     int64_t count;
     float inverse;  // of the root mean square
-    // With Storing::kStreamed, y's address is a multiple of kStreamAlign, and the caller orders the stores before
+    // With Storing::kStreamed, y's address is a multiple of kStreamAlignBytes, and the caller orders the stores before
     // another thread reads them.
     Storing storing;
-    const void* prefetch[2];  // starts of two ranges of a row's size, for later reads; any address is valid
+    const void* prefetch[2];  // the first addresses of two later rows to prefetch; any address is valid
 };
 
-// sum = a + b, rounded once; sum may be a or b itself.
+// Computes sum = a + b, rounded once. sum may be a or b itself.
 struct AddJob {
     const void* a;
     const void* b;
@@ -38,28 +41,32 @@ struct AddJob {
 
 // Largest block, in elements, of a sum of doubles; the caller adds the sums of blocks pairwise.
 constexpr int64_t kSumBlock = 512;
-// Error of a block's sum, in units of 2^-53 of the sum of the products' magnitudes: a product rounds once. It goes
-// through at most kSumBlock / (2 W) additions in its lane of four accumulators of W/2 doubles, W >= 4, or 2 W - 1 <= 31
-// in the tail; then through 2 + log2(W/2) <= 5 additions that join the lanes, and one that adds the tail.
+// Error of a block's sum, in units of 2^-53 of the sum of the products' magnitudes. W, at least 4, is the number of
+// floats in a vector, so a vector has W/2 doubles. The roundings of a product are:
+//   1    of the product itself
+//   64   of additions in its element of one of four accumulators: at most kSumBlock / (2 W); in the rest of the block,
+//        which does not fill the accumulators, at most 2 W - 1 <= 31
+//   5    of additions that join the accumulators and their elements: 2 + log2(W/2)
+//   1    of the addition of the rest
 constexpr int kSumBlockError = 1 + 64 + 5 + 1;
 
 // Largest block, in elements, of sum_squares, which adds groups of 8 or 16 vectors in float32 and the groups in double.
-// In a group a square rounds once, or not at all if it has 22 bits or fewer. It goes through at most one addition
-// (bfloat16: three) and two that join four accumulators: 5 * 2^-24. The doubles round as above, with at most
+// In a group, a square rounds once, or not at all if it has at most 22 bits. Then at most one addition (bfloat16:
+// three) and two that join four accumulators round: 5 * 2^-24 in total. The doubles round as above, with at most
 // kSquaresBlock / (8 W) <= 128 groups and 7 single vectors: less than 2^-45.
 constexpr int64_t kSquaresBlock = 4096;
-// Range of mean squares (with epsilon) that are computed by float32 sums. The part that float32 cannot hold, squares
-// below 2^-126 at worst, is less than 2^-24 of the smallest mean square in the range. Outside the range the row is
-// summed in double.
+// Range of mean squares (with epsilon) that are computed by float32 sums. Squares below 2^-126 lose bits in float32.
+// Their loss is less than 2^-24 of the smallest mean square in the range. Outside the range the row is summed in
+// double.
 constexpr double kMinMeanSquare = 0x1p-100, kMaxMeanSquare = 0x1p128;
 
-// Tables by npu_rope_dtype: float32, float16, bfloat16 and, in those of four entries, float64. Arrays of doubles do
-// not overlap.
+// Arrays of functions are indexed by npu_rope_dtype: float32, float16, bfloat16 and, if they have four entries,
+// float64. The arrays of doubles in one call do not overlap.
 struct RmsNormKernels {
-    double (*sum_squares[3])(const void* x, int64_t count);  // infinite or NaN where float32 overflows
-    void (*normalize[3][3])(const NormalizeJob&);            // x's type, scale's
+    double (*sum_squares[3])(const void* x, int64_t count);  // infinite or NaN if float32 overflows
+    void (*normalize[3][3])(const NormalizeJob&);            // by x's type, then scale's
     void (*add[4])(const AddJob&);
-    // Elements as doubles, and doubles rounded once.
+    // widen converts elements to doubles; narrow rounds doubles once to the type.
     void (*widen[4])(const void* from, double* to, int64_t count);
     void (*narrow[4])(const double* from, void* to, int64_t count);
     double (*dot)(const double* a, const double* b, int64_t count);
@@ -67,7 +74,7 @@ struct RmsNormKernels {
     void (*multiply)(const double* a, const double* b, double* product, int64_t count);
     void (*add_product)(const double* a, const double* b, double* sum, int64_t count);  // sum += a * b
     // to = factor * (a - b * mean)
-    void (*project)(const double* a, const double* b, double mean, double factor, double* to, int64_t count);
+    void (*scale_difference)(const double* a, const double* b, double mean, double factor, double* to, int64_t count);
 };
 
 NPU_ROPE_DECLARE_KERNELS(RmsNormKernels, rms_norm_kernels)

@@ -8,20 +8,22 @@
 namespace npu_rope {
 
 // A head that is normalized, scaled and rotated in float32, and rounded once: y = rotate(x * inverse * scale). x, scale
-// and y have one type and point at the head's rotated window; y may be x.
+// and y have the same type and point at the head's rotated window; y may be x.
 struct NormRopeJob {
     const void* x;
     const void* scale;
     void* y;
-    float inverse;                            // of the root mean square
-    int64_t elements_before, elements_after;  // before and after the window; normalized and scaled only
+    float inverse;  // of the root mean square
+    // Elements before and after the window, which are normalized and scaled but not rotated.
+    int64_t elements_before, elements_after;
     int pairs;
     const float *cos_table, *sin_table;
-    bool stream;  // store past the caches, under the conditions of HeadsJob
+    bool stream;  // store past the caches; HeadsJob (rope_kernels.h) gives the conditions
 };
 
 struct RmsNormRopeKernels {
-    // [pairing][npu_rope_dtype]; null for float32. The tables have the order RopeKernels::order[pairing][dtype].
+    // Indexed by pairing and npu_rope_dtype; NULL for float32. The tables of cos and sin have the order that
+    // RopeKernels::order has at the same indices.
     void (*rotate[kPairings][3])(const NormRopeJob&);
 };
 

@@ -1,4 +1,5 @@
-// The normalization of a row, for rms_norm and rms_norm_rope. The formula and its error: rms_norm.cpp.
+// Normalize one row, for rms_norm and rms_norm_rope. rms_norm.cpp has the formula with the name Normalized, and its
+// error.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +14,14 @@ namespace npu_rope {
 // Properties that all rows of a call share.
 struct RowFormat {
     const RmsNormKernels& kernels;
-    int64_t n;
+    int64_t n;  // elements of a row
     int32_t x_dtype, scale_dtype, stash_dtype;
     double epsilon;                // rounded to the stash type
     int64_t x_bytes, scale_bytes;  // of an element
 };
 
-// Adds sums of blocks pairwise, in order: parts_[k] is the sum of 2^k blocks if bit k of the number of blocks is set.
+// Adds the sums of blocks pairwise, in order. If bit k of the number of blocks is set, parts_[k] is the sum of 2^k
+// blocks.
 class PairwiseSum {
 public:
     void add(double block) {
@@ -46,7 +48,7 @@ void for_each_block(int64_t n, F f) {
     for (int64_t at = 0; at < n; at += kBlock) f(at, std::min(kBlock, n - at));
 }
 
-// ---- a row in double, block by block: every combination of types -----------------------------------------
+// ---- a row in double, block by block, for every combination of types -------------------------------------
 
 // Rounds doubles to a type, in place.
 inline void round_to(const RmsNormKernels& kernels, int32_t dtype, double* values, int64_t count) {
@@ -56,33 +58,34 @@ inline void round_to(const RmsNormKernels& kernels, int32_t dtype, double* value
     kernels.widen[dtype](narrow, values, count);
 }
 
-// Rounds epsilon to the stash type, like x.
+// Returns the format of a call's rows. Epsilon is rounded to the stash type, as x is.
 inline RowFormat row_format(int64_t n, int32_t x_dtype, int32_t scale_dtype, int32_t stash_dtype, double epsilon) {
     const RmsNormKernels& kernels = active_rms_norm_kernels();
     round_to(kernels, stash_dtype, &epsilon, 1);
     return {kernels, n, x_dtype, scale_dtype, stash_dtype, epsilon, dtype_bytes(x_dtype), dtype_bytes(scale_dtype)};
 }
 
-// The factors of Normalized: a power of two for x, and the inverse of the product's root mean square.
+// Normalized = x * power * inverse: `power` is a power of two, `inverse` the inverse root mean square of x * power.
 struct RowFactors {
     double power = 1, inverse = 0;
 };
 
-// A row whose squares would leave float64's range is multiplied by a power of two, after which the exponent of its
-// largest element is kPeakExponent. The root mean square is at most sqrt(n) times smaller than that element. An element
-// therefore does not become subnormal if its result is a normal number.
+// A row whose squares would leave float64's range is multiplied by a power of two, so that the exponent of its largest
+// element becomes kPeakExponent. The root mean square is at most sqrt(n) times smaller than that element. Therefore an
+// element does not become subnormal if its result is a normal number.
 constexpr int kPeakExponent = 16;
 
+// Reads, normalizes and writes rows in double.
 class DoubleRow {
 public:
-    explicit DoubleRow(const RowFormat& format) : format_(format), k_(format.kernels) {}
+    explicit DoubleRow(const RowFormat& format) : format_(format), kernels_(format.kernels) {}
 
     // Writes `count` elements of the row x from element `at`, rounded to the stash type and multiplied by `power`, a
     // power of two.
     void read(const char* x, double power, int64_t at, int64_t count, double* to) const {
-        k_.widen[format_.x_dtype](x + at * format_.x_bytes, to, count);
-        round_to(k_, format_.stash_dtype, to, count);
-        if (power != 1) k_.scale_by(to, power, count);
+        kernels_.widen[format_.x_dtype](x + at * format_.x_bytes, to, count);
+        round_to(kernels_, format_.stash_dtype, to, count);
+        if (power != 1) kernels_.scale_by(to, power, count);
     }
 
     // The mean of the squares of all elements that read() writes for the row. Epsilon is not added.
@@ -91,19 +94,20 @@ public:
         double block[kSumBlock];
         for_each_block(format_.n, [&](int64_t at, int64_t count) {
             read(x, power, at, count, block);
-            sum.add(k_.dot(block, block, count));
+            sum.add(kernels_.dot(block, block, count));
         });
         return sum.total() / static_cast<double>(format_.n);
     }
 
+    // Returns the factors with which Normalized is computed from the row x.
     RowFactors factors_of(const char* x) const {
         const double epsilon = format_.epsilon, mean = mean_square(x, 1);
-        // Squares that overflow, or whose underflow matters, exist for float64 only.
+        // Only float64 has elements whose squares overflow, or underflow to a relevant loss.
         const bool overflows = std::isinf(mean), underflows = epsilon == 0 && mean < 0x1p-900;
         if (format_.stash_dtype == NPU_ROPE_FLOAT64 && (overflows || underflows)) {
             const double peak = peak_of(x);
             if (std::isfinite(peak) && peak > 0) {
-                // At most 2^1000, which is finite and sufficient: the smallest exponent is -1074.
+                // The smallest exponent is -1074, so the limit 2^1000, which is finite, is sufficient.
                 const double power = std::ldexp(1.0, std::min(kPeakExponent - std::ilogb(peak), 1000));
                 return {power, 1 / std::sqrt(mean_square(x, power) + epsilon * power * power)};
             }
@@ -111,25 +115,27 @@ public:
         return {1, 1 / std::sqrt(mean + epsilon)};
     }
 
-    // Computes a block of Normalized in double, optionally rounded to the stash type.
-    void normalize(const char* x, const RowFactors& s, int64_t at, int64_t count, bool rounded, double* to) const {
-        read(x, s.power, at, count, to);
-        k_.scale_by(to, s.inverse, count);
-        if (rounded) round_to(k_, format_.stash_dtype, to, count);
+    // Computes a block of Normalized in double. rounded: rounds it to the stash type.
+    void normalize(const char* x, const RowFactors& factors, int64_t at, int64_t count, bool rounded,
+                   double* to) const {
+        read(x, factors.power, at, count, to);
+        kernels_.scale_by(to, factors.inverse, count);
+        if (rounded) round_to(kernels_, format_.stash_dtype, to, count);
     }
 
-    void write(const char* x, const RowFactors& s, const char* scale, char* y) const {
-        double block[kSumBlock], factors[kSumBlock], product[kSumBlock];
+    void write(const char* x, const RowFactors& factors, const char* scale, char* y) const {
+        double block[kSumBlock], scale_block[kSumBlock], product[kSumBlock];
         for_each_block(format_.n, [&](int64_t at, int64_t count) {
-            normalize(x, s, at, count, true, block);
-            round_to(k_, format_.x_dtype, block, count);
-            k_.widen[format_.scale_dtype](scale + at * format_.scale_bytes, factors, count);
-            k_.multiply(block, factors, product, count);
-            k_.narrow[format_.scale_dtype](product, y + at * format_.scale_bytes, count);
+            normalize(x, factors, at, count, /*rounded=*/true, block);
+            round_to(kernels_, format_.x_dtype, block, count);
+            kernels_.widen[format_.scale_dtype](scale + at * format_.scale_bytes, scale_block, count);
+            kernels_.multiply(block, scale_block, product, count);
+            kernels_.narrow[format_.scale_dtype](product, y + at * format_.scale_bytes, count);
         });
     }
 
 private:
+    // Returns the largest magnitude of the row x.
     double peak_of(const char* x) const {
         double block[kSumBlock], peak = 0;
         for_each_block(format_.n, [&](int64_t at, int64_t count) {
@@ -140,19 +146,20 @@ private:
     }
 
     const RowFormat& format_;
-    const RmsNormKernels& k_;
+    const RmsNormKernels& kernels_;
 };
 
 // ---- a row in float32 -------------------------------------------------------------------------------------
 
 inline bool at_most_f32(int32_t dtype) { return dtype != NPU_ROPE_FLOAT64; }
 
-// Whether all types are at most float32 and the only rounding of Normalized is that to x's type.
+// Whether no type is wider than float32, and Normalized is rounded to x's type only.
 inline bool computes_in_floats(const RowFormat& format) {
     return at_most_f32(format.x_dtype) && at_most_f32(format.scale_dtype) && format.stash_dtype == NPU_ROPE_FLOAT32;
 }
 
-// mean(x^2) + epsilon of a row of floats. fits_floats() is false for the result if float32 cannot compute it.
+// Returns mean(x^2) + epsilon of a row, from sums in float32. If they overflow or are too inaccurate, fits_floats() is
+// false for the result.
 inline double mean_square_plus_epsilon_in_floats(const RowFormat& format, const char* x) {
     const auto sum_squares = format.kernels.sum_squares[format.x_dtype];
     const auto n = static_cast<double>(format.n);
@@ -168,25 +175,25 @@ inline bool fits_floats(double mean_square_plus_epsilon) {
     return mean_square_plus_epsilon >= kMinMeanSquare && mean_square_plus_epsilon <= kMaxMeanSquare;
 }
 
-// Normalizes rows. A caller with several rows computes their mean squares first, so that none waits for another's root.
+// Normalizes rows. A caller with several rows computes all mean squares first, so that no sum waits for a square root.
 class RowNormalizer {
 public:
     explicit RowNormalizer(const RowFormat& format)
-        : format_(format), wide_(format), floats_(computes_in_floats(format)) {}
+        : format_(format), double_row_(format), computes_in_floats_(computes_in_floats(format)) {}
 
-    // mean(x^2) + epsilon, or 0 if all rows of the call are computed in double.
+    // Returns mean(x^2) + epsilon, or 0 if all rows of the call are computed in double.
     double mean_square_plus_epsilon(const char* x) const {
-        return floats_ ? mean_square_plus_epsilon_in_floats(format_, x) : 0;
+        return computes_in_floats_ ? mean_square_plus_epsilon_in_floats(format_, x) : 0;
     }
 
-    // NormalizeJob::prefetch: addresses in x and in the residual.
+    // NormalizeJob::prefetch: addresses in x and in the residual, which may be equal.
     struct Prefetch {
         const void *x, *residual;
     };
 
     void write(const char* x, double mean_square_plus_epsilon, const char* scale, char* y, Storing storing,
                const Prefetch& prefetch) const {
-        if (!fits_floats(mean_square_plus_epsilon)) return wide_.write(x, wide_.factors_of(x), scale, y);
+        if (!fits_floats(mean_square_plus_epsilon)) return double_row_.write(x, double_row_.factors_of(x), scale, y);
         const auto inverse = static_cast<float>(1 / std::sqrt(mean_square_plus_epsilon));
         format_.kernels.normalize[format_.x_dtype][format_.scale_dtype](
             {x, scale, y, format_.n, inverse, storing, {prefetch.x, prefetch.residual}});
@@ -194,8 +201,8 @@ public:
 
 private:
     const RowFormat& format_;
-    const DoubleRow wide_;
-    const bool floats_;
+    const DoubleRow double_row_;
+    const bool computes_in_floats_;
 };
 
 }  // namespace npu_rope

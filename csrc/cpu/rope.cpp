@@ -5,8 +5,8 @@
 namespace npu_rope {
 
 Check run_rope_cpu(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle) {
-    rope_table::Angles source;
-    Rotation call;
+    rope_table::ComputedTables source;
+    RotationCall call;
     if (Check c = check_rope(t, params, angle, &call.shape); !c.ok()) return c;
     if (Check c = rope_table::fill_call(t, *params, forward, angle, &source, &call); !c.ok()) return c;
     rotate_all(source, call);

@@ -1,4 +1,4 @@
-// Compiled without floating-point contraction: policy ggml must round after every operation.
+// Compiled without floating-point contraction, because policy ggml rounds after every operation.
 #include "csrc/cpu/rope_angle.h"
 
 #include <cmath>
@@ -10,30 +10,33 @@
 namespace npu_rope {
 namespace {
 
+// Splits turns into *hi with 22 significant bits, and the rest *lo.
 void split_turns(long double turns, double* hi, double* lo) {
-    double d = static_cast<double>(turns);
+    constexpr int kClearedBits = 53 - 22;  // a double has 53 significant bits
+    double rounded = static_cast<double>(turns);
     uint64_t bits;
-    std::memcpy(&bits, &d, sizeof bits);
-    bits &= ~((uint64_t{1} << 31) - 1);
+    std::memcpy(&bits, &rounded, sizeof bits);
+    bits &= ~((uint64_t{1} << kClearedBits) - 1);
     std::memcpy(hi, &bits, sizeof *hi);
     *lo = static_cast<double>(turns - static_cast<long double>(*hi));
 }
 
-void fill_ggml_constants(const npu_rope_params& p, const float* factors, int64_t factor_stride, RopeAngles* a) {
-    auto base = static_cast<float>(p.freq_base);
-    a->theta_scale = powf(base, -2.0f / static_cast<float>(p.n_dims));
-    a->freq_scale = static_cast<float>(p.freq_scale);
-    a->ext_factor = static_cast<float>(p.ext_factor);
-    a->mscale_f32 = static_cast<float>(p.attn_factor);
+void fill_ggml_constants(const npu_rope_params& p, const float* factors, int64_t factor_stride,
+                         AngleConstants* constants) {
+    auto freq_base = static_cast<float>(p.freq_base);
+    constants->theta_scale = powf(freq_base, -2.0f / static_cast<float>(p.n_dims));
+    constants->freq_scale = static_cast<float>(p.freq_scale);
+    constants->ext_factor = static_cast<float>(p.ext_factor);
+    constants->mscale_f32 = static_cast<float>(p.attn_factor);
     if (p.ext_factor != 0) {
-        rope_corr_dims(p, &a->corr_low, &a->corr_high);
-        a->mscale_f32 *= 1.0f + 0.1f * logf(1.0f / a->freq_scale);
+        find_yarn_ramp(p, &constants->ramp_low, &constants->ramp_high);
+        constants->mscale_f32 *= 1.0f + 0.1f * logf(1.0f / constants->freq_scale);
     }
-    a->freq_factors.assign(a->pairs, 1.0f);
-    for (int i = 0; factors && i < a->pairs; ++i) a->freq_factors[i] = factors[i * factor_stride];
+    constants->freq_factors.assign(constants->pairs, 1.0f);
+    for (int i = 0; factors && i < constants->pairs; ++i) constants->freq_factors[i] = factors[i * factor_stride];
 }
 
-// The arguments from which a RopeAngles was computed, except the values of freq_factors.
+// The arguments from which constants were computed, except the values of freq_factors.
 struct CacheKey {
     npu_rope_params params;
     int32_t policy;
@@ -41,91 +44,94 @@ struct CacheKey {
 };
 
 struct CacheEntry {
-    bool used = false;
+    bool is_filled = false;
     CacheKey key;
     std::vector<float> factors;
-    RopeAngles angles;
+    AngleConstants constants;
 };
 
-bool same_params(const npu_rope_params& a, const npu_rope_params& b) {
+bool is_same(const npu_rope_params& a, const npu_rope_params& b) {
     return a.n_dims == b.n_dims && a.mode == b.mode && a.n_ctx_orig == b.n_ctx_orig && a.freq_base == b.freq_base &&
            a.freq_scale == b.freq_scale && a.ext_factor == b.ext_factor && a.attn_factor == b.attn_factor &&
            a.beta_fast == b.beta_fast && a.beta_slow == b.beta_slow &&
            std::equal(a.sections, a.sections + 4, b.sections);
 }
 
-bool matches(const CacheEntry& e, const npu_rope_params& p, const float* factors, int64_t stride, int32_t policy) {
-    if (!e.used || e.key.policy != policy || e.key.has_factors != (factors != nullptr) || !same_params(e.key.params, p))
+bool matches(const CacheEntry& entry, const npu_rope_params& p, const float* factors, int64_t stride, int32_t policy) {
+    if (!entry.is_filled || entry.key.policy != policy || entry.key.has_factors != (factors != nullptr) ||
+        !is_same(entry.key.params, p))
         return false;
-    for (size_t i = 0; factors && i < e.factors.size(); ++i)
-        if (e.factors[i] != factors[static_cast<int64_t>(i) * stride]) return false;
+    for (size_t i = 0; factors && i < entry.factors.size(); ++i)
+        if (entry.factors[i] != factors[static_cast<int64_t>(i) * stride]) return false;
     return true;
 }
 
-Check make_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
-                       RopeAngles* a) {
-    *a = RopeAngles{};
-    a->policy = policy;
-    a->pairs = rope_pairs(p);
-    a->rules = rope_pair_rules(p);
-    a->mscale = rope_mscale(p);
+Check make_angle_constants(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
+                           AngleConstants* constants) {
+    *constants = AngleConstants{};
+    constants->policy = policy;
+    constants->pairs = rope_pairs(p);
+    constants->pair_angles = rope_pair_angles(p);
+    constants->mscale = rope_mscale(p);
 
-    std::vector<long double> freq = rope_frequencies(p, freq_factors, factor_stride);
-    if (Check c = check_rope_frequencies(freq); !c.ok()) return c;
+    std::vector<long double> frequencies = rope_frequencies(p, freq_factors, factor_stride);
+    if (Check c = check_rope_frequencies(frequencies); !c.ok()) return c;
 
-    int padded = (a->pairs + kAnglePad - 1) / kAnglePad * kAnglePad;
-    a->turns_hi.assign(padded, 0.0);
-    a->turns_lo.assign(padded, 0.0);
-    bool f32 = policy == NPU_ROPE_ANGLE_F32;
-    for (int i = 0; i < a->pairs; ++i)
-        split_turns(f32 ? 1.0L / kTwoPi : freq[i] / kTwoPi, &a->turns_hi[i], &a->turns_lo[i]);
-    if (f32) {
-        a->freq_f32.assign(padded, 0.0f);
-        for (int i = 0; i < a->pairs; ++i) a->freq_f32[i] = static_cast<float>(static_cast<double>(freq[i]));
+    int padded = (constants->pairs + kPairPadding - 1) / kPairPadding * kPairPadding;
+    constants->turns_hi.assign(padded, 0.0);
+    constants->turns_lo.assign(padded, 0.0);
+    bool is_f32 = policy == NPU_ROPE_ANGLE_F32;
+    for (int i = 0; i < constants->pairs; ++i)
+        split_turns(is_f32 ? 1.0L / kTwoPi : frequencies[i] / kTwoPi, &constants->turns_hi[i], &constants->turns_lo[i]);
+    if (is_f32) {
+        constants->freq_f32.assign(padded, 0.0f);
+        for (int i = 0; i < constants->pairs; ++i)
+            constants->freq_f32[i] = static_cast<float>(static_cast<double>(frequencies[i]));
     }
-    if (policy == NPU_ROPE_ANGLE_GGML) fill_ggml_constants(p, freq_factors, factor_stride, a);
+    if (policy == NPU_ROPE_ANGLE_GGML) fill_ggml_constants(p, freq_factors, factor_stride, constants);
     return {};
 }
 
 }  // namespace
 
-Check cached_rope_angles(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
-                         const RopeAngles** angles) {
+Check cached_angle_constants(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride, int32_t policy,
+                             const AngleConstants** constants) {
     constexpr int kEntries = 8;
     thread_local CacheEntry entries[kEntries];
     thread_local int oldest = 0;
-    for (auto& e : entries)
-        if (matches(e, p, freq_factors, factor_stride, policy)) {
-            *angles = &e.angles;
+    for (CacheEntry& entry : entries)
+        if (matches(entry, p, freq_factors, factor_stride, policy)) {
+            *constants = &entry.constants;
             return {};
         }
-    CacheEntry& e = entries[oldest];
+    CacheEntry& entry = entries[oldest];
     oldest = (oldest + 1) % kEntries;
-    e.used = false;
-    if (Check c = make_rope_angles(p, freq_factors, factor_stride, policy, &e.angles); !c.ok()) return c;
-    e.key = {p, policy, freq_factors != nullptr};
-    e.factors.clear();
-    for (int i = 0; freq_factors && i < rope_pairs(p); ++i) e.factors.push_back(freq_factors[i * factor_stride]);
-    e.used = true;
-    *angles = &e.angles;
+    entry.is_filled = false;
+    if (Check c = make_angle_constants(p, freq_factors, factor_stride, policy, &entry.constants); !c.ok()) return c;
+    entry.key = {p, policy, freq_factors != nullptr};
+    entry.factors.clear();
+    for (int i = 0; freq_factors && i < rope_pairs(p); ++i) entry.factors.push_back(freq_factors[i * factor_stride]);
+    entry.is_filled = true;
+    *constants = &entry.constants;
     return {};
 }
 
-void ggml_cos_sin(const RopeAngles& a, const int64_t* positions, float* cos_table, float* sin_table) {
-    float base[kRopeAxes], theta[kRopeAxes];
-    for (int k = 0; k < kRopeAxes; ++k) theta[k] = base[k] = static_cast<float>(positions[k]);
-    for (int i = 0; i < a.pairs; ++i) {
-        const RopePairRule& rule = a.rules[i];
-        if (rule.restarts >= 0) theta[rule.restarts] = base[rule.restarts];
-        float extrapolated = theta[rule.axis] / a.freq_factors[i];
-        float angle = a.freq_scale * extrapolated;
-        if (a.ext_factor != 0) {
-            float mix = rope_ramp(a.corr_low, a.corr_high, i) * a.ext_factor;
+void ggml_cos_sin(const AngleConstants& constants, const int64_t* positions, float* cos_table, float* sin_table) {
+    // theta, as ggml names it, is the position times a power of theta_scale.
+    float position[kRopeAxes], theta[kRopeAxes];
+    for (int k = 0; k < kRopeAxes; ++k) theta[k] = position[k] = static_cast<float>(positions[k]);
+    for (int i = 0; i < constants.pairs; ++i) {
+        const RopePairAngle& pair = constants.pair_angles[i];
+        if (pair.restarted_axis >= 0) theta[pair.restarted_axis] = position[pair.restarted_axis];
+        float extrapolated = theta[pair.axis] / constants.freq_factors[i];
+        float angle = constants.freq_scale * extrapolated;
+        if (constants.ext_factor != 0) {
+            float mix = yarn_ramp(constants.ramp_low, constants.ramp_high, i) * constants.ext_factor;
             angle = angle * (1 - mix) + extrapolated * mix;
         }
-        cos_table[i] = cosf(angle) * a.mscale_f32;
-        sin_table[i] = sinf(angle) * a.mscale_f32;
-        for (float& t : theta) t *= a.theta_scale;
+        cos_table[i] = cosf(angle) * constants.mscale_f32;
+        sin_table[i] = sinf(angle) * constants.mscale_f32;
+        for (float& t : theta) t *= constants.theta_scale;
     }
 }
 

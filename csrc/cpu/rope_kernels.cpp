@@ -1,6 +1,6 @@
-// The kernels for vectors of NPU_ROPE_LANES floats. Tables are computed with fused multiply-adds if the instruction set
-// has them. Heads are rotated by products and their sum, each rounded, as in PyTorch's x * cos + rotate_half(x) * sin
-// and in the device's kernel. Equal tables therefore give equal bits on every instruction set.
+// The kernels of rope for vectors of W = NPU_ROPE_VECTOR_FLOATS floats. Tables are computed with fused multiply-adds if
+// the instruction set has them. A rotation rounds each product and their sum, as do the NPU's kernel and PyTorch's
+// x * cos + rotate_half(x) * sin. Equal tables therefore give equal bits on every instruction set.
 #include "csrc/cpu/rope_kernels.h"
 
 #include <cmath>
@@ -14,159 +14,173 @@ namespace {
 
 // ---- cos and sin of a fractional turn ---------------------------------------------------------
 //
-// t = m*hi is exact (rope_angle.h), and so is t - round(t); m*lo is added afterwards. The sum r in [-1/2, 1/2] is split
-// as r = q/4 + z, |z| <= 1/8. Both series are evaluated in [-pi/4, pi/4], and q selects the series and its sign.
-// Coefficients: Taylor's (2 pi)^k / k!.
+// m * hi is exact (rope_angle.h), and so is its difference from the nearest integer. The code adds m * lo to this
+// difference. The sum r in [-1/2, 1/2] is split as r = q/4 + z with |z| <= 1/8. Both series are evaluated for the angle
+// 2 pi z in [-pi/4, pi/4], and q selects the series and its sign. Coefficients: Taylor's (2 pi)^k / k!.
 
-struct Series {
-    static constexpr double s[] = {0x1.921fb54442d18p+2,  -0x1.4abbce625be53p+5, 0x1.466bc6775aae2p+6,
-                                   -0x1.32d2cce62bd86p+6, 0x1.50783487ee782p+5,  -0x1.e3074fde8871fp+3,
-                                   0x1.e8f434d018d63p+1,  -0x1.6fadb9f155744p-1};
-    static constexpr double c[] = {0x1.0000000000000p+0,  -0x1.3bd3cc9be45dep+4, 0x1.03c1f081b5ac4p+6,
-                                   -0x1.55d3c7e3cbffap+6, 0x1.e1f506891babbp+5,  -0x1.a6d1f2a204a8cp+4,
-                                   0x1.f9d38a3763cc3p+2,  -0x1.b6e24f44b128fp+0, 0x1.20c62c2f2d7f5p-2};
+struct Coefficients {
+    static constexpr double sin[] = {0x1.921fb54442d18p+2,  -0x1.4abbce625be53p+5, 0x1.466bc6775aae2p+6,
+                                     -0x1.32d2cce62bd86p+6, 0x1.50783487ee782p+5,  -0x1.e3074fde8871fp+3,
+                                     0x1.e8f434d018d63p+1,  -0x1.6fadb9f155744p-1};
+    static constexpr double cos[] = {0x1.0000000000000p+0,  -0x1.3bd3cc9be45dep+4, 0x1.03c1f081b5ac4p+6,
+                                     -0x1.55d3c7e3cbffap+6, 0x1.e1f506891babbp+5,  -0x1.a6d1f2a204a8cp+4,
+                                     0x1.f9d38a3763cc3p+2,  -0x1.b6e24f44b128fp+0, 0x1.20c62c2f2d7f5p-2};
 };
 
-// kTerms: enough for an error below 2^-29 (float tables) or 2^-53 (double tables).
+// kTerms: 5 sine and 6 cosine terms give errors below 2^-29, for float tables; 8 and 9 give 2^-53, for double tables.
 template <int kTerms>
-inline VD sin_series(VD z, VD z2) {
-    VD p = VD{} + Series::s[kTerms - 1];
-    for (int k = kTerms - 2; k >= 0; --k) p = mul_add(p, z2, VD{} + Series::s[k]);
-    return p * z;
+inline DoubleVec sin_series(DoubleVec z, DoubleVec z_squared) {
+    DoubleVec sum = DoubleVec{} + Coefficients::sin[kTerms - 1];
+    for (int k = kTerms - 2; k >= 0; --k) sum = mul_add(sum, z_squared, DoubleVec{} + Coefficients::sin[k]);
+    return sum * z;
 }
 template <int kTerms>
-inline VD cos_series(VD z2) {
-    VD p = VD{} + Series::c[kTerms - 1];
-    for (int k = kTerms - 2; k >= 0; --k) p = mul_add(p, z2, VD{} + Series::c[k]);
-    return p;
+inline DoubleVec cos_series(DoubleVec z_squared) {
+    DoubleVec sum = DoubleVec{} + Coefficients::cos[kTerms - 1];
+    for (int k = kTerms - 2; k >= 0; --k) sum = mul_add(sum, z_squared, DoubleVec{} + Coefficients::cos[k]);
+    return sum;
 }
 
 template <int kSinTerms, int kCosTerms>
-inline void cos_sin(VD hi, VD lo, VD m, VD* c, VD* s) {
-    VD t = m * hi;
-    VD r = mul_add(m, lo, t - round_to_even(t));
-    VD quarter = (r * 4.0 + 0x1.8p52);  // q is in the low bits
-    VD z = r - (quarter - 0x1.8p52) * 0.25;
-    VL q = (VL)quarter;
-    VD z2 = z * z;
-    VD sz = sin_series<kSinTerms>(z, z2), cz = cos_series<kCosTerms>(z2);
-    VL odd = -(q & 1);
-    VL cos_sign = (((q + 1) & 2) << 62), sin_sign = ((q & 2) << 62);
-    *c = (VD)((((VL)cz & ~odd) | ((VL)sz & odd)) ^ cos_sign);
-    *s = (VD)((((VL)sz & ~odd) | ((VL)cz & odd)) ^ sin_sign);
+inline void cos_sin(DoubleVec hi, DoubleVec lo, DoubleVec m, DoubleVec* c, DoubleVec* s) {
+    constexpr double kRounder = 0x1.8p52;  // a sum with it is rounded to an integer, which is in the sum's low bits
+    DoubleVec turns = m * hi;
+    DoubleVec r = mul_add(m, lo, turns - round_to_even(turns));
+    DoubleVec quarter = (r * 4.0 + kRounder);
+    DoubleVec z = r - (quarter - kRounder) * 0.25;
+    Int64Vec q = (Int64Vec)quarter;
+    DoubleVec z_squared = z * z;
+    DoubleVec sin_z = sin_series<kSinTerms>(z, z_squared), cos_z = cos_series<kCosTerms>(z_squared);
+    Int64Vec odd_mask = -(q & 1);  // an odd q exchanges cos and sin
+    // << 62 moves bit 1 to the sign bit: cos is negative if q mod 4 is 1 or 2, sin if it is 2 or 3.
+    Int64Vec cos_sign = (((q + 1) & 2) << 62), sin_sign = ((q & 2) << 62);
+    *c = (DoubleVec)((((Int64Vec)cos_z & ~odd_mask) | ((Int64Vec)sin_z & odd_mask)) ^ cos_sign);
+    *s = (DoubleVec)((((Int64Vec)sin_z & ~odd_mask) | ((Int64Vec)cos_z & odd_mask)) ^ sin_sign);
 }
 
-inline void store_table(float* p, VD v) { store(p, __builtin_convertvector(v, VFhalf)); }
-inline void store_table(double* p, VD v) { store(p, v); }
+inline void store_table(float* p, DoubleVec v) { store(p, __builtin_convertvector(v, HalfFloatVec)); }
+inline void store_table(double* p, DoubleVec v) { store(p, v); }
 
 template <int kSinTerms, int kCosTerms, typename T>
-void fill_table(const TableJob& j, T* cos_table, T* sin_table) {
-    constexpr int kStep = W / 2;
-    for (int i = 0; i < j.count; i += kStep) {
-        VD m = j.m_each ? load<VD>(j.m_each + i) : VD{} + j.m;
-        VD c, s;
-        cos_sin<kSinTerms, kCosTerms>(load<VD>(j.turns_hi + i), load<VD>(j.turns_lo + i), m, &c, &s);
-        store_table(cos_table + i, c * j.cos_scale);
-        store_table(sin_table + i, s * j.sin_scale);
+void fill_table(const TableJob& job, T* cos_table, T* sin_table) {
+    for (int i = 0; i < job.count; i += W / 2) {
+        DoubleVec m = job.pair_multipliers ? load<DoubleVec>(job.pair_multipliers + i) : DoubleVec{} + job.multiplier;
+        DoubleVec c, s;
+        cos_sin<kSinTerms, kCosTerms>(load<DoubleVec>(job.turns_hi + i), load<DoubleVec>(job.turns_lo + i), m, &c, &s);
+        store_table(cos_table + i, c * job.cos_scale);
+        store_table(sin_table + i, s * job.sin_scale);
     }
 }
 
-void table_f32(const TableJob& j, float* c, float* s) { fill_table<5, 6>(j, c, s); }
-void table_f64(const TableJob& j, double* c, double* s) { fill_table<8, 9>(j, c, s); }
+void table_f32(const TableJob& job, float* c, float* s) { fill_table<5, 6>(job, c, s); }
+void table_f64(const TableJob& job, double* c, double* s) { fill_table<8, 9>(job, c, s); }
 
-void step_table(const StepJob& j, float* cos_table, float* sin_table) {
-    for (int i = 0; i < j.count; i += W / 2) {
-        VD c = load<VD>(j.c + i), s = load<VD>(j.s + i), c1 = load<VD>(j.c1 + i), s1 = load<VD>(j.s1 + i);
-        VD rotated_c = mul_add(c, c1, -(s * s1)), rotated_s = mul_add(s, c1, c * s1);
-        store(j.c + i, rotated_c);
-        store(j.s + i, rotated_s);
-        store_table(cos_table + i, rotated_c * j.cos_scale);
-        store_table(sin_table + i, rotated_s * j.sin_scale);
+void step_table(const StepJob& job, float* cos_table, float* sin_table) {
+    for (int i = 0; i < job.count; i += W / 2) {
+        DoubleVec c = load<DoubleVec>(job.cos + i), s = load<DoubleVec>(job.sin + i);
+        DoubleVec step_c = load<DoubleVec>(job.step_cos + i), step_s = load<DoubleVec>(job.step_sin + i);
+        DoubleVec next_c = mul_add(c, step_c, -(s * step_s)), next_s = mul_add(s, step_c, c * step_s);
+        store(job.cos + i, next_c);
+        store(job.sin + i, next_s);
+        store_table(cos_table + i, next_c * job.cos_scale);
+        store_table(sin_table + i, next_s * job.sin_scale);
     }
 }
 
-// Tables are padded to whole vectors, so only kEvenOdd needs a tail: its last, partial block stays in natural order.
-void reorder(TableOrder order, int pairs, const float* c, const float* s, float* c_out, float* s_out) {
+// Tables are padded to whole vectors. For kEvenOdd, the pairs after the last group of 2 W stay in natural
+// order.
+void reorder(TableOrder order, int pairs, const float* cos, const float* sin, float* cos_out, float* sin_out) {
     if (order == kCrossed) {
         for (int i = 0; i < pairs; i += W) {
-            VF cv = load<VF>(c + i), sv = load<VF>(s + i), low, high;
-            interleave(cv, sv, &low, &high);
-            store(c_out + 2 * i, low), store(c_out + 2 * i + W, high);
-            interleave(-sv, cv, &low, &high);
-            store(s_out + 2 * i, low), store(s_out + 2 * i + W, high);
+            FloatVec cos_vector = load<FloatVec>(cos + i), sin_vector = load<FloatVec>(sin + i), low, high;
+            interleave(cos_vector, sin_vector, &low, &high);
+            store(cos_out + 2 * i, low), store(cos_out + 2 * i + W, high);
+            interleave(-sin_vector, cos_vector, &low, &high);
+            store(sin_out + 2 * i, low), store(sin_out + 2 * i + W, high);
         }
         return;
     }
     int i = 0;
     for (; i + 2 * W <= pairs; i += 2 * W) {
-        VF even, odd;
-        deinterleave(load<VF>(c + i), load<VF>(c + i + W), &even, &odd);
-        store(c_out + i, even), store(c_out + i + W, odd);
-        deinterleave(load<VF>(s + i), load<VF>(s + i + W), &even, &odd);
-        store(s_out + i, even), store(s_out + i + W, odd);
+        FloatVec even, odd;
+        deinterleave(load<FloatVec>(cos + i), load<FloatVec>(cos + i + W), &even, &odd);
+        store(cos_out + i, even), store(cos_out + i + W, odd);
+        deinterleave(load<FloatVec>(sin + i), load<FloatVec>(sin + i + W), &even, &odd);
+        store(sin_out + i, even), store(sin_out + i + W, odd);
     }
-    for (; i < pairs; ++i) c_out[i] = c[i], s_out[i] = s[i];
+    for (; i < pairs; ++i) cos_out[i] = cos[i], sin_out[i] = sin[i];
 }
 
-// ---- one step of the rotation: kPairs pairs, the first of which is pair i --------------------------------
+// ---- rotators -------------------------------------------------------------------------------------------
+//
+// A rotator rotates kPairs pairs (a, b), from pair i on, by cosines c and sines s. It keeps them in registers, in one
+// of the orders of TableOrder.
 
-// A step defines its number of pairs and the place of its table entries, which it keeps in registers.
-template <typename E>
-struct HalfStep {
-    using T = typename E::T;
+template <typename Element>
+struct HalfApartRotator {
+    using T = typename Element::T;
     static constexpr int kPairs = W;
-    VF c, s;
-    void load_table(const float* ct, const float* st, int i) { c = load<VF>(ct + i), s = load<VF>(st + i); }
+    FloatVec c, s;
+    void load_table(const float* cos_table, const float* sin_table, int i) {
+        c = load<FloatVec>(cos_table + i), s = load<FloatVec>(sin_table + i);
+    }
     template <bool kStream>
-    void run(const T* x, T* y, int i, int half) const {
-        VF a = E::load_v(x + i), b = E::load_v(x + half + i);
-        E::template store_v<kStream>(y + i, a * c - b * s);
-        E::template store_v<kStream>(y + half + i, a * s + b * c);
+    void run(const T* x, T* y, int i, int pairs) const {
+        FloatVec a = Element::load_vector(x + i), b = Element::load_vector(x + pairs + i);
+        Element::template store_vector<kStream>(y + i, a * c - b * s);
+        Element::template store_vector<kStream>(y + pairs + i, a * s + b * c);
     }
 };
 
-template <typename E>
-struct InterleavedStep {
-    using T = typename E::T;
+// The tables are crossed: c holds the factors of x1, s those of x2.
+template <typename Element>
+struct InterleavedRotator {
+    using T = typename Element::T;
     static constexpr int kPairs = W / 2;
-    VF c, s;
-    void load_table(const float* ct, const float* st, int i) { c = load<VF>(ct + 2 * i), s = load<VF>(st + 2 * i); }
+    FloatVec c, s;
+    void load_table(const float* cos_table, const float* sin_table, int i) {
+        c = load<FloatVec>(cos_table + 2 * i), s = load<FloatVec>(sin_table + 2 * i);
+    }
     template <bool kStream>
     void run(const T* x, T* y, int i, int) const {
-        VF first, second;
-        duplicate_pairs(E::load_v(x + 2 * i), &first, &second);
-        E::template store_v<kStream>(y + 2 * i, first * c + second * s);
+        FloatVec x1, x2;
+        duplicate_pairs(Element::load_vector(x + 2 * i), &x1, &x2);
+        Element::template store_vector<kStream>(y + 2 * i, x1 * c + x2 * s);
     }
 };
 
-// A 32-bit lane holds two bfloat16. The even one as float is the lane shifted left; the odd one is the lane with its
-// lower half cleared. No data move between lanes.
-struct Bf16HalfStep {
+// A 32-bit word of a vector holds two bfloat16 elements. As floats, the even element is the word shifted left, and the
+// odd one is the word with its lower half cleared. No data move between words.
+struct Bf16HalfApartRotator {
     using T = uint16_t;
     static constexpr int kPairs = 2 * W;
-    VF ce, co, se, so;
-    void load_table(const float* ct, const float* st, int i) {
-        ce = load<VF>(ct + i), co = load<VF>(ct + i + W), se = load<VF>(st + i), so = load<VF>(st + i + W);
+    FloatVec cos_even, cos_odd, sin_even, sin_odd;
+    void load_table(const float* cos_table, const float* sin_table, int i) {
+        cos_even = load<FloatVec>(cos_table + i), cos_odd = load<FloatVec>(cos_table + i + W),
+        sin_even = load<FloatVec>(sin_table + i), sin_odd = load<FloatVec>(sin_table + i + W);
     }
     template <bool kStream>
-    void run(const T* x, T* y, int i, int half) const {
-        VU a = load<VU>(x + i), b = load<VU>(x + half + i);
-        VF ae = as_float(a << 16), ao = as_float(a & 0xffff0000u), be = as_float(b << 16),
-           bo = as_float(b & 0xffff0000u);
-        put<kStream>(y + i, pack_bf16(ae * ce - be * se, ao * co - bo * so));
-        put<kStream>(y + half + i, pack_bf16(ae * se + be * ce, ao * so + bo * co));
+    void run(const T* x, T* y, int i, int pairs) const {
+        Uint32Vec a = load<Uint32Vec>(x + i), b = load<Uint32Vec>(x + pairs + i);
+        FloatVec a_even = as_float(a << 16), a_odd = as_float(a & 0xffff0000u), b_even = as_float(b << 16),
+                 b_odd = as_float(b & 0xffff0000u);
+        put<kStream>(y + i, pack_bf16(a_even * cos_even - b_even * sin_even, a_odd * cos_odd - b_odd * sin_odd));
+        put<kStream>(y + pairs + i,
+                     pack_bf16(a_even * sin_even + b_even * cos_even, a_odd * sin_odd + b_odd * cos_odd));
     }
 };
 
-struct Bf16InterleavedStep {
+struct Bf16InterleavedRotator {
     using T = uint16_t;
     static constexpr int kPairs = W;
-    VF c, s;
-    void load_table(const float* ct, const float* st, int i) { c = load<VF>(ct + i), s = load<VF>(st + i); }
+    FloatVec c, s;
+    void load_table(const float* cos_table, const float* sin_table, int i) {
+        c = load<FloatVec>(cos_table + i), s = load<FloatVec>(sin_table + i);
+    }
     template <bool kStream>
     void run(const T* x, T* y, int i, int) const {
-        VU v = load<VU>(x + 2 * i);
-        VF a = as_float(v << 16), b = as_float(v & 0xffff0000u);
+        Uint32Vec v = load<Uint32Vec>(x + 2 * i);
+        FloatVec a = as_float(v << 16), b = as_float(v & 0xffff0000u);
         put<kStream>(y + 2 * i, pack_bf16(a * c - b * s, a * s + b * c));
     }
 };
@@ -174,12 +188,12 @@ struct Bf16InterleavedStep {
 // Copies bytes from x to y, which do not overlap. The last vector may overlap the vector before it.
 template <bool kStream>
 inline void copy_bytes(char* y, const char* x, int64_t bytes) {
-    constexpr int64_t kVector = sizeof(VF);
+    constexpr int64_t kVectorBytes = sizeof(FloatVec);
     int64_t at = 0;
-    for (; at + kVector <= bytes; at += kVector) put<kStream>(y + at, load<VF>(x + at));
+    for (; at + kVectorBytes <= bytes; at += kVectorBytes) put<kStream>(y + at, load<FloatVec>(x + at));
     if (at == bytes) return;
-    if (bytes >= kVector)
-        store(y + bytes - kVector, load<VF>(x + bytes - kVector));
+    if (bytes >= kVectorBytes)
+        store(y + bytes - kVectorBytes, load<FloatVec>(x + bytes - kVectorBytes));
     else
         std::memcpy(y, x, static_cast<size_t>(bytes));
 }
@@ -187,129 +201,135 @@ inline void copy_bytes(char* y, const char* x, int64_t bytes) {
 // Copies the parts of a head before and after its window. The caller copies in order of addresses, while the head is in
 // the cache.
 struct OutsideWindow {
-    int64_t before, after, window;
+    int64_t bytes_before, bytes_after, window_bytes;
     template <typename T>
-    explicit OutsideWindow(const HeadsJob& j, T)
-        : before(j.bytes_before), after(j.bytes_after), window(2 * j.pairs * int64_t{sizeof(T)}) {}
+    explicit OutsideWindow(const HeadsJob& job, T)
+        : bytes_before(job.bytes_before),
+          bytes_after(job.bytes_after),
+          window_bytes(2 * job.pairs * int64_t{sizeof(T)}) {}
     template <bool kStream, typename T>
     void copy_before(const T* x, T* y) const {
-        if (before)
-            copy_bytes<kStream>(reinterpret_cast<char*>(y) - before, reinterpret_cast<const char*>(x) - before, before);
+        if (bytes_before)
+            copy_bytes<kStream>(reinterpret_cast<char*>(y) - bytes_before,
+                                reinterpret_cast<const char*>(x) - bytes_before, bytes_before);
     }
     template <bool kStream, typename T>
     void copy_after(const T* x, T* y) const {
-        if (after)
-            copy_bytes<kStream>(reinterpret_cast<char*>(y) + window, reinterpret_cast<const char*>(x) + window, after);
+        if (bytes_after)
+            copy_bytes<kStream>(reinterpret_cast<char*>(y) + window_bytes,
+                                reinterpret_cast<const char*>(x) + window_bytes, bytes_after);
     }
 };
 
-// Rotates windows of exactly kSteps steps, whose tables stay in registers for all heads. With kHalfStep the window has
-// one more vector, half of bfloat16's step.
-template <typename E, typename Step, int kSteps, bool kStream, bool kHalfStep = false>
-void rotate_fixed(const HeadsJob& j) {
-    using T = typename E::T;
-    auto* c = static_cast<const float*>(j.cos_table);
-    auto* s = static_cast<const float*>(j.sin_table);
-    Step step[kSteps + 1];
-    for (int k = 0; k < kSteps; ++k) step[k].load_table(c, s, k * Step::kPairs);
-    HalfStep<E> half;
-    if constexpr (kHalfStep) half.load_table(c, s, kSteps * Step::kPairs);
-    auto* x = static_cast<const T*>(j.x);
-    auto* y = static_cast<T*>(j.y);
-    const OutsideWindow outside(j, T{});
-    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
+// Rotates windows that kRotators rotators cover. Their table entries stay in registers for all heads. With
+// kExtraVector, W pairs more remain: half of the pairs of a bfloat16 rotator.
+template <typename Element, typename Rotator, int kRotators, bool kStream, bool kExtraVector = false>
+void rotate_fixed(const HeadsJob& job) {
+    using T = typename Element::T;
+    auto* c = static_cast<const float*>(job.cos_table);
+    auto* s = static_cast<const float*>(job.sin_table);
+    Rotator rotators[kRotators + 1];
+    for (int k = 0; k < kRotators; ++k) rotators[k].load_table(c, s, k * Rotator::kPairs);
+    HalfApartRotator<Element> extra;
+    if constexpr (kExtraVector) extra.load_table(c, s, kRotators * Rotator::kPairs);
+    auto* x = static_cast<const T*>(job.x);
+    auto* y = static_cast<T*>(job.y);
+    const OutsideWindow outside(job, T{});
+    for (int64_t h = 0; h < job.heads; ++h, x += job.x_stride, y += job.y_stride) {
         outside.template copy_before<kStream>(x, y);
 #pragma GCC unroll 8
-        for (int k = 0; k < kSteps; ++k) step[k].template run<kStream>(x, y, k * Step::kPairs, j.pairs);
-        if constexpr (kHalfStep) half.template run<kStream>(x, y, kSteps * Step::kPairs, j.pairs);
+        for (int k = 0; k < kRotators; ++k) rotators[k].template run<kStream>(x, y, k * Rotator::kPairs, job.pairs);
+        if constexpr (kExtraVector) extra.template run<kStream>(x, y, kRotators * Rotator::kPairs, job.pairs);
         outside.template copy_after<kStream>(x, y);
     }
 }
 
-template <typename E, typename Step, Pairing kPairing, bool kCross>
-void rotate_any(const HeadsJob& j) {
-    using T = typename E::T;
-    auto* c = static_cast<const float*>(j.cos_table);
-    auto* s = static_cast<const float*>(j.sin_table);
-    int step_pairs = j.pairs / Step::kPairs * Step::kPairs, vector_pairs = step_pairs;
-    // The pairs after bfloat16's last double step may still fill a vector, whose table has natural order.
-    constexpr bool kHalfSteps = kPairing == kHalf && Step::kPairs > W;
-    if (kHalfSteps) vector_pairs = j.pairs / W * W;
-    auto* x = static_cast<const T*>(j.x);
-    auto* y = static_cast<T*>(j.y);
-    const OutsideWindow outside(j, T{});
-    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
+template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable>
+void rotate_any(const HeadsJob& job) {
+    using T = typename Element::T;
+    auto* c = static_cast<const float*>(job.cos_table);
+    auto* s = static_cast<const float*>(job.sin_table);
+    int whole_pairs = job.pairs / Rotator::kPairs * Rotator::kPairs, vector_pairs = whole_pairs;
+    // After the last bfloat16 rotator, which rotates 2 W pairs, W pairs may remain. Their table is in natural order.
+    constexpr bool kHasExtraVectors = kPairing == kHalfApart && Rotator::kPairs > W;
+    if (kHasExtraVectors) vector_pairs = job.pairs / W * W;
+    auto* x = static_cast<const T*>(job.x);
+    auto* y = static_cast<T*>(job.y);
+    const OutsideWindow outside(job, T{});
+    for (int64_t h = 0; h < job.heads; ++h, x += job.x_stride, y += job.y_stride) {
         outside.template copy_before<false>(x, y);
-        for (int i = 0; i < step_pairs; i += Step::kPairs) {
-            Step step;
-            step.load_table(c, s, i);
-            step.template run<false>(x, y, i, j.pairs);
+        for (int i = 0; i < whole_pairs; i += Rotator::kPairs) {
+            Rotator rotator;
+            rotator.load_table(c, s, i);
+            rotator.template run<false>(x, y, i, job.pairs);
         }
-        if constexpr (kHalfSteps)
-            for (int i = step_pairs; i < vector_pairs; i += W) {
-                HalfStep<E> step;
-                step.load_table(c, s, i);
-                step.template run<false>(x, y, i, j.pairs);
+        if constexpr (kHasExtraVectors)
+            for (int i = whole_pairs; i < vector_pairs; i += W) {
+                HalfApartRotator<Element> rotator;
+                rotator.load_table(c, s, i);
+                rotator.template run<false>(x, y, i, job.pairs);
             }
-        rotate_pairs<E, kPairing, kCross>([x](int lane) { return E::get(x[lane]); }, y, vector_pairs, j.pairs, c, s);
+        rotate_pairs<Element, kPairing, kCrossedTable>([x](int lane) { return Element::to_float(x[lane]); }, y,
+                                                       vector_pairs, job.pairs, c, s);
         outside.template copy_after<false>(x, y);
     }
 }
 
-template <typename E, typename Step, int kSteps, bool kHalfStep = false>
-void rotate_fixed_or_stream(const HeadsJob& j) {
-    j.stream ? rotate_fixed<E, Step, kSteps, true, kHalfStep>(j) : rotate_fixed<E, Step, kSteps, false, kHalfStep>(j);
+template <typename Element, typename Rotator, int kRotators, bool kExtraVector = false>
+void rotate_fixed_or_stream(const HeadsJob& job) {
+    job.stream ? rotate_fixed<Element, Rotator, kRotators, true, kExtraVector>(job)
+               : rotate_fixed<Element, Rotator, kRotators, false, kExtraVector>(job);
 }
 
-template <typename E, typename Step, Pairing kPairing, bool kCross>
-void rotate(const HeadsJob& j) {
-    // The number of steps whose tables fit the registers besides the data.
-    constexpr int kMaxSteps = NPU_ROPE_LANES == 16 ? 8 : 4;
-    int steps = j.pairs % Step::kPairs == 0 ? j.pairs / Step::kPairs : 0;
-    if (steps <= kMaxSteps) switch (steps) {
+template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable>
+void rotate(const HeadsJob& job) {
+    // The number of rotators whose table entries fit the registers besides the data.
+    constexpr int kMaxRotators = W == 16 ? 8 : 4;
+    int rotators = job.pairs % Rotator::kPairs == 0 ? job.pairs / Rotator::kPairs : 0;
+    if (rotators <= kMaxRotators) switch (rotators) {
             case 1:
-                return rotate_fixed_or_stream<E, Step, 1>(j);
+                return rotate_fixed_or_stream<Element, Rotator, 1>(job);
             case 2:
-                return rotate_fixed_or_stream<E, Step, 2>(j);
+                return rotate_fixed_or_stream<Element, Rotator, 2>(job);
             case 3:
-                return rotate_fixed_or_stream<E, Step, 3>(j);
+                return rotate_fixed_or_stream<Element, Rotator, 3>(job);
             case 4:
-                return rotate_fixed_or_stream<E, Step, 4>(j);
+                return rotate_fixed_or_stream<Element, Rotator, 4>(job);
             case 6:
-                return rotate_fixed_or_stream<E, Step, 6>(j);
+                return rotate_fixed_or_stream<Element, Rotator, 6>(job);
             case 8:
-                return rotate_fixed_or_stream<E, Step, 8>(j);
+                return rotate_fixed_or_stream<Element, Rotator, 8>(job);
             default:
                 break;
         }
-    if constexpr (kPairing == kHalf && Step::kPairs > W)
-        if (j.pairs % Step::kPairs == W) switch (j.pairs / Step::kPairs) {
+    if constexpr (kPairing == kHalfApart && Rotator::kPairs > W)
+        if (job.pairs % Rotator::kPairs == W) switch (job.pairs / Rotator::kPairs) {
                 case 0:
-                    return rotate_fixed_or_stream<E, Step, 0, true>(j);
+                    return rotate_fixed_or_stream<Element, Rotator, 0, true>(job);
                 case 1:
-                    return rotate_fixed_or_stream<E, Step, 1, true>(j);
+                    return rotate_fixed_or_stream<Element, Rotator, 1, true>(job);
                 case 2:
-                    return rotate_fixed_or_stream<E, Step, 2, true>(j);
+                    return rotate_fixed_or_stream<Element, Rotator, 2, true>(job);
                 default:
                     break;
             }
-    rotate_any<E, Step, kPairing, kCross>(j);
+    rotate_any<Element, Rotator, kPairing, kCrossedTable>(job);
 }
 
 template <Pairing kPairing>
-void rotate_f64(const HeadsJob& j) {
-    auto* c = static_cast<const double*>(j.cos_table);
-    auto* s = static_cast<const double*>(j.sin_table);
-    auto* x = static_cast<const double*>(j.x);
-    auto* y = static_cast<double*>(j.y);
-    int n1 = kPairing == kHalf ? 1 : 2, n2 = kPairing == kHalf ? j.pairs : 1;
-    const OutsideWindow outside(j, double{});
-    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
+void rotate_f64(const HeadsJob& job) {
+    auto* c = static_cast<const double*>(job.cos_table);
+    auto* s = static_cast<const double*>(job.sin_table);
+    auto* x = static_cast<const double*>(job.x);
+    auto* y = static_cast<double*>(job.y);
+    int pair_stride = kPairing == kHalfApart ? 1 : 2, to_partner = kPairing == kHalfApart ? job.pairs : 1;
+    const OutsideWindow outside(job, double{});
+    for (int64_t h = 0; h < job.heads; ++h, x += job.x_stride, y += job.y_stride) {
         outside.copy_before<false>(x, y);
-        for (int i = 0; i < j.pairs; ++i) {
-            double a = x[i * n1], b = x[i * n1 + n2];
-            y[i * n1] = a * c[i] - b * s[i];
-            y[i * n1 + n2] = a * s[i] + b * c[i];
+        for (int i = 0; i < job.pairs; ++i) {
+            double a = x[i * pair_stride], b = x[i * pair_stride + to_partner];
+            y[i * pair_stride] = a * c[i] - b * s[i];
+            y[i * pair_stride + to_partner] = a * s[i] + b * c[i];
         }
         outside.copy_after<false>(x, y);
     }
@@ -317,71 +337,72 @@ void rotate_f64(const HeadsJob& j) {
 
 // ---- tables with an entry for each lane -----------------------------------------------------------
 
-template <typename E>
-void rotate_half_by_lanes(const HeadsJob& j) {
-    using T = typename E::T;
-    const int pairs = j.pairs;
-    const float *c1 = static_cast<const float*>(j.cos_table), *c2 = c1 + pairs;
-    const float *s1 = static_cast<const float*>(j.sin_table), *s2 = s1 + pairs;
-    auto* x = static_cast<const T*>(j.x);
-    auto* y = static_cast<T*>(j.y);
-    const OutsideWindow outside(j, T{});
-    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
+template <typename Element>
+void rotate_half_apart_by_lanes(const HeadsJob& job) {
+    using T = typename Element::T;
+    const int pairs = job.pairs;
+    const float *c1 = static_cast<const float*>(job.cos_table), *c2 = c1 + pairs;
+    const float *s1 = static_cast<const float*>(job.sin_table), *s2 = s1 + pairs;
+    auto* x = static_cast<const T*>(job.x);
+    auto* y = static_cast<T*>(job.y);
+    const OutsideWindow outside(job, T{});
+    for (int64_t h = 0; h < job.heads; ++h, x += job.x_stride, y += job.y_stride) {
         outside.template copy_before<false>(x, y);
         int i = 0;
         for (; i + W <= pairs; i += W) {
-            VF a = E::load_v(x + i), b = E::load_v(x + pairs + i);
-            E::template store_v<false>(y + i, a * load<VF>(c1 + i) - b * load<VF>(s1 + i));
-            E::template store_v<false>(y + pairs + i, a * load<VF>(s2 + i) + b * load<VF>(c2 + i));
+            FloatVec a = Element::load_vector(x + i), b = Element::load_vector(x + pairs + i);
+            Element::template store_vector<false>(y + i, a * load<FloatVec>(c1 + i) - b * load<FloatVec>(s1 + i));
+            Element::template store_vector<false>(y + pairs + i,
+                                                  a * load<FloatVec>(s2 + i) + b * load<FloatVec>(c2 + i));
         }
         for (; i < pairs; ++i) {
-            float a = E::get(x[i]), b = E::get(x[pairs + i]);
-            y[i] = E::from_float(a * c1[i] - b * s1[i]);
-            y[pairs + i] = E::from_float(a * s2[i] + b * c2[i]);
+            float a = Element::to_float(x[i]), b = Element::to_float(x[pairs + i]);
+            y[i] = Element::from_float(a * c1[i] - b * s1[i]);
+            y[pairs + i] = Element::from_float(a * s2[i] + b * c2[i]);
         }
         outside.template copy_after<false>(x, y);
     }
 }
 
-// A crossed table holds the factors of each of a pair's elements in both results.
-template <typename E>
-void rotate_interleaved_by_lanes(const HeadsJob& j) {
-    using T = typename E::T;
-    auto *from_first = static_cast<const float*>(j.cos_table), *from_second = static_cast<const float*>(j.sin_table);
-    auto* x = static_cast<const T*>(j.x);
-    auto* y = static_cast<T*>(j.y);
-    const OutsideWindow outside(j, T{});
-    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
+// The tables have the order kCrossed.
+template <typename Element>
+void rotate_interleaved_by_lanes(const HeadsJob& job) {
+    using T = typename Element::T;
+    auto *x1_factors = static_cast<const float*>(job.cos_table), *x2_factors = static_cast<const float*>(job.sin_table);
+    auto* x = static_cast<const T*>(job.x);
+    auto* y = static_cast<T*>(job.y);
+    const OutsideWindow outside(job, T{});
+    for (int64_t h = 0; h < job.heads; ++h, x += job.x_stride, y += job.y_stride) {
         outside.template copy_before<false>(x, y);
         int i = 0;
-        for (; i + W / 2 <= j.pairs; i += W / 2) {
-            InterleavedStep<E> step;
-            step.load_table(from_first, from_second, i);
-            step.template run<false>(x, y, i, 0);
+        for (; i + W / 2 <= job.pairs; i += W / 2) {
+            InterleavedRotator<Element> rotator;
+            rotator.load_table(x1_factors, x2_factors, i);
+            rotator.template run<false>(x, y, i, 0);
         }
-        for (; i < j.pairs; ++i) {
-            float a = E::get(x[2 * i]), b = E::get(x[2 * i + 1]);
-            y[2 * i] = E::from_float(a * from_first[2 * i] + b * from_second[2 * i]);
-            y[2 * i + 1] = E::from_float(a * from_first[2 * i + 1] + b * from_second[2 * i + 1]);
+        for (; i < job.pairs; ++i) {
+            float a = Element::to_float(x[2 * i]), b = Element::to_float(x[2 * i + 1]);
+            y[2 * i] = Element::from_float(a * x1_factors[2 * i] + b * x2_factors[2 * i]);
+            y[2 * i + 1] = Element::from_float(a * x1_factors[2 * i + 1] + b * x2_factors[2 * i + 1]);
         }
         outside.template copy_after<false>(x, y);
     }
 }
 
 template <Pairing kPairing>
-void rotate_f64_by_lanes(const HeadsJob& j) {
-    auto* c = static_cast<const double*>(j.cos_table);
-    auto* s = static_cast<const double*>(j.sin_table);
-    auto* x = static_cast<const double*>(j.x);
-    auto* y = static_cast<double*>(j.y);
-    const OutsideWindow outside(j, double{});
-    for (int64_t h = 0; h < j.heads; ++h, x += j.x_stride, y += j.y_stride) {
+void rotate_f64_by_lanes(const HeadsJob& job) {
+    auto* c = static_cast<const double*>(job.cos_table);
+    auto* s = static_cast<const double*>(job.sin_table);
+    auto* x = static_cast<const double*>(job.x);
+    auto* y = static_cast<double*>(job.y);
+    const OutsideWindow outside(job, double{});
+    for (int64_t h = 0; h < job.heads; ++h, x += job.x_stride, y += job.y_stride) {
         outside.copy_before<false>(x, y);
-        for (int i = 0; i < j.pairs; ++i) {
-            if constexpr (kPairing == kHalf) {
-                double a = x[i], b = x[i + j.pairs];
+        for (int i = 0; i < job.pairs; ++i) {
+            if constexpr (kPairing == kHalfApart) {
+                double a = x[i], b = x[i + job.pairs];
                 y[i] = a * c[i] - b * s[i];
-                y[i + j.pairs] = a * s[i + j.pairs] + b * c[i + j.pairs];
+                y[i + job.pairs] = a * s[i + job.pairs] + b * c[i + job.pairs];
             } else {
                 double a = x[2 * i], b = x[2 * i + 1];
                 y[2 * i] = a * c[2 * i] + b * s[2 * i];
@@ -392,18 +413,18 @@ void rotate_f64_by_lanes(const HeadsJob& j) {
     }
 }
 
-template <typename E>
+template <typename Element>
 void widen(const void* src, float* dst, int64_t count) {
-    auto* from = static_cast<const typename E::T*>(src);
+    auto* from = static_cast<const typename Element::T*>(src);
     int64_t i = 0;
-    for (; i + W <= count; i += W) store(dst + i, tidy_nan(E::load_v(from + i)));
-    for (; i < count; ++i) dst[i] = tidy_nan(E::get(from[i]));
+    for (; i + W <= count; i += W) store(dst + i, with_bf16_nan(Element::load_vector(from + i)));
+    for (; i < count; ++i) dst[i] = with_bf16_nan(Element::to_float(from[i]));
 }
 
 void narrow_f16(const float* src, void* dst, int64_t count) {
     auto* to = static_cast<uint16_t*>(dst);
     int64_t i = 0;
-    for (; i + W <= count; i += W) store_f16<false>(to + i, load<VF>(src + i));
+    for (; i + W <= count; i += W) store_f16<false>(to + i, load<FloatVec>(src + i));
     for (; i < count; ++i) to[i] = float_to_f16(src[i]);
 }
 
@@ -411,11 +432,11 @@ void narrow_bf16(const float* src, void* dst, int64_t count) {
     auto* to = static_cast<uint16_t*>(dst);
     int64_t i = 0;
     for (; i + 2 * W <= count; i += 2 * W) {
-        VF even, odd;
-        deinterleave(tidy_nan(load<VF>(src + i)), tidy_nan(load<VF>(src + i + W)), &even, &odd);
+        FloatVec even, odd;
+        deinterleave(with_bf16_nan(load<FloatVec>(src + i)), with_bf16_nan(load<FloatVec>(src + i + W)), &even, &odd);
         store(to + i, pack_bf16(even, odd));
     }
-    for (; i < count; ++i) to[i] = float_to_bf16(tidy_nan(src[i]));
+    for (; i < count; ++i) to[i] = float_to_bf16(with_bf16_nan(src[i]));
 }
 
 }  // namespace
@@ -428,11 +449,13 @@ const RopeKernels& NPU_ROPE_OF_ISA(rope_kernels, NPU_ROPE_ISA)() {
         step_table,
         reorder,
         {{kNatural, kNatural, kEvenOdd, kNatural}, {kCrossed, kCrossed, kNatural, kNatural}},
-        {{rotate<F32, HalfStep<F32>, kHalf, false>, rotate<F16, HalfStep<F16>, kHalf, false>,
-          rotate<Bf16, Bf16HalfStep, kHalf, false>, rotate_f64<kHalf>},
-         {rotate<F32, InterleavedStep<F32>, kInterleaved, true>, rotate<F16, InterleavedStep<F16>, kInterleaved, true>,
-          rotate<Bf16, Bf16InterleavedStep, kInterleaved, false>, rotate_f64<kInterleaved>}},
-        {{rotate_half_by_lanes<F32>, rotate_half_by_lanes<F16>, rotate_half_by_lanes<Bf16>, rotate_f64_by_lanes<kHalf>},
+        {{rotate<F32, HalfApartRotator<F32>, kHalfApart, false>, rotate<F16, HalfApartRotator<F16>, kHalfApart, false>,
+          rotate<Bf16, Bf16HalfApartRotator, kHalfApart, false>, rotate_f64<kHalfApart>},
+         {rotate<F32, InterleavedRotator<F32>, kInterleaved, true>,
+          rotate<F16, InterleavedRotator<F16>, kInterleaved, true>,
+          rotate<Bf16, Bf16InterleavedRotator, kInterleaved, false>, rotate_f64<kInterleaved>}},
+        {{rotate_half_apart_by_lanes<F32>, rotate_half_apart_by_lanes<F16>, rotate_half_apart_by_lanes<Bf16>,
+          rotate_f64_by_lanes<kHalfApart>},
          {rotate_interleaved_by_lanes<F32>, rotate_interleaved_by_lanes<F16>, rotate_interleaved_by_lanes<Bf16>,
           rotate_f64_by_lanes<kInterleaved>}},
         {nullptr, narrow_f16, narrow_bf16, nullptr},

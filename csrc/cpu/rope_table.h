@@ -1,4 +1,4 @@
-// cos and sin of a token's positions, computed once for all its heads.
+// Compute the tables of cos and sin of a token from its positions, once for all its heads.
 // Formula: specs/ggml_rope_acltensor.txt section 7.
 #pragma once
 
@@ -12,40 +12,42 @@
 namespace npu_rope {
 namespace rope_table {
 
-class TokenTable;
+class ComputedTokenTable;
 
-// The data from which the tables of a call are computed, after its arguments were checked; a Source of rotation.h.
-struct Angles {
-    using OfToken = TokenTable;
+// The data from which the tables of a checked call are computed: a TableSource of rotation.h.
+struct ComputedTables {
+    using Table = ComputedTokenTable;
     const void* positions;
     bool positions_are_int64;
     int32_t mode;
     bool forward;
-    const RopeAngles* angles;
+    const AngleConstants* constants;
 };
 
-// A token's positions, one per axis; equal on all axes in the modes without sections.
-struct Place {
-    int64_t at[kRopeAxes];
-    bool operator==(const Place& o) const { return std::equal(at, at + kRopeAxes, o.at); }
+// A token's positions, one per axis. They are equal in the modes without sections.
+struct TokenPosition {
+    int64_t on_axis[kRopeAxes];
+    bool operator==(const TokenPosition& other) const {
+        return std::equal(on_axis, on_axis + kRopeAxes, other.on_axis);
+    }
 };
 
-// The step from the place of one token to the place of the next.
-inline Place operator-(const Place& a, const Place& b) {
-    Place d;
-    for (int k = 0; k < kRopeAxes; ++k) d.at[k] = a.at[k] - b.at[k];
-    return d;
+// Returns the step from position b to position a.
+inline TokenPosition operator-(const TokenPosition& a, const TokenPosition& b) {
+    TokenPosition step;
+    for (int k = 0; k < kRopeAxes; ++k) step.on_axis[k] = a.on_axis[k] - b.on_axis[k];
+    return step;
 }
 
-// Whether to compute the next table by a rotation of this one by the step. It pays only if the step occurs again, so at
-// least one axis must advance by one, and the others must not change, as in text and images.
-inline bool is_likely_step(const Place& d) {
-    int64_t advances = 0;
-    for (int64_t n : d.at) {
-        if (n != 0 && n != 1) return false;
-        advances |= n;
+// Whether to compute a token's tables by a rotation of the previous token's tables (StepJob). This saves time only if
+// the same step occurs again. The tokens of texts and images usually have such steps: 1 on some axes, 0 on the others.
+inline bool is_likely_step(const TokenPosition& step) {
+    bool moves = false;
+    for (int64_t on_axis : step.on_axis) {
+        if (on_axis != 0 && on_axis != 1) return false;
+        moves |= on_axis == 1;
     }
-    return advances != 0;
+    return moves;
 }
 
 // One thread's tables, kept between calls.
@@ -54,146 +56,153 @@ struct Scratch {
     std::vector<float> floats;
 };
 
-inline Place place_at(const Angles& c, const RopeShape& sh, int64_t b, int64_t s) {
-    int64_t at = b * sh.pos_stride[0] + s * sh.pos_stride[1];
-    Place place;
-    place.at[0] = index_at(c.positions, c.positions_are_int64, at);
-    bool has_sections = rope_has_sections(c.mode);
+inline TokenPosition position_of(const ComputedTables& source, const RopeShape& shape, int64_t b, int64_t s) {
+    int64_t at = b * shape.pos_stride[0] + s * shape.pos_stride[1];
+    TokenPosition position;
+    position.on_axis[0] = index_at(source.positions, source.positions_are_int64, at);
+    bool has_sections = rope_has_sections(source.mode);
     for (int k = 1; k < kRopeAxes; ++k)
-        place.at[k] = has_sections ? index_at(c.positions, c.positions_are_int64, at + sh.pos_axis[k]) : place.at[0];
-    return place;
+        position.on_axis[k] = has_sections
+                                  ? index_at(source.positions, source.positions_are_int64, at + shape.axis_offset[k])
+                                  : position.on_axis[0];
+    return position;
 }
 
 // A token's tables, in the order that its kernel reads.
-class TokenTable {
+class ComputedTokenTable {
 public:
-    TokenTable(const Angles& source, const Rotation& call, const RopeKernels& kernels)
-        : source_(source), call_(call), kernels_(kernels), a_(*source.angles) {
+    ComputedTokenTable(const ComputedTables& source, const RotationCall& call, const RopeKernels& kernels)
+        : source_(source), call_(call), kernels_(kernels), constants_(*source.constants) {
         thread_local Scratch scratch;
-        size_t n = static_cast<size_t>(table_floats(a_.pairs));
-        if (scratch.floats.size() < 4 * n) scratch.floats.resize(4 * n);
-        if (scratch.doubles.size() < 5 * n) scratch.doubles.resize(5 * n);
-        float* f = scratch.floats.data();
-        natural_c_ = f, natural_s_ = f + n, ordered_c_ = f + 2 * n, ordered_s_ = f + 3 * n;
-        double* d = scratch.doubles.data();
-        c_ = d, s_ = d + n, step_c_ = d + 2 * n, step_s_ = d + 3 * n, m_each_ = d + 4 * n;
+        const size_t size = static_cast<size_t>(table_floats(constants_.pairs));
+        if (scratch.floats.size() < 4 * size) scratch.floats.resize(4 * size);
+        if (scratch.doubles.size() < 5 * size) scratch.doubles.resize(5 * size);
+        natural_cos_ = scratch.floats.data(), natural_sin_ = natural_cos_ + size;
+        ordered_cos_ = natural_sin_ + size, ordered_sin_ = ordered_cos_ + size;
+        double_cos_ = scratch.doubles.data(), double_sin_ = double_cos_ + size;
+        step_cos_ = double_sin_ + size, step_sin_ = step_cos_ + size;
+        pair_multipliers_ = step_sin_ + size;
     }
 
-    // The result must not depend on the division into chunks, so a table of the previous chunk is dropped if it was
-    // computed by a step.
-    void begin_chunk() {
-        filled_ = filled_ && !stepping_;
+    // Discards tables of the previous segment that were computed by a step. The number of threads decides which segment
+    // is the previous one, and results must not depend on it.
+    void begin_segment() {
+        is_filled_ = is_filled_ && !is_stepping_;
         may_step_ = false;
     }
 
-    void fill(int64_t b, int64_t s) { fill(place_at(source_, call_.shape, b, s)); }
-    const void* cos_table() const { return cos_; }
-    const void* sin_table() const { return sin_; }
+    void fill(int64_t b, int64_t s) { fill(position_of(source_, call_.shape, b, s)); }
+    const void* cos_table() const { return cos_table_; }
+    const void* sin_table() const { return sin_table_; }
     static constexpr bool entry_per_lane() { return false; }
 
 private:
-    void fill(const Place& place) {
-        if (!filled_ || !(place == place_)) {
+    void fill(const TokenPosition& position) {
+        if (!is_filled_ || !(position == position_)) {
             if (call_.dtype == NPU_ROPE_FLOAT64)
-                fill_doubles(place);
+                fill_doubles(position);
             else
-                fill_floats(place);
+                fill_floats(position);
         }
-        filled_ = may_step_ = true;
-        place_ = place;
+        is_filled_ = may_step_ = true;
+        position_ = position;
     }
 
-    double sin_scale() const { return source_.forward ? a_.mscale : -a_.mscale; }
+    double sin_scale() const { return source_.forward ? constants_.mscale : -constants_.mscale; }
 
-    // m_each, if it is needed, holds each pair's angle under policy f32, else each pair's position in modes with
-    // sections.
-    TableJob table_job(const Place& place) {
-        TableJob t;
-        t.turns_hi = a_.turns_hi.data();
-        t.turns_lo = a_.turns_lo.data();
-        t.count = static_cast<int>(a_.turns_hi.size());
-        t.m = static_cast<double>(place.at[0]);
-        t.m_each = nullptr;
-        t.cos_scale = a_.mscale;
-        t.sin_scale = sin_scale();
-        bool f32 = a_.policy == NPU_ROPE_ANGLE_F32;
-        if (!f32 && !rope_has_sections(source_.mode)) return t;
-        for (int i = 0; i < a_.pairs; ++i) {
-            int64_t position = place.at[a_.rules[i].axis];
-            m_each_[i] = f32 ? double(static_cast<float>(position) * a_.freq_f32[i]) : static_cast<double>(position);
+    TableJob table_job(const TokenPosition& position) {
+        TableJob job;
+        job.turns_hi = constants_.turns_hi.data();
+        job.turns_lo = constants_.turns_lo.data();
+        job.count = static_cast<int>(constants_.turns_hi.size());
+        job.multiplier = static_cast<double>(position.on_axis[0]);
+        job.pair_multipliers = nullptr;
+        job.cos_scale = constants_.mscale;
+        job.sin_scale = sin_scale();
+        bool is_f32 = constants_.policy == NPU_ROPE_ANGLE_F32;
+        if (!is_f32 && !rope_has_sections(source_.mode)) return job;
+        for (int i = 0; i < constants_.pairs; ++i) {
+            int64_t of_pair = position.on_axis[constants_.pair_angles[i].axis];
+            pair_multipliers_[i] =
+                is_f32 ? double(static_cast<float>(of_pair) * constants_.freq_f32[i]) : static_cast<double>(of_pair);
         }
-        std::fill(m_each_ + a_.pairs, m_each_ + t.count, 0.0);
-        t.m_each = m_each_;
-        return t;
+        std::fill(pair_multipliers_ + constants_.pairs, pair_multipliers_ + job.count, 0.0);
+        job.pair_multipliers = pair_multipliers_;
+        return job;
     }
 
-    void fill_unscaled(const Place& place, double* c, double* s) {
-        TableJob t = table_job(place);
-        t.cos_scale = t.sin_scale = 1;
-        kernels_.table_f64(t, c, s);
+    void fill_unscaled(const TokenPosition& position, double* cos, double* sin) {
+        TableJob job = table_job(position);
+        job.cos_scale = job.sin_scale = 1;
+        kernels_.table_f64(job, cos, sin);
     }
 
-    // A table is computed from positions, unless a likely step leads to it from the chunk's previous token. When a new
-    // step begins, the float64 tables of the previous token and of the step are computed; each token that follows by
-    // the same step then costs one rotation.
-    void fill_exact(const Place& place) {
-        Place step = place - place_;
+    // Computes tables from the position, or by a likely step from the segment's previous token. When a new step begins,
+    // the function computes the float64 tables of the previous token and of the step. Each token that follows by the
+    // same step then costs one rotation.
+    void fill_exact(const TokenPosition& position) {
+        TokenPosition step = position - position_;
         bool follows = may_step_ && is_likely_step(step);
-        bool same_step = has_step_ && step == step_;
-        if (follows && !(stepping_ && same_step)) {
-            if (!same_step) fill_unscaled(step, step_c_, step_s_);
+        bool is_same_step = has_step_ && step == step_;
+        if (follows && !(is_stepping_ && is_same_step)) {
+            if (!is_same_step) fill_unscaled(step, step_cos_, step_sin_);
             has_step_ = true;
             step_ = step;
-            fill_unscaled(place_, c_, s_);
+            fill_unscaled(position_, double_cos_, double_sin_);
         }
-        stepping_ = follows;
-        if (!follows) return kernels_.table_f32(table_job(place), natural_c_, natural_s_);
-        StepJob job{c_, s_, step_c_, step_s_, static_cast<int>(a_.turns_hi.size()), a_.mscale, sin_scale()};
-        kernels_.step(job, natural_c_, natural_s_);
+        is_stepping_ = follows;
+        if (!follows) return kernels_.table_f32(table_job(position), natural_cos_, natural_sin_);
+        const int count = static_cast<int>(constants_.turns_hi.size());
+        StepJob job{double_cos_, double_sin_, step_cos_, step_sin_, count, constants_.mscale, sin_scale()};
+        kernels_.step(job, natural_cos_, natural_sin_);
     }
 
-    void fill_natural(const Place& place) {
-        if (a_.policy == NPU_ROPE_ANGLE_EXACT) return fill_exact(place);
-        if (a_.policy == NPU_ROPE_ANGLE_F32) return kernels_.table_f32(table_job(place), natural_c_, natural_s_);
-        ggml_cos_sin(a_, place.at, natural_c_, natural_s_);
+    void fill_natural(const TokenPosition& position) {
+        if (constants_.policy == NPU_ROPE_ANGLE_EXACT) return fill_exact(position);
+        if (constants_.policy == NPU_ROPE_ANGLE_F32)
+            return kernels_.table_f32(table_job(position), natural_cos_, natural_sin_);
+        ggml_cos_sin(constants_, position.on_axis, natural_cos_, natural_sin_);
         if (!source_.forward)
-            for (int i = 0; i < a_.pairs; ++i) natural_s_[i] = -natural_s_[i];
+            for (int i = 0; i < constants_.pairs; ++i) natural_sin_[i] = -natural_sin_[i];
     }
 
-    void fill_floats(const Place& place) {
-        fill_natural(place);
+    void fill_floats(const TokenPosition& position) {
+        fill_natural(position);
         TableOrder order = kernels_.order[call_.pairing][call_.dtype];
-        cos_ = order == kNatural ? natural_c_ : ordered_c_;
-        sin_ = order == kNatural ? natural_s_ : ordered_s_;
-        if (order != kNatural) kernels_.reorder(order, a_.pairs, natural_c_, natural_s_, ordered_c_, ordered_s_);
+        cos_table_ = order == kNatural ? natural_cos_ : ordered_cos_;
+        sin_table_ = order == kNatural ? natural_sin_ : ordered_sin_;
+        if (order != kNatural)
+            kernels_.reorder(order, constants_.pairs, natural_cos_, natural_sin_, ordered_cos_, ordered_sin_);
     }
 
-    void fill_doubles(const Place& place) {
-        cos_ = c_;
-        sin_ = s_;
-        if (a_.policy != NPU_ROPE_ANGLE_GGML) return kernels_.table_f64(table_job(place), c_, s_);
-        fill_natural(place);
-        std::copy(natural_c_, natural_c_ + a_.pairs, c_);
-        std::copy(natural_s_, natural_s_ + a_.pairs, s_);
+    void fill_doubles(const TokenPosition& position) {
+        cos_table_ = double_cos_;
+        sin_table_ = double_sin_;
+        if (constants_.policy != NPU_ROPE_ANGLE_GGML)
+            return kernels_.table_f64(table_job(position), double_cos_, double_sin_);
+        fill_natural(position);
+        std::copy(natural_cos_, natural_cos_ + constants_.pairs, double_cos_);
+        std::copy(natural_sin_, natural_sin_ + constants_.pairs, double_sin_);
     }
 
-    const Angles& source_;
-    const Rotation& call_;
+    const ComputedTables& source_;
+    const RotationCall& call_;
     const RopeKernels& kernels_;
-    const RopeAngles& a_;
-    float *natural_c_, *natural_s_, *ordered_c_, *ordered_s_;
-    double *c_, *s_, *step_c_, *step_s_, *m_each_;
-    const void *cos_ = nullptr, *sin_ = nullptr;
-    Place place_ = {}, step_ = {};
-    bool filled_ = false, may_step_ = false, stepping_ = false, has_step_ = false;
+    const AngleConstants& constants_;
+    const void *cos_table_ = nullptr, *sin_table_ = nullptr;           // the result: two of the tables below
+    float *natural_cos_, *natural_sin_, *ordered_cos_, *ordered_sin_;  // in the orders of TableOrder
+    double *double_cos_, *double_sin_, *step_cos_, *step_sin_;         // in natural order
+    double* pair_multipliers_;
+    TokenPosition position_ = {}, step_ = {};
+    bool is_filled_ = false, may_step_ = false, is_stepping_ = false, has_step_ = false;
 };
 
 // Fills *call and *source from the tensors and parameters of a call whose arguments were checked.
 inline Check fill_call(const RopeTensors& t, const npu_rope_params& params, int32_t forward, int32_t angle,
-                       Angles* source, Rotation* call) {
-    const npu_rope_tensor* f = t.freq_factors;
-    const float* factors = f ? static_cast<const float*>(f->data) : nullptr;
-    if (Check c = cached_rope_angles(params, factors, f ? f->stride[0] : 0, angle, &source->angles); !c.ok()) return c;
+                       ComputedTables* source, RotationCall* call) {
+    const float* factors = t.freq_factors ? static_cast<const float*>(t.freq_factors->data) : nullptr;
+    const int64_t factor_stride = t.freq_factors ? t.freq_factors->stride[0] : 0;
+    if (Check c = cached_angle_constants(params, factors, factor_stride, angle, &source->constants); !c.ok()) return c;
     for (int k = 0; k < t.sides; ++k) {
         call->x[k] = t.x[k]->data;
         call->out[k] = t.out[k]->data;
@@ -204,9 +213,9 @@ inline Check fill_call(const RopeTensors& t, const npu_rope_params& params, int3
     call->rows_are_int64 = t.rows && t.rows->dtype == NPU_ROPE_INT64;
     call->dtype = t.x[0]->dtype;
     call->out_dtype = t.out[0]->dtype;
-    call->pairing = params.mode == NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalf;
+    call->pairing = params.mode == NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalfApart;
     call->offset = params.n_offs;
-    call->pairs = source->angles->pairs;
+    call->pairs = source->constants->pairs;
     source->mode = params.mode;
     source->forward = forward != 0;
     return {};

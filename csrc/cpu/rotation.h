@@ -15,170 +15,177 @@
 
 namespace npu_rope {
 
-// A checked call without its tables.
-struct Rotation {
+// A checked call without its tables of cos and sin.
+struct RotationCall {
     const void* x[2];  // one per side
-    void* out[2];      // with rows: the last is the cache
-    const void* rows;  // NULL, or each token's row in the cache, into which the last side is stored
+    void* out[2];      // the last one is a cache if rows is not NULL
+    const void* rows;  // NULL, or the row of the cache for each token of the last side
     bool rows_are_int64;
     int32_t dtype;      // npu_rope_dtype of x
-    int32_t out_dtype;  // dtype, or with rows the type to which float32 is rounded
+    int32_t out_dtype;  // npu_rope_dtype of out: of a cache, it can be narrower than x's
     Pairing pairing;
     int64_t offset;  // of the window in a head
     int64_t pairs;
     RopeShape shape;
-    bool to_cache(int side) const { return rows && side == shape.sides - 1; }
+    bool out_is_cache(int side) const { return rows && side == shape.sides - 1; }
 };
 
 namespace rotation {
 
-// Tokens of one batch that a thread processes as one chunk. Source are stepped from position to position inside a chunk
-// only, so that a result does not depend on the number of threads.
-constexpr int64_t kTokensPerChunk = 64;
+// A segment is at most this number of consecutive tokens of one batch; one thread processes it. Tables are computed by
+// steps (StepJob) inside a segment only, so that a result does not depend on the number of threads.
+constexpr int64_t kTokensPerSegment = 64;
 
-// With fewer chunks per thread than this, a token's heads are also split among threads, for even shares.
-constexpr int64_t kMinChunksPerThread = 4;
+// With fewer segments per thread than this, a token's heads are also split among threads, so that all threads get
+// almost equal work.
+constexpr int64_t kMinSegmentsPerThread = 4;
 
-// Source: the source of tokens' tables. Its class OfToken, one object per thread, is constructed from the source, the
-// call and the kernels:
-//   begin_chunk()               called before a chunk's first token
-//   fill(b, s)                  computes the table of a token
-//   cos_table(), sin_table()    the table, in the order that its kernel reads
-//   entry_per_lane()            whether the table has one entry per lane
-template <class Source>
+// A TableSource has what the tables of all tokens are made from. Its class Table makes and holds the tables of one
+// token. Each thread constructs a Table from the source, the call and the kernels. Functions of Table:
+//   begin_segment()             must be called before a segment's first token
+//   fill(b, s)                  computes the tables of token s of batch b
+//   cos_table(), sin_table()    return the tables, in the order that their kernel reads
+//   entry_per_lane()            returns whether the tables have one entry per lane
+template <class TableSource>
 struct Job {
-    const Source& source;
-    const Rotation& call;
+    const TableSource& source;
+    const RotationCall& call;
     const RopeKernels& kernels;
-    int64_t chunks_per_batch;
-    int64_t head_groups;
+    int64_t segments_per_batch;
+    int64_t head_groups;  // parts into which a token's heads are split among threads
     int64_t item_bytes, out_bytes;
-    bool stream[2];
+    bool stream[2];  // of each side: store past the caches
 };
 
-// Whether to write output past the caches. This saves reading output that the caches would not keep. It needs aligned
-// heads and windows.
-inline bool should_stream(const Rotation& c, int side, int64_t item_bytes) {
-    const RopeShape& s = c.shape;
-    int64_t bytes = s.B * s.S * s.heads() * s.D * item_bytes;
-    if (s.side[side].in_place || c.to_cache(side) || c.dtype == NPU_ROPE_FLOAT64 || 2 * bytes <= kStreamAbove)
+// Whether to store output past the caches (streaming.h). The heads and windows must be aligned.
+inline bool should_stream(const RotationCall& call, int side, int64_t item_bytes) {
+    const RopeShape& shape = call.shape;
+    int64_t bytes = shape.B * shape.S * shape.heads() * shape.D * item_bytes;
+    if (shape.side[side].in_place || call.out_is_cache(side) || call.dtype == NPU_ROPE_FLOAT64 ||
+        2 * bytes <= kStreamAboveBytes)
         return false;
-    int64_t address_bits = reinterpret_cast<intptr_t>(c.out[side]) | (c.offset * item_bytes) | (c.pairs * item_bytes);
-    for (int64_t stride : s.side[side].out_stride) address_bits |= stride * item_bytes;
-    return address_bits % kStreamAlign == 0;
+    int64_t address_bits =
+        reinterpret_cast<intptr_t>(call.out[side]) | (call.offset * item_bytes) | (call.pairs * item_bytes);
+    for (int64_t stride : shape.side[side].out_stride) address_bits |= stride * item_bytes;
+    return address_bits % kStreamAlignBytes == 0;
 }
 
-// Buffer for a head that is rounded to the cache's type.
+// This thread's buffer for a head that is rounded to the cache's type.
 inline std::vector<float>& head_buffer() {
     thread_local std::vector<float> buffer;
     return buffer;
 }
 
-// Some heads of one token; strides in elements.
+// Some heads of one token. Strides are in elements.
 struct Heads {
     const char* x;
     char* y;
     int64_t count, x_stride, y_stride;
 };
 
-template <class Source>
-void rotate_heads(const Job<Source>& job, const typename Source::OfToken& table, const Heads& heads, bool in_place,
-                  bool stream) {
-    const Rotation& c = job.call;
-    int64_t offset = c.offset * job.item_bytes;
-    HeadsJob h;
-    h.x = heads.x + offset;
-    h.y = heads.y + offset;
-    h.x_stride = heads.x_stride;
-    h.y_stride = heads.y_stride;
-    h.heads = heads.count;
-    h.pairs = static_cast<int>(c.pairs);
-    h.bytes_before = in_place ? 0 : offset;
-    h.bytes_after = in_place ? 0 : (c.shape.D - 2 * c.pairs) * job.item_bytes - offset;
-    h.cos_table = table.cos_table();
-    h.sin_table = table.sin_table();
-    h.stream = stream;
+template <class TableSource>
+void rotate_heads(const Job<TableSource>& job, const typename TableSource::Table& table, const Heads& heads,
+                  bool in_place, bool stream) {
+    const RotationCall& call = job.call;
+    int64_t offset = call.offset * job.item_bytes;
+    HeadsJob heads_job;
+    heads_job.x = heads.x + offset;
+    heads_job.y = heads.y + offset;
+    heads_job.x_stride = heads.x_stride;
+    heads_job.y_stride = heads.y_stride;
+    heads_job.heads = heads.count;
+    heads_job.pairs = static_cast<int>(call.pairs);
+    heads_job.bytes_before = in_place ? 0 : offset;
+    heads_job.bytes_after = in_place ? 0 : (call.shape.D - 2 * call.pairs) * job.item_bytes - offset;
+    heads_job.cos_table = table.cos_table();
+    heads_job.sin_table = table.sin_table();
+    heads_job.stream = stream;
     const auto& rotate = table.entry_per_lane() ? job.kernels.rotate_by_lanes : job.kernels.rotate;
-    rotate[c.pairing][c.dtype](h);
+    rotate[call.pairing][call.dtype](heads_job);
 }
 
-// Rotates heads of a side by a token's table. An operator with further steps specializes it.
-template <class Source>
+// Rotates heads of a side by a token's tables. An operator that also normalizes the heads specializes this template.
+template <class TableSource>
 struct RotateHeads {
-    static void run(const Job<Source>& job, const typename Source::OfToken& table, int, const Heads& heads,
+    static void run(const Job<TableSource>& job, const typename TableSource::Table& table, int, const Heads& heads,
                     bool in_place, bool stream) {
         rotate_heads(job, table, heads, in_place, stream);
     }
 };
 
-// Rotates heads into the operator's cache. If the type changes, rotates each head into a float32 buffer and rounds it.
-template <class Source>
-void scatter_heads(const Job<Source>& job, const typename Source::OfToken& table, int side, Heads heads, int64_t row) {
-    const Rotation& c = job.call;
-    heads.y += row * c.shape.side[side].out_stride[1] * job.out_bytes;
-    if (c.out_dtype == c.dtype) return RotateHeads<Source>::run(job, table, side, heads, false, false);
+// Rotates heads into a row of the cache. If the cache has another type than x, the function rotates each head into a
+// float32 buffer and rounds it.
+template <class TableSource>
+void scatter_heads(const Job<TableSource>& job, const typename TableSource::Table& table, int side, Heads heads,
+                   int64_t row) {
+    const RotationCall& call = job.call;
+    heads.y += row * call.shape.side[side].out_stride[1] * job.out_bytes;
+    if (call.out_dtype == call.dtype) return RotateHeads<TableSource>::run(job, table, side, heads, false, false);
     std::vector<float>& buffer = head_buffer();
-    int64_t D = c.shape.D;
+    int64_t D = call.shape.D;
     if (static_cast<int64_t>(buffer.size()) < D) buffer.resize(static_cast<size_t>(D));
     for (int64_t h = 0; h < heads.count; ++h) {
         Heads head{heads.x + h * heads.x_stride * job.item_bytes, reinterpret_cast<char*>(buffer.data()), 1, D, D};
-        RotateHeads<Source>::run(job, table, side, head, false, false);
-        job.kernels.narrow[c.out_dtype](buffer.data(), heads.y + h * heads.y_stride * job.out_bytes, D);
+        RotateHeads<TableSource>::run(job, table, side, head, false, false);
+        job.kernels.narrow[call.out_dtype](buffer.data(), heads.y + h * heads.y_stride * job.out_bytes, D);
     }
 }
 
-// A token: its batch, its place in the batch and, with rows, its row of the cache.
+// A token: its batch b, its index s in the batch and, if the call has rows, its row of the cache.
 struct Token {
     int64_t b, s, row;
 };
 
-// Rotates heads [first, last) of one side; skips a cache's side for a token without a row.
-template <class Source>
-void rotate_side(const Job<Source>& job, const typename Source::OfToken& table, int side, const Token& token,
+// Rotates heads [first, last) of one side. A token with row -1 is not stored into a cache.
+template <class TableSource>
+void rotate_side(const Job<TableSource>& job, const typename TableSource::Table& table, int side, const Token& token,
                  int64_t first, int64_t last) {
-    const Rotation& c = job.call;
-    if (first >= last || (c.to_cache(side) && token.row < 0)) return;
-    const RopeSide& sd = c.shape.side[side];
+    const RotationCall& call = job.call;
+    if (first >= last || (call.out_is_cache(side) && token.row < 0)) return;
+    const RopeSide& rope_side = call.shape.side[side];
     Heads heads;
-    heads.x = static_cast<const char*>(c.x[side]) +
-              (token.b * sd.x_stride[0] + token.s * sd.x_stride[1] + first * sd.x_stride[2]) * job.item_bytes;
-    heads.y = static_cast<char*>(c.out[side]) + first * sd.out_stride[2] * job.out_bytes;
+    heads.x = static_cast<const char*>(call.x[side]) +
+              (token.b * rope_side.x_stride[0] + token.s * rope_side.x_stride[1] + first * rope_side.x_stride[2]) *
+                  job.item_bytes;
+    heads.y = static_cast<char*>(call.out[side]) + first * rope_side.out_stride[2] * job.out_bytes;
     heads.count = last - first;
-    heads.x_stride = sd.x_stride[2];
-    heads.y_stride = sd.out_stride[2];
-    if (c.to_cache(side)) return scatter_heads(job, table, side, heads, token.row);
-    heads.y += (token.b * sd.out_stride[0] + token.s * sd.out_stride[1]) * job.out_bytes;
-    RotateHeads<Source>::run(job, table, side, heads, sd.in_place, job.stream[side]);
+    heads.x_stride = rope_side.x_stride[2];
+    heads.y_stride = rope_side.out_stride[2];
+    if (call.out_is_cache(side)) return scatter_heads(job, table, side, heads, token.row);
+    heads.y += (token.b * rope_side.out_stride[0] + token.s * rope_side.out_stride[1]) * job.out_bytes;
+    RotateHeads<TableSource>::run(job, table, side, heads, rope_side.in_place, job.stream[side]);
 }
 
-inline Token token_at(const Rotation& c, int64_t b, int64_t s) {
-    if (!c.rows) return {b, s, 0};
-    return {b, s, index_at(c.rows, c.rows_are_int64, b * c.shape.row_stride[0] + s * c.shape.row_stride[1])};
+inline Token token_at(const RotationCall& call, int64_t b, int64_t s) {
+    if (!call.rows) return {b, s, 0};
+    return {b, s,
+            index_at(call.rows, call.rows_are_int64, b * call.shape.row_stride[0] + s * call.shape.row_stride[1])};
 }
 
-// Rotates one group of a token's heads. Heads are numbered through both sides.
-template <class Source>
-void rotate_token(const Job<Source>& job, typename Source::OfToken& table, int64_t b, int64_t s, int64_t group) {
-    const Rotation& c = job.call;
-    int64_t head_count = c.shape.heads(), first_side_heads = c.shape.side[0].N;
+// Rotates one group of a token's heads. The heads of both sides have consecutive numbers.
+template <class TableSource>
+void rotate_token(const Job<TableSource>& job, typename TableSource::Table& table, int64_t b, int64_t s,
+                  int64_t group) {
+    const RotationCall& call = job.call;
+    int64_t head_count = call.shape.heads(), first_side_heads = call.shape.side[0].N;
     int64_t first = head_count * group / job.head_groups, last = head_count * (group + 1) / job.head_groups;
     if (first == last) return;
-    const Token token = token_at(c, b, s);
-    if (token.row < 0 && c.to_cache(0)) return;
+    const Token token = token_at(call, b, s);
+    if (token.row < 0 && call.out_is_cache(0)) return;
     table.fill(b, s);
     rotate_side(job, table, 0, token, first, std::min(last, first_side_heads));
     rotate_side(job, table, 1, token, std::max(first, first_side_heads) - first_side_heads, last - first_side_heads);
 }
 
-template <class Source>
+template <class TableSource>
 void run_range(int64_t begin, int64_t end, void* ctx) {
-    const auto& job = *static_cast<const Job<Source>*>(ctx);
-    typename Source::OfToken table(job.source, job.call, job.kernels);
-    for (int64_t u = begin; u < end; ++u) {
-        int64_t chunk = u / job.head_groups, group = u % job.head_groups;
-        int64_t b = chunk / job.chunks_per_batch, first = chunk % job.chunks_per_batch * kTokensPerChunk;
-        int64_t last = std::min(first + kTokensPerChunk, job.call.shape.S);
-        table.begin_chunk();
+    const auto& job = *static_cast<const Job<TableSource>*>(ctx);
+    typename TableSource::Table table(job.source, job.call, job.kernels);
+    for (int64_t item = begin; item < end; ++item) {
+        int64_t segment = item / job.head_groups, group = item % job.head_groups;
+        int64_t b = segment / job.segments_per_batch, first = segment % job.segments_per_batch * kTokensPerSegment;
+        int64_t last = std::min(first + kTokensPerSegment, job.call.shape.S);
+        table.begin_segment();
         for (int64_t s = first; s < last; ++s) rotate_token(job, table, b, s, group);
     }
     // Stores past the caches are unordered.
@@ -188,25 +195,26 @@ void run_range(int64_t begin, int64_t end, void* ctx) {
 }  // namespace rotation
 
 // Rotates every token of a checked call.
-template <class Source>
-void rotate_all(const Source& source, const Rotation& call) {
+template <class TableSource>
+void rotate_all(const TableSource& source, const RotationCall& call) {
     using namespace rotation;
 
-    const RopeShape& s = call.shape;
-    if (s.empty()) return;
-    int threads = threads_for(s.B * s.S * s.heads() * s.D);
-    int64_t chunks_per_batch = (s.S + kTokensPerChunk - 1) / kTokensPerChunk, chunks = s.B * chunks_per_batch;
-    int64_t groups = chunks >= kMinChunksPerThread * threads ? 1 : std::min<int64_t>(s.heads(), threads);
+    const RopeShape& shape = call.shape;
+    if (shape.empty()) return;
+    int threads = threads_for(shape.B * shape.S * shape.heads() * shape.D);
+    int64_t segments_per_batch = (shape.S + kTokensPerSegment - 1) / kTokensPerSegment;
+    int64_t segments = shape.B * segments_per_batch;
+    int64_t groups = segments >= kMinSegmentsPerThread * threads ? 1 : std::min<int64_t>(shape.heads(), threads);
     int64_t item_bytes = dtype_bytes(call.dtype);
-    Job<Source> job{source,
-                    call,
-                    active_rope_kernels(),
-                    chunks_per_batch,
-                    groups,
-                    item_bytes,
-                    dtype_bytes(call.out_dtype),
-                    {should_stream(call, 0, item_bytes), s.sides == 2 && should_stream(call, 1, item_bytes)}};
-    parallel_ranges(chunks * groups, threads, run_range<Source>, &job);
+    Job<TableSource> job{source,
+                         call,
+                         active_rope_kernels(),
+                         segments_per_batch,
+                         groups,
+                         item_bytes,
+                         dtype_bytes(call.out_dtype),
+                         {should_stream(call, 0, item_bytes), shape.sides == 2 && should_stream(call, 1, item_bytes)}};
+    parallel_ranges(segments * groups, threads, run_range<TableSource>, &job);
 }
 
 }  // namespace npu_rope

@@ -1,15 +1,16 @@
-// When to write output past the caches: this saves reading the output's lines, which the caches would not keep.
+// Sizes that decide whether to store output past the caches. Such a store does not read the output's cache lines first,
+// which saves time if the caches are too small to keep them.
 #pragma once
 
 #include <cstdint>
 
 namespace npu_rope {
 
-// Total size of input and output above which the caches are assumed not to keep them. It is a constant,
-// because the size of the last level that sysconf reports is wrong by a factor of ten inside some virtual machines.
-constexpr int64_t kStreamAbove = int64_t{32} << 20;
+// Total size of input and output above which the caches are assumed not to keep them. It is a constant, because in some
+// virtual machines sysconf reports a last-level cache whose size is wrong by a factor of ten.
+constexpr int64_t kStreamAboveBytes = int64_t{32} << 20;
 
-// Alignment that is sufficient for the streaming stores of every kernel set.
-constexpr int64_t kStreamAlign = 32;
+// Alignment that is sufficient for the streaming stores of every instruction set.
+constexpr int64_t kStreamAlignBytes = 32;
 
 }  // namespace npu_rope

@@ -27,21 +27,21 @@ EDITED = ("csrc", "op_host")  # the folders that the edits change
 SOURCES = ("CMakeLists.txt", "pyproject.toml", "cmake", "simulator/cmake", "include", "op_kernel", *EDITED)
 
 MUTANTS = {
-    "sin sign": Edit("source_.forward ? a_.mscale : -a_.mscale", "source_.forward ? -a_.mscale : a_.mscale"),
-    "pairing": Edit("NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalf", "NPU_ROPE_MODE_NORMAL ? kHalf : kInterleaved"),
+    "sin sign": Edit("source_.forward ? constants_.mscale : -constants_.mscale", "source_.forward ? -constants_.mscale : constants_.mscale"),
+    "pairing": Edit("NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalfApart", "NPU_ROPE_MODE_NORMAL ? kHalfApart : kInterleaved"),
     "mscale forgotten": Edit("mscale *= 1.0 + 0.1", "mscale *= 1.0 + 0.0"),
-    "one position off": Edit("fill(place_at(source_, call_.shape, b, s));", "Place p = place_at(source_, call_.shape, b, s); ++p.at[0]; fill(p);"),
+    "one position off": Edit("fill(position_of(source_, call_.shape, b, s));", "TokenPosition p = position_of(source_, call_.shape, b, s); ++p.on_axis[0]; fill(p);"),
     "ramp direction": Edit("return 1 - std::min(T(1), std::max(T(0), y));", "return std::min(T(1), std::max(T(0), y));"),
-    "n_offs ignored": Edit("h.x = heads.x + offset;", "h.x = heads.x;"),
+    "n_offs ignored": Edit("heads_job.x = heads.x + offset;", "heads_job.x = heads.x;"),
     "freq_factors multiplied": Edit("unscaled /= freq_factors[i * factor_stride]", "unscaled *= freq_factors[i * factor_stride]"),
-    "table of the previous token": Edit("if (!filled_ || !(place == place_)) {", "if (!filled_) {"),
-    "step table's cos and sin exchanged": Edit("step_c_, step_s_, static_cast<int>", "step_s_, step_c_, static_cast<int>"),
-    "rest of the head not copied": Edit("h.bytes_after = in_place ? 0", "h.bytes_after = true ? 0"),
-    "ggml: factors applied after scaling twice": Edit("[rule.axis] / a.freq_factors[i]", "[rule.axis] / a.freq_factors[i] / a.freq_factors[i]"),
-    "all planes are time": Edit("at + sh.pos_axis[k])", "at)"),
-    "vision's frequencies do not restart": Edit("if (restarts >= 0) counted[restarts] = 0;", ""),
+    "table of the previous token": Edit("if (!is_filled_ || !(position == position_)) {", "if (!is_filled_) {"),
+    "step table's cos and sin exchanged": Edit("step_cos_, step_sin_, count", "step_sin_, step_cos_, count"),
+    "rest of the head not copied": Edit("heads_job.bytes_after = in_place ? 0", "heads_job.bytes_after = true ? 0"),
+    "ggml: factors applied after scaling twice": Edit("[pair.axis] / constants.freq_factors[i]", "[pair.axis] / constants.freq_factors[i] / constants.freq_factors[i]"),
+    "all planes are time": Edit("at + shape.axis_offset[k])", "at)"),
+    "vision's frequencies do not restart": Edit("if (restarted_axis >= 0) power[restarted_axis] = 0;", ""),
     "imrope's remaining pairs rotate by time": Edit("s[axis] ? axis : 3", "s[axis] ? axis : 0"),
-    "another row of the cache": Edit("heads.y += row * c.shape", "heads.y += row / 2 * c.shape"),
+    "another row of the cache": Edit("heads.y += row * call.shape", "heads.y += row / 2 * call.shape"),
     "second quarter's sign": Edit("(((q + 1) & 2) << 62)", "(((q + 2) & 2) << 62)"),
 }  # fmt: skip
 

@@ -85,7 +85,7 @@ void set_mode(RopeTilingInput* in, int32_t mode) {
     if (!rope_has_sections(mode)) return;
     const int32_t sections[4] = {2, 1, 1, 0};
     std::copy(sections, sections + 4, in->params.sections);
-    for (int axis = 0; axis < 4; ++axis) s.pos_axis[axis] = axis * s.S;
+    for (int axis = 0; axis < 4; ++axis) s.axis_offset[axis] = axis * s.S;
 }
 
 RopeTilingInput call(int64_t B, int64_t S, int64_t N, int64_t D, int32_t dtype, int32_t mode, int64_t keys = 0) {
@@ -169,7 +169,7 @@ void random_sections(Random* r, RopeTilingInput* in) {
     // Four or three planes, in any order of memory.
     int64_t step = r->of<int64_t>({s.S, s.B * s.S, -s.S, 1000});
     bool three = r->chance(3);
-    for (int axis = 0; axis < 4; ++axis) s.pos_axis[axis] = three && axis == 3 ? 0 : axis * step;
+    for (int axis = 0; axis < 4; ++axis) s.axis_offset[axis] = three && axis == 3 ? 0 : axis * step;
 }
 
 // Lets the call write into rows of a cache, of x's type or a narrower one.
@@ -424,7 +424,7 @@ void check_planes(const Case& c) {
         CHECK(c, d.planes == 1 && d.plane_offset[0] == 0);
         return;
     }
-    std::vector<RopePairRule> rules = rope_pair_rules(c.in.params);
+    std::vector<RopePairAngle> rules = rope_pair_angles(c.in.params);
     CHECK(c, d.planes >= 1 && d.planes <= 4 && rules.size() == static_cast<size_t>(d.n_dims / 2));
     bool halves = c.launch.tiling_key == kRopeHalves;
     for (int32_t lane = 0; lane < d.table_width; ++lane) {
@@ -435,7 +435,7 @@ void check_planes(const Case& c) {
             if (c.data.turns.plane_lanes[k][lane / 64] >> lane % 64 & 1) ++planes, plane = k;
         CHECK(c, planes == 1 && plane < d.planes);
         if (!halves && (inside < 0 || inside >= d.n_dims)) continue;
-        CHECK(c, d.plane_offset[plane] == c.in.shape.pos_axis[rules[static_cast<size_t>(pair)].axis]);
+        CHECK(c, d.plane_offset[plane] == c.in.shape.axis_offset[rules[static_cast<size_t>(pair)].axis]);
     }
     for (int k = 0; k < d.planes; ++k)
         for (int j = 0; j < k; ++j) CHECK(c, d.plane_offset[k] != d.plane_offset[j]);
@@ -612,7 +612,7 @@ void axes_with_the_same_positions_are_one_plane() {
     CHECK(three, three.head.planes == 3 && three.data.turns.plane_lanes[0][0] == 0x33333333);
     CHECK(three, three.data.turns.plane_lanes[1][0] == 0x44444444 && three.data.turns.plane_lanes[2][0] == 0x88888888);
     in.params.sections[3] = 4;
-    in.shape.pos_axis[3] = 0;  // the positions of time
+    in.shape.axis_offset[3] = 0;  // the positions of time
     Case same = tile_call(in, "Ascend910B1");
     CHECK(same, same.head.planes == 3 && same.data.turns.plane_lanes[0][0] == 0xf3f3f3f3);
     in.params.sections[1] = in.params.sections[2] = 0;
