@@ -1,5 +1,5 @@
-// A call's tensors, matched with the operator's definition. Checks the tensors and their memory, and arranges them as
-// the kernel's arguments.
+// A call's tensors, each with its parameter of the operator's definition. The class checks the tensors and their
+// memory, and makes the kernel's arguments from them.
 #pragma once
 
 #include <string>
@@ -22,15 +22,15 @@ class CallTensors {
 public:
     struct Item {
         const ParamRecord* param = nullptr;
-        bool is_input = false, given = false;
+        bool is_input = false, is_given = false;
         int32_t dtype = 0, format = 0;
         int64_t offset = 0;
-        bool reads_view = false;  // the definition has IgnoreContiguous()
+        bool accepts_view = false;  // whether the definition has IgnoreContiguous()
         DeviceView view;
     };
 
-    // Takes the tensors in the definition's order; `outputs` lacks those that are inputs. Throws Failure if a required
-    // tensor is NULL or a tensor has too many dimensions.
+    // The tensors are in the definition's order. `outputs` excludes the outputs that are also inputs. Throws Failure if
+    // a required tensor is NULL or a tensor has too many dimensions.
     CallTensors(const OpRecord& def, const std::vector<const aclTensor*>& inputs,
                 const std::vector<const aclTensor*>& outputs);
     CallTensors(const CallTensors&) = delete;
@@ -42,20 +42,21 @@ public:
     // The index in items() of one of the definition's outputs.
     size_t item_of_output(size_t output) const;
     // Whether the item, if it is not contiguous, is copied to contiguous memory before the kernel reads it.
-    bool packs(const Item& item) const;
+    bool is_packed(const Item& item) const;
     // Whether all outputs are empty.
-    bool outputs_are_empty() const;
-    // The name of the first input that is not contiguous although its definition requires it; or "".
-    std::string refused_view() const;
+    bool are_outputs_empty() const;
+    // Returns the name of the first input that is not contiguous although its definition requires it; "" if none is.
+    std::string find_refused_view() const;
 
-    // Finds each view's bytes. Refuses a type that is not simulated, memory outside one allocation, and a written
-    // tensor that shares memory with another. An output may be an input itself.
+    // Finds the bytes of each view. Refuses types that are not simulated, memory outside one allocation, and a written
+    // tensor that shares memory with another tensor, unless the two are the same input and output.
     void check_memory();
-    // Sets the launch's arguments and memories.
-    void arrange(OpLaunch* launch) const;
+    // Sets the members `arguments` and `memories` of the launch.
+    void set_arguments(OpLaunch* launch) const;
     // Sets the address of the first element of an input or output. Returns false if that tensor is NULL.
     bool set_address(bool is_input, size_t index, void* first);
 
+    // Throws Failure.
     [[noreturn]] void refuse(aclnnStatus status, const std::string& text) const;
 
 private:

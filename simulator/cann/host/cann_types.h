@@ -1,4 +1,4 @@
-// Element types by CANN's numbers, and the text of lists in messages.
+// Element types: their CANN numbers, names and sizes. Also the text of lists in messages.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace simulated_cann {
 
 struct TypeRow {
     ge::DataType type;
-    const char* name;    // in messages
-    const char* kernel;  // DTYPE_X in a kernel's source; part of the kernel's name
-    const char* macro;   // ORIG_DTYPE_X in a kernel's source
+    const char* name;         // in messages
+    const char* kernel_type;  // the value of DTYPE_X in the source of a kernel; part of the kernel's name
+    const char* enumerator;   // the value of ORIG_DTYPE_X in the source of a kernel
     int64_t bytes;
 };
 
@@ -27,7 +27,7 @@ constexpr TypeRow kTypes[] = {
     {ge::DT_BOOL, "bool", "bool", "DT_BOOL", 1},
 };
 
-// Null if the simulator lacks the type.
+// Returns null if the type is not simulated.
 inline const TypeRow* find_type(int32_t type) {
     for (const TypeRow& row : kTypes)
         if (row.type == type) return &row;

@@ -1,4 +1,4 @@
-// Implementation of gert's contexts on a call's plain data.
+// Implementation of gert's contexts. They read and set the data of a Node.
 #include <utility>
 
 #include "cann/host/node.h"
@@ -14,21 +14,21 @@ struct Context : Base {
 };
 
 const Node::Tensor* tensor_at(const std::vector<Node::Parameter>& parameters, size_t index) {
-    for (const Node::Parameter& p : parameters) {
-        if (index < p.size()) return &p[index];
-        index -= p.size();
+    for (const Node::Parameter& parameter : parameters) {
+        if (index < parameter.size()) return &parameter[index];
+        index -= parameter.size();
     }
     return nullptr;
 }
 
-std::vector<gert::AnchorInstanceInfo> instances_of(const std::vector<Node::Parameter>& parameters) {
-    std::vector<gert::AnchorInstanceInfo> all;
+std::vector<gert::AnchorInstanceInfo> count_instances(const std::vector<Node::Parameter>& parameters) {
+    std::vector<gert::AnchorInstanceInfo> instances;
     uint32_t start = 0;
-    for (const Node::Parameter& p : parameters) {
-        all.emplace_back(start, static_cast<uint32_t>(p.size()));
-        start += static_cast<uint32_t>(p.size());
+    for (const Node::Parameter& parameter : parameters) {
+        instances.emplace_back(start, static_cast<uint32_t>(parameter.size()));
+        start += static_cast<uint32_t>(parameter.size());
     }
-    return all;
+    return instances;
 }
 
 }  // namespace
@@ -40,17 +40,17 @@ Node::Node(size_t tiling_capacity) : tiling_bytes(tiling_capacity) {
 }
 
 Node::Tensor Node::tensor(ge::DataType type, const std::vector<int64_t>& shape, ge::Format format) {
-    Tensor t;
-    t.present = true;
+    Tensor tensor;
+    tensor.present = true;
     for (int64_t size : shape) {
-        t.value.MutableOriginShape().AppendDim(size);
-        t.value.MutableStorageShape().AppendDim(size);
+        tensor.value.MutableOriginShape().AppendDim(size);
+        tensor.value.MutableStorageShape().AppendDim(size);
     }
-    t.value.format_ = {format, format, {}};
-    t.desc.SetStorageFormat(format);
-    t.desc.SetOriginFormat(format);
-    set_data_type(&t, type);
-    return t;
+    tensor.value.format_ = {format, format, {}};
+    tensor.desc.SetStorageFormat(format);
+    tensor.desc.SetOriginFormat(format);
+    set_data_type(&tensor, type);
+    return tensor;
 }
 
 void Node::set_values(Tensor* tensor, const void* values, size_t bytes) {
@@ -66,12 +66,12 @@ void Node::set_data_type(Tensor* tensor, ge::DataType type) {
 const Node::Tensor* Node::input(size_t index) const { return tensor_at(inputs, index); }
 const Node::Tensor* Node::output(size_t index) const { return tensor_at(outputs, index); }
 const Node::Tensor* Node::input_of(size_t ir_index, size_t relative_index) const {
-    const bool has = ir_index < inputs.size() && relative_index < inputs[ir_index].size();
-    return has ? &inputs[ir_index][relative_index] : nullptr;
+    const bool exists = ir_index < inputs.size() && relative_index < inputs[ir_index].size();
+    return exists ? &inputs[ir_index][relative_index] : nullptr;
 }
 size_t Node::number_of(const std::vector<Parameter>& parameters) const {
     size_t count = 0;
-    for (const Parameter& p : parameters) count += p.size();
+    for (const Parameter& parameter : parameters) count += parameter.size();
     return count;
 }
 const gert::AnchorInstanceInfo* Node::input_instances(size_t ir_index) const {
@@ -83,14 +83,14 @@ const gert::AnchorInstanceInfo* Node::output_instances(size_t ir_index) const {
 
 template <typename Base>
 uint32_t Node::run(uint32_t (*function)(Base*)) {
-    input_instances_ = instances_of(inputs);
-    output_instances_ = instances_of(outputs);
+    input_instances_ = count_instances(inputs);
+    output_instances_ = count_instances(outputs);
     Context<Base> context(this);
     return function(&context);
 }
 
 uint32_t Node::tile(uint32_t (*function)(gert::TilingContext*)) {
-    const TiledChip chip(platform.profile);
+    const TilingChipScope scope(platform.profile);
     return run(function);
 }
 uint32_t Node::parse(uint32_t (*function)(gert::TilingParseContext*)) { return run(function); }
@@ -106,11 +106,11 @@ using simulated_cann::Node;
 using Desc = CompileTimeTensorDesc;
 
 namespace {
-const Desc* desc_of(const Node::Tensor* t) { return t ? &t->desc : nullptr; }
-const StorageShape* shape_of(const Node::Tensor* t) { return t ? &t->value.GetShape() : nullptr; }
-const Tensor* value_of(const Node::Tensor* t) { return t ? &t->value : nullptr; }
-const Shape* origin_of(const Node::Tensor* t) { return t ? &t->value.GetOriginShape() : nullptr; }
-ge::DataType type_of(const Node::Tensor* t) { return t ? t->desc.GetDataType() : ge::DT_UNDEFINED; }
+const Desc* desc_of(const Node::Tensor* tensor) { return tensor ? &tensor->desc : nullptr; }
+const StorageShape* shape_of(const Node::Tensor* tensor) { return tensor ? &tensor->value.GetShape() : nullptr; }
+const Tensor* value_of(const Node::Tensor* tensor) { return tensor ? &tensor->value : nullptr; }
+const Shape* origin_of(const Node::Tensor* tensor) { return tensor ? &tensor->value.GetOriginShape() : nullptr; }
+ge::DataType type_of(const Node::Tensor* tensor) { return tensor ? tensor->desc.GetDataType() : ge::DT_UNDEFINED; }
 Node::Tensor* mutable_output(Node* node, size_t index) { return const_cast<Node::Tensor*>(node->output(index)); }
 }  // namespace
 
@@ -213,8 +213,8 @@ const Shape* InferShapeContext::GetOptionalInputShape(size_t index) const {
     return origin_of(node_->input_of(index, 0));
 }
 Shape* InferShapeContext::GetOutputShape(size_t index) {
-    Node::Tensor* t = mutable_output(node_, index);
-    return t ? &t->value.MutableOriginShape() : nullptr;
+    Node::Tensor* tensor = mutable_output(node_, index);
+    return tensor ? &tensor->value.MutableOriginShape() : nullptr;
 }
 
 ge::DataType InferDataTypeContext::GetInputDataType(size_t index) const { return type_of(node_->input(index)); }
@@ -223,9 +223,9 @@ ge::DataType InferDataTypeContext::GetOptionalInputDataType(size_t index) const 
 }
 ge::DataType InferDataTypeContext::GetOutputDataType(size_t index) const { return type_of(node_->output(index)); }
 ge::graphStatus InferDataTypeContext::SetOutputDataType(size_t index, const ge::DataType data_type) {
-    Node::Tensor* t = mutable_output(node_, index);
-    if (!t) return ge::GRAPH_FAILED;
-    Node::set_data_type(t, data_type);
+    Node::Tensor* tensor = mutable_output(node_, index);
+    if (!tensor) return ge::GRAPH_FAILED;
+    Node::set_data_type(tensor, data_type);
     return ge::GRAPH_SUCCESS;
 }
 

@@ -15,8 +15,8 @@ struct ParamRecord {
     std::vector<ge::Format> formats;
     bool ignore_contiguous;
     bool auto_contiguous;
-    bool value_depend = false;  // the host functions read the input's values
-    bool lists_types = false, lists_formats = false;
+    bool value_depend = false;                        // the host functions read the input's values
+    bool lists_types = false, lists_formats = false;  // set by DataTypeList() and FormatList()
 };
 
 struct AttrRecord {
@@ -34,13 +34,14 @@ struct OpRecord {
     std::string type, soc;
     std::vector<ParamRecord> inputs, outputs;
     std::vector<AttrRecord> attrs;
-    std::vector<std::pair<std::string, std::string>> items;  // of the SoC's configuration, by key
-    // The index of the input with the output's name, which the operator writes in place; or -1.
+    std::vector<std::pair<std::string, std::string>> items;  // keys and values of the SoC's configuration
+    // The index of the input that has the output's name, so that the operator writes it in place; -1 if there is none.
     int input_of_output(size_t output) const;
     bool is_output(const std::string& parameter) const;
     size_t columns() const { return inputs.empty() ? 0 : inputs[0].types.size(); }
 };
 
+// Reads the definitions that are registered with OpDefFactory.
 struct DefReader {
     static std::vector<std::string> op_types();
     static std::vector<std::string> socs(const std::string& op_type);
@@ -51,8 +52,8 @@ struct DefReader {
     static gert::OpImplRegisterV2::TilingKernelFunc tiling(const std::string& op_type);
 
 private:
-    static std::vector<ParamRecord> merged(const std::deque<ops::OpParamDef>& all,
-                                           const std::deque<ops::OpParamDef>& of_soc);
+    static std::vector<ParamRecord> merge_params(const std::deque<ops::OpParamDef>& shared_params,
+                                                 const std::deque<ops::OpParamDef>& soc_params);
 };
 
 // The functions registered with OpImplRegisterV2; null if not registered.
@@ -63,7 +64,7 @@ struct OpFunctions {
     gert::OpImplRegisterV2::TilingParseFunc tiling_parse = nullptr;
     gert::OpImplRegisterV2::CompileInfoCreatorFunc create_compile_info = nullptr;
     gert::OpImplRegisterV2::CompileInfoDeleterFunc delete_compile_info = nullptr;
-    std::vector<int32_t> value_inputs;  // those whose values a function reads
+    std::vector<int32_t> value_inputs;  // indices of the inputs whose values a function reads
 };
 const OpFunctions& find_functions(const std::string& op_type);
 

@@ -1,4 +1,4 @@
-// A tensor in device memory: the bytes it occupies, and whether two tensors share bytes.
+// A tensor in device memory. Finds the bytes that it occupies, and whether it shares bytes with another tensor.
 #pragma once
 
 #include <algorithm>
@@ -13,20 +13,22 @@ struct DeviceView {
     std::vector<int64_t> shape, strides;  // strides in elements
     int64_t item_bytes = 1;
     char* first = nullptr;                 // the first element
-    char *low = nullptr, *high = nullptr;  // range of the occupied bytes, after find_span(); equal if empty
+    char *low = nullptr, *high = nullptr;  // range of the occupied bytes, set by find_span(); equal if empty
 
-    // Sets low and high from the other members; false if they do not fit the address space.
+    // Sets low and high from the other members. Returns false if the tensor does not fit the address space.
     bool find_span();
     bool empty() const { return std::find(shape.begin(), shape.end(), 0) != shape.end(); }
-    bool contiguous() const;
-    bool same_as(const DeviceView& other) const;
+    bool is_contiguous() const;
+    // Whether both have the same elements at the same addresses.
+    bool is_same_as(const DeviceView& other) const;
     // Compares the occupied bytes, not only their ranges.
     bool shares_memory_with(const DeviceView& other) const;
     // Whether the tensor's bytes belong to one allocation now; false if the memory was freed.
     bool is_in_one_allocation() const;
     uint64_t packed_size() const;  // bytes of the elements without gaps
-    // Copy the elements to and from contiguous memory of packed_size() bytes. The first returns the copy's view.
-    DeviceView packed_into(char* memory) const;
+    // Copies the elements to contiguous memory of packed_size() bytes. Returns the view of the copy.
+    DeviceView pack_into(char* memory) const;
+    // Copies the elements back from that memory.
     void unpack_from(const char* memory) const;
 };
 

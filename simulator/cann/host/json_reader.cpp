@@ -8,126 +8,127 @@ namespace {
 
 constexpr int kMaxDepth = 100;
 
-class Reader {
+class Parser {
 public:
-    explicit Reader(const std::string& text) : at_(text.data()), end_(text.data() + text.size()) {}
+    explicit Parser(const std::string& text) : next_(text.data()), end_(text.data() + text.size()) {}
 
-    bool value(JsonValue* v, int depth = 0) {
+    bool parse_value(JsonValue* result, int depth = 0) {
         skip_space();
-        if (at_ == end_ || depth > kMaxDepth) return false;
-        switch (*at_) {
+        if (next_ == end_ || depth > kMaxDepth) return false;
+        switch (*next_) {
             case '{':
-                return object(v, depth);
+                return parse_object(result, depth);
             case '[':
-                return list(v, depth);
+                return parse_list(result, depth);
             case '"':
-                v->kind = JsonValue::Kind::kString;
-                return string(&v->text);
+                result->kind = JsonValue::Kind::kString;
+                return parse_string(&result->text);
             case 't':
-                v->kind = JsonValue::Kind::kBool;
-                return word("true");
+                result->kind = JsonValue::Kind::kBool;
+                return skip_word("true");
             case 'f':
-                v->kind = JsonValue::Kind::kBool;
-                return word("false");
+                result->kind = JsonValue::Kind::kBool;
+                return skip_word("false");
             case 'n':
-                return word("null");
+                return skip_word("null");
             default:
-                v->kind = JsonValue::Kind::kNumber;
-                return number(&v->text);
+                result->kind = JsonValue::Kind::kNumber;
+                return parse_number(&result->text);
         }
     }
 
 private:
     void skip_space() {
-        while (at_ != end_ && std::strchr(" \t\r\n", *at_) && *at_) ++at_;
+        while (next_ != end_ && std::strchr(" \t\r\n", *next_) && *next_) ++next_;
     }
-    bool take(char c) {
+    // Skips spaces and then this character. Returns false if another character follows.
+    bool skip_character(char expected) {
         skip_space();
-        if (at_ == end_ || *at_ != c) return false;
-        ++at_;
+        if (next_ == end_ || *next_ != expected) return false;
+        ++next_;
         return true;
     }
-    bool word(const char* expected) {
-        const size_t n = std::strlen(expected);
-        if (static_cast<size_t>(end_ - at_) < n || std::strncmp(at_, expected, n) != 0) return false;
-        at_ += n;
+    bool skip_word(const char* expected) {
+        const size_t length = std::strlen(expected);
+        if (static_cast<size_t>(end_ - next_) < length || std::strncmp(next_, expected, length) != 0) return false;
+        next_ += length;
         return true;
     }
-    bool digits(std::string* text) {
-        const size_t before = text->size();
-        while (at_ != end_ && std::isdigit(static_cast<unsigned char>(*at_))) *text += *at_++;
-        return text->size() > before;
+    bool append_digits(std::string* text) {
+        const size_t length_before = text->size();
+        while (next_ != end_ && std::isdigit(static_cast<unsigned char>(*next_))) *text += *next_++;
+        return text->size() > length_before;
     }
-    bool number(std::string* text) {
-        if (at_ != end_ && *at_ == '-') *text += *at_++;
-        if (!digits(text)) return false;
-        if (at_ != end_ && *at_ == '.') {
-            *text += *at_++;
-            if (!digits(text)) return false;
+    bool parse_number(std::string* text) {
+        if (next_ != end_ && *next_ == '-') *text += *next_++;
+        if (!append_digits(text)) return false;
+        if (next_ != end_ && *next_ == '.') {
+            *text += *next_++;
+            if (!append_digits(text)) return false;
         }
-        if (at_ != end_ && (*at_ == 'e' || *at_ == 'E')) {
-            *text += *at_++;
-            if (at_ != end_ && (*at_ == '+' || *at_ == '-')) *text += *at_++;
-            return digits(text);
+        if (next_ != end_ && (*next_ == 'e' || *next_ == 'E')) {
+            *text += *next_++;
+            if (next_ != end_ && (*next_ == '+' || *next_ == '-')) *text += *next_++;
+            return append_digits(text);
         }
         return true;
     }
     // A code point \uXXXX is kept as written, because names in packages have none.
-    bool string(std::string* text) {
-        if (!take('"')) return false;
-        while (at_ != end_ && *at_ != '"') {
-            if (static_cast<unsigned char>(*at_) < 0x20) return false;
-            if (*at_ != '\\') {
-                *text += *at_++;
+    bool parse_string(std::string* text) {
+        if (!skip_character('"')) return false;
+        while (next_ != end_ && *next_ != '"') {
+            if (static_cast<unsigned char>(*next_) < 0x20) return false;  // a control character
+            if (*next_ != '\\') {
+                *text += *next_++;
                 continue;
             }
-            if (++at_ == end_) return false;
+            if (++next_ == end_) return false;
             const std::string escapes = "\"\\/bfnrt", characters = "\"\\/\b\f\n\r\t";
-            const size_t known = escapes.find(*at_);
-            if (known == std::string::npos && *at_ != 'u') return false;
-            *text += known == std::string::npos ? std::string("\\u") : std::string(1, characters[known]);
-            ++at_;
+            const size_t escape_index = escapes.find(*next_);
+            if (escape_index == std::string::npos && *next_ != 'u') return false;
+            *text += escape_index == std::string::npos ? std::string("\\u") : std::string(1, characters[escape_index]);
+            ++next_;
         }
-        return take('"');
+        return skip_character('"');
     }
-    bool list(JsonValue* v, int depth) {
-        v->kind = JsonValue::Kind::kList;
-        ++at_;
-        if (take(']')) return true;
+    bool parse_list(JsonValue* result, int depth) {
+        result->kind = JsonValue::Kind::kList;
+        ++next_;
+        if (skip_character(']')) return true;
         do {
-            v->items.emplace_back();
-            if (!value(&v->items.back(), depth + 1)) return false;
-        } while (take(','));
-        return take(']');
+            result->items.emplace_back();
+            if (!parse_value(&result->items.back(), depth + 1)) return false;
+        } while (skip_character(','));
+        return skip_character(']');
     }
-    bool object(JsonValue* v, int depth) {
-        v->kind = JsonValue::Kind::kObject;
-        ++at_;
-        if (take('}')) return true;
+    bool parse_object(JsonValue* result, int depth) {
+        result->kind = JsonValue::Kind::kObject;
+        ++next_;
+        if (skip_character('}')) return true;
         do {
-            v->members.emplace_back();
+            result->members.emplace_back();
             skip_space();
-            if (!string(&v->members.back().first) || !take(':')) return false;
-            if (!value(&v->members.back().second, depth + 1)) return false;
-        } while (take(','));
-        return take('}');
+            if (!parse_string(&result->members.back().first) || !skip_character(':')) return false;
+            if (!parse_value(&result->members.back().second, depth + 1)) return false;
+        } while (skip_character(','));
+        return skip_character('}');
     }
 
-    const char *at_, *end_;
+    const char *next_, *end_;
 };
 
 }  // namespace
 
-const JsonValue* JsonValue::find(const std::string& name, Kind wanted) const {
+const JsonValue* JsonValue::find(const std::string& name, Kind expected_kind) const {
     for (const auto& [key, value] : members)
-        if (key == name) return value.kind == wanted ? &value : nullptr;
+        if (key == name) return value.kind == expected_kind ? &value : nullptr;
     return nullptr;
 }
 
-std::optional<JsonValue> read_json(const std::string& text) {
-    JsonValue v;
-    if (!Reader(text).value(&v)) return std::nullopt;
-    return v;
+std::optional<JsonValue> parse_json(const std::string& text) {
+    JsonValue result;
+    if (!Parser(text).parse_value(&result)) return std::nullopt;
+    return result;
 }
 
 }  // namespace simulated_cann

@@ -1,4 +1,4 @@
-// Reader of JSON documents, as far as CANN's runtime needs it for an operator package's files.
+// Parser of JSON: the files of an operator package, and the requests to op_sources.cpp.
 #pragma once
 
 #include <optional>
@@ -11,16 +11,18 @@ namespace simulated_cann {
 struct JsonValue {
     enum class Kind { kNull, kBool, kNumber, kString, kList, kObject };
     Kind kind = Kind::kNull;
-    std::string text;  // a string with its escapes decoded, except \uXXXX; or a number as written
-    std::vector<JsonValue> items;
-    std::vector<std::pair<std::string, JsonValue>> members;
+    // kString: the string, with all escapes decoded except \uXXXX. kNumber: the digits as the document has them.
+    // Empty for a kBool: its value is not stored.
+    std::string text;
+    std::vector<JsonValue> items;                            // of a kList
+    std::vector<std::pair<std::string, JsonValue>> members;  // of a kObject: names and values
 
-    // The member of that name, or nullptr if it is absent or of another kind.
-    const JsonValue* find(const std::string& name, Kind wanted) const;
+    // Returns null if there is no member with this name, or if the member has another kind.
+    const JsonValue* find(const std::string& name, Kind expected_kind) const;
 };
 
-// The first document of the text; nullopt if it is malformed or nested deeper than 100 levels. Text after the document
-// is ignored, as by operator>> of nlohmann::json, which CANN uses. The value of a bool is not kept.
-std::optional<JsonValue> read_json(const std::string& text);
+// Parses the first JSON document in `text` and ignores the rest, like operator>> of nlohmann::json, which CANN uses.
+// Returns nullopt if the document is malformed or nested deeper than 100 levels.
+std::optional<JsonValue> parse_json(const std::string& text);
 
 }  // namespace simulated_cann

@@ -8,30 +8,31 @@
 namespace simulated_cann {
 namespace {
 
-constexpr const char* kSection = ".simulated.kernel";
+constexpr const char* kSectionName = ".simulated.kernel";
 
-// The section table; empty if the file is incomplete.
-std::vector<Elf64_Shdr> sections_of(const std::string& bytes) {
+// Returns the section table of an ELF file; empty if the file is incomplete.
+std::vector<Elf64_Shdr> read_section_table(const std::string& bytes) {
     Elf64_Ehdr header;
     if (bytes.size() < sizeof header) return {};
     std::memcpy(&header, bytes.data(), sizeof header);
     if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return {};
     if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum) return {};
     std::vector<Elf64_Shdr> sections(header.e_shnum);
-    const size_t table = sections.size() * sizeof(Elf64_Shdr);
-    if (header.e_shoff > bytes.size() || table > bytes.size() - header.e_shoff) return {};
-    std::memcpy(sections.data(), bytes.data() + header.e_shoff, table);
-    for (const Elf64_Shdr& s : sections) {
-        if (s.sh_type == SHT_NOBITS || s.sh_type == SHT_NULL) continue;
-        if (s.sh_offset > bytes.size() || s.sh_size > bytes.size() - s.sh_offset) return {};
+    const size_t table_bytes = sections.size() * sizeof(Elf64_Shdr);
+    if (header.e_shoff > bytes.size() || table_bytes > bytes.size() - header.e_shoff) return {};
+    std::memcpy(sections.data(), bytes.data() + header.e_shoff, table_bytes);
+    for (const Elf64_Shdr& section : sections) {
+        if (section.sh_type == SHT_NOBITS || section.sh_type == SHT_NULL) continue;
+        if (section.sh_offset > bytes.size() || section.sh_size > bytes.size() - section.sh_offset) return {};
     }
     return sections;
 }
 
 }  // namespace
 
-std::string kernel_object(const std::string& entry) {
-    const std::string names = std::string(1, '\0') + kSection + '\0' + ".shstrtab" + '\0';
+std::string make_object_file(const std::string& entry) {
+    // Sections: 0 is the empty one that ELF requires, 1 has the entry's name, 2 has the names of sections.
+    const std::string names = std::string(1, '\0') + kSectionName + '\0' + ".shstrtab" + '\0';
     Elf64_Ehdr header = {};
     std::memcpy(header.e_ident, ELFMAG, SELFMAG);
     header.e_ident[EI_CLASS] = ELFCLASS64;
@@ -49,7 +50,7 @@ std::string kernel_object(const std::string& entry) {
     sections[1].sh_type = SHT_PROGBITS;
     sections[1].sh_offset = sizeof header;
     sections[1].sh_size = entry.size();
-    sections[2].sh_name = static_cast<Elf64_Word>(2 + std::strlen(kSection));
+    sections[2].sh_name = static_cast<Elf64_Word>(2 + std::strlen(kSectionName));
     sections[2].sh_type = SHT_STRTAB;
     sections[2].sh_offset = sizeof header + entry.size();
     sections[2].sh_size = names.size();
@@ -57,19 +58,19 @@ std::string kernel_object(const std::string& entry) {
     return bytes + entry + names + std::string(reinterpret_cast<const char*>(sections), sizeof sections);
 }
 
-std::string entry_of_object(const std::string& bytes) {
-    const std::vector<Elf64_Shdr> sections = sections_of(bytes);
+std::string read_entry_name(const std::string& bytes) {
+    const std::vector<Elf64_Shdr> sections = read_section_table(bytes);
     if (sections.empty()) return "";
     Elf64_Ehdr header;
     std::memcpy(&header, bytes.data(), sizeof header);
     const Elf64_Shdr& strings = sections[header.e_shstrndx];
     const std::string names = bytes.substr(strings.sh_offset, strings.sh_size);
-    for (const Elf64_Shdr& s : sections)
-        if (s.sh_name < names.size() && names.c_str() + s.sh_name == std::string(kSection))
-            return bytes.substr(s.sh_offset, s.sh_size);
+    for (const Elf64_Shdr& section : sections)
+        if (section.sh_name < names.size() && names.c_str() + section.sh_name == std::string(kSectionName))
+            return bytes.substr(section.sh_offset, section.sh_size);
     return "";
 }
 
-bool is_whole_elf(const std::string& bytes) { return !sections_of(bytes).empty(); }
+bool is_whole_elf(const std::string& bytes) { return !read_section_table(bytes).empty(); }
 
 }  // namespace simulated_cann

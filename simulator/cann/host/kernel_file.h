@@ -6,13 +6,13 @@
 
 namespace simulated_cann {
 
-// The bytes of the object file of this entry.
-std::string kernel_object(const std::string& entry);
+// Returns the bytes of an object file that contains this entry name.
+std::string make_object_file(const std::string& entry);
 
-// The entry's name; "" if the bytes are not a complete ELF file with such a name. CANN's runtime refuses an object
-// whose section table or sections extend beyond its end (hicann/runtime src/runtime/core/src/kernel/elf.cc,
-// Get64bitSectionHeaders).
-std::string entry_of_object(const std::string& bytes);
+// Returns the entry's name; "" if the bytes are not a complete ELF file with such a name. CANN's runtime also refuses
+// an object file if its section table or a section extends beyond its end (hicann/runtime
+// src/runtime/core/src/kernel/elf.cc, Get64bitSectionHeaders).
+std::string read_entry_name(const std::string& bytes);
 
 // Whether a file is an ELF file with all of its sections.
 bool is_whole_elf(const std::string& bytes);

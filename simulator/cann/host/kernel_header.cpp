@@ -15,7 +15,7 @@ namespace {
 using optiling::TilingDef;
 using optiling::TilingField;
 
-class Writer {
+class StructWriter {
 public:
     // Adds the class and the structs inside it, each once.
     void add(const TilingDef& def) {
@@ -36,11 +36,11 @@ private:
         auto& factory = optiling::CTilingDataClassFactory::GetInstance();
         if (factory.CreateTilingDataInstance((field.struct_type + "OpApi").c_str()))
             return "AscendC::tiling::" + field.struct_type + " " + field.name;
-        const auto part = factory.CreateTilingDataInstance((field.struct_type + "Op").c_str());
-        if (!part)
+        const auto inner_struct = factory.CreateTilingDataInstance((field.struct_type + "Op").c_str());
+        if (!inner_struct)
             throw std::runtime_error("tiling struct " + field.struct_type + " must be registered as " +
                                      field.struct_type + "Op but is not");
-        add(*part);
+        add(*inner_struct);
         return field.struct_type + " " + field.name;
     }
     std::set<std::string> written_;
@@ -48,18 +48,19 @@ private:
 };
 
 bool is_number(const std::string& text) {
-    return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+    return !text.empty() &&
+           std::all_of(text.begin(), text.end(), [](unsigned char character) { return std::isdigit(character) != 0; });
 }
 
 }  // namespace
 
 std::string kernel_header(const std::string& op_type, const std::string& tiling_key) {
     auto& factory = optiling::CTilingDataClassFactory::GetInstance();
-    const std::shared_ptr<TilingDef> own = factory.CreateTilingDataInstance(op_type.c_str());
-    if (!own) return "";
-    Writer writer;
-    writer.add(*own);
-    std::string chosen = own->GetTilingClassName();
+    const std::shared_ptr<TilingDef> default_def = factory.CreateTilingDataInstance(op_type.c_str());
+    if (!default_def) return "";
+    StructWriter writer;
+    writer.add(*default_def);
+    std::string chosen = default_def->GetTilingClassName();
     for (const std::string& name : factory.names()) {
         if (name.compare(0, op_type.size() + 1, op_type + "_") != 0) continue;
         const std::string key = name.substr(op_type.size() + 1);

@@ -5,9 +5,10 @@
 
 namespace simulated_cann {
 
-// Returns a header that the kernel includes by force: the structs of the classes that are registered for the operator
-// and for its keys (<operator>_<key>), with the structs inside them, and AscendSimDefaultTiling, the struct of a bare
-// GET_TILING_DATA: that of the key if the key has one, else the operator's. Empty if the operator has no class.
+// Returns the text of a header for the compiler's option -include. The header has the structs of the classes that are
+// registered for the operator and for its keys (<operator>_<key>), and the structs inside them. It also defines
+// AscendSimDefaultTiling, the type of a GET_TILING_DATA without a type: the struct of the key if the key has one, else
+// the operator's. Returns "" if the operator has no class.
 // Throws std::runtime_error if a struct inside another one is not registered as <struct>Op, which CANN requires.
 //
 // Source: asc-devkit tools/build/asc_op_compile_base/asc_op_compiler/get_op_tiling.py, get_struct_tiling_info and

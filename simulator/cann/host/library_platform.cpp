@@ -1,4 +1,4 @@
-// The chip that the tiling functions of library functions read without an argument: PlatformAscendCManager.
+// Implementation of PlatformAscendCManager: tiling functions of library functions get the chip from it.
 #include "cann/host/node.h"
 #include "cann/host/tiled_chip.h"
 #include "src/chips.h"
@@ -10,7 +10,7 @@ namespace simulated_cann {
 const char* soc_name() __attribute__((weak));
 
 namespace {
-thread_local const ascend_sim::Profile* g_tiled_profile = nullptr;
+thread_local const ascend_sim::Profile* g_tiling_profile = nullptr;
 
 const ascend_sim::Profile* profile_of_process() {
     if (!soc_name) return nullptr;
@@ -20,8 +20,10 @@ const ascend_sim::Profile* profile_of_process() {
 }
 }  // namespace
 
-TiledChip::TiledChip(const ascend_sim::Profile* profile) : before_(g_tiled_profile) { g_tiled_profile = profile; }
-TiledChip::~TiledChip() { g_tiled_profile = before_; }
+TilingChipScope::TilingChipScope(const ascend_sim::Profile* profile) : previous_(g_tiling_profile) {
+    g_tiling_profile = profile;
+}
+TilingChipScope::~TilingChipScope() { g_tiling_profile = previous_; }
 
 }  // namespace simulated_cann
 
@@ -31,7 +33,7 @@ PlatformAscendC* PlatformAscendCManager::GetInstance() {
     thread_local fe::PlatFormInfos infos(nullptr);
     thread_local PlatformAscendC platform(&infos);
     infos.profile =
-        simulated_cann::g_tiled_profile ? simulated_cann::g_tiled_profile : simulated_cann::profile_of_process();
+        simulated_cann::g_tiling_profile ? simulated_cann::g_tiling_profile : simulated_cann::profile_of_process();
     return infos.profile ? &platform : nullptr;
 }
 

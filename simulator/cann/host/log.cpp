@@ -10,12 +10,13 @@
 namespace simulated_cann {
 namespace {
 
-constexpr int32_t kError = 3;  // CANN's default level: lines of lower levels are not recorded
+constexpr int32_t kError = 3;  // DLOG_ERROR, CANN's default level. Lines of lower levels are not recorded.
 
-// Reports are messages for the user. Most of them repeat a line of the log, so they count only if there is none.
+// g_lines are lines of the log, g_reports messages for the user. Most reports repeat a line of the log, so reports are
+// used only if the log has no line.
 thread_local std::vector<std::string> g_lines, g_reports;
 
-std::string formatted(const char* format, va_list arguments) {
+std::string format_text(const char* format, va_list arguments) {
     char text[1024];
     std::vsnprintf(text, sizeof text, format, arguments);
     return text;
@@ -45,7 +46,7 @@ int32_t AlogRecord(uint32_t, uint32_t, int32_t level, const char* format, ...) {
     if (level < kError) return 0;
     va_list arguments;
     va_start(arguments, format);
-    g_lines.push_back(formatted(format, arguments));
+    g_lines.push_back(format_text(format, arguments));
     va_end(arguments);
     return 0;
 }
@@ -54,7 +55,7 @@ void DlogRecord(int32_t, int32_t level, const char* format, ...) {
     if (level < kError) return;
     va_list arguments;
     va_start(arguments, format);
-    g_lines.push_back(formatted(format, arguments));
+    g_lines.push_back(format_text(format, arguments));
     va_end(arguments);
 }
 
@@ -67,7 +68,7 @@ int32_t RegisterFormatErrorMessage(const char*, size_t) { return 0; }
 int32_t ReportInnerErrMsg(const char*, const char*, uint32_t, const char* error_code, const char* format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    g_reports.push_back(std::string(error_code) + ": " + formatted(format, arguments));
+    g_reports.push_back(std::string(error_code) + ": " + format_text(format, arguments));
     va_end(arguments);
     return 0;
 }
@@ -75,7 +76,7 @@ int32_t ReportInnerErrMsg(const char*, const char*, uint32_t, const char* error_
 int32_t ReportUserDefinedErrMsg(const char* error_code, const char* format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    g_reports.push_back(std::string(error_code) + ": " + formatted(format, arguments));
+    g_reports.push_back(std::string(error_code) + ": " + format_text(format, arguments));
     va_end(arguments);
     return 0;
 }

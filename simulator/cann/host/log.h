@@ -1,4 +1,4 @@
-// The errors that an operator's host functions log: the reasons why they refuse a call.
+// Errors that an operator's host functions log. They are the reasons why a function refuses a call.
 #pragma once
 
 #include <string>
@@ -6,7 +6,8 @@
 
 namespace simulated_cann {
 
-// Return and clear the last error that a host function logged on this thread, or all of them in order.
+// Clear the errors that host functions logged on this thread. Return the last one ("" if there is none), or all in
+// order.
 std::string take_logged_error();
 std::vector<std::string> take_logged_errors();
 

@@ -1,4 +1,4 @@
-// One call of an operator as plain data, which gert's contexts read and set.
+// One call of an operator as plain data. gert's contexts read and set it.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Node {
         gert::Tensor value;
         gert::CompileTimeTensorDesc desc;
     };
-    // The tensors of a parameter of the definition: none if it is absent, several for a list.
+    // The tensors of one parameter of the definition: no tensor if it is absent, several for a list.
     using Parameter = std::vector<Tensor>;
     std::string type;
     std::vector<Parameter> inputs, outputs;  // in the definition's order
@@ -50,12 +50,12 @@ struct Node {
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;
 
-    // A tensor's description for a host function. A view is described like a contiguous tensor.
+    // Returns a tensor's description for a host function. It does not show whether the tensor is a view.
     static Tensor tensor(ge::DataType type, const std::vector<int64_t>& shape, ge::Format format = ge::FORMAT_ND);
     // Makes the values readable for host functions.
     static void set_values(Tensor* tensor, const void* values, size_t bytes);
 
-    // Adds the next attribute in the definition's order. Its bytes are followed by zeros up to 8 bytes (opbase
+    // Adds the next attribute in the definition's order, with zeros after it up to 8 bytes (opbase
     // src/nnopbase/composite_op/aclnn_engine/kernel_context_holder.h, UpdateAttrArg).
     template <typename T>
     void add_attr(T value) {
@@ -79,7 +79,7 @@ struct Node {
     // The tensor at position `index` among the call's inputs or outputs; null if there are fewer.
     const Tensor* input(size_t index) const;
     const Tensor* output(size_t index) const;
-    // The tensor of a parameter at position `relative_index`; null if there are fewer.
+    // The tensor at position `relative_index` of the parameter `ir_index`; null if there are fewer.
     const Tensor* input_of(size_t ir_index, size_t relative_index) const;
     size_t number_of(const std::vector<Parameter>& parameters) const;
     const gert::RuntimeAttrs* runtime_attrs() const { return &runtime_attrs_; }

@@ -1,8 +1,9 @@
-// Writes an operator package's sources to FOLDER from its definitions, as CANN's op_build does:
+// A program that generates an operator package's sources from its definitions. Like CANN's op_build, it writes to
+// FOLDER:
 // - for each operator, the two functions of aclnn and their header;
-// - for each SoC, the operators' descriptions as JSON;
-// - beyond CANN's op_build, for each simulated SoC with kernels of its own, their source kernels_<soc>.cpp.
-// If PACKAGE is given, also writes the files of these kernels and their lists there.
+// - for each SoC, the operators' descriptions as JSON.
+// Unlike CANN's op_build, it also writes kernels_<soc>.cpp, the source of the kernels, for each simulated SoC that has
+// kernels of its own. If PACKAGE is given, it writes the kernels' files and their lists to that folder.
 //
 // usage: op_build FOLDER [PACKAGE]
 #include <algorithm>
@@ -32,17 +33,18 @@ std::string camel_case(const std::string& name) {
     return camel;
 }
 
+// A parameter of the first phase's function.
 struct Parameter {
     std::string type, name, kind;
     const char* call_method;  // method of OpCall
     const AttrRecord* attr = nullptr;
 };
 
-// The texts of an attribute's type: in a parameter of the interface, and in a description.
+// An attribute's type as text: in a parameter of the interface, and in a description.
 struct AttrTexts {
-    const char *argument, *described;
+    const char *in_interface, *in_description;
 };
-const AttrTexts& texts_of(const AttrRecord& a) {
+const AttrTexts& attr_texts(const AttrRecord& attr) {
     // In the order of AttrDataType.
     static constexpr AttrTexts kTexts[] = {{"bool ", "bool"},
                                            {"double ", "float"},
@@ -51,37 +53,39 @@ const AttrTexts& texts_of(const AttrRecord& a) {
                                            {"const aclBoolArray *", "listBool"},
                                            {"const aclFloatArray *", "listFloat"},
                                            {"const aclIntArray *", "listInt"}};
-    return kTexts[static_cast<size_t>(a.type)];
+    return kTexts[static_cast<size_t>(attr.type)];
 }
 
-// Inputs, then attributes, then outputs. An input that is written occurs once, as an input. Names and types follow
-// asc-devkit tools/build/opbuild op_aclnn_generator.cpp (AclnnOpGenCodeFunInputComment and its neighbours): "Optional"
-// follows "Ref", and a tensor whose name does not end in "Ref" is const.
-std::vector<Parameter> parameters(const OpRecord& def) {
-    std::vector<Parameter> all;
-    for (const ParamRecord& p : def.inputs) {
-        if (p.param_type == ops::DYNAMIC) throw std::runtime_error(def.type + ": lists of tensors are not generated");
-        const bool optional = p.param_type == ops::OPTIONAL, written = def.is_output(p.name);
-        all.push_back({written && !optional ? "aclTensor *" : "const aclTensor *",
-                       camel_case(p.name) + (written ? "Ref" : "") + (optional ? "Optional" : ""),
-                       optional ? "optional" : "required", "input"});
+// Returns inputs, then attributes, then outputs. An input that the operator writes in place occurs once, as an input.
+// Names and types follow asc-devkit tools/build/opbuild op_aclnn_generator.cpp (AclnnOpGenCodeFunInputComment and the
+// functions after it): "Optional" comes after "Ref", and a tensor is const unless its name ends in "Ref".
+std::vector<Parameter> interface_parameters(const OpRecord& def) {
+    std::vector<Parameter> interface;
+    for (const ParamRecord& param : def.inputs) {
+        if (param.param_type == ops::DYNAMIC)
+            throw std::runtime_error(def.type + ": lists of tensors are not generated");
+        const bool is_optional = param.param_type == ops::OPTIONAL, is_written = def.is_output(param.name);
+        interface.push_back({is_written && !is_optional ? "aclTensor *" : "const aclTensor *",
+                             camel_case(param.name) + (is_written ? "Ref" : "") + (is_optional ? "Optional" : ""),
+                             is_optional ? "optional" : "required", "input"});
     }
-    for (const AttrRecord& a : def.attrs)
-        all.push_back({texts_of(a).argument, camel_case(a.name) + (!a.required && a.is_pointer() ? "Optional" : ""),
-                       a.required ? "required" : "optional", "attr", &a});
+    for (const AttrRecord& attr : def.attrs)
+        interface.push_back({attr_texts(attr).in_interface,
+                             camel_case(attr.name) + (!attr.required && attr.is_pointer() ? "Optional" : ""),
+                             attr.required ? "required" : "optional", "attr", &attr});
     for (size_t i = 0; i < def.outputs.size(); ++i) {
         if (def.input_of_output(i) >= 0) continue;
-        const bool optional = def.outputs[i].param_type == ops::OPTIONAL;
+        const bool is_optional = def.outputs[i].param_type == ops::OPTIONAL;
         const std::string name = def.outputs.size() == 1 ? "out" : camel_case(def.outputs[i].name) + "Out";
-        all.push_back(
-            {"const aclTensor *", name + (optional ? "Optional" : ""), optional ? "optional" : "required", "output"});
+        interface.push_back({"const aclTensor *", name + (is_optional ? "Optional" : ""),
+                             is_optional ? "optional" : "required", "output"});
     }
-    return all;
+    return interface;
 }
 
 std::string first_phase_signature(const OpRecord& def) {
     std::string text = "aclnnStatus aclnn" + def.type + "GetWorkspaceSize(\n";
-    for (const Parameter& p : parameters(def)) text += "    " + p.type + p.name + ",\n";
+    for (const Parameter& param : interface_parameters(def)) text += "    " + param.type + param.name + ",\n";
     return text + "    uint64_t *workspaceSize,\n    aclOpExecutor **executor)";
 }
 
@@ -91,18 +95,19 @@ std::string second_phase_signature(const OpRecord& def) {
            "stream)";
 }
 
-std::string header(const OpRecord& def) {
+std::string header_text(const OpRecord& def) {
     std::string guard = "ACLNN_";
-    for (char c : snake_case(def.type)) guard += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    for (char character : snake_case(def.type))
+        guard += static_cast<char>(std::toupper(static_cast<unsigned char>(character)));
     guard += "_H_";
     std::string text = "/* Generated from the operator's definition. */\n#ifndef " + guard + "\n#define " + guard +
                        "\n\n#include \"aclnn/acl_meta.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n/* aclnn" +
                        def.type + "GetWorkspaceSize\n";
-    for (const Parameter& p : parameters(def)) text += " * " + p.name + " : " + p.kind + "\n";
-    for (const ParamRecord& o : def.outputs)  // lists the inputs that are written again, as outputs
-        if (def.input_of_output(&o - def.outputs.data()) >= 0)
-            text += " * " + camel_case(o.name) + "Ref : " + (o.param_type == ops::OPTIONAL ? "optional" : "required") +
-                    "\n";
+    for (const Parameter& param : interface_parameters(def)) text += " * " + param.name + " : " + param.kind + "\n";
+    for (const ParamRecord& output : def.outputs)  // the written inputs occur a second time, as outputs
+        if (def.input_of_output(&output - def.outputs.data()) >= 0)
+            text += " * " + camel_case(output.name) +
+                    "Ref : " + (output.param_type == ops::OPTIONAL ? "optional" : "required") + "\n";
     text += " * workspaceSize : output, bytes\n * executor : output, for the second phase\n */\n";
     const std::string visible = "__attribute__((visibility(\"default\")))\n";
     text += visible + first_phase_signature(def) + ";\n\n/* aclnn" + def.type +
@@ -111,39 +116,40 @@ std::string header(const OpRecord& def) {
     return text;
 }
 
-// The code that passes a list attribute's default. CANN's generator writes the definition's numbers between braces and
-// counts the commas, so an empty default becomes an array without elements and a length of 1: the runtime reads the
-// memory after it (asc-devkit tools/build/opbuild op_aclnn_generator.cpp, AclnnoOpGenCodeAttrValue). Here this memory
-// holds a fixed wrong value.
-std::string default_list(const AttrRecord& a, const std::string& name) {
-    const bool bools = a.type == ops::AttrDataType::ATTR_DT_LIST_BOOL;
-    const bool floats = a.type == ops::AttrDataType::ATTR_DT_LIST_FLOAT;
-    const std::string inner = a.default_text.size() > 2 ? a.default_text.substr(1, a.default_text.size() - 2) : "";
-    const std::string suffix = bools ? "Bools" : floats ? "Floats" : "Ints";
-    const auto commas = std::count(inner.begin(), inner.end(), ',');
+// Returns the code that passes a list attribute's default. CANN's generator writes the definition's numbers between
+// braces and computes the length as the number of commas plus 1. So an empty default becomes an array without elements
+// with the length 1, and the runtime reads the memory after the array (asc-devkit tools/build/opbuild
+// op_aclnn_generator.cpp, AclnnoOpGenCodeAttrValue). Here the array has one element with a fixed wrong value.
+std::string default_list(const AttrRecord& attr, const std::string& name) {
+    const bool is_bool = attr.type == ops::AttrDataType::ATTR_DT_LIST_BOOL;
+    const bool is_float = attr.type == ops::AttrDataType::ATTR_DT_LIST_FLOAT;
+    const std::string values =
+        attr.default_text.size() > 2 ? attr.default_text.substr(1, attr.default_text.size() - 2) : "";
+    const std::string suffix = is_bool ? "Bools" : is_float ? "Floats" : "Ints";
+    const auto comma_count = std::count(values.begin(), values.end(), ',');
     return std::string("        static const ") +
-           (bools    ? "bool "
-            : floats ? "float "
-                     : "int64_t ") +
-           name + "Def[] = {" + (inner.empty() ? "simulated_cann::kBehindEmpty" + suffix : inner) +
-           "};\n        call.attr(" + name + "Def, " + std::to_string(commas + 1) + ");\n";
+           (is_bool    ? "bool "
+            : is_float ? "float "
+                       : "int64_t ") +
+           name + "Def[] = {" + (values.empty() ? "simulated_cann::kAfterEmpty" + suffix : values) +
+           "};\n        call.attr(" + name + "Def, " + std::to_string(comma_count + 1) + ");\n";
 }
 
-// The code that passes a parameter to OpCall. If an optional attribute is NULL, the code passes its default.
-std::string code_of_argument(const Parameter& p) {
-    const std::string call = std::string("call.") + p.call_method + "(" + p.name + ");\n";
-    if (!p.attr || p.attr->required || !p.attr->is_pointer()) return "    " + call;
-    return "    if (" + p.name + ") {\n        " + call + "    } else {\n" +
-           (p.attr->is_list() ? default_list(*p.attr, p.name)
-                              : "        call.attr(\"" + p.attr->default_text + "\");\n") +
+// Returns the code that passes a parameter to OpCall. If an optional attribute is NULL, the code passes its default.
+std::string argument_code(const Parameter& param) {
+    const std::string call = std::string("call.") + param.call_method + "(" + param.name + ");\n";
+    if (!param.attr || param.attr->required || !param.attr->is_pointer()) return "    " + call;
+    return "    if (" + param.name + ") {\n        " + call + "    } else {\n" +
+           (param.attr->is_list() ? default_list(*param.attr, param.name)
+                                  : "        call.attr(\"" + param.attr->default_text + "\");\n") +
            "    }\n";
 }
 
-std::string source(const OpRecord& def) {
+std::string source_text(const OpRecord& def) {
     std::string text = "// Generated from the operator's definition.\n#include \"aclnn_" + snake_case(def.type) +
                        ".h\"\n\n#include \"cann/host/op_call.h\"\n\nextern \"C\" {\n\n" + first_phase_signature(def) +
                        "\n{\n    simulated_cann::OpCall call(\"" + def.type + "\");\n";
-    for (const Parameter& p : parameters(def)) text += code_of_argument(p);
+    for (const Parameter& param : interface_parameters(def)) text += argument_code(param);
     text += "    return call.prepare(workspaceSize, executor);\n}\n\n" + second_phase_signature(def) +
             "\n{\n    return simulated_cann::run_prepared(workspace, workspaceSize, executor, stream);\n}\n\n}\n";
     return text;
@@ -163,15 +169,15 @@ std::string format_text(ge::Format format) {
     return format == ge::FORMAT_NCHW ? "NCHW" : format == ge::FORMAT_NHWC ? "NHWC" : "ND";
 }
 
-std::string description(const ParamRecord& p) {
+std::string description(const ParamRecord& param) {
     std::string types, formats;
-    for (size_t i = 0; i < p.types.size(); ++i) {
-        types += (i ? "," : "") + std::string(type_text(p.types[i]));
-        formats += (i ? "," : "") + format_text(format_of(p, i));
+    for (size_t i = 0; i < param.types.size(); ++i) {
+        types += (i ? "," : "") + std::string(type_text(param.types[i]));
+        formats += (i ? "," : "") + format_text(format_of(param, i));
     }
     Json json;
-    json.field("name", p.name).field("dtype", types).field("format", formats).field("shape", "all");
-    return json.field("paramType", p.param_type == ops::OPTIONAL ? "optional" : "required").done();
+    json.field("name", param.name).field("dtype", types).field("format", formats).field("shape", "all");
+    return json.field("paramType", param.param_type == ops::OPTIONAL ? "optional" : "required").done();
 }
 
 std::string description(const OpRecord& def) {
@@ -179,14 +185,14 @@ std::string description(const OpRecord& def) {
     for (size_t i = 0; i < def.inputs.size(); ++i) json.raw("input" + std::to_string(i), description(def.inputs[i]));
     for (size_t i = 0; i < def.outputs.size(); ++i) json.raw("output" + std::to_string(i), description(def.outputs[i]));
     std::string names;
-    for (const AttrRecord& a : def.attrs) names += (names.empty() ? "" : ",") + a.name;
+    for (const AttrRecord& attr_record : def.attrs) names += (names.empty() ? "" : ",") + attr_record.name;
     if (!names.empty()) json.raw("attr", Json().field("list", names).done());
-    for (const AttrRecord& a : def.attrs) {
+    for (const AttrRecord& attr_record : def.attrs) {
         Json attr;
-        attr.field("type", texts_of(a).described).field("value", "all");
-        attr.field("paramType", a.required ? "required" : "optional");
-        if (a.has_default) attr.field("defaultValue", a.default_text);
-        json.raw("attr_" + a.name, attr.done());
+        attr.field("type", attr_texts(attr_record).in_description).field("value", "all");
+        attr.field("paramType", attr_record.required ? "required" : "optional");
+        if (attr_record.has_default) attr.field("defaultValue", attr_record.default_text);
+        json.raw("attr_" + attr_record.name, attr.done());
     }
     std::map<std::string, Json> items;
     for (const auto& [item, value] : def.items) {
@@ -201,53 +207,55 @@ std::string description(const OpRecord& def) {
     return json.done();
 }
 
-// The types and formats by which CANN chooses a kernel: those of the required tensors (opbase
+// Returns the types and formats by which CANN chooses a column's kernel. Only required tensors count (opbase
 // indv_executor_ext.cpp, NnopbaseAppendDynamicTensorsKey).
-std::string kernel_key(const OpRecord& def, size_t column) {
+std::string kernel_choice_text(const OpRecord& def, size_t column) {
     std::string key;
     for (const auto* params : {&def.inputs, &def.outputs})
-        for (const ParamRecord& p : *params) {
-            if (p.param_type == ops::OPTIONAL) continue;
-            key += p.name + " " + type_text(p.types[column]) + " " + format_text(format_of(p, column)) + ", ";
+        for (const ParamRecord& param : *params) {
+            if (param.param_type == ops::OPTIONAL) continue;
+            key +=
+                param.name + " " + type_text(param.types[column]) + " " + format_text(format_of(param, column)) + ", ";
         }
     return key;
 }
 
-// Checks that a definition's columns are complete and that CANN can choose each of them. The generator refuses
-// contradictory policies for views (op_aclnn_generator.cpp, ValidateInputContiguousConflict).
-void check(const OpRecord& def) {
-    for (const ParamRecord& p : def.inputs)
-        if (p.auto_contiguous && p.ignore_contiguous)
-            throw std::runtime_error(def.type + ": " + p.name + " must not have both AutoContiguous() and " +
+// Throws if a definition's columns are incomplete, if CANN cannot choose one of them, or if an input has both
+// AutoContiguous() and IgnoreContiguous() (op_aclnn_generator.cpp, ValidateInputContiguousConflict).
+void check_definition(const OpRecord& def) {
+    for (const ParamRecord& param : def.inputs)
+        if (param.auto_contiguous && param.ignore_contiguous)
+            throw std::runtime_error(def.type + ": " + param.name + " must not have both AutoContiguous() and " +
                                      "IgnoreContiguous()");
     for (const auto* params : {&def.inputs, &def.outputs})
-        for (const ParamRecord& p : *params)
-            if (p.types.empty() || p.types.size() != def.columns())
-                throw std::runtime_error(def.type + ": " + p.name + " must have " + std::to_string(def.columns()) +
-                                         " types on " + def.soc + " but got " + std::to_string(p.types.size()));
+        for (const ParamRecord& param : *params)
+            if (param.types.empty() || param.types.size() != def.columns())
+                throw std::runtime_error(def.type + ": " + param.name + " must have " + std::to_string(def.columns()) +
+                                         " types on " + def.soc + " but got " + std::to_string(param.types.size()));
     for (size_t column = 0; column < def.columns(); ++column)
-        for (size_t before = 0; before < column; ++before)
-            if (kernel_key(def, column) == kernel_key(def, before))
+        for (size_t earlier = 0; earlier < column; ++earlier)
+            if (kernel_choice_text(def, column) == kernel_choice_text(def, earlier))
                 throw std::runtime_error(def.type + ": columns must differ in a required tensor on " + def.soc +
-                                         " but got two of " + kernel_key(def, column) + "of which CANN finds one");
+                                         " but got two of " + kernel_choice_text(def, column) +
+                                         "of which CANN finds one");
 }
 
-// The JSON of an SoC's two files, with one member for each operator.
-struct Soc {
+// The JSON of an SoC's two files. Each file has one member for each operator.
+struct SocFiles {
     Json descriptions, kernels;
 };
 
 void write_all(const std::string& folder, const std::string& package) {
-    std::map<std::string, Soc> socs;
+    std::map<std::string, SocFiles> socs;
     std::map<std::string, std::string> kernel_sources;  // by kernel_soc()
     for (const std::string& type : DefReader::op_types()) {
         OpRecord def;
         DefReader::read(type, "", &def);
-        write_file(folder + "/aclnn_" + snake_case(type) + ".h", header(def));
-        write_file(folder + "/aclnn_" + snake_case(type) + ".cpp", source(def));
+        write_file(folder + "/aclnn_" + snake_case(type) + ".h", header_text(def));
+        write_file(folder + "/aclnn_" + snake_case(type) + ".cpp", source_text(def));
         for (const std::string& soc : DefReader::socs(type)) {
             DefReader::read(type, soc, &def);
-            check(def);
+            check_definition(def);
             socs[soc].descriptions.raw(type, description(def));
             if (!is_simulated(soc)) continue;
             add_kernels_to_source(def, &kernel_sources[kernel_soc(soc)]);

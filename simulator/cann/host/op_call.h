@@ -1,8 +1,8 @@
 // A call of an operator through aclnn. Every generated interface passes its arguments to OpCall.
 //
-// The first phase checks the arguments, finds the kernel and runs the operator's registered tiling; the second
-// launches the kernel on the simulator. The order of the checks and the statuses are aclnn's (opbase
-// include/nnopbase/opdev/op_errno.h); aclGetRecentErrMsg returns the message.
+// The first phase checks the arguments, finds the kernel and runs the operator's registered tiling. The second phase
+// launches the kernel on the simulator. The statuses and the order of the checks are aclnn's (opbase
+// include/nnopbase/opdev/op_errno.h). aclGetRecentErrMsg returns the message of a failure.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 namespace simulated_cann {
 
 constexpr aclnnStatus kNullPointer = 161001;    // a required argument is missing
-constexpr aclnnStatus kBadArgument = 161002;    // an argument breaks the definition or a rule of memory
+constexpr aclnnStatus kBadArgument = 161002;    // an argument violates the definition, or its memory is invalid
 constexpr aclnnStatus kKernelFailed = 361001;   // the kernel broke a rule of the device
 constexpr aclnnStatus kRuntimeFailed = 361001;  // CANN could not start, or could not load the kernel's file
 constexpr aclnnStatus kInner = 561000;          // an input is a view, and the definition does not allow views
@@ -25,10 +25,10 @@ constexpr aclnnStatus kInnerNullPointer = 561103;  // a null pointer inside the 
 constexpr aclnnStatus kBadJson = 561108;           // a description in the package that cannot be read
 constexpr aclnnStatus kBadKernelFile = 561113;     // a kernel in the package that cannot be read
 
-// The element that a call reads after the empty default of a list attribute; default_list() of op_build.cpp writes it.
-constexpr int64_t kBehindEmptyInts = 0x5a5a5a5a5a5a5a5a;
-constexpr float kBehindEmptyFloats = -1.5e38f;
-constexpr bool kBehindEmptyBools = true;
+// The value that a call reads after the empty default of a list attribute (default_list() of op_build.cpp).
+constexpr int64_t kAfterEmptyInts = 0x5a5a5a5a5a5a5a5a;
+constexpr float kAfterEmptyFloats = -1.5e38f;
+constexpr bool kAfterEmptyBools = true;
 
 class OpCall {
 public:
@@ -48,14 +48,15 @@ public:
     void attr(const int64_t* values, size_t count);
     void attr(const float* values, size_t count);
     void attr(const bool* values, size_t count);
+    // Runs the first phase with the arguments that were passed.
     aclnnStatus prepare(uint64_t* workspace_bytes, aclOpExecutor** executor);
 
 private:
-    struct Parts;
-    std::unique_ptr<Parts> parts_;
+    struct Implementation;
+    std::unique_ptr<Implementation> impl_;
 };
 
-// The second phase.
+// Runs the second phase.
 aclnnStatus run_prepared(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, aclrtStream stream);
 
 }  // namespace simulated_cann

@@ -1,4 +1,4 @@
-// Implementation of the classes with which a definition describes an operator: they store what it sets.
+// Implementation of the classes of a definition. They store the values that the definition sets.
 #include "register/op_def.h"
 
 #include <cstdio>
@@ -14,8 +14,8 @@ Def& find_or_add(std::deque<Def>* all, const std::string& name, std::string Def:
     return all->back();
 }
 
-// Returns six digits, as a C++ stream writes a float (metadef base/asc/opdef/op_def_impl.cc, GetAttrDefaultVal). A
-// default that needs more digits is rounded.
+// Returns the number rounded to six digits, as a C++ stream writes a float (metadef base/asc/opdef/op_def_impl.cc,
+// GetAttrDefaultVal).
 std::string number_text(double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%g", value);
@@ -84,15 +84,17 @@ OpAttrDef& OpAttrDef::String(void) { return set(AttrDataType::ATTR_DT_STR); }
 OpAttrDef& OpAttrDef::String(const char* value) { return set(AttrDataType::ATTR_DT_STR, value); }
 OpAttrDef& OpAttrDef::ListBool(void) { return set(AttrDataType::ATTR_DT_LIST_BOOL); }
 OpAttrDef& OpAttrDef::ListBool(std::vector<bool> value) {
-    return set(AttrDataType::ATTR_DT_LIST_BOOL, list_text(value, [](bool v) { return std::string(bool_text(v)); }));
+    return set(AttrDataType::ATTR_DT_LIST_BOOL,
+               list_text(value, [](bool element) { return std::string(bool_text(element)); }));
 }
 OpAttrDef& OpAttrDef::ListFloat(void) { return set(AttrDataType::ATTR_DT_LIST_FLOAT); }
 OpAttrDef& OpAttrDef::ListFloat(std::vector<float> value) {
-    return set(AttrDataType::ATTR_DT_LIST_FLOAT, list_text(value, [](float v) { return number_text(v); }));
+    return set(AttrDataType::ATTR_DT_LIST_FLOAT, list_text(value, [](float element) { return number_text(element); }));
 }
 OpAttrDef& OpAttrDef::ListInt(void) { return set(AttrDataType::ATTR_DT_LIST_INT); }
 OpAttrDef& OpAttrDef::ListInt(std::vector<int64_t> value) {
-    return set(AttrDataType::ATTR_DT_LIST_INT, list_text(value, [](int64_t v) { return std::to_string(v); }));
+    return set(AttrDataType::ATTR_DT_LIST_INT,
+               list_text(value, [](int64_t element) { return std::to_string(element); }));
 }
 
 OpAttrDef& OpAttrDef::Version(uint32_t) { return *this; }

@@ -1,11 +1,11 @@
-// A program that executes the definition and the tiling of an operator. It links with their objects, and with
-// libascend_sim_host. ascend_sim/operator_sources.py builds and uses it.
+// A program that executes the definition and the tiling of an operator. It is linked with the objects of the operator's
+// host code and with libascend_sim_host. ascend_sim/operator_sources.py builds and uses it.
 //
 // It reads requests from standard input and writes replies to standard output, one JSON object a line:
 //   {"do": "describe", "soc": "ascend910b"}   the definitions of the library's operators for an SoC
 //   {"do": "tile", "op": "RmsNorm", ...}      the tiling of a call, see tile()
 //   {"do": "header", "op": "RmsNorm", "tiling_key": "10"}   the kernel's tiling structs
-// What the operator's own code prints goes to standard error. A reply to a request that cannot be served has "error".
+// Output of the operator's own code goes to standard error. If a request fails, the reply has the member "error".
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,30 +32,32 @@ using ascend_sim::json_string;
 using Kind = JsonValue::Kind;
 
 // Capacity for tiling data of CANN's own operators (opbase src/nnopbase/composite_op/aclnn_engine/op_ctx_def.h).
-constexpr size_t kOwnTilingCapacity = 800 * 1024;
-// Tiling data that a tiling does not set are undefined on a device; here their bytes have this value.
-constexpr uint8_t kJunk = 0xD7;
+constexpr size_t kBuiltInTilingCapacity = 800 * 1024;
+// On a device, tiling data that the tiling does not set are undefined. Here each such byte has this value.
+constexpr uint8_t kUnsetByte = 0xD7;
 
-const JsonValue& member(const JsonValue& v, const std::string& name, Kind kind) {
-    const JsonValue* found = v.find(name, kind);
+const JsonValue& member(const JsonValue& object, const std::string& name, Kind kind) {
+    const JsonValue* found = object.find(name, kind);
     if (!found) throw std::runtime_error("request must have " + name);
     return *found;
 }
-std::string text_of(const JsonValue& v, const std::string& name) { return member(v, name, Kind::kString).text; }
-int64_t number_of(const JsonValue& v, const std::string& name) {
-    return std::strtoll(member(v, name, Kind::kNumber).text.c_str(), nullptr, 10);
+std::string text_of(const JsonValue& object, const std::string& name) {
+    return member(object, name, Kind::kString).text;
 }
-const std::vector<JsonValue>& list_of(const JsonValue& v, const std::string& name) {
-    return member(v, name, Kind::kList).items;
+int64_t number_of(const JsonValue& object, const std::string& name) {
+    return std::strtoll(member(object, name, Kind::kNumber).text.c_str(), nullptr, 10);
+}
+const std::vector<JsonValue>& list_of(const JsonValue& object, const std::string& name) {
+    return member(object, name, Kind::kList).items;
 }
 
-std::string hex(const uint8_t* bytes, size_t count) {
+std::string to_hex(const uint8_t* bytes, size_t count) {
     static constexpr char kDigits[] = "0123456789abcdef";
     std::string text;
     for (size_t i = 0; i < count; ++i) text += {kDigits[bytes[i] >> 4], kDigits[bytes[i] & 15]};
     return text;
 }
-std::vector<uint8_t> bytes_of(const std::string& text) {
+std::vector<uint8_t> from_hex(const std::string& text) {
     std::vector<uint8_t> bytes;
     for (size_t i = 0; i + 1 < text.size(); i += 2)
         bytes.push_back(static_cast<uint8_t>(std::strtol(text.substr(i, 2).c_str(), nullptr, 16)));
@@ -64,32 +66,33 @@ std::vector<uint8_t> bytes_of(const std::string& text) {
 
 // ---- the definition ------------------------------------------------------------------------------------
 
-std::string described(const OpRecord& def, const ParamRecord& p) {
+std::string describe_param(const OpRecord& def, const ParamRecord& param) {
     const OpFunctions& functions = find_functions(def.type);
-    const int32_t position = static_cast<int32_t>(&p - def.inputs.data());
-    const auto& values = functions.value_inputs;
-    const bool depends = p.value_depend || std::find(values.begin(), values.end(), position) != values.end();
+    const int32_t index = static_cast<int32_t>(&param - def.inputs.data());
+    const auto& value_inputs = functions.value_inputs;
+    const bool reads_values =
+        param.value_depend || std::find(value_inputs.begin(), value_inputs.end(), index) != value_inputs.end();
     std::vector<std::string> types, formats;
-    for (size_t column = 0; column < p.types.size(); ++column) {
-        types.push_back(std::to_string(p.types[column]));
-        formats.push_back(std::to_string(format_of(p, column)));
+    for (size_t column = 0; column < param.types.size(); ++column) {
+        types.push_back(std::to_string(param.types[column]));
+        formats.push_back(std::to_string(format_of(param, column)));
     }
     Json json;
-    json.field("name", p.name).field("kind", static_cast<double>(p.param_type));
+    json.field("name", param.name).field("kind", static_cast<double>(param.param_type));
     json.raw("types", json_list(types)).raw("formats", json_list(formats));
-    return json.raw("reads_values", depends ? "true" : "false").done();
+    return json.raw("reads_values", reads_values ? "true" : "false").done();
 }
 
-std::string described(const AttrRecord& a) {
-    static constexpr const char* kTypes[] = {"bool", "float", "int", "str", "listBool", "listFloat", "listInt"};
+std::string describe_attr(const AttrRecord& attr) {
+    static constexpr const char* kTypeNames[] = {"bool", "float", "int", "str", "listBool", "listFloat", "listInt"};
     Json json;
-    json.field("name", a.name).field("type", kTypes[static_cast<size_t>(a.type)]);
-    json.raw("required", a.required ? "true" : "false");
-    json.raw("default", a.has_default ? json_string(a.default_text) : "null");
+    json.field("name", attr.name).field("type", kTypeNames[static_cast<size_t>(attr.type)]);
+    json.raw("required", attr.required ? "true" : "false");
+    json.raw("default", attr.has_default ? json_string(attr.default_text) : "null");
     return json.done();
 }
 
-std::string describe(const JsonValue& request) {
+std::string describe_operators(const JsonValue& request) {
     const std::string soc = text_of(request, "soc");
     Json ops;
     for (const std::string& type : DefReader::op_types()) {
@@ -98,9 +101,10 @@ std::string describe(const JsonValue& request) {
         json.raw("tiling", find_functions(type).tiling || DefReader::tiling(type) ? "true" : "false");
         OpRecord def;
         if (DefReader::read(type, soc, &def)) {
-            auto parameter = [&](const ParamRecord& p) { return described(def, p); };
-            json.raw("inputs", json_list(def.inputs, parameter)).raw("outputs", json_list(def.outputs, parameter));
-            json.raw("attrs", json_list(def.attrs, [](const AttrRecord& a) { return described(a); }));
+            auto describe_one = [&](const ParamRecord& param) { return describe_param(def, param); };
+            json.raw("inputs", json_list(def.inputs, describe_one))
+                .raw("outputs", json_list(def.outputs, describe_one));
+            json.raw("attrs", json_list(def.attrs, describe_attr));
             Json items;
             for (const auto& [key, value] : def.items) items.field(key, value);
             json.raw("items", items.done());
@@ -112,22 +116,22 @@ std::string describe(const JsonValue& request) {
 
 // ---- a call --------------------------------------------------------------------------------------------
 
-// The bytes of inputs whose values the tiling reads; they must outlive the call.
-using Values = std::vector<std::vector<uint8_t>>;
+// For each input whose values the tiling reads, the bytes. They must outlive the call.
+using InputValues = std::vector<std::vector<uint8_t>>;
 
-std::vector<Node::Parameter> parameters_of(const std::vector<JsonValue>& all, Values* values) {
+std::vector<Node::Parameter> read_parameters(const std::vector<JsonValue>& listed, InputValues* values) {
     std::vector<Node::Parameter> parameters;
-    for (const JsonValue& parameter : all) {
+    for (const JsonValue& parameter : listed) {
         parameters.emplace_back();
-        for (const JsonValue& t : parameter.items) {
+        for (const JsonValue& tensor : parameter.items) {
             std::vector<int64_t> shape;
-            for (const JsonValue& size : list_of(t, "shape"))
+            for (const JsonValue& size : list_of(tensor, "shape"))
                 shape.push_back(std::strtoll(size.text.c_str(), nullptr, 10));
-            parameters.back().push_back(Node::tensor(static_cast<ge::DataType>(number_of(t, "type")), shape,
-                                                     static_cast<ge::Format>(number_of(t, "format"))));
-            const JsonValue* given = t.find("values", Kind::kString);
+            parameters.back().push_back(Node::tensor(static_cast<ge::DataType>(number_of(tensor, "type")), shape,
+                                                     static_cast<ge::Format>(number_of(tensor, "format"))));
+            const JsonValue* given = tensor.find("values", Kind::kString);
             if (!given) continue;
-            values->push_back(bytes_of(given->text));
+            values->push_back(from_hex(given->text));
             Node::set_values(&parameters.back().back(), values->back().data(), values->back().size());
         }
     }
@@ -143,8 +147,10 @@ void add_list(Node* node, const JsonValue& list, Convert convert) {
 
 void add_attr(Node* node, const JsonValue& attr) {
     const std::string type = text_of(attr, "type");
-    auto to_int = [](const JsonValue& v) { return std::strtoll(v.text.c_str(), nullptr, 10); };
-    auto to_float = [](const JsonValue& v) { return static_cast<float>(std::strtod(v.text.c_str(), nullptr)); };
+    auto to_int = [](const JsonValue& number) { return std::strtoll(number.text.c_str(), nullptr, 10); };
+    auto to_float = [](const JsonValue& number) {
+        return static_cast<float>(std::strtod(number.text.c_str(), nullptr));
+    };
     // A bool is passed as a number, because the reader keeps no value of a bool.
     if (type == "bool") return node->add_attr(number_of(attr, "value") != 0);
     if (type == "int") return node->add_attr(static_cast<int64_t>(to_int(member(attr, "value", Kind::kNumber))));
@@ -159,28 +165,30 @@ void add_attr(Node* node, const JsonValue& attr) {
     node->add_attr_list(bools.data(), bools.size());
 }
 
-std::string refused(const std::string& what) {
+std::string refusal(const std::string& default_text) {
     std::string text;
     for (const std::string& line : take_logged_errors()) text += (text.empty() ? "" : "\n") + line;
-    return Json().field("refused", text.empty() ? what : text).done();
+    return Json().field("refused", text.empty() ? default_text : text).done();
 }
 
-// A chip with a number of cores; kept, because compile information may point to it.
-const ascend_sim::Profile* profile_of(const std::string& chip, int32_t cores) {
-    static std::map<std::pair<std::string, int32_t>, ascend_sim::Profile> all;
+// Returns a chip's profile with another number of cores. It is never freed, because compile information may point to
+// it.
+const ascend_sim::Profile* profile_with_cores(const std::string& chip, int32_t cores) {
+    static std::map<std::pair<std::string, int32_t>, ascend_sim::Profile> profiles;
     const ascend_sim::Profile* known = ascend_sim::find_profile(chip.c_str());
     if (!known) throw std::runtime_error("chip must be simulated but got " + chip);
-    ascend_sim::Profile& profile = all.try_emplace({chip, cores}, *known).first->second;
+    ascend_sim::Profile& profile = profiles.try_emplace({chip, cores}, *known).first->second;
     profile.cores = cores;
     return &profile;
 }
 
-// The compile information of an operator, once for each chip, as CANN parses it for its own operators (opbase
-// src/nnopbase/composite_op/aclnn_engine/tiling_parse_ctx_holder.cpp). False if the operator refuses the chip.
-bool parse(const std::string& type, const ascend_sim::Profile* profile, void** info) {
-    constexpr size_t kWithoutCreator = 32 * 1024;  // bytes of zeros
-    static std::map<std::pair<std::string, const ascend_sim::Profile*>, void*> parsed;
-    if (const auto found = parsed.find({type, profile}); found != parsed.end()) {
+// Sets `info` to the compile information of an operator and a chip, and fills it on the first call, as CANN does for
+// its own operators (opbase src/nnopbase/composite_op/aclnn_engine/tiling_parse_ctx_holder.cpp). Returns false if the
+// operator refuses the chip.
+bool find_compile_info(const std::string& type, const ascend_sim::Profile* profile, void** info) {
+    constexpr size_t kDefaultInfoBytes = 32 * 1024;  // zeros, for an operator without a creator
+    static std::map<std::pair<std::string, const ascend_sim::Profile*>, void*> info_by_chip;
+    if (const auto found = info_by_chip.find({type, profile}); found != info_by_chip.end()) {
         *info = found->second;
         return true;
     }
@@ -189,62 +197,64 @@ bool parse(const std::string& type, const ascend_sim::Profile* profile, void** i
     node.type = type;
     node.platform.profile = profile;
     node.compile_info =
-        functions.create_compile_info ? functions.create_compile_info() : std::calloc(1, kWithoutCreator);
+        functions.create_compile_info ? functions.create_compile_info() : std::calloc(1, kDefaultInfoBytes);
     if (functions.tiling_parse && node.parse(functions.tiling_parse) != ge::GRAPH_SUCCESS) return false;
-    parsed[{type, profile}] = *info = node.compile_info;
+    info_by_chip[{type, profile}] = *info = node.compile_info;
     return true;
 }
 
-// The request has op, chip, cores, deterministic (0 or 1); inputs and outputs, each a list of tensors for every
-// parameter of the definition, {"type": 1, "format": 2, "shape": [4, 8], "values": "hexadecimal"}; and attrs with their
-// types and values. Types and formats are CANN's numbers.
+// Members of the request: op, chip, cores, deterministic (0 or 1), inputs, outputs, attrs. `inputs` and `outputs` have
+// a list of tensors for each parameter of the definition. A tensor is
+// {"type": 1, "format": 2, "shape": [4, 8], "values": "hexadecimal"}; its type and format are CANN's numbers. Each
+// attribute has a type and a value.
 std::string tile(const JsonValue& request) {
     const std::string type = text_of(request, "op");
     const OpFunctions& functions = find_functions(type);
     auto* const tiling = functions.tiling ? functions.tiling : DefReader::tiling(type);
     if (!tiling) throw std::runtime_error("operator " + type + " must have a tiling but registers none");
-    const auto* profile = profile_of(text_of(request, "chip"), static_cast<int32_t>(number_of(request, "cores")));
+    const auto* profile =
+        profile_with_cores(text_of(request, "chip"), static_cast<int32_t>(number_of(request, "cores")));
     take_logged_errors();
     void* info = nullptr;
-    if (!parse(type, profile, &info)) return refused("TilingParse failed without a message");
+    if (!find_compile_info(type, profile, &info)) return refusal("TilingParse failed without a message");
 
-    Values values;
+    InputValues values;
     values.reserve(1024);
-    Node node(kOwnTilingCapacity);
-    std::fill(node.tiling_bytes.begin(), node.tiling_bytes.end(), kJunk);
+    Node node(kBuiltInTilingCapacity);
+    std::fill(node.tiling_bytes.begin(), node.tiling_bytes.end(), kUnsetByte);
     node.type = type;
     node.platform.profile = profile;
     node.compile_info = info;
     node.deterministic = static_cast<int32_t>(number_of(request, "deterministic"));
-    node.inputs = parameters_of(list_of(request, "inputs"), &values);
-    node.outputs = parameters_of(list_of(request, "outputs"), &values);
+    node.inputs = read_parameters(list_of(request, "inputs"), &values);
+    node.outputs = read_parameters(list_of(request, "outputs"), &values);
     for (const JsonValue& attr : list_of(request, "attrs")) add_attr(&node, attr);
-    if (node.tile(tiling) != ge::GRAPH_SUCCESS) return refused("the tiling failed without a message");
-    if (node.block_dim == 0) return refused("the tiling set no block count");
+    if (node.tile(tiling) != ge::GRAPH_SUCCESS) return refusal("the tiling failed without a message");
+    if (node.block_dim == 0) return refusal("the tiling set no block count");
 
     std::vector<std::string> workspaces;
     for (size_t bytes : node.workspaces) workspaces.push_back(json_string(std::to_string(bytes)));
-    const size_t library = platform_ascendc::PlatformAscendC(&node.platform).GetLibApiWorkSpaceSize();
+    const size_t library_workspace_bytes = platform_ascendc::PlatformAscendC(&node.platform).GetLibApiWorkSpaceSize();
     Json json;
-    json.field("tiling", hex(node.tiling_bytes.data(), node.tiling.GetDataSize()));
+    json.field("tiling", to_hex(node.tiling_bytes.data(), node.tiling.GetDataSize()));
     json.field("tiling_key", std::to_string(node.tiling_key)).field("block_dim", std::to_string(node.block_dim));
-    json.raw("workspaces", json_list(workspaces)).field("library_workspace", std::to_string(library));
+    json.raw("workspaces", json_list(workspaces)).field("library_workspace", std::to_string(library_workspace_bytes));
     json.raw("schedule_mode", std::to_string(node.schedule_mode));
     return json.raw("need_atomic", node.need_atomic ? "true" : "false").done();
 }
 
-std::string answer(const std::string& line) {
+std::string reply_to(const std::string& line) {
     try {
-        const std::optional<JsonValue> request = read_json(line);
+        const std::optional<JsonValue> request = parse_json(line);
         if (!request) throw std::runtime_error("request must be JSON");
-        const std::string what = text_of(*request, "do");
-        if (what == "describe") return describe(*request);
-        if (what == "tile") return tile(*request);
-        if (what == "header")
+        const std::string action = text_of(*request, "do");
+        if (action == "describe") return describe_operators(*request);
+        if (action == "tile") return tile(*request);
+        if (action == "header")
             return Json()
                 .field("header", kernel_header(text_of(*request, "op"), text_of(*request, "tiling_key")))
                 .done();
-        throw std::runtime_error("request must be describe, tile or header but got " + what);
+        throw std::runtime_error("request must be describe, tile or header but got " + action);
     } catch (const std::exception& e) {
         return Json().field("error", e.what()).done();
     }
@@ -257,10 +267,11 @@ int main() {
     std::FILE* const replies = fdopen(dup(STDOUT_FILENO), "w");
     if (!replies || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) return 1;
     for (std::string line; std::getline(std::cin, line);) {
-        const std::string reply = simulated_cann::answer(line) + "\n";
+        const std::string reply = simulated_cann::reply_to(line) + "\n";
         std::fputs(reply.c_str(), replies);
         std::fflush(replies);
     }
-    // Without the destructors of static objects: those of an operator's code must not decide about the exit status.
+    // Skip the destructors of static objects: a failing destructor of the operator's code must not change the exit
+    // status.
     std::_Exit(0);
 }

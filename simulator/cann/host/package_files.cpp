@@ -19,13 +19,13 @@
 namespace simulated_cann {
 namespace {
 
-constexpr const char* kTbe = "/op_impl/ai_core/tbe/";
+constexpr const char* kTbeFolder = "/op_impl/ai_core/tbe/";
 using Kind = JsonValue::Kind;
 
 // Returns nullopt if the file cannot be read.
 std::optional<std::string> read_file(const std::string& path) {
-    std::error_code none;
-    if (!std::filesystem::is_regular_file(path, none)) return std::nullopt;
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
     std::ifstream file(path, std::ios::binary);
     std::stringstream bytes;
     bytes << file.rdbuf();
@@ -38,9 +38,9 @@ std::optional<std::string> read_file(const std::string& path) {
 std::string resolved_package() {
     Dl_info found;
     if (!dladdr(reinterpret_cast<const void*>(&resolved_package), &found) || !found.dli_fname) return "";
-    std::error_code none;
-    const auto library = std::filesystem::canonical(found.dli_fname, none);
-    return none ? "" : library.parent_path().parent_path().parent_path().string();
+    std::error_code error;
+    const auto library = std::filesystem::canonical(found.dli_fname, error);
+    return error ? "" : library.parent_path().parent_path().parent_path().string();
 }
 
 // CANN does not resolve the links of the folder's path: hicann/opbase
@@ -52,30 +52,30 @@ std::string configured_package() {
     return found == packages.folders.end() ? own : packages.named.at(found - packages.folders.begin());
 }
 
-// Skips an entry that lacks a key, a core type or a path; CANN also logs a warning. A repeated key does not replace the
-// first kernel. CANN does not check that the document is an object; this rule is stricter.
+// Skips an entry that lacks a key, a core type or a path; CANN also logs a warning. If two entries have the same key,
+// the first one counts. Unlike CANN, requires that the document is a JSON object.
 KernelList::KernelList(const std::string& package, const std::string& soc)
-    : path_(package + kTbe + "kernel/config/" + soc + "/binary_info_config.json") {
+    : path_(package + kTbeFolder + "kernel/config/" + soc + "/binary_info_config.json") {
     const std::optional<std::string> text = read_file(path_);
-    const std::optional<JsonValue> document = text ? read_json(*text) : std::nullopt;
+    const std::optional<JsonValue> document = text ? parse_json(*text) : std::nullopt;
     if (!document || document->kind != Kind::kObject) return;
     is_readable_ = true;
-    for (const auto& [op_type, described] : document->members) {
-        const JsonValue* listed = described.find("binaryList", Kind::kList);
-        if (!listed) continue;
-        for (const JsonValue& entry : listed->items) {
-            const JsonValue* object = entry.find("binPath", Kind::kString);
-            if (!object || !entry.find("coreType", Kind::kNumber)) continue;
-            const std::string path = package + kTbe + "kernel/" + object->text;
-            if (const JsonValue* key = entry.find("simplifiedKey", Kind::kString))
+    for (const auto& [op_type, operator_entry] : document->members) {
+        const JsonValue* binary_list = operator_entry.find("binaryList", Kind::kList);
+        if (!binary_list) continue;
+        for (const JsonValue& kernel_entry : binary_list->items) {
+            const JsonValue* object_path = kernel_entry.find("binPath", Kind::kString);
+            if (!object_path || !kernel_entry.find("coreType", Kind::kNumber)) continue;
+            const std::string path = package + kTbeFolder + "kernel/" + object_path->text;
+            if (const JsonValue* key = kernel_entry.find("simplifiedKey", Kind::kString))
                 kernels_[op_type].emplace(key->text, path);
-            if (const JsonValue* keys = entry.find("simplifiedKey", Kind::kList))
+            if (const JsonValue* keys = kernel_entry.find("simplifiedKey", Kind::kList))
                 for (const JsonValue& key : keys->items) kernels_[op_type].emplace(key.text, path);
         }
     }
 }
 
-const KernelList& KernelList::own(const std::string& soc) {
+const KernelList& KernelList::of_own_package(const std::string& soc) {
     static std::mutex mutex;
     static std::map<std::string, KernelList> lists;
     const std::lock_guard<std::mutex> lock(mutex);
@@ -91,40 +91,42 @@ std::string KernelList::find(const std::string& op_type, const std::string& key)
     return kernel == kernels->second.end() ? "" : kernel->second;
 }
 
-std::string kernel_entry_name(const std::string& op_type, const std::string& object) {
+std::string kernel_entry_name(const std::string& op_type, const std::string& object_path) {
     static std::mutex mutex;
-    static std::map<std::string, std::string> loaded;
+    static std::map<std::string, std::string> entry_by_object;
     const std::lock_guard<std::mutex> lock(mutex);
-    if (const auto found = loaded.find(object); found != loaded.end()) return found->second;
-    const std::string rule = "[" + op_type + "] operator package must have ";
-    const std::optional<std::string> bytes = read_file(object);
+    if (const auto found = entry_by_object.find(object_path); found != entry_by_object.end()) return found->second;
+    const std::string message_start = "[" + op_type + "] operator package must have ";
+    const std::optional<std::string> bytes = read_file(object_path);
     if (!bytes || bytes->empty())
-        throw Failure{kBadKernelFile, rule + "the kernel that it lists but got " + object + ", which is " +
-                                          (bytes ? "empty." : "absent.")};
+        throw Failure{kBadKernelFile, message_start + "the kernel that it lists but got " + object_path +
+                                          ", which is " + (bytes ? "empty." : "absent.")};
     // CANN replaces everything from the first ".o" of the path on, even if a folder's name contains it: hicann/opbase
     // src/nnopbase/individual_op/executor/indv_bininfo.cpp, NnopbaseGetKernelJsonPath.
-    const size_t cut = object.find(".o");
-    const std::string description = object.substr(0, cut + 1) + "json";
-    const std::optional<std::string> text = read_file(description);
-    if (!text || !read_json(*text))
-        throw Failure{kBadJson, rule + "a description of each kernel but got " + description + ", which is " +
-                                    (text ? "no JSON." : "absent.") +
-                                    (cut + 2 == object.size() ? ""
-                                                              : " CANN cuts the path at the first .o of " + object +
-                                                                    ": install the package in another folder.")};
-    const std::string entry = entry_of_object(*bytes);
+    const size_t extension_position = object_path.find(".o");
+    const std::string description_path = object_path.substr(0, extension_position + 1) + "json";
+    const std::optional<std::string> description = read_file(description_path);
+    if (!description || !parse_json(*description))
+        throw Failure{kBadJson, message_start + "a description of each kernel but got " + description_path +
+                                    ", which is " + (description ? "no JSON." : "absent.") +
+                                    (extension_position + 2 == object_path.size()
+                                         ? ""
+                                         : " CANN cuts the path at the first .o of " + object_path +
+                                               ": install the package in another folder.")};
+    const std::string entry = read_entry_name(*bytes);
     if (entry.empty())
-        throw Failure{kRuntimeFailed, rule + "whole kernels but got " + object +
+        throw Failure{kRuntimeFailed, message_start + "whole kernels but got " + object_path +
                                           ", which is truncated or not one of the simulated package."};
-    loaded[object] = entry;
+    entry_by_object[object_path] = entry;
     return entry;
 }
 
-// The last folder is named after the machine (asc-tools' func.cmake). CANN reads `linux` and its name from scene.info.
+// The last folder has the name of the machine's architecture (asc-tools' func.cmake). CANN reads this name and `linux`
+// from scene.info.
 std::string tiling_library_path() {
     utsname machine;
     if (uname(&machine) != 0) return "";
-    return resolved_package() + kTbe + "op_tiling/lib/linux/" + machine.machine + "/libcust_opmaster_rt2.0.so";
+    return resolved_package() + kTbeFolder + "op_tiling/lib/linux/" + machine.machine + "/libcust_opmaster_rt2.0.so";
 }
 
 const std::string& kernel_folder() {

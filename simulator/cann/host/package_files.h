@@ -9,11 +9,11 @@
 
 namespace simulated_cann {
 
-// Path of the package that contains this library as <package>/op_api/lib/libcust_opapi.so, with its links resolved;
-// "" if it is not known.
+// Path of this library's package: <package>/op_api/lib/libcust_opapi.so is this library. Symbolic links are resolved.
+// "" if the path is unknown.
 std::string resolved_package();
-// The path of the same folder in ASCEND_CUSTOM_OPP_PATH or vendors/config.ini, with its links; resolved_package() if
-// neither lists it. Kernels' paths begin with it.
+// Path of the same folder as ASCEND_CUSTOM_OPP_PATH or vendors/config.ini lists it, without resolving links. Returns
+// resolved_package() if neither lists it. The paths of kernels begin with this path.
 std::string configured_package();
 
 // A package's kernels for an SoC, by operator and simplifiedKey:
@@ -22,8 +22,8 @@ std::string configured_package();
 class KernelList {
 public:
     KernelList(const std::string& package, const std::string& soc);
-    // This package's list for an SoC, which is read once.
-    static const KernelList& own(const std::string& soc);
+    // The list of this library's package for an SoC, which is read once.
+    static const KernelList& of_own_package(const std::string& soc);
 
     const std::string& path() const { return path_; }
     bool is_readable() const { return is_readable_; }
@@ -38,11 +38,12 @@ private:
     std::map<std::string, std::map<std::string, std::string>> kernels_;
 };
 
-// The name of the entry in a kernel's object file, kept by path after the first success. Throws Failure if the object
-// is absent or empty (561113), if its description is absent or not JSON (561108), or if the object is truncated or not
-// one of a simulated package (361001): hicann/opbase src/nnopbase/individual_op/executor/indv_executor.cpp,
-// NnopbaseKernelRegister.
-std::string kernel_entry_name(const std::string& op_type, const std::string& object);
+// Returns the name of the entry that a kernel's object file contains, and caches it by path. Throws Failure, as
+// hicann/opbase src/nnopbase/individual_op/executor/indv_executor.cpp, NnopbaseKernelRegister, does:
+// - 561113 if the object file is absent or empty;
+// - 561108 if its description is absent or not JSON;
+// - 361001 if the object file is truncated or does not belong to a simulated package.
+std::string kernel_entry_name(const std::string& op_type, const std::string& object_path);
 
 // The tiling library of this package, loaded once; null if it is absent or does not load (hicann/opbase
 // src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseLoadTilingSo).
@@ -50,7 +51,8 @@ const TilingLibrary* tiling_library();
 // The path of that library; "" if the machine's name is unknown.
 std::string tiling_library_path();
 
-// Folder of the kernels that are compiled for the simulator, for ascend_sim_find_kernel(). A real package has none.
+// Folder with the libraries of kernels that are compiled for the simulator: the argument of ascend_sim_find_kernel().
+// A package for real CANN has no such folder.
 const std::string& kernel_folder();
 
 }  // namespace simulated_cann

@@ -1,6 +1,6 @@
-// Writes a definition's kernels: the source that compiles them for the simulator, and in an operator package their
-// objects, their descriptions, and the list of an SoC's kernels. The package has the layout of CANN's project template
-// (hicann/asc-tools utils/templates, ascendc_ops_config.py).
+// Functions that write a definition's kernels. For the simulator, they write the source to compile. For an operator
+// package, they write the kernels' object files, their descriptions, and the list of an SoC's kernels. The package has
+// the layout of CANN's project template (hicann/asc-tools utils/templates, ascendc_ops_config.py).
 #pragma once
 
 #include <string>
@@ -14,9 +14,10 @@ namespace simulated_cann {
 std::string write_kernels(const std::string& package, const OpRecord& def);
 
 // Adds a definition's kernels to the source of an SoC's library. The source includes <operator>.cpp once for each
-// column, with macros for the types, DTYPE_<NAME> and ORIG_DTYPE_<NAME> of each parameter (hicann/asc-devkit
-// cmake/asc/fwk_modules/util/ascendc_impl_build.py, get_dtype_fmt_options), and for the kernel's name in sim_kernels.
-// CANN starts a compiler for each column. Here one compile includes the headers once for all columns of all operators,
+// column. Macros give the types of each parameter, DTYPE_<NAME> and ORIG_DTYPE_<NAME> (hicann/asc-devkit
+// cmake/asc/fwk_modules/util/ascendc_impl_build.py, get_dtype_fmt_options). Another macro renames the kernel function
+// to its entry.
+// CANN compiles each column separately. Here one compile includes the headers once for all columns of all operators,
 // which takes a tenth of the time. So no header may depend on a column's macros, and no two operators may define the
 // same name.
 void add_kernels_to_source(const OpRecord& def, std::string* source);

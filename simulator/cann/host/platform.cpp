@@ -1,4 +1,4 @@
-// A chip's data, as CANN's platform_config/<chip>.ini holds them, and the interface by which a tiling reads them.
+// The data of CANN's platform_config/<chip>.ini for each simulated chip, and the classes by which a tiling reads them.
 //
 // Sources: the files Ascend910B1.ini, Ascend910_9391.ini and Ascend310P3.ini of CANN 8.1.RC1 and of hicann/runtime
 // src/platform/platform_config/cann; runtime src/platform/platform_infos_def.cpp; asc-devkit
@@ -15,13 +15,13 @@
 namespace simulated_cann {
 namespace {
 
-struct Row {
+struct SharedValue {
     const char *label, *key;
     const char *ascend910b, *ascend310p;  // null if the chips' files have no such key
 };
 
-// The values that the chips of a family share.
-constexpr Row kRows[] = {
+// The values that all chips of a family share.
+constexpr SharedValue kSharedValues[] = {
     {"version", "AIC_version", "AIC-C-220", "AIC-M-200"},
     {"version", "CCEC_AIC_version", "dav-c220-cube", "dav-m200"},
     {"version", "CCEC_AIV_version", "dav-c220-vec", "dav-m200-vec"},
@@ -87,67 +87,70 @@ constexpr Row kRows[] = {
     {"AICoreintrinsicDtypeMap", "Intrinsic_fix_pipe_l0c2out", "f32,s32,f16", nullptr},
 };
 
-// The labels that kRows lacks, or has only in part.
-bool is_incomplete(const std::string& label) {
-    for (const char* other :
+// Whether kSharedValues lacks keys of this label that the chips' files have.
+bool is_incomplete_label(const std::string& label) {
+    for (const char* listed :
          {"AICoreintrinsicDtypeMap", "CUBECoreintrinsicDtypeMap", "VectorCoreintrinsicDtypeMap", "DtypeMKN", "CPUCache",
           "DSARandom", "VectorCoreSpec", "VectorCoreMemoryRates", "SoftwareSpec"})
-        if (label == other) return true;
+        if (label == listed) return true;
     return false;
 }
 
-// The keys that kRows lacks although the files have them.
+// Whether kSharedValues lacks this key although the chips' files have it.
 bool is_missing_key(const std::string& label, const std::string& key) {
     if (label != "SoCInfo") return false;
-    for (const char* other : {"ai_cpu_cnt", "memory_type", "memory_size", "normal_stream_num", "normal_stream_depth",
-                              "huge_stream_num", "huge_stream_depth", "vir_type_list", "max_stream_num",
-                              "max_hardware_eventid_num", "max_notifyid_num", "max_modelid_num"})
-        if (key == other) return true;
+    for (const char* listed : {"ai_cpu_cnt", "memory_type", "memory_size", "normal_stream_num", "normal_stream_depth",
+                               "huge_stream_num", "huge_stream_depth", "vir_type_list", "max_stream_num",
+                               "max_hardware_eventid_num", "max_notifyid_num", "max_modelid_num"})
+        if (key == listed) return true;
     return false;
 }
 
-[[noreturn]] void not_simulated(const std::string& what) {
+[[noreturn]] void exit_not_simulated(const std::string& what) {
     std::fprintf(stderr, "[sim] platform information must be simulated but got %s.\n", what.c_str());
     std::fflush(stderr);
     std::_Exit(3);
 }
 
-// Cube cores, of which a chip with fewer vector cores than its file says has as many fewer.
-int32_t cube_cores(const ascend_sim::Profile& p) {
-    const ascend_sim::Chip* chip = ascend_sim::find_chip(p.name);
-    if (p.arch == ascend_sim::kArch310p || !chip) return p.cores;
-    return (p.cores * chip->ai_cores + chip->vector_cores - 1) / chip->vector_cores;
+// Returns the number of cube cores. If the profile has fewer vector cores than the chip's file, the number of cube
+// cores is reduced in the same ratio and rounded up.
+int32_t cube_cores(const ascend_sim::Profile& profile) {
+    const ascend_sim::Chip* chip = ascend_sim::find_chip(profile.name);
+    if (profile.arch == ascend_sim::kArch310p || !chip) return profile.cores;
+    return (profile.cores * chip->ai_cores + chip->vector_cores - 1) / chip->vector_cores;
 }
 
-int32_t vector_cores(const ascend_sim::Profile& p) {
-    const ascend_sim::Chip* chip = ascend_sim::find_chip(p.name);
-    return p.arch == ascend_sim::kArch310p && chip ? chip->vector_cores : p.cores;
+int32_t vector_cores(const ascend_sim::Profile& profile) {
+    const ascend_sim::Chip* chip = ascend_sim::find_chip(profile.name);
+    return profile.arch == ascend_sim::kArch310p && chip ? chip->vector_cores : profile.cores;
 }
 
-std::string short_version(const ascend_sim::Profile& p) {
-    if (p.arch == ascend_sim::kArch310p) return "Ascend310P";
-    if (p.arch == ascend_sim::kArch950) return "Ascend950";
-    return std::string(p.soc) == "ascend910_93" ? "Ascend910_93" : "Ascend910B";
+std::string short_version(const ascend_sim::Profile& profile) {
+    if (profile.arch == ascend_sim::kArch310p) return "Ascend310P";
+    if (profile.arch == ascend_sim::kArch950) return "Ascend950";
+    return std::string(profile.soc) == "ascend910_93" ? "Ascend910_93" : "Ascend910B";
 }
 
-// The values that differ between chips. Empty if there is none.
-std::string value_of_chip(const ascend_sim::Profile& p, const std::string& label, const std::string& key) {
-    const ascend_sim::Chip* chip = ascend_sim::find_chip(p.name);
-    if (label == "version") return key == "SoC_version" ? p.name : key == "Short_SoC_version" ? short_version(p) : "";
-    if (label == "AICoreSpec" && key == "ub_size") return std::to_string(p.ub_bytes);
-    if (label == "AICoreSpec" && key == "cube_freq") return std::to_string(static_cast<int>(p.clock_ghz * 1000 + 0.5));
+// Returns a value that differs between the chips of a family; "" if the key has no such value.
+std::string chip_value(const ascend_sim::Profile& profile, const std::string& label, const std::string& key) {
+    const ascend_sim::Chip* chip = ascend_sim::find_chip(profile.name);
+    if (label == "version")
+        return key == "SoC_version" ? profile.name : key == "Short_SoC_version" ? short_version(profile) : "";
+    if (label == "AICoreSpec" && key == "ub_size") return std::to_string(profile.ub_bytes);
+    if (label == "AICoreSpec" && key == "cube_freq")
+        return std::to_string(static_cast<int>(profile.clock_ghz * 1000 + 0.5));
     if (label != "SoCInfo") return "";
-    if (key == "ai_core_cnt") return std::to_string(cube_cores(p));
-    if (key == "cube_core_cnt") return p.arch == ascend_sim::kArch310p ? "" : std::to_string(cube_cores(p));
-    if (key == "vector_core_cnt") return std::to_string(vector_cores(p));
+    if (key == "ai_core_cnt") return std::to_string(cube_cores(profile));
+    if (key == "cube_core_cnt") return profile.arch == ascend_sim::kArch310p ? "" : std::to_string(cube_cores(profile));
+    if (key == "vector_core_cnt") return std::to_string(vector_cores(profile));
     if (key == "l2_size" && chip) return std::to_string(static_cast<int64_t>(chip->l2_mib) << 20);
     return "";
 }
 
-const char* const kKeysOfChip[] = {"SoC_version", "Short_SoC_version", "ub_size",         "cube_freq",
-                                   "ai_core_cnt", "cube_core_cnt",     "vector_core_cnt", "l2_size"};
+const char* const kChipKeys[] = {"SoC_version", "Short_SoC_version", "ub_size",         "cube_freq",
+                                 "ai_core_cnt", "cube_core_cnt",     "vector_core_cnt", "l2_size"};
 
-uint64_t number(fe::PlatFormInfos* infos, const char* label, const char* key) {
+uint64_t platform_number(fe::PlatFormInfos* infos, const char* label, const char* key) {
     std::string text;
     infos->GetPlatformRes(label, key, text);
     return text.empty() ? 0 : std::strtoull(text.c_str(), nullptr, 10);
@@ -161,33 +164,34 @@ namespace fe {
 using namespace simulated_cann;
 
 bool PlatFormInfos::GetPlatformRes(const std::string& label, const std::string& key, std::string& val) {
-    if (const std::string own = value_of_chip(*profile, label, key); !own.empty()) {
-        val = own;
+    if (const std::string value_of_chip = chip_value(*profile, label, key); !value_of_chip.empty()) {
+        val = value_of_chip;
         return true;
     }
     if (profile->arch == ascend_sim::kArch950) {
-        if (label != "version" || key != "NpuArch") not_simulated(label + " " + key + " of " + profile->name);
+        if (label != "version" || key != "NpuArch") exit_not_simulated(label + " " + key + " of " + profile->name);
         val = "3510";
         return true;
     }
-    for (const Row& row : kRows) {
-        if (label != row.label || key != row.key) continue;
-        const char* value = profile->arch == ascend_sim::kArch310p ? row.ascend310p : row.ascend910b;
+    for (const SharedValue& shared : kSharedValues) {
+        if (label != shared.label || key != shared.key) continue;
+        const char* value = profile->arch == ascend_sim::kArch310p ? shared.ascend310p : shared.ascend910b;
         if (value) val = value;
         return value != nullptr;
     }
-    if (is_incomplete(label) || is_missing_key(label, key)) not_simulated(label + " " + key);
+    if (is_incomplete_label(label) || is_missing_key(label, key)) exit_not_simulated(label + " " + key);
     return false;
 }
 
 bool PlatFormInfos::GetPlatformRes(const std::string& label, std::map<std::string, std::string>& res) {
-    if (is_incomplete(label)) not_simulated(label);
+    if (is_incomplete_label(label)) exit_not_simulated(label);
     std::map<std::string, std::string> found;
     std::string value;
-    for (const Row& row : kRows)
-        if (label == row.label && GetPlatformRes(label, row.key, value)) found[row.key] = value;
-    for (const char* key : kKeysOfChip)
-        if (const std::string own = value_of_chip(*profile, label, key); !own.empty()) found[key] = own;
+    for (const SharedValue& shared : kSharedValues)
+        if (label == shared.label && GetPlatformRes(label, shared.key, value)) found[shared.key] = value;
+    for (const char* key : kChipKeys)
+        if (const std::string value_of_chip = chip_value(*profile, label, key); !value_of_chip.empty())
+            found[key] = value_of_chip;
     if (found.empty()) return false;
     res = found;
     return true;
@@ -197,20 +201,21 @@ uint32_t PlatFormInfos::GetCoreNum() const { return static_cast<uint32_t>(profil
 
 uint32_t PlatFormInfos::GetCoreNumByType(const std::string& core_type) {
     const bool vector = core_type == "VectorCore" || core_type == "AIV";
-    return static_cast<uint32_t>(number(this, "SoCInfo", vector ? "vector_core_cnt" : "ai_core_cnt"));
+    return static_cast<uint32_t>(platform_number(this, "SoCInfo", vector ? "vector_core_cnt" : "ai_core_cnt"));
 }
 
 void PlatFormInfos::GetLocalMemSize(const LocalMemType& mem_type, uint64_t& size) {
     static constexpr const char* kKeys[] = {"l0_a_size", "l0_b_size", "l0_c_size",  "l1_size",
                                             "l2_size",   "ub_size",   "memory_size"};
     const auto index = static_cast<size_t>(mem_type);
-    const bool of_chip = mem_type == LocalMemType::L2 || mem_type == LocalMemType::HBM;
-    size = index < std::size(kKeys) ? number(this, of_chip ? "SoCInfo" : "AICoreSpec", kKeys[index]) : 0;
+    const bool is_chip_memory = mem_type == LocalMemType::L2 || mem_type == LocalMemType::HBM;
+    size =
+        index < std::size(kKeys) ? platform_number(this, is_chip_memory ? "SoCInfo" : "AICoreSpec", kKeys[index]) : 0;
 }
 
 void PlatFormInfos::GetLocalMemBw(const LocalMemType& mem_type, uint64_t& bw_size) {
-    bw_size = mem_type == LocalMemType::L2    ? number(this, "AICoreMemoryRates", "l2_rate")
-              : mem_type == LocalMemType::HBM ? number(this, "AICoreMemoryRates", "ddr_rate")
+    bw_size = mem_type == LocalMemType::L2    ? platform_number(this, "AICoreMemoryRates", "l2_rate")
+              : mem_type == LocalMemType::HBM ? platform_number(this, "AICoreMemoryRates", "ddr_rate")
                                               : 0;
 }
 
@@ -231,7 +236,7 @@ fe::PlatFormInfos* PlatformAscendC::platform_info() const {
 
 uint32_t PlatformAscendC::GetCoreNum(void) const { return platform_info()->GetCoreNum(); }
 
-// On chips whose AI cores execute vector instructions, both numbers are those of the AI cores.
+// The AI cores of Ascend310P execute cube and vector instructions, so both functions return the number of AI cores.
 uint32_t PlatformAscendC::GetCoreNumAic(void) const { return platform_info()->GetCoreNumByType("AiCore"); }
 uint32_t PlatformAscendC::GetCoreNumAiv(void) const {
     return platform_info()->profile->arch == ascend_sim::kArch310p ? GetCoreNumAic()
@@ -256,7 +261,7 @@ uint32_t PlatformAscendC::GetResCubeGroupWorkSpaceSize(void) const { return is_9
 uint32_t PlatformAscendC::GetResGroupBarrierWorkSpaceSize(void) const { return is_910b(*this) ? 1024 * 1024 : ~0u; }
 
 void PlatformAscendC::GetCoreMemSize(const CoreMemType& memory, uint64_t& size) const {
-    constexpr uint64_t kMessages910b = 256;  // reserved for messages between cores
+    constexpr uint64_t kMessageBytes910b = 256;  // reserved for messages between cores
     if (memory == CoreMemType::FB || memory == CoreMemType::BT) {
         std::string text;
         if (platform_info()->GetPlatformRes("AICoreSpec", memory == CoreMemType::FB ? "fb0_size" : "bt_size", text))
@@ -264,7 +269,7 @@ void PlatformAscendC::GetCoreMemSize(const CoreMemType& memory, uint64_t& size) 
         return;
     }
     platform_info()->GetLocalMemSize(static_cast<fe::LocalMemType>(memory), size);
-    if ((memory == CoreMemType::UB || memory == CoreMemType::L1) && is_910b(*this)) size -= kMessages910b;
+    if ((memory == CoreMemType::UB || memory == CoreMemType::L1) && is_910b(*this)) size -= kMessageBytes910b;
     if (memory == CoreMemType::UB) size -= reserved_bytes_;
 }
 
@@ -287,7 +292,7 @@ SocVersion PlatformAscendC::GetSocVersion(void) const {
 }
 
 NpuArch PlatformAscendC::GetCurNpuArch(void) const {
-    return static_cast<NpuArch>(simulated_cann::number(platform_info(), "version", "NpuArch"));
+    return static_cast<NpuArch>(simulated_cann::platform_number(platform_info(), "version", "NpuArch"));
 }
 
 uint32_t PlatformAscendC::GetVecRegLen(void) const {

@@ -3,25 +3,25 @@
 
 #include <string>
 
-#include "cann/host/log.h"
-
-extern "C" void DlogRecord(int32_t module, int32_t level, const char* format, ...);
+#include "base/dlog_pub.h"
 
 namespace {
 
-constexpr int32_t kModule = 63, kError = 3;
+constexpr int32_t kModule = OP, kError = DLOG_ERROR;  // of CANN's log
 
-// The values of an unsigned number: a list, a number of ranges with both ends, or ranges and then a list.
-std::vector<uint64_t> values_of(const std::vector<uint64_t>& given) {
+// Returns the values that a declaration of an unsigned argument allows. The first element is the kind of the
+// declaration. After ASCENDC_TPL_UI_LIST, the values follow. Otherwise the number of ranges and both ends of each range
+// follow; after ASCENDC_TPL_UI_MIX, single values follow the ranges.
+std::vector<uint64_t> expand_values(const std::vector<uint64_t>& given) {
     if (given.empty()) return {};
     if (given[0] == ASCENDC_TPL_UI_LIST) return {given.begin() + 1, given.end()};
     std::vector<uint64_t> values;
-    const size_t ranges = given.size() > 1 ? static_cast<size_t>(given[1]) : 0;
-    for (size_t i = 1; i <= ranges && 2 * i + 1 < given.size(); ++i)
+    const size_t range_count = given.size() > 1 ? static_cast<size_t>(given[1]) : 0;
+    for (size_t i = 1; i <= range_count && 2 * i + 1 < given.size(); ++i)
         for (uint64_t value = given[2 * i]; value <= given[2 * i + 1]; ++value) values.push_back(value);
-    const size_t list = 2 + 2 * ranges;
-    if (given[0] == ASCENDC_TPL_UI_MIX && list < given.size())
-        values.insert(values.end(), given.begin() + static_cast<std::ptrdiff_t>(list), given.end());
+    const size_t list_begin = 2 + 2 * range_count;
+    if (given[0] == ASCENDC_TPL_UI_MIX && list_begin < given.size())
+        values.insert(values.end(), given.begin() + static_cast<std::ptrdiff_t>(list_begin), given.end());
     return values;
 }
 
@@ -32,33 +32,33 @@ ParamStruct::ParamStruct(const char* name, uint32_t param_type, uint8_t bit_widt
     : name(name),
       paramType(param_type),
       bitWidth(bit_width),
-      vals(param_type == ASCENDC_TPL_UINT ? values_of(values) : std::move(values)),
+      vals(param_type == ASCENDC_TPL_UINT ? expand_values(values) : std::move(values)),
       macroType(macro_type) {}
 
 namespace AscendC {
 
-// Arguments beyond the declared ones are ignored, and absent ones encode 0, as in CANN.
+// As in CANN, arguments beyond the declared ones are ignored, and absent ones are encoded as 0.
 uint64_t FastEncodeTilingKeyDirect(const TilingDeclareParams& declared, std::initializer_list<uint64_t> arguments) {
     uint64_t key = 0;
-    uint32_t bits = 0;
+    uint32_t used_bits = 0;
     auto argument = arguments.begin();
-    for (const ParamStruct& p : declared) {
+    for (const ParamStruct& param : declared) {
         if (argument == arguments.end()) break;
         uint64_t value = *argument++;
-        if (p.paramType == ASCENDC_TPL_UINT) {
-            const auto found = std::find(p.vals.begin(), p.vals.end(), value);
-            if (found == p.vals.end()) {
-                DlogRecord(kModule, kError, "[sim] template argument %s must be declared but got %llu.", p.name,
+        if (param.paramType == ASCENDC_TPL_UINT) {
+            const auto found = std::find(param.vals.begin(), param.vals.end(), value);
+            if (found == param.vals.end()) {
+                DlogRecord(kModule, kError, "[sim] template argument %s must be declared but got %llu.", param.name,
                            static_cast<unsigned long long>(value));
                 return INVALID_TILING_KEY;
             }
-            value = static_cast<uint64_t>(found - p.vals.begin());
+            value = static_cast<uint64_t>(found - param.vals.begin());
         }
-        if (bits < 64) key |= value << bits;
-        bits += p.bitWidth;
+        if (used_bits < 64) key |= value << used_bits;
+        used_bits += param.bitWidth;
     }
-    if (bits <= 64) return key;
-    DlogRecord(kModule, kError, "[sim] template arguments must have at most 64 bits but got %u.", bits);
+    if (used_bits <= 64) return key;
+    DlogRecord(kModule, kError, "[sim] template arguments must have at most 64 bits but got %u.", used_bits);
     return INVALID_TILING_KEY;
 }
 

@@ -1,19 +1,19 @@
-// The chip of the call whose tiling runs on this thread, as long as an object of this class exists.
+// Scope of a tiling: while an object of this class exists, PlatformAscendCManager on this thread returns its chip.
 #pragma once
 
 #include "src/profile.h"
 
 namespace simulated_cann {
 
-class TiledChip {
+class TilingChipScope {
 public:
-    explicit TiledChip(const ascend_sim::Profile* profile);
-    ~TiledChip();
-    TiledChip(const TiledChip&) = delete;
-    TiledChip& operator=(const TiledChip&) = delete;
+    explicit TilingChipScope(const ascend_sim::Profile* profile);
+    ~TilingChipScope();
+    TilingChipScope(const TilingChipScope&) = delete;
+    TilingChipScope& operator=(const TilingChipScope&) = delete;
 
 private:
-    const ascend_sim::Profile* before_;
+    const ascend_sim::Profile* previous_;
 };
 
 }  // namespace simulated_cann

@@ -10,31 +10,31 @@
 namespace simulated_cann {
 namespace {
 
-size_t limit_of_environment() {
-    constexpr size_t kDefault = 10000, kMost = 10000000;  // indv_args_pool.cpp
+size_t read_entry_limit() {
+    constexpr size_t kDefaultLimit = 10000, kMaxLimit = 10000000;  // indv_args_pool.cpp
     const char* text = std::getenv("ACLNN_CACHE_LIMIT");
-    if (!text) return kDefault;
+    if (!text) return kDefaultLimit;
     char* end = nullptr;
     const unsigned long long limit = std::strtoull(text, &end, 10);
-    if (end == text) return kDefault;
-    return limit < kMost ? static_cast<size_t>(limit) : kMost;
+    if (end == text) return kDefaultLimit;
+    return limit < kMaxLimit ? static_cast<size_t>(limit) : kMaxLimit;
 }
 
-const size_t g_limit = limit_of_environment();
+const size_t g_entry_limit = read_entry_limit();
 
 bool is_enabled() {
     static const bool enabled = [] {
-        const char* disabled = std::getenv("DISABLE_L2_CACHE");
-        return !disabled || std::strcmp(disabled, "1") != 0;
+        const char* setting = std::getenv("DISABLE_L2_CACHE");
+        return !setting || std::strcmp(setting, "1") != 0;
     }();
-    return enabled && g_limit > 0;
+    return enabled && g_entry_limit > 0;
 }
 
 struct Cache {
     std::list<std::string> order;  // most recently used first
     struct Entry {
-        std::shared_ptr<const TilingResult> tiled;
-        std::list<std::string>::iterator place;
+        std::shared_ptr<const TilingResult> tiling;
+        std::list<std::string>::iterator order_position;
     };
     std::map<std::string, Entry> entries;
 };
@@ -46,8 +46,8 @@ void append(std::string* text, T value) {
 
 }  // namespace
 
-void TilingKey::tensor(int32_t dtype, int32_t format, const std::vector<int64_t>& shape,
-                       const std::vector<int64_t>& strides, int64_t offset) {
+void TilingCacheKey::add_tensor(int32_t dtype, int32_t format, const std::vector<int64_t>& shape,
+                                const std::vector<int64_t>& strides, int64_t offset) {
     append(&text_, static_cast<uint8_t>(dtype));
     append(&text_, static_cast<uint8_t>(format));
     for (const std::vector<int64_t>* list : {&shape, &strides}) {
@@ -57,25 +57,25 @@ void TilingKey::tensor(int32_t dtype, int32_t format, const std::vector<int64_t>
     append(&text_, offset);
 }
 
-std::shared_ptr<const TilingResult> find_tiled(const std::string& key) {
+std::shared_ptr<const TilingResult> find_tiling(const std::string& key) {
     if (!is_enabled()) return nullptr;
-    Locked<Cache> all;
-    auto found = all->entries.find(key);
-    if (found == all->entries.end()) return nullptr;
-    all->order.splice(all->order.begin(), all->order, found->second.place);
-    return found->second.tiled;
+    Locked<Cache> cache;
+    auto found = cache->entries.find(key);
+    if (found == cache->entries.end()) return nullptr;
+    cache->order.splice(cache->order.begin(), cache->order, found->second.order_position);
+    return found->second.tiling;
 }
 
-void store_tiling(const std::string& key, std::shared_ptr<const TilingResult> tiled) {
+void store_tiling(const std::string& key, std::shared_ptr<const TilingResult> tiling) {
     if (!is_enabled()) return;
-    Locked<Cache> all;
-    if (all->entries.count(key)) return;
-    while (all->entries.size() >= g_limit) {
-        all->entries.erase(all->order.back());
-        all->order.pop_back();
+    Locked<Cache> cache;
+    if (cache->entries.count(key)) return;
+    while (cache->entries.size() >= g_entry_limit) {
+        cache->entries.erase(cache->order.back());
+        cache->order.pop_back();
     }
-    all->order.push_front(key);
-    all->entries[key] = {std::move(tiled), all->order.begin()};
+    cache->order.push_front(key);
+    cache->entries[key] = {std::move(tiling), cache->order.begin()};
 }
 
 }  // namespace simulated_cann

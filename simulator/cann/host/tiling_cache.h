@@ -1,8 +1,9 @@
-// Cache of tilings, with CANN's key of a call.
+// Cache of the results of tilings. As in CANN, the key consists of a call's tensors and attributes.
 //
-// CANN runs a tiling once for each key and reuses its result (opbase indv_args_pool.cpp, indv_cache_key_builder.cpp):
-// a tiling must depend only on the contents of the key. The environment is read when the library is loaded
-// (ACLNN_CACHE_LIMIT, the number of entries; 0 turns the cache off) and at the first call (DISABLE_L2_CACHE=1).
+// CANN runs a tiling once for each key and reuses its result (opbase indv_args_pool.cpp, indv_cache_key_builder.cpp).
+// So a tiling must depend only on the contents of the key. ACLNN_CACHE_LIMIT is the number of entries; 0 turns the
+// cache off; it is read when the library is loaded. DISABLE_L2_CACHE=1 also turns the cache off; it is read at the
+// first call.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +21,20 @@ struct TilingResult {
 };
 
 // Null if the cache has no tiling for the key.
-std::shared_ptr<const TilingResult> find_tiled(const std::string& key);
-void store_tiling(const std::string& key, std::shared_ptr<const TilingResult> tiled);
+std::shared_ptr<const TilingResult> find_tiling(const std::string& key);
+void store_tiling(const std::string& key, std::shared_ptr<const TilingResult> tiling);
 
-// Builds a key with the contents of CANN's key. Attributes are appended as bytes without their lengths. `chip` is a
-// name and a number of cores; CANN appends only the number. The rank of a communicator and the level of determinism,
-// which CANN also appends (NnopbaseMatchArgs), are not simulated.
-class TilingKey {
+// Builds a key with the contents of CANN's key. As in CANN, attributes are appended as bytes without their lengths.
+// `chip` is a name and a number of cores; CANN appends only the number. CANN also appends the rank of a communicator
+// and the level of determinism (NnopbaseMatchArgs), which are not simulated.
+class TilingCacheKey {
 public:
-    explicit TilingKey(const std::string& op_type, const std::string& chip) : text_(op_type + '/' + chip + '/') {}
-    void tensor(int32_t dtype, int32_t format, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
-                int64_t offset);
-    void no_tensor() { text_ += '/'; }
-    void separator() { text_ += '/'; }
-    void attribute(const void* bytes, size_t count) { text_.append(static_cast<const char*>(bytes), count); }
+    explicit TilingCacheKey(const std::string& op_type, const std::string& chip) : text_(op_type + '/' + chip + '/') {}
+    void add_tensor(int32_t dtype, int32_t format, const std::vector<int64_t>& shape,
+                    const std::vector<int64_t>& strides, int64_t offset);
+    void add_no_tensor() { text_ += '/'; }
+    void add_separator() { text_ += '/'; }
+    void add_attribute(const void* bytes, size_t count) { text_.append(static_cast<const char*>(bytes), count); }
     const std::string& text() const { return text_; }
 
 private:

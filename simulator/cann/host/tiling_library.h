@@ -8,10 +8,12 @@
 namespace simulated_cann {
 
 struct TilingLibrary {
-    gert::OpImplRegisterV2::TilingKernelFunc (*find)(const std::string& op_type);  // null if not registered
-    std::string (*take_logged_error)();                                            // of a tiling on this thread
+    // Returns the operator's tiling function; null if none is registered.
+    gert::OpImplRegisterV2::TilingKernelFunc (*find)(const std::string& op_type);
+    std::string (*take_logged_error)();  // see log.h
 };
 
+// The function that returns the library's TilingLibrary.
 constexpr const char* kTilingLibraryEntry = "simulated_cann_tiling_library";
 
 }  // namespace simulated_cann

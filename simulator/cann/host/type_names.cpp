@@ -6,12 +6,12 @@ namespace {
 
 struct TypeRow {
     const char* name;  // null for a number that is no type
-    int size;
+    int size;          // in bytes; kBitOffset plus bits for a type below one byte; -1 if it has no fixed size
 };
 
-constexpr int kBits = kDataTypeSizeBitOffset;
+constexpr int kBitOffset = kDataTypeSizeBitOffset;
 
-// By the number of the type.
+// The index is the number of the type.
 constexpr TypeRow kTypes[DT_MAX] = {
     {"DT_FLOAT", 4},
     {"DT_FLOAT16", 2},
@@ -42,80 +42,80 @@ constexpr TypeRow kTypes[DT_MAX] = {
     {"DT_VARIANT", 8},
     {"DT_BFLOAT16", 2},
     {"DT_UNDEFINED", -1},
-    {"DT_INT4", kBits + 4},
-    {"DT_UINT1", kBits + 1},
-    {"DT_INT2", kBits + 2},
-    {"DT_UINT2", kBits + 2},
+    {"DT_INT4", kBitOffset + 4},
+    {"DT_UINT1", kBitOffset + 1},
+    {"DT_INT2", kBitOffset + 2},
+    {"DT_UINT2", kBitOffset + 2},
     {"DT_COMPLEX32", 4},
     {"DT_HIFLOAT8", 1},
     {"DT_FLOAT8_E5M2", 1},
     {"DT_FLOAT8_E4M3FN", 1},
     {"DT_FLOAT8_E8M0", 1},
-    {"DT_FLOAT6_E3M2", kBits + 6},
-    {"DT_FLOAT6_E2M3", kBits + 6},
-    {"DT_FLOAT4_E2M1", kBits + 4},
-    {"DT_FLOAT4_E1M2", kBits + 4},
-    {"DT_HIFLOAT4", kBits + 4},
+    {"DT_FLOAT6_E3M2", kBitOffset + 6},
+    {"DT_FLOAT6_E2M3", kBitOffset + 6},
+    {"DT_FLOAT4_E2M1", kBitOffset + 4},
+    {"DT_FLOAT4_E1M2", kBitOffset + 4},
+    {"DT_HIFLOAT4", kBitOffset + 4},
 };
 
-// By the number of the format.
-constexpr const char* kFormats[] = {"NCHW",
-                                    "NHWC",
-                                    "ND",
-                                    "NC1HWC0",
-                                    "FRACTAL_Z",
-                                    "NC1C0HWPAD",
-                                    "NHWC1C0",
-                                    "FSR_NCHW",
-                                    "FRACTAL_DECONV",
-                                    "C1HWNC0",
-                                    "FRACTAL_DECONV_TRANSPOSE",
-                                    "FRACTAL_DECONV_SP_STRIDE_TRANS",
-                                    "NC1HWC0_C04",
-                                    "FRACTAL_Z_C04",
-                                    "CHWN",
-                                    "DECONV_SP_STRIDE8_TRANS",
-                                    "HWCN",
-                                    "NC1KHKWHWC0",
-                                    "BN_WEIGHT",
-                                    "FILTER_HWCK",
-                                    "LOOKUP_LOOKUPS",
-                                    "LOOKUP_KEYS",
-                                    "LOOKUP_VALUE",
-                                    "LOOKUP_OUTPUT",
-                                    "LOOKUP_HITS",
-                                    "C1HWNCoC0",
-                                    "MD",
-                                    "NDHWC",
-                                    "FRACTAL_ZZ",
-                                    "FRACTAL_NZ",
-                                    "NCDHW",
-                                    "DHWCN",
-                                    "NDC1HWC0",
-                                    "FRACTAL_Z_3D",
-                                    "CN",
-                                    "NC",
-                                    "DHWNC",
-                                    "FRACTAL_Z_3D_TRANSPOSE",
-                                    "FRACTAL_ZN_LSTM",
-                                    "FRACTAL_Z_G",
-                                    "FORMAT_RESERVED",
-                                    "ALL",
-                                    "NULL",
-                                    "ND_RNN_BIAS",
-                                    "FRACTAL_ZN_RNN",
-                                    "NYUV",
-                                    "NYUV_A",
-                                    "NCL",
-                                    "FRACTAL_Z_WINO",
-                                    "C1HWC0",
-                                    "FRACTAL_NZ_C0_16",
-                                    "FRACTAL_NZ_C0_32",
-                                    "FRACTAL_NZ_C0_2",
-                                    "FRACTAL_NZ_C0_4",
-                                    "FRACTAL_NZ_C0_8",
-                                    "END"};
-static_assert(sizeof kFormats / sizeof kFormats[0] == FORMAT_END + 1);
+// The index is the number of the format.
+constexpr const char* kFormatNames[] = {"NCHW",
+                                        "NHWC",
+                                        "ND",
+                                        "NC1HWC0",
+                                        "FRACTAL_Z",
+                                        "NC1C0HWPAD",
+                                        "NHWC1C0",
+                                        "FSR_NCHW",
+                                        "FRACTAL_DECONV",
+                                        "C1HWNC0",
+                                        "FRACTAL_DECONV_TRANSPOSE",
+                                        "FRACTAL_DECONV_SP_STRIDE_TRANS",
+                                        "NC1HWC0_C04",
+                                        "FRACTAL_Z_C04",
+                                        "CHWN",
+                                        "DECONV_SP_STRIDE8_TRANS",
+                                        "HWCN",
+                                        "NC1KHKWHWC0",
+                                        "BN_WEIGHT",
+                                        "FILTER_HWCK",
+                                        "LOOKUP_LOOKUPS",
+                                        "LOOKUP_KEYS",
+                                        "LOOKUP_VALUE",
+                                        "LOOKUP_OUTPUT",
+                                        "LOOKUP_HITS",
+                                        "C1HWNCoC0",
+                                        "MD",
+                                        "NDHWC",
+                                        "FRACTAL_ZZ",
+                                        "FRACTAL_NZ",
+                                        "NCDHW",
+                                        "DHWCN",
+                                        "NDC1HWC0",
+                                        "FRACTAL_Z_3D",
+                                        "CN",
+                                        "NC",
+                                        "DHWNC",
+                                        "FRACTAL_Z_3D_TRANSPOSE",
+                                        "FRACTAL_ZN_LSTM",
+                                        "FRACTAL_Z_G",
+                                        "FORMAT_RESERVED",
+                                        "ALL",
+                                        "NULL",
+                                        "ND_RNN_BIAS",
+                                        "FRACTAL_ZN_RNN",
+                                        "NYUV",
+                                        "NYUV_A",
+                                        "NCL",
+                                        "FRACTAL_Z_WINO",
+                                        "C1HWC0",
+                                        "FRACTAL_NZ_C0_16",
+                                        "FRACTAL_NZ_C0_32",
+                                        "FRACTAL_NZ_C0_2",
+                                        "FRACTAL_NZ_C0_4",
+                                        "FRACTAL_NZ_C0_8",
+                                        "END"};
+static_assert(sizeof kFormatNames / sizeof kFormatNames[0] == FORMAT_END + 1);
 
 }  // namespace
 
@@ -125,8 +125,8 @@ int64_t GetSizeInBytes(int64_t element_count, DataType data_type) {
     const int size = GetSizeByDataType(data_type);
     int64_t total = 0;
     if (element_count < 0 || size < 0) return -1;
-    if (__builtin_mul_overflow(element_count, size > kBits ? size - kBits : size, &total)) return -1;
-    return size > kBits ? total / 8 + (total % 8 != 0) : total;
+    if (__builtin_mul_overflow(element_count, size > kBitOffset ? size - kBitOffset : size, &total)) return -1;
+    return size > kBitOffset ? total / 8 + (total % 8 != 0) : total;
 }
 
 std::string TypeUtils::DataTypeToSerialString(const DataType data_type) {
@@ -137,7 +137,7 @@ std::string TypeUtils::DataTypeToSerialString(const DataType data_type) {
 std::string TypeUtils::FormatToSerialString(const Format format) {
     const int32_t primary = GetPrimaryFormat(format);
     if (primary > FORMAT_END) return "RESERVED";
-    return kFormats[primary] + (HasSubFormat(format) ? ":" + std::to_string(GetSubFormat(format)) : "");
+    return kFormatNames[primary] + (HasSubFormat(format) ? ":" + std::to_string(GetSubFormat(format)) : "");
 }
 
 AscendString TypeUtils::DataTypeToAscendString(const DataType& data_type) {

@@ -7,19 +7,19 @@
 namespace simulated_cann {
 namespace {
 
-template <class C>
-void write_range(const Operand& out, C start, C step) {
-    C run[kRun];
+template <class Compute>
+void write_range(const Operand& out, Compute start, Compute step) {
+    Compute run[kMaxRunElements];
     int64_t done = 0;
-    for_each_run({&out}, [&](int64_t count, char* const* at) {
-        for (int64_t i = 0; i < count; ++i) run[i] = start + static_cast<C>(done + i) * step;
-        store(out.dtype, at[0], out.step(), count, run);
+    for_each_run({&out}, [&](int64_t count, char* const* addresses) {
+        for (int64_t i = 0; i < count; ++i) run[i] = start + static_cast<Compute>(done + i) * step;
+        store(out.dtype, addresses[0], out.run_stride(), count, run);
         done += count;
     });
 }
 
 // "" or the reason why these bounds do not describe `count` numbers.
-std::string range_rule(double start, double end, double step, int64_t count) {
+std::string range_error(double start, double end, double step, int64_t count) {
     if (step == 0) return "step must not be 0.";
     if ((end - start) * step < 0) return "end must lie in step's direction from start.";
     const double expected = std::ceil((end - start) / step);
@@ -42,15 +42,15 @@ NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const 
     } bounds[] = {{start, "start"}, {end, "end"}, {step, "step"}};
     for (const auto& bound : bounds)
         if (error.empty())
-            error = bound.scalar ? read_argument(bound.scalar, bound.name) : bound.name + std::string(kIsNull);
+            error = bound.scalar ? read_argument(bound.scalar, bound.name) : bound.name + std::string(kMustNotBeNull);
     for (const auto& bound : bounds)
-        if (error.empty()) error = argument_rule("aclnnArange", bound.name, *bound.scalar);
-    if (error.empty()) error = argument_rule("aclnnArange", Role::kOutput, "out", out);
+        if (error.empty()) error = argument_error("aclnnArange", bound.name, *bound.scalar);
+    if (error.empty()) error = argument_error("aclnnArange", Role::kOutput, "out", out);
     if (error.empty() && out.shape.size() != 1) error = "out must have one dimension.";
-    if (!error.empty()) return refused("aclnnArange", error);
+    if (!error.empty()) return refuse("aclnnArange", error);
     const auto real_start = scalar_as<double>(*start), real_step = scalar_as<double>(*step);
-    error = range_rule(real_start, scalar_as<double>(*end), real_step, out.count());
-    if (!error.empty()) return refused("aclnnArange", error);
+    error = range_error(real_start, scalar_as<double>(*end), real_step, out.count());
+    if (!error.empty()) return refuse("aclnnArange", error);
     const auto int_start = scalar_as<int64_t>(*start), int_step = scalar_as<int64_t>(*step);
     auto body = [out, real_start, real_step, int_start, int_step] {
         if (is_floating(out.dtype))
@@ -58,6 +58,6 @@ NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const 
         else
             write_range(out, int_start, int_step);
     };
-    return prepared("aclnnArange", {writes("out", out)}, body, bytes, executor);
+    return finish_first_phase("aclnnArange", {write_access("out", out)}, body, bytes, executor);
 }
-NPU_CANN_PHASE_TWO(aclnnArange)
+NPU_CANN_SECOND_PHASE(aclnnArange)

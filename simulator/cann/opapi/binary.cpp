@@ -5,97 +5,104 @@
 namespace simulated_cann {
 namespace {
 
-struct Plan {
-    Operand a, b, out;
-    bool b_is_scalar = false, has_alpha = false;
+struct BinaryCall {
+    Operand self, other, out;
+    bool is_other_scalar = false, has_alpha = false;
     aclScalar scalar, alpha;
 };
 
-// As in torch on the CPU, sums and comparisons first convert the scalar to the computation's dtype; Mul and Div do not.
-template <class C>
-C converted(C value, int32_t dtype) {
-    alignas(16) char bytes[16];
+// Returns the value after rounding to the dtype. As in torch on the CPU, sums and comparisons first convert the scalar
+// to the dtype of the computation; Mul and Div do not.
+template <class Compute>
+Compute rounded_to(Compute value, int32_t dtype) {
+    alignas(16) char bytes[16];  // the size of complex128, the largest dtype
     store(dtype, bytes, 1, 1, &value);
     load(dtype, bytes, 1, 1, &value);
     return value;
 }
 
-template <class C>
-void run(const Plan& p, RunFunction<C> f, int32_t scalar_dtype) {
-    C scalar{}, alpha(1);
-    if (p.b_is_scalar) scalar = scalar_as<C>(p.scalar);
-    if (p.b_is_scalar && scalar_dtype >= 0) scalar = converted(scalar, scalar_dtype);
-    if (p.has_alpha) alpha = scalar_as<C>(p.alpha);
-    Operand a = p.a.broadcast_to(p.out.shape);
-    Operand b = p.b_is_scalar ? p.out : p.b.broadcast_to(p.out.shape);
-    C left[kRun], right[kRun], result[kRun];
-    for (C& one : right) one = scalar;
-    for_each_run({&p.out, &a, &b}, [&](int64_t count, char* const* at) {
-        load(a.dtype, at[1], a.step(), count, left);
-        if (!p.b_is_scalar) load(b.dtype, at[2], b.step(), count, right);
-        f(count, left, right, alpha, result);
-        store(p.out.dtype, at[0], p.out.step(), count, result);
+template <class Compute>
+void run_call(const BinaryCall& call, RunFunction<Compute> function, int32_t scalar_dtype) {
+    Compute scalar{}, alpha(1);
+    if (call.is_other_scalar) scalar = scalar_as<Compute>(call.scalar);
+    if (call.is_other_scalar && scalar_dtype >= 0) scalar = rounded_to(scalar, scalar_dtype);
+    if (call.has_alpha) alpha = scalar_as<Compute>(call.alpha);
+    Operand self = call.self.broadcast_to(call.out.shape);
+    Operand other = call.is_other_scalar ? call.out : call.other.broadcast_to(call.out.shape);
+    Compute self_run[kMaxRunElements], other_run[kMaxRunElements], out_run[kMaxRunElements];
+    for (Compute& element : other_run) element = scalar;
+    for_each_run({&call.out, &self, &other}, [&](int64_t count, char* const* addresses) {
+        load(self.dtype, addresses[1], self.run_stride(), count, self_run);
+        if (!call.is_other_scalar) load(other.dtype, addresses[2], other.run_stride(), count, other_run);
+        function(count, self_run, other_run, alpha, out_run);
+        store(call.out.dtype, addresses[0], call.out.run_stride(), count, out_run);
     });
 }
 
-// "" or the reason why the real function refuses arguments of these types or ranks.
-std::string types_rule(const char* name, const Plan& p, const SecondArgument& second) {
-    std::string error = argument_rule(name, Role::kInput, "self", p.a);
+// Returns "" or the reason why CANN's function refuses arguments of these types or ranks.
+std::string types_error(const char* name, const BinaryCall& call, const SecondArgument& second) {
+    std::string error = argument_error(name, Role::kInput, "self", call.self);
     if (error.empty())
-        error = p.b_is_scalar ? argument_rule(name, "other", *second.scalar)
-                              : argument_rule(name, Role::kInput, "other", p.b);
-    if (error.empty() && second.alpha) error = argument_rule(name, "alpha", *second.alpha);
-    if (error.empty()) error = argument_rule(name, Role::kOutput, "out", p.out);
+        error = call.is_other_scalar ? argument_error(name, "other", *second.scalar)
+                                     : argument_error(name, Role::kInput, "other", call.other);
+    if (error.empty() && second.alpha) error = argument_error(name, "alpha", *second.alpha);
+    if (error.empty()) error = argument_error(name, Role::kOutput, "out", call.out);
     if (!error.empty()) return error;
     CallTypes types;
-    types.self = p.a.dtype;
-    types.other = p.b_is_scalar ? second.scalar->dtype : p.b.dtype;
-    types.other_is_scalar = p.b_is_scalar;
+    types.self = call.self.dtype;
+    types.other = call.is_other_scalar ? second.scalar->dtype : call.other.dtype;
+    types.is_other_scalar = call.is_other_scalar;
     if (second.alpha) types.alpha = second.alpha->dtype;
-    types.out = p.out.dtype;
-    error = promotion_rule(types.self, types.other);
-    return error.empty() ? cast_rule(name, types) : error;
+    types.out = call.out.dtype;
+    error = promotion_error(types.self, types.other);
+    return error.empty() ? cast_error(name, types) : error;
 }
 
 }  // namespace
 
-aclError prepare_binary(const char* name, const BinaryFunction& f, Computed computed, const aclTensor* self,
-                        const SecondArgument& second, const aclTensor* out, uint64_t* workspace_bytes,
-                        aclOpExecutor** executor) {
-    Plan p;
-    p.b_is_scalar = second.scalar != nullptr;
-    std::string error = read_argument(self, "self", &p.a);
-    if (error.empty()) error = read_argument(out, "out", &p.out);
+aclError prepare_binary(const char* name, const BinaryFunction& function, ComputeDtype compute_dtype,
+                        const aclTensor* self, const SecondArgument& second, const aclTensor* out,
+                        uint64_t* workspace_bytes, aclOpExecutor** executor) {
+    BinaryCall call;
+    call.is_other_scalar = second.scalar != nullptr;
+    std::string error = read_argument(self, "self", &call.self);
+    if (error.empty()) error = read_argument(out, "out", &call.out);
     if (error.empty())
-        error = p.b_is_scalar ? read_argument(second.scalar, "other") : read_argument(second.tensor, "other", &p.b);
+        error = call.is_other_scalar ? read_argument(second.scalar, "other")
+                                     : read_argument(second.tensor, "other", &call.other);
     if (error.empty() && second.alpha) error = read_argument(second.alpha, "alpha");
-    if (error.empty()) error = types_rule(name, p, second);
-    if (error.empty()) error = result_shape_rule(p.a, "self", p.b_is_scalar ? p.a : p.b, "other", p.out);
-    if (!error.empty()) return refused(name, error);
+    if (error.empty()) error = types_error(name, call, second);
+    if (error.empty())
+        error = result_shape_error(call.self, "self", call.is_other_scalar ? call.self : call.other, "other", call.out);
+    if (!error.empty()) return refuse(name, error);
 
-    int32_t dtype = p.out.dtype;
-    if (computed == Computed::kAsOut) {
+    int32_t dtype = call.out.dtype;
+    if (compute_dtype == ComputeDtype::kOutput) {
         // The scalar may be a fraction although out is an integer: hicann/ops-math math/mul/op_api/aclnn_mul.cpp,
         // InferTensorScalarDtype.
-        if (p.b_is_scalar && !is_floating(dtype) && !is_complex(dtype))
-            dtype = promoted(p.a.dtype, true, second.scalar->dtype, false);
+        if (call.is_other_scalar && !is_floating(dtype) && !is_complex(dtype))
+            dtype = promoted_dtype(call.self.dtype, true, second.scalar->dtype, false);
     } else {
         // A floating-point scalar promotes integers to torch's default dtype.
-        int32_t other = !p.b_is_scalar ? p.b.dtype : is_floating(second.scalar->dtype) ? kFloat : second.scalar->dtype;
-        dtype = promoted(p.a.dtype, !p.a.shape.empty() || p.b_is_scalar, other, !p.b_is_scalar && !p.b.shape.empty());
+        int32_t other = !call.is_other_scalar               ? call.other.dtype
+                        : is_floating(second.scalar->dtype) ? kFloat
+                                                            : second.scalar->dtype;
+        dtype = promoted_dtype(call.self.dtype, !call.self.shape.empty() || call.is_other_scalar, other,
+                               !call.is_other_scalar && !call.other.shape.empty());
     }
-    if (is_complex(dtype) && !std::get<RunFunction<std::complex<float>>>(f))
-        return refused(name, "self and other must be real.");
-    if (p.b_is_scalar) p.scalar = *second.scalar;
-    p.has_alpha = second.alpha != nullptr;
-    if (p.has_alpha) p.alpha = *second.alpha;
-    const int32_t scalar_dtype = p.has_alpha || computed == Computed::kAsInputs ? dtype : -1;
-    auto body = [p, f, dtype, scalar_dtype] {
-        with_compute_type(dtype, [&](auto zero) { run(p, std::get<RunFunction<decltype(zero)>>(f), scalar_dtype); });
+    if (is_complex(dtype) && !std::get<RunFunction<std::complex<float>>>(function))
+        return refuse(name, "self and other must be real.");
+    if (call.is_other_scalar) call.scalar = *second.scalar;
+    call.has_alpha = second.alpha != nullptr;
+    if (call.has_alpha) call.alpha = *second.alpha;
+    const int32_t scalar_dtype = call.has_alpha || compute_dtype == ComputeDtype::kPromotedInputs ? dtype : -1;
+    auto body = [call, function, dtype, scalar_dtype] {
+        call_with_compute_type(
+            dtype, [&](auto zero) { run_call(call, std::get<RunFunction<decltype(zero)>>(function), scalar_dtype); });
     };
-    std::vector<MemoryAccess> accesses{reads("self", p.a), writes("out", p.out)};
-    if (!p.b_is_scalar) accesses.push_back(reads("other", p.b));
-    return prepared(name, std::move(accesses), body, workspace_bytes, executor);
+    std::vector<MemoryAccess> accesses{read_access("self", call.self), write_access("out", call.out)};
+    if (!call.is_other_scalar) accesses.push_back(read_access("other", call.other));
+    return finish_first_phase(name, std::move(accesses), body, workspace_bytes, executor);
 }
 
 }  // namespace simulated_cann

@@ -1,4 +1,4 @@
-// out[i] = f(a[i], b[i], alpha): the common code of arithmetic and comparison.
+// Common code of arithmetic and comparison: out[i] = function(self[i], other[i], alpha).
 #pragma once
 
 #include <tuple>
@@ -7,67 +7,77 @@
 
 namespace simulated_cann {
 
-// The second argument, a tensor or a scalar, and alpha, which is 1 if it is null.
+// The second argument of a call: a tensor or a scalar, and alpha. The other pointer is null. Without alpha, 1 is used.
 struct SecondArgument {
     const aclTensor* tensor = nullptr;
     const aclScalar* scalar = nullptr;
     const aclScalar* alpha = nullptr;
 };
 
-// Functions that process a run, one for each compute type. Null for a type without the function: complex numbers have
-// no order.
-template <class C>
-using RunFunction = void (*)(int64_t count, const C* a, const C* b, C alpha, C* out);
+// Functions that process a run of elements, one for each compute type. Null if the type lacks the operation: complex
+// numbers have no order.
+template <class Compute>
+using RunFunction = void (*)(int64_t count, const Compute* a, const Compute* b, Compute alpha, Compute* out);
 using BinaryFunction = std::tuple<RunFunction<int64_t>, RunFunction<float>, RunFunction<double>,
                                   RunFunction<std::complex<float>>, RunFunction<std::complex<double>>>;
 
-// Compute op(a, b, alpha) for each element: kOfNumbers in all compute types, kOfReals in the real ones.
-template <const auto& op, class C>
-void each_element(int64_t count, const C* a, const C* b, C alpha, C* out) {
-    for (int64_t i = 0; i < count; ++i) out[i] = C(op(a[i], b[i], alpha));
+// Compute op(a, b, alpha) for each element: kForAllTypes for all compute types, kForRealTypes for the real ones.
+template <const auto& op, class Compute>
+void apply_to_run(int64_t count, const Compute* a, const Compute* b, Compute alpha, Compute* out) {
+    for (int64_t i = 0; i < count; ++i) out[i] = Compute(op(a[i], b[i], alpha));
 }
 template <const auto& op>
-constexpr BinaryFunction kOfNumbers{each_element<op, int64_t>, each_element<op, float>, each_element<op, double>,
-                                    each_element<op, std::complex<float>>, each_element<op, std::complex<double>>};
+constexpr BinaryFunction kForAllTypes{apply_to_run<op, int64_t>, apply_to_run<op, float>, apply_to_run<op, double>,
+                                      apply_to_run<op, std::complex<float>>, apply_to_run<op, std::complex<double>>};
 template <const auto& op>
-constexpr BinaryFunction kOfReals{each_element<op, int64_t>, each_element<op, float>, each_element<op, double>, nullptr,
-                                  nullptr};
+constexpr BinaryFunction kForRealTypes{apply_to_run<op, int64_t>, apply_to_run<op, float>, apply_to_run<op, double>,
+                                       nullptr, nullptr};
 
-enum class Computed {
-    kAsOut,     // in out's dtype, or for a scalar and an integer out in the inputs' promoted dtype: arithmetic
-    kAsInputs,  // in the promoted dtype of a and b: comparison
+// The dtype in which a function computes.
+enum class ComputeDtype {
+    // The dtype of out. For a scalar and an integer out: the promoted dtype of the inputs. Used by arithmetic.
+    kOutput,
+    // The promoted dtype of the two inputs. Used by comparisons.
+    kPromotedInputs,
 };
 
-inline SecondArgument second_of(const aclTensor* b, const aclScalar* alpha = nullptr) { return {b, nullptr, alpha}; }
-inline SecondArgument second_of(const aclScalar* b, const aclScalar* alpha = nullptr) { return {nullptr, b, alpha}; }
+inline SecondArgument second_argument(const aclTensor* other, const aclScalar* alpha = nullptr) {
+    return {other, nullptr, alpha};
+}
+inline SecondArgument second_argument(const aclScalar* other, const aclScalar* alpha = nullptr) {
+    return {nullptr, other, alpha};
+}
 
-aclError prepare_binary(const char* name, const BinaryFunction& f, Computed computed, const aclTensor* self,
-                        const SecondArgument& second, const aclTensor* out, uint64_t* workspace_bytes,
-                        aclOpExecutor** executor);
+// Runs the first phase of a function of two inputs.
+aclError prepare_binary(const char* name, const BinaryFunction& function, ComputeDtype compute_dtype,
+                        const aclTensor* self, const SecondArgument& second, const aclTensor* out,
+                        uint64_t* workspace_bytes, aclOpExecutor** executor);
 
 }  // namespace simulated_cann
 
-// One form of an operator f. The variadic arguments are the form's parameters after self; `result` is out or self.
-#define NPU_CANN_BINARY(name, f, computed, second, result, ...)                                                      \
-    NPU_CANN_API aclError name##GetWorkspaceSize(aclTensor* self, __VA_ARGS__, uint64_t* bytes, aclOpExecutor** e) { \
-        return simulated_cann::prepare_binary(#name, f, computed, self, simulated_cann::second_of second, result,    \
-                                              bytes, e);                                                             \
-    }                                                                                                                \
-    NPU_CANN_PHASE_TWO(name)
+// Defines the two functions of one form of an operator. `second` is the argument list of second_argument(), `result` is
+// out or self. The variadic arguments are the form's parameters after self.
+#define NPU_CANN_BINARY(name, function, compute_dtype, second, result, ...)                                     \
+    NPU_CANN_API aclError name##GetWorkspaceSize(aclTensor* self, __VA_ARGS__, uint64_t* bytes,                 \
+                                                 aclOpExecutor** executor) {                                    \
+        return simulated_cann::prepare_binary(#name, function, compute_dtype, self,                             \
+                                              simulated_cann::second_argument second, result, bytes, executor); \
+    }                                                                                                           \
+    NPU_CANN_SECOND_PHASE(name)
 
-// The four forms of an operator; SCALAR is aclnn's name of the form with a scalar.
-#define NPU_CANN_WITHOUT_ALPHA(TENSOR, SCALAR, f, computed)                                           \
-    NPU_CANN_BINARY(aclnn##TENSOR, f, computed, (other), out, const aclTensor* other, aclTensor* out) \
-    NPU_CANN_BINARY(aclnn##SCALAR, f, computed, (other), out, const aclScalar* other, aclTensor* out) \
-    NPU_CANN_BINARY(aclnnInplace##TENSOR, f, computed, (other), self, const aclTensor* other)         \
-    NPU_CANN_BINARY(aclnnInplace##SCALAR, f, computed, (other), self, const aclScalar* other)
+// Define the four forms of an operator. TENSOR and SCALAR are aclnn's names of the forms with a tensor and a scalar.
+#define NPU_CANN_WITHOUT_ALPHA(TENSOR, SCALAR, function, compute_dtype)                                           \
+    NPU_CANN_BINARY(aclnn##TENSOR, function, compute_dtype, (other), out, const aclTensor* other, aclTensor* out) \
+    NPU_CANN_BINARY(aclnn##SCALAR, function, compute_dtype, (other), out, const aclScalar* other, aclTensor* out) \
+    NPU_CANN_BINARY(aclnnInplace##TENSOR, function, compute_dtype, (other), self, const aclTensor* other)         \
+    NPU_CANN_BINARY(aclnnInplace##SCALAR, function, compute_dtype, (other), self, const aclScalar* other)
 
-#define NPU_CANN_WITH_ALPHA(TENSOR, SCALAR, f)                                                                       \
-    NPU_CANN_BINARY(aclnn##TENSOR, f, simulated_cann::Computed::kAsOut, (other, alpha), out, const aclTensor* other, \
-                    const aclScalar* alpha, aclTensor* out)                                                          \
-    NPU_CANN_BINARY(aclnn##SCALAR, f, simulated_cann::Computed::kAsOut, (other, alpha), out, const aclScalar* other, \
-                    const aclScalar* alpha, aclTensor* out)                                                          \
-    NPU_CANN_BINARY(aclnnInplace##TENSOR, f, simulated_cann::Computed::kAsOut, (other, alpha), self,                 \
-                    const aclTensor* other, const aclScalar* alpha)                                                  \
-    NPU_CANN_BINARY(aclnnInplace##SCALAR, f, simulated_cann::Computed::kAsOut, (other, alpha), self,                 \
+#define NPU_CANN_WITH_ALPHA(TENSOR, SCALAR, function)                                                            \
+    NPU_CANN_BINARY(aclnn##TENSOR, function, simulated_cann::ComputeDtype::kOutput, (other, alpha), out,         \
+                    const aclTensor* other, const aclScalar* alpha, aclTensor* out)                              \
+    NPU_CANN_BINARY(aclnn##SCALAR, function, simulated_cann::ComputeDtype::kOutput, (other, alpha), out,         \
+                    const aclScalar* other, const aclScalar* alpha, aclTensor* out)                              \
+    NPU_CANN_BINARY(aclnnInplace##TENSOR, function, simulated_cann::ComputeDtype::kOutput, (other, alpha), self, \
+                    const aclTensor* other, const aclScalar* alpha)                                              \
+    NPU_CANN_BINARY(aclnnInplace##SCALAR, function, simulated_cann::ComputeDtype::kOutput, (other, alpha), self, \
                     const aclScalar* other, const aclScalar* alpha)

@@ -7,54 +7,55 @@
 namespace simulated_cann {
 namespace {
 
-// Sets the first byte of a view and the byte after its last one.
-void extent(const Operand& a, const char** begin, const char** end) {
-    const int64_t bytes = dtype_bytes(a.dtype);
-    *begin = a.first;
-    *end = a.first + bytes;
-    for (size_t i = 0; i < a.shape.size(); ++i) {
-        int64_t reach = (a.shape[i] - 1) * a.strides[i] * bytes;
+// Sets `begin` to the first byte of a view and `end` to the byte after its last one.
+void find_extent(const Operand& operand, const char** begin, const char** end) {
+    const int64_t bytes = dtype_bytes(operand.dtype);
+    *begin = operand.first;
+    *end = operand.first + bytes;
+    for (size_t i = 0; i < operand.shape.size(); ++i) {
+        int64_t reach = (operand.shape[i] - 1) * operand.strides[i] * bytes;
         (reach < 0 ? *begin : *end) += reach;
     }
 }
 
 // Converts elements through the type C.
-template <class C>
+template <class Compute>
 void convert(const Operand& out, const Operand& from) {
-    C run[kRun];
-    for_each_run({&out, &from}, [&](int64_t count, char* const* at) {
-        load(from.dtype, at[1], from.step(), count, run);
-        store(out.dtype, at[0], out.step(), count, run);
+    Compute run[kMaxRunElements];
+    for_each_run({&out, &from}, [&](int64_t count, char* const* addresses) {
+        load(from.dtype, addresses[1], from.run_stride(), count, run);
+        store(out.dtype, addresses[0], out.run_stride(), count, run);
     });
 }
 
 // Copies bytes unchanged, so the payload of NaNs is kept.
-void move(const Operand& out, const Operand& from) {
+void copy_bytes(const Operand& out, const Operand& from) {
     const int64_t bytes = dtype_bytes(out.dtype);
-    const int64_t to_step = bytes * out.step(), from_step = bytes * from.step();
-    for_each_run({&out, &from}, [&](int64_t count, char* const* at) {
+    const int64_t to_step = bytes * out.run_stride(), from_step = bytes * from.run_stride();
+    for_each_run({&out, &from}, [&](int64_t count, char* const* addresses) {
         if (to_step == bytes && from_step == bytes) {
-            std::memcpy(at[0], at[1], size_t(count * bytes));
+            std::memcpy(addresses[0], addresses[1], size_t(count * bytes));
             return;
         }
-        for (int64_t i = 0; i < count; ++i) std::memcpy(at[0] + i * to_step, at[1] + i * from_step, size_t(bytes));
+        for (int64_t i = 0; i < count; ++i)
+            std::memcpy(addresses[0] + i * to_step, addresses[1] + i * from_step, size_t(bytes));
     });
 }
 
-void copy(const Operand& out, const Operand& source) {
+void copy_elements(const Operand& out, const Operand& source) {
     if (out.count() == 0) return;
     Operand from = source.broadcast_to(out.shape);
     // If source and target overlap, the source must be read before the target is written.
-    const char *a, *a_end, *b, *b_end;
-    extent(out, &a, &a_end);
-    extent(source, &b, &b_end);
+    const char *out_begin, *out_end, *source_begin, *source_end;
+    find_extent(out, &out_begin, &out_end);
+    find_extent(source, &source_begin, &source_end);
     std::vector<char> source_copy;
-    if (a < b_end && b < a_end) {
-        source_copy.assign(b, b_end);
-        from.first = source_copy.data() + (source.first - b);
+    if (out_begin < source_end && source_begin < out_end) {
+        source_copy.assign(source_begin, source_end);
+        from.first = source_copy.data() + (source.first - source_begin);
     }
     if (out.dtype == source.dtype)
-        move(out, from);
+        copy_bytes(out, from);
     else if (is_complex(out.dtype) || is_complex(source.dtype))
         convert<std::complex<double>>(out, from);
     else if (out.dtype == kDouble || source.dtype == kDouble)
@@ -70,16 +71,16 @@ aclError prepare_copy(const char* name, const char* from_name, const aclTensor* 
     Operand out, source;
     std::string error = read_argument(to, "out", &out);
     if (error.empty()) error = read_argument(from, from_name, &source);
-    if (error.empty()) error = argument_rule(name, Role::kInput, from_name, source);
-    if (error.empty()) error = argument_rule(name, Role::kOutput, "out", out);
+    if (error.empty()) error = argument_error(name, Role::kInput, from_name, source);
+    if (error.empty()) error = argument_error(name, Role::kOutput, "out", out);
     // hicann/ops-math math/cast/op_api/aclnn_cast.cpp and conversion/view_copy/op_api/aclnn_copy.cpp, CheckShape.
     if (error.empty())
-        error = std::strcmp(name, "aclnnCast") == 0 ? result_shape_rule(source, from_name, source, from_name, out)
-                                                    : broadcast_rule(source, out, from_name);
-    if (!error.empty()) return refused(name, error);
-    return prepared(
-        name, {reads(from_name, source), writes("out", out)}, [out, source] { copy(out, source); }, workspace_bytes,
-        executor);
+        error = std::strcmp(name, "aclnnCast") == 0 ? result_shape_error(source, from_name, source, from_name, out)
+                                                    : broadcast_error(source, out, from_name);
+    if (!error.empty()) return refuse(name, error);
+    return finish_first_phase(
+        name, {read_access(from_name, source), write_access("out", out)}, [out, source] { copy_elements(out, source); },
+        workspace_bytes, executor);
 }
 
 }  // namespace
@@ -89,45 +90,45 @@ NPU_CANN_API aclError aclnnInplaceCopyGetWorkspaceSize(aclTensor* self, const ac
                                                        aclOpExecutor** executor) {
     return simulated_cann::prepare_copy("aclnnInplaceCopy", "src", self, src, workspace_bytes, executor);
 }
-NPU_CANN_PHASE_TWO(aclnnInplaceCopy)
+NPU_CANN_SECOND_PHASE(aclnnInplaceCopy)
 
 NPU_CANN_API aclError aclnnCastGetWorkspaceSize(const aclTensor* self, int32_t dtype, aclTensor* out,
                                                 uint64_t* workspace_bytes, aclOpExecutor** executor) {
     if (out && out->dtype != dtype)
-        return simulated_cann::refused("aclnnCast", "out must have the data type of the argument dtype.");
+        return simulated_cann::refuse("aclnnCast", "out must have the data type of the argument dtype.");
     return simulated_cann::prepare_copy("aclnnCast", "self", out, self, workspace_bytes, executor);
 }
-NPU_CANN_PHASE_TWO(aclnnCast)
+NPU_CANN_SECOND_PHASE(aclnnCast)
 
 // The real and the imaginary parts of out are views with doubled strides.
 NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const aclTensor* imag, aclTensor* out,
                                                    uint64_t* workspace_bytes, aclOpExecutor** executor) {
     using namespace simulated_cann;
-    Operand result, re, im;
+    Operand result, real_operand, imag_operand;
     std::string error = read_argument(out, "out", &result);
-    if (error.empty()) error = read_argument(real, "real", &re);
-    if (error.empty()) error = read_argument(imag, "imag", &im);
-    if (error.empty()) error = argument_rule("aclnnComplex", Role::kInput, "real", re);
-    if (error.empty()) error = argument_rule("aclnnComplex", Role::kInput, "imag", im);
-    if (error.empty()) error = argument_rule("aclnnComplex", Role::kOutput, "out", result);
-    const int32_t part = result.dtype == kComplex64 ? kFloat : kDouble;
+    if (error.empty()) error = read_argument(real, "real", &real_operand);
+    if (error.empty()) error = read_argument(imag, "imag", &imag_operand);
+    if (error.empty()) error = argument_error("aclnnComplex", Role::kInput, "real", real_operand);
+    if (error.empty()) error = argument_error("aclnnComplex", Role::kInput, "imag", imag_operand);
+    if (error.empty()) error = argument_error("aclnnComplex", Role::kOutput, "out", result);
+    const int32_t part_dtype = result.dtype == kComplex64 ? kFloat : kDouble;
     // hicann/ops-math math/complex/op_api/aclnn_complex.cpp, CheckDtypeValid.
-    if (error.empty() && (re.dtype != part || im.dtype != part))
-        error = std::string("real and imag must be ") + dtype_name(part) + ", as the parts of out, but got " +
-                dtype_name(re.dtype) + " and " + dtype_name(im.dtype) + ".";
-    if (error.empty()) error = result_shape_rule(re, "real", im, "imag", result);
-    if (!error.empty()) return refused("aclnnComplex", error);
+    if (error.empty() && (real_operand.dtype != part_dtype || imag_operand.dtype != part_dtype))
+        error = std::string("real and imag must be ") + dtype_name(part_dtype) + ", as the parts of out, but got " +
+                dtype_name(real_operand.dtype) + " and " + dtype_name(imag_operand.dtype) + ".";
+    if (error.empty()) error = result_shape_error(real_operand, "real", imag_operand, "imag", result);
+    if (!error.empty()) return refuse("aclnnComplex", error);
     Operand real_part = result;
-    real_part.dtype = part;
+    real_part.dtype = part_dtype;
     for (int64_t& stride : real_part.strides) stride *= 2;
     Operand imag_part = real_part;
-    imag_part.first += dtype_bytes(part);
-    auto body = [real_part, imag_part, re, im] {
-        copy(real_part, re);
-        copy(imag_part, im);
+    imag_part.first += dtype_bytes(part_dtype);
+    auto body = [real_part, imag_part, real_operand, imag_operand] {
+        copy_elements(real_part, real_operand);
+        copy_elements(imag_part, imag_operand);
     };
-    std::vector<MemoryAccess> accesses{reads("real", re), reads("imag", im), writes("out", real_part),
-                                       writes("out", imag_part)};
-    return prepared("aclnnComplex", std::move(accesses), body, workspace_bytes, executor);
+    std::vector<MemoryAccess> accesses{read_access("real", real_operand), read_access("imag", imag_operand),
+                                       write_access("out", real_part), write_access("out", imag_part)};
+    return finish_first_phase("aclnnComplex", std::move(accesses), body, workspace_bytes, executor);
 }
-NPU_CANN_PHASE_TWO(aclnnComplex)
+NPU_CANN_SECOND_PHASE(aclnnComplex)

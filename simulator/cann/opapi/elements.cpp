@@ -6,39 +6,45 @@
 namespace simulated_cann {
 namespace {
 
-float from_bits(uint32_t bits) { return __builtin_bit_cast(float, bits); }
-uint32_t to_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
+float float_from_bits(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+uint32_t bits_of_float(float value) { return __builtin_bit_cast(uint32_t, value); }
+
+constexpr uint32_t kInfinityBits = 0x7F800000;  // of float32
 
 struct Half {
     uint16_t bits;
     operator float() const {
+        // float16 has 5 bits of exponent with bias 15 and 10 bits of fraction, float32 has 8 (bias 127) and 23. So the
+        // exponents differ by 112, and the fractions by 13 bits.
         uint32_t sign = uint32_t(bits & 0x8000) << 16, exponent = bits >> 10 & 31, fraction = bits & 1023;
-        if (exponent == 31) return from_bits(sign | 0x7F800000 | fraction << 13);
-        if (exponent) return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
-        float small = float(fraction) * 0x1p-24f;
-        return sign ? -small : small;
+        if (exponent == 31) return float_from_bits(sign | kInfinityBits | fraction << 13);
+        if (exponent) return float_from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+        float subnormal = float(fraction) * 0x1p-24f;
+        return sign ? -subnormal : subnormal;
     }
 };
 
-// Rounds to nearest, ties to even, by an addition that drops the excess bits.
+// Rounds to nearest, ties to even.
 Half to_half(float value) {
-    uint32_t bits = to_bits(value), sign = bits >> 16 & 0x8000;
+    uint32_t bits = bits_of_float(value), sign = bits >> 16 & 0x8000;
     bits &= 0x7FFFFFFF;
-    if (bits > 0x7F800000) return {uint16_t(sign | 0x7E00 | (bits >> 13 & 0x3FF))};
-    if (bits >= 0x477FF000) return {uint16_t(sign | 0x7C00)};
-    if (bits < 0x38800000) return {uint16_t(sign | (to_bits(from_bits(bits) + 0.5f) - 0x3F000000))};
-    bits += 0xFFF + (bits >> 13 & 1);
+    if (bits > kInfinityBits) return {uint16_t(sign | 0x7E00 | (bits >> 13 & 0x3FF))};  // NaN: keep the payload
+    if (bits >= 0x477FF000) return {uint16_t(sign | 0x7C00)};                           // from 65520 on: infinity
+    // Below 2^-14: the result is subnormal. The sum with 0.5 (0x3F000000) has its last bit at 2^-24, so it rounds.
+    if (bits < 0x38800000) return {uint16_t(sign | (bits_of_float(float_from_bits(bits) + 0.5f) - 0x3F000000))};
+    bits += 0xFFF + (bits >> 13 & 1);  // carries into the kept bits if the 13 dropped bits round up
     return {uint16_t(sign | ((bits >> 13) - (112 << 10)))};
 }
 
 struct Bfloat16 {
     uint16_t bits;
-    operator float() const { return from_bits(uint32_t(bits) << 16); }
+    operator float() const { return float_from_bits(uint32_t(bits) << 16); }
 };
 
+// Rounds to nearest, ties to even.
 Bfloat16 to_bfloat16(float value) {
-    uint32_t bits = to_bits(value);
-    if (std::isnan(value)) return {uint16_t(bits >> 16 | 0x40)};
+    uint32_t bits = bits_of_float(value);
+    if (std::isnan(value)) return {uint16_t(bits >> 16 | 0x40)};  // a quiet NaN, even if only dropped bits were set
     return {uint16_t((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)};
 }
 
@@ -47,61 +53,64 @@ struct Bool {
     explicit operator bool() const { return byte != 0; }
 };
 
-template <class T>
-constexpr bool is_complex_v = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
+template <class Stored>
+constexpr bool is_complex_v =
+    std::is_same_v<Stored, std::complex<float>> || std::is_same_v<Stored, std::complex<double>>;
 
-template <class T, class C>
-C read(const T& value) {
-    if constexpr (is_complex_v<C>) {
-        using Part = typename C::value_type;
-        if constexpr (is_complex_v<T>)
-            return C(Part(value.real()), Part(value.imag()));
+// Converts an element in memory to its compute type.
+template <class Stored, class Compute>
+Compute to_compute(const Stored& value) {
+    if constexpr (is_complex_v<Compute>) {
+        using Part = typename Compute::value_type;
+        if constexpr (is_complex_v<Stored>)
+            return Compute(Part(value.real()), Part(value.imag()));
         else
-            return C(read<T, Part>(value));
-    } else if constexpr (is_complex_v<T>)
-        return C(value.real());
-    else if constexpr (std::is_same_v<T, Bool>)
-        return C(bool(value));
-    else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, Bfloat16>)
-        return C(float(value));
+            return Compute(to_compute<Stored, Part>(value));
+    } else if constexpr (is_complex_v<Stored>)
+        return Compute(value.real());
+    else if constexpr (std::is_same_v<Stored, Bool>)
+        return Compute(bool(value));
+    else if constexpr (std::is_same_v<Stored, Half> || std::is_same_v<Stored, Bfloat16>)
+        return Compute(float(value));
     else
-        return C(value);
+        return Compute(value);
 }
 
 // C++ does not define the conversion of a float that does not fit the integer type. Here values beyond 64 bits
 // give INT64_MIN, and the result is truncated to the type's bits, as in torch's CPU kernels on x86 for types
 // below 32 bits.
-template <class C>
-int64_t to_integer(C value) {
-    if constexpr (std::is_integral_v<C>) {
+template <class Compute>
+int64_t to_integer(Compute value) {
+    if constexpr (std::is_integral_v<Compute>) {
         return int64_t(value);
     } else {
-        if (!(value >= C(-0x1p63) && value < C(0x1p63))) return INT64_MIN;
+        if (!(value >= Compute(-0x1p63) && value < Compute(0x1p63))) return INT64_MIN;
         return int64_t(value);
     }
 }
 
-template <class T, class C>
-T written(C value) {
-    if constexpr (std::is_same_v<T, Bool>)
-        return {uint8_t(value != C(0))};
-    else if constexpr (is_complex_v<T>)
-        return read<C, T>(value);
-    else if constexpr (is_complex_v<C>)
-        return written<T>(value.real());
-    else if constexpr (std::is_same_v<T, Half>)
+// Converts a computed value to the type in memory.
+template <class Stored, class Compute>
+Stored to_stored(Compute value) {
+    if constexpr (std::is_same_v<Stored, Bool>)
+        return {uint8_t(value != Compute(0))};
+    else if constexpr (is_complex_v<Stored>)
+        return to_compute<Compute, Stored>(value);
+    else if constexpr (is_complex_v<Compute>)
+        return to_stored<Stored>(value.real());
+    else if constexpr (std::is_same_v<Stored, Half>)
         return to_half(float(value));
-    else if constexpr (std::is_same_v<T, Bfloat16>)
+    else if constexpr (std::is_same_v<Stored, Bfloat16>)
         return to_bfloat16(float(value));
-    else if constexpr (std::is_integral_v<T>)
-        return T(to_integer(value));
+    else if constexpr (std::is_integral_v<Stored>)
+        return Stored(to_integer(value));
     else
-        return T(value);
+        return Stored(value);
 }
 
-// Calls work(T{}) with the C++ type of the dtype.
+// Calls work(value) with a value of the dtype's C++ type.
 template <class Work>
-void with_type(int32_t dtype, Work work) {
+void call_with_type(int32_t dtype, Work work) {
     const auto try_type = [&](Dtype candidate, auto value) {
         if (candidate == dtype) work(value);
     };
@@ -122,6 +131,7 @@ void with_type(int32_t dtype, Work work) {
     try_type(kUint64, uint64_t{});
 }
 
+// torch's order of promotion: 0 bool, 1 integer, 2 floating-point, 3 complex.
 int category(int32_t dtype) { return dtype == kBool ? 0 : is_complex(dtype) ? 3 : is_floating(dtype) ? 2 : 1; }
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -130,8 +140,9 @@ std::string shape_text(const std::vector<int64_t>& shape) {
     return text + "]";
 }
 
-// Whether the strides describe the layout: formats undefined, NCHW, NHWC, ND, HWCN, NDHWC, NCDHW, NC and NCL.
-bool is_plain(int32_t format) {
+// Whether shape and strides describe the layout. The formats are undefined, NCHW, NHWC, ND, HWCN, NDHWC, NCDHW, NC,
+// NCL.
+bool is_strided_format(int32_t format) {
     return format == -1 || format == 0 || format == 1 || format == 2 || format == 16 || format == 27 || format == 30 ||
            format == 35 || format == 47;
 }
@@ -140,7 +151,7 @@ bool is_plain(int32_t format) {
 
 int64_t dtype_bytes(int32_t dtype) {
     int64_t bytes = 0;
-    with_type(dtype, [&](auto value) { bytes = sizeof value; });
+    call_with_type(dtype, [&](auto value) { bytes = sizeof value; });
     return bytes;
 }
 
@@ -150,44 +161,46 @@ bool is_floating(int32_t dtype) {
     return dtype == kFloat || dtype == kFloat16 || dtype == kBfloat16 || dtype == kDouble;
 }
 
-int32_t promoted(int32_t a, bool a_has_dims, int32_t b, bool b_has_dims) {
-    if (a_has_dims != b_has_dims) {
-        int32_t with = a_has_dims ? a : b, without = a_has_dims ? b : a;
-        return category(without) > category(with) ? without : with;
+int32_t promoted_dtype(int32_t first, bool first_has_dims, int32_t second, bool second_has_dims) {
+    if (first_has_dims != second_has_dims) {
+        int32_t with_dims = first_has_dims ? first : second, without_dims = first_has_dims ? second : first;
+        return category(without_dims) > category(with_dims) ? without_dims : with_dims;
     }
-    if (a == b) return a;
-    if (category(a) != category(b)) {
-        if ((a == kDouble && b == kComplex64) || (a == kComplex64 && b == kDouble)) return kComplex128;
-        return category(a) > category(b) ? a : b;
+    if (first == second) return first;
+    if (category(first) != category(second)) {
+        if ((first == kDouble && second == kComplex64) || (first == kComplex64 && second == kDouble))
+            return kComplex128;
+        return category(first) > category(second) ? first : second;
     }
-    if (is_floating(a)) return a == kDouble || b == kDouble ? kDouble : kFloat;  // float16 with bfloat16: float
-    if ((a == kUint8 && b == kInt8) || (a == kInt8 && b == kUint8)) return kInt16;
-    return dtype_bytes(a) >= dtype_bytes(b) ? a : b;
+    if (is_floating(first))
+        return first == kDouble || second == kDouble ? kDouble : kFloat;  // float16 with bfloat16: float
+    if ((first == kUint8 && second == kInt8) || (first == kInt8 && second == kUint8)) return kInt16;
+    return dtype_bytes(first) >= dtype_bytes(second) ? first : second;
 }
 
 int64_t Operand::count() const {
-    int64_t n = 1;
-    for (int64_t size : shape) n *= size;
-    return n;
+    int64_t product = 1;
+    for (int64_t size : shape) product *= size;
+    return product;
 }
 
-Operand Operand::broadcast_to(const std::vector<int64_t>& wanted) const {
+Operand Operand::broadcast_to(const std::vector<int64_t>& target_shape) const {
     Operand out = *this;
-    out.shape = wanted;
-    out.strides.assign(wanted.size(), 0);
-    size_t lead = wanted.size() - shape.size();
-    for (size_t i = 0; i < shape.size(); ++i) out.strides[lead + i] = shape[i] == 1 ? 0 : strides[i];
+    out.shape = target_shape;
+    out.strides.assign(target_shape.size(), 0);
+    size_t added_dims = target_shape.size() - shape.size();
+    for (size_t i = 0; i < shape.size(); ++i) out.strides[added_dims + i] = shape[i] == 1 ? 0 : strides[i];
     return out;
 }
 
-std::string read_argument(const aclTensor* tensor, const char* what, Operand* out) {
-    std::string name = what;
-    if (!tensor) return name + kIsNull;
+std::string read_argument(const aclTensor* tensor, const char* argument_name, Operand* out) {
+    std::string name = argument_name;
+    if (!tensor) return name + kMustNotBeNull;
     int64_t bytes = dtype_bytes(tensor->dtype);
     if (!bytes)
         return name + " must be of a dtype that is simulated but got aclDataType " + std::to_string(tensor->dtype) +
                "; add it in simulator/cann/opapi/elements.cpp.";
-    if (!is_plain(tensor->format))
+    if (!is_strided_format(tensor->format))
         return name + " must be in a plain format but got aclFormat " + std::to_string(tensor->format) + ".";
     out->shape = tensor->shape;
     out->strides = tensor->strides;
@@ -201,93 +214,94 @@ std::string read_argument(const aclTensor* tensor, const char* what, Operand* ou
     uint64_t allocation_bytes = 0;
     if (!find_allocation(tensor->data, &allocation, &allocation_bytes))
         return name + " must be in device memory but its address is not the simulated device's.";
-    int64_t before = static_cast<char*>(tensor->data) - static_cast<char*>(allocation);
-    if (before + low * bytes < 0 || before + (high + 1) * bytes > int64_t(allocation_bytes))
+    int64_t offset_bytes = static_cast<char*>(tensor->data) - static_cast<char*>(allocation);
+    if (offset_bytes + low * bytes < 0 || offset_bytes + (high + 1) * bytes > int64_t(allocation_bytes))
         return name + " must lie inside its allocation of " + std::to_string(allocation_bytes) +
-               " bytes but reaches byte " + std::to_string(before + (high + 1) * bytes) + ".";
+               " bytes but reaches byte " + std::to_string(offset_bytes + (high + 1) * bytes) + ".";
     return "";
 }
 
-std::string read_argument(const aclScalar* scalar, const char* what) {
-    if (!scalar) return what + std::string(kIsNull);
+std::string read_argument(const aclScalar* scalar, const char* argument_name) {
+    if (!scalar) return argument_name + std::string(kMustNotBeNull);
     if (dtype_bytes(scalar->dtype)) return "";
-    return std::string(what) + " must be of a dtype that is simulated but got aclDataType " +
+    return std::string(argument_name) + " must be of a dtype that is simulated but got aclDataType " +
            std::to_string(scalar->dtype) + ".";
 }
 
-std::string broadcast_rule(const Operand& from, const Operand& to, const char* what) {
+std::string broadcast_error(const Operand& from, const Operand& to, const char* argument_name) {
     bool fits = from.shape.size() <= to.shape.size();
     for (size_t i = 0; fits && i < from.shape.size(); ++i) {
-        int64_t a = from.shape[from.shape.size() - 1 - i], b = to.shape[to.shape.size() - 1 - i];
-        fits = a == b || a == 1;
+        int64_t from_size = from.shape[from.shape.size() - 1 - i], to_size = to.shape[to.shape.size() - 1 - i];
+        fits = from_size == to_size || from_size == 1;
     }
     if (fits) return "";
-    return std::string(what) + " must broadcast to " + shape_text(to.shape) + " but got " + shape_text(from.shape) +
-           ".";
+    return std::string(argument_name) + " must broadcast to " + shape_text(to.shape) + " but got " +
+           shape_text(from.shape) + ".";
 }
 
-// hicann/ops-math math/add/op_api/aclnn_add.cpp, CheckShape and CheckShapeScalar; the other functions of two inputs
-// have the same rule in their own source.
-std::string result_shape_rule(const Operand& a, const char* a_name, const Operand& b, const char* b_name,
-                              const Operand& out) {
+// Source: hicann/ops-math math/add/op_api/aclnn_add.cpp, CheckShape and CheckShapeScalar. The other functions of two
+// inputs have the same rule in their own source.
+std::string result_shape_error(const Operand& a, const char* a_name, const Operand& b, const char* b_name,
+                               const Operand& out) {
     const Operand &longer = a.shape.size() >= b.shape.size() ? a : b, &shorter = &longer == &a ? b : a;
     std::vector<int64_t> common = longer.shape;
-    const size_t lead = longer.shape.size() - shorter.shape.size();
+    const size_t added_dims = longer.shape.size() - shorter.shape.size();
     for (size_t i = 0; i < shorter.shape.size(); ++i) {
-        const int64_t one = shorter.shape[i];
-        int64_t& size = common[lead + i];
-        if (one != size && one != 1 && size != 1)
+        const int64_t shorter_size = shorter.shape[i];
+        int64_t& common_size = common[added_dims + i];
+        if (shorter_size != common_size && shorter_size != 1 && common_size != 1)
             return std::string(a_name) + " and " + b_name + " must broadcast to one shape but got " +
                    shape_text(a.shape) + " and " + shape_text(b.shape) + ".";
-        if (size == 1) size = one;
+        if (common_size == 1) common_size = shorter_size;
     }
     if (out.shape == common) return "";
     return "out must have the shape " + shape_text(common) + " but got " + shape_text(out.shape) + ".";
 }
 
 void for_each_run(const std::vector<const Operand*>& operands,
-                  const std::function<void(int64_t count, char* const* at)>& work) {
+                  const std::function<void(int64_t count, char* const* addresses)>& work) {
     const std::vector<int64_t>& shape = operands[0]->shape;
     if (operands[0]->count() == 0) return;
-    const size_t outer = shape.empty() ? 0 : shape.size() - 1;
-    const int64_t inner = shape.empty() ? 1 : shape.back();
-    std::vector<int64_t> index(outer, 0);
-    std::vector<char*> row(operands.size()), at(operands.size());
-    for (size_t k = 0; k < operands.size(); ++k) row[k] = operands[k]->first;
+    const size_t outer_dims = shape.empty() ? 0 : shape.size() - 1;
+    const int64_t inner_size = shape.empty() ? 1 : shape.back();
+    std::vector<int64_t> outer_index(outer_dims, 0);
+    std::vector<char*> row_addresses(operands.size()), addresses(operands.size());
+    for (size_t operand = 0; operand < operands.size(); ++operand) row_addresses[operand] = operands[operand]->first;
     for (;;) {
-        for (int64_t done = 0; done < inner; done += kRun) {
-            for (size_t k = 0; k < operands.size(); ++k) {
-                int64_t stride = shape.empty() ? 0 : operands[k]->strides.back();
-                at[k] = row[k] + done * stride * dtype_bytes(operands[k]->dtype);
+        for (int64_t done = 0; done < inner_size; done += kMaxRunElements) {
+            for (size_t operand = 0; operand < operands.size(); ++operand) {
+                int64_t stride = shape.empty() ? 0 : operands[operand]->strides.back();
+                addresses[operand] = row_addresses[operand] + done * stride * dtype_bytes(operands[operand]->dtype);
             }
-            work(std::min(kRun, inner - done), at.data());
+            work(std::min(kMaxRunElements, inner_size - done), addresses.data());
         }
-        size_t d = outer;
-        for (; d-- > 0;) {
-            for (size_t k = 0; k < operands.size(); ++k)
-                row[k] += operands[k]->strides[d] * dtype_bytes(operands[k]->dtype);
-            if (++index[d] < shape[d]) break;
-            index[d] = 0;
-            for (size_t k = 0; k < operands.size(); ++k)
-                row[k] -= shape[d] * operands[k]->strides[d] * dtype_bytes(operands[k]->dtype);
+        size_t dim = outer_dims;
+        for (; dim-- > 0;) {
+            for (size_t operand = 0; operand < operands.size(); ++operand)
+                row_addresses[operand] += operands[operand]->strides[dim] * dtype_bytes(operands[operand]->dtype);
+            if (++outer_index[dim] < shape[dim]) break;
+            outer_index[dim] = 0;
+            for (size_t operand = 0; operand < operands.size(); ++operand)
+                row_addresses[operand] -=
+                    shape[dim] * operands[operand]->strides[dim] * dtype_bytes(operands[operand]->dtype);
         }
-        if (d == size_t(-1)) return;
+        if (dim == size_t(-1)) return;
     }
 }
 
-template <class C>
-void load(int32_t dtype, const char* from, int64_t stride, int64_t count, C* to) {
-    with_type(dtype, [&](auto type) {
+template <class Compute>
+void load(int32_t dtype, const char* from, int64_t stride, int64_t count, Compute* to) {
+    call_with_type(dtype, [&](auto type) {
         const auto* values = reinterpret_cast<const decltype(type)*>(from);
-        for (int64_t i = 0; i < count; ++i) to[i] = read<decltype(type), C>(values[i * stride]);
+        for (int64_t i = 0; i < count; ++i) to[i] = to_compute<decltype(type), Compute>(values[i * stride]);
     });
 }
 
-template <class C>
-void store(int32_t dtype, char* to, int64_t stride, int64_t count, const C* from) {
-    with_type(dtype, [&](auto type) {
+template <class Compute>
+void store(int32_t dtype, char* to, int64_t stride, int64_t count, const Compute* from) {
+    call_with_type(dtype, [&](auto type) {
         auto* values = reinterpret_cast<decltype(type)*>(to);
-        for (int64_t i = 0; i < count; ++i) values[i * stride] = written<decltype(type), C>(from[i]);
+        for (int64_t i = 0; i < count; ++i) values[i * stride] = to_stored<decltype(type), Compute>(from[i]);
     });
 }
 
@@ -302,16 +316,16 @@ template void store(int32_t, char*, int64_t, int64_t, const int64_t*);
 template void store(int32_t, char*, int64_t, int64_t, const std::complex<float>*);
 template void store(int32_t, char*, int64_t, int64_t, const std::complex<double>*);
 
-MemoryAccess reads(const char* what, const Operand& operand) {
-    return {what, operand.first, operand.shape, operand.strides, dtype_bytes(operand.dtype), true, false};
+MemoryAccess read_access(const char* argument_name, const Operand& operand) {
+    return {argument_name, operand.first, operand.shape, operand.strides, dtype_bytes(operand.dtype), true, false};
 }
 
-MemoryAccess writes(const char* what, const Operand& operand) {
-    return {what, operand.first, operand.shape, operand.strides, dtype_bytes(operand.dtype), false, true};
+MemoryAccess write_access(const char* argument_name, const Operand& operand) {
+    return {argument_name, operand.first, operand.shape, operand.strides, dtype_bytes(operand.dtype), false, true};
 }
 
-aclError prepared(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
-                  uint64_t* workspace_bytes, aclOpExecutor** executor) {
+aclError finish_first_phase(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
+                            uint64_t* workspace_bytes, aclOpExecutor** executor) {
     if (!workspace_bytes || !executor) return failed(kAclnnNullptr, std::string(name) + ": executor must not be null.");
     *workspace_bytes = 0;
     auto run = [body = std::move(body)](void*, uint64_t) {
@@ -322,13 +336,13 @@ aclError prepared(const char* name, std::vector<MemoryAccess> accesses, std::fun
     return kSuccess;
 }
 
-// A NULL argument gives 161001, every other error of an argument 161002 (hicann/ops-math
-// math/mul/op_api/aclnn_mul.cpp, CheckParams, and its neighbours).
-aclError refused(const char* name, const std::string& why) {
-    const std::string ending = kIsNull;
+// Returns 161001 for a NULL argument and 161002 for every other error of an argument (hicann/ops-math
+// math/mul/op_api/aclnn_mul.cpp, CheckParams, and the same function of the other operators).
+aclError refuse(const char* name, const std::string& reason) {
+    const std::string ending = kMustNotBeNull;
     const bool is_null =
-        why.size() > ending.size() && why.compare(why.size() - ending.size(), ending.size(), ending) == 0;
-    return failed(is_null ? kAclnnNullptr : kAclnnInvalidParam, std::string(name) + ": " + why);
+        reason.size() > ending.size() && reason.compare(reason.size() - ending.size(), ending.size(), ending) == 0;
+    return failed(is_null ? kAclnnNullptr : kAclnnInvalidParam, std::string(name) + ": " + reason);
 }
 
 }  // namespace simulated_cann

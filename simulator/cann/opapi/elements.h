@@ -1,5 +1,5 @@
-// Elementwise operations on tensors with any strides, with broadcasting and conversion, for the stand-ins of
-// libopapi. Runs of elements of one dtype are converted to a compute type, processed, and written back.
+// Elementwise operations for the stand-ins of libopapi: tensors with any strides, broadcasting, conversion of types.
+// Each run of elements is converted to a compute type, processed, and written back.
 #pragma once
 
 #include <complex>
@@ -30,83 +30,86 @@ enum Dtype : int32_t {
     kComplex128 = 17,
     kBfloat16 = 27,
 };
-int64_t dtype_bytes(int32_t dtype);  // 0: unknown
+int64_t dtype_bytes(int32_t dtype);  // 0 if the dtype is not supported
 bool is_complex(int32_t dtype);
 bool is_floating(int32_t dtype);
 
-// Calls work(C{}) with the compute type of a dtype. float16 and bfloat16 are computed as float and rounded once when
-// they are written, as in torch on the CPU. Integers and bool are computed as int64_t.
+// Calls work(Compute{}) with the compute type of a dtype. float16 and bfloat16 are computed as float and rounded once
+// when they are written, as in torch on the CPU. Integers and bool are computed as int64_t.
 template <class Work>
-void with_compute_type(int32_t dtype, Work work) {
+void call_with_compute_type(int32_t dtype, Work work) {
     if (dtype == kComplex64) return work(std::complex<float>{});
     if (dtype == kComplex128) return work(std::complex<double>{});
     if (dtype == kDouble) return work(double{});
     return is_floating(dtype) ? work(float{}) : work(int64_t{});
 }
 
-// torch's promoted dtype of two arguments, by category and width. If only one argument has dimensions, the other one
-// counts only by category.
-int32_t promoted(int32_t a, bool a_has_dims, int32_t b, bool b_has_dims);
+// Returns the dtype to which torch promotes two arguments. If only one argument has dimensions, it determines the dtype
+// unless the other one has a higher category (bool, integer, floating-point, complex).
+int32_t promoted_dtype(int32_t first, bool first_has_dims, int32_t second, bool second_has_dims);
 
-// An argument of a stand-in: a copy of the tensor, so that the handle may be destroyed, with its memory checked.
+// A tensor argument of a stand-in, whose memory was checked. It is a copy, because the caller may destroy the
+// aclTensor.
 struct Operand {
     std::vector<int64_t> shape, strides;
     int32_t dtype = 0;
     char* first = nullptr;  // first element of the view
 
     int64_t count() const;
-    int64_t step() const { return shape.empty() ? 1 : strides.back(); }  // stride along a run
-    Operand broadcast_to(const std::vector<int64_t>& wanted) const;
+    int64_t run_stride() const { return shape.empty() ? 1 : strides.back(); }  // stride along a run
+    Operand broadcast_to(const std::vector<int64_t>& target_shape) const;
 };
 
-// End of the message about a NULL argument. refused() selects its status by this text.
-constexpr const char* kIsNull = " must not be null.";
+// End of the message about a NULL argument. refuse() recognizes such a message by this text.
+constexpr const char* kMustNotBeNull = " must not be null.";
 
-// "" or the reason why the stand-in refuses the argument `what`; fills `out`.
-std::string read_argument(const aclTensor* tensor, const char* what, Operand* out);
-std::string read_argument(const aclScalar* scalar, const char* what);
+// Returns "" or the reason why the stand-in refuses the argument. Fills `out`.
+std::string read_argument(const aclTensor* tensor, const char* argument_name, Operand* out);
+std::string read_argument(const aclScalar* scalar, const char* argument_name);
 
-// "" or the reason why `from` does not broadcast to `to`.
-std::string broadcast_rule(const Operand& from, const Operand& to, const char* what);
+// Returns "" or the reason why `from` does not broadcast to `to`.
+std::string broadcast_error(const Operand& from, const Operand& to, const char* argument_name);
 
-// "" or the reason why `out` does not have the shape to which the inputs `a_name` and `b_name` broadcast.
-std::string result_shape_rule(const Operand& a, const char* a_name, const Operand& b, const char* b_name,
-                              const Operand& out);
+// Returns "" or the reason why `out` does not have the shape to which the inputs `a` and `b` broadcast.
+std::string result_shape_error(const Operand& a, const char* a_name, const Operand& b, const char* b_name,
+                               const Operand& out);
 
-constexpr int64_t kRun = 256;  // elements processed at a time
+constexpr int64_t kMaxRunElements = 256;  // elements processed at a time
 
 // Splits tensors of one shape into runs of up to kRun elements along the last dimension. `work` receives the length of
-// a run and the address of its first element in each operand. The stride along a run is step().
+// a run and the address of its first element in each operand. The stride along a run is run_stride().
 void for_each_run(const std::vector<const Operand*>& operands,
-                  const std::function<void(int64_t count, char* const* at)>& work);
+                  const std::function<void(int64_t count, char* const* addresses)>& work);
 
-// Load and store `count` elements with stride `stride`, and convert them as C++ does. Numbers other than zero become
-// true, and complex numbers become their real part.
-template <class C>
-void load(int32_t dtype, const char* from, int64_t stride, int64_t count, C* to);
-template <class C>
-void store(int32_t dtype, char* to, int64_t stride, int64_t count, const C* from);
+// Load and store `count` elements, and convert them as C++ does. `stride` is in elements. As bool, every number except
+// zero is true. As a real number, a complex number is its real part.
+template <class Compute>
+void load(int32_t dtype, const char* from, int64_t stride, int64_t count, Compute* to);
+template <class Compute>
+void store(int32_t dtype, char* to, int64_t stride, int64_t count, const Compute* from);
 
-template <class C>
-C scalar_as(const aclScalar& scalar) {
-    C value{};
+// The value of a scalar in a compute type.
+template <class Compute>
+Compute scalar_as(const aclScalar& scalar) {
+    Compute value{};
     load(scalar.dtype, reinterpret_cast<const char*>(scalar.value), 1, 1, &value);
     return value;
 }
 
-// The memory that a stand-in's body accesses.
-MemoryAccess reads(const char* what, const Operand& operand);
-MemoryAccess writes(const char* what, const Operand& operand);
+// Describe memory that the body of a stand-in reads or writes.
+MemoryAccess read_access(const char* argument_name, const Operand& operand);
+MemoryAccess write_access(const char* argument_name, const Operand& operand);
 
-// Ends the first phase: creates an executor with this body for a call that needs no workspace.
-aclError prepared(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
-                  uint64_t* workspace_bytes, aclOpExecutor** executor);
-aclError refused(const char* name, const std::string& why);
+// Ends the first phase of a call that needs no workspace: creates an executor. The second phase queues its body.
+aclError finish_first_phase(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
+                            uint64_t* workspace_bytes, aclOpExecutor** executor);
+// Ends the first phase with an error: sets its text and returns its status.
+aclError refuse(const char* name, const std::string& reason);
 
 }  // namespace simulated_cann
 
-// The second phase is the same for every stand-in.
-#define NPU_CANN_PHASE_TWO(name)                                                                                 \
+// Defines the second phase, which is the same for every stand-in.
+#define NPU_CANN_SECOND_PHASE(name)                                                                              \
     NPU_CANN_API aclError name(void* /*workspace*/, uint64_t /*bytes*/, aclOpExecutor* executor, void* stream) { \
         return simulated_cann::launch_stand_in(executor, stream);                                                \
     }

@@ -121,7 +121,7 @@ def test_generated_defaults_are_literals_of_the_definition(package):
     assert "call.attr(weightsOptionalDef, 2);" in text
     assert "flagsOptionalDef[] = {true,false};" in text
     # A length of 1 for an empty list, because CANN's generator counts commas.
-    assert "shiftOptionalDef[] = {simulated_cann::kBehindEmptyInts};" in text
+    assert "shiftOptionalDef[] = {simulated_cann::kAfterEmptyInts};" in text
     assert "call.attr(shiftOptionalDef, 1);" in text
 
 

@@ -40,7 +40,7 @@ public:
 protected:
     TilingDef() = default;
     size_t add_number(const char* type, const char* name, size_t bytes, size_t elements);
-    size_t add_struct(const char* type, const char* name, TilingDef* part);
+    size_t add_struct(const char* type, const char* name, TilingDef* struct_field);
     // Called by the constructor of a class, after those of its fields.
     void finish(const char* class_name, bool owns_data);
     uint8_t* data_ptr_ = nullptr;
@@ -50,8 +50,8 @@ private:
     void align(const char* name, size_t bytes);
     const char* class_name_ = nullptr;
     std::vector<TilingField> fields_;
-    std::vector<std::pair<TilingDef*, size_t>> parts_;
-    std::vector<uint8_t> own_;
+    std::vector<std::pair<TilingDef*, size_t>> struct_fields_;
+    std::vector<uint8_t> own_data_;
 };
 
 using TilingDataConstructor = std::shared_ptr<TilingDef> (*)();
