@@ -15,131 +15,131 @@ namespace ascend_sim {
 
 template <class T, bool>
 struct SigmoidProgram : ProgramTraits {
-    static constexpr uint32_t kTemps = 1;
+    static constexpr uint32_t kTmpRegisters = 1;
     static constexpr bool kWidens = false;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        m.muls(y, x[0], -1.0f);
-        m.exp(y, y);
-        m.adds(y, y, 1.0f);
-        m.fill(t[0], T(1.0f));
-        m.div(y, t[0], y);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        steps.muls(y, x[0], -1.0f);
+        steps.exp(y, y);
+        steps.adds(y, y, 1.0f);
+        steps.fill(tmp[0], T(1.0f));
+        steps.div(y, tmp[0], y);
     }
 };
 
 // y = x / (1 + exp(-beta * x))
-template <class M, class R>
-void swish(M& m, R& y, R& x, float minus_beta) {
-    m.muls(y, x, minus_beta);
-    m.exp(y, y);
-    m.adds(y, y, 1.0f);
-    m.div(y, x, y);
+template <class Steps, class Register>
+void swish(Steps& steps, Register& y, Register& x, float minus_beta) {
+    steps.muls(y, x, minus_beta);
+    steps.exp(y, y);
+    steps.adds(y, y, 1.0f);
+    steps.div(y, x, y);
 }
 struct SwishProgram : ProgramTraits {
     static constexpr bool kWidens = false;
     float minus_beta;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R*) const {
-        swish(m, y, x[0], minus_beta);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register*) const {
+        swish(steps, y, x[0], minus_beta);
     }
 };
 struct SwiGluProgram : ProgramTraits {
-    static constexpr bool kOwnResult = true;
+    static constexpr bool kHasResultRegister = true;
     float minus_beta;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[2], R*) const {
-        swish(m, y, x[1], minus_beta);
-        m.mul(y, x[0], y);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[2], Register*) const {
+        swish(steps, y, x[1], minus_beta);
+        steps.mul(y, x[0], y);
     }
 };
 struct GeGluProgram : ProgramTraits {
-    static constexpr bool kOwnResult = true;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[2], R*) const {
-        m.mul(y, x[1], x[1]);
-        m.adds(y, y, 2.2363860002236e1f);
-        m.mul(y, y, x[1]);
-        m.muls(y, y, -0.0713548162726f);
-        m.exp(y, y);
-        m.adds(y, y, 1.0f);
-        m.div(y, x[1], y);
-        m.mul(y, x[0], y);
+    static constexpr bool kHasResultRegister = true;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[2], Register*) const {
+        steps.mul(y, x[1], x[1]);
+        steps.adds(y, y, 2.2363860002236e1f);
+        steps.mul(y, y, x[1]);
+        steps.muls(y, y, -0.0713548162726f);
+        steps.exp(y, y);
+        steps.adds(y, y, 1.0f);
+        steps.div(y, x[1], y);
+        steps.mul(y, x[0], y);
     }
 };
 struct ReGluProgram : ProgramTraits {
-    static constexpr bool kOwnResult = true;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[2], R*) const {
-        m.maxs(y, x[1], 0.0f);
-        m.mul(y, x[0], y);
+    static constexpr bool kHasResultRegister = true;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[2], Register*) const {
+        steps.maxs(y, x[1], 0.0f);
+        steps.mul(y, x[0], y);
     }
 };
 
 template <bool precise>
 struct GeluTraits : ProgramTraits {
     static constexpr bool kWidens = precise;
-    static constexpr bool kInPlace = true;
+    static constexpr bool kAllowsInPlace = true;
 };
 // d = x / d
-template <bool fast, class M, class R>
-void divide(M& m, R& d, const R& x) {
+template <bool fast, class Steps, class Register>
+void divide(Steps& steps, Register& d, const Register& x) {
     if constexpr (fast) {
-        m.reciprocal(d, d);
-        m.mul(d, x, d);
+        steps.reciprocal(d, d);
+        steps.mul(d, x, d);
     } else {
-        m.div(d, x, d);
+        steps.div(d, x, d);
     }
 }
 template <bool precise, bool fast>
 struct GeluProgram : GeluTraits<precise> {
-    static constexpr uint32_t kTemps = 2;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        m.mul(t[0], x[0], x[0]);
-        m.mul(t[1], x[0], t[0]);
-        m.muls(t[0], t[1], 0.044715f);
-        m.add(t[1], x[0], t[0]);
-        m.muls(t[0], t[1], 1.5957691216057308f);
-        m.mins(t[1], t[0], 0.0f);  // exponents are never positive, so that nothing overflows
-        m.exp(t[1], t[1]);
-        m.abs(t[0], t[0]);
-        m.muls(t[0], t[0], -1.0f);
-        m.exp(t[0], t[0]);
-        m.adds(t[0], t[0], 1.0f);
-        divide<fast>(m, t[0], x[0]);
-        m.mul(y, t[0], t[1]);
+    static constexpr uint32_t kTmpRegisters = 2;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        steps.mul(tmp[0], x[0], x[0]);
+        steps.mul(tmp[1], x[0], tmp[0]);
+        steps.muls(tmp[0], tmp[1], 0.044715f);
+        steps.add(tmp[1], x[0], tmp[0]);
+        steps.muls(tmp[0], tmp[1], 1.5957691216057308f);
+        steps.mins(tmp[1], tmp[0], 0.0f);  // exponents are never positive, so that nothing overflows
+        steps.exp(tmp[1], tmp[1]);
+        steps.abs(tmp[0], tmp[0]);
+        steps.muls(tmp[0], tmp[0], -1.0f);
+        steps.exp(tmp[0], tmp[0]);
+        steps.adds(tmp[0], tmp[0], 1.0f);
+        divide<fast>(steps, tmp[0], x[0]);
+        steps.mul(y, tmp[0], tmp[1]);
     }
 };
 template <bool precise, bool fast>
 struct FasterGeluProgram : GeluTraits<precise> {
-    static constexpr uint32_t kTemps = 1;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        m.muls(t[0], x[0], -1.702f);
-        m.exp(t[0], t[0]);
-        m.adds(t[0], t[0], 1.0f);
-        divide<fast>(m, t[0], x[0]);
-        m.adds(y, t[0], 0.0f);
+    static constexpr uint32_t kTmpRegisters = 1;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        steps.muls(tmp[0], x[0], -1.702f);
+        steps.exp(tmp[0], tmp[0]);
+        steps.adds(tmp[0], tmp[0], 1.0f);
+        divide<fast>(steps, tmp[0], x[0]);
+        steps.adds(y, tmp[0], 0.0f);
     }
 };
 template <bool precise, bool fast>
 struct FasterGeluV2Program : GeluTraits<precise> {
-    static constexpr uint32_t kTemps = 3;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        m.muls(t[0], x[0], 0.7071f);
-        m.abs(t[0], t[0]);
-        m.mins(t[0], t[0], 1.769f);
-        m.adds(t[0], t[0], -1.769f);
-        m.mul(t[0], t[0], t[0]);
-        m.muls(t[0], t[0], -0.1444f);
-        m.adds(t[0], t[0], 0.5f);
-        m.adds(t[1], x[0], 0.000000000001f);  // the sign of x
-        m.abs(t[2], t[1]);
-        divide<fast>(m, t[2], t[1]);
-        m.mul(t[0], t[0], t[2]);
-        m.adds(t[0], t[0], 0.5f);
-        m.mul(y, x[0], t[0]);
+    static constexpr uint32_t kTmpRegisters = 3;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        steps.muls(tmp[0], x[0], 0.7071f);
+        steps.abs(tmp[0], tmp[0]);
+        steps.mins(tmp[0], tmp[0], 1.769f);
+        steps.adds(tmp[0], tmp[0], -1.769f);
+        steps.mul(tmp[0], tmp[0], tmp[0]);
+        steps.muls(tmp[0], tmp[0], -0.1444f);
+        steps.adds(tmp[0], tmp[0], 0.5f);
+        steps.adds(tmp[1], x[0], 0.000000000001f);  // the sign of x
+        steps.abs(tmp[2], tmp[1]);
+        divide<fast>(steps, tmp[2], tmp[1]);
+        steps.mul(tmp[0], tmp[0], tmp[2]);
+        steps.adds(tmp[0], tmp[0], 0.5f);
+        steps.mul(y, x[0], tmp[0]);
     }
 };
 

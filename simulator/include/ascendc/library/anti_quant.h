@@ -21,82 +21,82 @@ struct AntiQuantCall {
 
 // x = (x + offset) * scale of `rows` rows of `columns` elements. Transposed: a row has one offset and scale.
 template <bool kTransposed, class C>
-void scale_back(NormSteps& m, const Tensor<C>& x, const Tensor<C>* offsets, const Tensor<C>* scales, float offset,
+void scale_back(NormSteps& steps, const Tensor<C>& x, const Tensor<C>* offsets, const Tensor<C>* scales, float offset,
                 float scale, bool has_offset, uint32_t rows, uint32_t columns) {
     if (!scales) {
-        if (has_offset) m.adds(x, x, C(offset));
-        m.muls(x, x, C(scale));
+        if (has_offset) steps.adds(x, x, C(offset));
+        steps.muls(x, x, C(scale));
         return;
     }
     if constexpr (kTransposed) {
-        hand_over(Pipe::V, Pipe::S, "GetValue", m.site());
+        hand_over(Pipe::V, Pipe::S, "GetValue", steps.site());
         std::vector<C> add, multiply;
         for (uint32_t r = 0; r < rows; ++r) {
-            add.push_back(offsets ? offsets->GetValue(r, m.site()) : C(0.0f));
-            multiply.push_back(scales->GetValue(r, m.site()));
+            add.push_back(offsets ? offsets->GetValue(r, steps.site()) : C(0.0f));
+            multiply.push_back(scales->GetValue(r, steps.site()));
         }
-        hand_over(Pipe::S, Pipe::V, "GetValue", m.site());
-        m.count(columns);
+        hand_over(Pipe::S, Pipe::V, "GetValue", steps.site());
+        steps.set_count(columns);
         for (uint32_t r = 0; r < rows; ++r) {
-            if (has_offset) m.adds(x[r * columns], x[r * columns], add[r]);
-            m.muls(x[r * columns], x[r * columns], multiply[r]);
+            if (has_offset) steps.adds(x[r * columns], x[r * columns], add[r]);
+            steps.muls(x[r * columns], x[r * columns], multiply[r]);
         }
     } else {
-        m.count(columns);
-        m.together([&] {
-            for (uint32_t r = 0; r < rows && has_offset; ++r) m.add(x[r * columns], x[r * columns], *offsets);
+        steps.set_count(columns);
+        steps.share_barrier([&] {
+            for (uint32_t r = 0; r < rows && has_offset; ++r) steps.add(x[r * columns], x[r * columns], *offsets);
         });
-        m.together([&] {
-            for (uint32_t r = 0; r < rows; ++r) m.mul(x[r * columns], x[r * columns], *scales);
+        steps.share_barrier([&] {
+            for (uint32_t r = 0; r < rows; ++r) steps.mul(x[r * columns], x[r * columns], *scales);
         });
     }
 }
 
 template <bool kTransposed, class S>
-void anti_quantize_to_half(NormSteps& m, const AntiQuantCall<half, S>& p) {
+void anti_quantize_to_half(NormSteps& steps, const AntiQuantCall<half, S>& p) {
     const uint32_t rows = kTransposed ? p.n : p.k, columns = kTransposed ? p.k : p.n;
-    m.count(rows * columns);
-    m.cast(p.dst, p.src, RoundMode::CAST_NONE);
-    scale_back<kTransposed>(m, p.dst, p.offsets, p.scales, p.offset, p.scale, p.has_offset, rows, columns);
+    steps.set_count(rows * columns);
+    steps.cast(p.dst, p.src, RoundMode::CAST_NONE);
+    scale_back<kTransposed>(steps, p.dst, p.offsets, p.scales, p.offset, p.scale, p.has_offset, rows, columns);
 }
 
 // In float: the halves take the upper half of their floats' memory.
 template <bool kTransposed, class D, class S>
-void anti_quantize_to_bfloat16(NormSteps& m, const AntiQuantCall<D, S>& p, const Floats& tmp) {
+void anti_quantize_to_bfloat16(NormSteps& steps, const AntiQuantCall<D, S>& p, const Floats& tmp) {
     const uint32_t rows = kTransposed ? p.n : p.k, columns = kTransposed ? p.k : p.n;
     auto widen = [&](const Floats& x, uint32_t at, uint32_t n) {
-        m.count(n);
+        steps.set_count(n);
         const Tensor<half> halves = x.ReinterpretCast<half>()[n];
-        m.cast(halves, p.src[at], RoundMode::CAST_NONE);
-        cast_in_place(m.site(), x, halves, n);
+        steps.cast(halves, p.src[at], RoundMode::CAST_NONE);
+        cast_in_place(steps.site(), x, halves, n);
     };
     auto narrow = [&](const Floats& x, uint32_t at, uint32_t n) {
-        m.count(n);
-        m.cast(p.dst[at], x, RoundMode::CAST_RINT);
+        steps.set_count(n);
+        steps.cast(p.dst[at], x, RoundMode::CAST_RINT);
     };
     if (!p.scales) {
         const uint32_t chunk = tmp.GetSize() / 64 * 64, all = rows * columns;
         for (uint32_t at = 0; at < all; at += chunk) {
-            const uint32_t n = NormSteps::least(all - at, chunk);
+            const uint32_t n = std::min<uint32_t>(all - at, chunk);
             widen(tmp, at, n);
-            scale_back<kTransposed, float>(m, tmp, nullptr, nullptr, p.offset, p.scale, p.has_offset, 1, n);
+            scale_back<kTransposed, float>(steps, tmp, nullptr, nullptr, p.offset, p.scale, p.has_offset, 1, n);
             narrow(tmp, at, n);
         }
         return;
     }
     const uint32_t pitch = (p.n + 7) / 8 * 8;
     const Floats offsets = tmp, scales = tmp[pitch], x = tmp[2 * pitch];
-    m.count(p.n);
-    if (p.has_offset) m.cast(offsets, *p.offsets, RoundMode::CAST_NONE);
-    m.cast(scales, *p.scales, RoundMode::CAST_NONE);
+    steps.set_count(p.n);
+    if (p.has_offset) steps.cast(offsets, *p.offsets, RoundMode::CAST_NONE);
+    steps.cast(scales, *p.scales, RoundMode::CAST_NONE);
     // A row, or a part of one, at a time.
-    const uint32_t fits = x.GetSize() / 64 * 64, chunk = NormSteps::least(fits, columns);
+    const uint32_t fits = x.GetSize() / 64 * 64, chunk = std::min<uint32_t>(fits, columns);
     for (uint32_t r = 0; r < rows; ++r)
         for (uint32_t at = 0; at < columns; at += chunk) {
-            const uint32_t n = NormSteps::least(columns - at, chunk), first = kTransposed ? r : at;
+            const uint32_t n = std::min<uint32_t>(columns - at, chunk), first = kTransposed ? r : at;
             const Floats add = offsets[first], multiply = scales[first];
             widen(x, r * columns + at, n);
-            scale_back<kTransposed>(m, x, p.has_offset ? &add : nullptr, &multiply, 0, 0, p.has_offset, 1, n);
+            scale_back<kTransposed>(steps, x, p.has_offset ? &add : nullptr, &multiply, 0, 0, p.has_offset, 1, n);
             narrow(x, r * columns + at, n);
         }
 }
@@ -106,26 +106,26 @@ void anti_quantize(const Call& call, const AntiQuantCall<D, S>& p, const Tensor<
     const uint32_t size = p.k * p.n, row = kTransposed ? p.k : p.n;
     if (size == 0 || size % kBlockBytes || row * sizeof(D) % kBlockBytes || (kTransposed && p.k % kBlockBytes))
         call.report(Rule::Count04, "src (%u x %u) must have whole 32-byte blocks, and rows of them.", p.k, p.n);
-    const Range to = call.operand("dst", p.dst, size);
+    const Range to = call.check_operand("dst", p.dst, size);
     Range from = bytes_of(p.src, size);
     if constexpr (kIsInt4<S>)
         from.end = from.begin + size / 2;
     else
-        from = call.operand("src", p.src, size);
-    call.apart("dst", to, "src", from);
-    if (p.scales) call.operand("scale", *p.scales, p.n);
-    if (p.offsets) call.operand("offset", *p.offsets, p.n);
-    NormSteps m(call.site());
+        from = call.check_operand("src", p.src, size);
+    call.check_apart("dst", to, "src", from);
+    if (p.scales) call.check_operand("scale", *p.scales, p.n);
+    if (p.offsets) call.check_operand("offset", *p.offsets, p.n);
+    NormSteps steps(call.site());
     if constexpr (std::is_same_v<D, half>) {
-        anti_quantize_to_half<kTransposed>(m, p);
+        anti_quantize_to_half<kTransposed>(steps, p);
     } else {
-        const auto tmp = call.temporary(
+        const auto tmp = call.temporary_memory(
             shared, anti_quant_sizes(kTransposed ? p.n : p.k, row, p.scales ? p.n : 1, kTransposed, true));
-        call.apart("sharedTmpBuffer", range_of(tmp), "dst", to);
-        call.apart("sharedTmpBuffer", range_of(tmp), "src", from);
-        anti_quantize_to_bfloat16<kTransposed>(m, p, tmp.template ReinterpretCast<float>());
+        call.check_apart("sharedTmpBuffer", range_of(tmp), "dst", to);
+        call.check_apart("sharedTmpBuffer", range_of(tmp), "src", from);
+        anti_quantize_to_bfloat16<kTransposed>(steps, p, tmp.template ReinterpretCast<float>());
     }
-    m.finish();
+    steps.finish();
 }
 
 // N: the size of a row of scales, or of its shape.

@@ -50,25 +50,25 @@ void broadcast_column(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTe
         const uint64_t blocks = align_up(rows, 8) * kInBlock;
         const auto copied = aligned ? to : tmp[uint32_t(align_up(rows, kInBlock) * kInBlock)];
         const uint64_t written = rows * row;
-        move_elements("Brcb", site, first_of("sharedTmpBuffer", tmp, blocks), first_of("srcLocal", from, rows),
-                      uint32_t(align_up(rows, 8) / 8), Cost::Repeat, [&] {
-                          for (uint64_t i = 0; i < blocks; ++i) {
-                              const uint64_t r = i / kInBlock;
-                              tmp.data()[i] = from.data()[r < rows ? r : 0];
-                          }
-                      });
-        move_elements("Copy", site, first_of(aligned ? "dstLocal" : "sharedTmpBuffer", copied, written),
-                      first_of("sharedTmpBuffer", tmp, uint64_t(rows) * kInBlock), rows * repeats_of(row * sizeof(T)),
-                      Cost::Repeat, [&] {
-                          for (uint64_t i = 0; i < written; ++i) copied.data()[i] = tmp.data()[i / row * kInBlock];
-                      });
+        run_instruction("Brcb", site, first_elements("sharedTmpBuffer", tmp, blocks),
+                        first_elements("srcLocal", from, rows), uint32_t(align_up(rows, 8) / 8), Cost::Repeat, [&] {
+                            for (uint64_t i = 0; i < blocks; ++i) {
+                                const uint64_t r = i / kInBlock;
+                                tmp.data()[i] = from.data()[r < rows ? r : 0];
+                            }
+                        });
+        run_instruction("Copy", site, first_elements(aligned ? "dstLocal" : "sharedTmpBuffer", copied, written),
+                        first_elements("sharedTmpBuffer", tmp, uint64_t(rows) * kInBlock),
+                        rows * repeats_of(row * sizeof(T)), Cost::Repeat, [&] {
+                            for (uint64_t i = 0; i < written; ++i) copied.data()[i] = tmp.data()[i / row * kInBlock];
+                        });
         if (aligned) continue;
-        move_elements("GatherMask", site, first_of("dstLocal", to, part.elements()),
-                      first_of("sharedTmpBuffer", copied, written), rows * repeats_of(row * sizeof(T)),
-                      Cost::GatherMask, [&] {
-                          for (uint64_t i = 0; i < part.elements(); ++i)
-                              to.data()[i] = copied.data()[i / all.columns * row + i % all.columns];
-                      });
+        run_instruction("GatherMask", site, first_elements("dstLocal", to, part.elements()),
+                        first_elements("sharedTmpBuffer", copied, written), rows * repeats_of(row * sizeof(T)),
+                        Cost::GatherMask, [&] {
+                            for (uint64_t i = 0; i < part.elements(); ++i)
+                                to.data()[i] = copied.data()[i / all.columns * row + i % all.columns];
+                        });
     }
 }
 
@@ -78,19 +78,20 @@ void broadcast(const Call& call, const AscendC::LocalTensor<T>& dst, const Ascen
     constexpr uint32_t kInBlock = kBlockBytes / sizeof(T);
     const Site site = call.site();
     const uint64_t n = s.elements(), bytes = n * sizeof(T);
-    const Moved to = first_of("dstLocal", dst, n), from = first_of("srcLocal", src, s.source_elements());
+    const AccessedElements to = first_elements("dstLocal", dst, n),
+                           from = first_elements("srcLocal", src, s.source_elements());
     auto in_one = [&](const char* api, uint32_t repeats) {
-        move_elements(api, site, to, from, repeats, Cost::Repeat, [&] { broadcast_values(dst, src, s); });
+        run_instruction(api, site, to, from, repeats, Cost::Repeat, [&] { broadcast_values(dst, src, s); });
     };
     if (!s.repeats_row && !s.repeats_column) return in_one(kIs310p ? "DataCopy" : "Copy", repeats_of(bytes));
     if (s.source_elements() == 1) {
         hand_over(Pipe::V, Pipe::S, "Broadcast", site);
         const T value = src.GetValue(0, site);
         hand_over(Pipe::S, Pipe::V, "Broadcast", site);
-        return move_elements("Duplicate", site, to, {"srcLocal", src.view(), {0, 0}}, repeats_of(bytes), Cost::Repeat,
-                             [&] {
-                                 for (uint64_t i = 0; i < n; ++i) dst.data()[i] = value;
-                             });
+        return run_instruction("Duplicate", site, to, {"srcLocal", src.view(), {0, 0}}, repeats_of(bytes), Cost::Repeat,
+                               [&] {
+                                   for (uint64_t i = 0; i < n; ++i) dst.data()[i] = value;
+                               });
     }
     if (kIs950) return in_one("registers", 2 * repeats_of(bytes));
     if (s.repeats_column && !kIs310p) return broadcast_column(dst, src, s, tmp, site);
@@ -99,8 +100,8 @@ void broadcast(const Call& call, const AscendC::LocalTensor<T>& dst, const Ascen
     if (length % kInBlock)
         call.report(Rule::Count04, "%s must have whole 32-byte blocks, but it has %u elements.",
                     s.repeats_row ? "a row that is repeated" : "on Ascend310P, a column that is repeated", length);
-    move_elements("Duplicate", site, first_of("sharedTmpBuffer", tmp, kInBlock), {"", tmp.view(), {0, 0}}, 1,
-                  Cost::Repeat, [&] { std::memset(tmp.data(), 0, kBlockBytes); });
+    run_instruction("Duplicate", site, first_elements("sharedTmpBuffer", tmp, kInBlock), {"", tmp.view(), {0, 0}}, 1,
+                    Cost::Repeat, [&] { std::memset(tmp.data(), 0, kBlockBytes); });
     for (uint32_t first = 0; first < lines; first += 8) {
         const uint32_t n_lines = lines - first < 8 ? lines - first : 8;
         if (!s.repeats_row) {
@@ -109,8 +110,9 @@ void broadcast(const Call& call, const AscendC::LocalTensor<T>& dst, const Ascen
             continue;
         }
         const auto part = dst[first * length];
-        move_elements("Or", site, first_of("dstLocal", part, uint64_t(n_lines) * length), from, length / kInBlock,
-                      Cost::Repeat, [&] { broadcast_values(part, src, {n_lines, length, true, false}); });
+        run_instruction("Or", site, first_elements("dstLocal", part, uint64_t(n_lines) * length), from,
+                        length / kInBlock, Cost::Repeat,
+                        [&] { broadcast_values(part, src, {n_lines, length, true, false}); });
     }
     if (!s.repeats_row) in_one("Transpose", repeats_of(bytes));
 }
@@ -126,16 +128,16 @@ void broadcast_call(const Call& call, const AscendC::LocalTensor<T>& dst, const 
                     columns);
     const BroadcastShape shape{rows, columns, src_rows != rows, src_columns != columns};
     if (shape.repeats_row && shape.repeats_column && shape.source_elements() != 1) return;
-    const Range target = call.operand("dstLocal", dst, shape.elements());
-    const Range source = call.operand("srcLocal", src, shape.source_elements());
-    call.apart("dstLocal", target, "srcLocal", source);
+    const Range target = call.check_operand("dstLocal", dst, shape.elements());
+    const Range source = call.check_operand("srcLocal", src, shape.source_elements());
+    call.check_apart("dstLocal", target, "srcLocal", source);
     const TmpSizes sizes =
         kIs950 ? TmpSizes{0, 0} : broadcast_sizes(src_rows, src_columns, rows, columns, sizeof(T), kIs310p, false);
     AscendC::LocalTensor<uint8_t> tmp;
     if (sizes.most) {
-        tmp = call.temporary(shared, sizes);
-        call.apart("sharedTmpBuffer", range_of(tmp), "dstLocal", target);
-        call.apart("sharedTmpBuffer", range_of(tmp), "srcLocal", source);
+        tmp = call.temporary_memory(shared, sizes);
+        call.check_apart("sharedTmpBuffer", range_of(tmp), "dstLocal", target);
+        call.check_apart("sharedTmpBuffer", range_of(tmp), "srcLocal", source);
     }
     if constexpr (sizeof(T) == 1 && !kIs950) {
         const auto halves = tmp.template ReinterpretCast<half>();

@@ -19,11 +19,11 @@
 namespace ascend_sim {
 
 // d = s + values[r] in row r of h elements, of which n change.
-inline void shift_rows(NormSteps& m, const Floats& d, const Floats& s, const std::vector<float>& values, uint32_t rows,
-                       uint32_t h, uint32_t n) {
-    m.count(n);
-    m.together([&] {
-        for (uint32_t r = 0; r < rows; ++r) m.adds(d[r * h], s[r * h], values[r]);
+inline void shift_rows(NormSteps& steps, const Floats& d, const Floats& s, const std::vector<float>& values,
+                       uint32_t rows, uint32_t h, uint32_t n) {
+    steps.set_count(n);
+    steps.share_barrier([&] {
+        for (uint32_t r = 0; r < rows; ++r) steps.adds(d[r * h], s[r * h], values[r]);
     });
 }
 inline std::vector<float> negated(std::vector<float> values) {
@@ -31,10 +31,10 @@ inline std::vector<float> negated(std::vector<float> values) {
     return values;
 }
 // d = 1 / sqrt(d); ones is overwritten.
-inline void reciprocal_root(NormSteps& m, const Floats& d, const Floats& ones) {
-    m.fill(ones, 1.0f);
-    m.sqrt(d, d);
-    m.div(d, ones, d);
+inline void reciprocal_root(NormSteps& steps, const Floats& d, const Floats& ones) {
+    steps.fill(ones, 1.0f);
+    steps.sqrt(d, d);
+    steps.div(d, ones, d);
 }
 
 // ---- DeepNorm -----------------------------------------------------------------------------------------------------
@@ -67,66 +67,66 @@ void deep_norm(const Call& call, const DeepNormCall<T>& p, const AscendC::LocalT
     all.add("sharedTmpBuffer", {tmp.view().addr, int64_t(tmp.view().addr) + tmp.view().bytes});
     all.add("meanLocal", p.mean, rows);
     all.add("rstdLocal", p.variance, rows);
-    const Range to = call.operand("dstLocal", p.dst, uint64_t(rows) * h);
+    const Range to = call.check_operand("dstLocal", p.dst, uint64_t(rows) * h);
     if (!kReuse || to.begin != from.begin) all.add("dstLocal", to);
 
-    NormSteps m(call.site());
+    NormSteps steps(call.site());
     auto sums = [&](const Floats& d, const Floats& also, const Floats& s, uint32_t n) {
         if (kBasicBlock)
-            m.basic_block_sums(d, s, n, h, &also);
+            steps.sum_basic_block_rows(d, s, n, h, &also);
         else
-            m.repeat_sums(d, s, n, h, tiling.originalHLength, &also);
+            steps.sum_rows_by_repeats(d, s, n, h, tiling.originalHLength, &also);
     };
     for (uint32_t first = 0; first < rows; first += round) {
-        const uint32_t n = NormSteps::least(rows - first, round), at = first * h;
+        const uint32_t n = std::min<uint32_t>(rows - first, round), at = first * h;
         const Floats t1 = tmp[tiling.firstTmpStartPos], t2 = tmp[tiling.secondTmpStartPos];
         const Floats t3 = kInSource ? t2 : tmp[tiling.thirdTmpStartPos];
         Floats a = t1, b = t2, c = t3, mean, variance;
-        m.count(n * h);
+        steps.set_count(n * h);
         if constexpr (kIsHalf) {
             mean = tmp[tiling.meanTmpTensorPos + first];
             variance = tmp[tiling.varianceTmpTensorPos + first];
-            m.cast(a, p.src[at], RoundMode::CAST_NONE);
-            m.cast(c, p.gx[at], RoundMode::CAST_NONE);
-            m.muls(a, a, p.alpha);
-            m.add(a, c, a);
+            steps.cast(a, p.src[at], RoundMode::CAST_NONE);
+            steps.cast(c, p.gx[at], RoundMode::CAST_NONE);
+            steps.muls(a, a, p.alpha);
+            steps.add(a, c, a);
         } else {
             mean = p.mean[first];
             variance = p.variance[first];
             if (kInSource) a = p.src[at], b = t1, c = t2;
-            m.muls(b, p.src[at], p.alpha);
-            m.add(a, p.gx[at], b);
+            steps.muls(b, p.src[at], p.alpha);
+            steps.add(a, p.gx[at], b);
         }
-        m.muls(c, a, tiling.lastDimValueBack);
+        steps.muls(c, a, tiling.lastDimValueBack);
         sums(mean, b, c, n);
-        shift_rows(m, b, a, negated(m.scalars(mean, n)), n, h, h);
-        m.count(n * h);
-        m.mul(c, b, b);
-        m.muls(a, c, tiling.lastDimValueBack);
+        shift_rows(steps, b, a, negated(steps.read_scalars(mean, n)), n, h, h);
+        steps.set_count(n * h);
+        steps.mul(c, b, b);
+        steps.muls(a, c, tiling.lastDimValueBack);
         sums(variance, c, a, n);
-        m.count(n);
-        m.adds(a, c, p.epsilon);
-        reciprocal_root(m, a, c);
-        scale_rows(m, c, b, a, n, h, kBasicBlock);
+        steps.set_count(n);
+        steps.adds(a, c, p.epsilon);
+        reciprocal_root(steps, a, c);
+        scale_rows(steps, c, b, a, n, h, kBasicBlock);
         if constexpr (kIsHalf) {
-            m.count(h);
-            m.cast(a, p.gamma, RoundMode::CAST_NONE);
-            m.mul_rows(b, c, a, n, h);
-            m.cast(c, p.beta, RoundMode::CAST_NONE);
-            m.add_rows(a, b, c, n, h);
-            m.count(n * h);
-            m.cast(p.dst[at], a, RoundMode::CAST_NONE);
+            steps.set_count(h);
+            steps.cast(a, p.gamma, RoundMode::CAST_NONE);
+            steps.mul_rows(b, c, a, n, h);
+            steps.cast(c, p.beta, RoundMode::CAST_NONE);
+            steps.add_rows(a, b, c, n, h);
+            steps.set_count(n * h);
+            steps.cast(p.dst[at], a, RoundMode::CAST_NONE);
         } else {
-            m.mul_rows(a, c, p.gamma, n, h);
-            m.add_rows(p.dst[at], a, p.beta, n, h);
+            steps.mul_rows(a, c, p.gamma, n, h);
+            steps.add_rows(p.dst[at], a, p.beta, n, h);
         }
     }
     if constexpr (kIsHalf) {
-        m.count(rows);
-        m.cast(p.mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
-        m.cast(p.variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
+        steps.set_count(rows);
+        steps.cast(p.mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
+        steps.cast(p.variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
     }
-    m.finish();
+    steps.finish();
 }
 
 // ---- BatchNorm and GroupNorm --------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ void check_norm(const Call& call, const NormCall<T>& p, uint64_t size, uint32_t 
     all.add("sharedTmpBuffer", {tmp.view().addr, int64_t(tmp.view().addr) + tmp.view().bytes});
     all.add("outputMean", p.mean, results);
     all.add("outputVariance", p.variance, results);
-    const Range to = call.operand("output", p.out, size);
+    const Range to = call.check_operand("output", p.out, size);
     if (!in_place || to.begin != from.begin) all.add("output", to);
 }
 
@@ -167,73 +167,73 @@ void batch_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTens
     check_norm(call, p, uint64_t(b) * sh, sh, b, tmp, true);
     const Floats t1 = tmp[tiling.firstTmpStartPos], t2 = tmp[tiling.secondTmpStartPos],
                  t3 = tmp[tiling.thirdTmpStartPos];
-    NormSteps m(call.site());
+    NormSteps steps(call.site());
     for (uint32_t first = 0; first < sh; first += round) {
-        const uint32_t n = NormSteps::least(sh - first, round);
+        const uint32_t n = std::min<uint32_t>(sh - first, round);
         auto by_rows = [&](auto one) {
-            m.count(n);
-            m.together([&] {
+            steps.set_count(n);
+            steps.share_barrier([&] {
                 for (uint32_t i = 0; i < b; ++i) one(i, i * n, i * sh + first);
             });
         };
         auto sum_rows = [&](const Floats& d, const Floats& s) {
-            m.copy(d, s, n);
-            m.count(n);
-            for (uint32_t i = 1; i < b; ++i) m.add(d, d, s[i * n]);
+            steps.copy(d, s, n);
+            steps.set_count(n);
+            for (uint32_t i = 1; i < b; ++i) steps.add(d, d, s[i * n]);
         };
         Floats mean, variance;
         if constexpr (kIsHalf) {
             mean = tmp[tiling.meanTmpTensorPos + first];
             variance = tmp[tiling.varianceTmpTensorPos + first];
-            by_rows([&](uint32_t, uint32_t at, uint32_t in) { m.cast(t1[at], p.x[in], RoundMode::CAST_NONE); });
-            by_rows([&](uint32_t, uint32_t at, uint32_t) { m.muls(t3[at], t1[at], tiling.firstDimValueBack); });
+            by_rows([&](uint32_t, uint32_t at, uint32_t in) { steps.cast(t1[at], p.x[in], RoundMode::CAST_NONE); });
+            by_rows([&](uint32_t, uint32_t at, uint32_t) { steps.muls(t3[at], t1[at], tiling.firstDimValueBack); });
             sum_rows(mean, t3);
-            by_rows([&](uint32_t, uint32_t at, uint32_t) { m.sub(t3[at], t1[at], mean); });
+            by_rows([&](uint32_t, uint32_t at, uint32_t) { steps.sub(t3[at], t1[at], mean); });
         } else {
             mean = p.mean[first];
             variance = p.variance[first];
-            by_rows([&](uint32_t, uint32_t at, uint32_t in) { m.muls(t3[at], p.x[in], tiling.firstDimValueBack); });
+            by_rows([&](uint32_t, uint32_t at, uint32_t in) { steps.muls(t3[at], p.x[in], tiling.firstDimValueBack); });
             sum_rows(mean, t3);
-            by_rows([&](uint32_t, uint32_t at, uint32_t in) { m.sub(t3[at], p.x[in], mean); });
+            by_rows([&](uint32_t, uint32_t at, uint32_t in) { steps.sub(t3[at], p.x[in], mean); });
         }
-        m.count(b * n);
-        m.mul(t2, t3, t3);
-        m.muls(t1, t2, tiling.firstDimValueBack);
+        steps.set_count(b * n);
+        steps.mul(t2, t3, t3);
+        steps.muls(t1, t2, tiling.firstDimValueBack);
         sum_rows(variance, t1);
-        m.count(n);
-        m.adds(t1, variance, p.epsilon);
-        m.ln(t2, t1);
-        m.muls(t1, t2, -0.5f);
-        m.exp(t2, t1);
-        by_rows([&](uint32_t, uint32_t at, uint32_t) { m.mul(t3[at], t3[at], t2); });
+        steps.set_count(n);
+        steps.adds(t1, variance, p.epsilon);
+        steps.ln(t2, t1);
+        steps.muls(t1, t2, -0.5f);
+        steps.exp(t2, t1);
+        by_rows([&](uint32_t, uint32_t at, uint32_t) { steps.mul(t3[at], t3[at], t2); });
         // Factors of rows become rows.
         auto factors = [&](const AscendC::LocalTensor<T>& s) {
             Floats values;
             if constexpr (kIsHalf) {
                 values = t1;
-                m.count(b);
-                m.cast(t1, s, RoundMode::CAST_NONE);
+                steps.set_count(b);
+                steps.cast(t1, s, RoundMode::CAST_NONE);
             } else {
                 values = s;
             }
-            const std::vector<float> scalars = m.scalars(values, b);
-            by_rows([&](uint32_t i, uint32_t at, uint32_t) { m.fill(t2[at], scalars[i]); });
+            const std::vector<float> scalars = steps.read_scalars(values, b);
+            by_rows([&](uint32_t i, uint32_t at, uint32_t) { steps.fill(t2[at], scalars[i]); });
         };
         factors(p.gamma);
-        m.count(b * n);
-        m.mul(t3, t2, t3);
+        steps.set_count(b * n);
+        steps.mul(t3, t2, t3);
         factors(p.beta);
         if constexpr (kIsHalf) {
-            by_rows([&](uint32_t, uint32_t at, uint32_t) { m.add(t2[at], t2[at], t3[at]); });
-            by_rows([&](uint32_t, uint32_t at, uint32_t out) { m.cast(p.out[out], t2[at], RoundMode::CAST_NONE); });
-            m.count(n);
-            m.cast(p.mean[first], mean, RoundMode::CAST_NONE);
-            m.cast(p.variance[first], variance, RoundMode::CAST_NONE);
+            by_rows([&](uint32_t, uint32_t at, uint32_t) { steps.add(t2[at], t2[at], t3[at]); });
+            by_rows([&](uint32_t, uint32_t at, uint32_t out) { steps.cast(p.out[out], t2[at], RoundMode::CAST_NONE); });
+            steps.set_count(n);
+            steps.cast(p.mean[first], mean, RoundMode::CAST_NONE);
+            steps.cast(p.variance[first], variance, RoundMode::CAST_NONE);
         } else {
-            by_rows([&](uint32_t, uint32_t at, uint32_t out) { m.add(p.out[out], t2[at], t3[at]); });
+            by_rows([&](uint32_t, uint32_t at, uint32_t out) { steps.add(p.out[out], t2[at], t3[at]); });
         }
     }
-    m.finish();
+    steps.finish();
 }
 
 template <bool kReuse, class T>
@@ -247,16 +247,16 @@ void group_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTens
     const Site site = call.site();
     const Floats t1 = tmp[tiling.firstTmpStartPos], t2 = tmp[tiling.secondTmpStartPos],
                  t3 = kInSource ? t2 : tmp[tiling.thirdTmpStartPos];
-    NormSteps m(site);
+    NormSteps steps(site);
     for (uint32_t first = 0; first < rows; first += round) {
-        const uint32_t n = NormSteps::least(rows - first, round), size = n * group, at = first * group;
+        const uint32_t n = std::min<uint32_t>(rows - first, round), size = n * group, at = first * group;
         Floats x, y, a = t1, c = t3, mean, variance;  // y: the values on their way to the result
         if constexpr (kIsHalf) {
             mean = tmp[tiling.meanTmpTensorPos + first];
             variance = tmp[tiling.varianceTmpTensorPos + first];
             x = y = t2;
-            m.count(size);
-            m.cast(x, p.x[at], RoundMode::CAST_NONE);
+            steps.set_count(size);
+            steps.cast(x, p.x[at], RoundMode::CAST_NONE);
         } else {
             mean = p.mean[first];
             variance = p.variance[first];
@@ -266,7 +266,7 @@ void group_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTens
         }
         // The lanes of n results, which need not start a block: an instruction with a mask.
         auto masked = [&](const char* api, const Floats& to, const Floats& s, auto f) {
-            move_elements(api, site, first_of("dst", to, n), first_of("src", s, n), n, Cost::Repeat, [&] {
+            run_instruction(api, site, first_elements("dst", to, n), first_elements("src", s, n), n, Cost::Repeat, [&] {
                 for (uint32_t i = 0; i < n; ++i) to.data()[i] = f(s.data()[i]);
             });
         };
@@ -281,45 +281,45 @@ void group_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTens
             masked("Muls", to, to, [&](float v) { return v * tiling.factor; });
         };
         sums(mean, x, c);
-        m.count(size);
-        if (!kIsHalf) m.fill(y, 0.0f);
-        const std::vector<float> means = m.scalars(mean, n);
+        steps.set_count(size);
+        if (!kIsHalf) steps.fill(y, 0.0f);
+        const std::vector<float> means = steps.read_scalars(mean, n);
         std::vector<float> by_channel(n * d);
         for (uint32_t i = 0; i < n * d; ++i) by_channel[i] = -means[i / d];
-        shift_rows(m, y, x, by_channel, n * d, channel, hw);
-        m.count(size);
-        m.mul(c, y, y);
+        shift_rows(steps, y, x, by_channel, n * d, channel, hw);
+        steps.set_count(size);
+        steps.mul(c, y, y);
         sums(variance, c, a);
         masked("Adds", a, variance, [&](float v) { return v + p.epsilon; });
-        m.count(n);
-        reciprocal_root(m, a, c);
-        scale_rows(m, y, y, a, n, group, false);
+        steps.set_count(n);
+        reciprocal_root(steps, a, c);
+        scale_rows(steps, y, y, a, n, group, false);
         std::vector<float> gammas, betas;
         if constexpr (kIsHalf) {
-            m.count(tiling.c);
-            m.cast(a, p.gamma, RoundMode::CAST_NONE);
-            m.cast(c, p.beta, RoundMode::CAST_NONE);
-            gammas = m.scalars(a, tiling.c);
-            betas = m.scalars(c, tiling.c);
+            steps.set_count(tiling.c);
+            steps.cast(a, p.gamma, RoundMode::CAST_NONE);
+            steps.cast(c, p.beta, RoundMode::CAST_NONE);
+            gammas = steps.read_scalars(a, tiling.c);
+            betas = steps.read_scalars(c, tiling.c);
         } else {
-            gammas = m.scalars(p.gamma, tiling.c);
-            betas = m.scalars(p.beta, tiling.c);
+            gammas = steps.read_scalars(p.gamma, tiling.c);
+            betas = steps.read_scalars(p.beta, tiling.c);
         }
-        m.count(hw);
+        steps.set_count(hw);
         auto of_channel = [&](uint32_t i) { return (first * d + i) % tiling.c; };
-        for (uint32_t i = 0; i < n * d; ++i) m.muls(y[i * channel], y[i * channel], gammas[of_channel(i)]);
-        for (uint32_t i = 0; i < n * d; ++i) m.adds(y[i * channel], y[i * channel], betas[of_channel(i)]);
+        for (uint32_t i = 0; i < n * d; ++i) steps.muls(y[i * channel], y[i * channel], gammas[of_channel(i)]);
+        for (uint32_t i = 0; i < n * d; ++i) steps.adds(y[i * channel], y[i * channel], betas[of_channel(i)]);
         if constexpr (kIsHalf) {
-            m.count(size);
-            m.cast(p.out[at], y, RoundMode::CAST_NONE);
+            steps.set_count(size);
+            steps.cast(p.out[at], y, RoundMode::CAST_NONE);
         }
     }
     if constexpr (kIsHalf) {
-        m.count(rows);
-        m.cast(p.mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
-        m.cast(p.variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
+        steps.set_count(rows);
+        steps.cast(p.mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
+        steps.cast(p.variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
     }
-    m.finish();
+    steps.finish();
 }
 
 }  // namespace ascend_sim

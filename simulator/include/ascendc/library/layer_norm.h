@@ -50,10 +50,10 @@ public:
     explicit Operands(const Call& call) : call_(call) {}
     template <class T>
     Range add(const char* what, const AscendC::LocalTensor<T>& t, uint64_t n) {
-        return add(what, call_.operand(what, t, n));
+        return add(what, call_.check_operand(what, t, n));
     }
     Range add(const char* what, Range range) {
-        for (uint32_t i = 0; i < count_; ++i) call_.apart(what, range, names_[i], ranges_[i]);
+        for (uint32_t i = 0; i < count_; ++i) call_.check_apart(what, range, names_[i], ranges_[i]);
         names_[count_] = what;
         ranges_[count_++] = range;
         return range;
@@ -77,7 +77,7 @@ Floats tiled_memory(const Call& call, const AscendC::LocalTensor<uint8_t>* share
     if (tiling.oneTmpSize == 0)
         call.report(Rule::Count04, "the tiling has no round: oneTmpSize is 0. Fill it by the host's tiling function.");
     const uint32_t bytes = (tiling.firstTmpStartPos + arrays * tiling.oneTmpSize) * 4;
-    return call.temporary(shared, {bytes, bytes}).template ReinterpretCast<float>();
+    return call.temporary_memory(shared, {bytes, bytes}).template ReinterpretCast<float>();
 }
 
 // ---- [B, S, H] ----------------------------------------------------------------------------------------------------
@@ -86,24 +86,24 @@ Floats tiled_memory(const Call& call, const AscendC::LocalTensor<uint8_t>* share
 struct NormArrays {
     Floats a, b, c;
 };
-inline void normalize_rows(NormSteps& m, const Floats& x, const NormArrays& t, const Floats& mean,
+inline void normalize_rows(NormSteps& steps, const Floats& x, const NormArrays& t, const Floats& mean,
                            const Floats& variance, uint32_t rows, uint32_t h, float factor, float epsilon) {
     const uint32_t n = rows * h;
-    m.count(n);
-    m.muls(t.c, x, factor);
-    m.fold_sums(mean, t.b, t.c, rows, h);
-    m.spread(t.c, t.b, h, rows, h);
-    m.count(n);
-    m.sub(t.b, x, t.c);
-    m.mul(t.c, t.b, t.b);
-    m.muls(t.a, t.c, factor);
-    m.fold_sums(variance, t.c, t.a, rows, h);
-    m.spread(t.a, t.c, h, rows, h);
-    m.count(n);
-    m.adds(t.c, t.a, epsilon);
-    m.sqrt(t.a, t.c);
-    m.one_over(t.a, t.c, n);
-    m.mul(t.c, t.a, t.b);
+    steps.set_count(n);
+    steps.muls(t.c, x, factor);
+    steps.sum_rows_by_lanes(mean, t.b, t.c, rows, h);
+    steps.spread(t.c, t.b, h, rows, h);
+    steps.set_count(n);
+    steps.sub(t.b, x, t.c);
+    steps.mul(t.c, t.b, t.b);
+    steps.muls(t.a, t.c, factor);
+    steps.sum_rows_by_lanes(variance, t.c, t.a, rows, h);
+    steps.spread(t.a, t.c, h, rows, h);
+    steps.set_count(n);
+    steps.adds(t.c, t.a, epsilon);
+    steps.sqrt(t.a, t.c);
+    steps.divide_one_by(t.a, t.c, n);
+    steps.mul(t.c, t.a, t.b);
 }
 
 template <bool kReuse, class T>
@@ -122,42 +122,42 @@ void layer_norm(const Call& call, const AscendC::LocalTensor<T>& out, const Asce
     all.add("sharedTmpBuffer", {tmp.view().addr, int64_t(tmp.view().addr) + tmp.view().bytes});
     all.add("outputMean", mean, rows);
     all.add("outputVariance", variance, rows);
-    const Range to = call.operand("output", out, uint64_t(rows) * h);
+    const Range to = call.check_operand("output", out, uint64_t(rows) * h);
     if (to.begin != from.begin) all.add("output", to);
 
-    NormSteps m(call.site());
+    NormSteps steps(call.site());
     for (uint32_t first = 0; first < rows; first += tiling.meanVarRoundSize) {
-        const uint32_t n = NormSteps::least(rows - first, tiling.meanVarRoundSize), at = first * h;
+        const uint32_t n = std::min<uint32_t>(rows - first, tiling.meanVarRoundSize), at = first * h;
         const Floats first_tmp = tmp[tiling.firstTmpStartPos], second = tmp[tiling.secondTmpStartPos];
         const Floats third = kInSource ? second : tmp[tiling.thirdTmpStartPos];
         const float e = float(epsilon);
         if constexpr (kIsHalf) {
             const NormArrays t{first_tmp, second, third};
-            m.count(n * h);
-            m.cast(t.a, x[at], RoundMode::CAST_NONE);
-            normalize_rows(m, t.a, t, tmp[tiling.meanTmpTensorPos + first], tmp[tiling.varianceTmpTensorPos + first], n,
-                           h, tiling.lastDimValueBack, e);
-            m.count(h);
-            m.cast(t.a, gamma, RoundMode::CAST_NONE);
-            m.mul_rows(t.b, t.c, t.a, n, h);
-            m.cast(t.c, beta, RoundMode::CAST_NONE);
-            m.add_rows(t.a, t.b, t.c, n, h);
-            m.count(n * h);
-            m.cast(out[at], t.a, RoundMode::CAST_NONE);
+            steps.set_count(n * h);
+            steps.cast(t.a, x[at], RoundMode::CAST_NONE);
+            normalize_rows(steps, t.a, t, tmp[tiling.meanTmpTensorPos + first],
+                           tmp[tiling.varianceTmpTensorPos + first], n, h, tiling.lastDimValueBack, e);
+            steps.set_count(h);
+            steps.cast(t.a, gamma, RoundMode::CAST_NONE);
+            steps.mul_rows(t.b, t.c, t.a, n, h);
+            steps.cast(t.c, beta, RoundMode::CAST_NONE);
+            steps.add_rows(t.a, t.b, t.c, n, h);
+            steps.set_count(n * h);
+            steps.cast(out[at], t.a, RoundMode::CAST_NONE);
         } else {
             const NormArrays t =
                 kInSource ? NormArrays{x[at], first_tmp, second} : NormArrays{first_tmp, second, third};
-            normalize_rows(m, x[at], t, mean[first], variance[first], n, h, tiling.lastDimValueBack, e);
-            m.mul_rows(t.a, t.c, gamma, n, h);
-            m.add_rows(out[at], t.a, beta, n, h);
+            normalize_rows(steps, x[at], t, mean[first], variance[first], n, h, tiling.lastDimValueBack, e);
+            steps.mul_rows(t.a, t.c, gamma, n, h);
+            steps.add_rows(out[at], t.a, beta, n, h);
         }
     }
     if constexpr (kIsHalf) {
-        m.count(rows);
-        m.cast(mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
-        m.cast(variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
+        steps.set_count(rows);
+        steps.cast(mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
+        steps.cast(variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
     }
-    m.finish();
+    steps.finish();
 }
 
 // ---- [A, R] -------------------------------------------------------------------------------------------------------
@@ -195,9 +195,9 @@ void row_norm_in_registers(const RowNorm<U, T>& p, Site site) {
         if (p.from_x) {
             const float scale = 1.0f / float(r);
             for (uint32_t j = 0; j < r; ++j) y[j] = x[j] * scale;
-            mean = register_sum(y.data(), r);
+            mean = sum_in_registers(y.data(), r);
             for (uint32_t j = 0; j < r; ++j) y[j] = (x[j] - mean) * (x[j] - mean) * scale;
-            variance = register_sum(y.data(), r);
+            variance = sum_in_registers(y.data(), r);
             p.mean.data()[i] = mean;
         } else {
             mean = p.mean.data()[i];
@@ -218,56 +218,56 @@ void row_norm_in_registers(const RowNorm<U, T>& p, Site site) {
 
 // Normalize with its memory, on rows that tmp holds.
 template <class U, class T>
-void normalize_in_ub(NormSteps& m, const RowNorm<U, T>& p, const Floats& tmp) {
+void normalize_in_ub(NormSteps& steps, const RowNorm<U, T>& p, const Floats& tmp) {
     constexpr bool kCastsGamma = sizeof(U) == 2;
     const uint32_t a = p.shape.aLength, r = p.shape.rLength, pitch = p.shape.rLengthWithPadding;
-    const uint32_t rows = NormSteps::least((tmp.GetSize() - (kCastsGamma ? 2 * pitch : 0)) / (2 * pitch), a);
+    const uint32_t rows = std::min<uint32_t>((tmp.GetSize() - (kCastsGamma ? 2 * pitch : 0)) / (2 * pitch), a);
     const Floats xs = tmp, ys = tmp[rows * pitch];
-    m.count(a);
-    m.adds(p.rstd, p.variance, p.epsilon);
-    m.fill(tmp, 1.0f);
-    m.sqrt(p.rstd, p.rstd);
-    m.div(p.rstd, tmp, p.rstd);
+    steps.set_count(a);
+    steps.adds(p.rstd, p.variance, p.epsilon);
+    steps.fill(tmp, 1.0f);
+    steps.sqrt(p.rstd, p.rstd);
+    steps.div(p.rstd, tmp, p.rstd);
     Floats gamma, beta;
     if constexpr (kCastsGamma) {
         gamma = tmp[2 * rows * pitch];
         beta = tmp[2 * rows * pitch + pitch];
-        m.count(r);
-        if (p.has_gamma) m.cast(gamma, p.gamma, RoundMode::CAST_NONE);
-        if (p.has_beta) m.cast(beta, p.beta, RoundMode::CAST_NONE);
+        steps.set_count(r);
+        if (p.has_gamma) steps.cast(gamma, p.gamma, RoundMode::CAST_NONE);
+        if (p.has_beta) steps.cast(beta, p.beta, RoundMode::CAST_NONE);
     } else {
         gamma = p.gamma;
         beta = p.beta;
     }
-    const std::vector<float> means = m.scalars(p.mean, a), rstds = m.scalars(p.rstd, a);
+    const std::vector<float> means = steps.read_scalars(p.mean, a), rstds = steps.read_scalars(p.rstd, a);
     auto fill_rows = [&](const std::vector<float>& values, uint32_t first, uint32_t n) {
-        m.count(pitch);
-        m.together([&] {
-            for (uint32_t i = 0; i < n; ++i) m.fill(ys[i * pitch], values[first + i]);
+        steps.set_count(pitch);
+        steps.share_barrier([&] {
+            for (uint32_t i = 0; i < n; ++i) steps.fill(ys[i * pitch], values[first + i]);
         });
-        m.count(n * pitch);
+        steps.set_count(n * pitch);
     };
     for (uint32_t first = 0; first < a; first += rows) {
-        const uint32_t n = NormSteps::least(a - first, rows), at = first * pitch;
-        m.count(n * pitch);
+        const uint32_t n = std::min<uint32_t>(a - first, rows), at = first * pitch;
+        steps.set_count(n * pitch);
         if constexpr (sizeof(T) == 4)
-            m.adds(xs, p.x[at], 0.0f);
+            steps.adds(xs, p.x[at], 0.0f);
         else
-            m.cast(xs, p.x[at], RoundMode::CAST_NONE);
+            steps.cast(xs, p.x[at], RoundMode::CAST_NONE);
         fill_rows(means, first, n);
-        m.sub(xs, xs, ys);
+        steps.sub(xs, xs, ys);
         fill_rows(rstds, first, n);
-        m.mul(xs, xs, ys);
-        m.count(r);
+        steps.mul(xs, xs, ys);
+        steps.set_count(r);
         for (uint32_t i = 0; i < n; ++i) {
-            if (p.has_gamma) m.mul(xs[i * pitch], xs[i * pitch], gamma);
-            if (p.has_beta) m.add(xs[i * pitch], xs[i * pitch], beta);
+            if (p.has_gamma) steps.mul(xs[i * pitch], xs[i * pitch], gamma);
+            if (p.has_beta) steps.add(xs[i * pitch], xs[i * pitch], beta);
         }
-        m.count(n * pitch);
+        steps.set_count(n * pitch);
         if constexpr (sizeof(T) == 4)
-            m.adds(p.out[at], xs, 0.0f);
+            steps.adds(p.out[at], xs, 0.0f);
         else
-            m.cast(p.out[at], xs, RoundMode::CAST_NONE);
+            steps.cast(p.out[at], xs, RoundMode::CAST_NONE);
     }
 }
 
@@ -292,11 +292,11 @@ void normalize(const Call& call, const RowNorm<U, T>& p, const AscendC::LocalTen
         row_norm_in_registers(p, call.site());
     } else {
         const auto tmp =
-            call.temporary(shared, normalize_sizes(p.shape.aLength, p.shape.rLength, sizeof(U), sizeof(T)));
+            call.temporary_memory(shared, normalize_sizes(p.shape.aLength, p.shape.rLength, sizeof(U), sizeof(T)));
         all.add("sharedTmpBuffer", range_of(tmp));
-        NormSteps m(call.site());
-        normalize_in_ub(m, p, tmp.template ReinterpretCast<float>());
-        m.finish();
+        NormSteps steps(call.site());
+        normalize_in_ub(steps, p, tmp.template ReinterpretCast<float>());
+        steps.finish();
     }
 }
 
@@ -308,55 +308,55 @@ void layer_norm_separate(const Call& call, RowNorm<U, T> p, const AscendC::Local
     check_row_norm(call, all, p);
     const uint32_t a = p.shape.aLength, r = p.shape.rLength, pitch = p.shape.rLengthWithPadding;
     if constexpr (kIs950) {
-        const auto tmp = call.temporary(shared, layer_norm_separate_sizes_950(a, r, !p.gives_variance));
+        const auto tmp = call.temporary_memory(shared, layer_norm_separate_sizes_950(a, r, !p.gives_variance));
         all.add("sharedTmpBuffer", range_of(tmp));
         row_norm_in_registers(p, call.site());
         return;
     }
     tiled_memory(call, shared, tiling, 2);
-    const auto memory = call.temporary(shared, layer_norm_separate_sizes(a, r, sizeof(T)));
+    const auto memory = call.temporary_memory(shared, layer_norm_separate_sizes(a, r, sizeof(T)));
     all.add("sharedTmpBuffer", range_of(memory));
     const Floats tmp = memory.template ReinterpretCast<float>();
     const Floats x = tmp[tiling.firstTmpStartPos], y = tmp[tiling.secondTmpStartPos];
     p.variance = tmp[tiling.varianceTmpTensorPos];
-    NormSteps m(call.site());
+    NormSteps steps(call.site());
     if (r != pitch) {  // clears the filling
         const AscendC::LocalTensor<T> ones = tmp.template ReinterpretCast<T>();
-        m.count(pitch);
-        m.fill(ones, T(0.0f));
-        m.count(r);
-        m.adds(ones, ones, 1.0f);
-        m.count(pitch);
-        m.together([&] {
-            for (uint32_t i = 0; i < a; ++i) m.mul(p.x[i * pitch], p.x[i * pitch], ones);
+        steps.set_count(pitch);
+        steps.fill(ones, T(0.0f));
+        steps.set_count(r);
+        steps.adds(ones, ones, 1.0f);
+        steps.set_count(pitch);
+        steps.share_barrier([&] {
+            for (uint32_t i = 0; i < a; ++i) steps.mul(p.x[i * pitch], p.x[i * pitch], ones);
         });
     }
     for (uint32_t first = 0; first < a; first += tiling.meanVarRoundSize) {
-        const uint32_t rows = NormSteps::least(a - first, tiling.meanVarRoundSize), n = rows * pitch;
+        const uint32_t rows = std::min<uint32_t>(a - first, tiling.meanVarRoundSize), n = rows * pitch;
         auto load = [&] {
             if constexpr (sizeof(T) == 4)
-                m.copy(x, p.x[first * pitch], n);
+                steps.copy(x, p.x[first * pitch], n);
             else
-                m.cast(x, p.x[first * pitch], RoundMode::CAST_NONE);
+                steps.cast(x, p.x[first * pitch], RoundMode::CAST_NONE);
         };
-        m.count(n);
+        steps.set_count(n);
         load();
-        m.muls(x, x, tiling.rValueBack);
-        m.fold_sums(p.mean[first], y, x, rows, pitch);
-        m.count(n);
+        steps.muls(x, x, tiling.rValueBack);
+        steps.sum_rows_by_lanes(p.mean[first], y, x, rows, pitch);
+        steps.set_count(n);
         load();
-        const std::vector<float> means = m.scalars(p.mean[first], rows);
-        m.count(r);
-        m.together([&] {
-            for (uint32_t i = 0; i < rows; ++i) m.adds(x[i * pitch], x[i * pitch], -means[i]);
+        const std::vector<float> means = steps.read_scalars(p.mean[first], rows);
+        steps.set_count(r);
+        steps.share_barrier([&] {
+            for (uint32_t i = 0; i < rows; ++i) steps.adds(x[i * pitch], x[i * pitch], -means[i]);
         });
-        m.count(n);
-        m.mul(x, x, x);
-        m.muls(x, x, tiling.rValueBack);
-        m.fold_sums(p.variance[first], y, x, rows, pitch);
+        steps.set_count(n);
+        steps.mul(x, x, x);
+        steps.muls(x, x, tiling.rValueBack);
+        steps.sum_rows_by_lanes(p.variance[first], y, x, rows, pitch);
     }
-    normalize_in_ub(m, p, tmp[tiling.firstTmpStartPos]);
-    m.finish();
+    normalize_in_ub(steps, p, tmp[tiling.firstTmpStartPos]);
+    steps.finish();
 }
 
 }  // namespace ascend_sim

@@ -31,12 +31,12 @@ struct GradCall {
 };
 
 // d (rows of h) = s[r] in row r: instructions of 8 columns each.
-inline void spread_columns(NormSteps& m, const Floats& d, const Floats& s, uint32_t rows, uint32_t h) {
-    move_elements(kIs310p ? "Duplicate" : "Brcb", m.site(), first_of("dst", d, uint64_t(rows) * h),
-                  first_of("src", s, rows), kIs310p ? rows * repeats_of(h * sizeof(float)) : h / 8 * ((rows + 7) / 8),
-                  Cost::Repeat, [&] {
-                      for (uint32_t i = 0; i < rows * h; ++i) d.data()[i] = s.data()[i / h];
-                  });
+inline void spread_columns(NormSteps& steps, const Floats& d, const Floats& s, uint32_t rows, uint32_t h) {
+    run_instruction(kIs310p ? "Duplicate" : "Brcb", steps.site(), first_elements("dst", d, uint64_t(rows) * h),
+                    first_elements("src", s, rows),
+                    kIs310p ? rows * repeats_of(h * sizeof(float)) : h / 8 * ((rows + 7) / 8), Cost::Repeat, [&] {
+                        for (uint32_t i = 0; i < rows * h; ++i) d.data()[i] = s.data()[i / h];
+                    });
 }
 
 struct GradArrays {
@@ -44,90 +44,91 @@ struct GradArrays {
 };
 
 // Gradients of n rows, in float.
-inline void layer_norm_grad_rows(NormSteps& m, const GradArrays& t, const Floats& pd_x, const Floats& res,
+inline void layer_norm_grad_rows(NormSteps& steps, const GradArrays& t, const Floats& pd_x, const Floats& res,
                                  const Floats& variance, const LayerNormGradTiling& tiling, float epsilon, uint32_t n) {
     const uint32_t h = tiling.hLength, size = n * h;
     const float back = bits<float>(tiling.lastDimValueBack), twice = bits<float>(tiling.lastDimValueBackMulTwo);
     auto deviation = [&](bool cubed) {
-        m.count(n);
-        m.adds(t.rows, variance, epsilon);
+        steps.set_count(n);
+        steps.adds(t.rows, variance, epsilon);
         if (cubed) {
-            m.mul(t.all, t.rows, t.rows);
-            m.mul(t.rows, t.all, t.rows);
+            steps.mul(t.all, t.rows, t.rows);
+            steps.mul(t.rows, t.all, t.rows);
         }
-        m.sqrt(t.rows, t.rows);
-        m.one_over(t.rows, t.all, n);
-        spread_columns(m, t.all, t.rows, n, h);
-        m.count(size);
+        steps.sqrt(t.rows, t.rows);
+        steps.divide_one_by(t.rows, t.all, n);
+        spread_columns(steps, t.all, t.rows, n, h);
+        steps.set_count(size);
     };
     deviation(true);
-    m.mul(t.all, t.x2, t.all);
-    m.mul(t.all, t.x1, t.all);
-    m.muls(t.all, t.all, -0.5f);
-    m.repeat_sums(t.pd_variance, t.all, n, h, h);
+    steps.mul(t.all, t.x2, t.all);
+    steps.mul(t.all, t.x1, t.all);
+    steps.muls(t.all, t.all, -0.5f);
+    steps.sum_rows_by_repeats(t.pd_variance, t.all, n, h, h);
     deviation(false);
-    m.mul(res, t.x2, t.all);
-    m.mul(t.x3, t.x1, t.all);
-    m.muls(t.all, t.x3, -1.0f);
-    m.repeat_sums(t.pd_mean, t.all, n, h, h);
-    m.count(size);
-    m.muls(t.all, t.x2, -2.0f);
-    m.repeat_sums(t.rows, t.all, n, h, h);
-    m.count(n);
-    m.muls(t.rows, t.rows, back);
-    m.mul(t.rows, t.pd_variance, t.rows);
-    m.add(t.pd_mean, t.pd_mean, t.rows);
-    m.muls(t.pd_variance, t.pd_variance, twice);
-    spread_columns(m, t.all, t.pd_variance, n, h);
-    m.count(size);
-    m.mul(t.x1, t.all, t.x2);
-    m.count(n);
-    m.muls(t.pd_mean, t.pd_mean, back);
-    spread_columns(m, t.all, t.pd_mean, n, h);
-    m.count(size);
-    m.add(t.x1, t.x1, t.all);
-    m.add(pd_x, t.x1, t.x3);
+    steps.mul(res, t.x2, t.all);
+    steps.mul(t.x3, t.x1, t.all);
+    steps.muls(t.all, t.x3, -1.0f);
+    steps.sum_rows_by_repeats(t.pd_mean, t.all, n, h, h);
+    steps.set_count(size);
+    steps.muls(t.all, t.x2, -2.0f);
+    steps.sum_rows_by_repeats(t.rows, t.all, n, h, h);
+    steps.set_count(n);
+    steps.muls(t.rows, t.rows, back);
+    steps.mul(t.rows, t.pd_variance, t.rows);
+    steps.add(t.pd_mean, t.pd_mean, t.rows);
+    steps.muls(t.pd_variance, t.pd_variance, twice);
+    spread_columns(steps, t.all, t.pd_variance, n, h);
+    steps.set_count(size);
+    steps.mul(t.x1, t.all, t.x2);
+    steps.set_count(n);
+    steps.muls(t.pd_mean, t.pd_mean, back);
+    spread_columns(steps, t.all, t.pd_mean, n, h);
+    steps.set_count(size);
+    steps.add(t.x1, t.x1, t.all);
+    steps.add(pd_x, t.x1, t.x3);
 }
 
 template <bool kReuse, class T>
-void layer_norm_grad_in_ub(NormSteps& m, const GradCall<T>& p, const Floats& tmp, const LayerNormGradTiling& tiling) {
+void layer_norm_grad_in_ub(NormSteps& steps, const GradCall<T>& p, const Floats& tmp,
+                           const LayerNormGradTiling& tiling) {
     constexpr bool kIsHalf = sizeof(T) == 2;
     const uint32_t h = tiling.hLength, rows = tiling.bLength * tiling.sLength;
     for (uint32_t first = 0; first < rows; first += tiling.nohCalSize) {
-        const uint32_t n = NormSteps::least(rows - first, tiling.nohCalSize), at = first * h, size = n * h;
+        const uint32_t n = std::min<uint32_t>(rows - first, tiling.nohCalSize), at = first * h, size = n * h;
         GradArrays t{tmp[tiling.tmpTensorBSHPos], tmp[tiling.pdVarTensorPos], tmp[tiling.pdMeanTensorPos],
                      tmp[tiling.x1TensorPos],     tmp[tiling.x2TensorPos],    tmp[tiling.x3TensorPos],
                      tmp[tiling.tmpTensorPos]};
         auto first_steps = [&](const Floats& dy, const Floats& gamma, auto then, const Floats& x, const Floats& mean) {
-            m.mul_rows(t.x1, dy, gamma, n, h);
+            steps.mul_rows(t.x1, dy, gamma, n, h);
             then();
-            spread_columns(m, t.all, mean, n, h);
-            m.count(size);
-            m.sub(t.x2, x, t.all);
+            spread_columns(steps, t.all, mean, n, h);
+            steps.set_count(size);
+            steps.sub(t.x2, x, t.all);
         };
         if constexpr (kIsHalf) {
             const Floats a = tmp[tiling.tmpTensor1Pos], b = tmp[tiling.tmpTensor2Pos];
-            m.count(size);
-            m.cast(a, p.dy[at], RoundMode::CAST_NONE);
-            m.count(h);
-            m.cast(b, p.gamma, RoundMode::CAST_NONE);
+            steps.set_count(size);
+            steps.cast(a, p.dy[at], RoundMode::CAST_NONE);
+            steps.set_count(h);
+            steps.cast(b, p.gamma, RoundMode::CAST_NONE);
             auto then = [&] {
-                m.count(size);
-                m.cast(a, p.x[at], RoundMode::CAST_NONE);
-                m.count(n);
-                m.cast(b, p.mean[first], RoundMode::CAST_NONE);
+                steps.set_count(size);
+                steps.cast(a, p.x[at], RoundMode::CAST_NONE);
+                steps.set_count(n);
+                steps.cast(b, p.mean[first], RoundMode::CAST_NONE);
             };
             first_steps(a, b, then, a, b);
-            m.count(n);
-            m.cast(a, p.variance[first], RoundMode::CAST_NONE);
-            layer_norm_grad_rows(m, t, t.rows, b, a, tiling, p.epsilon, n);
-            m.cast(p.pd_x[at], t.rows, RoundMode::CAST_NONE);
-            m.cast(p.res[at], b, RoundMode::CAST_NONE);
+            steps.set_count(n);
+            steps.cast(a, p.variance[first], RoundMode::CAST_NONE);
+            layer_norm_grad_rows(steps, t, t.rows, b, a, tiling, p.epsilon, n);
+            steps.cast(p.pd_x[at], t.rows, RoundMode::CAST_NONE);
+            steps.cast(p.res[at], b, RoundMode::CAST_NONE);
         } else {
             t.rows = p.pd_x[at];
             if (kReuse) t.x1 = p.dy[at], t.x2 = p.x[at];
             first_steps(p.dy[at], p.gamma, [] {}, p.x[at], p.mean[first]);
-            layer_norm_grad_rows(m, t, p.pd_x[at], p.res[at], p.variance[first], tiling, p.epsilon, n);
+            layer_norm_grad_rows(steps, t, p.pd_x[at], p.res[at], p.variance[first], tiling, p.epsilon, n);
         }
     }
 }
@@ -157,8 +158,8 @@ void layer_norm_grad_in_registers(const GradCall<T>& p, const LayerNormGradTilin
             b[i] = g[i] * rstd * -1.0f;
             c[i] = d[i] * -2.0f;
         }
-        const float pd_variance = register_sum(a.data(), h);
-        const float pd_mean = register_sum(b.data(), h) + pd_variance * (register_sum(c.data(), h) * back);
+        const float pd_variance = sum_in_registers(a.data(), h);
+        const float pd_mean = sum_in_registers(b.data(), h) + pd_variance * (sum_in_registers(c.data(), h) * back);
         for (uint32_t i = 0; i < h; ++i) {
             p.pd_x.data()[r * h + i] = type.narrow(pd_variance * twice * d[i] + pd_mean * back + g[i] * rstd);
             p.res.data()[r * h + i] = type.narrow(d[i] * rstd);
@@ -176,8 +177,8 @@ void layer_norm_grad(const Call& call, const GradCall<T>& p, const AscendC::Loca
     check_pitch(call, h, tiling.originalHLength, sizeof(T));
     const uint32_t last = sizeof(T) == 2 ? tiling.tmpTensor2Pos : tiling.x3TensorPos;
     const uint32_t bytes = kIs950 ? layer_norm_grad_sizes(rows, h, sizeof(T), kReuse, true).least
-                                  : (last + NormSteps::least(tiling.oneCalSize, rows * h)) * 4;
-    const auto memory = call.temporary(shared, {bytes, bytes});
+                                  : (last + std::min<uint32_t>(tiling.oneCalSize, rows * h)) * 4;
+    const auto memory = call.temporary_memory(shared, {bytes, bytes});
     const uint64_t size = uint64_t(rows) * h;
     Operands all(call);
     const Range dy = all.add("inputDy", p.dy, size), x = all.add("inputX", p.x, size);
@@ -185,16 +186,17 @@ void layer_norm_grad(const Call& call, const GradCall<T>& p, const AscendC::Loca
     all.add("inputMean", p.mean, rows);
     all.add("inputGamma", p.gamma, h);
     if (bytes) all.add("sharedTmpBuffer", range_of(memory));
-    const Range pd_x = call.operand("outputPdX", p.pd_x, size), res = call.operand("resForGamma", p.res, size);
-    call.apart("outputPdX", pd_x, "resForGamma", res);
+    const Range pd_x = call.check_operand("outputPdX", p.pd_x, size),
+                res = call.check_operand("resForGamma", p.res, size);
+    call.check_apart("outputPdX", pd_x, "resForGamma", res);
     if (pd_x.begin != dy.begin && pd_x.begin != x.begin) all.add("outputPdX", pd_x);
     if (res.begin != dy.begin && res.begin != x.begin) all.add("resForGamma", res);
     if constexpr (kIs950) {
         layer_norm_grad_in_registers(p, tiling, call.site());
     } else {
-        NormSteps m(call.site());
-        layer_norm_grad_in_ub<kReuse>(m, p, memory.template ReinterpretCast<float>(), tiling);
-        m.finish();
+        NormSteps steps(call.site());
+        layer_norm_grad_in_ub<kReuse>(steps, p, memory.template ReinterpretCast<float>(), tiling);
+        steps.finish();
     }
 }
 
@@ -211,7 +213,7 @@ void layer_norm_grad_beta(const Call& call, const AscendC::LocalTensor<T>& pd_ga
     if (round == 0) call.report(Rule::Count04, "the tiling has no round. Fill it by GetLayerNormGradBetaNDTilingInfo.");
     check_pitch(call, h, columns, sizeof(T));
     const uint32_t bytes = kInSource ? 0 : (tiling.resForGammaTmpTensorPos + tiling.oneCalSize) * 4;
-    const auto memory = call.temporary(shared, {bytes, bytes});
+    const auto memory = call.temporary_memory(shared, {bytes, bytes});
     Operands all(call);
     all.add("resForGamma", res, uint64_t(rows) * h);
     all.add("inputDy", dy, uint64_t(rows) * h);
@@ -219,38 +221,38 @@ void layer_norm_grad_beta(const Call& call, const AscendC::LocalTensor<T>& pd_ga
     all.add("outputPdGamma", pd_gamma, columns);
     all.add("outputPdBeta", pd_beta, columns);
     const Floats tmp = memory.template ReinterpretCast<float>();
-    NormSteps m(call.site());
+    NormSteps steps(call.site());
     for (uint32_t first = 0; first < rows; first += round) {
-        const uint32_t n = NormSteps::least(rows - first, round), at = first * h;
+        const uint32_t n = std::min<uint32_t>(rows - first, round), at = first * h;
         Floats products = tmp[tiling.resForGammaTmpTensorPos], d, gamma, beta;
-        m.count(n * h);
+        steps.set_count(n * h);
         if constexpr (kIsHalf) {
             d = tmp[tiling.inputDyTmpTensorPos];
             gamma = tmp[tiling.gammaTempTensorPos];
             beta = tmp[tiling.betaTempTensorPos];
-            m.cast(d, dy[at], RoundMode::CAST_NONE);
-            m.cast(products, res[at], RoundMode::CAST_NONE);
-            m.mul(products, d, products);
+            steps.cast(d, dy[at], RoundMode::CAST_NONE);
+            steps.cast(products, res[at], RoundMode::CAST_NONE);
+            steps.mul(products, d, products);
         } else {
             d = dy[at];
             gamma = pd_gamma;
             beta = pd_beta;
             if (kInSource) products = res[at];
-            m.mul(products, d, res[at]);
+            steps.mul(products, d, res[at]);
         }
-        m.count(columns);
+        steps.set_count(columns);
         auto sum_rows = [&](const Floats& to, const Floats& s) {
-            if (first == 0) m.adds(to, s, 0.0f);
-            for (uint32_t i = first == 0; i < n; ++i) m.add(to, s[i * h], to);
+            if (first == 0) steps.adds(to, s, 0.0f);
+            for (uint32_t i = first == 0; i < n; ++i) steps.add(to, s[i * h], to);
         };
         sum_rows(gamma, products);
         sum_rows(beta, d);
         if constexpr (kIsHalf) {
-            m.cast(pd_gamma, gamma, RoundMode::CAST_NONE);
-            m.cast(pd_beta, beta, RoundMode::CAST_NONE);
+            steps.cast(pd_gamma, gamma, RoundMode::CAST_NONE);
+            steps.cast(pd_beta, beta, RoundMode::CAST_NONE);
         }
     }
-    m.finish();
+    steps.finish();
 }
 
 }  // namespace ascend_sim

@@ -9,7 +9,7 @@ namespace ascend_sim {
 
 constexpr PadTiling pad_tiling(uint32_t height, uint32_t width, uint32_t original_width, uint32_t bytes,
                                uint32_t type_bytes) {
-    constexpr uint32_t kMostRepeats = 255, kWholeRepeats = 254, kLists = 16, kBlock = 32;
+    constexpr uint32_t kMaxRepeats = 255, kWholeRepeats = 254, kLists = 16, kBlock = 32;
     const uint32_t in_block = kBlock / type_bytes;
     PadTiling t{};
     t.srcHeight = height;
@@ -17,10 +17,10 @@ constexpr PadTiling pad_tiling(uint32_t height, uint32_t width, uint32_t origina
     t.srcOriWidth = original_width;
     t.widthWithoutLastBlock = width - in_block;
     t.blocksPerRow = width * type_bytes / kBlock;
-    t.heightTiling = kMostRepeats;
-    t.heightFractal = height / kMostRepeats;
-    t.heightFractalTail = height % kMostRepeats;
-    t.mainLoopOffset = kMostRepeats * width;
+    t.heightTiling = kMaxRepeats;
+    t.heightFractal = height / kMaxRepeats;
+    t.heightFractalTail = height % kMaxRepeats;
+    t.mainLoopOffset = kMaxRepeats * width;
     t.tailBlockOffset = t.heightFractal * t.mainLoopOffset + t.widthWithoutLastBlock;
     if (bytes == 0) return t;
     const uint32_t unit = kLists * kBlock / type_bytes, units = bytes / type_bytes / unit / 2, rows = kLists * units;

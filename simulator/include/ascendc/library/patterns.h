@@ -153,18 +153,18 @@ void reduce_rows(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<
                             : is_whole            ? "WholeReduceMax"
                                                   : "BlockReduce";
     std::vector<T> row(s.columns);
-    move_elements(api, site, first_of("dstTensor", dst, s.rows), first_of("srcTensor", src, read), last,
-                  kFold == Fold::Prod ? Cost::GatherMask
-                  : kIs950            ? Cost::Repeat
-                  : is_whole          ? Cost::WholeReduce
-                                      : Cost::BlockReduce,
-                  [&] {
-                      for (uint32_t r = 0; r < s.rows; ++r) {
-                          std::memcpy(row.data(), src.data() + uint64_t(r) * s.pitch, s.columns * sizeof(T));
-                          dst.data()[r] = fold_row<kFold>(row.data(), s.columns);
-                      }
-                      if (reuse) poison(bytes_of(src, read));
-                  });
+    run_instruction(api, site, first_elements("dstTensor", dst, s.rows), first_elements("srcTensor", src, read), last,
+                    kFold == Fold::Prod ? Cost::GatherMask
+                    : kIs950            ? Cost::Repeat
+                    : is_whole          ? Cost::WholeReduce
+                                        : Cost::BlockReduce,
+                    [&] {
+                        for (uint32_t r = 0; r < s.rows; ++r) {
+                            std::memcpy(row.data(), src.data() + uint64_t(r) * s.pitch, s.columns * sizeof(T));
+                            dst.data()[r] = fold_row<kFold>(row.data(), s.columns);
+                        }
+                        if (reuse) poison(bytes_of(src, read));
+                    });
 }
 
 // Columns: the values in plain C++, one instruction on Ascend950.
@@ -172,66 +172,66 @@ template <Fold kFold, class T>
 void reduce_columns_in_registers(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
                                  const Matrix& s, Site site) {
     std::vector<T> column(s.rows);
-    move_elements("registers", site, first_of("dstTensor", dst, s.columns),
-                  first_of("srcTensor", src, uint64_t(s.rows - 1) * s.pitch + s.columns),
-                  s.rows * repeats_of(uint64_t(s.columns) * sizeof(T)) * 2, Cost::Repeat, [&] {
-                      for (uint32_t j = 0; j < s.columns; ++j) {
-                          uint32_t half = power_of_two_in(s.rows);
-                          for (uint32_t i = 0; i < s.rows; ++i) column[i] = src.data()[uint64_t(i) * s.pitch + j];
-                          for (uint32_t i = half; i < s.rows; ++i)
-                              column[i - half] = fold_lanes<kFold>(column[i - half], column[i]);
-                          for (half /= 2; half > 0; half /= 2)
-                              for (uint32_t i = 0; i < half; ++i)
-                                  column[i] = fold_lanes<kFold>(column[i], column[i + half]);
-                          dst.data()[j] = column[0];
-                      }
-                  });
+    run_instruction("registers", site, first_elements("dstTensor", dst, s.columns),
+                    first_elements("srcTensor", src, uint64_t(s.rows - 1) * s.pitch + s.columns),
+                    s.rows * repeats_of(uint64_t(s.columns) * sizeof(T)) * 2, Cost::Repeat, [&] {
+                        for (uint32_t j = 0; j < s.columns; ++j) {
+                            uint32_t half = power_of_two_in(s.rows);
+                            for (uint32_t i = 0; i < s.rows; ++i) column[i] = src.data()[uint64_t(i) * s.pitch + j];
+                            for (uint32_t i = half; i < s.rows; ++i)
+                                column[i - half] = fold_lanes<kFold>(column[i - half], column[i]);
+                            for (half /= 2; half > 0; half /= 2)
+                                for (uint32_t i = 0; i < half; ++i)
+                                    column[i] = fold_lanes<kFold>(column[i], column[i + half]);
+                            dst.data()[j] = column[0];
+                        }
+                    });
 }
 
 template <Fold kFold, class T>
-void fold_step(UbMachine& m, const AscendC::LocalTensor<T>& d, const AscendC::LocalTensor<T>& a,
+void fold_step(UbSteps& steps, const AscendC::LocalTensor<T>& d, const AscendC::LocalTensor<T>& a,
                const AscendC::LocalTensor<T>& b) {
     if constexpr (kFold == Fold::Sum || kFold == Fold::Mean)
-        m.add(d, a, b);
+        steps.add(d, a, b);
     else if constexpr (kFold == Fold::Prod)
-        m.mul(d, a, b);
+        steps.mul(d, a, b);
     else if constexpr (std::is_integral_v<T> && kFold == Fold::Any)
-        m.or_bits(d, a, b);
+        steps.or_bits(d, a, b);
     else if constexpr (std::is_integral_v<T>)
-        m.and_bits(d, a, b);
+        steps.and_bits(d, a, b);
     else if constexpr (kFold == Fold::Max || kFold == Fold::Any)
-        m.max(d, a, b);
+        steps.max(d, a, b);
     else
-        m.min(d, a, b);
+        steps.min(d, a, b);
 }
 
 template <Fold kFold, class T>
 void reduce_columns(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Matrix& s, bool reuse,
                     const AscendC::LocalTensor<T>& tmp, Site site) {
-    UbMachine m(site);
+    UbSteps steps(site);
     uint32_t rows = power_of_two_in(s.rows);
     const uint32_t rest = s.rows - rows;
     const AscendC::LocalTensor<T> sums = reuse ? src : tmp;
     if (rest) {
         if (!reuse) {
-            m.count(rows * s.pitch);
-            m.adds(sums, src, T(0.0f));
+            steps.set_count(rows * s.pitch);
+            steps.adds(sums, src, T(0.0f));
         }
-        m.count(rest * s.pitch);
-        fold_step<kFold>(m, sums, sums, src[rows * s.pitch]);
+        steps.set_count(rest * s.pitch);
+        fold_step<kFold>(steps, sums, sums, src[rows * s.pitch]);
     } else if (!reuse && rows > 1) {
         rows /= 2;
-        m.count(rows * s.pitch);
-        fold_step<kFold>(m, sums, src, src[rows * s.pitch]);
+        steps.set_count(rows * s.pitch);
+        fold_step<kFold>(steps, sums, src, src[rows * s.pitch]);
     }
     while (rows > 1) {
         rows /= 2;
-        m.count(rows * s.pitch);
-        fold_step<kFold>(m, sums, sums, sums[rows * s.pitch]);
+        steps.set_count(rows * s.pitch);
+        fold_step<kFold>(steps, sums, sums, sums[rows * s.pitch]);
     }
-    m.count(s.columns);
-    m.adds(dst, s.rows == 1 ? src : sums, T(0.0f));
-    m.finish();
+    steps.set_count(s.columns);
+    steps.adds(dst, s.rows == 1 ? src : sums, T(0.0f));
+    steps.finish();
 }
 
 template <Fold kFold, bool kByRow, bool kReuse, class T>
@@ -245,15 +245,16 @@ void reduce_pattern(const Call& call, const AscendC::LocalTensor<T>& dst, const 
     if (s.rows == 0 || s.columns == 0)
         call.report(Rule::Count04, "srcShape must have no 0 but is %u x %u.", s.rows, s.columns);
     const uint32_t results = kByRow ? s.rows : s.columns;
-    const Range to = call.operand("dstTensor", dst, results);
-    const Range from = call.operand("srcTensor", src, uint64_t(s.rows - 1) * s.pitch + (kByRow ? s.columns : s.pitch));
-    call.apart("dstTensor", to, "srcTensor", from);
+    const Range to = call.check_operand("dstTensor", dst, results);
+    const Range from =
+        call.check_operand("srcTensor", src, uint64_t(s.rows - 1) * s.pitch + (kByRow ? s.columns : s.pitch));
+    call.check_apart("dstTensor", to, "srcTensor", from);
     AscendC::LocalTensor<uint8_t> tmp;
     const TmpSizes sizes = pattern_sizes(kFold, kByRow, s.rows, s.columns, sizeof(T), kReuse);
     if (sizes.least && !kIs950) {
-        tmp = call.temporary(shared, sizes);
-        call.apart("sharedTmpBuffer", range_of(tmp), "dstTensor", to);
-        call.apart("sharedTmpBuffer", range_of(tmp), "srcTensor", from);
+        tmp = call.temporary_memory(shared, sizes);
+        call.check_apart("sharedTmpBuffer", range_of(tmp), "dstTensor", to);
+        call.check_apart("sharedTmpBuffer", range_of(tmp), "srcTensor", from);
     }
     const Site site = call.site();
     if constexpr (kByRow) {
@@ -270,10 +271,10 @@ void reduce_pattern(const Call& call, const AscendC::LocalTensor<T>& dst, const 
         reduce_columns<kFold>(dst, src, s, kReuse, tmp.template ReinterpretCast<T>(), site);
     }
     if constexpr (kFold == Fold::Mean) {
-        NormSteps m(site);
-        m.count(results);
-        m.muls(dst, dst, 1.0f / float(kByRow ? s.columns : s.rows));
-        m.finish();
+        NormSteps steps(site);
+        steps.set_count(results);
+        steps.muls(dst, dst, 1.0f / float(kByRow ? s.columns : s.rows));
+        steps.finish();
     }
 }
 

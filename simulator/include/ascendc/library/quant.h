@@ -43,26 +43,26 @@ using Tensor = AscendC::LocalTensor<T>;
 
 // scale, offset: a half, or a tensor of halves.
 template <class T, class S, class O>
-void quantize_elements(NormSteps& m, const Tensor<int8_t>& dst, const Tensor<T>& src, const Tensor<half>& tmp,
+void quantize_elements(NormSteps& steps, const Tensor<int8_t>& dst, const Tensor<T>& src, const Tensor<half>& tmp,
                        const S& scale, const O& offset, uint32_t n) {
     constexpr bool kScales = !std::is_same_v<S, half>, kOffsets = !std::is_same_v<O, half>;
     const uint32_t chunk = tmp.GetSize() / 32 * 32;
     for (uint32_t at = 0; at < n; at += chunk) {
-        m.count(NormSteps::least(n - at, chunk));
+        steps.set_count(std::min<uint32_t>(n - at, chunk));
         Tensor<half> x = src.template ReinterpretCast<half>()[at];
         if constexpr (sizeof(T) == 4) {
-            m.cast(tmp, src[at], RoundMode::CAST_NONE);
+            steps.cast(tmp, src[at], RoundMode::CAST_NONE);
             x = tmp;
         }
         if constexpr (kScales)
-            m.mul(tmp, x, scale[at]);
+            steps.mul(tmp, x, scale[at]);
         else
-            m.muls(tmp, x, scale);
+            steps.muls(tmp, x, scale);
         if constexpr (kOffsets)
-            m.add(tmp, tmp, offset[at]);
+            steps.add(tmp, tmp, offset[at]);
         else
-            m.adds(tmp, tmp, offset);
-        m.cast(dst[at], tmp, kIs950 ? RoundMode::CAST_RINT : RoundMode::CAST_NONE);
+            steps.adds(tmp, tmp, offset);
+        steps.cast(dst[at], tmp, kIs950 ? RoundMode::CAST_RINT : RoundMode::CAST_NONE);
     }
 }
 
@@ -70,16 +70,16 @@ void quantize_elements(NormSteps& m, const Tensor<int8_t>& dst, const Tensor<T>&
 template <class D, class S>
 void cast_in_place(Site site, const Tensor<D>& d, const Tensor<S>& s, uint32_t n) {
     const std::vector<S> values(s.data(), s.data() + n);
-    move_elements("Cast", site, first_of("sharedTmpBuffer", d, n), first_of("sharedTmpBuffer", s, n), repeats_of(n * 4),
-                  Cost::Repeat, [&] {
-                      for (uint32_t i = 0; i < n; ++i) d.data()[i] = Arithmetic<D>().narrow(float(values[i]));
-                  });
+    run_instruction("Cast", site, first_elements("sharedTmpBuffer", d, n), first_elements("sharedTmpBuffer", s, n),
+                    repeats_of(n * 4), Cost::Repeat, [&] {
+                        for (uint32_t i = 0; i < n; ++i) d.data()[i] = Arithmetic<D>().narrow(float(values[i]));
+                    });
 }
 // A row of n scales or offsets; floats become halves in place.
 template <class T>
-Tensor<half> as_halves(NormSteps& m, const Tensor<T>& t, uint32_t n) {
+Tensor<half> as_halves(NormSteps& steps, const Tensor<T>& t, uint32_t n) {
     const Tensor<half> halves = t.template ReinterpretCast<half>();
-    if constexpr (sizeof(T) == 4) cast_in_place(m.site(), halves, t, n);
+    if constexpr (sizeof(T) == 4) cast_in_place(steps.site(), halves, t, n);
     return halves;
 }
 
@@ -94,31 +94,31 @@ void quantize(const Call& call, const Tensor<int8_t>& dst, const Tensor<T>& src,
                     n);
     if (offsets && offset_count != columns)
         call.report(Rule::Count04, "offsetCount (%u) must be scaleCount (%u).", offset_count, columns);
-    const Range to = call.operand("dstTensor", dst, n), from = call.operand("srcTensor", src, n);
-    call.same_or_apart("dstTensor", to, "srcTensor", from);
-    const auto tmp = call.temporary(shared, quant_sizes(n));
-    call.apart("sharedTmpBuffer", range_of(tmp), "dstTensor", to);
-    call.apart("sharedTmpBuffer", range_of(tmp), "srcTensor", from);
+    const Range to = call.check_operand("dstTensor", dst, n), from = call.check_operand("srcTensor", src, n);
+    call.check_same_or_apart("dstTensor", to, "srcTensor", from);
+    const auto tmp = call.temporary_memory(shared, quant_sizes(n));
+    call.check_apart("sharedTmpBuffer", range_of(tmp), "dstTensor", to);
+    call.check_apart("sharedTmpBuffer", range_of(tmp), "srcTensor", from);
     const Tensor<half> work = tmp.template ReinterpretCast<half>();
-    NormSteps m(call.site());
+    NormSteps steps(call.site());
     if (!scales) {
-        quantize_elements(m, dst, src, work, half(scale), half(offset), n);
+        quantize_elements(steps, dst, src, work, half(scale), half(offset), n);
     } else {
-        call.operand("scaleTensor", *scales, columns);
-        const Tensor<half> scale_row = as_halves(m, *scales, columns);
+        call.check_operand("scaleTensor", *scales, columns);
+        const Tensor<half> scale_row = as_halves(steps, *scales, columns);
         Tensor<half> offset_row;
         if (offsets) {
-            call.operand("offsetTensor", *offsets, columns);
-            offset_row = as_halves(m, *offsets, columns);
+            call.check_operand("offsetTensor", *offsets, columns);
+            offset_row = as_halves(steps, *offsets, columns);
         }
         for (uint32_t at = 0; at < n; at += columns) {
             if (offsets)
-                quantize_elements(m, dst[at], src[at], work, scale_row, offset_row, columns);
+                quantize_elements(steps, dst[at], src[at], work, scale_row, offset_row, columns);
             else
-                quantize_elements(m, dst[at], src[at], work, scale_row, half(offset), columns);
+                quantize_elements(steps, dst[at], src[at], work, scale_row, half(offset), columns);
         }
     }
-    m.finish();
+    steps.finish();
 }
 
 // ---- AscendDequant ------------------------------------------------------------------------------------------------
@@ -126,51 +126,51 @@ void quantize(const Call& call, const Tensor<int8_t>& dst, const Tensor<T>& src,
 constexpr uint32_t kLanes = NormSteps::kLanes;
 
 // d = s * v for the first `columns` elements of each of `rows` rows of n floats.
-inline void multiply_columns(NormSteps& m, const Floats& d, const Floats& v, uint32_t rows, uint32_t n,
+inline void multiply_columns(NormSteps& steps, const Floats& d, const Floats& v, uint32_t rows, uint32_t n,
                              uint32_t columns) {
     if (rows == 0) return;
-    if (n > NormSteps::kMostRepeats * 8) {
-        m.count(columns);
-        m.together([&] {
-            for (uint32_t r = 0; r < rows; ++r) m.mul(d[r * n], d[r * n], v);
+    if (n > NormSteps::kMaxRepeats * 8) {
+        steps.set_count(columns);
+        steps.share_barrier([&] {
+            for (uint32_t r = 0; r < rows; ++r) steps.mul(d[r * n], d[r * n], v);
         });
         return;
     }
     const auto stride = uint8_t(n / 8);
     const AscendC::BinaryRepeatParams params(1, 1, 1, stride, stride, 0);
     const uint32_t chunks = columns / kLanes, tail = columns % kLanes;
-    m.count(rows * kLanes);
-    m.together([&] {
+    steps.set_count(rows * kLanes);
+    steps.share_barrier([&] {
         for (uint32_t i = 0; i < chunks; ++i)
             AscendC::Mul<float, false>(d[i * kLanes], d[i * kLanes], v[i * kLanes], AscendC::MASK_PLACEHOLDER, 1,
-                                       params, m.site());
+                                       params, steps.site());
     });
     if (tail == 0) return;
-    AscendC::SetMaskNorm(m.site());
-    m.together([&] {
-        for (uint32_t r = 0; r < rows; r += NormSteps::kMostRepeats) {
+    AscendC::SetMaskNorm(steps.site());
+    steps.share_barrier([&] {
+        for (uint32_t r = 0; r < rows; r += NormSteps::kMaxRepeats) {
             const uint32_t at = r * n + chunks * kLanes;
             AscendC::Mul<float>(d[at], d[at], v[chunks * kLanes], uint64_t(tail),
-                                uint8_t(NormSteps::least(rows - r, NormSteps::kMostRepeats)), params, m.site());
+                                uint8_t(std::min<uint32_t>(rows - r, NormSteps::kMaxRepeats)), params, steps.site());
         }
     });
-    AscendC::SetMaskCount(m.site());
+    AscendC::SetMaskCount(steps.site());
 }
 
 // The scales in float. S: float, bfloat16, or uint64 with a float in the low half.
 template <class S>
-void load_scales(NormSteps& m, const Floats& d, const Tensor<S>& scales, uint32_t n) {
-    m.count(n);
+void load_scales(NormSteps& steps, const Floats& d, const Tensor<S>& scales, uint32_t n) {
+    steps.set_count(n);
     if constexpr (std::is_same_v<S, float>) {
-        m.adds(d, scales, 0.0f);
+        steps.adds(d, scales, 0.0f);
     } else if constexpr (sizeof(S) == 8) {
         const Floats halves = scales.template ReinterpretCast<float>();
-        move_elements("GatherMask", m.site(), first_of("sharedTmpBuffer", d, n), first_of("deqScale", halves, 2 * n),
-                      repeats_of(n * 8), Cost::GatherMask, [&] {
-                          for (uint32_t i = 0; i < n; ++i) d.data()[i] = halves.data()[2 * i];
-                      });
+        run_instruction("GatherMask", steps.site(), first_elements("sharedTmpBuffer", d, n),
+                        first_elements("deqScale", halves, 2 * n), repeats_of(n * 8), Cost::GatherMask, [&] {
+                            for (uint32_t i = 0; i < n; ++i) d.data()[i] = halves.data()[2 * i];
+                        });
     } else {
-        m.cast(d, scales, RoundMode::CAST_NONE);
+        steps.cast(d, scales, RoundMode::CAST_NONE);
     }
 }
 
@@ -179,30 +179,30 @@ constexpr RoundMode kToResult = kIsBfloat16<D> ? RoundMode::CAST_RINT : RoundMod
 
 // `elements` of src are calculated: whole rows of n, and a part of one. out_n: the pitch of dst.
 template <class D>
-void dequantize_chunks(NormSteps& m, const Tensor<D>& dst, const Tensor<int32_t>& src, const Floats& scales,
+void dequantize_chunks(NormSteps& steps, const Tensor<D>& dst, const Tensor<int32_t>& src, const Floats& scales,
                        const Floats& x, uint32_t rows_that_fit, const AscendC::DequantParams& p, uint32_t out_n,
                        uint32_t elements) {
     for (uint32_t first = 0; first < elements; first += rows_that_fit * p.n) {
-        const uint32_t size = NormSteps::least(elements - first, rows_that_fit * p.n), rows = size / p.n;
+        const uint32_t size = std::min<uint32_t>(elements - first, rows_that_fit * p.n), rows = size / p.n;
         const uint32_t part = size % p.n, out = first / p.n * out_n;
-        m.count(size);
-        m.cast(x, src[first], RoundMode::CAST_NONE);
-        multiply_columns(m, x, scales, rows, p.n, p.calCount);
+        steps.set_count(size);
+        steps.cast(x, src[first], RoundMode::CAST_NONE);
+        multiply_columns(steps, x, scales, rows, p.n, p.calCount);
         if (part) {
-            m.count(part);
-            m.mul(x[rows * p.n], x[rows * p.n], scales);
+            steps.set_count(part);
+            steps.mul(x[rows * p.n], x[rows * p.n], scales);
         }
         auto store = [&](const Tensor<D>& d, const Floats& s, uint32_t n) {
-            m.count(n);
+            steps.set_count(n);
             if constexpr (std::is_same_v<D, float>)
-                m.adds(d, s, 0.0f);
+                steps.adds(d, s, 0.0f);
             else
-                m.cast(d, s, kToResult<D>);
+                steps.cast(d, s, kToResult<D>);
         };
         if (out_n == p.n) {
             store(dst[out], x, size);
         } else {
-            m.together([&] {
+            steps.share_barrier([&] {
                 for (uint32_t r = 0; r < rows; ++r) store(dst[out + r * out_n], x[r * p.n], p.n);
             });
             if (part) store(dst[out + rows * out_n], x[rows * p.n], part);
@@ -214,15 +214,15 @@ template <class D>
 void dequantize_in_registers(const Tensor<D>& dst, const Tensor<int32_t>& src, const std::vector<float>& scales,
                              const AscendC::DequantParams& p, uint32_t out_n, uint32_t elements, Site site) {
     const Arithmetic<D> type;
-    move_elements("registers", site, first_of("dstTensor", dst, (elements + p.n - 1) / p.n * out_n),
-                  first_of("srcTensor", src, elements), repeats_of(elements * 4) * 4, Cost::Repeat, [&] {
-                      for (uint32_t i = 0; i < elements; ++i) {
-                          const uint32_t column = i % p.n;
-                          const float x = float(src.data()[i]);
-                          dst.data()[i / p.n * out_n + column] =
-                              type.narrow(column < p.calCount ? x * scales[column] : x);
-                      }
-                  });
+    run_instruction("registers", site, first_elements("dstTensor", dst, (elements + p.n - 1) / p.n * out_n),
+                    first_elements("srcTensor", src, elements), repeats_of(elements * 4) * 4, Cost::Repeat, [&] {
+                        for (uint32_t i = 0; i < elements; ++i) {
+                            const uint32_t column = i % p.n;
+                            const float x = float(src.data()[i]);
+                            dst.data()[i / p.n * out_n + column] =
+                                type.narrow(column < p.calCount ? x * scales[column] : x);
+                        }
+                    });
 }
 
 // scales: null for the value `scale`.
@@ -238,10 +238,10 @@ void dequantize(const Call& call, const Tensor<D>& dst, const Tensor<int32_t>& s
         p = {p.n / p.calCount, p.calCount, p.calCount};
     if (elements == 0) elements = p.m * p.n;
     const uint32_t out_n = (p.n + in_block - 1) / in_block * in_block;
-    const Range from = call.operand("srcTensor", src, elements);
-    const Range to = call.operand("dstTensor", dst, uint64_t((elements + p.n - 1) / p.n) * out_n);
-    call.apart("dstTensor", to, "srcTensor", from);
-    if (scales) call.apart("dstTensor", to, "deqScale", call.operand("deqScale", *scales, p.calCount));
+    const Range from = call.check_operand("srcTensor", src, elements);
+    const Range to = call.check_operand("dstTensor", dst, uint64_t((elements + p.n - 1) / p.n) * out_n);
+    call.check_apart("dstTensor", to, "srcTensor", from);
+    if (scales) call.check_apart("dstTensor", to, "deqScale", call.check_operand("deqScale", *scales, p.calCount));
     if constexpr (kIs950) {
         std::vector<float> values(p.calCount, scale);
         if (scales) {
@@ -259,22 +259,22 @@ void dequantize(const Call& call, const Tensor<D>& dst, const Tensor<int32_t>& s
         dequantize_in_registers(dst, src, values, p, out_n, elements, call.site());
         return;
     }
-    const auto tmp = call.temporary(shared, dequant_sizes(given_m, given_n));
-    call.apart("sharedTmpBuffer", range_of(tmp), "dstTensor", to);
-    call.apart("sharedTmpBuffer", range_of(tmp), "srcTensor", from);
+    const auto tmp = call.temporary_memory(shared, dequant_sizes(given_m, given_n));
+    call.check_apart("sharedTmpBuffer", range_of(tmp), "dstTensor", to);
+    call.check_apart("sharedTmpBuffer", range_of(tmp), "srcTensor", from);
     const Floats memory = tmp.template ReinterpretCast<float>();
     const uint32_t scale_floats = (p.calCount + 7) / 8 * 8;
-    const uint32_t fits = NormSteps::least((memory.GetSize() - scale_floats) / p.n, (elements + p.n - 1) / p.n);
-    NormSteps m(call.site());
+    const uint32_t fits = std::min<uint32_t>((memory.GetSize() - scale_floats) / p.n, (elements + p.n - 1) / p.n);
+    NormSteps steps(call.site());
     if (scales) {
-        load_scales(m, memory, *scales, p.calCount);
+        load_scales(steps, memory, *scales, p.calCount);
     } else {
-        m.count(p.calCount);
-        m.fill(memory, scale);
-        m.adds(memory, memory, 0.0f);
+        steps.set_count(p.calCount);
+        steps.fill(memory, scale);
+        steps.adds(memory, memory, 0.0f);
     }
-    dequantize_chunks(m, dst, src, memory, memory[scale_floats], fits, p, out_n, elements);
-    m.finish();
+    dequantize_chunks(steps, dst, src, memory, memory[scale_floats], fits, p, out_n, elements);
+    steps.finish();
 }
 
 template <class D, class S, bool kIsTensor>

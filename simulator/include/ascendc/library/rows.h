@@ -21,7 +21,7 @@ namespace ascend_sim {
 
 using Floats = AscendC::LocalTensor<float>;
 
-constexpr uint32_t kRepeatFloats = 64, kBlockFloats = 8, kMostRepeats = 255;
+constexpr uint32_t kRepeatFloats = 64, kBlockFloats = 8, kMaxRepeats = 255;
 
 // Temporary floats of a row's reduction.
 constexpr uint32_t fold_floats(uint32_t pitch) {
@@ -32,29 +32,29 @@ class RowSteps {
 public:
     explicit RowSteps(Site site) : site_(site) {}
     Site site() const { return site_; }
-    void done() const {
+    void end_step() const {
         if (!kIs950) barrier(int32_t(Pipe::V), site_);
     }
 
     template <class D, class S>
     void cast(const AscendC::LocalTensor<D>& d, const AscendC::LocalTensor<S>& s, uint32_t n) const {
-        AscendC::Cast(d, s, kIsBfloat16<D> ? RoundMode::CAST_RINT : RoundMode::CAST_NONE, n, site_), done();
+        AscendC::Cast(d, s, kIsBfloat16<D> ? RoundMode::CAST_RINT : RoundMode::CAST_NONE, n, site_), end_step();
     }
-    void exp(const Floats& d, const Floats& s, uint32_t n) const { AscendC::Exp(d, s, int32_t(n), site_), done(); }
-    void ln(const Floats& d, const Floats& s, uint32_t n) const { AscendC::Ln(d, s, int32_t(n), site_), done(); }
+    void exp(const Floats& d, const Floats& s, uint32_t n) const { AscendC::Exp(d, s, int32_t(n), site_), end_step(); }
+    void ln(const Floats& d, const Floats& s, uint32_t n) const { AscendC::Ln(d, s, int32_t(n), site_), end_step(); }
     void muls(const Floats& d, const Floats& s, float f, uint32_t n) const {
-        AscendC::Muls(d, s, f, int32_t(n), site_), done();
+        AscendC::Muls(d, s, f, int32_t(n), site_), end_step();
     }
     void adds(const Floats& d, const Floats& s, float f, uint32_t n) const {
-        AscendC::Adds(d, s, f, int32_t(n), site_), done();
+        AscendC::Adds(d, s, f, int32_t(n), site_), end_step();
     }
 #define ASCEND_SIM_STEP(step, Name)                                                               \
     void step(const Floats& d, const Floats& a, const Floats& b, uint32_t n) const {              \
-        AscendC::Name(d, a, b, int32_t(n), site_), done();                                        \
+        AscendC::Name(d, a, b, int32_t(n), site_), end_step();                                    \
     }                                                                                             \
     void step(const Floats& d, const Floats& a, const Floats& b, uint64_t mask, uint32_t repeats, \
               const AscendC::BinaryRepeatParams& p) const {                                       \
-        AscendC::Name<float>(d, a, b, mask, repeats, p, site_), done();                           \
+        AscendC::Name<float>(d, a, b, mask, repeats, p, site_), end_step();                       \
     }
     ASCEND_SIM_STEP(add, Add)
     ASCEND_SIM_STEP(sub, Sub)
@@ -65,8 +65,9 @@ public:
 
     // Copies n elements.
     void copy(const Floats& d, const Floats& s, uint32_t n) const {
-        move_elements("Copy", site_, first_of("dst", d, n), first_of("src", s, n), repeats_of(n * sizeof(float)),
-                      Cost::Repeat, [&] { std::memcpy(d.data(), s.data(), n * sizeof(float)); });
+        run_instruction("Copy", site_, first_elements("dst", d, n), first_elements("src", s, n),
+                        repeats_of(n * sizeof(float)), Cost::Repeat,
+                        [&] { std::memcpy(d.data(), s.data(), n * sizeof(float)); });
     }
     // The scalars s[0, m) become blocks of `block` elements.
     void spread(const Floats& d, const Floats& s, uint32_t m, uint32_t block) const {
@@ -82,7 +83,7 @@ public:
             }
             finish_vector((m + 7) / 8, cycles_of(Cost::Repeat));
         }
-        done();
+        end_step();
     }
     // Blocks of 8 become blocks of 16: two copies.
     void double_blocks(const Floats& d, const Floats& s, uint32_t m) const {
@@ -95,7 +96,7 @@ public:
             for (uint32_t i = 0; part && i < 2 * n; ++i) d.data()[i] = s.data()[i / 2 / kBlockFloats * kBlockFloats];
             finish_vector(repeats_of(n * sizeof(float)), cycles_of(Cost::Repeat));
         }
-        done();
+        end_step();
     }
     // Counter mode for the instructions that f issues.
     template <class F>
@@ -105,7 +106,7 @@ public:
         f();
         AscendC::SetMaskNorm(site_);
         AscendC::ResetMask(site_);
-        done();
+        end_step();
     }
 
     // d[r] (blocks) = the maximum or the sum of row r. tmp has m * fold_floats(pitch) elements.
@@ -125,7 +126,7 @@ public:
                                             int32_t(pitch / kBlockFloats), AscendC::ReduceOrder::ORDER_ONLY_VALUE,
                                             site_);
             });
-            done();
+            end_step();
         } else {
             fold<kMax>(tmp, s, m, k, pitch);
             reduce_blocks<kMax>(d, tmp, m * kRepeatFloats);
@@ -208,8 +209,8 @@ private:
     }
     template <class F>
     static void by_repeats(uint32_t m, F f) {
-        for (uint32_t first = 0; first < m; first += kMostRepeats)
-            f(first, m - first < kMostRepeats ? m - first : kMostRepeats);
+        for (uint32_t first = 0; first < m; first += kMaxRepeats)
+            f(first, m - first < kMaxRepeats ? m - first : kMaxRepeats);
     }
     template <bool kMax>
     void combine(const Floats& d, const Floats& a, const Floats& b, uint64_t mask, uint32_t repeats,
@@ -232,13 +233,13 @@ private:
     template <bool kMax>
     void fold(const Floats& d, const Floats& s, uint32_t m, uint32_t k, uint32_t pitch) const {
         const uint32_t chunks = k / kRepeatFloats, tail = k % kRepeatFloats, stride = pitch / kBlockFloats;
-        if (stride > kMostRepeats) {  // strides do not fit: row by row
+        if (stride > kMaxRepeats) {  // strides do not fit: row by row
             for (uint32_t r = 0; r < m; ++r) {
                 const Floats to = d[r * kRepeatFloats], row = s[r * pitch];
                 copy(to, row, kRepeatFloats);
-                for (uint32_t first = 1; first < chunks; first += kMostRepeats)
+                for (uint32_t first = 1; first < chunks; first += kMaxRepeats)
                     combine<kMax>(to, row[first * kRepeatFloats], to, kRepeatFloats,
-                                  chunks - first < kMostRepeats ? chunks - first : kMostRepeats, {1, 1, 1, 0, 8, 0});
+                                  chunks - first < kMaxRepeats ? chunks - first : kMaxRepeats, {1, 1, 1, 0, 8, 0});
                 if (tail) combine<kMax>(to, to, row[chunks * kRepeatFloats], tail, 1, {1, 1, 1, 8, 8, 8});
             }
             return;
@@ -267,7 +268,7 @@ private:
             std::memcpy(ub() + to.begin, ub() + from.begin, kRepeatBytes);
         }
         finish_vector(rows, cycles_of(Cost::Repeat));
-        done();
+        end_step();
     }
     Site site_;
 };

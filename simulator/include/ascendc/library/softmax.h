@@ -93,7 +93,7 @@ struct SoftmaxTile {
                 uint32_t own_blocks) {
         const uint32_t split = rows.tiling.splitM, fold = fold_floats(rows.pitch);
         const uint32_t bytes = split * (wide_rows * rows.pitch + own_blocks * kBlock + fold) * uint32_t(sizeof(float));
-        memory = call.temporary(shared, {bytes, bytes});
+        memory = call.temporary_memory(shared, {bytes, bytes});
         const Floats all = memory.template ReinterpretCast<float>();
         for (uint32_t i = 0; i < 3; ++i) wide[i] = all[split * rows.pitch * (i < wide_rows ? i : 0)];
         for (uint32_t i = 0; i < 4; ++i)
@@ -103,7 +103,7 @@ struct SoftmaxTile {
     // Checks that results of the caller are apart from the temporary memory, and from each other.
     static void check_apart_from(const Call& call, const char* name, Range range,
                                  std::initializer_list<std::pair<const char*, Range>> others) {
-        for (const auto& [other, bytes] : others) call.apart(name, range, other, bytes);
+        for (const auto& [other, bytes] : others) call.check_apart(name, range, other, bytes);
     }
     // The rows of a tile as floats, and where their results go: both in the tile's memory if the rows are half.
     std::pair<Floats, Floats> rows_at(const RowSteps& v, const AscendC::LocalTensor<T>& dst,
@@ -136,22 +136,22 @@ void softmax(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC
     using Tile = SoftmaxTile<T, S>;
     constexpr uint32_t kBlock = Tile::kBlock;
     const RowTiles rows = row_tiles<T, config>(call, src, tiling, info, [&](const RowTiles& r) {
-        return softmax_tiling(r.m, r.pitch, sizeof(T), call.temporary(shared, {UINT32_MAX, 0}).GetLength());
+        return softmax_tiling(r.m, r.pitch, sizeof(T), call.temporary_memory(shared, {UINT32_MAX, 0}).GetLength());
     });
     const bool own_blocks = !sum || Tile::kHalfBlocks;
     const Tile tile(call, rows, shared, Tile::kHalf, own_blocks);
     const uint64_t n = uint64_t(rows.m) * rows.pitch;
-    const Range to = call.operand("dstTensor", dst, n), from = call.operand("srcTensor", src, n);
+    const Range to = call.check_operand("dstTensor", dst, n), from = call.check_operand("srcTensor", src, n);
     const Range used = range_of(tile.memory);
     if (logarithm)
-        call.apart("dstTensor", to, "srcTensor", from);
+        call.check_apart("dstTensor", to, "srcTensor", from);
     else
-        call.same_or_apart("dstTensor", to, "srcTensor", from);
-    call.apart("sharedTmpBuffer", used, "srcTensor", from);
-    call.apart("sharedTmpBuffer", used, "dstTensor", to);
+        call.check_same_or_apart("dstTensor", to, "srcTensor", from);
+    call.check_apart("sharedTmpBuffer", used, "srcTensor", from);
+    call.check_apart("sharedTmpBuffer", used, "dstTensor", to);
     if (sum) {
-        const Range sums = call.operand("sumTensor", *sum, uint64_t(rows.m) * kBlock);
-        const Range maxima = call.operand("maxTensor", *maximum, uint64_t(rows.m) * kBlock);
+        const Range sums = call.check_operand("sumTensor", *sum, uint64_t(rows.m) * kBlock);
+        const Range maxima = call.check_operand("maxTensor", *maximum, uint64_t(rows.m) * kBlock);
         Tile::check_apart_from(
             call, "sumTensor", sums,
             {{"maxTensor", maxima}, {"dstTensor", to}, {"srcTensor", from}, {"sharedTmpBuffer", used}});
@@ -190,17 +190,17 @@ void simple_softmax(const Call& call, const AscendC::LocalTensor<T>& dst, const 
     using Tile = SoftmaxTile<T, S>;
     constexpr uint32_t kBlock = Tile::kBlock;
     const RowTiles rows = row_tiles<T, config>(call, src, tiling, info, [&](const RowTiles& r) {
-        return softmax_tiling(r.m, r.pitch, sizeof(T), call.temporary(shared, {UINT32_MAX, 0}).GetLength());
+        return softmax_tiling(r.m, r.pitch, sizeof(T), call.temporary_memory(shared, {UINT32_MAX, 0}).GetLength());
     });
     const Tile tile(call, rows, shared, Tile::kHalf, Tile::kHalfBlocks);
     const uint64_t n = uint64_t(rows.m) * rows.pitch;
-    const Range to = call.operand("dstTensor", dst, n), from = call.operand("srcTensor", src, n);
-    call.same_or_apart("dstTensor", to, "srcTensor", from);
+    const Range to = call.check_operand("dstTensor", dst, n), from = call.check_operand("srcTensor", src, n);
+    call.check_same_or_apart("dstTensor", to, "srcTensor", from);
     Tile::check_apart_from(call, "sharedTmpBuffer", range_of(tile.memory),
                            {{"dstTensor", to},
                             {"srcTensor", from},
-                            {"inSumTensor", call.operand("inSumTensor", sum, uint64_t(rows.m) * kBlock)},
-                            {"inMaxTensor", call.operand("inMaxTensor", maximum, uint64_t(rows.m) * kBlock)}});
+                            {"inSumTensor", call.check_operand("inSumTensor", sum, uint64_t(rows.m) * kBlock)},
+                            {"inMaxTensor", call.check_operand("inMaxTensor", maximum, uint64_t(rows.m) * kBlock)}});
     const RowSteps v(call.site());
     for_each_tile(rows, [&](uint32_t first, uint32_t m) {
         const uint32_t count = m * rows.pitch, at = first * rows.pitch;
@@ -301,8 +301,8 @@ bool AdjustSoftMaxRes(const LocalTensor<T1>& softMaxRes, const LocalTensor<T2>& 
     static_assert(!isDataFormatNZ, "AdjustSoftMaxRes: the NZ format is not simulated");
     const ascend_sim::Call call("AdjustSoftMaxRes", site);
     const uint32_t step = stepSizeMode ? 1 : ascend_sim::kBlockBytes / sizeof(T2), m = softmaxShapeInfo.srcM;
-    call.operand("softMaxRes", softMaxRes, uint64_t(m) * softmaxShapeInfo.srcK);
-    call.operand("maxTensor", maxTensor, uint64_t(m) * step);
+    call.check_operand("softMaxRes", softMaxRes, uint64_t(m) * softmaxShapeInfo.srcK);
+    call.check_operand("maxTensor", maxTensor, uint64_t(m) * step);
     ascend_sim::hand_over(ascend_sim::Pipe::V, ascend_sim::Pipe::S, "AdjustSoftMaxRes", site);
     bool found = false;
     for (uint32_t r = 0; r < m; ++r) {

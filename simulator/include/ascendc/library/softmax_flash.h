@@ -26,19 +26,20 @@ template <class T, class S>
 void check_flash(const Call& call, const FlashOperands<T, S>& o, const RowTiles& rows, Range used, bool update) {
     using Tile = SoftmaxTile<T, S>;
     const uint64_t n = uint64_t(rows.m) * rows.pitch, blocks = uint64_t(rows.m) * Tile::kBlock;
-    const Range to = call.operand("dstTensor", o.dst, n), from = call.operand("srcTensor", o.src, n);
-    const Range sums = call.operand("sumTensor", o.sum, blocks), maxima = call.operand("maxTensor", o.max, blocks);
-    call.same_or_apart("dstTensor", to, "srcTensor", from);
+    const Range to = call.check_operand("dstTensor", o.dst, n), from = call.check_operand("srcTensor", o.src, n);
+    const Range sums = call.check_operand("sumTensor", o.sum, blocks),
+                maxima = call.check_operand("maxTensor", o.max, blocks);
+    call.check_same_or_apart("dstTensor", to, "srcTensor", from);
     Tile::check_apart_from(call, "sharedTmpBuffer", used,
                            {{"dstTensor", to}, {"srcTensor", from}, {"sumTensor", sums}, {"maxTensor", maxima}});
     Tile::check_apart_from(call, "sumTensor", sums, {{"maxTensor", maxima}, {"dstTensor", to}, {"srcTensor", from}});
     Tile::check_apart_from(call, "maxTensor", maxima, {{"dstTensor", to}, {"srcTensor", from}});
     if (!update) return;
-    const Range in_sums = call.operand("inSumTensor", o.in_sum, blocks);
-    const Range in_maxima = call.operand("inMaxTensor", o.in_max, blocks);
-    const Range factors = call.operand("expMaxTensor", o.exp_max, rows.m * uint64_t(kBlockBytes / sizeof(T)));
-    call.same_or_apart("sumTensor", sums, "inSumTensor", in_sums);
-    call.same_or_apart("maxTensor", maxima, "inMaxTensor", in_maxima);
+    const Range in_sums = call.check_operand("inSumTensor", o.in_sum, blocks);
+    const Range in_maxima = call.check_operand("inMaxTensor", o.in_max, blocks);
+    const Range factors = call.check_operand("expMaxTensor", o.exp_max, rows.m * uint64_t(kBlockBytes / sizeof(T)));
+    call.check_same_or_apart("sumTensor", sums, "inSumTensor", in_sums);
+    call.check_same_or_apart("maxTensor", maxima, "inMaxTensor", in_maxima);
     Tile::check_apart_from(call, "expMaxTensor", factors,
                            {{"dstTensor", to},
                             {"srcTensor", from},
@@ -116,7 +117,7 @@ void softmax_flash(const Call& call, const FlashOperands<T, S>& o, const AscendC
                    const SoftMaxTiling& tiling, const AscendC::SoftMaxShapeInfo& info, bool basic_block) {
     using Tile = SoftmaxTile<T, S>;
     const RowTiles rows = row_tiles<T, config>(call, o.src, tiling, info, [&](const RowTiles& r) {
-        const uint32_t bytes = call.temporary(shared, {UINT32_MAX, 0}).GetLength();
+        const uint32_t bytes = call.temporary_memory(shared, {UINT32_MAX, 0}).GetLength();
         return v2 ? softmax_flash_v2_tiling(r.m, r.pitch, sizeof(T), sizeof(S), bytes, basic_block)
                   : softmax_tiling(r.m, r.pitch, sizeof(T), bytes,
                                    update ? SoftmaxKind::FlashUpdate : SoftmaxKind::Plain);
@@ -161,18 +162,18 @@ void softmax_grad(const Call& call, bool front, const AscendC::LocalTensor<T>& d
     using Tile = SoftmaxTile<T, T>;
     constexpr uint32_t kBlock = Tile::kBlock;
     const RowTiles rows = row_tiles<T, AscendC::SOFTMAX_DEFAULT_CFG>(call, src, tiling, info, [&](const RowTiles& r) {
-        return softmax_tiling(r.m, r.pitch, sizeof(T), call.temporary(shared, {UINT32_MAX, 0}).GetLength(),
+        return softmax_tiling(r.m, r.pitch, sizeof(T), call.temporary_memory(shared, {UINT32_MAX, 0}).GetLength(),
                               front ? SoftmaxKind::GradFront : SoftmaxKind::Grad);
     });
     const Tile tile(call, rows, shared, kIs950 ? 0 : Tile::kHalf ? 3 : 1, kIs950 ? 0 : 1);
     const uint64_t n = uint64_t(rows.m) * rows.pitch;
-    const Range to = call.operand("dstTensor", dst, front ? uint64_t(rows.m) * kBlock : n);
-    const Range from = call.operand("srcTensor", src, n), gradients = call.operand("gradTensor", grad, n);
+    const Range to = call.check_operand("dstTensor", dst, front ? uint64_t(rows.m) * kBlock : n);
+    const Range from = call.check_operand("srcTensor", src, n), gradients = call.check_operand("gradTensor", grad, n);
     if (front)
-        call.apart("dstTensor", to, "srcTensor", from);
+        call.check_apart("dstTensor", to, "srcTensor", from);
     else
-        call.same_or_apart("dstTensor", to, "srcTensor", from);
-    call.apart("dstTensor", to, "gradTensor", gradients);
+        call.check_same_or_apart("dstTensor", to, "srcTensor", from);
+    call.check_apart("dstTensor", to, "gradTensor", gradients);
     Tile::check_apart_from(call, "sharedTmpBuffer", range_of(tile.memory),
                            {{"dstTensor", to}, {"srcTensor", from}, {"gradTensor", gradients}});
     if constexpr (kIs950) return softmax_grad_in_registers(call, front, dst, grad, src, rows);

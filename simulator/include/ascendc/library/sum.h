@@ -37,35 +37,35 @@ AscendC::LocalTensor<uint8_t> check_sum(const Call& call, const AscendC::LocalTe
                     "inner must be n rounded up to 32 bytes, and none may be 0, but outter, inner and n are %u, %u and "
                     "%u.",
                     p.outter, p.inner, p.n);
-    const Range to = call.operand("dstTensor", dst, p.outter);
-    const Range from = call.operand("srcTensor", src, uint64_t(p.outter) * p.inner);
-    call.apart("dstTensor", to, "srcTensor", from);
-    const auto tmp = call.temporary(shared, sizes);
-    call.apart("sharedTmpBuffer", range_of(tmp), "dstTensor", to);
-    call.apart("sharedTmpBuffer", range_of(tmp), "srcTensor", from);
+    const Range to = call.check_operand("dstTensor", dst, p.outter);
+    const Range from = call.check_operand("srcTensor", src, uint64_t(p.outter) * p.inner);
+    call.check_apart("dstTensor", to, "srcTensor", from);
+    const auto tmp = call.temporary_memory(shared, sizes);
+    call.check_apart("sharedTmpBuffer", range_of(tmp), "dstTensor", to);
+    call.check_apart("sharedTmpBuffer", range_of(tmp), "srcTensor", from);
     return tmp;
 }
 
 // to[0] = sum of the n elements of s; tmp has an element for each repeat.
 template <class T>
-void sum_by_repeats(NormSteps& m, const AscendC::LocalTensor<T>& to, AscendC::LocalTensor<T> s,
+void sum_by_repeats(NormSteps& steps, const AscendC::LocalTensor<T>& to, AscendC::LocalTensor<T> s,
                     const AscendC::LocalTensor<T>& tmp, uint32_t n) {
     constexpr uint32_t kInRepeat = kRepeatBytes / sizeof(T);
     for (; n > kInRepeat; n = (n + kInRepeat - 1) / kInRepeat) {
-        m.reduce_repeats(tmp, s, n);
+        steps.reduce_repeats(tmp, s, n);
         s = tmp;
     }
-    m.reduce_repeats(to, s, n);
+    steps.reduce_repeats(to, s, n);
 }
 
 template <class T>
 void sum(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
          const AscendC::LocalTensor<uint8_t>* shared, const AscendC::SumParams& p) {
     const auto tmp = check_sum(call, dst, src, shared, sum_sizes(p.n, sizeof(T)), p);
-    NormSteps m(call.site());
+    NormSteps steps(call.site());
     for (uint32_t r = 0; r < p.outter; ++r)
-        sum_by_repeats(m, dst[r], src[r * p.inner], tmp.template ReinterpretCast<T>(), p.n);
-    m.finish();
+        sum_by_repeats(steps, dst[r], src[r * p.inner], tmp.template ReinterpretCast<T>(), p.n);
+    steps.finish();
 }
 
 template <class A, class T>
@@ -74,26 +74,26 @@ void mean(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::L
     // The host's size has a byte for each repeat, not an element; a larger buffer is used.
     const auto memory = check_sum(call, dst, src, shared, {~0u, mean_sizes(p.n, sizeof(T), sizeof(A)).least}, p);
     const float factor = 1.0f / float(p.n);
-    NormSteps m(call.site());
+    NormSteps steps(call.site());
     if constexpr (sizeof(A) == sizeof(T)) {
         const auto tmp = memory.template ReinterpretCast<T>();
-        for (uint32_t r = 0; r < p.outter; ++r) sum_by_repeats(m, dst[r], src[r * p.inner], tmp, p.n);
-        m.count(p.outter);
-        m.muls(dst, dst, T(factor));
+        for (uint32_t r = 0; r < p.outter; ++r) sum_by_repeats(steps, dst[r], src[r * p.inner], tmp, p.n);
+        steps.set_count(p.outter);
+        steps.muls(dst, dst, T(factor));
     } else {
         const Floats x = memory.template ReinterpretCast<float>(), sums = x[p.inner];
         const AscendC::LocalTensor<T> result = memory.template ReinterpretCast<T>();
         for (uint32_t r = 0; r < p.outter; ++r) {
-            m.count(p.n);
-            m.cast(x, src[r * p.inner], RoundMode::CAST_NONE);
-            sum_by_repeats(m, sums, x, sums, p.n);
-            m.count(1);
-            m.muls(sums, sums, factor);
-            m.cast(result, sums, RoundMode::CAST_NONE);
-            m.reduce_repeats(dst[r], result, 1);
+            steps.set_count(p.n);
+            steps.cast(x, src[r * p.inner], RoundMode::CAST_NONE);
+            sum_by_repeats(steps, sums, x, sums, p.n);
+            steps.set_count(1);
+            steps.muls(sums, sums, factor);
+            steps.cast(result, sums, RoundMode::CAST_NONE);
+            steps.reduce_repeats(dst[r], result, 1);
         }
     }
-    m.finish();
+    steps.finish();
 }
 
 }  // namespace ascend_sim

@@ -46,32 +46,32 @@ struct Welford {
 };
 
 template <bool kReuse, class T>
-void welford_update_in_ub(NormSteps& m, const Welford<T>& w, const Floats& tmp, uint32_t n, float rec) {
+void welford_update_in_ub(NormSteps& steps, const Welford<T>& w, const Floats& tmp, uint32_t n, float rec) {
     constexpr bool kIsHalf = sizeof(T) == 2;
     constexpr uint32_t kArrays = kIsHalf ? 3 : kReuse ? 1 : 2;
     const uint32_t chunk = tmp.GetSize() / (64 * kArrays) * 64;
     for (uint32_t first = 0; first < n; first += chunk) {
-        const uint32_t part = NormSteps::least(n - first, chunk);
+        const uint32_t part = std::min<uint32_t>(n - first, chunk);
         const Floats delta = tmp[kIsHalf ? chunk : 0], other = kReuse && !kIsHalf ? delta : tmp[(kArrays - 1) * chunk];
         Floats x;
-        m.count(part);
+        steps.set_count(part);
         if constexpr (kIsHalf) {
             x = tmp;
-            m.cast(x, w.x[first], RoundMode::CAST_NONE);
+            steps.cast(x, w.x[first], RoundMode::CAST_NONE);
         } else {
             x = w.x[first];
         }
-        m.sub(delta, x, w.mean[first]);
-        m.muls(other, delta, rec);
-        m.add(w.out_mean[first], other, w.mean[first]);
-        m.sub(other, x, w.out_mean[first]);
+        steps.sub(delta, x, w.mean[first]);
+        steps.muls(other, delta, rec);
+        steps.add(w.out_mean[first], other, w.mean[first]);
+        steps.sub(other, x, w.out_mean[first]);
         if (kReuse && !kIsHalf) {
-            m.sub(x, x, w.mean[first]);
-            m.mul(delta, delta, x);
+            steps.sub(x, x, w.mean[first]);
+            steps.mul(delta, delta, x);
         } else {
-            m.mul(delta, delta, other);
+            steps.mul(delta, delta, other);
         }
-        m.add(w.out_m2[first], delta, w.m2[first]);
+        steps.add(w.out_m2[first], delta, w.m2[first]);
     }
 }
 
@@ -106,20 +106,20 @@ void welford_update(const Call& call, const Welford<T>& w, const AscendC::LocalT
     all.add("inputVariance", w.m2, p.abLength);
     all.add("outputMean", w.out_mean, p.abLength);
     all.add("outputVariance", w.out_m2, p.abLength);
-    NormSteps m(call.site());
+    NormSteps steps(call.site());
     if (kInPlace && p.abComputeLength < p.abLength) {
         const uint32_t n = round_up(p.abLength - p.abComputeLength, 8), at = p.abLength - n;
-        m.copy(w.out_mean[at], w.mean[at], n);
-        m.copy(w.out_m2[at], w.m2[at], n);
+        steps.copy(w.out_mean[at], w.mean[at], n);
+        steps.copy(w.out_m2[at], w.m2[at], n);
     }
     if constexpr (kIs950) {
         welford_update_in_registers(w, p.abComputeLength, p.nRec, call.site());
     } else {
-        const auto tmp = call.temporary(shared, welford_update_sizes(1, p.abLength, sizeof(T), kReuse));
+        const auto tmp = call.temporary_memory(shared, welford_update_sizes(1, p.abLength, sizeof(T), kReuse));
         all.add("sharedTmpBuffer", range_of(tmp));
-        welford_update_in_ub<kReuse>(m, w, tmp.template ReinterpretCast<float>(), p.abComputeLength, p.nRec);
+        welford_update_in_ub<kReuse>(steps, w, tmp.template ReinterpretCast<float>(), p.abComputeLength, p.nRec);
     }
-    m.finish();
+    steps.finish();
 }
 
 // ---- WelfordFinalize ----------------------------------------------------------------------------------------------
@@ -132,19 +132,19 @@ struct WelfordParts {
 };
 
 // d[0, n) scaled by the counts of head and tail; `first` is the position of d[0] in the input.
-inline void scale_by_counts(NormSteps& m, const Floats& d, const Floats& s, const AscendC::WelfordFinalizePara& p,
+inline void scale_by_counts(NormSteps& steps, const Floats& d, const Floats& s, const AscendC::WelfordFinalizePara& p,
                             uint32_t first, uint32_t n, const Floats* scaled) {
-    m.muls(d, s, float(p.tailCount));
+    steps.muls(d, s, float(p.tailCount));
     const Floats& last = scaled ? *scaled : d;
-    if (scaled) m.muls(last, d, p.rRec);
-    const uint32_t head = p.headCountLength > first ? NormSteps::least(p.headCountLength - first, n) : 0;
+    if (scaled) steps.muls(last, d, p.rRec);
+    const uint32_t head = p.headCountLength > first ? std::min<uint32_t>(p.headCountLength - first, n) : 0;
     if (head == 0) return;
-    m.count(head);
-    m.muls(last, last, float(p.headCount) / float(p.tailCount));
-    m.count(n);
+    steps.set_count(head);
+    steps.muls(last, last, float(p.headCount) / float(p.tailCount));
+    steps.set_count(n);
 }
 
-inline void welford_finalize_in_ub(NormSteps& m, const WelfordParts& w, const Floats& tmp) {
+inline void welford_finalize_in_ub(NormSteps& steps, const WelfordParts& w, const Floats& tmp) {
     constexpr uint32_t kPartials = 64;
     const AscendC::WelfordFinalizePara& p = w.para;
     const Floats means = tmp, variances = tmp[kPartials];
@@ -154,50 +154,50 @@ inline void welford_finalize_in_ub(NormSteps& m, const WelfordParts& w, const Fl
     auto by_chunks = [&](const Floats& partial, auto one) {
         uint32_t k = 0;
         for (uint32_t first = 0; first < p.abLength; first += chunk) {
-            const uint32_t n = NormSteps::least(p.abLength - first, chunk);
-            m.count(n);
+            const uint32_t n = std::min<uint32_t>(p.abLength - first, chunk);
+            steps.set_count(n);
             one(first, n, partial[k]);
             if (++k == kPartials && first + n < p.abLength) {
-                m.repeat_sums(partial, partial, 1, kPartials, k);
+                steps.sum_rows_by_repeats(partial, partial, 1, kPartials, k);
                 k = 1;
             }
         }
-        m.repeat_sums(partial, partial, 1, kPartials, k);
+        steps.sum_rows_by_repeats(partial, partial, 1, kPartials, k);
     };
     by_chunks(means, [&](uint32_t first, uint32_t n, const Floats& partial) {
         if (w.counts) {
-            m.cast(x, (*w.counts)[first], RoundMode::CAST_NONE);
-            m.mul(x, w.mean[first], x);
-            m.muls(x, x, p.rRec);
+            steps.cast(x, (*w.counts)[first], RoundMode::CAST_NONE);
+            steps.mul(x, w.mean[first], x);
+            steps.muls(x, x, p.rRec);
         } else if (w.has_tail()) {
-            scale_by_counts(m, y, w.mean[first], p, first, n, &x);
+            scale_by_counts(steps, y, w.mean[first], p, first, n, &x);
         } else {
-            m.muls(x, w.mean[first], p.abRec);
+            steps.muls(x, w.mean[first], p.abRec);
         }
-        m.fold_sums(partial, y, x, 1, n);
+        steps.sum_rows_by_lanes(partial, y, x, 1, n);
     });
     by_chunks(variances, [&](uint32_t first, uint32_t n, const Floats& partial) {
-        m.spread(x, means, 1, 1, n);
-        m.count(n);
-        m.sub(y, w.mean[first], x);
-        m.mul(x, y, y);
+        steps.spread(x, means, 1, 1, n);
+        steps.set_count(n);
+        steps.sub(y, w.mean[first], x);
+        steps.mul(x, y, y);
         if (w.counts) {
-            m.cast(y, (*w.counts)[first], RoundMode::CAST_NONE);
-            m.mul(y, x, y);
+            steps.cast(y, (*w.counts)[first], RoundMode::CAST_NONE);
+            steps.mul(y, x, y);
         } else if (w.has_tail()) {
-            scale_by_counts(m, y, x, p, first, n, nullptr);
+            scale_by_counts(steps, y, x, p, first, n, nullptr);
         } else {
-            m.muls(y, x, float(p.rnLength));
+            steps.muls(y, x, float(p.rnLength));
         }
-        m.add(x, w.m2[first], y);
-        m.muls(y, x, p.rRec);
-        m.fold_sums(partial, x, y, 1, n);
+        steps.add(x, w.m2[first], y);
+        steps.muls(y, x, p.rRec);
+        steps.sum_rows_by_lanes(partial, x, y, 1, n);
     });
     for (auto [out, partial] : {std::pair{w.out_mean, means}, std::pair{w.out_variance, variances}}) {
-        m.count(8);
-        m.fill(out, 0.0f);
-        m.count(1);
-        m.adds(out, partial, 0.0f);
+        steps.set_count(8);
+        steps.fill(out, 0.0f);
+        steps.set_count(1);
+        steps.adds(out, partial, 0.0f);
     }
 }
 
@@ -217,12 +217,12 @@ inline void welford_finalize_in_registers(const WelfordParts& w, float factor, S
         count[i] = w.counts ? float(w.counts->data()[i]) : w.has_tail() ? float(part) : float(p.rnLength);
         values[i] = w.counts || w.has_tail() ? w.mean.data()[i] * count[i] * p.rRec : w.mean.data()[i] * p.abRec;
     }
-    const float mean = register_sum(values.data(), n);
+    const float mean = sum_in_registers(values.data(), n);
     for (uint32_t i = 0; i < n; ++i) {
         const float delta = w.mean.data()[i] - mean;
         values[i] = (delta * delta * count[i] + w.m2.data()[i]) * factor;
     }
-    const float variance = register_sum(values.data(), n);
+    const float variance = sum_in_registers(values.data(), n);
     for (uint32_t i = 0; i < 8; ++i) {
         w.out_mean.data()[i] = i ? 0 : mean;
         w.out_variance.data()[i] = i ? 0 : variance;
@@ -248,15 +248,15 @@ inline void welford_finalize(const Call& call, const WelfordParts& w, bool is_co
     if (w.counts) all.add("counts", *w.counts, p.abLength);
     all.add("outputMean", w.out_mean, 8);
     all.add("outputVariance", w.out_variance, 8);
-    const auto tmp =
-        call.temporary(shared, kIs950 ? welford_finalize_sizes_950(p.abLength) : welford_finalize_sizes(p.abLength));
+    const auto tmp = call.temporary_memory(
+        shared, kIs950 ? welford_finalize_sizes_950(p.abLength) : welford_finalize_sizes(p.abLength));
     all.add("sharedTmpBuffer", range_of(tmp));
     if constexpr (kIs950) {
         welford_finalize_in_registers(w, is_corrected ? p.rRecWithCorrection : p.rRec, call.site());
     } else {
-        NormSteps m(call.site());
-        welford_finalize_in_ub(m, w, tmp.ReinterpretCast<float>());
-        m.finish();
+        NormSteps steps(call.site());
+        welford_finalize_in_ub(steps, w, tmp.ReinterpretCast<float>());
+        steps.finish();
     }
 }
 
