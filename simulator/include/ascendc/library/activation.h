@@ -1,11 +1,14 @@
 // Sigmoid, Silu, Swish, Gelu, FasterGelu, FasterGeluV2, SwiGLU, GeGLU, ReGlu.
 //
-// Rules: half and float; ReGlu also bfloat16. Gelu and its kin also in place.
-// Meaning: Sigmoid, Silu and Swish compute in the tensor's type, and so do Gelu and its kin without highPrecision; the
-// others compute in float. Sigmoid is 1 / (1 + exp(-x)), Swish x / (1 + exp(-beta x)). Gelu is
-// x * min(1, exp(a)) / (1 + exp(-|a|)) with a = 1.5957691 (x + 0.044715 x^3), FasterGelu x / (1 + exp(-1.702 x)),
-// FasterGeluV2 x (sgn(x) (-0.1444 (min(|0.7071 x|, 1.769) - 1.769)^2 + 0.5) + 0.5). SwiGLU, GeGLU and ReGlu multiply
-// src0 by the Swish, the Gelu or the positive part of src1. highPerformance replaces the division by a reciprocal.
+// Rules: half and float; ReGlu also bfloat16. Gelu, FasterGelu and FasterGeluV2 also work in place.
+// Meaning:
+//   Sigmoid = 1 / (1 + exp(-x)), Swish = x / (1 + exp(-beta x)), Silu = Swish with beta 1
+//   Gelu = x * min(1, exp(a)) / (1 + exp(-|a|)) with a = 1.5957691 (x + 0.044715 x^3)
+//   FasterGelu = x / (1 + exp(-1.702 x))
+//   FasterGeluV2 = x (sign(x) (-0.1444 (min(|0.7071 x|, 1.769) - 1.769)^2 + 0.5) + 0.5)
+//   SwiGLU = src0 * Swish(src1), GeGLU = src0 * Gelu(src1), ReGlu = src0 * max(src1, 0)
+// Sigmoid, Silu and Swish compute in the tensor's type. Gelu, FasterGelu and FasterGeluV2 do so without highPrecision.
+// All other functions compute in float. highPerformance replaces the division by a product with the reciprocal.
 // Pages: those of the functions; the order of steps is that of asc-devkit's impl/adv_api/detail/activation.
 #pragma once
 
@@ -56,7 +59,7 @@ struct GeGluProgram : ProgramTraits {
     static constexpr bool kHasResultRegister = true;
     template <class Steps, class Register>
     void operator()(Steps& steps, Register& y, Register (&x)[2], Register*) const {
-        steps.mul(y, x[1], x[1]);
+        steps.mul(y, x[1], x[1]);  // -a = -0.07135481627 (x^3 + x / 0.044715), with a as in Gelu
         steps.adds(y, y, 2.2363860002236e1f);
         steps.mul(y, y, x[1]);
         steps.muls(y, y, -0.0713548162726f);
@@ -80,14 +83,14 @@ struct GeluTraits : ProgramTraits {
     static constexpr bool kWidens = precise;
     static constexpr bool kAllowsInPlace = true;
 };
-// d = x / d
+// denominator = x / denominator
 template <bool fast, class Steps, class Register>
-void divide(Steps& steps, Register& d, const Register& x) {
+void divide_by(Steps& steps, Register& denominator, const Register& x) {
     if constexpr (fast) {
-        steps.reciprocal(d, d);
-        steps.mul(d, x, d);
+        steps.reciprocal(denominator, denominator);
+        steps.mul(denominator, x, denominator);
     } else {
-        steps.div(d, x, d);
+        steps.div(denominator, x, denominator);
     }
 }
 template <bool precise, bool fast>
@@ -100,13 +103,13 @@ struct GeluProgram : GeluTraits<precise> {
         steps.muls(tmp[0], tmp[1], 0.044715f);
         steps.add(tmp[1], x[0], tmp[0]);
         steps.muls(tmp[0], tmp[1], 1.5957691216057308f);
-        steps.mins(tmp[1], tmp[0], 0.0f);  // exponents are never positive, so that nothing overflows
+        steps.mins(tmp[1], tmp[0], 0.0f);  // exp of a number that is never positive does not overflow
         steps.exp(tmp[1], tmp[1]);
         steps.abs(tmp[0], tmp[0]);
         steps.muls(tmp[0], tmp[0], -1.0f);
         steps.exp(tmp[0], tmp[0]);
         steps.adds(tmp[0], tmp[0], 1.0f);
-        divide<fast>(steps, tmp[0], x[0]);
+        divide_by<fast>(steps, tmp[0], x[0]);
         steps.mul(y, tmp[0], tmp[1]);
     }
 };
@@ -118,7 +121,7 @@ struct FasterGeluProgram : GeluTraits<precise> {
         steps.muls(tmp[0], x[0], -1.702f);
         steps.exp(tmp[0], tmp[0]);
         steps.adds(tmp[0], tmp[0], 1.0f);
-        divide<fast>(steps, tmp[0], x[0]);
+        divide_by<fast>(steps, tmp[0], x[0]);
         steps.adds(y, tmp[0], 0.0f);
     }
 };
@@ -134,16 +137,16 @@ struct FasterGeluV2Program : GeluTraits<precise> {
         steps.mul(tmp[0], tmp[0], tmp[0]);
         steps.muls(tmp[0], tmp[0], -0.1444f);
         steps.adds(tmp[0], tmp[0], 0.5f);
-        steps.adds(tmp[1], x[0], 0.000000000001f);  // the sign of x
+        steps.adds(tmp[1], x[0], 0.000000000001f);  // sign(x) = x / |x|; the addend avoids 0 / 0
         steps.abs(tmp[2], tmp[1]);
-        divide<fast>(steps, tmp[2], tmp[1]);
+        divide_by<fast>(steps, tmp[2], tmp[1]);
         steps.mul(tmp[0], tmp[0], tmp[2]);
         steps.adds(tmp[0], tmp[0], 0.5f);
         steps.mul(y, x[0], tmp[0]);
     }
 };
 
-// The host's function gives 256 bytes for ReGlu of float, which needs none.
+// The host's function returns 256 bytes for ReGlu of float, but the kernel needs none.
 constexpr TmpArrays reglu_arrays(uint32_t type_bytes) { return {type_bytes == 4 ? 0u : 6u, 0, 0, false}; }
 
 }  // namespace ascend_sim

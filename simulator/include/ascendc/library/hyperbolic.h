@@ -1,8 +1,11 @@
 // Tanh, Sinh, Cosh, Asinh, Acosh, Atanh, Erf, Erfc.
 //
-// Rules: half and float. Acosh takes 1 .. 65504, Asinh -65504 .. 65504, Atanh 0.001 .. 0.99 and the negatives.
-// Meaning: in float. Sinh and Cosh are exp(x - ln 2) -/+ exp(-x - ln 2); Asinh, Acosh and Atanh are logarithms; Erf and
-// Erfc are quotients of polynomials. Arguments are limited: Tanh to 8.8, Erf to 3.92, Erfc to 10.
+// Rules: half and float. Ranges of x: Acosh 1 .. 65504, Asinh -65504 .. 65504, Atanh 0.001 .. 0.99 and -0.99 .. -0.001.
+// Meaning: computed in float.
+//   Sinh = exp(x - ln 2) - exp(-x - ln 2), Cosh = exp(x - ln 2) + exp(-x - ln 2)
+//   Asinh = sign(x) ln(|x| + sqrt(x^2 + 1)), Acosh = ln(x + sqrt(x^2 - 1)), Atanh = ln((1 + x) / (1 - x)) / 2
+//   Tanh = (exp(2 x) - 1) / (exp(2 x) + 1); Erf and Erfc are quotients of polynomials
+// |x| is limited: to 8.8 in Tanh, 3.92 in Erf and 10 in Erfc.
 // Pages: Tanh, Sinh, Cosh, Asinh, Acosh, Atanh, Erf, Erfc; the coefficients are those of asc-devkit's
 // impl/adv_api/detail/math.
 #pragma once
@@ -111,40 +114,40 @@ struct ErfProgram : ProgramTraits {
                     0.29639384698e5f});
         steps.mul(tmp[1], y, tmp[1]);
         steps.adds(tmp[2], tmp[0], 0.31212858877e2f);
-        for (float c : {0.39856963806e3f, 0.30231248150e4f, 0.13243365831e5f, 0.26267224157e5f}) {
+        for (float coefficient : {0.39856963806e3f, 0.30231248150e4f, 0.13243365831e5f, 0.26267224157e5f}) {
             steps.mul(tmp[2], tmp[2], tmp[0]);
-            steps.adds(tmp[2], tmp[2], c);
+            steps.adds(tmp[2], tmp[2], coefficient);
         }
         steps.div(y, tmp[1], tmp[2]);
     }
 };
 
-// erfc |x| = exp(-x^2) * p(|x|) / q(|x|); erfc x = 1 - s + s * erfc |x| with the sign s of x.
+// erfc |x| = exp(-x^2) * p(|x|) / q(|x|); erfc x = 1 - s + s * erfc |x|, where s is the sign of x, held in y.
 template <class T, bool>
 struct ErfcProgram : ProgramTraits {
     static constexpr uint32_t kTmpRegisters = 5;
     template <class Steps, class Register>
     void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
-        constexpr float kTiny = 2.168404344971009e-19f;
-        Register &a = tmp[0], &p = tmp[1], &q = tmp[2];
+        constexpr float kTiny = 0x1p-62f;  // avoids 0 / 0 in x / |x|
+        Register &x_abs = tmp[0], &p = tmp[1], &q = tmp[2];
         steps.mins(y, x[0], 10.0f);
         steps.maxs(y, y, -10.0f);
-        steps.abs(a, y);
-        steps.adds(a, a, kTiny);
-        steps.div(y, y, a);
-        polynomial(steps, p, a,
+        steps.abs(x_abs, y);
+        steps.adds(x_abs, x_abs, kTiny);
+        steps.div(y, y, x_abs);
+        polynomial(steps, p, x_abs,
                    {0.1735313680e-7f, -0.9856738394e-6f, 0.2517003236e-4f, -0.3848015171e-3f, 0.5681528564e0f,
                     0.5245623129e1f, 0.2107740710e2f, 0.4212761755e2f, 0.4380524149e2f});
-        steps.adds(q, a, 0.9349684299e1f);
-        for (float c : {0.3756930664e2f, 0.8058268949e2f, 0.9155653738e2f, 0.4380524152e2f}) {
-            steps.mul(q, q, a);
-            steps.adds(q, q, c);
+        steps.adds(q, x_abs, 0.9349684299e1f);
+        for (float coefficient : {0.3756930664e2f, 0.8058268949e2f, 0.9155653738e2f, 0.4380524152e2f}) {
+            steps.mul(q, q, x_abs);
+            steps.adds(q, q, coefficient);
         }
         steps.div(p, p, q);
-        steps.mul(a, a, a);
-        steps.muls(a, a, -1.0f);
-        steps.exp(a, a);
-        steps.mul(p, a, p);
+        steps.mul(x_abs, x_abs, x_abs);
+        steps.muls(x_abs, x_abs, -1.0f);
+        steps.exp(x_abs, x_abs);
+        steps.mul(p, x_abs, p);
         steps.muls(q, y, -1.0f);
         steps.adds(q, q, 1.0f);
         steps.mul(p, p, y);

@@ -1,20 +1,19 @@
 // Ceil, Floor, Round, Trunc, Frac, Fmod, Sign, ClampMax, ClampMin, Xor.
 //
-// Rules: half and float (Xor: int16, uint16); Trunc and Round also in place. Ascend310P rounds through int32, so there
-// inputs are limited to 31 bits.
-// Meaning: Round rounds ties to even; Frac is x - Trunc(x); Fmod is x - Trunc(x / y) * y; half is computed in float.
-// Pages: Ceil, Floor, Round, Trunc, Frac, Fmod, Sign, ClampMax, ClampMin, Xor.
+// Rules: half and float (Xor: int16, uint16). Trunc and Round also work in place. Ascend310P rounds through int32, so
+// the inputs must fit int32 there. Meaning: Round rounds ties to even. Frac = x - Trunc(x). Fmod = x - Trunc(x / y) *
+// y. Functions of half compute in float. Pages: Ceil, Floor, Round, Trunc, Frac, Fmod, Sign, ClampMax, ClampMin, Xor.
 #pragma once
 
 #include "ascendc/library/program.h"
 
 namespace ascend_sim {
 
-template <RoundMode mode, bool kOverlaps = false>
+template <RoundMode mode, bool kMayOverlap = false>
 struct RoundProgram {
     template <class T, bool>
     struct Of : ProgramTraits {
-        static constexpr bool kAllowsInPlace = kOverlaps;
+        static constexpr bool kAllowsInPlace = kMayOverlap;
         template <class Steps, class Register>
         void operator()(Steps& steps, Register& y, Register (&x)[1], Register*) const {
             steps.round(y, x[0], mode);
@@ -67,13 +66,13 @@ struct SignProgram : ProgramTraits {
     }
 };
 
-template <bool kMost>
+template <bool kIsUpperBound>
 struct ClampProgram : ProgramTraits {
     static constexpr bool kWidens = false;
     float bound;
     template <class Steps, class Register>
     void operator()(Steps& steps, Register& y, Register (&x)[1], Register*) const {
-        if constexpr (kMost)
+        if constexpr (kIsUpperBound)
             steps.mins(y, x[0], bound);
         else
             steps.maxs(y, x[0], bound);
@@ -92,7 +91,7 @@ struct XorProgram : ProgramTraits {
     }
 };
 
-// Round needs no memory for float on Ascend910B; Clamp one byte an element.
+// Temporary memory: Round of float needs none on Ascend910B; ClampMax and ClampMin need one byte for each element.
 namespace tmp_sizes {
 constexpr TmpArrays kRound = kIs950 ? kNone : round_arrays(kIs310p);
 }
@@ -102,11 +101,11 @@ inline TmpSizes clamp_sizes(uint64_t elements, uint32_t type_bytes) {
     return {uint32_t(elements > least ? elements : least), least};
 }
 
-template <bool kMost, class T>
+template <bool kIsUpperBound, class T>
 void clamp(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
            const AscendC::LocalTensor<uint8_t>* tmp, T scalar, uint32_t count) {
     call.temporary_memory(tmp, clamp_sizes(count, sizeof(T)));
-    ClampProgram<kMost> program;
+    ClampProgram<kIsUpperBound> program;
     program.bound = Arithmetic<T>::widen(scalar);
     unary_function(call, program, tmp_sizes::kNone, dst, src, nullptr, count);
 }
@@ -125,19 +124,20 @@ ASCEND_SIM_FUNCTION(Sign, SignProgram, kSign)
 ASCEND_SIM_BINARY_FUNCTION(Fmod, FmodProgram, tmp_sizes::kFmod)
 ASCEND_SIM_BINARY_FUNCTION(Xor, XorProgram, tmp_sizes::kXor)
 
-#define ASCEND_SIM_CLAMP(Name, kMost)                                                                                  \
+#define ASCEND_SIM_CLAMP(Name, is_upper_bound)                                                                         \
     template <class T, bool isReuseSource = false>                                                                     \
     void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,                                        \
               const LocalTensor<uint8_t>& sharedTmpBuffer, const T scalar, const uint32_t calCount, ASCEND_SIM_SITE) { \
         ASCEND_SIM_NEEDS(Name, T);                                                                                     \
-        ascend_sim::clamp<kMost>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, &sharedTmpBuffer, scalar,        \
-                                 calCount);                                                                            \
+        ascend_sim::clamp<is_upper_bound>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, &sharedTmpBuffer,       \
+                                          scalar, calCount);                                                           \
     }                                                                                                                  \
     template <class T, bool isReuseSource = false>                                                                     \
     void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const T scalar,                        \
               const uint32_t calCount, ASCEND_SIM_SITE) {                                                              \
         ASCEND_SIM_NEEDS(Name, T);                                                                                     \
-        ascend_sim::clamp<kMost>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, nullptr, scalar, calCount);      \
+        ascend_sim::clamp<is_upper_bound>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, nullptr, scalar,        \
+                                          calCount);                                                                   \
     }
 ASCEND_SIM_CLAMP(ClampMax, true)
 ASCEND_SIM_CLAMP(ClampMin, false)

@@ -1,9 +1,9 @@
 // Sin, Cos, Tan, Asin, Acos, Atan.
 //
 // Rules: half and float. Sin, Cos and Tan take -65504 .. 65504, Asin and Acos -1 .. 1.
-// Meaning: in float. Sin, Cos and Tan subtract the nearest multiple of pi, which has several parts, and evaluate a
-// polynomial or a quotient of polynomials. Asin and Acos are Taylor series of x, or of sqrt(1 - x * x) where that is
-// smaller; Atan is the least of four series around 0, pi/8, pi/4 and 3 pi/8.
+// Meaning: computed in float. Sin, Cos and Tan subtract the nearest multiple of pi from x, part by part, and evaluate a
+// polynomial or a quotient of polynomials. Asin and Acos are Taylor series of x, or of sqrt(1 - x * x) if that is
+// smaller. Atan is the least of four Taylor series, for angles around 0, pi/8, pi/4 and 3 pi/8.
 // Pages: Sin, Cos, Tan, Asin, Acos, Atan; the coefficients are those of asc-devkit's impl/adv_api/detail/math.
 #pragma once
 
@@ -12,23 +12,23 @@
 namespace ascend_sim {
 
 constexpr float kInversePi = 0.3183098733425140380859375f;
-// pi as a sum; a product of a short part and a multiple is exact.
+// pi as a sum of parts. The first parts have few bits, so that their products with an integer are exact.
 constexpr float kPiParts[] = {3.140625f, 0.0009670257568359375f, 6.2771141529083251953125e-7f,
                               1.21644916362129151821136474609375e-10f, -1.0290623200529979163359041220560e-13f};
-constexpr float kHalfPi = 1.57079637050628662109375f, kHalfPiRest = -0.00000004371139000189375f;
+constexpr float kHalfPi = 1.57079637050628662109375f, kHalfPiRest = -0.00000004371139000189375f;  // their sum: pi / 2
 
-// r -= k * part
+// r = from - k * part
 template <class Steps, class Register>
 void subtract_part(Steps& steps, Register& r, const Register& from, Register& k, Register& tmp, float part) {
     steps.muls(tmp, k, part);
     steps.sub(r, from, tmp);
 }
 
-// y = the sine of r times the sign of (-1)^k; r2 and k are overwritten.
+// y = (-1)^k * sin(r), where r is x without a multiple k of pi. Overwrites r2 and k.
 template <class Steps, class Register>
-void sine_of_rest(Steps& steps, Register& y, Register& r, Register& r2, Register& k) {
+void sine_of_reduced(Steps& steps, Register& y, Register& r, Register& r2, Register& k) {
     steps.mul(r2, r, r);
-    steps.muls(y, k, 0.5f);  // the sign: 1 + 4 * floor(k / 2) - 2 * k
+    steps.muls(y, k, 0.5f);  // (-1)^k = 1 + 4 * floor(k / 2) - 2 * k
     steps.round(y, y, RoundMode::CAST_FLOOR);
     steps.muls(y, y, 4.0f);
     steps.muls(k, k, -2.0f);
@@ -39,7 +39,7 @@ void sine_of_rest(Steps& steps, Register& y, Register& r, Register& r2, Register
     steps.mul(y, k, y);
 }
 
-// The register of the reduced argument: the source itself, if it may be overwritten.
+// The reduced argument r overwrites the source if isReuseSource allows it; else r needs a third temporary register.
 template <class T, bool reuse>
 struct PeriodicTraits : ProgramTraits {
     static constexpr bool kReusesSources = std::is_same_v<T, float> && reuse;
@@ -54,7 +54,7 @@ struct SinProgram : PeriodicTraits<T, reuse> {
         steps.muls(tmp[0], x[0], kInversePi);
         steps.round(tmp[0], tmp[0], RoundMode::CAST_ROUND);
         for (int i = 0; i < 4; ++i) subtract_part(steps, r, i ? r : x[0], tmp[0], tmp[1], kPiParts[i]);
-        sine_of_rest(steps, y, r, tmp[1], tmp[0]);
+        sine_of_reduced(steps, y, r, tmp[1], tmp[0]);
     }
 };
 
@@ -71,13 +71,14 @@ struct CosProgram : PeriodicTraits<T, reuse> {
             if (i == 1) steps.adds(r, r, kHalfPi);
         }
         steps.adds(r, r, kHalfPiRest);
-        sine_of_rest(steps, y, r, tmp[1], tmp[0]);
+        sine_of_reduced(steps, y, r, tmp[1], tmp[0]);
         steps.mins(y, y, 1.0f);
         steps.maxs(y, y, -1.0f);
     }
 };
 
-// tan r = r * p(r^2) / ((r^2 - c) * (r + pi/2) * (r - pi/2))
+// tan r = r * p(r^2) / ((r^2 - 24.80489) * (r + pi/2) * (r - pi/2)) with a polynomial p. `above` is r + pi/2, `below`
+// is r - pi/2.
 template <class T, bool>
 struct TanProgram : ProgramTraits {
     static constexpr uint32_t kTmpRegisters = 4;
@@ -111,17 +112,17 @@ struct TanProgram : ProgramTraits {
     }
 };
 
-// d = asin of the square root of `square`, which becomes the square root.
+// result = asin(sqrt(square)). `square` becomes its square root.
 template <class Steps, class Register>
-void asin_of_square(Steps& steps, Register& d, Register& square) {
-    polynomial(steps, d, square,
+void asin_of_square(Steps& steps, Register& result, Register& square) {
+    polynomial(steps, result, square,
                {0.01396484375f, 0.01735276442307692f, 0.022372159090909092f, 0.030381944444444444f,
                 0.044642857142857144f, 0.075f, 0.16666666666666666f, 1.0f});
     steps.sqrt(square, square);
-    steps.mul(d, d, square);
+    steps.mul(result, result, square);
 }
 
-// y becomes -1 or 1 by the sign of x (0 for 0); denominator is overwritten.
+// y = the sign of x: -1, 0 or 1. Overwrites `denominator`.
 template <class Steps, class Register>
 void sign_of(Steps& steps, Register& y, const Register& x, Register& denominator) {
     steps.muls(y, x, 0x1p62f);
@@ -139,12 +140,12 @@ struct AsinProgram : ProgramTraits {
         steps.mul(tmp[0], x[0], x[0]);
         steps.muls(tmp[0], tmp[0], -1.0f);
         steps.adds(tmp[0], tmp[0], 1.0f);
-        asin_of_square(steps, tmp[1], tmp[0]);  // of sqrt(1 - x * x)
+        asin_of_square(steps, tmp[1], tmp[0]);  // asin(sqrt(1 - x * x))
         steps.muls(tmp[1], tmp[1], -1.0f);
         steps.adds(tmp[1], tmp[1], kHalfPi);
         steps.mul(tmp[0], x[0], x[0]);
-        asin_of_square(steps, y, tmp[0]);  // of |x|
-        // The first one where |x| is at least sqrt(1/2): its weight is 0 or 1.
+        asin_of_square(steps, y, tmp[0]);  // asin(|x|)
+        // The weight of the first series is 1 where |x| >= sqrt(1/2), else 0.
         steps.muls(tmp[0], tmp[0], 0.70710678118654752f);
         steps.adds(tmp[0], tmp[0], 0.5f);
         steps.round(tmp[0], tmp[0], RoundMode::CAST_FLOOR);
@@ -169,26 +170,26 @@ struct AcosProgram : AsinProgram<T, reuse> {
     }
 };
 
-// d = the Taylor series of atan x up to the power 2 * level + 1.
+// result = the Taylor series of atan(x) up to the power 2 * level + 1.
 template <class Steps, class Register>
-void atan_series(Steps& steps, Register& d, Register& x, Register& square, int level) {
+void atan_series(Steps& steps, Register& result, Register& x, Register& square, int level) {
     steps.mul(square, x, x);
-    steps.muls(d, square, (level % 2 ? -1.0f : 1.0f) / float(2 * level + 1));
+    steps.muls(result, square, (level % 2 ? -1.0f : 1.0f) / float(2 * level + 1));
     for (int i = level - 1; i > 0; --i) {
-        steps.adds(d, d, (i % 2 ? -1.0f : 1.0f) / float(2 * i + 1));
-        steps.mul(d, d, square);
+        steps.adds(result, result, (i % 2 ? -1.0f : 1.0f) / float(2 * i + 1));
+        steps.mul(result, result, square);
     }
-    steps.adds(d, d, 1.0f);
-    steps.mul(d, d, x);
+    steps.adds(result, result, 1.0f);
+    steps.mul(result, result, x);
 }
-// d = |(x - s) / (1 + s * x)|, so that atan x = atan s + atan d for x >= s.
+// result = |(x - center) / (1 + center * x)|, so that atan(x) = atan(center) + atan(result) for x >= center.
 template <class Steps, class Register>
-void rotate_by(Steps& steps, Register& d, Register& x, Register& tmp, float s) {
-    steps.muls(d, x, s);
-    steps.adds(d, d, 1.0f);
-    steps.adds(tmp, x, -s);
-    steps.div(d, tmp, d);
-    steps.abs(d, d);
+void subtract_angle(Steps& steps, Register& result, Register& x, Register& tmp, float center) {
+    steps.muls(result, x, center);
+    steps.adds(result, result, 1.0f);
+    steps.adds(tmp, x, -center);
+    steps.div(result, tmp, result);
+    steps.abs(result, result);
 }
 
 template <class T, bool>
@@ -203,15 +204,15 @@ struct AtanProgram : ProgramTraits {
         steps.maxs(clipped, clipped, -kMost);
         steps.abs(a, clipped);
         atan_series(steps, y, a, square, 4);
-        rotate_by(steps, b, a, c, kTanEighth);
+        subtract_angle(steps, b, a, c, kTanEighth);
         atan_series(steps, c, b, square, 4);
         steps.adds(c, c, kEighth);
         steps.min(y, y, c);
-        rotate_by(steps, b, a, c, 1.0f);
+        subtract_angle(steps, b, a, c, 1.0f);
         atan_series(steps, c, b, square, 4);
         steps.adds(c, c, kQuarter);
         steps.min(y, y, c);
-        rotate_by(steps, a, b, c, kTanEighth);
+        subtract_angle(steps, a, b, c, kTanEighth);
         atan_series(steps, c, a, square, 6);
         steps.adds(c, c, kEighth);
         steps.adds(c, c, kQuarter);
@@ -221,17 +222,17 @@ struct AtanProgram : ProgramTraits {
     }
 };
 
-// On Ascend950 Sin and Cos need no memory.
+// Temporary memory: on Ascend950 Sin and Cos need none.
 namespace tmp_sizes {
-constexpr TmpArrays kSinHere = kIs950 ? kNone : kSin, kCosHere = kIs950 ? kNone : kCos;
+constexpr TmpArrays kSinOnSoc = kIs950 ? kNone : kSin, kCosOnSoc = kIs950 ? kNone : kCos;
 }
 
 }  // namespace ascend_sim
 
 namespace AscendC {
 
-ASCEND_SIM_FUNCTION(Sin, SinProgram, kSinHere)
-ASCEND_SIM_FUNCTION(Cos, CosProgram, kCosHere)
+ASCEND_SIM_FUNCTION(Sin, SinProgram, kSinOnSoc)
+ASCEND_SIM_FUNCTION(Cos, CosProgram, kCosOnSoc)
 ASCEND_SIM_FUNCTION(Tan, TanProgram, kTan)
 ASCEND_SIM_FUNCTION(Asin, AsinProgram, kAsin)
 ASCEND_SIM_FUNCTION(Acos, AcosProgram, kAcos)
