@@ -45,13 +45,13 @@ struct DeepNormCall {
     float alpha, epsilon;
 };
 
-template <bool kReuse, bool kBasicBlock, class T>
+template <bool kReusesSource, bool kBasicBlock, class T>
 void deep_norm(const Call& call, const DeepNormCall<T>& p, const AscendC::LocalTensor<uint8_t>* shared,
                const DeepNormTiling& tiling) {
-    constexpr bool kIsHalf = sizeof(T) == 2, kInSource = kReuse && !kIsHalf;
+    constexpr bool kIsHalf = sizeof(T) == 2, kSourceIsTmp = kReusesSource && !kIsHalf;
     constexpr uint32_t kLongest = 2040;
     const uint32_t h = tiling.hLength, rows = tiling.meanVarSize, round = tiling.meanVarRoundSize;
-    const Floats tmp = tiled_memory(call, shared, tiling, kInSource ? 2 : 3);
+    const Floats tmp = tiled_memory(call, shared, tiling, kSourceIsTmp ? 2 : 3);
     check_pitch(call, h, tiling.originalHLength, sizeof(T));
     if (h > kLongest) call.report(Rule::Count04, "H must be at most %u but is %u.", kLongest, h);
     if (kBasicBlock && (h % 64 || tiling.originalHLength != h || rows % 8))
@@ -59,16 +59,16 @@ void deep_norm(const Call& call, const DeepNormCall<T>& p, const AscendC::LocalT
                     "isBasicBlock needs H a multiple of 64 and B * S a multiple of 8, but they are %u and "
                     "%u.",
                     h, rows);
-    Operands all(call);
-    const Range from = all.add("srcLocal", p.src, uint64_t(rows) * h);
-    all.add("gxLocal", p.gx, uint64_t(rows) * h);
-    all.add("betaLocal", p.beta, h);
-    all.add("gammaLocal", p.gamma, h);
-    all.add("sharedTmpBuffer", {tmp.view().addr, int64_t(tmp.view().addr) + tmp.view().bytes});
-    all.add("meanLocal", p.mean, rows);
-    all.add("rstdLocal", p.variance, rows);
+    DisjointOperands operands(call);
+    const Range from = operands.add("srcLocal", p.src, uint64_t(rows) * h);
+    operands.add("gxLocal", p.gx, uint64_t(rows) * h);
+    operands.add("betaLocal", p.beta, h);
+    operands.add("gammaLocal", p.gamma, h);
+    operands.add("sharedTmpBuffer", {tmp.view().addr, int64_t(tmp.view().addr) + tmp.view().bytes});
+    operands.add("meanLocal", p.mean, rows);
+    operands.add("rstdLocal", p.variance, rows);
     const Range to = call.check_operand("dstLocal", p.dst, uint64_t(rows) * h);
-    if (!kReuse || to.begin != from.begin) all.add("dstLocal", to);
+    if (!kReusesSource || to.begin != from.begin) operands.add("dstLocal", to);
 
     NormSteps steps(call.site());
     auto sums = [&](const Floats& d, const Floats& also, const Floats& s, uint32_t n) {
@@ -80,7 +80,7 @@ void deep_norm(const Call& call, const DeepNormCall<T>& p, const AscendC::LocalT
     for (uint32_t first = 0; first < rows; first += round) {
         const uint32_t n = std::min<uint32_t>(rows - first, round), at = first * h;
         const Floats t1 = tmp[tiling.firstTmpStartPos], t2 = tmp[tiling.secondTmpStartPos];
-        const Floats t3 = kInSource ? t2 : tmp[tiling.thirdTmpStartPos];
+        const Floats t3 = kSourceIsTmp ? t2 : tmp[tiling.thirdTmpStartPos];
         Floats a = t1, b = t2, c = t3, mean, variance;
         steps.set_count(n * h);
         if constexpr (kIsHalf) {
@@ -93,7 +93,7 @@ void deep_norm(const Call& call, const DeepNormCall<T>& p, const AscendC::LocalT
         } else {
             mean = p.mean[first];
             variance = p.variance[first];
-            if (kInSource) a = p.src[at], b = t1, c = t2;
+            if (kSourceIsTmp) a = p.src[at], b = t1, c = t2;
             steps.muls(b, p.src[at], p.alpha);
             steps.add(a, p.gx[at], b);
         }
@@ -141,15 +141,15 @@ struct NormCall {
 template <class T>
 void check_norm(const Call& call, const NormCall<T>& p, uint64_t size, uint32_t results, uint32_t factors,
                 const Floats& tmp, bool in_place) {
-    Operands all(call);
-    const Range from = all.add("inputX", p.x, size);
-    all.add("gamma", p.gamma, factors);
-    all.add("beta", p.beta, factors);
-    all.add("sharedTmpBuffer", {tmp.view().addr, int64_t(tmp.view().addr) + tmp.view().bytes});
-    all.add("outputMean", p.mean, results);
-    all.add("outputVariance", p.variance, results);
+    DisjointOperands operands(call);
+    const Range from = operands.add("inputX", p.x, size);
+    operands.add("gamma", p.gamma, factors);
+    operands.add("beta", p.beta, factors);
+    operands.add("sharedTmpBuffer", {tmp.view().addr, int64_t(tmp.view().addr) + tmp.view().bytes});
+    operands.add("outputMean", p.mean, results);
+    operands.add("outputVariance", p.variance, results);
     const Range to = call.check_operand("output", p.out, size);
-    if (!in_place || to.begin != from.begin) all.add("output", to);
+    if (!in_place || to.begin != from.begin) operands.add("output", to);
 }
 
 template <bool kBasicBlock, class T>
@@ -236,17 +236,17 @@ void batch_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTens
     steps.finish();
 }
 
-template <bool kReuse, class T>
+template <bool kReusesSource, class T>
 void group_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTensor<uint8_t>* shared,
                 const GroupNormTiling& tiling) {
-    constexpr bool kIsHalf = sizeof(T) == 2, kInSource = kReuse && !kIsHalf;
+    constexpr bool kIsHalf = sizeof(T) == 2, kSourceIsTmp = kReusesSource && !kIsHalf;
     const uint32_t group = tiling.dhwAlignSize, channel = tiling.hwAlignSize, d = tiling.d, hw = tiling.hw;
     const uint32_t rows = tiling.meanVarSize, round = tiling.meanVarRoundSize;
-    const Floats tmp = tiled_memory(call, shared, tiling, kInSource ? 2 : 3);
+    const Floats tmp = tiled_memory(call, shared, tiling, kSourceIsTmp ? 2 : 3);
     check_norm(call, p, uint64_t(rows) * group, rows, tiling.c, tmp, false);
     const Site site = call.site();
     const Floats t1 = tmp[tiling.firstTmpStartPos], t2 = tmp[tiling.secondTmpStartPos],
-                 t3 = kInSource ? t2 : tmp[tiling.thirdTmpStartPos];
+                 t3 = kSourceIsTmp ? t2 : tmp[tiling.thirdTmpStartPos];
     NormSteps steps(site);
     for (uint32_t first = 0; first < rows; first += round) {
         const uint32_t n = std::min<uint32_t>(rows - first, round), size = n * group, at = first * group;
@@ -262,7 +262,7 @@ void group_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTens
             variance = p.variance[first];
             x = p.x[at];
             y = p.out[at];
-            if (kInSource) a = t1, c = t2;
+            if (kSourceIsTmp) a = t1, c = t2;
         }
         // The lanes of n results, which need not start a block: an instruction with a mask.
         auto masked = [&](const char* api, const Floats& to, const Floats& s, auto f) {

@@ -40,7 +40,8 @@ inline void spread_columns(NormSteps& steps, const Floats& d, const Floats& s, u
 }
 
 struct GradArrays {
-    Floats all, pd_variance, pd_mean, x1, x2, x3, rows;  // all: of the round's size; rows: a value for each row
+    Floats work, pd_variance, pd_mean, x1, x2, x3,
+        row_work;  // work: an array of the round; row_work: a value for each row
 };
 
 // Gradients of n rows, in float.
@@ -50,46 +51,46 @@ inline void layer_norm_grad_rows(NormSteps& steps, const GradArrays& t, const Fl
     const float back = bits<float>(tiling.lastDimValueBack), twice = bits<float>(tiling.lastDimValueBackMulTwo);
     auto deviation = [&](bool cubed) {
         steps.set_count(n);
-        steps.adds(t.rows, variance, epsilon);
+        steps.adds(t.row_work, variance, epsilon);
         if (cubed) {
-            steps.mul(t.all, t.rows, t.rows);
-            steps.mul(t.rows, t.all, t.rows);
+            steps.mul(t.work, t.row_work, t.row_work);
+            steps.mul(t.row_work, t.work, t.row_work);
         }
-        steps.sqrt(t.rows, t.rows);
-        steps.divide_one_by(t.rows, t.all, n);
-        spread_columns(steps, t.all, t.rows, n, h);
+        steps.sqrt(t.row_work, t.row_work);
+        steps.divide_one_by(t.row_work, t.work, n);
+        spread_columns(steps, t.work, t.row_work, n, h);
         steps.set_count(size);
     };
     deviation(true);
-    steps.mul(t.all, t.x2, t.all);
-    steps.mul(t.all, t.x1, t.all);
-    steps.muls(t.all, t.all, -0.5f);
-    steps.sum_rows_by_repeats(t.pd_variance, t.all, n, h, h);
+    steps.mul(t.work, t.x2, t.work);
+    steps.mul(t.work, t.x1, t.work);
+    steps.muls(t.work, t.work, -0.5f);
+    steps.sum_rows_by_repeats(t.pd_variance, t.work, n, h, h);
     deviation(false);
-    steps.mul(res, t.x2, t.all);
-    steps.mul(t.x3, t.x1, t.all);
-    steps.muls(t.all, t.x3, -1.0f);
-    steps.sum_rows_by_repeats(t.pd_mean, t.all, n, h, h);
+    steps.mul(res, t.x2, t.work);
+    steps.mul(t.x3, t.x1, t.work);
+    steps.muls(t.work, t.x3, -1.0f);
+    steps.sum_rows_by_repeats(t.pd_mean, t.work, n, h, h);
     steps.set_count(size);
-    steps.muls(t.all, t.x2, -2.0f);
-    steps.sum_rows_by_repeats(t.rows, t.all, n, h, h);
+    steps.muls(t.work, t.x2, -2.0f);
+    steps.sum_rows_by_repeats(t.row_work, t.work, n, h, h);
     steps.set_count(n);
-    steps.muls(t.rows, t.rows, back);
-    steps.mul(t.rows, t.pd_variance, t.rows);
-    steps.add(t.pd_mean, t.pd_mean, t.rows);
+    steps.muls(t.row_work, t.row_work, back);
+    steps.mul(t.row_work, t.pd_variance, t.row_work);
+    steps.add(t.pd_mean, t.pd_mean, t.row_work);
     steps.muls(t.pd_variance, t.pd_variance, twice);
-    spread_columns(steps, t.all, t.pd_variance, n, h);
+    spread_columns(steps, t.work, t.pd_variance, n, h);
     steps.set_count(size);
-    steps.mul(t.x1, t.all, t.x2);
+    steps.mul(t.x1, t.work, t.x2);
     steps.set_count(n);
     steps.muls(t.pd_mean, t.pd_mean, back);
-    spread_columns(steps, t.all, t.pd_mean, n, h);
+    spread_columns(steps, t.work, t.pd_mean, n, h);
     steps.set_count(size);
-    steps.add(t.x1, t.x1, t.all);
+    steps.add(t.x1, t.x1, t.work);
     steps.add(pd_x, t.x1, t.x3);
 }
 
-template <bool kReuse, class T>
+template <bool kReusesSource, class T>
 void layer_norm_grad_in_ub(NormSteps& steps, const GradCall<T>& p, const Floats& tmp,
                            const LayerNormGradTiling& tiling) {
     constexpr bool kIsHalf = sizeof(T) == 2;
@@ -102,9 +103,9 @@ void layer_norm_grad_in_ub(NormSteps& steps, const GradCall<T>& p, const Floats&
         auto first_steps = [&](const Floats& dy, const Floats& gamma, auto then, const Floats& x, const Floats& mean) {
             steps.mul_rows(t.x1, dy, gamma, n, h);
             then();
-            spread_columns(steps, t.all, mean, n, h);
+            spread_columns(steps, t.work, mean, n, h);
             steps.set_count(size);
-            steps.sub(t.x2, x, t.all);
+            steps.sub(t.x2, x, t.work);
         };
         if constexpr (kIsHalf) {
             const Floats a = tmp[tiling.tmpTensor1Pos], b = tmp[tiling.tmpTensor2Pos];
@@ -121,12 +122,12 @@ void layer_norm_grad_in_ub(NormSteps& steps, const GradCall<T>& p, const Floats&
             first_steps(a, b, then, a, b);
             steps.set_count(n);
             steps.cast(a, p.variance[first], RoundMode::CAST_NONE);
-            layer_norm_grad_rows(steps, t, t.rows, b, a, tiling, p.epsilon, n);
-            steps.cast(p.pd_x[at], t.rows, RoundMode::CAST_NONE);
+            layer_norm_grad_rows(steps, t, t.row_work, b, a, tiling, p.epsilon, n);
+            steps.cast(p.pd_x[at], t.row_work, RoundMode::CAST_NONE);
             steps.cast(p.res[at], b, RoundMode::CAST_NONE);
         } else {
-            t.rows = p.pd_x[at];
-            if (kReuse) t.x1 = p.dy[at], t.x2 = p.x[at];
+            t.row_work = p.pd_x[at];
+            if (kReusesSource) t.x1 = p.dy[at], t.x2 = p.x[at];
             first_steps(p.dy[at], p.gamma, [] {}, p.x[at], p.mean[first]);
             layer_norm_grad_rows(steps, t, p.pd_x[at], p.res[at], p.variance[first], tiling, p.epsilon, n);
         }
@@ -138,14 +139,14 @@ void layer_norm_grad_in_registers(const GradCall<T>& p, const LayerNormGradTilin
     const uint32_t h = tiling.hLength, rows = tiling.bLength * tiling.sLength;
     const float back = bits<float>(tiling.lastDimValueBack), twice = bits<float>(tiling.lastDimValueBackMulTwo);
     start(Pipe::V, "registers", site);
-    const Lanes all = Lanes::counted(sizeof(T), rows * h), by_row = Lanes::counted(sizeof(T), rows);
-    check_source(Operand<T>{"inputDy", p.dy}, all);
-    check_source(Operand<T>{"inputX", p.x}, all);
+    const Lanes all_elements = Lanes::counted(sizeof(T), rows * h), by_row = Lanes::counted(sizeof(T), rows);
+    check_source(Operand<T>{"inputDy", p.dy}, all_elements);
+    check_source(Operand<T>{"inputX", p.x}, all_elements);
     check_source(Operand<T>{"inputVariance", p.variance}, by_row);
     check_source(Operand<T>{"inputMean", p.mean}, by_row);
     check_source(Operand<T>{"inputGamma", p.gamma}, Lanes::counted(sizeof(T), h));
-    check_destination(Operand<T>{"outputPdX", p.pd_x}, all);
-    check_destination(Operand<T>{"resForGamma", p.res}, all);
+    check_destination(Operand<T>{"outputPdX", p.pd_x}, all_elements);
+    check_destination(Operand<T>{"resForGamma", p.res}, all_elements);
     const Arithmetic<T> type;
     std::vector<float> g(h), d(h), a(h), b(h), c(h);
     for (uint32_t r = 0; r < rows; ++r) {
@@ -168,7 +169,7 @@ void layer_norm_grad_in_registers(const GradCall<T>& p, const LayerNormGradTilin
     finish_vector(rows * (23 * ((h + 63) / 64) + 8), cycles_of(Cost::Repeat));
 }
 
-template <bool kReuse, class T>
+template <bool kReusesSource, class T>
 void layer_norm_grad(const Call& call, const GradCall<T>& p, const AscendC::LocalTensor<uint8_t>* shared,
                      const LayerNormGradTiling& tiling) {
     const uint32_t h = tiling.hLength, rows = tiling.bLength * tiling.sLength;
@@ -176,50 +177,50 @@ void layer_norm_grad(const Call& call, const GradCall<T>& p, const AscendC::Loca
         call.report(Rule::Count04, "the tiling has no round. Fill it by GetLayerNormGradNDTilingInfo.");
     check_pitch(call, h, tiling.originalHLength, sizeof(T));
     const uint32_t last = sizeof(T) == 2 ? tiling.tmpTensor2Pos : tiling.x3TensorPos;
-    const uint32_t bytes = kIs950 ? layer_norm_grad_sizes(rows, h, sizeof(T), kReuse, true).least
+    const uint32_t bytes = kIs950 ? layer_norm_grad_sizes(rows, h, sizeof(T), kReusesSource, true).least
                                   : (last + std::min<uint32_t>(tiling.oneCalSize, rows * h)) * 4;
     const auto memory = call.temporary_memory(shared, {bytes, bytes});
     const uint64_t size = uint64_t(rows) * h;
-    Operands all(call);
-    const Range dy = all.add("inputDy", p.dy, size), x = all.add("inputX", p.x, size);
-    all.add("inputVariance", p.variance, rows);
-    all.add("inputMean", p.mean, rows);
-    all.add("inputGamma", p.gamma, h);
-    if (bytes) all.add("sharedTmpBuffer", range_of(memory));
+    DisjointOperands operands(call);
+    const Range dy = operands.add("inputDy", p.dy, size), x = operands.add("inputX", p.x, size);
+    operands.add("inputVariance", p.variance, rows);
+    operands.add("inputMean", p.mean, rows);
+    operands.add("inputGamma", p.gamma, h);
+    if (bytes) operands.add("sharedTmpBuffer", range_of(memory));
     const Range pd_x = call.check_operand("outputPdX", p.pd_x, size),
                 res = call.check_operand("resForGamma", p.res, size);
     call.check_apart("outputPdX", pd_x, "resForGamma", res);
-    if (pd_x.begin != dy.begin && pd_x.begin != x.begin) all.add("outputPdX", pd_x);
-    if (res.begin != dy.begin && res.begin != x.begin) all.add("resForGamma", res);
+    if (pd_x.begin != dy.begin && pd_x.begin != x.begin) operands.add("outputPdX", pd_x);
+    if (res.begin != dy.begin && res.begin != x.begin) operands.add("resForGamma", res);
     if constexpr (kIs950) {
         layer_norm_grad_in_registers(p, tiling, call.site());
     } else {
         NormSteps steps(call.site());
-        layer_norm_grad_in_ub<kReuse>(steps, p, memory.template ReinterpretCast<float>(), tiling);
+        layer_norm_grad_in_ub<kReusesSource>(steps, p, memory.template ReinterpretCast<float>(), tiling);
         steps.finish();
     }
 }
 
 // ---- LayerNormGradBeta --------------------------------------------------------------------------------------------
 
-template <bool kReuse, class T>
+template <bool kReusesSource, class T>
 void layer_norm_grad_beta(const Call& call, const AscendC::LocalTensor<T>& pd_gamma,
                           const AscendC::LocalTensor<T>& pd_beta, const AscendC::LocalTensor<T>& res,
                           const AscendC::LocalTensor<T>& dy, const AscendC::LocalTensor<uint8_t>* shared,
                           const LayerNormGradBetaTiling& tiling) {
-    constexpr bool kIsHalf = sizeof(T) == 2, kInSource = kReuse && !kIsHalf;
+    constexpr bool kIsHalf = sizeof(T) == 2, kSourceIsTmp = kReusesSource && !kIsHalf;
     const uint32_t h = tiling.hLength, columns = tiling.originalHLength, rows = tiling.bsLength;
     const uint32_t round = tiling.bsCurLength;
     if (round == 0) call.report(Rule::Count04, "the tiling has no round. Fill it by GetLayerNormGradBetaNDTilingInfo.");
     check_pitch(call, h, columns, sizeof(T));
-    const uint32_t bytes = kInSource ? 0 : (tiling.resForGammaTmpTensorPos + tiling.oneCalSize) * 4;
+    const uint32_t bytes = kSourceIsTmp ? 0 : (tiling.resForGammaTmpTensorPos + tiling.oneCalSize) * 4;
     const auto memory = call.temporary_memory(shared, {bytes, bytes});
-    Operands all(call);
-    all.add("resForGamma", res, uint64_t(rows) * h);
-    all.add("inputDy", dy, uint64_t(rows) * h);
-    if (bytes) all.add("sharedTmpBuffer", range_of(memory));
-    all.add("outputPdGamma", pd_gamma, columns);
-    all.add("outputPdBeta", pd_beta, columns);
+    DisjointOperands operands(call);
+    operands.add("resForGamma", res, uint64_t(rows) * h);
+    operands.add("inputDy", dy, uint64_t(rows) * h);
+    if (bytes) operands.add("sharedTmpBuffer", range_of(memory));
+    operands.add("outputPdGamma", pd_gamma, columns);
+    operands.add("outputPdBeta", pd_beta, columns);
     const Floats tmp = memory.template ReinterpretCast<float>();
     NormSteps steps(call.site());
     for (uint32_t first = 0; first < rows; first += round) {
@@ -237,7 +238,7 @@ void layer_norm_grad_beta(const Call& call, const AscendC::LocalTensor<T>& pd_ga
             d = dy[at];
             gamma = pd_gamma;
             beta = pd_beta;
-            if (kInSource) products = res[at];
+            if (kSourceIsTmp) products = res[at];
             steps.mul(products, d, res[at]);
         }
         steps.set_count(columns);

@@ -234,7 +234,7 @@ void reduce_columns(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTens
     steps.finish();
 }
 
-template <Fold kFold, bool kByRow, bool kReuse, class T>
+template <Fold kFold, bool kByRow, bool kReusesSource, class T>
 void reduce_pattern(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
                     const AscendC::LocalTensor<uint8_t>* shared, const uint32_t* shape, bool inner_pad) {
     constexpr bool kFollows =
@@ -250,7 +250,7 @@ void reduce_pattern(const Call& call, const AscendC::LocalTensor<T>& dst, const 
         call.check_operand("srcTensor", src, uint64_t(s.rows - 1) * s.pitch + (kByRow ? s.columns : s.pitch));
     call.check_apart("dstTensor", to, "srcTensor", from);
     AscendC::LocalTensor<uint8_t> tmp;
-    const TmpSizes sizes = pattern_sizes(kFold, kByRow, s.rows, s.columns, sizeof(T), kReuse);
+    const TmpSizes sizes = pattern_sizes(kFold, kByRow, s.rows, s.columns, sizeof(T), kReusesSource);
     if (sizes.least && !kIs950) {
         tmp = call.temporary_memory(shared, sizes);
         call.check_apart("sharedTmpBuffer", range_of(tmp), "dstTensor", to);
@@ -260,15 +260,15 @@ void reduce_pattern(const Call& call, const AscendC::LocalTensor<T>& dst, const 
     if constexpr (kByRow) {
         if constexpr (sizeof(T) == 1 && !kIs950)  // in half
             for (uint32_t r = 0; r < s.rows; ++r) charge("Cast", repeats_of(s.pitch * 2), Cost::Repeat, site);
-        reduce_rows<kFold>(dst, src, s, kReuse, site);
+        reduce_rows<kFold>(dst, src, s, kReusesSource, site);
     } else if constexpr (kIs950) {
         reduce_columns_in_registers<kFold>(dst, src, s, site);
     } else if constexpr (sizeof(T) == 1) {  // two elements at a time
         const Matrix pairs{s.rows, s.columns / 2 + s.columns % 2, s.pitch / 2};
         reduce_columns<kFold>(dst.template ReinterpretCast<int16_t>(), src.template ReinterpretCast<int16_t>(), pairs,
-                              kReuse, tmp.template ReinterpretCast<int16_t>(), site);
+                              kReusesSource, tmp.template ReinterpretCast<int16_t>(), site);
     } else {
-        reduce_columns<kFold>(dst, src, s, kReuse, tmp.template ReinterpretCast<T>(), site);
+        reduce_columns<kFold>(dst, src, s, kReusesSource, tmp.template ReinterpretCast<T>(), site);
     }
     if constexpr (kFold == Fold::Mean) {
         NormSteps steps(site);

@@ -78,12 +78,12 @@ void normalize_rms(const Call& call, const AscendC::LocalTensor<T>& dst, const A
                     h, rows);
     const uint32_t bytes = (tiling.mainBsLengthAlign + (kIsHalf ? 2 : 1) * tiling.mainBshLength) * 4;
     const auto memory = call.temporary_memory(shared, {bytes, bytes});
-    Operands all(call);
-    const Range from = all.add("srcLocal", src, uint64_t(rows) * h);
-    all.add("gammaLocal", gamma, h);
-    all.add("sharedTmpBuffer", range_of(memory));
+    DisjointOperands operands(call);
+    const Range from = operands.add("srcLocal", src, uint64_t(rows) * h);
+    operands.add("gammaLocal", gamma, h);
+    operands.add("sharedTmpBuffer", range_of(memory));
     const Range to = call.check_operand("dstLocal", dst, uint64_t(rows) * h);
-    if (to.begin != from.begin) all.add("dstLocal", to);
+    if (to.begin != from.begin) operands.add("dstLocal", to);
 
     const Floats sums = memory.template ReinterpretCast<float>(), t = sums[tiling.mainBsLengthAlign];
     NormSteps steps(call.site());

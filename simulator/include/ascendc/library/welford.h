@@ -45,14 +45,15 @@ struct Welford {
     AscendC::LocalTensor<T> x;
 };
 
-template <bool kReuse, class T>
+template <bool kReusesSource, class T>
 void welford_update_in_ub(NormSteps& steps, const Welford<T>& w, const Floats& tmp, uint32_t n, float rec) {
     constexpr bool kIsHalf = sizeof(T) == 2;
-    constexpr uint32_t kArrays = kIsHalf ? 3 : kReuse ? 1 : 2;
+    constexpr uint32_t kArrays = kIsHalf ? 3 : kReusesSource ? 1 : 2;
     const uint32_t chunk = tmp.GetSize() / (64 * kArrays) * 64;
     for (uint32_t first = 0; first < n; first += chunk) {
         const uint32_t part = std::min<uint32_t>(n - first, chunk);
-        const Floats delta = tmp[kIsHalf ? chunk : 0], other = kReuse && !kIsHalf ? delta : tmp[(kArrays - 1) * chunk];
+        const Floats delta = tmp[kIsHalf ? chunk : 0],
+                     other = kReusesSource && !kIsHalf ? delta : tmp[(kArrays - 1) * chunk];
         Floats x;
         steps.set_count(part);
         if constexpr (kIsHalf) {
@@ -65,7 +66,7 @@ void welford_update_in_ub(NormSteps& steps, const Welford<T>& w, const Floats& t
         steps.muls(other, delta, rec);
         steps.add(w.out_mean[first], other, w.mean[first]);
         steps.sub(other, x, w.out_mean[first]);
-        if (kReuse && !kIsHalf) {
+        if (kReusesSource && !kIsHalf) {
             steps.sub(x, x, w.mean[first]);
             steps.mul(delta, delta, x);
         } else {
@@ -92,7 +93,7 @@ void welford_update_in_registers(const Welford<T>& w, uint32_t n, float rec, Sit
     finish_vector(lanes.repeats(), 11 * cycles_of(Cost::Repeat));
 }
 
-template <bool kReuse, bool kInPlace, class T>
+template <bool kReusesSource, bool kInPlace, class T>
 void welford_update(const Call& call, const Welford<T>& w, const AscendC::LocalTensor<uint8_t>* shared,
                     const AscendC::WelfordUpdateParam& p) {
     if (p.rnLength != 1) call.report(Rule::Count04, "para.rnLength must be 1 but is %u.", p.rnLength);
@@ -100,12 +101,12 @@ void welford_update(const Call& call, const Welford<T>& w, const AscendC::LocalT
         call.report(Rule::Count04,
                     "para.abLength (%u) must be whole 32-byte blocks, and para.abComputeLength (%u) 1 .. abLength.",
                     p.abLength, p.abComputeLength);
-    Operands all(call);
-    all.add("inputX", w.x, p.abLength);
-    all.add("inputMean", w.mean, p.abLength);
-    all.add("inputVariance", w.m2, p.abLength);
-    all.add("outputMean", w.out_mean, p.abLength);
-    all.add("outputVariance", w.out_m2, p.abLength);
+    DisjointOperands operands(call);
+    operands.add("inputX", w.x, p.abLength);
+    operands.add("inputMean", w.mean, p.abLength);
+    operands.add("inputVariance", w.m2, p.abLength);
+    operands.add("outputMean", w.out_mean, p.abLength);
+    operands.add("outputVariance", w.out_m2, p.abLength);
     NormSteps steps(call.site());
     if (kInPlace && p.abComputeLength < p.abLength) {
         const uint32_t n = round_up(p.abLength - p.abComputeLength, 8), at = p.abLength - n;
@@ -115,9 +116,9 @@ void welford_update(const Call& call, const Welford<T>& w, const AscendC::LocalT
     if constexpr (kIs950) {
         welford_update_in_registers(w, p.abComputeLength, p.nRec, call.site());
     } else {
-        const auto tmp = call.temporary_memory(shared, welford_update_sizes(1, p.abLength, sizeof(T), kReuse));
-        all.add("sharedTmpBuffer", range_of(tmp));
-        welford_update_in_ub<kReuse>(steps, w, tmp.template ReinterpretCast<float>(), p.abComputeLength, p.nRec);
+        const auto tmp = call.temporary_memory(shared, welford_update_sizes(1, p.abLength, sizeof(T), kReusesSource));
+        operands.add("sharedTmpBuffer", range_of(tmp));
+        welford_update_in_ub<kReusesSource>(steps, w, tmp.template ReinterpretCast<float>(), p.abComputeLength, p.nRec);
     }
     steps.finish();
 }
@@ -242,15 +243,15 @@ inline void welford_finalize(const Call& call, const WelfordParts& w, bool is_co
     if (!kIs950 && !w.counts && p.tailCount == 0 && p.tailCountLength != 0)
         call.report(Rule::Count04, "para.tailCountLength must be 0 because para.tailCount is 0, but it is %u.",
                     p.tailCountLength);
-    Operands all(call);
-    all.add("inputMean", w.mean, p.abLength);
-    all.add("inputVariance", w.m2, p.abLength);
-    if (w.counts) all.add("counts", *w.counts, p.abLength);
-    all.add("outputMean", w.out_mean, 8);
-    all.add("outputVariance", w.out_variance, 8);
+    DisjointOperands operands(call);
+    operands.add("inputMean", w.mean, p.abLength);
+    operands.add("inputVariance", w.m2, p.abLength);
+    if (w.counts) operands.add("counts", *w.counts, p.abLength);
+    operands.add("outputMean", w.out_mean, 8);
+    operands.add("outputVariance", w.out_variance, 8);
     const auto tmp = call.temporary_memory(
         shared, kIs950 ? welford_finalize_sizes_950(p.abLength) : welford_finalize_sizes(p.abLength));
-    all.add("sharedTmpBuffer", range_of(tmp));
+    operands.add("sharedTmpBuffer", range_of(tmp));
     if constexpr (kIs950) {
         welford_finalize_in_registers(w, is_corrected ? p.rRecWithCorrection : p.rRec, call.site());
     } else {
