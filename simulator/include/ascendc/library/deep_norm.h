@@ -1,16 +1,16 @@
-// DeepNorm, BatchNorm, GroupNorm: norms of alpha * x + gx by rows, of columns, and of groups of channels.
+// DeepNorm, BatchNorm, GroupNorm: DeepNorm normalizes rows of alpha * x + gx, BatchNorm columns, GroupNorm groups of
+// channels.
 //
-// Rules: half and float; GroupNorm not on Ascend310P. Rows have whole 32-byte blocks (DeepNorm at most 2040 elements,
-// BatchNorm S * H); GroupNorm's channels are filled to whole blocks. isBasicBlock: DeepNorm: H a multiple of 64 and
-// B * S of 8; BatchNorm: S * H a multiple of 64 and B of 8. DeepNorm's dst may be src with isReuseSrc; BatchNorm's
-// output may be inputX. The other operands are apart. The struct of the host's tiling function says how much
-// sharedTmpBuffer holds.
-// Meaning: in float, with the steps of LayerNorm; BatchNorm: mean and variance over B, gamma and beta by B, and
-// exp(-0.5 * ln(variance + epsilon)). The result that DeepNorm's page calls rstdLocal is the variance, as in CANN's own
-// sample. GroupNorm's mean takes the filling, its variance does not.
-// Cost: that of the instructions of shapes without basic blocks.
-// Pages: DeepNorm, BatchNorm, GroupNorm and their Tiling; the steps are those of asc-devkit's
-// impl/adv_api/detail/normalization.
+// Rules: half and float; GroupNorm not on Ascend310P. DeepNorm's rows (H, at most 2040 elements) and BatchNorm's rows
+// (S * H) have whole 32-byte blocks. GroupNorm's channels are filled to whole blocks.
+// With isBasicBlock, H or S * H is a multiple of 64, and the number of rows a multiple of 8.
+// DeepNorm's dst may be src if isReuseSrc is true. BatchNorm's output may be inputX. No other operands overlap.
+// The struct of the host's tiling function tells how many elements sharedTmpBuffer holds.
+// Meaning: computed in float, with the steps of LayerNorm. BatchNorm: mean and variance of each column over B; gamma
+// and beta have B elements; the factor is exp(-0.5 * ln(variance + epsilon)). DeepNorm writes the variance to
+// rstdLocal, although its page names a reciprocal; CANN's own sample does the same. GroupNorm's mean includes the
+// filling, its variance does not. Cost: the sum of the instructions for shapes without basic blocks. Pages: DeepNorm,
+// BatchNorm, GroupNorm and their Tiling. The steps are those of asc-devkit's impl/adv_api/detail/normalization.
 #pragma once
 
 #include "ascendc/library/group_norm_tiling.h"
@@ -18,23 +18,23 @@
 
 namespace ascend_sim {
 
-// d = s + values[r] in row r of h elements, of which n change.
-inline void shift_rows(NormSteps& steps, const Floats& d, const Floats& s, const std::vector<float>& values,
-                       uint32_t rows, uint32_t h, uint32_t n) {
-    steps.set_count(n);
+// Adds values[r] to the first `changed` elements of row r. Rows have h elements.
+inline void shift_rows(NormSteps& steps, const Floats& dst, const Floats& src, const std::vector<float>& values,
+                       uint32_t rows, uint32_t h, uint32_t changed) {
+    steps.set_count(changed);
     steps.share_barrier([&] {
-        for (uint32_t r = 0; r < rows; ++r) steps.adds(d[r * h], s[r * h], values[r]);
+        for (uint32_t r = 0; r < rows; ++r) steps.adds(dst[r * h], src[r * h], values[r]);
     });
 }
 inline std::vector<float> negated(std::vector<float> values) {
-    for (float& v : values) v = -v;
+    for (float& value : values) value = -value;
     return values;
 }
-// d = 1 / sqrt(d); ones is overwritten.
-inline void reciprocal_root(NormSteps& steps, const Floats& d, const Floats& ones) {
+// dst = 1 / sqrt(dst). Overwrites `ones`.
+inline void reciprocal_root(NormSteps& steps, const Floats& dst, const Floats& ones) {
     steps.fill(ones, 1.0f);
-    steps.sqrt(d, d);
-    steps.div(d, ones, d);
+    steps.sqrt(dst, dst);
+    steps.div(dst, ones, dst);
 }
 
 // ---- DeepNorm -----------------------------------------------------------------------------------------------------
@@ -46,11 +46,11 @@ struct DeepNormCall {
 };
 
 template <bool kReusesSource, bool kBasicBlock, class T>
-void deep_norm(const Call& call, const DeepNormCall<T>& p, const AscendC::LocalTensor<uint8_t>* shared,
+void deep_norm(const Call& call, const DeepNormCall<T>& norm, const AscendC::LocalTensor<uint8_t>* shared,
                const DeepNormTiling& tiling) {
     constexpr bool kIsHalf = sizeof(T) == 2, kSourceIsTmp = kReusesSource && !kIsHalf;
     constexpr uint32_t kLongest = 2040;
-    const uint32_t h = tiling.hLength, rows = tiling.meanVarSize, round = tiling.meanVarRoundSize;
+    const uint32_t h = tiling.hLength, rows = tiling.meanVarSize, rows_per_round = tiling.meanVarRoundSize;
     const Floats tmp = tiled_memory(call, shared, tiling, kSourceIsTmp ? 2 : 3);
     check_pitch(call, h, tiling.originalHLength, sizeof(T));
     if (h > kLongest) call.report(Rule::Count04, "H must be at most %u but is %u.", kLongest, h);
@@ -60,71 +60,72 @@ void deep_norm(const Call& call, const DeepNormCall<T>& p, const AscendC::LocalT
                     "%u.",
                     h, rows);
     DisjointOperands operands(call);
-    const Range from = operands.add("srcLocal", p.src, uint64_t(rows) * h);
-    operands.add("gxLocal", p.gx, uint64_t(rows) * h);
-    operands.add("betaLocal", p.beta, h);
-    operands.add("gammaLocal", p.gamma, h);
+    const Range src_bytes = operands.add("srcLocal", norm.src, uint64_t(rows) * h);
+    operands.add("gxLocal", norm.gx, uint64_t(rows) * h);
+    operands.add("betaLocal", norm.beta, h);
+    operands.add("gammaLocal", norm.gamma, h);
     operands.add("sharedTmpBuffer", {tmp.view().addr, int64_t(tmp.view().addr) + tmp.view().bytes});
-    operands.add("meanLocal", p.mean, rows);
-    operands.add("rstdLocal", p.variance, rows);
-    const Range to = call.check_operand("dstLocal", p.dst, uint64_t(rows) * h);
-    if (!kReusesSource || to.begin != from.begin) operands.add("dstLocal", to);
+    operands.add("meanLocal", norm.mean, rows);
+    operands.add("rstdLocal", norm.variance, rows);
+    const Range dst_bytes = call.check_operand("dstLocal", norm.dst, uint64_t(rows) * h);
+    if (!kReusesSource || dst_bytes.begin != src_bytes.begin) operands.add("dstLocal", dst_bytes);
 
     NormSteps steps(call.site());
-    auto sums = [&](const Floats& d, const Floats& also, const Floats& s, uint32_t n) {
+    // Writes the sums of the rows to `results`, and to aligned_sums, which begins at a 32-byte border.
+    auto sum_each_row = [&](const Floats& results, const Floats& aligned_sums, const Floats& src, uint32_t round_rows) {
         if (kBasicBlock)
-            steps.sum_basic_block_rows(d, s, n, h, &also);
+            steps.sum_basic_block_rows(results, src, round_rows, h, &aligned_sums);
         else
-            steps.sum_rows_by_repeats(d, s, n, h, tiling.originalHLength, &also);
+            steps.sum_rows_by_repeats(results, src, round_rows, h, tiling.originalHLength, &aligned_sums);
     };
-    for (uint32_t first = 0; first < rows; first += round) {
-        const uint32_t n = std::min<uint32_t>(rows - first, round), at = first * h;
-        const Floats t1 = tmp[tiling.firstTmpStartPos], t2 = tmp[tiling.secondTmpStartPos];
-        const Floats t3 = kSourceIsTmp ? t2 : tmp[tiling.thirdTmpStartPos];
-        Floats a = t1, b = t2, c = t3, mean, variance;
-        steps.set_count(n * h);
+    for (uint32_t first_row = 0; first_row < rows; first_row += rows_per_round) {
+        const uint32_t round_rows = std::min<uint32_t>(rows - first_row, rows_per_round), offset = first_row * h;
+        const Floats tmp1 = tmp[tiling.firstTmpStartPos], tmp2 = tmp[tiling.secondTmpStartPos];
+        const Floats tmp3 = kSourceIsTmp ? tmp2 : tmp[tiling.thirdTmpStartPos];
+        Floats first = tmp1, second = tmp2, third = tmp3, mean, variance;
+        steps.set_count(round_rows * h);
         if constexpr (kIsHalf) {
-            mean = tmp[tiling.meanTmpTensorPos + first];
-            variance = tmp[tiling.varianceTmpTensorPos + first];
-            steps.cast(a, p.src[at], RoundMode::CAST_NONE);
-            steps.cast(c, p.gx[at], RoundMode::CAST_NONE);
-            steps.muls(a, a, p.alpha);
-            steps.add(a, c, a);
+            mean = tmp[tiling.meanTmpTensorPos + first_row];
+            variance = tmp[tiling.varianceTmpTensorPos + first_row];
+            steps.cast(first, norm.src[offset], RoundMode::CAST_NONE);
+            steps.cast(third, norm.gx[offset], RoundMode::CAST_NONE);
+            steps.muls(first, first, norm.alpha);
+            steps.add(first, third, first);
         } else {
-            mean = p.mean[first];
-            variance = p.variance[first];
-            if (kSourceIsTmp) a = p.src[at], b = t1, c = t2;
-            steps.muls(b, p.src[at], p.alpha);
-            steps.add(a, p.gx[at], b);
+            mean = norm.mean[first_row];
+            variance = norm.variance[first_row];
+            if (kSourceIsTmp) first = norm.src[offset], second = tmp1, third = tmp2;
+            steps.muls(second, norm.src[offset], norm.alpha);
+            steps.add(first, norm.gx[offset], second);
         }
-        steps.muls(c, a, tiling.lastDimValueBack);
-        sums(mean, b, c, n);
-        shift_rows(steps, b, a, negated(steps.read_scalars(mean, n)), n, h, h);
-        steps.set_count(n * h);
-        steps.mul(c, b, b);
-        steps.muls(a, c, tiling.lastDimValueBack);
-        sums(variance, c, a, n);
-        steps.set_count(n);
-        steps.adds(a, c, p.epsilon);
-        reciprocal_root(steps, a, c);
-        scale_rows(steps, c, b, a, n, h, kBasicBlock);
+        steps.muls(third, first, tiling.lastDimValueBack);
+        sum_each_row(mean, second, third, round_rows);
+        shift_rows(steps, second, first, negated(steps.read_scalars(mean, round_rows)), round_rows, h, h);
+        steps.set_count(round_rows * h);
+        steps.mul(third, second, second);
+        steps.muls(first, third, tiling.lastDimValueBack);
+        sum_each_row(variance, third, first, round_rows);
+        steps.set_count(round_rows);
+        steps.adds(first, third, norm.epsilon);
+        reciprocal_root(steps, first, third);
+        scale_rows(steps, third, second, first, round_rows, h, kBasicBlock);
         if constexpr (kIsHalf) {
             steps.set_count(h);
-            steps.cast(a, p.gamma, RoundMode::CAST_NONE);
-            steps.mul_rows(b, c, a, n, h);
-            steps.cast(c, p.beta, RoundMode::CAST_NONE);
-            steps.add_rows(a, b, c, n, h);
-            steps.set_count(n * h);
-            steps.cast(p.dst[at], a, RoundMode::CAST_NONE);
+            steps.cast(first, norm.gamma, RoundMode::CAST_NONE);
+            steps.mul_rows(second, third, first, round_rows, h);
+            steps.cast(third, norm.beta, RoundMode::CAST_NONE);
+            steps.add_rows(first, second, third, round_rows, h);
+            steps.set_count(round_rows * h);
+            steps.cast(norm.dst[offset], first, RoundMode::CAST_NONE);
         } else {
-            steps.mul_rows(a, c, p.gamma, n, h);
-            steps.add_rows(p.dst[at], a, p.beta, n, h);
+            steps.mul_rows(first, third, norm.gamma, round_rows, h);
+            steps.add_rows(norm.dst[offset], first, norm.beta, round_rows, h);
         }
     }
     if constexpr (kIsHalf) {
         steps.set_count(rows);
-        steps.cast(p.mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
-        steps.cast(p.variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
+        steps.cast(norm.mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
+        steps.cast(norm.variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
     }
     steps.finish();
 }
@@ -133,30 +134,30 @@ void deep_norm(const Call& call, const DeepNormCall<T>& p, const AscendC::LocalT
 
 template <class T>
 struct NormCall {
-    AscendC::LocalTensor<T> out, mean, variance, x, gamma, beta;
+    AscendC::LocalTensor<T> output, mean, variance, x, gamma, beta;
     float epsilon;
 };
 
 // Checks the operands: `size` elements of x and output, `results` means and variances, `factors` of gamma and beta.
 template <class T>
-void check_norm(const Call& call, const NormCall<T>& p, uint64_t size, uint32_t results, uint32_t factors,
+void check_norm(const Call& call, const NormCall<T>& norm, uint64_t size, uint32_t results, uint32_t factors,
                 const Floats& tmp, bool in_place) {
     DisjointOperands operands(call);
-    const Range from = operands.add("inputX", p.x, size);
-    operands.add("gamma", p.gamma, factors);
-    operands.add("beta", p.beta, factors);
+    const Range x_bytes = operands.add("inputX", norm.x, size);
+    operands.add("gamma", norm.gamma, factors);
+    operands.add("beta", norm.beta, factors);
     operands.add("sharedTmpBuffer", {tmp.view().addr, int64_t(tmp.view().addr) + tmp.view().bytes});
-    operands.add("outputMean", p.mean, results);
-    operands.add("outputVariance", p.variance, results);
-    const Range to = call.check_operand("output", p.out, size);
-    if (!in_place || to.begin != from.begin) operands.add("output", to);
+    operands.add("outputMean", norm.mean, results);
+    operands.add("outputVariance", norm.variance, results);
+    const Range output_bytes = call.check_operand("output", norm.output, size);
+    if (!in_place || output_bytes.begin != x_bytes.begin) operands.add("output", output_bytes);
 }
 
 template <bool kBasicBlock, class T>
-void batch_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTensor<uint8_t>* shared,
+void batch_norm(const Call& call, const NormCall<T>& norm, const AscendC::LocalTensor<uint8_t>* shared,
                 const BatchNormTiling& tiling) {
     constexpr bool kIsHalf = sizeof(T) == 2;
-    const uint32_t b = tiling.originalBLength, sh = tiling.meanVarSize, round = tiling.shCurLength;
+    const uint32_t b = tiling.originalBLength, sh = tiling.meanVarSize, columns_per_round = tiling.shCurLength;
     const Floats tmp = tiled_memory(call, shared, tiling, 3);
     check_pitch(call, sh, sh, sizeof(T));
     if (kBasicBlock && !is_batch_norm_basic_block(b, sh))
@@ -164,160 +165,184 @@ void batch_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTens
                     "isBasicBlock needs S * H a multiple of 64 and B a multiple of 8, but they are %u and "
                     "%u.",
                     sh, b);
-    check_norm(call, p, uint64_t(b) * sh, sh, b, tmp, true);
-    const Floats t1 = tmp[tiling.firstTmpStartPos], t2 = tmp[tiling.secondTmpStartPos],
-                 t3 = tmp[tiling.thirdTmpStartPos];
+    check_norm(call, norm, uint64_t(b) * sh, sh, b, tmp, true);
+    const Floats tmp1 = tmp[tiling.firstTmpStartPos], tmp2 = tmp[tiling.secondTmpStartPos],
+                 tmp3 = tmp[tiling.thirdTmpStartPos];
     NormSteps steps(call.site());
-    for (uint32_t first = 0; first < sh; first += round) {
-        const uint32_t n = std::min<uint32_t>(sh - first, round);
-        auto by_rows = [&](auto one) {
-            steps.set_count(n);
+    for (uint32_t first_column = 0; first_column < sh; first_column += columns_per_round) {
+        const uint32_t columns = std::min<uint32_t>(sh - first_column, columns_per_round);
+        // Calls run_step(row, its offset in a temporary array, its offset in x and output).
+        auto for_each_row = [&](auto run_step) {
+            steps.set_count(columns);
             steps.share_barrier([&] {
-                for (uint32_t i = 0; i < b; ++i) one(i, i * n, i * sh + first);
+                for (uint32_t i = 0; i < b; ++i) run_step(i, i * columns, i * sh + first_column);
             });
         };
-        auto sum_rows = [&](const Floats& d, const Floats& s) {
-            steps.copy(d, s, n);
-            steps.set_count(n);
-            for (uint32_t i = 1; i < b; ++i) steps.add(d, d, s[i * n]);
+        auto sum_rows = [&](const Floats& sums, const Floats& src) {
+            steps.copy(sums, src, columns);
+            steps.set_count(columns);
+            for (uint32_t i = 1; i < b; ++i) steps.add(sums, sums, src[i * columns]);
         };
         Floats mean, variance;
         if constexpr (kIsHalf) {
-            mean = tmp[tiling.meanTmpTensorPos + first];
-            variance = tmp[tiling.varianceTmpTensorPos + first];
-            by_rows([&](uint32_t, uint32_t at, uint32_t in) { steps.cast(t1[at], p.x[in], RoundMode::CAST_NONE); });
-            by_rows([&](uint32_t, uint32_t at, uint32_t) { steps.muls(t3[at], t1[at], tiling.firstDimValueBack); });
-            sum_rows(mean, t3);
-            by_rows([&](uint32_t, uint32_t at, uint32_t) { steps.sub(t3[at], t1[at], mean); });
+            mean = tmp[tiling.meanTmpTensorPos + first_column];
+            variance = tmp[tiling.varianceTmpTensorPos + first_column];
+            for_each_row([&](uint32_t, uint32_t tmp_offset, uint32_t x_offset) {
+                steps.cast(tmp1[tmp_offset], norm.x[x_offset], RoundMode::CAST_NONE);
+            });
+            for_each_row([&](uint32_t, uint32_t tmp_offset, uint32_t) {
+                steps.muls(tmp3[tmp_offset], tmp1[tmp_offset], tiling.firstDimValueBack);
+            });
+            sum_rows(mean, tmp3);
+            for_each_row(
+                [&](uint32_t, uint32_t tmp_offset, uint32_t) { steps.sub(tmp3[tmp_offset], tmp1[tmp_offset], mean); });
         } else {
-            mean = p.mean[first];
-            variance = p.variance[first];
-            by_rows([&](uint32_t, uint32_t at, uint32_t in) { steps.muls(t3[at], p.x[in], tiling.firstDimValueBack); });
-            sum_rows(mean, t3);
-            by_rows([&](uint32_t, uint32_t at, uint32_t in) { steps.sub(t3[at], p.x[in], mean); });
+            mean = norm.mean[first_column];
+            variance = norm.variance[first_column];
+            for_each_row([&](uint32_t, uint32_t tmp_offset, uint32_t x_offset) {
+                steps.muls(tmp3[tmp_offset], norm.x[x_offset], tiling.firstDimValueBack);
+            });
+            sum_rows(mean, tmp3);
+            for_each_row([&](uint32_t, uint32_t tmp_offset, uint32_t x_offset) {
+                steps.sub(tmp3[tmp_offset], norm.x[x_offset], mean);
+            });
         }
-        steps.set_count(b * n);
-        steps.mul(t2, t3, t3);
-        steps.muls(t1, t2, tiling.firstDimValueBack);
-        sum_rows(variance, t1);
-        steps.set_count(n);
-        steps.adds(t1, variance, p.epsilon);
-        steps.ln(t2, t1);
-        steps.muls(t1, t2, -0.5f);
-        steps.exp(t2, t1);
-        by_rows([&](uint32_t, uint32_t at, uint32_t) { steps.mul(t3[at], t3[at], t2); });
-        // Factors of rows become rows.
-        auto factors = [&](const AscendC::LocalTensor<T>& s) {
+        steps.set_count(b * columns);
+        steps.mul(tmp2, tmp3, tmp3);
+        steps.muls(tmp1, tmp2, tiling.firstDimValueBack);
+        sum_rows(variance, tmp1);
+        steps.set_count(columns);
+        steps.adds(tmp1, variance, norm.epsilon);
+        steps.ln(tmp2, tmp1);
+        steps.muls(tmp1, tmp2, -0.5f);
+        steps.exp(tmp2, tmp1);
+        for_each_row(
+            [&](uint32_t, uint32_t tmp_offset, uint32_t) { steps.mul(tmp3[tmp_offset], tmp3[tmp_offset], tmp2); });
+        // Fills row i of tmp2 with src[i].
+        auto load_row_factors = [&](const AscendC::LocalTensor<T>& src) {
             Floats values;
             if constexpr (kIsHalf) {
-                values = t1;
+                values = tmp1;
                 steps.set_count(b);
-                steps.cast(t1, s, RoundMode::CAST_NONE);
+                steps.cast(tmp1, src, RoundMode::CAST_NONE);
             } else {
-                values = s;
+                values = src;
             }
             const std::vector<float> scalars = steps.read_scalars(values, b);
-            by_rows([&](uint32_t i, uint32_t at, uint32_t) { steps.fill(t2[at], scalars[i]); });
+            for_each_row([&](uint32_t i, uint32_t tmp_offset, uint32_t) { steps.fill(tmp2[tmp_offset], scalars[i]); });
         };
-        factors(p.gamma);
-        steps.set_count(b * n);
-        steps.mul(t3, t2, t3);
-        factors(p.beta);
+        load_row_factors(norm.gamma);
+        steps.set_count(b * columns);
+        steps.mul(tmp3, tmp2, tmp3);
+        load_row_factors(norm.beta);
         if constexpr (kIsHalf) {
-            by_rows([&](uint32_t, uint32_t at, uint32_t) { steps.add(t2[at], t2[at], t3[at]); });
-            by_rows([&](uint32_t, uint32_t at, uint32_t out) { steps.cast(p.out[out], t2[at], RoundMode::CAST_NONE); });
-            steps.set_count(n);
-            steps.cast(p.mean[first], mean, RoundMode::CAST_NONE);
-            steps.cast(p.variance[first], variance, RoundMode::CAST_NONE);
+            for_each_row([&](uint32_t, uint32_t tmp_offset, uint32_t) {
+                steps.add(tmp2[tmp_offset], tmp2[tmp_offset], tmp3[tmp_offset]);
+            });
+            for_each_row([&](uint32_t, uint32_t tmp_offset, uint32_t output_offset) {
+                steps.cast(norm.output[output_offset], tmp2[tmp_offset], RoundMode::CAST_NONE);
+            });
+            steps.set_count(columns);
+            steps.cast(norm.mean[first_column], mean, RoundMode::CAST_NONE);
+            steps.cast(norm.variance[first_column], variance, RoundMode::CAST_NONE);
         } else {
-            by_rows([&](uint32_t, uint32_t at, uint32_t out) { steps.add(p.out[out], t2[at], t3[at]); });
+            for_each_row([&](uint32_t, uint32_t tmp_offset, uint32_t output_offset) {
+                steps.add(norm.output[output_offset], tmp2[tmp_offset], tmp3[tmp_offset]);
+            });
         }
     }
     steps.finish();
 }
 
 template <bool kReusesSource, class T>
-void group_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTensor<uint8_t>* shared,
+void group_norm(const Call& call, const NormCall<T>& norm, const AscendC::LocalTensor<uint8_t>* shared,
                 const GroupNormTiling& tiling) {
     constexpr bool kIsHalf = sizeof(T) == 2, kSourceIsTmp = kReusesSource && !kIsHalf;
-    const uint32_t group = tiling.dhwAlignSize, channel = tiling.hwAlignSize, d = tiling.d, hw = tiling.hw;
-    const uint32_t rows = tiling.meanVarSize, round = tiling.meanVarRoundSize;
+    const uint32_t group_elements = tiling.dhwAlignSize, channel_pitch = tiling.hwAlignSize, group_channels = tiling.d,
+                   channel_elements = tiling.hw;
+    const uint32_t groups = tiling.meanVarSize, groups_per_round = tiling.meanVarRoundSize;
     const Floats tmp = tiled_memory(call, shared, tiling, kSourceIsTmp ? 2 : 3);
-    check_norm(call, p, uint64_t(rows) * group, rows, tiling.c, tmp, false);
+    check_norm(call, norm, uint64_t(groups) * group_elements, groups, tiling.c, tmp, false);
     const Site site = call.site();
-    const Floats t1 = tmp[tiling.firstTmpStartPos], t2 = tmp[tiling.secondTmpStartPos],
-                 t3 = kSourceIsTmp ? t2 : tmp[tiling.thirdTmpStartPos];
+    const Floats tmp1 = tmp[tiling.firstTmpStartPos], tmp2 = tmp[tiling.secondTmpStartPos],
+                 tmp3 = kSourceIsTmp ? tmp2 : tmp[tiling.thirdTmpStartPos];
     NormSteps steps(site);
-    for (uint32_t first = 0; first < rows; first += round) {
-        const uint32_t n = std::min<uint32_t>(rows - first, round), size = n * group, at = first * group;
-        Floats x, y, a = t1, c = t3, mean, variance;  // y: the values on their way to the result
+    for (uint32_t first_group = 0; first_group < groups; first_group += groups_per_round) {
+        const uint32_t round_groups = std::min<uint32_t>(groups - first_group, groups_per_round),
+                       round_elements = round_groups * group_elements, offset = first_group * group_elements;
+        Floats x, y, work = tmp1, products = tmp3, mean, variance;  // y: intermediate values, then the result
         if constexpr (kIsHalf) {
-            mean = tmp[tiling.meanTmpTensorPos + first];
-            variance = tmp[tiling.varianceTmpTensorPos + first];
-            x = y = t2;
-            steps.set_count(size);
-            steps.cast(x, p.x[at], RoundMode::CAST_NONE);
+            mean = tmp[tiling.meanTmpTensorPos + first_group];
+            variance = tmp[tiling.varianceTmpTensorPos + first_group];
+            x = y = tmp2;
+            steps.set_count(round_elements);
+            steps.cast(x, norm.x[offset], RoundMode::CAST_NONE);
         } else {
-            mean = p.mean[first];
-            variance = p.variance[first];
-            x = p.x[at];
-            y = p.out[at];
-            if (kSourceIsTmp) a = t1, c = t2;
+            mean = norm.mean[first_group];
+            variance = norm.variance[first_group];
+            x = norm.x[offset];
+            y = norm.output[offset];
+            if (kSourceIsTmp) work = tmp1, products = tmp2;
         }
-        // The lanes of n results, which need not start a block: an instruction with a mask.
-        auto masked = [&](const char* api, const Floats& to, const Floats& s, auto f) {
-            run_instruction(api, site, first_elements("dst", to, n), first_elements("src", s, n), n, Cost::Repeat, [&] {
-                for (uint32_t i = 0; i < n; ++i) to.data()[i] = f(s.data()[i]);
-            });
+        // Computes a value for each group of the round. The values need not start at a 32-byte border, so the
+        // instruction has a mask.
+        auto run_masked = [&](const char* api, const Floats& dst, const Floats& src, auto function) {
+            run_instruction(api, site, first_elements("dst", dst, round_groups),
+                            first_elements("src", src, round_groups), round_groups, Cost::Repeat, [&] {
+                                for (uint32_t i = 0; i < round_groups; ++i) dst.data()[i] = function(src.data()[i]);
+                            });
         };
-        auto sums = [&](const Floats& to, const Floats& s, const Floats& work) {
+        auto sum_each_group = [&](const Floats& dst, const Floats& src, const Floats& sum_tmp) {
             AscendC::SetMaskNorm(site);
             AscendC::ResetMask(site);
-            for (uint32_t i = 0; i < n; ++i) {
-                AscendC::ReduceSum<float>(to[i], s[i * group], work[i * group], int32_t(group), site);
+            for (uint32_t i = 0; i < round_groups; ++i) {
+                AscendC::ReduceSum<float>(dst[i], src[i * group_elements], sum_tmp[i * group_elements],
+                                          int32_t(group_elements), site);
                 if (!kIs950) barrier(int32_t(Pipe::V), site);
             }
             AscendC::SetMaskCount(site);
-            masked("Muls", to, to, [&](float v) { return v * tiling.factor; });
+            run_masked("Muls", dst, dst, [&](float value) { return value * tiling.factor; });
         };
-        sums(mean, x, c);
-        steps.set_count(size);
+        sum_each_group(mean, x, products);
+        steps.set_count(round_elements);
         if (!kIsHalf) steps.fill(y, 0.0f);
-        const std::vector<float> means = steps.read_scalars(mean, n);
-        std::vector<float> by_channel(n * d);
-        for (uint32_t i = 0; i < n * d; ++i) by_channel[i] = -means[i / d];
-        shift_rows(steps, y, x, by_channel, n * d, channel, hw);
-        steps.set_count(size);
-        steps.mul(c, y, y);
-        sums(variance, c, a);
-        masked("Adds", a, variance, [&](float v) { return v + p.epsilon; });
-        steps.set_count(n);
-        reciprocal_root(steps, a, c);
-        scale_rows(steps, y, y, a, n, group, false);
-        std::vector<float> gammas, betas;
+        const std::vector<float> means = steps.read_scalars(mean, round_groups);
+        std::vector<float> channel_shifts(round_groups * group_channels);
+        for (uint32_t i = 0; i < round_groups * group_channels; ++i) channel_shifts[i] = -means[i / group_channels];
+        shift_rows(steps, y, x, channel_shifts, round_groups * group_channels, channel_pitch, channel_elements);
+        steps.set_count(round_elements);
+        steps.mul(products, y, y);
+        sum_each_group(variance, products, work);
+        run_masked("Adds", work, variance, [&](float value) { return value + norm.epsilon; });
+        steps.set_count(round_groups);
+        reciprocal_root(steps, work, products);
+        scale_rows(steps, y, y, work, round_groups, group_elements, false);
+        std::vector<float> channel_gammas, channel_betas;
         if constexpr (kIsHalf) {
             steps.set_count(tiling.c);
-            steps.cast(a, p.gamma, RoundMode::CAST_NONE);
-            steps.cast(c, p.beta, RoundMode::CAST_NONE);
-            gammas = steps.read_scalars(a, tiling.c);
-            betas = steps.read_scalars(c, tiling.c);
+            steps.cast(work, norm.gamma, RoundMode::CAST_NONE);
+            steps.cast(products, norm.beta, RoundMode::CAST_NONE);
+            channel_gammas = steps.read_scalars(work, tiling.c);
+            channel_betas = steps.read_scalars(products, tiling.c);
         } else {
-            gammas = steps.read_scalars(p.gamma, tiling.c);
-            betas = steps.read_scalars(p.beta, tiling.c);
+            channel_gammas = steps.read_scalars(norm.gamma, tiling.c);
+            channel_betas = steps.read_scalars(norm.beta, tiling.c);
         }
-        steps.set_count(hw);
-        auto of_channel = [&](uint32_t i) { return (first * d + i) % tiling.c; };
-        for (uint32_t i = 0; i < n * d; ++i) steps.muls(y[i * channel], y[i * channel], gammas[of_channel(i)]);
-        for (uint32_t i = 0; i < n * d; ++i) steps.adds(y[i * channel], y[i * channel], betas[of_channel(i)]);
+        steps.set_count(channel_elements);
+        auto channel_of = [&](uint32_t i) { return (first_group * group_channels + i) % tiling.c; };
+        for (uint32_t i = 0; i < round_groups * group_channels; ++i)
+            steps.muls(y[i * channel_pitch], y[i * channel_pitch], channel_gammas[channel_of(i)]);
+        for (uint32_t i = 0; i < round_groups * group_channels; ++i)
+            steps.adds(y[i * channel_pitch], y[i * channel_pitch], channel_betas[channel_of(i)]);
         if constexpr (kIsHalf) {
-            steps.set_count(size);
-            steps.cast(p.out[at], y, RoundMode::CAST_NONE);
+            steps.set_count(round_elements);
+            steps.cast(norm.output[offset], y, RoundMode::CAST_NONE);
         }
     }
     if constexpr (kIsHalf) {
-        steps.set_count(rows);
-        steps.cast(p.mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
-        steps.cast(p.variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
+        steps.set_count(groups);
+        steps.cast(norm.mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
+        steps.cast(norm.variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
     }
     steps.finish();
 }
@@ -326,7 +351,7 @@ void group_norm(const Call& call, const NormCall<T>& p, const AscendC::LocalTens
 
 namespace AscendC {
 
-// The forms with and without sharedTmpBuffer.
+// The overloads with and without sharedTmpBuffer.
 #define ASCEND_SIM_DEEP_NORM(memory)                                                                              \
     ASCEND_SIM_NEEDS(DeepNorm, T);                                                                                \
     ascend_sim::deep_norm<isReuseSrc, isBasicBlock, T>(                                                           \
