@@ -39,7 +39,7 @@ template <class T>
 void broadcast_column(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const BroadcastShape& all,
                       const AscendC::LocalTensor<T>& tmp, Site site) {
     constexpr uint32_t kInBlock = kBlockBytes / sizeof(T);
-    const uint64_t row = align_up(all.columns, kInBlock);
+    const uint64_t row = round_up_64(all.columns, kInBlock);
     const bool aligned = row == all.columns;
     const uint64_t unit = uint64_t(kInBlock) * kInBlock + (aligned ? 0 : kInBlock * row);  // memory of kInBlock rows
     const uint32_t chunk = uint32_t(tmp.GetSize() / unit * kInBlock);
@@ -47,11 +47,11 @@ void broadcast_column(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTe
         const uint32_t rows = all.rows - first < chunk ? all.rows - first : chunk;
         const BroadcastShape part{rows, all.columns, false, true};
         const auto from = src[first], to = dst[uint32_t(uint64_t(first) * all.columns)];
-        const uint64_t blocks = align_up(rows, 8) * kInBlock;
-        const auto copied = aligned ? to : tmp[uint32_t(align_up(rows, kInBlock) * kInBlock)];
+        const uint64_t blocks = round_up_64(rows, 8) * kInBlock;
+        const auto copied = aligned ? to : tmp[uint32_t(round_up_64(rows, kInBlock) * kInBlock)];
         const uint64_t written = rows * row;
         run_instruction("Brcb", site, first_elements("sharedTmpBuffer", tmp, blocks),
-                        first_elements("srcLocal", from, rows), uint32_t(align_up(rows, 8) / 8), Cost::Repeat, [&] {
+                        first_elements("srcLocal", from, rows), uint32_t(round_up_64(rows, 8) / 8), Cost::Repeat, [&] {
                             for (uint64_t i = 0; i < blocks; ++i) {
                                 const uint64_t r = i / kInBlock;
                                 tmp.data()[i] = from.data()[r < rows ? r : 0];
@@ -141,11 +141,11 @@ void broadcast_call(const Call& call, const AscendC::LocalTensor<T>& dst, const 
     }
     if constexpr (sizeof(T) == 1 && !kIs950) {
         const auto halves = tmp.template ReinterpretCast<half>();
-        const auto wide_target = halves[uint32_t(align_up(shape.source_elements(), 16))];
+        const auto wide_target = halves[uint32_t(round_up_64(shape.source_elements(), 16))];
         const Site site = call.site();
         AscendC::Cast(halves, src, RoundMode::CAST_NONE, uint32_t(shape.source_elements()), site);
         barrier(int32_t(Pipe::V), site);
-        broadcast(call, wide_target, halves, shape, wide_target[uint32_t(align_up(shape.elements(), 16))]);
+        broadcast(call, wide_target, halves, shape, wide_target[uint32_t(round_up_64(shape.elements(), 16))]);
         AscendC::Cast(dst, wide_target, RoundMode::CAST_NONE, uint32_t(shape.elements()), site);
         barrier(int32_t(Pipe::V), site);
     } else {

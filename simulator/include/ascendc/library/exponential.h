@@ -131,7 +131,7 @@ void power_function(const Call& call, const P& program, const AscendC::LocalTens
     if constexpr (kIs950)
         run_in_registers(program, dst, src, names, count, call.site());
     else
-        run_in_ub(program, dst, src, memory[kPowerConstants], count, call);
+        run_in_ub(program, dst, src, memory[kPowerConstantBytes], count, call);
 }
 
 }  // namespace ascend_sim

@@ -64,7 +64,7 @@ T fold_lanes(T a, T b) {
 template <Fold kFold, class T>
 T fold_row(T* x, uint32_t n) {
     constexpr bool kIsSum = kFold == Fold::Sum || kFold == Fold::Mean;
-    uint32_t lanes = power_of_two_in(n);
+    uint32_t lanes = largest_power_of_two(n);
     if (kIsSum && n <= kRepeatBytes / sizeof(T)) {  // a tree of the lanes there are
         for (uint32_t left = n; left > 1; left = (left + 1) / 2)
             for (uint32_t i = 0; i < (left + 1) / 2; ++i)
@@ -99,8 +99,8 @@ uint32_t charge_rows(const Matrix& s, bool reuse, Site site) {
     const auto repeats = [](uint64_t elements) { return uint32_t((elements + kInRepeat - 1) / kInRepeat); };
     if constexpr (kFold == Fold::Prod) {
         for (uint32_t r = 0; r < rows; ++r) {
-            const bool has_rest = power_of_two_in(n) != n;
-            uint32_t lanes = power_of_two_in(n);
+            const bool has_rest = largest_power_of_two(n) != n;
+            uint32_t lanes = largest_power_of_two(n);
             if (!reuse && has_rest) charge("Adds", repeats(lanes), Cost::Repeat, site);
             if (has_rest) charge("Mul", repeats(n - lanes), Cost::Repeat, site);
             for (; lanes > kInBlock; lanes /= 2) charge("Mul", repeats(lanes / 2), Cost::Repeat, site);
@@ -113,7 +113,7 @@ uint32_t charge_rows(const Matrix& s, bool reuse, Site site) {
     } else if constexpr (kFold == Fold::Sum || kFold == Fold::Mean) {
         if (n <= kInBlock) return groups;
         if (n <= kInRepeat) return rows;
-        uint32_t lanes = power_of_two_in(n);
+        uint32_t lanes = largest_power_of_two(n);
         if (lanes == n) lanes /= 2;
         const uint32_t rest = repeats(n - lanes);
         if (!reuse) charge("DataCopy", rows * repeats(lanes), Cost::Repeat, site);
@@ -176,7 +176,7 @@ void reduce_columns_in_registers(const AscendC::LocalTensor<T>& dst, const Ascen
                     first_elements("srcTensor", src, uint64_t(s.rows - 1) * s.pitch + s.columns),
                     s.rows * repeats_of(uint64_t(s.columns) * sizeof(T)) * 2, Cost::Repeat, [&] {
                         for (uint32_t j = 0; j < s.columns; ++j) {
-                            uint32_t half = power_of_two_in(s.rows);
+                            uint32_t half = largest_power_of_two(s.rows);
                             for (uint32_t i = 0; i < s.rows; ++i) column[i] = src.data()[uint64_t(i) * s.pitch + j];
                             for (uint32_t i = half; i < s.rows; ++i)
                                 column[i - half] = fold_lanes<kFold>(column[i - half], column[i]);
@@ -209,7 +209,7 @@ template <Fold kFold, class T>
 void reduce_columns(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Matrix& s, bool reuse,
                     const AscendC::LocalTensor<T>& tmp, Site site) {
     UbSteps steps(site);
-    uint32_t rows = power_of_two_in(s.rows);
+    uint32_t rows = largest_power_of_two(s.rows);
     const uint32_t rest = s.rows - rows;
     const AscendC::LocalTensor<T> sums = reuse ? src : tmp;
     if (rest) {
@@ -241,7 +241,7 @@ void reduce_pattern(const Call& call, const AscendC::LocalTensor<T>& dst, const 
         kIs950 && (kFold == Fold::Sum || kFold == Fold::Max || kFold == Fold::Min);  // rows without filling
     if (!inner_pad && !kFollows) call.report(Rule::Count04, "srcInnerPad must be true.");
     const uint32_t in_block = kBlockBytes / sizeof(T);
-    const Matrix s{shape[0], shape[1], kFollows ? shape[1] : in_units(shape[1], in_block)};
+    const Matrix s{shape[0], shape[1], kFollows ? shape[1] : round_up(shape[1], in_block)};
     if (s.rows == 0 || s.columns == 0)
         call.report(Rule::Count04, "srcShape must have no 0 but is %u x %u.", s.rows, s.columns);
     const uint32_t results = kByRow ? s.rows : s.columns;

@@ -33,7 +33,7 @@ template <class Params, class T>
 AscendC::LocalTensor<uint8_t> check_sum(const Call& call, const AscendC::LocalTensor<T>& dst,
                                         const AscendC::LocalTensor<T>& src, const AscendC::LocalTensor<uint8_t>* shared,
                                         TmpSizes sizes, const Params& params) {
-    if (params.n == 0 || params.outter == 0 || params.inner != in_units(params.n * sizeof(T), kBlockBytes) / sizeof(T))
+    if (params.n == 0 || params.outter == 0 || params.inner != round_up(params.n * sizeof(T), kBlockBytes) / sizeof(T))
         call.report(Rule::Count04,
                     "inner must be n rounded up to 32 bytes, and none may be 0, but outter, inner and n are %u, %u and "
                     "%u.",

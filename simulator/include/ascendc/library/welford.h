@@ -114,9 +114,9 @@ void welford_update(const Call& call, const WelfordUpdateOperands<T>& update,
     operands.add("outputVariance", update.out_m2, para.abLength);
     NormSteps steps(call.site());
     if (kInPlace && para.abComputeLength < para.abLength) {
-        const uint32_t n = round_up(para.abLength - para.abComputeLength, 8), at = para.abLength - n;
-        steps.copy(update.out_mean[at], update.mean[at], n);
-        steps.copy(update.out_m2[at], update.m2[at], n);
+        const uint32_t n = round_up(para.abLength - para.abComputeLength, 8), offset = para.abLength - n;
+        steps.copy(update.out_mean[offset], update.mean[offset], n);
+        steps.copy(update.out_m2[offset], update.m2[offset], n);
     }
     if constexpr (kIs950) {
         welford_update_in_registers(update, para.abComputeLength, para.nRec, call.site());
