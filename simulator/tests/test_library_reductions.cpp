@@ -41,7 +41,7 @@ void check_pattern(const char* name, Fold kind, uint32_t rows, uint32_t columns,
     const std::string what = numbered(std::string(name) + (kByRow ? " AR " : " RA ") + std::to_string(sizeof(T)),
                                       {rows, columns, uint32_t(reuse)});
     const bool follows = kIs950 && (kind == Fold::Sum || kind == Fold::Max || kind == Fold::Min);
-    const uint32_t pitch = follows ? columns : ascend_sim::in_units(columns, 32 / sizeof(T));
+    const uint32_t pitch = follows ? columns : ascend_sim::round_up(columns, 32 / sizeof(T));
     auto x = kind == Fold::Prod ? numbers<T>(rows * pitch, 0.8f, 1.25f) : numbers<T>(rows * pitch, -4, 4);
     if (kind == Fold::Any || kind == Fold::All)
         for (uint32_t i = 0; i < x.size(); ++i) x[i] = T(float(i * i % 7 % 2));
@@ -111,7 +111,7 @@ void check_patterns_of(uint32_t rows, uint32_t columns) {
 template <class T, class A>
 void check_sum_of(uint32_t rows, uint32_t n) {
     const std::string what = numbered("Sum " + type_name<T>() + "," + type_name<A>(), {rows, n});
-    const uint32_t inner = ascend_sim::in_units(n * sizeof(T), 32) / sizeof(T);
+    const uint32_t inner = ascend_sim::round_up(n * sizeof(T), 32) / sizeof(T);
     const auto x = numbers<T>(rows * inner, -4, 4);
     std::vector<double> sums, means;
     double magnitude = 0;

@@ -172,10 +172,10 @@ inline void GetPowerTmpBufferFactorSize(const bool baseIsTensor, const bool expI
                                         const uint32_t typeSize, uint32_t& maxLiveNodeCount, uint32_t& extraBuffer) {
     const bool both = baseIsTensor && expIsTensor, is310p = ascend_sim::host::is_310p(),
                is950 = ascend_sim::host::is_950();
-    const uint32_t of_floats = is950 ? 3 : ascend_sim::power_count(both, typeSize == 4 ? 4 : 2, is310p);
-    const uint32_t of_ints = is950 ? 0 : ascend_sim::int_power_count(both, is310p);
+    const uint32_t of_floats = is950 ? 3 : ascend_sim::power_array_count(both, typeSize == 4 ? 4 : 2, is310p);
+    const uint32_t of_ints = is950 ? 0 : ascend_sim::int_power_array_count(both, is310p);
     maxLiveNodeCount = typeIsInt ? of_ints : typeSize == 4 ? of_floats : 2 * of_floats;
-    extraBuffer = typeIsInt || is950 ? 0 : ascend_sim::kPowerConstants;
+    extraBuffer = typeIsInt || is950 ? 0 : ascend_sim::kPowerConstantBytes;
 }
 
 // ---- functions of shapes --------------------------------------------------------------------------------------------

@@ -1,11 +1,14 @@
 // Sigmoid, Silu, Swish, Gelu, FasterGelu, FasterGeluV2, SwiGLU, GeGLU, ReGlu.
 //
-// Rules: half and float; ReGlu also bfloat16. Gelu and its kin also in place.
-// Meaning: Sigmoid, Silu and Swish compute in the tensor's type, and so do Gelu and its kin without highPrecision; the
-// others compute in float. Sigmoid is 1 / (1 + exp(-x)), Swish x / (1 + exp(-beta x)). Gelu is
-// x * min(1, exp(a)) / (1 + exp(-|a|)) with a = 1.5957691 (x + 0.044715 x^3), FasterGelu x / (1 + exp(-1.702 x)),
-// FasterGeluV2 x (sgn(x) (-0.1444 (min(|0.7071 x|, 1.769) - 1.769)^2 + 0.5) + 0.5). SwiGLU, GeGLU and ReGlu multiply
-// src0 by the Swish, the Gelu or the positive part of src1. highPerformance replaces the division by a reciprocal.
+// Rules: half and float; ReGlu also bfloat16. Gelu, FasterGelu and FasterGeluV2 also work in place.
+// Meaning:
+//   Sigmoid = 1 / (1 + exp(-x)), Swish = x / (1 + exp(-beta x)), Silu = Swish with beta 1
+//   Gelu = x * min(1, exp(a)) / (1 + exp(-|a|)) with a = 1.5957691 (x + 0.044715 x^3)
+//   FasterGelu = x / (1 + exp(-1.702 x))
+//   FasterGeluV2 = x (sign(x) (-0.1444 (min(|0.7071 x|, 1.769) - 1.769)^2 + 0.5) + 0.5)
+//   SwiGLU = src0 * Swish(src1), GeGLU = src0 * Gelu(src1), ReGlu = src0 * max(src1, 0)
+// Sigmoid, Silu and Swish compute in the tensor's type. Gelu, FasterGelu and FasterGeluV2 do so without highPrecision.
+// All other functions compute in float. highPerformance replaces the division by a product with the reciprocal.
 // Pages: those of the functions; the order of steps is that of asc-devkit's impl/adv_api/detail/activation.
 #pragma once
 
@@ -15,135 +18,135 @@ namespace ascend_sim {
 
 template <class T, bool>
 struct SigmoidProgram : ProgramTraits {
-    static constexpr uint32_t kTemps = 1;
+    static constexpr uint32_t kTmpRegisters = 1;
     static constexpr bool kWidens = false;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        m.muls(y, x[0], -1.0f);
-        m.exp(y, y);
-        m.adds(y, y, 1.0f);
-        m.fill(t[0], T(1.0f));
-        m.div(y, t[0], y);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        steps.muls(y, x[0], -1.0f);
+        steps.exp(y, y);
+        steps.adds(y, y, 1.0f);
+        steps.fill(tmp[0], T(1.0f));
+        steps.div(y, tmp[0], y);
     }
 };
 
 // y = x / (1 + exp(-beta * x))
-template <class M, class R>
-void swish(M& m, R& y, R& x, float minus_beta) {
-    m.muls(y, x, minus_beta);
-    m.exp(y, y);
-    m.adds(y, y, 1.0f);
-    m.div(y, x, y);
+template <class Steps, class Register>
+void swish(Steps& steps, Register& y, Register& x, float minus_beta) {
+    steps.muls(y, x, minus_beta);
+    steps.exp(y, y);
+    steps.adds(y, y, 1.0f);
+    steps.div(y, x, y);
 }
 struct SwishProgram : ProgramTraits {
     static constexpr bool kWidens = false;
     float minus_beta;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R*) const {
-        swish(m, y, x[0], minus_beta);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register*) const {
+        swish(steps, y, x[0], minus_beta);
     }
 };
 struct SwiGluProgram : ProgramTraits {
-    static constexpr bool kOwnResult = true;
+    static constexpr bool kHasResultRegister = true;
     float minus_beta;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[2], R*) const {
-        swish(m, y, x[1], minus_beta);
-        m.mul(y, x[0], y);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[2], Register*) const {
+        swish(steps, y, x[1], minus_beta);
+        steps.mul(y, x[0], y);
     }
 };
 struct GeGluProgram : ProgramTraits {
-    static constexpr bool kOwnResult = true;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[2], R*) const {
-        m.mul(y, x[1], x[1]);
-        m.adds(y, y, 2.2363860002236e1f);
-        m.mul(y, y, x[1]);
-        m.muls(y, y, -0.0713548162726f);
-        m.exp(y, y);
-        m.adds(y, y, 1.0f);
-        m.div(y, x[1], y);
-        m.mul(y, x[0], y);
+    static constexpr bool kHasResultRegister = true;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[2], Register*) const {
+        steps.mul(y, x[1], x[1]);  // -a = -0.07135481627 (x^3 + x / 0.044715), with a as in Gelu
+        steps.adds(y, y, 2.2363860002236e1f);
+        steps.mul(y, y, x[1]);
+        steps.muls(y, y, -0.0713548162726f);
+        steps.exp(y, y);
+        steps.adds(y, y, 1.0f);
+        steps.div(y, x[1], y);
+        steps.mul(y, x[0], y);
     }
 };
 struct ReGluProgram : ProgramTraits {
-    static constexpr bool kOwnResult = true;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[2], R*) const {
-        m.maxs(y, x[1], 0.0f);
-        m.mul(y, x[0], y);
+    static constexpr bool kHasResultRegister = true;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[2], Register*) const {
+        steps.maxs(y, x[1], 0.0f);
+        steps.mul(y, x[0], y);
     }
 };
 
 template <bool precise>
 struct GeluTraits : ProgramTraits {
     static constexpr bool kWidens = precise;
-    static constexpr bool kInPlace = true;
+    static constexpr bool kAllowsInPlace = true;
 };
-// d = x / d
-template <bool fast, class M, class R>
-void divide(M& m, R& d, const R& x) {
+// denominator = x / denominator
+template <bool fast, class Steps, class Register>
+void divide_by(Steps& steps, Register& denominator, const Register& x) {
     if constexpr (fast) {
-        m.reciprocal(d, d);
-        m.mul(d, x, d);
+        steps.reciprocal(denominator, denominator);
+        steps.mul(denominator, x, denominator);
     } else {
-        m.div(d, x, d);
+        steps.div(denominator, x, denominator);
     }
 }
 template <bool precise, bool fast>
 struct GeluProgram : GeluTraits<precise> {
-    static constexpr uint32_t kTemps = 2;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        m.mul(t[0], x[0], x[0]);
-        m.mul(t[1], x[0], t[0]);
-        m.muls(t[0], t[1], 0.044715f);
-        m.add(t[1], x[0], t[0]);
-        m.muls(t[0], t[1], 1.5957691216057308f);
-        m.mins(t[1], t[0], 0.0f);  // exponents are never positive, so that nothing overflows
-        m.exp(t[1], t[1]);
-        m.abs(t[0], t[0]);
-        m.muls(t[0], t[0], -1.0f);
-        m.exp(t[0], t[0]);
-        m.adds(t[0], t[0], 1.0f);
-        divide<fast>(m, t[0], x[0]);
-        m.mul(y, t[0], t[1]);
+    static constexpr uint32_t kTmpRegisters = 2;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        steps.mul(tmp[0], x[0], x[0]);
+        steps.mul(tmp[1], x[0], tmp[0]);
+        steps.muls(tmp[0], tmp[1], 0.044715f);
+        steps.add(tmp[1], x[0], tmp[0]);
+        steps.muls(tmp[0], tmp[1], 1.5957691216057308f);
+        steps.mins(tmp[1], tmp[0], 0.0f);  // exp of a number that is never positive does not overflow
+        steps.exp(tmp[1], tmp[1]);
+        steps.abs(tmp[0], tmp[0]);
+        steps.muls(tmp[0], tmp[0], -1.0f);
+        steps.exp(tmp[0], tmp[0]);
+        steps.adds(tmp[0], tmp[0], 1.0f);
+        divide_by<fast>(steps, tmp[0], x[0]);
+        steps.mul(y, tmp[0], tmp[1]);
     }
 };
 template <bool precise, bool fast>
 struct FasterGeluProgram : GeluTraits<precise> {
-    static constexpr uint32_t kTemps = 1;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        m.muls(t[0], x[0], -1.702f);
-        m.exp(t[0], t[0]);
-        m.adds(t[0], t[0], 1.0f);
-        divide<fast>(m, t[0], x[0]);
-        m.adds(y, t[0], 0.0f);
+    static constexpr uint32_t kTmpRegisters = 1;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        steps.muls(tmp[0], x[0], -1.702f);
+        steps.exp(tmp[0], tmp[0]);
+        steps.adds(tmp[0], tmp[0], 1.0f);
+        divide_by<fast>(steps, tmp[0], x[0]);
+        steps.adds(y, tmp[0], 0.0f);
     }
 };
 template <bool precise, bool fast>
 struct FasterGeluV2Program : GeluTraits<precise> {
-    static constexpr uint32_t kTemps = 3;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        m.muls(t[0], x[0], 0.7071f);
-        m.abs(t[0], t[0]);
-        m.mins(t[0], t[0], 1.769f);
-        m.adds(t[0], t[0], -1.769f);
-        m.mul(t[0], t[0], t[0]);
-        m.muls(t[0], t[0], -0.1444f);
-        m.adds(t[0], t[0], 0.5f);
-        m.adds(t[1], x[0], 0.000000000001f);  // the sign of x
-        m.abs(t[2], t[1]);
-        divide<fast>(m, t[2], t[1]);
-        m.mul(t[0], t[0], t[2]);
-        m.adds(t[0], t[0], 0.5f);
-        m.mul(y, x[0], t[0]);
+    static constexpr uint32_t kTmpRegisters = 3;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        steps.muls(tmp[0], x[0], 0.7071f);
+        steps.abs(tmp[0], tmp[0]);
+        steps.mins(tmp[0], tmp[0], 1.769f);
+        steps.adds(tmp[0], tmp[0], -1.769f);
+        steps.mul(tmp[0], tmp[0], tmp[0]);
+        steps.muls(tmp[0], tmp[0], -0.1444f);
+        steps.adds(tmp[0], tmp[0], 0.5f);
+        steps.adds(tmp[1], x[0], 0.000000000001f);  // sign(x) = x / |x|; the addend avoids 0 / 0
+        steps.abs(tmp[2], tmp[1]);
+        divide_by<fast>(steps, tmp[2], tmp[1]);
+        steps.mul(tmp[0], tmp[0], tmp[2]);
+        steps.adds(tmp[0], tmp[0], 0.5f);
+        steps.mul(y, x[0], tmp[0]);
     }
 };
 
-// The host's function gives 256 bytes for ReGlu of float, which needs none.
+// The host's function returns 256 bytes for ReGlu of float, but the kernel needs none.
 constexpr TmpArrays reglu_arrays(uint32_t type_bytes) { return {type_bytes == 4 ? 0u : 6u, 0, 0, false}; }
 
 }  // namespace ascend_sim

@@ -1,13 +1,14 @@
-// AscendAntiQuant: (x + offset) * scale of int8 or int4. The rules are in quant.h.
+// AscendAntiQuant: (x + offset) * scale for int8 or int4. quant.h states the rules.
 //
-// src is [K, N], or [N, K] with isTranspose; scale and offset have an element for each of N, or one for all.
+// src is [K, N], or [N, K] with isTranspose. scale and offset have N elements, or are one value for all.
 #pragma once
 
 #include "ascendc/library/quant.h"
 
 namespace ascend_sim {
 
-// The operands of one call. A tensor is null if there is a value, or no offset.
+// The operands of one call. `scales` is null if `scale` is the value for all elements; `offsets` likewise, and if there
+// is no offset.
 template <class D, class S>
 struct AntiQuantCall {
     Tensor<D> dst;
@@ -19,116 +20,124 @@ struct AntiQuantCall {
     uint32_t k, n;
 };
 
-// x = (x + offset) * scale of `rows` rows of `columns` elements. Transposed: a row has one offset and scale.
-template <bool kTransposed, class C>
-void scale_back(NormSteps& m, const Tensor<C>& x, const Tensor<C>* offsets, const Tensor<C>* scales, float offset,
-                float scale, bool has_offset, uint32_t rows, uint32_t columns) {
+// x = (x + offset) * scale, in place. If kTransposed, all elements of a row have the same offset and scale.
+template <bool kTransposed, class Computed>
+void apply_scales(NormSteps& steps, const Tensor<Computed>& x, const Tensor<Computed>* offsets,
+                  const Tensor<Computed>* scales, float offset, float scale, bool has_offset, uint32_t rows,
+                  uint32_t columns) {
     if (!scales) {
-        if (has_offset) m.adds(x, x, C(offset));
-        m.muls(x, x, C(scale));
+        if (has_offset) steps.adds(x, x, Computed(offset));
+        steps.muls(x, x, Computed(scale));
         return;
     }
     if constexpr (kTransposed) {
-        hand_over(Pipe::V, Pipe::S, "GetValue", m.site());
-        std::vector<C> add, multiply;
-        for (uint32_t r = 0; r < rows; ++r) {
-            add.push_back(offsets ? offsets->GetValue(r, m.site()) : C(0.0f));
-            multiply.push_back(scales->GetValue(r, m.site()));
+        hand_over(Pipe::V, Pipe::S, "GetValue", steps.site());
+        std::vector<Computed> row_offsets, row_scales;
+        for (uint32_t row = 0; row < rows; ++row) {
+            row_offsets.push_back(offsets ? offsets->GetValue(row, steps.site()) : Computed(0.0f));
+            row_scales.push_back(scales->GetValue(row, steps.site()));
         }
-        hand_over(Pipe::S, Pipe::V, "GetValue", m.site());
-        m.count(columns);
-        for (uint32_t r = 0; r < rows; ++r) {
-            if (has_offset) m.adds(x[r * columns], x[r * columns], add[r]);
-            m.muls(x[r * columns], x[r * columns], multiply[r]);
+        hand_over(Pipe::S, Pipe::V, "GetValue", steps.site());
+        steps.set_count(columns);
+        for (uint32_t row = 0; row < rows; ++row) {
+            if (has_offset) steps.adds(x[row * columns], x[row * columns], row_offsets[row]);
+            steps.muls(x[row * columns], x[row * columns], row_scales[row]);
         }
     } else {
-        m.count(columns);
-        m.together([&] {
-            for (uint32_t r = 0; r < rows && has_offset; ++r) m.add(x[r * columns], x[r * columns], *offsets);
+        steps.set_count(columns);
+        steps.share_barrier([&] {
+            for (uint32_t row = 0; row < rows && has_offset; ++row)
+                steps.add(x[row * columns], x[row * columns], *offsets);
         });
-        m.together([&] {
-            for (uint32_t r = 0; r < rows; ++r) m.mul(x[r * columns], x[r * columns], *scales);
+        steps.share_barrier([&] {
+            for (uint32_t row = 0; row < rows; ++row) steps.mul(x[row * columns], x[row * columns], *scales);
         });
     }
 }
 
 template <bool kTransposed, class S>
-void anti_quantize_to_half(NormSteps& m, const AntiQuantCall<half, S>& p) {
-    const uint32_t rows = kTransposed ? p.n : p.k, columns = kTransposed ? p.k : p.n;
-    m.count(rows * columns);
-    m.cast(p.dst, p.src, RoundMode::CAST_NONE);
-    scale_back<kTransposed>(m, p.dst, p.offsets, p.scales, p.offset, p.scale, p.has_offset, rows, columns);
+void anti_quantize_to_half(NormSteps& steps, const AntiQuantCall<half, S>& operands) {
+    const uint32_t rows = kTransposed ? operands.n : operands.k, columns = kTransposed ? operands.k : operands.n;
+    steps.set_count(rows * columns);
+    steps.cast(operands.dst, operands.src, RoundMode::CAST_NONE);
+    apply_scales<kTransposed>(steps, operands.dst, operands.offsets, operands.scales, operands.offset, operands.scale,
+                              operands.has_offset, rows, columns);
 }
 
-// In float: the halves take the upper half of their floats' memory.
+// Computes in float. The memory of n floats first holds n halves in its upper half.
 template <bool kTransposed, class D, class S>
-void anti_quantize_to_bfloat16(NormSteps& m, const AntiQuantCall<D, S>& p, const Floats& tmp) {
-    const uint32_t rows = kTransposed ? p.n : p.k, columns = kTransposed ? p.k : p.n;
-    auto widen = [&](const Floats& x, uint32_t at, uint32_t n) {
-        m.count(n);
+void anti_quantize_to_bfloat16(NormSteps& steps, const AntiQuantCall<D, S>& operands, const Floats& tmp) {
+    const uint32_t rows = kTransposed ? operands.n : operands.k, columns = kTransposed ? operands.k : operands.n;
+    auto widen = [&](const Floats& x, uint32_t first, uint32_t n) {
+        steps.set_count(n);
         const Tensor<half> halves = x.ReinterpretCast<half>()[n];
-        m.cast(halves, p.src[at], RoundMode::CAST_NONE);
-        cast_in_place(m.site(), x, halves, n);
+        steps.cast(halves, operands.src[first], RoundMode::CAST_NONE);
+        cast_in_place(steps.site(), x, halves, n);
     };
-    auto narrow = [&](const Floats& x, uint32_t at, uint32_t n) {
-        m.count(n);
-        m.cast(p.dst[at], x, RoundMode::CAST_RINT);
+    auto narrow = [&](const Floats& x, uint32_t first, uint32_t n) {
+        steps.set_count(n);
+        steps.cast(operands.dst[first], x, RoundMode::CAST_RINT);
     };
-    if (!p.scales) {
+    if (!operands.scales) {
         const uint32_t chunk = tmp.GetSize() / 64 * 64, all = rows * columns;
-        for (uint32_t at = 0; at < all; at += chunk) {
-            const uint32_t n = NormSteps::least(all - at, chunk);
-            widen(tmp, at, n);
-            scale_back<kTransposed, float>(m, tmp, nullptr, nullptr, p.offset, p.scale, p.has_offset, 1, n);
-            narrow(tmp, at, n);
+        for (uint32_t first = 0; first < all; first += chunk) {
+            const uint32_t n = std::min<uint32_t>(all - first, chunk);
+            widen(tmp, first, n);
+            apply_scales<kTransposed, float>(steps, tmp, nullptr, nullptr, operands.offset, operands.scale,
+                                             operands.has_offset, 1, n);
+            narrow(tmp, first, n);
         }
         return;
     }
-    const uint32_t pitch = (p.n + 7) / 8 * 8;
+    const uint32_t pitch = (operands.n + 7) / 8 * 8;
     const Floats offsets = tmp, scales = tmp[pitch], x = tmp[2 * pitch];
-    m.count(p.n);
-    if (p.has_offset) m.cast(offsets, *p.offsets, RoundMode::CAST_NONE);
-    m.cast(scales, *p.scales, RoundMode::CAST_NONE);
-    // A row, or a part of one, at a time.
-    const uint32_t fits = x.GetSize() / 64 * 64, chunk = NormSteps::least(fits, columns);
-    for (uint32_t r = 0; r < rows; ++r)
-        for (uint32_t at = 0; at < columns; at += chunk) {
-            const uint32_t n = NormSteps::least(columns - at, chunk), first = kTransposed ? r : at;
-            const Floats add = offsets[first], multiply = scales[first];
-            widen(x, r * columns + at, n);
-            scale_back<kTransposed>(m, x, p.has_offset ? &add : nullptr, &multiply, 0, 0, p.has_offset, 1, n);
-            narrow(x, r * columns + at, n);
+    steps.set_count(operands.n);
+    if (operands.has_offset) steps.cast(offsets, *operands.offsets, RoundMode::CAST_NONE);
+    steps.cast(scales, *operands.scales, RoundMode::CAST_NONE);
+    // One step is a row, or a part of a row.
+    const uint32_t fits = x.GetSize() / 64 * 64, chunk = std::min<uint32_t>(fits, columns);
+    for (uint32_t row = 0; row < rows; ++row)
+        for (uint32_t first = 0; first < columns; first += chunk) {
+            const uint32_t n = std::min<uint32_t>(columns - first, chunk), channel = kTransposed ? row : first;
+            const Floats part_offsets = offsets[channel], part_scales = scales[channel];
+            widen(x, row * columns + first, n);
+            apply_scales<kTransposed>(steps, x, operands.has_offset ? &part_offsets : nullptr, &part_scales, 0, 0,
+                                      operands.has_offset, 1, n);
+            narrow(x, row * columns + first, n);
         }
 }
 
 template <bool kTransposed, class D, class S>
-void anti_quantize(const Call& call, const AntiQuantCall<D, S>& p, const Tensor<uint8_t>* shared) {
-    const uint32_t size = p.k * p.n, row = kTransposed ? p.k : p.n;
-    if (size == 0 || size % kBlockBytes || row * sizeof(D) % kBlockBytes || (kTransposed && p.k % kBlockBytes))
-        call.report(Rule::Count04, "src (%u x %u) must have whole 32-byte blocks, and rows of them.", p.k, p.n);
-    const Range to = call.operand("dst", p.dst, size);
-    Range from = bytes_of(p.src, size);
+void anti_quantize(const Call& call, const AntiQuantCall<D, S>& operands, const Tensor<uint8_t>* shared) {
+    const uint32_t size = operands.k * operands.n, row_elements = kTransposed ? operands.k : operands.n;
+    if (size == 0 || size % kBlockBytes || row_elements * sizeof(D) % kBlockBytes ||
+        (kTransposed && operands.k % kBlockBytes))
+        call.report(Rule::Count04, "src (%u x %u) must have whole 32-byte blocks, and rows of them.", operands.k,
+                    operands.n);
+    const Range dst_bytes = call.check_operand("dst", operands.dst, size);
+    Range src_bytes = bytes_of(operands.src, size);
     if constexpr (kIsInt4<S>)
-        from.end = from.begin + size / 2;
+        src_bytes.end = src_bytes.begin + size / 2;
     else
-        from = call.operand("src", p.src, size);
-    call.apart("dst", to, "src", from);
-    if (p.scales) call.operand("scale", *p.scales, p.n);
-    if (p.offsets) call.operand("offset", *p.offsets, p.n);
-    NormSteps m(call.site());
+        src_bytes = call.check_operand("src", operands.src, size);
+    call.check_apart("dst", dst_bytes, "src", src_bytes);
+    if (operands.scales) call.check_operand("scale", *operands.scales, operands.n);
+    if (operands.offsets) call.check_operand("offset", *operands.offsets, operands.n);
+    NormSteps steps(call.site());
     if constexpr (std::is_same_v<D, half>) {
-        anti_quantize_to_half<kTransposed>(m, p);
+        anti_quantize_to_half<kTransposed>(steps, operands);
     } else {
-        const auto tmp = call.temporary(
-            shared, anti_quant_sizes(kTransposed ? p.n : p.k, row, p.scales ? p.n : 1, kTransposed, true));
-        call.apart("sharedTmpBuffer", range_of(tmp), "dst", to);
-        call.apart("sharedTmpBuffer", range_of(tmp), "src", from);
-        anti_quantize_to_bfloat16<kTransposed>(m, p, tmp.template ReinterpretCast<float>());
+        const auto tmp =
+            call.temporary_memory(shared, anti_quant_sizes(kTransposed ? operands.n : operands.k, row_elements,
+                                                           operands.scales ? operands.n : 1, kTransposed, true));
+        call.check_apart("sharedTmpBuffer", range_of(tmp), "dst", dst_bytes);
+        call.check_apart("sharedTmpBuffer", range_of(tmp), "src", src_bytes);
+        anti_quantize_to_bfloat16<kTransposed>(steps, operands, tmp.template ReinterpretCast<float>());
     }
-    m.finish();
+    steps.finish();
 }
 
-// N: the size of a row of scales, or of its shape.
+// Returns N: the row length that the shape gives, else the size of `scale`.
 template <class T>
 uint32_t scale_count(const Tensor<T>& scale, const AscendC::AntiQuantShapeInfo& info, bool transposed) {
     const uint32_t given = transposed ? info.scaleHeight : info.scaleWidth;

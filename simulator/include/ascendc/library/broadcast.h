@@ -1,13 +1,13 @@
 // Broadcast, BroadCast: a tensor of one or two dimensions to a larger one.
 //
-// Rules: int8, uint8, half, float. dim and axis are 1 or 2 and 0 or 1; the other dimension is equal. Rows that are
-// repeated (axis 0) have whole 32-byte blocks, on Ascend310P also a column that is repeated (axis 1). The
-// destination is apart from the source.
-// Meaning: dst[i][j] = src[i or 0][j or 0].
-// Cost: on Ascend910B, a column becomes blocks (Brcb), these are copied along the row, and rows of a part of a block
-// are gathered; rows are repeated by Or, eight at a time. 8-bit elements become half and go back. On Ascend310P a
-// column is repeated as a row and transposed; on Ascend950 it is one instruction. Pages: Broadcast,
-// GetBroadCastMaxMinTmpSize; the steps are those of asc-devkit's impl/adv_api/detail/pad.
+// Rules: int8, uint8, half, float. dim is 1 or 2, axis 0 or 1. The other dimension of source and destination is equal.
+// A row that is repeated (axis 0) has whole 32-byte blocks. On Ascend310P a column that is repeated (axis 1) has them
+// too. Destination and source do not overlap. Meaning: dst[i][j] = src[i][j], with index 0 in the dimension that is
+// repeated. Cost on Ascend910B: to repeat a column, Brcb makes a block of each element, the block is copied along the
+// row, and rows without whole blocks are gathered. Or repeats a row, eight times in one instruction. 8-bit elements are
+// cast to half and back. On Ascend310P a column is repeated like a row and then transposed. On Ascend950 it is one
+// instruction. Pages: Broadcast, GetBroadCastMaxMinTmpSize. The steps are those of asc-devkit's
+// impl/adv_api/detail/pad.
 #pragma once
 
 #include "ascendc/cast.h"
@@ -24,127 +24,140 @@ struct BroadcastShape {
     uint64_t source_elements() const { return uint64_t(repeats_row ? 1 : rows) * (repeats_column ? 1 : columns); }
 };
 
-// Element (i, j) of the destination from the source; i counts from `first`.
+// Writes the elements of the destination.
 template <class T>
-void broadcast_values(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const BroadcastShape& s) {
-    for (uint32_t i = 0; i < s.rows; ++i)
-        for (uint32_t j = 0; j < s.columns; ++j)
-            dst.data()[uint64_t(i) * s.columns + j] =
-                src.data()[uint64_t(s.repeats_row ? 0 : i) * (s.repeats_column ? 1 : s.columns) +
-                           (s.repeats_column ? 0 : j)];
+void broadcast_values(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+                      const BroadcastShape& shape) {
+    for (uint32_t i = 0; i < shape.rows; ++i)
+        for (uint32_t j = 0; j < shape.columns; ++j)
+            dst.data()[uint64_t(i) * shape.columns + j] =
+                src.data()[uint64_t(shape.repeats_row ? 0 : i) * (shape.repeats_column ? 1 : shape.columns) +
+                           (shape.repeats_column ? 0 : j)];
 }
 
-// A column of `rows` elements to rows of `columns`, in chunks that the memory allows.
+// Repeats a column, in chunks of rows that fit the temporary memory.
 template <class T>
-void broadcast_column(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const BroadcastShape& all,
-                      const AscendC::LocalTensor<T>& tmp, Site site) {
-    constexpr uint32_t kInBlock = kBlockBytes / sizeof(T);
-    const uint64_t row = align_up(all.columns, kInBlock);
-    const bool aligned = row == all.columns;
-    const uint64_t unit = uint64_t(kInBlock) * kInBlock + (aligned ? 0 : kInBlock * row);  // memory of kInBlock rows
-    const uint32_t chunk = uint32_t(tmp.GetSize() / unit * kInBlock);
-    for (uint32_t first = 0; chunk && first < all.rows; first += chunk) {
-        const uint32_t rows = all.rows - first < chunk ? all.rows - first : chunk;
-        const BroadcastShape part{rows, all.columns, false, true};
-        const auto from = src[first], to = dst[uint32_t(uint64_t(first) * all.columns)];
-        const uint64_t blocks = align_up(rows, 8) * kInBlock;
-        const auto copied = aligned ? to : tmp[uint32_t(align_up(rows, kInBlock) * kInBlock)];
-        const uint64_t written = rows * row;
-        move_elements("Brcb", site, first_of("sharedTmpBuffer", tmp, blocks), first_of("srcLocal", from, rows),
-                      uint32_t(align_up(rows, 8) / 8), Cost::Repeat, [&] {
-                          for (uint64_t i = 0; i < blocks; ++i) {
-                              const uint64_t r = i / kInBlock;
-                              tmp.data()[i] = from.data()[r < rows ? r : 0];
-                          }
-                      });
-        move_elements("Copy", site, first_of(aligned ? "dstLocal" : "sharedTmpBuffer", copied, written),
-                      first_of("sharedTmpBuffer", tmp, uint64_t(rows) * kInBlock), rows * repeats_of(row * sizeof(T)),
-                      Cost::Repeat, [&] {
-                          for (uint64_t i = 0; i < written; ++i) copied.data()[i] = tmp.data()[i / row * kInBlock];
-                      });
-        if (aligned) continue;
-        move_elements("GatherMask", site, first_of("dstLocal", to, part.elements()),
-                      first_of("sharedTmpBuffer", copied, written), rows * repeats_of(row * sizeof(T)),
-                      Cost::GatherMask, [&] {
-                          for (uint64_t i = 0; i < part.elements(); ++i)
-                              to.data()[i] = copied.data()[i / all.columns * row + i % all.columns];
-                      });
+void broadcast_column(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+                      const BroadcastShape& shape, const AscendC::LocalTensor<T>& tmp, Site site) {
+    constexpr uint32_t kElementsInBlock = kBlockBytes / sizeof(T);
+    const uint64_t row_pitch = round_up_64(shape.columns, kElementsInBlock);
+    const bool is_aligned = row_pitch == shape.columns;
+    const uint64_t group_elements = uint64_t(kElementsInBlock) * kElementsInBlock +
+                                    (is_aligned ? 0 : kElementsInBlock * row_pitch);  // memory of as many rows
+    const uint32_t chunk = uint32_t(tmp.GetSize() / group_elements * kElementsInBlock);
+    for (uint32_t first = 0; chunk && first < shape.rows; first += chunk) {
+        const uint32_t rows = shape.rows - first < chunk ? shape.rows - first : chunk;
+        const BroadcastShape part{rows, shape.columns, false, true};
+        const auto src_part = src[first], dst_part = dst[uint32_t(uint64_t(first) * shape.columns)];
+        const uint64_t block_elements = round_up_64(rows, 8) * kElementsInBlock;
+        const auto copied_rows =
+            is_aligned ? dst_part : tmp[uint32_t(round_up_64(rows, kElementsInBlock) * kElementsInBlock)];
+        const uint64_t copied_elements = rows * row_pitch;
+        run_instruction("Brcb", site, first_elements("sharedTmpBuffer", tmp, block_elements),
+                        first_elements("srcLocal", src_part, rows), uint32_t(round_up_64(rows, 8) / 8), Cost::Repeat,
+                        [&] {
+                            for (uint64_t i = 0; i < block_elements; ++i) {
+                                const uint64_t source_row = i / kElementsInBlock;
+                                tmp.data()[i] = src_part.data()[source_row < rows ? source_row : 0];
+                            }
+                        });
+        run_instruction("Copy", site,
+                        first_elements(is_aligned ? "dstLocal" : "sharedTmpBuffer", copied_rows, copied_elements),
+                        first_elements("sharedTmpBuffer", tmp, uint64_t(rows) * kElementsInBlock),
+                        rows * repeats_of(row_pitch * sizeof(T)), Cost::Repeat, [&] {
+                            for (uint64_t i = 0; i < copied_elements; ++i)
+                                copied_rows.data()[i] = tmp.data()[i / row_pitch * kElementsInBlock];
+                        });
+        if (is_aligned) continue;
+        run_instruction("GatherMask", site, first_elements("dstLocal", dst_part, part.elements()),
+                        first_elements("sharedTmpBuffer", copied_rows, copied_elements),
+                        rows * repeats_of(row_pitch * sizeof(T)), Cost::GatherMask, [&] {
+                            for (uint64_t i = 0; i < part.elements(); ++i)
+                                dst_part.data()[i] =
+                                    copied_rows.data()[i / shape.columns * row_pitch + i % shape.columns];
+                        });
     }
 }
 
 template <class T>
 void broadcast(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
-               const BroadcastShape& s, const AscendC::LocalTensor<T>& tmp) {
-    constexpr uint32_t kInBlock = kBlockBytes / sizeof(T);
+               const BroadcastShape& shape, const AscendC::LocalTensor<T>& tmp) {
+    constexpr uint32_t kElementsInBlock = kBlockBytes / sizeof(T);
     const Site site = call.site();
-    const uint64_t n = s.elements(), bytes = n * sizeof(T);
-    const Moved to = first_of("dstLocal", dst, n), from = first_of("srcLocal", src, s.source_elements());
-    auto in_one = [&](const char* api, uint32_t repeats) {
-        move_elements(api, site, to, from, repeats, Cost::Repeat, [&] { broadcast_values(dst, src, s); });
+    const uint64_t elements = shape.elements(), bytes = elements * sizeof(T);
+    const AccessedElements dst_elements = first_elements("dstLocal", dst, elements),
+                           src_elements = first_elements("srcLocal", src, shape.source_elements());
+    auto run_as_one = [&](const char* api, uint32_t repeats) {
+        run_instruction(api, site, dst_elements, src_elements, repeats, Cost::Repeat,
+                        [&] { broadcast_values(dst, src, shape); });
     };
-    if (!s.repeats_row && !s.repeats_column) return in_one(kIs310p ? "DataCopy" : "Copy", repeats_of(bytes));
-    if (s.source_elements() == 1) {
+    if (!shape.repeats_row && !shape.repeats_column)
+        return run_as_one(kIs310p ? "DataCopy" : "Copy", repeats_of(bytes));
+    if (shape.source_elements() == 1) {
         hand_over(Pipe::V, Pipe::S, "Broadcast", site);
         const T value = src.GetValue(0, site);
         hand_over(Pipe::S, Pipe::V, "Broadcast", site);
-        return move_elements("Duplicate", site, to, {"srcLocal", src.view(), {0, 0}}, repeats_of(bytes), Cost::Repeat,
-                             [&] {
-                                 for (uint64_t i = 0; i < n; ++i) dst.data()[i] = value;
-                             });
+        return run_instruction("Duplicate", site, dst_elements, {"srcLocal", src.view(), {0, 0}}, repeats_of(bytes),
+                               Cost::Repeat, [&] {
+                                   for (uint64_t i = 0; i < elements; ++i) dst.data()[i] = value;
+                               });
     }
-    if (kIs950) return in_one("registers", 2 * repeats_of(bytes));
-    if (s.repeats_column && !kIs310p) return broadcast_column(dst, src, s, tmp, site);
-    // Rows: Or with zeros. Ascend310P repeats a column the same way, as a row, before it transposes it.
-    const uint32_t lines = s.repeats_row ? s.rows : s.columns, length = s.repeats_row ? s.columns : s.rows;
-    if (length % kInBlock)
+    if (kIs950) return run_as_one("registers", 2 * repeats_of(bytes));
+    if (shape.repeats_column && !kIs310p) return broadcast_column(dst, src, shape, tmp, site);
+    // Repeat a row by an Or with zeros. Ascend310P repeats a column in the same way, and then transposes the result.
+    const uint32_t copies = shape.repeats_row ? shape.rows : shape.columns,
+                   copy_elements = shape.repeats_row ? shape.columns : shape.rows;
+    if (copy_elements % kElementsInBlock)
         call.report(Rule::Count04, "%s must have whole 32-byte blocks, but it has %u elements.",
-                    s.repeats_row ? "a row that is repeated" : "on Ascend310P, a column that is repeated", length);
-    move_elements("Duplicate", site, first_of("sharedTmpBuffer", tmp, kInBlock), {"", tmp.view(), {0, 0}}, 1,
-                  Cost::Repeat, [&] { std::memset(tmp.data(), 0, kBlockBytes); });
-    for (uint32_t first = 0; first < lines; first += 8) {
-        const uint32_t n_lines = lines - first < 8 ? lines - first : 8;
-        if (!s.repeats_row) {
+                    shape.repeats_row ? "a row that is repeated" : "on Ascend310P, a column that is repeated",
+                    copy_elements);
+    run_instruction("Duplicate", site, first_elements("sharedTmpBuffer", tmp, kElementsInBlock),
+                    {"", tmp.view(), {0, 0}}, 1, Cost::Repeat, [&] { std::memset(tmp.data(), 0, kBlockBytes); });
+    for (uint32_t first = 0; first < copies; first += 8) {
+        const uint32_t part_copies = copies - first < 8 ? copies - first : 8;
+        if (!shape.repeats_row) {
             start(Pipe::V, "Or", site);
-            finish_vector(length / kInBlock, cycles_of(Cost::Repeat));
+            finish_vector(copy_elements / kElementsInBlock, cycles_of(Cost::Repeat));
             continue;
         }
-        const auto part = dst[first * length];
-        move_elements("Or", site, first_of("dstLocal", part, uint64_t(n_lines) * length), from, length / kInBlock,
-                      Cost::Repeat, [&] { broadcast_values(part, src, {n_lines, length, true, false}); });
+        const auto part = dst[first * copy_elements];
+        run_instruction("Or", site, first_elements("dstLocal", part, uint64_t(part_copies) * copy_elements),
+                        src_elements, copy_elements / kElementsInBlock, Cost::Repeat,
+                        [&] { broadcast_values(part, src, {part_copies, copy_elements, true, false}); });
     }
-    if (!s.repeats_row) in_one("Transpose", repeats_of(bytes));
+    if (!shape.repeats_row) run_as_one("Transpose", repeats_of(bytes));
 }
 
 template <class T>
 void broadcast_call(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
-                    const uint32_t* to, const uint32_t* from, int32_t dim,
+                    const uint32_t* dst_shape, const uint32_t* src_shape, int32_t dim,
                     const AscendC::LocalTensor<uint8_t>* shared) {
-    const uint32_t rows = dim == 2 ? to[0] : 1, columns = to[dim - 1];
-    const uint32_t src_rows = dim == 2 ? from[0] : 1, src_columns = from[dim - 1];
+    const uint32_t rows = dim == 2 ? dst_shape[0] : 1, columns = dst_shape[dim - 1];
+    const uint32_t src_rows = dim == 2 ? src_shape[0] : 1, src_columns = src_shape[dim - 1];
     if ((src_rows != rows && src_rows != 1) || (src_columns != columns && src_columns != 1))
         call.report(Rule::Count04, "a source of %u x %u does not broadcast to %u x %u.", src_rows, src_columns, rows,
                     columns);
     const BroadcastShape shape{rows, columns, src_rows != rows, src_columns != columns};
     if (shape.repeats_row && shape.repeats_column && shape.source_elements() != 1) return;
-    const Range target = call.operand("dstLocal", dst, shape.elements());
-    const Range source = call.operand("srcLocal", src, shape.source_elements());
-    call.apart("dstLocal", target, "srcLocal", source);
+    const Range dst_bytes = call.check_operand("dstLocal", dst, shape.elements());
+    const Range src_bytes = call.check_operand("srcLocal", src, shape.source_elements());
+    call.check_apart("dstLocal", dst_bytes, "srcLocal", src_bytes);
     const TmpSizes sizes =
         kIs950 ? TmpSizes{0, 0} : broadcast_sizes(src_rows, src_columns, rows, columns, sizeof(T), kIs310p, false);
     AscendC::LocalTensor<uint8_t> tmp;
     if (sizes.most) {
-        tmp = call.temporary(shared, sizes);
-        call.apart("sharedTmpBuffer", range_of(tmp), "dstLocal", target);
-        call.apart("sharedTmpBuffer", range_of(tmp), "srcLocal", source);
+        tmp = call.temporary_memory(shared, sizes);
+        call.check_apart("sharedTmpBuffer", range_of(tmp), "dstLocal", dst_bytes);
+        call.check_apart("sharedTmpBuffer", range_of(tmp), "srcLocal", src_bytes);
     }
     if constexpr (sizeof(T) == 1 && !kIs950) {
-        const auto halves = tmp.template ReinterpretCast<half>();
-        const auto wide_target = halves[uint32_t(align_up(shape.source_elements(), 16))];
+        const auto src_halves = tmp.template ReinterpretCast<half>();
+        const auto dst_halves = src_halves[uint32_t(round_up_64(shape.source_elements(), 16))];
         const Site site = call.site();
-        AscendC::Cast(halves, src, RoundMode::CAST_NONE, uint32_t(shape.source_elements()), site);
+        AscendC::Cast(src_halves, src, RoundMode::CAST_NONE, uint32_t(shape.source_elements()), site);
         barrier(int32_t(Pipe::V), site);
-        broadcast(call, wide_target, halves, shape, wide_target[uint32_t(align_up(shape.elements(), 16))]);
-        AscendC::Cast(dst, wide_target, RoundMode::CAST_NONE, uint32_t(shape.elements()), site);
+        broadcast(call, dst_halves, src_halves, shape, dst_halves[uint32_t(round_up_64(shape.elements(), 16))]);
+        AscendC::Cast(dst, dst_halves, RoundMode::CAST_NONE, uint32_t(shape.elements()), site);
         barrier(int32_t(Pipe::V), site);
     } else {
         broadcast(call, dst, src, shape, tmp.template ReinterpretCast<T>());

@@ -1,9 +1,10 @@
 // Exp with taylorExpandLevel, Log, Log2, Log10, Power.
 //
-// Rules: half and float; Exp not on Ascend310P; Power also of a tensor and a scalar, or a scalar and a tensor.
-// Meaning: Exp is exp(floor(x)) times a Taylor polynomial of the fraction (level 0: the instruction). Log and Log10
-// compute in the tensor's type, Log2 and Power in float. Power is exp(y * ln|x|) with the sign of an odd y, 1 for
-// y = 0 or x = 1, and NaN for a negative finite x with a fractional y.
+// Rules: half and float; Exp not on Ascend310P. Base and exponent of Power: two tensors, or a tensor and a scalar.
+// Meaning: Exp is exp(floor(x)) times a Taylor polynomial of the fraction of x; with level 0 it is the instruction Exp.
+// Log and Log10 compute in the tensor's type, Log2 and Power in float. Power is exp(exponent * ln|base|), negative for
+// a negative base with an odd exponent. It is 1 for exponent 0 or base 1, and NaN for a negative finite base with a
+// fractional exponent.
 // Pages: Exp, Log, Log2, Log10, Power; GetPowerMaxMinTmpSize.
 #pragma once
 
@@ -15,99 +16,99 @@ namespace ascend_sim {
 
 template <class T, bool reuse>
 struct ExpProgram : ProgramTraits {
-    static constexpr bool kOverwrites = std::is_same_v<T, float> && !reuse;  // needs a copy of the source
-    static constexpr uint32_t kTemps = kOverwrites ? 3 : 2;
-    static constexpr bool kOwnResult = true;
-    static constexpr bool kReuses = reuse;
+    static constexpr bool kCopiesSource = std::is_same_v<T, float> && !reuse;  // because the steps overwrite it
+    static constexpr uint32_t kTmpRegisters = kCopiesSource ? 3 : 2;
+    static constexpr bool kHasResultRegister = true;
+    static constexpr bool kReusesSources = reuse;
     uint32_t level;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        R& fraction = kOverwrites ? t[2] : x[0];
-        if constexpr (kOverwrites) m.adds(fraction, x[0], 0.0f);
-        m.round(t[0], fraction, RoundMode::CAST_FLOOR);
-        m.sub(fraction, fraction, t[0]);
-        m.exp(t[0], t[0]);
-        m.adds(t[1], fraction, 0.0f);  // the current power over its factorial
-        m.adds(y, fraction, 1.0f);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        Register& fraction = kCopiesSource ? tmp[2] : x[0];
+        if constexpr (kCopiesSource) steps.adds(fraction, x[0], 0.0f);
+        steps.round(tmp[0], fraction, RoundMode::CAST_FLOOR);
+        steps.sub(fraction, fraction, tmp[0]);
+        steps.exp(tmp[0], tmp[0]);
+        steps.adds(tmp[1], fraction, 0.0f);  // fraction^i / i!
+        steps.adds(y, fraction, 1.0f);
         for (uint32_t i = 2; i <= level; ++i) {
-            m.mul(t[1], fraction, t[1]);
-            m.muls(t[1], t[1], 1.0f / float(i));
-            m.add(y, y, t[1]);
+            steps.mul(tmp[1], fraction, tmp[1]);
+            steps.muls(tmp[1], tmp[1], 1.0f / float(i));
+            steps.add(y, y, tmp[1]);
         }
-        m.mul(y, y, t[0]);
+        steps.mul(y, y, tmp[0]);
     }
 };
 
-// The logarithm to a base whose natural logarithm has the inverse `factor`.
+// factor * ln(x): a logarithm to the base exp(1 / factor).
 template <class T, bool widens>
 struct LogProgram : ProgramTraits {
     static constexpr bool kWidens = widens;
     float factor;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R*) const {
-        m.ln(y, x[0]);
-        if (factor != 1.0f) m.muls(y, y, factor);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register*) const {
+        steps.ln(y, x[0]);
+        if (factor != 1.0f) steps.muls(y, y, factor);
     }
 };
 
-template <class M, class R>
-void power(M& m, R& y, R& x, R& e, R* t) {
-    constexpr float kInfinity = std::numeric_limits<float>::infinity(), kEven = 0x1p25f;
+template <class Steps, class Register>
+void raise_to_power(Steps& steps, Register& y, Register& base, Register& exponent, Register* tmp) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity(), kEven = 0x1p25f;  // larger floats are even
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-    m.abs(y, x);
-    m.ln(y, y);
-    m.mul(y, e, y);
-    m.exp(y, y);
-    // The factor of negative bases: 1 or -1 by the exponent's parity, NaN for a fraction. Large exponents are even.
-    m.mins(t[0], e, kEven);
-    m.maxs(t[0], t[0], -kEven);
-    m.round(t[1], t[0], RoundMode::CAST_RINT);
-    m.sub(t[0], t[0], t[1]);
-    m.muls(t[1], t[1], 0.5f);
-    m.round(t[2], t[1], RoundMode::CAST_FLOOR);
-    m.sub(t[1], t[1], t[2]);
-    m.muls(t[1], t[1], -4.0f);
-    m.adds(t[1], t[1], 1.0f);
-    m.fill(t[3], 1.0f);
-    m.compare(t[2], x, -kInfinity, CMPMODE::EQ);
-    m.select(t[3], t[2], t[3], kNan);
-    m.compare(t[2], t[0], 0.0f, CMPMODE::EQ);
-    m.select(t[1], t[2], t[1], t[3]);
-    m.compare(t[2], x, 0.0f, CMPMODE::LT);
-    m.select(t[1], t[2], t[1], 1.0f);
-    m.mul(y, y, t[1]);
-    // 1 for x = 1, y = 0, and x = -1 with an infinite exponent.
-    m.abs(t[0], e);
-    m.compare(t[2], t[0], kInfinity, CMPMODE::NE);
-    m.select(t[1], t[2], y, 1.0f);
-    m.compare(t[2], x, -1.0f, CMPMODE::NE);
-    m.select(y, t[2], y, t[1]);
-    m.compare(t[2], x, 1.0f, CMPMODE::NE);
-    m.select(y, t[2], y, 1.0f);
-    m.compare(t[2], t[0], 0.0f, CMPMODE::NE);
-    m.select(y, t[2], y, 1.0f);
+    steps.abs(y, base);
+    steps.ln(y, y);
+    steps.mul(y, exponent, y);
+    steps.exp(y, y);
+    // The factor of negative bases: 1 for even, -1 for odd and NaN for fractional exponents.
+    steps.mins(tmp[0], exponent, kEven);
+    steps.maxs(tmp[0], tmp[0], -kEven);
+    steps.round(tmp[1], tmp[0], RoundMode::CAST_RINT);
+    steps.sub(tmp[0], tmp[0], tmp[1]);
+    steps.muls(tmp[1], tmp[1], 0.5f);
+    steps.round(tmp[2], tmp[1], RoundMode::CAST_FLOOR);
+    steps.sub(tmp[1], tmp[1], tmp[2]);
+    steps.muls(tmp[1], tmp[1], -4.0f);
+    steps.adds(tmp[1], tmp[1], 1.0f);
+    steps.fill(tmp[3], 1.0f);
+    steps.compare(tmp[2], base, -kInfinity, CMPMODE::EQ);
+    steps.select(tmp[3], tmp[2], tmp[3], kNan);
+    steps.compare(tmp[2], tmp[0], 0.0f, CMPMODE::EQ);
+    steps.select(tmp[1], tmp[2], tmp[1], tmp[3]);
+    steps.compare(tmp[2], base, 0.0f, CMPMODE::LT);
+    steps.select(tmp[1], tmp[2], tmp[1], 1.0f);
+    steps.mul(y, y, tmp[1]);
+    // The result is 1 for base 1, exponent 0, and base -1 with an infinite exponent.
+    steps.abs(tmp[0], exponent);
+    steps.compare(tmp[2], tmp[0], kInfinity, CMPMODE::NE);
+    steps.select(tmp[1], tmp[2], y, 1.0f);
+    steps.compare(tmp[2], base, -1.0f, CMPMODE::NE);
+    steps.select(y, tmp[2], y, tmp[1]);
+    steps.compare(tmp[2], base, 1.0f, CMPMODE::NE);
+    steps.select(y, tmp[2], y, 1.0f);
+    steps.compare(tmp[2], tmp[0], 0.0f, CMPMODE::NE);
+    steps.select(y, tmp[2], y, 1.0f);
 }
 
 struct PowerTensorsProgram : ProgramTraits {
-    static constexpr uint32_t kTemps = 4;
-    static constexpr bool kOwnResult = true;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[2], R* t) const {
-        power(m, y, x[0], x[1], t);
+    static constexpr uint32_t kTmpRegisters = 4;
+    static constexpr bool kHasResultRegister = true;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[2], Register* tmp) const {
+        raise_to_power(steps, y, x[0], x[1], tmp);
     }
 };
 template <bool kScalarExponent>
 struct PowerScalarProgram : ProgramTraits {
-    static constexpr uint32_t kTemps = 5;
-    static constexpr bool kOwnResult = true;
+    static constexpr uint32_t kTmpRegisters = 5;
+    static constexpr bool kHasResultRegister = true;
     float scalar;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        m.fill(t[4], scalar);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        steps.fill(tmp[4], scalar);
         if constexpr (kScalarExponent)
-            power(m, y, x[0], t[4], t);
+            raise_to_power(steps, y, x[0], tmp[4], tmp);
         else
-            power(m, y, t[4], x[0], t);
+            raise_to_power(steps, y, tmp[4], x[0], tmp);
     }
 };
 
@@ -117,20 +118,20 @@ void power_function(const Call& call, const P& program, const AscendC::LocalTens
                     uint32_t count) {
     static constexpr const char* kNames[2] = {"src0Tensor", "src1Tensor"};
     const TmpSizes sizes = power_sizes(count, N == 2, sizeof(T), kIs310p, kIs950);
-    const AscendC::LocalTensor<uint8_t> memory = call.temporary(tmp, sizes);
-    const Range to = call.operand("dstTensor", dst, count), used = range_of(memory);
-    call.apart("sharedTmpBuffer", used, "dstTensor", to);
+    const AscendC::LocalTensor<uint8_t> memory = call.temporary_memory(tmp, sizes);
+    const Range to = call.check_operand("dstTensor", dst, count), used = range_of(memory);
+    call.check_apart("sharedTmpBuffer", used, "dstTensor", to);
     const char* names[N];
     for (size_t k = 0; k < N; ++k) {
         names[k] = kNames[k];
-        const Range from = call.operand(names[k], src[k], count);
-        call.apart("dstTensor", to, names[k], from);
-        call.apart("sharedTmpBuffer", used, names[k], from);
+        const Range from = call.check_operand(names[k], src[k], count);
+        call.check_apart("dstTensor", to, names[k], from);
+        call.check_apart("sharedTmpBuffer", used, names[k], from);
     }
     if constexpr (kIs950)
         run_in_registers(program, dst, src, names, count, call.site());
     else
-        run_in_ub(program, dst, src, memory[kPowerConstants], count, call);
+        run_in_ub(program, dst, src, memory[kPowerConstantBytes], count, call);
 }
 
 }  // namespace ascend_sim
@@ -192,52 +193,53 @@ void Log2(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, cons
 
 namespace sim_detail {
 template <class T>
-void PowerCall(const LocalTensor<T>& dst, const LocalTensor<T>& x, const LocalTensor<T>& e,
+void PowerCall(const LocalTensor<T>& dst, const LocalTensor<T>& base, const LocalTensor<T>& exponent,
                const LocalTensor<uint8_t>* tmp, uint32_t count, ascend_sim::Site site) {
     ascend_sim::power_function(ascend_sim::Call("Power", site), ascend_sim::PowerTensorsProgram(), dst,
-                               std::array<LocalTensor<T>, 2>{x, e}, tmp, count);
+                               std::array<LocalTensor<T>, 2>{base, exponent}, tmp, count);
 }
 template <class T>
-void PowerCall(const LocalTensor<T>& dst, const LocalTensor<T>& x, const T& e, const LocalTensor<uint8_t>* tmp,
-               uint32_t count, ascend_sim::Site site) {
+void PowerCall(const LocalTensor<T>& dst, const LocalTensor<T>& base, const T& exponent,
+               const LocalTensor<uint8_t>* tmp, uint32_t count, ascend_sim::Site site) {
     ascend_sim::PowerScalarProgram<true> program;
-    program.scalar = float(e);
-    ascend_sim::power_function(ascend_sim::Call("Power", site), program, dst, std::array<LocalTensor<T>, 1>{x}, tmp,
+    program.scalar = float(exponent);
+    ascend_sim::power_function(ascend_sim::Call("Power", site), program, dst, std::array<LocalTensor<T>, 1>{base}, tmp,
                                count);
 }
 template <class T>
-void PowerCall(const LocalTensor<T>& dst, const T& x, const LocalTensor<T>& e, const LocalTensor<uint8_t>* tmp,
-               uint32_t count, ascend_sim::Site site) {
+void PowerCall(const LocalTensor<T>& dst, const T& base, const LocalTensor<T>& exponent,
+               const LocalTensor<uint8_t>* tmp, uint32_t count, ascend_sim::Site site) {
     ascend_sim::PowerScalarProgram<false> program;
-    program.scalar = float(x);
-    ascend_sim::power_function(ascend_sim::Call("Power", site), program, dst, std::array<LocalTensor<T>, 1>{e}, tmp,
-                               count);
+    program.scalar = float(base);
+    ascend_sim::power_function(ascend_sim::Call("Power", site), program, dst, std::array<LocalTensor<T>, 1>{exponent},
+                               tmp, count);
 }
 }  // namespace sim_detail
 
-// A and B: the types of base and exponent; whole: the tensor whose size is the number of elements.
-#define ASCEND_SIM_POWER(A, B, whole)                                                                               \
-    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
-    void Power(const LocalTensor<T>& dstTensor, const A& src0, const B& src1,                                       \
-               const LocalTensor<uint8_t>& sharedTmpBuffer, uint32_t calCount, ASCEND_SIM_SITE) {                   \
-        ASCEND_SIM_NEEDS(Power, T);                                                                                 \
-        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, "Power: config is for Ascend950 only");         \
-        sim_detail::PowerCall<T>(dstTensor, src0, src1, &sharedTmpBuffer, calCount, site);                          \
-    }                                                                                                               \
-    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
-    void Power(const LocalTensor<T>& dstTensor, const A& src0, const B& src1,                                       \
-               const LocalTensor<uint8_t>& sharedTmpBuffer, ASCEND_SIM_SITE) {                                      \
-        Power<T, isReuseSource, config...>(dstTensor, src0, src1, sharedTmpBuffer, whole.GetSize(), site);          \
-    }                                                                                                               \
-    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
-    void Power(const LocalTensor<T>& dstTensor, const A& src0, const B& src1, uint32_t calCount, ASCEND_SIM_SITE) { \
-        ASCEND_SIM_NEEDS(Power, T);                                                                                 \
-        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, "Power: config is for Ascend950 only");         \
-        sim_detail::PowerCall<T>(dstTensor, src0, src1, nullptr, calCount, site);                                   \
-    }                                                                                                               \
-    template <class T, bool isReuseSource = false, const auto & ... config>                                         \
-    void Power(const LocalTensor<T>& dstTensor, const A& src0, const B& src1, ASCEND_SIM_SITE) {                    \
-        Power<T, isReuseSource, config...>(dstTensor, src0, src1, whole.GetSize(), site);                           \
+// sized: the tensor that gives the number of elements if calCount is absent.
+#define ASCEND_SIM_POWER(Base, Exponent, sized)                                                             \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                 \
+    void Power(const LocalTensor<T>& dstTensor, const Base& src0, const Exponent& src1,                     \
+               const LocalTensor<uint8_t>& sharedTmpBuffer, uint32_t calCount, ASCEND_SIM_SITE) {           \
+        ASCEND_SIM_NEEDS(Power, T);                                                                         \
+        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, "Power: config is for Ascend950 only"); \
+        sim_detail::PowerCall<T>(dstTensor, src0, src1, &sharedTmpBuffer, calCount, site);                  \
+    }                                                                                                       \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                 \
+    void Power(const LocalTensor<T>& dstTensor, const Base& src0, const Exponent& src1,                     \
+               const LocalTensor<uint8_t>& sharedTmpBuffer, ASCEND_SIM_SITE) {                              \
+        Power<T, isReuseSource, config...>(dstTensor, src0, src1, sharedTmpBuffer, sized.GetSize(), site);  \
+    }                                                                                                       \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                 \
+    void Power(const LocalTensor<T>& dstTensor, const Base& src0, const Exponent& src1, uint32_t calCount,  \
+               ASCEND_SIM_SITE) {                                                                           \
+        ASCEND_SIM_NEEDS(Power, T);                                                                         \
+        static_assert(sizeof...(config) == 0 || ascend_sim::kIs950, "Power: config is for Ascend950 only"); \
+        sim_detail::PowerCall<T>(dstTensor, src0, src1, nullptr, calCount, site);                           \
+    }                                                                                                       \
+    template <class T, bool isReuseSource = false, const auto & ... config>                                 \
+    void Power(const LocalTensor<T>& dstTensor, const Base& src0, const Exponent& src1, ASCEND_SIM_SITE) {  \
+        Power<T, isReuseSource, config...>(dstTensor, src0, src1, sized.GetSize(), site);                   \
     }
 ASCEND_SIM_POWER(LocalTensor<T>, LocalTensor<T>, src0)
 ASCEND_SIM_POWER(LocalTensor<T>, T, src0)

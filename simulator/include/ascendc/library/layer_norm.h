@@ -1,14 +1,17 @@
 // LayerNorm, Normalize: rows with mean 0 and variance 1, scaled by gamma and shifted by beta.
 //
-// Rules: half and float; Normalize and LayerNorm with rstd also take float gamma and beta with half (and bfloat16 on
-// Ascend950). Rows have whole 32-byte blocks. LayerNorm of [B, S, H]: output may be inputX; the other operands are
-// apart. The struct of the host's tiling function says how many rows sharedTmpBuffer holds.
-// Meaning: in float. LayerNorm of [B, S, H]: mean = sum(x / H), variance = sum((x - mean)^2 / H), where H is the
-// original length, although the sums include the filling; y = (x - mean) * (1 / sqrt(variance + epsilon)) * gamma +
-// beta. LayerNorm of [A, R] first clears the filling in inputX, and the variance does not take it. Normalize is given
-// mean and variance. The filling of output has no meaning. Cost: that of the instructions; on Ascend950 Normalize and
-// LayerNorm of [A, R] are one instruction. Pages: LayerNorm, LayerNorm Tiling, Normalize, Normalize Tiling; the steps
-// are those of asc-devkit's impl/adv_api/detail/normalization/layernorm and normalize.
+// Rules: half and float. With half (and bfloat16 on Ascend950), Normalize and LayerNorm with rstd also take float gamma
+// and beta. Rows have whole 32-byte blocks. In LayerNorm of [B, S, H], output may be inputX; no other operands overlap.
+// The struct of the host's tiling function tells how many rows sharedTmpBuffer holds.
+// Meaning: computed in float. y = (x - mean) * (1 / sqrt(variance + epsilon)) * gamma + beta.
+//   LayerNorm of [B, S, H]: mean = sum(x / H), variance = sum((x - mean)^2 / H). H is the original length of a row, but
+//   the sums include the filling behind it.
+//   LayerNorm of [A, R]: clears the filling in inputX first; the variance does not include it.
+//   Normalize: the caller gives mean and variance.
+// The filling of output has no meaning.
+// Cost: the sum of the instructions; on Ascend950 Normalize and LayerNorm of [A, R] are one instruction.
+// Pages: LayerNorm, LayerNorm Tiling, Normalize, Normalize Tiling. The steps are those of asc-devkit's
+// impl/adv_api/detail/normalization/layernorm and normalize.
 #pragma once
 
 #include <cmath>
@@ -44,17 +47,17 @@ constexpr NormalizeConfig NLCFG_NOOPT = {ReducePattern::AR, -1, true, true, fals
 
 namespace ascend_sim {
 
-// Operands of a norm; none overlaps another one.
-class Operands {
+// Operands of a norm. add() checks that the new operand overlaps none of the others, and returns its bytes.
+class DisjointOperands {
 public:
-    explicit Operands(const Call& call) : call_(call) {}
+    explicit DisjointOperands(const Call& call) : call_(call) {}
     template <class T>
-    Range add(const char* what, const AscendC::LocalTensor<T>& t, uint64_t n) {
-        return add(what, call_.operand(what, t, n));
+    Range add(const char* name, const AscendC::LocalTensor<T>& tensor, uint64_t elements) {
+        return add(name, call_.check_operand(name, tensor, elements));
     }
-    Range add(const char* what, Range range) {
-        for (uint32_t i = 0; i < count_; ++i) call_.apart(what, range, names_[i], ranges_[i]);
-        names_[count_] = what;
+    Range add(const char* name, Range range) {
+        for (uint32_t i = 0; i < count_; ++i) call_.check_apart(name, range, names_[i], ranges_[i]);
+        names_[count_] = name;
         ranges_[count_++] = range;
         return range;
     }
@@ -66,103 +69,108 @@ private:
     uint32_t count_ = 0;
 };
 
-inline void check_pitch(const Call& call, uint32_t pitch, uint32_t k, uint32_t type_bytes) {
-    if (pitch * type_bytes % kBlockBytes || k > pitch || k == 0)
+// Checks that rows with `columns` elements and a distance of `pitch` elements have whole blocks.
+inline void check_pitch(const Call& call, uint32_t pitch, uint32_t columns, uint32_t type_bytes) {
+    if (pitch * type_bytes % kBlockBytes || columns > pitch || columns == 0)
         call.report(Rule::Count04, "a row has %u elements, of which %u count; it must have whole 32-byte blocks.",
-                    pitch, k);
+                    pitch, columns);
 }
-// The temporary memory of a tiling: `arrays` arrays of oneTmpSize floats from firstTmpStartPos.
-template <class S>
-Floats tiled_memory(const Call& call, const AscendC::LocalTensor<uint8_t>* shared, const S& tiling, uint32_t arrays) {
+// Returns the temporary memory of a tiling: `arrays` arrays of oneTmpSize floats from firstTmpStartPos on.
+template <class Tiling>
+Floats tiled_memory(const Call& call, const AscendC::LocalTensor<uint8_t>* shared, const Tiling& tiling,
+                    uint32_t arrays) {
     if (tiling.oneTmpSize == 0)
         call.report(Rule::Count04, "the tiling has no round: oneTmpSize is 0. Fill it by the host's tiling function.");
     const uint32_t bytes = (tiling.firstTmpStartPos + arrays * tiling.oneTmpSize) * 4;
-    return call.temporary(shared, {bytes, bytes}).template ReinterpretCast<float>();
+    return call.temporary_memory(shared, {bytes, bytes}).template ReinterpretCast<float>();
 }
 
 // ---- [B, S, H] ----------------------------------------------------------------------------------------------------
 
-// Normalizes rows: c = (x - mean) / sqrt(variance + epsilon). a may be x.
+// Three arrays with the size of the rows of one round. `first` may be the source.
 struct NormArrays {
-    Floats a, b, c;
+    Floats first, second, third;
 };
-inline void normalize_rows(NormSteps& m, const Floats& x, const NormArrays& t, const Floats& mean,
+// work.third = (x - mean) / sqrt(variance + epsilon). Also computes mean and variance.
+inline void normalize_rows(NormSteps& steps, const Floats& x, const NormArrays& work, const Floats& mean,
                            const Floats& variance, uint32_t rows, uint32_t h, float factor, float epsilon) {
-    const uint32_t n = rows * h;
-    m.count(n);
-    m.muls(t.c, x, factor);
-    m.fold_sums(mean, t.b, t.c, rows, h);
-    m.spread(t.c, t.b, h, rows, h);
-    m.count(n);
-    m.sub(t.b, x, t.c);
-    m.mul(t.c, t.b, t.b);
-    m.muls(t.a, t.c, factor);
-    m.fold_sums(variance, t.c, t.a, rows, h);
-    m.spread(t.a, t.c, h, rows, h);
-    m.count(n);
-    m.adds(t.c, t.a, epsilon);
-    m.sqrt(t.a, t.c);
-    m.one_over(t.a, t.c, n);
-    m.mul(t.c, t.a, t.b);
+    const uint32_t elements = rows * h;
+    steps.set_count(elements);
+    steps.muls(work.third, x, factor);
+    steps.sum_rows_by_lanes(mean, work.second, work.third, rows, h);
+    steps.spread(work.third, work.second, h, rows, h);
+    steps.set_count(elements);
+    steps.sub(work.second, x, work.third);
+    steps.mul(work.third, work.second, work.second);
+    steps.muls(work.first, work.third, factor);
+    steps.sum_rows_by_lanes(variance, work.third, work.first, rows, h);
+    steps.spread(work.first, work.third, h, rows, h);
+    steps.set_count(elements);
+    steps.adds(work.third, work.first, epsilon);
+    steps.sqrt(work.first, work.third);
+    steps.divide_one_by(work.first, work.third, elements);
+    steps.mul(work.third, work.first, work.second);
 }
 
-template <bool kReuse, class T>
-void layer_norm(const Call& call, const AscendC::LocalTensor<T>& out, const AscendC::LocalTensor<T>& mean,
+template <bool kReusesSource, class T>
+void layer_norm(const Call& call, const AscendC::LocalTensor<T>& output, const AscendC::LocalTensor<T>& mean,
                 const AscendC::LocalTensor<T>& variance, const AscendC::LocalTensor<T>& x,
                 const AscendC::LocalTensor<T>& gamma, const AscendC::LocalTensor<T>& beta,
                 const AscendC::LocalTensor<uint8_t>* shared, T epsilon, const LayerNormTiling& tiling) {
-    constexpr bool kIsHalf = sizeof(T) == 2, kInSource = kReuse && !kIsHalf;
+    constexpr bool kIsHalf = sizeof(T) == 2, kSourceIsTmp = kReusesSource && !kIsHalf;
     const uint32_t h = tiling.hLength, rows = tiling.meanVarSize;
-    const Floats tmp = tiled_memory(call, shared, tiling, kInSource ? 2 : 3);
+    const Floats tmp = tiled_memory(call, shared, tiling, kSourceIsTmp ? 2 : 3);
     check_pitch(call, h, tiling.originalHLength, sizeof(T));
-    Operands all(call);
-    const Range from = all.add("inputX", x, uint64_t(rows) * h);
-    all.add("gamma", gamma, h);
-    all.add("beta", beta, h);
-    all.add("sharedTmpBuffer", {tmp.view().addr, int64_t(tmp.view().addr) + tmp.view().bytes});
-    all.add("outputMean", mean, rows);
-    all.add("outputVariance", variance, rows);
-    const Range to = call.operand("output", out, uint64_t(rows) * h);
-    if (to.begin != from.begin) all.add("output", to);
+    DisjointOperands operands(call);
+    const Range x_bytes = operands.add("inputX", x, uint64_t(rows) * h);
+    operands.add("gamma", gamma, h);
+    operands.add("beta", beta, h);
+    operands.add("sharedTmpBuffer", {tmp.view().addr, int64_t(tmp.view().addr) + tmp.view().bytes});
+    operands.add("outputMean", mean, rows);
+    operands.add("outputVariance", variance, rows);
+    const Range output_bytes = call.check_operand("output", output, uint64_t(rows) * h);
+    if (output_bytes.begin != x_bytes.begin) operands.add("output", output_bytes);
 
-    NormSteps m(call.site());
-    for (uint32_t first = 0; first < rows; first += tiling.meanVarRoundSize) {
-        const uint32_t n = NormSteps::least(rows - first, tiling.meanVarRoundSize), at = first * h;
-        const Floats first_tmp = tmp[tiling.firstTmpStartPos], second = tmp[tiling.secondTmpStartPos];
-        const Floats third = kInSource ? second : tmp[tiling.thirdTmpStartPos];
-        const float e = float(epsilon);
+    NormSteps steps(call.site());
+    for (uint32_t first_row = 0; first_row < rows; first_row += tiling.meanVarRoundSize) {
+        const uint32_t round_rows = std::min<uint32_t>(rows - first_row, tiling.meanVarRoundSize),
+                       offset = first_row * h;
+        const Floats first_tmp = tmp[tiling.firstTmpStartPos], second_tmp = tmp[tiling.secondTmpStartPos];
+        const Floats third_tmp = kSourceIsTmp ? second_tmp : tmp[tiling.thirdTmpStartPos];
         if constexpr (kIsHalf) {
-            const NormArrays t{first_tmp, second, third};
-            m.count(n * h);
-            m.cast(t.a, x[at], RoundMode::CAST_NONE);
-            normalize_rows(m, t.a, t, tmp[tiling.meanTmpTensorPos + first], tmp[tiling.varianceTmpTensorPos + first], n,
-                           h, tiling.lastDimValueBack, e);
-            m.count(h);
-            m.cast(t.a, gamma, RoundMode::CAST_NONE);
-            m.mul_rows(t.b, t.c, t.a, n, h);
-            m.cast(t.c, beta, RoundMode::CAST_NONE);
-            m.add_rows(t.a, t.b, t.c, n, h);
-            m.count(n * h);
-            m.cast(out[at], t.a, RoundMode::CAST_NONE);
+            const NormArrays work{first_tmp, second_tmp, third_tmp};
+            steps.set_count(round_rows * h);
+            steps.cast(work.first, x[offset], RoundMode::CAST_NONE);
+            normalize_rows(steps, work.first, work, tmp[tiling.meanTmpTensorPos + first_row],
+                           tmp[tiling.varianceTmpTensorPos + first_row], round_rows, h, tiling.lastDimValueBack,
+                           float(epsilon));
+            steps.set_count(h);
+            steps.cast(work.first, gamma, RoundMode::CAST_NONE);
+            steps.mul_rows(work.second, work.third, work.first, round_rows, h);
+            steps.cast(work.third, beta, RoundMode::CAST_NONE);
+            steps.add_rows(work.first, work.second, work.third, round_rows, h);
+            steps.set_count(round_rows * h);
+            steps.cast(output[offset], work.first, RoundMode::CAST_NONE);
         } else {
-            const NormArrays t =
-                kInSource ? NormArrays{x[at], first_tmp, second} : NormArrays{first_tmp, second, third};
-            normalize_rows(m, x[at], t, mean[first], variance[first], n, h, tiling.lastDimValueBack, e);
-            m.mul_rows(t.a, t.c, gamma, n, h);
-            m.add_rows(out[at], t.a, beta, n, h);
+            const NormArrays work = kSourceIsTmp ? NormArrays{x[offset], first_tmp, second_tmp}
+                                                 : NormArrays{first_tmp, second_tmp, third_tmp};
+            normalize_rows(steps, x[offset], work, mean[first_row], variance[first_row], round_rows, h,
+                           tiling.lastDimValueBack, float(epsilon));
+            steps.mul_rows(work.first, work.third, gamma, round_rows, h);
+            steps.add_rows(output[offset], work.first, beta, round_rows, h);
         }
     }
     if constexpr (kIsHalf) {
-        m.count(rows);
-        m.cast(mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
-        m.cast(variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
+        steps.set_count(rows);
+        steps.cast(mean, tmp[tiling.meanTmpTensorPos], RoundMode::CAST_NONE);
+        steps.cast(variance, tmp[tiling.varianceTmpTensorPos], RoundMode::CAST_NONE);
     }
-    m.finish();
+    steps.finish();
 }
 
 // ---- [A, R] -------------------------------------------------------------------------------------------------------
 
-// Ascend950: a loop over vector registers; with `from_x`, mean and variance come from x.
+// The operands of Normalize and of LayerNorm of [A, R].
 template <class U, class T>
 struct RowNorm {
     AscendC::LocalTensor<T> out, x;
@@ -170,200 +178,206 @@ struct RowNorm {
     AscendC::LocalTensor<U> gamma, beta;
     float epsilon;
     AscendC::LayerNormPara shape;
-    bool has_gamma, has_beta, from_x, gives_variance;
+    bool has_gamma, has_beta;
+    bool computes_mean;     // LayerNorm: mean and variance are those of x
+    bool outputs_variance;  // `rstd` receives the variance
 };
+// Ascend950: a loop over vector registers.
 template <class U, class T>
-void row_norm_in_registers(const RowNorm<U, T>& p, Site site) {
+void row_norm_in_registers(const RowNorm<U, T>& norm, Site site) {
     start(Pipe::V, "registers", site);
-    const uint32_t a = p.shape.aLength, r = p.shape.rLength, pitch = p.shape.rLengthWithPadding;
-    auto uses = [&](const char* name, const auto& t, uint32_t n, bool is_written) {
-        const Range range = bytes_of(t, n);
-        is_written ? writes(name, t.view(), &range, 1) : reads(name, t.view(), &range, 1);
+    const uint32_t rows = norm.shape.aLength, columns = norm.shape.rLength, pitch = norm.shape.rLengthWithPadding;
+    auto record_access = [&](const char* name, const auto& tensor, uint32_t elements, bool is_written) {
+        const Range range = bytes_of(tensor, elements);
+        is_written ? writes(name, tensor.view(), &range, 1) : reads(name, tensor.view(), &range, 1);
     };
-    uses("inputX", p.x, a * pitch, false);
-    if (p.has_gamma) uses("gamma", p.gamma, r, false);
-    if (p.has_beta) uses("beta", p.beta, r, false);
-    uses("mean", p.mean, a, p.from_x);
-    if (!p.from_x) uses("inputVariance", p.variance, a, false);
-    uses("outputRstd", p.rstd, a, true);
-    uses("output", p.out, a * pitch, true);
-    std::vector<float> x(r), y(r);
+    record_access("inputX", norm.x, rows * pitch, false);
+    if (norm.has_gamma) record_access("gamma", norm.gamma, columns, false);
+    if (norm.has_beta) record_access("beta", norm.beta, columns, false);
+    record_access("mean", norm.mean, rows, norm.computes_mean);
+    if (!norm.computes_mean) record_access("inputVariance", norm.variance, rows, false);
+    record_access("outputRstd", norm.rstd, rows, true);
+    record_access("output", norm.out, rows * pitch, true);
+    std::vector<float> x(columns), y(columns);
     const Arithmetic<T> type;
-    for (uint32_t i = 0; i < a; ++i) {
-        for (uint32_t j = 0; j < r; ++j) x[j] = float(p.x.data()[i * pitch + j]);
+    for (uint32_t i = 0; i < rows; ++i) {
+        for (uint32_t j = 0; j < columns; ++j) x[j] = float(norm.x.data()[i * pitch + j]);
         float mean = 0, variance = 0;
-        if (p.from_x) {
-            const float scale = 1.0f / float(r);
-            for (uint32_t j = 0; j < r; ++j) y[j] = x[j] * scale;
-            mean = register_sum(y.data(), r);
-            for (uint32_t j = 0; j < r; ++j) y[j] = (x[j] - mean) * (x[j] - mean) * scale;
-            variance = register_sum(y.data(), r);
-            p.mean.data()[i] = mean;
+        if (norm.computes_mean) {
+            const float scale = 1.0f / float(columns);
+            for (uint32_t j = 0; j < columns; ++j) y[j] = x[j] * scale;
+            mean = sum_in_registers(y.data(), columns);
+            for (uint32_t j = 0; j < columns; ++j) y[j] = (x[j] - mean) * (x[j] - mean) * scale;
+            variance = sum_in_registers(y.data(), columns);
+            norm.mean.data()[i] = mean;
         } else {
-            mean = p.mean.data()[i];
-            variance = p.variance.data()[i];
+            mean = norm.mean.data()[i];
+            variance = norm.variance.data()[i];
         }
-        const float rstd = 1.0f / std::sqrt(variance + p.epsilon);
-        p.rstd.data()[i] = p.gives_variance ? variance : rstd;
-        for (uint32_t j = 0; j < r; ++j) {
-            float v = (x[j] - mean) * rstd;
-            if (p.has_gamma) v *= float(p.gamma.data()[j]);
-            if (p.has_beta) v += float(p.beta.data()[j]);
-            p.out.data()[i * pitch + j] = type.narrow(v);
+        const float rstd = 1.0f / std::sqrt(variance + norm.epsilon);
+        norm.rstd.data()[i] = norm.outputs_variance ? variance : rstd;
+        for (uint32_t j = 0; j < columns; ++j) {
+            float value = (x[j] - mean) * rstd;
+            if (norm.has_gamma) value *= float(norm.gamma.data()[j]);
+            if (norm.has_beta) value += float(norm.beta.data()[j]);
+            norm.out.data()[i * pitch + j] = type.narrow(value);
         }
     }
-    const uint32_t chunks = (r + NormSteps::kLanes - 1) / NormSteps::kLanes, steps = p.from_x ? 15 : 8;
-    finish_vector(a * (chunks * steps + 4), cycles_of(Cost::Repeat));
+    const uint32_t chunks = (columns + NormSteps::kLanes - 1) / NormSteps::kLanes, steps = norm.computes_mean ? 15 : 8;
+    finish_vector(rows * (chunks * steps + 4), cycles_of(Cost::Repeat));
 }
 
-// Normalize with its memory, on rows that tmp holds.
+// Normalizes all rows, as many at a time as tmp holds.
 template <class U, class T>
-void normalize_in_ub(NormSteps& m, const RowNorm<U, T>& p, const Floats& tmp) {
+void normalize_in_ub(NormSteps& steps, const RowNorm<U, T>& norm, const Floats& tmp) {
     constexpr bool kCastsGamma = sizeof(U) == 2;
-    const uint32_t a = p.shape.aLength, r = p.shape.rLength, pitch = p.shape.rLengthWithPadding;
-    const uint32_t rows = NormSteps::least((tmp.GetSize() - (kCastsGamma ? 2 * pitch : 0)) / (2 * pitch), a);
-    const Floats xs = tmp, ys = tmp[rows * pitch];
-    m.count(a);
-    m.adds(p.rstd, p.variance, p.epsilon);
-    m.fill(tmp, 1.0f);
-    m.sqrt(p.rstd, p.rstd);
-    m.div(p.rstd, tmp, p.rstd);
+    const uint32_t rows = norm.shape.aLength, columns = norm.shape.rLength, pitch = norm.shape.rLengthWithPadding;
+    const uint32_t rows_per_round =
+        std::min<uint32_t>((tmp.GetSize() - (kCastsGamma ? 2 * pitch : 0)) / (2 * pitch), rows);
+    const Floats x = tmp, row_values = tmp[rows_per_round * pitch];
+    steps.set_count(rows);
+    steps.adds(norm.rstd, norm.variance, norm.epsilon);
+    steps.fill(tmp, 1.0f);
+    steps.sqrt(norm.rstd, norm.rstd);
+    steps.div(norm.rstd, tmp, norm.rstd);
     Floats gamma, beta;
     if constexpr (kCastsGamma) {
-        gamma = tmp[2 * rows * pitch];
-        beta = tmp[2 * rows * pitch + pitch];
-        m.count(r);
-        if (p.has_gamma) m.cast(gamma, p.gamma, RoundMode::CAST_NONE);
-        if (p.has_beta) m.cast(beta, p.beta, RoundMode::CAST_NONE);
+        gamma = tmp[2 * rows_per_round * pitch];
+        beta = tmp[2 * rows_per_round * pitch + pitch];
+        steps.set_count(columns);
+        if (norm.has_gamma) steps.cast(gamma, norm.gamma, RoundMode::CAST_NONE);
+        if (norm.has_beta) steps.cast(beta, norm.beta, RoundMode::CAST_NONE);
     } else {
-        gamma = p.gamma;
-        beta = p.beta;
+        gamma = norm.gamma;
+        beta = norm.beta;
     }
-    const std::vector<float> means = m.scalars(p.mean, a), rstds = m.scalars(p.rstd, a);
-    auto fill_rows = [&](const std::vector<float>& values, uint32_t first, uint32_t n) {
-        m.count(pitch);
-        m.together([&] {
-            for (uint32_t i = 0; i < n; ++i) m.fill(ys[i * pitch], values[first + i]);
+    const std::vector<float> means = steps.read_scalars(norm.mean, rows), rstds = steps.read_scalars(norm.rstd, rows);
+    auto fill_rows = [&](const std::vector<float>& values, uint32_t first_row, uint32_t round_rows) {
+        steps.set_count(pitch);
+        steps.share_barrier([&] {
+            for (uint32_t i = 0; i < round_rows; ++i) steps.fill(row_values[i * pitch], values[first_row + i]);
         });
-        m.count(n * pitch);
+        steps.set_count(round_rows * pitch);
     };
-    for (uint32_t first = 0; first < a; first += rows) {
-        const uint32_t n = NormSteps::least(a - first, rows), at = first * pitch;
-        m.count(n * pitch);
+    for (uint32_t first_row = 0; first_row < rows; first_row += rows_per_round) {
+        const uint32_t round_rows = std::min<uint32_t>(rows - first_row, rows_per_round), offset = first_row * pitch;
+        steps.set_count(round_rows * pitch);
         if constexpr (sizeof(T) == 4)
-            m.adds(xs, p.x[at], 0.0f);
+            steps.adds(x, norm.x[offset], 0.0f);
         else
-            m.cast(xs, p.x[at], RoundMode::CAST_NONE);
-        fill_rows(means, first, n);
-        m.sub(xs, xs, ys);
-        fill_rows(rstds, first, n);
-        m.mul(xs, xs, ys);
-        m.count(r);
-        for (uint32_t i = 0; i < n; ++i) {
-            if (p.has_gamma) m.mul(xs[i * pitch], xs[i * pitch], gamma);
-            if (p.has_beta) m.add(xs[i * pitch], xs[i * pitch], beta);
+            steps.cast(x, norm.x[offset], RoundMode::CAST_NONE);
+        fill_rows(means, first_row, round_rows);
+        steps.sub(x, x, row_values);
+        fill_rows(rstds, first_row, round_rows);
+        steps.mul(x, x, row_values);
+        steps.set_count(columns);
+        for (uint32_t i = 0; i < round_rows; ++i) {
+            if (norm.has_gamma) steps.mul(x[i * pitch], x[i * pitch], gamma);
+            if (norm.has_beta) steps.add(x[i * pitch], x[i * pitch], beta);
         }
-        m.count(n * pitch);
+        steps.set_count(round_rows * pitch);
         if constexpr (sizeof(T) == 4)
-            m.adds(p.out[at], xs, 0.0f);
+            steps.adds(norm.out[offset], x, 0.0f);
         else
-            m.cast(p.out[at], xs, RoundMode::CAST_NONE);
+            steps.cast(norm.out[offset], x, RoundMode::CAST_NONE);
     }
 }
 
 template <class U, class T>
-void check_row_norm(const Call& call, Operands& all, const RowNorm<U, T>& p) {
-    const uint64_t n = uint64_t(p.shape.aLength) * p.shape.rLengthWithPadding;
-    check_pitch(call, p.shape.rLengthWithPadding, p.shape.rLength, sizeof(T));
-    all.add("inputX", p.x, n);
-    all.add("output", p.out, n);
-    all.add(p.from_x ? "outputMean" : "inputMean", p.mean, p.shape.aLength);
-    all.add("outputRstd", p.rstd, p.shape.aLength);
-    if (!p.from_x) all.add("inputVariance", p.variance, p.shape.aLength);
-    if (p.has_gamma) all.add("gamma", p.gamma, p.shape.rLength);
-    if (p.has_beta) all.add("beta", p.beta, p.shape.rLength);
+void check_row_norm(const Call& call, DisjointOperands& operands, const RowNorm<U, T>& norm) {
+    const uint64_t elements = uint64_t(norm.shape.aLength) * norm.shape.rLengthWithPadding;
+    check_pitch(call, norm.shape.rLengthWithPadding, norm.shape.rLength, sizeof(T));
+    operands.add("inputX", norm.x, elements);
+    operands.add("output", norm.out, elements);
+    operands.add(norm.computes_mean ? "outputMean" : "inputMean", norm.mean, norm.shape.aLength);
+    operands.add("outputRstd", norm.rstd, norm.shape.aLength);
+    if (!norm.computes_mean) operands.add("inputVariance", norm.variance, norm.shape.aLength);
+    if (norm.has_gamma) operands.add("gamma", norm.gamma, norm.shape.rLength);
+    if (norm.has_beta) operands.add("beta", norm.beta, norm.shape.rLength);
 }
 
 template <class U, class T>
-void normalize(const Call& call, const RowNorm<U, T>& p, const AscendC::LocalTensor<uint8_t>* shared) {
-    Operands all(call);
-    check_row_norm(call, all, p);
+void normalize(const Call& call, const RowNorm<U, T>& norm, const AscendC::LocalTensor<uint8_t>* shared) {
+    DisjointOperands operands(call);
+    check_row_norm(call, operands, norm);
     if constexpr (kIs950) {
-        row_norm_in_registers(p, call.site());
+        row_norm_in_registers(norm, call.site());
     } else {
-        const auto tmp =
-            call.temporary(shared, normalize_sizes(p.shape.aLength, p.shape.rLength, sizeof(U), sizeof(T)));
-        all.add("sharedTmpBuffer", range_of(tmp));
-        NormSteps m(call.site());
-        normalize_in_ub(m, p, tmp.template ReinterpretCast<float>());
-        m.finish();
+        const auto tmp = call.temporary_memory(
+            shared, normalize_sizes(norm.shape.aLength, norm.shape.rLength, sizeof(U), sizeof(T)));
+        operands.add("sharedTmpBuffer", range_of(tmp));
+        NormSteps steps(call.site());
+        normalize_in_ub(steps, norm, tmp.template ReinterpretCast<float>());
+        steps.finish();
     }
 }
 
 // LayerNorm with rstd: mean and variance, then Normalize.
 template <class U, class T>
-void layer_norm_separate(const Call& call, RowNorm<U, T> p, const AscendC::LocalTensor<uint8_t>* shared,
+void layer_norm_separate(const Call& call, RowNorm<U, T> norm, const AscendC::LocalTensor<uint8_t>* shared,
                          const LayerNormSeparateTiling& tiling) {
-    Operands all(call);
-    check_row_norm(call, all, p);
-    const uint32_t a = p.shape.aLength, r = p.shape.rLength, pitch = p.shape.rLengthWithPadding;
+    DisjointOperands operands(call);
+    check_row_norm(call, operands, norm);
+    const uint32_t rows = norm.shape.aLength, columns = norm.shape.rLength, pitch = norm.shape.rLengthWithPadding;
     if constexpr (kIs950) {
-        const auto tmp = call.temporary(shared, layer_norm_separate_sizes_950(a, r, !p.gives_variance));
-        all.add("sharedTmpBuffer", range_of(tmp));
-        row_norm_in_registers(p, call.site());
+        const auto tmp =
+            call.temporary_memory(shared, layer_norm_separate_sizes_950(rows, columns, !norm.outputs_variance));
+        operands.add("sharedTmpBuffer", range_of(tmp));
+        row_norm_in_registers(norm, call.site());
         return;
     }
     tiled_memory(call, shared, tiling, 2);
-    const auto memory = call.temporary(shared, layer_norm_separate_sizes(a, r, sizeof(T)));
-    all.add("sharedTmpBuffer", range_of(memory));
+    const auto memory = call.temporary_memory(shared, layer_norm_separate_sizes(rows, columns, sizeof(T)));
+    operands.add("sharedTmpBuffer", range_of(memory));
     const Floats tmp = memory.template ReinterpretCast<float>();
     const Floats x = tmp[tiling.firstTmpStartPos], y = tmp[tiling.secondTmpStartPos];
-    p.variance = tmp[tiling.varianceTmpTensorPos];
-    NormSteps m(call.site());
-    if (r != pitch) {  // clears the filling
+    norm.variance = tmp[tiling.varianceTmpTensorPos];
+    NormSteps steps(call.site());
+    if (columns != pitch) {  // clear the filling: a product with ones, and zeros behind them
         const AscendC::LocalTensor<T> ones = tmp.template ReinterpretCast<T>();
-        m.count(pitch);
-        m.fill(ones, T(0.0f));
-        m.count(r);
-        m.adds(ones, ones, 1.0f);
-        m.count(pitch);
-        m.together([&] {
-            for (uint32_t i = 0; i < a; ++i) m.mul(p.x[i * pitch], p.x[i * pitch], ones);
+        steps.set_count(pitch);
+        steps.fill(ones, T(0.0f));
+        steps.set_count(columns);
+        steps.adds(ones, ones, 1.0f);
+        steps.set_count(pitch);
+        steps.share_barrier([&] {
+            for (uint32_t i = 0; i < rows; ++i) steps.mul(norm.x[i * pitch], norm.x[i * pitch], ones);
         });
     }
-    for (uint32_t first = 0; first < a; first += tiling.meanVarRoundSize) {
-        const uint32_t rows = NormSteps::least(a - first, tiling.meanVarRoundSize), n = rows * pitch;
+    for (uint32_t first_row = 0; first_row < rows; first_row += tiling.meanVarRoundSize) {
+        const uint32_t round_rows = std::min<uint32_t>(rows - first_row, tiling.meanVarRoundSize),
+                       elements = round_rows * pitch;
         auto load = [&] {
             if constexpr (sizeof(T) == 4)
-                m.copy(x, p.x[first * pitch], n);
+                steps.copy(x, norm.x[first_row * pitch], elements);
             else
-                m.cast(x, p.x[first * pitch], RoundMode::CAST_NONE);
+                steps.cast(x, norm.x[first_row * pitch], RoundMode::CAST_NONE);
         };
-        m.count(n);
+        steps.set_count(elements);
         load();
-        m.muls(x, x, tiling.rValueBack);
-        m.fold_sums(p.mean[first], y, x, rows, pitch);
-        m.count(n);
+        steps.muls(x, x, tiling.rValueBack);
+        steps.sum_rows_by_lanes(norm.mean[first_row], y, x, round_rows, pitch);
+        steps.set_count(elements);
         load();
-        const std::vector<float> means = m.scalars(p.mean[first], rows);
-        m.count(r);
-        m.together([&] {
-            for (uint32_t i = 0; i < rows; ++i) m.adds(x[i * pitch], x[i * pitch], -means[i]);
+        const std::vector<float> means = steps.read_scalars(norm.mean[first_row], round_rows);
+        steps.set_count(columns);
+        steps.share_barrier([&] {
+            for (uint32_t i = 0; i < round_rows; ++i) steps.adds(x[i * pitch], x[i * pitch], -means[i]);
         });
-        m.count(n);
-        m.mul(x, x, x);
-        m.muls(x, x, tiling.rValueBack);
-        m.fold_sums(p.variance[first], y, x, rows, pitch);
+        steps.set_count(elements);
+        steps.mul(x, x, x);
+        steps.muls(x, x, tiling.rValueBack);
+        steps.sum_rows_by_lanes(norm.variance[first_row], y, x, round_rows, pitch);
     }
-    normalize_in_ub(m, p, tmp[tiling.firstTmpStartPos]);
-    m.finish();
+    normalize_in_ub(steps, norm, tmp[tiling.firstTmpStartPos]);
+    steps.finish();
 }
 
 }  // namespace ascend_sim
 
 namespace AscendC {
 
-// The forms with and without sharedTmpBuffer.
+// The overloads with and without sharedTmpBuffer.
 template <class T, bool isReuseSource = false>
 void LayerNorm(const LocalTensor<T>& output, const LocalTensor<T>& outputMean, const LocalTensor<T>& outputVariance,
                const LocalTensor<T>& inputX, const LocalTensor<T>& gamma, const LocalTensor<T>& beta,

@@ -1,6 +1,7 @@
-// Temporary memory of CumSum, DropOut, Select with a mask of bytes, and Pad; as tmp_sizes.h.
+// Sizes of the temporary memory of CumSum, DropOut, Select with a mask of bytes, and Pad. Like tmp_sizes.h, plain C++
+// for host and kernel.
 //
-// Source: the pages GetCumSumMaxMinTmpSize, GetDropOutMaxMinTmpSize, GetSelectMaxMinTmpSize, Pad Tiling; the figures
+// Source: the pages GetCumSumMaxMinTmpSize, GetDropOutMaxMinTmpSize, GetSelectMaxMinTmpSize, Pad Tiling. The figures
 // are those of asc-devkit's impl/adv_api/tiling.
 #pragma once
 
@@ -8,16 +9,16 @@
 
 namespace ascend_sim {
 
-// Along rows: 16 rows at a time are transposed twice, and halves become floats.
+// Along rows, CumSum transposes 16 rows at a time, adds, and transposes back. Halves become floats.
 constexpr TmpSizes cum_sum_sizes(uint32_t rows, uint32_t columns, uint32_t type_bytes, bool last_axis) {
     constexpr uint32_t kRows = 16;
     if (!last_axis) {
         const uint32_t bytes = type_bytes == 2 ? rows * columns * 4 : 0;
         return {bytes, bytes};
     }
-    const uint32_t whole = (rows + kRows - 1) / kRows * kRows,
-                   unit = columns * (2 * type_bytes + (type_bytes == 2 ? 2 : 0));
-    return {whole * unit, kRows * unit};
+    const uint32_t padded_rows = (rows + kRows - 1) / kRows * kRows,
+                   row_bytes = columns * (2 * type_bytes + (type_bytes == 2 ? 2 : 0));
+    return {padded_rows * row_bytes, kRows * row_bytes};
 }
 
 constexpr TmpSizes drop_out_sizes(uint32_t elements) {
@@ -25,20 +26,21 @@ constexpr TmpSizes drop_out_sizes(uint32_t elements) {
     return {2 * elements * 4 > kLeast ? 2 * elements * 4 : kLeast, kLeast};
 }
 
-// columns: of the sources and of the mask.
+// columns: elements of a row of the sources. mask_columns: elements of a row of the mask.
 constexpr TmpSizes select_sizes(uint32_t elements, uint32_t columns, uint32_t mask_columns, uint32_t mask_bytes,
                                 bool reuse_mask) {
-    constexpr uint32_t kMost = 4096, kReserved = 512, kLeast = 1024;
-    const auto halves = [](uint32_t n) {
+    constexpr uint32_t kMaxElements = 4096, kReserved = 512, kLeast = 1024;
+    const auto bytes_of_halves = [](uint32_t n) {
         const uint32_t bytes = (n + 31) / 32 * 32 * 2 + kReserved;
         return bytes > kLeast ? bytes : kLeast;
     };
     const bool copies_mask = mask_columns != columns && !reuse_mask && mask_columns > 1;
-    const uint32_t mask = copies_mask ? (elements * mask_bytes + 31) / 32 * 32 : 0;
-    return {halves(elements) + mask, halves(elements > kMost ? kMost : elements) + mask};
+    const uint32_t mask_copy_bytes = copies_mask ? (elements * mask_bytes + 31) / 32 * 32 : 0;
+    return {bytes_of_halves(elements) + mask_copy_bytes,
+            bytes_of_halves(elements > kMaxElements ? kMaxElements : elements) + mask_copy_bytes};
 }
 
-// Two arrays of 16 blocks for each 16 elements.
+// Two arrays, each with 16 blocks of 32 bytes for 16 elements.
 constexpr TmpSizes pad_sizes(uint32_t elements) {
     constexpr uint32_t kUnit = 16 * 32 * 2;
     return {(elements + 15) / 16 * kUnit, kUnit};

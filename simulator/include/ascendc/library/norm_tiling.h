@@ -11,8 +11,6 @@
 
 namespace ascend_sim {
 
-constexpr uint32_t round_up(uint32_t n, uint32_t unit) { return (n + unit - 1) / unit * unit; }
-
 // ---- [B, S, H]: LayerNorm, DeepNorm ---------------------------------------------------------------------------------
 
 constexpr bool overwrites_source(uint32_t type_bytes, bool reuse) { return reuse && type_bytes == 4; }

@@ -1,14 +1,16 @@
-// ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceAny, ReduceAll of two-dimensional data: over rows
-// (pattern AR) or columns (RA).
+// ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceAny, ReduceAll of a matrix: of each row (pattern AR)
+// or of each column (pattern RA).
 //
-// Rules: types by SoC. The rows of srcTensor start 32-byte blocks, and srcInnerPad is true; on Ascend950 the rows of
-// ReduceSum, ReduceMax and ReduceMin follow each other. Destination and source are apart. With isReuseSource the source
-// is overwritten and no temporary memory is needed.
-// Meaning: RA: the rows past the largest power of two are added to the first ones, then halves are added to halves. AR:
-// sums of at most a repeat are a tree of neighbours; of longer rows the elements past the largest power of two are
-// added to the first ones before that. Products multiply halves by halves. ReduceMean multiplies the sum by 1 / n.
-// Cost: that of the instructions; on Ascend950 one instruction.
-// Pages: ReduceSum and the like; the steps are those of asc-devkit's impl/adv_api/detail/reduce.
+// Rules: the types depend on the SoC. Each row of srcTensor starts at a 32-byte border, and srcInnerPad is true. On
+// Ascend950 the rows of ReduceSum, ReduceMax and ReduceMin have no filling. Destination and source do not overlap. With
+// isReuseSource the function overwrites the source and needs no temporary memory.
+// Meaning, with P the largest power of two that is at most the number of rows or columns:
+//   RA: rows from P on are combined with the first rows. Then the second half of the rows is combined with the first
+//   half, until one row is left. AR, sums: in a row of at most one repeat, neighbours are added in pairs until one
+//   value is left. In a longer row, the elements from P on are added to the first ones before. AR, others: the second
+//   half of a row is combined with the first half, until one value is left. ReduceMean multiplies the sum by 1 / n.
+// Cost: the sum of the instructions; on Ascend950 one instruction.
+// Pages: ReduceSum, ReduceMean and so on. The steps are those of asc-devkit's impl/adv_api/detail/reduce.
 #pragma once
 
 #include "ascendc/library/norm_steps.h"
@@ -37,8 +39,9 @@ struct RARARARA {};
 
 namespace ascend_sim {
 
+// Combines two elements, which are compared as floats.
 template <Fold kFold, class T>
-T fold_two(T a, T b) {
+T fold_as_floats(T a, T b) {
     if constexpr (kFold == Fold::Max || kFold == Fold::Any) {
         return float(a) > float(b) ? a : b;
     } else if constexpr (kFold == Fold::Min || kFold == Fold::All) {
@@ -49,7 +52,7 @@ T fold_two(T a, T b) {
         return Arithmetic<T>().narrow(kFold == Fold::Prod ? float(a) * float(b) : float(a) + float(b));
     }
 }
-// Integers compare as such.
+// Combines two elements. Integers are compared as integers, because floats would round large ones.
 template <Fold kFold, class T>
 T fold_lanes(T a, T b) {
     if constexpr (std::is_integral_v<T> && (kFold == Fold::Max || kFold == Fold::Any))
@@ -57,223 +60,231 @@ T fold_lanes(T a, T b) {
     else if constexpr (std::is_integral_v<T> && (kFold == Fold::Min || kFold == Fold::All))
         return a < b ? a : b;
     else
-        return fold_two<kFold>(a, b);
+        return fold_as_floats<kFold>(a, b);
 }
 
-// The reduction of one row of n elements; x is overwritten.
+// Returns the reduction of a row of n elements. Overwrites x.
 template <Fold kFold, class T>
-T fold_row(T* x, uint32_t n) {
+T fold_row(T* x, uint32_t columns) {
     constexpr bool kIsSum = kFold == Fold::Sum || kFold == Fold::Mean;
-    uint32_t lanes = power_of_two_in(n);
-    if (kIsSum && n <= kRepeatBytes / sizeof(T)) {  // a tree of the lanes there are
-        for (uint32_t left = n; left > 1; left = (left + 1) / 2)
-            for (uint32_t i = 0; i < (left + 1) / 2; ++i)
-                x[i] = 2 * i + 1 < left ? fold_lanes<kFold>(x[2 * i], x[2 * i + 1]) : x[2 * i];
+    uint32_t width = largest_power_of_two(columns);
+    if (kIsSum && columns <= kRepeatBytes / sizeof(T)) {  // neighbours in pairs
+        for (uint32_t count = columns; count > 1; count = (count + 1) / 2)
+            for (uint32_t i = 0; i < (count + 1) / 2; ++i)
+                x[i] = 2 * i + 1 < count ? fold_lanes<kFold>(x[2 * i], x[2 * i + 1]) : x[2 * i];
         return x[0];
     }
-    if (lanes == n && n > 1) lanes /= 2;
-    for (uint32_t i = lanes; i < n; ++i) x[i - lanes] = fold_lanes<kFold>(x[i - lanes], x[i]);
-    for (uint32_t left = lanes / 2; left > 0; left /= 2)
-        for (uint32_t i = 0; i < left; ++i)
-            x[i] = kIsSum ? fold_lanes<kFold>(x[2 * i], x[2 * i + 1]) : fold_lanes<kFold>(x[i], x[i + left]);
+    if (width == columns && columns > 1) width /= 2;
+    for (uint32_t i = width; i < columns; ++i) x[i - width] = fold_lanes<kFold>(x[i - width], x[i]);
+    for (uint32_t count = width / 2; count > 0; count /= 2)
+        for (uint32_t i = 0; i < count; ++i)
+            x[i] = kIsSum ? fold_lanes<kFold>(x[2 * i], x[2 * i + 1]) : fold_lanes<kFold>(x[i], x[i + count]);
     return x[0];
 }
 
 struct Matrix {
-    uint32_t rows, columns, pitch;
+    uint32_t rows, columns, pitch;  // pitch: elements from one row to the next
 };
 
-// An instruction of a reduction, whose memory is that of the whole reduction.
-inline void charge(const char* api, uint64_t repeats, Cost cost, Site site) {
+// Adds the cost of one instruction of a reduction. The reduction checks its memory only once.
+inline void add_cost(const char* api, uint64_t repeats, Cost cost, Site site) {
     if (repeats == 0) return;
     start(Pipe::V, api, site);
     finish_vector(uint32_t(repeats), cycles_of(cost));
     if (!kIs950) barrier(int32_t(Pipe::V), site);
 }
 
-// The instructions of a reduction of rows before the last one, whose number of repeats is returned.
+// Adds the costs of all instructions of a reduction by rows except the last one. Returns the repeats of the last one.
 template <Fold kFold, class T>
-uint32_t charge_rows(const Matrix& s, bool reuse, Site site) {
-    constexpr uint32_t kInRepeat = kRepeatBytes / sizeof(T), kInBlock = kBlockBytes / sizeof(T), kMost = 255;
-    const uint32_t rows = s.rows, n = s.columns, groups = (rows + 7) / 8;
-    const auto repeats = [](uint64_t elements) { return uint32_t((elements + kInRepeat - 1) / kInRepeat); };
+uint32_t add_costs_of_rows(const Matrix& matrix, bool reuse, Site site) {
+    constexpr uint32_t kElementsInRepeat = kRepeatBytes / sizeof(T), kElementsInBlock = kBlockBytes / sizeof(T),
+                       kMaxRepeats = 255;
+    const uint32_t rows = matrix.rows, columns = matrix.columns, groups = (rows + 7) / 8;
+    const auto repeats = [](uint64_t elements) {
+        return uint32_t((elements + kElementsInRepeat - 1) / kElementsInRepeat);
+    };
     if constexpr (kFold == Fold::Prod) {
-        for (uint32_t r = 0; r < rows; ++r) {
-            const bool has_rest = power_of_two_in(n) != n;
-            uint32_t lanes = power_of_two_in(n);
-            if (!reuse && has_rest) charge("Adds", repeats(lanes), Cost::Repeat, site);
-            if (has_rest) charge("Mul", repeats(n - lanes), Cost::Repeat, site);
-            for (; lanes > kInBlock; lanes /= 2) charge("Mul", repeats(lanes / 2), Cost::Repeat, site);
-            charge("Brcb", 1, Cost::Repeat, site);
-            for (; lanes > 1; lanes /= 2) charge("Mul", 1, Cost::Repeat, site);
-            charge("Adds", 1, Cost::Repeat, site);
+        for (uint32_t row = 0; row < rows; ++row) {
+            const bool has_rest = largest_power_of_two(columns) != columns;
+            uint32_t width = largest_power_of_two(columns);
+            if (!reuse && has_rest) add_cost("Adds", repeats(width), Cost::Repeat, site);
+            if (has_rest) add_cost("Mul", repeats(columns - width), Cost::Repeat, site);
+            for (; width > kElementsInBlock; width /= 2) add_cost("Mul", repeats(width / 2), Cost::Repeat, site);
+            add_cost("Brcb", 1, Cost::Repeat, site);
+            for (; width > 1; width /= 2) add_cost("Mul", 1, Cost::Repeat, site);
+            add_cost("Adds", 1, Cost::Repeat, site);
         }
-        charge("Duplicate", 1, Cost::Repeat, site);
+        add_cost("Duplicate", 1, Cost::Repeat, site);
         return rows;
     } else if constexpr (kFold == Fold::Sum || kFold == Fold::Mean) {
-        if (n <= kInBlock) return groups;
-        if (n <= kInRepeat) return rows;
-        uint32_t lanes = power_of_two_in(n);
-        if (lanes == n) lanes /= 2;
-        const uint32_t rest = repeats(n - lanes);
-        if (!reuse) charge("DataCopy", rows * repeats(lanes), Cost::Repeat, site);
+        if (columns <= kElementsInBlock) return groups;
+        if (columns <= kElementsInRepeat) return rows;
+        uint32_t width = largest_power_of_two(columns);
+        if (width == columns) width /= 2;
+        const uint32_t rest = repeats(columns - width);
+        if (!reuse) add_cost("DataCopy", rows * repeats(width), Cost::Repeat, site);
         for (uint32_t i = 0; i < std::min(rest, rows); ++i)
-            charge("Add", rest < rows ? rows : rest, Cost::Repeat, site);
-        if (reuse) charge("DataCopy", rows * repeats(lanes), Cost::Repeat, site);
-        for (; lanes > kInRepeat; lanes /= 2) charge("PairReduceSum", rows * repeats(lanes), Cost::BlockReduce, site);
-        charge("BlockReduceSum", rows, Cost::BlockReduce, site);
+            add_cost("Add", rest < rows ? rows : rest, Cost::Repeat, site);
+        if (reuse) add_cost("DataCopy", rows * repeats(width), Cost::Repeat, site);
+        for (; width > kElementsInRepeat; width /= 2)
+            add_cost("PairReduceSum", rows * repeats(width), Cost::BlockReduce, site);
+        add_cost("BlockReduceSum", rows, Cost::BlockReduce, site);
         return groups;
     } else {
-        if (n <= kInBlock) return groups;
-        const char* const op = kFold == Fold::Max || kFold == Fold::Any ? "Max" : "Min";
-        const bool by_block = n<kInRepeat, is_long = n> kMost * kInBlock;
-        const uint32_t unit = by_block ? kInBlock : kInRepeat, parts = n / unit;
-        const uint32_t calls = is_long ? rows : 1, in_call = repeats(uint64_t(rows) * unit) / calls;
+        if (columns <= kElementsInBlock) return groups;
+        const char* const instruction = kFold == Fold::Max || kFold == Fold::Any ? "Max" : "Min";
+        const bool by_block = columns<kElementsInRepeat, is_long = columns> kMaxRepeats * kElementsInBlock;
+        const uint32_t unit_elements = by_block ? kElementsInBlock : kElementsInRepeat, parts = columns / unit_elements;
+        const uint32_t calls = is_long ? rows : 1, repeats_per_call = repeats(uint64_t(rows) * unit_elements) / calls;
         for (uint32_t i = 0; i < calls; ++i) {
-            if (!reuse) charge("Adds", in_call, Cost::Repeat, site);
-            for (uint32_t j = 1; j < parts; ++j) charge(op, in_call, Cost::Repeat, site);
+            if (!reuse) add_cost("Adds", repeats_per_call, Cost::Repeat, site);
+            for (uint32_t j = 1; j < parts; ++j) add_cost(instruction, repeats_per_call, Cost::Repeat, site);
         }
-        if (n % unit) charge(op, rows, Cost::Repeat, site);
+        if (columns % unit_elements) add_cost(instruction, rows, Cost::Repeat, site);
         if (by_block) return groups;
         if (sizeof(T) == 2) return rows;
-        charge("BlockReduceMax", rows, Cost::BlockReduce, site);
+        add_cost("BlockReduceMax", rows, Cost::BlockReduce, site);
         return groups;
     }
 }
 
 template <Fold kFold, class T>
-void reduce_rows(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Matrix& s, bool reuse,
-                 Site site) {
-    const uint64_t read = uint64_t(s.rows - 1) * s.pitch + s.columns;
-    const uint32_t last =
-        kIs950 ? s.rows * repeats_of(uint64_t(s.columns) * sizeof(T)) * 3 : charge_rows<kFold, T>(s, reuse, site);
-    const bool is_whole = sizeof(T) == 2 && s.columns >= kRepeatBytes / sizeof(T);
+void reduce_rows(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Matrix& matrix,
+                 bool reuse, Site site) {
+    const uint64_t read_elements = uint64_t(matrix.rows - 1) * matrix.pitch + matrix.columns;
+    const uint32_t last_repeats = kIs950 ? matrix.rows * repeats_of(uint64_t(matrix.columns) * sizeof(T)) * 3
+                                         : add_costs_of_rows<kFold, T>(matrix, reuse, site);
+    const bool reduces_repeats = sizeof(T) == 2 && matrix.columns >= kRepeatBytes / sizeof(T);
     const char* const api = kIs950                ? "registers"
                             : kFold == Fold::Prod ? "GatherMask"
-                            : is_whole            ? "WholeReduceMax"
+                            : reduces_repeats     ? "WholeReduceMax"
                                                   : "BlockReduce";
-    std::vector<T> row(s.columns);
-    move_elements(api, site, first_of("dstTensor", dst, s.rows), first_of("srcTensor", src, read), last,
-                  kFold == Fold::Prod ? Cost::GatherMask
-                  : kIs950            ? Cost::Repeat
-                  : is_whole          ? Cost::WholeReduce
-                                      : Cost::BlockReduce,
-                  [&] {
-                      for (uint32_t r = 0; r < s.rows; ++r) {
-                          std::memcpy(row.data(), src.data() + uint64_t(r) * s.pitch, s.columns * sizeof(T));
-                          dst.data()[r] = fold_row<kFold>(row.data(), s.columns);
-                      }
-                      if (reuse) poison(bytes_of(src, read));
-                  });
+    std::vector<T> elements(matrix.columns);
+    run_instruction(api, site, first_elements("dstTensor", dst, matrix.rows),
+                    first_elements("srcTensor", src, read_elements), last_repeats,
+                    kFold == Fold::Prod ? Cost::GatherMask
+                    : kIs950            ? Cost::Repeat
+                    : reduces_repeats   ? Cost::WholeReduce
+                                        : Cost::BlockReduce,
+                    [&] {
+                        for (uint32_t row = 0; row < matrix.rows; ++row) {
+                            std::memcpy(elements.data(), src.data() + uint64_t(row) * matrix.pitch,
+                                        matrix.columns * sizeof(T));
+                            dst.data()[row] = fold_row<kFold>(elements.data(), matrix.columns);
+                        }
+                        if (reuse) poison(bytes_of(src, read_elements));
+                    });
 }
 
-// Columns: the values in plain C++, one instruction on Ascend950.
+// Reduces columns on Ascend950: one instruction.
 template <Fold kFold, class T>
 void reduce_columns_in_registers(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
-                                 const Matrix& s, Site site) {
-    std::vector<T> column(s.rows);
-    move_elements("registers", site, first_of("dstTensor", dst, s.columns),
-                  first_of("srcTensor", src, uint64_t(s.rows - 1) * s.pitch + s.columns),
-                  s.rows * repeats_of(uint64_t(s.columns) * sizeof(T)) * 2, Cost::Repeat, [&] {
-                      for (uint32_t j = 0; j < s.columns; ++j) {
-                          uint32_t half = power_of_two_in(s.rows);
-                          for (uint32_t i = 0; i < s.rows; ++i) column[i] = src.data()[uint64_t(i) * s.pitch + j];
-                          for (uint32_t i = half; i < s.rows; ++i)
-                              column[i - half] = fold_lanes<kFold>(column[i - half], column[i]);
-                          for (half /= 2; half > 0; half /= 2)
-                              for (uint32_t i = 0; i < half; ++i)
-                                  column[i] = fold_lanes<kFold>(column[i], column[i + half]);
-                          dst.data()[j] = column[0];
-                      }
-                  });
+                                 const Matrix& matrix, Site site) {
+    std::vector<T> column(matrix.rows);
+    run_instruction("registers", site, first_elements("dstTensor", dst, matrix.columns),
+                    first_elements("srcTensor", src, uint64_t(matrix.rows - 1) * matrix.pitch + matrix.columns),
+                    matrix.rows * repeats_of(uint64_t(matrix.columns) * sizeof(T)) * 2, Cost::Repeat, [&] {
+                        for (uint32_t j = 0; j < matrix.columns; ++j) {
+                            uint32_t half = largest_power_of_two(matrix.rows);
+                            for (uint32_t i = 0; i < matrix.rows; ++i)
+                                column[i] = src.data()[uint64_t(i) * matrix.pitch + j];
+                            for (uint32_t i = half; i < matrix.rows; ++i)
+                                column[i - half] = fold_lanes<kFold>(column[i - half], column[i]);
+                            for (half /= 2; half > 0; half /= 2)
+                                for (uint32_t i = 0; i < half; ++i)
+                                    column[i] = fold_lanes<kFold>(column[i], column[i + half]);
+                            dst.data()[j] = column[0];
+                        }
+                    });
 }
 
 template <Fold kFold, class T>
-void fold_step(UbMachine& m, const AscendC::LocalTensor<T>& d, const AscendC::LocalTensor<T>& a,
+void fold_step(UbSteps& steps, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& a,
                const AscendC::LocalTensor<T>& b) {
     if constexpr (kFold == Fold::Sum || kFold == Fold::Mean)
-        m.add(d, a, b);
+        steps.add(dst, a, b);
     else if constexpr (kFold == Fold::Prod)
-        m.mul(d, a, b);
+        steps.mul(dst, a, b);
     else if constexpr (std::is_integral_v<T> && kFold == Fold::Any)
-        m.or_bits(d, a, b);
+        steps.or_bits(dst, a, b);
     else if constexpr (std::is_integral_v<T>)
-        m.and_bits(d, a, b);
+        steps.and_bits(dst, a, b);
     else if constexpr (kFold == Fold::Max || kFold == Fold::Any)
-        m.max(d, a, b);
+        steps.max(dst, a, b);
     else
-        m.min(d, a, b);
+        steps.min(dst, a, b);
 }
 
 template <Fold kFold, class T>
-void reduce_columns(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Matrix& s, bool reuse,
-                    const AscendC::LocalTensor<T>& tmp, Site site) {
-    UbMachine m(site);
-    uint32_t rows = power_of_two_in(s.rows);
-    const uint32_t rest = s.rows - rows;
+void reduce_columns(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Matrix& matrix,
+                    bool reuse, const AscendC::LocalTensor<T>& tmp, Site site) {
+    UbSteps steps(site);
+    uint32_t rows = largest_power_of_two(matrix.rows);
+    const uint32_t rest = matrix.rows - rows;
     const AscendC::LocalTensor<T> sums = reuse ? src : tmp;
     if (rest) {
         if (!reuse) {
-            m.count(rows * s.pitch);
-            m.adds(sums, src, T(0.0f));
+            steps.set_count(rows * matrix.pitch);
+            steps.adds(sums, src, T(0.0f));
         }
-        m.count(rest * s.pitch);
-        fold_step<kFold>(m, sums, sums, src[rows * s.pitch]);
+        steps.set_count(rest * matrix.pitch);
+        fold_step<kFold>(steps, sums, sums, src[rows * matrix.pitch]);
     } else if (!reuse && rows > 1) {
         rows /= 2;
-        m.count(rows * s.pitch);
-        fold_step<kFold>(m, sums, src, src[rows * s.pitch]);
+        steps.set_count(rows * matrix.pitch);
+        fold_step<kFold>(steps, sums, src, src[rows * matrix.pitch]);
     }
     while (rows > 1) {
         rows /= 2;
-        m.count(rows * s.pitch);
-        fold_step<kFold>(m, sums, sums, sums[rows * s.pitch]);
+        steps.set_count(rows * matrix.pitch);
+        fold_step<kFold>(steps, sums, sums, sums[rows * matrix.pitch]);
     }
-    m.count(s.columns);
-    m.adds(dst, s.rows == 1 ? src : sums, T(0.0f));
-    m.finish();
+    steps.set_count(matrix.columns);
+    steps.adds(dst, matrix.rows == 1 ? src : sums, T(0.0f));
+    steps.finish();
 }
 
-template <Fold kFold, bool kByRow, bool kReuse, class T>
+template <Fold kFold, bool kByRow, bool kReusesSource, class T>
 void reduce_pattern(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
                     const AscendC::LocalTensor<uint8_t>* shared, const uint32_t* shape, bool inner_pad) {
-    constexpr bool kFollows =
-        kIs950 && (kFold == Fold::Sum || kFold == Fold::Max || kFold == Fold::Min);  // rows without filling
-    if (!inner_pad && !kFollows) call.report(Rule::Count04, "srcInnerPad must be true.");
-    const uint32_t in_block = kBlockBytes / sizeof(T);
-    const Matrix s{shape[0], shape[1], kFollows ? shape[1] : in_units(shape[1], in_block)};
-    if (s.rows == 0 || s.columns == 0)
-        call.report(Rule::Count04, "srcShape must have no 0 but is %u x %u.", s.rows, s.columns);
-    const uint32_t results = kByRow ? s.rows : s.columns;
-    const Range to = call.operand("dstTensor", dst, results);
-    const Range from = call.operand("srcTensor", src, uint64_t(s.rows - 1) * s.pitch + (kByRow ? s.columns : s.pitch));
-    call.apart("dstTensor", to, "srcTensor", from);
+    constexpr bool kRowsArePacked = kIs950 && (kFold == Fold::Sum || kFold == Fold::Max || kFold == Fold::Min);
+    if (!inner_pad && !kRowsArePacked) call.report(Rule::Count04, "srcInnerPad must be true.");
+    const uint32_t elements_per_block = kBlockBytes / sizeof(T);
+    const Matrix matrix{shape[0], shape[1], kRowsArePacked ? shape[1] : round_up(shape[1], elements_per_block)};
+    if (matrix.rows == 0 || matrix.columns == 0)
+        call.report(Rule::Count04, "srcShape must have no 0 but is %u x %u.", matrix.rows, matrix.columns);
+    const uint32_t results = kByRow ? matrix.rows : matrix.columns;
+    const Range dst_bytes = call.check_operand("dstTensor", dst, results);
+    const Range src_bytes = call.check_operand(
+        "srcTensor", src, uint64_t(matrix.rows - 1) * matrix.pitch + (kByRow ? matrix.columns : matrix.pitch));
+    call.check_apart("dstTensor", dst_bytes, "srcTensor", src_bytes);
     AscendC::LocalTensor<uint8_t> tmp;
-    const TmpSizes sizes = pattern_sizes(kFold, kByRow, s.rows, s.columns, sizeof(T), kReuse);
+    const TmpSizes sizes = pattern_sizes(kFold, kByRow, matrix.rows, matrix.columns, sizeof(T), kReusesSource);
     if (sizes.least && !kIs950) {
-        tmp = call.temporary(shared, sizes);
-        call.apart("sharedTmpBuffer", range_of(tmp), "dstTensor", to);
-        call.apart("sharedTmpBuffer", range_of(tmp), "srcTensor", from);
+        tmp = call.temporary_memory(shared, sizes);
+        call.check_apart("sharedTmpBuffer", range_of(tmp), "dstTensor", dst_bytes);
+        call.check_apart("sharedTmpBuffer", range_of(tmp), "srcTensor", src_bytes);
     }
     const Site site = call.site();
     if constexpr (kByRow) {
-        if constexpr (sizeof(T) == 1 && !kIs950)  // in half
-            for (uint32_t r = 0; r < s.rows; ++r) charge("Cast", repeats_of(s.pitch * 2), Cost::Repeat, site);
-        reduce_rows<kFold>(dst, src, s, kReuse, site);
+        if constexpr (sizeof(T) == 1 && !kIs950)  // the instructions cast the elements to half
+            for (uint32_t row = 0; row < matrix.rows; ++row)
+                add_cost("Cast", repeats_of(matrix.pitch * 2), Cost::Repeat, site);
+        reduce_rows<kFold>(dst, src, matrix, kReusesSource, site);
     } else if constexpr (kIs950) {
-        reduce_columns_in_registers<kFold>(dst, src, s, site);
-    } else if constexpr (sizeof(T) == 1) {  // two elements at a time
-        const Matrix pairs{s.rows, s.columns / 2 + s.columns % 2, s.pitch / 2};
+        reduce_columns_in_registers<kFold>(dst, src, matrix, site);
+    } else if constexpr (sizeof(T) == 1) {  // one int16 holds two elements
+        const Matrix pairs{matrix.rows, matrix.columns / 2 + matrix.columns % 2, matrix.pitch / 2};
         reduce_columns<kFold>(dst.template ReinterpretCast<int16_t>(), src.template ReinterpretCast<int16_t>(), pairs,
-                              kReuse, tmp.template ReinterpretCast<int16_t>(), site);
+                              kReusesSource, tmp.template ReinterpretCast<int16_t>(), site);
     } else {
-        reduce_columns<kFold>(dst, src, s, kReuse, tmp.template ReinterpretCast<T>(), site);
+        reduce_columns<kFold>(dst, src, matrix, kReusesSource, tmp.template ReinterpretCast<T>(), site);
     }
     if constexpr (kFold == Fold::Mean) {
-        NormSteps m(site);
-        m.count(results);
-        m.muls(dst, dst, 1.0f / float(kByRow ? s.columns : s.rows));
-        m.finish();
+        NormSteps steps(site);
+        steps.set_count(results);
+        steps.muls(dst, dst, 1.0f / float(kByRow ? matrix.columns : matrix.rows));
+        steps.finish();
     }
 }
 
@@ -288,7 +299,7 @@ constexpr bool is_by_row() {
 
 namespace AscendC {
 
-// The forms with and without sharedTmpBuffer.
+// The overloads with and without sharedTmpBuffer.
 #define ASCEND_SIM_PATTERN(Name, kind)                                                                       \
     template <class T, class pattern, bool isReuseSource = false>                                            \
     void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,                              \

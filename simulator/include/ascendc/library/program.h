@@ -1,12 +1,13 @@
 // Elementwise library functions as programs of vector instructions.
 //
-// A program is a callable object that uses the steps of a machine: m.muls(y, x, 2), m.exp(y, y). On Ascend910B and
-// 310P the machine is UbMachine: each step is an instruction in counter mode, and a barrier follows it; registers are
-// parts of the temporary memory, which decides how many elements run at a time. On Ascend950 the machine is
-// RegisterMachine: there the functions are loops over vector registers, so a call is one instruction, which costs the
-// sum of its steps, a load of each source and a store, and uses no temporary memory.
+// A program is a callable object that computes y from the sources x[0], x[1] with temporary registers tmp[0], tmp[1].
+// It calls the steps of its first argument: steps.muls(y, x[0], 2), steps.exp(y, y).
+// On Ascend910B and 310P the steps are those of UbSteps. Each step is an instruction in counter mode, and a barrier
+// follows it. Registers are parts of the temporary memory, whose size limits the elements of one run.
+// On Ascend950 the steps are those of RegisterSteps, because the functions are loops over vector registers there. A
+// call is one instruction without temporary memory. It costs the sum of its steps, a load of each source and a store.
 //
-// Meaning: the steps round as the instructions do; half is computed in float where the program says so.
+// Meaning: the steps round as the instructions do; half is computed in float if the program's kWidens is true.
 #pragma once
 
 #include <array>
@@ -26,26 +27,26 @@
 
 namespace ascend_sim {
 
-class UbMachine {
+class UbSteps {
 public:
     template <class T>
-    using Reg = AscendC::LocalTensor<T>;
+    using Register = AscendC::LocalTensor<T>;
 
-    explicit UbMachine(Site site) : site_(site) { AscendC::SetMaskCount(site_); }
+    explicit UbSteps(Site site) : site_(site) { AscendC::SetMaskCount(site_); }
     void finish() {
         AscendC::SetMaskNorm(site_);
         AscendC::ResetMask(site_);
     }
-    // The number of elements of the next steps.
-    void count(uint32_t n) {
-        count_ = n;
-        AscendC::SetVectorMask<float, AscendC::MaskMode::COUNTER>(0, n, site_);
+    // Sets the number of elements of the next steps.
+    void set_count(uint32_t elements) {
+        count_ = elements;
+        AscendC::SetVectorMask<float, AscendC::MaskMode::COUNTER>(0, elements, site_);
     }
 
-#define ASCEND_SIM_STEPS(step, Name)                                       \
-    template <class T>                                                     \
-    void step(const Reg<T>& d, const Reg<T>& a, const Reg<T>& b) {         \
-        AscendC::Name<T, false>(d, a, b, kRegister, 1, {}, site_), done(); \
+#define ASCEND_SIM_STEPS(step, Name)                                                 \
+    template <class T>                                                               \
+    void step(const Register<T>& dst, const Register<T>& a, const Register<T>& b) {  \
+        AscendC::Name<T, false>(dst, a, b, kMaskRegister, 1, {}, site_), end_step(); \
     }
     ASCEND_SIM_STEPS(add, Add)
     ASCEND_SIM_STEPS(sub, Sub)
@@ -56,20 +57,20 @@ public:
     ASCEND_SIM_STEPS(and_bits, And)
     ASCEND_SIM_STEPS(or_bits, Or)
 #undef ASCEND_SIM_STEPS
-#define ASCEND_SIM_STEPS(step, Name)                                          \
-    template <class T, class S>                                               \
-    void step(const Reg<T>& d, const Reg<T>& a, S s) {                        \
-        AscendC::Name<T, false>(d, a, T(s), kRegister, 1, {}, site_), done(); \
+#define ASCEND_SIM_STEPS(step, Name)                                                         \
+    template <class T, class Scalar>                                                         \
+    void step(const Register<T>& dst, const Register<T>& a, Scalar scalar) {                 \
+        AscendC::Name<T, false>(dst, a, T(scalar), kMaskRegister, 1, {}, site_), end_step(); \
     }
     ASCEND_SIM_STEPS(adds, Adds)
     ASCEND_SIM_STEPS(muls, Muls)
     ASCEND_SIM_STEPS(maxs, Maxs)
     ASCEND_SIM_STEPS(mins, Mins)
 #undef ASCEND_SIM_STEPS
-#define ASCEND_SIM_STEPS(step, Name)                                    \
-    template <class T>                                                  \
-    void step(const Reg<T>& d, const Reg<T>& a) {                       \
-        AscendC::Name<T, false>(d, a, kRegister, 1, {}, site_), done(); \
+#define ASCEND_SIM_STEPS(step, Name)                                              \
+    template <class T>                                                            \
+    void step(const Register<T>& dst, const Register<T>& a) {                     \
+        AscendC::Name<T, false>(dst, a, kMaskRegister, 1, {}, site_), end_step(); \
     }
     ASCEND_SIM_STEPS(abs, Abs)
     ASCEND_SIM_STEPS(exp, Exp)
@@ -79,77 +80,79 @@ public:
     ASCEND_SIM_STEPS(not_bits, Not)
 #undef ASCEND_SIM_STEPS
     template <class T>
-    void fill(const Reg<T>& d, T value) {
-        AscendC::Duplicate<T, false>(d, value, kRegister, 1, 1, 8, site_), done();
+    void fill(const Register<T>& dst, T value) {
+        AscendC::Duplicate<T, false>(dst, value, kMaskRegister, 1, 1, 8, site_), end_step();
     }
     template <class D, class S>
-    void cast(const Reg<D>& d, const Reg<S>& s, RoundMode mode) {
+    void cast(const Register<D>& dst, const Register<S>& src, RoundMode mode) {
         constexpr uint32_t kWide = kWidest<D, S>;
-        AscendC::Cast<D, S, false>(d, s, mode, ConstMask(kRegister), 1,
+        AscendC::Cast<D, S, false>(dst, src, mode, ConstMask(kMaskRegister), 1,
                                    {1, 1, uint8_t(8 * sizeof(D) / kWide), uint8_t(8 * sizeof(S) / kWide)}, site_);
-        done();
+        end_step();
     }
     // Rounds to an integral float. Ascend310P goes through int32.
-    void round(const Reg<float>& d, const Reg<float>& s, RoundMode mode) {
+    void round(const Register<float>& dst, const Register<float>& src, RoundMode mode) {
         if constexpr (kIs310p) {
-            const Reg<int32_t> integers = d.template ReinterpretCast<int32_t>();
-            cast(integers, s, mode);
-            cast(d, integers, RoundMode::CAST_NONE);
+            const Register<int32_t> integers = dst.template ReinterpretCast<int32_t>();
+            cast(integers, src, mode);
+            cast(dst, integers, RoundMode::CAST_NONE);
         } else {
-            cast(d, s, mode);
+            cast(dst, src, mode);
         }
     }
-    // Bits of a comparison, in the memory of d.
+    // Compares a with the scalar, and writes one bit for each element to the memory of dst.
     template <class T>
-    void compare(const Reg<T>& d, const Reg<T>& a, T s, CMPMODE mode) {
+    void compare(const Register<T>& dst, const Register<T>& a, T scalar, CMPMODE mode) {
         start(Pipe::V, "CompareScalar", site_);
-        compare_op(d.template ReinterpretCast<uint8_t>(), Operand<T>{"src0", a}, Lanes::limited(sizeof(T), count_),
-                   mode, [=](uint32_t, uint32_t) { return s; });
-        done();
+        compare_op(dst.template ReinterpretCast<uint8_t>(), Operand<T>{"src0", a}, Lanes::limited(sizeof(T), count_),
+                   mode, [=](uint32_t, uint32_t) { return scalar; });
+        end_step();
     }
-    // d = bit ? a : b. The bits' register is read by the instruction, so the reserved UB of Select is not needed.
-    template <class T, class B>
-    void select(const Reg<T>& d, const Reg<T>& bits, const Reg<T>& a, const B& b) {
+    // dst = bit ? a : b, where b is a register or a scalar. The instruction reads the bits from a register, so it does
+    // not need the reserved UB of AscendC::Select.
+    template <class T, class TensorOrScalar>
+    void select(const Register<T>& dst, const Register<T>& bits, const Register<T>& a, const TensorOrScalar& b) {
+        constexpr bool kIsScalar = std::is_same_v<TensorOrScalar, T>;
         start(Pipe::V, "Select", site_);
         const Lanes lanes = Lanes::limited(sizeof(T), count_);
-        const Range chosen{bits.view().addr, int64_t(bits.view().addr) + (count_ + 7) / 8};
-        reads("selMask", bits.view(), &chosen, 1);
+        const Range mask_bytes{bits.view().addr, int64_t(bits.view().addr) + (count_ + 7) / 8};
+        reads("selMask", bits.view(), &mask_bytes, 1);
         check_source(Operand<T>{"src0", a}, lanes);
-        if constexpr (!std::is_same_v<B, T>) check_source(Operand<T>{"src1", b}, lanes);
-        check_destination(Operand<T>{"dst", d}, lanes);
-        const uint8_t* const bit = ub() + bits.view().addr;
+        if constexpr (!kIsScalar) check_source(Operand<T>{"src1", b}, lanes);
+        check_destination(Operand<T>{"dst", dst}, lanes);
+        const uint8_t* const mask = ub() + bits.view().addr;
         for (uint32_t i = 0; i < count_; ++i) {
-            if constexpr (std::is_same_v<B, T>)
-                d.data()[i] = bit[i / 8] >> i % 8 & 1 ? a.data()[i] : b;
+            if constexpr (kIsScalar)
+                dst.data()[i] = mask[i / 8] >> i % 8 & 1 ? a.data()[i] : b;
             else
-                d.data()[i] = bit[i / 8] >> i % 8 & 1 ? a.data()[i] : b.data()[i];
+                dst.data()[i] = mask[i / 8] >> i % 8 & 1 ? a.data()[i] : b.data()[i];
         }
         finish_vector(lanes.repeats(), cycles_of(Cost::Repeat));
-        done();
+        end_step();
     }
 
 protected:
-    static constexpr uint64_t kRegister = AscendC::MASK_PLACEHOLDER;
-    void done() {
-        if (!kIs950 && !is_together_) AscendC::PipeBarrier<PIPE_V>(site_);
+    static constexpr uint64_t kMaskRegister = AscendC::MASK_PLACEHOLDER;
+    void end_step() {
+        if (!kIs950 && !shares_barrier_) AscendC::PipeBarrier<PIPE_V>(site_);
     }
     Site site_;
     uint32_t count_ = 0;
-    bool is_together_ = false;  // steps that do not depend on each other share a barrier
+    bool shares_barrier_ = false;  // no barrier follows each step
 };
 
-// The steps of a loop over vector registers; a Reg holds the lanes of all its iterations.
-class RegisterMachine {
+// The steps of a loop over vector registers. A Register holds the lanes of all iterations.
+class RegisterSteps {
 public:
     template <class T>
-    using Reg = std::vector<T>;
+    using Register = std::vector<T>;
 
     double cycles() const { return cycles_; }
 
-#define ASCEND_SIM_STEPS(step, cost, expr)                                                         \
-    template <class T>                                                                             \
-    void step(Reg<T>& d, const Reg<T>& x, const Reg<T>& y) {                                       \
-        run<T>(d, Cost::cost, [&](size_t i) { return value<T>(expr, widen(x[i]), widen(y[i])); }); \
+#define ASCEND_SIM_STEPS(step, cost, operation)                                                                       \
+    template <class T>                                                                                                \
+    void step(Register<T>& dst, const Register<T>& x, const Register<T>& y) {                                         \
+        for_each_lane<T>(dst, Cost::cost, [&](size_t i) { return compute<T>(operation, widen(x[i]), widen(y[i])); }); \
     }
     ASCEND_SIM_STEPS(add, Repeat, [](auto a, auto b) { return a + b; })
     ASCEND_SIM_STEPS(sub, Repeat, [](auto a, auto b) { return a - b; })
@@ -160,21 +163,21 @@ public:
     ASCEND_SIM_STEPS(and_bits, Repeat, [](auto a, auto b) { return a & b; })
     ASCEND_SIM_STEPS(or_bits, Repeat, [](auto a, auto b) { return a | b; })
 #undef ASCEND_SIM_STEPS
-#define ASCEND_SIM_STEPS(step, expr)                                                       \
-    template <class T, class S>                                                            \
-    void step(Reg<T>& d, const Reg<T>& x, S scalar) {                                      \
-        const auto s = widen(T(scalar));                                                   \
-        run<T>(d, Cost::Repeat, [&](size_t i) { return value<T>(expr, widen(x[i]), s); }); \
+#define ASCEND_SIM_STEPS(step, operation)                                                                     \
+    template <class T, class Scalar>                                                                          \
+    void step(Register<T>& dst, const Register<T>& x, Scalar scalar) {                                        \
+        const auto y = widen(T(scalar));                                                                      \
+        for_each_lane<T>(dst, Cost::Repeat, [&](size_t i) { return compute<T>(operation, widen(x[i]), y); }); \
     }
     ASCEND_SIM_STEPS(adds, [](auto a, auto b) { return a + b; })
     ASCEND_SIM_STEPS(muls, [](auto a, auto b) { return a * b; })
     ASCEND_SIM_STEPS(maxs, [](auto a, auto b) { return a > b ? a : b; })
     ASCEND_SIM_STEPS(mins, [](auto a, auto b) { return a < b ? a : b; })
 #undef ASCEND_SIM_STEPS
-#define ASCEND_SIM_STEPS(step, cost, expr)                                            \
-    template <class T>                                                                \
-    void step(Reg<T>& d, const Reg<T>& x) {                                           \
-        run<T>(d, Cost::cost, [&](size_t i) { return value<T>(expr, widen(x[i])); }); \
+#define ASCEND_SIM_STEPS(step, cost, operation)                                                          \
+    template <class T>                                                                                   \
+    void step(Register<T>& dst, const Register<T>& x) {                                                  \
+        for_each_lane<T>(dst, Cost::cost, [&](size_t i) { return compute<T>(operation, widen(x[i])); }); \
     }
     ASCEND_SIM_STEPS(abs, Repeat, [](auto a) { return std::fabs(a); })
     ASCEND_SIM_STEPS(exp, Function, [](auto a) { return std::exp(double(a)); })
@@ -184,153 +187,157 @@ public:
     ASCEND_SIM_STEPS(not_bits, Repeat, [](auto a) { return ~a; })
 #undef ASCEND_SIM_STEPS
     template <class T>
-    void fill(Reg<T>& d, T value) {
-        run<T>(d, Cost::Repeat, [=](size_t) { return value; });
+    void fill(Register<T>& dst, T value) {
+        for_each_lane<T>(dst, Cost::Repeat, [=](size_t) { return value; });
     }
-    void round(Reg<float>& d, const Reg<float>& s, RoundMode mode) {
-        with_mode(mode, [&](auto m) {
-            run<float>(d, Cost::Repeat, [&](size_t i) { return round_float<decltype(m)::value>(s[i]); });
+    void round(Register<float>& dst, const Register<float>& src, RoundMode mode) {
+        with_mode(mode, [&](auto constant_mode) {
+            for_each_lane<float>(dst, Cost::Repeat,
+                                 [&](size_t i) { return round_float<decltype(constant_mode)::value>(src[i]); });
         });
     }
     template <class T>
-    void compare(Reg<T>& d, const Reg<T>& a, T s, CMPMODE mode) {
-        run<T>(d, Cost::Repeat, [&](size_t i) { return T(holds(mode, widen(a[i]), widen(s))); });
+    void compare(Register<T>& dst, const Register<T>& a, T scalar, CMPMODE mode) {
+        for_each_lane<T>(dst, Cost::Repeat, [&](size_t i) { return T(holds(mode, widen(a[i]), widen(scalar))); });
     }
     template <class T>
-    void select(Reg<T>& d, const Reg<T>& bits, const Reg<T>& a, const Reg<T>& b) {
-        run<T>(d, Cost::Repeat, [&](size_t i) { return widen(bits[i]) != 0 ? a[i] : b[i]; });
+    void select(Register<T>& dst, const Register<T>& bits, const Register<T>& a, const Register<T>& b) {
+        for_each_lane<T>(dst, Cost::Repeat, [&](size_t i) { return widen(bits[i]) != 0 ? a[i] : b[i]; });
     }
     template <class T>
-    void select(Reg<T>& d, const Reg<T>& bits, const Reg<T>& a, T s) {
-        run<T>(d, Cost::Repeat, [&](size_t i) { return widen(bits[i]) != 0 ? a[i] : s; });
+    void select(Register<T>& dst, const Register<T>& bits, const Register<T>& a, T scalar) {
+        for_each_lane<T>(dst, Cost::Repeat, [&](size_t i) { return widen(bits[i]) != 0 ? a[i] : scalar; });
     }
 
 private:
     template <class T>
-    static auto widen(T v) {
-        return Arithmetic<T>::widen(v);
+    static auto widen(T value) {
+        return Arithmetic<T>::widen(value);
     }
-    template <class T, class F, class... A>
-    static T value(F f, A... a) {
-        return Arithmetic<T>().narrow(decltype(widen(T{}))(f(a...)));
+    template <class T, class Operation, class... DisjointOperands>
+    static T compute(Operation operation, DisjointOperands... operands) {
+        return Arithmetic<T>().narrow(decltype(widen(T{}))(operation(operands...)));
     }
-    template <class T, class F>
-    void run(Reg<T>& d, Cost cost, F f) {
+    template <class T, class Function>
+    void for_each_lane(Register<T>& dst, Cost cost, Function lane_value) {
         cycles_ += cycles_of(cost);
-        for (size_t i = 0; i < d.size(); ++i) d[i] = f(i);
+        for (size_t i = 0; i < dst.size(); ++i) dst[i] = lane_value(i);
     }
     double cycles_ = 0;
 };
 
-// sum of coefficients[k] * x^(n - 1 - k), highest power first; d and x differ.
-template <class M, class R>
-void polynomial(M& m, R& d, R& x, std::initializer_list<float> coefficients) {
-    const float* c = coefficients.begin();
-    m.muls(d, x, *c++);
-    for (; c + 1 < coefficients.end(); ++c) {
-        m.adds(d, d, *c);
-        m.mul(d, d, x);
+// dst = the polynomial of x with the coefficients, highest power first. dst and x are different registers.
+template <class Steps, class Register>
+void polynomial(Steps& steps, Register& dst, Register& x, std::initializer_list<float> coefficients) {
+    const float* coefficient = coefficients.begin();
+    steps.muls(dst, x, *coefficient++);
+    for (; coefficient + 1 < coefficients.end(); ++coefficient) {
+        steps.adds(dst, dst, *coefficient);
+        steps.mul(dst, dst, x);
     }
-    m.adds(d, d, *c);
+    steps.adds(dst, dst, *coefficient);
 }
 
 // The type in which a program computes: float if it widens half.
-template <class P, class T>
-using ComputedType = std::conditional_t<P::kWidens, float, T>;
+template <class Program, class T>
+using ComputedType = std::conditional_t<Program::kWidens, float, T>;
 
-// On Ascend950: one instruction, without temporary memory.
-template <class P, class T, size_t N>
-void run_in_registers(const P& program, const AscendC::LocalTensor<T>& dst,
-                      const std::array<AscendC::LocalTensor<T>, N>& src, const char* const (&names)[N], uint32_t count,
-                      Site site) {
-    using C = ComputedType<P, T>;
+// Runs the program on Ascend950: one instruction, without temporary memory.
+template <class Program, class T, size_t kSources>
+void run_in_registers(const Program& program, const AscendC::LocalTensor<T>& dst,
+                      const std::array<AscendC::LocalTensor<T>, kSources>& src, const char* const (&names)[kSources],
+                      uint32_t count, Site site) {
+    using Computed = ComputedType<Program, T>;
     start(Pipe::V, "registers", site);
     const Lanes lanes = Lanes::counted(sizeof(T), count);
-    std::vector<C> x[N], y(count), t[P::kTemps ? P::kTemps : 1];
-    for (size_t k = 0; k < N; ++k) {
+    std::vector<Computed> x[kSources], y(count), tmp_registers[Program::kTmpRegisters ? Program::kTmpRegisters : 1];
+    for (size_t k = 0; k < kSources; ++k) {
         check_source(Operand<T>{names[k], src[k]}, lanes);
         x[k].resize(count);
-        for (uint32_t i = 0; i < count; ++i) x[k][i] = C(src[k].data()[i]);
+        for (uint32_t i = 0; i < count; ++i) x[k][i] = Computed(src[k].data()[i]);
     }
-    for (auto& r : t) r.resize(P::kTemps ? count : 0);
-    RegisterMachine m;
-    program(m, y, x, t);
+    for (auto& lanes_of_register : tmp_registers) lanes_of_register.resize(Program::kTmpRegisters ? count : 0);
+    RegisterSteps steps;
+    program(steps, y, x, tmp_registers);
     check_destination(Operand<T>{"dstTensor", dst}, lanes);
     const Arithmetic<T> type;
-    for (uint32_t i = 0; i < count; ++i) dst.data()[i] = type.narrow(Arithmetic<C>::widen(y[i]));
-    finish_vector(lanes.repeats(), m.cycles() + double(N + 1) * cycles_of(Cost::Repeat));
+    for (uint32_t i = 0; i < count; ++i) dst.data()[i] = type.narrow(Arithmetic<Computed>::widen(y[i]));
+    finish_vector(lanes.repeats(), steps.cycles() + double(kSources + 1) * cycles_of(Cost::Repeat));
 }
 
-// Runs the program on chunks that the temporary memory allows. If it widens half, the result takes the place of the
-// first source (kOwnResult: it has memory of its own).
-template <class P, class T, size_t N>
-void run_in_ub(const P& program, const AscendC::LocalTensor<T>& dst, const std::array<AscendC::LocalTensor<T>, N>& src,
-               const AscendC::LocalTensor<uint8_t>& tmp, uint32_t count, const Call& call) {
-    using C = ComputedType<P, T>;
-    constexpr bool kWidened = !std::is_same_v<C, T>;
-    constexpr uint32_t kArrays = P::kTemps + (kWidened ? uint32_t(N) + P::kOwnResult : 0);
+// Runs the program on chunks that fit the temporary memory. If the program widens half, its float result overwrites the
+// first source's floats, or has an array of its own (kHasResultRegister).
+template <class Program, class T, size_t kSources>
+void run_in_ub(const Program& program, const AscendC::LocalTensor<T>& dst,
+               const std::array<AscendC::LocalTensor<T>, kSources>& src, const AscendC::LocalTensor<uint8_t>& tmp,
+               uint32_t count, const Call& call) {
+    using Computed = ComputedType<Program, T>;
+    constexpr bool kWidened = !std::is_same_v<Computed, T>;
+    constexpr uint32_t kArrays =
+        Program::kTmpRegisters + (kWidened ? uint32_t(kSources) + Program::kHasResultRegister : 0);
     constexpr uint32_t kUnit = 32;  // elements
     uint32_t chunk = count;
     if constexpr (kArrays != 0) {
-        const uint32_t fits = tmp.GetLength() / uint32_t(sizeof(C)) / kArrays / kUnit * kUnit;
-        if (fits == 0) call.report(Rule::Work01, "`sharedTmpBuffer` of %u bytes is too small.", tmp.GetLength());
-        if (fits == 0) return;
-        chunk = fits;
+        const uint32_t fitting = tmp.GetLength() / uint32_t(sizeof(Computed)) / kArrays / kUnit * kUnit;
+        if (fitting == 0) call.report(Rule::Work01, "`sharedTmpBuffer` of %u bytes is too small.", tmp.GetLength());
+        if (fitting == 0) return;
+        chunk = fitting;
     }
-    const AscendC::LocalTensor<C> memory = tmp.template ReinterpretCast<C>();
+    const AscendC::LocalTensor<Computed> memory = tmp.template ReinterpretCast<Computed>();
     uint32_t arrays = 0;
-    auto next = [&] { return memory[chunk * arrays++]; };
-    AscendC::LocalTensor<C> t[P::kTemps ? P::kTemps : 1], x[N], y;
-    for (uint32_t k = 0; k < P::kTemps; ++k) t[k] = next();
+    auto next_array = [&] { return memory[chunk * arrays++]; };
+    AscendC::LocalTensor<Computed> tmp_registers[Program::kTmpRegisters ? Program::kTmpRegisters : 1], x[kSources], y;
+    for (uint32_t k = 0; k < Program::kTmpRegisters; ++k) tmp_registers[k] = next_array();
     if constexpr (kWidened) {
-        for (size_t k = 0; k < N; ++k) x[k] = next();
-        y = P::kOwnResult ? next() : x[0];
+        for (size_t k = 0; k < kSources; ++k) x[k] = next_array();
+        y = Program::kHasResultRegister ? next_array() : x[0];
     }
-    UbMachine m(call.site());
+    UbSteps steps(call.site());
     for (uint32_t first = 0; first < count; first += chunk) {
-        if (first == 0 || count - first < chunk) m.count(count - first < chunk ? count - first : chunk);
+        if (first == 0 || count - first < chunk) steps.set_count(count - first < chunk ? count - first : chunk);
         if constexpr (kWidened) {
-            for (size_t k = 0; k < N; ++k) m.cast(x[k], src[k][first], RoundMode::CAST_NONE);
-            program(m, y, x, t);
-            m.cast(dst[first], y, kIsBfloat16<T> ? RoundMode::CAST_RINT : RoundMode::CAST_NONE);
+            for (size_t k = 0; k < kSources; ++k) steps.cast(x[k], src[k][first], RoundMode::CAST_NONE);
+            program(steps, y, x, tmp_registers);
+            steps.cast(dst[first], y, kIsBfloat16<T> ? RoundMode::CAST_RINT : RoundMode::CAST_NONE);
         } else {
-            for (size_t k = 0; k < N; ++k) x[k] = src[k][first];
+            for (size_t k = 0; k < kSources; ++k) x[k] = src[k][first];
             y = dst[first];
-            program(m, y, x, t);
+            program(steps, y, x, tmp_registers);
         }
     }
-    m.finish();
+    steps.finish();
 }
 
-// The defaults of a program, which may declare them differently.
+// The default traits of a program.
 struct ProgramTraits {
-    static constexpr uint32_t kTemps = 0;      // registers besides sources and result
-    static constexpr bool kWidens = true;      // half is computed in float
-    static constexpr bool kOwnResult = false;  // a widened result has a register of its own
-    static constexpr bool kInPlace = false;    // destination and source may be the same memory
-    static constexpr bool kReuses = false;     // isReuseSource: the program overwrites its sources
+    static constexpr uint32_t kTmpRegisters = 0;       // registers besides sources and result
+    static constexpr bool kWidens = true;              // half is computed in float
+    static constexpr bool kHasResultRegister = false;  // a widened result has a register of its own
+    static constexpr bool kAllowsInPlace = false;      // destination and source may be the same memory
+    static constexpr bool kReusesSources = false;      // isReuseSource: the program overwrites its sources
 };
 
-template <class P, class T, size_t N>
-void elementwise(const Call& call, const P& program, const TmpArrays& arrays, const AscendC::LocalTensor<T>& dst,
-                 const std::array<AscendC::LocalTensor<T>, N>& src, const char* const (&names)[N],
-                 const AscendC::LocalTensor<uint8_t>* tmp, uint32_t count) {
-    const Range to = call.operand("dstTensor", dst, count);
+template <class Program, class T, size_t kSources>
+void elementwise_function(const Call& call, const Program& program, const TmpArrays& arrays,
+                          const AscendC::LocalTensor<T>& dst, const std::array<AscendC::LocalTensor<T>, kSources>& src,
+                          const char* const (&names)[kSources], const AscendC::LocalTensor<uint8_t>* tmp,
+                          uint32_t count) {
+    const Range dst_bytes = call.check_operand("dstTensor", dst, count);
     AscendC::LocalTensor<uint8_t> memory;
-    Range used{0, 0};
-    if (arrays.arrays(sizeof(T), P::kReuses) != 0) {
-        const TmpSizes sizes = arrays.sizes(count, sizeof(T), P::kReuses);
-        memory = call.temporary(tmp, sizes);
-        used = range_of(memory);
-        call.apart("sharedTmpBuffer", used, "dstTensor", to);
+    Range tmp_bytes{0, 0};
+    if (arrays.arrays(sizeof(T), Program::kReusesSources) != 0) {
+        const TmpSizes sizes = arrays.sizes(count, sizeof(T), Program::kReusesSources);
+        memory = call.temporary_memory(tmp, sizes);
+        tmp_bytes = range_of(memory);
+        call.check_apart("sharedTmpBuffer", tmp_bytes, "dstTensor", dst_bytes);
     }
-    for (size_t k = 0; k < N; ++k) {
-        const Range from = call.operand(names[k], src[k], count);
-        if (P::kInPlace)
-            call.same_or_apart("dstTensor", to, names[k], from);
+    for (size_t k = 0; k < kSources; ++k) {
+        const Range src_bytes = call.check_operand(names[k], src[k], count);
+        if (Program::kAllowsInPlace)
+            call.check_same_or_apart("dstTensor", dst_bytes, names[k], src_bytes);
         else
-            call.apart("dstTensor", to, names[k], from);
-        call.apart("sharedTmpBuffer", used, names[k], from);
+            call.check_apart("dstTensor", dst_bytes, names[k], src_bytes);
+        call.check_apart("sharedTmpBuffer", tmp_bytes, names[k], src_bytes);
     }
     if constexpr (kIs950)
         run_in_registers(program, dst, src, names, count, call.site());
@@ -338,25 +345,27 @@ void elementwise(const Call& call, const P& program, const TmpArrays& arrays, co
         run_in_ub(program, dst, src, memory, count, call);
 }
 
-template <class P, class T>
-void unary_function(const Call& call, const P& program, const TmpArrays& arrays, const AscendC::LocalTensor<T>& dst,
-                    const AscendC::LocalTensor<T>& src, const AscendC::LocalTensor<uint8_t>* tmp, uint32_t count) {
+template <class Program, class T>
+void unary_function(const Call& call, const Program& program, const TmpArrays& arrays,
+                    const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
+                    const AscendC::LocalTensor<uint8_t>* tmp, uint32_t count) {
     static constexpr const char* kNames[1] = {"srcTensor"};
-    elementwise(call, program, arrays, dst, std::array<AscendC::LocalTensor<T>, 1>{src}, kNames, tmp, count);
+    elementwise_function(call, program, arrays, dst, std::array<AscendC::LocalTensor<T>, 1>{src}, kNames, tmp, count);
 }
 
-template <class P, class T>
-void binary_function(const Call& call, const P& program, const TmpArrays& arrays, const AscendC::LocalTensor<T>& dst,
-                     const AscendC::LocalTensor<T>& src0, const AscendC::LocalTensor<T>& src1,
-                     const AscendC::LocalTensor<uint8_t>* tmp, uint32_t count) {
+template <class Program, class T>
+void binary_function(const Call& call, const Program& program, const TmpArrays& arrays,
+                     const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src0,
+                     const AscendC::LocalTensor<T>& src1, const AscendC::LocalTensor<uint8_t>* tmp, uint32_t count) {
     static constexpr const char* kNames[2] = {"src0Tensor", "src1Tensor"};
-    elementwise(call, program, arrays, dst, std::array<AscendC::LocalTensor<T>, 2>{src0, src1}, kNames, tmp, count);
+    elementwise_function(call, program, arrays, dst, std::array<AscendC::LocalTensor<T>, 2>{src0, src1}, kNames, tmp,
+                         count);
 }
 
 }  // namespace ascend_sim
 
-// The forms of a function of one tensor: with and without sharedTmpBuffer, of a number of elements or of all. `config`
-// chooses an algorithm of Ascend950; the simulator has one.
+// The overloads of a function of one tensor: with and without sharedTmpBuffer, with and without calCount. `config`
+// chooses an algorithm of Ascend950; the simulator has only one.
 #define ASCEND_SIM_COUNTED_FUNCTION(Name, Program, sizes)                                                           \
     template <class T, bool isReuseSource = false, const auto & ... config>                                         \
     void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,                                     \
@@ -385,7 +394,7 @@ void binary_function(const Call& call, const P& program, const TmpArrays& arrays
     void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, ASCEND_SIM_SITE) {           \
         Name<T, isReuseSource, config...>(dstTensor, srcTensor, srcTensor.GetSize(), site);                  \
     }
-// The forms of a function of two tensors.
+// The overloads of a function of two tensors.
 #define ASCEND_SIM_BINARY_FUNCTION(Name, Program, sizes)                                                            \
     template <class T, bool isReuseSource = false, const auto & ... config>                                         \
     void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& src0Tensor, const LocalTensor<T>& src1Tensor,  \

@@ -1,15 +1,16 @@
 // AscendQuant, AscendDequant, AscendAntiQuant: int8 from and to floating point, with scales and offsets.
 //
-// Rules: AscendQuant: half and float to int8; a scale and an offset for all elements, or for each of scaleCount
-// columns. AscendDequant: int32 to half, bfloat16 or float, by one scale or by one for each column (uint64 for half:
-// the low 32 bits are a float); rows of n int32 have whole 32-byte blocks, rows of the result are filled to whole
-// blocks. AscendAntiQuant: int8 (int4 on Ascend910B) to half, or to bfloat16 (not on Ascend310P). AscendQuant's
-// destination may be its source; the others' must not. Meaning: AscendQuant in half: int8(half(x) * scale + offset),
-// rounded to nearest even; float scales and offsets become half in their own memory. AscendDequant in float: x * scale
-// for the first calCount elements of a row. AscendAntiQuant: (x + offset) * scale, in half, or in float for bfloat16.
+// AscendQuant: half and float to int8, with a scale and an offset for all elements or for each of scaleCount columns.
+//   y = int8(half(x) * scale + offset), computed in half and rounded to nearest even. Float scales and offsets become
+//   half in their own memory. dst may be src.
+// AscendDequant: int32 to half, bfloat16 or float, with one scale for all elements or for each column.
+//   y = x * scale in float, for the first calCount elements of a row. A uint64 scale, for half, holds a float in its
+//   low 32 bits. Rows of n int32 have whole 32-byte blocks; rows of the result are filled to whole blocks.
+// AscendAntiQuant: int8 (int4 on Ascend910B) to half or, except on Ascend310P, to bfloat16.
+//   y = (x + offset) * scale, computed in half, or in float for bfloat16.
 // Not simulated: scales by token or group (Ascend950), fp8 and fp4.
-// Cost: that of the instructions; AscendDequant is one instruction on Ascend950.
-// Pages: AscendQuant, AscendDequant, AscendAntiQuant; the steps are those of asc-devkit's
+// Cost: the sum of the instructions; AscendDequant is one instruction on Ascend950.
+// Pages: AscendQuant, AscendDequant, AscendAntiQuant. The steps are those of asc-devkit's
 // impl/adv_api/detail/quantization.
 #pragma once
 
@@ -41,49 +42,49 @@ using Tensor = AscendC::LocalTensor<T>;
 
 // ---- AscendQuant --------------------------------------------------------------------------------------------------
 
-// scale, offset: a half, or a tensor of halves.
-template <class T, class S, class O>
-void quantize_elements(NormSteps& m, const Tensor<int8_t>& dst, const Tensor<T>& src, const Tensor<half>& tmp,
-                       const S& scale, const O& offset, uint32_t n) {
-    constexpr bool kScales = !std::is_same_v<S, half>, kOffsets = !std::is_same_v<O, half>;
+// Quantizes n elements. Scale and Offset: half, or a tensor of halves.
+template <class T, class Scale, class Offset>
+void quantize_elements(NormSteps& steps, const Tensor<int8_t>& dst, const Tensor<T>& src, const Tensor<half>& tmp,
+                       const Scale& scale, const Offset& offset, uint32_t n) {
+    constexpr bool kHasScales = !std::is_same_v<Scale, half>, kHasOffsets = !std::is_same_v<Offset, half>;
     const uint32_t chunk = tmp.GetSize() / 32 * 32;
-    for (uint32_t at = 0; at < n; at += chunk) {
-        m.count(NormSteps::least(n - at, chunk));
-        Tensor<half> x = src.template ReinterpretCast<half>()[at];
+    for (uint32_t first = 0; first < n; first += chunk) {
+        steps.set_count(std::min<uint32_t>(n - first, chunk));
+        Tensor<half> x = src.template ReinterpretCast<half>()[first];
         if constexpr (sizeof(T) == 4) {
-            m.cast(tmp, src[at], RoundMode::CAST_NONE);
+            steps.cast(tmp, src[first], RoundMode::CAST_NONE);
             x = tmp;
         }
-        if constexpr (kScales)
-            m.mul(tmp, x, scale[at]);
+        if constexpr (kHasScales)
+            steps.mul(tmp, x, scale[first]);
         else
-            m.muls(tmp, x, scale);
-        if constexpr (kOffsets)
-            m.add(tmp, tmp, offset[at]);
+            steps.muls(tmp, x, scale);
+        if constexpr (kHasOffsets)
+            steps.add(tmp, tmp, offset[first]);
         else
-            m.adds(tmp, tmp, offset);
-        m.cast(dst[at], tmp, kIs950 ? RoundMode::CAST_RINT : RoundMode::CAST_NONE);
+            steps.adds(tmp, tmp, offset);
+        steps.cast(dst[first], tmp, kIs950 ? RoundMode::CAST_RINT : RoundMode::CAST_NONE);
     }
 }
 
-// A conversion of n elements between half and float in memory that overlaps, as CANN's own functions do.
+// Converts n elements between half and float although dst and src overlap, as CANN's own functions do.
 template <class D, class S>
-void cast_in_place(Site site, const Tensor<D>& d, const Tensor<S>& s, uint32_t n) {
-    const std::vector<S> values(s.data(), s.data() + n);
-    move_elements("Cast", site, first_of("sharedTmpBuffer", d, n), first_of("sharedTmpBuffer", s, n), repeats_of(n * 4),
-                  Cost::Repeat, [&] {
-                      for (uint32_t i = 0; i < n; ++i) d.data()[i] = Arithmetic<D>().narrow(float(values[i]));
-                  });
+void cast_in_place(Site site, const Tensor<D>& dst, const Tensor<S>& src, uint32_t n) {
+    const std::vector<S> values(src.data(), src.data() + n);
+    run_instruction("Cast", site, first_elements("sharedTmpBuffer", dst, n), first_elements("sharedTmpBuffer", src, n),
+                    repeats_of(n * 4), Cost::Repeat, [&] {
+                        for (uint32_t i = 0; i < n; ++i) dst.data()[i] = Arithmetic<D>().narrow(float(values[i]));
+                    });
 }
-// A row of n scales or offsets; floats become halves in place.
+// Returns n scales or offsets as halves. Converts floats in place.
 template <class T>
-Tensor<half> as_halves(NormSteps& m, const Tensor<T>& t, uint32_t n) {
+Tensor<half> as_halves(NormSteps& steps, const Tensor<T>& t, uint32_t n) {
     const Tensor<half> halves = t.template ReinterpretCast<half>();
-    if constexpr (sizeof(T) == 4) cast_in_place(m.site(), halves, t, n);
+    if constexpr (sizeof(T) == 4) cast_in_place(steps.site(), halves, t, n);
     return halves;
 }
 
-// scales, offsets: null for the value `scale`, `offset`; else `columns` of them.
+// scales: `columns` scales, or null if all elements have the value `scale`. offsets: likewise.
 template <class T>
 void quantize(const Call& call, const Tensor<int8_t>& dst, const Tensor<T>& src, const Tensor<uint8_t>* shared,
               const Tensor<T>* scales, float scale, const Tensor<T>* offsets, float offset, uint32_t columns,
@@ -94,206 +95,213 @@ void quantize(const Call& call, const Tensor<int8_t>& dst, const Tensor<T>& src,
                     n);
     if (offsets && offset_count != columns)
         call.report(Rule::Count04, "offsetCount (%u) must be scaleCount (%u).", offset_count, columns);
-    const Range to = call.operand("dstTensor", dst, n), from = call.operand("srcTensor", src, n);
-    call.same_or_apart("dstTensor", to, "srcTensor", from);
-    const auto tmp = call.temporary(shared, quant_sizes(n));
-    call.apart("sharedTmpBuffer", range_of(tmp), "dstTensor", to);
-    call.apart("sharedTmpBuffer", range_of(tmp), "srcTensor", from);
+    const Range dst_bytes = call.check_operand("dstTensor", dst, n),
+                src_bytes = call.check_operand("srcTensor", src, n);
+    call.check_same_or_apart("dstTensor", dst_bytes, "srcTensor", src_bytes);
+    const auto tmp = call.temporary_memory(shared, quant_sizes(n));
+    call.check_apart("sharedTmpBuffer", range_of(tmp), "dstTensor", dst_bytes);
+    call.check_apart("sharedTmpBuffer", range_of(tmp), "srcTensor", src_bytes);
     const Tensor<half> work = tmp.template ReinterpretCast<half>();
-    NormSteps m(call.site());
+    NormSteps steps(call.site());
     if (!scales) {
-        quantize_elements(m, dst, src, work, half(scale), half(offset), n);
+        quantize_elements(steps, dst, src, work, half(scale), half(offset), n);
     } else {
-        call.operand("scaleTensor", *scales, columns);
-        const Tensor<half> scale_row = as_halves(m, *scales, columns);
+        call.check_operand("scaleTensor", *scales, columns);
+        const Tensor<half> scale_row = as_halves(steps, *scales, columns);
         Tensor<half> offset_row;
         if (offsets) {
-            call.operand("offsetTensor", *offsets, columns);
-            offset_row = as_halves(m, *offsets, columns);
+            call.check_operand("offsetTensor", *offsets, columns);
+            offset_row = as_halves(steps, *offsets, columns);
         }
-        for (uint32_t at = 0; at < n; at += columns) {
+        for (uint32_t first = 0; first < n; first += columns) {
             if (offsets)
-                quantize_elements(m, dst[at], src[at], work, scale_row, offset_row, columns);
+                quantize_elements(steps, dst[first], src[first], work, scale_row, offset_row, columns);
             else
-                quantize_elements(m, dst[at], src[at], work, scale_row, half(offset), columns);
+                quantize_elements(steps, dst[first], src[first], work, scale_row, half(offset), columns);
         }
     }
-    m.finish();
+    steps.finish();
 }
 
 // ---- AscendDequant ------------------------------------------------------------------------------------------------
 
 constexpr uint32_t kLanes = NormSteps::kLanes;
 
-// d = s * v for the first `columns` elements of each of `rows` rows of n floats.
-inline void multiply_columns(NormSteps& m, const Floats& d, const Floats& v, uint32_t rows, uint32_t n,
+// Multiplies the first `columns` elements of each row by `factors`. x has `rows` rows of n floats.
+inline void multiply_columns(NormSteps& steps, const Floats& x, const Floats& factors, uint32_t rows, uint32_t n,
                              uint32_t columns) {
     if (rows == 0) return;
-    if (n > NormSteps::kMostRepeats * 8) {
-        m.count(columns);
-        m.together([&] {
-            for (uint32_t r = 0; r < rows; ++r) m.mul(d[r * n], d[r * n], v);
+    if (n > NormSteps::kMaxRepeats * 8) {
+        steps.set_count(columns);
+        steps.share_barrier([&] {
+            for (uint32_t r = 0; r < rows; ++r) steps.mul(x[r * n], x[r * n], factors);
         });
         return;
     }
     const auto stride = uint8_t(n / 8);
-    const AscendC::BinaryRepeatParams params(1, 1, 1, stride, stride, 0);
+    const AscendC::BinaryRepeatParams repeat_params(1, 1, 1, stride, stride, 0);
     const uint32_t chunks = columns / kLanes, tail = columns % kLanes;
-    m.count(rows * kLanes);
-    m.together([&] {
+    steps.set_count(rows * kLanes);
+    steps.share_barrier([&] {
         for (uint32_t i = 0; i < chunks; ++i)
-            AscendC::Mul<float, false>(d[i * kLanes], d[i * kLanes], v[i * kLanes], AscendC::MASK_PLACEHOLDER, 1,
-                                       params, m.site());
+            AscendC::Mul<float, false>(x[i * kLanes], x[i * kLanes], factors[i * kLanes], AscendC::MASK_PLACEHOLDER, 1,
+                                       repeat_params, steps.site());
     });
     if (tail == 0) return;
-    AscendC::SetMaskNorm(m.site());
-    m.together([&] {
-        for (uint32_t r = 0; r < rows; r += NormSteps::kMostRepeats) {
-            const uint32_t at = r * n + chunks * kLanes;
-            AscendC::Mul<float>(d[at], d[at], v[chunks * kLanes], uint64_t(tail),
-                                uint8_t(NormSteps::least(rows - r, NormSteps::kMostRepeats)), params, m.site());
+    AscendC::SetMaskNorm(steps.site());
+    steps.share_barrier([&] {
+        for (uint32_t r = 0; r < rows; r += NormSteps::kMaxRepeats) {
+            const uint32_t first = r * n + chunks * kLanes;
+            AscendC::Mul<float>(x[first], x[first], factors[chunks * kLanes], uint64_t(tail),
+                                uint8_t(std::min<uint32_t>(rows - r, NormSteps::kMaxRepeats)), repeat_params,
+                                steps.site());
         }
     });
-    AscendC::SetMaskCount(m.site());
+    AscendC::SetMaskCount(steps.site());
 }
 
-// The scales in float. S: float, bfloat16, or uint64 with a float in the low half.
-template <class S>
-void load_scales(NormSteps& m, const Floats& d, const Tensor<S>& scales, uint32_t n) {
-    m.count(n);
-    if constexpr (std::is_same_v<S, float>) {
-        m.adds(d, scales, 0.0f);
-    } else if constexpr (sizeof(S) == 8) {
-        const Floats halves = scales.template ReinterpretCast<float>();
-        move_elements("GatherMask", m.site(), first_of("sharedTmpBuffer", d, n), first_of("deqScale", halves, 2 * n),
-                      repeats_of(n * 8), Cost::GatherMask, [&] {
-                          for (uint32_t i = 0; i < n; ++i) d.data()[i] = halves.data()[2 * i];
-                      });
+// Writes the scales to dst as floats. Scale: float, bfloat16, or uint64 with a float in the low half.
+template <class Scale>
+void load_scales(NormSteps& steps, const Floats& dst, const Tensor<Scale>& scales, uint32_t n) {
+    steps.set_count(n);
+    if constexpr (std::is_same_v<Scale, float>) {
+        steps.adds(dst, scales, 0.0f);
+    } else if constexpr (sizeof(Scale) == 8) {
+        const Floats words = scales.template ReinterpretCast<float>();
+        run_instruction("GatherMask", steps.site(), first_elements("sharedTmpBuffer", dst, n),
+                        first_elements("deqScale", words, 2 * n), repeats_of(n * 8), Cost::GatherMask, [&] {
+                            for (uint32_t i = 0; i < n; ++i) dst.data()[i] = words.data()[2 * i];
+                        });
     } else {
-        m.cast(d, scales, RoundMode::CAST_NONE);
+        steps.cast(dst, scales, RoundMode::CAST_NONE);
     }
 }
 
 template <class D>
-constexpr RoundMode kToResult = kIsBfloat16<D> ? RoundMode::CAST_RINT : RoundMode::CAST_NONE;
+constexpr RoundMode kRoundModeTo = kIsBfloat16<D> ? RoundMode::CAST_RINT : RoundMode::CAST_NONE;
 
-// `elements` of src are calculated: whole rows of n, and a part of one. out_n: the pitch of dst.
+// Dequantizes `elements` elements: whole rows of n, and a part of one more row.
 template <class D>
-void dequantize_chunks(NormSteps& m, const Tensor<D>& dst, const Tensor<int32_t>& src, const Floats& scales,
-                       const Floats& x, uint32_t rows_that_fit, const AscendC::DequantParams& p, uint32_t out_n,
-                       uint32_t elements) {
-    for (uint32_t first = 0; first < elements; first += rows_that_fit * p.n) {
-        const uint32_t size = NormSteps::least(elements - first, rows_that_fit * p.n), rows = size / p.n;
-        const uint32_t part = size % p.n, out = first / p.n * out_n;
-        m.count(size);
-        m.cast(x, src[first], RoundMode::CAST_NONE);
-        multiply_columns(m, x, scales, rows, p.n, p.calCount);
-        if (part) {
-            m.count(part);
-            m.mul(x[rows * p.n], x[rows * p.n], scales);
+void dequantize_chunks(NormSteps& steps, const Tensor<D>& dst, const Tensor<int32_t>& src, const Floats& scales,
+                       const Floats& x, uint32_t rows_per_chunk, const AscendC::DequantParams& params,
+                       uint32_t dst_pitch, uint32_t elements) {
+    for (uint32_t first = 0; first < elements; first += rows_per_chunk * params.n) {
+        const uint32_t size = std::min<uint32_t>(elements - first, rows_per_chunk * params.n), rows = size / params.n;
+        const uint32_t rest = size % params.n, out = first / params.n * dst_pitch;
+        steps.set_count(size);
+        steps.cast(x, src[first], RoundMode::CAST_NONE);
+        multiply_columns(steps, x, scales, rows, params.n, params.calCount);
+        if (rest) {
+            steps.set_count(rest);
+            steps.mul(x[rows * params.n], x[rows * params.n], scales);
         }
-        auto store = [&](const Tensor<D>& d, const Floats& s, uint32_t n) {
-            m.count(n);
+        auto store = [&](const Tensor<D>& to, const Floats& from, uint32_t count) {
+            steps.set_count(count);
             if constexpr (std::is_same_v<D, float>)
-                m.adds(d, s, 0.0f);
+                steps.adds(to, from, 0.0f);
             else
-                m.cast(d, s, kToResult<D>);
+                steps.cast(to, from, kRoundModeTo<D>);
         };
-        if (out_n == p.n) {
+        if (dst_pitch == params.n) {
             store(dst[out], x, size);
         } else {
-            m.together([&] {
-                for (uint32_t r = 0; r < rows; ++r) store(dst[out + r * out_n], x[r * p.n], p.n);
+            steps.share_barrier([&] {
+                for (uint32_t r = 0; r < rows; ++r) store(dst[out + r * dst_pitch], x[r * params.n], params.n);
             });
-            if (part) store(dst[out + rows * out_n], x[rows * p.n], part);
+            if (rest) store(dst[out + rows * dst_pitch], x[rows * params.n], rest);
         }
     }
 }
 
 template <class D>
 void dequantize_in_registers(const Tensor<D>& dst, const Tensor<int32_t>& src, const std::vector<float>& scales,
-                             const AscendC::DequantParams& p, uint32_t out_n, uint32_t elements, Site site) {
+                             const AscendC::DequantParams& params, uint32_t dst_pitch, uint32_t elements, Site site) {
     const Arithmetic<D> type;
-    move_elements("registers", site, first_of("dstTensor", dst, (elements + p.n - 1) / p.n * out_n),
-                  first_of("srcTensor", src, elements), repeats_of(elements * 4) * 4, Cost::Repeat, [&] {
-                      for (uint32_t i = 0; i < elements; ++i) {
-                          const uint32_t column = i % p.n;
-                          const float x = float(src.data()[i]);
-                          dst.data()[i / p.n * out_n + column] =
-                              type.narrow(column < p.calCount ? x * scales[column] : x);
-                      }
-                  });
+    run_instruction("registers", site,
+                    first_elements("dstTensor", dst, (elements + params.n - 1) / params.n * dst_pitch),
+                    first_elements("srcTensor", src, elements), repeats_of(elements * 4) * 4, Cost::Repeat, [&] {
+                        for (uint32_t i = 0; i < elements; ++i) {
+                            const uint32_t column = i % params.n;
+                            const float x = float(src.data()[i]);
+                            dst.data()[i / params.n * dst_pitch + column] =
+                                type.narrow(column < params.calCount ? x * scales[column] : x);
+                        }
+                    });
 }
 
-// scales: null for the value `scale`.
-template <bool kSingleRow, class D, class S>
-void dequantize(const Call& call, const Tensor<D>& dst, const Tensor<int32_t>& src, const Tensor<S>* scales,
-                float scale, const Tensor<uint8_t>* shared, AscendC::DequantParams p, uint32_t elements) {
-    const uint32_t in_block = kBlockBytes / sizeof(D), given_m = p.m, given_n = p.n;
-    if (p.m == 0 || p.n == 0 || p.n % 8 || p.calCount == 0 || p.calCount > p.n)
+// scales: null if all elements have the scale `scale`.
+template <bool kSingleRow, class D, class Scale>
+void dequantize(const Call& call, const Tensor<D>& dst, const Tensor<int32_t>& src, const Tensor<Scale>* scales,
+                float scale, const Tensor<uint8_t>* shared, AscendC::DequantParams params, uint32_t elements) {
+    const uint32_t elements_per_block = kBlockBytes / sizeof(D), given_m = params.m, given_n = params.n;
+    if (params.m == 0 || params.n == 0 || params.n % 8 || params.calCount == 0 || params.calCount > params.n)
         call.report(Rule::Count04,
-                    "n must be whole 32-byte blocks and calCount 1 .. n, but m, n and calCount are %u, %u and %u.", p.m,
-                    p.n, p.calCount);
-    if (kSingleRow && p.m == 1 && p.calCount % in_block == 0 && p.n % p.calCount == 0)
-        p = {p.n / p.calCount, p.calCount, p.calCount};
-    if (elements == 0) elements = p.m * p.n;
-    const uint32_t out_n = (p.n + in_block - 1) / in_block * in_block;
-    const Range from = call.operand("srcTensor", src, elements);
-    const Range to = call.operand("dstTensor", dst, uint64_t((elements + p.n - 1) / p.n) * out_n);
-    call.apart("dstTensor", to, "srcTensor", from);
-    if (scales) call.apart("dstTensor", to, "deqScale", call.operand("deqScale", *scales, p.calCount));
+                    "n must be whole 32-byte blocks and calCount 1 .. n, but m, n and calCount are %u, %u and %u.",
+                    params.m, params.n, params.calCount);
+    // In mode DEQUANT_WITH_SINGLE_ROW, one row of n elements counts as several rows of calCount elements.
+    if (kSingleRow && params.m == 1 && params.calCount % elements_per_block == 0 && params.n % params.calCount == 0)
+        params = {params.n / params.calCount, params.calCount, params.calCount};
+    if (elements == 0) elements = params.m * params.n;
+    const uint32_t dst_pitch = (params.n + elements_per_block - 1) / elements_per_block * elements_per_block;
+    const Range src_bytes = call.check_operand("srcTensor", src, elements);
+    const Range dst_bytes =
+        call.check_operand("dstTensor", dst, uint64_t((elements + params.n - 1) / params.n) * dst_pitch);
+    call.check_apart("dstTensor", dst_bytes, "srcTensor", src_bytes);
+    if (scales)
+        call.check_apart("dstTensor", dst_bytes, "deqScale", call.check_operand("deqScale", *scales, params.calCount));
     if constexpr (kIs950) {
-        std::vector<float> values(p.calCount, scale);
+        std::vector<float> values(params.calCount, scale);
         if (scales) {
-            const Range range = bytes_of(*scales, p.calCount);
+            const Range range = bytes_of(*scales, params.calCount);
             start(Pipe::V, "registers", call.site());
             reads("deqScale", scales->view(), &range, 1);
-            for (uint32_t i = 0; i < p.calCount; ++i) {
-                if constexpr (sizeof(S) == 8)
+            for (uint32_t i = 0; i < params.calCount; ++i) {
+                if constexpr (sizeof(Scale) == 8)
                     values[i] = bits<float>(uint32_t(scales->data()[i]));
                 else
                     values[i] = float(scales->data()[i]);
             }
-            finish_vector(repeats_of(p.calCount * 4), cycles_of(Cost::Repeat));
+            finish_vector(repeats_of(params.calCount * 4), cycles_of(Cost::Repeat));
         }
-        dequantize_in_registers(dst, src, values, p, out_n, elements, call.site());
+        dequantize_in_registers(dst, src, values, params, dst_pitch, elements, call.site());
         return;
     }
-    const auto tmp = call.temporary(shared, dequant_sizes(given_m, given_n));
-    call.apart("sharedTmpBuffer", range_of(tmp), "dstTensor", to);
-    call.apart("sharedTmpBuffer", range_of(tmp), "srcTensor", from);
+    const auto tmp = call.temporary_memory(shared, dequant_sizes(given_m, given_n));
+    call.check_apart("sharedTmpBuffer", range_of(tmp), "dstTensor", dst_bytes);
+    call.check_apart("sharedTmpBuffer", range_of(tmp), "srcTensor", src_bytes);
     const Floats memory = tmp.template ReinterpretCast<float>();
-    const uint32_t scale_floats = (p.calCount + 7) / 8 * 8;
-    const uint32_t fits = NormSteps::least((memory.GetSize() - scale_floats) / p.n, (elements + p.n - 1) / p.n);
-    NormSteps m(call.site());
+    const uint32_t scale_floats = (params.calCount + 7) / 8 * 8;
+    const uint32_t rows_per_chunk =
+        std::min<uint32_t>((memory.GetSize() - scale_floats) / params.n, (elements + params.n - 1) / params.n);
+    NormSteps steps(call.site());
     if (scales) {
-        load_scales(m, memory, *scales, p.calCount);
+        load_scales(steps, memory, *scales, params.calCount);
     } else {
-        m.count(p.calCount);
-        m.fill(memory, scale);
-        m.adds(memory, memory, 0.0f);
+        steps.set_count(params.calCount);
+        steps.fill(memory, scale);
+        steps.adds(memory, memory, 0.0f);
     }
-    dequantize_chunks(m, dst, src, memory, memory[scale_floats], fits, p, out_n, elements);
-    m.finish();
+    dequantize_chunks(steps, dst, src, memory, memory[scale_floats], rows_per_chunk, params, dst_pitch, elements);
+    steps.finish();
 }
 
-template <class D, class S, bool kIsTensor>
+// Returns whether the SoC dequantizes to D with scales of type Scale.
+template <class D, class Scale, bool kIsTensor>
 constexpr bool is_dequant_pair() {
-    constexpr bool kFloats = std::is_same_v<D, float> && std::is_same_v<S, float>;
-    constexpr bool kBits = kIsTensor && std::is_same_v<D, half> && std::is_same_v<S, uint64_t>;
+    constexpr bool kFloats = std::is_same_v<D, float> && std::is_same_v<Scale, float>;
+    constexpr bool kBits = kIsTensor && std::is_same_v<D, half> && std::is_same_v<Scale, uint64_t>;
     if constexpr (kIs310p)
         return kFloats || kBits;
     else
-        return kFloats || kBits || ((std::is_same_v<D, float> || kIsBfloat16<D>) && kIsBfloat16<S>) ||
-               (kIsBfloat16<D> && std::is_same_v<S, float>);
+        return kFloats || kBits || ((std::is_same_v<D, float> || kIsBfloat16<D>) && kIsBfloat16<Scale>) ||
+               (kIsBfloat16<D> && std::is_same_v<Scale, float>);
 }
 
 }  // namespace ascend_sim
 
 namespace AscendC {
 
-// ---- forms: with and without sharedTmpBuffer, of some and of all elements
-// ---------------------------------------------
+// ---- overloads: with and without sharedTmpBuffer, with and without calCount -------------------------------------
 
 #define ASCEND_SIM_QUANT(scales, scale, offsets, offset, columns, offset_count, memory, count)                  \
     ASCEND_SIM_NEEDS(AscendQuant, T);                                                                           \

@@ -1,6 +1,7 @@
-// Temporary memory of AscendQuant, AscendDequant and AscendAntiQuant; as tmp_sizes.h.
+// Sizes of the temporary memory of AscendQuant, AscendDequant and AscendAntiQuant. Like tmp_sizes.h, plain C++ for host
+// and kernel.
 //
-// Source: the pages GetAscendQuantMaxMinTmpSize, GetAscendDequantMaxMinTmpSize, GetAscendAntiQuantMaxMinTmpSize; the
+// Source: the pages GetAscendQuantMaxMinTmpSize, GetAscendDequantMaxMinTmpSize, GetAscendAntiQuantMaxMinTmpSize. The
 // figures are those of asc-devkit's impl/adv_api/tiling/quantization.
 #pragma once
 
@@ -14,10 +15,10 @@ constexpr TmpSizes quant_sizes(uint32_t elements) {
     return {(most + 31) / 32 * 32, kLeast};
 }
 constexpr TmpSizes dequant_sizes(uint32_t m, uint32_t n) {
-    constexpr uint32_t kRepeat = 64, kBlock = 8;  // floats
-    return {(kRepeat + m * n + n + kBlock) * 4, (kRepeat + n + n + kBlock) * 4};
+    constexpr uint32_t kRepeatFloats = 64, kBlockFloats = 8;
+    return {(kRepeatFloats + m * n + n + kBlockFloats) * 4, (kRepeatFloats + n + n + kBlockFloats) * 4};
 }
-// rows, columns: of src; `scales` is 1 for one scale of all elements.
+// rows and columns are those of src. scales: the number of scales, 1 if all elements have the same scale.
 constexpr TmpSizes anti_quant_sizes(uint32_t rows, uint32_t columns, uint32_t scales, bool transposed,
                                     bool to_bfloat16) {
     if (!to_bfloat16) return {0, 0};

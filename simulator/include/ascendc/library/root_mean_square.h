@@ -1,9 +1,9 @@
 // RmsNorm: rows divided by their root mean square, scaled by gamma.
 //
-// Rules: half and float. Rows have whole 32-byte blocks; dstLocal may be srcLocal, but not gammaLocal. isBasicBlock: H
-// a multiple of 64 less than 2048, and B * S a multiple of 8. The struct of the host's tiling function says how many
-// rows sharedTmpBuffer holds. Meaning: in float: y = x * exp(-0.5 * ln(sum(x * x) / H + epsilon)) * gamma; the sum
-// takes the original H elements. Pages: RmsNorm, RmsNorm Tiling; the steps are those of asc-devkit's
+// Rules: half and float. Rows have whole 32-byte blocks. dstLocal may be srcLocal, but not gammaLocal. isBasicBlock
+// needs H a multiple of 64 less than 2048, and B * S a multiple of 8. The struct of the host's tiling function tells
+// how many rows sharedTmpBuffer holds. Meaning: y = x * exp(-0.5 * ln(sum(x * x) / H + epsilon)) * gamma, computed in
+// float. The sum has the original H elements. Pages: RmsNorm, RmsNorm Tiling. The steps are those of asc-devkit's
 // impl/adv_api/detail/normalization/rmsnorm.
 #pragma once
 
@@ -12,53 +12,56 @@
 
 namespace ascend_sim {
 
-// d = s with row r multiplied by factors[r].
-inline void scale_rows(NormSteps& m, const Floats& d, const Floats& s, const Floats& factors, uint32_t rows, uint32_t h,
-                       bool basic_block) {
-    constexpr uint32_t kGroup = 8;
-    if (basic_block && !kIs310p && rows > kGroup && rows > h / NormSteps::kLanes) {
-        // Blocks of factors at the beginning of each row, copied along the row, then one product.
+// Row r of dst = row r of src * factors[r].
+inline void scale_rows(NormSteps& steps, const Floats& dst, const Floats& src, const Floats& factors, uint32_t rows,
+                       uint32_t h, bool basic_block) {
+    constexpr uint32_t kGroupRows = 8;
+    if (basic_block && !kIs310p && rows > kGroupRows && rows > h / NormSteps::kLanes) {
+        // Each row of dst begins with a block of its factor. The block is copied along the row; then one product
+        // follows.
         const uint32_t stride = h / 8;
-        AscendC::SetMaskNorm(m.site());
-        AscendC::ResetMask(m.site());
-        AscendC::Brcb(d, factors, uint8_t(rows / kGroup), {uint16_t(stride), uint16_t(stride * kGroup)}, m.site());
-        if (!kIs950) barrier(int32_t(Pipe::V), m.site());
-        AscendC::SetMaskCount(m.site());
-        move_elements("Adds", m.site(), first_of("dst", d, rows * h), first_of("src", d, rows * h),
-                      rows * (h / NormSteps::kLanes), Cost::Repeat, [&] {
-                          for (uint32_t i = 0; i < rows * h; ++i) d.data()[i] = d.data()[i / h * h];
-                      });
-        m.count(rows * h);
-        m.mul(d, d, s);
+        AscendC::SetMaskNorm(steps.site());
+        AscendC::ResetMask(steps.site());
+        AscendC::Brcb(dst, factors, uint8_t(rows / kGroupRows), {uint16_t(stride), uint16_t(stride * kGroupRows)},
+                      steps.site());
+        if (!kIs950) barrier(int32_t(Pipe::V), steps.site());
+        AscendC::SetMaskCount(steps.site());
+        run_instruction("Adds", steps.site(), first_elements("dst", dst, rows * h),
+                        first_elements("src", dst, rows * h), rows * (h / NormSteps::kLanes), Cost::Repeat, [&] {
+                            for (uint32_t i = 0; i < rows * h; ++i) dst.data()[i] = dst.data()[i / h * h];
+                        });
+        steps.set_count(rows * h);
+        steps.mul(dst, dst, src);
         return;
     }
-    const std::vector<float> values = m.scalars(factors, rows);
-    m.count(h);
-    m.together([&] {
-        for (uint32_t r = 0; r < rows; ++r) m.muls(d[r * h], s[r * h], values[r]);
+    const std::vector<float> values = steps.read_scalars(factors, rows);
+    steps.set_count(h);
+    steps.share_barrier([&] {
+        for (uint32_t r = 0; r < rows; ++r) steps.muls(dst[r * h], src[r * h], values[r]);
     });
 }
 
-// d = s with each row multiplied by v: an instruction for each row, or for each repeat of a row's length.
-inline void mul_by_row(NormSteps& m, const Floats& d, const Floats& s, const Floats& v, uint32_t rows, uint32_t h) {
+// Each row of dst = that of src * row. Runs one instruction for each row, or for each repeat in a row.
+inline void mul_each_row(NormSteps& steps, const Floats& dst, const Floats& src, const Floats& row, uint32_t rows,
+                         uint32_t h) {
     constexpr uint32_t kLanes = NormSteps::kLanes;
-    if (h / kLanes >= rows || h > 255 * 8) return m.mul_rows(d, s, v, rows, h);
+    if (h / kLanes >= rows || h > 255 * 8) return steps.mul_rows(dst, src, row, rows, h);
     const auto stride = uint8_t(h / 8);
     const AscendC::BinaryRepeatParams params(1, 1, 1, stride, stride, 0);
     const uint32_t chunks = h / kLanes, tail = h % kLanes;
-    m.count(rows * kLanes);
-    m.together([&] {
+    steps.set_count(rows * kLanes);
+    steps.share_barrier([&] {
         for (uint32_t i = 0; i < chunks; ++i)
-            AscendC::Mul<float, false>(d[i * kLanes], s[i * kLanes], v[i * kLanes], AscendC::MASK_PLACEHOLDER, 1,
-                                       params, m.site());
+            AscendC::Mul<float, false>(dst[i * kLanes], src[i * kLanes], row[i * kLanes], AscendC::MASK_PLACEHOLDER, 1,
+                                       params, steps.site());
         if (tail == 0) return;
-        AscendC::SetMaskNorm(m.site());
-        for (uint32_t r = 0; r < rows; r += NormSteps::kMostRepeats) {
-            const uint32_t at = r * h + chunks * kLanes;
-            AscendC::Mul<float>(d[at], s[at], v[chunks * kLanes], uint64_t(tail),
-                                uint8_t(NormSteps::least(rows - r, NormSteps::kMostRepeats)), params, m.site());
+        AscendC::SetMaskNorm(steps.site());
+        for (uint32_t r = 0; r < rows; r += NormSteps::kMaxRepeats) {
+            const uint32_t offset = r * h + chunks * kLanes;
+            AscendC::Mul<float>(dst[offset], src[offset], row[chunks * kLanes], uint64_t(tail),
+                                uint8_t(std::min<uint32_t>(rows - r, NormSteps::kMaxRepeats)), params, steps.site());
         }
-        AscendC::SetMaskCount(m.site());
+        AscendC::SetMaskCount(steps.site());
     });
 }
 
@@ -77,49 +80,49 @@ void normalize_rms(const Call& call, const AscendC::LocalTensor<T>& dst, const A
                     "they are %u and %u.",
                     h, rows);
     const uint32_t bytes = (tiling.mainBsLengthAlign + (kIsHalf ? 2 : 1) * tiling.mainBshLength) * 4;
-    const auto memory = call.temporary(shared, {bytes, bytes});
-    Operands all(call);
-    const Range from = all.add("srcLocal", src, uint64_t(rows) * h);
-    all.add("gammaLocal", gamma, h);
-    all.add("sharedTmpBuffer", range_of(memory));
-    const Range to = call.operand("dstLocal", dst, uint64_t(rows) * h);
-    if (to.begin != from.begin) all.add("dstLocal", to);
+    const auto memory = call.temporary_memory(shared, {bytes, bytes});
+    DisjointOperands operands(call);
+    const Range src_bytes = operands.add("srcLocal", src, uint64_t(rows) * h);
+    operands.add("gammaLocal", gamma, h);
+    operands.add("sharedTmpBuffer", range_of(memory));
+    const Range dst_bytes = call.check_operand("dstLocal", dst, uint64_t(rows) * h);
+    if (dst_bytes.begin != src_bytes.begin) operands.add("dstLocal", dst_bytes);
 
-    const Floats sums = memory.template ReinterpretCast<float>(), t = sums[tiling.mainBsLengthAlign];
-    NormSteps m(call.site());
-    for (uint32_t first = 0; first < rows; first += round) {
-        const uint32_t n = NormSteps::least(rows - first, round), at = first * h;
+    const Floats sums = memory.template ReinterpretCast<float>(), products = sums[tiling.mainBsLengthAlign];
+    NormSteps steps(call.site());
+    for (uint32_t first_row = 0; first_row < rows; first_row += round) {
+        const uint32_t round_rows = std::min<uint32_t>(rows - first_row, round), offset = first_row * h;
         Floats x;
-        m.count(n * h);
+        steps.set_count(round_rows * h);
         if constexpr (kIsHalf) {
-            x = t[tiling.mainBshLength];
-            m.cast(x, src[at], RoundMode::CAST_NONE);
+            x = products[tiling.mainBshLength];
+            steps.cast(x, src[offset], RoundMode::CAST_NONE);
         } else {
-            x = src[at];
+            x = src[offset];
         }
-        m.mul(t, x, x);
+        steps.mul(products, x, x);
         if (kBasicBlock)
-            m.basic_block_sums(sums, t, n, h);
+            steps.sum_basic_block_rows(sums, products, round_rows, h);
         else
-            m.repeat_sums(sums, t, n, h, tiling.originalHLength);
-        m.count(n);
-        m.muls(sums, sums, tiling.reciprocalOfHLength);
-        m.adds(sums, sums, float(epsilon));
-        m.ln(sums, sums);
-        m.muls(sums, sums, -0.5f);
-        m.exp(sums, sums);
-        scale_rows(m, t, x, sums, n, h, kBasicBlock);
+            steps.sum_rows_by_repeats(sums, products, round_rows, h, tiling.originalHLength);
+        steps.set_count(round_rows);
+        steps.muls(sums, sums, tiling.reciprocalOfHLength);
+        steps.adds(sums, sums, float(epsilon));
+        steps.ln(sums, sums);
+        steps.muls(sums, sums, -0.5f);
+        steps.exp(sums, sums);
+        scale_rows(steps, products, x, sums, round_rows, h, kBasicBlock);
         if constexpr (kIsHalf) {
-            m.count(h);
-            m.cast(x, gamma, RoundMode::CAST_NONE);
-            mul_by_row(m, t, t, x, n, h);
-            m.count(n * h);
-            m.cast(dst[at], t, RoundMode::CAST_NONE);
+            steps.set_count(h);
+            steps.cast(x, gamma, RoundMode::CAST_NONE);
+            mul_each_row(steps, products, products, x, round_rows, h);
+            steps.set_count(round_rows * h);
+            steps.cast(dst[offset], products, RoundMode::CAST_NONE);
         } else {
-            mul_by_row(m, dst[at], t, gamma, n, h);
+            mul_each_row(steps, dst[offset], products, gamma, round_rows, h);
         }
     }
-    m.finish();
+    steps.finish();
 }
 
 }  // namespace ascend_sim

@@ -1,23 +1,22 @@
 // Ceil, Floor, Round, Trunc, Frac, Fmod, Sign, ClampMax, ClampMin, Xor.
 //
-// Rules: half and float (Xor: int16, uint16); Trunc and Round also in place. Ascend310P rounds through int32, so there
-// inputs are limited to 31 bits.
-// Meaning: Round rounds ties to even; Frac is x - Trunc(x); Fmod is x - Trunc(x / y) * y; half is computed in float.
-// Pages: Ceil, Floor, Round, Trunc, Frac, Fmod, Sign, ClampMax, ClampMin, Xor.
+// Rules: half and float (Xor: int16, uint16). Trunc and Round also work in place. Ascend310P rounds through int32, so
+// the inputs must fit int32 there. Meaning: Round rounds ties to even. Frac = x - Trunc(x). Fmod = x - Trunc(x / y) *
+// y. Functions of half compute in float. Pages: Ceil, Floor, Round, Trunc, Frac, Fmod, Sign, ClampMax, ClampMin, Xor.
 #pragma once
 
 #include "ascendc/library/program.h"
 
 namespace ascend_sim {
 
-template <RoundMode mode, bool kOverlaps = false>
+template <RoundMode mode, bool kMayOverlap = false>
 struct RoundProgram {
     template <class T, bool>
     struct Of : ProgramTraits {
-        static constexpr bool kInPlace = kOverlaps;
-        template <class M, class R>
-        void operator()(M& m, R& y, R (&x)[1], R*) const {
-            m.round(y, x[0], mode);
+        static constexpr bool kAllowsInPlace = kMayOverlap;
+        template <class Steps, class Register>
+        void operator()(Steps& steps, Register& y, Register (&x)[1], Register*) const {
+            steps.round(y, x[0], mode);
         }
     };
 };
@@ -32,67 +31,67 @@ using TruncProgram = RoundProgram<RoundMode::CAST_TRUNC, true>::Of<T, reuse>;
 
 template <class T, bool>
 struct FracProgram : ProgramTraits {
-    static constexpr bool kOwnResult = true;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R*) const {
-        m.round(y, x[0], RoundMode::CAST_TRUNC);
-        m.sub(y, x[0], y);
+    static constexpr bool kHasResultRegister = true;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register*) const {
+        steps.round(y, x[0], RoundMode::CAST_TRUNC);
+        steps.sub(y, x[0], y);
     }
 };
 
 struct FmodProgram : ProgramTraits {
-    static constexpr bool kOwnResult = true;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[2], R*) const {
-        m.div(y, x[0], x[1]);
-        m.round(y, y, RoundMode::CAST_TRUNC);
-        m.mul(y, y, x[1]);
-        m.sub(y, x[0], y);
+    static constexpr bool kHasResultRegister = true;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[2], Register*) const {
+        steps.div(y, x[0], x[1]);
+        steps.round(y, y, RoundMode::CAST_TRUNC);
+        steps.mul(y, y, x[1]);
+        steps.sub(y, x[0], y);
     }
 };
 
 template <class T, bool>
 struct SignProgram : ProgramTraits {
-    static constexpr uint32_t kTemps = 3;
+    static constexpr uint32_t kTmpRegisters = 3;
     static constexpr bool kWidens = false;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        m.compare(t[0], x[0], T(0.0f), CMPMODE::LT);
-        m.compare(t[1], x[0], T(0.0f), CMPMODE::GT);
-        m.fill(y, T(0.0f));
-        m.fill(t[2], T(1.0f));
-        m.select(y, t[1], t[2], y);
-        m.fill(t[2], T(-1.0f));
-        m.select(y, t[0], t[2], y);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        steps.compare(tmp[0], x[0], T(0.0f), CMPMODE::LT);
+        steps.compare(tmp[1], x[0], T(0.0f), CMPMODE::GT);
+        steps.fill(y, T(0.0f));
+        steps.fill(tmp[2], T(1.0f));
+        steps.select(y, tmp[1], tmp[2], y);
+        steps.fill(tmp[2], T(-1.0f));
+        steps.select(y, tmp[0], tmp[2], y);
     }
 };
 
-template <bool kMost>
+template <bool kIsUpperBound>
 struct ClampProgram : ProgramTraits {
     static constexpr bool kWidens = false;
     float bound;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R*) const {
-        if constexpr (kMost)
-            m.mins(y, x[0], bound);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register*) const {
+        if constexpr (kIsUpperBound)
+            steps.mins(y, x[0], bound);
         else
-            m.maxs(y, x[0], bound);
+            steps.maxs(y, x[0], bound);
     }
 };
 
 struct XorProgram : ProgramTraits {
-    static constexpr uint32_t kTemps = 1;
+    static constexpr uint32_t kTmpRegisters = 1;
     static constexpr bool kWidens = false;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[2], R* t) const {
-        m.and_bits(y, x[0], x[1]);
-        m.or_bits(t[0], x[0], x[1]);
-        m.not_bits(y, y);
-        m.and_bits(y, t[0], y);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[2], Register* tmp) const {
+        steps.and_bits(y, x[0], x[1]);
+        steps.or_bits(tmp[0], x[0], x[1]);
+        steps.not_bits(y, y);
+        steps.and_bits(y, tmp[0], y);
     }
 };
 
-// Round needs no memory for float on Ascend910B; Clamp one byte an element.
+// Temporary memory: Round of float needs none on Ascend910B; ClampMax and ClampMin need one byte for each element.
 namespace tmp_sizes {
 constexpr TmpArrays kRound = kIs950 ? kNone : round_arrays(kIs310p);
 }
@@ -102,11 +101,11 @@ inline TmpSizes clamp_sizes(uint64_t elements, uint32_t type_bytes) {
     return {uint32_t(elements > least ? elements : least), least};
 }
 
-template <bool kMost, class T>
+template <bool kIsUpperBound, class T>
 void clamp(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
            const AscendC::LocalTensor<uint8_t>* tmp, T scalar, uint32_t count) {
-    call.temporary(tmp, clamp_sizes(count, sizeof(T)));
-    ClampProgram<kMost> program;
+    call.temporary_memory(tmp, clamp_sizes(count, sizeof(T)));
+    ClampProgram<kIsUpperBound> program;
     program.bound = Arithmetic<T>::widen(scalar);
     unary_function(call, program, tmp_sizes::kNone, dst, src, nullptr, count);
 }
@@ -125,19 +124,20 @@ ASCEND_SIM_FUNCTION(Sign, SignProgram, kSign)
 ASCEND_SIM_BINARY_FUNCTION(Fmod, FmodProgram, tmp_sizes::kFmod)
 ASCEND_SIM_BINARY_FUNCTION(Xor, XorProgram, tmp_sizes::kXor)
 
-#define ASCEND_SIM_CLAMP(Name, kMost)                                                                                  \
+#define ASCEND_SIM_CLAMP(Name, is_upper_bound)                                                                         \
     template <class T, bool isReuseSource = false>                                                                     \
     void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor,                                        \
               const LocalTensor<uint8_t>& sharedTmpBuffer, const T scalar, const uint32_t calCount, ASCEND_SIM_SITE) { \
         ASCEND_SIM_NEEDS(Name, T);                                                                                     \
-        ascend_sim::clamp<kMost>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, &sharedTmpBuffer, scalar,        \
-                                 calCount);                                                                            \
+        ascend_sim::clamp<is_upper_bound>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, &sharedTmpBuffer,       \
+                                          scalar, calCount);                                                           \
     }                                                                                                                  \
     template <class T, bool isReuseSource = false>                                                                     \
     void Name(const LocalTensor<T>& dstTensor, const LocalTensor<T>& srcTensor, const T scalar,                        \
               const uint32_t calCount, ASCEND_SIM_SITE) {                                                              \
         ASCEND_SIM_NEEDS(Name, T);                                                                                     \
-        ascend_sim::clamp<kMost>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, nullptr, scalar, calCount);      \
+        ascend_sim::clamp<is_upper_bound>(ascend_sim::Call(#Name, site), dstTensor, srcTensor, nullptr, scalar,        \
+                                          calCount);                                                                   \
     }
 ASCEND_SIM_CLAMP(ClampMax, true)
 ASCEND_SIM_CLAMP(ClampMin, false)

@@ -1,10 +1,10 @@
 // Steps of library functions on rows of floats in UB: reductions of rows to blocks, and operations of rows with blocks.
 //
-// A matrix has m rows of `pitch` elements, a multiple of 8, of which `k` count. Blocks hold one value per row, repeated
-// to 8 elements, or to 16 for results that become half.
-// Meaning: rows of 64 and more elements are folded lane by lane, chunk after chunk; then blocks of 8 lanes are reduced
-// twice. Shorter rows are reduced at once.
-// Cost: that of the instructions, which are those of asc-devkit's impl/adv_api/detail/activation/softmax.
+// A matrix has `rows` rows of `pitch` elements, a multiple of 8. The first `columns` elements of a row hold data.
+// Blocks hold one value for each row. Each block repeats its value 8 times, or 16 times for results that become half.
+// Meaning: the 64-element chunks of a longer row are first combined lane by lane. Two BlockReduce instructions then
+// reduce the 64 lanes to one value. One WholeReduce instruction reduces a row of less than 64 elements. Cost: the sum
+// of the instructions. They are the instructions of asc-devkit's impl/adv_api/detail/activation/softmax.
 #pragma once
 
 #include <algorithm>
@@ -21,9 +21,9 @@ namespace ascend_sim {
 
 using Floats = AscendC::LocalTensor<float>;
 
-constexpr uint32_t kRepeatFloats = 64, kBlockFloats = 8, kMostRepeats = 255;
+constexpr uint32_t kRepeatFloats = 64, kBlockFloats = 8, kMaxRepeats = 255;
 
-// Temporary floats of a row's reduction.
+// Returns the number of temporary floats that the reduction of a row needs.
 constexpr uint32_t fold_floats(uint32_t pitch) {
     return kIs950 ? 0 : pitch < kRepeatFloats ? kBlockFloats : kRepeatFloats;
 }
@@ -32,29 +32,34 @@ class RowSteps {
 public:
     explicit RowSteps(Site site) : site_(site) {}
     Site site() const { return site_; }
-    void done() const {
+    void end_step() const {
         if (!kIs950) barrier(int32_t(Pipe::V), site_);
     }
 
     template <class D, class S>
-    void cast(const AscendC::LocalTensor<D>& d, const AscendC::LocalTensor<S>& s, uint32_t n) const {
-        AscendC::Cast(d, s, kIsBfloat16<D> ? RoundMode::CAST_RINT : RoundMode::CAST_NONE, n, site_), done();
+    void cast(const AscendC::LocalTensor<D>& dst, const AscendC::LocalTensor<S>& src, uint32_t elements) const {
+        AscendC::Cast(dst, src, kIsBfloat16<D> ? RoundMode::CAST_RINT : RoundMode::CAST_NONE, elements, site_),
+            end_step();
     }
-    void exp(const Floats& d, const Floats& s, uint32_t n) const { AscendC::Exp(d, s, int32_t(n), site_), done(); }
-    void ln(const Floats& d, const Floats& s, uint32_t n) const { AscendC::Ln(d, s, int32_t(n), site_), done(); }
-    void muls(const Floats& d, const Floats& s, float f, uint32_t n) const {
-        AscendC::Muls(d, s, f, int32_t(n), site_), done();
+    void exp(const Floats& dst, const Floats& src, uint32_t elements) const {
+        AscendC::Exp(dst, src, int32_t(elements), site_), end_step();
     }
-    void adds(const Floats& d, const Floats& s, float f, uint32_t n) const {
-        AscendC::Adds(d, s, f, int32_t(n), site_), done();
+    void ln(const Floats& dst, const Floats& src, uint32_t elements) const {
+        AscendC::Ln(dst, src, int32_t(elements), site_), end_step();
     }
-#define ASCEND_SIM_STEP(step, Name)                                                               \
-    void step(const Floats& d, const Floats& a, const Floats& b, uint32_t n) const {              \
-        AscendC::Name(d, a, b, int32_t(n), site_), done();                                        \
-    }                                                                                             \
-    void step(const Floats& d, const Floats& a, const Floats& b, uint64_t mask, uint32_t repeats, \
-              const AscendC::BinaryRepeatParams& p) const {                                       \
-        AscendC::Name<float>(d, a, b, mask, repeats, p, site_), done();                           \
+    void muls(const Floats& dst, const Floats& src, float scalar, uint32_t elements) const {
+        AscendC::Muls(dst, src, scalar, int32_t(elements), site_), end_step();
+    }
+    void adds(const Floats& dst, const Floats& src, float scalar, uint32_t elements) const {
+        AscendC::Adds(dst, src, scalar, int32_t(elements), site_), end_step();
+    }
+#define ASCEND_SIM_STEP(step, Name)                                                                 \
+    void step(const Floats& dst, const Floats& a, const Floats& b, uint32_t elements) const {       \
+        AscendC::Name(dst, a, b, int32_t(elements), site_), end_step();                             \
+    }                                                                                               \
+    void step(const Floats& dst, const Floats& a, const Floats& b, uint64_t mask, uint32_t repeats, \
+              const AscendC::BinaryRepeatParams& params) const {                                    \
+        AscendC::Name<float>(dst, a, b, mask, repeats, params, site_), end_step();                  \
     }
     ASCEND_SIM_STEP(add, Add)
     ASCEND_SIM_STEP(sub, Sub)
@@ -63,103 +68,106 @@ public:
     ASCEND_SIM_STEP(max, Max)
 #undef ASCEND_SIM_STEP
 
-    // Copies n elements.
-    void copy(const Floats& d, const Floats& s, uint32_t n) const {
-        move_elements("Copy", site_, first_of("dst", d, n), first_of("src", s, n), repeats_of(n * sizeof(float)),
-                      Cost::Repeat, [&] { std::memcpy(d.data(), s.data(), n * sizeof(float)); });
+    void copy(const Floats& dst, const Floats& src, uint32_t elements) const {
+        run_instruction("Copy", site_, first_elements("dst", dst, elements), first_elements("src", src, elements),
+                        repeats_of(elements * sizeof(float)), Cost::Repeat,
+                        [&] { std::memcpy(dst.data(), src.data(), elements * sizeof(float)); });
     }
-    // The scalars s[0, m) become blocks of `block` elements.
-    void spread(const Floats& d, const Floats& s, uint32_t m, uint32_t block) const {
-        const uint32_t parts = block / kBlockFloats;
+    // Makes a block of block_elements elements from each value src[row].
+    void spread(const Floats& dst, const Floats& src, uint32_t rows, uint32_t block_elements) const {
+        const uint32_t parts = block_elements / kBlockFloats;
         for (uint32_t part = 0; part < parts; ++part) {
             const bool is_last = part + 1 == parts;
             start(Pipe::V, "Brcb", site_);
-            const Range from = bytes_of(s, m), to = bytes_of(d, uint64_t(m) * block);
-            reads("src", s.view(), &from, 1);
+            const Range src_rows = bytes_of(src, rows), dst_rows = bytes_of(dst, uint64_t(rows) * block_elements);
+            reads("src", src.view(), &src_rows, 1);
             if (is_last) {
-                writes("dst", d.view(), &to, 1);
-                for (uint32_t i = 0; i < m * block; ++i) d.data()[i] = s.data()[i / block];
+                writes("dst", dst.view(), &dst_rows, 1);
+                for (uint32_t i = 0; i < rows * block_elements; ++i) dst.data()[i] = src.data()[i / block_elements];
             }
-            finish_vector((m + 7) / 8, cycles_of(Cost::Repeat));
+            finish_vector((rows + 7) / 8, cycles_of(Cost::Repeat));
         }
-        done();
+        end_step();
     }
-    // Blocks of 8 become blocks of 16: two copies.
-    void double_blocks(const Floats& d, const Floats& s, uint32_t m) const {
-        const uint32_t n = m * kBlockFloats;
+    // Makes blocks of 16 elements from blocks of 8, by two copies.
+    void double_blocks(const Floats& dst, const Floats& src, uint32_t rows) const {
+        const uint32_t elements = rows * kBlockFloats;
         for (uint32_t part = 0; part < 2; ++part) {
             start(Pipe::V, "Copy", site_);
-            const Range from = bytes_of(s, n), to = bytes_of(d, 2 * n);
-            reads("src", s.view(), &from, 1);
-            if (part) writes("dst", d.view(), &to, 1);
-            for (uint32_t i = 0; part && i < 2 * n; ++i) d.data()[i] = s.data()[i / 2 / kBlockFloats * kBlockFloats];
-            finish_vector(repeats_of(n * sizeof(float)), cycles_of(Cost::Repeat));
+            const Range src_rows = bytes_of(src, elements), dst_rows = bytes_of(dst, 2 * elements);
+            reads("src", src.view(), &src_rows, 1);
+            if (part) writes("dst", dst.view(), &dst_rows, 1);
+            for (uint32_t i = 0; part && i < 2 * elements; ++i)
+                dst.data()[i] = src.data()[i / 2 / kBlockFloats * kBlockFloats];
+            finish_vector(repeats_of(elements * sizeof(float)), cycles_of(Cost::Repeat));
         }
-        done();
+        end_step();
     }
-    // Counter mode for the instructions that f issues.
-    template <class F>
-    void counted(uint32_t n, F f) const {
+    // Calls run_steps with the mask in counter mode.
+    template <class Function>
+    void in_counter_mode(uint32_t elements, Function run_steps) const {
         AscendC::SetMaskCount(site_);
-        AscendC::SetVectorMask<float, AscendC::MaskMode::COUNTER>(0, n, site_);
-        f();
+        AscendC::SetVectorMask<float, AscendC::MaskMode::COUNTER>(0, elements, site_);
+        run_steps();
         AscendC::SetMaskNorm(site_);
         AscendC::ResetMask(site_);
-        done();
+        end_step();
     }
 
-    // d[r] (blocks) = the maximum or the sum of row r. tmp has m * fold_floats(pitch) elements.
-    template <bool kMax>
-    void reduce(const Floats& d, const Floats& s, uint32_t m, uint32_t k, uint32_t pitch, uint32_t block,
-                const Floats& tmp) const {
-        if constexpr (kIs950) return reduce_in_registers<kMax>(d, s, m, k, pitch, block);
-        if (k < kRepeatFloats) {
-            by_repeats(m, [&](uint32_t first, uint32_t rows) {
-                if constexpr (!kMax)
-                    AscendC::WholeReduceSum(tmp[first], s[first * pitch], int32_t(k), int32_t(rows), 1, 1,
-                                            int32_t(pitch / kBlockFloats), site_);
+    // Block `row` of dst = the maximum or the sum of the row. tmp has rows * fold_floats(pitch) elements.
+    template <bool kIsMax>
+    void reduce(const Floats& dst, const Floats& src, uint32_t rows, uint32_t columns, uint32_t pitch,
+                uint32_t block_elements, const Floats& tmp) const {
+        if constexpr (kIs950) return reduce_in_registers<kIsMax>(dst, src, rows, columns, pitch, block_elements);
+        if (columns < kRepeatFloats) {
+            for_each_part(rows, [&](uint32_t first_row, uint32_t part_rows) {
+                if constexpr (!kIsMax)
+                    AscendC::WholeReduceSum(tmp[first_row], src[first_row * pitch], int32_t(columns),
+                                            int32_t(part_rows), 1, 1, int32_t(pitch / kBlockFloats), site_);
                 else if constexpr (kIs310p)
-                    short_maxima(tmp[first], s[first * pitch], rows, k, pitch);
+                    max_of_short_rows(tmp[first_row], src[first_row * pitch], part_rows, columns, pitch);
                 else
-                    AscendC::WholeReduceMax(tmp[first], s[first * pitch], int32_t(k), int32_t(rows), 1, 1,
-                                            int32_t(pitch / kBlockFloats), AscendC::ReduceOrder::ORDER_ONLY_VALUE,
-                                            site_);
+                    AscendC::WholeReduceMax(tmp[first_row], src[first_row * pitch], int32_t(columns),
+                                            int32_t(part_rows), 1, 1, int32_t(pitch / kBlockFloats),
+                                            AscendC::ReduceOrder::ORDER_ONLY_VALUE, site_);
             });
-            done();
+            end_step();
         } else {
-            fold<kMax>(tmp, s, m, k, pitch);
-            reduce_blocks<kMax>(d, tmp, m * kRepeatFloats);
-            reduce_blocks<kMax>(tmp, d, m * kBlockFloats);
+            fold_rows<kIsMax>(tmp, src, rows, columns, pitch);
+            reduce_blocks<kIsMax>(dst, tmp, rows * kRepeatFloats);
+            reduce_blocks<kIsMax>(tmp, dst, rows * kBlockFloats);
         }
-        spread(d, tmp, m, block);
+        spread(dst, tmp, rows, block_elements);
     }
 
-    // d = s op b, where b has a block for each row.
-    template <class Op>
-    void with_blocks(Op op, const Floats& d, const Floats& s, const Floats& b, uint32_t m, uint32_t pitch,
-                     uint32_t block) const {
-        constexpr uint32_t kShort = 192;  // below: one instruction for each column of blocks, else for each row
-        if (pitch < kShort) {
-            counted(m * kBlockFloats, [&] {
+    // Row of dst = operation(row of src, block of the row).
+    template <class Operation>
+    void apply_blocks(Operation operation, const Floats& dst, const Floats& src, const Floats& blocks, uint32_t rows,
+                      uint32_t pitch, uint32_t block_elements) const {
+        constexpr uint32_t kLongRow = 192;  // shorter rows: an instruction for each 8 columns, else for each row
+        if (pitch < kLongRow) {
+            in_counter_mode(rows * kBlockFloats, [&] {
                 for (uint32_t j = 0; j < pitch; j += kBlockFloats)
-                    op(d[j], s[j], b,
-                       AscendC::BinaryRepeatParams(pitch / kBlockFloats, pitch / kBlockFloats, block / kBlockFloats,
-                                                   pitch, pitch, block));
+                    operation(dst[j], src[j], blocks,
+                              AscendC::BinaryRepeatParams(pitch / kBlockFloats, pitch / kBlockFloats,
+                                                          block_elements / kBlockFloats, pitch, pitch, block_elements));
             });
         } else {
-            counted(pitch, [&] {
-                for (uint32_t r = 0; r < m; ++r)
-                    op(d[r * pitch], s[r * pitch], b[r * block], AscendC::BinaryRepeatParams(1, 1, 0, 8, 8, 0));
+            in_counter_mode(pitch, [&] {
+                for (uint32_t row = 0; row < rows; ++row)
+                    operation(dst[row * pitch], src[row * pitch], blocks[row * block_elements],
+                              AscendC::BinaryRepeatParams(1, 1, 0, 8, 8, 0));
             });
         }
     }
-#define ASCEND_SIM_STEP(step, Name)                                                                                  \
-    void step(const Floats& d, const Floats& s, const Floats& b, uint32_t m, uint32_t pitch, uint32_t block) const { \
-        with_blocks(                                                                                                 \
-            [this](const Floats& x, const Floats& y, const Floats& z, const AscendC::BinaryRepeatParams& p) {        \
-                AscendC::Name<float, false>(x, y, z, AscendC::MASK_PLACEHOLDER, 1, p, site_);                        \
-            },                                                                                                       \
-            d, s, b, m, pitch, block);                                                                               \
+#define ASCEND_SIM_STEP(step, Name)                                                                                \
+    void step(const Floats& dst, const Floats& src, const Floats& blocks, uint32_t rows, uint32_t pitch,           \
+              uint32_t block_elements) const {                                                                     \
+        apply_blocks(                                                                                              \
+            [this](const Floats& x, const Floats& y, const Floats& z, const AscendC::BinaryRepeatParams& params) { \
+                AscendC::Name<float, false>(x, y, z, AscendC::MASK_PLACEHOLDER, 1, params, site_);                 \
+            },                                                                                                     \
+            dst, src, blocks, rows, pitch, block_elements);                                                        \
     }
     ASCEND_SIM_STEP(sub_blocks, Sub)
     ASCEND_SIM_STEP(mul_blocks, Mul)
@@ -167,107 +175,115 @@ public:
 #undef ASCEND_SIM_STEP
 
 private:
-    // A loop over vector registers: an operation for each repeat of a row, a reduction and a store for each row.
-    template <bool kMax>
-    void reduce_in_registers(const Floats& d, const Floats& s, uint32_t m, uint32_t k, uint32_t pitch,
-                             uint32_t block) const {
+    // A loop over vector registers. It costs an operation for each repeat, and a reduction and a store for each row.
+    template <bool kIsMax>
+    void reduce_in_registers(const Floats& dst, const Floats& src, uint32_t rows, uint32_t columns, uint32_t pitch,
+                             uint32_t block_elements) const {
         start(Pipe::V, "registers", site_);
-        const uint32_t chunks = (k + kRepeatFloats - 1) / kRepeatFloats;
-        const Range to = bytes_of(d, uint64_t(m) * block);
-        writes("dst", d.view(), &to, 1);
-        for (uint32_t r = 0; r < m; ++r) {
-            const Range row = bytes_of(s[r * pitch], k);
-            reads("src", s.view(), &row, 1);
-            const float* const x = s.data() + r * pitch;
+        const uint32_t chunks = (columns + kRepeatFloats - 1) / kRepeatFloats;
+        const Range dst_rows = bytes_of(dst, uint64_t(rows) * block_elements);
+        writes("dst", dst.view(), &dst_rows, 1);
+        for (uint32_t row = 0; row < rows; ++row) {
+            const Range row_bytes = bytes_of(src[row * pitch], columns);
+            reads("src", src.view(), &row_bytes, 1);
+            const float* const x = src.data() + row * pitch;
             float lanes[kRepeatFloats] = {};
-            const uint32_t n = k < kRepeatFloats ? k : kRepeatFloats;
-            for (uint32_t i = 0; i < k; ++i) {
+            const uint32_t elements = columns < kRepeatFloats ? columns : kRepeatFloats;
+            for (uint32_t i = 0; i < columns; ++i) {
                 float& lane = lanes[i % kRepeatFloats];
-                lane = i < kRepeatFloats ? x[i] : kMax ? std::max(lane, x[i]) : lane + x[i];
+                lane = i < kRepeatFloats ? x[i] : kIsMax ? std::max(lane, x[i]) : lane + x[i];
             }
             float result = lanes[0];
-            if constexpr (kMax)
-                for (uint32_t i = 1; i < n; ++i) result = std::max(result, lanes[i]);
+            if constexpr (kIsMax)
+                for (uint32_t i = 1; i < elements; ++i) result = std::max(result, lanes[i]);
             else
-                tree_sum(lanes, kRepeatFloats, Arithmetic<float>(), [n](uint32_t i) { return i < n; }, &result);
-            for (uint32_t i = 0; i < block; ++i) d.data()[r * block + i] = result;
+                tree_sum(
+                    lanes, kRepeatFloats, Arithmetic<float>(), [elements](uint32_t i) { return i < elements; },
+                    &result);
+            for (uint32_t i = 0; i < block_elements; ++i) dst.data()[row * block_elements + i] = result;
         }
-        finish_vector(m * (chunks + 2), cycles_of(Cost::Repeat));
+        finish_vector(rows * (chunks + 2), cycles_of(Cost::Repeat));
     }
-    // Ascend310P, whose WholeReduceMax has no order of values only: with the cost of that instruction.
-    void short_maxima(const Floats& d, const Floats& s, uint32_t m, uint32_t k, uint32_t pitch) const {
+    // Maxima of short rows on Ascend310P, where WholeReduceMax cannot return values without indices. Costs the same.
+    void max_of_short_rows(const Floats& dst, const Floats& src, uint32_t rows, uint32_t columns,
+                           uint32_t pitch) const {
         start(Pipe::V, "WholeReduceMax", site_);
-        const Range to = bytes_of(d, m);
-        writes("dst", d.view(), &to, 1);
-        for (uint32_t r = 0; r < m; ++r) {
-            const Range row = bytes_of(s[r * pitch], k);
-            reads("src", s.view(), &row, 1);
-            d.data()[r] = *std::max_element(s.data() + r * pitch, s.data() + r * pitch + k);
+        const Range dst_rows = bytes_of(dst, rows);
+        writes("dst", dst.view(), &dst_rows, 1);
+        for (uint32_t row = 0; row < rows; ++row) {
+            const Range row_bytes = bytes_of(src[row * pitch], columns);
+            reads("src", src.view(), &row_bytes, 1);
+            dst.data()[row] = *std::max_element(src.data() + row * pitch, src.data() + row * pitch + columns);
         }
-        finish_vector(m, cycles_of(Cost::WholeReduce));
+        finish_vector(rows, cycles_of(Cost::WholeReduce));
     }
-    template <class F>
-    static void by_repeats(uint32_t m, F f) {
-        for (uint32_t first = 0; first < m; first += kMostRepeats)
-            f(first, m - first < kMostRepeats ? m - first : kMostRepeats);
+    // Calls function(first row, rows) for parts of at most 255 rows.
+    template <class Function>
+    static void for_each_part(uint32_t rows, Function function) {
+        for (uint32_t first_row = 0; first_row < rows; first_row += kMaxRepeats)
+            function(first_row, rows - first_row < kMaxRepeats ? rows - first_row : kMaxRepeats);
     }
-    template <bool kMax>
-    void combine(const Floats& d, const Floats& a, const Floats& b, uint64_t mask, uint32_t repeats,
-                 const AscendC::BinaryRepeatParams& p) const {
-        if constexpr (kMax)
-            max(d, a, b, mask, repeats, p);
+    template <bool kIsMax>
+    void combine(const Floats& dst, const Floats& a, const Floats& b, uint64_t mask, uint32_t repeats,
+                 const AscendC::BinaryRepeatParams& params) const {
+        if constexpr (kIsMax)
+            max(dst, a, b, mask, repeats, params);
         else
-            add(d, a, b, mask, repeats, p);
+            add(dst, a, b, mask, repeats, params);
     }
-    template <bool kMax>
-    void reduce_blocks(const Floats& d, const Floats& s, uint32_t n) const {
-        counted(n, [&] {
-            if constexpr (kMax)
-                AscendC::BlockReduceMax<float, false>(d, s, 1, AscendC::MASK_PLACEHOLDER, 1, 1, 8, site_);
+    template <bool kIsMax>
+    void reduce_blocks(const Floats& dst, const Floats& src, uint32_t elements) const {
+        in_counter_mode(elements, [&] {
+            if constexpr (kIsMax)
+                AscendC::BlockReduceMax<float, false>(dst, src, 1, AscendC::MASK_PLACEHOLDER, 1, 1, 8, site_);
             else
-                AscendC::BlockReduceSum<float, false>(d, s, 1, AscendC::MASK_PLACEHOLDER, 1, 1, 8, site_);
+                AscendC::BlockReduceSum<float, false>(dst, src, 1, AscendC::MASK_PLACEHOLDER, 1, 1, 8, site_);
         });
     }
-    // d[r][64] = the chunks of row r, combined lane by lane.
-    template <bool kMax>
-    void fold(const Floats& d, const Floats& s, uint32_t m, uint32_t k, uint32_t pitch) const {
-        const uint32_t chunks = k / kRepeatFloats, tail = k % kRepeatFloats, stride = pitch / kBlockFloats;
-        if (stride > kMostRepeats) {  // strides do not fit: row by row
-            for (uint32_t r = 0; r < m; ++r) {
-                const Floats to = d[r * kRepeatFloats], row = s[r * pitch];
-                copy(to, row, kRepeatFloats);
-                for (uint32_t first = 1; first < chunks; first += kMostRepeats)
-                    combine<kMax>(to, row[first * kRepeatFloats], to, kRepeatFloats,
-                                  chunks - first < kMostRepeats ? chunks - first : kMostRepeats, {1, 1, 1, 0, 8, 0});
-                if (tail) combine<kMax>(to, to, row[chunks * kRepeatFloats], tail, 1, {1, 1, 1, 8, 8, 8});
+    // dst[row][64] = the 64-element chunks of the row, combined lane by lane.
+    template <bool kIsMax>
+    void fold_rows(const Floats& dst, const Floats& src, uint32_t rows, uint32_t columns, uint32_t pitch) const {
+        const uint32_t chunks = columns / kRepeatFloats, tail = columns % kRepeatFloats, stride = pitch / kBlockFloats;
+        if (stride > kMaxRepeats) {  // a repeat stride has 8 bits: fold row by row
+            for (uint32_t row = 0; row < rows; ++row) {
+                const Floats dst_row = dst[row * kRepeatFloats], src_row = src[row * pitch];
+                copy(dst_row, src_row, kRepeatFloats);
+                for (uint32_t first_chunk = 1; first_chunk < chunks; first_chunk += kMaxRepeats)
+                    combine<kIsMax>(dst_row, src_row[first_chunk * kRepeatFloats], dst_row, kRepeatFloats,
+                                    chunks - first_chunk < kMaxRepeats ? chunks - first_chunk : kMaxRepeats,
+                                    {1, 1, 1, 0, 8, 0});
+                if (tail)
+                    combine<kIsMax>(dst_row, dst_row, src_row[chunks * kRepeatFloats], tail, 1, {1, 1, 1, 8, 8, 8});
             }
             return;
         }
-        by_repeats(m, [&](uint32_t first, uint32_t rows) {
-            const Floats to = d[first * kRepeatFloats], from = s[first * pitch];
+        for_each_part(rows, [&](uint32_t first_row, uint32_t part_rows) {
+            const Floats dst_rows = dst[first_row * kRepeatFloats], src_rows = src[first_row * pitch];
             if (chunks == 1)
-                move_rows(to, from, rows, pitch);
+                copy_first_repeats(dst_rows, src_rows, part_rows, pitch);
             else
-                combine<kMax>(to, from, from[kRepeatFloats], kRepeatFloats, rows, {1, 1, 1, 8, stride, stride});
+                combine<kIsMax>(dst_rows, src_rows, src_rows[kRepeatFloats], kRepeatFloats, part_rows,
+                                {1, 1, 1, 8, stride, stride});
             for (uint32_t j = 2; j <= chunks; ++j)
                 if (j < chunks || tail)
-                    combine<kMax>(to, to, from[j * kRepeatFloats], j < chunks ? kRepeatFloats : tail, rows,
-                                  {1, 1, 1, 8, 8, stride});
-            if (chunks == 1 && tail) combine<kMax>(to, to, from[kRepeatFloats], tail, rows, {1, 1, 1, 8, 8, stride});
+                    combine<kIsMax>(dst_rows, dst_rows, src_rows[j * kRepeatFloats], j < chunks ? kRepeatFloats : tail,
+                                    part_rows, {1, 1, 1, 8, 8, stride});
+            if (chunks == 1 && tail)
+                combine<kIsMax>(dst_rows, dst_rows, src_rows[kRepeatFloats], tail, part_rows, {1, 1, 1, 8, 8, stride});
         });
     }
-    // The first 64 elements of each row.
-    void move_rows(const Floats& d, const Floats& s, uint32_t rows, uint32_t pitch) const {
+    // Copies the first 64 elements of each row.
+    void copy_first_repeats(const Floats& dst, const Floats& src, uint32_t part_rows, uint32_t pitch) const {
         start(Pipe::V, "Copy", site_);
-        for (uint32_t r = 0; r < rows; ++r) {
-            const Range from = bytes_of(s[r * pitch], kRepeatFloats),
-                        to = bytes_of(d[r * kRepeatFloats], kRepeatFloats);
-            reads("src", s.view(), &from, 1);
-            writes("dst", d.view(), &to, 1);
-            std::memcpy(ub() + to.begin, ub() + from.begin, kRepeatBytes);
+        for (uint32_t row = 0; row < part_rows; ++row) {
+            const Range src_rows = bytes_of(src[row * pitch], kRepeatFloats),
+                        dst_rows = bytes_of(dst[row * kRepeatFloats], kRepeatFloats);
+            reads("src", src.view(), &src_rows, 1);
+            writes("dst", dst.view(), &dst_rows, 1);
+            std::memcpy(ub() + dst_rows.begin, ub() + src_rows.begin, kRepeatBytes);
         }
-        finish_vector(rows, cycles_of(Cost::Repeat));
-        done();
+        finish_vector(part_rows, cycles_of(Cost::Repeat));
+        end_step();
     }
     Site site_;
 };

@@ -1,14 +1,13 @@
-// SoftMax, LogSoftMax, SimpleSoftMax, AdjustSoftMaxRes: rows, with a tiling struct of the host.
+// SoftMax, LogSoftMax, SimpleSoftMax, AdjustSoftMaxRes: functions of rows, with a tiling struct of the host.
 //
-// Rules: half and float; half with float sums and maxima. A row has whole 32-byte blocks; sumTensor and maxTensor have
-// a block for each row. dst may be src (not for LogSoftMax). The shape is softmaxShapeInfo, or else the tensor's
-// ShapeInfo; if it is not the tiling's, the function tiles again. sharedTmpBuffer holds the tiling's rows.
-// Meaning: in float: the row's maximum, exp(x - max), their sum, and the quotient; LogSoftMax takes its decimal
-// logarithm; SimpleSoftMax is given maximum and sum. Elements past the original columns do not count for maximum and
-// sum, but are overwritten. AdjustSoftMaxRes sets the rows whose maximum has the bits `from`, and returns whether there
-// are any; the scalar unit reads the maxima.
-// Not simulated: the NZ format.
-// Pages: SoftMax, LogSoftMax, SimpleSoftMax, AdjustSoftMaxRes, SoftMax/SimpleSoftMax Tiling.
+// Rules: half and float; half also with float sums and maxima. A row has whole 32-byte blocks. sumTensor and maxTensor
+// have a block for each row. dst may be src, except in LogSoftMax. The shape is softmaxShapeInfo, or else the tensor's
+// ShapeInfo. If it is not the shape of the tiling, the function computes a new tiling. sharedTmpBuffer holds the rows
+// of one tile. Meaning, computed in float for each row: SoftMax = exp(x - max) / sum(exp(x - max)), LogSoftMax =
+// log10(SoftMax). The caller gives max and sum to SimpleSoftMax. Elements past the original columns do not count for
+// max and sum, but the function overwrites them. AdjustSoftMaxRes fills each row whose maximum has the bits `from`, and
+// returns whether there was one. The scalar unit reads the maxima. Not simulated: the NZ format. Pages: SoftMax,
+// LogSoftMax, SimpleSoftMax, AdjustSoftMaxRes, SoftMax/SimpleSoftMax Tiling.
 #pragma once
 
 #include <initializer_list>
@@ -45,140 +44,150 @@ namespace ascend_sim {
 constexpr const AscendC::LocalTensor<uint8_t>* kNoMemory = nullptr;
 
 // The rows of a call, and its tiling.
-struct RowTiles {
-    uint32_t m, pitch, k;  // rows, and their elements with and without filling
+struct Rows {
+    uint32_t count, pitch, columns;  // pitch: elements of a row with filling; columns: without
     SoftMaxTiling tiling;
 };
 
-template <class T, const AscendC::SoftmaxConfig& config, class Again>
-RowTiles row_tiles(const Call& call, const AscendC::LocalTensor<T>& src, const SoftMaxTiling& tiling,
-                   const AscendC::SoftMaxShapeInfo& info, Again tile_again) {
-    RowTiles rows{info.srcM, info.srcK, config.oriSrcK ? config.oriSrcK : info.oriSrcK, tiling};
+template <class T, const AscendC::SoftmaxConfig& config, class TileAgain>
+Rows rows_of_call(const Call& call, const AscendC::LocalTensor<T>& src, const SoftMaxTiling& tiling,
+                  const AscendC::SoftMaxShapeInfo& info, TileAgain tile_again) {
+    Rows rows{info.srcM, info.srcK, config.oriSrcK ? config.oriSrcK : info.oriSrcK, tiling};
     if (info.srcM == 0 || info.srcK == 0) {
         const AscendC::ShapeInfo shape = src.shape().is_set() ? src.GetShapeInfo() : AscendC::ShapeInfo{};
-        rows.m = rows.pitch = 1;
-        for (int i = 0; i < shape.shapeDim; ++i) (i + 1 < shape.shapeDim ? rows.m : rows.pitch) *= shape.shape[i];
-        rows.k = shape.originalShapeDim ? shape.originalShape[shape.originalShapeDim - 1] : 0;
+        rows.count = rows.pitch = 1;
+        for (int i = 0; i < shape.shapeDim; ++i) (i + 1 < shape.shapeDim ? rows.count : rows.pitch) *= shape.shape[i];
+        rows.columns = shape.originalShapeDim ? shape.originalShape[shape.originalShapeDim - 1] : 0;
         if (shape.shapeDim == 0)
             call.report(Rule::Count04, "the shape is missing: pass SoftMaxShapeInfo, or call SetShapeInfo.");
     }
-    if (rows.k == 0) rows.k = rows.pitch;
-    if (rows.pitch * sizeof(T) % kBlockBytes || rows.k > rows.pitch)
+    if (rows.columns == 0) rows.columns = rows.pitch;
+    if (rows.pitch * sizeof(T) % kBlockBytes || rows.columns > rows.pitch)
         call.report(Rule::Count04,
                     "a row must have whole 32-byte blocks, and at least its original elements, but "
                     "srcK is %u and oriSrcK %u.",
-                    rows.pitch, rows.k);
-    if (config.isCheckTiling && (rows.pitch != tiling.srcK || rows.m != tiling.srcM)) rows.tiling = tile_again(rows);
+                    rows.pitch, rows.columns);
+    if (config.isCheckTiling && (rows.pitch != tiling.srcK || rows.count != tiling.srcM))
+        rows.tiling = tile_again(rows);
     if (rows.tiling.splitM == 0)
         call.report(Rule::Work01, "the tiling has no rows: the temporary memory is smaller than one row needs.");
     return rows;
 }
 
-// Calls f(first row, rows) for each tile.
-template <class F>
-void for_each_tile(const RowTiles& rows, F f) {
+// Calls run_tile(first row, rows) for each tile.
+template <class Function>
+void for_each_tile(const Rows& rows, Function run_tile) {
     const uint32_t step = rows.tiling.splitM;
-    for (uint32_t first = 0; step && first < rows.m; first += step)
-        f(first, rows.m - first < step ? rows.m - first : step);
+    for (uint32_t first_row = 0; step && first_row < rows.count; first_row += step)
+        run_tile(first_row, rows.count - first_row < step ? rows.count - first_row : step);
 }
 
-// The type of operands of rows, of their results in blocks, and the memory of one tile.
+// The memory of one tile. T: the type of the rows. S: the type of sums and maxima, which are blocks.
 template <class T, class S>
 struct SoftmaxTile {
-    static constexpr bool kHalf = std::is_same_v<T, half>, kHalfBlocks = std::is_same_v<S, half>;
-    static constexpr uint32_t kBlock = kBlockBytes / sizeof(S);
+    static constexpr bool kIsHalf = std::is_same_v<T, half>, kHasHalfBlocks = std::is_same_v<S, half>;
+    static constexpr uint32_t kBlockElements = kBlockBytes / sizeof(S);
 
-    // wide_rows: matrices of floats; own_blocks: blocks of floats.
-    SoftmaxTile(const Call& call, const RowTiles& rows, const AscendC::LocalTensor<uint8_t>* shared, uint32_t wide_rows,
-                uint32_t own_blocks) {
+    // matrix_count: float matrices of the tile's size. block_count: arrays of float blocks, one block for each row.
+    SoftmaxTile(const Call& call, const Rows& rows, const AscendC::LocalTensor<uint8_t>* shared, uint32_t matrix_count,
+                uint32_t block_count) {
         const uint32_t split = rows.tiling.splitM, fold = fold_floats(rows.pitch);
-        const uint32_t bytes = split * (wide_rows * rows.pitch + own_blocks * kBlock + fold) * uint32_t(sizeof(float));
-        memory = call.temporary(shared, {bytes, bytes});
+        const uint32_t bytes =
+            split * (matrix_count * rows.pitch + block_count * kBlockElements + fold) * uint32_t(sizeof(float));
+        memory = call.temporary_memory(shared, {bytes, bytes});
         const Floats all = memory.template ReinterpretCast<float>();
-        for (uint32_t i = 0; i < 3; ++i) wide[i] = all[split * rows.pitch * (i < wide_rows ? i : 0)];
+        for (uint32_t i = 0; i < 3; ++i) matrices[i] = all[split * rows.pitch * (i < matrix_count ? i : 0)];
         for (uint32_t i = 0; i < 4; ++i)
-            blocks[i] = all[split * (wide_rows * rows.pitch + kBlock * (i < own_blocks ? i : 0))];
-        folded = all[split * (wide_rows * rows.pitch + kBlock * own_blocks)];
+            blocks[i] = all[split * (matrix_count * rows.pitch + kBlockElements * (i < block_count ? i : 0))];
+        fold_tmp = all[split * (matrix_count * rows.pitch + kBlockElements * block_count)];
     }
-    // Checks that results of the caller are apart from the temporary memory, and from each other.
-    static void check_apart_from(const Call& call, const char* name, Range range,
-                                 std::initializer_list<std::pair<const char*, Range>> others) {
-        for (const auto& [other, bytes] : others) call.apart(name, range, other, bytes);
+    // Checks that an operand overlaps none of the others.
+    static void check_apart_from_each(const Call& call, const char* name, Range range,
+                                      std::initializer_list<std::pair<const char*, Range>> others) {
+        for (const auto& [other, bytes] : others) call.check_apart(name, range, other, bytes);
     }
-    // The rows of a tile as floats, and where their results go: both in the tile's memory if the rows are half.
-    std::pair<Floats, Floats> rows_at(const RowSteps& v, const AscendC::LocalTensor<T>& dst,
-                                      const AscendC::LocalTensor<T>& src, uint32_t at, uint32_t count) const {
-        if constexpr (kHalf) {
-            v.cast(wide[0], src[at], count);
-            return {wide[0], wide[0]};
+    // Returns the rows of a tile as floats, and the memory of their results. Both are temporary memory if T is half.
+    std::pair<Floats, Floats> rows_at(const RowSteps& steps, const AscendC::LocalTensor<T>& dst,
+                                      const AscendC::LocalTensor<T>& src, uint32_t offset, uint32_t elements) const {
+        if constexpr (kIsHalf) {
+            steps.cast(matrices[0], src[offset], elements);
+            return {matrices[0], matrices[0]};
         } else {
-            return {src[at], dst[at]};
+            return {src[offset], dst[offset]};
         }
     }
-    // Blocks of the caller as floats: a copy in `to` if they are half.
-    static Floats as_floats(const RowSteps& v, const AscendC::LocalTensor<S>& blocks, uint32_t n, const Floats& to) {
-        if constexpr (kHalfBlocks) {
-            v.cast(to, blocks, n);
-            return to;
+    // Returns blocks of the caller as floats. If they are half, the floats are in `copy`.
+    static Floats as_floats(const RowSteps& steps, const AscendC::LocalTensor<S>& blocks, uint32_t elements,
+                            const Floats& copy) {
+        if constexpr (kHasHalfBlocks) {
+            steps.cast(copy, blocks, elements);
+            return copy;
         } else {
             return blocks;
         }
     }
     AscendC::LocalTensor<uint8_t> memory;
-    Floats wide[3], blocks[4], folded;
+    Floats matrices[3], blocks[4], fold_tmp;
 };
 
-template <bool logarithm, const AscendC::SoftmaxConfig& config, class T, class S>
+template <bool kLogarithm, const AscendC::SoftmaxConfig& config, class T, class S>
 void softmax(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<S>* sum,
              const AscendC::LocalTensor<S>* maximum, const AscendC::LocalTensor<T>& src,
              const AscendC::LocalTensor<uint8_t>* shared, const SoftMaxTiling& tiling,
              const AscendC::SoftMaxShapeInfo& info) {
     using Tile = SoftmaxTile<T, S>;
-    constexpr uint32_t kBlock = Tile::kBlock;
-    const RowTiles rows = row_tiles<T, config>(call, src, tiling, info, [&](const RowTiles& r) {
-        return softmax_tiling(r.m, r.pitch, sizeof(T), call.temporary(shared, {UINT32_MAX, 0}).GetLength());
+    constexpr uint32_t kBlockElements = Tile::kBlockElements;
+    const Rows rows = rows_of_call<T, config>(call, src, tiling, info, [&](const Rows& untiled_rows) {
+        return softmax_tiling(untiled_rows.count, untiled_rows.pitch, sizeof(T),
+                              call.temporary_memory(shared, {UINT32_MAX, 0}).GetLength());
     });
-    const bool own_blocks = !sum || Tile::kHalfBlocks;
-    const Tile tile(call, rows, shared, Tile::kHalf, own_blocks);
-    const uint64_t n = uint64_t(rows.m) * rows.pitch;
-    const Range to = call.operand("dstTensor", dst, n), from = call.operand("srcTensor", src, n);
-    const Range used = range_of(tile.memory);
-    if (logarithm)
-        call.apart("dstTensor", to, "srcTensor", from);
+    const bool needs_blocks = !sum || Tile::kHasHalfBlocks;
+    const Tile tile(call, rows, shared, Tile::kIsHalf, needs_blocks);
+    const uint64_t total_elements = uint64_t(rows.count) * rows.pitch;
+    const Range dst_bytes = call.check_operand("dstTensor", dst, total_elements),
+                src_bytes = call.check_operand("srcTensor", src, total_elements);
+    const Range tmp_bytes = range_of(tile.memory);
+    if (kLogarithm)
+        call.check_apart("dstTensor", dst_bytes, "srcTensor", src_bytes);
     else
-        call.same_or_apart("dstTensor", to, "srcTensor", from);
-    call.apart("sharedTmpBuffer", used, "srcTensor", from);
-    call.apart("sharedTmpBuffer", used, "dstTensor", to);
+        call.check_same_or_apart("dstTensor", dst_bytes, "srcTensor", src_bytes);
+    call.check_apart("sharedTmpBuffer", tmp_bytes, "srcTensor", src_bytes);
+    call.check_apart("sharedTmpBuffer", tmp_bytes, "dstTensor", dst_bytes);
     if (sum) {
-        const Range sums = call.operand("sumTensor", *sum, uint64_t(rows.m) * kBlock);
-        const Range maxima = call.operand("maxTensor", *maximum, uint64_t(rows.m) * kBlock);
-        Tile::check_apart_from(
-            call, "sumTensor", sums,
-            {{"maxTensor", maxima}, {"dstTensor", to}, {"srcTensor", from}, {"sharedTmpBuffer", used}});
-        Tile::check_apart_from(call, "maxTensor", maxima,
-                               {{"dstTensor", to}, {"srcTensor", from}, {"sharedTmpBuffer", used}});
+        const Range sums = call.check_operand("sumTensor", *sum, uint64_t(rows.count) * kBlockElements);
+        const Range maxima = call.check_operand("maxTensor", *maximum, uint64_t(rows.count) * kBlockElements);
+        Tile::check_apart_from_each(call, "sumTensor", sums,
+                                    {{"maxTensor", maxima},
+                                     {"dstTensor", dst_bytes},
+                                     {"srcTensor", src_bytes},
+                                     {"sharedTmpBuffer", tmp_bytes}});
+        Tile::check_apart_from_each(
+            call, "maxTensor", maxima,
+            {{"dstTensor", dst_bytes}, {"srcTensor", src_bytes}, {"sharedTmpBuffer", tmp_bytes}});
     }
-    const RowSteps v(call.site());
-    for_each_tile(rows, [&](uint32_t first, uint32_t m) {
-        const uint32_t count = m * rows.pitch, at = first * rows.pitch;
-        const auto [x, y] = tile.rows_at(v, dst, src, at, count);
-        auto reduced = [&](auto is_max, const AscendC::LocalTensor<S>* result, const Floats& s) {
-            Floats b = tile.blocks[0];
-            if constexpr (!Tile::kHalfBlocks)
-                if (result) b = (*result)[first * kBlock];
-            v.template reduce<decltype(is_max)::value>(b, s, m, rows.k, rows.pitch, kBlock, tile.folded);
-            if constexpr (Tile::kHalfBlocks)
-                if (result) v.cast((*result)[first * kBlock], b, m * kBlock);
-            return b;
+    const RowSteps steps(call.site());
+    for_each_tile(rows, [&](uint32_t first_row, uint32_t tile_rows) {
+        const uint32_t elements = tile_rows * rows.pitch, offset = first_row * rows.pitch;
+        const auto [x, y] = tile.rows_at(steps, dst, src, offset, elements);
+        auto reduce_to_blocks = [&](auto is_max, const AscendC::LocalTensor<S>* result, const Floats& values) {
+            Floats result_blocks = tile.blocks[0];
+            if constexpr (!Tile::kHasHalfBlocks)
+                if (result) result_blocks = (*result)[first_row * kBlockElements];
+            steps.template reduce<decltype(is_max)::value>(result_blocks, values, tile_rows, rows.columns, rows.pitch,
+                                                           kBlockElements, tile.fold_tmp);
+            if constexpr (Tile::kHasHalfBlocks)
+                if (result)
+                    steps.cast((*result)[first_row * kBlockElements], result_blocks, tile_rows * kBlockElements);
+            return result_blocks;
         };
-        v.sub_blocks(y, x, reduced(std::true_type(), maximum, x), m, rows.pitch, kBlock);
-        v.exp(y, y, count);
-        v.div_blocks(y, y, reduced(std::false_type(), sum, y), m, rows.pitch, kBlock);
-        if constexpr (logarithm) {
-            v.ln(y, y, count);
-            v.muls(y, y, 0.43429448190325176f, count);
+        steps.sub_blocks(y, x, reduce_to_blocks(std::true_type(), maximum, x), tile_rows, rows.pitch, kBlockElements);
+        steps.exp(y, y, elements);
+        steps.div_blocks(y, y, reduce_to_blocks(std::false_type(), sum, y), tile_rows, rows.pitch, kBlockElements);
+        if constexpr (kLogarithm) {
+            steps.ln(y, y, elements);
+            steps.muls(y, y, 0.43429448190325176f /* 1 / ln 10 */, elements);
         }
-        if constexpr (Tile::kHalf) v.cast(dst[at], y, count);
+        if constexpr (Tile::kIsHalf) steps.cast(dst[offset], y, elements);
     });
 }
 
@@ -188,30 +197,34 @@ void simple_softmax(const Call& call, const AscendC::LocalTensor<T>& dst, const 
                     const AscendC::LocalTensor<uint8_t>* shared, const SoftMaxTiling& tiling,
                     const AscendC::SoftMaxShapeInfo& info) {
     using Tile = SoftmaxTile<T, S>;
-    constexpr uint32_t kBlock = Tile::kBlock;
-    const RowTiles rows = row_tiles<T, config>(call, src, tiling, info, [&](const RowTiles& r) {
-        return softmax_tiling(r.m, r.pitch, sizeof(T), call.temporary(shared, {UINT32_MAX, 0}).GetLength());
+    constexpr uint32_t kBlockElements = Tile::kBlockElements;
+    const Rows rows = rows_of_call<T, config>(call, src, tiling, info, [&](const Rows& untiled_rows) {
+        return softmax_tiling(untiled_rows.count, untiled_rows.pitch, sizeof(T),
+                              call.temporary_memory(shared, {UINT32_MAX, 0}).GetLength());
     });
-    const Tile tile(call, rows, shared, Tile::kHalf, Tile::kHalfBlocks);
-    const uint64_t n = uint64_t(rows.m) * rows.pitch;
-    const Range to = call.operand("dstTensor", dst, n), from = call.operand("srcTensor", src, n);
-    call.same_or_apart("dstTensor", to, "srcTensor", from);
-    Tile::check_apart_from(call, "sharedTmpBuffer", range_of(tile.memory),
-                           {{"dstTensor", to},
-                            {"srcTensor", from},
-                            {"inSumTensor", call.operand("inSumTensor", sum, uint64_t(rows.m) * kBlock)},
-                            {"inMaxTensor", call.operand("inMaxTensor", maximum, uint64_t(rows.m) * kBlock)}});
-    const RowSteps v(call.site());
-    for_each_tile(rows, [&](uint32_t first, uint32_t m) {
-        const uint32_t count = m * rows.pitch, at = first * rows.pitch;
-        const auto [x, y] = tile.rows_at(v, dst, src, at, count);
-        auto given = [&](const AscendC::LocalTensor<S>& blocks) {
-            return Tile::as_floats(v, blocks[first * kBlock], m * kBlock, tile.blocks[0]);
+    const Tile tile(call, rows, shared, Tile::kIsHalf, Tile::kHasHalfBlocks);
+    const uint64_t total_elements = uint64_t(rows.count) * rows.pitch;
+    const Range dst_bytes = call.check_operand("dstTensor", dst, total_elements),
+                src_bytes = call.check_operand("srcTensor", src, total_elements);
+    call.check_same_or_apart("dstTensor", dst_bytes, "srcTensor", src_bytes);
+    Tile::check_apart_from_each(
+        call, "sharedTmpBuffer", range_of(tile.memory),
+        {{"dstTensor", dst_bytes},
+         {"srcTensor", src_bytes},
+         {"inSumTensor", call.check_operand("inSumTensor", sum, uint64_t(rows.count) * kBlockElements)},
+         {"inMaxTensor", call.check_operand("inMaxTensor", maximum, uint64_t(rows.count) * kBlockElements)}});
+    const RowSteps steps(call.site());
+    for_each_tile(rows, [&](uint32_t first_row, uint32_t tile_rows) {
+        const uint32_t elements = tile_rows * rows.pitch, offset = first_row * rows.pitch;
+        const auto [x, y] = tile.rows_at(steps, dst, src, offset, elements);
+        auto load_blocks = [&](const AscendC::LocalTensor<S>& blocks) {
+            return Tile::as_floats(steps, blocks[first_row * kBlockElements], tile_rows * kBlockElements,
+                                   tile.blocks[0]);
         };
-        v.sub_blocks(y, x, given(maximum), m, rows.pitch, kBlock);
-        v.exp(y, y, count);
-        v.div_blocks(y, y, given(sum), m, rows.pitch, kBlock);
-        if constexpr (Tile::kHalf) v.cast(dst[at], y, count);
+        steps.sub_blocks(y, x, load_blocks(maximum), tile_rows, rows.pitch, kBlockElements);
+        steps.exp(y, y, elements);
+        steps.div_blocks(y, y, load_blocks(sum), tile_rows, rows.pitch, kBlockElements);
+        if constexpr (Tile::kIsHalf) steps.cast(dst[offset], y, elements);
     });
 }
 
@@ -301,8 +314,8 @@ bool AdjustSoftMaxRes(const LocalTensor<T1>& softMaxRes, const LocalTensor<T2>& 
     static_assert(!isDataFormatNZ, "AdjustSoftMaxRes: the NZ format is not simulated");
     const ascend_sim::Call call("AdjustSoftMaxRes", site);
     const uint32_t step = stepSizeMode ? 1 : ascend_sim::kBlockBytes / sizeof(T2), m = softmaxShapeInfo.srcM;
-    call.operand("softMaxRes", softMaxRes, uint64_t(m) * softmaxShapeInfo.srcK);
-    call.operand("maxTensor", maxTensor, uint64_t(m) * step);
+    call.check_operand("softMaxRes", softMaxRes, uint64_t(m) * softmaxShapeInfo.srcK);
+    call.check_operand("maxTensor", maxTensor, uint64_t(m) * step);
     ascend_sim::hand_over(ascend_sim::Pipe::V, ascend_sim::Pipe::S, "AdjustSoftMaxRes", site);
     bool found = false;
     for (uint32_t r = 0; r < m; ++r) {

@@ -1,10 +1,13 @@
-// SoftmaxFlash, SoftmaxFlashV2, SoftmaxGrad, SoftmaxGradFront: the rows of an attention, part by part.
+// SoftmaxFlash, SoftmaxFlashV2: softmax of attention rows that come in parts. SoftmaxGrad, SoftmaxGradFront: gradients.
 //
-// Rules: as SoftMax. dst may be src, maxTensor inMaxTensor, and the sums inSumTensor; other operands are apart.
-// Meaning: in float. With isUpdate, the maximum includes the earlier one, expMax = exp(inMax - max), and the sum
-// is expMax * inSum + the sum of exp(x - max). SoftmaxFlashV2 returns exp(x - max) itself; SoftmaxFlash divides it by
-// the sum, and returns expMax * inSum / sum; without isUpdate it is SoftMax. SoftmaxGrad is (grad - d) * src with the
-// row sums d of grad * src, which SoftmaxGradFront, or isFront, returns in blocks.
+// Rules: those of SoftMax. dst may be src, maxTensor may be inMaxTensor, and the sums may be inSumTensor. No other
+// operands overlap.
+// Meaning, computed in float for each row. With isUpdate, max includes inMax, expMax = exp(inMax - max), and
+// sum = expMax * inSum + sum(exp(x - max)).
+//   SoftmaxFlashV2: dst = exp(x - max).
+//   SoftmaxFlash: dst = exp(x - max) / sum, and expMax is multiplied by inSum / sum. Without isUpdate it is SoftMax.
+//   SoftmaxGrad: dst = (grad - d) * src with d = sum(grad * src).
+//   SoftmaxGradFront, and SoftmaxGrad with isFront: dst = d, in blocks.
 // Not simulated: the NZ format, outReduceMax and SOFTMAX_OUTPUT_WITHOUT_BRC, SoftmaxFlashV3.
 // Pages: SoftmaxFlash, SoftmaxFlashV2, SoftmaxGrad, SoftmaxGradFront, and their tilings.
 #pragma once
@@ -13,7 +16,7 @@
 
 namespace ascend_sim {
 
-// The operands of SoftmaxFlash; expMax has the type of rows.
+// The operands of SoftmaxFlash and SoftmaxFlashV2. expMax has the type of the rows.
 template <class T, class S>
 struct FlashOperands {
     const AscendC::LocalTensor<T>& dst;
@@ -23,184 +26,200 @@ struct FlashOperands {
 };
 
 template <class T, class S>
-void check_flash(const Call& call, const FlashOperands<T, S>& o, const RowTiles& rows, Range used, bool update) {
+void check_flash(const Call& call, const FlashOperands<T, S>& operands, const Rows& rows, Range tmp_bytes,
+                 bool update) {
     using Tile = SoftmaxTile<T, S>;
-    const uint64_t n = uint64_t(rows.m) * rows.pitch, blocks = uint64_t(rows.m) * Tile::kBlock;
-    const Range to = call.operand("dstTensor", o.dst, n), from = call.operand("srcTensor", o.src, n);
-    const Range sums = call.operand("sumTensor", o.sum, blocks), maxima = call.operand("maxTensor", o.max, blocks);
-    call.same_or_apart("dstTensor", to, "srcTensor", from);
-    Tile::check_apart_from(call, "sharedTmpBuffer", used,
-                           {{"dstTensor", to}, {"srcTensor", from}, {"sumTensor", sums}, {"maxTensor", maxima}});
-    Tile::check_apart_from(call, "sumTensor", sums, {{"maxTensor", maxima}, {"dstTensor", to}, {"srcTensor", from}});
-    Tile::check_apart_from(call, "maxTensor", maxima, {{"dstTensor", to}, {"srcTensor", from}});
+    const uint64_t total_elements = uint64_t(rows.count) * rows.pitch,
+                   blocks = uint64_t(rows.count) * Tile::kBlockElements;
+    const Range dst_bytes = call.check_operand("dstTensor", operands.dst, total_elements),
+                src_bytes = call.check_operand("srcTensor", operands.src, total_elements);
+    const Range sums = call.check_operand("sumTensor", operands.sum, blocks),
+                maxima = call.check_operand("maxTensor", operands.max, blocks);
+    call.check_same_or_apart("dstTensor", dst_bytes, "srcTensor", src_bytes);
+    Tile::check_apart_from_each(
+        call, "sharedTmpBuffer", tmp_bytes,
+        {{"dstTensor", dst_bytes}, {"srcTensor", src_bytes}, {"sumTensor", sums}, {"maxTensor", maxima}});
+    Tile::check_apart_from_each(call, "sumTensor", sums,
+                                {{"maxTensor", maxima}, {"dstTensor", dst_bytes}, {"srcTensor", src_bytes}});
+    Tile::check_apart_from_each(call, "maxTensor", maxima, {{"dstTensor", dst_bytes}, {"srcTensor", src_bytes}});
     if (!update) return;
-    const Range in_sums = call.operand("inSumTensor", o.in_sum, blocks);
-    const Range in_maxima = call.operand("inMaxTensor", o.in_max, blocks);
-    const Range factors = call.operand("expMaxTensor", o.exp_max, rows.m * uint64_t(kBlockBytes / sizeof(T)));
-    call.same_or_apart("sumTensor", sums, "inSumTensor", in_sums);
-    call.same_or_apart("maxTensor", maxima, "inMaxTensor", in_maxima);
-    Tile::check_apart_from(call, "expMaxTensor", factors,
-                           {{"dstTensor", to},
-                            {"srcTensor", from},
-                            {"sumTensor", sums},
-                            {"maxTensor", maxima},
-                            {"inSumTensor", in_sums},
-                            {"inMaxTensor", in_maxima},
-                            {"sharedTmpBuffer", used}});
+    const Range in_sums = call.check_operand("inSumTensor", operands.in_sum, blocks);
+    const Range in_maxima = call.check_operand("inMaxTensor", operands.in_max, blocks);
+    const Range factors =
+        call.check_operand("expMaxTensor", operands.exp_max, rows.count * uint64_t(kBlockBytes / sizeof(T)));
+    call.check_same_or_apart("sumTensor", sums, "inSumTensor", in_sums);
+    call.check_same_or_apart("maxTensor", maxima, "inMaxTensor", in_maxima);
+    Tile::check_apart_from_each(call, "expMaxTensor", factors,
+                                {{"dstTensor", dst_bytes},
+                                 {"srcTensor", src_bytes},
+                                 {"sumTensor", sums},
+                                 {"maxTensor", maxima},
+                                 {"inSumTensor", in_sums},
+                                 {"inMaxTensor", in_maxima},
+                                 {"sharedTmpBuffer", tmp_bytes}});
 }
 
-// One tile; v2: SoftmaxFlashV2.
-template <bool v2, bool update, class T, class S>
-void flash_tile(const RowSteps& v, const FlashOperands<T, S>& o, const RowTiles& rows, const SoftmaxTile<T, S>& tile,
-                uint32_t first, uint32_t m) {
+// Computes one tile. kIsV2: SoftmaxFlashV2.
+template <bool kIsV2, bool kUpdates, class T, class S>
+void flash_tile(const RowSteps& steps, const FlashOperands<T, S>& operands, const Rows& rows,
+                const SoftmaxTile<T, S>& tile, uint32_t first_row, uint32_t tile_rows) {
     using Tile = SoftmaxTile<T, S>;
-    constexpr uint32_t kBlock = Tile::kBlock, kFactor = kBlockBytes / sizeof(T);
-    const uint32_t count = m * rows.pitch, at = first * rows.pitch, n = m * kBlock, b = first * kBlock;
-    const auto rows_of_tile = tile.rows_at(v, o.dst, o.src, at, count);
+    constexpr uint32_t kBlockElements = Tile::kBlockElements, kFactorElements = kBlockBytes / sizeof(T);
+    const uint32_t elements = tile_rows * rows.pitch, offset = first_row * rows.pitch,
+                   block_elements = tile_rows * kBlockElements, block_offset = first_row * kBlockElements;
+    const auto rows_of_tile = tile.rows_at(steps, operands.dst, operands.src, offset, elements);
     const Floats &x = rows_of_tile.first, &y = rows_of_tile.second;
-    auto given = [&](const AscendC::LocalTensor<S>& blocks, const Floats& to) {
-        return Tile::as_floats(v, blocks[b], n, to);
+    auto load_blocks = [&](const AscendC::LocalTensor<S>& blocks, const Floats& dst_bytes) {
+        return Tile::as_floats(steps, blocks[block_offset], block_elements, dst_bytes);
     };
-    auto give = [&](const AscendC::LocalTensor<S>& blocks, const Floats& from) {
-        if constexpr (Tile::kHalfBlocks)
-            v.cast(blocks[b], from, n);
+    auto store_blocks = [&](const AscendC::LocalTensor<S>& blocks, const Floats& src_bytes) {
+        if constexpr (Tile::kHasHalfBlocks)
+            steps.cast(blocks[block_offset], src_bytes, block_elements);
         else
-            v.copy(blocks[b], from, n);
+            steps.copy(blocks[block_offset], src_bytes, block_elements);
     };
     const Floats& result = tile.blocks[0];
-    const Floats factor = [&] {  // of floats: the caller's memory, because it is not needed before
-        if constexpr (Tile::kHalf)
+    const Floats factor = [&] {  // floats use the memory of expMax, which is written last
+        if constexpr (Tile::kIsHalf)
             return tile.blocks[1];
         else
-            return o.exp_max[b];
+            return operands.exp_max[block_offset];
     }();
-    v.template reduce<true>(result, x, m, rows.k, rows.pitch, kBlock, tile.folded);
-    if constexpr (update) {
-        const Floats before = given(o.in_max, factor);
-        v.max(result, result, before, n);
-        v.sub(factor, before, result, n);
-        v.exp(factor, factor, n);
+    steps.template reduce<true>(result, x, tile_rows, rows.columns, rows.pitch, kBlockElements, tile.fold_tmp);
+    if constexpr (kUpdates) {
+        const Floats before = load_blocks(operands.in_max, factor);
+        steps.max(result, result, before, block_elements);
+        steps.sub(factor, before, result, block_elements);
+        steps.exp(factor, factor, block_elements);
     }
-    give(o.max, result);
-    v.sub_blocks(y, x, result, m, rows.pitch, kBlock);
-    v.exp(y, y, count);
-    v.template reduce<false>(result, y, m, rows.k, rows.pitch, kBlock, tile.folded);
-    if constexpr (v2 && Tile::kHalf) v.cast(o.dst[at], y, count);  // afterwards the row's memory is free
-    if constexpr (update) {
-        const Floats& spare = v2 && Tile::kHalf ? tile.wide[0] : tile.blocks[v2 && !Tile::kHalf ? 1 : 2];
+    store_blocks(operands.max, result);
+    steps.sub_blocks(y, x, result, tile_rows, rows.pitch, kBlockElements);
+    steps.exp(y, y, elements);
+    steps.template reduce<false>(result, y, tile_rows, rows.columns, rows.pitch, kBlockElements, tile.fold_tmp);
+    if constexpr (kIsV2 && Tile::kIsHalf)
+        steps.cast(operands.dst[offset], y, elements);  // now the matrix is free for other values
+    if constexpr (kUpdates) {
+        const Floats& spare = kIsV2 && Tile::kIsHalf ? tile.matrices[0] : tile.blocks[kIsV2 && !Tile::kIsHalf ? 1 : 2];
         auto give_factor = [&] {
-            if constexpr (Tile::kHalf && kFactor != kBlock) {  // half factors of float blocks
-                v.double_blocks(spare, factor, m);
-                v.cast(o.exp_max[first * kFactor], spare, m * kFactor);
-            } else if constexpr (Tile::kHalf) {
-                v.cast(o.exp_max[first * kFactor], factor, n);
+            if constexpr (Tile::kIsHalf &&
+                          kFactorElements != kBlockElements) {  // blocks of floats become blocks of halves
+                steps.double_blocks(spare, factor, tile_rows);
+                steps.cast(operands.exp_max[first_row * kFactorElements], spare, tile_rows * kFactorElements);
+            } else if constexpr (Tile::kIsHalf) {
+                steps.cast(operands.exp_max[first_row * kFactorElements], factor, block_elements);
             }
         };
-        if constexpr (v2) give_factor();
-        v.mul(spare, factor, given(o.in_sum, spare), n);
-        v.add(result, result, spare, n);
-        if constexpr (!v2) {
-            v.div(factor, spare, result, n);
+        if constexpr (kIsV2) give_factor();
+        steps.mul(spare, factor, load_blocks(operands.in_sum, spare), block_elements);
+        steps.add(result, result, spare, block_elements);
+        if constexpr (!kIsV2) {
+            steps.div(factor, spare, result, block_elements);
             give_factor();
         }
     }
-    give(o.sum, result);
-    if constexpr (!v2) {
-        v.div_blocks(y, y, result, m, rows.pitch, kBlock);
-        if constexpr (Tile::kHalf) v.cast(o.dst[at], y, count);
+    store_blocks(operands.sum, result);
+    if constexpr (!kIsV2) {
+        steps.div_blocks(y, y, result, tile_rows, rows.pitch, kBlockElements);
+        if constexpr (Tile::kIsHalf) steps.cast(operands.dst[offset], y, elements);
     }
 }
 
-template <bool v2, bool update, const AscendC::SoftmaxConfig& config, class T, class S>
-void softmax_flash(const Call& call, const FlashOperands<T, S>& o, const AscendC::LocalTensor<uint8_t>* shared,
+template <bool kIsV2, bool kUpdates, const AscendC::SoftmaxConfig& config, class T, class S>
+void softmax_flash(const Call& call, const FlashOperands<T, S>& operands, const AscendC::LocalTensor<uint8_t>* shared,
                    const SoftMaxTiling& tiling, const AscendC::SoftMaxShapeInfo& info, bool basic_block) {
     using Tile = SoftmaxTile<T, S>;
-    const RowTiles rows = row_tiles<T, config>(call, o.src, tiling, info, [&](const RowTiles& r) {
-        const uint32_t bytes = call.temporary(shared, {UINT32_MAX, 0}).GetLength();
-        return v2 ? softmax_flash_v2_tiling(r.m, r.pitch, sizeof(T), sizeof(S), bytes, basic_block)
-                  : softmax_tiling(r.m, r.pitch, sizeof(T), bytes,
-                                   update ? SoftmaxKind::FlashUpdate : SoftmaxKind::Plain);
+    const Rows rows = rows_of_call<T, config>(call, operands.src, tiling, info, [&](const Rows& untiled_rows) {
+        const uint32_t bytes = call.temporary_memory(shared, {UINT32_MAX, 0}).GetLength();
+        return kIsV2 ? softmax_flash_v2_tiling(untiled_rows.count, untiled_rows.pitch, sizeof(T), sizeof(S), bytes,
+                                               basic_block)
+                     : softmax_tiling(untiled_rows.count, untiled_rows.pitch, sizeof(T), bytes,
+                                      kUpdates ? SoftmaxKind::FlashUpdate : SoftmaxKind::Plain);
     });
-    constexpr uint32_t kBlocks = !update ? 1 : v2 ? 2 : Tile::kHalf && !Tile::kHalfBlocks ? 4 : 3;
-    const Tile tile(call, rows, shared, Tile::kHalf, kBlocks);
-    check_flash(call, o, rows, range_of(tile.memory), update);
-    const RowSteps v(call.site());
-    for_each_tile(rows, [&](uint32_t first, uint32_t m) { flash_tile<v2, update>(v, o, rows, tile, first, m); });
+    constexpr uint32_t kBlocks = !kUpdates ? 1 : kIsV2 ? 2 : Tile::kIsHalf && !Tile::kHasHalfBlocks ? 4 : 3;
+    const Tile tile(call, rows, shared, Tile::kIsHalf, kBlocks);
+    check_flash(call, operands, rows, range_of(tile.memory), kUpdates);
+    const RowSteps steps(call.site());
+    for_each_tile(rows, [&](uint32_t first_row, uint32_t tile_rows) {
+        flash_tile<kIsV2, kUpdates>(steps, operands, rows, tile, first_row, tile_rows);
+    });
 }
 
 // Ascend950: one instruction.
 template <class T>
 void softmax_grad_in_registers(const Call& call, bool front, const AscendC::LocalTensor<T>& dst,
                                const AscendC::LocalTensor<T>& grad, const AscendC::LocalTensor<T>& src,
-                               const RowTiles& rows) {
-    constexpr uint32_t kBlock = kBlockBytes / sizeof(T);
-    const uint32_t n = rows.m * rows.pitch;
+                               const Rows& rows) {
+    constexpr uint32_t kBlockElements = kBlockBytes / sizeof(T);
+    const uint32_t total_elements = rows.count * rows.pitch;
     start(Pipe::V, "registers", call.site());
-    const Range from = bytes_of(src, n), gradients = bytes_of(grad, n), to = bytes_of(dst, front ? rows.m * kBlock : n);
-    reads("srcTensor", src.view(), &from, 1);
+    const Range src_bytes = bytes_of(src, total_elements), gradients = bytes_of(grad, total_elements),
+                dst_bytes = bytes_of(dst, front ? rows.count * kBlockElements : total_elements);
+    reads("srcTensor", src.view(), &src_bytes, 1);
     reads("gradTensor", grad.view(), &gradients, 1);
-    writes("dstTensor", dst.view(), &to, 1);
+    writes("dstTensor", dst.view(), &dst_bytes, 1);
     const Arithmetic<T> type;
-    for (uint32_t r = 0; r < rows.m; ++r) {
-        const T *const x = src.data() + r * rows.pitch, *const g = grad.data() + r * rows.pitch;
+    for (uint32_t untiled_rows = 0; untiled_rows < rows.count; ++untiled_rows) {
+        const T *const x = src.data() + untiled_rows * rows.pitch, *const g = grad.data() + untiled_rows * rows.pitch;
         float sum = 0;
-        for (uint32_t i = 0; i < rows.k; ++i) sum += type.widen(g[i]) * type.widen(x[i]);
-        for (uint32_t i = 0; i < (front ? kBlock : rows.pitch); ++i)
-            dst.data()[r * (front ? kBlock : rows.pitch) + i] =
+        for (uint32_t i = 0; i < rows.columns; ++i) sum += type.widen(g[i]) * type.widen(x[i]);
+        for (uint32_t i = 0; i < (front ? kBlockElements : rows.pitch); ++i)
+            dst.data()[untiled_rows * (front ? kBlockElements : rows.pitch) + i] =
                 type.narrow(front ? sum : (type.widen(g[i]) - sum) * type.widen(x[i]));
     }
     const uint32_t chunks = (rows.pitch + kRepeatFloats - 1) / kRepeatFloats;
-    finish_vector(rows.m * (chunks * (front ? 4 : 8) + 2), cycles_of(Cost::Repeat));
+    finish_vector(rows.count * (chunks * (front ? 4 : 8) + 2), cycles_of(Cost::Repeat));
 }
 
-// dst: rows, or, with `front`, blocks.
+// front: dst has a block for each row; else dst has rows.
 template <class T>
 void softmax_grad(const Call& call, bool front, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& grad,
                   const AscendC::LocalTensor<T>& src, const AscendC::LocalTensor<uint8_t>* shared,
                   const SoftMaxTiling& tiling, const AscendC::SoftMaxShapeInfo& info) {
     using Tile = SoftmaxTile<T, T>;
-    constexpr uint32_t kBlock = Tile::kBlock;
-    const RowTiles rows = row_tiles<T, AscendC::SOFTMAX_DEFAULT_CFG>(call, src, tiling, info, [&](const RowTiles& r) {
-        return softmax_tiling(r.m, r.pitch, sizeof(T), call.temporary(shared, {UINT32_MAX, 0}).GetLength(),
+    constexpr uint32_t kBlockElements = Tile::kBlockElements;
+    const Rows rows = rows_of_call<T, AscendC::SOFTMAX_DEFAULT_CFG>(call, src, tiling, info, [&](const Rows& r) {
+        return softmax_tiling(r.count, r.pitch, sizeof(T), call.temporary_memory(shared, {UINT32_MAX, 0}).GetLength(),
                               front ? SoftmaxKind::GradFront : SoftmaxKind::Grad);
     });
-    const Tile tile(call, rows, shared, kIs950 ? 0 : Tile::kHalf ? 3 : 1, kIs950 ? 0 : 1);
-    const uint64_t n = uint64_t(rows.m) * rows.pitch;
-    const Range to = call.operand("dstTensor", dst, front ? uint64_t(rows.m) * kBlock : n);
-    const Range from = call.operand("srcTensor", src, n), gradients = call.operand("gradTensor", grad, n);
+    const Tile tile(call, rows, shared, kIs950 ? 0 : Tile::kIsHalf ? 3 : 1, kIs950 ? 0 : 1);
+    const uint64_t total_elements = uint64_t(rows.count) * rows.pitch;
+    const Range dst_bytes =
+        call.check_operand("dstTensor", dst, front ? uint64_t(rows.count) * kBlockElements : total_elements);
+    const Range src_bytes = call.check_operand("srcTensor", src, total_elements),
+                gradients = call.check_operand("gradTensor", grad, total_elements);
     if (front)
-        call.apart("dstTensor", to, "srcTensor", from);
+        call.check_apart("dstTensor", dst_bytes, "srcTensor", src_bytes);
     else
-        call.same_or_apart("dstTensor", to, "srcTensor", from);
-    call.apart("dstTensor", to, "gradTensor", gradients);
-    Tile::check_apart_from(call, "sharedTmpBuffer", range_of(tile.memory),
-                           {{"dstTensor", to}, {"srcTensor", from}, {"gradTensor", gradients}});
+        call.check_same_or_apart("dstTensor", dst_bytes, "srcTensor", src_bytes);
+    call.check_apart("dstTensor", dst_bytes, "gradTensor", gradients);
+    Tile::check_apart_from_each(call, "sharedTmpBuffer", range_of(tile.memory),
+                                {{"dstTensor", dst_bytes}, {"srcTensor", src_bytes}, {"gradTensor", gradients}});
     if constexpr (kIs950) return softmax_grad_in_registers(call, front, dst, grad, src, rows);
-    const RowSteps v(call.site());
-    for_each_tile(rows, [&](uint32_t first, uint32_t m) {
-        const uint32_t count = m * rows.pitch, at = first * rows.pitch;
-        Floats x = tile.wide[1], g = tile.wide[2], sums = tile.blocks[0];
-        const Floats& product = tile.wide[0];
-        if constexpr (Tile::kHalf) {
-            v.cast(x, src[at], count);
-            v.cast(g, grad[at], count);
+    const RowSteps steps(call.site());
+    for_each_tile(rows, [&](uint32_t first_row, uint32_t tile_rows) {
+        const uint32_t elements = tile_rows * rows.pitch, offset = first_row * rows.pitch;
+        Floats x = tile.matrices[1], g = tile.matrices[2], sums = tile.blocks[0];
+        const Floats& product = tile.matrices[0];
+        if constexpr (Tile::kIsHalf) {
+            steps.cast(x, src[offset], elements);
+            steps.cast(g, grad[offset], elements);
         } else {
-            x = src[at];
-            g = grad[at];
-            if (front) sums = dst[first * kBlock];
+            x = src[offset];
+            g = grad[offset];
+            if (front) sums = dst[first_row * kBlockElements];
         }
-        v.mul(product, g, x, count);
-        v.template reduce<false>(sums, product, m, rows.k, rows.pitch, kBlock, tile.folded);
+        steps.mul(product, g, x, elements);
+        steps.template reduce<false>(sums, product, tile_rows, rows.columns, rows.pitch, kBlockElements, tile.fold_tmp);
         if (front) {
-            if constexpr (Tile::kHalf) v.cast(dst[first * kBlock], sums, m * kBlock);
+            if constexpr (Tile::kIsHalf) steps.cast(dst[first_row * kBlockElements], sums, tile_rows * kBlockElements);
             return;
         }
-        v.sub_blocks(product, g, sums, m, rows.pitch, kBlock);
-        if constexpr (Tile::kHalf) {
-            v.mul(product, product, x, count);
-            v.cast(dst[at], product, count);
+        steps.sub_blocks(product, g, sums, tile_rows, rows.pitch, kBlockElements);
+        if constexpr (Tile::kIsHalf) {
+            steps.mul(product, product, x, elements);
+            steps.cast(dst[offset], product, elements);
         } else {
-            v.mul(dst[at], product, x, count);
+            steps.mul(dst[offset], product, x, elements);
         }
     });
 }

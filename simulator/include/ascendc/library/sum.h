@@ -1,9 +1,10 @@
 // Sum, Mean: sums and means of rows.
 //
-// Rules: half and float; Mean of half may add in float (accType). A row has `inner` elements of which n count: n
-// rounded up to 32 bytes. Destination and source are apart. Meaning: each repeat is a tree of neighbours, then the
-// repeats' sums are reduced the same way; Mean multiplies by 1 / n in T, or in float if it adds in float. Pages: Sum,
-// Mean, GetSumMaxMinTmpSize, GetMeanMaxMinTmpSize; the steps are those of asc-devkit's impl/adv_api/detail/reduce/sum
+// Rules: half and float; Mean of half may add in float (accType). There are `outter` rows. The sum of a row has its
+// first n elements; `inner`, the distance of rows, is n rounded up to 32 bytes. Destination and source do not overlap.
+// Meaning: the elements of a repeat are added in pairs, then the pairs' sums in pairs, until one is left. The sums of
+// the repeats are added in the same way. Mean multiplies by 1 / n in T, or in accType if that is float. Pages: Sum,
+// Mean, GetSumMaxMinTmpSize, GetMeanMaxMinTmpSize. The steps are those of asc-devkit's impl/adv_api/detail/reduce/sum
 // and mean.
 #pragma once
 
@@ -28,72 +29,74 @@ struct MeanParams {
 namespace ascend_sim {
 
 // Checks a call; returns the temporary memory.
-template <class P, class T>
+template <class Params, class T>
 AscendC::LocalTensor<uint8_t> check_sum(const Call& call, const AscendC::LocalTensor<T>& dst,
                                         const AscendC::LocalTensor<T>& src, const AscendC::LocalTensor<uint8_t>* shared,
-                                        TmpSizes sizes, const P& p) {
-    if (p.n == 0 || p.outter == 0 || p.inner != in_units(p.n * sizeof(T), kBlockBytes) / sizeof(T))
+                                        TmpSizes sizes, const Params& params) {
+    if (params.n == 0 || params.outter == 0 || params.inner != round_up(params.n * sizeof(T), kBlockBytes) / sizeof(T))
         call.report(Rule::Count04,
                     "inner must be n rounded up to 32 bytes, and none may be 0, but outter, inner and n are %u, %u and "
                     "%u.",
-                    p.outter, p.inner, p.n);
-    const Range to = call.operand("dstTensor", dst, p.outter);
-    const Range from = call.operand("srcTensor", src, uint64_t(p.outter) * p.inner);
-    call.apart("dstTensor", to, "srcTensor", from);
-    const auto tmp = call.temporary(shared, sizes);
-    call.apart("sharedTmpBuffer", range_of(tmp), "dstTensor", to);
-    call.apart("sharedTmpBuffer", range_of(tmp), "srcTensor", from);
+                    params.outter, params.inner, params.n);
+    const Range dst_bytes = call.check_operand("dstTensor", dst, params.outter);
+    const Range src_bytes = call.check_operand("srcTensor", src, uint64_t(params.outter) * params.inner);
+    call.check_apart("dstTensor", dst_bytes, "srcTensor", src_bytes);
+    const auto tmp = call.temporary_memory(shared, sizes);
+    call.check_apart("sharedTmpBuffer", range_of(tmp), "dstTensor", dst_bytes);
+    call.check_apart("sharedTmpBuffer", range_of(tmp), "srcTensor", src_bytes);
     return tmp;
 }
 
-// to[0] = sum of the n elements of s; tmp has an element for each repeat.
+// sum[0] = the sum of the n elements of src. tmp has an element for each repeat.
 template <class T>
-void sum_by_repeats(NormSteps& m, const AscendC::LocalTensor<T>& to, AscendC::LocalTensor<T> s,
+void sum_by_repeats(NormSteps& steps, const AscendC::LocalTensor<T>& sum, AscendC::LocalTensor<T> src,
                     const AscendC::LocalTensor<T>& tmp, uint32_t n) {
-    constexpr uint32_t kInRepeat = kRepeatBytes / sizeof(T);
-    for (; n > kInRepeat; n = (n + kInRepeat - 1) / kInRepeat) {
-        m.reduce_repeats(tmp, s, n);
-        s = tmp;
+    constexpr uint32_t kElementsInRepeat = kRepeatBytes / sizeof(T);
+    for (; n > kElementsInRepeat; n = (n + kElementsInRepeat - 1) / kElementsInRepeat) {
+        steps.reduce_repeats(tmp, src, n);
+        src = tmp;
     }
-    m.reduce_repeats(to, s, n);
+    steps.reduce_repeats(sum, src, n);
 }
 
 template <class T>
 void sum(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
-         const AscendC::LocalTensor<uint8_t>* shared, const AscendC::SumParams& p) {
-    const auto tmp = check_sum(call, dst, src, shared, sum_sizes(p.n, sizeof(T)), p);
-    NormSteps m(call.site());
-    for (uint32_t r = 0; r < p.outter; ++r)
-        sum_by_repeats(m, dst[r], src[r * p.inner], tmp.template ReinterpretCast<T>(), p.n);
-    m.finish();
+         const AscendC::LocalTensor<uint8_t>* shared, const AscendC::SumParams& params) {
+    const auto tmp = check_sum(call, dst, src, shared, sum_sizes(params.n, sizeof(T)), params);
+    NormSteps steps(call.site());
+    for (uint32_t row = 0; row < params.outter; ++row)
+        sum_by_repeats(steps, dst[row], src[row * params.inner], tmp.template ReinterpretCast<T>(), params.n);
+    steps.finish();
 }
 
-template <class A, class T>
+template <class Accumulator, class T>
 void mean(const Call& call, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
-          const AscendC::LocalTensor<uint8_t>* shared, const AscendC::MeanParams& p) {
-    // The host's size has a byte for each repeat, not an element; a larger buffer is used.
-    const auto memory = check_sum(call, dst, src, shared, {~0u, mean_sizes(p.n, sizeof(T), sizeof(A)).least}, p);
-    const float factor = 1.0f / float(p.n);
-    NormSteps m(call.site());
-    if constexpr (sizeof(A) == sizeof(T)) {
+          const AscendC::LocalTensor<uint8_t>* shared, const AscendC::MeanParams& params) {
+    // The host's size has only one byte, not one element, for each repeat. The function uses all of a larger buffer.
+    const auto memory =
+        check_sum(call, dst, src, shared, {~0u, mean_sizes(params.n, sizeof(T), sizeof(Accumulator)).least}, params);
+    const float factor = 1.0f / float(params.n);
+    NormSteps steps(call.site());
+    if constexpr (sizeof(Accumulator) == sizeof(T)) {
         const auto tmp = memory.template ReinterpretCast<T>();
-        for (uint32_t r = 0; r < p.outter; ++r) sum_by_repeats(m, dst[r], src[r * p.inner], tmp, p.n);
-        m.count(p.outter);
-        m.muls(dst, dst, T(factor));
+        for (uint32_t row = 0; row < params.outter; ++row)
+            sum_by_repeats(steps, dst[row], src[row * params.inner], tmp, params.n);
+        steps.set_count(params.outter);
+        steps.muls(dst, dst, T(factor));
     } else {
-        const Floats x = memory.template ReinterpretCast<float>(), sums = x[p.inner];
+        const Floats x = memory.template ReinterpretCast<float>(), sums = x[params.inner];
         const AscendC::LocalTensor<T> result = memory.template ReinterpretCast<T>();
-        for (uint32_t r = 0; r < p.outter; ++r) {
-            m.count(p.n);
-            m.cast(x, src[r * p.inner], RoundMode::CAST_NONE);
-            sum_by_repeats(m, sums, x, sums, p.n);
-            m.count(1);
-            m.muls(sums, sums, factor);
-            m.cast(result, sums, RoundMode::CAST_NONE);
-            m.reduce_repeats(dst[r], result, 1);
+        for (uint32_t row = 0; row < params.outter; ++row) {
+            steps.set_count(params.n);
+            steps.cast(x, src[row * params.inner], RoundMode::CAST_NONE);
+            sum_by_repeats(steps, sums, x, sums, params.n);
+            steps.set_count(1);
+            steps.muls(sums, sums, factor);
+            steps.cast(result, sums, RoundMode::CAST_NONE);
+            steps.reduce_repeats(dst[row], result, 1);
         }
     }
-    m.finish();
+    steps.finish();
 }
 
 }  // namespace ascend_sim

@@ -1,7 +1,7 @@
-// Temporary memory of library functions: the results of the host's Get...MaxMinTmpSize(), which the kernel's functions
-// check. Plain C++, shared by kernels and by tiling/tiling_api.h.
+// Sizes of the temporary memory of library functions. The host's functions Get...MaxMinTmpSize() return them, and the
+// kernel's functions check them. Plain C++ for kernels and for tiling/tiling_api.h.
 //
-// Source: the pages Get...MaxMinTmpSize say how to get the sizes; the figures are those of asc-devkit's
+// Source: the pages Get...MaxMinTmpSize describe the functions. The figures are those of asc-devkit's
 // impl/adv_api/tiling.
 #pragma once
 
@@ -9,12 +9,14 @@
 
 namespace ascend_sim {
 
+constexpr uint32_t round_up(uint32_t n, uint32_t unit) { return (n + unit - 1) / unit * unit; }
+
 struct TmpSizes {
-    uint32_t most, least;  // bytes; what exceeds `most` is not used
+    uint32_t most, least;  // bytes; memory past `most` is not used
 };
 
-// How many arrays as large as the input fit the temporary memory: of 16-bit input, of 32-bit input, and of 32-bit input
-// that may be overwritten (isReuseSource). floats: the arrays are of float, whatever the input's type is.
+// The number of arrays of the input's size that the temporary memory holds: for 16-bit input, for 32-bit input, and for
+// 32-bit input that the function may overwrite (isReuseSource). With `floats`, 16-bit input has arrays of float too.
 struct TmpArrays {
     uint32_t half_arrays, float_arrays, reuse_arrays;
     bool floats;
@@ -24,12 +26,12 @@ struct TmpArrays {
     }
     constexpr TmpSizes sizes(uint64_t elements, uint32_t type_bytes, bool reuse) const {
         constexpr uint32_t kLeast = 256;
-        const uint64_t bytes = elements * (floats ? 4 : type_bytes), n = arrays(type_bytes, reuse);
-        return {uint32_t(n * (bytes > kLeast ? bytes : kLeast)), uint32_t(n * kLeast)};
+        const uint64_t bytes = elements * (floats ? 4 : type_bytes), count = arrays(type_bytes, reuse);
+        return {uint32_t(count * (bytes > kLeast ? bytes : kLeast)), uint32_t(count * kLeast)};
     }
 };
 
-// ROW(name, arrays of half, of float, of float with isReuseSource, arrays are floats)
+// ROW(name, arrays for half, for float, for float with isReuseSource, whether all arrays are of float)
 #define ASCEND_SIM_TMP_SIZES(ROW) \
     ROW(Acos, 6, 2, 2, false)     \
     ROW(Acosh, 2, 1, 1, false)    \
@@ -73,24 +75,24 @@ constexpr TmpArrays kNone{0, 0, 0, false};
 
 constexpr TmpArrays round_arrays(bool is310p) { return is310p ? TmpArrays{2, 1, 1, false} : TmpArrays{1, 0, 0, false}; }
 
-// Power of floating-point numbers: arrays of float, and 256 bytes for constants; of integers: arrays of int32.
-// `tensors`: base and exponent are tensors.
-constexpr uint32_t kPowerConstants = 256;
-constexpr uint32_t power_count(bool tensors, uint32_t type_bytes, bool is310p) {
+// Power of floating-point numbers has arrays of float, and 256 bytes for constants. Power of integers has arrays of
+// int32. tensors: base and exponent are both tensors.
+constexpr uint32_t kPowerConstantBytes = 256;
+constexpr uint32_t power_array_count(bool tensors, uint32_t type_bytes, bool is310p) {
     return (type_bytes == 2 ? 7 : tensors ? 4 : 5) + (is310p ? 1 : 0);
 }
-constexpr uint32_t int_power_count(bool tensors, bool is310p) { return (tensors ? 6 : 7) + (is310p ? 1 : 0); }
-constexpr TmpSizes power_arrays(uint64_t elements, uint32_t arrays, uint32_t constants) {
+constexpr uint32_t int_power_array_count(bool tensors, bool is310p) { return (tensors ? 6 : 7) + (is310p ? 1 : 0); }
+constexpr TmpSizes power_array_sizes(uint64_t elements, uint32_t arrays, uint32_t constant_bytes) {
     constexpr uint32_t kLeast = 256;
     const uint64_t bytes = elements * 4;
-    return {uint32_t(arrays * (bytes > kLeast ? bytes : kLeast) + constants), arrays * kLeast + constants};
+    return {uint32_t(arrays * (bytes > kLeast ? bytes : kLeast) + constant_bytes), arrays * kLeast + constant_bytes};
 }
 constexpr TmpSizes power_sizes(uint64_t elements, bool tensors, uint32_t type_bytes, bool is310p, bool is950) {
     if (is950) return {uint32_t(elements * 12), uint32_t(elements * 12)};
-    return power_arrays(elements, power_count(tensors, type_bytes, is310p), kPowerConstants);
+    return power_array_sizes(elements, power_array_count(tensors, type_bytes, is310p), kPowerConstantBytes);
 }
 constexpr TmpSizes int_power_sizes(uint64_t elements, bool tensors, bool is310p, bool is950) {
-    return is950 ? TmpSizes{0, 0} : power_arrays(elements, int_power_count(tensors, is310p), 0);
+    return is950 ? TmpSizes{0, 0} : power_array_sizes(elements, int_power_array_count(tensors, is310p), 0);
 }
 
 }  // namespace ascend_sim

@@ -1,9 +1,9 @@
 // Sin, Cos, Tan, Asin, Acos, Atan.
 //
 // Rules: half and float. Sin, Cos and Tan take -65504 .. 65504, Asin and Acos -1 .. 1.
-// Meaning: in float. Sin, Cos and Tan subtract the nearest multiple of pi, which has several parts, and evaluate a
-// polynomial or a quotient of polynomials. Asin and Acos are Taylor series of x, or of sqrt(1 - x * x) where that is
-// smaller; Atan is the least of four series around 0, pi/8, pi/4 and 3 pi/8.
+// Meaning: computed in float. Sin, Cos and Tan subtract the nearest multiple of pi from x, part by part, and evaluate a
+// polynomial or a quotient of polynomials. Asin and Acos are Taylor series of x, or of sqrt(1 - x * x) if that is
+// smaller. Atan is the least of four Taylor series, for angles around 0, pi/8, pi/4 and 3 pi/8.
 // Pages: Sin, Cos, Tan, Asin, Acos, Atan; the coefficients are those of asc-devkit's impl/adv_api/detail/math.
 #pragma once
 
@@ -12,226 +12,227 @@
 namespace ascend_sim {
 
 constexpr float kInversePi = 0.3183098733425140380859375f;
-// pi as a sum; a product of a short part and a multiple is exact.
+// pi as a sum of parts. The first parts have few bits, so that their products with an integer are exact.
 constexpr float kPiParts[] = {3.140625f, 0.0009670257568359375f, 6.2771141529083251953125e-7f,
                               1.21644916362129151821136474609375e-10f, -1.0290623200529979163359041220560e-13f};
-constexpr float kHalfPi = 1.57079637050628662109375f, kHalfPiRest = -0.00000004371139000189375f;
+constexpr float kHalfPi = 1.57079637050628662109375f, kHalfPiRest = -0.00000004371139000189375f;  // their sum: pi / 2
 
-// r -= k * part
-template <class M, class R>
-void subtract_part(M& m, R& r, const R& from, R& k, R& t, float part) {
-    m.muls(t, k, part);
-    m.sub(r, from, t);
+// r = from - k * part
+template <class Steps, class Register>
+void subtract_part(Steps& steps, Register& r, const Register& from, Register& k, Register& tmp, float part) {
+    steps.muls(tmp, k, part);
+    steps.sub(r, from, tmp);
 }
 
-// y = the sine of r times the sign of (-1)^k; r2 and k are overwritten.
-template <class M, class R>
-void sine_of_rest(M& m, R& y, R& r, R& r2, R& k) {
-    m.mul(r2, r, r);
-    m.muls(y, k, 0.5f);  // the sign: 1 + 4 * floor(k / 2) - 2 * k
-    m.round(y, y, RoundMode::CAST_FLOOR);
-    m.muls(y, y, 4.0f);
-    m.muls(k, k, -2.0f);
-    m.add(y, y, k);
-    m.adds(y, y, 1.0f);
-    polynomial(m, k, r2, {2.604926501e-6f, -0.0001980894471f, 0.008333049340f, -0.1666665792f, 1.0f});
-    m.mul(k, k, r);
-    m.mul(y, k, y);
+// y = (-1)^k * sin(r), where r is x without a multiple k of pi. Overwrites r2 and k.
+template <class Steps, class Register>
+void sine_of_reduced(Steps& steps, Register& y, Register& r, Register& r2, Register& k) {
+    steps.mul(r2, r, r);
+    steps.muls(y, k, 0.5f);  // (-1)^k = 1 + 4 * floor(k / 2) - 2 * k
+    steps.round(y, y, RoundMode::CAST_FLOOR);
+    steps.muls(y, y, 4.0f);
+    steps.muls(k, k, -2.0f);
+    steps.add(y, y, k);
+    steps.adds(y, y, 1.0f);
+    polynomial(steps, k, r2, {2.604926501e-6f, -0.0001980894471f, 0.008333049340f, -0.1666665792f, 1.0f});
+    steps.mul(k, k, r);
+    steps.mul(y, k, y);
 }
 
-// The register of the reduced argument: the source itself, if it may be overwritten.
+// The reduced argument r overwrites the source if isReuseSource allows it; else r needs a third temporary register.
 template <class T, bool reuse>
 struct PeriodicTraits : ProgramTraits {
-    static constexpr bool kReuses = std::is_same_v<T, float> && reuse;
-    static constexpr uint32_t kTemps = kReuses ? 2 : 3;
+    static constexpr bool kReusesSources = std::is_same_v<T, float> && reuse;
+    static constexpr uint32_t kTmpRegisters = kReusesSources ? 2 : 3;
 };
 
 template <class T, bool reuse>
 struct SinProgram : PeriodicTraits<T, reuse> {
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        R& r = PeriodicTraits<T, reuse>::kReuses ? x[0] : t[2];
-        m.muls(t[0], x[0], kInversePi);
-        m.round(t[0], t[0], RoundMode::CAST_ROUND);
-        for (int i = 0; i < 4; ++i) subtract_part(m, r, i ? r : x[0], t[0], t[1], kPiParts[i]);
-        sine_of_rest(m, y, r, t[1], t[0]);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        Register& r = PeriodicTraits<T, reuse>::kReusesSources ? x[0] : tmp[2];
+        steps.muls(tmp[0], x[0], kInversePi);
+        steps.round(tmp[0], tmp[0], RoundMode::CAST_ROUND);
+        for (int i = 0; i < 4; ++i) subtract_part(steps, r, i ? r : x[0], tmp[0], tmp[1], kPiParts[i]);
+        sine_of_reduced(steps, y, r, tmp[1], tmp[0]);
     }
 };
 
 template <class T, bool reuse>
 struct CosProgram : PeriodicTraits<T, reuse> {
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        R& r = PeriodicTraits<T, reuse>::kReuses ? x[0] : t[2];
-        m.muls(t[0], x[0], kInversePi);
-        m.adds(t[0], t[0], 0.5f);
-        m.round(t[0], t[0], RoundMode::CAST_RINT);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        Register& r = PeriodicTraits<T, reuse>::kReusesSources ? x[0] : tmp[2];
+        steps.muls(tmp[0], x[0], kInversePi);
+        steps.adds(tmp[0], tmp[0], 0.5f);
+        steps.round(tmp[0], tmp[0], RoundMode::CAST_RINT);
         for (int i = 0; i < 5; ++i) {
-            subtract_part(m, r, i ? r : x[0], t[0], t[1], kPiParts[i]);
-            if (i == 1) m.adds(r, r, kHalfPi);
+            subtract_part(steps, r, i ? r : x[0], tmp[0], tmp[1], kPiParts[i]);
+            if (i == 1) steps.adds(r, r, kHalfPi);
         }
-        m.adds(r, r, kHalfPiRest);
-        sine_of_rest(m, y, r, t[1], t[0]);
-        m.mins(y, y, 1.0f);
-        m.maxs(y, y, -1.0f);
+        steps.adds(r, r, kHalfPiRest);
+        sine_of_reduced(steps, y, r, tmp[1], tmp[0]);
+        steps.mins(y, y, 1.0f);
+        steps.maxs(y, y, -1.0f);
     }
 };
 
-// tan r = r * p(r^2) / ((r^2 - c) * (r + pi/2) * (r - pi/2))
+// tan r = r * p(r^2) / ((r^2 - 24.80489) * (r + pi/2) * (r - pi/2)) with a polynomial p. `above` is r + pi/2, `below`
+// is r - pi/2.
 template <class T, bool>
 struct TanProgram : ProgramTraits {
-    static constexpr uint32_t kTemps = 4;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        R &k = t[0], &above = t[1], &below = t[2], &r = t[3];
-        m.adds(r, x[0], 0.0f);
-        m.muls(k, r, kInversePi);
-        m.round(k, k, RoundMode::CAST_RINT);
+    static constexpr uint32_t kTmpRegisters = 4;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        Register &k = tmp[0], &above = tmp[1], &below = tmp[2], &r = tmp[3];
+        steps.adds(r, x[0], 0.0f);
+        steps.muls(k, r, kInversePi);
+        steps.round(k, k, RoundMode::CAST_RINT);
         for (int i = 0; i < 5; ++i) {
-            subtract_part(m, r, r, k, y, kPiParts[i]);
+            subtract_part(steps, r, r, k, y, kPiParts[i]);
             if (i == 1) {
-                m.adds(above, r, kHalfPi);
-                m.adds(below, r, -kHalfPi);
+                steps.adds(above, r, kHalfPi);
+                steps.adds(below, r, -kHalfPi);
             } else if (i > 1) {
-                m.sub(above, above, y);
-                m.sub(below, below, y);
+                steps.sub(above, above, y);
+                steps.sub(below, below, y);
             }
             if (i == 2) {
-                m.adds(above, above, kHalfPiRest);
-                m.adds(below, below, -kHalfPiRest);
+                steps.adds(above, above, kHalfPiRest);
+                steps.adds(below, below, -kHalfPiRest);
             }
         }
-        m.mul(k, r, r);
-        polynomial(m, y, k, {0.0698520831551998762793f, -6.8711573651634203789f, 61.20362572811089435388f});
-        m.mul(y, y, r);
-        m.adds(k, k, -24.8048928861126769186219f);
-        m.mul(k, k, above);
-        m.mul(k, k, below);
-        m.div(y, y, k);
+        steps.mul(k, r, r);
+        polynomial(steps, y, k, {0.0698520831551998762793f, -6.8711573651634203789f, 61.20362572811089435388f});
+        steps.mul(y, y, r);
+        steps.adds(k, k, -24.8048928861126769186219f);
+        steps.mul(k, k, above);
+        steps.mul(k, k, below);
+        steps.div(y, y, k);
     }
 };
 
-// d = asin of the square root of `square`, which becomes the square root.
-template <class M, class R>
-void asin_of_square(M& m, R& d, R& square) {
-    polynomial(m, d, square,
+// result = asin(sqrt(square)). `square` becomes its square root.
+template <class Steps, class Register>
+void asin_of_square(Steps& steps, Register& result, Register& square) {
+    polynomial(steps, result, square,
                {0.01396484375f, 0.01735276442307692f, 0.022372159090909092f, 0.030381944444444444f,
                 0.044642857142857144f, 0.075f, 0.16666666666666666f, 1.0f});
-    m.sqrt(square, square);
-    m.mul(d, d, square);
+    steps.sqrt(square, square);
+    steps.mul(result, result, square);
 }
 
-// y becomes -1 or 1 by the sign of x (0 for 0); denominator is overwritten.
-template <class M, class R>
-void sign_of(M& m, R& y, const R& x, R& denominator) {
-    m.muls(y, x, 0x1p62f);
-    m.abs(denominator, y);
-    m.adds(denominator, denominator, 0x1p-62f);
-    m.div(y, y, denominator);
+// y = the sign of x: -1, 0 or 1. Overwrites `denominator`.
+template <class Steps, class Register>
+void sign_of(Steps& steps, Register& y, const Register& x, Register& denominator) {
+    steps.muls(y, x, 0x1p62f);
+    steps.abs(denominator, y);
+    steps.adds(denominator, denominator, 0x1p-62f);
+    steps.div(y, y, denominator);
 }
 
 template <class T, bool>
 struct AsinProgram : ProgramTraits {
-    static constexpr uint32_t kTemps = 2;
-    static constexpr bool kOwnResult = true;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        m.mul(t[0], x[0], x[0]);
-        m.muls(t[0], t[0], -1.0f);
-        m.adds(t[0], t[0], 1.0f);
-        asin_of_square(m, t[1], t[0]);  // of sqrt(1 - x * x)
-        m.muls(t[1], t[1], -1.0f);
-        m.adds(t[1], t[1], kHalfPi);
-        m.mul(t[0], x[0], x[0]);
-        asin_of_square(m, y, t[0]);  // of |x|
-        // The first one where |x| is at least sqrt(1/2): its weight is 0 or 1.
-        m.muls(t[0], t[0], 0.70710678118654752f);
-        m.adds(t[0], t[0], 0.5f);
-        m.round(t[0], t[0], RoundMode::CAST_FLOOR);
-        m.mins(t[0], t[0], 1.0f);
-        m.mul(t[1], t[1], t[0]);
-        m.muls(t[0], t[0], -1.0f);
-        m.adds(t[0], t[0], 1.0f);
-        m.mul(y, y, t[0]);
-        m.add(y, y, t[1]);
-        sign_of(m, t[0], x[0], t[1]);
-        m.mul(y, y, t[0]);
+    static constexpr uint32_t kTmpRegisters = 2;
+    static constexpr bool kHasResultRegister = true;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        steps.mul(tmp[0], x[0], x[0]);
+        steps.muls(tmp[0], tmp[0], -1.0f);
+        steps.adds(tmp[0], tmp[0], 1.0f);
+        asin_of_square(steps, tmp[1], tmp[0]);  // asin(sqrt(1 - x * x))
+        steps.muls(tmp[1], tmp[1], -1.0f);
+        steps.adds(tmp[1], tmp[1], kHalfPi);
+        steps.mul(tmp[0], x[0], x[0]);
+        asin_of_square(steps, y, tmp[0]);  // asin(|x|)
+        // The weight of the first series is 1 where |x| >= sqrt(1/2), else 0.
+        steps.muls(tmp[0], tmp[0], 0.70710678118654752f);
+        steps.adds(tmp[0], tmp[0], 0.5f);
+        steps.round(tmp[0], tmp[0], RoundMode::CAST_FLOOR);
+        steps.mins(tmp[0], tmp[0], 1.0f);
+        steps.mul(tmp[1], tmp[1], tmp[0]);
+        steps.muls(tmp[0], tmp[0], -1.0f);
+        steps.adds(tmp[0], tmp[0], 1.0f);
+        steps.mul(y, y, tmp[0]);
+        steps.add(y, y, tmp[1]);
+        sign_of(steps, tmp[0], x[0], tmp[1]);
+        steps.mul(y, y, tmp[0]);
     }
 };
 
 template <class T, bool reuse>
 struct AcosProgram : AsinProgram<T, reuse> {
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
-        AsinProgram<T, reuse>::operator()(m, y, x, t);
-        m.adds(y, y, -kHalfPi);
-        m.muls(y, y, -1.0f);
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
+        AsinProgram<T, reuse>::operator()(steps, y, x, tmp);
+        steps.adds(y, y, -kHalfPi);
+        steps.muls(y, y, -1.0f);
     }
 };
 
-// d = the Taylor series of atan x up to the power 2 * level + 1.
-template <class M, class R>
-void atan_series(M& m, R& d, R& x, R& square, int level) {
-    m.mul(square, x, x);
-    m.muls(d, square, (level % 2 ? -1.0f : 1.0f) / float(2 * level + 1));
+// result = the Taylor series of atan(x) up to the power 2 * level + 1.
+template <class Steps, class Register>
+void atan_series(Steps& steps, Register& result, Register& x, Register& square, int level) {
+    steps.mul(square, x, x);
+    steps.muls(result, square, (level % 2 ? -1.0f : 1.0f) / float(2 * level + 1));
     for (int i = level - 1; i > 0; --i) {
-        m.adds(d, d, (i % 2 ? -1.0f : 1.0f) / float(2 * i + 1));
-        m.mul(d, d, square);
+        steps.adds(result, result, (i % 2 ? -1.0f : 1.0f) / float(2 * i + 1));
+        steps.mul(result, result, square);
     }
-    m.adds(d, d, 1.0f);
-    m.mul(d, d, x);
+    steps.adds(result, result, 1.0f);
+    steps.mul(result, result, x);
 }
-// d = |(x - s) / (1 + s * x)|, so that atan x = atan s + atan d for x >= s.
-template <class M, class R>
-void rotate_by(M& m, R& d, R& x, R& t, float s) {
-    m.muls(d, x, s);
-    m.adds(d, d, 1.0f);
-    m.adds(t, x, -s);
-    m.div(d, t, d);
-    m.abs(d, d);
+// result = |(x - center) / (1 + center * x)|, so that atan(x) = atan(center) + atan(result) for x >= center.
+template <class Steps, class Register>
+void subtract_angle(Steps& steps, Register& result, Register& x, Register& tmp, float center) {
+    steps.muls(result, x, center);
+    steps.adds(result, result, 1.0f);
+    steps.adds(tmp, x, -center);
+    steps.div(result, tmp, result);
+    steps.abs(result, result);
 }
 
 template <class T, bool>
 struct AtanProgram : ProgramTraits {
-    static constexpr uint32_t kTemps = 5;
-    template <class M, class R>
-    void operator()(M& m, R& y, R (&x)[1], R* t) const {
+    static constexpr uint32_t kTmpRegisters = 5;
+    template <class Steps, class Register>
+    void operator()(Steps& steps, Register& y, Register (&x)[1], Register* tmp) const {
         constexpr float kMost = 10000, kTanEighth = 0.4142135623730950f;  // tan(pi / 8)
         constexpr float kQuarter = kHalfPi / 2, kEighth = kHalfPi / 4;
-        R &clipped = t[0], &a = t[1], &b = t[2], &c = t[3], &square = t[4];
-        m.mins(clipped, x[0], kMost);
-        m.maxs(clipped, clipped, -kMost);
-        m.abs(a, clipped);
-        atan_series(m, y, a, square, 4);
-        rotate_by(m, b, a, c, kTanEighth);
-        atan_series(m, c, b, square, 4);
-        m.adds(c, c, kEighth);
-        m.min(y, y, c);
-        rotate_by(m, b, a, c, 1.0f);
-        atan_series(m, c, b, square, 4);
-        m.adds(c, c, kQuarter);
-        m.min(y, y, c);
-        rotate_by(m, a, b, c, kTanEighth);
-        atan_series(m, c, a, square, 6);
-        m.adds(c, c, kEighth);
-        m.adds(c, c, kQuarter);
-        m.min(y, y, c);
-        sign_of(m, a, clipped, c);
-        m.mul(y, y, a);
+        Register &clipped = tmp[0], &a = tmp[1], &b = tmp[2], &c = tmp[3], &square = tmp[4];
+        steps.mins(clipped, x[0], kMost);
+        steps.maxs(clipped, clipped, -kMost);
+        steps.abs(a, clipped);
+        atan_series(steps, y, a, square, 4);
+        subtract_angle(steps, b, a, c, kTanEighth);
+        atan_series(steps, c, b, square, 4);
+        steps.adds(c, c, kEighth);
+        steps.min(y, y, c);
+        subtract_angle(steps, b, a, c, 1.0f);
+        atan_series(steps, c, b, square, 4);
+        steps.adds(c, c, kQuarter);
+        steps.min(y, y, c);
+        subtract_angle(steps, a, b, c, kTanEighth);
+        atan_series(steps, c, a, square, 6);
+        steps.adds(c, c, kEighth);
+        steps.adds(c, c, kQuarter);
+        steps.min(y, y, c);
+        sign_of(steps, a, clipped, c);
+        steps.mul(y, y, a);
     }
 };
 
-// On Ascend950 Sin and Cos need no memory.
+// Temporary memory: on Ascend950 Sin and Cos need none.
 namespace tmp_sizes {
-constexpr TmpArrays kSinHere = kIs950 ? kNone : kSin, kCosHere = kIs950 ? kNone : kCos;
+constexpr TmpArrays kSinOnSoc = kIs950 ? kNone : kSin, kCosOnSoc = kIs950 ? kNone : kCos;
 }
 
 }  // namespace ascend_sim
 
 namespace AscendC {
 
-ASCEND_SIM_FUNCTION(Sin, SinProgram, kSinHere)
-ASCEND_SIM_FUNCTION(Cos, CosProgram, kCosHere)
+ASCEND_SIM_FUNCTION(Sin, SinProgram, kSinOnSoc)
+ASCEND_SIM_FUNCTION(Cos, CosProgram, kCosOnSoc)
 ASCEND_SIM_FUNCTION(Tan, TanProgram, kTan)
 ASCEND_SIM_FUNCTION(Asin, AsinProgram, kAsin)
 ASCEND_SIM_FUNCTION(Acos, AcosProgram, kAcos)

@@ -1,14 +1,17 @@
 // WelfordUpdate, WelfordFinalize: mean and variance of data that comes in parts.
 //
-// Rules: WelfordUpdate: x half or float (also bfloat16 on Ascend950), means and variances float; rnLength 1, abLength
-// whole 32-byte blocks of x, abComputeLength at least 1. WelfordFinalize: float; abLength a multiple of 8 and the sum
-// of headCountLength and tailCountLength; tailCountLength is 0 if tailCount is (not on Ascend950). Operands are apart.
-// Meaning: update: mean' = mean + (x - mean) * nRec; m2' = m2 + (x - mean) * (x - mean'). Elements past abComputeLength
-// are copied with isInplace, else unchanged. Finalize: mean = sum(mean_i * count_i) * rRec; variance =
-// sum(m2_i + count_i * (mean_i - mean)^2) * rRec, in the order of the instructions; without a tail the mean takes abRec
-// instead of counts, and the variance rnLength. Both results are the first elements of 8, the others are 0.
-// Cost: that of the instructions; one instruction on Ascend950.
-// Pages: WelfordUpdate, WelfordFinalize and their Tiling; the steps are those of asc-devkit's
+// Rules of WelfordUpdate: x is half or float (also bfloat16 on Ascend950), means and variances are float. rnLength is
+// 1, abLength has whole 32-byte blocks of x, abComputeLength is at least 1. Rules of WelfordFinalize: float. abLength
+// is a multiple of 8, and the sum of headCountLength and tailCountLength. tailCountLength is 0 if tailCount is 0 (not
+// on Ascend950). The operands of both functions do not overlap. Meaning: m2 is the sum of squared deviations, which
+// CANN's parameters call variance.
+//   WelfordUpdate: mean' = mean + (x - mean) * nRec; m2' = m2 + (x - mean) * (x - mean'). With isInplace, elements past
+//   abComputeLength are copied; else they stay as they were.
+//   WelfordFinalize: mean = sum(mean_i * count_i) * rRec, variance = sum(m2_i + count_i * (mean_i - mean)^2) * rRec, in
+//   the order of the instructions. Without a tail, the mean is sum(mean_i * abRec), and count_i is rnLength. Each
+//   result is the first of 8 elements; the others are 0.
+// Cost: the sum of the instructions; one instruction on Ascend950.
+// Pages: WelfordUpdate, WelfordFinalize and their Tiling. The steps are those of asc-devkit's
 // impl/adv_api/detail/normalization.
 #pragma once
 
@@ -40,223 +43,234 @@ constexpr WelfordFinalizeConfig WFFINALIZE_DEFAULT_CFG = {false};
 namespace ascend_sim {
 
 template <class T>
-struct Welford {
+struct WelfordUpdateOperands {
     Floats out_mean, out_m2, mean, m2;
     AscendC::LocalTensor<T> x;
 };
 
-template <bool kReuse, class T>
-void welford_update_in_ub(NormSteps& m, const Welford<T>& w, const Floats& tmp, uint32_t n, float rec) {
+template <bool kReusesSource, class T>
+void welford_update_in_ub(NormSteps& steps, const WelfordUpdateOperands<T>& update, const Floats& tmp, uint32_t n,
+                          float reciprocal) {
     constexpr bool kIsHalf = sizeof(T) == 2;
-    constexpr uint32_t kArrays = kIsHalf ? 3 : kReuse ? 1 : 2;
+    constexpr uint32_t kArrays = kIsHalf ? 3 : kReusesSource ? 1 : 2;
     const uint32_t chunk = tmp.GetSize() / (64 * kArrays) * 64;
     for (uint32_t first = 0; first < n; first += chunk) {
-        const uint32_t part = NormSteps::least(n - first, chunk);
-        const Floats delta = tmp[kIsHalf ? chunk : 0], other = kReuse && !kIsHalf ? delta : tmp[(kArrays - 1) * chunk];
+        const uint32_t chunk_elements = std::min<uint32_t>(n - first, chunk);
+        const Floats delta = tmp[kIsHalf ? chunk : 0],
+                     scratch = kReusesSource && !kIsHalf ? delta : tmp[(kArrays - 1) * chunk];
         Floats x;
-        m.count(part);
+        steps.set_count(chunk_elements);
         if constexpr (kIsHalf) {
             x = tmp;
-            m.cast(x, w.x[first], RoundMode::CAST_NONE);
+            steps.cast(x, update.x[first], RoundMode::CAST_NONE);
         } else {
-            x = w.x[first];
+            x = update.x[first];
         }
-        m.sub(delta, x, w.mean[first]);
-        m.muls(other, delta, rec);
-        m.add(w.out_mean[first], other, w.mean[first]);
-        m.sub(other, x, w.out_mean[first]);
-        if (kReuse && !kIsHalf) {
-            m.sub(x, x, w.mean[first]);
-            m.mul(delta, delta, x);
+        steps.sub(delta, x, update.mean[first]);
+        steps.muls(scratch, delta, reciprocal);
+        steps.add(update.out_mean[first], scratch, update.mean[first]);
+        steps.sub(scratch, x, update.out_mean[first]);
+        if (kReusesSource && !kIsHalf) {
+            steps.sub(x, x, update.mean[first]);
+            steps.mul(delta, delta, x);
         } else {
-            m.mul(delta, delta, other);
+            steps.mul(delta, delta, scratch);
         }
-        m.add(w.out_m2[first], delta, w.m2[first]);
+        steps.add(update.out_m2[first], delta, update.m2[first]);
     }
 }
 
 template <class T>
-void welford_update_in_registers(const Welford<T>& w, uint32_t n, float rec, Site site) {
+void welford_update_in_registers(const WelfordUpdateOperands<T>& update, uint32_t n, float reciprocal, Site site) {
     start(Pipe::V, "registers", site);
     const Lanes lanes = Lanes::counted(sizeof(float), n);
-    check_source(Operand<T>{"inputX", w.x}, lanes);
-    check_source(Operand<float>{"inputMean", w.mean}, lanes);
-    check_source(Operand<float>{"inputVariance", w.m2}, lanes);
-    check_destination(Operand<float>{"outputMean", w.out_mean}, lanes);
-    check_destination(Operand<float>{"outputVariance", w.out_m2}, lanes);
+    check_source(Operand<T>{"inputX", update.x}, lanes);
+    check_source(Operand<float>{"inputMean", update.mean}, lanes);
+    check_source(Operand<float>{"inputVariance", update.m2}, lanes);
+    check_destination(Operand<float>{"outputMean", update.out_mean}, lanes);
+    check_destination(Operand<float>{"outputVariance", update.out_m2}, lanes);
     for (uint32_t i = 0; i < n; ++i) {
-        const float x = float(w.x.data()[i]), mean = w.mean.data()[i], delta = x - mean, step = delta * rec;
-        w.out_mean.data()[i] = step + mean;
-        w.out_m2.data()[i] = delta * (x - w.out_mean.data()[i]) + w.m2.data()[i];
+        const float x = float(update.x.data()[i]), mean = update.mean.data()[i], delta = x - mean,
+                    step = delta * reciprocal;
+        update.out_mean.data()[i] = step + mean;
+        update.out_m2.data()[i] = delta * (x - update.out_mean.data()[i]) + update.m2.data()[i];
     }
     finish_vector(lanes.repeats(), 11 * cycles_of(Cost::Repeat));
 }
 
-template <bool kReuse, bool kInPlace, class T>
-void welford_update(const Call& call, const Welford<T>& w, const AscendC::LocalTensor<uint8_t>* shared,
-                    const AscendC::WelfordUpdateParam& p) {
-    if (p.rnLength != 1) call.report(Rule::Count04, "para.rnLength must be 1 but is %u.", p.rnLength);
-    if (p.abLength * sizeof(T) % kBlockBytes || p.abComputeLength == 0 || p.abComputeLength > p.abLength)
+template <bool kReusesSource, bool kInPlace, class T>
+void welford_update(const Call& call, const WelfordUpdateOperands<T>& update,
+                    const AscendC::LocalTensor<uint8_t>* shared, const AscendC::WelfordUpdateParam& para) {
+    if (para.rnLength != 1) call.report(Rule::Count04, "para.rnLength must be 1 but is %u.", para.rnLength);
+    if (para.abLength * sizeof(T) % kBlockBytes || para.abComputeLength == 0 || para.abComputeLength > para.abLength)
         call.report(Rule::Count04,
                     "para.abLength (%u) must be whole 32-byte blocks, and para.abComputeLength (%u) 1 .. abLength.",
-                    p.abLength, p.abComputeLength);
-    Operands all(call);
-    all.add("inputX", w.x, p.abLength);
-    all.add("inputMean", w.mean, p.abLength);
-    all.add("inputVariance", w.m2, p.abLength);
-    all.add("outputMean", w.out_mean, p.abLength);
-    all.add("outputVariance", w.out_m2, p.abLength);
-    NormSteps m(call.site());
-    if (kInPlace && p.abComputeLength < p.abLength) {
-        const uint32_t n = round_up(p.abLength - p.abComputeLength, 8), at = p.abLength - n;
-        m.copy(w.out_mean[at], w.mean[at], n);
-        m.copy(w.out_m2[at], w.m2[at], n);
+                    para.abLength, para.abComputeLength);
+    DisjointOperands operands(call);
+    operands.add("inputX", update.x, para.abLength);
+    operands.add("inputMean", update.mean, para.abLength);
+    operands.add("inputVariance", update.m2, para.abLength);
+    operands.add("outputMean", update.out_mean, para.abLength);
+    operands.add("outputVariance", update.out_m2, para.abLength);
+    NormSteps steps(call.site());
+    if (kInPlace && para.abComputeLength < para.abLength) {
+        const uint32_t n = round_up(para.abLength - para.abComputeLength, 8), offset = para.abLength - n;
+        steps.copy(update.out_mean[offset], update.mean[offset], n);
+        steps.copy(update.out_m2[offset], update.m2[offset], n);
     }
     if constexpr (kIs950) {
-        welford_update_in_registers(w, p.abComputeLength, p.nRec, call.site());
+        welford_update_in_registers(update, para.abComputeLength, para.nRec, call.site());
     } else {
-        const auto tmp = call.temporary(shared, welford_update_sizes(1, p.abLength, sizeof(T), kReuse));
-        all.add("sharedTmpBuffer", range_of(tmp));
-        welford_update_in_ub<kReuse>(m, w, tmp.template ReinterpretCast<float>(), p.abComputeLength, p.nRec);
+        const auto tmp =
+            call.temporary_memory(shared, welford_update_sizes(1, para.abLength, sizeof(T), kReusesSource));
+        operands.add("sharedTmpBuffer", range_of(tmp));
+        welford_update_in_ub<kReusesSource>(steps, update, tmp.template ReinterpretCast<float>(), para.abComputeLength,
+                                            para.nRec);
     }
-    m.finish();
+    steps.finish();
 }
 
 // ---- WelfordFinalize ----------------------------------------------------------------------------------------------
 
 struct WelfordParts {
     Floats out_mean, out_variance, mean, m2;
-    const AscendC::LocalTensor<int32_t>* counts;  // or null
+    const AscendC::LocalTensor<int32_t>* counts;  // null if the caller gives none
     AscendC::WelfordFinalizePara para;
     bool has_tail() const { return para.tailCountLength && para.tailCount; }
 };
 
-// d[0, n) scaled by the counts of head and tail; `first` is the position of d[0] in the input.
-inline void scale_by_counts(NormSteps& m, const Floats& d, const Floats& s, const AscendC::WelfordFinalizePara& p,
-                            uint32_t first, uint32_t n, const Floats* scaled) {
-    m.muls(d, s, float(p.tailCount));
-    const Floats& last = scaled ? *scaled : d;
-    if (scaled) m.muls(last, d, p.rRec);
-    const uint32_t head = p.headCountLength > first ? NormSteps::least(p.headCountLength - first, n) : 0;
-    if (head == 0) return;
-    m.count(head);
-    m.muls(last, last, float(p.headCount) / float(p.tailCount));
-    m.count(n);
+// dst = src * count, where count is headCount for the head and tailCount for the tail. src[0] is element `first` of the
+// input. If `scaled` is given, it receives src * count * rRec instead, and dst is temporary.
+inline void scale_by_counts(NormSteps& steps, const Floats& dst, const Floats& src,
+                            const AscendC::WelfordFinalizePara& para, uint32_t first, uint32_t elements,
+                            const Floats* scaled) {
+    steps.muls(dst, src, float(para.tailCount));
+    const Floats& last = scaled ? *scaled : dst;
+    if (scaled) steps.muls(last, dst, para.rRec);
+    const uint32_t head_elements =
+        para.headCountLength > first ? std::min<uint32_t>(para.headCountLength - first, elements) : 0;
+    if (head_elements == 0) return;
+    steps.set_count(head_elements);
+    steps.muls(last, last, float(para.headCount) / float(para.tailCount));
+    steps.set_count(elements);
 }
 
-inline void welford_finalize_in_ub(NormSteps& m, const WelfordParts& w, const Floats& tmp) {
-    constexpr uint32_t kPartials = 64;
-    const AscendC::WelfordFinalizePara& p = w.para;
-    const Floats means = tmp, variances = tmp[kPartials];
-    const uint32_t chunk = (tmp.GetSize() - 2 * kPartials) / (2 * kPartials) * kPartials;
-    const Floats x = tmp[2 * kPartials], y = tmp[2 * kPartials + chunk];
-    // Sums of chunks, collected 64 at a time.
-    auto by_chunks = [&](const Floats& partial, auto one) {
-        uint32_t k = 0;
-        for (uint32_t first = 0; first < p.abLength; first += chunk) {
-            const uint32_t n = NormSteps::least(p.abLength - first, chunk);
-            m.count(n);
-            one(first, n, partial[k]);
-            if (++k == kPartials && first + n < p.abLength) {
-                m.repeat_sums(partial, partial, 1, kPartials, k);
-                k = 1;
+inline void welford_finalize_in_ub(NormSteps& steps, const WelfordParts& parts, const Floats& tmp) {
+    constexpr uint32_t kPartialSums = 64;
+    const AscendC::WelfordFinalizePara& para = parts.para;
+    const Floats means = tmp, variances = tmp[kPartialSums];
+    const uint32_t chunk = (tmp.GetSize() - 2 * kPartialSums) / (2 * kPartialSums) * kPartialSums;
+    const Floats x = tmp[2 * kPartialSums], y = tmp[2 * kPartialSums + chunk];
+    // sum_chunk(first, elements, partial_sum) writes the sum of a chunk. Up to 64 partial sums are added at once.
+    auto sum_by_chunks = [&](const Floats& partial_sums, auto sum_chunk) {
+        uint32_t partial_count = 0;
+        for (uint32_t first = 0; first < para.abLength; first += chunk) {
+            const uint32_t elements = std::min<uint32_t>(para.abLength - first, chunk);
+            steps.set_count(elements);
+            sum_chunk(first, elements, partial_sums[partial_count]);
+            if (++partial_count == kPartialSums && first + elements < para.abLength) {
+                steps.sum_rows_by_repeats(partial_sums, partial_sums, 1, kPartialSums, partial_count);
+                partial_count = 1;
             }
         }
-        m.repeat_sums(partial, partial, 1, kPartials, k);
+        steps.sum_rows_by_repeats(partial_sums, partial_sums, 1, kPartialSums, partial_count);
     };
-    by_chunks(means, [&](uint32_t first, uint32_t n, const Floats& partial) {
-        if (w.counts) {
-            m.cast(x, (*w.counts)[first], RoundMode::CAST_NONE);
-            m.mul(x, w.mean[first], x);
-            m.muls(x, x, p.rRec);
-        } else if (w.has_tail()) {
-            scale_by_counts(m, y, w.mean[first], p, first, n, &x);
+    sum_by_chunks(means, [&](uint32_t first, uint32_t elements, const Floats& partial_sum) {
+        if (parts.counts) {
+            steps.cast(x, (*parts.counts)[first], RoundMode::CAST_NONE);
+            steps.mul(x, parts.mean[first], x);
+            steps.muls(x, x, para.rRec);
+        } else if (parts.has_tail()) {
+            scale_by_counts(steps, y, parts.mean[first], para, first, elements, &x);
         } else {
-            m.muls(x, w.mean[first], p.abRec);
+            steps.muls(x, parts.mean[first], para.abRec);
         }
-        m.fold_sums(partial, y, x, 1, n);
+        steps.sum_rows_by_lanes(partial_sum, y, x, 1, elements);
     });
-    by_chunks(variances, [&](uint32_t first, uint32_t n, const Floats& partial) {
-        m.spread(x, means, 1, 1, n);
-        m.count(n);
-        m.sub(y, w.mean[first], x);
-        m.mul(x, y, y);
-        if (w.counts) {
-            m.cast(y, (*w.counts)[first], RoundMode::CAST_NONE);
-            m.mul(y, x, y);
-        } else if (w.has_tail()) {
-            scale_by_counts(m, y, x, p, first, n, nullptr);
+    sum_by_chunks(variances, [&](uint32_t first, uint32_t elements, const Floats& partial_sum) {
+        steps.spread(x, means, 1, 1, elements);
+        steps.set_count(elements);
+        steps.sub(y, parts.mean[first], x);
+        steps.mul(x, y, y);
+        if (parts.counts) {
+            steps.cast(y, (*parts.counts)[first], RoundMode::CAST_NONE);
+            steps.mul(y, x, y);
+        } else if (parts.has_tail()) {
+            scale_by_counts(steps, y, x, para, first, elements, nullptr);
         } else {
-            m.muls(y, x, float(p.rnLength));
+            steps.muls(y, x, float(para.rnLength));
         }
-        m.add(x, w.m2[first], y);
-        m.muls(y, x, p.rRec);
-        m.fold_sums(partial, x, y, 1, n);
+        steps.add(x, parts.m2[first], y);
+        steps.muls(y, x, para.rRec);
+        steps.sum_rows_by_lanes(partial_sum, x, y, 1, elements);
     });
-    for (auto [out, partial] : {std::pair{w.out_mean, means}, std::pair{w.out_variance, variances}}) {
-        m.count(8);
-        m.fill(out, 0.0f);
-        m.count(1);
-        m.adds(out, partial, 0.0f);
+    for (auto [out, total] : {std::pair{parts.out_mean, means}, std::pair{parts.out_variance, variances}}) {
+        steps.set_count(8);
+        steps.fill(out, 0.0f);
+        steps.set_count(1);
+        steps.adds(out, total, 0.0f);
     }
 }
 
-inline void welford_finalize_in_registers(const WelfordParts& w, float factor, Site site) {
-    const AscendC::WelfordFinalizePara& p = w.para;
-    const uint32_t n = p.abLength;
+inline void welford_finalize_in_registers(const WelfordParts& parts, float factor, Site site) {
+    const AscendC::WelfordFinalizePara& para = parts.para;
+    const uint32_t elements = para.abLength;
     start(Pipe::V, "registers", site);
-    const Lanes lanes = Lanes::counted(sizeof(float), n), results = Lanes::counted(sizeof(float), 8);
-    check_source(Operand<float>{"inputMean", w.mean}, lanes);
-    check_source(Operand<float>{"inputVariance", w.m2}, lanes);
-    if (w.counts) check_source(Operand<int32_t>{"counts", *w.counts}, lanes);
-    check_destination(Operand<float>{"outputMean", w.out_mean}, results);
-    check_destination(Operand<float>{"outputVariance", w.out_variance}, results);
-    std::vector<float> count(n), values(n);
-    for (uint32_t i = 0; i < n; ++i) {
-        const uint32_t part = i < p.headCountLength ? p.headCount : p.tailCount;
-        count[i] = w.counts ? float(w.counts->data()[i]) : w.has_tail() ? float(part) : float(p.rnLength);
-        values[i] = w.counts || w.has_tail() ? w.mean.data()[i] * count[i] * p.rRec : w.mean.data()[i] * p.abRec;
+    const Lanes lanes = Lanes::counted(sizeof(float), elements), results = Lanes::counted(sizeof(float), 8);
+    check_source(Operand<float>{"inputMean", parts.mean}, lanes);
+    check_source(Operand<float>{"inputVariance", parts.m2}, lanes);
+    if (parts.counts) check_source(Operand<int32_t>{"counts", *parts.counts}, lanes);
+    check_destination(Operand<float>{"outputMean", parts.out_mean}, results);
+    check_destination(Operand<float>{"outputVariance", parts.out_variance}, results);
+    std::vector<float> count(elements), values(elements);
+    for (uint32_t i = 0; i < elements; ++i) {
+        const uint32_t part_count = i < para.headCountLength ? para.headCount : para.tailCount;
+        count[i] = parts.counts       ? float(parts.counts->data()[i])
+                   : parts.has_tail() ? float(part_count)
+                                      : float(para.rnLength);
+        values[i] = parts.counts || parts.has_tail() ? parts.mean.data()[i] * count[i] * para.rRec
+                                                     : parts.mean.data()[i] * para.abRec;
     }
-    const float mean = register_sum(values.data(), n);
-    for (uint32_t i = 0; i < n; ++i) {
-        const float delta = w.mean.data()[i] - mean;
-        values[i] = (delta * delta * count[i] + w.m2.data()[i]) * factor;
+    const float mean = sum_in_registers(values.data(), elements);
+    for (uint32_t i = 0; i < elements; ++i) {
+        const float delta = parts.mean.data()[i] - mean;
+        values[i] = (delta * delta * count[i] + parts.m2.data()[i]) * factor;
     }
-    const float variance = register_sum(values.data(), n);
+    const float variance = sum_in_registers(values.data(), elements);
     for (uint32_t i = 0; i < 8; ++i) {
-        w.out_mean.data()[i] = i ? 0 : mean;
-        w.out_variance.data()[i] = i ? 0 : variance;
+        parts.out_mean.data()[i] = i ? 0 : mean;
+        parts.out_variance.data()[i] = i ? 0 : variance;
     }
     finish_vector(lanes.repeats(), 14 * cycles_of(Cost::Repeat));
 }
 
-inline void welford_finalize(const Call& call, const WelfordParts& w, bool is_corrected,
+inline void welford_finalize(const Call& call, const WelfordParts& parts, bool is_corrected,
                              const AscendC::LocalTensor<uint8_t>* shared) {
-    const AscendC::WelfordFinalizePara& p = w.para;
-    if (p.abLength == 0 || p.abLength % 8)
-        call.report(Rule::Count04, "para.abLength must be a multiple of 8 but is %u.", p.abLength);
-    if (!w.counts && p.headCountLength + p.tailCountLength != p.abLength)
+    const AscendC::WelfordFinalizePara& para = parts.para;
+    if (para.abLength == 0 || para.abLength % 8)
+        call.report(Rule::Count04, "para.abLength must be a multiple of 8 but is %u.", para.abLength);
+    if (!parts.counts && para.headCountLength + para.tailCountLength != para.abLength)
         call.report(Rule::Count04,
                     "para.headCountLength (%u) and para.tailCountLength (%u) must add up to abLength (%u).",
-                    p.headCountLength, p.tailCountLength, p.abLength);
-    if (!kIs950 && !w.counts && p.tailCount == 0 && p.tailCountLength != 0)
+                    para.headCountLength, para.tailCountLength, para.abLength);
+    if (!kIs950 && !parts.counts && para.tailCount == 0 && para.tailCountLength != 0)
         call.report(Rule::Count04, "para.tailCountLength must be 0 because para.tailCount is 0, but it is %u.",
-                    p.tailCountLength);
-    Operands all(call);
-    all.add("inputMean", w.mean, p.abLength);
-    all.add("inputVariance", w.m2, p.abLength);
-    if (w.counts) all.add("counts", *w.counts, p.abLength);
-    all.add("outputMean", w.out_mean, 8);
-    all.add("outputVariance", w.out_variance, 8);
-    const auto tmp =
-        call.temporary(shared, kIs950 ? welford_finalize_sizes_950(p.abLength) : welford_finalize_sizes(p.abLength));
-    all.add("sharedTmpBuffer", range_of(tmp));
+                    para.tailCountLength);
+    DisjointOperands operands(call);
+    operands.add("inputMean", parts.mean, para.abLength);
+    operands.add("inputVariance", parts.m2, para.abLength);
+    if (parts.counts) operands.add("counts", *parts.counts, para.abLength);
+    operands.add("outputMean", parts.out_mean, 8);
+    operands.add("outputVariance", parts.out_variance, 8);
+    const auto tmp = call.temporary_memory(
+        shared, kIs950 ? welford_finalize_sizes_950(para.abLength) : welford_finalize_sizes(para.abLength));
+    operands.add("sharedTmpBuffer", range_of(tmp));
     if constexpr (kIs950) {
-        welford_finalize_in_registers(w, is_corrected ? p.rRecWithCorrection : p.rRec, call.site());
+        welford_finalize_in_registers(parts, is_corrected ? para.rRecWithCorrection : para.rRec, call.site());
     } else {
-        NormSteps m(call.site());
-        welford_finalize_in_ub(m, w, tmp.ReinterpretCast<float>());
-        m.finish();
+        NormSteps steps(call.site());
+        welford_finalize_in_ub(steps, parts, tmp.ReinterpretCast<float>());
+        steps.finish();
     }
 }
 

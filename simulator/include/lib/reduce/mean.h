@@ -1,2 +1,2 @@
-// CANN has library functions in this header; kernel_operator.h declares those that the simulator has.
+// CANN declares library functions in this header. The simulator declares those that it supports in kernel_operator.h.
 #include "kernel_operator.h"
