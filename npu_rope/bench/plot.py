@@ -8,7 +8,7 @@ from typing import IO, Any
 from npu_rope.bench import peers, rope_rows
 from npu_rope.bench.peers_ggml import GGML
 from npu_rope.bench.run import Results
-from npu_rope.bench.targets import Figures, disturbed
+from npu_rope.bench.targets import Figures, is_disturbed
 
 # (contestant, its label, colour): npu_rope's in blues, peers distinct in colour and brightness.
 BARS = (
@@ -102,7 +102,7 @@ def _bar(axis: Any, at: float, width: float, figure: dict[str, Any], colour: str
     if "ratio" in figure:
         height = min(max(figure["ratio"], LOWEST * 1.05), HIGHEST)
         axis.bar(at, height - LOWEST, width * 0.92, bottom=LOWEST, color=colour)
-        text = _short_ratio(figure["ratio"]) + ("*" if disturbed(figure) else "")
+        text = _short_ratio(figure["ratio"]) + ("*" if is_disturbed(figure) else "")
     else:
         height, text = LOWEST, figure["status"]
     axis.annotate(

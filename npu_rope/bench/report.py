@@ -15,7 +15,7 @@ from rich.table import Table
 
 from npu_rope.bench import norm_rope_rows, norm_rows, patched_rows
 from npu_rope.bench.run import SCHEMA, Results
-from npu_rope.bench.targets import Figures, disturbed, microseconds, verdicts
+from npu_rope.bench.targets import Figures, format_microseconds, is_disturbed, verdicts
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 # The marks of groups of rows that have a separate part of the page.
@@ -110,8 +110,8 @@ def _cells(figure: dict[str, Any] | None) -> list[str]:
     if figure is None or "median_us" not in figure:
         return ["-", "-", "-"]
     ratio = f"{figure['ratio']:.2f}" if "ratio" in figure else "-"
-    star = "*" if disturbed(figure) else ""
-    return [microseconds(figure["median_us"]), f"{figure['spread']:.0%}", ratio + star]
+    star = "*" if is_disturbed(figure) else ""
+    return [format_microseconds(figure["median_us"]), f"{figure['spread']:.0%}", ratio + star]
 
 
 def head(results: Results) -> list[str]:
