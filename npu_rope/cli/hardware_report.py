@@ -99,7 +99,7 @@ def hardware_report(
     plan = Plan(
         quick=quick,
         operators=[operator.value for operator in op] if op else OPERATORS,
-        text=filter_,
+        name_part=filter_,
         skip=[step.value for step in skip or []],
         seconds=seconds,
     )
@@ -120,7 +120,7 @@ def hardware_report(
         console.print(f"[yellow]{SIMULATED}.[/]", soft_wrap=True)
     try:
         with _progress(console) as progress:
-            document = HardwareRun(plan, progress, write).all()
+            document = HardwareRun(plan, progress, write).run_steps()
     except KeyboardInterrupt:
         print(f"The results so far are in {json_path} and {html_path}.", file=sys.stderr)
         raise
@@ -132,7 +132,7 @@ def _check(plan: Plan) -> None:
     if "validate" in plan.skip and "calls" in plan.skip:
         raise usage_error("[hardware-report] skip must leave validate or calls but got both.")
     if not plan.calls():
-        raise usage_error(f"[hardware-report] filter must be part of a call's name but got {plan.text!r}.")
+        raise usage_error(f"[hardware-report] filter must be part of a call's name but got {plan.name_part!r}.")
     try:
         backends.find("npu").require()
     except BackendUnavailable as error:
