@@ -90,8 +90,8 @@ class NormInputs:
         return x, NormCall(x, as_float64(self.scale), self.dtype, self.dtype, epsilon=EPSILON)
 
     def check(self, ours: bool) -> Callable[[Any], str | None]:
-        """Return a function that checks some rows by npu_rope's bound if ``ours``, else by a peer's bound. The
-        sum of add_rms_norm must be equal to the expected one."""
+        """Return a function that checks some rows by npu_rope's bound if ``ours``, else by a peer's bound.
+        The sum of add_rms_norm must be equal to the expected one."""
 
         def check(results: Any) -> str | None:
             x, call = self._expected

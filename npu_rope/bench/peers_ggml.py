@@ -138,10 +138,10 @@ class GgmlGraph:
 
 
 def ggml_library(given_folder: str | None) -> GgmlLibrary:
-    """Return ggml; ``given`` as in :func:`npu_rope.testing.ggml.find_library_dir`.
+    """Return ggml from the given folder, or else as :func:`npu_rope.testing.ggml.find_library_dir` finds it.
 
     Raises:
-        NotInstalled: none was given, and none is installed.
+        NotInstalled: no folder was given, and no ggml is installed.
         GgmlUnavailable: the given folder has no ggml.
     """
     try:
