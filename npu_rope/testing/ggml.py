@@ -140,8 +140,8 @@ class GgmlRope:
         shape: the shape of the input, a view of the buffer.
         offset: the first element of the view.
         positions: ``[S]``, or ``[4*S]`` in the modes with sections.
-        rows, cache: ``[S]`` and ``[R,N,D]``. If they are given, the call scatters the rotated tokens into these
-            rows of the cache.
+        rows, cache: ``[S]`` and ``[R,N,D]``. If they are given, the call scatters the rotated tokens into
+            these rows of the cache.
     """
 
     parent: npt.NDArray[Any]

@@ -52,10 +52,7 @@ BASE: dict[str, tuple[Any, list[Any]]] = {
     "ggml_free": (None, [_POINTER]),
     "ggml_new_tensor_4d": (_POINTER, [_POINTER, _INT, _INT64, _INT64, _INT64, _INT64]),
     "ggml_new_tensor_1d": (_POINTER, [_POINTER, _INT, _INT64]),
-    "ggml_view_4d": (
-        _POINTER,
-        [_POINTER, _POINTER, _INT64, _INT64, _INT64, _INT64, _SIZE, _SIZE, _SIZE, _SIZE],
-    ),
+    "ggml_view_4d": (_POINTER, [_POINTER, _POINTER, *[_INT64] * 4, *[_SIZE] * 4]),
     "ggml_view_2d": (_POINTER, [_POINTER, _POINTER, _INT64, _INT64, _SIZE, _SIZE]),
     "ggml_op_desc": (C.c_char_p, [_POINTER]),
     "ggml_new_graph": (_POINTER, [_POINTER]),
@@ -108,8 +105,8 @@ def open_base(folder: Path) -> C.CDLL:
 def open_cpu(folder: Path) -> tuple[C.CDLL, str]:
     """Open and initialise the CPU library with the best score on this machine.
 
-    Builds with a library for each micro-architecture have ``ggml_backend_score()``. It returns 0 if the library
-    cannot run here.
+    Builds with a library for each micro-architecture have ``ggml_backend_score()``, which returns 0 if the
+    library cannot run here.
     """
     scored = []
     for path in sorted(folder.glob("libggml-cpu*")):
@@ -350,10 +347,7 @@ class RopeGraph(Graph):
         b, s, n, d = call.shape
         strides = parent.strides[2], parent.strides[1], parent.strides[0]  # of a head, a token, a sequence
         offset = call.offset * parent.itemsize
-        view = self.base["ggml_view_4d"](
-            self.context, tensor, head_size, n, tokens, b, row, token, batch, offset
-        )
-        return tensor, view
+        return tensor, self.base["ggml_view_4d"](self.context, tensor, d, n, s, b, *strides, offset)
 
     def _rope(self, x: Any) -> Any:
         call, params = self.call, self.call.params
