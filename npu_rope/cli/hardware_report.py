@@ -132,7 +132,8 @@ def _check(plan: Plan) -> None:
     if "validate" in plan.skip and "calls" in plan.skip:
         raise usage_error("[hardware-report] skip must leave validate or calls but got both.")
     if not plan.calls():
-        raise usage_error(f"[hardware-report] filter must be part of a call's name but got {plan.name_part!r}.")
+        got = repr(plan.name_part)
+        raise usage_error(f"[hardware-report] filter must be part of a call's name but got {got}.")
     try:
         backends.find("npu").require()
     except BackendUnavailable as error:
